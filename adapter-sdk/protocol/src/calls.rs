@@ -1,0 +1,530 @@
+//! Methods by name, and the small payloads that have no file of their own.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::{Chat, TurnEvent, word::words};
+
+/// Methods the host calls on an adapter.
+pub mod method {
+    /// Opens the link. `{}` → `{}`, or a [`ConnectError`](crate::ConnectError).
+    pub const CONNECT: &str = "connect";
+    /// Receives until the link is lost. `{}` → a [`ConnectError`](crate::ConnectError).
+    pub const RUN: &str = "run";
+    /// Proves a round trip. `{}` → `{}`.
+    pub const HEALTH: &str = "health";
+    /// Closes the link. `{}` → `{}`.
+    pub const DISCONNECT: &str = "disconnect";
+    /// Sends one part. [`Outgoing`](crate::Outgoing) → [`SendOutcome`](crate::SendOutcome).
+    pub const SEND: &str = "send";
+    /// Changes a sent message. [`EditCall`](crate::EditCall) → [`SendOutcome`](crate::SendOutcome).
+    pub const EDIT: &str = "edit";
+    /// Takes a message back. [`SentMessage`](crate::SentMessage) → `{}`.
+    pub const DELETE: &str = "delete";
+    /// Shows typing once. [`TypingCall`](crate::TypingCall) → `{}`.
+    pub const TYPING: &str = "typing";
+    /// Reacts to a message. [`ReactCall`](crate::ReactCall) → `{}`.
+    pub const REACT: &str = "react";
+    /// Opens a thread for a handoff. [`HandoffThreadCall`](crate::HandoffThreadCall) → [`Chat`](crate::Chat) or `null`.
+    pub const CREATE_HANDOFF_THREAD: &str = "create_handoff_thread";
+    /// Renders and splits house markdown. [`RenderCall`](crate::RenderCall) → list of [`RenderedPart`](crate::RenderedPart).
+    pub const RENDER: &str = "render";
+    /// Replaces the command menu. [`CommandsCall`](crate::CommandsCall) → `{}`.
+    pub const SET_COMMANDS: &str = "set_commands";
+    /// Turns what a person wrote into a chat. `{"target"}` → [`Chat`](crate::Chat) or `null`.
+    pub const RESOLVE_TARGET: &str = "resolve_target";
+    /// Describes a chat. [`Chat`](crate::Chat) → [`Chat`](crate::Chat) or `null`.
+    pub const CHAT_INFO: &str = "chat.info";
+    /// Lists known chats. `{}` → list of [`Chat`](crate::Chat).
+    pub const CHAT_LIST: &str = "chat.list";
+    /// Shows an unsent draft. [`DraftCall`](crate::DraftCall) → `{}`.
+    pub const DRAFT: &str = "draft";
+    /// One event of a running turn. [`TurnEventCall`](crate::TurnEventCall) → `{}`.
+    pub const TURN_EVENT: &str = "turn_event";
+    /// Whether a key arrived. [`LookupCall`](crate::LookupCall) → [`LookupReply`](crate::LookupReply).
+    pub const LOOKUP: &str = "lookup";
+}
+
+/// Methods an adapter calls on the host.
+pub mod host_method {
+    /// Hands an event over. [`Event`](crate::Event) → [`Emitted`](crate::Emitted), once it is committed.
+    pub const EMIT: &str = "emit";
+    /// Reads a value. `{"key"}` → `{"value"}` or `{"value": null}`.
+    pub const KV_GET: &str = "kv.get";
+    /// Writes a value of at most 64 KiB. `{"key", "value"}` → `{}`, once it is committed.
+    pub const KV_SET: &str = "kv.set";
+    /// Forgets a value. `{"key"}` → `{}`.
+    pub const KV_DELETE: &str = "kv.delete";
+    /// Makes room for a file that came in. [`MediaCreate`](crate::MediaCreate) → [`MediaSlot`](crate::MediaSlot).
+    pub const MEDIA_CREATE: &str = "media.create";
+    /// Says that the file is written. `{"id"}` → `{"size", "sha256"}`.
+    pub const MEDIA_COMMIT: &str = "media.commit";
+    /// Reads a secret of this instance's config. `{"name"}` → `{"value"}`.
+    pub const SECRET: &str = "secret";
+    /// Counts something. `{"name", "value"}` → `{}`.
+    pub const METRIC: &str = "metric";
+    /// Reports the link. [`LinkState`](crate::LinkState) → `{}`.
+    pub const LINK: &str = "link";
+    /// Says that a data-carrying round trip just worked. `{}` → `{}`.
+    pub const PROVED: &str = "proved";
+    /// A line for start-up and `status`. [`Announce`](crate::Announce) → `{}`.
+    pub const ANNOUNCE: &str = "announce";
+    /// Claims a credential for this instance. `{"identity"}` → `{}` or `credential_in_use`.
+    pub const LOCK_CREDENTIAL: &str = "lock_credential";
+    /// Stops the turn of an event. `{"inbox_id"}` → `{"stopped"}`.
+    pub const TURNS_STOP: &str = "turns.stop";
+    /// Tells the state of the turn of an event. `{"inbox_id"}` → `{"state"}`.
+    pub const TURNS_STATUS: &str = "turns.status";
+    /// Answers a question. `{"ask", "option", "sender"}` → `{}`.
+    pub const CHOICES_ANSWER: &str = "choices.answer";
+    /// Lists the sender's sessions. `{"sender", "limit"?, "before_ms"?}` → list of session objects.
+    pub const SESSIONS_LIST: &str = "sessions.list";
+    /// One session. `{"sender", "session_id"}` → session object.
+    pub const SESSIONS_GET: &str = "sessions.get";
+    /// Messages of a session. `{"sender", "session_id", "limit"?}` → list of messages.
+    pub const SESSIONS_HISTORY: &str = "sessions.history";
+    /// Makes a session for a chat. `{"sender", "chat", "title"?}` → session object.
+    pub const SESSIONS_CREATE: &str = "sessions.create";
+    /// Renames a session. `{"sender", "session_id", "title"}` → `{}`.
+    pub const SESSIONS_RENAME: &str = "sessions.rename";
+    /// Deletes a session. `{"sender", "session_id"}` → `{}`.
+    pub const SESSIONS_DELETE: &str = "sessions.delete";
+    /// Searches the sender's sessions. `{"sender", "query", "limit"?}` → list of hits.
+    pub const SESSIONS_SEARCH: &str = "sessions.search";
+    /// The models one can ask for. `{}` → list of `{id}`.
+    pub const MODELS_LIST: &str = "models.list";
+    /// The slash commands. `{}` → list of [`CommandInfo`](crate::CommandInfo).
+    pub const COMMANDS_LIST: &str = "commands.list";
+}
+
+/// What `create` gets: the host, the instance, its configuration.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[non_exhaustive]
+pub struct Envelope {
+    /// The host.
+    pub host: HostInfo,
+    /// Name of the instance.
+    pub instance: String,
+    /// Its configuration, secrets resolved.
+    #[serde(default)]
+    pub config: Value,
+}
+
+impl Envelope {
+    /// The envelope of `instance`.
+    pub fn new(host: HostInfo, instance: impl Into<String>, config: Value) -> Self {
+        Self { host, instance: instance.into(), config }
+    }
+}
+
+/// What an adapter may know about the host.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[non_exhaustive]
+pub struct HostInfo {
+    /// SDK version the host speaks.
+    pub sdk: String,
+    /// Named features beyond the version.
+    #[serde(default)]
+    pub features: Vec<String>,
+}
+
+impl HostInfo {
+    /// A host of this SDK version.
+    pub fn new(sdk: impl Into<String>, features: Vec<String>) -> Self {
+        Self { sdk: sdk.into(), features }
+    }
+}
+
+/// The body of status ERR.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[non_exhaustive]
+pub struct CallError {
+    /// A stable word: `not_found`, `refused`, `invalid`, `unavailable`, `credential_in_use`, `not_granted`, …
+    pub code: String,
+    /// One sentence.
+    pub message: String,
+}
+
+impl CallError {
+    /// An error with a stable word and a sentence.
+    pub fn new(code: impl Into<String>, message: impl Into<String>) -> Self {
+        Self { code: code.into(), message: message.into() }
+    }
+}
+
+impl std::fmt::Display for CallError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for CallError {}
+
+/// Why there is no link.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(tag = "type", rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum ConnectError {
+    /// A person has to do something first.
+    Fatal {
+        /// What is wrong.
+        reason: String,
+        /// What to do about it.
+        mend: String,
+    },
+    /// It may work later; the host owns the backoff.
+    Retry {
+        /// What is wrong.
+        reason: String,
+        /// How long the platform asked us to wait, in milliseconds.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        after_ms: Option<u64>,
+    },
+    /// A word of a later version; it counts as a retry.
+    #[serde(other, skip_serializing)]
+    Unrecognised,
+}
+
+impl ConnectError {
+    /// It needs a person.
+    pub fn fatal(reason: impl Into<String>, mend: impl Into<String>) -> Self {
+        Self::Fatal { reason: reason.into(), mend: mend.into() }
+    }
+
+    /// It may work later.
+    pub fn retry(reason: impl Into<String>) -> Self {
+        Self::Retry { reason: reason.into(), after_ms: None }
+    }
+
+    /// It may work after this time.
+    pub fn retry_after_ms(reason: impl Into<String>, after_ms: u64) -> Self {
+        Self::Retry { reason: reason.into(), after_ms: Some(after_ms) }
+    }
+}
+
+impl std::fmt::Display for ConnectError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Fatal { reason, mend } => write!(f, "{reason}; {mend}"),
+            Self::Retry { reason, .. } => f.write_str(reason),
+            Self::Unrecognised => f.write_str("the link was lost"),
+        }
+    }
+}
+
+impl std::error::Error for ConnectError {}
+
+/// What a library that reconnects itself says about its link.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[non_exhaustive]
+pub struct LinkState {
+    /// `online`, `lost` or `degraded`.
+    pub state: LinkWord,
+    /// Why, or which duty fails.
+    #[serde(default)]
+    pub reason: String,
+}
+
+impl LinkState {
+    /// This state for this reason.
+    pub fn new(state: LinkWord, reason: impl Into<String>) -> Self {
+        Self { state, reason: reason.into() }
+    }
+}
+
+words! {
+    /// States of a link.
+    pub enum LinkWord {
+        /// It works.
+        Online = "online",
+        /// It is being rebuilt.
+        Lost = "lost",
+        /// It is up, but a duty fails.
+        Degraded = "degraded",
+    }
+}
+
+/// A line for start-up and `status`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[non_exhaustive]
+pub struct Announce {
+    /// What it is.
+    pub label: String,
+    /// Where to open it.
+    #[serde(default)]
+    pub url: String,
+}
+
+impl Announce {
+    /// `label` at `url`.
+    pub fn new(label: impl Into<String>, url: impl Into<String>) -> Self {
+        Self { label: label.into(), url: url.into() }
+    }
+}
+
+/// Arguments of `edit`.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[non_exhaustive]
+pub struct EditCall {
+    /// The message to change.
+    pub message: crate::SentMessage,
+    /// What it should say.
+    pub outgoing: crate::Outgoing,
+}
+
+impl EditCall {
+    /// `message` should say `outgoing`.
+    pub fn new(message: crate::SentMessage, outgoing: crate::Outgoing) -> Self {
+        Self { message, outgoing }
+    }
+}
+
+/// Arguments of `typing`.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[non_exhaustive]
+pub struct TypingCall {
+    /// Where.
+    pub chat: Chat,
+    /// Whether to show it or to end it.
+    pub on: bool,
+}
+
+impl TypingCall {
+    /// Show or end typing in `chat`.
+    pub fn new(chat: Chat, on: bool) -> Self {
+        Self { chat, on }
+    }
+}
+
+/// Arguments of `react`.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[non_exhaustive]
+pub struct ReactCall {
+    /// The message.
+    pub message: crate::SentMessage,
+    /// The emoji; empty takes the reaction back.
+    pub emoji: String,
+}
+
+impl ReactCall {
+    /// React to `message` with `emoji`.
+    pub fn new(message: crate::SentMessage, emoji: impl Into<String>) -> Self {
+        Self { message, emoji: emoji.into() }
+    }
+}
+
+/// Arguments of `create_handoff_thread`.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[non_exhaustive]
+pub struct HandoffThreadCall {
+    /// The home chat to open it in.
+    pub chat: Chat,
+    /// Name of the thread.
+    pub name: String,
+    /// Idempotency key.
+    pub key: String,
+}
+
+impl HandoffThreadCall {
+    /// A thread `name` in `chat`.
+    pub fn new(chat: Chat, name: impl Into<String>, key: impl Into<String>) -> Self {
+        Self { chat, name: name.into(), key: key.into() }
+    }
+}
+
+/// Arguments of `render`.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[non_exhaustive]
+pub struct RenderCall {
+    /// House markdown.
+    pub markdown: String,
+    /// The limit, in the adapter's declared unit; smaller than declared after a `too_long`.
+    pub limit: u32,
+}
+
+impl RenderCall {
+    /// Render `markdown` into parts of at most `limit`.
+    pub fn new(markdown: impl Into<String>, limit: u32) -> Self {
+        Self { markdown: markdown.into(), limit }
+    }
+}
+
+/// One part of a rendered text.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[non_exhaustive]
+pub struct RenderedPart {
+    /// The text as the platform gets it.
+    pub text: String,
+    /// The plain text behind it.
+    pub source: String,
+}
+
+impl RenderedPart {
+    /// `text`, and the plain `source` behind it.
+    pub fn new(text: impl Into<String>, source: impl Into<String>) -> Self {
+        Self { text: text.into(), source: source.into() }
+    }
+}
+
+/// Arguments of `set_commands`.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[non_exhaustive]
+pub struct CommandsCall {
+    /// The commands, in the order of the menu.
+    pub commands: Vec<CommandInfo>,
+}
+
+impl CommandsCall {
+    /// The whole menu.
+    pub fn new(commands: Vec<CommandInfo>) -> Self {
+        Self { commands }
+    }
+}
+
+/// One slash command.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[non_exhaustive]
+pub struct CommandInfo {
+    /// Name without the slash.
+    pub name: String,
+    /// One line.
+    pub help: String,
+    /// Arguments as a person reads them, `[title]`.
+    #[serde(default)]
+    pub args: String,
+}
+
+impl CommandInfo {
+    /// Command `name`.
+    pub fn new(name: impl Into<String>, help: impl Into<String>, args: impl Into<String>) -> Self {
+        Self { name: name.into(), help: help.into(), args: args.into() }
+    }
+}
+
+/// Arguments of `draft`.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[non_exhaustive]
+pub struct DraftCall {
+    /// Where.
+    pub chat: Chat,
+    /// The text so far.
+    pub text: String,
+}
+
+impl DraftCall {
+    /// The draft `text` in `chat`.
+    pub fn new(chat: Chat, text: impl Into<String>) -> Self {
+        Self { chat, text: text.into() }
+    }
+}
+
+/// Arguments of `turn_event`.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[non_exhaustive]
+pub struct TurnEventCall {
+    /// The event that the turn answers.
+    pub inbox_id: i64,
+    /// Number of this event in the turn, from 1, without gaps.
+    pub seq: u64,
+    /// The event.
+    pub event: TurnEvent,
+}
+
+impl TurnEventCall {
+    /// Event number `seq` of the turn that answers `inbox_id`.
+    pub fn new(inbox_id: i64, seq: u64, event: TurnEvent) -> Self {
+        Self { inbox_id, seq, event }
+    }
+}
+
+/// Arguments of `lookup`.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[non_exhaustive]
+pub struct LookupCall {
+    /// The key of the doubtful send.
+    pub key: String,
+    /// Where it went.
+    pub chat: Chat,
+}
+
+impl LookupCall {
+    /// Did `key` arrive in `chat`?
+    pub fn new(key: impl Into<String>, chat: Chat) -> Self {
+        Self { key: key.into(), chat }
+    }
+}
+
+/// What `lookup` answers.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(tag = "type", rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum LookupReply {
+    /// It arrived.
+    Found {
+        /// The platform's proof.
+        receipt: crate::Receipt,
+    },
+    /// It did not arrive and may be sent again.
+    Absent,
+    /// The adapter cannot tell. Also what a word of a later version means.
+    #[serde(other)]
+    Unclear,
+}
+
+/// Arguments of `media.create`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[non_exhaustive]
+pub struct MediaCreate {
+    /// File name for people; only its last component is used.
+    pub name: String,
+    /// MIME type.
+    #[serde(default)]
+    pub mime: String,
+    /// Size in bytes, where it is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub size: Option<u64>,
+}
+
+impl MediaCreate {
+    /// A file of this name and type.
+    pub fn new(name: impl Into<String>, mime: impl Into<String>, size: Option<u64>) -> Self {
+        Self { name: name.into(), mime: mime.into(), size }
+    }
+}
+
+/// Where the adapter writes a file that came in.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[non_exhaustive]
+pub struct MediaSlot {
+    /// Id to commit and to name in the event.
+    pub id: String,
+    /// Path to write to.
+    pub path: String,
+}
+
+impl MediaSlot {
+    /// Slot `id` at `path`.
+    pub fn new(id: impl Into<String>, path: impl Into<String>) -> Self {
+        Self { id: id.into(), path: path.into() }
+    }
+}

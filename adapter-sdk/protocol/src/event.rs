@@ -1,0 +1,267 @@
+//! What comes in.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::{Chat, Extra, Sender, word::words};
+
+words! {
+    /// What changed on the platform.
+    pub enum EventKind {
+        /// Somebody wrote.
+        Message = "message",
+        /// Somebody changed what they had written.
+        Edited = "edited",
+        /// A message is gone.
+        Deleted = "deleted",
+        /// A reaction was added or removed.
+        Reaction = "reaction",
+        /// A button of an earlier question was pressed.
+        Choice = "choice",
+        /// The chat continues under another id.
+        Migrated = "migrated",
+        /// Somebody joined or left.
+        Member = "member",
+    }
+}
+
+/// One change on a platform, as an adapter emits it.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[non_exhaustive]
+pub struct Event {
+    /// What changed.
+    #[serde(rename = "type")]
+    pub kind: EventKind,
+    /// Names the change itself, never the transport's delivery:
+    /// `m:<chat>:<message>`, `e:<chat>:<message>:<revision>`, …
+    pub event_id: String,
+    /// When it happened, in milliseconds since the Unix epoch, by the platform's clock.
+    pub at_ms: i64,
+    /// Where.
+    pub chat: Chat,
+    /// Who.
+    pub sender: Sender,
+    /// The platform's id of the message, where there is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message_id: Option<String>,
+    /// What was said, without the mention of this account.
+    #[serde(default)]
+    pub text: String,
+    /// Facts about whether this account was meant.
+    #[serde(default)]
+    pub addressed: Addressed,
+    /// The message this one answers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reply_to: Option<ReplyTo>,
+    /// Files that came with it; an album is one event.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub attachments: Vec<Attachment>,
+    /// The pressed button, for `choice`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub choice: Option<ChoiceMade>,
+    /// The emoji, for `reaction`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reaction: Option<String>,
+    /// The new id of the chat, for `migrated`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub migrated_to: Option<String>,
+    /// What the platform sent, bounded by the adapter to 64 KiB.
+    #[serde(default, skip_serializing_if = "Value::is_null")]
+    pub raw: Value,
+    /// Fields of a later version.
+    #[serde(flatten)]
+    #[cfg_attr(feature = "schema", schemars(skip))]
+    pub extra: Extra,
+}
+
+impl Event {
+    /// A text message.
+    pub fn message(event_id: impl Into<String>, chat: Chat, sender: Sender, text: impl Into<String>) -> Self {
+        Self {
+            kind: EventKind::Message,
+            event_id: event_id.into(),
+            at_ms: 0,
+            chat,
+            sender,
+            message_id: None,
+            text: text.into(),
+            addressed: Addressed::default(),
+            reply_to: None,
+            attachments: Vec::new(),
+            choice: None,
+            reaction: None,
+            migrated_to: None,
+            raw: Value::Null,
+            extra: Extra::new(),
+        }
+    }
+
+    /// The same event of another kind.
+    pub fn of_kind(mut self, kind: EventKind) -> Self {
+        self.kind = kind;
+        self
+    }
+
+    /// The same event at this time.
+    pub fn at_ms(mut self, at_ms: i64) -> Self {
+        self.at_ms = at_ms;
+        self
+    }
+
+    /// The same event with the platform's message id.
+    pub fn with_message_id(mut self, message_id: impl Into<String>) -> Self {
+        self.message_id = Some(message_id.into());
+        self
+    }
+
+    /// The same event with facts about being addressed.
+    pub fn addressed(mut self, addressed: Addressed) -> Self {
+        self.addressed = addressed;
+        self
+    }
+}
+
+/// Facts about whether this account was meant, from structured platform data only.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[non_exhaustive]
+pub struct Addressed {
+    /// This account is mentioned inline; the mention is removed from the text.
+    #[serde(default)]
+    pub mention: bool,
+    /// The message answers one of this account's messages.
+    #[serde(default)]
+    pub reply_to_self: bool,
+    /// The message is a command meant for this account.
+    #[serde(default)]
+    pub command: bool,
+}
+
+impl Addressed {
+    /// Facts in the order mention, reply to self, command.
+    pub fn new(mention: bool, reply_to_self: bool, command: bool) -> Self {
+        Self { mention, reply_to_self, command }
+    }
+}
+
+/// The message that another one answers.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[non_exhaustive]
+pub struct ReplyTo {
+    /// The platform's id of that message.
+    pub message_id: String,
+    /// What it said, as far as the platform tells.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub text: String,
+    /// Who wrote it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sender: Option<Sender>,
+    /// Whether this account wrote it.
+    #[serde(default)]
+    pub is_self: bool,
+}
+
+impl ReplyTo {
+    /// Names the message that is answered.
+    pub fn new(message_id: impl Into<String>) -> Self {
+        Self { message_id: message_id.into(), ..Self::default() }
+    }
+}
+
+words! {
+    /// What kind of file.
+    pub enum AttachmentKind {
+        /// A picture.
+        Image = "image",
+        /// A film.
+        Video = "video",
+        /// Music or another recording.
+        Audio = "audio",
+        /// Something spoken into the chat.
+        Voice = "voice",
+        /// A sticker.
+        Sticker = "sticker",
+        /// Any other file.
+        File = "file",
+    }
+}
+
+/// A file that came in. `media` names a committed `media.create`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[non_exhaustive]
+pub struct Attachment {
+    /// Id of the committed media; `None` when the file was not fetched (then `note` says why).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub media: Option<String>,
+    /// What kind of file.
+    pub kind: AttachmentKind,
+    /// MIME type.
+    #[serde(default)]
+    pub mime: String,
+    /// File name for people.
+    #[serde(default)]
+    pub name: String,
+    /// Size in bytes.
+    #[serde(default)]
+    pub size: u64,
+    /// Why the file itself is missing, in words for the agent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
+}
+
+impl Attachment {
+    /// An attachment whose bytes are committed under `media`.
+    pub fn new(
+        media: impl Into<String>,
+        kind: AttachmentKind,
+        mime: impl Into<String>,
+        name: impl Into<String>,
+        size: u64,
+    ) -> Self {
+        Self { media: Some(media.into()), kind, mime: mime.into(), name: name.into(), size, note: None }
+    }
+
+    /// An attachment that was not fetched, and why.
+    pub fn missing(kind: AttachmentKind, name: impl Into<String>, size: u64, note: impl Into<String>) -> Self {
+        Self { media: None, kind, mime: String::new(), name: name.into(), size, note: Some(note.into()) }
+    }
+}
+
+/// The button that somebody pressed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[non_exhaustive]
+pub struct ChoiceMade {
+    /// Id of the question.
+    pub ask: String,
+    /// Id of the chosen option.
+    pub option: String,
+}
+
+impl ChoiceMade {
+    /// Option `option` of question `ask`.
+    pub fn new(ask: impl Into<String>, option: impl Into<String>) -> Self {
+        Self { ask: ask.into(), option: option.into() }
+    }
+}
+
+/// What `emit` answers once the inbox row is committed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(untagged)]
+#[non_exhaustive]
+pub enum Emitted {
+    /// The host has it now, under this id.
+    New {
+        /// The inbox row.
+        inbox_id: i64,
+    },
+    /// The host had it before; nothing will happen twice.
+    Duplicate {
+        /// The inbox row it had.
+        duplicate_of: i64,
+    },
+}
