@@ -1,1 +1,40 @@
+//! What every adapter that speaks HTTP needs once: TLS, a client, and manners.
+//!
+//! * [`tls`]: installs the one crypto provider. Each library has its own copy of
+//!   that switch, so each library has to throw it.
+//! * [`client`]: builds the HTTP client, with deadlines and extra trust.
+//! * [`error`]: whether a request that failed was certainly not sent.
+//! * [`body`]: reads an answer up to a limit.
+//! * [`fetch`]: fetches what a stranger named, without being led astray.
+//! * [`retry_after`], [`backoff`]: how long to wait.
+//! * [`sse`]: reads server-sent events with bounds.
+//! * [`address`]: which addresses belong to the public network.
+//!
+//! Without the feature `client` only what needs no TLS is left, for adapters
+//! that serve and never call. No websocket yet: it comes with the first adapter
+//! that needs one.
 
+#![forbid(unsafe_code)]
+
+pub mod address;
+pub mod backoff;
+pub mod retry_after;
+pub mod sse;
+
+#[cfg(feature = "client")]
+pub mod body;
+#[cfg(feature = "client")]
+pub mod client;
+#[cfg(feature = "client")]
+pub mod error;
+#[cfg(feature = "client")]
+pub mod fetch;
+#[cfg(feature = "client")]
+pub mod tls;
+
+#[cfg(feature = "client")]
+pub use client::{ClientError, ClientOptions, http_client};
+#[cfg(feature = "client")]
+pub use error::NetError;
+#[cfg(feature = "client")]
+pub use reqwest;

@@ -1,1 +1,27 @@
+//! Who answers: the runtime port and the runtimes behind it.
+//!
+//! A turn is handed over as one [`TurnRequest`]; the runtime streams what it has
+//! into an [`EventSink`] and ends with exactly one [`TurnOutcome`]. A runtime
+//! never fails by panicking or by staying silent: every way in which a model or
+//! its network can misbehave ends in one honest sentence for the person who
+//! asked and one line for the log.
+//!
+//! * [`port`]: what the host and a runtime say to each other.
+//! * [`config`]: which runtime answers, and how long it may take.
+//! * [`echo`]: answers with what it heard; proves the path without a network.
+//! * [`openai`]: any OpenAI-compatible chat completions endpoint.
+//!
+//! Not here: tools, memory, and the database; a runtime sees a transcript and
+//! returns messages, the lane writes them.
 
+#![forbid(unsafe_code)]
+
+pub mod config;
+pub mod echo;
+pub mod message;
+pub mod openai;
+pub mod port;
+
+pub use config::{AgentConfig, BuildError, RuntimeKind, Timeouts, build};
+pub use message::{Message, Role};
+pub use port::{AgentRuntime, EventSink, Failure, TurnOutcome, TurnRequest};

@@ -1,0 +1,159 @@
+//! Builds the HTTP client.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use reqwest::{Certificate, Client, Url, redirect};
+
+use crate::address::is_loopback_host;
+use crate::tls::install_provider;
+
+/// How a client behaves.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct ClientOptions {
+    /// What the other side sees as our name.
+    pub user_agent: String,
+    /// Until the connection stands, TLS included.
+    pub connect_timeout: Duration,
+    /// Until the whole answer is read; `None` leaves that to the caller.
+    pub total_timeout: Option<Duration>,
+    /// Between two reads of an answer; `None` leaves that to the caller.
+    pub read_timeout: Option<Duration>,
+    /// Certificates to trust besides the system's, as a PEM file.
+    pub ca_file: Option<PathBuf>,
+    /// How many redirects are followed. An API needs none, and a followed one may lead a credential astray.
+    pub redirects_max: usize,
+    /// Whether the client only ever speaks to `http://` addresses, so that no certificates are loaded.
+    pub plain_http: bool,
+}
+
+impl Default for ClientOptions {
+    fn default() -> Self {
+        Self {
+            user_agent: concat!("hermes-host/", env!("CARGO_PKG_VERSION")).to_owned(),
+            connect_timeout: Duration::from_secs(10),
+            total_timeout: Some(Duration::from_secs(60)),
+            read_timeout: None,
+            ca_file: None,
+            redirects_max: 0,
+            plain_http: false,
+        }
+    }
+}
+
+impl ClientOptions {
+    /// The defaults for a client that speaks to `base_url` only.
+    pub fn for_base_url(base_url: &Url) -> Self {
+        Self { plain_http: base_url.scheme() == "http", ..Self::default() }
+    }
+}
+
+/// Why a client could not be built. The operator mends it in the adapter's section.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ClientError {
+    /// The file cannot be read.
+    #[error("ca_file {path} cannot be read")]
+    CaFile {
+        /// Which file.
+        path: String,
+        /// Why.
+        #[source]
+        source: std::io::Error,
+    },
+    /// The file holds no certificate.
+    #[error("ca_file {path} holds no certificate that can be read; it has to be a PEM file")]
+    CaContent {
+        /// Which file.
+        path: String,
+    },
+    /// The client library refused.
+    #[error("the HTTP client could not be built ({0})")]
+    Build(String),
+    /// The address cannot be used.
+    #[error("{0}")]
+    Url(String),
+}
+
+/// Builds a client. No proxy of the environment is used: what the host may
+/// reach is what its configuration names.
+///
+/// # Errors
+///
+/// Says which file cannot be used, or why the client library refused.
+pub fn http_client(options: &ClientOptions) -> Result<Client, ClientError> {
+    install_provider();
+    let extra = options.ca_file.as_deref().map(certificates).transpose()?.unwrap_or_default();
+    if options.plain_http {
+        return builder(options).tls_certs_only([]).build().map_err(refused);
+    }
+    if !extra.is_empty() {
+        return builder(options).tls_certs_merge(extra).build().map_err(refused);
+    }
+    builder(options).build().or_else(|error| {
+        // A system without certificates still has to reach plain addresses;
+        // https then fails with its own sentence.
+        tracing::warn!(%error, "no system certificates: install ca-certificates or set ca_file, else https is refused");
+        builder(options).tls_certs_only([]).build().map_err(refused)
+    })
+}
+
+/// Reads an `http` or `https` base address, without a slash at its end.
+///
+/// # Errors
+///
+/// Says what is wrong with the address. User names and passwords in addresses are refused.
+pub fn base_url(text: &str) -> Result<Url, ClientError> {
+    let trimmed = text.trim().trim_end_matches('/');
+    let url = Url::parse(trimmed).map_err(|error| ClientError::Url(format!("it is no address: {error}")))?;
+    let why = if !matches!(url.scheme(), "http" | "https") {
+        "it begins with neither http:// nor https://"
+    } else if url.host_str().is_none_or(str::is_empty) {
+        "it names no host"
+    } else if !url.username().is_empty() || url.password().is_some() {
+        "it holds a user name or password, which belong into keys of their own"
+    } else if url.query().is_some() || url.fragment().is_some() {
+        "it has something after ? or #"
+    } else {
+        return Ok(url);
+    };
+    Err(ClientError::Url(why.to_owned()))
+}
+
+/// Whether `url` points to this machine.
+pub fn is_loopback(url: &Url) -> bool {
+    url.host_str().is_some_and(is_loopback_host)
+}
+
+fn builder(options: &ClientOptions) -> reqwest::ClientBuilder {
+    let redirects = match options.redirects_max {
+        0 => redirect::Policy::none(),
+        max => redirect::Policy::limited(max),
+    };
+    let mut builder = Client::builder()
+        .user_agent(&options.user_agent)
+        .connect_timeout(options.connect_timeout)
+        .redirect(redirects)
+        .no_proxy();
+    if let Some(timeout) = options.total_timeout {
+        builder = builder.timeout(timeout);
+    }
+    if let Some(timeout) = options.read_timeout {
+        builder = builder.read_timeout(timeout);
+    }
+    builder
+}
+
+fn certificates(path: &Path) -> Result<Vec<Certificate>, ClientError> {
+    let shown = path.display().to_string();
+    let pem = std::fs::read(path).map_err(|source| ClientError::CaFile { path: shown.clone(), source })?;
+    match Certificate::from_pem_bundle(&pem) {
+        Ok(found) if !found.is_empty() => Ok(found),
+        _ => Err(ClientError::CaContent { path: shown }),
+    }
+}
+
+fn refused(error: reqwest::Error) -> ClientError {
+    ClientError::Build(crate::error::sentence(&error.without_url()))
+}

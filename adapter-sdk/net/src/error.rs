@@ -1,0 +1,87 @@
+//! Whether a request that failed was certainly not sent.
+
+/// What went wrong below HTTP. An answer with a bad status is not an error here.
+///
+/// The distinction that matters to a delivery: after [`NetError::NotSent`] it
+/// may be tried again without a mark, after [`NetError::Doubtful`] it may have
+/// arrived. Messages never hold the address, since some platforms keep their
+/// token in it.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum NetError {
+    /// Nothing reached the other side.
+    #[error("not sent: {detail}")]
+    NotSent {
+        /// At which step it stopped.
+        step: Step,
+        /// What the library says.
+        detail: String,
+    },
+    /// It was sent, wholly or in part, and there is no whole answer.
+    #[error("no whole answer: {detail}")]
+    Doubtful {
+        /// Whether a deadline ended it rather than the other side.
+        timed_out: bool,
+        /// What the library says.
+        detail: String,
+    },
+}
+
+/// The step before sending at which it stopped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Step {
+    /// The request itself is wrong.
+    Request,
+    /// The name has no address.
+    Dns,
+    /// No connection, or none in time, or no TLS on it.
+    Connect,
+}
+
+impl NetError {
+    /// Whether nothing reached the other side.
+    pub fn is_not_sent(&self) -> bool {
+        matches!(self, Self::NotSent { .. })
+    }
+
+    /// Whether a deadline ended it.
+    pub fn is_timeout(&self) -> bool {
+        matches!(self, Self::Doubtful { timed_out: true, .. })
+    }
+}
+
+impl From<reqwest::Error> for NetError {
+    fn from(error: reqwest::Error) -> Self {
+        let step = if error.is_builder() {
+            Some(Step::Request)
+        } else if error.is_dns() {
+            Some(Step::Dns)
+        } else if error.is_connect() {
+            Some(Step::Connect)
+        } else {
+            None
+        };
+        let timed_out = error.is_timeout();
+        let detail = sentence(&error.without_url());
+        match step {
+            Some(step) => Self::NotSent { step, detail },
+            None => Self::Doubtful { timed_out, detail },
+        }
+    }
+}
+
+/// The chain of causes in one line, each said once.
+pub(crate) fn sentence(error: &dyn std::error::Error) -> String {
+    let mut said = error.to_string();
+    let mut next = error.source();
+    while let Some(cause) = next {
+        let cause_said = cause.to_string();
+        if !said.contains(&cause_said) {
+            said.push_str(": ");
+            said.push_str(&cause_said);
+        }
+        next = cause.source();
+    }
+    said
+}

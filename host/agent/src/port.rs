@@ -1,0 +1,124 @@
+//! What the host and a runtime say to each other.
+
+use futures_util::future::BoxFuture;
+use hermes_core::context::TurnContext;
+use hermes_core::ids::{SessionId, TurnId};
+use hermes_protocol::{TurnEvent, Usage};
+use serde_json::Value;
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+
+use crate::Message;
+
+/// Somebody who answers turns. Shared by all lanes; it keeps no state per session.
+pub trait AgentRuntime: Send + Sync {
+    /// Returns the runtime's name, as configuration and `metadata` spell it.
+    fn name(&self) -> &'static str;
+
+    /// Returns the models a client may ask for, the default first. Never empty.
+    fn models(&self) -> Vec<String>;
+
+    /// Answers one turn. Returns within a second of `cancel`, whatever it waits for.
+    fn run(&self, request: TurnRequest, events: EventSink, cancel: CancellationToken) -> BoxFuture<'_, TurnOutcome>;
+}
+
+/// Everything a runtime gets to know about one turn.
+#[derive(Clone, Debug)]
+pub struct TurnRequest {
+    /// The conversation.
+    pub session_id: SessionId,
+    /// The turn, for logs.
+    pub turn_id: TurnId,
+    /// Where the turn came from.
+    pub context: TurnContext,
+    /// Instructions of the host: system prompt and what the platform is like. May be empty.
+    pub system: String,
+    /// The conversation so far, oldest first.
+    pub history: Vec<Message>,
+    /// What the turn answers, oldest first; never empty.
+    pub input: Vec<Message>,
+    /// A model the session asks for instead of the configured one.
+    pub model: Option<String>,
+    /// What this runtime returned as `state` after the session's last turn.
+    pub state: Option<Value>,
+}
+
+/// How a turn ended.
+#[derive(Clone, Debug)]
+pub enum TurnOutcome {
+    /// It was answered.
+    Finished {
+        /// The answer, without reasoning.
+        text: String,
+        /// What the transcript gains besides the input, oldest first.
+        messages: Vec<Message>,
+        /// What it cost.
+        usage: Usage,
+        /// Why the model stopped: `stop` or `length`.
+        finish_reason: String,
+        /// The model that answered, as the endpoint names it.
+        model: String,
+        /// The runtime's own continuity data for the session.
+        state: Option<Value>,
+    },
+    /// It was cancelled.
+    Interrupted {
+        /// What had been said until then.
+        text: String,
+    },
+    /// It failed.
+    Failed(Failure),
+}
+
+/// Why a turn has no answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure {
+    /// A stable word for the stream and the store: `runtime_failed`, `runtime_timeout`, …
+    pub code: &'static str,
+    /// One honest sentence for the person who asked.
+    pub sentence: String,
+    /// What the log should say. Holds no secret and no text of the conversation.
+    pub detail: String,
+    /// Whether the same request may work later.
+    pub retryable: bool,
+    /// What had been said before it failed; empty when nothing had.
+    pub partial: String,
+}
+
+/// Where a runtime puts what it has while it works.
+///
+/// The channel is bounded, so a slow reader slows the runtime down. A reader
+/// that has gone away is no reason to stop: what is said is kept by the outcome.
+#[derive(Clone, Debug)]
+pub struct EventSink {
+    events: mpsc::Sender<TurnEvent>,
+}
+
+impl EventSink {
+    /// Events that may wait for the reader.
+    pub const EVENTS_MAX: usize = 64;
+
+    /// Makes a sink and the end its reader holds.
+    pub fn channel() -> (Self, mpsc::Receiver<TurnEvent>) {
+        let (events, reader) = mpsc::channel(Self::EVENTS_MAX);
+        (Self { events }, reader)
+    }
+
+    /// Says the next piece of the answer; an empty piece is not said.
+    pub async fn chunk(&self, text: impl Into<String>) {
+        let text = text.into();
+        if !text.is_empty() {
+            self.put(TurnEvent::Chunk { text }).await;
+        }
+    }
+
+    /// Says in one line what is being done.
+    pub async fn progress(&self, stage: impl Into<String>, text: impl Into<String>) {
+        self.put(TurnEvent::Progress { stage: stage.into(), text: text.into(), tool: None }).await;
+    }
+
+    async fn put(&self, event: TurnEvent) {
+        // A closed sink has no reader to miss anything.
+        let _ = self.events.send(event).await;
+    }
+}
