@@ -1,6 +1,17 @@
-//! The pure host.
+//! The pure host: what is decided about a message between its arrival and its delivery.
+//!
+//! The modules follow the sentence: [`access`] admits an event, [`session`] and
+//! [`routes`] find its conversation, [`commands`] and [`guard`] decide whether a
+//! [`turn`] may start, [`delivery`] says what becomes of each part that is owed.
+//! Beside it stand the life of an [`adapter`], [`pairing`], the [`context`] of a
+//! turn, the [`limits`] of everything and the small words in [`ids`] and [`secret`].
+//!
+//! Nothing here reads a clock, draws a random number, touches a file or iterates
+//! a hash map: `now_ms` and random bytes are arguments, so every decision can be
+//! repeated in a test. The shell around it is `hermes-host`.
 
 #![forbid(unsafe_code)]
+#![warn(missing_docs)]
 
 pub mod context;
 pub mod ids;

@@ -1,23 +1,153 @@
-//! Values that cannot be printed.
+//! Values that must not be printed, and the mask for texts that could contain them.
 
-/// A secret. It has no `Display` and no `Serialize`, and its `Debug` hides it.
+use std::fmt;
+
+use serde::{Deserialize, Deserializer};
+
+/// What stands in a text where a secret stood.
+pub const MASK: &str = "[***]";
+
+/// Secrets shorter than this are not looked for in texts: they would blot out ordinary words.
+pub const MASKED_BYTES_MIN: usize = 4;
+
+/// A value that cannot be printed. [`Secret::expose`] is the only way to its text,
+/// so that every place which needs it can be found by that word.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(String);
 
 impl Secret {
-    /// Hides `value`.
+    /// Wraps a value.
     pub fn new(value: impl Into<String>) -> Self {
         Self(value.into())
     }
 
-    /// Returns the value, for the one place that has to send it.
+    /// Returns the value itself. Never hand it to a log, an error or a status page.
     pub fn expose(&self) -> &str {
         &self.0
     }
+
+    /// Whether there is no value at all.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
 }
 
-impl std::fmt::Debug for Secret {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Secret(…)")
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(MASK)
+    }
+}
+
+impl fmt::Display for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(MASK)
+    }
+}
+
+impl From<String> for Secret {
+    fn from(value: String) -> Self {
+        Self(value)
+    }
+}
+
+impl From<&str> for Secret {
+    fn from(value: &str) -> Self {
+        Self(value.to_owned())
+    }
+}
+
+impl<'de> Deserialize<'de> for Secret {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer).map(Self)
+    }
+}
+
+/// Returns `text` with every occurrence of a secret replaced by [`MASK`].
+///
+/// Occurrences that overlap are masked as one piece, so that no rest of the
+/// second shows behind the first.
+pub fn mask(text: &str, secrets: &[Secret]) -> String {
+    let mut hits: Vec<(usize, usize)> = secrets
+        .iter()
+        .filter(|secret| secret.0.len() >= MASKED_BYTES_MIN)
+        .flat_map(|secret| occurrences(text, &secret.0))
+        .collect();
+    if hits.is_empty() {
+        return text.to_owned();
+    }
+    hits.sort_unstable();
+
+    let mut masked = String::with_capacity(text.len());
+    let mut shown = 0;
+    for (start, end) in hits {
+        if start >= shown {
+            masked.push_str(&text[shown..start]);
+            masked.push_str(MASK);
+        }
+        shown = shown.max(end);
+    }
+    masked.push_str(&text[shown..]);
+    masked
+}
+
+/// Every place of `needle` in `text`, overlapping ones included, as byte ranges.
+fn occurrences(text: &str, needle: &str) -> Vec<(usize, usize)> {
+    let step = needle.chars().next().map_or(1, char::len_utf8);
+    let mut found = Vec::new();
+    let mut from = 0;
+    while let Some(at) = text[from..].find(needle) {
+        let start = from + at;
+        found.push((start, start + needle.len()));
+        from = start + step;
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn a_secret_prints_as_a_mask_and_reads_from_json() {
+        let secret: Secret = serde_json::from_str("\"hunter22\"").unwrap();
+        assert_eq!(secret.expose(), "hunter22");
+        assert_eq!(format!("{secret} {secret:?} {:?}", Some(&secret)), "[***] [***] Some([***])");
+    }
+
+    #[test]
+    fn overlapping_secrets_leave_no_rest() {
+        let secrets = [Secret::new("abcd"), Secret::new("bcde"), Secret::new("")];
+        assert_eq!(mask("x abcde y abcd", &secrets), "x [***] y [***]");
+    }
+
+    #[test]
+    fn a_secret_that_overlaps_itself_is_masked_whole() {
+        assert_eq!(mask("-ababababa-", &[Secret::new("ababa")]), "-[***]-");
+    }
+
+    #[test]
+    fn a_very_short_secret_does_not_blot_out_words() {
+        assert_eq!(mask("an apple", &[Secret::new("a")]), "an apple");
+    }
+
+    proptest! {
+        #[test]
+        fn no_masked_text_contains_a_secret(
+            pieces in proptest::collection::vec("[a-c ä]{0,6}", 0..8),
+            secrets in proptest::collection::vec("[a-cä]{4,6}", 1..4),
+            order in proptest::collection::vec(any::<proptest::sample::Index>(), 0..6),
+        ) {
+            let mut text = pieces.concat();
+            for index in order {
+                text.push_str(&secrets[index.index(secrets.len())]);
+            }
+            let wrapped: Vec<Secret> = secrets.iter().map(Secret::new).collect();
+            let masked = mask(&text, &wrapped);
+            for secret in &secrets {
+                prop_assert!(!masked.contains(secret.as_str()));
+            }
+        }
     }
 }
