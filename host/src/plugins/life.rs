@@ -1,0 +1,59 @@
+//! One life of an instance: a link, and whether it still counts.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
+
+use hermes_adapter_abi::status;
+use tokio::sync::watch;
+
+use super::{AdapterLink, Answer};
+
+/// One created instance and the first reason it is known to be broken for.
+pub(super) struct Life {
+    pub(super) link: Arc<dyn AdapterLink>,
+    /// Cleared when the host has given this life up; its host calls are refused from then on.
+    pub(super) counts: Arc<AtomicBool>,
+    broken: watch::Sender<Option<String>>,
+}
+
+impl Life {
+    pub(super) fn new(link: Arc<dyn AdapterLink>, counts: Arc<AtomicBool>) -> Self {
+        Self { link, counts, broken: watch::Sender::new(None) }
+    }
+
+    /// Calls a method and notices a panic.
+    pub(super) async fn call(&self, method: &str, payload: Vec<u8>) -> Answer {
+        let answer = self.link.call(method, payload).await;
+        if matches!(answer.status, status::PANIC | status::POISONED) {
+            self.break_with(format!("panicked in {method}"));
+        }
+        answer
+    }
+
+    /// Says that this life is over; the first reason stays.
+    pub(super) fn break_with(&self, reason: String) {
+        self.broken.send_if_modified(|broken| {
+            let first = broken.is_none();
+            if first {
+                *broken = Some(reason);
+            }
+            first
+        });
+    }
+
+    /// Returns why this life is over, once it is.
+    pub(super) async fn broken(&self) -> String {
+        let mut broken = self.broken.subscribe();
+        match broken.wait_for(Option::is_some).await {
+            Ok(reason) => reason.clone().unwrap_or_default(),
+            Err(_) => String::new(),
+        }
+    }
+
+    /// Stops counting: what the instance still says is refused.
+    pub(super) fn give_up(&self) {
+        self.counts.store(false, Ordering::Release);
+    }
+}
