@@ -1,0 +1,313 @@
+//! The rules of the house that a compiler does not check.
+
+#![forbid(unsafe_code)]
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use serde_json::Value;
+
+/// What each of our packages may import of ours, and the outside crates it must never know.
+/// `host/ARCHITECTURE.md` says it in words.
+const MAY_IMPORT: &[(&str, &[&str], &[&str])] = &[
+    ("hermes-adapter-abi", &[], &["serde", "serde_json", "tokio"]),
+    ("hermes-protocol", &[], &["tokio", "reqwest", "rusqlite", "abi_stable"]),
+    ("hermes-markup", &[], &["tokio", "reqwest", "rusqlite", "abi_stable"]),
+    ("hermes-sdk-macros", &[], &["tokio"]),
+    ("hermes-conformance", &["hermes-protocol"], &["tokio", "abi_stable"]),
+    ("hermes-adapter-net", &["hermes-protocol"], &["abi_stable", "rusqlite"]),
+    (
+        "hermes-adapter-sdk",
+        &["hermes-adapter-abi", "hermes-conformance", "hermes-markup", "hermes-protocol", "hermes-sdk-macros"],
+        &["rusqlite", "reqwest"],
+    ),
+    (
+        "hermes-core",
+        &["hermes-markup", "hermes-protocol"],
+        &["tokio", "rusqlite", "abi_stable", "getrandom", "rand", "reqwest"],
+    ),
+    ("hermes-agent", &["hermes-adapter-net", "hermes-core", "hermes-protocol"], &["rusqlite", "abi_stable", "clap"]),
+    (
+        "hermes-host",
+        &[
+            "hermes-adapter-abi",
+            "hermes-agent",
+            "hermes-conformance",
+            "hermes-core",
+            "hermes-markup",
+            "hermes-protocol",
+        ],
+        &[],
+    ),
+    ("hermes-adapter-*", &["hermes-adapter-net", "hermes-adapter-sdk"], &["abi_stable", "rusqlite"]),
+];
+
+/// Folders in which `unsafe` may stand.
+const UNSAFE_ROOMS: &[&str] =
+    &["host/src/ffi", "adapter-sdk/src/export", "adapter-sdk/abi", "tests/museum", "tests/fixtures"];
+
+#[test]
+fn every_package_imports_only_what_its_row_allows() {
+    let metadata = cargo_metadata();
+    let mut faults = Vec::new();
+    for package in array(&metadata["packages"]) {
+        let name = text(&package["name"]);
+        let manifest = text(&package["manifest_path"]);
+        let is_adapter = manifest.starts_with(&format!("{}/adapters/", root().display()));
+        let row =
+            MAY_IMPORT.iter().find(|(row, ..)| if is_adapter { *row == "hermes-adapter-*" } else { *row == name });
+        let Some((_, ours, never)) = row else {
+            if !manifest.contains("/tests/") {
+                faults.push(format!("{name} has no row in the dependency table"));
+            }
+            continue;
+        };
+        for dependency in array(&package["dependencies"]) {
+            let dependency_name = text(&dependency["name"]);
+            if dependency["kind"] == "dev" {
+                continue;
+            }
+            if dependency_name.starts_with("hermes-") && !ours.contains(&dependency_name) {
+                faults.push(format!("{name} imports {dependency_name}"));
+            }
+            if never.contains(&dependency_name) {
+                faults.push(format!("{name} must never know {dependency_name}"));
+            }
+        }
+    }
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
+}
+
+#[test]
+fn one_tls_stack_is_linked() {
+    let lock = fs::read_to_string(root().join("Cargo.lock")).expect("Cargo.lock exists");
+    let names: BTreeSet<&str> =
+        lock.lines().filter_map(|line| line.strip_prefix("name = ")).map(|name| name.trim_matches('"')).collect();
+    assert!(names.contains("rustls"), "the lock file was not understood");
+    for stranger in ["aws-lc-rs", "aws-lc-sys", "openssl-sys", "native-tls"] {
+        assert!(!names.contains(stranger), "{stranger} is in the lock file; TLS is rustls with ring");
+    }
+}
+
+#[test]
+fn unsafe_stands_only_in_its_rooms() {
+    let mut faults = Vec::new();
+    for (path, source) in rust_sources() {
+        if UNSAFE_ROOMS.iter().any(|room| path.starts_with(room)) {
+            continue;
+        }
+        for (number, line) in source.lines().enumerate() {
+            let code = line.split("//").next().unwrap_or_default();
+            if ["unsafe {", "unsafe fn", "unsafe impl", "unsafe extern"].iter().any(|word| code.contains(word))
+                && !code.contains('"')
+            {
+                faults.push(format!("{path}:{}: {}", number + 1, line.trim()));
+            }
+        }
+    }
+    assert!(faults.is_empty(), "unsafe outside its rooms:\n{}", faults.join("\n"));
+}
+
+#[test]
+fn the_host_and_the_sdk_contain_no_adapters_name() {
+    let names: Vec<String> = fs::read_dir(root().join("adapters"))
+        .expect("adapters/ exists")
+        .filter_map(Result::ok)
+        .filter(|entry| entry.path().join("Cargo.toml").exists())
+        .map(|entry| entry.file_name().to_string_lossy().into_owned())
+        // `echo` is also the runtime that answers with what it heard.
+        .filter(|name| name != "echo")
+        .chain(["discord", "slack", "matrix", "whatsapp"].map(str::to_owned))
+        .collect();
+    let mut faults = Vec::new();
+    for (path, source) in rust_sources() {
+        if !(path.starts_with("host/src") || path.starts_with("host/core/src") || path.starts_with("adapter-sdk/src")) {
+            continue;
+        }
+        if path.ends_with("tests.rs") || path.contains("/tests/") {
+            continue;
+        }
+        let production = source.split("#[cfg(test)]").next().unwrap_or_default();
+        for (number, line) in production.lines().enumerate() {
+            let code = line.split("//").next().unwrap_or_default().to_lowercase();
+            if let Some(name) = names.iter().find(|name| names_it(&code, name)) {
+                faults.push(format!("{path}:{}: {name}: {}", number + 1, line.trim()));
+            }
+        }
+    }
+    assert!(faults.is_empty(), "an adapter is known by name:\n{}", faults.join("\n"));
+}
+
+/// Whether `name` stands in `code` as a word.
+fn names_it(code: &str, name: &str) -> bool {
+    code.match_indices(name).any(|(at, _)| {
+        let before = code[..at].chars().next_back();
+        let after = code[at + name.len()..].chars().next();
+        let joins = |c: Option<char>| c.is_some_and(|c| c.is_ascii_alphanumeric() || c == '_');
+        !joins(before) && !joins(after)
+    })
+}
+
+#[test]
+fn nothing_is_unfinished_or_switched_off() {
+    let words = ["todo!(", "unimplemented!(", "#[ignore", "dbg!("];
+    let mut faults = Vec::new();
+    for (path, source) in rust_sources() {
+        if path == "tests/tidy/main.rs" {
+            continue;
+        }
+        for (number, line) in source.lines().enumerate() {
+            if words.iter().any(|word| line.contains(word)) {
+                faults.push(format!("{path}:{}: {}", number + 1, line.trim()));
+            }
+        }
+    }
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
+}
+
+#[test]
+fn no_test_waits_by_the_clock() {
+    let mut faults = Vec::new();
+    for (path, source) in rust_sources() {
+        let in_tests = path.ends_with("tests.rs") || path.contains("/tests/");
+        if !in_tests || path.starts_with("tests/fixtures") || path == "tests/tidy/main.rs" {
+            continue;
+        }
+        for (number, line) in source.lines().enumerate() {
+            // A poll inside a loop with a deadline says so on its line.
+            if line.contains("thread::sleep(") && !line.contains("// poll") {
+                faults.push(format!("{path}:{}: {}", number + 1, line.trim()));
+            }
+        }
+    }
+    assert!(faults.is_empty(), "wait for the state instead:\n{}", faults.join("\n"));
+}
+
+#[test]
+fn migrations_are_numbered_without_gaps() {
+    let mut numbers: Vec<u32> = fs::read_dir(root().join("host/migrations"))
+        .expect("host/migrations exists")
+        .filter_map(Result::ok)
+        .map(|entry| entry.file_name().to_string_lossy().into_owned())
+        .filter(|name| name.ends_with(".sql"))
+        .map(|name| name[..4].parse().unwrap_or_else(|_| panic!("{name} does not begin with four digits")))
+        .collect();
+    numbers.sort_unstable();
+    let expected: Vec<u32> = (1..).take(numbers.len()).collect();
+    assert!(!numbers.is_empty(), "there is no migration");
+    assert_eq!(numbers, expected);
+}
+
+#[test]
+fn every_abi_function_carries_its_tag() {
+    let source = fs::read_to_string(root().join("adapter-sdk/abi/src/lib.rs")).expect("the abi crate exists");
+    let lines: Vec<&str> = source.lines().collect();
+    let mut functions = 0;
+    for (number, line) in lines.iter().enumerate() {
+        if !line.contains(": extern \"C\" fn") {
+            continue;
+        }
+        functions += 1;
+        let comment: Vec<&str> = lines[..number]
+            .iter()
+            .rev()
+            .take_while(|l| l.trim().starts_with("///") || l.trim().starts_with("#["))
+            .copied()
+            .collect();
+        assert!(
+            comment.iter().any(|l| l.contains("`[") && l.contains("]`")),
+            "line {}: no thread and state tag: {line}",
+            number + 1
+        );
+    }
+    assert!(functions >= 12, "only {functions} functions found");
+}
+
+#[test]
+fn the_top_of_the_repository_is_as_drawn() {
+    let allowed: BTreeSet<&str> =
+        ["Cargo.toml", "Cargo.lock", "plugins.toml", "README.md", "host", "adapter-sdk", "adapters", "tests"].into();
+    let tracked = run("git", &["ls-files"]);
+    let top: BTreeSet<&str> = tracked
+        .lines()
+        .map(|path| path.split('/').next().unwrap_or(path))
+        .filter(|name| !name.starts_with('.'))
+        .collect();
+    let strange: Vec<_> = top.difference(&allowed).collect();
+    assert!(strange.is_empty(), "not in the plan of the rooms: {strange:?}");
+}
+
+#[test]
+fn the_tree_names_no_machine_of_its_makers() {
+    let mut faults = Vec::new();
+    for path in run("git", &["ls-files"]).lines() {
+        let Ok(source) = fs::read_to_string(root().join(path)) else { continue };
+        for (number, line) in source.lines().enumerate() {
+            if ["/wo|rk/", "/ro|ot/", "/ho|me/"].iter().any(|folder| line.contains(&folder.replace('|', ""))) {
+                faults.push(format!("{path}:{}: {}", number + 1, line.trim()));
+            }
+        }
+    }
+    assert!(faults.is_empty(), "a path of one machine:\n{}", faults.join("\n"));
+}
+
+#[test]
+fn the_readme_commands_are_the_ones_that_are_run() {
+    let readme = fs::read_to_string(root().join("README.md")).expect("README.md exists");
+    let ci = fs::read_to_string(root().join(".ci/run")).expect(".ci/run exists");
+    for command in ["cargo build --release --workspace", "cargo test --workspace"] {
+        assert!(readme.contains(command), "the README does not name `{command}`");
+        assert!(ci.contains(command), ".ci/run does not run `{command}`");
+    }
+}
+
+#[test]
+fn every_adapter_has_a_page_and_a_row() {
+    let table = fs::read_to_string(root().join("adapters/README.md")).expect("adapters/README.md exists");
+    for entry in fs::read_dir(root().join("adapters")).expect("adapters/ exists").filter_map(Result::ok) {
+        if !entry.path().join("Cargo.toml").exists() {
+            continue;
+        }
+        let name = entry.file_name().to_string_lossy().into_owned();
+        assert!(entry.path().join("README.md").exists(), "adapters/{name} has no README.md");
+        assert!(table.contains(&format!("| [{name}]({name}/README.md)")), "adapters/README.md has no row for {name}");
+        let library = fs::read_to_string(entry.path().join("src/lib.rs")).unwrap_or_default();
+        assert!(library.contains("#![forbid(unsafe_code)]"), "adapters/{name} does not forbid unsafe code");
+    }
+}
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("tests/ lies in the workspace").to_owned()
+}
+
+fn rust_sources() -> BTreeMap<String, String> {
+    let sources: BTreeMap<String, String> = run("git", &["ls-files", "*.rs"])
+        .lines()
+        .filter_map(|path| Some((path.to_owned(), fs::read_to_string(root().join(path)).ok()?)))
+        .collect();
+    assert!(sources.len() > 20, "git lists only {} sources", sources.len());
+    sources
+}
+
+fn cargo_metadata() -> Value {
+    serde_json::from_str(&run(env!("CARGO"), &["metadata", "--no-deps", "--format-version", "1", "--offline"]))
+        .expect("cargo prints JSON")
+}
+
+fn run(program: &str, arguments: &[&str]) -> String {
+    let output = Command::new(program).args(arguments).current_dir(root()).output().expect("the program starts");
+    assert!(output.status.success(), "{program} {arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).expect("the output is UTF-8")
+}
+
+fn array(value: &Value) -> &[Value] {
+    value.as_array().map(Vec::as_slice).unwrap_or_default()
+}
+
+fn text(value: &Value) -> &str {
+    value.as_str().unwrap_or_default()
+}
