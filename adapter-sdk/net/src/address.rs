@@ -7,7 +7,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 pub fn is_loopback_host(host: &str) -> bool {
     let host = host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(host);
     let name = host.strip_suffix('.').unwrap_or(host);
-    name.eq_ignore_ascii_case("localhost") || host.parse::<IpAddr>().is_ok_and(|ip| is_loopback_ip(ip))
+    name.eq_ignore_ascii_case("localhost") || host.parse::<IpAddr>().is_ok_and(is_loopback_ip)
 }
 
 /// Whether `ip` is this machine, also when written as an IPv4 address inside IPv6.

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use reqwest::{Certificate, Client, Url, redirect};
+use reqwest::{Certificate, Client, ClientBuilder, Url, redirect};
 
 use crate::address::is_loopback_host;
 use crate::tls::install_provider;
@@ -83,19 +83,28 @@ pub enum ClientError {
 ///
 /// Says which file cannot be used, or why the client library refused.
 pub fn http_client(options: &ClientOptions) -> Result<Client, ClientError> {
+    http_client_with(options, |builder| builder)
+}
+
+/// The same client with one thing more, which `change` sets.
+pub(crate) fn http_client_with(
+    options: &ClientOptions,
+    change: impl Fn(ClientBuilder) -> ClientBuilder,
+) -> Result<Client, ClientError> {
     install_provider();
+    let fresh = || change(builder(options));
     let extra = options.ca_file.as_deref().map(certificates).transpose()?.unwrap_or_default();
     if options.plain_http {
-        return builder(options).tls_certs_only([]).build().map_err(refused);
+        return fresh().tls_certs_only([]).build().map_err(refused);
     }
     if !extra.is_empty() {
-        return builder(options).tls_certs_merge(extra).build().map_err(refused);
+        return fresh().tls_certs_merge(extra).build().map_err(refused);
     }
-    builder(options).build().or_else(|error| {
+    fresh().build().or_else(|error| {
         // A system without certificates still has to reach plain addresses;
         // https then fails with its own sentence.
         tracing::warn!(%error, "no system certificates: install ca-certificates or set ca_file, else https is refused");
-        builder(options).tls_certs_only([]).build().map_err(refused)
+        fresh().tls_certs_only([]).build().map_err(refused)
     })
 }
 
@@ -126,7 +135,7 @@ pub fn is_loopback(url: &Url) -> bool {
     url.host_str().is_some_and(is_loopback_host)
 }
 
-fn builder(options: &ClientOptions) -> reqwest::ClientBuilder {
+fn builder(options: &ClientOptions) -> ClientBuilder {
     let redirects = match options.redirects_max {
         0 => redirect::Policy::none(),
         max => redirect::Policy::limited(max),
