@@ -1,0 +1,1 @@
+//! Access granted by the operator, and the requests of strangers.

@@ -1,0 +1,769 @@
+//! What goes into the store and what comes out of it, as plain values.
+//!
+//! `New…` is written by the caller, `…Row` is read back. Times are milliseconds
+//! since the Unix epoch. Nothing here knows SQL.
+
+use std::collections::BTreeMap;
+
+use hermes_agent::Message;
+use hermes_core::ids::{DeliveryId, Epoch, InboxId, SessionId, TurnId};
+use hermes_protocol::{Chat, Choices, Format, OutMedia, Purpose, Usage};
+use serde::Serialize;
+use serde_json::Value;
+
+pub use super::words::{DeliveryState, InboxState, PartState, TurnEnd, TurnState};
+
+/// What the dispatcher keeps in memory, read once at start.
+#[derive(Clone, Debug, Default)]
+pub struct Loaded {
+    /// Every route.
+    pub routes: Vec<RouteRow>,
+    /// Access granted by the operator.
+    pub grants: Vec<GrantRow>,
+    /// Open requests of strangers and codes handed out by admins.
+    pub pairing: Vec<PairingRequestRow>,
+    /// Instances where too many wrong codes were tried.
+    pub lockouts: Vec<LockoutRow>,
+    /// Chats that cannot be written to.
+    pub dead_targets: Vec<DeadTargetRow>,
+    /// The chat an instance may address unasked, set by `/sethome`.
+    pub home_channels: Vec<HomeChannelRow>,
+    /// Instances that `adapter disable` switched off.
+    pub disabled_adapters: Vec<String>,
+    /// Small facts of the host (kv scope `host`).
+    pub flags: BTreeMap<String, String>,
+}
+
+/// An event as it is taken in: transaction (a).
+#[derive(Clone, Debug)]
+pub struct NewInbox {
+    /// Instance it came through.
+    pub instance: String,
+    /// The platform's name of the change.
+    pub event_id: String,
+    /// When the platform says it happened.
+    pub at_ms: i64,
+    /// When it reached the host.
+    pub received_ms: i64,
+    /// The `Event` as JSON.
+    pub event: String,
+}
+
+/// What became of an event handed in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Accepted {
+    /// Seen for the first time and committed.
+    New(InboxId),
+    /// The same platform event was committed before, under this id.
+    Duplicate(InboxId),
+}
+
+/// An event as the inbox holds it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InboxRow {
+    /// Its id.
+    pub id: InboxId,
+    /// Instance it came through.
+    pub instance: String,
+    /// The platform's name of the change.
+    pub event_id: String,
+    /// When the platform says it happened.
+    pub at_ms: i64,
+    /// When it reached the host.
+    pub received_ms: i64,
+    /// The `Event` as JSON; empty once the text of a dropped event is gone.
+    pub event: String,
+    /// How far it got.
+    pub state: InboxState,
+}
+
+/// A conversation to be opened.
+#[derive(Clone, Debug)]
+pub struct NewSession {
+    /// Id made by the caller: `YYYYMMDD_HHMMSS_<8 hex>`.
+    pub id: SessionId,
+    /// Profile it belongs to.
+    pub profile: String,
+    /// Instance it began on.
+    pub source: String,
+    /// Who began it, `<instance>:<user>`.
+    pub owner: Option<String>,
+    /// Model chosen for it, where one is.
+    pub model: Option<String>,
+    /// The session it continues or was branched from.
+    pub parent: Option<SessionId>,
+    /// Title, where one is known.
+    pub title: Option<String>,
+    /// When it began.
+    pub started_ms: i64,
+}
+
+/// A conversation as the store holds it.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct SessionRow {
+    /// Its id.
+    pub id: SessionId,
+    /// Profile it belongs to.
+    pub profile: String,
+    /// Title, unique among sessions.
+    pub title: Option<String>,
+    /// Instance it began on.
+    pub source: String,
+    /// Who began it.
+    pub owner: Option<String>,
+    /// Model chosen for it.
+    pub model: Option<String>,
+    /// The session it continues.
+    pub parent: Option<SessionId>,
+    /// When it began.
+    pub started_ms: i64,
+    /// When its last turn ended, or when it began.
+    pub active_ms: i64,
+    /// When it ended.
+    pub ended_ms: Option<i64>,
+    /// Why it ended.
+    pub end_reason: Option<String>,
+    /// Messages in its transcript.
+    pub messages: u64,
+    /// What its turns cost together.
+    pub usage: Usage,
+    /// Summary of what was compacted away.
+    pub summary: Option<String>,
+}
+
+/// Which sessions a listing shows, newest activity first.
+#[derive(Clone, Debug, Default)]
+pub struct SessionFilter {
+    /// Only those this person began.
+    pub owner: Option<String>,
+    /// Only those that began on this instance.
+    pub source: Option<String>,
+    /// Whether ended ones are shown.
+    pub with_ended: bool,
+    /// At most so many; 0 means [`super::LISTING_ROWS_MAX`].
+    pub limit: u32,
+}
+
+/// What a name led to.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Resolved {
+    /// Exactly one session.
+    Found(Box<SessionRow>),
+    /// Several sessions begin like that.
+    Ambiguous(Vec<SessionId>),
+    /// None does.
+    Unknown,
+}
+
+/// Which session a place in the world leads to.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RouteRow {
+    /// `SessionKey::stored()`.
+    pub key: String,
+    /// Instance of the key.
+    pub instance: String,
+    /// The session it leads to.
+    pub session: SessionId,
+    /// Full descriptor of the chat.
+    pub origin: Chat,
+    /// When it was first bound.
+    pub created_ms: i64,
+    /// When it was last used; read back it is not older than its session's last turn.
+    pub updated_ms: i64,
+    /// Bound without participant: everyone in this chat and thread shares it.
+    pub shared: bool,
+    /// Whether the agent has spoken in this thread and need not be addressed again.
+    pub participates: bool,
+    /// The next event opens a new session.
+    pub suspended: bool,
+    /// A turn was cut off and is to be resumed.
+    pub resume_pending: bool,
+    /// Why it is to be resumed.
+    pub resume_reason: Option<String>,
+    /// How often that was tried.
+    pub resume_count: u32,
+    /// Settings of this conversation (`busy`, `model`, …), an object or null.
+    pub overrides: Value,
+}
+
+impl RouteRow {
+    /// A plain route from `key` to `session`, made at `now_ms`.
+    pub fn new(
+        key: impl Into<String>,
+        instance: impl Into<String>,
+        session: SessionId,
+        origin: Chat,
+        now_ms: i64,
+    ) -> Self {
+        Self {
+            key: key.into(),
+            instance: instance.into(),
+            session,
+            origin,
+            created_ms: now_ms,
+            updated_ms: now_ms,
+            shared: false,
+            participates: false,
+            suspended: false,
+            resume_pending: false,
+            resume_reason: None,
+            resume_count: 0,
+            overrides: Value::Null,
+        }
+    }
+}
+
+/// A turn to be started: transaction (b).
+#[derive(Clone, Debug)]
+pub struct Admit {
+    /// The session whose turn it is.
+    pub session: SessionId,
+    /// The session itself, where it does not exist yet.
+    pub new_session: Option<NewSession>,
+    /// The route to be bound or refreshed, where it changed.
+    pub route: Option<RouteRow>,
+    /// The events it answers, in order; none for a turn the host makes itself.
+    pub inbox: Vec<InboxId>,
+    /// The life of the host that runs it.
+    pub epoch: Epoch,
+    /// Now.
+    pub now_ms: i64,
+}
+
+/// A transcript entry to be kept.
+#[derive(Clone, Debug)]
+pub struct NewMessage {
+    /// What is kept.
+    pub message: Message,
+    /// Ids the platform gave it.
+    pub platform_ids: Vec<String>,
+    /// When it was said.
+    pub at_ms: i64,
+}
+
+impl NewMessage {
+    /// `message` said at `at_ms`, without platform ids.
+    pub fn new(message: Message, at_ms: i64) -> Self {
+        Self { message, platform_ids: Vec::new(), at_ms }
+    }
+}
+
+/// A transcript entry as the store holds it.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct MessageRow {
+    /// Its id, ascending within a session.
+    pub id: i64,
+    /// The turn it belongs to.
+    pub turn: Option<TurnId>,
+    /// What was said.
+    pub message: Message,
+    /// Ids the platform gave it.
+    pub platform_ids: Vec<String>,
+    /// When it was said.
+    pub at_ms: i64,
+}
+
+/// How a turn ended: transaction (c).
+#[derive(Clone, Debug)]
+pub struct EndTurn {
+    /// The turn.
+    pub turn: TurnId,
+    /// How it ended.
+    pub state: TurnEnd,
+    /// Why it failed, without secrets.
+    pub error: Option<String>,
+    /// Its session.
+    pub session: SessionId,
+    /// What is added to the transcript.
+    pub messages: Vec<NewMessage>,
+    /// What is owed because of it.
+    pub deliveries: Vec<NewDelivery>,
+    /// What it cost.
+    pub usage: Usage,
+    /// The runtime's own continuity data: runtime name and value.
+    pub agent_state: Option<(String, Value)>,
+    /// Now.
+    pub now_ms: i64,
+}
+
+/// A text the host decided to say.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NewDelivery {
+    /// Instance that carries it.
+    pub instance: String,
+    /// Where to.
+    pub chat: Chat,
+    /// The session it belongs to.
+    pub session: Option<SessionId>,
+    /// The turn that said it; `end_turn` fills in its own where this is empty.
+    pub turn: Option<TurnId>,
+    /// The event it answers.
+    pub in_reply_to: Option<InboxId>,
+    /// The platform message it answers.
+    pub reply_to: Option<String>,
+    /// Why it is said.
+    pub purpose: Purpose,
+    /// The text as house markdown.
+    pub markdown: String,
+    /// Its rendered parts, numbered from 1 without gaps.
+    pub parts: Vec<NewPart>,
+    /// Buttons.
+    pub choices: Option<Choices>,
+    /// Only this sender may see it.
+    pub ephemeral_to: Option<String>,
+    /// Without a sound.
+    pub silent: bool,
+    /// When it is given up.
+    pub deadline_ms: i64,
+    /// How often a part is tried at most, where time alone does not decide.
+    pub max_attempts: Option<u32>,
+    /// Now.
+    pub created_ms: i64,
+}
+
+/// One part of a delivery to be written.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NewPart {
+    /// Number, from 1.
+    pub n: u32,
+    /// Rendered text.
+    pub text: String,
+    /// How it is written.
+    pub format: Format,
+    /// The plain text behind it.
+    pub source: String,
+    /// Files sent along.
+    pub media: Vec<OutMedia>,
+    /// Idempotency key; when empty the store writes [`super::Store::part_key`].
+    pub key: String,
+}
+
+impl NewPart {
+    /// Part `n` that says `text` plainly.
+    pub fn plain(n: u32, text: impl Into<String>) -> Self {
+        let text = text.into();
+        Self { n, source: text.clone(), text, format: Format::Plain, media: Vec::new(), key: String::new() }
+    }
+}
+
+/// One part of a delivery as the store holds it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct OwedPart {
+    /// Number, from 1.
+    pub n: u32,
+    /// Rendered text.
+    pub text: String,
+    /// How it is written.
+    pub format: Format,
+    /// The plain text behind it.
+    pub source: String,
+    /// Files sent along.
+    pub media: Vec<OutMedia>,
+    /// Idempotency key.
+    pub key: String,
+    /// How far it got.
+    pub state: PartState,
+    /// How often it was tried.
+    pub attempts: u32,
+    /// Not to be tried before.
+    pub not_before_ms: i64,
+}
+
+/// A delivery as the store holds it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct OwedDelivery {
+    /// Its id.
+    pub id: DeliveryId,
+    /// Instance that carries it.
+    pub instance: String,
+    /// Where to.
+    pub chat: Chat,
+    /// The session it belongs to.
+    pub session: Option<SessionId>,
+    /// The turn that said it.
+    pub turn: Option<TurnId>,
+    /// The event it answers.
+    pub in_reply_to: Option<InboxId>,
+    /// The platform message it answers.
+    pub reply_to: Option<String>,
+    /// Why it is said.
+    pub purpose: Purpose,
+    /// The text as house markdown.
+    pub markdown: String,
+    /// Buttons.
+    pub choices: Option<Choices>,
+    /// Only this sender may see it.
+    pub ephemeral_to: Option<String>,
+    /// Without a sound.
+    pub silent: bool,
+    /// How far it got.
+    pub state: DeliveryState,
+    /// What went wrong, for people.
+    pub why: Option<String>,
+    /// The platform message a draft has become, where it has one.
+    pub draft_message: Option<String>,
+    /// When it is given up.
+    pub deadline_ms: i64,
+    /// How often a part is tried at most.
+    pub max_attempts: Option<u32>,
+    /// When it was owed.
+    pub created_ms: i64,
+    /// When it was settled or abandoned.
+    pub settled_ms: Option<i64>,
+    /// Its parts in order.
+    pub parts: Vec<OwedPart>,
+}
+
+/// Which deliveries a listing shows, newest first.
+#[derive(Clone, Debug, Default)]
+pub struct DeliveryFilter {
+    /// Only those of this instance.
+    pub instance: Option<String>,
+    /// Only those of this session.
+    pub session: Option<SessionId>,
+    /// Only those in this state.
+    pub state: Option<DeliveryState>,
+    /// Only those of which a part was refused or abandoned.
+    pub dead: bool,
+    /// At most so many; 0 means [`super::LISTING_ROWS_MAX`].
+    pub limit: u32,
+}
+
+/// What one attempt, or a decision about a part, changes: transaction (d).
+#[derive(Clone, Debug)]
+pub struct Settle {
+    /// The delivery.
+    pub delivery: DeliveryId,
+    /// The part.
+    pub n: u32,
+    /// What it becomes.
+    pub state: PartState,
+    /// How often it was tried by now.
+    pub attempts: u32,
+    /// Not to be tried before; meaningless for a final state.
+    pub not_before_ms: i64,
+    /// What else follows from it.
+    pub effects: Vec<Effect>,
+    /// Replaces part `n` and all after it, numbered from `n`; with `state: Owed` only.
+    pub parts: Option<Vec<NewPart>>,
+    /// Now.
+    pub now_ms: i64,
+}
+
+impl Settle {
+    /// Part `n` of `delivery` becomes `state` after `attempts` tries; nothing else follows.
+    pub fn new(delivery: DeliveryId, n: u32, state: PartState, attempts: u32, now_ms: i64) -> Self {
+        Self { delivery, n, state, attempts, not_before_ms: 0, effects: Vec::new(), parts: None, now_ms }
+    }
+}
+
+/// What settling one part causes elsewhere.
+#[derive(Clone, Debug)]
+pub enum Effect {
+    /// Nobody can write to this chat until it speaks again.
+    DeadTarget(DeadTargetRow),
+    /// It spoke again.
+    Revive {
+        /// Instance of the chat.
+        instance: String,
+        /// The chat.
+        chat: Chat,
+    },
+    /// The chat continues under another id: whatever is owed to it goes there.
+    Migrated {
+        /// Instance of the chat.
+        instance: String,
+        /// Its old descriptor.
+        from: Chat,
+        /// Its new descriptor.
+        to: Chat,
+        /// Old key and new row of each route that leads there.
+        routes: Vec<(String, RouteRow)>,
+    },
+    /// This delivery goes on without its thread.
+    ThreadGone,
+}
+
+/// What a settled part left of its delivery.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Settled {
+    /// Whether no part of the delivery is open any more.
+    pub over: bool,
+}
+
+/// What a command changes: transaction (g).
+#[derive(Clone, Debug)]
+pub struct CommandTx {
+    /// The event it came with; becomes `answered`.
+    pub inbox: Option<InboxId>,
+    /// What changes, in order.
+    pub changes: Vec<Change>,
+    /// What is said about it.
+    pub reply: Vec<NewDelivery>,
+    /// Now.
+    pub now_ms: i64,
+}
+
+/// One change an order of a person or of the host makes.
+#[derive(Clone, Debug)]
+pub enum Change {
+    /// Ends a session; one that has ended keeps its first reason.
+    EndSession {
+        /// The session.
+        session: SessionId,
+        /// Why.
+        reason: String,
+    },
+    /// Opens an ended session again.
+    ReopenSession {
+        /// The session.
+        session: SessionId,
+    },
+    /// Opens a session.
+    NewSession(NewSession),
+    /// Binds or rewrites a route.
+    BindRoute(RouteRow),
+    /// Removes a route.
+    UnbindRoute {
+        /// Its stored key.
+        key: String,
+    },
+    /// Names a session; none takes the name away.
+    SetTitle {
+        /// The session.
+        session: SessionId,
+        /// Its title.
+        title: Option<String>,
+    },
+    /// Chooses the model of a session.
+    SetModel {
+        /// The session.
+        session: SessionId,
+        /// Its model.
+        model: Option<String>,
+    },
+    /// Grants access.
+    Grant(GrantRow),
+    /// Takes access away.
+    Revoke {
+        /// Instance.
+        instance: String,
+        /// User.
+        user: String,
+    },
+    /// Writes a pairing request.
+    PairingRequest(PairingRequestRow),
+    /// Removes one pairing request.
+    PairingDone {
+        /// Instance.
+        instance: String,
+        /// User it was for.
+        user: String,
+    },
+    /// Removes all pairing requests and lockouts, of one instance or of all.
+    ClearPairing {
+        /// Instance.
+        instance: Option<String>,
+    },
+    /// Counts wrong codes of an instance.
+    Lockout(LockoutRow),
+    /// Sets the home channel of an instance.
+    HomeChannel(HomeChannelRow),
+    /// Forgets the home channel of an instance.
+    ForgetHomeChannel {
+        /// Instance.
+        instance: String,
+    },
+    /// A chat can, or cannot, be written to.
+    DeadTarget(DeadTargetRow),
+    /// A chat can be written to again.
+    Revive {
+        /// Instance.
+        instance: String,
+        /// The chat.
+        chat: Chat,
+    },
+    /// Switches an instance on or off.
+    AdapterEnabled {
+        /// Instance.
+        instance: String,
+        /// On or off.
+        on: bool,
+    },
+    /// Drops waiting events.
+    DropInbox {
+        /// The events.
+        ids: Vec<InboxId>,
+        /// Why.
+        why: String,
+    },
+    /// Writes a small fact of the host; none forgets it.
+    Flag {
+        /// Name.
+        key: String,
+        /// Value.
+        value: Option<String>,
+    },
+}
+
+/// Access granted to one user of one instance.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct GrantRow {
+    /// Instance.
+    pub instance: String,
+    /// The user's stable id.
+    pub user: String,
+    /// Display name, for people.
+    pub name: Option<String>,
+    /// When it was granted.
+    pub granted_ms: i64,
+    /// Who granted it.
+    pub granted_by: String,
+}
+
+/// An open pairing request, or a code handed out by an admin.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PairingRequestRow {
+    /// Instance.
+    pub instance: String,
+    /// The user's stable id.
+    pub user: String,
+    /// Display name, for people.
+    pub name: Option<String>,
+    /// Salt of the hash.
+    pub salt: Vec<u8>,
+    /// Salted hash of the code; the code itself is nowhere.
+    pub hash: Vec<u8>,
+    /// When it was offered.
+    pub created_ms: i64,
+    /// Until when the code works.
+    pub expires_ms: i64,
+    /// How often the stranger was answered.
+    pub replies: u32,
+}
+
+/// Wrong codes tried on an instance.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LockoutRow {
+    /// Instance.
+    pub instance: String,
+    /// Wrong codes so far.
+    pub wrong: u32,
+    /// Until when no code works; 0 when none is refused.
+    pub until_ms: i64,
+}
+
+/// What a stranger is offered: the second half of transaction (f).
+#[derive(Clone, Debug)]
+pub struct PairingOffer {
+    /// The request as it is now.
+    pub request: PairingRequestRow,
+    /// What the stranger is told.
+    pub reply: Option<NewDelivery>,
+}
+
+/// A chat that cannot be written to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeadTargetRow {
+    /// Instance.
+    pub instance: String,
+    /// The chat.
+    pub chat: Chat,
+    /// What the platform said.
+    pub why: String,
+    /// Since when.
+    pub since_ms: i64,
+}
+
+/// The chat an instance may address unasked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HomeChannelRow {
+    /// Instance.
+    pub instance: String,
+    /// The chat.
+    pub chat: Chat,
+    /// Who set it.
+    pub set_by: String,
+    /// When.
+    pub set_ms: i64,
+}
+
+/// A turn that a dead epoch left behind.
+#[derive(Clone, Debug)]
+pub struct CutOffTurn {
+    /// The turn; its state is `queued`.
+    pub turn: TurnId,
+    /// Its session.
+    pub session: SessionId,
+    /// How often it was started.
+    pub attempts: u32,
+    /// The events it answers, in order.
+    pub inbox: Vec<InboxRow>,
+}
+
+/// What a dead epoch left behind: transaction (i).
+#[derive(Clone, Debug, Default)]
+pub struct Recovery {
+    /// Accepted events without a turn, in id order.
+    pub pending: Vec<InboxRow>,
+    /// Turns that were cut off, in id order.
+    pub cut_off: Vec<CutOffTurn>,
+    /// What is owed, in id order; what was in flight is `Unknown`.
+    pub deliveries: Vec<OwedDelivery>,
+    /// Drafts whose turn is gone.
+    pub drafts: Vec<OwedDelivery>,
+}
+
+/// How much is waiting where.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct QueueCounts {
+    /// Events accepted and not yet in a turn.
+    pub inbox: u64,
+    /// Turns queued or running.
+    pub turns: u64,
+    /// Deliveries owed or drafted.
+    pub outbox: u64,
+    /// Handoffs pending or running.
+    pub handoffs: u64,
+    /// Deliveries of which a part was refused or abandoned.
+    pub dead: u64,
+    /// Sessions that have not ended.
+    pub sessions_open: u64,
+    /// All sessions.
+    pub sessions: u64,
+}
+
+/// One place where a search found its words.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct SearchHit {
+    /// Session of the message.
+    pub session: SessionId,
+    /// Title of that session.
+    pub title: Option<String>,
+    /// The message.
+    pub message: i64,
+    /// Word of its role.
+    pub role: String,
+    /// When it was said.
+    pub at_ms: i64,
+    /// The place itself, matches between `>>>` and `<<<`.
+    pub snippet: String,
+}
+
+/// What one sweep did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Swept {
+    /// Inbox rows removed.
+    pub inbox: u64,
+    /// Turns removed.
+    pub turns: u64,
+    /// Deliveries removed.
+    pub deliveries: u64,
+    /// Pairing requests removed.
+    pub pairing: u64,
+    /// Messages made searchable.
+    pub indexed: u64,
+    /// Whether a bound was met, so that another sweep finds more.
+    pub more: bool,
+}
+
