@@ -1,0 +1,345 @@
+//! The one table of keys: what may stand in `plugins.toml`, in which type, with
+//! which default, and the sentence that explains it.
+//!
+//! Reading, `config show`, `config schema` and `config sample` all come from it.
+//! A default is written as TOML; an empty one means that the key is absent.
+
+/// What a key holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Any text.
+    Text,
+    /// A path, relative to the configuration file.
+    Path,
+    /// `true` or `false`.
+    Bool,
+    /// A whole number within bounds; its unit is the end of the key's name.
+    Int {
+        /// The smallest.
+        min: i64,
+        /// The largest.
+        max: i64,
+    },
+    /// One of these words.
+    Word(&'static [&'static str]),
+    /// A list of strings.
+    List,
+    /// A list of paths, relative to the configuration file.
+    Paths,
+    /// A list of `<instance>:<id>`.
+    QualifiedIds,
+    /// `{ env = "NAME" }`, `{ file = "path" }`, or a literal in a file that only its owner reads.
+    Secret,
+    /// An address and port to bind, or `""` for none.
+    Listen,
+    /// An `http` or `https` address.
+    Url,
+    /// A chat: text, or `{ chat = "…", thread = "…" }`.
+    Chat,
+}
+
+/// One key.
+#[derive(Clone, Copy, Debug)]
+pub struct Key {
+    /// Its full path, `session.reset.mode`.
+    pub path: &'static str,
+    /// What it holds.
+    pub kind: Kind,
+    /// Its default as TOML; empty: absent.
+    pub default: &'static str,
+    /// What to write where there is no default, as TOML, for the sample.
+    pub example: &'static str,
+    /// One or two sentences.
+    pub doc: &'static str,
+}
+
+const fn key(path: &'static str, kind: Kind, default: &'static str, doc: &'static str) -> Key {
+    Key { path, kind, default, example: "", doc }
+}
+
+const fn unset(path: &'static str, kind: Kind, example: &'static str, doc: &'static str) -> Key {
+    Key { path, kind, default: "", example, doc }
+}
+
+const DAY_S: i64 = 86_400;
+
+const fn int(min: i64, max: i64) -> Kind {
+    Kind::Int { min, max }
+}
+
+/// A section and what it is about, in the order of the sample.
+pub const SECTIONS: &[(&str, &str)] = &[
+    ("host", "The process itself."),
+    ("agent", "Who answers."),
+    ("session", "Conversations and turns. An adapter's section may override any of these under `session`."),
+    ("access", "Who may speak. Closed by default: an empty list means nobody."),
+    ("delivery", "How hard the host tries to deliver what is owed."),
+    ("limits", "Bounds that protect the host."),
+];
+
+/// Every key outside of adapter sections.
+pub const KEYS: &[Key] = &[
+    key("host.plugins_dir", Kind::Path, "\"plugins\"", "Where accepted adapter libraries lie. It need not exist."),
+    key(
+        "host.isolation",
+        Kind::Word(&["auto", "in-process", "process"]),
+        "\"auto\"",
+        "Where adapters run: auto | in-process | process. Auto: libraries beside the binary inside the host, all others in a process of their own.",
+    ),
+    key("host.log", Kind::Text, "\"info\"", "A level, or a tracing filter such as \"info,hermes_host=debug\"."),
+    key("host.log_format", Kind::Word(&["text", "json"]), "\"text\"", "How log lines are written: text | json."),
+    key("host.status", Kind::Listen, "\"127.0.0.1:8640\"", "Status page, /metrics, /healthz and /readyz. \"\" is off."),
+    key("host.drain_s", int(0, 3600), "30", "How long a planned stop waits for running turns."),
+    key(
+        "host.pin",
+        Kind::Word(&["on", "off"]),
+        "\"on\"",
+        "Whether changed bytes of a library in plugins_dir are refused until `adapter add`: on | off.",
+    ),
+    key("host.adapter_connect_s", int(1, 600), "60", "How long an adapter may take to connect."),
+    key("host.adapter_send_s", int(1, 600), "60", "How long an adapter may take to send or edit a message."),
+    key("host.adapter_call_s", int(1, 600), "10", "How long any other call of an adapter may take."),
+    key("host.adapter_stop_s", int(1, 600), "10", "How long an adapter may take to end before it counts as stuck."),
+    key(
+        "host.adapter_backoff_ms",
+        int(10, 60_000),
+        "1000",
+        "The first wait before a failed adapter is started again; it doubles.",
+    ),
+    key("host.adapter_backoff_s_max", int(1, 3600), "300", "The longest such wait."),
+    key(
+        "agent.runtime",
+        Kind::Word(&["echo", "openai"]),
+        "\"echo\"",
+        "Who answers: echo | openai. With OPENAI_API_KEY or OPENAI_BASE_URL in the environment the default is openai.",
+    ),
+    unset(
+        "agent.base_url",
+        Kind::Url,
+        "\"https://api.openai.com/v1\"",
+        "What stands before /chat/completions, or OPENAI_BASE_URL.",
+    ),
+    unset("agent.model", Kind::Text, "\"some-model\"", "The model to ask for, or OPENAI_MODEL."),
+    unset("agent.api_key", Kind::Secret, "{ env = \"OPENAI_API_KEY\" }", "The endpoint's key, or OPENAI_API_KEY."),
+    unset(
+        "agent.system_prompt",
+        Kind::Text,
+        "\"You are helpful and brief.\"",
+        "What the model is told before every conversation.",
+    ),
+    unset(
+        "agent.ca_file",
+        Kind::Path,
+        "\"ca.pem\"",
+        "Certificates to trust besides the system's, for an endpoint of your own.",
+    ),
+    key("agent.connect_timeout_s", int(1, 600), "10", "How long until the connection to the endpoint stands."),
+    key("agent.first_byte_timeout_s", int(1, 3600), "120", "How long until the answer begins, retries included."),
+    key("agent.idle_timeout_s", int(1, 3600), "60", "How long between two pieces of an answer."),
+    key("agent.history_messages_max", int(1, 100_000), "200", "The most messages of history that a model gets."),
+    key(
+        "agent.test_words",
+        Kind::Bool,
+        "false",
+        "Whether the echo runtime understands its test words (/slow, /fail). For tests.",
+    ),
+    key(
+        "session.group_sessions_per_user",
+        Kind::Bool,
+        "true",
+        "Whether each person in a group has a conversation of their own.",
+    ),
+    key("session.thread_sessions_per_user", Kind::Bool, "false", "Whether that also holds inside a thread."),
+    key(
+        "session.reset.mode",
+        Kind::Word(&["none", "idle", "daily", "both"]),
+        "\"none\"",
+        "When a conversation begins anew by itself: none | idle | daily | both.",
+    ),
+    key("session.reset.at_hour", int(0, 23), "4", "The local hour of the daily reset."),
+    key("session.reset.idle_minutes", int(1, 525_600), "1440", "The silence after which an idle reset happens."),
+    key("session.reset.notify", Kind::Bool, "true", "Whether the chat is told of a reset."),
+    key(
+        "session.busy",
+        Kind::Word(&["queue"]),
+        "\"queue\"",
+        "What happens to a message while a turn runs: queue (it waits).",
+    ),
+    key(
+        "session.stream",
+        Kind::Word(&["auto", "off"]),
+        "\"auto\"",
+        "Whether growing answers are shown where the adapter can: auto | off.",
+    ),
+    key("session.approval_timeout_s", int(1, DAY_S), "300", "When an unanswered approval counts as refused."),
+    key(
+        "session.outbound_dirs",
+        Kind::Paths,
+        "[]",
+        "Folders besides the host's media folder from which files may be sent.",
+    ),
+    key("session.inactivity_s", int(1, DAY_S), "1800", "How long a turn may be silent before it is ended."),
+    key(
+        "session.inactivity_warning_s",
+        int(0, DAY_S),
+        "900",
+        "How long a turn may be silent before the chat is warned. 0: never.",
+    ),
+    key("session.heartbeat_s", int(0, DAY_S), "180", "How often the chat hears what a long turn is doing. 0: never."),
+    key("session.handoff_timeout_s", int(1, DAY_S), "300", "How long a handoff may run."),
+    key("session.queue_max", int(1, 10_000), "32", "How many messages wait while a turn runs; more are refused."),
+    key(
+        "session.join_ms",
+        int(0, 10_000),
+        "350",
+        "Texts of one sender that follow each other this fast while a turn runs are joined. 0: never.",
+    ),
+    key("session.join_ms_max", int(0, 60_000), "1000", "The longest time that a text waits to be joined."),
+    key(
+        "session.continuation_ms",
+        int(0, 60_000),
+        "2000",
+        "How long a text near the platform's limit waits for its continuation. 0: never.",
+    ),
+    key(
+        "session.resume_attempts_max",
+        int(0, 100),
+        "3",
+        "How often a turn that a crash cut off is resumed before it is closed with a notice.",
+    ),
+    key(
+        "access.allow_all",
+        Kind::Bool,
+        "false",
+        "Whether everybody may speak on instances that have no list of any kind.",
+    ),
+    key("access.allowed_users", Kind::QualifiedIds, "[]", "Who may speak: [\"telegram:123\"]."),
+    key(
+        "access.operators",
+        Kind::QualifiedIds,
+        "[]",
+        "The same person as the terminal and the webchat link: [\"telegram:123\"].",
+    ),
+    key("access.admins", Kind::QualifiedIds, "[]", "Who may approve, pair and restart: [\"telegram:123\"]."),
+    key(
+        "access.strangers",
+        Kind::Word(&["pair", "ignore"]),
+        "\"pair\"",
+        "What a stranger's direct message gets: pair (a code) | ignore. Groups are always silent.",
+    ),
+    key("delivery.reply_deadline_s", int(60, 30 * DAY_S), "86400", "How long a reply is tried."),
+    key("delivery.notice_deadline_s", int(1, 30 * DAY_S), "600", "How long a notice or a question is tried."),
+    key("delivery.backoff_ms", int(10, 60_000), "1000", "The first wait before a retry; it doubles, with jitter."),
+    key("delivery.backoff_s_max", int(1, 3600), "300", "The longest such wait."),
+    key("delivery.hold_s", int(0, 3600), "60", "How long a failing part holds up what follows it in its chat."),
+    key("delivery.preview_interval_ms", int(100, 60_000), "800", "How often a growing preview is edited at most."),
+    key("delivery.preview_chars_min", int(1, 10_000), "24", "How many new characters such an edit carries at least."),
+    key("limits.event_bytes_max", int(1024, 8_388_608), "1048576", "The largest event that an adapter may hand in."),
+    key("limits.reply_bytes_max", int(1024, 67_108_864), "1048576", "The longest reply of an agent; the rest is cut."),
+    key("limits.turns_max", int(1, 100_000), "256", "How many turns run side by side; further ones wait."),
+    key("limits.ingress_queue_max", int(1, 1_000_000), "1024", "How many events wait for the dispatcher."),
+    key("limits.host_calls_max", int(1, 10_000), "64", "How many calls of one adapter into the host run at once."),
+    key(
+        "limits.stranger_events_max",
+        int(1, 1_000_000),
+        "1000",
+        "How many events of strangers one instance may leave in the database.",
+    ),
+    key("limits.retention_days", int(1, 3650), "30", "How long settled rows are kept."),
+    key("limits.media_retention_s", int(60, 365 * DAY_S), "86400", "How long media is kept after its last use."),
+    key("limits.pairing_code_s", int(60, 30 * DAY_S), "3600", "How long a pairing code is good."),
+    key("limits.pairing_interval_s", int(1, DAY_S), "600", "How long one person waits for the next code."),
+    key("limits.pairing_open_max", int(1, 1000), "3", "How many codes are open per instance."),
+    key("limits.pairing_wrong_max", int(1, 1000), "5", "How many wrong codes lock an instance."),
+    key("limits.pairing_lockout_s", int(1, 30 * DAY_S), "3600", "How long it stays locked."),
+    key("limits.control_clients_max", int(1, 1000), "16", "How many clients the control socket serves at once."),
+    key("limits.status_clients_max", int(1, 10_000), "64", "How many connections the status listener serves at once."),
+];
+
+/// The host's keys of an adapter section; every other key there is the adapter's own.
+pub const ADAPTER_KEYS: &[Key] = &[
+    unset(
+        "plugin",
+        Kind::Text,
+        "\"telegram\"",
+        "Which adapter it is, when the instance has another name than the adapter.",
+    ),
+    unset("command", Kind::List, "[\"./my-adapter\"]", "A program to run instead of a library."),
+    unset("enabled", Kind::Bool, "true", "Wins over `adapter enable` and `adapter disable`."),
+    unset("isolation", Kind::Word(&["auto", "in-process", "process"]), "\"process\"", "As in [host]."),
+    unset("profile", Kind::Word(&["main"]), "\"main\"", "The profile that it speaks for."),
+    unset(
+        "home_channel",
+        Kind::Chat,
+        "\"123456789\"",
+        "Where the host may write unasked; or { chat = \"…\", thread = \"…\" }. Wins over /sethome.",
+    ),
+    key(
+        "trust_upstream",
+        Kind::Bool,
+        "false",
+        "Whether senders and roles that the adapter vouches for are believed. Libraries beside the binary are.",
+    ),
+    key("access.allow_all", Kind::Bool, "false", "Whether everybody may speak here."),
+    key("access.allowed_users", Kind::List, "[]", "Ids of who may speak here."),
+    key("access.allowed_groups", Kind::List, "[]", "Ids of chats whose members may speak there."),
+    key("access.allowed_roles", Kind::List, "[]", "Roles that may speak here; believed only under trust."),
+    key(
+        "access.grants",
+        Kind::List,
+        "[]",
+        "Host methods that the adapter asks for in its manifest and may use: [\"sessions.list\"]. Libraries beside the binary may use theirs.",
+    ),
+    key("access.operators", Kind::List, "[]", "Ids of the operator."),
+    key("access.admins", Kind::List, "[]", "Ids of admins."),
+    unset("access.strangers", Kind::Word(&["pair", "ignore"]), "\"ignore\"", "As in [access]."),
+];
+
+/// Keys that stand only in an adapter section's `session`, besides those of `[session]`.
+pub const ADAPTER_SESSION_KEYS: &[Key] = &[
+    unset(
+        "session.require_mention",
+        Kind::Bool,
+        "true",
+        "Whether a group message counts only when it is addressed. The adapter has a default.",
+    ),
+    key("session.free_chats", Kind::List, "[]", "Ids of chats in which every message counts."),
+    key("session.mention_patterns", Kind::List, "[]", "Words that count as addressing the agent."),
+    key("session.observe", Kind::Bool, "false", "Whether unaddressed group messages are kept."),
+];
+
+/// Session keys that may stand directly in an adapter section too.
+pub const ADAPTER_SHORT_KEYS: &[&str] = &["busy", "stream", "require_mention"];
+
+/// Names that an adapter's schema must not use.
+pub const RESERVED: &[&str] = &[
+    "plugin",
+    "command",
+    "enabled",
+    "isolation",
+    "profile",
+    "access",
+    "home_channel",
+    "trust_upstream",
+    "session",
+    "busy",
+    "stream",
+    "require_mention",
+];
+
+/// Keys of another name that still work: `(retired, current)`.
+pub const RETIRED: &[(&str, &str)] =
+    &[("session.busy_input_mode", "session.busy"), ("access.unauthorized_dm_behavior", "access.strangers")];
+
+/// Variables that stand for keys outside of adapter sections: `(variable, key)`.
+pub const ENVIRONMENT: &[(&str, &str)] = &[
+    ("OPENAI_API_KEY", "agent.api_key"),
+    ("OPENAI_BASE_URL", "agent.base_url"),
+    ("OPENAI_MODEL", "agent.model"),
+    ("GATEWAY_ALLOW_ALL_USERS", "access.allow_all"),
+];
+
+/// The key with this path.
+pub fn find<'a>(keys: impl IntoIterator<Item = &'a Key>, path: &str) -> Option<&'a Key> {
+    keys.into_iter().find(|key| key.path == path)
+}

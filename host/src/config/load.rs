@@ -1,0 +1,200 @@
+//! Finds the file, reads it, and makes a [`Config`] or all of its problems.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use super::build::{self, Get};
+use super::environment::{Environment, read_bounded};
+use super::keys::{ENVIRONMENT, KEYS, Key, find};
+use super::model::Config;
+use super::problem::{Problem, Problems, Source, Warning, nearest};
+use super::read::{Reader, Values, from_variable};
+use super::section::{self, Section};
+use super::tree::{self, Value};
+
+/// Where to look.
+#[derive(Clone, Debug, Default)]
+pub struct Sources {
+    /// `--config`.
+    pub config: Option<PathBuf>,
+    /// `--home`.
+    pub home: Option<PathBuf>,
+    /// The process environment, read once in `main`.
+    pub env: BTreeMap<String, String>,
+    /// The working folder.
+    pub cwd: PathBuf,
+}
+
+/// What was said where; kept to show it and to build on it.
+#[derive(Clone, Debug)]
+pub struct Origin {
+    pub(super) values: Values,
+    pub(super) env: Environment,
+    pub(super) literal_secrets: bool,
+    pub(super) home: Source,
+    /// The file, or the one that relative paths would belong to if it existed.
+    pub(super) file: PathBuf,
+}
+
+/// Reads the configuration.
+///
+/// The home folder need not exist and is not made here.
+///
+/// # Errors
+///
+/// Every problem of the file, of `.env` and of the variables at once.
+pub fn load(sources: Sources) -> Result<Config, Problems> {
+    let mut problems = Problems::default();
+    let mut warnings = Vec::new();
+    let (home, home_source) = home(&sources)?;
+    let env = Environment::new(sources.env.clone(), &home, &mut problems, &mut warnings);
+    let file = file(&sources, &home, &env)?;
+    let path = file.clone().unwrap_or_else(|| home.join("plugins.toml"));
+
+    let mut reader = Reader::new(&path, &env);
+    let mut values = Values::default();
+    let mut sections = BTreeMap::new();
+    if file.is_some() {
+        let text =
+            read_bounded(&path).map_err(|why| Problems::one(Source::File { path: path.clone(), at: None }, "", why))?;
+        read_document(&mut reader, &text, &mut values, &mut sections);
+    }
+    apply_environment(&mut reader, &mut values);
+    check_together(&mut reader, &values);
+
+    problems.0.append(&mut reader.problems.0);
+    warnings.append(&mut reader.warnings);
+    let literal_secrets = reader.literal_secrets;
+    let get = Get::host(&values, &path);
+    let config = Config {
+        host: build::host(&get),
+        agent: build::agent(&get),
+        session: build::session(&get),
+        access: build::access(&get),
+        delivery: build::delivery(&get),
+        limits: build::limits(&get),
+        adapters: sections
+            .into_iter()
+            .map(|(instance, section)| {
+                let adapter = adapter(&instance, section, &values, &path);
+                (instance, adapter)
+            })
+            .collect(),
+        warnings,
+        home,
+        file,
+        origin: Origin { values, env, literal_secrets, home: home_source, file: path },
+    };
+    problems.or(config)
+}
+
+/// Makes the typed section of one adapter: its host keys over those of `[session]`.
+pub fn adapter(instance: &str, section: Section, values: &Values, file: &Path) -> super::model::AdapterConfig {
+    let merged = values.overridden(&section.host);
+    let session = build::session(&Get::adapter(&merged, file));
+    let host = section.host.clone();
+    build::adapter(instance, &Get::adapter(&host, file), session, section)
+}
+
+fn home(sources: &Sources) -> Result<(PathBuf, Source), Problems> {
+    let variable = |name: &str| sources.env.get(name).filter(|value| !value.is_empty());
+    let (home, source) = if let Some(home) = &sources.home {
+        (home.clone(), Source::CommandLine)
+    } else if let Some(home) = variable("HERMES_HOST_HOME") {
+        (PathBuf::from(home), Source::Env("HERMES_HOST_HOME".to_owned()))
+    } else if let Some(home) = variable("HOME") {
+        (Path::new(home).join(".hermes-host"), Source::Default)
+    } else {
+        let sentence = "no home folder is known; set HERMES_HOST_HOME or pass --home";
+        return Err(Problems::one(Source::Env("HOME".to_owned()), "", sentence));
+    };
+    Ok((sources.cwd.join(home), source))
+}
+
+/// The file to read: the one that was asked for, else the first that exists.
+fn file(sources: &Sources, home: &Path, env: &Environment) -> Result<Option<PathBuf>, Problems> {
+    let asked = match (&sources.config, env.get("HERMES_HOST_CONFIG")) {
+        (Some(path), _) => Some((sources.cwd.join(path), Source::CommandLine)),
+        (None, Some((path, source))) => Some((sources.cwd.join(path), source)),
+        (None, None) => None,
+    };
+    if let Some((path, source)) = asked {
+        if path.is_file() {
+            return Ok(Some(path));
+        }
+        return Err(Problems::one(source, "", format!("{} is not a file", path.display())));
+    }
+    Ok([sources.cwd.join("plugins.toml"), home.join("plugins.toml")].into_iter().find(|path| path.is_file()))
+}
+
+fn read_document(reader: &mut Reader<'_>, text: &str, values: &mut Values, sections: &mut BTreeMap<String, Section>) {
+    let (tree, errors) = tree::parse(text);
+    for error in errors {
+        reader.problem(error.at, "", error.message);
+    }
+    let keys: Vec<&'static Key> = KEYS.iter().collect();
+    for (name, node) in &tree {
+        let is_section = super::keys::SECTIONS.iter().any(|(section, _)| section == name);
+        match &node.value {
+            _ if name == "adapter" => *sections = section::read_all(reader, node),
+            Value::Table(table) if is_section => reader.table(table, name, name, &keys, values),
+            other if is_section => {
+                reader.problem(node.at, name, format!("must be a table [{name}], not {}", other.type_name()));
+            }
+            _ => {
+                let names = super::keys::SECTIONS.iter().map(|(section, _)| *section).chain(["adapter"]);
+                let source = reader.at(node.at);
+                reader.problems.0.push(Problem {
+                    source,
+                    key: name.clone(),
+                    sentence: "unknown section".to_owned(),
+                    nearest: nearest(name, names).map(str::to_owned),
+                });
+            }
+        }
+    }
+}
+
+fn apply_environment(reader: &mut Reader<'_>, values: &mut Values) {
+    for (variable, path) in ENVIRONMENT {
+        let Some((text, source)) = reader.env.get(variable) else { continue };
+        let key = find(KEYS, path).expect("a test looks every variable's key up");
+        match from_variable(key.kind, text) {
+            Ok(value) => match values.get(path) {
+                None => values.set(key, value, source),
+                Some(found) if found.value != value => {
+                    let at = found.source.clone();
+                    reader.warnings.push(Warning {
+                        source: at,
+                        key: (*path).to_owned(),
+                        sentence: format!("wins over {source}, which says something else"),
+                    });
+                }
+                Some(_) => {}
+            },
+            Err(why) => reader.problems.push(source, *path, why),
+        }
+    }
+}
+
+/// Rules that concern more than one key.
+fn check_together(reader: &mut Reader<'_>, values: &Values) {
+    let number = |path: &str| match find(KEYS, path).and_then(|key| values.value(key)) {
+        Some(Value::Integer(n)) => n,
+        _ => 0,
+    };
+    let pairs = [
+        ("session.inactivity_warning_s", 1, "session.inactivity_s", 1),
+        ("session.join_ms", 1, "session.join_ms_max", 1),
+        ("delivery.backoff_ms", 1, "delivery.backoff_s_max", 1000),
+        ("host.adapter_backoff_ms", 1, "host.adapter_backoff_s_max", 1000),
+    ];
+    for (small, small_unit, large, large_unit) in pairs {
+        if number(small) * small_unit > number(large) * large_unit
+            && let Some(found) = values.get(small).or_else(|| values.get(large))
+        {
+            let source = found.source.clone();
+            reader.problems.push(source, small, format!("must not be longer than {large}"));
+        }
+    }
+}

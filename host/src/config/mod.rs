@@ -1,0 +1,35 @@
+//! What the operator wants: `plugins.toml`, the environment and `.env`, read once
+//! and checked as a whole.
+//!
+//! * [`load`] finds every problem before it gives up, each with its place, its key
+//!   and the nearest valid key.
+//! * What an adapter's manifest says about variables is applied by
+//!   [`Config::resolve`]; what its schema says about keys by [`Config::plans`].
+//! * Precedence: section, then process environment, then `.env`, then the default
+//!   of [`keys`]. A disagreement is a warning.
+//! * Secrets are references. They are resolved here and shown nowhere.
+//!
+//! Not here: what any of it means. Start with [`model`] for the values and with
+//! [`keys`] for the table that everything else comes from.
+
+mod build;
+mod environment;
+pub mod keys;
+mod load;
+pub mod model;
+mod plans;
+mod problem;
+mod read;
+mod resolve;
+mod sample;
+mod schema;
+mod section;
+mod show;
+mod tree;
+
+pub use load::{Origin, Sources, load};
+pub use model::*;
+pub use problem::{Problem, Problems, Source, Warning, nearest};
+pub use read::is_instance_name;
+
+pub use tree::At;

@@ -1,0 +1,136 @@
+//! What is wrong with a configuration, all of it at once.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use super::tree::At;
+
+/// Where a value came from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// Nobody said anything.
+    Default,
+    /// A file, and where in it when that is known.
+    File {
+        /// The file.
+        path: PathBuf,
+        /// The place of the key.
+        at: Option<At>,
+    },
+    /// A variable of the process environment.
+    Env(String),
+    /// A variable of the `.env` file in the home folder.
+    DotEnv(String),
+    /// The command line.
+    CommandLine,
+}
+
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Default => f.write_str("default"),
+            Self::File { path, at: Some(at) } => write!(f, "{}:{at}", path.display()),
+            Self::File { path, at: None } => write!(f, "{}", path.display()),
+            Self::Env(name) => write!(f, "environment {name}"),
+            Self::DotEnv(name) => write!(f, ".env {name}"),
+            Self::CommandLine => f.write_str("command line"),
+        }
+    }
+}
+
+/// One thing that must be mended before the host starts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    /// Where it stands.
+    pub source: Source,
+    /// The full key, `session.reset.mode`; empty for the file as a whole.
+    pub key: String,
+    /// What is wrong and what would be right.
+    pub sentence: String,
+    /// The valid key that was probably meant.
+    pub nearest: Option<String>,
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: ", self.source)?;
+        if !self.key.is_empty() {
+            write!(f, "{}: ", self.key)?;
+        }
+        f.write_str(&self.sentence)?;
+        match &self.nearest {
+            Some(nearest) => write!(f, "; did you mean `{nearest}`?"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Everything that must be mended, in the order of the file.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Problems(pub Vec<Problem>);
+
+impl Problems {
+    /// One problem alone.
+    pub fn one(source: Source, key: impl Into<String>, sentence: impl Into<String>) -> Self {
+        Self(vec![Problem { source, key: key.into(), sentence: sentence.into(), nearest: None }])
+    }
+
+    /// `value` when nothing is wrong.
+    pub(super) fn or<T>(self, value: T) -> Result<T, Self> {
+        if self.0.is_empty() { Ok(value) } else { Err(self.sorted()) }
+    }
+
+    pub(super) fn push(&mut self, source: Source, key: impl Into<String>, sentence: impl Into<String>) {
+        self.0.push(Problem { source, key: key.into(), sentence: sentence.into(), nearest: None });
+    }
+
+    fn sorted(mut self) -> Self {
+        self.0.sort_by_key(|problem| match &problem.source {
+            Source::File { path, at } => (0, path.clone(), at.unwrap_or_default()),
+            _ => (1, PathBuf::new(), At::default()),
+        });
+        self.0.dedup();
+        self
+    }
+}
+
+impl fmt::Display for Problems {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (n, problem) in self.0.iter().enumerate() {
+            if n > 0 {
+                f.write_str("\n")?;
+            }
+            write!(f, "{problem}")?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for Problems {}
+
+/// Something the operator should hear although the host starts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Warning {
+    /// Where it stands.
+    pub source: Source,
+    /// The full key, or the variable.
+    pub key: String,
+    /// What, and what to do about it.
+    pub sentence: String,
+}
+
+impl fmt::Display for Warning {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}: {}", self.source, self.key, self.sentence)
+    }
+}
+
+/// The nearest of `candidates` to `word`, if one is near enough to have been meant.
+pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    candidates
+        .into_iter()
+        .map(|candidate| (strsim::jaro_winkler(word, candidate), candidate))
+        .filter(|(score, _)| *score > 0.8)
+        .max_by(|a, b| a.0.total_cmp(&b.0))
+        .map(|(_, candidate)| candidate)
+}

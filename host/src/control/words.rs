@@ -1,0 +1,371 @@
+//! What is said over `host.sock`: one JSON object a line.
+//!
+//! The client's first line is [`Hello`], the server answers with its own; then
+//! each request gets exactly one reply, in order.
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+use crate::status::StatusJson;
+
+/// The version of these words.
+pub const CONTROL_VERSION: u32 = 1;
+
+/// The longest line either side accepts, in bytes, its newline included.
+pub const LINE_BYTES_MAX: usize = 1024 * 1024;
+
+/// The first line of each side.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "type", rename = "hello")]
+pub struct Hello {
+    /// Version of the words, [`CONTROL_VERSION`].
+    pub version: u32,
+    /// Version of the program.
+    #[serde(default)]
+    pub program: String,
+}
+
+/// What a client may ask. The peer is the operator: the socket admits no other user.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case", deny_unknown_fields)]
+#[non_exhaustive]
+pub enum ControlRequest {
+    /// The state of everything.
+    Status {},
+    /// A planned stop: drain, then end with 0.
+    Stop {},
+    /// A planned stop that ends with 75, so that a service manager starts the host again.
+    Restart {},
+    /// Take no new events, finish what runs, stay up.
+    Drain {},
+    /// Read the configuration again.
+    Reload {},
+    /// Deliver a text through the outbox.
+    Send {
+        /// `<instance>`, `<instance>:<chat>[:<thread>]` or `<instance>:@name`.
+        target: String,
+        /// House markdown.
+        text: String,
+        /// A file to send with it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        file: Option<PathBuf>,
+    },
+    /// The adapters and the libraries found.
+    AdapterList {},
+    /// Start an instance and keep it started.
+    AdapterEnable {
+        /// Which.
+        instance: String,
+    },
+    /// Stop an instance and keep it stopped.
+    AdapterDisable {
+        /// Which.
+        instance: String,
+    },
+    /// Stop an instance and start it from the file that lies there.
+    AdapterReload {
+        /// Which.
+        instance: String,
+    },
+    /// Open requests and grants.
+    PairingList {},
+    /// Admit who was shown this code.
+    PairingApprove {
+        /// Where the code was shown.
+        instance: String,
+        /// The code.
+        code: String,
+    },
+    /// Take a grant back.
+    PairingRevoke {
+        /// Where it holds.
+        instance: String,
+        /// Whose it is.
+        user: String,
+    },
+    /// Forget open requests and lockouts.
+    PairingClear {
+        /// Only of this instance.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        instance: Option<String>,
+    },
+    /// Sessions, newest first.
+    SessionList {
+        /// How many.
+        limit: u32,
+        /// Ended ones too.
+        #[serde(default)]
+        all: bool,
+    },
+    /// One session with its messages.
+    SessionShow {
+        /// An id, a unique beginning of one, or a title.
+        session: String,
+        /// How many messages, from the end.
+        limit: u32,
+    },
+    /// Messages that contain words.
+    SessionSearch {
+        /// The words.
+        query: String,
+        /// How many.
+        limit: u32,
+    },
+    /// End a session; its chat begins anew.
+    SessionEnd {
+        /// An id, a unique beginning of one, or a title.
+        session: String,
+    },
+    /// Delete a session and its messages.
+    SessionDelete {
+        /// An id, a unique beginning of one, or a title.
+        session: String,
+    },
+    /// Deliveries, newest first.
+    OutboxList {
+        /// How many.
+        limit: u32,
+        /// Settled ones too.
+        #[serde(default)]
+        all: bool,
+    },
+    /// One delivery with its parts.
+    OutboxShow {
+        /// Which.
+        delivery: i64,
+    },
+    /// Try an abandoned or waiting delivery anew.
+    OutboxRetry {
+        /// Which.
+        delivery: i64,
+    },
+    /// Give a delivery up.
+    OutboxDrop {
+        /// Which.
+        delivery: i64,
+        /// What to write beside it.
+        why: String,
+    },
+}
+
+/// What the host answers.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum ControlReply {
+    /// It is done; one sentence for people.
+    Done {
+        /// What is true after it.
+        message: String,
+    },
+    /// It was not done; one sentence with the mend.
+    Error {
+        /// Whose turn it is.
+        kind: ErrorKind,
+        /// The sentence.
+        message: String,
+    },
+    /// To `status` and `adapter_list`.
+    Status(Box<StatusJson>),
+    /// To `send`.
+    Owed {
+        /// The delivery that carries it.
+        delivery: i64,
+    },
+    /// To `pairing_list`.
+    Pairing {
+        /// Waiting for approval.
+        requests: Vec<PairingInfo>,
+        /// Approved.
+        grants: Vec<GrantInfo>,
+    },
+    /// To `session_list`.
+    Sessions {
+        /// Newest first.
+        sessions: Vec<SessionInfo>,
+    },
+    /// To `session_show`.
+    Session {
+        /// The session.
+        session: SessionInfo,
+        /// Its messages, oldest first.
+        messages: Vec<MessageInfo>,
+    },
+    /// To `session_search`.
+    Hits {
+        /// Best first.
+        hits: Vec<HitInfo>,
+    },
+    /// To `outbox_list`.
+    Outbox {
+        /// Newest first.
+        deliveries: Vec<DeliveryInfo>,
+    },
+    /// To `outbox_show`.
+    Delivery {
+        /// The delivery.
+        delivery: DeliveryInfo,
+        /// House markdown.
+        text: String,
+        /// What goes out.
+        parts: Vec<PartInfo>,
+    },
+}
+
+impl ControlReply {
+    /// Done, with `message`.
+    pub fn done(message: impl Into<String>) -> Self {
+        Self::Done { message: message.into() }
+    }
+
+    /// Not done, with the sentence that says why and what to do.
+    pub fn error(kind: ErrorKind, message: impl Into<String>) -> Self {
+        Self::Error { kind, message: message.into() }
+    }
+}
+
+/// Whose turn it is after an error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// The caller's: the words make no sense to the host.
+    Invalid,
+    /// The caller's: there is no such thing.
+    NotFound,
+    /// The caller's: it may not be done in this state.
+    Refused,
+    /// Nobody's: ask again later.
+    Busy,
+    /// Ours.
+    Failed,
+    /// The caller's: `plugins.toml` has problems; nothing was changed.
+    Config,
+}
+
+/// A pairing request. The code itself is known only to who was shown it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PairingInfo {
+    /// Where.
+    pub instance: String,
+    /// Who.
+    pub user: String,
+    /// Display name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// Since when, Unix ms.
+    pub since_ms: i64,
+    /// Until when, Unix ms.
+    pub expires_ms: i64,
+}
+
+/// A grant by pairing.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GrantInfo {
+    /// Where.
+    pub instance: String,
+    /// Who.
+    pub user: String,
+    /// Display name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// Since when, Unix ms.
+    pub since_ms: i64,
+}
+
+/// One session in a listing.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SessionInfo {
+    /// Id.
+    pub id: String,
+    /// Title.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub title: Option<String>,
+    /// Where it began: an instance, or the host's own word.
+    pub source: String,
+    /// How many messages.
+    pub messages: u64,
+    /// Since when, Unix ms.
+    pub started_ms: i64,
+    /// Until when, Unix ms.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ended_ms: Option<i64>,
+    /// Why it ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub end_reason: Option<String>,
+    /// When it was last used, Unix ms.
+    pub last_ms: i64,
+}
+
+/// One message of a session.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MessageInfo {
+    /// `system`, `user`, `assistant` or `tool`.
+    pub role: String,
+    /// The text.
+    pub content: String,
+    /// When, Unix ms.
+    pub at_ms: i64,
+}
+
+/// One message that matched a search.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HitInfo {
+    /// In which session.
+    pub session: String,
+    /// Its title.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub title: Option<String>,
+    /// Whose words.
+    pub role: String,
+    /// The words around the match.
+    pub snippet: String,
+    /// When, Unix ms.
+    pub at_ms: i64,
+}
+
+/// One delivery in a listing.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DeliveryInfo {
+    /// Id.
+    pub id: i64,
+    /// Through which instance.
+    pub instance: String,
+    /// To which chat, for people.
+    pub chat: String,
+    /// `reply`, `notice`, `ask`, `cron`.
+    pub purpose: String,
+    /// `owed`, `settled`, `abandoned`, …
+    pub state: String,
+    /// Why it is in that state, where there is a why.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub why: Option<String>,
+    /// Since when, Unix ms.
+    pub since_ms: i64,
+    /// Until when it is tried, Unix ms.
+    pub deadline_ms: i64,
+    /// How many parts.
+    pub parts: u32,
+    /// How many of them arrived.
+    pub delivered: u32,
+}
+
+/// One part of a delivery.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PartInfo {
+    /// Which, from 1.
+    pub n: u32,
+    /// State word.
+    pub state: String,
+    /// How often it was tried.
+    pub attempts: u32,
+    /// Not before, Unix ms.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub not_before_ms: Option<i64>,
+    /// What the platform called it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub message_ids: Vec<String>,
+    /// The rendered text.
+    pub text: String,
+}

@@ -1,0 +1,5 @@
+//! What the host shows of itself.
+
+mod words;
+
+pub use words::*;

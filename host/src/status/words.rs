@@ -1,0 +1,124 @@
+//! What `status --json` prints and the status page shows.
+
+use serde::{Deserialize, Serialize};
+
+/// The state of everything.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct StatusJson {
+    /// The process.
+    pub host: HostStatus,
+    /// Every configured instance, and every library that no section asks for.
+    pub adapters: Vec<AdapterStatus>,
+    /// How much waits.
+    pub queues: QueueStatus,
+    /// How many conversations.
+    pub sessions: SessionStatus,
+    /// Who answers.
+    pub agent: AgentStatus,
+    /// What the operator should know: configuration warnings, load errors.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<String>,
+}
+
+/// The process.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HostStatus {
+    /// Version of the program.
+    pub version: String,
+    /// Process id.
+    pub pid: u32,
+    /// Since when, Unix ms.
+    pub since: i64,
+    /// `starting`, `online`, `draining`, `stopping`.
+    pub state: String,
+    /// The home folder.
+    pub home: String,
+    /// The configuration file, if there is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub config: Option<String>,
+    /// Which life of the host this is.
+    pub epoch: i64,
+}
+
+/// One instance.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AdapterStatus {
+    /// The instance.
+    pub name: String,
+    /// The adapter it runs.
+    pub plugin: String,
+    /// Version of the adapter; empty while unknown.
+    pub version: String,
+    /// `in-process` or `process`.
+    pub isolation: String,
+    /// `starting`, `online`, `reconnecting`, `degraded`, `paused`, `draining`, `stopped`, `stuck`, `failed`, `available`.
+    pub state: String,
+    /// Since when, Unix ms.
+    pub since: i64,
+    /// Why, and what to do.
+    #[serde(default)]
+    pub reason: Option<String>,
+    /// When it is tried again, Unix ms.
+    #[serde(default)]
+    pub next_try: Option<i64>,
+    /// The last proven round trip, Unix ms.
+    #[serde(default)]
+    pub last_proven: Option<i64>,
+    /// How many deliveries wait for it.
+    #[serde(default)]
+    pub held: u64,
+    /// What a doubtful send can lead to: `idempotent`, `reconcilable`, `at-least-once`.
+    #[serde(default)]
+    pub guarantee: String,
+    /// Addresses it announced.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub announced: Vec<Announced>,
+    /// Whether senders that it vouches for count.
+    #[serde(default)]
+    pub trusted: bool,
+}
+
+/// An address that an adapter announced. It may carry a key: shown to the operator only.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Announced {
+    /// What it is.
+    pub label: String,
+    /// Where.
+    pub url: String,
+}
+
+/// How much waits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct QueueStatus {
+    /// Events without a turn.
+    pub inbox: u64,
+    /// Turns that run or wait.
+    pub turns: u64,
+    /// Deliveries that are owed.
+    pub outbox: u64,
+    /// Handoffs under way.
+    pub handoffs: u64,
+    /// Deliveries that were abandoned and not looked at.
+    pub dead: u64,
+}
+
+/// How many conversations.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SessionStatus {
+    /// Not ended.
+    pub open: u64,
+    /// With a running turn.
+    pub running: u64,
+    /// All that are stored.
+    pub total: u64,
+}
+
+/// Who answers.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AgentStatus {
+    /// The runtime.
+    pub runtime: String,
+    /// The model, where there is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
+}
