@@ -1,1 +1,58 @@
+//! Write a chat adapter for hermes-host in safe async Rust.
+//!
+//! An adapter is a library (`cdylib`) with one type that implements [`Adapter`],
+//! a [`manifest!`] that says what the platform is like, and [`export_adapter!`],
+//! which makes the library loadable. Each capability with a method is a small
+//! trait of its own ([`Edit`], [`Typing`], …), listed in `export_adapter!`: what
+//! is declared is implemented, by the compiler. [`Host`] is the way back.
+//!
+//! Invariants the SDK keeps for its author:
+//!
+//! * every instance has a thread and a tokio runtime of its own; a call is a task
+//!   on it, and is dropped at an await when the host cancels it;
+//! * a panic ends in status PANIC and a poisoned instance, never in the host;
+//! * every call is answered exactly once.
+//!
+//! `README.md` beside this crate is the author's page, `PROTOCOL.md` lists the
+//! methods, `ABI.md` the contract beneath. `unsafe` lives in `export` only.
 
+#![deny(unsafe_code)]
+#![warn(missing_docs)]
+
+extern crate self as hermes_adapter_sdk;
+
+mod adapter;
+mod config;
+mod dispatch;
+mod guard;
+mod host;
+mod instance;
+mod logs;
+mod macros;
+mod manifest;
+pub mod prelude;
+
+#[expect(unsafe_code, reason = "the one room where the SDK touches the seam")]
+mod export;
+
+pub use adapter::{
+    Adapter, ChatInfo, CommandsMenu, Delete, Draft, Edit, HandoffThread, NativeStream, React, Reconcile, Render,
+    ResolveTarget, Typing,
+};
+pub use config::AdapterConfig;
+pub use hermes_sdk_macros::{AdapterConfig, manifest};
+pub use host::{Host, Kv, Media, MediaInfo};
+pub use manifest::Manifest;
+
+pub use hermes_markup as markup;
+pub use hermes_protocol as protocol;
+pub use {serde, serde_json, tokio, tracing};
+
+/// What the macros' expansions name. Not part of the promise of 1.x.
+#[doc(hidden)]
+pub mod __private {
+    pub use crate::dispatch::{Exported, parts};
+    pub use crate::export::{LibHeader, lib_header};
+    pub use crate::manifest::{Value, manifest, manifest_bytes, manifest_len, or_empty};
+    pub use {schemars, serde};
+}

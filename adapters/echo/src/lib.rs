@@ -1,1 +1,65 @@
+//! The reference adapter: the smallest one that is complete.
+//!
+//! Once connected it emits each configured line as a direct message of the
+//! configured user; what it is told to send it announces, behind a prefix.
+
 #![forbid(unsafe_code)]
+
+use hermes_adapter_sdk::prelude::*;
+
+/// Configuration of the echo adapter.
+#[derive(AdapterConfig)]
+struct Config {
+    /// What precedes every answer.
+    #[serde(default)]
+    prefix: String,
+    /// Who says the lines.
+    #[serde(default = "someone")]
+    user: String,
+    /// Lines that are said once the adapter is connected.
+    #[serde(default)]
+    say: Vec<String>,
+}
+
+fn someone() -> String {
+    "echo-user".to_owned()
+}
+
+struct Echo {
+    config: Config,
+    host: Host,
+}
+
+impl Adapter for Echo {
+    const MANIFEST: Manifest = manifest! { id: "echo", label: "Echo", transport: none };
+    type Config = Config;
+
+    fn new(config: Config, host: Host) -> Self {
+        Self { config, host }
+    }
+
+    async fn connect(&self) -> Result<(), ConnectError> {
+        Ok(())
+    }
+
+    async fn run(&self) -> Result<(), ConnectError> {
+        let user = &self.config.user;
+        for (n, line) in self.config.say.iter().enumerate() {
+            let event = Event::message(format!("m:{user}:{n}"), Chat::dm(user), Sender::new(user), line);
+            let event = event.at_ms(self.host.now_ms());
+            // The host has the event when this returns; a restart says the same ids, so nothing happens twice.
+            self.host.emit(&event).await.map_err(|error| ConnectError::retry(error.message))?;
+            self.host.proved();
+        }
+        std::future::pending().await
+    }
+
+    async fn send(&self, message: Outgoing) -> SendOutcome {
+        let text = format!("{}{}", self.config.prefix, message.text);
+        tracing::info!(chat = message.chat.id, %text, "sent");
+        self.host.announce(text, "");
+        SendOutcome::delivered(message.key, self.host.now_ms())
+    }
+}
+
+export_adapter!(Echo);

@@ -1,0 +1,8 @@
+//! Tells the SDK which target it is built for; Cargo says so only to build scripts.
+
+#[expect(clippy::disallowed_methods, reason = "cargo hands a build script its facts through the environment")]
+fn main() {
+    let target = std::env::var("TARGET").expect("cargo sets TARGET");
+    println!("cargo:rustc-env=HERMES_TARGET={target}");
+    println!("cargo:rerun-if-changed=build.rs");
+}

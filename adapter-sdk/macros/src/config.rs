@@ -1,0 +1,115 @@
+//! `#[derive(AdapterConfig)]`: serde's and schemars' derives on a hidden copy of
+//! the item.
+//!
+//! A derive cannot add attributes to its own item, and both derives need one that
+//! says where their crate is. So the item is written a second time, inside an
+//! unnamed constant, with `#[serde(remote = "…")]`, which makes serde build the
+//! author's type straight from the copy.
+
+use proc_macro2::TokenStream;
+use quote::{format_ident, quote};
+use syn::{Attribute, Data, DeriveInput, Error, Fields, Result};
+
+pub fn expand(input: &DeriveInput) -> Result<TokenStream> {
+    if !input.generics.params.is_empty() {
+        return Err(Error::new_spanned(&input.generics, "a configuration has no type parameters"));
+    }
+    refuse_flatten(&input.data)?;
+
+    let name = &input.ident;
+    let word = name.to_string();
+    let copy = copy_of(input);
+    let shadow = &copy.ident;
+    Ok(quote! {
+        #[doc(hidden)]
+        const _: () = {
+            #[derive(::hermes_adapter_sdk::__private::serde::Deserialize)]
+            #[derive(::hermes_adapter_sdk::__private::schemars::JsonSchema)]
+            #[serde(crate = "::hermes_adapter_sdk::__private::serde", remote = #word, deny_unknown_fields)]
+            #[schemars(crate = "::hermes_adapter_sdk::__private::schemars")]
+            #copy
+
+            impl<'de> ::hermes_adapter_sdk::__private::serde::Deserialize<'de> for #name {
+                fn deserialize<D>(deserializer: D) -> ::core::result::Result<Self, D::Error>
+                where
+                    D: ::hermes_adapter_sdk::__private::serde::Deserializer<'de>,
+                {
+                    #shadow::deserialize(deserializer)
+                }
+            }
+
+            impl ::hermes_adapter_sdk::__private::schemars::JsonSchema for #name {
+                fn schema_name() -> ::std::borrow::Cow<'static, str> {
+                    ::std::borrow::Cow::Borrowed(#word)
+                }
+
+                fn schema_id() -> ::std::borrow::Cow<'static, str> {
+                    ::std::borrow::Cow::Borrowed(::core::concat!(::core::module_path!(), "::", #word))
+                }
+
+                fn json_schema(
+                    generator: &mut ::hermes_adapter_sdk::__private::schemars::SchemaGenerator,
+                ) -> ::hermes_adapter_sdk::__private::schemars::Schema {
+                    <#shadow as ::hermes_adapter_sdk::__private::schemars::JsonSchema>::json_schema(generator)
+                }
+            }
+        };
+    })
+}
+
+/// The item again, under another name, with only the attributes that the derives read.
+fn copy_of(input: &DeriveInput) -> DeriveInput {
+    let mut copy = input.clone();
+    copy.ident = format_ident!("__{}AsWritten", input.ident);
+    copy.vis = syn::Visibility::Inherited;
+    keep_readable(&mut copy.attrs);
+    match &mut copy.data {
+        Data::Struct(data) => data.fields.iter_mut().for_each(|field| keep_readable(&mut field.attrs)),
+        Data::Enum(data) => {
+            for variant in &mut data.variants {
+                keep_readable(&mut variant.attrs);
+                variant.fields.iter_mut().for_each(|field| keep_readable(&mut field.attrs));
+            }
+        }
+        Data::Union(_) => {}
+    }
+    copy
+}
+
+fn keep_readable(attrs: &mut Vec<Attribute>) {
+    attrs.retain(|attr| ["doc", "serde", "schemars", "cfg"].iter().any(|word| attr.path().is_ident(word)));
+}
+
+/// With `flatten` nobody can say which keys are unknown.
+fn refuse_flatten(data: &Data) -> Result<()> {
+    let fields: Vec<&Fields> = match data {
+        Data::Struct(data) => vec![&data.fields],
+        Data::Enum(data) => data.variants.iter().map(|variant| &variant.fields).collect(),
+        Data::Union(data) => {
+            return Err(Error::new_spanned(data.union_token, "a configuration is a struct or an enum"));
+        }
+    };
+    for field in fields.into_iter().flatten() {
+        for attr in field.attrs.iter().filter(|attr| attr.path().is_ident("serde")) {
+            let mut flattened = false;
+            // Other keys may have any shape; only the word `flatten` matters here.
+            let _ = attr.parse_nested_meta(|meta| {
+                flattened |= meta.path.is_ident("flatten");
+                if meta.input.peek(syn::Token![=]) {
+                    let _: proc_macro2::TokenTree = {
+                        meta.value()?;
+                        meta.input.parse()?
+                    };
+                }
+                Ok(())
+            });
+            if flattened {
+                return Err(Error::new_spanned(
+                    attr,
+                    "with `flatten` an unknown key cannot be told from a known one; write the struct as a key of its own",
+                ));
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,271 @@
+//! `manifest!`: a table of keys and what stands behind each.
+
+use proc_macro2::{Delimiter, Group, Ident, Span, TokenStream, TokenTree};
+use quote::quote;
+use syn::{Error, Result};
+
+/// What a key holds.
+enum Kind {
+    Bool,
+    Number,
+    Text,
+    /// One of these words, as an identifier or a string.
+    Word(&'static [&'static str]),
+    /// Any word; these are the known ones, for the reader of an error.
+    OpenWord,
+    Texts,
+    Object(&'static [(&'static str, Kind)]),
+    Objects(&'static [(&'static str, Kind)]),
+}
+
+/// Keys that describe the plugin.
+const MANIFEST: &[(&str, Kind)] = &[
+    ("id", Kind::Text),
+    ("label", Kind::Text),
+    ("version", Kind::Text),
+    ("license", Kind::Text),
+    ("requires_host", Kind::Text),
+    ("transport", Kind::OpenWord),
+    ("env", Kind::Objects(ENV)),
+    ("secrets", Kind::Texts),
+    ("uses", Kind::Texts),
+    ("listens", Kind::Texts),
+    ("connects", Kind::Texts),
+    ("replay", Kind::Word(&["offset", "resume", "none"])),
+    ("platform_hint", Kind::Text),
+    ("home_channel_help", Kind::Text),
+];
+
+const ENV: &[(&str, Kind)] =
+    &[("name", Kind::Text), ("key", Kind::Text), ("enables", Kind::Bool), ("retired_for", Kind::Text)];
+
+/// Keys that describe what the adapter can do and have no method of their own.
+const CAPABILITIES: &[(&str, Kind)] = &[
+    ("supports_async_delivery", Kind::Bool),
+    ("buttons", Kind::Bool),
+    ("threads", Kind::Bool),
+    (
+        "media",
+        Kind::Object(&[
+            ("in", Kind::Bool),
+            ("out", Kind::Bool),
+            ("albums", Kind::Bool),
+            ("in_bytes_max", Kind::Number),
+            ("out_bytes_max", Kind::Number),
+        ]),
+    ),
+    ("voice", Kind::Bool),
+    (
+        "text",
+        Kind::Object(&[
+            ("limit", Kind::Number),
+            ("unit", Kind::Word(&["utf16", "scalars", "bytes", "graphemes"])),
+            ("dialect", Kind::OpenWord),
+        ]),
+    ),
+    ("stream", Kind::Word(&["none", "edit", "native"])),
+    ("delivery", Kind::Word(&["idempotent", "reconcilable", "at_least_once"])),
+    ("authorizes_upstream", Kind::Bool),
+    ("interactive_resume", Kind::Bool),
+    ("command_prefix", Kind::Text),
+    ("liveness", Kind::Object(&[("interval_s", Kind::Number)])),
+    ("parallel_connections", Kind::Bool),
+    ("group_default", Kind::Word(&["addressed", "all"])),
+];
+
+/// Capabilities that `export_adapter!` declares, and the trait each comes from.
+const FROM_TRAITS: &[(&str, &str)] = &[
+    ("create_handoff_thread", "HandoffThread"),
+    ("edit", "Edit"),
+    ("delete", "Delete"),
+    ("typing", "Typing"),
+    ("reactions", "React"),
+    ("drafts", "Draft"),
+    ("commands_menu", "CommandsMenu"),
+    ("render", "Render"),
+    ("resolve_target", "ResolveTarget"),
+    ("chat_info", "ChatInfo"),
+    ("lookup", "Reconcile"),
+];
+
+pub fn expand(input: TokenStream) -> Result<TokenStream> {
+    let private = quote!(::hermes_adapter_sdk::__private);
+    let mut id = None;
+    let mut label = None;
+    let mut version = quote!(::core::env!("CARGO_PKG_VERSION"));
+    let mut license = quote!(#private::or_empty(::core::option_env!("CARGO_PKG_LICENSE")));
+    let mut properties = Vec::new();
+    let mut capabilities = Vec::new();
+
+    for entry in entries(input)? {
+        let word = entry.key.to_string();
+        if let Some((_, from)) = FROM_TRAITS.iter().find(|(name, _)| *name == word) {
+            let sentence = format!("`{word}` is declared by `export_adapter!(… : {from})`, not here");
+            return Err(Error::new(entry.key.span(), sentence));
+        }
+        match word.as_str() {
+            "id" => {
+                check_id(&entry.value)?;
+                id = Some(entry.value);
+            }
+            "label" => label = Some(entry.value),
+            "version" => version = entry.value,
+            "license" => license = entry.value,
+            _ => {
+                let (kind, list) = match (lookup(MANIFEST, &word), lookup(CAPABILITIES, &word)) {
+                    (Some(kind), _) => (kind, &mut properties),
+                    (None, Some(kind)) => (kind, &mut capabilities),
+                    (None, None) => return Err(unknown(&entry.key, &[MANIFEST, CAPABILITIES])),
+                };
+                let value = value(kind, entry.value, entry.key.span())?;
+                list.push(quote!((#word, #value)));
+            }
+        }
+    }
+
+    let missing = |what: &str| Error::new(Span::call_site(), format!("`{what}` is missing"));
+    let id = id.ok_or_else(|| missing("id"))?;
+    let label = label.ok_or_else(|| missing("label"))?;
+    Ok(quote! {
+        #private::manifest(
+            #id,
+            #label,
+            #version,
+            #license,
+            &[#(#properties),*],
+            &[#(#capabilities),*],
+        )
+    })
+}
+
+struct Entry {
+    key: Ident,
+    value: TokenStream,
+}
+
+/// Splits `key: tokens, key: tokens` at commas outside of brackets.
+fn entries(input: TokenStream) -> Result<Vec<Entry>> {
+    let mut found: Vec<Entry> = Vec::new();
+    let mut tokens = input.into_iter().peekable();
+    while let Some(token) = tokens.next() {
+        let TokenTree::Ident(key) = token else {
+            return Err(Error::new(token.span(), "a key is expected here, `key: value`"));
+        };
+        match tokens.next() {
+            Some(TokenTree::Punct(colon)) if colon.as_char() == ':' => {}
+            _ => return Err(Error::new(key.span(), format!("`{key}` needs a value: `{key}: …`"))),
+        }
+        let mut value = TokenStream::new();
+        for token in tokens.by_ref() {
+            match token {
+                TokenTree::Punct(comma) if comma.as_char() == ',' => break,
+                other => value.extend([other]),
+            }
+        }
+        if value.is_empty() {
+            return Err(Error::new(key.span(), format!("`{key}` needs a value: `{key}: …`")));
+        }
+        if found.iter().any(|entry| entry.key == key) {
+            return Err(Error::new(key.span(), format!("`{key}` stands here twice")));
+        }
+        found.push(Entry { key, value });
+    }
+    Ok(found)
+}
+
+fn value(kind: &Kind, tokens: TokenStream, span: Span) -> Result<TokenStream> {
+    let private = quote!(::hermes_adapter_sdk::__private);
+    Ok(match kind {
+        Kind::Bool => quote!(#private::Value::Bool(#tokens)),
+        Kind::Number => quote!(#private::Value::Number(#tokens)),
+        Kind::Text => quote!(#private::Value::Text(#tokens)),
+        Kind::OpenWord => {
+            let word = word(&tokens).map_or(tokens, |word| quote!(#word));
+            quote!(#private::Value::Text(#word))
+        }
+        Kind::Word(words) => {
+            let word = word(&tokens)
+                .filter(|word| words.contains(&word.as_str()))
+                .ok_or_else(|| Error::new(span, format!("one of these words is expected: {}", words.join(", "))))?;
+            quote!(#private::Value::Text(#word))
+        }
+        Kind::Texts => {
+            let list = group(tokens, Delimiter::Bracket, span, "a list of strings, `[…]`")?.stream();
+            let items = commas(list);
+            quote!(#private::Value::List(&[#(#private::Value::Text(#items)),*]))
+        }
+        Kind::Object(keys) => object(keys, tokens, span)?,
+        Kind::Objects(keys) => {
+            let list = group(tokens, Delimiter::Bracket, span, "a list of objects, `[{ … }]`")?.stream();
+            let items =
+                commas(list).into_iter().map(|item| object(keys, item, span)).collect::<Result<Vec<TokenStream>>>()?;
+            quote!(#private::Value::List(&[#(#items),*]))
+        }
+    })
+}
+
+fn object(keys: &'static [(&'static str, Kind)], tokens: TokenStream, span: Span) -> Result<TokenStream> {
+    let private = quote!(::hermes_adapter_sdk::__private);
+    let mut fields = Vec::new();
+    for entry in entries(group(tokens, Delimiter::Brace, span, "an object, `{ … }`")?.stream())? {
+        let word = entry.key.to_string();
+        let kind = lookup(keys, &word).ok_or_else(|| unknown(&entry.key, &[keys]))?;
+        let value = value(kind, entry.value, entry.key.span())?;
+        fields.push(quote!((#word, #value)));
+    }
+    Ok(quote!(#private::Value::Object(&[#(#fields),*])))
+}
+
+/// The word behind a single identifier or string literal.
+fn word(tokens: &TokenStream) -> Option<String> {
+    let mut tokens = tokens.clone().into_iter();
+    let word = match tokens.next()? {
+        TokenTree::Ident(ident) => ident.to_string(),
+        TokenTree::Literal(literal) => syn::parse2::<syn::LitStr>(TokenTree::Literal(literal).into()).ok()?.value(),
+        _ => return None,
+    };
+    tokens.next().is_none().then_some(word)
+}
+
+fn group(tokens: TokenStream, delimiter: Delimiter, span: Span, expected: &str) -> Result<Group> {
+    let mut tokens = tokens.into_iter();
+    match (tokens.next(), tokens.next()) {
+        (Some(TokenTree::Group(group)), None) if group.delimiter() == delimiter => Ok(group),
+        _ => Err(Error::new(span, format!("{expected} is expected"))),
+    }
+}
+
+/// Splits at commas outside of brackets.
+fn commas(list: TokenStream) -> Vec<TokenStream> {
+    let mut items = vec![TokenStream::new()];
+    for token in list {
+        match token {
+            TokenTree::Punct(comma) if comma.as_char() == ',' => items.push(TokenStream::new()),
+            other => items.last_mut().expect("there is at least one item").extend([other]),
+        }
+    }
+    items.retain(|item| !item.is_empty());
+    items
+}
+
+fn lookup<'t>(keys: &'t [(&'static str, Kind)], word: &str) -> Option<&'t Kind> {
+    keys.iter().find(|(key, _)| *key == word).map(|(_, kind)| kind)
+}
+
+fn unknown(key: &Ident, tables: &[&[(&'static str, Kind)]]) -> Error {
+    let known: Vec<&str> = tables.iter().flat_map(|table| table.iter().map(|(key, _)| *key)).collect();
+    Error::new(key.span(), format!("there is no key `{key}`; known are {}", known.join(", ")))
+}
+
+/// An id is `[a-z][a-z0-9_]*` of at most 32 characters, and written out.
+fn check_id(tokens: &TokenStream) -> Result<()> {
+    let literal: syn::LitStr = syn::parse2(tokens.clone())?;
+    let id = literal.value();
+    let fits = id.len() <= 32
+        && id.starts_with(|first: char| first.is_ascii_lowercase())
+        && id.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_');
+    if fits {
+        return Ok(());
+    }
+    Err(Error::new(literal.span(), "an id is `[a-z][a-z0-9_]*`, at most 32 characters"))
+}

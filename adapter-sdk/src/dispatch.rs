@@ -1,0 +1,264 @@
+//! From a method's name and bytes to the author's traits, and back to bytes.
+//!
+//! `export_adapter!(T: Edit + Typing)` makes the type `(Edit, (Typing, ()))` out of
+//! the markers in [`parts`]. Each marker knows its capability names and its methods,
+//! so the manifest and the dispatch come from the same list.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use hermes_adapter_abi::{Status, status};
+use hermes_protocol::{
+    CallError, Chat, CommandsCall, DraftCall, EditCall, HandoffThreadCall, LookupCall, Outgoing, ReactCall, RenderCall,
+    SentMessage, TurnEventCall, TypingCall, method,
+};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::adapter::{
+    Adapter, ChatInfo, CommandsMenu, Delete, Draft, Edit, HandoffThread, NativeStream, React, Reconcile, Render,
+    ResolveTarget, Typing,
+};
+
+/// How a call ended: a status and its payload.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Reply {
+    pub status: Status,
+    pub payload: Vec<u8>,
+}
+
+impl Reply {
+    pub(crate) fn new(status: Status, payload: Vec<u8>) -> Self {
+        Self { status, payload }
+    }
+
+    /// A status with a JSON `CallError`.
+    pub(crate) fn error(status: Status, code: &str, message: impl Into<String>) -> Self {
+        Self::new(status, json(&CallError::new(code, message)))
+    }
+
+    fn ok<T: Serialize>(value: &T) -> Self {
+        match serde_json::to_vec(value) {
+            Ok(payload) => Self::new(status::OK, payload),
+            Err(error) => Self::error(status::ERR, "invalid", format!("the answer cannot be written as JSON: {error}")),
+        }
+    }
+
+    /// `{}`, or the error as status ERR.
+    fn empty<E: Serialize>(result: Result<(), E>) -> Self {
+        match result {
+            Ok(()) => Self::new(status::OK, b"{}".to_vec()),
+            Err(error) => Self::new(status::ERR, json(&error)),
+        }
+    }
+
+    fn of<T: Serialize>(result: Result<T, CallError>) -> Self {
+        match result {
+            Ok(value) => Self::ok(&value),
+            Err(error) => Self::new(status::ERR, json(&error)),
+        }
+    }
+}
+
+fn json<T: Serialize>(value: &T) -> Vec<u8> {
+    serde_json::to_vec(value).unwrap_or_else(|_| b"{}".to_vec())
+}
+
+/// A call on its way through the author's code.
+pub(crate) type Answering = Pin<Box<dyn Future<Output = Reply> + Send>>;
+
+/// An adapter type as `export_adapter!` describes it.
+pub trait Exported: Adapter {
+    /// The listed capability traits.
+    type Parts: Parts<Self>;
+
+    /// The manifest's bytes.
+    fn manifest() -> &'static [u8];
+}
+
+/// A chain of capability names.
+#[derive(Debug)]
+pub struct Names {
+    pub(crate) head: &'static [&'static str],
+    pub(crate) tail: Option<&'static Names>,
+}
+
+impl Names {
+    pub(crate) const fn lists(&self, name: &str) -> bool {
+        let mut list = Some(self);
+        while let Some(names) = list {
+            let mut at = 0;
+            while at < names.head.len() {
+                if crate::manifest::same(names.head[at], name) {
+                    return true;
+                }
+                at += 1;
+            }
+            list = names.tail;
+        }
+        false
+    }
+}
+
+/// The capability that `NativeStream` stands for besides the property `stream`.
+pub(crate) const TURN_EVENT: &str = "turn_event";
+
+/// A list of capabilities: `()` or `(Part, Parts)`.
+pub trait Parts<A: Adapter> {
+    /// Their names.
+    const NAMES: &'static Names;
+
+    /// Answers `method` if one of them has it.
+    #[doc(hidden)]
+    fn answer(adapter: &Arc<A>, method: &str, payload: &[u8]) -> Option<Call>;
+}
+
+/// A capability trait with its methods.
+pub trait Part<A: Adapter> {
+    /// Its names in the manifest.
+    const NAMES: &'static [&'static str];
+
+    /// Answers `method` if it is one of this trait.
+    #[doc(hidden)]
+    fn answer(adapter: &Arc<A>, method: &str, payload: &[u8]) -> Option<Call>;
+}
+
+/// A dispatched call; opaque outside of the SDK.
+pub struct Call(pub(crate) Answering);
+
+impl<A: Adapter> Parts<A> for () {
+    const NAMES: &'static Names = &Names { head: &[], tail: None };
+
+    fn answer(_: &Arc<A>, _: &str, _: &[u8]) -> Option<Call> {
+        None
+    }
+}
+
+impl<A: Adapter, P: Part<A>, Rest: Parts<A>> Parts<A> for (P, Rest) {
+    const NAMES: &'static Names = &Names { head: P::NAMES, tail: Some(Rest::NAMES) };
+
+    fn answer(adapter: &Arc<A>, method: &str, payload: &[u8]) -> Option<Call> {
+        P::answer(adapter, method, payload).or_else(|| Rest::answer(adapter, method, payload))
+    }
+}
+
+/// Dispatches one call.
+pub(crate) fn dispatch<A: Exported>(adapter: &Arc<A>, method: &str, payload: &[u8]) -> Answering {
+    let adapter_ = Arc::clone(adapter);
+    let known = match method {
+        method::CONNECT => Some(plain(async move { Reply::empty(adapter_.connect().await) })),
+        method::RUN => Some(plain(async move { Reply::empty(adapter_.run().await) })),
+        method::HEALTH => Some(plain(async move { Reply::empty(adapter_.health().await) })),
+        method::DISCONNECT => Some(plain(async move {
+            adapter_.disconnect().await;
+            Reply::empty::<CallError>(Ok(()))
+        })),
+        method::SEND => {
+            Some(with(method, payload, |outgoing: Outgoing| async move { Reply::ok(&adapter_.send(outgoing).await) }))
+        }
+        other => A::Parts::answer(adapter, other, payload),
+    };
+    match known {
+        Some(Call(answering)) => answering,
+        None => {
+            let sentence = format!("adapter `{}` has no method `{method}`", A::MANIFEST.id());
+            Box::pin(std::future::ready(Reply::error(status::UNSUPPORTED, "unsupported", sentence)))
+        }
+    }
+}
+
+fn plain(work: impl Future<Output = Reply> + Send + 'static) -> Call {
+    Call(Box::pin(work))
+}
+
+/// Reads the payload, then goes on with `work`; an unreadable payload is an error
+/// of the caller.
+fn with<T, F>(method: &str, payload: &[u8], work: impl FnOnce(T) -> F) -> Call
+where
+    T: DeserializeOwned,
+    F: Future<Output = Reply> + Send + 'static,
+{
+    match serde_json::from_slice(payload) {
+        Ok(arguments) => plain(work(arguments)),
+        Err(error) => {
+            let sentence = format!("the payload of `{method}` is not readable: {error}");
+            plain(std::future::ready(Reply::error(status::ERR, "invalid", sentence)))
+        }
+    }
+}
+
+/// Argument of `resolve_target`.
+#[derive(serde::Deserialize)]
+struct Target {
+    target: String,
+}
+
+/// Declares the marker of a capability: its names, its methods.
+macro_rules! part {
+    ($trait:ident [$($name:expr),*] { $($method:path => |$adapter:ident, $args:ident: $Args:ty| $body:expr;)+ }) => {
+        /// Marker of the trait of the same name.
+        #[derive(Debug)]
+        pub struct $trait;
+
+        impl<A: super::$trait> Part<A> for $trait {
+            const NAMES: &'static [&'static str] = &[$($name),*];
+
+            fn answer(adapter: &Arc<A>, method: &str, payload: &[u8]) -> Option<Call> {
+                match method {
+                    $($method => {
+                        let $adapter = Arc::clone(adapter);
+                        Some(with(method, payload, |$args: $Args| async move { $body }))
+                    })+
+                    _ => None,
+                }
+            }
+        }
+    };
+}
+
+/// Markers that `export_adapter!` names, one for each capability trait.
+pub mod parts {
+    use super::*;
+    use serde::de::IgnoredAny;
+
+    part!(Edit ["edit"] {
+        method::EDIT => |adapter, call: EditCall| Reply::ok(&adapter.edit(call.message, call.outgoing).await);
+    });
+    part!(Delete ["delete"] {
+        method::DELETE => |adapter, message: SentMessage| Reply::empty(adapter.delete(message).await);
+    });
+    part!(Typing ["typing"] {
+        method::TYPING => |adapter, call: TypingCall| Reply::empty(adapter.typing(call.chat, call.on).await);
+    });
+    part!(React ["reactions"] {
+        method::REACT => |adapter, call: ReactCall| Reply::empty(adapter.react(call.message, call.emoji).await);
+    });
+    part!(HandoffThread ["create_handoff_thread"] {
+        method::CREATE_HANDOFF_THREAD => |adapter, call: HandoffThreadCall|
+            Reply::of(adapter.create_handoff_thread(call.chat, call.name, call.key).await);
+    });
+    part!(Render ["render"] {
+        method::RENDER => |adapter, call: RenderCall| Reply::of(adapter.render(call.markdown, call.limit).await);
+    });
+    part!(CommandsMenu ["commands_menu"] {
+        method::SET_COMMANDS => |adapter, call: CommandsCall| Reply::empty(adapter.set_commands(call.commands).await);
+    });
+    part!(ResolveTarget ["resolve_target"] {
+        method::RESOLVE_TARGET => |adapter, call: Target| Reply::of(adapter.resolve_target(call.target).await);
+    });
+    part!(ChatInfo ["chat_info"] {
+        method::CHAT_INFO => |adapter, chat: Chat| Reply::of(adapter.chat_info(chat).await);
+        method::CHAT_LIST => |adapter, _nothing: IgnoredAny| Reply::of(adapter.chat_list().await);
+    });
+    part!(Draft ["drafts"] {
+        method::DRAFT => |adapter, call: DraftCall| Reply::empty(adapter.draft(call.chat, call.text).await);
+    });
+    part!(NativeStream [TURN_EVENT] {
+        method::TURN_EVENT => |adapter, call: TurnEventCall|
+            Reply::empty(adapter.turn_event(call.inbox_id, call.seq, call.event).await);
+    });
+    part!(Reconcile ["lookup"] {
+        method::LOOKUP => |adapter, call: LookupCall| Reply::of(adapter.lookup(call.key, call.chat).await);
+    });
+}

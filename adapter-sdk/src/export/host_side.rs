@@ -1,0 +1,63 @@
+//! Calling the host's functions.
+
+use std::ffi::c_void;
+
+use abi_stable::std_types::{RSlice, RStr, RVec};
+use hermes_adapter_abi::{Completion, HostHandle, Status};
+
+use crate::guard::guard;
+
+/// The host's functions for one instance; given back when dropped.
+pub(crate) struct HostSide {
+    handle: HostHandle,
+}
+
+// SAFETY: the contract makes every function of the host's vtable callable from any
+// thread until `release`; `ctx` is opaque here.
+unsafe impl Send for HostSide {}
+// SAFETY: as above.
+unsafe impl Sync for HostSide {}
+
+/// What runs when the host has answered.
+type Done = Box<dyn FnOnce(Status, Vec<u8>) + Send>;
+
+impl HostSide {
+    /// Takes the handle over, and with it the duty to release it.
+    pub(super) fn new(handle: HostHandle) -> Self {
+        Self { handle }
+    }
+
+    /// Calls `method`; `done` hears of the answer, on a thread of the host.
+    pub(crate) fn call(&self, method: &str, payload: &[u8], done: impl FnOnce(Status, Vec<u8>) + Send + 'static) {
+        let done: Done = Box::new(done);
+        let reply = Completion { ctx: Box::into_raw(Box::new(done)).cast(), done: answered };
+        (self.handle.vtable.call())(self.handle.ctx, RStr::from(method), RSlice::from(payload), reply);
+    }
+
+    pub(crate) fn log(&self, level: u8, target: &str, fields: &str) {
+        (self.handle.vtable.log())(self.handle.ctx, level, RStr::from(target), RStr::from(fields));
+    }
+
+    pub(crate) fn max_level(&self) -> u8 {
+        (self.handle.vtable.max_level())(self.handle.ctx)
+    }
+}
+
+impl Drop for HostSide {
+    fn drop(&mut self) {
+        (self.handle.vtable.release())(self.handle.ctx);
+    }
+}
+
+/// The host's answer to [`HostSide::call`]. `[any-thread & once]`
+extern "C" fn answered(ctx: *mut c_void, status: Status, payload: RVec<u8>) {
+    // A panic here has no one to be reported to; the caller sees a dropped channel.
+    let _ = guard(|| {
+        if ctx.is_null() {
+            return;
+        }
+        // SAFETY: `ctx` is the box made in `call`; the contract fires a completion once.
+        let done: Box<Done> = unsafe { Box::from_raw(ctx.cast()) };
+        done(status, payload.into_vec());
+    });
+}

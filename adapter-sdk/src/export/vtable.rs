@@ -1,0 +1,153 @@
+//! The functions that the host calls.
+
+use std::ffi::c_void;
+use std::marker::PhantomData;
+use std::time::Duration;
+
+use abi_stable::library::{__call_root_module_loader, CheckTypeLayout, LibHeader, RootModuleResult};
+use abi_stable::prefix_type::WithMetadata;
+use abi_stable::std_types::{RErr, ROk, RResult, RSlice, RStr, RString};
+use hermes_adapter_abi::{
+    AdapterMod, AdapterMod_Ref, Completion, HostHandle, Instance, InstanceVt, InstanceVt_Ref, status,
+};
+
+use super::{Answer, HostSide};
+use crate::dispatch::{Exported, Reply};
+use crate::guard::guard;
+use crate::instance::{self, Destroyed, Seat};
+
+/// The static that `export_adapter!` exports: header, layouts, and how to get the root.
+pub const fn lib_header<A: Exported>() -> LibHeader {
+    // SAFETY: `load` returns the erased form of an `AdapterMod_Ref`, which is the type named here.
+    unsafe { LibHeader::from_constructor::<AdapterMod_Ref>(load::<A>, CheckTypeLayout::Yes) }
+}
+
+/// Gets the root module. Contains its own panic barrier. `[any-thread & loaded]`
+extern "C" fn load<A: Exported>() -> RootModuleResult {
+    __call_root_module_loader(root::<A>)
+}
+
+/// The root module of `A`.
+pub(crate) fn root<A: Exported>() -> AdapterMod_Ref {
+    AdapterMod_Ref(Vtables::<A>::ROOT.as_prefix())
+}
+
+/// Carries one set of static vtables for each adapter type.
+struct Vtables<A>(PhantomData<A>);
+
+impl<A: Exported> Vtables<A> {
+    abi_stable::staticref! {
+        const ROOT: WithMetadata<AdapterMod> = WithMetadata::new(AdapterMod {
+            manifest: manifest::<A>,
+            config_schema: config_schema::<A>,
+            create: create::<A>,
+        });
+        const INSTANCE: WithMetadata<InstanceVt> = WithMetadata::new(InstanceVt {
+            call: call::<A>,
+            cancel: cancel::<A>,
+            shutdown: shutdown::<A>,
+            destroy: destroy::<A>,
+        });
+    }
+}
+
+/// The manifest, byte for byte that of the ELF section. `[any-thread & loaded]`
+extern "C" fn manifest<A: Exported>() -> RStr<'static> {
+    let text = guard(|| std::str::from_utf8(A::manifest()).unwrap_or_default()).unwrap_or_default();
+    RStr::from_str(text)
+}
+
+/// JSON Schema of the adapter's own config keys. `[any-thread & loaded]`
+extern "C" fn config_schema<A: Exported>() -> RString {
+    let schema = guard(|| {
+        let schema = schemars::schema_for!(A::Config);
+        serde_json::to_string(&schema).unwrap_or_default()
+    });
+    RString::from(schema.unwrap_or_default())
+}
+
+/// Makes an instance. Takes `host` over in any case. `[any-thread & loaded]`
+extern "C" fn create<A: Exported>(host: HostHandle, envelope: RSlice<'_, u8>) -> RResult<Instance, RString> {
+    let side = HostSide::new(host);
+    match guard(|| instance::create::<A>(side, envelope.as_slice())) {
+        Ok(Ok(seat)) => ROk(Instance {
+            this: Box::into_raw(Box::new(seat)).cast(),
+            vtable: InstanceVt_Ref(Vtables::<A>::INSTANCE.as_prefix()),
+        }),
+        Ok(Err(sentence)) => RErr(RString::from(sentence)),
+        Err(message) => RErr(RString::from(format!("panic in `create`: {message}"))),
+    }
+}
+
+/// The seat behind `this`; `None` for null.
+///
+/// # Safety
+///
+/// `this` is null or an `Instance.this` of adapter `A` that is not destroyed for `'call`.
+unsafe fn seat<'call, A: Exported>(this: *mut c_void) -> Option<&'call Seat<A>> {
+    // SAFETY: by the caller.
+    unsafe { this.cast::<Seat<A>>().as_ref() }
+}
+
+/// Starts a call; never blocks. `[any-thread & started]`
+extern "C" fn call<A: Exported>(
+    this: *mut c_void,
+    id: u64,
+    method: RStr<'_>,
+    payload: RSlice<'_, u8>,
+    reply: Completion,
+) {
+    let answer = Answer::new(reply);
+    // On a panic the answer is dropped, which answers DROPPED.
+    let _ = guard(|| {
+        // SAFETY: the host calls with an instance of this vtable that is not destroyed.
+        let Some(seat) = (unsafe { seat::<A>(this) }) else { return };
+        seat.call(id, method.as_str(), payload.as_slice(), answer);
+    });
+}
+
+/// Cancels a call; an unknown id does nothing. `[any-thread & started]`
+extern "C" fn cancel<A: Exported>(this: *mut c_void, id: u64) {
+    // There is no one to tell of a panic; the call goes on.
+    let _ = guard(|| {
+        // SAFETY: the host calls with an instance of this vtable that is not destroyed.
+        if let Some(seat) = unsafe { seat::<A>(this) } {
+            seat.cancel(id);
+        }
+    });
+}
+
+/// Asks the instance to end; never blocks. `[any-thread & started]`
+extern "C" fn shutdown<A: Exported>(this: *mut c_void, deadline_ms: u64, reply: Completion) {
+    let answer = Answer::new(reply);
+    let _ = guard(|| {
+        // SAFETY: the host calls with an instance of this vtable that is not destroyed.
+        match unsafe { seat::<A>(this) } {
+            Some(seat) => seat.shutdown(deadline_ms, answer),
+            None => answer.fire(Reply::error(status::ERR, "invalid", "there is no instance")),
+        }
+    });
+}
+
+/// Joins the instance's thread: 0 joined and freed, 1 stuck. `[blocking-thread & once]`
+extern "C" fn destroy<A: Exported>(this: *mut c_void, deadline_ms: u64) -> u32 {
+    const JOINED: u32 = 0;
+    const STUCK: u32 = 1;
+    if this.is_null() {
+        return JOINED;
+    }
+    let destroyed = guard(|| {
+        // SAFETY: `this` is the box made in `create`; the host destroys an instance once and
+        // calls nothing else on it afterwards.
+        let seat: Box<Seat<A>> = unsafe { Box::from_raw(this.cast()) };
+        match seat.destroy(Duration::from_millis(deadline_ms)) {
+            Destroyed::Joined => JOINED,
+            Destroyed::Stuck(seat) => {
+                // The thread still uses what the seat holds: nothing is freed.
+                Box::leak(seat);
+                STUCK
+            }
+        }
+    });
+    destroyed.unwrap_or(STUCK)
+}

@@ -1,0 +1,77 @@
+//! Panic barriers: around code (`guard`) and around futures (`Guarded`).
+//!
+//! A panic must not leave the library: a foreign panic ends the host. The payload
+//! is dropped inside a barrier of its own, because its `Drop` may panic too.
+
+use std::any::Any;
+use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+/// Runs `work`; a panic becomes its message.
+pub(crate) fn guard<T>(work: impl FnOnce() -> T) -> Result<T, String> {
+    // Unwind safety: what `work` leaves half done belongs to an instance that is
+    // poisoned by the caller, or is dropped.
+    catch_unwind(AssertUnwindSafe(work)).map_err(message_of)
+}
+
+/// Takes the message out of a panic payload and drops the rest safely.
+fn message_of(payload: Box<dyn Any + Send>) -> String {
+    let message = match payload.downcast_ref::<&str>() {
+        Some(text) => (*text).to_owned(),
+        None => payload.downcast_ref::<String>().cloned().unwrap_or_else(|| "a panic without a message".to_owned()),
+    };
+    if let Err(second) = catch_unwind(AssertUnwindSafe(|| drop(payload))) {
+        // A payload that panics while being dropped may do so again: it is leaked.
+        std::mem::forget(second);
+    }
+    message
+}
+
+/// A future whose polls and drop are inside a barrier. `on_drop_panic` hears of a
+/// panic while the future is dropped.
+pub(crate) struct Guarded<T, D: FnMut(String) + Unpin> {
+    future: Option<Pin<Box<dyn Future<Output = T> + Send>>>,
+    on_drop_panic: D,
+}
+
+impl<T, D: FnMut(String) + Unpin> Guarded<T, D> {
+    pub(crate) fn new(future: Pin<Box<dyn Future<Output = T> + Send>>, on_drop_panic: D) -> Self {
+        Self { future: Some(future), on_drop_panic }
+    }
+
+    fn drop_future(&mut self) {
+        let future = self.future.take();
+        if let Err(message) = guard(|| drop(future)) {
+            (self.on_drop_panic)(message);
+        }
+    }
+}
+
+impl<T, D: FnMut(String) + Unpin> Future for Guarded<T, D> {
+    type Output = Result<T, String>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let Some(future) = self.future.as_mut() else {
+            return Poll::Ready(Err("the call was polled after its end".to_owned()));
+        };
+        match guard(|| future.as_mut().poll(context)) {
+            Ok(Poll::Pending) => Poll::Pending,
+            Ok(Poll::Ready(output)) => {
+                self.drop_future();
+                Poll::Ready(Ok(output))
+            }
+            Err(message) => {
+                self.drop_future();
+                Poll::Ready(Err(message))
+            }
+        }
+    }
+}
+
+impl<T, D: FnMut(String) + Unpin> Drop for Guarded<T, D> {
+    fn drop(&mut self) {
+        self.drop_future();
+    }
+}

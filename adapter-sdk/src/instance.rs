@@ -1,0 +1,469 @@
+//! One adapter instance: its thread, its runtime, its open calls.
+//!
+//! Invariants:
+//!
+//! * a call is in `Calls::open` from its acceptance until its future is dropped, and
+//!   its answer is taken from there exactly once;
+//! * nobody fires an answer, or runs the author's code, with the lock held;
+//! * the adapter is made, polled and dropped on its own thread;
+//! * the thread outlives every open call, unless it is stuck.
+//!
+//! No `unsafe`: pointers and vtables are in `export`.
+
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak, mpsc};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use hermes_adapter_abi::{CALLS_MAX, status};
+use hermes_protocol::{Envelope, HostInfo, method};
+use serde::de::DeserializeOwned;
+use tokio::runtime::{Builder, Handle, Runtime};
+use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
+
+use crate::dispatch::{Exported, Reply, dispatch};
+use crate::export::{Answer, HostSide};
+use crate::guard::{Guarded, guard};
+use crate::{Host, logs};
+
+/// How long `new` may take.
+const NEW_DEADLINE: Duration = Duration::from_secs(1);
+/// The longest method name that is looked at, in bytes.
+const METHOD_BYTES_MAX: usize = 64;
+/// The largest payload, in bytes; that of a frame.
+const PAYLOAD_BYTES_MAX: usize = 8 * 1024 * 1024;
+/// How long the end of an instance waits for blocking work the author started.
+const BLOCKING_GRACE_MAX: Duration = Duration::from_secs(1);
+
+/// What the thread, the calls and every [`Host`] of one instance share.
+pub(crate) struct Core {
+    side: HostSide,
+    instance: Arc<str>,
+    info: HostInfo,
+    /// Cancelled when the instance is asked to end.
+    stop: CancellationToken,
+    /// Cancelled at the first panic.
+    poisoned: CancellationToken,
+    /// What that panic said.
+    panic: OnceLock<String>,
+    calls: Mutex<Calls>,
+    /// Told whenever a call has ended.
+    call_ended: Notify,
+    runtime: OnceLock<Handle>,
+    shutdown_deadline_ms: AtomicU64,
+}
+
+#[derive(Default)]
+struct Calls {
+    open: BTreeMap<u64, OpenCall>,
+    /// No call is accepted any more.
+    closed: bool,
+    /// The thread is over.
+    over: bool,
+    /// Who waits for the end.
+    shutdowns: Vec<Answer>,
+}
+
+struct OpenCall {
+    cancel: CancellationToken,
+    answer: Answer,
+}
+
+/// The host's hold on an instance.
+pub(crate) struct Seat<A> {
+    core: Arc<Core>,
+    runtime: Handle,
+    adapter: Weak<A>,
+    thread: JoinHandle<()>,
+    /// Disconnected when the thread's body is over.
+    over: Mutex<mpsc::Receiver<()>>,
+}
+
+/// How `destroy` ended.
+pub(crate) enum Destroyed<A> {
+    Joined,
+    Stuck(Box<Seat<A>>),
+}
+
+/// What `new` left behind for the seat.
+type Made<A> = Result<(Handle, Weak<A>), String>;
+
+/// Makes an instance from the host's envelope.
+///
+/// The error is one sentence for the operator: it names the instance and the key.
+pub(crate) fn create<A: Exported>(side: HostSide, envelope: &[u8]) -> Result<Seat<A>, String> {
+    let plugin = A::MANIFEST.id();
+    let envelope: Envelope = serde_json::from_slice(envelope)
+        .map_err(|error| format!("adapter `{plugin}`: the host's envelope is not readable: {error}"))?;
+    let instance: Arc<str> = envelope.instance.into();
+    let config = read_config::<A::Config>(envelope.config)
+        .map_err(|error| format!("instance `{instance}` of adapter `{plugin}`: {error}"))?;
+
+    logs::forward_panics();
+    let core = Arc::new(Core::new(side, Arc::clone(&instance), envelope.host));
+    let (made, wait_made) = mpsc::sync_channel::<Made<A>>(1);
+    let (alive, over) = mpsc::channel::<()>();
+    let thread = thread::Builder::new()
+        .name(thread_name(&instance))
+        .spawn({
+            let core = Arc::clone(&core);
+            move || {
+                body::<A>(&core, config, made);
+                drop(core);
+                drop(alive);
+            }
+        })
+        .map_err(|error| format!("instance `{instance}` of adapter `{plugin}`: no thread can be started: {error}"))?;
+
+    match wait_made.recv_timeout(NEW_DEADLINE) {
+        Ok(Ok((runtime, adapter))) => Ok(Seat { core, runtime, adapter, thread, over: Mutex::new(over) }),
+        Ok(Err(sentence)) => {
+            // Waiting for the thread gives the host's handle back before the answer; but not for ever.
+            if over.recv_timeout(NEW_DEADLINE) == Err(mpsc::RecvTimeoutError::Disconnected) {
+                let _ = thread.join();
+            }
+            Err(format!("instance `{instance}` of adapter `{plugin}`: {sentence}"))
+        }
+        Err(_) => {
+            // One that is made late finds this and ends by itself.
+            core.stop.cancel();
+            Err(format!(
+                "instance `{instance}` of adapter `{plugin}`: `new` did not return within {} ms; move slow work to `connect`",
+                NEW_DEADLINE.as_millis()
+            ))
+        }
+    }
+}
+
+fn read_config<C: DeserializeOwned>(config: serde_json::Value) -> Result<C, String> {
+    let config = if config.is_null() { serde_json::json!({}) } else { config };
+    serde_path_to_error::deserialize(config).map_err(|error| {
+        let path = error.path().to_string();
+        match path.as_str() {
+            "." | "" => format!("configuration: {}", error.inner()),
+            path => format!("configuration key `{path}`: {}", error.inner()),
+        }
+    })
+}
+
+/// The kernel shows 15 bytes of it.
+fn thread_name(instance: &str) -> String {
+    instance.chars().filter(|c| *c != '\0').take(15).collect()
+}
+
+/// The whole life of the instance's thread.
+fn body<A: Exported>(core: &Arc<Core>, config: A::Config, made: mpsc::SyncSender<Made<A>>) {
+    let _route = logs::route(core);
+    let runtime = match runtime(core) {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            // A creator that is gone has said its own sentence.
+            let _ = made.send(Err(format!("no runtime can be started: {error}")));
+            return;
+        }
+    };
+    let _ = core.runtime.set(runtime.handle().clone());
+
+    let live = guard(|| {
+        runtime.block_on(async {
+            let adapter = match guard(|| A::new(config, Host::new(Arc::clone(core)))) {
+                Ok(adapter) => Arc::new(adapter),
+                Err(message) => {
+                    let _ = made.send(Err(format!("panic in `new`: {message}")));
+                    return None;
+                }
+            };
+            if made.send(Ok((runtime.handle().clone(), Arc::downgrade(&adapter)))).is_err() {
+                return Some(adapter);
+            }
+            core.stop.cancelled().await;
+            core.close();
+            core.wait_idle().await;
+            Some(adapter)
+        })
+    });
+    core.close();
+    let grace = Duration::from_millis(core.shutdown_deadline_ms.load(Ordering::Relaxed)).min(BLOCKING_GRACE_MAX);
+    if let Err(message) = guard(|| runtime.shutdown_timeout(grace)) {
+        core.poison("the end of a task", &message);
+    }
+    if let Err(message) = guard(|| drop(live)) {
+        core.poison("the adapter's `drop`", &message);
+    }
+    core.over();
+}
+
+fn runtime(core: &Arc<Core>) -> std::io::Result<Runtime> {
+    // Weak: the runtime's handle is inside of the core.
+    let weak = Arc::downgrade(core);
+    Builder::new_current_thread()
+        .enable_time()
+        .enable_io()
+        .max_blocking_threads(16)
+        .on_thread_start(move || {
+            if let Some(core) = weak.upgrade() {
+                logs::route_for_ever(&core);
+            }
+        })
+        .on_thread_stop(logs::end_route)
+        .build()
+}
+
+impl Core {
+    fn new(side: HostSide, instance: Arc<str>, info: HostInfo) -> Self {
+        Self {
+            side,
+            instance,
+            info,
+            stop: CancellationToken::new(),
+            poisoned: CancellationToken::new(),
+            panic: OnceLock::new(),
+            calls: Mutex::default(),
+            call_ended: Notify::new(),
+            runtime: OnceLock::new(),
+            shutdown_deadline_ms: AtomicU64::new(0),
+        }
+    }
+
+    pub(crate) fn side(&self) -> &HostSide {
+        &self.side
+    }
+
+    pub(crate) fn instance(&self) -> &str {
+        &self.instance
+    }
+
+    pub(crate) fn info(&self) -> &HostInfo {
+        &self.info
+    }
+
+    pub(crate) fn stopping(&self) -> &CancellationToken {
+        &self.stop
+    }
+
+    /// Runs `work` until it is done or the instance ends.
+    pub(crate) fn spawn(self: &Arc<Self>, work: Pin<Box<dyn Future<Output = ()> + Send>>) {
+        let core = Arc::clone(self);
+        let runtime = self.runtime.get().expect("the runtime is there before a Host is handed out");
+        runtime.spawn(async move {
+            let work = Guarded::new(work, core.poisons("the end of a task"));
+            tokio::select! {
+                biased;
+                () = core.stop.cancelled() => {}
+                end = work => if let Err(message) = end {
+                    core.poison("a task", &message);
+                }
+            }
+        });
+    }
+
+    /// Notes the first panic; every later call is answered POISONED.
+    fn poison(&self, place: &str, message: &str) {
+        let _ = self.panic.set(format!("panic in {place}: {message}"));
+        self.poisoned.cancel();
+    }
+
+    /// `poison` as a callback.
+    fn poisons(self: &Arc<Self>, place: &'static str) -> impl FnMut(String) + Send + Unpin + use<> {
+        let core = Arc::clone(self);
+        move |message| core.poison(place, &message)
+    }
+
+    fn panic_reply(&self, status: i32) -> Reply {
+        let sentence = self.panic.get().map_or("the adapter panicked", String::as_str);
+        Reply::error(status, "panic", format!("instance `{}`: {sentence}", self.instance))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Calls> {
+        self.calls.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Accepts call `id`, or answers why not.
+    fn open(&self, id: u64, answer: Answer) -> Option<CancellationToken> {
+        if self.poisoned.is_cancelled() {
+            answer.fire(self.panic_reply(status::POISONED));
+            return None;
+        }
+        let mut calls = self.lock();
+        let refused = if calls.closed {
+            Reply::error(status::DROPPED, "stopping", "the instance is ending")
+        } else if calls.open.len() >= CALLS_MAX {
+            Reply::error(status::BUSY, "busy", format!("{CALLS_MAX} calls are open"))
+        } else if calls.open.contains_key(&id) {
+            Reply::error(status::ERR, "invalid", format!("call id {id} is in use"))
+        } else {
+            let cancel = self.stop.child_token();
+            calls.open.insert(id, OpenCall { cancel: cancel.clone(), answer });
+            return Some(cancel);
+        };
+        drop(calls);
+        answer.fire(refused);
+        None
+    }
+
+    /// Ends call `id` with `reply`; without one it counts as dropped.
+    fn end(&self, id: u64, reply: Option<Reply>) {
+        let ended = self.lock().open.remove(&id);
+        if let Some(OpenCall { answer, .. }) = ended {
+            match reply {
+                Some(reply) => answer.fire(reply),
+                None => drop(answer),
+            }
+        }
+        self.call_ended.notify_one();
+    }
+
+    fn close(&self) {
+        self.lock().closed = true;
+    }
+
+    async fn wait_idle(&self) {
+        while !self.lock().open.is_empty() {
+            self.call_ended.notified().await;
+        }
+    }
+
+    /// The thread is over: what is still open is dropped, who waits is told.
+    fn over(&self) {
+        let (open, shutdowns) = {
+            let mut calls = self.lock();
+            calls.over = true;
+            (std::mem::take(&mut calls.open), std::mem::take(&mut calls.shutdowns))
+        };
+        drop(open);
+        for answer in shutdowns {
+            answer.fire(Reply::new(status::OK, b"{}".to_vec()));
+        }
+    }
+
+    /// The thread is stuck: everyone who waits is told so.
+    fn give_up(&self) {
+        let (open, shutdowns) = {
+            let mut calls = self.lock();
+            (std::mem::take(&mut calls.open), std::mem::take(&mut calls.shutdowns))
+        };
+        drop(open);
+        drop(shutdowns);
+    }
+}
+
+/// Ends its call however the task ends.
+struct CallGuard {
+    core: Arc<Core>,
+    id: u64,
+    reply: Option<Reply>,
+}
+
+impl CallGuard {
+    fn end_with(mut self, reply: Option<Reply>) {
+        self.reply = reply;
+    }
+}
+
+impl Drop for CallGuard {
+    fn drop(&mut self) {
+        self.core.end(self.id, self.reply.take());
+    }
+}
+
+impl<A: Exported> Seat<A> {
+    /// Starts a call. Never blocks.
+    pub(crate) fn call(&self, id: u64, method: &str, payload: &[u8], answer: Answer) {
+        if method.len() > METHOD_BYTES_MAX || payload.len() > PAYLOAD_BYTES_MAX {
+            let sentence = format!(
+                "a call has a method of at most {METHOD_BYTES_MAX} and a payload of at most {PAYLOAD_BYTES_MAX} bytes"
+            );
+            answer.fire(Reply::error(status::ERR, "invalid", sentence));
+            return;
+        }
+        let Some(cancel) = self.core.open(id, answer) else { return };
+        let call = CallGuard { core: Arc::clone(&self.core), id, reply: None };
+        let adapter = Weak::clone(&self.adapter);
+        let method = method.to_owned();
+        let payload = payload.to_vec();
+        self.runtime.spawn(async move {
+            let reply = answer_call(&call.core, adapter, method, payload, &cancel).await;
+            call.end_with(reply);
+        });
+    }
+
+    /// Drops the future of call `id` at its next await.
+    pub(crate) fn cancel(&self, id: u64) {
+        let cancel = self.core.lock().open.get(&id).map(|call| call.cancel.clone());
+        if let Some(cancel) = cancel {
+            cancel.cancel();
+        }
+    }
+
+    /// Asks the instance to end; `answer` is fired when its thread is over. Never blocks.
+    pub(crate) fn shutdown(&self, deadline_ms: u64, answer: Answer) {
+        self.core.shutdown_deadline_ms.fetch_max(deadline_ms, Ordering::Relaxed);
+        let already_over = {
+            let mut calls = self.core.lock();
+            calls.closed = true;
+            if calls.over {
+                Some(answer)
+            } else {
+                calls.shutdowns.push(answer);
+                None
+            }
+        };
+        self.core.stop.cancel();
+        if let Some(answer) = already_over {
+            answer.fire(Reply::new(status::OK, b"{}".to_vec()));
+        }
+    }
+
+    /// Waits for the thread's end, at most `deadline`.
+    pub(crate) fn destroy(self: Box<Self>, deadline: Duration) -> Destroyed<A> {
+        self.core.close();
+        self.core.stop.cancel();
+        if self.thread.thread().id() == thread::current().id() {
+            // It cannot wait for itself.
+            return Destroyed::Stuck(self);
+        }
+        let waited = self.over.lock().unwrap_or_else(PoisonError::into_inner).recv_timeout(deadline);
+        if waited == Err(mpsc::RecvTimeoutError::Timeout) {
+            self.core.give_up();
+            return Destroyed::Stuck(self);
+        }
+        // The body is over and guarded; what is left of the thread is its own storage.
+        let _ = self.thread.join();
+        Destroyed::Joined
+    }
+}
+
+/// One call, from its bytes to its reply; `None` when it was cancelled.
+async fn answer_call<A: Exported>(
+    core: &Arc<Core>,
+    adapter: Weak<A>,
+    method: String,
+    payload: Vec<u8>,
+    cancel: &CancellationToken,
+) -> Option<Reply> {
+    // A lasting call ends at a panic elsewhere, so that the host hears of it at once;
+    // others are left to finish, because a half-sent message is worse than a late answer.
+    let lasting = matches!(method.as_str(), method::CONNECT | method::RUN);
+    let place = format!("`{method}`");
+    let adapter = adapter.upgrade()?;
+    let work = Guarded::new(
+        Box::pin(async move { dispatch(&adapter, &method, &payload).await }),
+        core.poisons("the end of a call"),
+    );
+    tokio::select! {
+        biased;
+        () = cancel.cancelled() => None,
+        () = core.poisoned.cancelled(), if lasting => Some(core.panic_reply(status::PANIC)),
+        end = work => match end {
+            Ok(reply) => Some(reply),
+            Err(message) => {
+                core.poison(&place, &message);
+                Some(core.panic_reply(status::PANIC))
+            }
+        },
+    }
+}

@@ -1,0 +1,268 @@
+//! The manifest as a constant: properties from `manifest!`, capability names from
+//! `export_adapter!`, written as JSON by the compiler.
+//!
+//! The bytes have to exist before the library runs, because the host reads them
+//! from the file; so this is a small JSON writer in `const fn`.
+
+use crate::dispatch::{Exported, Names, Parts};
+
+/// Properties of a plugin and its platform. Made by [`manifest!`](crate::manifest).
+#[derive(Clone, Copy, Debug)]
+pub struct Manifest {
+    id: &'static str,
+    label: &'static str,
+    version: &'static str,
+    license: &'static str,
+    properties: &'static [Field],
+    capabilities: &'static [Field],
+}
+
+impl Manifest {
+    /// The plugin's id.
+    pub const fn id(&self) -> &'static str {
+        self.id
+    }
+
+    /// The plugin's version.
+    pub const fn version(&self) -> &'static str {
+        self.version
+    }
+}
+
+/// A key and what stands behind it.
+pub type Field = (&'static str, Value);
+
+/// A JSON value that can be a constant.
+#[derive(Clone, Copy, Debug)]
+pub enum Value {
+    /// `true` or `false`.
+    Bool(bool),
+    /// A whole number.
+    Number(u64),
+    /// A string.
+    Text(&'static str),
+    /// A list.
+    List(&'static [Value]),
+    /// An object.
+    Object(&'static [Field]),
+}
+
+/// What `manifest!` expands to.
+pub const fn manifest(
+    id: &'static str,
+    label: &'static str,
+    version: &'static str,
+    license: &'static str,
+    properties: &'static [Field],
+    capabilities: &'static [Field],
+) -> Manifest {
+    Manifest { id, label, version, license, properties, capabilities }
+}
+
+/// The text, or nothing.
+pub const fn or_empty(text: Option<&'static str>) -> &'static str {
+    match text {
+        Some(text) => text,
+        None => "",
+    }
+}
+
+/// How many bytes the manifest of `A` has.
+pub const fn manifest_len<A: Exported>() -> usize {
+    write::<0>(&A::MANIFEST, <A::Parts as Parts<A>>::NAMES).at
+}
+
+/// The manifest of `A`.
+pub const fn manifest_bytes<A: Exported, const N: usize>() -> [u8; N] {
+    let writer = write::<N>(&A::MANIFEST, <A::Parts as Parts<A>>::NAMES);
+    assert!(writer.at == N, "the manifest has another length than was measured");
+    writer.bytes
+}
+
+const fn write<const N: usize>(manifest: &Manifest, names: &Names) -> Writer<N> {
+    refuse_contradictions(manifest, names);
+    let mut writer = Writer { bytes: [0; N], at: 0, first: true };
+    writer.open();
+    writer.field("schema", &Value::Number(1));
+    writer.field("id", &Value::Text(manifest.id));
+    writer.field("label", &Value::Text(manifest.label));
+    writer.field("version", &Value::Text(manifest.version));
+    writer.field("sdk", &Value::Text(hermes_adapter_abi::SDK_VERSION));
+    writer.field("abi", &Value::Number(hermes_adapter_abi::ABI_VERSION as u64));
+    writer.field("target", &Value::Text(env!("HERMES_TARGET")));
+    if !manifest.license.is_empty() {
+        writer.field("license", &Value::Text(manifest.license));
+    }
+    writer.fields(manifest.properties);
+    writer.raw(",\"capabilities\":");
+    writer.open();
+    let mut list = Some(names);
+    while let Some(names) = list {
+        let mut at = 0;
+        while at < names.head.len() {
+            // The property `stream: native` says this one.
+            if !same(names.head[at], crate::dispatch::TURN_EVENT) {
+                writer.field(names.head[at], &Value::Bool(true));
+            }
+            at += 1;
+        }
+        list = names.tail;
+    }
+    writer.fields(manifest.capabilities);
+    writer.raw("}}");
+    writer
+}
+
+/// What `manifest!` promises must be among what `export_adapter!` lists. Runs in
+/// the compiler: a contradiction does not build.
+const fn refuse_contradictions(manifest: &Manifest, names: &Names) {
+    let stream = text_of(manifest.capabilities, "stream");
+    let native = names.lists(crate::dispatch::TURN_EVENT);
+    assert!(!same(stream, "native") || native, "`stream: native` needs `NativeStream` in export_adapter!");
+    assert!(!native || same(stream, "native"), "`NativeStream` in export_adapter! needs `stream: native` in manifest!");
+    assert!(!same(stream, "edit") || names.lists("edit"), "`stream: edit` needs `Edit` in export_adapter!");
+    assert!(
+        !same(text_of(manifest.capabilities, "delivery"), "reconcilable") || names.lists("lookup"),
+        "`delivery: reconcilable` needs `Reconcile` in export_adapter!"
+    );
+}
+
+const fn text_of(fields: &[Field], key: &str) -> &'static str {
+    let mut at = 0;
+    while at < fields.len() {
+        if let (name, Value::Text(text)) = fields[at] {
+            if same(name, key) {
+                return text;
+            }
+        }
+        at += 1;
+    }
+    ""
+}
+
+/// `==` of strings, which is not const.
+pub(crate) const fn same(left: &str, right: &str) -> bool {
+    let (left, right) = (left.as_bytes(), right.as_bytes());
+    if left.len() != right.len() {
+        return false;
+    }
+    let mut at = 0;
+    while at < left.len() {
+        if left[at] != right[at] {
+            return false;
+        }
+        at += 1;
+    }
+    true
+}
+
+/// Writes JSON into `N` bytes; with `N` = 0 it only counts.
+struct Writer<const N: usize> {
+    bytes: [u8; N],
+    at: usize,
+    /// Whether the next field is the first of its object.
+    first: bool,
+}
+
+impl<const N: usize> Writer<N> {
+    const fn byte(&mut self, byte: u8) {
+        if N > 0 {
+            self.bytes[self.at] = byte;
+        }
+        self.at += 1;
+    }
+
+    const fn raw(&mut self, text: &str) {
+        let bytes = text.as_bytes();
+        let mut at = 0;
+        while at < bytes.len() {
+            self.byte(bytes[at]);
+            at += 1;
+        }
+    }
+
+    const fn string(&mut self, text: &str) {
+        const HEX: &[u8; 16] = b"0123456789abcdef";
+        let bytes = text.as_bytes();
+        self.byte(b'"');
+        let mut at = 0;
+        while at < bytes.len() {
+            match bytes[at] {
+                quoted @ (b'"' | b'\\') => {
+                    self.byte(b'\\');
+                    self.byte(quoted);
+                }
+                control @ 0..0x20 => {
+                    self.raw("\\u00");
+                    self.byte(HEX[(control >> 4) as usize]);
+                    self.byte(HEX[(control & 15) as usize]);
+                }
+                byte => self.byte(byte),
+            }
+            at += 1;
+        }
+        self.byte(b'"');
+    }
+
+    const fn number(&mut self, number: u64) {
+        let mut power = 1;
+        while number / power >= 10 {
+            power *= 10;
+        }
+        while power > 0 {
+            self.byte(b'0' + (number / power % 10) as u8);
+            power /= 10;
+        }
+    }
+
+    /// Begins an object.
+    const fn open(&mut self) {
+        self.byte(b'{');
+        self.first = true;
+    }
+
+    const fn field(&mut self, key: &str, value: &Value) {
+        if !self.first {
+            self.byte(b',');
+        }
+        self.first = false;
+        self.string(key);
+        self.byte(b':');
+        self.value(value);
+    }
+
+    const fn fields(&mut self, fields: &[Field]) {
+        let mut at = 0;
+        while at < fields.len() {
+            self.field(fields[at].0, &fields[at].1);
+            at += 1;
+        }
+    }
+
+    const fn value(&mut self, value: &Value) {
+        match value {
+            Value::Bool(true) => self.raw("true"),
+            Value::Bool(false) => self.raw("false"),
+            Value::Number(number) => self.number(*number),
+            Value::Text(text) => self.string(text),
+            Value::List(values) => {
+                self.byte(b'[');
+                let mut at = 0;
+                while at < values.len() {
+                    if at > 0 {
+                        self.byte(b',');
+                    }
+                    self.value(&values[at]);
+                    at += 1;
+                }
+                self.byte(b']');
+            }
+            Value::Object(fields) => {
+                self.open();
+                self.fields(fields);
+                self.byte(b'}');
+                self.first = false;
+            }
+        }
+    }
+}
