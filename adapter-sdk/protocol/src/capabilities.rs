@@ -211,19 +211,13 @@ words! {
 }
 
 /// How often a living link proves itself.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 #[non_exhaustive]
 pub struct Liveness {
     /// The longest silence of a living link, in seconds; `0` means that silence proves nothing.
     pub interval_s: u32,
-}
-
-impl Default for Liveness {
-    fn default() -> Self {
-        Self { interval_s: 0 }
-    }
 }
 
 impl Liveness {
