@@ -225,6 +225,8 @@ pub fn instance_access(get: &Get<'_>) -> InstanceAccessConfig {
         allowed_groups: get.list("access.allowed_groups"),
         allowed_roles: get.list("access.allowed_roles"),
         grants: get.list("access.grants"),
+        user_commands: get.list("access.user_commands"),
+        group_user_commands: get.list("access.group_user_commands"),
         operators: get.list("access.operators"),
         admins: get.list("access.admins"),
         strangers: get.text("access.strangers").map(|word| strangers(&word)),

@@ -290,6 +290,8 @@ pub const ADAPTER_KEYS: &[Key] = &[
         "[]",
         "Host methods that the adapter asks for in its manifest and may use: [\"sessions.list\"]. Libraries beside the binary may use theirs.",
     ),
+    key("access.user_commands", Kind::List, "[]", "Commands that users may run beyond their tier, in direct messages."),
+    key("access.group_user_commands", Kind::List, "[]", "The same in groups."),
     key("access.operators", Kind::List, "[]", "Ids of the operator."),
     key("access.admins", Kind::List, "[]", "Ids of admins."),
     unset("access.strangers", Kind::Word(&["pair", "ignore"]), "\"ignore\"", "As in [access]."),

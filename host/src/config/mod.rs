@@ -29,7 +29,10 @@ mod tree;
 
 pub use load::{Origin, Sources, load};
 pub use model::*;
+pub use plans::isolation;
 pub use problem::{Problem, Problems, Source, Warning, nearest};
 pub use read::is_instance_name;
+pub use sample::sample;
+pub use show::{Shown, json_schema};
 
 pub use tree::At;

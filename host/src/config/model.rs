@@ -193,6 +193,10 @@ pub struct InstanceAccessConfig {
     pub allowed_roles: Vec<String>,
     /// Host methods of its manifest's `uses` that it may use.
     pub grants: Vec<String>,
+    /// Commands that users may run beyond their tier, in direct messages.
+    pub user_commands: Vec<String>,
+    /// The same in groups.
+    pub group_user_commands: Vec<String>,
     /// Who is the operator.
     pub operators: Vec<String>,
     /// Who is an admin.

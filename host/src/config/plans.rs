@@ -1,10 +1,155 @@
 //! Turns sections into what `plugins` runs and what `access` decides by.
 
-use super::model::{AdapterConfig, Config, SessionConfig};
+use std::collections::BTreeMap;
+
+use hermes_core::access::{self, AccessPolicy, InstanceAccess};
+use hermes_protocol::Manifest;
+use serde_json::{Map, Value as Json};
+
+use super::keys::RESERVED;
+use super::model::{AdapterConfig, Config, InstanceAccessConfig, Isolation, QualifiedId, SessionConfig, Strangers};
+use super::problem::{Problem, Problems, Source};
+use super::schema;
+use crate::plugins::{AdapterPlan, IsolationChoice};
 
 impl Config {
+    /// What to run: one plan per instance. Call [`Config::resolve`] first.
+    ///
+    /// `schemas` are the config schemas by plugin id; a plugin without one is not checked here,
+    /// its adapter does that itself when it is created.
+    ///
+    /// # Errors
+    ///
+    /// Keys of adapters that their schemas forbid.
+    pub fn plans(
+        &self,
+        manifests: &BTreeMap<String, Manifest>,
+        schemas: &BTreeMap<String, Json>,
+    ) -> Result<Vec<AdapterPlan>, Problems> {
+        let mut problems = Problems::default();
+        let mut plans = Vec::new();
+        for (instance, adapter) in &self.adapters {
+            let schema = schemas.get(&adapter.plugin);
+            let config = own_config(adapter, schema);
+            if let Some(schema) = schema {
+                check(instance, adapter, manifests.get(&adapter.plugin), schema, &config, &mut problems);
+            }
+            let mut plan = AdapterPlan::new(instance.clone(), adapter.plugin.clone(), config);
+            plan.secrets = adapter.section.own.values().flat_map(|own| own.secrets.iter().cloned()).collect();
+            plan.isolation = isolation(adapter.isolation.unwrap_or(self.host.isolation));
+            plan.enabled = adapter.enabled.unwrap_or(true);
+            plan.trust_upstream = adapter.trust_upstream;
+            plan.command = adapter.command.clone();
+            let uses = manifests.get(&adapter.plugin).map_or(&[][..], |manifest| &manifest.uses);
+            plan.granted = adapter.access.grants.iter().filter(|name| uses.contains(name)).cloned().collect();
+            plans.push(plan);
+        }
+        problems.or(plans)
+    }
+
     /// The rules for conversations on `instance`: its section's, else those of `[session]`.
     pub fn session_for(&self, instance: &str) -> &SessionConfig {
-        self.adapters.get(instance).map_or(&self.session, |adapter: &AdapterConfig| &adapter.session)
+        self.adapters.get(instance).map_or(&self.session, |adapter| &adapter.session)
+    }
+}
+
+impl Config {
+    /// Who may speak. Call [`Config::resolve`] first.
+    pub fn access_policy(&self) -> AccessPolicy {
+        let qualified = |ids: &[QualifiedId]| ids.iter().map(|id| format!("{}:{}", id.instance, id.id)).collect();
+        AccessPolicy {
+            allow_all: self.access.allow_all,
+            allowed_users: qualified(&self.access.allowed_users),
+            operators: qualified(&self.access.operators),
+            admins: qualified(&self.access.admins),
+            strangers: strangers(self.access.strangers),
+            instances: self.adapters.iter().map(|(name, adapter)| (name.clone(), instance(&adapter.access))).collect(),
+        }
+    }
+}
+
+fn instance(access: &InstanceAccessConfig) -> InstanceAccess {
+    let set = |list: &[String]| list.iter().cloned().collect();
+    InstanceAccess {
+        allow_all: access.allow_all,
+        allowed_users: set(&access.allowed_users),
+        allowed_groups: set(&access.allowed_groups),
+        allowed_roles: set(&access.allowed_roles),
+        operators: set(&access.operators),
+        admins: set(&access.admins),
+        strangers: access.strangers.map(strangers),
+        user_commands: set(&access.user_commands),
+        group_user_commands: set(&access.group_user_commands),
+    }
+}
+
+fn strangers(strangers: Strangers) -> access::Strangers {
+    match strangers {
+        Strangers::Pair => access::Strangers::Pair,
+        Strangers::Ignore => access::Strangers::Ignore,
+    }
+}
+
+/// `[host] isolation` as `plugins` calls it.
+pub fn isolation(isolation: Isolation) -> IsolationChoice {
+    match isolation {
+        Isolation::Auto => IsolationChoice::Auto,
+        Isolation::InProcess => IsolationChoice::InProcess,
+        Isolation::Process => IsolationChoice::Process,
+    }
+}
+
+/// The adapter's own keys as it gets them; text of variables is read as its schema asks.
+pub fn own_config(adapter: &AdapterConfig, schema: Option<&Json>) -> Json {
+    let mut config = Map::new();
+    for (key, own) in &adapter.section.own {
+        let value = match (&own.value, schema) {
+            (Json::String(text), Some(root)) if own.from_variable => match schema::property(root, key) {
+                Some(property) => schema::from_text(root, property, text),
+                None => own.value.clone(),
+            },
+            (value, _) => value.clone(),
+        };
+        config.insert(key.clone(), value);
+    }
+    Json::Object(config)
+}
+
+fn check(
+    instance: &str,
+    adapter: &AdapterConfig,
+    manifest: Option<&Manifest>,
+    schema: &Json,
+    own: &Json,
+    problems: &mut Problems,
+) {
+    for finding in schema::check(schema, own, RESERVED) {
+        let (key, rest) = finding.path.split_once('.').unwrap_or((&finding.path, ""));
+        let source = match adapter.section.own.get(key) {
+            Some(own) => match (&own.source, own.places.get(rest)) {
+                (Source::File { path, .. }, Some(at)) => Source::File { path: path.clone(), at: Some(*at) },
+                (source, _) => source.clone(),
+            },
+            None => adapter.section.source.clone(),
+        };
+        let dot = if finding.path.is_empty() { "" } else { "." };
+        let nearest = finding.nearest.map(|nearest| {
+            let parent = finding.path.rsplit_once('.').map_or(String::new(), |(parent, _)| format!("{parent}."));
+            format!("adapter.{instance}.{parent}{nearest}")
+        });
+        let sentence = with_variable(finding.sentence, manifest);
+        problems.0.push(Problem { source, key: format!("adapter.{instance}{dot}{}", finding.path), sentence, nearest });
+    }
+}
+
+/// Adds the variable that would do to a sentence about a missing key.
+fn with_variable(sentence: String, manifest: Option<&Manifest>) -> String {
+    let variable = manifest
+        .into_iter()
+        .flat_map(|manifest| &manifest.env)
+        .find(|name| name.retired_for.is_empty() && sentence == schema::needs(&name.key));
+    match variable {
+        Some(name) => format!("{sentence}; write it into the section, or set {}", name.name),
+        None => sentence,
     }
 }

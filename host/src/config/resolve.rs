@@ -1,1 +1,191 @@
+//! Applies what the manifests say about variables and secrets.
 //!
+//! A manifest names variables that stand for keys (`TELEGRAM_BOT_TOKEN` for
+//! `token`); one that `enables` makes an instance without a section. A section
+//! always wins over a variable, and a disagreement is a warning.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use hermes_protocol::{EnvName, Manifest};
+use serde_json::Value as Json;
+
+use super::keys::find;
+use super::load::adapter;
+use super::model::Config;
+use super::problem::{Problems, Source, Warning};
+use super::read::{Values, from_variable};
+use super::section::{Own, Section, host_keys};
+use super::tree::{At, Node, Value};
+
+impl Config {
+    /// Adds what the environment says about the adapters of `manifests` (by plugin id):
+    /// instances that a variable enables, keys that a variable sets.
+    ///
+    /// # Errors
+    ///
+    /// Variables that cannot be read as their key, and secrets written out in a file that others may read.
+    pub fn resolve(&mut self, manifests: &BTreeMap<String, Manifest>) -> Result<(), Problems> {
+        let mut problems = Problems::default();
+        for (plugin, manifest) in manifests {
+            let hits = self.hits(manifest);
+            let Some(instance) = self.instance_for(plugin, &hits) else { continue };
+            let mut section = match self.adapters.get(&instance) {
+                Some(adapter) => adapter.section.clone(),
+                None => {
+                    let source =
+                        hits.iter().find(|hit| hit.name.enables).map_or(Source::Default, |hit| hit.source.clone());
+                    Section { source, host: Values::default(), own: BTreeMap::new() }
+                }
+            };
+            let shown = format!("adapter.{instance}");
+            for hit in hits {
+                self.apply(&mut section, hit, manifest, &shown, &mut problems);
+            }
+            let made = adapter(&instance, section, &self.origin.values, &self.origin.file);
+            self.adapters.insert(instance, made);
+        }
+        self.check_literals(manifests, &mut problems);
+        problems.or(())
+    }
+
+    /// Every variable of a manifest that is set, current names before retired ones.
+    fn hits(&mut self, manifest: &Manifest) -> Vec<Hit> {
+        let mut hits = Vec::new();
+        let (current, retired): (Vec<_>, Vec<_>) = manifest.env.iter().partition(|name| name.retired_for.is_empty());
+        for name in current.into_iter().chain(retired) {
+            let Some((text, source)) = self.origin.env.get(&name.name) else { continue };
+            if !name.retired_for.is_empty() {
+                self.warnings.push(Warning {
+                    source: source.clone(),
+                    key: name.name.clone(),
+                    sentence: format!("retired; set {} instead", name.retired_for),
+                });
+            }
+            hits.push(Hit { name: name.clone(), text: text.to_owned(), source });
+        }
+        hits
+    }
+
+    /// The instance that the variables of a plugin are about: the one of its name, else its
+    /// only one, else a new one if a variable enables it.
+    fn instance_for(&self, plugin: &str, hits: &[Hit]) -> Option<String> {
+        let of_plugin: Vec<&String> =
+            self.adapters.iter().filter(|(_, adapter)| adapter.plugin == plugin).map(|(name, _)| name).collect();
+        match of_plugin.as_slice() {
+            [] if self.adapters.contains_key(plugin) => None,
+            [] => hits.iter().any(|hit| hit.name.enables).then(|| plugin.to_owned()),
+            [only] => Some((*only).clone()),
+            _ => of_plugin.into_iter().find(|name| *name == plugin).cloned(),
+        }
+    }
+
+    fn apply(&mut self, section: &mut Section, hit: Hit, manifest: &Manifest, shown: &str, problems: &mut Problems) {
+        let key = hit.name.key.as_str();
+        let said = if let Some(key) = find(host_keys(), key) {
+            match from_variable(key.kind, &hit.text) {
+                Ok(value) => match section.host.get(key.path) {
+                    None => {
+                        section.host.set(key, value, hit.source);
+                        return;
+                    }
+                    Some(found) if found.value == value => return,
+                    Some(found) => found.source.clone(),
+                },
+                Err(why) => {
+                    problems.push(hit.source, hit.name.name, why);
+                    return;
+                }
+            }
+        } else if key == "home_channel.thread" {
+            home_thread(section, hit);
+            return;
+        } else {
+            match section.own.get(key) {
+                None => {
+                    let secrets = if is_secret(manifest, key) { vec![hit.text.clone()] } else { Vec::new() };
+                    let own = Own {
+                        value: Json::String(hit.text),
+                        source: hit.source,
+                        secrets,
+                        places: BTreeMap::new(),
+                        from_variable: true,
+                    };
+                    section.own.insert(key.to_owned(), own);
+                    return;
+                }
+                Some(own) if as_text(&own.value) == hit.text.trim() => return,
+                Some(own) => own.source.clone(),
+            }
+        };
+        self.warnings.push(Warning {
+            source: said,
+            key: format!("{shown}.{key}"),
+            sentence: format!("wins over {}, which says something else", hit.source),
+        });
+    }
+
+    /// Secrets by the manifests that were written out in a file that others may read.
+    fn check_literals(&mut self, manifests: &BTreeMap<String, Manifest>, problems: &mut Problems) {
+        let file = self.origin.file.display().to_string();
+        for (instance, adapter) in &mut self.adapters {
+            let Some(manifest) = manifests.get(&adapter.plugin) else { continue };
+            for (key, own) in &mut adapter.section.own {
+                let literal = own.secrets.is_empty() && own.value.is_string();
+                if !literal || !is_secret(manifest, key) {
+                    continue;
+                }
+                if self.origin.literal_secrets {
+                    own.secrets.push(as_text(&own.value));
+                } else {
+                    problems.push(
+                        own.source.clone(),
+                        format!("adapter.{instance}.{key}"),
+                        format!(
+                            "a secret is written out in a file that others may read; \
+                             write {{ env = \"NAME\" }} or {{ file = \"path\" }}, or run `chmod 600 {file}`"
+                        ),
+                    );
+                }
+            }
+        }
+    }
+
+    /// Every value that must not appear in a text that leaves.
+    pub fn secrets(&self) -> Vec<hermes_core::secret::Secret> {
+        let own = self.adapters.values().flat_map(|adapter| adapter.section.own.values()).flat_map(|own| &own.secrets);
+        let mut all: BTreeSet<String> = own.cloned().collect();
+        all.extend(self.agent.api_key.iter().map(|key| key.expose().to_owned()));
+        all.into_iter().filter(|secret| !secret.is_empty()).map(hermes_core::secret::Secret::new).collect()
+    }
+}
+
+/// One variable of a manifest that is set.
+struct Hit {
+    name: EnvName,
+    text: String,
+    source: Source,
+}
+
+/// Whether the manifest calls a key a secret.
+pub fn is_secret(manifest: &Manifest, key: &str) -> bool {
+    manifest.secrets.iter().any(|secret| secret == key)
+}
+
+/// A scalar as a variable would write it.
+fn as_text(value: &Json) -> String {
+    match value {
+        Json::String(text) => text.trim().to_owned(),
+        other => other.to_string(),
+    }
+}
+
+/// Adds the thread to a home channel that is text from a variable; a section's own is left alone.
+fn home_thread(section: &mut Section, hit: Hit) {
+    let key = find(host_keys(), "home_channel").expect("it is in the table");
+    let Some(found) = section.host.get(key.path) else { return };
+    if let (Value::String(chat), Source::Env(_) | Source::DotEnv(_)) = (&found.value, &found.source) {
+        let text = |text: String| Node { at: At::default(), value: Value::String(text) };
+        let pair = [("chat".to_owned(), text(chat.clone())), ("thread".to_owned(), text(hit.text))];
+        section.host.set(key, Value::Table(BTreeMap::from(pair)), hit.source);
+    }
+}

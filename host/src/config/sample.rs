@@ -1,1 +1,140 @@
+//! `config sample`: the whole file with every key, its default and its sentence.
 //!
+//! What has a default stands there with it; what has none, and every adapter
+//! section, is a comment that works when its `# ` is taken away. The sample
+//! itself gives no message, which a test checks.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+
+use hermes_protocol::Manifest;
+use serde_json::Value as Json;
+
+use super::keys::{KEYS, Key, SECTIONS};
+use super::resolve::is_secret;
+use super::schema;
+use super::show::{section_keys, toml};
+
+/// How wide a comment is.
+const WIDTH: usize = 100;
+
+/// The documented sample, with a section for each adapter that was found.
+pub fn sample(manifests: &BTreeMap<String, Manifest>, schemas: &BTreeMap<String, Json>) -> String {
+    let mut out = String::new();
+    comment(&mut out, "", "Everything hermes-host can be told, with its defaults. A file needs only what differs.");
+    comment(
+        &mut out,
+        "",
+        "Secrets are references: { env = \"NAME\" } or { file = \"path\" }. Paths are relative to this file.",
+    );
+    for (section, doc) in SECTIONS {
+        out.push('\n');
+        comment(&mut out, "", doc);
+        line(&mut out, "", format!("[{section}]"));
+        let prefix = format!("{section}.");
+        for key in KEYS {
+            if let Some(name) = key.path.strip_prefix(&prefix) {
+                entry(&mut out, name, key, "");
+            }
+        }
+    }
+    out.push('\n');
+    comment(
+        &mut out,
+        "",
+        "One section per adapter instance. Its name is part of every session key: keep it for ever. \
+         The host owns the keys of the first example; every other key is the adapter's.",
+    );
+    line(&mut out, "# ", "[adapter.example]".to_owned());
+    for key in section_keys() {
+        entry(&mut out, key.path, key, "# ");
+    }
+    for manifest in manifests.values() {
+        adapter(&mut out, manifest, schemas.get(&manifest.id));
+    }
+    out
+}
+
+fn entry(out: &mut String, name: &str, key: &Key, lead: &str) {
+    comment(out, lead, key.doc);
+    if key.default.is_empty() {
+        // An example must not become a setting by being read, so it is always a comment.
+        let lead = if lead.is_empty() { "# " } else { lead };
+        line(out, lead, format!("{name} = {}", key.example));
+    } else {
+        line(out, lead, format!("{name} = {}", key.default));
+    }
+}
+
+fn adapter(out: &mut String, manifest: &Manifest, schema: Option<&Json>) {
+    out.push('\n');
+    let transport = if manifest.transport.is_empty() { String::new() } else { format!(", {}", manifest.transport) };
+    comment(out, "", &format!("{} ({} {}{transport})", manifest.label, manifest.id, manifest.version));
+    if !manifest.home_channel_help.is_empty() {
+        comment(out, "", &format!("home_channel: {}", manifest.home_channel_help));
+    }
+    for name in manifest.env.iter().filter(|name| name.retired_for.is_empty()) {
+        let enables = if name.enables { ", and starts the adapter without a section" } else { "" };
+        comment(out, "", &format!("{} in the environment stands for `{}`{enables}.", name.name, name.key));
+    }
+    line(out, "# ", format!("[adapter.{}]", manifest.id));
+    let Some(root) = schema else { return };
+    let required: BTreeSet<&str> =
+        root.get("required").and_then(Json::as_array).into_iter().flatten().filter_map(Json::as_str).collect();
+    let mut properties = Vec::new();
+    schema::properties(root, root, 0, &mut |name, property| properties.push((name, property)));
+    for (name, property) in properties {
+        let needed = if required.contains(name) { "Required. " } else { "" };
+        let doc = property.get("description").and_then(Json::as_str).unwrap_or_default();
+        comment(out, "# ", &format!("{needed}{doc}"));
+        line(out, "# ", format!("{name} = {}", own_example(manifest, root, name, property)));
+    }
+}
+
+/// What to write for a key of an adapter: its default, else something of its type.
+fn own_example(manifest: &Manifest, root: &Json, name: &str, property: &Json) -> String {
+    if is_secret(manifest, name) {
+        let variable = manifest.env.iter().find(|env| env.key == name && env.retired_for.is_empty());
+        let variable =
+            variable.map_or_else(|| format!("{}_{name}", manifest.id).to_uppercase(), |env| env.name.clone());
+        return format!("{{ env = \"{variable}\" }}");
+    }
+    if let Some(default) = property.get("default").filter(|default| !default.is_null()) {
+        return toml(default);
+    }
+    if let Some(example) = property.get("examples").and_then(Json::as_array).and_then(|examples| examples.first()) {
+        return toml(example);
+    }
+    let types = schema::types_of(root, property, 0);
+    let least = property.get("minimum").and_then(Json::as_i64).unwrap_or(0);
+    match () {
+        () if types.contains("string") => "\"…\"".to_owned(),
+        () if types.contains("integer") || types.contains("number") => least.to_string(),
+        () if types.contains("boolean") => "false".to_owned(),
+        () if types.contains("array") => "[]".to_owned(),
+        () => "{}".to_owned(),
+    }
+}
+
+fn line(out: &mut String, lead: &str, text: String) {
+    // Writing into a `String` cannot fail.
+    let _ = writeln!(out, "{lead}{text}");
+}
+
+/// A comment of one or more lines. `lead` stands before its `#`.
+fn comment(out: &mut String, lead: &str, text: &str) {
+    let mut row = String::new();
+    for word in text.split_whitespace() {
+        if !row.is_empty() && row.chars().count() + word.chars().count() >= WIDTH {
+            line(out, lead, format!("# {row}"));
+            row.clear();
+        }
+        if !row.is_empty() {
+            row.push(' ');
+        }
+        row.push_str(word);
+    }
+    if !row.is_empty() {
+        line(out, lead, format!("# {row}"));
+    }
+}
