@@ -1,0 +1,108 @@
+//! CommonMark with tables, strikethrough and task lists.
+//!
+//! The text is written anew from the tree, so whatever was odd about the input is
+//! gone: fences are longer than any run inside them, and only characters that could
+//! mean something where they stand are escaped.
+
+use crate::plain::item_indent;
+use crate::render::{Indent, LinePosition, Place, Renderer};
+use crate::tree::Frame;
+
+/// CommonMark.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct CommonMark;
+
+impl Renderer for CommonMark {
+    fn escape(&self, grapheme: &str, place: Place<'_>, out: &mut String) {
+        let special = match (place.code, grapheme) {
+            (Some(_), "|") => place.table,
+            (Some(_), _) => false,
+            (None, _) => is_special(grapheme, &place),
+        };
+        if special {
+            out.push('\\');
+        }
+        out.push_str(grapheme);
+    }
+
+    fn open(&self, frame: &Frame, previous: Option<char>) -> String {
+        match frame {
+            // Two runs of the same mark would become one.
+            Frame::Strong => if previous == Some('*') { "__" } else { "**" }.to_owned(),
+            Frame::Emphasis => if previous == Some('*') { "_" } else { "*" }.to_owned(),
+            Frame::Strike => "~~".to_owned(),
+            Frame::Underline => "<u>".to_owned(),
+            Frame::Spoiler => "<tg-spoiler>".to_owned(),
+            Frame::Code { ticks: 0 } => "`".to_owned(),
+            Frame::Code { ticks } => "`".repeat(ticks + 1) + " ",
+            Frame::Link { .. } => "[".to_owned(),
+            Frame::Image { .. } => "![".to_owned(),
+            Frame::Heading(level) => "#".repeat(usize::from(*level)) + " ",
+            Frame::CodeBlock { language, ticks, tildes } => format!("{}{language}\n", fence(*ticks, *tildes)),
+            _ => String::new(),
+        }
+    }
+
+    fn close(&self, frame: &Frame, opened: &str) -> String {
+        match frame {
+            Frame::Strong | Frame::Emphasis | Frame::Strike => opened.to_owned(),
+            Frame::Underline => "</u>".to_owned(),
+            Frame::Spoiler => "</tg-spoiler>".to_owned(),
+            Frame::Code { .. } => opened.chars().rev().collect(),
+            Frame::Link { url, .. } | Frame::Image { url } => {
+                let url = url.replace('|', "%7C");
+                if url.contains(['(', ')']) { format!("](<{url}>)") } else { format!("]({url})") }
+            }
+            Frame::CodeBlock { ticks, tildes, .. } => format!("\n{}", fence(*ticks, *tildes)),
+            _ => String::new(),
+        }
+    }
+
+    fn indent(&self, frame: &Frame) -> Option<Indent> {
+        match frame {
+            Frame::Quote => Some(Indent { first: "> ".to_owned(), rest: "> ".to_owned() }),
+            Frame::Item { marker, task, indents } => Some(item_indent(*marker, *task, *indents, ["- ", "* "], ["[ ] ", "[x] "])),
+            _ => None,
+        }
+    }
+
+    fn flattens_items(&self) -> bool {
+        true
+    }
+
+    fn tables(&self) -> bool {
+        true
+    }
+
+    fn hard_break(&self) -> &'static str {
+        "\\\n"
+    }
+
+    fn rule(&self) -> &'static str {
+        "***"
+    }
+}
+
+fn fence(ticks: usize, tildes: usize) -> String {
+    if ticks < 3 {
+        "```".to_owned()
+    } else if tildes < 3 {
+        "~~~".to_owned()
+    } else {
+        "`".repeat(ticks + 1)
+    }
+}
+
+fn is_special(grapheme: &str, place: &Place<'_>) -> bool {
+    let next = place.rest.chars().next();
+    let between_words = place.previous.is_some_and(char::is_alphanumeric) && next.is_some_and(char::is_alphanumeric);
+    match grapheme {
+        "\\" | "`" | "*" | "[" | "]" | "~" | "|" => true,
+        "_" => !between_words,
+        "<" => next.is_none_or(|c| c.is_ascii_alphabetic() || "/!?".contains(c)),
+        "&" => next.is_none_or(|c| c.is_ascii_alphanumeric() || c == '#'),
+        "#" | ">" | "+" | "-" | "=" => place.line == LinePosition::Start,
+        "." | ")" => place.line == LinePosition::AfterDigits,
+        _ => false,
+    }
+}

@@ -1,0 +1,594 @@
+//! Reads house markdown into a [`Tree`].
+//!
+//! What a reader of the raw text would see is never lost: an address that cannot
+//! be a link, a tag that is not ours, the words after an opening fence all stay
+//! as text. Nesting beyond a bound loses its frame, never its words.
+//!
+//! Everything about the plain rendering (indents, markers, tables) is decided
+//! here and not by a limit, so that the sources of any split join to one text.
+
+use pulldown_cmark::{Alignment, CodeBlockKind, Event, HeadingLevel, Options, Parser, Tag, TagEnd};
+
+use crate::tree::{Align, Frame, Marker, Node, Table, Tree};
+
+/// Texts longer than this are not read as markdown: they become one plain paragraph.
+pub const MARKDOWN_BYTES_MAX: usize = 1024 * 1024;
+
+/// How many spans may be open at once.
+const SPANS_MAX: usize = 8;
+/// How far quotes and lists may indent a line, in characters.
+const INDENT_MAX: usize = 8;
+/// The largest number that is written as a marker.
+const MARKER_NUMBER_MAX: u64 = 9_999;
+/// Blank lines in a row that code keeps, and blanks in a row that prose keeps: a
+/// part made of nothing else could not be sent.
+const BLANK_LINES_MAX: usize = 16;
+const BLANKS_MAX: usize = 8;
+/// The longest word that is taken for a language.
+const LANGUAGE_CHARS_MAX: usize = 32;
+
+/// Reads `markdown`.
+pub fn parse(markdown: &str) -> Tree {
+    let mut builder = Builder::default();
+    if markdown.len() > MARKDOWN_BYTES_MAX {
+        builder.text(markdown);
+        return Tree { nodes: builder.nodes };
+    }
+    let options = Options::ENABLE_TABLES | Options::ENABLE_STRIKETHROUGH | Options::ENABLE_TASKLISTS;
+    let events: Vec<Event<'_>> = Parser::new_ext(markdown, options).collect();
+    builder.loose = loose_lists(&events);
+    for event in &events {
+        builder.event(event);
+    }
+    builder.leave_html(0);
+    Tree { nodes: builder.nodes }
+}
+
+/// Tells for each list, in order of their starts, whether its items are paragraphs.
+fn loose_lists(events: &[Event<'_>]) -> Vec<bool> {
+    let mut loose = Vec::new();
+    let mut open: Vec<Option<usize>> = Vec::new();
+    for event in events {
+        match event {
+            Event::Start(Tag::List(_)) => {
+                open.push(Some(loose.len()));
+                loose.push(false);
+            }
+            Event::Start(tag) => {
+                if matches!(tag, Tag::Paragraph)
+                    && let [.., Some(list), None] = open[..]
+                {
+                    loose[list] = true;
+                }
+                open.push(None);
+            }
+            Event::End(_) => {
+                open.pop();
+            }
+            _ => {}
+        }
+    }
+    loose
+}
+
+/// A block that holds blocks.
+#[derive(Default)]
+struct Container {
+    /// No empty line between its blocks.
+    tight: bool,
+    /// It has a block already.
+    begun: bool,
+    /// Its last block was a list, so that the next list needs the other marker.
+    after_list: Option<bool>,
+    /// How far it indents.
+    indent: usize,
+    /// Whether a `Close` belongs to its end.
+    framed: bool,
+    /// Where its item frame stands.
+    item_at: Option<usize>,
+    /// For a list: number of the next item, and whether it uses the other marker.
+    next_number: Option<u64>,
+    other: bool,
+}
+
+/// What the end of a span leaves behind.
+enum AtEnd {
+    Close,
+    Nothing,
+    Link { at: usize, framed: bool, url: String },
+}
+
+/// An HTML tag of ours that waits for its end.
+struct OpenHtml {
+    name: &'static str,
+    literal: String,
+    at: usize,
+    depth: usize,
+}
+
+#[derive(Default)]
+struct Builder {
+    nodes: Vec<Node>,
+    root: Container,
+    containers: Vec<Container>,
+    spans: Vec<AtEnd>,
+    /// Where the spans that are open in `nodes` begin.
+    open: Vec<usize>,
+    html: Vec<OpenHtml>,
+    /// Whether the present block takes inline content.
+    inline: bool,
+    heading: bool,
+    links: usize,
+    loose: Vec<bool>,
+    lists: usize,
+    code: Option<(String, String)>,
+    table: Option<Table>,
+    outside: Vec<Node>,
+}
+
+impl Builder {
+    fn event(&mut self, event: &Event<'_>) {
+        match event {
+            Event::Start(tag) => self.start(tag),
+            Event::End(tag) => self.end(*tag),
+            Event::Text(text) => match &mut self.code {
+                Some((_, body)) => body.push_str(text),
+                None => self.text(text),
+            },
+            Event::Code(code) => self.inline_code(code),
+            Event::Html(html) => self.text(html),
+            Event::InlineHtml(tag) => self.inline_html(tag),
+            Event::SoftBreak => self.line(false),
+            Event::HardBreak => self.line(true),
+            Event::Rule => {
+                self.begin_block(true);
+                self.nodes.push(Node::Rule);
+                self.inline = false;
+            }
+            Event::TaskListMarker(done) => {
+                let at = self.containers.last().and_then(|c| c.item_at);
+                if let Some(at) = at
+                    && let Node::Open(Frame::Item { task, .. }) = &mut self.nodes[at]
+                {
+                    *task = Some(*done);
+                }
+            }
+            // Not enabled.
+            Event::InlineMath(text) | Event::DisplayMath(text) | Event::FootnoteReference(text) => self.text(text),
+        }
+    }
+
+    fn container(&mut self) -> &mut Container {
+        self.containers.last_mut().unwrap_or(&mut self.root)
+    }
+
+    /// Says that a block begins in the present container.
+    fn begin_block(&mut self, blank: bool) {
+        let container = self.container();
+        let gap = container.begun.then_some(blank || !container.tight);
+        container.begun = true;
+        container.after_list = None;
+        if let Some(blank) = gap {
+            self.nodes.push(Node::Gap { blank });
+        }
+    }
+
+    /// Makes sure that inline content has a block to stand in: the text of a tight
+    /// item comes without a paragraph.
+    fn begin_inline(&mut self) {
+        if !self.inline && self.table.is_none() {
+            self.begin_block(false);
+            self.inline = true;
+        }
+    }
+
+    fn start(&mut self, tag: &Tag<'_>) {
+        match tag {
+            Tag::Paragraph | Tag::HtmlBlock => {
+                self.begin_block(false);
+                self.inline = true;
+            }
+            Tag::Heading { level, .. } => {
+                self.begin_block(false);
+                self.nodes.push(Node::Open(Frame::Heading(heading_level(*level))));
+                self.inline = true;
+                self.heading = true;
+            }
+            Tag::BlockQuote(_) => self.start_quote(),
+            Tag::CodeBlock(kind) => {
+                self.begin_block(false);
+                let info = match kind {
+                    CodeBlockKind::Fenced(info) => info.to_string(),
+                    CodeBlockKind::Indented => String::new(),
+                };
+                self.code = Some((info, String::new()));
+            }
+            Tag::List(first) => self.start_list(*first),
+            Tag::Item => self.start_item(),
+            Tag::Table(columns) => {
+                self.begin_block(true);
+                self.table = Some(Table { columns: columns.iter().map(align).collect(), rows: Vec::new() });
+            }
+            Tag::TableHead | Tag::TableRow => {
+                if let Some(table) = &mut self.table {
+                    table.rows.push(Vec::new());
+                }
+            }
+            Tag::TableCell => self.outside = std::mem::take(&mut self.nodes),
+            Tag::Emphasis => self.open_span(Frame::Emphasis),
+            Tag::Strong => self.open_span(Frame::Strong),
+            Tag::Strikethrough => self.open_span(Frame::Strike),
+            Tag::Link { dest_url, .. } => self.open_link(dest_url, false),
+            Tag::Image { dest_url, .. } => self.open_link(dest_url, true),
+            // Not enabled; their text is kept.
+            _ => self.spans.push(AtEnd::Nothing),
+        }
+    }
+
+    fn end(&mut self, tag: TagEnd) {
+        match tag {
+            TagEnd::Paragraph | TagEnd::HtmlBlock => self.end_inline(),
+            TagEnd::Heading(_) => {
+                self.end_inline();
+                self.heading = false;
+                self.nodes.push(Node::Close);
+            }
+            TagEnd::CodeBlock => self.end_code(),
+            TagEnd::BlockQuote(_) | TagEnd::Item => {
+                self.end_inline();
+                if self.containers.pop().is_some_and(|c| c.framed) {
+                    self.nodes.push(Node::Close);
+                }
+            }
+            TagEnd::List(_) => {
+                let other = self.containers.pop().is_some_and(|c| c.other);
+                self.container().after_list = Some(other);
+                self.inline = false;
+            }
+            TagEnd::Table => {
+                if let Some(table) = self.table.take() {
+                    self.nodes.push(Node::Table(table));
+                }
+            }
+            TagEnd::TableHead | TagEnd::TableRow => {}
+            TagEnd::TableCell => {
+                self.leave_html(0);
+                let cell = std::mem::replace(&mut self.nodes, std::mem::take(&mut self.outside));
+                if let Some(row) = self.table.as_mut().and_then(|t| t.rows.last_mut()) {
+                    row.push(cell);
+                }
+            }
+            _ => self.end_span(),
+        }
+    }
+
+    fn end_inline(&mut self) {
+        self.leave_html(0);
+        // The lines of an HTML block carry their own ends.
+        while matches!(self.nodes.last(), Some(Node::Line { .. })) {
+            self.nodes.pop();
+        }
+        self.inline = false;
+    }
+
+    fn start_quote(&mut self) {
+        self.inline = false;
+        self.begin_block(false);
+        let framed = self.indent() + 2 <= INDENT_MAX;
+        if framed {
+            self.nodes.push(Node::Open(Frame::Quote));
+        }
+        self.containers.push(Container { framed, indent: if framed { 2 } else { 0 }, ..Container::default() });
+    }
+
+    fn start_list(&mut self, first: Option<u64>) {
+        self.inline = false;
+        let other = self.container().after_list.is_some_and(|other| !other);
+        self.begin_block(false);
+        let tight = !self.loose.get(self.lists).copied().unwrap_or(false);
+        self.lists += 1;
+        self.containers.push(Container { tight, next_number: first, other, ..Container::default() });
+    }
+
+    fn start_item(&mut self) {
+        self.begin_block(false);
+        let list = self.container();
+        let (tight, other, number) = (list.tight, list.other, list.next_number);
+        list.next_number = number.map(|n| n.saturating_add(1));
+        let mut item = Container { tight, ..Container::default() };
+        match number {
+            Some(number) if number > MARKER_NUMBER_MAX => self.push_text(format!("{number}. ")),
+            _ => {
+                let marker = match number {
+                    Some(number) => Marker::Number { number, other },
+                    None => Marker::Bullet { other },
+                };
+                let width = number.map_or(2, |n| n.to_string().len() + 2);
+                let indents = self.indent() + width <= INDENT_MAX;
+                item.indent = if indents { width } else { 0 };
+                item.framed = true;
+                item.item_at = Some(self.nodes.len());
+                self.nodes.push(Node::Open(Frame::Item { marker, task: None, indents }));
+            }
+        }
+        self.containers.push(item);
+        self.inline = false;
+    }
+
+    fn indent(&self) -> usize {
+        self.containers.iter().map(|c| c.indent).sum()
+    }
+
+    fn open_span(&mut self, frame: Frame) {
+        self.begin_inline();
+        let framed = self.may_open(&frame);
+        if framed {
+            self.push_open(frame);
+        }
+        self.spans.push(if framed { AtEnd::Close } else { AtEnd::Nothing });
+    }
+
+    /// A span counts once, however often it is opened in itself, and only so deep.
+    fn may_open(&self, frame: &Frame) -> bool {
+        self.open.len() < SPANS_MAX && !self.open.iter().any(|at| matches!(&self.nodes[*at], Node::Open(open) if open == frame))
+    }
+
+    fn push_open(&mut self, frame: Frame) {
+        self.open.push(self.nodes.len());
+        self.nodes.push(Node::Open(frame));
+    }
+
+    fn push_close(&mut self) {
+        self.open.pop();
+        self.nodes.push(Node::Close);
+    }
+
+    fn open_link(&mut self, url: &str, image: bool) {
+        self.begin_inline();
+        let url = clean_url(url);
+        let frame = if image { Frame::Image { url: url.clone() } } else { Frame::Link { url: url.clone(), bare: false } };
+        let framed = self.links == 0 && may_link(&url) && self.may_open(&frame);
+        self.links += 1;
+        let at = self.nodes.len();
+        if framed {
+            self.push_open(frame);
+        }
+        self.spans.push(AtEnd::Link { at, framed, url });
+    }
+
+    fn end_span(&mut self) {
+        let depth = self.spans.len().saturating_sub(1);
+        self.leave_html(depth + 1);
+        match self.spans.pop() {
+            Some(AtEnd::Close) => self.push_close(),
+            Some(AtEnd::Link { at, framed, url }) => self.end_link(at, framed, &url),
+            Some(AtEnd::Nothing) | None => {}
+        }
+    }
+
+    fn end_link(&mut self, at: usize, framed: bool, url: &str) {
+        self.links = self.links.saturating_sub(1);
+        let shown: String = self.nodes[at.min(self.nodes.len())..]
+            .iter()
+            .filter_map(|node| if let Node::Text(text) = node { Some(text.as_str()) } else { None })
+            .collect();
+        let shown = shown.trim();
+        let names_itself = shown.is_empty() || shown == url || url.strip_prefix("mailto:") == Some(shown);
+        if shown.is_empty() {
+            self.text(url);
+        }
+        if framed {
+            match &mut self.nodes[at] {
+                Node::Open(Frame::Link { bare, .. }) => *bare = names_itself,
+                // A picture without a name is a link that shows its address.
+                node if names_itself => *node = Node::Open(Frame::Link { url: url.to_owned(), bare: true }),
+                _ => {}
+            }
+            self.push_close();
+        } else if !names_itself && self.links == 0 && !url.is_empty() {
+            self.text(&format!(" ({url})"));
+        }
+    }
+
+    fn inline_code(&mut self, code: &str) {
+        let code: String = code.chars().map(|c| if c == '\n' { ' ' } else { c }).filter(|c| shown(*c)).collect();
+        if code.is_empty() {
+            return;
+        }
+        self.begin_inline();
+        let ticks = longest_run(&code, '`');
+        self.nodes.extend([Node::Open(Frame::Code { ticks }), Node::Text(code), Node::Close]);
+    }
+
+    fn inline_html(&mut self, tag: &str) {
+        self.begin_inline();
+        let lower = tag.to_ascii_lowercase();
+        let (name, frame) = match lower.as_str() {
+            "<br>" | "<br/>" | "<br />" => return self.line(true),
+            "<u>" => ("</u>", Frame::Underline),
+            "<ins>" => ("</ins>", Frame::Underline),
+            "<tg-spoiler>" => ("</tg-spoiler>", Frame::Spoiler),
+            closing => {
+                let depth = self.spans.len();
+                match self.html.last() {
+                    Some(open) if open.name == closing && open.depth == depth => {
+                        self.html.pop();
+                        self.push_close();
+                    }
+                    _ => self.text(tag),
+                }
+                return;
+            }
+        };
+        if !self.may_open(&frame) {
+            return self.text(tag);
+        }
+        self.html.push(OpenHtml { name, literal: tag.to_owned(), at: self.nodes.len(), depth: self.spans.len() });
+        self.push_open(frame);
+    }
+
+    /// Turns tags that never ended within the span or block into the text they are.
+    fn leave_html(&mut self, depth: usize) {
+        while self.html.last().is_some_and(|open| open.depth >= depth) {
+            if let Some(open) = self.html.pop() {
+                self.open.retain(|at| *at != open.at);
+                self.nodes[open.at] = Node::Text(open.literal);
+            }
+        }
+    }
+
+    fn line(&mut self, hard: bool) {
+        if self.heading || self.table.is_some() {
+            self.push_text(" ".to_owned());
+        } else {
+            self.begin_inline();
+            self.nodes.push(Node::Line { hard, cut: true });
+        }
+    }
+
+    fn text(&mut self, text: &str) {
+        self.begin_inline();
+        for (n, line) in text.split('\n').enumerate() {
+            if n > 0 {
+                self.line(false);
+            }
+            self.push_text(clean_prose(line));
+        }
+    }
+
+    fn push_text(&mut self, text: String) {
+        if text.is_empty() {
+            return;
+        }
+        match self.nodes.last_mut() {
+            Some(Node::Text(last)) => last.push_str(&text),
+            _ => self.nodes.push(Node::Text(text)),
+        }
+    }
+
+    fn end_code(&mut self) {
+        let Some((info, body)) = self.code.take() else { return };
+        let (language, first_line) = read_info(&info, body.trim().is_empty());
+        let lines = code_lines(first_line.into_iter().chain(body.strip_suffix('\n').unwrap_or(&body).split('\n')));
+        if lines.iter().all(String::is_empty) {
+            self.inline = false;
+            return;
+        }
+        let run = |c| lines.iter().map(|line| longest_run(line, c)).max().unwrap_or(0);
+        self.nodes.push(Node::Open(Frame::CodeBlock { language, ticks: run('`'), tildes: run('~') }));
+        push_lines(&mut self.nodes, lines);
+        self.nodes.push(Node::Close);
+        self.inline = false;
+    }
+}
+
+/// Puts lines of code one below the other.
+pub(crate) fn push_lines(nodes: &mut Vec<Node>, lines: impl IntoIterator<Item = String>) {
+    for (n, line) in lines.into_iter().enumerate() {
+        if n > 0 {
+            nodes.push(Node::Line { hard: false, cut: true });
+        }
+        if !line.is_empty() {
+            nodes.push(Node::Text(line));
+        }
+    }
+}
+
+/// Reads what stands after an opening fence: a language, or else the first line of
+/// the text, which must not be lost.
+fn read_info(info: &str, body_is_empty: bool) -> (String, Option<&str>) {
+    let info = info.trim();
+    let word = info.split_whitespace().next().unwrap_or("");
+    let is_language = !word.is_empty()
+        && word.chars().count() <= LANGUAGE_CHARS_MAX
+        && word.chars().all(|c| c.is_ascii_alphanumeric() || "+#._-".contains(c));
+    if is_language && (!body_is_empty || word == info) {
+        (word.to_owned(), None)
+    } else if info.is_empty() {
+        (String::new(), None)
+    } else {
+        (String::new(), Some(info))
+    }
+}
+
+fn code_lines<'a>(lines: impl Iterator<Item = &'a str>) -> Vec<String> {
+    let mut kept: Vec<String> = Vec::new();
+    let mut blank = 0;
+    for line in lines {
+        let line: String = line.chars().filter(|c| shown(*c)).collect();
+        let line = if line.trim().is_empty() { String::new() } else { line };
+        blank = if line.is_empty() { blank + 1 } else { 0 };
+        if blank <= BLANK_LINES_MAX {
+            kept.push(line);
+        }
+    }
+    kept
+}
+
+fn clean_prose(line: &str) -> String {
+    let mut blanks = 0;
+    line.chars()
+        .filter(|c| {
+            blanks = if c.is_whitespace() { blanks + 1 } else { 0 };
+            shown(*c) && blanks <= BLANKS_MAX
+        })
+        .collect()
+}
+
+/// Whether a character may be passed on; control characters other than the tab may not.
+fn shown(c: char) -> bool {
+    c == '\t' || !c.is_control()
+}
+
+fn clean_url(url: &str) -> String {
+    let mut clean = String::with_capacity(url.len());
+    for c in url.chars().filter(|c| !c.is_control()) {
+        match c {
+            ' ' => clean.push_str("%20"),
+            '<' => clean.push_str("%3C"),
+            '>' => clean.push_str("%3E"),
+            '\\' => clean.push_str("%5C"),
+            '`' => clean.push_str("%60"),
+            c if c.is_whitespace() => {}
+            c => clean.push(c),
+        }
+    }
+    clean
+}
+
+/// Whether a platform may be given `url` as a link. Anything that could run or that
+/// means something only where it was written stays text.
+fn may_link(url: &str) -> bool {
+    let Some((scheme, rest)) = url.split_once(':') else { return false };
+    !rest.is_empty()
+        && ["http", "https", "mailto", "tel", "tg", "xmpp", "matrix", "ftp"].iter().any(|known| scheme.eq_ignore_ascii_case(known))
+}
+
+fn longest_run(text: &str, wanted: char) -> usize {
+    let (mut longest, mut run) = (0, 0);
+    for c in text.chars() {
+        run = if c == wanted { run + 1 } else { 0 };
+        longest = longest.max(run);
+    }
+    longest
+}
+
+fn heading_level(level: HeadingLevel) -> u8 {
+    match level {
+        HeadingLevel::H1 => 1,
+        HeadingLevel::H2 => 2,
+        HeadingLevel::H3 => 3,
+        HeadingLevel::H4 => 4,
+        HeadingLevel::H5 => 5,
+        HeadingLevel::H6 => 6,
+    }
+}
+
+fn align(alignment: &Alignment) -> Align {
+    match alignment {
+        Alignment::None => Align::None,
+        Alignment::Left => Align::Left,
+        Alignment::Center => Align::Center,
+        Alignment::Right => Align::Right,
+    }
+}

@@ -1,0 +1,162 @@
+//! What holds for every text, dialect, unit and limit.
+
+use hermes_markup::{Limit, MarkupDialect, Part, Unit, measure, plain, render};
+use proptest::prelude::*;
+
+const DIALECTS: [MarkupDialect; 3] = [MarkupDialect::Plain, MarkupDialect::CommonMark, MarkupDialect::Telegram];
+const UNITS: [Unit; 4] = [Unit::Utf16, Unit::Scalars, Unit::Bytes, Unit::Graphemes];
+
+/// Pieces that mean something in markdown, and letters of every size.
+const PIECES: &[&str] = &[
+    "*", "**", "_", "~~", "`", "``", "```", "~~~", "```rust\n", "````\n", "\n", "\n\n", "    ", "\t", " ", "# ", "### ", "> ", "- ",
+    "+ ", "1. ", "99999. ", "12) ", "- [x] ", "[", "](", "](https://a.b/c)", ")", "![", "<", ">", "&", "&amp;", "&#10;", "&#128512;", "<u>",
+    "</u>", "<br>", "<div>", "<tg-spoiler>", "</tg-spoiler>", "|", "|---|", "| a | b |\n|---|:-:|\n", "\\", "---\n", "===\n", "***\n",
+    "word", "a longer stretch of words ", "snake_case", "😀", "👨‍👩‍👧", "🏴󠁧󠁢󠁥󠁮󠁧󠁿", "🇩🇪", "e\u{301}", "漢字", "\u{200d}", "\r\n", "\0", "<https://x.y>",
+    "https://example.org/a/rather/long/address?with=query&and=more", "x.", "(", "!", "{", "}", "=", "\u{a0}",
+];
+
+fn markdown() -> impl Strategy<Value = String> {
+    prop::collection::vec(prop::sample::select(PIECES), 0..120).prop_map(|pieces| pieces.concat())
+}
+
+/// Texts as people and models write them.
+fn sane_markdown() -> impl Strategy<Value = String> {
+    let words = "[a-zA-Z0-9 .,;:!?()_&<>#+-]{1,60}";
+    let inline = prop_oneof![
+        words.prop_map(|w| w),
+        "[a-z]{1,9}( [a-z]{1,9}){0,5}".prop_map(|w| format!("**{w}**")),
+        "[a-z]{1,9}".prop_map(|w| format!("*{w}*")),
+        "[a-z<>&|*]{1,9}".prop_map(|w| format!("`{w}`")),
+        "[a-z]{1,9}".prop_map(|w| format!("[{w}](https://a.b/{w})")),
+    ];
+    let line = prop::collection::vec(inline, 1..5).prop_map(|v| v.join(" "));
+    let block = prop_oneof![
+        line.clone(),
+        line.clone().prop_map(|l| format!("## {l}")),
+        prop::collection::vec(line.clone(), 1..4).prop_map(|v| v.iter().map(|l| format!("- {l}\n")).collect()),
+        line.clone().prop_map(|l| format!("> {l}")),
+        "[a-z(){};= `*\n-]{0,120}".prop_map(|c| format!("~~~~rust\n{c}\n~~~~")),
+    ];
+    prop::collection::vec(block, 1..8).prop_map(|v| v.join("\n\n"))
+}
+
+fn check(markdown: &str, dialect: MarkupDialect, max: u32, unit: Unit) -> Result<Vec<Part>, TestCaseError> {
+    let parts = render(markdown, dialect, Limit::new(max, unit));
+    let joined: String = parts.iter().map(|part| part.source.as_str()).collect();
+    let whole = plain(markdown);
+    prop_assert_eq!(joined.trim(), whole.trim());
+    for (n, part) in parts.iter().enumerate() {
+        prop_assert!(measure(&part.text, unit) <= max as usize, "text of {:?} is longer than {}", part, max);
+        prop_assert!(measure(&part.source, unit) <= max as usize, "source of {:?} is longer than {}", part, max);
+        prop_assert!(!part.text.trim().is_empty());
+        let suffix = format!("({}/{})", n + 1, parts.len());
+        let body = if parts.len() > 1 {
+            part.text.strip_suffix(suffix.as_str()).ok_or_else(|| TestCaseError::fail(format!("{part:?} is not numbered")))?
+        } else {
+            &part.text
+        };
+        match dialect {
+            MarkupDialect::Telegram => check_html(&part.text)?,
+            MarkupDialect::CommonMark => check_fences(body)?,
+            _ => {}
+        }
+    }
+    Ok(parts)
+}
+
+/// Every tag is Telegram's, closed in order; every `&` begins one of its entities.
+fn check_html(html: &str) -> Result<(), TestCaseError> {
+    let mut open = Vec::new();
+    let mut rest = html;
+    while let Some(at) = rest.find(['<', '&', '>']) {
+        rest = &rest[at..];
+        if rest.starts_with('&') {
+            prop_assert!(["&amp;", "&lt;", "&gt;", "&quot;"].iter().any(|e| rest.starts_with(e)), "entity in {html}");
+            rest = &rest[1..];
+            continue;
+        }
+        prop_assert!(rest.starts_with('<'), "a stray > in {html}");
+        let end = rest.find('>').ok_or_else(|| TestCaseError::fail(format!("half a tag in {html}")))?;
+        let tag = &rest[1..end];
+        rest = &rest[end + 1..];
+        match tag.strip_prefix('/') {
+            Some(name) => prop_assert_eq!(open.pop(), Some(name), "{}", html),
+            None => {
+                let name = tag.split(' ').next().unwrap_or("");
+                prop_assert!(["b", "i", "u", "s", "a", "code", "pre", "blockquote", "tg-spoiler"].contains(&name), "{tag} in {html}");
+                open.push(name);
+            }
+        }
+    }
+    prop_assert!(open.is_empty(), "{open:?} open at the end of {html}");
+    Ok(())
+}
+
+/// Every fence that opens in a part closes in it.
+fn check_fences(text: &str) -> Result<(), TestCaseError> {
+    let mut open: Option<(char, usize)> = None;
+    for line in text.lines() {
+        let line = line.trim_start_matches(|c: char| " >".contains(c));
+        let line = line.trim_start_matches(|c: char| c.is_ascii_digit() || "-*.) []x".contains(c));
+        let Some(mark) = line.chars().next().filter(|c| "`~".contains(*c)) else { continue };
+        let run = line.chars().take_while(|c| *c == mark).count();
+        match open {
+            None if run >= 3 && !(mark == '`' && line[run..].contains('`')) => open = Some((mark, run)),
+            Some((c, n)) if c == mark && run >= n && line[run..].trim().is_empty() => open = None,
+            _ => {}
+        }
+    }
+    prop_assert!(open.is_none(), "{open:?} open at the end of {text}");
+    Ok(())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 512, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn every_part_fits_stands_alone_and_joins(text in markdown(), max in prop_oneof![32_u32..80, 80_u32..600], d in 0..3_usize, u in 0..4_usize) {
+        check(&text, DIALECTS[d], max, UNITS[u])?;
+    }
+
+    #[test]
+    fn any_characters_at_all_are_survived(text in any::<String>(), max in 0_u32..200, d in 0..3_usize, u in 0..4_usize) {
+        let parts = render(&text, DIALECTS[d], Limit::new(max, UNITS[u]));
+        let joined: String = parts.iter().map(|part| part.source.as_str()).collect();
+        let whole = plain(&text);
+        prop_assert_eq!(joined.trim(), whole.trim());
+    }
+
+    #[test]
+    fn a_limit_that_holds_all_gives_one_part(text in markdown(), d in 0..3_usize, u in 0..4_usize) {
+        let whole = render(&text, DIALECTS[d], Limit::NONE);
+        let limited = render(&text, DIALECTS[d], Limit::new(1_000_000, UNITS[u]));
+        prop_assert_eq!(whole, limited);
+    }
+
+    #[test]
+    fn graphemes_stay_whole(words in prop::collection::vec(prop::sample::select(&["😀", "👨‍👩‍👧", "e\u{301}", "漢", "a", " ", "🇩🇪", "&", "**b** "][..]), 1..200), max in 64_u32..200, u in 0..4_usize) {
+        use unicode_segmentation::UnicodeSegmentation;
+        let text = words.concat();
+        let whole = plain(&text);
+        let ends: std::collections::BTreeSet<usize> = whole.grapheme_indices(true).map(|(at, g)| at + g.len()).collect();
+        let mut at = 0;
+        for part in check(&text, MarkupDialect::Telegram, max, UNITS[u])? {
+            at += part.source.len();
+            prop_assert!(at >= whole.trim_end().len() || ends.contains(&at), "cut inside a grapheme at {}", at);
+        }
+    }
+
+    #[test]
+    fn commonmark_means_the_same_after_writing(text in sane_markdown()) {
+        let written = render(&text, MarkupDialect::CommonMark, Limit::NONE).into_iter().next().map(|p| p.text).unwrap_or_default();
+        let squeeze = |s: &str| s.split_whitespace().collect::<Vec<_>>().join(" ");
+        prop_assert_eq!(squeeze(&plain(&written)), squeeze(&plain(&text)), "{}", written);
+    }
+
+    #[test]
+    fn telegram_html_shows_the_words_of_the_text(text in sane_markdown(), max in 200_u32..900) {
+        for part in check(&text, MarkupDialect::Telegram, max, Unit::Utf16)? {
+            prop_assert!(!part.text.contains("<b></b>"));
+        }
+    }
+}
