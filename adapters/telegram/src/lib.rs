@@ -1,1 +1,274 @@
+//! Telegram, over the Bot API's long poll.
+//!
+//! * `api`: the Bot API itself, typed, without policy;
+//! * `inbound`: from an update to an event;
+//! * `outbound`: from a part to the calls that carry it, and the one place where errors are classified;
+//! * `connection`: who we are, the poll and its offset, files.
+
 #![forbid(unsafe_code)]
+
+mod api;
+mod connection;
+mod inbound;
+mod outbound;
+
+use std::path::PathBuf;
+use std::sync::OnceLock;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use hermes_adapter_sdk::prelude::*;
+use serde_json::{Value, json};
+
+use api::{Api, ApiError, Topic};
+use connection::Connection;
+use outbound::{Manner, ReplyMode};
+
+/// The longest name of a topic, in characters. <https://core.telegram.org/bots/api#createforumtopic>
+const TOPIC_NAME_MAX: usize = 128;
+
+/// Keys of `[adapter.telegram]`.
+#[derive(AdapterConfig)]
+pub struct Config {
+    /// The bot's token, from @BotFather.
+    token: String,
+    /// What stands before `/bot<token>`; another address is for a Bot API server of your own.
+    #[serde(default = "default_base_url")]
+    base_url: String,
+    /// What stands before `/bot<token>` when files are fetched; by default `base_url` and `/file`.
+    #[serde(default)]
+    file_url: Option<String>,
+    /// A PEM file with a certificate to trust besides the system's.
+    #[serde(default)]
+    ca_file: Option<PathBuf>,
+    /// How long one poll waits for something new, in seconds (1 to 50).
+    #[serde(default = "default_poll_timeout_s")]
+    poll_timeout_s: u64,
+    /// The largest file that is fetched, in bytes; the public server gives out at most 20 MiB.
+    #[serde(default = "default_media_bytes_max")]
+    media_bytes_max: u64,
+    /// Which parts of an answer quote the message they answer: `first`, `all` or `off`.
+    #[serde(default = "default_reply_mode")]
+    reply_mode: String,
+    /// Whether links in answers are previewed.
+    #[serde(default = "default_link_previews")]
+    link_previews: bool,
+}
+
+fn default_base_url() -> String {
+    "https://api.telegram.org".to_owned()
+}
+
+fn default_poll_timeout_s() -> u64 {
+    25
+}
+
+fn default_media_bytes_max() -> u64 {
+    20 * 1024 * 1024
+}
+
+fn default_reply_mode() -> String {
+    "first".to_owned()
+}
+
+fn default_link_previews() -> bool {
+    true
+}
+
+/// One bot.
+pub struct Telegram {
+    /// The link, or why the configuration cannot make one.
+    connection: Result<Connection, ConnectError>,
+    manner: Manner,
+}
+
+impl Adapter for Telegram {
+    const MANIFEST: Manifest = manifest! {
+        id: "telegram",
+        label: "Telegram",
+        transport: "long-poll",
+        replay: "offset",
+        connects: ["api.telegram.org"],
+        secrets: ["token"],
+        env: [
+            { name: "TELEGRAM_BOT_TOKEN", key: "token", enables: true },
+            { name: "TELEGRAM_BASE_URL", key: "base_url" },
+            { name: "TELEGRAM_ALLOWED_USERS", key: "access.allowed_users" },
+            { name: "TELEGRAM_ALLOW_ALL_USERS", key: "access.allow_all" },
+            { name: "TELEGRAM_HOME_CHANNEL", key: "home_channel" },
+            { name: "TELEGRAM_REQUIRE_MENTION", key: "session.require_mention" },
+        ],
+        threads: true,
+        voice: true,
+        buttons: true,
+        media: { in: true, out: true, albums: true, in_bytes_max: 20971520, out_bytes_max: 52428800 },
+        text: { limit: 4096, unit: utf16, dialect: telegram },
+        stream: edit,
+        delivery: at_least_once,
+        group_default: all,
+        liveness: { interval_s: 90 },
+        platform_hint: "You are talking on Telegram. Markdown is rendered; tables become monospace.",
+        home_channel_help: "the number of a chat: write to @userinfobot for your own, or look at `hermes-host session list`",
+    };
+
+    type Config = Config;
+
+    fn new(config: Config, host: Host) -> Self {
+        let manner = Manner {
+            reply_mode: match config.reply_mode.as_str() {
+                "all" => ReplyMode::All,
+                "off" => ReplyMode::Off,
+                _ => ReplyMode::First,
+            },
+            link_previews: config.link_previews,
+        };
+        Self { connection: connection(config, host), manner }
+    }
+
+    async fn connect(&self) -> Result<(), ConnectError> {
+        self.link()?.open().await
+    }
+
+    async fn run(&self) -> Result<(), ConnectError> {
+        self.link()?.receive().await
+    }
+
+    async fn health(&self) -> Result<(), CallError> {
+        let link = self.link().map_err(|error| CallError::new("unavailable", error.to_string()))?;
+        link.api.call::<Value>("getMe", &json!({})).await.map(drop).map_err(call_error)
+    }
+
+    async fn send(&self, message: Outgoing) -> SendOutcome {
+        match &self.connection {
+            Ok(link) => outbound::send(&link.api, self.manner, &message, now_ms()).await,
+            Err(error) => SendOutcome::not_sent(None, WaitScope::Instance, error.to_string()),
+        }
+    }
+}
+
+impl Edit for Telegram {
+    async fn edit(&self, message: SentMessage, outgoing: Outgoing) -> SendOutcome {
+        match &self.connection {
+            Ok(link) => outbound::edit(&link.api, self.manner, &message, &outgoing, now_ms()).await,
+            Err(error) => SendOutcome::not_sent(None, WaitScope::Instance, error.to_string()),
+        }
+    }
+}
+
+impl Typing for Telegram {
+    async fn typing(&self, chat: Chat, on: bool) -> Result<(), CallError> {
+        if !on {
+            return Ok(()); // It ends by itself after five seconds, or with the next message.
+        }
+        let mut parameters =
+            outbound::place(&chat).map_err(|_| CallError::new("invalid", "the chat is none of Telegram's"))?;
+        parameters.insert("action".into(), json!("typing"));
+        self.call::<Value>("sendChatAction", &parameters).await.map(drop)
+    }
+}
+
+impl HandoffThread for Telegram {
+    /// Opens a topic, in a forum or in a private chat; the descriptor is the one its messages will carry.
+    async fn create_handoff_thread(&self, chat: Chat, name: String, _key: String) -> Result<Option<Chat>, CallError> {
+        if chat.kind == ChatType::Channel {
+            return Ok(None);
+        }
+        let mut parameters =
+            outbound::place(&chat).map_err(|_| CallError::new("invalid", "the chat is none of Telegram's"))?;
+        parameters.remove("message_thread_id");
+        parameters.insert("name".into(), json!(name.chars().take(TOPIC_NAME_MAX).collect::<String>()));
+        let topic: Topic = self.call("createForumTopic", &parameters).await?;
+        let mut thread = chat.in_thread(topic.message_thread_id.to_string());
+        thread.thread_name = Some(name);
+        Ok(Some(thread))
+    }
+}
+
+impl ResolveTarget for Telegram {
+    /// `-1001234` or `123456`, with `:17` for a topic.
+    async fn resolve_target(&self, target: String) -> Result<Option<Chat>, CallError> {
+        let (id, thread) = match target.split_once(':') {
+            Some((id, thread)) => (id, Some(thread)),
+            None => (target.as_str(), None),
+        };
+        let Ok(number) = id.trim().parse::<i64>() else { return Ok(None) };
+        let described: api::Chat = match self.call("getChat", &json!({ "chat_id": number })).await {
+            Ok(chat) => chat,
+            // A server without `getChat`, or a chat it does not know yet: the sign tells people from groups.
+            Err(_) => api::Chat {
+                id: number,
+                kind: if number > 0 { "private" } else { "supergroup" }.to_owned(),
+                title: None,
+                first_name: None,
+            },
+        };
+        let thread = match thread.map(str::trim).map(str::parse::<i64>) {
+            Some(Err(_)) => return Ok(None),
+            Some(Ok(thread)) => Some(thread),
+            None => None,
+        };
+        Ok(Some(inbound::chat(&described, thread)))
+    }
+}
+
+impl Telegram {
+    fn link(&self) -> Result<&Connection, ConnectError> {
+        self.connection.as_ref().map_err(Clone::clone)
+    }
+
+    async fn call<T: serde::de::DeserializeOwned>(
+        &self,
+        method: &str,
+        parameters: &impl serde::Serialize,
+    ) -> Result<T, CallError> {
+        let link = self.link().map_err(|error| CallError::new("unavailable", error.to_string()))?;
+        link.api.call(method, parameters).await.map_err(call_error)
+    }
+}
+
+fn connection(config: Config, host: Host) -> Result<Connection, ConnectError> {
+    let looks_right = config.token.split_once(':').is_some_and(|(id, secret)| {
+        !secret.is_empty() && !id.is_empty() && id.bytes().all(|byte| byte.is_ascii_digit())
+    });
+    if !looks_right {
+        return Err(ConnectError::fatal(
+            "`token` is no bot token, which looks like 123456:ABC…",
+            "copy it from @BotFather",
+        ));
+    }
+    if !matches!(config.reply_mode.as_str(), "first" | "all" | "off") {
+        return Err(ConnectError::fatal(
+            format!("`reply_mode` is {:?}", config.reply_mode),
+            "set it to \"first\", \"all\" or \"off\"",
+        ));
+    }
+    let api = Api::new(&config.token, &config.base_url, config.file_url.as_deref(), config.ca_file.as_deref());
+    let api = api.map_err(|error| {
+        ConnectError::fatal(
+            format!("the server's address cannot be used: {error}"),
+            "mend `base_url`, `file_url` or `ca_file`",
+        )
+    })?;
+    Ok(Connection {
+        api,
+        host,
+        me: OnceLock::new(),
+        poll_timeout: Duration::from_secs(config.poll_timeout_s.clamp(1, 50)),
+        media_bytes_max: config.media_bytes_max,
+    })
+}
+
+fn call_error(error: ApiError) -> CallError {
+    let code = match &error {
+        ApiError::Refused(_) => "refused",
+        ApiError::NotSent(_) | ApiError::Doubtful(_) => "unavailable",
+    };
+    CallError::new(code, error.to_string())
+}
+
+/// When a receipt was made; shown to people, never compared.
+#[expect(clippy::disallowed_methods, reason = "an adapter has no clock of the host's, and nothing depends on this one")]
+fn now_ms() -> i64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
+}
+
+export_adapter!(Telegram: Edit + Typing + HandoffThread + ResolveTarget);

@@ -1,0 +1,357 @@
+//! The Bot API: typed payloads, one call function, no policy.
+//!
+//! Only fields that are read are named; whatever else the server sends is
+//! ignored. <https://core.telegram.org/bots/api>
+
+use std::path::Path;
+use std::time::Duration;
+
+use hermes_adapter_net::{
+    ClientError, ClientOptions, NetError,
+    body::{self, BodyError},
+    client::base_url,
+    http_client,
+    reqwest::{Client, Url, multipart::Form},
+};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use serde_json::Value;
+
+/// The longest answer of the server that is read, in bytes.
+const ANSWER_BYTES_MAX: u64 = 8 * 1024 * 1024;
+/// How long any call but a long poll may take.
+const CALL_TIMEOUT: Duration = Duration::from_secs(30);
+/// How much longer than asked a long poll may take.
+pub const POLL_SLACK: Duration = Duration::from_secs(10);
+
+/// The server, as one bot sees it. The token stands in every address, so no
+/// address is ever shown.
+pub struct Api {
+    client: Client,
+    methods: String,
+    files: String,
+}
+
+/// Why a call gave no result.
+#[derive(Debug, thiserror::Error)]
+pub enum ApiError {
+    /// The server said no.
+    #[error("{0}")]
+    Refused(Refused),
+    /// Nothing reached the server.
+    #[error("{0}")]
+    NotSent(String),
+    /// It may have been done.
+    #[error("{0}")]
+    Doubtful(String),
+}
+
+/// The server's no.
+#[derive(Debug, thiserror::Error)]
+#[error("{description}")]
+pub struct Refused {
+    /// `error_code`, which is the HTTP status.
+    pub code: u16,
+    /// The server's words.
+    pub description: String,
+    /// How long to wait, in milliseconds.
+    pub retry_after_ms: Option<u64>,
+    /// The chat's new id.
+    pub migrate_to_chat_id: Option<i64>,
+}
+
+impl Api {
+    /// A server at `base` (what stands before `/bot<token>`), files at `files`.
+    pub fn new(token: &str, base: &str, files: Option<&str>, ca_file: Option<&Path>) -> Result<Self, ClientError> {
+        let base: Url = base_url(base)?;
+        let mut options = ClientOptions::for_base_url(&base);
+        options.ca_file = ca_file.map(Path::to_owned);
+        options.total_timeout = None;
+        let base = base.as_str().trim_end_matches('/').to_owned();
+        let files = match files {
+            Some(files) => base_url(files)?.as_str().trim_end_matches('/').to_owned(),
+            None => format!("{base}/file"),
+        };
+        Ok(Self {
+            client: http_client(&options)?,
+            methods: format!("{base}/bot{token}"),
+            files: format!("{files}/bot{token}"),
+        })
+    }
+
+    /// Calls a method with JSON parameters.
+    pub async fn call<T: DeserializeOwned>(&self, method: &str, parameters: &impl Serialize) -> Result<T, ApiError> {
+        self.call_within(method, parameters, CALL_TIMEOUT).await
+    }
+
+    /// Calls a method that may take as long as `deadline`.
+    pub async fn call_within<T: DeserializeOwned>(
+        &self,
+        method: &str,
+        parameters: &impl Serialize,
+        deadline: Duration,
+    ) -> Result<T, ApiError> {
+        let request = self.client.post(format!("{}/{method}", self.methods)).timeout(deadline).json(parameters);
+        answer(request.send().await).await
+    }
+
+    /// Calls a method with files.
+    pub async fn upload<T: DeserializeOwned>(&self, method: &str, form: Form) -> Result<T, ApiError> {
+        let request = self.client.post(format!("{}/{method}", self.methods)).timeout(CALL_TIMEOUT * 10).multipart(form);
+        answer(request.send().await).await
+    }
+
+    /// Fetches a file that `getFile` named, at most `bytes_max` bytes.
+    pub async fn download(&self, file_path: &str, bytes_max: u64) -> Result<Vec<u8>, ApiError> {
+        let address = format!("{}/{}", self.files, file_path.trim_start_matches('/'));
+        let response = self.client.get(address).timeout(CALL_TIMEOUT * 10).send().await.map_err(net)?;
+        if !response.status().is_success() {
+            return Err(ApiError::Doubtful(format!("the file server answered {}", response.status())));
+        }
+        body::read_bytes(response, bytes_max).await.map_err(|error| ApiError::Doubtful(error.to_string()))
+    }
+}
+
+async fn answer<T: DeserializeOwned>(
+    response: Result<hermes_adapter_net::reqwest::Response, hermes_adapter_net::reqwest::Error>,
+) -> Result<T, ApiError> {
+    let response = response.map_err(net)?;
+    let status = response.status().as_u16();
+    let header_wait = hermes_adapter_net::retry_after::from_headers(response.headers());
+    let envelope: Envelope = match body::read_json(response, ANSWER_BYTES_MAX).await {
+        Ok(envelope) => envelope,
+        // A proxy in front of the server speaks HTML; its status is what is known.
+        Err(BodyError::Json(_)) if status == 429 => Envelope::status(status),
+        Err(error) if status >= 500 => {
+            return Err(ApiError::Doubtful(format!("the server answered {status} ({error})")));
+        }
+        Err(error) => return Err(ApiError::Doubtful(error.to_string())),
+    };
+    if envelope.ok {
+        return serde_json::from_value(envelope.result)
+            .map_err(|error| ApiError::Doubtful(format!("the result is not what the Bot API promises ({error})")));
+    }
+    let code = envelope.error_code.unwrap_or(status);
+    if code >= 500 {
+        return Err(ApiError::Doubtful(format!("the server answered {code}: {}", envelope.description)));
+    }
+    let wait_ms = envelope.parameters.retry_after.map(|seconds| seconds.saturating_mul(1000));
+    Err(ApiError::Refused(Refused {
+        code,
+        description: envelope.description,
+        retry_after_ms: wait_ms.or(header_wait.map(|wait| u64::try_from(wait.as_millis()).unwrap_or(u64::MAX))),
+        migrate_to_chat_id: envelope.parameters.migrate_to_chat_id,
+    }))
+}
+
+fn net(error: hermes_adapter_net::reqwest::Error) -> ApiError {
+    match NetError::from(error) {
+        error if error.is_not_sent() => ApiError::NotSent(error.to_string()),
+        error => ApiError::Doubtful(error.to_string()),
+    }
+}
+
+#[derive(Default, Deserialize)]
+struct Envelope {
+    #[serde(default)]
+    ok: bool,
+    #[serde(default)]
+    result: Value,
+    #[serde(default)]
+    error_code: Option<u16>,
+    #[serde(default)]
+    description: String,
+    #[serde(default)]
+    parameters: Parameters,
+}
+
+impl Envelope {
+    fn status(code: u16) -> Self {
+        Self { error_code: Some(code), description: format!("the server answered {code}"), ..Self::default() }
+    }
+}
+
+#[derive(Default, Deserialize)]
+struct Parameters {
+    #[serde(default)]
+    retry_after: Option<u64>,
+    #[serde(default)]
+    migrate_to_chat_id: Option<i64>,
+}
+
+/// <https://core.telegram.org/bots/api#user>
+#[derive(Clone, Debug, Deserialize)]
+pub struct User {
+    pub id: i64,
+    #[serde(default)]
+    pub is_bot: bool,
+    #[serde(default)]
+    pub first_name: String,
+    #[serde(default)]
+    pub last_name: Option<String>,
+    #[serde(default)]
+    pub username: Option<String>,
+}
+
+impl User {
+    /// First and last name.
+    pub fn full_name(&self) -> String {
+        match &self.last_name {
+            Some(last) => format!("{} {last}", self.first_name),
+            None => self.first_name.clone(),
+        }
+    }
+}
+
+/// <https://core.telegram.org/bots/api#chat>
+#[derive(Clone, Debug, Deserialize)]
+pub struct Chat {
+    pub id: i64,
+    #[serde(rename = "type", default)]
+    pub kind: String,
+    #[serde(default)]
+    pub title: Option<String>,
+    #[serde(default)]
+    pub first_name: Option<String>,
+}
+
+/// <https://core.telegram.org/bots/api#messageentity>
+#[derive(Clone, Debug, Deserialize)]
+pub struct Entity {
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// In UTF-16 units.
+    pub offset: usize,
+    /// In UTF-16 units.
+    pub length: usize,
+    #[serde(default)]
+    pub user: Option<User>,
+}
+
+/// Any kind of file.
+#[derive(Clone, Debug, Deserialize)]
+pub struct File {
+    pub file_id: String,
+    #[serde(default)]
+    pub file_size: Option<u64>,
+    #[serde(default)]
+    pub file_name: Option<String>,
+    #[serde(default)]
+    pub mime_type: Option<String>,
+    #[serde(default)]
+    pub emoji: Option<String>,
+}
+
+/// <https://core.telegram.org/bots/api#location>
+#[derive(Clone, Debug, Deserialize)]
+pub struct Location {
+    pub latitude: f64,
+    pub longitude: f64,
+}
+
+/// <https://core.telegram.org/bots/api#textquote>
+#[derive(Clone, Debug, Deserialize)]
+pub struct Quote {
+    #[serde(default)]
+    pub text: String,
+}
+
+/// <https://core.telegram.org/bots/api#message>
+#[derive(Clone, Debug, Deserialize)]
+pub struct Message {
+    pub message_id: i64,
+    #[serde(default)]
+    pub date: i64,
+    pub chat: Chat,
+    #[serde(default)]
+    pub from: Option<User>,
+    #[serde(default)]
+    pub sender_chat: Option<Chat>,
+    #[serde(default)]
+    pub message_thread_id: Option<i64>,
+    #[serde(default)]
+    pub is_topic_message: bool,
+    #[serde(default)]
+    pub edit_date: Option<i64>,
+    #[serde(default)]
+    pub media_group_id: Option<String>,
+    #[serde(default)]
+    pub text: Option<String>,
+    #[serde(default)]
+    pub entities: Vec<Entity>,
+    #[serde(default)]
+    pub caption: Option<String>,
+    #[serde(default)]
+    pub caption_entities: Vec<Entity>,
+    #[serde(default)]
+    pub reply_to_message: Option<Box<Message>>,
+    #[serde(default)]
+    pub quote: Option<Quote>,
+    #[serde(default)]
+    pub photo: Vec<File>,
+    #[serde(default)]
+    pub document: Option<File>,
+    #[serde(default)]
+    pub voice: Option<File>,
+    #[serde(default)]
+    pub audio: Option<File>,
+    #[serde(default)]
+    pub video: Option<File>,
+    #[serde(default)]
+    pub video_note: Option<File>,
+    #[serde(default)]
+    pub animation: Option<File>,
+    #[serde(default)]
+    pub sticker: Option<File>,
+    #[serde(default)]
+    pub location: Option<Location>,
+    #[serde(default)]
+    pub migrate_to_chat_id: Option<i64>,
+    /// Present on the service message that opened a topic.
+    #[serde(default)]
+    pub forum_topic_created: Option<Value>,
+}
+
+/// <https://core.telegram.org/bots/api#callbackquery>
+#[derive(Clone, Debug, Deserialize)]
+pub struct CallbackQuery {
+    pub id: String,
+    pub from: User,
+    #[serde(default)]
+    pub message: Option<Message>,
+    #[serde(default)]
+    pub data: Option<String>,
+}
+
+/// <https://core.telegram.org/bots/api#update>
+#[derive(Clone, Debug, Deserialize)]
+pub struct Update {
+    #[serde(default)]
+    pub message: Option<Message>,
+    #[serde(default)]
+    pub edited_message: Option<Message>,
+    #[serde(default)]
+    pub channel_post: Option<Message>,
+    #[serde(default)]
+    pub edited_channel_post: Option<Message>,
+    #[serde(default)]
+    pub callback_query: Option<CallbackQuery>,
+}
+
+/// <https://core.telegram.org/bots/api#file>
+#[derive(Debug, Deserialize)]
+pub struct FilePath {
+    #[serde(default)]
+    pub file_path: Option<String>,
+}
+
+/// A message that the server just made; only its id is of use.
+#[derive(Debug, Deserialize)]
+pub struct Sent {
+    pub message_id: i64,
+}
+
+/// <https://core.telegram.org/bots/api#forumtopic>
+#[derive(Debug, Deserialize)]
+pub struct Topic {
+    pub message_thread_id: i64,
+}

@@ -1,0 +1,235 @@
+//! The link: who we are, and the long poll.
+//!
+//! The server forgets an update once a poll asks for a later one, so the offset
+//! moves only past updates whose events the host has committed. It is kept in the
+//! host's store too, for servers that begin anew.
+
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use hermes_adapter_sdk::prelude::*;
+use serde_json::{Value, json};
+
+use crate::api::{Api, ApiError, FilePath, Message, POLL_SLACK, Update, User};
+use crate::inbound::{self, Incoming, RemoteFile};
+
+/// Where the next offset is kept.
+const OFFSET_KEY: &str = "offset";
+/// How many updates one poll brings.
+const BATCH_MAX: u32 = 100;
+/// How long the rest of an album is waited for after its last part. The parts come as updates of
+/// their own, one right after the other.
+const ALBUM_PAUSE: Duration = Duration::from_millis(700);
+/// How often the rest of an album is asked for; an album has at most ten parts.
+const ALBUM_ROUNDS_MAX: usize = 10;
+/// The longest raw update that is kept with its event, in bytes.
+const RAW_BYTES_MAX: usize = 16 * 1024;
+
+/// One account's link.
+pub struct Connection {
+    pub api: Api,
+    pub host: Host,
+    pub me: OnceLock<User>,
+    pub poll_timeout: Duration,
+    pub media_bytes_max: u64,
+}
+
+impl Connection {
+    /// Asks who we are and ends a webhook, which would keep the poll from getting anything.
+    pub async fn open(&self) -> Result<(), ConnectError> {
+        let me: User = self.api.call("getMe", &json!({})).await.map_err(|error| lost(&error))?;
+        self.host.lock_credential(format!("telegram:{}", me.id)).await.map_err(|error| {
+            ConnectError::fatal(error.to_string(), "give each instance a bot of its own, or stop the other one")
+        })?;
+        self.api.call::<Value>("deleteWebhook", &json!({})).await.map_err(|error| lost(&error))?;
+        self.host.proved();
+        self.host.announce(&format!("@{}", me.username.as_deref().unwrap_or("bot")), "");
+        // The first answer stays: a token never changes its bot.
+        self.me.get_or_init(|| me);
+        Ok(())
+    }
+
+    /// Polls until the link is lost.
+    pub async fn receive(&self) -> Result<(), ConnectError> {
+        let me = self.me.get().ok_or_else(|| ConnectError::retry("the link was never opened"))?;
+        let mut offset = self.stored_offset().await?;
+        loop {
+            let batch = self.poll(offset, self.poll_timeout).await?;
+            let batch = self.whole_albums(batch).await?;
+            if batch.is_empty() {
+                continue;
+            }
+            for group in groups(&batch) {
+                self.hand_over(group, me).await?;
+            }
+            let next = batch.iter().filter_map(update_id).max().map(|id| id + 1);
+            offset = next.or(offset);
+            self.store_offset(offset).await?;
+        }
+    }
+
+    async fn poll(&self, offset: Option<i64>, wait: Duration) -> Result<Vec<Value>, ConnectError> {
+        let mut parameters = json!({
+            "timeout": wait.as_secs(),
+            "limit": BATCH_MAX,
+            "allowed_updates": ["message", "edited_message", "channel_post", "edited_channel_post", "callback_query"],
+        });
+        if let Some(offset) = offset {
+            parameters["offset"] = json!(offset);
+        }
+        let batch =
+            self.api.call_within("getUpdates", &parameters, wait + POLL_SLACK).await.map_err(|error| lost(&error))?;
+        self.host.proved();
+        Ok(batch)
+    }
+
+    /// Asks again, from the same place, while the batch ends inside an album: nothing is confirmed by that.
+    async fn whole_albums(&self, mut batch: Vec<Value>) -> Result<Vec<Value>, ConnectError> {
+        for _ in 0..ALBUM_ROUNDS_MAX {
+            let Some(last) = batch.last() else { break };
+            if media_group(last).is_none() || batch.len() as u32 >= BATCH_MAX {
+                break;
+            }
+            let Some(first) = batch.first().and_then(update_id) else { break };
+            tokio::time::sleep(ALBUM_PAUSE).await;
+            let again = self.poll(Some(first), Duration::ZERO).await?;
+            let grown = again.len() > batch.len();
+            if again.len() >= batch.len() {
+                batch = again;
+            }
+            if !grown {
+                break;
+            }
+        }
+        Ok(batch)
+    }
+
+    /// Emits the event of one update, or of the updates of one album.
+    async fn hand_over(&self, group: &[Value], me: &User) -> Result<(), ConnectError> {
+        let updates: Vec<Update> = group
+            .iter()
+            .filter_map(|update| {
+                // One update that is not understood does not hold up the others.
+                serde_json::from_value(update.clone())
+                    .inspect_err(
+                        |error| tracing::warn!(update_id = update_id(update), %error, "an update is not understood"),
+                    )
+                    .ok()
+            })
+            .collect();
+        let incoming = match updates.as_slice() {
+            [] => None,
+            [update] => inbound::incoming(update, me),
+            several => {
+                let messages: Vec<Message> = several
+                    .iter()
+                    .filter_map(|update| update.message.clone().or_else(|| update.channel_post.clone()))
+                    .collect();
+                inbound::album(&messages, me)
+            }
+        };
+        let Some(Incoming { mut event, files, callback }) = incoming else { return Ok(()) };
+        for file in files {
+            event.attachments.push(self.fetch(file).await);
+        }
+        if let [update] = group {
+            if update.to_string().len() <= RAW_BYTES_MAX {
+                event.raw = update.clone();
+            }
+        }
+        self.host
+            .emit(&event)
+            .await
+            .map_err(|error| ConnectError::retry(format!("the host did not take an event: {error}")))?;
+        if let Some(callback) = callback {
+            // Ends the little clock on the button; nothing depends on it.
+            if let Err(error) =
+                self.api.call::<Value>("answerCallbackQuery", &json!({ "callback_query_id": callback })).await
+            {
+                tracing::debug!(%error, "a button press was not acknowledged");
+            }
+        }
+        Ok(())
+    }
+
+    /// Brings a file to the host; one that cannot be had is named with the reason.
+    async fn fetch(&self, file: RemoteFile) -> Attachment {
+        let size = file.size.unwrap_or_default();
+        match self.try_fetch(&file).await {
+            Ok((media, size)) => Attachment::new(media, file.kind, file.mime, file.name, size),
+            Err(note) => {
+                tracing::info!(size, %note, "a file was not fetched");
+                Attachment::missing(file.kind, file.name, size, note)
+            }
+        }
+    }
+
+    async fn try_fetch(&self, file: &RemoteFile) -> Result<(String, u64), String> {
+        let too_big = |size: u64| format!("the file has {size} bytes and at most {} are fetched", self.media_bytes_max);
+        if let Some(size) = file.size.filter(|size| *size > self.media_bytes_max) {
+            return Err(too_big(size));
+        }
+        let found: FilePath =
+            self.api.call("getFile", &json!({ "file_id": file.file_id })).await.map_err(|error| error.to_string())?;
+        let path = found.file_path.ok_or("the server does not offer the file for download")?;
+        let bytes = self.api.download(&path, self.media_bytes_max).await.map_err(|error| error.to_string())?;
+        let size = bytes.len() as u64;
+        let slot = self
+            .host
+            .media()
+            .create(MediaCreate::new(&file.name, &file.mime, Some(size)))
+            .await
+            .map_err(|error| error.to_string())?;
+        let target = slot.path.clone();
+        tokio::task::spawn_blocking(move || std::fs::write(target, bytes))
+            .await
+            .map_err(|error| error.to_string())?
+            .map_err(|error| format!("the file could not be kept: {error}"))?;
+        self.host.media().commit(&slot.id).await.map_err(|error| error.to_string())?;
+        Ok((slot.id, size))
+    }
+
+    async fn stored_offset(&self) -> Result<Option<i64>, ConnectError> {
+        let stored = self.host.kv().get(OFFSET_KEY).await.map_err(|error| ConnectError::retry(error.to_string()))?;
+        Ok(stored.and_then(|text| text.parse().ok()))
+    }
+
+    async fn store_offset(&self, offset: Option<i64>) -> Result<(), ConnectError> {
+        let Some(offset) = offset else { return Ok(()) };
+        let stored = self.host.kv().set(OFFSET_KEY, &offset.to_string()).await;
+        stored.map_err(|error| ConnectError::retry(format!("the offset could not be kept: {error}")))
+    }
+}
+
+/// What an error means for the link.
+pub fn lost(error: &ApiError) -> ConnectError {
+    let ApiError::Refused(refused) = error else { return ConnectError::retry(error.to_string()) };
+    match refused.code {
+        401 | 404 => ConnectError::fatal(
+            format!("Telegram does not accept the token ({})", refused.description),
+            "copy the bot's token from @BotFather into `token` (or TELEGRAM_BOT_TOKEN)",
+        ),
+        409 => ConnectError::retry_after_ms(
+            "another process receives this bot's messages (Telegram allows one); stop it, or give this instance a bot of its own",
+            10_000,
+        ),
+        429 => ConnectError::retry_after_ms(refused.description.clone(), refused.retry_after_ms.unwrap_or(1000)),
+        _ => ConnectError::retry(refused.description.clone()),
+    }
+}
+
+fn update_id(update: &Value) -> Option<i64> {
+    update["update_id"].as_i64()
+}
+
+fn media_group(update: &Value) -> Option<&str> {
+    update["message"]["media_group_id"].as_str().or_else(|| update["channel_post"]["media_group_id"].as_str())
+}
+
+/// Cuts a batch into what becomes one event each: an update, or the neighbouring updates of one album.
+fn groups(batch: &[Value]) -> impl Iterator<Item = &[Value]> {
+    batch.chunk_by(|one, next| media_group(one).is_some() && media_group(one) == media_group(next))
+}
+
+#[cfg(test)]
+mod tests;

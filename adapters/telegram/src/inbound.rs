@@ -1,0 +1,282 @@
+//! From an update to an event: who, where, whether this bot was meant.
+//!
+//! Pure, but for files, which are only named here (`connection` fetches them).
+//! Everything is decided from structured data: a mention is an entity, never a
+//! piece of text that looks like one.
+
+use hermes_adapter_sdk::prelude::*;
+
+use crate::api::{self, Entity, Message, Update};
+
+/// The topic that every forum has. It comes in with this id or none and goes out with none:
+/// the server refuses it as a target.
+const GENERAL_TOPIC: i64 = 1;
+
+/// An event whose files are still with the platform.
+pub struct Incoming {
+    /// The event, without attachments.
+    pub event: Event,
+    /// What came with it.
+    pub files: Vec<RemoteFile>,
+    /// The callback to answer once the host has the event.
+    pub callback: Option<String>,
+}
+
+/// A file that the platform holds.
+pub struct RemoteFile {
+    /// What kind of file.
+    pub kind: AttachmentKind,
+    /// The platform's id of it.
+    pub file_id: String,
+    /// MIME type, guessed by the kind where the platform names none.
+    pub mime: String,
+    /// Name for people.
+    pub name: String,
+    /// Size in bytes, where the platform tells.
+    pub size: Option<u64>,
+}
+
+/// Reads one update; `None` when it is nothing for the host.
+pub fn incoming(update: &Update, me: &api::User) -> Option<Incoming> {
+    if let Some(query) = &update.callback_query {
+        return pressed(query);
+    }
+    if let Some(message) = update.message.as_ref().or(update.channel_post.as_ref()) {
+        return match message.migrate_to_chat_id {
+            Some(new) => Some(Incoming::bare(migrated(message, new))),
+            None => written(message, me),
+        };
+    }
+    let message = update.edited_message.as_ref().or(update.edited_channel_post.as_ref())?;
+    let mut incoming = written(message, me)?;
+    let revision = message.edit_date.unwrap_or(message.date);
+    incoming.event.kind = EventKind::Edited;
+    incoming.event.event_id = format!("e:{}:{}:{revision}", message.chat.id, message.message_id);
+    incoming.event.at_ms = revision.saturating_mul(1000);
+    Some(incoming)
+}
+
+/// Joins the messages of one album into one event: the first message's place, the first caption, all files.
+pub fn album(messages: &[Message], me: &api::User) -> Option<Incoming> {
+    let mut parts = messages.iter().filter_map(|message| written(message, me));
+    let mut whole = parts.next()?;
+    let group = messages.first()?.media_group_id.as_deref().unwrap_or_default();
+    whole.event.event_id = format!("a:{}:{group}", messages.first()?.chat.id);
+    for part in parts {
+        if whole.event.text.is_empty() {
+            whole.event.text = part.event.text;
+            whole.event.addressed = part.event.addressed;
+        }
+        whole.files.extend(part.files);
+    }
+    Some(whole)
+}
+
+impl Incoming {
+    fn bare(event: Event) -> Self {
+        Self { event, files: Vec::new(), callback: None }
+    }
+}
+
+/// The descriptor of a message's chat; the same on every path.
+pub fn chat(chat: &api::Chat, thread: Option<i64>) -> Chat {
+    let kind = match chat.kind.as_str() {
+        "private" => ChatType::Dm,
+        "channel" => ChatType::Channel,
+        _ => ChatType::Group,
+    };
+    let mut found = Chat::new(kind, chat.id.to_string());
+    found.name = chat.title.clone().or_else(|| chat.first_name.clone());
+    found.thread = thread.filter(|id| *id != GENERAL_TOPIC).map(|id| id.to_string());
+    found
+}
+
+/// The topic a message lies in. A reply chain outside of topics carries a thread id too, which is
+/// no place to write to; only `is_topic_message` says that it is one.
+fn topic(message: &Message) -> Option<i64> {
+    message.message_thread_id.filter(|_| message.is_topic_message)
+}
+
+fn sender(message: &Message) -> Sender {
+    // An anonymous admin or a channel writes as a chat; that chat's id is the stable one.
+    if let Some(chat) = &message.sender_chat {
+        let mut sender = Sender::new(chat.id.to_string());
+        sender.name = chat.title.clone();
+        return sender;
+    }
+    match &message.from {
+        Some(user) => person(user),
+        None => Sender::new(message.chat.id.to_string()),
+    }
+}
+
+fn person(user: &api::User) -> Sender {
+    Sender::new(user.id.to_string()).named(user.full_name()).bot(user.is_bot)
+}
+
+fn written(message: &Message, me: &api::User) -> Option<Incoming> {
+    if message.from.as_ref().is_some_and(|from| from.id == me.id) {
+        return None; // Our own echo.
+    }
+    let (text, entities) = match (&message.text, &message.caption) {
+        (Some(text), _) => (text.as_str(), &message.entities),
+        (None, Some(caption)) => (caption.as_str(), &message.caption_entities),
+        (None, None) => ("", &message.entities),
+    };
+    let meant = read_entities(text, entities, me)?;
+    let mut text = meant.text;
+    if let Some(place) = &message.location {
+        let line = format!("[location {:.5}, {:.5}]", place.latitude, place.longitude);
+        text = if text.is_empty() { line } else { format!("{text}\n{line}") };
+    }
+    let files = files(message);
+    if text.is_empty() && files.is_empty() && !meant.mention {
+        return None; // A service message.
+    }
+    let event_id = format!("m:{}:{}", message.chat.id, message.message_id);
+    let mut event = Event::message(event_id, chat(&message.chat, topic(message)), sender(message), text)
+        .at_ms(message.date.saturating_mul(1000))
+        .with_message_id(message.message_id.to_string());
+    event.reply_to = reply(message, me);
+    let reply_to_self = event.reply_to.as_ref().is_some_and(|reply| reply.is_self);
+    event.addressed = Addressed::new(meant.mention, reply_to_self, meant.command);
+    Some(Incoming { event, files, callback: None })
+}
+
+/// The message that is answered. In a topic every message "answers" the one that opened it, which means nothing.
+fn reply(message: &Message, me: &api::User) -> Option<ReplyTo> {
+    let answered = message.reply_to_message.as_deref().filter(|answered| answered.forum_topic_created.is_none())?;
+    let mut reply = ReplyTo::new(answered.message_id.to_string());
+    reply.text = match &message.quote {
+        Some(quote) => quote.text.clone(),
+        None => answered.text.clone().or_else(|| answered.caption.clone()).unwrap_or_default(),
+    };
+    reply.sender = Some(sender(answered));
+    reply.is_self = answered.from.as_ref().is_some_and(|from| from.id == me.id);
+    Some(reply)
+}
+
+/// What the entities say about the text.
+struct Meant {
+    text: String,
+    mention: bool,
+    command: bool,
+}
+
+/// Removes the mentions of this bot and tells whether there were any; `None` for a command to another bot.
+fn read_entities(text: &str, entities: &[Entity], me: &api::User) -> Option<Meant> {
+    let mut meant = Meant { text: text.to_owned(), mention: false, command: false };
+    let handle = me.username.as_deref().map(|name| format!("@{name}")).unwrap_or_default();
+    let is_handle = |piece: &str| !handle.is_empty() && piece.eq_ignore_ascii_case(&handle);
+    // From the end, so that earlier offsets stay true.
+    let mut ordered: Vec<&Entity> = entities.iter().collect();
+    ordered.sort_by_key(|entity| std::cmp::Reverse(entity.offset));
+    for entity in ordered {
+        let Some((start, end)) = byte_range(text, entity) else { continue };
+        let piece = &text[start..end];
+        let ours = match entity.kind.as_str() {
+            "mention" => is_handle(piece),
+            "text_mention" => entity.user.as_ref().is_some_and(|user| user.id == me.id),
+            "bot_command" => match piece.split_once('@') {
+                Some((_, bot)) if !is_handle(&format!("@{bot}")) => {
+                    if entity.offset == 0 {
+                        return None;
+                    }
+                    false
+                }
+                Some((command, _)) => {
+                    meant.command |= entity.offset == 0;
+                    meant.mention = true;
+                    meant.text.replace_range(start + command.len()..end, "");
+                    false
+                }
+                None => {
+                    meant.command |= entity.offset == 0;
+                    false
+                }
+            },
+            _ => false,
+        };
+        if ours {
+            meant.mention = true;
+            meant.text.replace_range(start..end, "");
+        }
+    }
+    meant.text = meant.text.trim().to_owned();
+    Some(meant)
+}
+
+/// The byte range of an entity, whose offsets count UTF-16 units; `None` when they point nowhere.
+fn byte_range(text: &str, entity: &Entity) -> Option<(usize, usize)> {
+    let wanted = (entity.offset, entity.offset.checked_add(entity.length)?);
+    let (mut units, mut start) = (0, None);
+    for (at, character) in text.char_indices() {
+        if units == wanted.0 {
+            start.get_or_insert(at);
+        }
+        if units == wanted.1 {
+            return Some((start?, at));
+        }
+        units += character.len_utf16();
+    }
+    (units == wanted.1).then_some((start?, text.len()))
+}
+
+fn files(message: &Message) -> Vec<RemoteFile> {
+    let mut found = Vec::new();
+    let mut add = |kind: AttachmentKind, file: &api::File, mime: &str, name: &str| {
+        found.push(RemoteFile {
+            kind,
+            file_id: file.file_id.clone(),
+            mime: file.mime_type.clone().unwrap_or_else(|| mime.to_owned()),
+            name: file.file_name.clone().unwrap_or_else(|| name.to_owned()),
+            size: file.file_size,
+        });
+    };
+    // The sizes of one photo; the last is the largest.
+    if let Some(largest) = message.photo.last() {
+        add(AttachmentKind::Image, largest, "image/jpeg", "photo.jpg");
+    }
+    // An animation comes with a document that is the same file.
+    match (&message.animation, &message.document) {
+        (Some(animation), _) => add(AttachmentKind::Video, animation, "video/mp4", "animation.mp4"),
+        (None, Some(document)) => add(AttachmentKind::File, document, "application/octet-stream", "file"),
+        (None, None) => {}
+    }
+    if let Some(file) = &message.voice {
+        add(AttachmentKind::Voice, file, "audio/ogg", "voice.ogg");
+    }
+    if let Some(file) = &message.audio {
+        add(AttachmentKind::Audio, file, "audio/mpeg", "audio.mp3");
+    }
+    for file in message.video.iter().chain(&message.video_note) {
+        add(AttachmentKind::Video, file, "video/mp4", "video.mp4");
+    }
+    if let Some(file) = &message.sticker {
+        add(AttachmentKind::Sticker, file, "image/webp", file.emoji.as_deref().unwrap_or("sticker.webp"));
+    }
+    found
+}
+
+fn pressed(query: &api::CallbackQuery) -> Option<Incoming> {
+    let message = query.message.as_ref()?;
+    let (ask, option) = query.data.as_deref()?.split_once(':')?;
+    let mut event =
+        Event::message(format!("c:{}", query.id), chat(&message.chat, topic(message)), person(&query.from), "")
+            .of_kind(EventKind::Choice)
+            .with_message_id(message.message_id.to_string());
+    event.choice = Some(ChoiceMade::new(ask, option));
+    Some(Incoming { event, files: Vec::new(), callback: Some(query.id.clone()) })
+}
+
+fn migrated(message: &Message, new: i64) -> Event {
+    let mut event =
+        Event::message(format!("g:{}:{new}", message.chat.id), chat(&message.chat, None), sender(message), "")
+            .of_kind(EventKind::Migrated)
+            .at_ms(message.date.saturating_mul(1000));
+    event.migrated_to = Some(new.to_string());
+    event
+}
+
+#[cfg(test)]
+mod tests;

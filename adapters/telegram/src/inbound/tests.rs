@@ -1,0 +1,185 @@
+use serde_json::{Value, json};
+
+use super::*;
+
+fn me() -> api::User {
+    serde_json::from_value(json!({ "id": 42, "is_bot": true, "first_name": "Hermes", "username": "hermes_bot" }))
+        .unwrap()
+}
+
+fn read(update: Value) -> Option<Incoming> {
+    incoming(&serde_json::from_value(update).unwrap(), &me())
+}
+
+fn in_group(text: &str, entities: Value) -> Value {
+    json!({ "update_id": 1, "message": {
+        "message_id": 9, "date": 100, "text": text, "entities": entities,
+        "chat": { "id": -100, "type": "supergroup", "title": "Ops" },
+        "from": { "id": 7, "is_bot": false, "first_name": "Ada", "last_name": "L" },
+    } })
+}
+
+#[test]
+fn a_private_message_names_its_chat_sender_and_change() {
+    let event = read(json!({ "update_id": 1, "message": {
+        "message_id": 5, "date": 1700000000, "text": "hello", "chat": { "id": 7, "type": "private", "first_name": "Ada" },
+        "from": { "id": 7, "first_name": "Ada" }, "unheard_of": { "of": ["the", "future"] },
+    } }))
+    .unwrap()
+    .event;
+    assert_eq!(event.event_id, "m:7:5");
+    assert_eq!(event.chat, Chat::dm("7"));
+    assert_eq!(event.sender.id, "7");
+    assert_eq!((event.text.as_str(), event.at_ms), ("hello", 1_700_000_000_000));
+    assert_eq!(event.message_id.as_deref(), Some("5"));
+}
+
+#[test]
+fn a_mention_is_an_entity_and_is_removed_from_the_text() {
+    let event = read(in_group("🦀 @Hermes_Bot what now", json!([{ "type": "mention", "offset": 3, "length": 11 }])))
+        .unwrap()
+        .event;
+    assert!(event.addressed.mention);
+    assert_eq!(event.text, "🦀  what now");
+}
+
+#[test]
+fn text_that_looks_like_a_mention_is_none() {
+    let event = read(in_group(
+        "mail me@hermes_bot or @hermes_bots",
+        json!([{ "type": "mention", "offset": 22, "length": 12 }]),
+    ))
+    .unwrap()
+    .event;
+    assert!(!event.addressed.mention);
+    assert_eq!(event.text, "mail me@hermes_bot or @hermes_bots");
+}
+
+#[test]
+fn a_text_mention_counts_by_the_users_id() {
+    let entity = |id: i64| json!([{ "type": "text_mention", "offset": 0, "length": 6, "user": { "id": id, "first_name": "x" } }]);
+    assert!(read(in_group("Hermes hi", entity(42))).unwrap().event.addressed.mention);
+    assert!(!read(in_group("Hermes hi", entity(43))).unwrap().event.addressed.mention);
+}
+
+#[test]
+fn a_command_to_another_bot_is_nothing_for_us() {
+    let command = |length: usize| json!([{ "type": "bot_command", "offset": 0, "length": length }]);
+    assert!(read(in_group("/help@other_bot", command(15))).is_none());
+    let ours = read(in_group("/help@Hermes_bot me", command(16))).unwrap().event;
+    assert!(ours.addressed.command && ours.addressed.mention);
+    assert_eq!(ours.text, "/help me");
+    let bare = read(in_group("/help", command(5))).unwrap().event;
+    assert!(bare.addressed.command && !bare.addressed.mention);
+}
+
+#[test]
+fn entities_that_point_nowhere_are_ignored() {
+    for (offset, length) in [(0, 500), (90, 1), (usize::MAX, 2), (1, 1)] {
+        // Offset 1 lies inside the surrogate pair.
+        let event =
+            read(in_group("🦀x", json!([{ "type": "mention", "offset": offset, "length": length }]))).unwrap().event;
+        assert_eq!(event.text, "🦀x");
+    }
+}
+
+#[test]
+fn our_own_echo_and_service_messages_are_dropped() {
+    let message = |more: Value| {
+        let mut message = json!({ "message_id": 1, "date": 1, "chat": { "id": 7, "type": "private" }, "from": { "id": 7, "first_name": "A" } });
+        message.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        json!({ "update_id": 1, "message": message })
+    };
+    assert!(read(message(json!({ "text": "me", "from": { "id": 42, "first_name": "Hermes" } }))).is_none());
+    assert!(read(message(json!({ "new_chat_title": "x" }))).is_none());
+    assert!(read(json!({ "update_id": 3, "poll": {} })).is_none());
+}
+
+#[test]
+fn a_topic_is_a_thread_only_when_the_message_says_so_and_general_is_none() {
+    let message = |thread: i64, is_topic: bool| {
+        read(json!({ "update_id": 1, "message": {
+            "message_id": 1, "date": 1, "text": "x", "message_thread_id": thread, "is_topic_message": is_topic,
+            "chat": { "id": -100, "type": "supergroup" }, "from": { "id": 7, "first_name": "A" },
+        } }))
+        .unwrap()
+        .event
+        .chat
+    };
+    assert_eq!(message(17, true).thread.as_deref(), Some("17"));
+    assert_eq!(message(17, false).thread, None);
+    assert_eq!(message(1, true).thread, None);
+}
+
+#[test]
+fn the_message_that_opened_a_topic_is_not_answered_by_those_in_it() {
+    let reply = |more: Value| {
+        let mut answered = json!({ "message_id": 2, "date": 1, "chat": { "id": -100, "type": "supergroup" }, "from": { "id": 42, "first_name": "H" }, "text": "before" });
+        answered.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        read(json!({ "update_id": 1, "message": {
+            "message_id": 3, "date": 1, "text": "x", "chat": { "id": -100, "type": "supergroup" },
+            "from": { "id": 7, "first_name": "A" }, "reply_to_message": answered, "quote": { "text": "bef" },
+        } }))
+        .unwrap()
+        .event
+    };
+    let answer = reply(json!({}));
+    assert!(answer.addressed.reply_to_self);
+    assert_eq!(answer.reply_to.unwrap().text, "bef");
+    assert!(reply(json!({ "forum_topic_created": {} })).reply_to.is_none());
+}
+
+#[test]
+fn an_edit_names_its_revision_and_a_press_its_answer() {
+    let edit = read(json!({ "update_id": 1, "edited_message": {
+        "message_id": 5, "date": 100, "edit_date": 160, "text": "changed", "chat": { "id": 7, "type": "private" }, "from": { "id": 7, "first_name": "A" },
+    } }))
+    .unwrap()
+    .event;
+    assert_eq!((edit.kind, edit.event_id.as_str(), edit.at_ms), (EventKind::Edited, "e:7:5:160", 160_000));
+    let press = read(json!({ "update_id": 1, "callback_query": {
+        "id": "77", "from": { "id": 9, "first_name": "B" }, "data": "ask1:yes",
+        "message": { "message_id": 5, "date": 1, "chat": { "id": 7, "type": "private" }, "message_thread_id": 4, "is_topic_message": true },
+    } }))
+    .unwrap();
+    assert_eq!(press.callback.as_deref(), Some("77"));
+    assert_eq!(press.event.choice, Some(ChoiceMade::new("ask1", "yes")));
+    assert_eq!(press.event.chat, Chat::dm("7").in_thread("4"));
+    assert_eq!(press.event.sender.id, "9");
+}
+
+#[test]
+fn a_migration_is_an_event_of_the_old_chat() {
+    let event = read(json!({ "update_id": 1, "message": { "message_id": 5, "date": 1, "chat": { "id": -5, "type": "group" }, "migrate_to_chat_id": -1005 } })).unwrap().event;
+    assert_eq!(
+        (event.kind, event.migrated_to.as_deref(), event.chat.id.as_str()),
+        (EventKind::Migrated, Some("-1005"), "-5")
+    );
+}
+
+#[test]
+fn an_album_is_one_event_with_the_caption_wherever_it_stands() {
+    let part = |id: i64, caption: Option<&str>| {
+        let message: Message = serde_json::from_value(json!({
+            "message_id": id, "date": 1, "media_group_id": "G", "caption": caption, "chat": { "id": 7, "type": "private" },
+            "from": { "id": 7, "first_name": "A" }, "photo": [{ "file_id": "small" }, { "file_id": format!("F{id}"), "file_size": 9 }],
+        }))
+        .unwrap();
+        message
+    };
+    let whole = album(&[part(1, None), part(2, Some("look")), part(3, None)], &me()).unwrap();
+    assert_eq!(whole.event.event_id, "a:7:G");
+    assert_eq!(whole.event.text, "look");
+    assert_eq!(whole.files.iter().map(|file| file.file_id.as_str()).collect::<Vec<_>>(), ["F1", "F2", "F3"]);
+}
+
+#[test]
+fn an_anonymous_admin_is_the_chat_that_writes() {
+    let event = read(json!({ "update_id": 1, "message": {
+        "message_id": 1, "date": 1, "text": "x", "chat": { "id": -100, "type": "supergroup" },
+        "from": { "id": 1087968824, "is_bot": true, "first_name": "Group" }, "sender_chat": { "id": -100, "type": "supergroup", "title": "Ops" },
+    } }))
+    .unwrap()
+    .event;
+    assert_eq!((event.sender.id.as_str(), event.sender.is_bot), ("-100", false));
+}

@@ -1,0 +1,275 @@
+//! From a part to the calls that carry it, and from the server's answer to an outcome.
+//!
+//! Every error of the platform is classified here and nowhere else.
+
+use hermes_adapter_net::reqwest::multipart::{Form, Part};
+use hermes_adapter_sdk::prelude::*;
+use serde_json::{Map, Value, json};
+
+use crate::api::{Api, ApiError, Refused, Sent};
+
+/// A caption's limit, in UTF-16 units; a text beyond it goes as a message of its own.
+/// <https://core.telegram.org/bots/api#sendphoto>
+const CAPTION_LIMIT_UTF16: usize = 1024;
+/// The most files of one album. <https://core.telegram.org/bots/api#sendmediagroup>
+const ALBUM_MAX: usize = 10;
+/// The largest picture that `sendPhoto` takes, in bytes; larger ones go as documents.
+const PHOTO_BYTES_MAX: u64 = 10 * 1024 * 1024;
+
+/// Which parts of a delivery answer the message they are about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReplyMode {
+    /// The first one.
+    First,
+    /// Every one.
+    All,
+    /// None.
+    Off,
+}
+
+/// How this instance writes.
+#[derive(Clone, Copy, Debug)]
+pub struct Manner {
+    /// Which parts answer.
+    pub reply_mode: ReplyMode,
+    /// Whether links are previewed.
+    pub link_previews: bool,
+}
+
+/// Sends one part.
+pub async fn send(api: &Api, manner: Manner, message: &Outgoing, now_ms: i64) -> SendOutcome {
+    let place = match place(&message.chat) {
+        Ok(place) => place,
+        Err(outcome) => return outcome,
+    };
+    let text_fits = utf16_len(&message.source) <= CAPTION_LIMIT_UTF16 && message.choices.is_none();
+    let mut ids = Vec::new();
+    let mut anchor = anchor(manner, message);
+    if !message.media.is_empty() {
+        let caption = if text_fits { message.text.as_str() } else { "" };
+        for (number, files) in message.media.chunks(ALBUM_MAX).enumerate() {
+            let caption = if number == 0 { caption } else { "" };
+            match send_files(api, &place, message, files, caption, anchor.take()).await {
+                Ok(mut sent) => ids.append(&mut sent),
+                // What came before is there already: repeating all of it would double it.
+                Err(error) if !ids.is_empty() => return SendOutcome::unknown(error.to_string()),
+                Err(error) => return outcome(&error),
+            }
+        }
+        if text_fits || message.text.is_empty() {
+            return SendOutcome::Delivered { receipt: Receipt::new(ids, now_ms) };
+        }
+    }
+    if message.text.trim().is_empty() {
+        return SendOutcome::refused(RefusalKind::Invalid, "the text is empty, which Telegram does not take");
+    }
+    let mut parameters = place;
+    parameters.insert("text".into(), json!(message.text));
+    add_manner(&mut parameters, manner, message);
+    if let Some(anchor) = anchor {
+        parameters.insert("reply_parameters".into(), anchor);
+    }
+    match api.call::<Sent>("sendMessage", &parameters).await {
+        Ok(sent) => {
+            ids.push(sent.message_id.to_string());
+            SendOutcome::Delivered { receipt: Receipt::new(ids, now_ms) }
+        }
+        Err(error) if !ids.is_empty() => SendOutcome::unknown(error.to_string()),
+        Err(error) => outcome(&error),
+    }
+}
+
+/// Makes a sent message say something else.
+pub async fn edit(api: &Api, manner: Manner, target: &SentMessage, message: &Outgoing, now_ms: i64) -> SendOutcome {
+    let Ok(message_id) = target.id.parse::<i64>() else {
+        return SendOutcome::refused(RefusalKind::Invalid, format!("{:?} is no message id of Telegram", target.id));
+    };
+    let mut parameters = match place(&target.chat) {
+        Ok(place) => place,
+        Err(outcome) => return outcome,
+    };
+    parameters.remove("message_thread_id");
+    parameters.insert("message_id".into(), json!(message_id));
+    parameters.insert("text".into(), json!(message.text));
+    add_manner(&mut parameters, manner, message);
+    parameters.remove("disable_notification");
+    match api.call::<Value>("editMessageText", &parameters).await {
+        Ok(_) => SendOutcome::delivered(target.id.clone(), now_ms),
+        // It says that already, which is what was asked for.
+        Err(ApiError::Refused(refused)) if refused.description.contains("message is not modified") => {
+            SendOutcome::delivered(target.id.clone(), now_ms)
+        }
+        Err(error) => outcome(&error),
+    }
+}
+
+/// The parameters that say where to.
+pub fn place(chat: &Chat) -> Result<Map<String, Value>, SendOutcome> {
+    let mut parameters = Map::new();
+    let id: i64 = chat.id.parse().map_err(|_| {
+        SendOutcome::refused(
+            RefusalKind::Invalid,
+            format!("{:?} is no chat id of Telegram, which is a number", chat.id),
+        )
+    })?;
+    parameters.insert("chat_id".into(), json!(id));
+    if let Some(thread) = &chat.thread {
+        let thread: i64 = thread.parse().map_err(|_| {
+            SendOutcome::refused(
+                RefusalKind::Invalid,
+                format!("{thread:?} is no topic id of Telegram, which is a number"),
+            )
+        })?;
+        parameters.insert("message_thread_id".into(), json!(thread));
+    }
+    Ok(parameters)
+}
+
+/// What an error means for a delivery.
+pub fn outcome(error: &ApiError) -> SendOutcome {
+    match error {
+        ApiError::NotSent(detail) => SendOutcome::not_sent(None, WaitScope::Instance, detail.clone()),
+        ApiError::Doubtful(detail) => SendOutcome::unknown(detail.clone()),
+        ApiError::Refused(refused) => refusal(refused),
+    }
+}
+
+/// The Bot API has codes but no error words, so its sentences have to be read; this is the one place.
+fn refusal(refused: &Refused) -> SendOutcome {
+    if let Some(new) = refused.migrate_to_chat_id {
+        return SendOutcome::migrated(new.to_string());
+    }
+    if refused.code == 429 {
+        return SendOutcome::not_sent(refused.retry_after_ms, WaitScope::Chat, refused.description.clone());
+    }
+    let said = refused.description.to_ascii_lowercase();
+    let says = |words: &[&str]| words.iter().any(|word| said.contains(word));
+    let kind = match refused.code {
+        401 | 404 => RefusalKind::Unauthorized,
+        403 => RefusalKind::Forbidden,
+        _ if says(&["can't parse entities", "can't parse message text", "unsupported start tag", "entity"]) => {
+            RefusalKind::BadFormat
+        }
+        _ if says(&["is too long", "too many characters"]) => RefusalKind::TooLong,
+        _ if says(&["thread not found", "topic_deleted", "topic_closed", "topic closed", "topic not found"]) => {
+            RefusalKind::ThreadGone
+        }
+        _ if says(&["chat not found", "peer_id_invalid", "group chat was deactivated", "user is deactivated"]) => {
+            RefusalKind::ChatGone
+        }
+        _ if says(&["not enough rights", "have no rights", "need administrator rights", "chat_write_forbidden"]) => {
+            RefusalKind::Forbidden
+        }
+        _ => RefusalKind::Invalid,
+    };
+    SendOutcome::refused(kind, refused.description.clone())
+}
+
+fn anchor(manner: Manner, message: &Outgoing) -> Option<Value> {
+    let wanted = match manner.reply_mode {
+        ReplyMode::First => message.part == 1,
+        ReplyMode::All => true,
+        ReplyMode::Off => false,
+    };
+    let id: i64 = message.reply_to.as_ref().filter(|_| wanted)?.parse().ok()?;
+    Some(json!({ "message_id": id, "allow_sending_without_reply": true }))
+}
+
+fn add_manner(parameters: &mut Map<String, Value>, manner: Manner, message: &Outgoing) {
+    if message.format == Format::TelegramHtml {
+        parameters.insert("parse_mode".into(), json!("HTML"));
+    }
+    if !manner.link_previews {
+        parameters.insert("link_preview_options".into(), json!({ "is_disabled": true }));
+    }
+    if message.silent {
+        parameters.insert("disable_notification".into(), json!(true));
+    }
+    if let Some(choices) = &message.choices {
+        // One button a row: labels are sentences, and phones are narrow.
+        let rows: Vec<Value> = choices
+            .options
+            .iter()
+            .map(|option| json!([{ "text": option.label, "callback_data": format!("{}:{}", choices.ask, option.id) }]))
+            .collect();
+        parameters.insert("reply_markup".into(), json!({ "inline_keyboard": rows }));
+    }
+}
+
+async fn send_files(
+    api: &Api,
+    place: &Map<String, Value>,
+    message: &Outgoing,
+    files: &[OutMedia],
+    caption: &str,
+    anchor: Option<Value>,
+) -> Result<Vec<String>, ApiError> {
+    let mut form = Form::new();
+    for (name, value) in place {
+        form = form.text(name.clone(), value.to_string());
+    }
+    if let Some(anchor) = anchor {
+        form = form.text("reply_parameters", anchor.to_string());
+    }
+    if message.silent {
+        form = form.text("disable_notification", "true");
+    }
+    let html = message.format == Format::TelegramHtml && !caption.is_empty();
+    if let [file] = files {
+        let (method, field) = method_for(file);
+        if !caption.is_empty() {
+            form = form.text("caption", caption.to_owned());
+        }
+        if html {
+            form = form.text("parse_mode", "HTML");
+        }
+        let form = form.part(field, part(file).await?);
+        return Ok(vec![api.upload::<Sent>(method, form).await?.message_id.to_string()]);
+    }
+    let mut media = Vec::new();
+    // Photos and films mix in an album; anything else goes as documents together.
+    let as_documents = files.iter().any(|file| !matches!(method_for(file).1, "photo" | "video"));
+    for (number, file) in files.iter().enumerate() {
+        let kind = if as_documents { "document" } else { method_for(file).1 };
+        let mut item = json!({ "type": kind, "media": format!("attach://f{number}") });
+        if number == 0 && !caption.is_empty() {
+            item["caption"] = json!(caption);
+            if html {
+                item["parse_mode"] = json!("HTML");
+            }
+        }
+        media.push(item);
+        form = form.part(format!("f{number}"), part(file).await?);
+    }
+    let form = form.text("media", Value::Array(media).to_string());
+    let sent: Vec<Sent> = api.upload("sendMediaGroup", form).await?;
+    Ok(sent.into_iter().map(|one| one.message_id.to_string()).collect())
+}
+
+/// The method that carries a file, and the field that it takes it in.
+fn method_for(file: &OutMedia) -> (&'static str, &'static str) {
+    match file.mime.as_str() {
+        "image/jpeg" | "image/png" | "image/webp" if file.size <= PHOTO_BYTES_MAX => ("sendPhoto", "photo"),
+        "video/mp4" => ("sendVideo", "video"),
+        "audio/mpeg" | "audio/mp4" => ("sendAudio", "audio"),
+        "audio/ogg" => ("sendVoice", "voice"),
+        _ => ("sendDocument", "document"),
+    }
+}
+
+async fn part(file: &OutMedia) -> Result<Part, ApiError> {
+    let path = file.path.clone();
+    let bytes = tokio::task::spawn_blocking(move || std::fs::read(path))
+        .await
+        .map_err(|error| ApiError::NotSent(error.to_string()))?
+        .map_err(|error| ApiError::NotSent(format!("{} cannot be read: {error}", file.name)))?;
+    let part = Part::bytes(bytes).file_name(file.name.clone());
+    part.mime_str(&file.mime).map_err(|error| ApiError::NotSent(format!("{:?} is no MIME type: {error}", file.mime)))
+}
+
+fn utf16_len(text: &str) -> usize {
+    text.chars().map(char::len_utf16).sum()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,96 @@
+use super::*;
+
+fn refused(code: u16, description: &str) -> SendOutcome {
+    outcome(&ApiError::Refused(Refused {
+        code,
+        description: description.to_owned(),
+        retry_after_ms: None,
+        migrate_to_chat_id: None,
+    }))
+}
+
+fn kind(outcome: SendOutcome) -> RefusalKind {
+    match outcome {
+        SendOutcome::Refused { kind, .. } => kind,
+        other => panic!("not refused: {other:?}"),
+    }
+}
+
+#[test]
+fn each_sentence_of_the_server_has_its_kind() {
+    let cases = [
+        (
+            400,
+            "Bad Request: can't parse entities: Unsupported start tag \"x\" at byte offset 0",
+            RefusalKind::BadFormat,
+        ),
+        (400, "Bad Request: message is too long", RefusalKind::TooLong),
+        (400, "Bad Request: message thread not found", RefusalKind::ThreadGone),
+        (400, "Bad Request: TOPIC_DELETED", RefusalKind::ThreadGone),
+        (400, "Bad Request: chat not found", RefusalKind::ChatGone),
+        (400, "Bad Request: not enough rights to send text messages to the chat", RefusalKind::Forbidden),
+        (400, "Bad Request: something new", RefusalKind::Invalid),
+        (401, "Unauthorized", RefusalKind::Unauthorized),
+        (403, "Forbidden: bot was blocked by the user", RefusalKind::Forbidden),
+        (404, "Not Found", RefusalKind::Unauthorized),
+    ];
+    for (code, description, expected) in cases {
+        assert_eq!(kind(refused(code, description)), expected, "{description}");
+    }
+}
+
+#[test]
+fn a_flood_wait_holds_the_chat_for_as_long_as_the_server_says() {
+    let error = ApiError::Refused(Refused {
+        code: 429,
+        description: "Too Many Requests: retry after 7".into(),
+        retry_after_ms: Some(7000),
+        migrate_to_chat_id: None,
+    });
+    let SendOutcome::NotSent { retry_after_ms, scope, .. } = outcome(&error) else { panic!("a 429 is no refusal") };
+    assert_eq!((retry_after_ms, scope), (Some(7000), WaitScope::Chat));
+}
+
+#[test]
+fn a_migrated_chat_names_its_successor() {
+    let error = ApiError::Refused(Refused {
+        code: 400,
+        description: "Bad Request: group chat was upgraded to a supergroup chat".into(),
+        retry_after_ms: None,
+        migrate_to_chat_id: Some(-1005),
+    });
+    let SendOutcome::Refused { kind, migrated_to, .. } = outcome(&error) else { panic!("not refused") };
+    assert_eq!((kind, migrated_to.as_deref()), (RefusalKind::Migrated, Some("-1005")));
+}
+
+#[test]
+fn what_may_have_arrived_is_doubtful_and_what_cannot_have_is_not() {
+    assert!(matches!(outcome(&ApiError::Doubtful("cut".into())), SendOutcome::Unknown { .. }));
+    assert!(matches!(
+        outcome(&ApiError::NotSent("refused".into())),
+        SendOutcome::NotSent { scope: WaitScope::Instance, .. }
+    ));
+}
+
+#[test]
+fn a_target_that_is_none_of_ours_is_refused_and_not_sent_elsewhere() {
+    assert!(place(&Chat::dm("general")).is_err());
+    assert!(place(&Chat::dm("7").in_thread("plans")).is_err());
+    let parameters = place(&Chat::dm("7").in_thread("17")).unwrap();
+    assert_eq!((parameters["chat_id"].as_i64(), parameters["message_thread_id"].as_i64()), (Some(7), Some(17)));
+}
+
+#[test]
+fn a_reply_is_anchored_by_the_mode() {
+    let manner = |reply_mode| Manner { reply_mode, link_previews: true };
+    let mut message = Outgoing::text(Chat::dm("7"), "x");
+    message.reply_to = Some("5".into());
+    let anchored = |mode, part| {
+        let mut message = message.clone();
+        message.part = part;
+        anchor(manner(mode), &message).is_some()
+    };
+    assert_eq!([anchored(ReplyMode::First, 1), anchored(ReplyMode::First, 2)], [true, false]);
+    assert_eq!([anchored(ReplyMode::All, 1), anchored(ReplyMode::All, 2)], [true, true]);
+    assert_eq!([anchored(ReplyMode::Off, 1), anchored(ReplyMode::Off, 2)], [false, false]);
+}

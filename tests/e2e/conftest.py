@@ -1,0 +1,220 @@
+"""The built host, the built libraries, real input.
+
+Environment (set by `run`): HERMES_BIN, the folder of the built binary; TELEGRAM_SCHEMA, the published
+schema; AIMOCK, the folder in which the model mock is installed.
+"""
+
+import json
+import os
+import pathlib
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+
+import pytest
+
+HERE = pathlib.Path(__file__).parent
+BIN = pathlib.Path(os.environ["HERMES_BIN"])
+WAIT_S = 30
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def until(what, check, timeout=WAIT_S):
+    """Polls `check` until it answers something; fails with `what` and the last answer."""
+    deadline, last = time.monotonic() + timeout, None
+    while time.monotonic() < deadline:
+        last = check()
+        if last:
+            return last
+        time.sleep(0.05)
+    raise AssertionError(f"not within {timeout} s: {what} (last: {last!r})")
+
+
+def request(method, url, body=None, headers=None, timeout=WAIT_S):
+    data = None if body is None else json.dumps(body).encode()
+    call = urllib.request.Request(url, data, {"content-type": "application/json", **(headers or {})}, method=method)
+    with urllib.request.urlopen(call, timeout=timeout) as answer:
+        return json.loads(answer.read() or b"null")
+
+
+class Program:
+    """A process that is stopped by its own id."""
+
+    def __init__(self, arguments, log, **more):
+        self.log = log
+        self.process = subprocess.Popen(arguments, stdout=open(log, "ab"), stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, **more)
+
+    def said(self):
+        return self.log.read_text(errors="replace")
+
+    def stop(self, how=signal.SIGTERM, timeout=40):
+        if self.process.poll() is None:
+            self.process.send_signal(how)
+        try:
+            return self.process.wait(timeout)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+            raise AssertionError(f"did not end within {timeout} s:\n{self.said()[-4000:]}") from None
+
+
+class Host:
+    """One hermes-host on a home of its own."""
+
+    def __init__(self, folder, config, env=None):
+        self.home = folder / "home"
+        self.home.mkdir(mode=0o700)
+        self.config = folder / "plugins.toml"
+        self.config.write_text(config)
+        self.config.chmod(0o600)
+        self.folder, self.program = folder, None
+        self.env = {"PATH": os.environ["PATH"], "HOME": str(folder), **(env or {})}
+
+    def start(self, online=(), env=None):
+        self.program = Program([BIN / "hermes-host", "run", "--config", self.config, "--home", self.home], self.folder / "host.log",
+                               env={**self.env, **(env or {})}, cwd=self.folder)
+        for name in online:
+            self.wait_online(name)
+        return self
+
+    def cli(self, *arguments, check=True):
+        done = subprocess.run([BIN / "hermes-host", *arguments, "--home", self.home, "--config", self.config], env=self.env, cwd=self.folder,
+                              capture_output=True, text=True, timeout=60)
+        if check:
+            assert done.returncode == 0, (arguments, done.returncode, done.stdout, done.stderr)
+        return done
+
+    def status(self):
+        done = self.cli("status", "--json", check=False)
+        return json.loads(done.stdout) if done.returncode == 0 else None
+
+    def adapter(self, name):
+        status = self.status()
+        return status and next((one for one in status["adapters"] if one["name"] == name), None)
+
+    def wait_state(self, name, state, timeout=WAIT_S):
+        def look():
+            assert self.program.process.poll() is None, f"the host ended:\n{self.program.said()[-4000:]}"
+            found = self.adapter(name)
+            return found if found and found["state"] == state else None
+
+        return until(f"{name} is {state}", look, timeout)
+
+    def wait_online(self, name):
+        return self.wait_state(name, "online")
+
+    def stop(self, how=signal.SIGTERM):
+        return self.program.stop(how)
+
+    def kill(self):
+        """kill -9, and the children that would outlive it are gone too."""
+        self.program.process.kill()
+        self.program.process.wait()
+
+
+@pytest.fixture
+def host(tmp_path):
+    """Makes hosts; stops what is left of them."""
+    made = []
+
+    def make(config, env=None, name="host"):
+        folder = tmp_path / name
+        folder.mkdir()
+        made.append(Host(folder, config, env))
+        return made[-1]
+
+    yield make
+    for one in made:
+        if one.program and one.program.process.poll() is None:
+            one.stop()
+
+
+class Telegram:
+    """The emulator, from the side of the people who write to the bot."""
+
+    TOKEN = "4242:TESTTOKENTESTTOKENTESTTOKENTESTTOKEN"
+
+    def __init__(self, base):
+        self.base = base
+
+    def sim(self, what, **body):
+        return request("POST", f"{self.base}/_sim/{self.TOKEN}/{what}", body)
+
+    def get(self, what):
+        return request("GET", f"{self.base}/_sim/{self.TOKEN}/{what}")
+
+    def says(self, chat, text, **more):
+        return self.sim("message", chat=chat, text=text, **more)
+
+    def fault(self, method, kind, **more):
+        self.sim("fault", method=method, kind=kind, **more)
+
+    def chat(self, chat):
+        return self.get(f"chat/{chat}")
+
+    def from_bot(self, chat):
+        return [message for message in self.chat(chat) if message["from"]["id"] == 42]
+
+    def answers(self, chat, count, timeout=WAIT_S):
+        found = until(f"{count} messages of the bot in {chat}", lambda: len(self.from_bot(chat)) >= count, timeout)
+        assert found
+        return [message.get("text") for message in self.from_bot(chat)]
+
+    def verdict(self):
+        verdict = self.get("verdict")
+        assert verdict["ok"], verdict["errors"]
+        assert verdict["calls"] > 0
+
+
+@pytest.fixture
+def telegram(tmp_path):
+    port = free_port()
+    program = Program([sys.executable, HERE / "telegram_emulator.py", os.environ["TELEGRAM_SCHEMA"], str(port)], tmp_path / "emulator.log")
+    found = Telegram(f"http://127.0.0.1:{port}")
+
+    def answers():
+        assert program.process.poll() is None, program.said()
+        try:
+            return found.get("verdict") is not None
+        except (urllib.error.URLError, ConnectionError):
+            return False
+
+    until("the emulator answers", answers)
+    yield found
+    program.stop(signal.SIGKILL)
+
+
+@pytest.fixture(params=["in-process", "process"])
+def isolation(request):
+    """Both ways to run the same library."""
+    return request.param
+
+
+def telegram_section(telegram, isolation, more=""):
+    return f"""
+[adapter.telegram]
+token      = "{telegram.TOKEN}"
+base_url   = "{telegram.base}"
+isolation  = "{isolation}"
+poll_timeout_s = 2
+access     = {{ allowed_users = ["7", "8", "9"] }}
+{more}
+"""
+
+
+HEADER = """
+[host]
+status = ""
+
+[agent]
+runtime = "echo"
+"""

@@ -1,0 +1,52 @@
+"""The emulators themselves, judged by official clients and by a second, independent emulator."""
+
+import pathlib
+import subprocess
+import sys
+import time
+
+from conftest import HEADER, HERE, Program, free_port, request, until
+
+LO = pathlib.Path(sys.executable).parent / "lo-bot-api-emulator"
+
+
+def test_two_client_libraries_find_the_telegram_emulator_true(telegram):
+    done = subprocess.run([sys.executable, HERE / "check_telegram_emulator.py", telegram.base], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_host_passes_an_independent_emulators_verdict(host, tmp_path, isolation):
+    port, journal = free_port(), tmp_path / "journal.jsonl"
+    program = Program([LO, "--port", str(port), "--enable-control", "--journal", journal], tmp_path / "lo.log")
+    base, token = f"http://127.0.0.1:{port}", "123:abc"
+
+    def pushed():
+        try:
+            return request("POST", f"{base}/__fixture/updates", {"token": token, "update": {"message": {
+                "message_id": 5, "date": int(time.time()), "chat": {"id": 7, "type": "private", "first_name": "A"},
+                "from": {"id": 7, "is_bot": False, "first_name": "A"}, "text": "hello"}}})
+        except OSError:
+            return None
+
+    try:
+        one = host(HEADER + f"""
+[adapter.telegram]
+token     = "{token}"
+base_url  = "{base}"
+isolation = "{isolation}"
+poll_timeout_s = 2
+access    = {{ allowed_users = ["7"] }}
+""").start(online=["telegram"])
+        until("the update is taken", pushed)
+        until("the answer is in the journal", lambda: "sendMessage" in journal.read_text())
+        one.stop()
+        verdict = subprocess.run([LO, "verdict", journal, "--require-response", "--require-method", "sendMessage"],
+                                 capture_output=True, text=True, timeout=30)
+        assert verdict.returncode == 0, verdict.stdout + verdict.stderr
+    finally:
+        program.stop()
+
+
+def test_the_emulator_speaks_for_the_bot_it_is_asked_about(telegram):
+    answer = request("POST", f"{telegram.base}/bot{telegram.TOKEN}/getMe", {})
+    assert answer["result"]["username"] == "hermes_bot"

@@ -1,0 +1,265 @@
+"""Telegram, through the built host and library, against the schema-checked emulator."""
+
+import signal
+
+from conftest import HEADER, telegram_section, until
+
+
+def started(host, telegram, isolation, more="", header=HEADER):
+    return host(header + telegram_section(telegram, isolation, more)).start(online=["telegram"])
+
+
+def test_a_message_is_answered_and_every_request_is_valid(host, telegram, isolation):
+    one = started(host, telegram, isolation)
+    assert one.adapter("telegram")["isolation"] == isolation
+    telegram.says(7, "hello *world* <b>")
+    assert "hello" in telegram.answers(7, 1)[0]
+    assert one.stop() == 0
+    telegram.verdict()
+
+
+def test_answers_come_in_order_while_the_session_is_busy(host, telegram, isolation):
+    one = started(host, telegram, isolation)
+    for n in range(8):
+        telegram.says(7, f"message {n}")
+    answers = telegram.answers(7, 8)
+    assert [next(n for n in range(8) if f"message {n}" in answer) for answer in answers] == list(range(8))
+    one.stop()
+    assert len(telegram.from_bot(7)) == 8
+    telegram.verdict()
+
+
+def test_a_stranger_is_offered_a_code_that_the_operator_approves(host, telegram, isolation):
+    section = telegram_section(telegram, isolation).replace('access     = { allowed_users = ["7", "8", "9"] }\n', "")
+    one = host(HEADER + section).start(online=["telegram"])
+    telegram.says(555, "let me in")
+    offer = telegram.answers(555, 1)[0]
+    line = next(line for line in offer.splitlines() if "pairing approve" in line)
+    words = line.strip("` ").split()
+    at = words.index("pairing")
+    one.cli(*words[at:at + 4])
+    telegram.says(555, "hello again")
+    until("the answer after approval", lambda: any("hello again" in (m.get("text") or "") for m in telegram.from_bot(555)))
+    one.stop()
+    telegram.verdict()
+
+
+def test_with_a_list_a_stranger_gets_silence(host, telegram, isolation):
+    one = started(host, telegram, isolation)
+    telegram.says(555, "let me in")
+    telegram.says(7, "me")
+    telegram.answers(7, 1)
+    assert telegram.from_bot(555) == []
+    one.stop()
+
+
+def test_a_group_counts_only_structured_mentions(host, telegram, isolation):
+    one = started(host, telegram, isolation, more="require_mention = true")
+    telegram.says(-100, "nothing for @hermes_bot_fan or me@hermes_bot", **{"from": 7})
+    telegram.says(-100, "@hermes_bot first", entities=[{"type": "mention", "offset": 0, "length": 11}], **{"from": 7})
+    answers = telegram.answers(-100, 1)
+    assert "first" in answers[0] and "@hermes_bot" not in answers[0]
+    mine = telegram.from_bot(-100)[0]["message_id"]
+    telegram.says(-100, "second", reply_to=mine, **{"from": 7})
+    answers = telegram.answers(-100, 2)
+    assert "second" in answers[1] and len(answers) == 2
+    one.stop()
+    telegram.verdict()
+
+
+def test_a_topic_is_a_conversation_and_its_answers_stay_in_it(host, telegram, isolation):
+    one = started(host, telegram, isolation)
+    telegram.says(-100, "in the topic", thread=17, **{"from": 7})
+    telegram.says(-100, "outside", **{"from": 7})
+    telegram.answers(-100, 2)
+    threads = {("in the topic" in message["text"]): message.get("message_thread_id") for message in telegram.from_bot(-100)}
+    assert threads == {True: 17, False: None}
+    one.stop()
+    telegram.verdict()
+
+
+def test_a_deleted_topic_does_not_lose_the_answer(host, telegram, isolation):
+    one = started(host, telegram, isolation)
+    telegram.fault("sendMessage", "slow", delay_s=1)
+    telegram.says(-100, "where now", thread=17, **{"from": 7})
+    telegram.sim("topic", chat=-100, id=17, deleted=True)
+    telegram.answers(-100, 1)
+    assert "message_thread_id" not in telegram.from_bot(-100)[0]
+    one.stop()
+    telegram.verdict()
+
+
+def test_a_migrated_group_goes_on_under_its_new_id(host, telegram, isolation):
+    one = started(host, telegram, isolation)
+    telegram.says(-5, "before", **{"from": 7})
+    telegram.answers(-5, 1)
+    telegram.fault("sendMessage", "slow", delay_s=1)
+    telegram.says(-5, "while it moves", **{"from": 7})
+    telegram.sim("migrate", chat=-5, to=-1005, silent=True)
+    assert "while it moves" in telegram.answers(-1005, 1)[0]
+    one.stop()
+    telegram.verdict()
+
+
+def test_a_flood_wait_is_obeyed_and_nothing_is_doubled(host, telegram, isolation):
+    one = started(host, telegram, isolation)
+    telegram.fault("sendMessage", "429", retry_after=2)
+    telegram.says(7, "slowly")
+    telegram.answers(7, 1)
+    calls = [call for call in telegram.get("journal") if call["method"] == "sendMessage"]
+    assert len(calls) == 2 and calls[1]["at"] - calls[0]["at"] >= 2.0
+    one.stop()
+    telegram.verdict()
+
+
+def test_a_server_error_is_tried_again(host, telegram, isolation):
+    one = started(host, telegram, isolation)
+    telegram.fault("sendMessage", "5xx")
+    telegram.says(7, "again")
+    answers = telegram.answers(7, 1)
+    one.stop()
+    assert len(telegram.from_bot(7)) == 1 and "again" in answers[0]
+
+
+def test_a_lost_answer_is_repeated_once_and_marked(host, telegram, isolation):
+    one = started(host, telegram, isolation)
+    telegram.fault("sendMessage", "cut_after")
+    telegram.says(7, "did it arrive")
+    answers = telegram.answers(7, 2)
+    assert "did it arrive" in answers[0] and "did it arrive" in answers[1]
+    assert len(answers[1]) > len(answers[0]), f"the repeat carries a mark: {answers}"
+    one.stop()
+    assert len(telegram.from_bot(7)) == 2
+
+
+def test_markup_that_is_refused_goes_once_more_as_plain_text(host, telegram, isolation):
+    one = started(host, telegram, isolation)
+    telegram.fault("sendMessage", "bad_format")
+    telegram.says(7, "some **bold** words")
+    telegram.answers(7, 1)
+    sent = [call["params"] for call in telegram.get("journal") if call["method"] == "sendMessage"]
+    assert "parse_mode" in sent[0] and "parse_mode" not in sent[1]
+    one.stop()
+    assert len(telegram.from_bot(7)) == 1
+
+
+def test_a_second_poller_is_named_and_waited_for(host, telegram, isolation):
+    one = host(HEADER + telegram_section(telegram, isolation))
+    telegram.fault("getUpdates", "409", times=2)
+    one.start()
+    state = one.wait_state("telegram", "reconnecting")
+    assert "receives this bot's messages" in state["reason"]
+    one.wait_online("telegram")
+    telegram.says(7, "hello")
+    telegram.answers(7, 1)
+    one.stop()
+
+
+def test_a_refused_token_says_what_to_do(host, telegram, isolation):
+    telegram.fault("getMe", "expired", times=100)
+    one = host(HEADER + telegram_section(telegram, isolation)).start()
+    state = one.wait_state("telegram", "failed")
+    assert "BotFather" in state["reason"]
+    assert telegram.TOKEN not in one.program.said()
+    one.stop()
+
+
+def test_cut_slow_and_malformed_polls_lose_nothing(host, telegram, isolation):
+    one = started(host, telegram, isolation)
+    for kind in ("cut", "malformed", "5xx"):
+        telegram.fault("getUpdates", kind)
+    telegram.says(7, "through all that")
+    assert "through all that" in telegram.answers(7, 1, timeout=60)[0]
+    one.wait_online("telegram")
+    one.stop()
+    assert len(telegram.from_bot(7)) == 1
+
+
+def test_a_restart_answers_what_came_meanwhile_and_nothing_twice(host, telegram, isolation):
+    one = started(host, telegram, isolation)
+    telegram.says(7, "before")
+    telegram.answers(7, 1)
+    assert one.stop() == 0
+    telegram.says(7, "meanwhile")
+    one.start(online=["telegram"])
+    answers = telegram.answers(7, 2)
+    assert "meanwhile" in answers[1]
+    one.stop()
+    assert len(telegram.from_bot(7)) == 2
+    telegram.verdict()
+
+
+def test_kill_nine_in_the_middle_loses_nothing(host, telegram, isolation):
+    one = started(host, telegram, isolation)
+    for n in range(20):
+        telegram.says([7, 8, 9][n % 3], f"message {n}")
+        if n in (6, 13):
+            one.kill()
+            one.start()
+    one.wait_online("telegram")
+
+    def seen():
+        texts = [message["text"] for chat in (7, 8, 9) for message in telegram.from_bot(chat)]
+        return all(any(f"message {n}" == t.removeprefix("echo: ").split("\n")[-1].strip() or f"message {n}" in t for t in texts) for n in range(20)) and texts
+
+    texts = until("all twenty are answered", seen, 60)
+    doubled = len(texts) - 20
+    assert doubled <= 2, f"only a send that was cut off may be repeated: {texts}"
+    one.stop()
+
+
+def test_a_long_answer_is_split_within_the_limit(host, telegram, isolation):
+    one = started(host, telegram, isolation)
+    code = "\n".join(f"    let value_{n} = {n}; // 🦀" for n in range(120))
+    telegram.says(7, f"look\n\n```rust\n{code}\n```\n\nend of it")
+    first = telegram.answers(7, 2)
+    until("the end arrives", lambda: "end of it" in "".join(message["text"] for message in telegram.from_bot(7)))
+    for message in telegram.from_bot(7):
+        assert len(message["text"].encode("utf-16-le")) // 2 <= 4096
+        assert message["raw"].count("<pre") == message["raw"].count("</pre>")
+    assert first
+    one.stop()
+    telegram.verdict()
+
+
+def test_an_album_is_one_event_and_a_file_reaches_the_agent(host, telegram, isolation):
+    one = started(host, telegram, isolation)
+    for n in range(3):
+        telegram.sim("message", chat=7, photo=f"bytes {n}", media_group_id="G1", **({"caption": "look at these"} if n == 0 else {}))
+    answers = telegram.answers(7, 1)
+    assert "look at these" in answers[0]
+    telegram.says(7, "next")
+    answers = telegram.answers(7, 2)
+    assert "next" in answers[1], f"the album is one event: {answers}"
+    kept = [path for path in (one.home / "media").rglob("*") if path.is_file()]
+    assert sorted(path.read_bytes() for path in kept) == [b"bytes 0", b"bytes 1", b"bytes 2"]
+    one.stop()
+    telegram.verdict()
+
+
+def test_send_reaches_a_chat_and_an_unknown_target_is_an_error(host, telegram, isolation):
+    one = started(host, telegram, isolation)
+    one.cli("send", "telegram:7", "from the operator")
+    assert "from the operator" in telegram.answers(7, 1)[0]
+    failed = one.cli("send", "telegrm:7", "x", check=False)
+    assert failed.returncode != 0 and "telegram" in failed.stderr
+    one.stop()
+    telegram.verdict()
+
+
+def test_commands_are_answered(host, telegram, isolation):
+    one = started(host, telegram, isolation)
+    telegram.says(7, "/help", entities=[{"type": "bot_command", "offset": 0, "length": 5}])
+    assert "/stop" in telegram.answers(7, 1)[0]
+    telegram.says(7, "/hepl", entities=[{"type": "bot_command", "offset": 0, "length": 5}])
+    assert "help" in telegram.answers(7, 2)[1]
+    one.stop()
+
+
+def test_no_secret_is_in_the_log_or_the_status(host, telegram, isolation):
+    one = started(host, telegram, isolation)
+    telegram.says(7, "hello")
+    telegram.answers(7, 1)
+    shown = one.cli("config", "show").stdout + one.cli("status").stdout + one.cli("status", "--json").stdout
+    one.stop(signal.SIGTERM)
+    assert telegram.TOKEN not in shown + one.program.said()
