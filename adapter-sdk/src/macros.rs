@@ -11,7 +11,7 @@
 /// Does not compile under `panic = "abort"`, where a panic could not be contained.
 #[macro_export]
 macro_rules! export_adapter {
-    ($adapter:ty $(: $($part:ident)++)?) => {
+    ($adapter:ty $(: $first:ident $(+ $part:ident)*)?) => {
         #[cfg(panic = "abort")]
         ::core::compile_error!(
             "an adapter needs `panic = \"unwind\"`: with \"abort\" one panic would end the whole host; remove `panic = \"abort\"` from the profile"
@@ -32,7 +32,7 @@ macro_rules! export_adapter {
                 $crate::__private::lib_header::<$adapter>();
 
             impl $crate::__private::Exported for $adapter {
-                type Parts = $crate::__parts!($($($part)+)?);
+                type Parts = $crate::__parts!($($first $($part)*)?);
 
                 fn manifest() -> &'static [u8] {
                     &HERMES_ADAPTER_MANIFEST
@@ -47,13 +47,13 @@ macro_rules! export_adapter {
 #[cfg(feature = "testing")]
 #[macro_export]
 macro_rules! test_adapter {
-    ($adapter:ty $(: $($part:ident)++)?) => {
+    ($adapter:ty $(: $first:ident $(+ $part:ident)*)?) => {
         const _: () = {
             const LEN: usize = $crate::__private::manifest_len::<$adapter>();
             static MANIFEST: [u8; LEN] = $crate::__private::manifest_bytes::<$adapter, LEN>();
 
             impl $crate::__private::Exported for $adapter {
-                type Parts = $crate::__parts!($($($part)+)?);
+                type Parts = $crate::__parts!($($first $($part)*)?);
 
                 fn manifest() -> &'static [u8] {
                     &MANIFEST
