@@ -4,7 +4,8 @@
 //! [`routes`] find its conversation, [`commands`] and [`guard`] decide whether a
 //! [`turn`] may start, [`delivery`] says what becomes of each part that is owed.
 //! Beside it stand the life of an [`adapter`], [`pairing`], the [`context`] of a
-//! turn, the [`limits`] of everything and the small words in [`ids`] and [`secret`].
+//! turn, [`backoff`], the [`limits`] of everything and the small words in [`ids`]
+//! and [`secret`].
 //!
 //! Nothing here reads a clock, draws a random number, touches a file or iterates
 //! a hash map: `now_ms` and random bytes are arguments, so every decision can be
@@ -13,6 +14,17 @@
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
+pub mod access;
+pub mod adapter;
+pub mod backoff;
+pub mod commands;
 pub mod context;
+pub mod delivery;
+pub mod guard;
 pub mod ids;
+pub mod limits;
+pub mod pairing;
+pub mod routes;
 pub mod secret;
+pub mod session;
+pub mod turn;

@@ -1,0 +1,198 @@
+//! The slash commands: one table, and how a text is read as one of them.
+//!
+//! Help, completion, platform menus and the reference all come from [`REGISTRY`].
+//! What a command does is the shell's; whether somebody may run it is
+//! [`crate::access::AccessPolicy::may_run`].
+
+mod help;
+mod parse;
+
+pub use help::{help, help_for, menu};
+pub use parse::{Parsed, nearest, parse};
+
+use crate::access::Tier;
+
+#[cfg(test)]
+mod tests;
+
+/// Which command, for the one `match` that runs it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub enum CommandId {
+    /// Says hello.
+    Start,
+    /// Explains commands.
+    Help,
+    /// Lists commands.
+    Commands,
+    /// Begins a new session.
+    New,
+    /// Ends the running turn.
+    Stop,
+    /// Tells what is going on.
+    Status,
+    /// Tells who the sender is to this host.
+    Whoami,
+    /// Lets strangers in.
+    Pair,
+}
+
+/// One row of the table.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Command {
+    /// Which one.
+    pub id: CommandId,
+    /// Its name, without the slash.
+    pub name: &'static str,
+    /// Other names.
+    pub aliases: &'static [&'static str],
+    /// Arguments as a person reads them.
+    pub args: &'static str,
+    /// One line for help and menus.
+    pub help: &'static str,
+    /// Who may run it.
+    pub tier: Tier,
+    /// Whether it is answered while a turn runs.
+    pub bypasses: bool,
+    /// Where it may be run.
+    pub scope: Scope,
+    /// The config key that opens it; `None`: it is always there.
+    pub gate: Option<&'static str>,
+}
+
+/// Where a command may be run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scope {
+    /// Everywhere.
+    Everywhere,
+    /// In direct messages and the terminal: its answer is nobody else's business.
+    Private,
+    /// In the terminal only.
+    Terminal,
+}
+
+/// Where somebody is when they ask for a command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// The terminal.
+    Terminal,
+    /// A direct message.
+    Dm,
+    /// Any other chat.
+    Group,
+}
+
+impl Scope {
+    /// Whether a command of this scope may be run here.
+    pub fn includes(self, place: Place) -> bool {
+        match self {
+            Self::Everywhere => true,
+            Self::Private => place != Place::Group,
+            Self::Terminal => place == Place::Terminal,
+        }
+    }
+}
+
+impl Command {
+    /// Whether the config lets this command exist; `is_open` answers for a gate's key.
+    pub fn is_enabled(&self, is_open: impl FnOnce(&str) -> bool) -> bool {
+        self.gate.is_none_or(is_open)
+    }
+
+    /// Returns the row of a command.
+    pub fn of(id: CommandId) -> &'static Self {
+        REGISTRY.iter().find(|command| command.id == id).expect("every id has its row, as a test shows")
+    }
+}
+
+/// All commands, in the order of help and menus.
+pub static REGISTRY: &[Command] = &[
+    Command {
+        id: CommandId::Start,
+        name: "start",
+        aliases: &[],
+        args: "",
+        help: "Say hello",
+        tier: Tier::User,
+        bypasses: true,
+        scope: Scope::Everywhere,
+        gate: None,
+    },
+    Command {
+        id: CommandId::Help,
+        name: "help",
+        aliases: &[],
+        args: "[command]",
+        help: "Explain the commands, or one of them",
+        tier: Tier::User,
+        bypasses: true,
+        scope: Scope::Everywhere,
+        gate: None,
+    },
+    Command {
+        id: CommandId::Commands,
+        name: "commands",
+        aliases: &[],
+        args: "",
+        help: "List every command that you may run here",
+        tier: Tier::User,
+        bypasses: true,
+        scope: Scope::Everywhere,
+        gate: None,
+    },
+    Command {
+        id: CommandId::New,
+        name: "new",
+        aliases: &["reset"],
+        args: "[title]",
+        help: "Begin a new conversation; the old one is kept",
+        tier: Tier::User,
+        bypasses: true,
+        scope: Scope::Everywhere,
+        gate: None,
+    },
+    Command {
+        id: CommandId::Stop,
+        name: "stop",
+        aliases: &[],
+        args: "",
+        help: "Stop what the agent is doing; waiting messages stay",
+        tier: Tier::User,
+        bypasses: true,
+        scope: Scope::Everywhere,
+        gate: None,
+    },
+    Command {
+        id: CommandId::Status,
+        name: "status",
+        aliases: &[],
+        args: "",
+        help: "Show this conversation and what is running",
+        tier: Tier::User,
+        bypasses: true,
+        scope: Scope::Everywhere,
+        gate: None,
+    },
+    Command {
+        id: CommandId::Whoami,
+        name: "whoami",
+        aliases: &[],
+        args: "",
+        help: "Show your id here and what you may do",
+        tier: Tier::User,
+        bypasses: true,
+        scope: Scope::Everywhere,
+        gate: None,
+    },
+    Command {
+        id: CommandId::Pair,
+        name: "pair",
+        aliases: &[],
+        args: "[approve CODE | list]",
+        help: "Let somebody in: approve their code, or list open ones",
+        tier: Tier::Admin,
+        bypasses: true,
+        scope: Scope::Private,
+        gate: None,
+    },
+];

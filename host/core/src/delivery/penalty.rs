@@ -1,0 +1,107 @@
+//! Which chats and instances a platform asked to wait.
+
+use std::collections::BTreeMap;
+
+use crate::limits::PENALTIES_MAX;
+
+/// Waits that platforms demanded. Everything for a chat waits, hints included,
+/// until its own and its instance's wait are over.
+#[derive(Clone, Debug, Default)]
+pub struct PenaltyClock {
+    instances: BTreeMap<String, i64>,
+    chats: BTreeMap<(String, String), i64>,
+}
+
+impl PenaltyClock {
+    /// Nothing waits.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Everything of an instance waits until this time. A shorter wait never ends a longer one.
+    pub fn hold_instance(&mut self, instance: &str, until_ms: i64) {
+        let held = self.instances.entry(instance.to_owned()).or_insert(until_ms);
+        *held = (*held).max(until_ms);
+    }
+
+    /// Everything for a chat, its threads included, waits until this time.
+    pub fn hold_chat(&mut self, instance: &str, chat: &str, until_ms: i64, now_ms: i64) {
+        let key = (instance.to_owned(), chat.to_owned());
+        if self.chats.len() >= PENALTIES_MAX && !self.chats.contains_key(&key) {
+            self.sweep(now_ms);
+            if self.chats.len() >= PENALTIES_MAX {
+                // So many penalties at once are the platform's word about the whole account.
+                return self.hold_instance(instance, until_ms);
+            }
+        }
+        let held = self.chats.entry(key).or_insert(until_ms);
+        *held = (*held).max(until_ms);
+    }
+
+    /// Returns until when a chat has to wait; `None`: it may go.
+    pub fn held_until(&self, instance: &str, chat: &str, now_ms: i64) -> Option<i64> {
+        let of_instance = self.instances.get(instance).copied();
+        let of_chat = self.chats.get(&(instance.to_owned(), chat.to_owned())).copied();
+        of_instance.max(of_chat).filter(|&until| until > now_ms)
+    }
+
+    /// Forgets what is over.
+    pub fn sweep(&mut self, now_ms: i64) {
+        self.instances.retain(|_, until| *until > now_ms);
+        self.chats.retain(|_, until| *until > now_ms);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn a_chat_waits_for_itself_and_for_its_instance() {
+        let mut clock = PenaltyClock::new();
+        clock.hold_chat("telegram", "1", 500, 0);
+        assert_eq!(clock.held_until("telegram", "1", 100), Some(500));
+        assert_eq!(clock.held_until("telegram", "2", 100), None);
+        assert_eq!(clock.held_until("slack", "1", 100), None);
+        clock.hold_instance("telegram", 900);
+        assert_eq!(clock.held_until("telegram", "1", 100), Some(900));
+        assert_eq!(clock.held_until("telegram", "2", 899), Some(900));
+        assert_eq!(clock.held_until("telegram", "2", 900), None);
+    }
+
+    #[test]
+    fn a_shorter_wait_does_not_end_a_longer_one() {
+        let mut clock = PenaltyClock::new();
+        clock.hold_chat("t", "1", 500, 0);
+        clock.hold_chat("t", "1", 300, 0);
+        assert_eq!(clock.held_until("t", "1", 0), Some(500));
+    }
+
+    #[test]
+    fn it_is_bounded_and_forgets_no_wait_for_that() {
+        let mut clock = PenaltyClock::new();
+        for chat in 0..=PENALTIES_MAX {
+            clock.hold_chat("t", &chat.to_string(), 500, 0);
+        }
+        assert_eq!(clock.chats.len(), PENALTIES_MAX);
+        assert_eq!(clock.held_until("t", &PENALTIES_MAX.to_string(), 0), Some(500));
+        clock.hold_chat("t", "late", 900, 600);
+        assert_eq!(clock.chats.len(), 1);
+    }
+
+    proptest! {
+        #[test]
+        fn the_longest_wait_counts(holds in proptest::collection::vec((0u8..3, any::<bool>(), 0i64..100), 0..30), now in 0i64..100) {
+            let mut clock = PenaltyClock::new();
+            for &(chat, whole, until) in &holds {
+                if whole { clock.hold_instance("t", until) } else { clock.hold_chat("t", &chat.to_string(), until, 0) }
+            }
+            for chat in 0..3u8 {
+                let expected = holds.iter().filter(|(c, whole, _)| *whole || *c == chat).map(|h| h.2).max().filter(|u| *u > now);
+                prop_assert_eq!(clock.held_until("t", &chat.to_string(), now), expected);
+            }
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! What becomes of an agent's words before they are owed.
+
+use std::iter::Peekable;
+use std::str::Chars;
+
+use crate::limits::SILENCE_CHARS_MAX;
+
+/// Whole replies that mean: say nothing.
+const SILENCE_WORDS: [&str; 3] = ["silent", "no_reply", "no reply"];
+
+/// Whether the whole reply is a marker of silence, such as `[SILENT]` or `NO_REPLY`.
+/// Case, space and punctuation around it do not matter. It stays in the transcript.
+pub fn silence(text: &str) -> bool {
+    if text.chars().nth(SILENCE_CHARS_MAX).is_some() {
+        return false;
+    }
+    let bare = text.trim_matches(|c: char| !c.is_alphanumeric());
+    SILENCE_WORDS.iter().any(|word| bare.eq_ignore_ascii_case(word))
+}
+
+/// Takes terminal sequences (ANSI and the like) and control characters out of a
+/// text. Line ends become `\n`, tabs stay; a sequence that was cut off costs its
+/// beginning and not the text behind it.
+pub fn strip_control(text: &str) -> String {
+    let mut clean = String::with_capacity(text.len());
+    let mut rest = text.chars().peekable();
+    while let Some(c) = rest.next() {
+        match c {
+            '\n' | '\t' => clean.push(c),
+            '\r' => {
+                // Alone it overwrites the line on a terminal; in a chat it is a line end.
+                if rest.peek() != Some(&'\n') {
+                    clean.push('\n');
+                }
+            }
+            '\u{1b}' => skip_escape(&mut rest),
+            '\u{9b}' => skip_csi(&mut rest),
+            '\u{90}' | '\u{98}' | '\u{9d}' | '\u{9e}' | '\u{9f}' => skip_string(&mut rest),
+            c if c.is_control() => {}
+            c => clean.push(c),
+        }
+    }
+    clean
+}
+
+/// Skips what follows ESC.
+fn skip_escape(rest: &mut Peekable<Chars<'_>>) {
+    match rest.peek() {
+        Some('[') => {
+            rest.next();
+            skip_csi(rest);
+        }
+        Some(']' | 'P' | 'X' | '^' | '_') => {
+            rest.next();
+            skip_string(rest);
+        }
+        _ => {
+            while rest.next_if(|c| matches!(c, ' '..='/')).is_some() {}
+            rest.next_if(|c| matches!(c, '0'..='~'));
+        }
+    }
+}
+
+/// Skips a control sequence: parameters, intermediates, one final character.
+fn skip_csi(rest: &mut Peekable<Chars<'_>>) {
+    while rest.next_if(|c| matches!(c, '0'..='?')).is_some() {}
+    while rest.next_if(|c| matches!(c, ' '..='/')).is_some() {}
+    rest.next_if(|c| matches!(c, '@'..='~'));
+}
+
+/// Skips a control string up to its terminator on the same line; without one, nothing.
+fn skip_string(rest: &mut Peekable<Chars<'_>>) {
+    let mut ahead = rest.clone();
+    while let Some(c) = ahead.next() {
+        match c {
+            '\u{7}' | '\u{9c}' => {
+                *rest = ahead;
+                return;
+            }
+            '\u{1b}' if ahead.peek() == Some(&'\\') => {
+                ahead.next();
+                *rest = ahead;
+                return;
+            }
+            '\n' | '\r' | '\u{1b}' => return,
+            _ => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn only_a_marker_alone_is_silence() {
+        for silent in ["[SILENT]", "silent.", "*NO_REPLY*", "NO REPLY!", " no_reply\n"] {
+            assert!(silence(silent), "{silent:?}");
+        }
+        for said in ["", "I am silent", "NO REPLY from them", &format!("[SILENT]{}", "!".repeat(60)), "silently"] {
+            assert!(!silence(said), "{said:?}");
+        }
+    }
+
+    #[test]
+    fn terminal_sequences_are_taken_out() {
+        assert_eq!(strip_control("\x1b[1;31mred\x1b[0m \x1b]0;title\x07plain\x1b]8;;u\x1b\\!\x1b(B\u{9b}2Jx"), "red plain!x");
+        assert_eq!(strip_control("a\r\nb\rc\0d\u{7f}\u{85}"), "a\nb\ncd");
+    }
+
+    #[test]
+    fn a_sequence_that_was_cut_off_does_not_swallow_the_text() {
+        assert_eq!(strip_control("\x1b[31"), "");
+        assert_eq!(strip_control("\x1b]0;never ends\nnext"), "0;never ends\nnext");
+        assert_eq!(strip_control("\x1bPhello"), "hello");
+        assert_eq!(strip_control("\x1b[31ünder"), "ünder");
+    }
+
+    #[test]
+    fn an_unterminated_string_costs_no_more_than_its_line() {
+        let hostile = "\x1b]".repeat(20_000);
+        assert_eq!(strip_control(&hostile), "");
+    }
+
+    proptest! {
+        #[test]
+        fn no_control_character_is_left_and_stripping_again_changes_nothing(
+            text in "[\\x1b\\x07\\x00-\\x1f\u{7f}-\u{9f}\\[\\];a-f0-9 ü\u{4e00}\\\\]{0,60}",
+        ) {
+            let clean = strip_control(&text);
+            prop_assert!(clean.chars().all(|c| !c.is_control() || c == '\n' || c == '\t'));
+            prop_assert_eq!(strip_control(&clean), clean);
+        }
+
+        #[test]
+        fn clean_text_stays_as_it_is(text in "[^\\p{Cc}]{0,80}") {
+            prop_assert_eq!(strip_control(&text), text);
+        }
+    }
+}

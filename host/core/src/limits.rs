@@ -1,0 +1,100 @@
+//! Every bound of the host, with its unit and default, in one place.
+//!
+//! The unit is the end of the name. Where a bound has a key in `plugins.toml`,
+//! its comment names it; the key's default is the value here.
+
+/// `session.queue_max`: events that wait while a turn of their session runs.
+pub const QUEUE_EVENTS_MAX: usize = 32;
+/// `session.continuation_ms`: how long a text near the platform's limit waits for its continuation.
+pub const CONTINUATION_WAIT_MS: u64 = 2_000;
+/// `session.join_ms`: texts of one sender that follow within this time while busy are joined.
+pub const JOIN_WAIT_MS: u64 = 350;
+/// `session.join_ms_max`: the longest time a text waits to be joined.
+pub const JOIN_WAIT_MS_MAX: u64 = 1_000;
+/// `session.inactivity_s`: how long a turn may be silent before it is ended.
+pub const TURN_INACTIVITY_S: u64 = 1_800;
+/// `session.inactivity_warning_s`: how long a turn may be silent before the chat is warned.
+pub const TURN_INACTIVITY_WARNING_S: u64 = 900;
+/// `session.heartbeat_s`: how often the chat hears what a long turn is doing.
+pub const HEARTBEAT_S: u64 = 180;
+/// `session.resume_attempts_max`: how often a turn that a crash cut off is resumed.
+pub const TURN_RESUMES_MAX: u32 = 3;
+/// `session.handoff_timeout_s`: how long a handoff may run.
+pub const HANDOFF_TIMEOUT_S: u64 = 300;
+/// `session.approval_timeout_s`: when an unanswered approval counts as refused.
+pub const APPROVAL_TIMEOUT_S: u64 = 300;
+
+/// `delivery.reply_deadline_s`: how long a reply is tried.
+pub const REPLY_DEADLINE_S: u64 = 86_400;
+/// `delivery.notice_deadline_s`: how long a notice or a question is tried.
+pub const NOTICE_DEADLINE_S: u64 = 600;
+/// `delivery.backoff_ms`, `host.adapter_backoff_ms`: the first wait before another try.
+pub const BACKOFF_BASE_MS: u64 = 1_000;
+/// `delivery.backoff_s_max`, `host.adapter_backoff_s_max`: the longest such wait.
+pub const BACKOFF_MS_MAX: u64 = 300_000;
+/// `delivery.hold_s`: how long a part that fails for its own sake holds up what follows it.
+pub const LANE_HOLD_S: u64 = 60;
+/// After so many deaths of the instance during one part, the part is given up.
+pub const DEATHS_PER_PART_MAX: u32 = 2;
+/// Chats and instances that a penalty clock remembers at once.
+pub const PENALTIES_MAX: usize = 4_096;
+/// The longest text that can be a marker of silence.
+pub const SILENCE_CHARS_MAX: usize = 64;
+
+/// `host.drain_s`: how long a planned stop waits for running turns.
+pub const DRAIN_S: u64 = 30;
+/// `host.adapter_connect_s`: how long an adapter may take to connect.
+pub const ADAPTER_CONNECT_S: u64 = 60;
+/// `host.adapter_send_s`: how long `send` and `edit` may take.
+pub const ADAPTER_SEND_S: u64 = 60;
+/// `host.adapter_call_s`: how long any other call of an adapter may take.
+pub const ADAPTER_CALL_S: u64 = 10;
+/// How long `create` of an adapter may take.
+pub const ADAPTER_CREATE_MS: u64 = 1_000;
+/// `host.adapter_stop_s`: how long an adapter may take to end before it counts as stuck.
+pub const ADAPTER_STOP_S: u64 = 10;
+/// `limits.host_calls_max`: calls of one adapter into the host that run at once.
+pub const HOST_CALLS_IN_FLIGHT_MAX: usize = 64;
+/// `limits.event_bytes_max`: the largest event an adapter may hand in.
+pub const EVENT_BYTES_MAX: usize = 1 << 20;
+/// `limits.reply_bytes_max`: the longest reply of an agent; the rest is cut.
+pub const REPLY_BYTES_MAX: usize = 1 << 20;
+/// The largest value an adapter may keep under one key.
+pub const KV_VALUE_BYTES_MAX: usize = 64 << 10;
+/// The largest frame between the host and the process of an adapter.
+pub const FRAME_BYTES_MAX: usize = 8 << 20;
+/// `limits.turns_max`: turns that run side by side.
+pub const TURNS_MAX: usize = 256;
+/// `limits.ingress_queue_max`: events that wait for the dispatcher.
+pub const INGRESS_QUEUE_MAX: usize = 1_024;
+/// `limits.stranger_events_max`: events of strangers that one instance may leave behind.
+pub const STRANGER_EVENTS_MAX: usize = 1_000;
+/// `limits.retention_days`: how long settled rows are kept.
+pub const RETENTION_DAYS: u64 = 30;
+/// `limits.media_retention_s`: how long media is kept after its last unsettled row.
+pub const MEDIA_RETENTION_S: u64 = 86_400;
+
+/// `limits.pairing_code_s`: how long a pairing code is good.
+pub const PAIRING_CODE_S: u64 = 3_600;
+/// `limits.pairing_interval_s`: how long one person waits for the next code.
+pub const PAIRING_INTERVAL_S: u64 = 600;
+/// `limits.pairing_open_max`: codes that are open per instance.
+pub const PAIRING_OPEN_MAX: usize = 3;
+/// `limits.pairing_wrong_max`: wrong codes that lock an instance.
+pub const PAIRING_WRONG_MAX: u32 = 5;
+/// `limits.pairing_lockout_s`: how long it stays locked.
+pub const PAIRING_LOCKOUT_S: u64 = 3_600;
+/// Further replies to somebody whose code is open.
+pub const PAIRING_REMINDERS_MAX: u32 = 1;
+
+/// The longest word after a slash that can be a command, in bytes.
+pub const COMMAND_NAME_BYTES_MAX: usize = 32;
+/// The fewest letters of a command that stand for the whole.
+pub const COMMAND_PREFIX_CHARS_MIN: usize = 3;
+
+const _: () = {
+    assert!(JOIN_WAIT_MS <= JOIN_WAIT_MS_MAX);
+    assert!(TURN_INACTIVITY_WARNING_S < TURN_INACTIVITY_S);
+    assert!(BACKOFF_BASE_MS <= BACKOFF_MS_MAX);
+    assert!(NOTICE_DEADLINE_S <= REPLY_DEADLINE_S);
+};

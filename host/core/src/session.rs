@@ -1,0 +1,248 @@
+//! Names the one conversation that an event belongs to.
+//!
+//! A [`SessionKey`] is compared, stored and printed, and never split: ids contain
+//! whatever a platform likes, colons included. Its text is therefore escaped and
+//! positional, so that two different keys never look alike:
+//!
+//! ```text
+//! agent:main:telegram:dm:123            a direct message
+//! agent:main:telegram:dm:123:7          its topic 7
+//! agent:main:slack:thread:C1:17.5       everybody in a thread
+//! agent:main:slack:group:C1::U1         one person in a group; the thread's place is empty
+//! agent:main:matrix:dm:!room%3Aserver   an id with a colon
+//! ```
+//!
+//! Which session a key leads to is in [`crate::routes`].
+
+use std::fmt;
+
+use hermes_protocol::{Chat, ChatType, Sender};
+
+#[cfg(test)]
+mod tests;
+
+/// The namespace of the default profile.
+pub const MAIN_PROFILE: &str = "main";
+
+/// Who shares a conversation outside of direct messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KeyPolicy {
+    /// Whether each person in a group has a conversation of their own.
+    pub group_sessions_per_user: bool,
+    /// Whether that also holds inside a thread.
+    pub thread_sessions_per_user: bool,
+}
+
+impl Default for KeyPolicy {
+    fn default() -> Self {
+        Self { group_sessions_per_user: true, thread_sessions_per_user: false }
+    }
+}
+
+/// The name of one conversation.
+// The order of the fields is the order of the text.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SessionKey {
+    profile: String,
+    instance: String,
+    kind: Kind,
+    chat: String,
+    thread: Option<String>,
+    user: Option<String>,
+}
+
+/// The closed set of chat types.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+enum Kind {
+    Dm,
+    Group,
+    Channel,
+    Thread,
+}
+
+/// Why a message opens no session. The adapter's author can fix it.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum NoIdentity {
+    /// A direct message that names neither its chat nor its sender.
+    #[error("a direct message names neither its chat nor its sender")]
+    Dm,
+    /// A chat without an id.
+    #[error("a {0} chat has no id")]
+    Chat(String),
+    /// A chat type outside of the closed set.
+    #[error("{0:?} is no chat type; dm, group, channel and thread are")]
+    Kind(String),
+}
+
+impl SessionKey {
+    /// Returns the key of what `sender` says in `chat`.
+    ///
+    /// A direct message is named by its chat, or else by the person (`alt_id`
+    /// before `id`). Elsewhere the person is part of the key where `policy` says so.
+    ///
+    /// # Errors
+    ///
+    /// A message without any identity opens no session.
+    pub fn for_chat(
+        profile: &str,
+        instance: &str,
+        chat: &Chat,
+        sender: &Sender,
+        policy: KeyPolicy,
+    ) -> Result<Self, NoIdentity> {
+        let mut key = Self::place(profile, instance, chat)?;
+        if key.kind == Kind::Dm {
+            if key.chat.is_empty() {
+                key.chat = participant(sender).ok_or(NoIdentity::Dm)?.to_owned();
+            }
+            return Ok(key);
+        }
+        if key.chat.is_empty() {
+            return Err(NoIdentity::Chat(chat.kind.to_string()));
+        }
+        let isolated =
+            policy.group_sessions_per_user && (key.thread.is_none() || policy.thread_sessions_per_user);
+        if isolated {
+            key.user = participant(sender).map(str::to_owned);
+        }
+        Ok(key)
+    }
+
+    /// Returns the key that everybody in `chat` and its thread shares.
+    ///
+    /// # Errors
+    ///
+    /// A chat without an id has no such key.
+    pub fn shared(profile: &str, instance: &str, chat: &Chat) -> Result<Self, NoIdentity> {
+        let key = Self::place(profile, instance, chat)?;
+        if key.chat.is_empty() {
+            return Err(NoIdentity::Chat(chat.kind.to_string()));
+        }
+        Ok(key)
+    }
+
+    /// Returns the form that the store keeps: escaped, and the same text as printed.
+    pub fn stored(&self) -> String {
+        self.to_string()
+    }
+
+    /// Returns the instance it belongs to.
+    pub fn instance(&self) -> &str {
+        &self.instance
+    }
+
+    /// Returns the profile it belongs to.
+    pub fn profile(&self) -> &str {
+        &self.profile
+    }
+
+    /// Returns the person it is limited to; `None` in a conversation that several may share.
+    pub fn user(&self) -> Option<&str> {
+        self.user.as_deref()
+    }
+
+    /// Whether several people may be in this conversation, so that the agent must be told who speaks.
+    pub fn is_shared_by_several(&self) -> bool {
+        self.kind != Kind::Dm && self.user.is_none()
+    }
+
+    /// The key of a place, whoever is there; the chat id may still be empty.
+    fn place(profile: &str, instance: &str, chat: &Chat) -> Result<Self, NoIdentity> {
+        Ok(Self {
+            profile: canonical_profile(profile).to_owned(),
+            instance: instance.to_owned(),
+            kind: Kind::of(&chat.kind)?,
+            chat: chat.id.clone(),
+            thread: filled(chat.thread.as_deref()).map(str::to_owned),
+            user: None,
+        })
+    }
+}
+
+impl fmt::Display for SessionKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "agent:{}:{}:{}:{}",
+            Escaped(&self.profile),
+            Escaped(&self.instance),
+            self.kind.as_str(),
+            Escaped(&self.chat)
+        )?;
+        match (&self.thread, &self.user) {
+            (None, None) => Ok(()),
+            (Some(thread), None) => write!(f, ":{}", Escaped(thread)),
+            (None, Some(user)) => write!(f, "::{}", Escaped(user)),
+            (Some(thread), Some(user)) => write!(f, ":{}:{}", Escaped(thread), Escaped(user)),
+        }
+    }
+}
+
+impl Kind {
+    fn of(kind: &ChatType) -> Result<Self, NoIdentity> {
+        match kind {
+            _ if is_dm(kind) => Ok(Self::Dm),
+            ChatType::Group => Ok(Self::Group),
+            ChatType::Channel => Ok(Self::Channel),
+            ChatType::Thread => Ok(Self::Thread),
+            other => Err(NoIdentity::Kind(other.to_string())),
+        }
+    }
+
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Dm => "dm",
+            Self::Group => "group",
+            Self::Channel => "channel",
+            Self::Thread => "thread",
+        }
+    }
+}
+
+/// Whether a chat is one person and the agent; `private` is read as `dm`.
+pub fn is_dm(kind: &ChatType) -> bool {
+    match kind {
+        ChatType::Dm => true,
+        ChatType::Unknown(word) => word == "private",
+        _ => false,
+    }
+}
+
+/// Returns the id that names a person in keys: `alt_id` before `id`.
+pub fn participant(sender: &Sender) -> Option<&str> {
+    filled(sender.alt_id.as_deref()).or_else(|| filled(Some(&sender.id)))
+}
+
+/// The default profile has several spellings and one name.
+fn canonical_profile(profile: &str) -> &str {
+    match profile {
+        "" | "default" => MAIN_PROFILE,
+        other => other,
+    }
+}
+
+/// An empty id is no id.
+fn filled(id: Option<&str>) -> Option<&str> {
+    id.filter(|id| !id.is_empty())
+}
+
+/// A field of a key as text: `%`, `:`, spaces and control characters become `%XX` of their bytes.
+struct Escaped<'a>(&'a str);
+
+impl fmt::Display for Escaped<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        use fmt::Write as _;
+        for c in self.0.chars() {
+            if c == '%' || c == ':' || c.is_control() || c.is_whitespace() {
+                let mut bytes = [0; 4];
+                for byte in c.encode_utf8(&mut bytes).bytes() {
+                    write!(f, "%{byte:02X}")?;
+                }
+            } else {
+                f.write_char(c)?;
+            }
+        }
+        Ok(())
+    }
+}
