@@ -1,0 +1,260 @@
+//! A host on a home of its own.
+
+use std::{
+    fs,
+    os::unix::fs::PermissionsExt,
+    path::{Path, PathBuf},
+    process::{Child, Command, Output, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::{Scripted, artefacts};
+
+/// How an adapter runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Isolation {
+    /// Inside the host.
+    InProcess,
+    /// In a process of its own.
+    Process,
+}
+
+impl Isolation {
+    /// Both: most cases are tried twice.
+    pub const BOTH: [Self; 2] = [Self::InProcess, Self::Process];
+
+    /// The word of the configuration.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::InProcess => "in-process",
+            Self::Process => "process",
+        }
+    }
+}
+
+/// One home, one configuration, one host after the other, and the scripted platform.
+pub struct World {
+    folder: TempDir,
+    /// The scripted platform.
+    pub scripted: Scripted,
+    host: Option<Child>,
+    environment: Vec<(String, String)>,
+}
+
+impl World {
+    /// A world whose only adapter is the scripted one; everybody in `allowed` may speak.
+    pub fn new(isolation: Isolation, allowed: &[&str]) -> Self {
+        let list = allowed.iter().map(|id| format!("{id:?}")).collect::<Vec<_>>().join(", ");
+        Self::with(&format!(
+            "[adapter.scripted]\nisolation = \"{}\"\naccess = {{ allowed_users = [{list}] }}\nsocket = \"SOCKET\"\n",
+            isolation.word()
+        ))
+    }
+
+    /// A world with these sections; `SOCKET` stands for the scripted platform's socket. The scripted
+    /// library lies in `plugins/`.
+    pub fn with(sections: &str) -> Self {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let scripted = Scripted::listen(folder.path().join("platform.sock"));
+        let world = Self { folder, scripted, host: None, environment: Vec::new() };
+        fs::create_dir(world.home()).expect("the folder is new");
+        fs::set_permissions(world.home(), fs::Permissions::from_mode(0o700)).expect("the folder is ours");
+        fs::create_dir(world.plugins()).expect("the folder is new");
+        world.install(&artefacts().fixture("scripted"), "scripted.so");
+        let head = "[host]\nstatus = \"\"\nplugins_dir = \"plugins\"\n\n[agent]\nruntime = \"echo\"\n\n";
+        world.configure(&format!("{head}{sections}"));
+        world
+    }
+
+    /// Replaces the whole configuration; `SOCKET` stands for the scripted platform's socket.
+    pub fn configure(&self, text: &str) {
+        let text = text.replace("SOCKET", &self.scripted.path().display().to_string());
+        fs::write(self.config(), text).expect("the folder is ours");
+        fs::set_permissions(self.config(), fs::Permissions::from_mode(0o600)).expect("the file is ours");
+    }
+
+    /// Adds an environment variable for the hosts to come.
+    pub fn environment(&mut self, name: &str, value: &str) {
+        self.environment.push((name.to_owned(), value.to_owned()));
+    }
+
+    /// Forgets the added environment.
+    pub fn clear_environment(&mut self) {
+        self.environment.clear();
+    }
+
+    /// Puts a library into `plugins/`.
+    pub fn install(&self, library: &Path, name: &str) -> PathBuf {
+        let to = self.plugins().join(name);
+        fs::copy(library, &to).expect("the library was built");
+        fs::set_permissions(&to, fs::Permissions::from_mode(0o644)).expect("the file is ours");
+        to
+    }
+
+    /// The home.
+    pub fn home(&self) -> PathBuf {
+        self.folder.path().join("home")
+    }
+
+    /// The folder of dropped-in libraries.
+    pub fn plugins(&self) -> PathBuf {
+        self.folder.path().join("plugins")
+    }
+
+    fn config(&self) -> PathBuf {
+        self.folder.path().join("plugins.toml")
+    }
+
+    /// What the hosts printed so far.
+    pub fn log(&self) -> String {
+        fs::read_to_string(self.folder.path().join("host.log")).unwrap_or_default()
+    }
+
+    /// Starts a host; it may die early.
+    pub fn launch(&mut self) {
+        assert!(self.host.is_none(), "one host at a time");
+        let log = fs::OpenOptions::new()
+            .create(true)
+            .append(true)
+            .open(self.folder.path().join("host.log"))
+            .expect("the folder is ours");
+        let child = self
+            .command(&["run"])
+            .stdin(Stdio::null())
+            .stdout(log.try_clone().expect("a file can be shared"))
+            .stderr(log)
+            .spawn()
+            .expect("the host starts");
+        self.host = Some(child);
+    }
+
+    /// Starts a host and waits until the scripted adapter lives.
+    pub fn start(&mut self) -> &mut Self {
+        let lives = self.scripted.lives();
+        self.launch();
+        self.scripted.wait_life(lives + 1);
+        self
+    }
+
+    /// Runs a command of the host's binary on this home.
+    pub fn cli(&self, arguments: &[&str]) -> Output {
+        self.command(arguments).output().expect("the command starts")
+    }
+
+    /// As [`World::cli`], for a command that must work; returns what it printed.
+    pub fn told(&self, arguments: &[&str]) -> String {
+        let output = self.cli(arguments);
+        assert!(
+            output.status.success(),
+            "{arguments:?}: {}{}",
+            String::from_utf8_lossy(&output.stdout),
+            String::from_utf8_lossy(&output.stderr)
+        );
+        String::from_utf8(output.stdout).expect("commands print UTF-8")
+    }
+
+    /// `status --json`, once the host answers.
+    pub fn status(&self) -> Value {
+        until("the host tells its status", 30, || {
+            let output = self.cli(&["status", "--json"]);
+            output.status.success().then(|| serde_json::from_slice(&output.stdout).expect("the status is JSON"))
+        })
+    }
+
+    /// One adapter's entry in the status.
+    pub fn adapter(&self, name: &str) -> Option<Value> {
+        self.status()["adapters"].as_array()?.iter().find(|adapter| adapter["name"] == name).cloned()
+    }
+
+    /// Waits until an adapter is in this state.
+    pub fn wait_state(&self, name: &str, state: &str) -> Value {
+        until(&format!("{name} is {state}; the log:\n{}", self.log()), 40, || {
+            self.adapter(name).filter(|adapter| adapter["state"] == state)
+        })
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(artefacts().host());
+        command
+            .args(arguments)
+            .arg("--home")
+            .arg(self.home())
+            .arg("--config")
+            .arg(self.config())
+            .current_dir(self.folder.path());
+        command
+            .env_clear()
+            .env("PATH", "/usr/bin:/bin")
+            .env("HOME", self.folder.path())
+            .env("XDG_RUNTIME_DIR", self.folder.path());
+        for (name, value) in &self.environment {
+            command.env(name, value);
+        }
+        command
+    }
+
+    /// The host's process id.
+    pub fn pid(&self) -> u32 {
+        self.host.as_ref().expect("a host runs").id()
+    }
+
+    /// Whether the host still runs.
+    pub fn runs(&mut self) -> bool {
+        self.host.as_mut().is_some_and(|host| host.try_wait().expect("the child is ours").is_none())
+    }
+
+    /// kill -9.
+    pub fn kill(&mut self) {
+        let mut host = self.host.take().expect("a host runs");
+        host.kill().expect("the child is ours");
+        host.wait().expect("the child is ours");
+    }
+
+    /// Waits until the host ends by itself (a crash point); returns its exit code, if it has one.
+    pub fn ended(&mut self) -> Option<i32> {
+        let mut host = self.host.take().expect("a host runs");
+        let code = until("the host ends", 40, || host.try_wait().expect("the child is ours"));
+        code.code()
+    }
+
+    /// SIGTERM; returns the exit code.
+    pub fn stop(&mut self) -> Option<i32> {
+        let pid = self.pid();
+        let status = Command::new("kill").arg(pid.to_string()).status().expect("kill exists");
+        assert!(status.success());
+        self.ended()
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        if let Some(host) = &mut self.host {
+            // The test failed or forgot it; either way nothing may outlive it.
+            if host.kill().is_ok() {
+                let _reaped = host.wait();
+            }
+        }
+        if thread::panicking() {
+            let log = self.log();
+            let start = log.len().saturating_sub(6000);
+            let start = (start..log.len()).find(|at| log.is_char_boundary(*at)).unwrap_or(0);
+            eprintln!("--- the host's log ---\n{}", &log[start..]);
+        }
+    }
+}
+
+/// Polls until `check` finds something; fails with `what`.
+pub fn until<T>(what: &str, seconds: u64, mut check: impl FnMut() -> Option<T>) -> T {
+    let deadline = Instant::now() + Duration::from_secs(seconds);
+    loop {
+        if let Some(found) = check() {
+            return found;
+        }
+        assert!(Instant::now() < deadline, "not within {seconds} s: {what}");
+        thread::sleep(Duration::from_millis(20)); // poll
+    }
+}
