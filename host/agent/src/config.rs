@@ -114,6 +114,9 @@ pub enum BuildError {
         /// What is wrong with it.
         why: String,
     },
+    /// The key cannot be sent.
+    #[error("[agent] api_key holds characters that cannot be sent; check it for a line break or a space")]
+    ApiKey,
     /// The HTTP client could not be made.
     #[error("[agent] the HTTP client could not be made")]
     Client(#[source] hermes_adapter_net::ClientError),

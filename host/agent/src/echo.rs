@@ -1,10 +1,35 @@
-//! Answers with what it heard. Proves the whole path without a network.
+//! Answers with what it heard, word by word. Proves the whole path without a network.
+//!
+//! With test words switched on, a message that begins with one of
+//! [`TEST_WORDS`] makes the runtime misbehave on purpose:
+//!
+//! | word | what happens |
+//! |---|---|
+//! | `/slow [ms] text` | each word of the text waits that long first (100 ms) |
+//! | `/fail [text]` | the text is said, then the turn fails |
+//! | `/hang [text]` | the text is said, then nothing until the turn is stopped |
+//! | `/long n` | an answer of n characters |
+//! | `/empty` | an answer without text |
+//! | `/panic` | the runtime panics |
+//!
+//! Without them the same message is echoed like any other.
+
+use std::time::Duration;
 
 use futures_util::future::BoxFuture;
+use hermes_protocol::Usage;
 use tokio_util::sync::CancellationToken;
 
-use crate::{AgentRuntime, EventSink, Message, TurnOutcome, TurnRequest};
-use hermes_protocol::Usage;
+use crate::{AgentRuntime, EventSink, Failure, Message, TurnOutcome, TurnRequest};
+
+/// What a message begins with to make the runtime misbehave.
+pub const TEST_WORDS: [&str; 6] = ["/slow", "/fail", "/hang", "/long", "/empty", "/panic"];
+
+/// The longest answer of `/long`, in characters.
+const LONG_CHARS_MAX: usize = 1_000_000;
+
+/// The longest wait of `/slow` before a word.
+const SLOW_MS_MAX: u64 = 60_000;
 
 /// The echo runtime.
 #[derive(Clone, Copy, Debug)]
@@ -13,7 +38,7 @@ pub struct Echo {
 }
 
 impl Echo {
-    /// An echo that understands its test words, or does not.
+    /// An echo that obeys [`TEST_WORDS`], or repeats them.
     pub fn new(test_words: bool) -> Self {
         Self { test_words }
     }
@@ -30,17 +55,203 @@ impl AgentRuntime for Echo {
 
     fn run(&self, request: TurnRequest, events: EventSink, cancel: CancellationToken) -> BoxFuture<'_, TurnOutcome> {
         Box::pin(async move {
-            let text = request.input.last().map(|m| m.content.clone()).unwrap_or_default();
-            let _ = (self.test_words, cancel);
-            events.chunk(text.clone()).await;
-            TurnOutcome::Finished {
-                messages: vec![Message::assistant(text.clone())],
-                text,
-                usage: Usage::default(),
-                finish_reason: "stop".into(),
-                model: "echo".into(),
-                state: None,
+            let plan = Plan::of(&heard(&request.input), self.test_words);
+            let mut said = String::new();
+            tokio::select! {
+                biased;
+                () = cancel.cancelled() => {}
+                outcome = plan.carry_out(&events, &mut said) => return outcome,
             }
+            TurnOutcome::Interrupted { text: said }
         })
+    }
+}
+
+/// What people wrote, and the names of the files they sent.
+fn heard(input: &[Message]) -> String {
+    let texts = input.iter().flat_map(|message| {
+        let files = message.attachments.iter().map(|file| format!("[{}]", file.name));
+        std::iter::once(message.content.clone()).chain(files)
+    });
+    texts.filter(|text| !text.is_empty()).collect::<Vec<_>>().join("\n")
+}
+
+/// What to say and how to end.
+#[derive(Debug, PartialEq, Eq)]
+struct Plan {
+    text: String,
+    pause: Duration,
+    end: End,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum End {
+    Finish,
+    Fail,
+    Hang,
+    Panic,
+}
+
+impl Plan {
+    fn of(heard: &str, test_words: bool) -> Self {
+        let plain = |text: &str| Self { text: text.to_owned(), pause: Duration::ZERO, end: End::Finish };
+        let (word, rest) = heard.split_once(char::is_whitespace).unwrap_or((heard, ""));
+        if !test_words || !TEST_WORDS.contains(&word) {
+            return plain(heard);
+        }
+        match word {
+            "/slow" => {
+                let (first, others) = rest.split_once(char::is_whitespace).unwrap_or((rest, ""));
+                let (pause_ms, text) = first.parse().map_or((100, rest), |pause_ms: u64| (pause_ms, others));
+                Self { pause: Duration::from_millis(pause_ms.min(SLOW_MS_MAX)), ..plain(text) }
+            }
+            "/fail" => Self { end: End::Fail, ..plain(rest) },
+            "/hang" => Self { end: End::Hang, ..plain(rest) },
+            "/long" => plain(&long(rest.trim().parse().unwrap_or(10_000))),
+            "/panic" => Self { end: End::Panic, ..plain("") },
+            _ => plain(""),
+        }
+    }
+
+    async fn carry_out(self, events: &EventSink, said: &mut String) -> TurnOutcome {
+        for word in self.text.split_inclusive(char::is_whitespace) {
+            if !self.pause.is_zero() {
+                tokio::time::sleep(self.pause).await;
+            }
+            said.push_str(word);
+            events.chunk(word).await;
+        }
+        match self.end {
+            End::Finish => finished(self.text),
+            End::Fail => TurnOutcome::Failed(Failure {
+                code: "runtime_failed",
+                sentence: "The echo runtime failed because it was asked to.".to_owned(),
+                detail: "test word /fail".to_owned(),
+                retryable: false,
+                partial: self.text,
+            }),
+            End::Hang => std::future::pending().await,
+            End::Panic => panic!("test word /panic"),
+        }
+    }
+}
+
+fn finished(text: String) -> TurnOutcome {
+    TurnOutcome::Finished {
+        messages: vec![Message::assistant(text.clone())],
+        text,
+        usage: Usage::default(),
+        finish_reason: "stop".to_owned(),
+        model: "echo".to_owned(),
+        state: None,
+    }
+}
+
+/// Numbered words, so that a lost or doubled piece shows.
+fn long(chars: usize) -> String {
+    let chars = chars.min(LONG_CHARS_MAX);
+    let mut text = String::with_capacity(chars + 8);
+    for number in 1.. {
+        if text.len() >= chars {
+            break;
+        }
+        text.push_str(&number.to_string());
+        text.push(' ');
+    }
+    text.truncate(chars);
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use hermes_core::context::TurnContext;
+    use hermes_core::ids::{SessionId, TurnId};
+    use hermes_protocol::TurnEvent;
+
+    use super::*;
+
+    fn request(texts: &[&str]) -> TurnRequest {
+        TurnRequest {
+            session_id: SessionId("s1".to_owned()),
+            turn_id: TurnId(1),
+            context: TurnContext::default(),
+            system: String::new(),
+            history: Vec::new(),
+            input: texts.iter().map(|text| Message::user(*text)).collect(),
+            model: None,
+            state: None,
+        }
+    }
+
+    async fn answer(test_words: bool, texts: &[&str]) -> (TurnOutcome, Vec<String>) {
+        let (sink, mut reader) = EventSink::channel();
+        let collect = async {
+            let mut chunks = Vec::new();
+            while let Some(event) = reader.recv().await {
+                if let TurnEvent::Chunk { text } = event {
+                    chunks.push(text);
+                }
+            }
+            chunks
+        };
+        let echo = Echo::new(test_words);
+        tokio::join!(echo.run(request(texts), sink, CancellationToken::new()), collect)
+    }
+
+    #[tokio::test]
+    async fn what_was_heard_comes_back_word_by_word() {
+        let (outcome, chunks) = answer(false, &["hello  big", "world"]).await;
+        assert_eq!(chunks, ["hello ", " ", "big\n", "world"]);
+        let TurnOutcome::Finished { text, messages, finish_reason, .. } = outcome else { panic!("{outcome:?}") };
+        assert_eq!(text, "hello  big\nworld");
+        assert_eq!(messages, [Message::assistant("hello  big\nworld")]);
+        assert_eq!(finish_reason, "stop");
+    }
+
+    #[tokio::test]
+    async fn test_words_are_ordinary_words_unless_switched_on() {
+        for word in TEST_WORDS {
+            let (outcome, _) = answer(false, &[word]).await;
+            assert!(matches!(&outcome, TurnOutcome::Finished { text, .. } if text == word), "{outcome:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_failure_keeps_what_was_said() {
+        let (outcome, chunks) = answer(true, &["/fail half of it"]).await;
+        assert_eq!(chunks.concat(), "half of it");
+        assert!(matches!(&outcome, TurnOutcome::Failed(failure) if failure.partial == "half of it"), "{outcome:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn slow_words_wait_and_long_answers_are_as_long_as_asked() {
+        let before = tokio::time::Instant::now();
+        let (_, chunks) = answer(true, &["/slow 250 one two"]).await;
+        assert_eq!(chunks.concat(), "one two");
+        assert_eq!(before.elapsed(), Duration::from_millis(500));
+        let (outcome, _) = answer(true, &["/long 12345"]).await;
+        assert!(matches!(&outcome, TurnOutcome::Finished { text, .. } if text.len() == 12345));
+    }
+
+    #[tokio::test]
+    async fn a_hanging_turn_stops_at_once_and_tells_what_was_said() {
+        let (sink, mut reader) = EventSink::channel();
+        let cancel = CancellationToken::new();
+        let echo = Echo::new(true);
+        let stop_after_the_first_word = async {
+            reader.recv().await;
+            cancel.cancel();
+        };
+        let turn = echo.run(request(&["/hang here"]), sink, cancel.clone());
+        let (outcome, ()) = tokio::join!(turn, stop_after_the_first_word);
+        assert!(matches!(&outcome, TurnOutcome::Interrupted { text } if text == "here"), "{outcome:?}");
+    }
+
+    #[tokio::test]
+    async fn nobody_reading_is_no_reason_to_stop() {
+        let (sink, reader) = EventSink::channel();
+        drop(reader);
+        let outcome = Echo::new(true).run(request(&["/long 5000"]), sink, CancellationToken::new()).await;
+        assert!(matches!(outcome, TurnOutcome::Finished { .. }));
     }
 }

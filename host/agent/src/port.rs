@@ -31,7 +31,7 @@ pub struct TurnRequest {
     pub turn_id: TurnId,
     /// Where the turn came from.
     pub context: TurnContext,
-    /// Instructions of the host: system prompt and what the platform is like. May be empty.
+    /// What the host tells the model besides the configured system prompt, such as what the platform is like. May be empty.
     pub system: String,
     /// The conversation so far, oldest first.
     pub history: Vec<Message>,
@@ -73,11 +73,11 @@ pub enum TurnOutcome {
 /// Why a turn has no answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
-    /// A stable word for the stream and the store: `runtime_failed`, `runtime_timeout`, …
+    /// A stable word for the stream and the store: `runtime_failed` or `runtime_timeout`.
     pub code: &'static str,
     /// One honest sentence for the person who asked.
     pub sentence: String,
-    /// What the log should say. Holds no secret and no text of the conversation.
+    /// What the log should say: the endpoint's own words among them, cut short, never a secret.
     pub detail: String,
     /// Whether the same request may work later.
     pub retryable: bool,

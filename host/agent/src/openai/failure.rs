@@ -1,0 +1,332 @@
+//! Every way in which an endpoint fails, each with one honest sentence.
+//!
+//! The sentence is for the person who asked, so it says what they can do, and
+//! who else can do something where they cannot. The detail is for the log of
+//! the operator. Neither holds the key.
+
+use std::time::Duration;
+
+use hermes_adapter_net::NetError;
+use hermes_adapter_net::body::BodyError;
+use serde_json::Value;
+
+use crate::Failure;
+
+/// The most of an endpoint's own words that reach the log, in characters.
+const WORDS_CHARS_MAX: usize = 300;
+
+/// What went wrong with one request.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Trouble {
+    /// The key is not accepted.
+    KeyRefused { status: u16 },
+    /// The key is accepted, the request is not allowed.
+    Forbidden { words: String },
+    /// The model, or the whole address, does not exist.
+    NotFound { words: String },
+    /// The account has nothing left.
+    QuotaUsedUp { words: String },
+    /// Too many requests.
+    Busy { retry_after: Option<Duration>, words: String },
+    /// The endpoint failed on its side.
+    ServerFailed { status: u16, retry_after: Option<Duration>, words: String },
+    /// The conversation is longer than the model reads.
+    ContextTooLong { words: String },
+    /// A filter withheld the answer.
+    Filtered { words: String },
+    /// Any other refusal.
+    Refused { status: u16, words: String },
+    /// The endpoint reported an error in the middle of its answer.
+    SaidError { words: String },
+    /// No connection.
+    Unreachable { detail: String },
+    /// Nothing came in time.
+    NoAnswer { after: Duration },
+    /// Nothing more came in time.
+    FellSilent { after: Duration },
+    /// The answer broke off.
+    CutOff { detail: String },
+    /// What came is no chat completion.
+    NotACompletion { why: &'static str },
+    /// One piece of the answer is longer than allowed.
+    PieceTooLong { bytes_max: usize },
+    /// The model used up its room before it said anything.
+    OnlyLength,
+    /// The answer holds no text.
+    Empty,
+    /// The model asked for a tool; none was offered.
+    ToolCall,
+}
+
+impl Trouble {
+    /// Reads an answer with a bad status. `start` is the beginning of its body.
+    pub(super) fn of_status(status: u16, retry_after: Option<Duration>, start: &str) -> Self {
+        let body: Value = serde_json::from_str(start).unwrap_or_default();
+        let error = if body["error"].is_null() { &body } else { &body["error"] };
+        let words = words(error, start);
+        let hints = Hints::of(error, &words);
+        let retry_after = retry_after.or_else(|| hermes_adapter_net::retry_after::from_json(&body));
+        match status {
+            401 => Self::KeyRefused { status },
+            402 => Self::QuotaUsedUp { words },
+            429 if hints.quota => Self::QuotaUsedUp { words },
+            429 => Self::Busy { retry_after, words },
+            _ if hints.context => Self::ContextTooLong { words },
+            413 => Self::ContextTooLong { words },
+            _ if hints.filter => Self::Filtered { words },
+            403 => Self::Forbidden { words },
+            404 => Self::NotFound { words },
+            500.. => Self::ServerFailed { status, retry_after, words },
+            _ => Self::Refused { status, words },
+        }
+    }
+
+    /// Reads an error object in the middle of a stream.
+    pub(super) fn of_error_object(error: &Value) -> Self {
+        let words = words(error, error.as_str().unwrap_or_default());
+        let hints = Hints::of(error, &words);
+        match () {
+            () if hints.context => Self::ContextTooLong { words },
+            () if hints.filter => Self::Filtered { words },
+            () if hints.quota => Self::QuotaUsedUp { words },
+            () => Self::SaidError { words },
+        }
+    }
+
+    /// Whether the same request may be made again at once, nothing having been said yet.
+    pub(super) fn is_passing(&self) -> bool {
+        matches!(
+            self,
+            Self::Busy { .. }
+                | Self::ServerFailed { .. }
+                | Self::SaidError { .. }
+                | Self::Unreachable { .. }
+                | Self::CutOff { .. }
+        )
+    }
+
+    /// How long the endpoint asked us to wait.
+    pub(super) fn retry_after(&self) -> Option<Duration> {
+        match self {
+            Self::Busy { retry_after, .. } | Self::ServerFailed { retry_after, .. } => *retry_after,
+            _ => None,
+        }
+    }
+
+    /// The failure of a turn that ends with this trouble after `attempts` requests.
+    pub(super) fn into_failure(self, model: &str, attempts: u32, partial: String) -> Failure {
+        let (sentence, detail) = self.told(model);
+        let retryable = self.is_passing()
+            || matches!(self, Self::NoAnswer { .. } | Self::FellSilent { .. } | Self::Empty | Self::OnlyLength);
+        let code = match self {
+            Self::NoAnswer { .. } | Self::FellSilent { .. } => "runtime_timeout",
+            _ => "runtime_failed",
+        };
+        let detail = format!("model {model}, request {attempts}: {detail}");
+        Failure { code, sentence, detail, retryable, partial }
+    }
+
+    /// The sentence for the person, and the detail for the log.
+    fn told(&self, model: &str) -> (String, String) {
+        let (sentence, detail) = match self {
+            Self::KeyRefused { status } => (
+                "The model endpoint did not accept the API key; the operator has to check api_key in [agent].".to_owned(),
+                format!("status {status}: the key was refused"),
+            ),
+            Self::Forbidden { words } => (
+                "The model endpoint does not allow this request with its API key; the operator has to check the key's rights.".to_owned(),
+                format!("status 403: {words}"),
+            ),
+            Self::NotFound { words } => (
+                format!("The model endpoint does not know the model \"{model}\"; the operator has to check model and base_url in [agent]."),
+                format!("status 404: {words}"),
+            ),
+            Self::QuotaUsedUp { words } => (
+                "The quota of the model account is used up; the operator has to see to it.".to_owned(),
+                format!("quota: {words}"),
+            ),
+            Self::Busy { retry_after, words } => (
+                match retry_after {
+                    Some(wait) => format!("The model is busy right now; please try again in {}.", spoken(*wait)),
+                    None => "The model is busy right now; please try again in a minute.".to_owned(),
+                },
+                format!("status 429: {words}"),
+            ),
+            Self::ServerFailed { status, words, .. } => (
+                format!("The model endpoint has a fault of its own (status {status}); please try again later."),
+                format!("status {status}: {words}"),
+            ),
+            Self::ContextTooLong { words } => (
+                "This conversation is longer than the model can read; /new begins a fresh one.".to_owned(),
+                format!("context too long: {words}"),
+            ),
+            Self::Filtered { words } => (
+                "The content filter of the model endpoint withheld the answer.".to_owned(),
+                format!("content filter: {words}"),
+            ),
+            Self::Refused { status, words } => (
+                format!("The model endpoint refused the request (status {status}); the operator finds its reason in the log."),
+                format!("status {status}: {words}"),
+            ),
+            Self::SaidError { words } => (
+                "The model endpoint reported an error instead of finishing its answer; please try again.".to_owned(),
+                format!("error in the answer: {words}"),
+            ),
+            Self::Unreachable { detail } => (
+                "The model endpoint cannot be reached; please try again later.".to_owned(),
+                detail.clone(),
+            ),
+            Self::NoAnswer { after } => (
+                format!("The model did not begin to answer within {}; please try again later.", spoken(*after)),
+                format!("no answer within {after:?}"),
+            ),
+            Self::FellSilent { after } => (
+                format!("The model stopped in the middle of its answer and said nothing more for {}.", spoken(*after)),
+                format!("silent for {after:?} in the middle of the answer"),
+            ),
+            Self::CutOff { detail } => (
+                "The connection to the model broke off before the answer was complete; please try again.".to_owned(),
+                format!("cut off: {detail}"),
+            ),
+            Self::NotACompletion { why } => (
+                "The model endpoint did not answer like a chat model; the operator has to check base_url in [agent].".to_owned(),
+                format!("not a chat completion: {why}"),
+            ),
+            Self::PieceTooLong { bytes_max } => (
+                "The model endpoint sent an answer that is too large to read.".to_owned(),
+                format!("one piece of the answer is longer than {bytes_max} bytes"),
+            ),
+            Self::OnlyLength => (
+                "The model used up all its room before it said anything; please ask for less at once.".to_owned(),
+                "finish_reason length without text".to_owned(),
+            ),
+            Self::Empty => (
+                "The model answered without any text; please try again.".to_owned(),
+                "no text in the answer".to_owned(),
+            ),
+            Self::ToolCall => (
+                "The model wanted to use a tool, and there are none here.".to_owned(),
+                "tool call although no tools were offered".to_owned(),
+            ),
+        };
+        (sentence, detail)
+    }
+}
+
+impl From<NetError> for Trouble {
+    fn from(error: NetError) -> Self {
+        match error {
+            NetError::NotSent { .. } => Self::Unreachable { detail: error.to_string() },
+            _ => Self::CutOff { detail: error.to_string() },
+        }
+    }
+}
+
+impl From<BodyError> for Trouble {
+    fn from(error: BodyError) -> Self {
+        match error {
+            BodyError::Net(error) => error.into(),
+            BodyError::TooLarge { bytes_max } => {
+                Self::PieceTooLong { bytes_max: usize::try_from(bytes_max).unwrap_or(usize::MAX) }
+            }
+            _ => Self::NotACompletion { why: "unreadable JSON" },
+        }
+    }
+}
+
+/// What an error's code, type and words hint at. The codes are OpenAI's; other
+/// servers only have words.
+struct Hints {
+    context: bool,
+    filter: bool,
+    quota: bool,
+}
+
+impl Hints {
+    fn of(error: &Value, words: &str) -> Self {
+        let code =
+            format!("{} {}", error["code"].as_str().unwrap_or_default(), error["type"].as_str().unwrap_or_default());
+        let words = words.to_lowercase();
+        let says = |needles: &[&str]| needles.iter().any(|needle| words.contains(needle));
+        Self {
+            context: code.contains("context_length_exceeded")
+                || code.contains("exceed_context_size")
+                || says(&["context length", "context window", "maximum context", "context size", "prompt is too long"]),
+            filter: code.contains("content_filter")
+                || code.contains("content_policy")
+                || says(&["content management policy"]),
+            quota: code.contains("insufficient_quota") || code.contains("billing"),
+        }
+    }
+}
+
+/// The endpoint's own words in one line, cut short.
+fn words(error: &Value, otherwise: &str) -> String {
+    let code = error["code"].as_str().or(error["type"].as_str()).unwrap_or_default();
+    let message = error["message"].as_str().or(error.as_str()).unwrap_or(otherwise);
+    let text = format!("{code} {message}");
+    let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    match line.char_indices().nth(WORDS_CHARS_MAX) {
+        Some((end, _)) => format!("{}…", &line[..end]),
+        None => line,
+    }
+}
+
+/// A time as a person says it.
+fn spoken(time: Duration) -> String {
+    match time.as_secs_f64().ceil() as u64 {
+        0 | 1 => "a second".to_owned(),
+        seconds @ 2..=119 => format!("{seconds} seconds"),
+        seconds @ 120..=7199 => format!("{} minutes", seconds.div_ceil(60)),
+        seconds => format!("{} hours", seconds.div_ceil(3600)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(status: u16, body: &str) -> Trouble {
+        Trouble::of_status(status, None, body)
+    }
+
+    #[test]
+    fn statuses_and_codes_are_told_apart() {
+        let too_long = r#"{"error":{"code":"context_length_exceeded","message":"x"}}"#;
+        assert!(matches!(of(400, too_long), Trouble::ContextTooLong { .. }));
+        let llama = r#"{"error":{"code":400,"type":"exceed_context_size_error","message":"request exceeds the available context size"}}"#;
+        assert!(matches!(of(400, llama), Trouble::ContextTooLong { .. }));
+        assert!(matches!(of(413, "<html>"), Trouble::ContextTooLong { .. }));
+        assert!(matches!(of(400, r#"{"error":{"code":"content_filter"}}"#), Trouble::Filtered { .. }));
+        assert!(matches!(of(429, r#"{"error":{"code":"insufficient_quota"}}"#), Trouble::QuotaUsedUp { .. }));
+        assert!(matches!(of(429, "slow down"), Trouble::Busy { .. }));
+        assert!(matches!(of(404, "{}"), Trouble::NotFound { .. }));
+        assert!(matches!(of(422, "[]"), Trouble::Refused { status: 422, .. }));
+        assert!(matches!(of(302, ""), Trouble::Refused { status: 302, .. }));
+        assert!(matches!(of(529, ""), Trouble::ServerFailed { status: 529, .. }));
+        let wait = r#"{"error":{"message":"busy","retry_after":2}}"#;
+        assert_eq!(of(429, wait).retry_after(), Some(Duration::from_secs(2)));
+    }
+
+    #[test]
+    fn a_refused_key_is_not_quoted_even_where_the_endpoint_quotes_it() {
+        let body = r#"{"error":{"message":"Incorrect API key provided: sk-hunter2","code":"invalid_api_key"}}"#;
+        let failure = of(401, body).into_failure("m", 1, String::new());
+        assert!(!format!("{failure:?}").contains("hunter2"), "{failure:?}");
+        assert!(!failure.retryable);
+    }
+
+    #[test]
+    fn the_words_of_an_endpoint_are_one_short_line() {
+        let Trouble::Refused { words, .. } = of(400, &"long\nwörds ".repeat(200)) else { panic!("refused") };
+        assert!(words.chars().count() <= WORDS_CHARS_MAX + 1 && !words.contains('\n'), "{words}");
+    }
+
+    #[test]
+    fn waits_are_said_as_people_say_them() {
+        let said = [(0, "a second"), (30, "30 seconds"), (120, "2 minutes"), (121, "3 minutes"), (7200, "2 hours")];
+        for (seconds, expected) in said {
+            assert_eq!(spoken(Duration::from_secs(seconds)), expected);
+        }
+    }
+}

@@ -1,0 +1,131 @@
+//! What the endpoint is asked.
+
+use serde_json::{Value, json};
+
+use crate::{Message, Role, TurnRequest};
+
+/// Builds the body of one chat completion request. No tools are offered.
+pub(super) fn body(
+    request: &TurnRequest,
+    model: &str,
+    system_prompt: &str,
+    history_messages_max: usize,
+    with_usage: bool,
+) -> Value {
+    let skipped = request.history.len().saturating_sub(history_messages_max);
+    let instructions = instructions(system_prompt, &request.system);
+    let mut messages: Vec<Value> = Vec::new();
+    if !instructions.is_empty() {
+        messages.push(json!({"role": "system", "content": instructions}));
+    }
+    messages.extend(request.history[skipped..].iter().chain(&request.input).filter_map(message));
+    let mut body = json!({"model": model, "messages": messages, "stream": true});
+    if with_usage {
+        body["stream_options"] = json!({"include_usage": true});
+    }
+    body
+}
+
+/// The configured prompt, then what the host adds; a host that says the prompt itself is not repeated.
+fn instructions(system_prompt: &str, of_the_host: &str) -> String {
+    let (system_prompt, of_the_host) = (system_prompt.trim(), of_the_host.trim());
+    if of_the_host.starts_with(system_prompt) {
+        return of_the_host.to_owned();
+    }
+    [system_prompt, of_the_host].into_iter().filter(|text| !text.is_empty()).collect::<Vec<_>>().join("\n\n")
+}
+
+/// One entry as the endpoint wants it. Tool results are left out together with
+/// their calls, since without the tools they mean nothing to the model;
+/// reasoning never goes back.
+fn message(message: &Message) -> Option<Value> {
+    if message.role == Role::Tool {
+        return None;
+    }
+    let files = message.attachments.iter().map(|file| match &file.note {
+        Some(note) => format!("[attached: {} ({note})]", file.name),
+        None => format!("[attached: {}, {}, {} bytes; you cannot open it]", file.name, file.mime, file.size),
+    });
+    let lines = std::iter::once(message.content.clone()).chain(files).filter(|line| !line.is_empty());
+    let content = lines.collect::<Vec<_>>().join("\n");
+    (!content.is_empty()).then(|| json!({"role": message.role.as_str(), "content": content}))
+}
+
+#[cfg(test)]
+mod tests {
+    use hermes_core::context::TurnContext;
+    use hermes_core::ids::{SessionId, TurnId};
+    use hermes_protocol::{Attachment, AttachmentKind};
+
+    use super::*;
+
+    fn request(system: &str, history: Vec<Message>, input: Vec<Message>) -> TurnRequest {
+        TurnRequest {
+            session_id: SessionId("s1".to_owned()),
+            turn_id: TurnId(1),
+            context: TurnContext::default(),
+            system: system.to_owned(),
+            history,
+            input,
+            model: None,
+            state: None,
+        }
+    }
+
+    fn said(body: &Value) -> Vec<(String, String)> {
+        let messages = body["messages"].as_array().unwrap();
+        let text = |value: &Value| value.as_str().unwrap().to_owned();
+        messages.iter().map(|message| (text(&message["role"]), text(&message["content"]))).collect()
+    }
+
+    #[test]
+    fn prompt_history_and_input_stand_in_this_order() {
+        let history = vec![Message::user("one"), Message::assistant("two")];
+        let request = request("You are in a chat.", history, vec![Message::user("three"), Message::user("four")]);
+        let body = body(&request, "m", "Be brief.", 200, true);
+        let expected = [
+            ("system", "Be brief.\n\nYou are in a chat."),
+            ("user", "one"),
+            ("assistant", "two"),
+            ("user", "three"),
+            ("user", "four"),
+        ];
+        assert_eq!(said(&body), expected.map(|(role, text)| (role.to_owned(), text.to_owned())));
+        assert_eq!((&body["model"], &body["stream"]), (&json!("m"), &json!(true)));
+        assert_eq!(body["stream_options"], json!({"include_usage": true}));
+        assert_eq!(body.get("tools"), None);
+    }
+
+    #[test]
+    fn the_oldest_history_is_left_out_first_and_the_input_never() {
+        let history = (0..10).map(|n| Message::user(n.to_string())).collect();
+        let body = body(&request("", history, vec![Message::user("now")]), "m", "", 2, false);
+        assert_eq!(said(&body).into_iter().map(|(_, text)| text).collect::<Vec<_>>(), ["8", "9", "now"]);
+        assert_eq!(body.get("stream_options"), None);
+    }
+
+    #[test]
+    fn a_prompt_that_the_host_says_too_is_said_once() {
+        let body = body(&request("Be brief.\nIn a chat.", vec![], vec![]), "m", "Be brief.", 2, false);
+        assert_eq!(said(&body), [("system".to_owned(), "Be brief.\nIn a chat.".to_owned())]);
+    }
+
+    #[test]
+    fn reasoning_tools_and_empty_entries_do_not_go_back_but_files_are_named() {
+        let mut thought = Message::assistant("answer");
+        thought.reasoning = Some("secret thought".to_owned());
+        thought.tool_calls = vec![json!({"id": "c1"})];
+        let mut file = Message::user("look");
+        file.attachments.push(Attachment::new("m1", AttachmentKind::Image, "image/png", "cat.png", 7));
+        let history = vec![thought, Message::new(Role::Tool, "result"), Message::assistant("")];
+        let body = body(&request("", history, vec![file]), "m", "", 200, false);
+        assert_eq!(
+            said(&body),
+            [
+                ("assistant".to_owned(), "answer".to_owned()),
+                ("user".to_owned(), "look\n[attached: cat.png, image/png, 7 bytes; you cannot open it]".to_owned()),
+            ]
+        );
+        assert!(!body.to_string().contains("secret thought"));
+    }
+}
