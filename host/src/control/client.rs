@@ -1,0 +1,120 @@
+//! The command line's side of the control socket.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use tokio::io::BufReader;
+use tokio::net::UnixStream;
+use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
+
+use super::line::{self, LineError};
+use super::{CONTROL_VERSION, ControlReply, ControlRequest, Hello, socket};
+
+/// How long the host may take to greet.
+const HELLO_WAIT: Duration = Duration::from_secs(5);
+/// How long an answer may take; a little more than the host gives itself.
+const ANSWER_WAIT: Duration = Duration::from_secs(70);
+
+/// Why the host could not be asked.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ClientError {
+    /// The operator: there is no host.
+    #[error("no host runs for {}; start it with `hermes-host run`", home.display())]
+    NotRunning {
+        /// The home.
+        home: PathBuf,
+    },
+    /// The operator: another user's host, or a folder that may not be entered.
+    #[error("the control socket in {} belongs to another user; run this as the user of the host", home.display())]
+    Denied {
+        /// The home.
+        home: PathBuf,
+    },
+    /// The operator: two releases meet.
+    #[error(
+        "the running host is {program} and speaks version {version} of the control words, this program {CONTROL_VERSION}; restart the host"
+    )]
+    Version {
+        /// Version of its words.
+        version: u32,
+        /// Version of the program.
+        program: String,
+    },
+    /// The host refused the connection with a sentence.
+    #[error("{0}")]
+    Refused(String),
+    /// The host went away or stalled.
+    #[error("the host did not answer ({0}); `hermes-host status` says whether it still runs")]
+    Line(#[from] LineError),
+    /// The system refused.
+    #[error("the control socket in {} cannot be used ({source})", home.display())]
+    Io {
+        /// The home.
+        home: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+/// A connection to the running host.
+#[derive(Debug)]
+pub struct Client {
+    reader: BufReader<OwnedReadHalf>,
+    writer: OwnedWriteHalf,
+}
+
+/// The host's first line: a greeting, or a refusal.
+#[derive(serde::Deserialize)]
+#[serde(untagged)]
+enum First {
+    Hello(Hello),
+    Reply(ControlReply),
+}
+
+impl Client {
+    /// Connects to the host of `home` and greets it.
+    ///
+    /// # Errors
+    ///
+    /// [`ClientError::NotRunning`] when there is none, else what went wrong.
+    pub async fn connect(home: &Path) -> Result<Self, ClientError> {
+        let stream = socket::connect(home).map_err(|source| match source.kind() {
+            io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => {
+                ClientError::NotRunning { home: home.to_owned() }
+            }
+            io::ErrorKind::PermissionDenied => ClientError::Denied { home: home.to_owned() },
+            _ => ClientError::Io { home: home.to_owned(), source },
+        })?;
+        Self::greet(stream).await
+    }
+
+    async fn greet(stream: UnixStream) -> Result<Self, ClientError> {
+        let (reader, writer) = stream.into_split();
+        let mut client = Self { reader: BufReader::new(reader), writer };
+        let ours = Hello { version: CONTROL_VERSION, program: env!("CARGO_PKG_VERSION").to_owned() };
+        // A host that refuses may have hung up already; what it said is still there to be read.
+        let sent = line::write(&mut client.writer, &ours, HELLO_WAIT).await;
+        match line::read(&mut client.reader, HELLO_WAIT).await {
+            Ok(First::Hello(hello)) if hello.version == CONTROL_VERSION => {
+                sent?;
+                Ok(client)
+            }
+            Ok(First::Hello(hello)) => Err(ClientError::Version { version: hello.version, program: hello.program }),
+            Ok(First::Reply(ControlReply::Error { message, .. })) => Err(ClientError::Refused(message)),
+            Ok(First::Reply(_)) => Err(LineError::Unreadable("not a greeting".to_owned()).into()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Asks once and waits for the answer.
+    ///
+    /// # Errors
+    ///
+    /// When the connection ends or no answer comes in time; whether the host did it is then unknown.
+    pub async fn ask(&mut self, request: &ControlRequest) -> Result<ControlReply, ClientError> {
+        line::write(&mut self.writer, request, HELLO_WAIT).await?;
+        Ok(line::read(&mut self.reader, ANSWER_WAIT).await?)
+    }
+}
