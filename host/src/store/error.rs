@@ -1,6 +1,8 @@
 //! Why the store could not do what it was asked.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+
+use rusqlite::ErrorCode;
 
 /// Why a request to the store failed. Cloned to every caller of a failed commit.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
@@ -17,6 +19,12 @@ pub enum StoreError {
     TitleTaken {
         /// The title.
         title: String,
+    },
+    /// The user: the title is too long.
+    #[error("a title has at most {chars_max} characters")]
+    TitleTooLong {
+        /// The bound.
+        chars_max: usize,
     },
     /// Us or the user: there is no such row.
     #[error("there is no {what}")]
@@ -101,4 +109,80 @@ pub enum StoreError {
         /// What SQLite said.
         detail: String,
     },
+}
+
+/// What goes wrong inside a transaction, before it is put into words.
+#[derive(Debug)]
+pub(super) enum Fault {
+    /// SQLite said so.
+    Sql(rusqlite::Error),
+    /// A stored value could not be written or read as JSON.
+    Json(serde_json::Error),
+    /// A rule of ours.
+    Rule(StoreError),
+}
+
+impl Fault {
+    /// `what` is not in the state that a change starts from.
+    pub(super) fn conflict(what: impl std::fmt::Display) -> Self {
+        Self::Rule(StoreError::Conflict { what: what.to_string() })
+    }
+
+    /// There is no `what`.
+    pub(super) fn missing(what: impl std::fmt::Display) -> Self {
+        Self::Rule(StoreError::Missing { what: what.to_string() })
+    }
+
+    /// A stored value that no version of this program writes.
+    pub(super) fn unreadable(what: impl std::fmt::Display) -> Self {
+        Self::Rule(StoreError::Internal { detail: format!("unreadable {what}") })
+    }
+
+    /// Whether a `UNIQUE` constraint refused a row.
+    pub(super) fn is_unique_violation(error: &rusqlite::Error) -> bool {
+        use rusqlite::ffi::{SQLITE_CONSTRAINT_PRIMARYKEY, SQLITE_CONSTRAINT_UNIQUE};
+        matches!(error, rusqlite::Error::SqliteFailure(code, _)
+            if code.extended_code == SQLITE_CONSTRAINT_UNIQUE || code.extended_code == SQLITE_CONSTRAINT_PRIMARYKEY)
+    }
+
+    /// Says it as a sentence about the database at `path`.
+    pub(super) fn explain(self, path: &Path) -> StoreError {
+        let path = path.to_owned();
+        let error = match self {
+            Self::Rule(error) => return error,
+            Self::Json(error) => return StoreError::Internal { detail: error.to_string() },
+            Self::Sql(error) => error,
+        };
+        let detail = error.to_string();
+        match error.sqlite_error_code() {
+            Some(ErrorCode::DiskFull) => StoreError::DiskFull { path },
+            Some(ErrorCode::SystemIoFailure | ErrorCode::ReadOnly | ErrorCode::CannotOpen) => {
+                StoreError::Disk { path, detail }
+            }
+            Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => StoreError::Busy { path },
+            Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => {
+                let copy = super::migrate::newest_copy(&path);
+                StoreError::Corrupt { path, detail, copy }
+            }
+            _ => StoreError::Internal { detail },
+        }
+    }
+}
+
+impl From<rusqlite::Error> for Fault {
+    fn from(error: rusqlite::Error) -> Self {
+        Self::Sql(error)
+    }
+}
+
+impl From<serde_json::Error> for Fault {
+    fn from(error: serde_json::Error) -> Self {
+        Self::Json(error)
+    }
+}
+
+impl From<StoreError> for Fault {
+    fn from(error: StoreError) -> Self {
+        Self::Rule(error)
+    }
 }

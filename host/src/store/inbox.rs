@@ -1,23 +1,147 @@
 //! What came in: transactions (a) and (f).
 
-use hermes_core::ids::InboxId;
+use hermes_core::ids::{DeliveryId, InboxId};
+use hermes_core::limits::STRANGER_EVENTS_MAX;
+use rusqlite::{Connection, Row, params};
 
-use super::{Accepted, NewInbox, PairingOffer, Result, Store};
+use super::error::Fault;
+use super::sql::{change, change_one, first, text};
+use super::writer::Outcome;
+use super::{Accepted, InboxRow, InboxState, NewInbox, PairingOffer, Result, Store, outbox, pairing};
+
+/// Stray events beyond the bound are removed once in so many drops; the sweep does the rest.
+const STRAY_CHECK_EVERY: i64 = 64;
 
 impl Store {
     /// (a) Keeps an event, once: only after this may the platform forget it.
+    ///
+    /// # Errors
+    ///
+    /// When it could not be committed; the platform must then offer it again.
     pub async fn accept(&self, new: NewInbox) -> Result<Accepted> {
-        todo!()
+        self.write(move |db| accept(db, &new)).await
     }
 
-    /// (f) Drops an accepted event: its text goes at once, its key stays. With `offer` the stranger's pairing
-    /// request and what he is told are written too; returns the delivery of that reply.
+    /// (f) Drops an accepted event that was not admitted or not addressed: its text goes at once, its key stays.
+    /// With `offer` the stranger's pairing request and what he is told are written too; returns the delivery of
+    /// that reply.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::Conflict`](super::StoreError::Conflict) when the event is not `accepted`.
     pub async fn drop_event(
         &self,
         inbox: InboxId,
         why: &str,
         offer: Option<PairingOffer>,
-    ) -> Result<Option<hermes_core::ids::DeliveryId>> {
-        todo!()
+    ) -> Result<Option<DeliveryId>> {
+        let (why, nonce) = (why.to_owned(), self.nonce());
+        self.write(move |db| {
+            drop_one(db, inbox, &why, true)?;
+            if inbox.0 % STRAY_CHECK_EVERY == 0 {
+                trim_strays_beside(db, inbox)?;
+            }
+            let Some(offer) = offer else { return Ok(None) };
+            pairing::write_request(db, &offer.request)?;
+            offer.reply.map(|reply| outbox::insert(db, &nonce, &reply, None)).transpose()
+        })
+        .await
     }
+}
+
+fn accept(db: &Connection, new: &NewInbox) -> Outcome<Accepted> {
+    let inserted = change(
+        db,
+        "INSERT INTO inbox (instance, event_id, at_ms, received_ms, event, state) VALUES (?1, ?2, ?3, ?4, ?5, 'accepted')
+         ON CONFLICT (instance, event_id) DO NOTHING",
+        params![new.instance, new.event_id, new.at_ms, new.received_ms, new.event],
+    )?;
+    if inserted == 1 {
+        return Ok(Accepted::New(InboxId(db.last_insert_rowid())));
+    }
+    let known = db.prepare_cached("SELECT id FROM inbox WHERE instance = ?1 AND event_id = ?2")?;
+    let id = first(known, params![new.instance, new.event_id], |row| Ok(InboxId(row.get(0)?)))?;
+    id.map(Accepted::Duplicate).ok_or_else(|| Fault::missing(format_args!("event {}", new.event_id)))
+}
+
+/// `accepted` → `turned`.
+pub(super) fn turned(db: &Connection, inbox: InboxId) -> Outcome<()> {
+    change_one(db, "UPDATE inbox SET state = 'turned' WHERE id = ?1 AND state = 'accepted'", [inbox.0], || {
+        format!("event {inbox}")
+    })
+}
+
+/// `turned` → `answered`; what was said is in the transcript from here on.
+pub(super) fn turn_answered(db: &Connection, inbox: InboxId) -> Outcome<()> {
+    change_one(
+        db,
+        "UPDATE inbox SET state = 'answered', event = NULL WHERE id = ?1 AND state = 'turned'",
+        [inbox.0],
+        || format!("event {inbox}"),
+    )
+}
+
+/// `accepted` → `answered`, for a command.
+pub(super) fn command_answered(db: &Connection, inbox: InboxId) -> Outcome<()> {
+    change_one(
+        db,
+        "UPDATE inbox SET state = 'answered', event = NULL WHERE id = ?1 AND state = 'accepted'",
+        [inbox.0],
+        || format!("event {inbox}"),
+    )
+}
+
+/// `accepted` → `dropped`. The key of a stray event may be forgotten early: offered again it is dropped again.
+pub(super) fn drop_one(db: &Connection, inbox: InboxId, why: &str, stray: bool) -> Outcome<()> {
+    change_one(
+        db,
+        "UPDATE inbox SET state = 'dropped', why = ?2, stray = ?3, event = NULL WHERE id = ?1 AND state = 'accepted'",
+        params![inbox.0, why, stray],
+        || format!("event {inbox}"),
+    )
+}
+
+fn trim_strays_beside(db: &Connection, inbox: InboxId) -> Outcome<()> {
+    let instance = db.prepare_cached("SELECT instance FROM inbox WHERE id = ?1")?;
+    if let Some(instance) = first(instance, [inbox.0], |row| Ok(text(row, 0)?.to_owned()))? {
+        trim_strays(db, &instance, u32::MAX)?;
+    }
+    Ok(())
+}
+
+/// Removes the oldest stray events of an instance beyond the bound, at most `rows`.
+pub(super) fn trim_strays(db: &Connection, instance: &str, rows: u32) -> Outcome<usize> {
+    change(
+        db,
+        "DELETE FROM inbox WHERE id IN (
+             SELECT id FROM inbox INDEXED BY inbox_stray WHERE instance = ?1 AND stray = 1
+             ORDER BY id DESC LIMIT ?3 OFFSET ?2)",
+        params![instance, STRANGER_EVENTS_MAX as i64, rows],
+    )
+}
+
+const COLUMNS: &str = "id, instance, event_id, at_ms, received_ms, event, state";
+
+fn read(row: &Row<'_>) -> Outcome<InboxRow> {
+    let state = text(row, 6)?;
+    Ok(InboxRow {
+        id: InboxId(row.get(0)?),
+        instance: row.get(1)?,
+        event_id: row.get(2)?,
+        at_ms: row.get(3)?,
+        received_ms: row.get(4)?,
+        event: row.get::<_, Option<String>>(5)?.unwrap_or_default(),
+        state: InboxState::from_word(state).ok_or_else(|| Fault::unreadable(format_args!("inbox state {state:?}")))?,
+    })
+}
+
+/// Returns one event.
+pub(super) fn one(db: &Connection, inbox: InboxId) -> Outcome<Option<InboxRow>> {
+    first(db.prepare_cached(&format!("SELECT {COLUMNS} FROM inbox WHERE id = ?1"))?, [inbox.0], read)
+}
+
+/// Returns the accepted events that no turn has taken, in id order.
+pub(super) fn pending(db: &Connection) -> Outcome<Vec<InboxRow>> {
+    let sql = format!("SELECT {COLUMNS} FROM inbox INDEXED BY inbox_accepted WHERE state = 'accepted' ORDER BY id");
+    super::sql::collect(db.prepare_cached(&sql)?, [], read)
 }

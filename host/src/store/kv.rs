@@ -1,28 +1,77 @@
 //! Small values of adapters, and the runtimes' own continuity data.
 
 use hermes_core::ids::SessionId;
+use rusqlite::{Connection, params};
 use serde_json::Value;
 
+use super::sql::{change, first, parsed};
+use super::writer::Outcome;
 use super::{Result, Store};
+
+/// The scope of the host's own facts.
+pub(super) const HOST_SCOPE: &str = "host";
 
 impl Store {
     /// Returns a value of `scope` (an instance's name).
+    ///
+    /// # Errors
+    ///
+    /// When the disk fails.
     pub async fn kv_get(&self, scope: &str, key: &str) -> Result<Option<String>> {
-        todo!()
+        let (scope, key) = (scope.to_owned(), key.to_owned());
+        self.read(move |db| {
+            let statement = db.prepare_cached("SELECT value FROM kv WHERE scope = ?1 AND key = ?2")?;
+            first(statement, [scope, key], |row| Ok(row.get(0)?))
+        })
+        .await
     }
 
     /// Writes a value of `scope`.
+    ///
+    /// # Errors
+    ///
+    /// When it could not be committed.
     pub async fn kv_set(&self, scope: &str, key: &str, value: &str) -> Result<()> {
-        todo!()
+        let (scope, key, value) = (scope.to_owned(), key.to_owned(), value.to_owned());
+        self.write(move |db| set(db, &scope, &key, &value)).await
     }
 
     /// Forgets a value of `scope`; one that is not there is no error.
+    ///
+    /// # Errors
+    ///
+    /// When it could not be committed.
     pub async fn kv_delete(&self, scope: &str, key: &str) -> Result<()> {
-        todo!()
+        let (scope, key) = (scope.to_owned(), key.to_owned());
+        self.write(move |db| delete(db, &scope, &key)).await
     }
 
     /// Returns what `runtime` remembers of a session; never another runtime's.
+    ///
+    /// # Errors
+    ///
+    /// When the disk fails.
     pub async fn agent_state(&self, session: &SessionId, runtime: &str) -> Result<Option<Value>> {
-        todo!()
+        let (session, runtime) = (session.0.clone(), runtime.to_owned());
+        self.read(move |db| {
+            let statement =
+                db.prepare_cached("SELECT state FROM agent_state WHERE session_id = ?1 AND runtime = ?2")?;
+            first(statement, [session, runtime], |row| parsed(row, 0))
+        })
+        .await
     }
+}
+
+pub(super) fn set(db: &Connection, scope: &str, key: &str, value: &str) -> Outcome<()> {
+    change(
+        db,
+        "INSERT INTO kv (scope, key, value) VALUES (?1, ?2, ?3) ON CONFLICT DO UPDATE SET value = excluded.value",
+        params![scope, key, value],
+    )?;
+    Ok(())
+}
+
+pub(super) fn delete(db: &Connection, scope: &str, key: &str) -> Outcome<()> {
+    change(db, "DELETE FROM kv WHERE scope = ?1 AND key = ?2", [scope, key])?;
+    Ok(())
 }

@@ -12,27 +12,38 @@
 //! Read on: [`rows`] for the values, `writer` for the commit, `recovery` for
 //! what a crash leaves behind, `migrate` for the schema.
 
+mod commands;
+mod effects;
 pub mod error;
 mod inbox;
 mod kv;
+mod migrate;
+mod open;
 mod outbox;
 mod pairing;
+mod readers;
 mod recovery;
 pub mod rows;
 mod search;
 mod sessions;
+mod sql;
 mod sweep;
 mod turns;
 pub mod words;
+mod writer;
 
 use std::path::Path;
 use std::sync::Arc;
 
 use hermes_core::ids::{DeliveryId, Epoch};
 
+use rusqlite::Connection;
+
 use crate::clock::Clock;
 pub use error::StoreError;
+use readers::Readers;
 pub use rows::*;
+use writer::{Outcome, Writer};
 
 /// Rows of one listing, unless the caller asks for fewer.
 pub const LISTING_ROWS_MAX: u32 = 1_000;
@@ -74,7 +85,12 @@ pub struct Store {
     inner: Arc<Inner>,
 }
 
-struct Inner {}
+struct Inner {
+    writer: Writer,
+    readers: Readers,
+    clock: Arc<dyn Clock>,
+    nonce: Arc<str>,
+}
 
 impl Store {
     /// Opens the database at `path`, makes or migrates it, and begins a new epoch.
@@ -95,18 +111,18 @@ impl Store {
     ///
     /// As [`Store::open`].
     pub fn open_with(path: &Path, clock: Arc<dyn Clock>, settings: Settings) -> Result<Opened> {
-        todo!()
+        open::open(path, clock, settings)
     }
 
     /// Returns the idempotency key that an empty [`NewPart::key`] gets: at most 25 characters of
     /// `[a-z0-9-]`, unique across databases.
     pub fn part_key(&self, delivery: DeliveryId, n: u32) -> String {
-        todo!()
+        outbox::part_key(&self.inner.nonce, delivery, n)
     }
 
     /// Returns how many requests and commits the writer has done.
     pub fn stats(&self) -> WriterStats {
-        todo!()
+        self.inner.writer.stats()
     }
 
     /// Moves what the write-ahead log holds into the database, without waiting for readers.
@@ -115,7 +131,7 @@ impl Store {
     ///
     /// When the disk fails.
     pub async fn checkpoint(&self) -> Result<()> {
-        todo!()
+        self.inner.writer.alone(|db| Ok(db.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()))?)).await
     }
 
     /// Ends this epoch cleanly: waits for the last commit, optimizes, closes. Later requests fail with
@@ -125,7 +141,33 @@ impl Store {
     ///
     /// When the last commit fails; the database is then open to recovery at the next start.
     pub async fn close(&self) -> Result<()> {
-        todo!()
+        self.inner.writer.last(open::finish).await
+    }
+
+    /// Carries out `work` in the next group of the writer.
+    async fn write<T, W>(&self, work: W) -> Result<T>
+    where
+        T: Send + 'static,
+        W: FnOnce(&Connection) -> Outcome<T> + Send + 'static,
+    {
+        self.inner.writer.grouped(work).await
+    }
+
+    /// Answers `question` on a reading thread.
+    async fn read<T, Q>(&self, question: Q) -> Result<T>
+    where
+        T: Send + 'static,
+        Q: FnOnce(&Connection) -> Outcome<T> + Send + 'static,
+    {
+        self.inner.readers.ask(question).await
+    }
+
+    fn nonce(&self) -> Arc<str> {
+        Arc::clone(&self.inner.nonce)
+    }
+
+    fn now_ms(&self) -> i64 {
+        self.inner.clock.now_ms()
     }
 }
 

@@ -1,47 +1,472 @@
 //! What is owed: transactions (d) and (e), and the operator's hand on dead letters.
 
-use hermes_core::ids::{DeliveryId, Epoch};
+use hermes_core::ids::{DeliveryId, Epoch, InboxId, SessionId, TurnId};
+use hermes_core::limits::REPLY_DEADLINE_S;
+use hermes_protocol::{Format, Purpose, Receipt, RefusalKind};
+use rusqlite::{Connection, Row, params};
 
-use super::{DeliveryFilter, NewDelivery, OwedDelivery, Result, Settle, Settled, Store};
+use super::error::{Fault, StoreError};
+use super::sql::{change, change_one, collect, first, json, json_list, parsed, parsed_list, parsed_or_none, text};
+use super::writer::Outcome;
+use super::{
+    DeliveryFilter, DeliveryState, LISTING_ROWS_MAX, NewDelivery, NewPart, OwedDelivery, OwedPart, PartFacts,
+    PartState, Result, Settle, Settled, Store, effects,
+};
+
+/// The shortest time for which a dead letter is tried anew.
+const RETRY_MS_MIN: i64 = 60_000;
 
 impl Store {
     /// Owes what the host itself says (`send`, notices).
+    ///
+    /// # Errors
+    ///
+    /// When it could not be committed; nothing may be sent then.
     pub async fn owe(&self, delivery: NewDelivery) -> Result<DeliveryId> {
-        todo!()
+        let nonce = self.nonce();
+        self.write(move |db| insert(db, &nonce, &delivery, None)).await
     }
 
     /// (e) Marks a part as being sent, before the call is made.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::Conflict`] when the part is in flight or settled; it must not be sent then.
     pub async fn claim(&self, delivery: DeliveryId, n: u32, epoch: Epoch, attempt: u32) -> Result<()> {
-        todo!()
+        self.write(move |db| {
+            change_one(
+                db,
+                "UPDATE outbox_parts SET state = 'in_flight', epoch = ?3, attempts = ?4
+                 WHERE delivery = ?1 AND n = ?2 AND state IN ('owed', 'unknown', 'deferred')",
+                params![delivery.0, n, epoch.0, attempt],
+                || part_name(delivery, n),
+            )
+        })
+        .await
     }
 
     /// (d) Writes what became of a part and what it causes.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::Conflict`] when the part is settled already.
     pub async fn settle(&self, settle: Settle) -> Result<Settled> {
-        todo!()
+        let nonce = self.nonce();
+        self.write(move |db| {
+            let settled = match &settle.parts {
+                None => settle_part(db, &settle)?,
+                Some(parts) => replace_parts(db, &nonce, &settle, parts)?,
+            };
+            for effect in &settle.effects {
+                effects::apply(db, settle.delivery, effect)?;
+            }
+            Ok(settled)
+        })
+        .await
     }
 
     /// Owes the refused, abandoned and doubtful parts of a delivery anew, for as long as they were owed at first.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::Conflict`] when it has no such part.
     pub async fn outbox_retry(&self, delivery: DeliveryId) -> Result<OwedDelivery> {
-        todo!()
+        let now_ms = self.now_ms();
+        self.write(move |db| {
+            retry(db, delivery, now_ms)?;
+            one(db, delivery)?.ok_or_else(|| missing(delivery))
+        })
+        .await
     }
 
-    /// Gives up what is still open of a delivery.
+    /// Gives up what is still open of a delivery; one that is dead already leaves the list of dead letters.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::Conflict`] when it was delivered.
     pub async fn outbox_drop(&self, delivery: DeliveryId, why: &str) -> Result<()> {
-        todo!()
+        let (now_ms, why) = (self.now_ms(), why.to_owned());
+        self.write(move |db| abandon(db, delivery, &why, now_ms)).await
     }
 
     /// Lists deliveries with their parts, newest first.
+    ///
+    /// # Errors
+    ///
+    /// When the disk fails.
     pub async fn deliveries(&self, filter: DeliveryFilter) -> Result<Vec<OwedDelivery>> {
-        todo!()
+        self.read(move |db| listed(db, &filter)).await
     }
 
     /// Returns one delivery with its parts.
+    ///
+    /// # Errors
+    ///
+    /// When the disk fails.
     pub async fn delivery(&self, id: DeliveryId) -> Result<Option<OwedDelivery>> {
-        todo!()
+        self.read(move |db| one(db, id)).await
     }
 
     /// Lists what is owed, oldest first.
+    ///
+    /// # Errors
+    ///
+    /// When the disk fails.
     pub async fn owed(&self, limit: u32) -> Result<Vec<OwedDelivery>> {
-        todo!()
+        self.read(move |db| live(db, DeliveryState::Owed, limit)).await
     }
+}
+
+/// The idempotency key of a part whose writer chose none.
+pub(super) fn part_key(nonce: &str, delivery: DeliveryId, n: u32) -> String {
+    format!("{nonce}-{delivery}-{n}")
+}
+
+fn part_name(delivery: DeliveryId, n: u32) -> String {
+    format!("part {n} of delivery {delivery}")
+}
+
+fn missing(delivery: DeliveryId) -> Fault {
+    Fault::missing(format_args!("delivery {delivery}"))
+}
+
+/// Writes a delivery and all its parts.
+pub(super) fn insert(db: &Connection, nonce: &str, new: &NewDelivery, turn: Option<TurnId>) -> Outcome<DeliveryId> {
+    if new.parts.is_empty() {
+        return Err(
+            StoreError::Internal { detail: "a delivery without parts would never be settled".to_owned() }.into()
+        );
+    }
+    change(
+        db,
+        "INSERT INTO outbox (instance, chat, session_id, turn_id, in_reply_to, reply_to, purpose, markdown, choices,
+             ephemeral_to, silent, state, open_parts, deadline_ms, max_attempts, created_ms)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, 'owed', ?12, ?13, ?14, ?15)",
+        params![
+            new.instance,
+            json(&new.chat)?,
+            new.session.as_ref().map(|session| &session.0),
+            new.turn.or(turn).map(|turn| turn.0),
+            new.in_reply_to.map(|inbox| inbox.0),
+            new.reply_to,
+            new.purpose.as_str(),
+            new.markdown,
+            new.choices.as_ref().map(json).transpose()?,
+            new.ephemeral_to,
+            new.silent,
+            new.parts.len() as i64,
+            new.deadline_ms,
+            new.max_attempts,
+            new.created_ms,
+        ],
+    )?;
+    let delivery = DeliveryId(db.last_insert_rowid());
+    for part in &new.parts {
+        insert_part(db, nonce, delivery, part, &PartFacts::default(), 0)?;
+    }
+    Ok(delivery)
+}
+
+fn insert_part(
+    db: &Connection,
+    nonce: &str,
+    delivery: DeliveryId,
+    part: &NewPart,
+    facts: &PartFacts,
+    not_before_ms: i64,
+) -> Outcome<()> {
+    let made;
+    let key = if part.key.is_empty() {
+        made = part_key(nonce, delivery, part.n);
+        &made
+    } else {
+        &part.key
+    };
+    // Most texts are their own source; it is kept once.
+    let source = (part.source != part.text).then_some(part.source.as_str());
+    change(
+        db,
+        "INSERT INTO outbox_parts (delivery, n, text, format, source, media, key, state, attempts, facts,
+             not_before_ms)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, 'owed', ?8, ?9, ?10)",
+        params![
+            delivery.0,
+            part.n,
+            part.text,
+            part.format.as_str(),
+            source,
+            json_list(&part.media)?,
+            key,
+            facts.attempts,
+            facts_json(facts)?,
+            not_before_ms
+        ],
+    )?;
+    Ok(())
+}
+
+fn settle_part(db: &Connection, settle: &Settle) -> Outcome<Settled> {
+    let Settle { delivery, n, .. } = *settle;
+    let (receipt, refusal, detail) = match &settle.state {
+        PartState::Owed | PartState::Deferred => (None, None, None),
+        PartState::Delivered { receipt } => (Some(json(receipt)?), None, None),
+        PartState::Refused { kind, detail } => (None, Some(kind.as_str()), Some(detail.as_str())),
+        PartState::Unknown { detail } => (None, None, Some(detail.as_str())),
+        PartState::Abandoned { why } => (None, None, Some(why.as_str())),
+        PartState::InFlight { .. } => {
+            return Err(
+                StoreError::Internal { detail: "a part is claimed, never settled as in flight".to_owned() }.into()
+            );
+        }
+    };
+    let values = params![
+        delivery.0,
+        n,
+        settle.state.word(),
+        settle.facts.attempts,
+        settle.not_before_ms,
+        receipt,
+        refusal,
+        detail,
+        facts_json(&settle.facts)?
+    ];
+    change_one(db, settle_sql(&settle.state), values, || part_name(delivery, n))?;
+    if !settle.state.is_settled() {
+        return Ok(Settled { over: false });
+    }
+    let why = match &settle.state {
+        PartState::Refused { kind, detail } => Some(format!("refused ({kind}): {detail}")),
+        PartState::Abandoned { why } => Some(why.clone()),
+        _ => None,
+    };
+    close_part(db, delivery, why.as_deref(), settle.now_ms)
+}
+
+/// The change to `next` from the states that have an arrow to it ([`PartState::after`]).
+fn settle_sql(next: &PartState) -> &'static str {
+    macro_rules! from {
+        ($states:literal) => {
+            concat!(
+                "UPDATE outbox_parts SET state = ?3, epoch = NULL, attempts = ?4, not_before_ms = ?5, receipt = ?6,
+                     refusal = ?7, detail = ?8, facts = ?9
+                 WHERE delivery = ?1 AND n = ?2 AND state IN (",
+                $states,
+                ")"
+            )
+        };
+    }
+    match next {
+        PartState::Refused { .. } | PartState::InFlight { .. } => from!("'in_flight'"),
+        PartState::Owed | PartState::Delivered { .. } | PartState::Unknown { .. } => from!("'in_flight', 'unknown'"),
+        PartState::Deferred | PartState::Abandoned { .. } => from!("'in_flight', 'unknown', 'owed', 'deferred'"),
+    }
+}
+
+/// What is known of a part beyond its attempts, which have a column of their own; mostly nothing.
+fn facts_json(facts: &PartFacts) -> Outcome<Option<String>> {
+    let plain = PartFacts { attempts: facts.attempts, ..PartFacts::default() };
+    if *facts == plain { Ok(None) } else { json(facts).map(Some) }
+}
+
+/// Counts one part of a delivery as over; with the last one the delivery is settled or abandoned.
+fn close_part(db: &Connection, delivery: DeliveryId, why: Option<&str>, now_ms: i64) -> Outcome<Settled> {
+    let update = db.prepare_cached(
+        "UPDATE outbox SET
+             open_parts = open_parts - 1,
+             why = COALESCE(why, ?2),
+             settled_ms = CASE WHEN open_parts = 1 THEN ?3 END,
+             state = CASE
+                 WHEN open_parts > 1 THEN state
+                 WHEN EXISTS (SELECT 1 FROM outbox_parts WHERE delivery = ?1 AND state = 'abandoned') THEN 'abandoned'
+                 ELSE 'settled' END
+         WHERE id = ?1 AND state = 'owed' AND open_parts > 0
+         RETURNING open_parts",
+    )?;
+    let left = first(update, params![delivery.0, why, now_ms], |row| Ok(row.get::<_, i64>(0)?))?;
+    let left = left.ok_or_else(|| Fault::conflict(format_args!("delivery {delivery}")))?;
+    Ok(Settled { over: left == 0 })
+}
+
+/// Replaces part `settle.n` and all after it by `parts`.
+fn replace_parts(db: &Connection, nonce: &str, settle: &Settle, parts: &[NewPart]) -> Outcome<Settled> {
+    let Settle { delivery, n, .. } = *settle;
+    let numbered = parts.iter().zip(n..).all(|(part, n)| part.n == n);
+    if settle.state != PartState::Owed || parts.is_empty() || !numbered {
+        return Err(StoreError::Internal {
+            detail: "new parts are owed and numbered from the one they replace".to_owned(),
+        }
+        .into());
+    }
+    let open = "SELECT count(*), sum(state IN ('owed', 'in_flight', 'unknown', 'deferred')) FROM outbox_parts
+         WHERE delivery = ?1 AND n >= ?2";
+    let counts = first(db.prepare_cached(open)?, params![delivery.0, n], |row| {
+        Ok((row.get::<_, i64>(0)?, row.get::<_, Option<i64>>(1)?.unwrap_or(0)))
+    })?;
+    let Some((_, open)) = counts.filter(|(all, open)| all == open && *all > 0) else {
+        return Err(Fault::conflict(part_name(delivery, n)));
+    };
+    change(db, "DELETE FROM outbox_parts WHERE delivery = ?1 AND n >= ?2", params![delivery.0, n])?;
+    for part in parts {
+        let not_before_ms = if part.n == n { settle.not_before_ms } else { 0 };
+        insert_part(db, nonce, delivery, part, &settle.facts, not_before_ms)?;
+    }
+    change_one(
+        db,
+        "UPDATE outbox SET open_parts = open_parts - ?2 + ?3 WHERE id = ?1 AND state = 'owed'",
+        params![delivery.0, open, parts.len() as i64],
+        || format!("delivery {delivery}"),
+    )?;
+    Ok(Settled { over: false })
+}
+
+fn retry(db: &Connection, delivery: DeliveryId, now_ms: i64) -> Outcome<()> {
+    let known = db.prepare_cached("SELECT deadline_ms - created_ms FROM outbox WHERE id = ?1")?;
+    let span = first(known, [delivery.0], |row| Ok(row.get::<_, i64>(0)?))?.ok_or_else(|| missing(delivery))?;
+    let span = span.clamp(RETRY_MS_MIN, REPLY_DEADLINE_S as i64 * 1_000);
+    let again = change(
+        db,
+        "UPDATE outbox_parts SET state = 'owed', attempts = 0, facts = NULL, not_before_ms = 0, refusal = NULL, detail = NULL
+         WHERE delivery = ?1 AND state IN ('refused', 'abandoned', 'unknown')",
+        [delivery.0],
+    )?;
+    if again == 0 {
+        return Err(Fault::conflict(format_args!("delivery {delivery}")));
+    }
+    change_one(
+        db,
+        "UPDATE outbox SET state = 'owed', why = NULL, dismissed = 0, settled_ms = NULL, deadline_ms = ?2,
+             open_parts = (SELECT count(*) FROM outbox_parts WHERE delivery = ?1 AND state <> 'delivered')
+         WHERE id = ?1 AND state IN ('owed', 'settled', 'abandoned')",
+        params![delivery.0, now_ms.saturating_add(span)],
+        || format!("delivery {delivery}"),
+    )
+}
+
+fn abandon(db: &Connection, delivery: DeliveryId, why: &str, now_ms: i64) -> Outcome<()> {
+    let state = first(db.prepare_cached("SELECT state FROM outbox WHERE id = ?1")?, [delivery.0], |row| {
+        Ok(text(row, 0)?.to_owned())
+    })?;
+    let state = state.ok_or_else(|| missing(delivery))?;
+    if DeliveryState::from_word(&state).is_some_and(DeliveryState::is_live) {
+        change(
+            db,
+            "UPDATE outbox_parts SET state = 'abandoned', epoch = NULL, detail = ?2
+             WHERE delivery = ?1 AND state IN ('owed', 'in_flight', 'unknown', 'deferred')",
+            params![delivery.0, why],
+        )?;
+        return change_one(
+            db,
+            "UPDATE outbox SET state = 'abandoned', why = COALESCE(why, ?2), open_parts = 0, settled_ms = ?3
+             WHERE id = ?1 AND state IN ('drafting', 'owed')",
+            params![delivery.0, why, now_ms],
+            || format!("delivery {delivery}"),
+        );
+    }
+    change_one(
+        db,
+        "UPDATE outbox SET dismissed = 1 WHERE id = ?1 AND state IN ('settled', 'abandoned') AND why IS NOT NULL",
+        [delivery.0],
+        || format!("delivery {delivery}"),
+    )
+}
+
+const COLUMNS: &str = "id, instance, chat, session_id, turn_id, in_reply_to, reply_to, purpose, markdown, choices,
+    ephemeral_to, silent, state, why, draft_message, deadline_ms, max_attempts, created_ms, settled_ms";
+
+fn read(db: &Connection, row: &Row<'_>) -> Outcome<OwedDelivery> {
+    let id = DeliveryId(row.get(0)?);
+    let state = text(row, 12)?;
+    Ok(OwedDelivery {
+        id,
+        instance: row.get(1)?,
+        chat: parsed(row, 2)?,
+        session: row.get::<_, Option<String>>(3)?.map(SessionId),
+        turn: row.get::<_, Option<i64>>(4)?.map(TurnId),
+        in_reply_to: row.get::<_, Option<i64>>(5)?.map(InboxId),
+        reply_to: row.get(6)?,
+        purpose: Purpose::from(text(row, 7)?),
+        markdown: row.get(8)?,
+        choices: parsed_or_none(row, 9)?,
+        ephemeral_to: row.get(10)?,
+        silent: row.get(11)?,
+        state: DeliveryState::from_word(state)
+            .ok_or_else(|| Fault::unreadable(format_args!("state {state:?} of delivery {id}")))?,
+        why: row.get(13)?,
+        draft_message: row.get(14)?,
+        deadline_ms: row.get(15)?,
+        max_attempts: row.get(16)?,
+        created_ms: row.get(17)?,
+        settled_ms: row.get(18)?,
+        parts: parts(db, id)?,
+    })
+}
+
+fn parts(db: &Connection, delivery: DeliveryId) -> Outcome<Vec<OwedPart>> {
+    let statement = db.prepare_cached(
+        "SELECT n, text, format, source, media, key, state, attempts, not_before_ms, epoch, receipt, refusal, detail,
+             facts
+         FROM outbox_parts WHERE delivery = ?1 ORDER BY n",
+    )?;
+    collect(statement, [delivery.0], |row| {
+        let text_ = row.get::<_, String>(1)?;
+        let attempts = row.get(7)?;
+        Ok(OwedPart {
+            n: row.get(0)?,
+            source: row.get::<_, Option<String>>(3)?.unwrap_or_else(|| text_.clone()),
+            text: text_,
+            format: Format::from(text(row, 2)?),
+            media: parsed_list(row, 4)?,
+            key: row.get(5)?,
+            state: part_state(row, attempts)?,
+            facts: PartFacts { attempts, ..parsed_or_none::<PartFacts>(row, 13)?.unwrap_or_default() },
+            not_before_ms: row.get(8)?,
+        })
+    })
+}
+
+fn part_state(row: &Row<'_>, attempt: u32) -> Outcome<PartState> {
+    let detail = || Ok::<_, Fault>(row.get::<_, Option<String>>(12)?.unwrap_or_default());
+    Ok(match text(row, 6)? {
+        "owed" => PartState::Owed,
+        "in_flight" => PartState::InFlight { epoch: Epoch(row.get(9)?), attempt },
+        "delivered" => PartState::Delivered { receipt: parsed::<Receipt>(row, 10)? },
+        "refused" => PartState::Refused { kind: RefusalKind::from(text(row, 11)?), detail: detail()? },
+        "unknown" => PartState::Unknown { detail: detail()? },
+        "deferred" => PartState::Deferred,
+        "abandoned" => PartState::Abandoned { why: detail()? },
+        other => return Err(Fault::unreadable(format_args!("state {other:?} of a part"))),
+    })
+}
+
+/// Returns one delivery with its parts.
+pub(super) fn one(db: &Connection, id: DeliveryId) -> Outcome<Option<OwedDelivery>> {
+    let statement = db.prepare_cached(&format!("SELECT {COLUMNS} FROM outbox WHERE id = ?1"))?;
+    first(statement, [id.0], |row| read(db, row))
+}
+
+/// Returns deliveries that are not over, in one state, oldest first.
+pub(super) fn live(db: &Connection, state: DeliveryState, limit: u32) -> Outcome<Vec<OwedDelivery>> {
+    let statement = db.prepare_cached(&format!(
+        "SELECT {COLUMNS} FROM outbox INDEXED BY outbox_live
+         WHERE state IN ('drafting', 'owed') AND state = ?1 ORDER BY id LIMIT ?2"
+    ))?;
+    collect(statement, params![state.as_str(), limit], |row| read(db, row))
+}
+
+fn listed(db: &Connection, filter: &DeliveryFilter) -> Outcome<Vec<OwedDelivery>> {
+    let source = if filter.dead {
+        "outbox INDEXED BY outbox_dead WHERE why IS NOT NULL AND dismissed = 0"
+    } else {
+        "outbox WHERE 1"
+    };
+    let statement = db.prepare_cached(&format!(
+        "SELECT {COLUMNS} FROM {source} AND (?1 IS NULL OR instance = ?1) AND (?2 IS NULL OR session_id = ?2)
+             AND (?3 IS NULL OR state = ?3)
+         ORDER BY id DESC LIMIT ?4"
+    ))?;
+    let limit = if filter.limit == 0 { LISTING_ROWS_MAX } else { filter.limit.min(LISTING_ROWS_MAX) };
+    let session = filter.session.as_ref().map(|session| &session.0);
+    collect(statement, params![filter.instance, session, filter.state.map(DeliveryState::as_str), limit], |row| {
+        read(db, row)
+    })
 }

@@ -1,1 +1,112 @@
-//! Access granted by the operator, and the requests of strangers.
+//! Access granted by the operator, the requests of strangers, and wrong codes.
+
+use rusqlite::{Connection, params};
+
+use super::sql::{change, collect};
+use super::writer::Outcome;
+use super::{GrantRow, LockoutRow, PairingRequestRow};
+
+pub(super) fn grant(db: &Connection, grant: &GrantRow) -> Outcome<()> {
+    change(
+        db,
+        "INSERT INTO grants (instance, user, name, granted_by, at_ms) VALUES (?1, ?2, ?3, ?4, ?5)
+         ON CONFLICT DO UPDATE SET name = excluded.name, granted_by = excluded.granted_by, at_ms = excluded.at_ms",
+        params![grant.instance, grant.user, grant.name, grant.granted_by, grant.at_ms],
+    )?;
+    Ok(())
+}
+
+pub(super) fn revoke(db: &Connection, instance: &str, user: &str) -> Outcome<()> {
+    change(db, "DELETE FROM grants WHERE instance = ?1 AND user = ?2", [instance, user])?;
+    Ok(())
+}
+
+pub(super) fn grants(db: &Connection) -> Outcome<Vec<GrantRow>> {
+    let statement = db.prepare_cached("SELECT instance, user, name, granted_by, at_ms FROM grants")?;
+    collect(statement, [], |row| {
+        Ok(GrantRow {
+            instance: row.get(0)?,
+            user: row.get(1)?,
+            name: row.get(2)?,
+            granted_by: row.get(3)?,
+            at_ms: row.get(4)?,
+        })
+    })
+}
+
+/// Writes a request as it is now; a user has one, so an older one with another code goes.
+pub(super) fn write_request(db: &Connection, request: &PairingRequestRow) -> Outcome<()> {
+    let PairingRequestRow { instance, user, name, salt, hash, made_ms, reminders } = request;
+    if !user.is_empty() {
+        change(
+            db,
+            "DELETE FROM pairing_requests WHERE instance = ?1 AND user = ?2 AND hash <> ?3",
+            [instance, user, hash],
+        )?;
+    }
+    change(
+        db,
+        "INSERT INTO pairing_requests (instance, user, name, salt, hash, made_ms, reminders)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)
+         ON CONFLICT DO UPDATE SET reminders = excluded.reminders",
+        params![instance, user, name, salt, hash, made_ms, reminders],
+    )?;
+    Ok(())
+}
+
+/// Removes a request whose code worked; it also clears the wrong codes of its instance.
+pub(super) fn done(db: &Connection, request: &PairingRequestRow) -> Outcome<()> {
+    let PairingRequestRow { instance, hash, .. } = request;
+    change(db, "DELETE FROM pairing_requests WHERE instance = ?1 AND hash = ?2", [instance, hash])?;
+    change(db, "DELETE FROM pairing_lockouts WHERE instance = ?1", [instance])?;
+    Ok(())
+}
+
+pub(super) fn forget(db: &Connection, instance: &str, user: &str) -> Outcome<()> {
+    change(db, "DELETE FROM pairing_requests WHERE instance = ?1 AND user = ?2", [instance, user])?;
+    Ok(())
+}
+
+/// Removes all requests and wrong codes, of one instance or of all.
+pub(super) fn clear(db: &Connection, instance: Option<&str>) -> Outcome<()> {
+    change(db, "DELETE FROM pairing_requests WHERE ?1 IS NULL OR instance = ?1", [instance])?;
+    change(db, "DELETE FROM pairing_lockouts WHERE ?1 IS NULL OR instance = ?1", [instance])?;
+    Ok(())
+}
+
+pub(super) fn requests(db: &Connection) -> Outcome<Vec<PairingRequestRow>> {
+    let statement = db.prepare_cached(
+        "SELECT instance, user, name, salt, hash, made_ms, reminders FROM pairing_requests ORDER BY made_ms",
+    )?;
+    collect(statement, [], |row| {
+        Ok(PairingRequestRow {
+            instance: row.get(0)?,
+            user: row.get(1)?,
+            name: row.get(2)?,
+            salt: row.get(3)?,
+            hash: row.get(4)?,
+            made_ms: row.get(5)?,
+            reminders: row.get(6)?,
+        })
+    })
+}
+
+pub(super) fn lockout(db: &Connection, lockout: &LockoutRow) -> Outcome<()> {
+    change(
+        db,
+        "INSERT INTO pairing_lockouts (instance, wrong, until_ms) VALUES (?1, ?2, ?3)
+         ON CONFLICT DO UPDATE SET wrong = excluded.wrong, until_ms = excluded.until_ms",
+        params![lockout.instance, lockout.wrong, lockout.until_ms],
+    )?;
+    Ok(())
+}
+
+pub(super) fn lockouts(db: &Connection) -> Outcome<Vec<LockoutRow>> {
+    let statement = db.prepare_cached("SELECT instance, wrong, until_ms FROM pairing_lockouts")?;
+    collect(statement, [], |row| Ok(LockoutRow { instance: row.get(0)?, wrong: row.get(1)?, until_ms: row.get(2)? }))
+}
+
+/// Removes requests whose codes no longer work; returns how many.
+pub(super) fn expire(db: &Connection, made_before_ms: i64) -> Outcome<usize> {
+    change(db, "DELETE FROM pairing_requests WHERE made_ms < ?1", [made_before_ms])
+}

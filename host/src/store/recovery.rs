@@ -1,13 +1,125 @@
-//! What a dead epoch left behind: transaction (i).
+//! What a life of the host finds when it begins: the dispatcher's memory, and
+//! what dead epochs left behind (transaction (i)).
+//!
+//! ```text
+//! turn  running{dead}   → queued       resumed, or failed with a notice
+//! part  in_flight{dead} → unknown      looked up, repeated with a mark, or given up
+//! event accepted                       handled as if it came now
+//! draft drafting                       becomes the resumed turn's answer, or "(interrupted)"
+//! ```
+//!
+//! These are the arrows `OwnerDied` and `ClaimerDied` of `hermes_core`. A turn that
+//! was resumed too often stays `queued` too: only the caller can write the notice
+//! that must go with its failure.
 
-use hermes_core::ids::Epoch;
+use hermes_core::delivery::{PartChange, PartState};
+use hermes_core::ids::{Epoch, SessionId, TurnId};
+use rusqlite::{Connection, params};
 
-use super::{Recovery, Result, Store};
+use super::error::Fault;
+use super::sql::{change, collect, parsed, text};
+use super::writer::Outcome;
+use super::{
+    CutOffTurn, DeadTargetRow, DeliveryState, HomeChannelRow, Loaded, Recovery, Result, Store, inbox, kv, outbox,
+    pairing, sessions, turns,
+};
 
 impl Store {
     /// (i) Takes over what dead epochs left: their running turns become `queued`, their parts in flight
     /// `unknown`. Called once, after open and before the first event.
+    ///
+    /// # Errors
+    ///
+    /// When it could not be committed; the host must not start then.
     pub async fn recover(&self, epoch: Epoch, now_ms: i64) -> Result<Recovery> {
-        todo!()
+        self.write(move |db| recover(db, epoch, now_ms)).await
     }
+}
+
+fn recover(db: &Connection, epoch: Epoch, now_ms: i64) -> Outcome<Recovery> {
+    let turns = change(
+        db,
+        "UPDATE turns INDEXED BY turns_running SET state = 'queued', epoch = NULL
+         WHERE state = 'running' AND epoch <> ?1",
+        [epoch.0],
+    )?;
+    let parts = change(
+        db,
+        "UPDATE outbox_parts SET state = 'unknown', epoch = NULL, detail = ?2
+         WHERE delivery IN (SELECT id FROM outbox WHERE state IN ('drafting', 'owed'))
+             AND state = 'in_flight' AND epoch <> ?1",
+        params![epoch.0, doubt()],
+    )?;
+    if turns + parts > 0 {
+        tracing::info!(turns, parts, now_ms, "store: took over what an earlier life of the host left behind");
+    }
+    Ok(Recovery {
+        pending: inbox::pending(db)?,
+        cut_off: cut_off(db)?,
+        deliveries: outbox::live(db, DeliveryState::Owed, u32::MAX)?,
+        drafts: outbox::live(db, DeliveryState::Drafting, u32::MAX)?,
+    })
+}
+
+/// What the core says about a part whose claimer died.
+fn doubt() -> String {
+    let in_flight = PartState::InFlight { epoch: Epoch(0), attempt: 1 };
+    match in_flight.after(PartChange::ClaimerDied) {
+        Ok(PartState::Unknown { detail }) => detail,
+        _ => String::new(),
+    }
+}
+
+fn cut_off(db: &Connection) -> Outcome<Vec<CutOffTurn>> {
+    let statement = db.prepare_cached(
+        "SELECT id, session_id, attempts, inbox FROM turns INDEXED BY turns_queued WHERE state = 'queued' ORDER BY id",
+    )?;
+    collect(statement, [], |row| {
+        let turn = TurnId(row.get(0)?);
+        let event = |id| inbox::one(db, id)?.ok_or_else(|| Fault::unreadable(format_args!("event of turn {turn}")));
+        Ok(CutOffTurn {
+            turn,
+            session: SessionId(row.get(1)?),
+            attempts: row.get(2)?,
+            inbox: turns::split(text(row, 3)?)?.into_iter().map(event).collect::<Outcome<_>>()?,
+        })
+    })
+}
+
+/// Reads what the dispatcher keeps in memory.
+pub(super) fn load(db: &Connection) -> Outcome<Loaded> {
+    Ok(Loaded {
+        routes: sessions::routes(db)?,
+        grants: pairing::grants(db)?,
+        pairing: pairing::requests(db)?,
+        lockouts: pairing::lockouts(db)?,
+        dead_targets: dead_targets(db)?,
+        home_channels: home_channels(db)?,
+        disabled_adapters: disabled_adapters(db)?,
+        flags: flags(db)?.into_iter().collect(),
+    })
+}
+
+fn dead_targets(db: &Connection) -> Outcome<Vec<DeadTargetRow>> {
+    let statement = db.prepare_cached("SELECT instance, chat, why, since_ms FROM dead_targets")?;
+    collect(statement, [], |row| {
+        Ok(DeadTargetRow { instance: row.get(0)?, chat: parsed(row, 1)?, why: row.get(2)?, since_ms: row.get(3)? })
+    })
+}
+
+fn home_channels(db: &Connection) -> Outcome<Vec<HomeChannelRow>> {
+    let statement = db.prepare_cached("SELECT instance, chat, set_by, set_ms FROM home_channels")?;
+    collect(statement, [], |row| {
+        Ok(HomeChannelRow { instance: row.get(0)?, chat: parsed(row, 1)?, set_by: row.get(2)?, set_ms: row.get(3)? })
+    })
+}
+
+fn disabled_adapters(db: &Connection) -> Outcome<Vec<String>> {
+    let statement = db.prepare_cached("SELECT instance FROM adapters WHERE enabled = 0 ORDER BY instance")?;
+    collect(statement, [], |row| Ok(row.get(0)?))
+}
+
+fn flags(db: &Connection) -> Outcome<Vec<(String, String)>> {
+    let statement = db.prepare_cached("SELECT key, value FROM kv WHERE scope = ?1")?;
+    collect(statement, [kv::HOST_SCOPE], |row| Ok((row.get(0)?, row.get(1)?)))
 }

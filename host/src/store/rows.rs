@@ -11,7 +11,11 @@ use hermes_protocol::{Chat, Choices, Format, OutMedia, Purpose, Usage};
 use serde::Serialize;
 use serde_json::Value;
 
-pub use super::words::{DeliveryState, InboxState, PartState, TurnEnd, TurnState};
+pub use hermes_core::access::Grant as GrantRow;
+pub use hermes_core::delivery::{PartFacts, PartState};
+pub use hermes_core::pairing::{Lockout as LockoutRow, PairingRequest as PairingRequestRow};
+
+pub use super::words::{DeliveryState, InboxState, TurnEnd};
 
 /// What the dispatcher keeps in memory, read once at start.
 #[derive(Clone, Debug, Default)]
@@ -160,6 +164,8 @@ pub enum Resolved {
 pub struct RouteRow {
     /// `SessionKey::stored()`.
     pub key: String,
+    /// Profile of the key.
+    pub profile: String,
     /// Instance of the key.
     pub instance: String,
     /// The session it leads to.
@@ -190,6 +196,7 @@ impl RouteRow {
     /// A plain route from `key` to `session`, made at `now_ms`.
     pub fn new(
         key: impl Into<String>,
+        profile: impl Into<String>,
         instance: impl Into<String>,
         session: SessionId,
         origin: Chat,
@@ -197,6 +204,7 @@ impl RouteRow {
     ) -> Self {
         Self {
             key: key.into(),
+            profile: profile.into(),
             instance: instance.into(),
             session,
             origin,
@@ -363,8 +371,8 @@ pub struct OwedPart {
     pub key: String,
     /// How far it got.
     pub state: PartState,
-    /// How often it was tried.
-    pub attempts: u32,
+    /// What was tried so far.
+    pub facts: PartFacts,
     /// Not to be tried before.
     pub not_before_ms: i64,
 }
@@ -438,8 +446,8 @@ pub struct Settle {
     pub n: u32,
     /// What it becomes.
     pub state: PartState,
-    /// How often it was tried by now.
-    pub attempts: u32,
+    /// What was tried so far, this attempt included.
+    pub facts: PartFacts,
     /// Not to be tried before; meaningless for a final state.
     pub not_before_ms: i64,
     /// What else follows from it.
@@ -451,9 +459,9 @@ pub struct Settle {
 }
 
 impl Settle {
-    /// Part `n` of `delivery` becomes `state` after `attempts` tries; nothing else follows.
-    pub fn new(delivery: DeliveryId, n: u32, state: PartState, attempts: u32, now_ms: i64) -> Self {
-        Self { delivery, n, state, attempts, not_before_ms: 0, effects: Vec::new(), parts: None, now_ms }
+    /// Part `n` of `delivery` becomes `state`; nothing else follows.
+    pub fn new(delivery: DeliveryId, n: u32, state: PartState, facts: PartFacts, now_ms: i64) -> Self {
+        Self { delivery, n, state, facts, not_before_ms: 0, effects: Vec::new(), parts: None, now_ms }
     }
 }
 
@@ -553,11 +561,13 @@ pub enum Change {
     },
     /// Writes a pairing request.
     PairingRequest(PairingRequestRow),
-    /// Removes one pairing request.
-    PairingDone {
+    /// Removes a pairing request whose code worked, and with it the wrong codes counted on its instance.
+    PairingDone(PairingRequestRow),
+    /// Removes the open requests of one user.
+    ForgetPairing {
         /// Instance.
         instance: String,
-        /// User it was for.
+        /// User.
         user: String,
     },
     /// Removes all pairing requests and lockouts, of one instance or of all.
@@ -604,53 +614,6 @@ pub enum Change {
         /// Value.
         value: Option<String>,
     },
-}
-
-/// Access granted to one user of one instance.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct GrantRow {
-    /// Instance.
-    pub instance: String,
-    /// The user's stable id.
-    pub user: String,
-    /// Display name, for people.
-    pub name: Option<String>,
-    /// When it was granted.
-    pub granted_ms: i64,
-    /// Who granted it.
-    pub granted_by: String,
-}
-
-/// An open pairing request, or a code handed out by an admin.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PairingRequestRow {
-    /// Instance.
-    pub instance: String,
-    /// The user's stable id.
-    pub user: String,
-    /// Display name, for people.
-    pub name: Option<String>,
-    /// Salt of the hash.
-    pub salt: Vec<u8>,
-    /// Salted hash of the code; the code itself is nowhere.
-    pub hash: Vec<u8>,
-    /// When it was offered.
-    pub created_ms: i64,
-    /// Until when the code works.
-    pub expires_ms: i64,
-    /// How often the stranger was answered.
-    pub replies: u32,
-}
-
-/// Wrong codes tried on an instance.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LockoutRow {
-    /// Instance.
-    pub instance: String,
-    /// Wrong codes so far.
-    pub wrong: u32,
-    /// Until when no code works; 0 when none is refused.
-    pub until_ms: i64,
 }
 
 /// What a stranger is offered: the second half of transaction (f).
@@ -766,4 +729,3 @@ pub struct Swept {
     /// Whether a bound was met, so that another sweep finds more.
     pub more: bool,
 }
-

@@ -1,15 +1,198 @@
 //! Search in the transcripts.
+//!
+//! The indexes are filled behind the hot path: a message costs nothing there, the
+//! sweep indexes what has come since, and a search first asks the writer to catch
+//! up, so that it sees everything that was committed before it. `host.indexed_upto`
+//! is the last message they hold. Triggers would have charged each message twice
+//! the price of its own row.
+//!
+//! Any text is a query: its words are quoted, never interpreted. Words are looked
+//! for first; where they find nothing, or where the script has no spaces between
+//! words, their characters are (three at a time, or one by one for shorter words).
 
+use hermes_core::ids::SessionId;
+use rusqlite::types::Value;
+use rusqlite::{Connection, Row, params, params_from_iter};
+
+use super::sql::{change, collect, first, text};
+use super::writer::Outcome;
 use super::{Result, SearchHit, Store};
+
+/// Characters of a query that are read.
+const QUERY_CHARS_MAX: usize = 2_048;
+/// Words of a query that are looked for.
+const QUERY_WORDS_MAX: usize = 16;
+/// Hits of one search.
+const HITS_MAX: u32 = 100;
+/// Messages that one request of the writer makes searchable, so that it holds up nobody for long.
+const INDEX_ROWS_MAX: u32 = 500;
+/// Characters around a match found without an index.
+const SNIPPET_CHARS: usize = 60;
+/// Characters that a word needs to be found by the trigram index.
+const TRIGRAM_CHARS: usize = 3;
+/// Before a match.
+const MATCH_BEGIN: &str = ">>>";
+/// After a match.
+const MATCH_END: &str = "<<<";
 
 impl Store {
     /// Finds messages with all words of `query`, best first. Any text is a valid query.
+    ///
+    /// # Errors
+    ///
+    /// When the disk fails.
     pub async fn search(&self, query: &str, limit: u32) -> Result<Vec<SearchHit>> {
         self.search_owned(query, None, limit).await
     }
 
     /// [`Store::search`] in the sessions that `owner` began.
+    ///
+    /// # Errors
+    ///
+    /// When the disk fails.
     pub async fn search_owned(&self, query: &str, owner: Option<&str>, limit: u32) -> Result<Vec<SearchHit>> {
-        todo!()
+        let words = words_of(query);
+        if words.is_empty() || limit == 0 {
+            return Ok(Vec::new());
+        }
+        while self.write(|db| index(db, INDEX_ROWS_MAX)).await?.more {}
+        let (owner, limit) = (owner.map(str::to_owned), limit.min(HITS_MAX));
+        self.read(move |db| find(db, &words, owner.as_deref(), limit)).await
     }
+}
+
+/// How far the indexes are.
+pub(super) struct Indexed {
+    /// Messages that were added.
+    pub(super) rows: u64,
+    /// Whether there are more.
+    pub(super) more: bool,
+}
+
+/// Makes the next messages searchable, at most `rows_max`.
+pub(super) fn index(db: &Connection, rows_max: u32) -> Outcome<Indexed> {
+    let upto = db.prepare_cached("SELECT indexed_upto FROM host")?;
+    let upto = first(upto, [], |row| Ok(row.get::<_, i64>(0)?))?.unwrap_or(0);
+    let next = db
+        .prepare_cached("SELECT count(*), max(id) FROM (SELECT id FROM messages WHERE id > ?1 ORDER BY id LIMIT ?2)")?;
+    let next = first(next, params![upto, rows_max], |row| Ok((row.get::<_, u32>(0)?, row.get::<_, Option<i64>>(1)?)))?;
+    let Some((rows, Some(last))) = next else { return Ok(Indexed { rows: 0, more: false }) };
+    for table in ["messages_words", "messages_trigrams"] {
+        let sql =
+            format!("INSERT INTO {table} (rowid, content) SELECT id, content FROM messages WHERE id > ?1 AND id <= ?2");
+        change(db, &sql, [upto, last])?;
+    }
+    change(db, "UPDATE host SET indexed_upto = ?1", [last])?;
+    Ok(Indexed { rows: u64::from(rows), more: rows == rows_max })
+}
+
+/// Takes a session's messages out of the indexes, before they are deleted.
+pub(super) fn forget_session(db: &Connection, session: &SessionId) -> Outcome<()> {
+    for table in ["messages_words", "messages_trigrams"] {
+        let sql = format!(
+            "INSERT INTO {table} ({table}, rowid, content) SELECT 'delete', id, content FROM messages
+             WHERE session_id = ?1 AND id <= (SELECT indexed_upto FROM host)"
+        );
+        change(db, &sql, [&session.0])?;
+    }
+    Ok(())
+}
+
+/// Makes a text match itself in `LIKE … ESCAPE '\'`.
+pub(super) fn escape_like(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for c in text.chars() {
+        if matches!(c, '\\' | '%' | '_') {
+            escaped.push('\\');
+        }
+        escaped.push(c);
+    }
+    escaped
+}
+
+/// The words to look for: bounded, without characters that no index holds.
+fn words_of(query: &str) -> Vec<String> {
+    let bounded: String = query.chars().take(QUERY_CHARS_MAX).map(|c| if c.is_control() { ' ' } else { c }).collect();
+    let words = bounded.split_whitespace().filter(|word| word.chars().any(char::is_alphanumeric));
+    words.take(QUERY_WORDS_MAX).map(str::to_owned).collect()
+}
+
+/// Whether words of this script stand without spaces between them.
+fn is_unspaced(c: char) -> bool {
+    matches!(c,
+        '\u{0e00}'..='\u{0eff}' | '\u{1000}'..='\u{109f}' | '\u{1780}'..='\u{17ff}' | '\u{2e80}'..='\u{303f}'
+        | '\u{3040}'..='\u{30ff}' | '\u{3400}'..='\u{9fff}' | '\u{ac00}'..='\u{d7af}' | '\u{f900}'..='\u{faff}'
+        | '\u{20000}'..='\u{3ffff}')
+}
+
+fn find(db: &Connection, words: &[String], owner: Option<&str>, limit: u32) -> Outcome<Vec<SearchHit>> {
+    let unspaced = words.iter().any(|word| word.chars().any(is_unspaced));
+    if !unspaced {
+        let found = matching(db, "messages_words", words, owner, limit)?;
+        if !found.is_empty() {
+            return Ok(found);
+        }
+    }
+    if words.iter().all(|word| word.chars().count() >= TRIGRAM_CHARS) {
+        return matching(db, "messages_trigrams", words, owner, limit);
+    }
+    containing(db, words, owner, limit)
+}
+
+/// Asks one of the indexes. Each word is a quoted string, in which nothing but the quote has a meaning.
+fn matching(
+    db: &Connection,
+    table: &str,
+    words: &[String],
+    owner: Option<&str>,
+    limit: u32,
+) -> Outcome<Vec<SearchHit>> {
+    let quoted: Vec<String> = words.iter().map(|word| format!("\"{}\"", word.replace('"', "\"\""))).collect();
+    let statement = db.prepare_cached(&format!(
+        "SELECT m.session_id, s.title, m.id, m.role, m.at_ms,
+             snippet({table}, 0, '{MATCH_BEGIN}', '{MATCH_END}', '…', 24)
+         FROM {table} JOIN messages m ON m.id = {table}.rowid JOIN sessions s ON s.id = m.session_id
+         WHERE {table} MATCH ?1 AND (m.active = 1 OR m.compacted = 1) AND (?2 IS NULL OR s.owner = ?2)
+         ORDER BY {table}.rank, m.id DESC LIMIT ?3"
+    ))?;
+    collect(statement, params![quoted.join(" "), owner, limit], |row| hit(row, text(row, 5)?.to_owned()))
+}
+
+/// Looks at every message, newest first: for words that no index can find.
+fn containing(db: &Connection, words: &[String], owner: Option<&str>, limit: u32) -> Outcome<Vec<SearchHit>> {
+    let conditions = " AND m.content LIKE ? ESCAPE '\\'".repeat(words.len());
+    let statement = db.prepare_cached(&format!(
+        "SELECT m.session_id, s.title, m.id, m.role, m.at_ms, m.content
+         FROM messages m JOIN sessions s ON s.id = m.session_id
+         WHERE (m.active = 1 OR m.compacted = 1) AND (?1 IS NULL OR s.owner = ?1){conditions}
+         ORDER BY m.id DESC LIMIT {limit}"
+    ))?;
+    let mut values = vec![owner.map_or(Value::Null, |owner| Value::from(owner.to_owned()))];
+    values.extend(words.iter().map(|word| Value::from(format!("%{}%", escape_like(word)))));
+    collect(statement, params_from_iter(values), |row| hit(row, excerpt(text(row, 5)?, &words[0])))
+}
+
+fn hit(row: &Row<'_>, snippet: String) -> Outcome<SearchHit> {
+    Ok(SearchHit {
+        session: SessionId(row.get(0)?),
+        title: row.get(1)?,
+        message: row.get(2)?,
+        role: row.get(3)?,
+        at_ms: row.get(4)?,
+        snippet,
+    })
+}
+
+/// The place of `word` in `content`, with what stands around it.
+fn excerpt(content: &str, word: &str) -> String {
+    // SQLite's LIKE folds ASCII only, and so does this; both then agree on where the match is.
+    let at = content.to_ascii_lowercase().find(&word.to_ascii_lowercase());
+    let (before, rest) = content.split_at(at.unwrap_or(0));
+    let (found, after) = rest.split_at(if at.is_some() { word.len() } else { 0 });
+    let skipped = before.chars().count().saturating_sub(SNIPPET_CHARS);
+    let head: String = before.chars().skip(skipped).collect();
+    let tail: String = after.chars().take(SNIPPET_CHARS).collect();
+    let cut = |is_cut: bool| if is_cut { "…" } else { "" };
+    let (begin, end) = (cut(skipped > 0), cut(tail.len() < after.len()));
+    format!("{begin}{head}{MATCH_BEGIN}{found}{MATCH_END}{tail}{end}")
 }

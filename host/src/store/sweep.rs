@@ -1,10 +1,111 @@
-//! Retention.
+//! Retention: what has outlived its time goes, a bounded number of rows at once.
+//!
+//! Tables are walked from their oldest row and left at the first that is young
+//! enough. The newest row of a table is never removed, so that no id is given twice.
 
-use super::{Result, Store, Swept};
+use hermes_core::limits::{PAIRING_CODE_S, PAIRING_INTERVAL_S, RETENTION_DAYS};
+use rusqlite::{Connection, params};
+
+use super::sql::{change, collect, text};
+use super::writer::Outcome;
+use super::{Result, Store, Swept, inbox, pairing, search};
+
+/// Rows of a table that one sweep looks at.
+const WALKED_ROWS_MAX: u32 = 1_000;
+/// Stray events of an instance that one sweep removes.
+const STRAY_ROWS_MAX: u32 = 2_000;
+/// Messages that one sweep makes searchable.
+const INDEXED_ROWS_MAX: u32 = 500;
+const DAY_MS: i64 = 86_400_000;
 
 impl Store {
-    /// Removes what has outlived its time, a bounded number of rows; called once a minute.
+    /// Removes what has outlived its time and makes new messages searchable, a bounded number of rows; called
+    /// once a minute, and again at once while it says `more`.
+    ///
+    /// # Errors
+    ///
+    /// When it could not be committed.
     pub async fn sweep(&self, now_ms: i64) -> Result<Swept> {
-        todo!()
+        // One request each, so that the host's own are not held up by all of them.
+        let before_ms = now_ms.saturating_sub(RETENTION_DAYS as i64 * DAY_MS);
+        let inbox = self.write(move |db| walk(db, &INBOX, before_ms)).await?;
+        let turns = self.write(move |db| walk(db, &TURNS, before_ms)).await?;
+        let deliveries = self.write(move |db| walk(db, &OUTBOX, before_ms)).await?;
+        let strays = self.write(strays).await?;
+        let code_ms = PAIRING_CODE_S.max(PAIRING_INTERVAL_S) as i64 * 1_000;
+        let pairing = self.write(move |db| pairing::expire(db, now_ms.saturating_sub(code_ms))).await?;
+        let indexed = self.write(|db| search::index(db, INDEXED_ROWS_MAX)).await?;
+        Ok(Swept {
+            inbox: inbox.removed + strays.removed,
+            turns: turns.removed,
+            deliveries: deliveries.removed,
+            pairing: pairing as u64,
+            indexed: indexed.rows,
+            more: inbox.more || turns.more || deliveries.more || strays.more || indexed.more,
+        })
     }
+}
+
+/// How one table grows old.
+struct Table {
+    /// Id, time and whether the row is over, oldest first.
+    walk: &'static str,
+    /// Removes one row and what belongs to it.
+    remove: &'static [&'static str],
+}
+
+const INBOX: Table = Table {
+    walk: "SELECT id, received_ms < ?1, state IN ('answered', 'dropped') FROM inbox
+           WHERE id < (SELECT max(id) FROM inbox) ORDER BY id LIMIT ?2",
+    remove: &["DELETE FROM inbox WHERE id = ?1"],
+};
+const TURNS: Table = Table {
+    walk: "SELECT id, started_ms < ?1, state IN ('finished', 'interrupted', 'failed') FROM turns
+           WHERE id < (SELECT max(id) FROM turns) ORDER BY id LIMIT ?2",
+    remove: &["DELETE FROM turns WHERE id = ?1"],
+};
+const OUTBOX: Table = Table {
+    walk: "SELECT id, created_ms < ?1, state IN ('settled', 'abandoned') AND COALESCE(settled_ms, 0) < ?1 FROM outbox
+           WHERE id < (SELECT max(id) FROM outbox) ORDER BY id LIMIT ?2",
+    remove: &["DELETE FROM outbox_parts WHERE delivery = ?1", "DELETE FROM outbox WHERE id = ?1"],
+};
+
+#[derive(Default)]
+struct Walked {
+    removed: u64,
+    more: bool,
+}
+
+fn walk(db: &Connection, table: &Table, before_ms: i64) -> Outcome<Walked> {
+    let rows = collect(db.prepare_cached(table.walk)?, params![before_ms, WALKED_ROWS_MAX], |row| {
+        Ok((row.get::<_, i64>(0)?, row.get::<_, bool>(1)?, row.get::<_, bool>(2)?))
+    })?;
+    let full = rows.len() as u32 == WALKED_ROWS_MAX;
+    let mut walked = Walked::default();
+    for (id, old, over) in rows {
+        if !old {
+            return Ok(walked);
+        }
+        if over {
+            for sql in table.remove {
+                change(db, sql, [id])?;
+            }
+            walked.removed += 1;
+        }
+    }
+    // Where nothing could be removed another sweep would see the same rows.
+    walked.more = full && walked.removed > 0;
+    Ok(walked)
+}
+
+fn strays(db: &Connection) -> Outcome<Walked> {
+    let instances = db.prepare_cached("SELECT DISTINCT instance FROM inbox INDEXED BY inbox_stray WHERE stray = 1")?;
+    let instances = collect(instances, [], |row| Ok(text(row, 0)?.to_owned()))?;
+    let mut walked = Walked::default();
+    for instance in instances {
+        let removed = inbox::trim_strays(db, &instance, STRAY_ROWS_MAX)?;
+        walked.removed += removed as u64;
+        walked.more |= removed as u32 == STRAY_ROWS_MAX;
+    }
+    Ok(walked)
 }

@@ -1,22 +1,187 @@
 //! Turns: transactions (b) and (c).
 
-use hermes_core::ids::{DeliveryId, Epoch, TurnId};
+use hermes_core::ids::{DeliveryId, Epoch, InboxId, SessionId, TurnId};
+use hermes_protocol::Usage;
+use rusqlite::{Connection, params};
 
-use super::{Admit, EndTurn, Result, Store};
+use super::error::Fault;
+use super::sql::{change, change_one, counted, first, json, json_list, text};
+use super::writer::Outcome;
+use super::{Admit, EndTurn, NewMessage, Result, Store, TurnEnd, inbox, outbox, sessions};
 
 impl Store {
     /// (b) Starts a turn: opens its session and route where given, marks its events `turned`.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::Conflict`](super::StoreError::Conflict) when a turn of that session runs or an event is not
+    /// `accepted`; [`StoreError::Missing`](super::StoreError::Missing) when there is no such session.
     pub async fn admit(&self, admit: Admit) -> Result<TurnId> {
-        todo!()
+        self.write(move |db| start(db, &admit)).await
     }
 
-    /// (c) Ends a turn: transcript, deliveries and their parts, its events `answered`. A `queued` turn can only fail or be interrupted.
+    /// (c) Ends a turn: transcript, deliveries and their parts, its events `answered`. A `queued` turn can only
+    /// fail or be interrupted.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::Conflict`](super::StoreError::Conflict) when the turn does not run: it was ended before, and
+    /// nothing of `end` is kept.
     pub async fn end_turn(&self, end: EndTurn) -> Result<Vec<DeliveryId>> {
-        todo!()
+        let nonce = self.nonce();
+        self.write(move |db| finish(db, &nonce, &end)).await
     }
 
-    /// Starts a `queued` turn again in this epoch; returns how often it was started by now.
+    /// Starts a `queued` turn in this epoch; returns how often it was started by now.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::Conflict`](super::StoreError::Conflict) when it is not `queued` or another turn of its
+    /// session runs.
     pub async fn resume_turn(&self, turn: TurnId, epoch: Epoch) -> Result<u32> {
-        todo!()
+        self.write(move |db| {
+            let resume = db.prepare_cached(
+                "UPDATE turns SET state = 'running', epoch = ?2, attempts = attempts + 1
+                 WHERE id = ?1 AND state = 'queued' RETURNING attempts",
+            )?;
+            match first(resume, params![turn.0, epoch.0], |row| Ok(row.get(0)?)) {
+                Ok(Some(attempts)) => Ok(attempts),
+                Ok(None) => Err(Fault::conflict(name(turn))),
+                Err(fault) => Err(refused_by_the_running_one(fault, || name(turn))),
+            }
+        })
+        .await
     }
+}
+
+fn name(turn: TurnId) -> String {
+    format!("turn {turn}")
+}
+
+/// The unique index over running turns is what forbids a second one.
+fn refused_by_the_running_one(fault: Fault, what: impl FnOnce() -> String) -> Fault {
+    match fault {
+        Fault::Sql(error) if Fault::is_unique_violation(&error) => Fault::conflict(what()),
+        other => other,
+    }
+}
+
+fn start(db: &Connection, admit: &Admit) -> Outcome<TurnId> {
+    let session = &admit.session;
+    if let Some(new) = &admit.new_session {
+        sessions::insert(db, new)?;
+    }
+    if let Some(route) = &admit.route {
+        sessions::bind_route(db, route)?;
+    }
+    let inserted = change(
+        db,
+        "INSERT INTO turns (session_id, inbox, state, epoch, attempts, started_ms)
+         SELECT id, ?2, 'running', ?3, 1, ?4 FROM sessions WHERE id = ?1",
+        params![session.0, joined(&admit.inbox), admit.epoch.0, admit.now_ms],
+    )
+    .map_err(|fault| refused_by_the_running_one(fault, || format!("session {session}")))?;
+    if inserted == 0 {
+        return Err(Fault::missing(format_args!("session {session}")));
+    }
+    let turn = TurnId(db.last_insert_rowid());
+    for event in &admit.inbox {
+        inbox::turned(db, *event)?;
+    }
+    Ok(turn)
+}
+
+fn finish(db: &Connection, nonce: &str, end: &EndTurn) -> Outcome<Vec<DeliveryId>> {
+    let EndTurn { turn, usage, now_ms, .. } = *end;
+    let over = match end.state {
+        TurnEnd::Finished => db.prepare_cached(
+            "UPDATE turns SET state = ?3, epoch = NULL, ended_ms = ?4, error = ?5, tool_calls = ?6, api_calls = ?7,
+                 input_tokens = ?8, output_tokens = ?9
+             WHERE id = ?1 AND session_id = ?2 AND state = 'running' RETURNING inbox",
+        )?,
+        TurnEnd::Interrupted | TurnEnd::Failed => db.prepare_cached(
+            "UPDATE turns SET state = ?3, epoch = NULL, ended_ms = ?4, error = ?5, tool_calls = ?6, api_calls = ?7,
+                 input_tokens = ?8, output_tokens = ?9
+             WHERE id = ?1 AND session_id = ?2 AND state IN ('running', 'queued') RETURNING inbox",
+        )?,
+    };
+    let Usage { tool_calls, api_calls, input_tokens, output_tokens, .. } = usage;
+    let values = params![
+        turn.0,
+        end.session.0,
+        end.state.as_str(),
+        now_ms,
+        end.error,
+        counted(tool_calls),
+        counted(api_calls),
+        counted(input_tokens),
+        counted(output_tokens),
+    ];
+    let events = first(over, values, |row| split(text(row, 0)?))?.ok_or_else(|| Fault::conflict(name(turn)))?;
+    for message in &end.messages {
+        write_message(db, &end.session, turn, message)?;
+    }
+    change_one(
+        db,
+        "UPDATE sessions SET active_ms = ?2, messages = messages + ?3, tool_calls = tool_calls + ?4,
+             api_calls = api_calls + ?5, input_tokens = input_tokens + ?6, output_tokens = output_tokens + ?7
+         WHERE id = ?1",
+        params![
+            end.session.0,
+            now_ms,
+            end.messages.len() as i64,
+            counted(tool_calls),
+            counted(api_calls),
+            counted(input_tokens),
+            counted(output_tokens),
+        ],
+        || format!("session {}", end.session),
+    )?;
+    if let Some((runtime, state)) = &end.agent_state {
+        change(
+            db,
+            "INSERT INTO agent_state (session_id, runtime, state, updated_ms) VALUES (?1, ?2, ?3, ?4)
+             ON CONFLICT DO UPDATE SET state = excluded.state, updated_ms = excluded.updated_ms",
+            params![end.session.0, runtime, json(state)?, now_ms],
+        )?;
+    }
+    for event in events {
+        inbox::turn_answered(db, event)?;
+    }
+    end.deliveries.iter().map(|delivery| outbox::insert(db, nonce, delivery, Some(turn))).collect()
+}
+
+fn write_message(db: &Connection, session: &SessionId, turn: TurnId, new: &NewMessage) -> Outcome<()> {
+    let message = &new.message;
+    change(
+        db,
+        "INSERT INTO messages (session_id, turn_id, role, content, reasoning, tool_calls, tool_call_id, attachments,
+             platform_ids, at_ms)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
+        params![
+            session.0,
+            turn.0,
+            message.role.as_str(),
+            message.content,
+            message.reasoning,
+            json_list(&message.tool_calls)?,
+            message.tool_call_id,
+            json_list(&message.attachments)?,
+            json_list(&new.platform_ids)?,
+            new.at_ms,
+        ],
+    )?;
+    Ok(())
+}
+
+/// The ids of a turn's events as its row keeps them.
+fn joined(events: &[InboxId]) -> String {
+    let ids: Vec<String> = events.iter().map(ToString::to_string).collect();
+    ids.join(",")
+}
+
+/// Reads what [`joined`] wrote.
+pub(super) fn split(events: &str) -> Outcome<Vec<InboxId>> {
+    let read = |id: &str| id.parse().map(InboxId).map_err(|_| Fault::unreadable(format_args!("event ids {events:?}")));
+    events.split(',').filter(|id| !id.is_empty()).map(read).collect()
 }

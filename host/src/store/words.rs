@@ -1,8 +1,6 @@
 //! The states of the tables and their stable words. The `CHECK` lists of the
-//! migrations name the same words.
+//! migrations name the same words; those of a part are [`hermes_core::delivery::PartState::word`].
 
-use hermes_core::ids::Epoch;
-use hermes_protocol::{Receipt, RefusalKind};
 use serde::Serialize;
 
 macro_rules! states {
@@ -47,20 +45,6 @@ states! {
         Dropped = "dropped",
     }
 
-    /// How far a turn got.
-    TurnState {
-        /// To be started.
-        Queued = "queued",
-        /// Running in the epoch that its row names.
-        Running = "running",
-        /// Ended with a reply.
-        Finished = "finished",
-        /// Stopped.
-        Interrupted = "interrupted",
-        /// Failed.
-        Failed = "failed",
-    }
-
     /// How a turn may end.
     TurnEnd {
         /// With a reply.
@@ -84,60 +68,9 @@ states! {
     }
 }
 
-/// How far one part of a delivery got.
-#[derive(Clone, Debug, PartialEq)]
-pub enum PartState {
-    /// To be sent.
-    Owed,
-    /// Being sent.
-    InFlight {
-        /// By this life of the host.
-        epoch: Epoch,
-        /// As its attempt of this number, from 1.
-        attempt: u32,
-    },
-    /// The platform has it.
-    Delivered {
-        /// Its proof.
-        receipt: Receipt,
-    },
-    /// The platform will not take it.
-    Refused {
-        /// Why.
-        kind: RefusalKind,
-        /// The platform's words.
-        detail: String,
-    },
-    /// It may or may not have arrived.
-    Unknown {
-        /// What is known.
-        detail: String,
-    },
-    /// Stepped aside so that its lane goes on; retried alone.
-    Deferred,
-    /// Given up.
-    Abandoned {
-        /// Why.
-        why: String,
-    },
-}
-
-impl PartState {
-    /// Returns the stable word.
-    pub fn as_str(&self) -> &'static str {
-        match self {
-            Self::Owed => "owed",
-            Self::InFlight { .. } => "in_flight",
-            Self::Delivered { .. } => "delivered",
-            Self::Refused { .. } => "refused",
-            Self::Unknown { .. } => "unknown",
-            Self::Deferred => "deferred",
-            Self::Abandoned { .. } => "abandoned",
-        }
-    }
-
-    /// Whether nothing more happens to the part.
-    pub fn is_final(&self) -> bool {
-        matches!(self, Self::Delivered { .. } | Self::Refused { .. } | Self::Abandoned { .. })
+impl DeliveryState {
+    /// Whether something is still to be done for it.
+    pub fn is_live(self) -> bool {
+        matches!(self, Self::Drafting | Self::Owed)
     }
 }

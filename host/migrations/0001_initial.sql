@@ -1,0 +1,349 @@
+-- The tables of hermes-host. Times are milliseconds since the Unix epoch; states are the stable words of
+-- host/src/store/words.rs. Every change of a state names the state it starts from, so no trigger guards them.
+--
+-- Foreign keys are named in comments only: each is written in the same transaction as the row it names, and a
+-- check on every insert would cost more than the insert.
+--
+-- Live rows are found through partial indexes, which stay as small as the work in hand.
+
+-- Bookkeeping of the file itself. One row.
+CREATE TABLE host (
+    id             INTEGER PRIMARY KEY CHECK (id = 1),
+    epoch          INTEGER NOT NULL,            -- lives of a writer so far
+    clean_shutdown INTEGER NOT NULL CHECK (clean_shutdown IN (0, 1)),
+    nonce          TEXT    NOT NULL,            -- makes idempotency keys of two databases differ
+    indexed_upto   INTEGER NOT NULL,            -- the last message that the search indexes hold
+    opened_ms      INTEGER NOT NULL
+) STRICT;
+INSERT INTO host VALUES (1, 0, 1, lower(hex(randomblob(4))), 0, 0);
+
+CREATE TABLE sessions (
+    id             TEXT PRIMARY KEY,            -- YYYYMMDD_HHMMSS_<8 hex>
+    profile        TEXT    NOT NULL,
+    title          TEXT,
+    source         TEXT    NOT NULL,            -- instance it began on
+    owner          TEXT,                        -- <instance>:<user>
+    model          TEXT,
+    parent         TEXT,                        -- sessions.id
+    started_ms     INTEGER NOT NULL,
+    active_ms      INTEGER NOT NULL,            -- end of its last turn
+    ended_ms       INTEGER,
+    end_reason     TEXT,
+    messages       INTEGER NOT NULL DEFAULT 0,
+    tool_calls     INTEGER NOT NULL DEFAULT 0,
+    api_calls      INTEGER NOT NULL DEFAULT 0,
+    input_tokens   INTEGER NOT NULL DEFAULT 0,
+    output_tokens  INTEGER NOT NULL DEFAULT 0,
+    summary        TEXT,
+    handoff_state  TEXT NOT NULL DEFAULT 'none'
+        CHECK (handoff_state IN ('none', 'pending', 'running', 'completed', 'failed')),
+    handoff_target TEXT,                        -- instance asked for
+    handoff_error  TEXT,
+    handoff_epoch  INTEGER,                     -- the epoch that claimed it
+    handoff_attempts INTEGER NOT NULL DEFAULT 0,
+    handoff_chat   TEXT,                        -- Chat as JSON, kept over a second claim
+    handoff_prev_session TEXT,                  -- what the chat's route led to before
+    handoff_at_ms  INTEGER,
+    CHECK ((ended_ms IS NULL) = (end_reason IS NULL))
+) STRICT;
+CREATE UNIQUE INDEX sessions_title ON sessions (title COLLATE NOCASE) WHERE title IS NOT NULL;
+CREATE INDEX sessions_parent ON sessions (parent) WHERE parent IS NOT NULL;
+CREATE INDEX sessions_handoff ON sessions (handoff_at_ms) WHERE handoff_state IN ('pending', 'running');
+
+CREATE TABLE routes (
+    key            TEXT PRIMARY KEY,            -- SessionKey::stored(): compared, never parsed
+    profile        TEXT    NOT NULL,
+    instance       TEXT    NOT NULL,
+    session_id     TEXT    NOT NULL,            -- sessions.id
+    origin         TEXT    NOT NULL,            -- Chat as JSON
+    created_ms     INTEGER NOT NULL,
+    updated_ms     INTEGER NOT NULL,
+    shared         INTEGER NOT NULL CHECK (shared IN (0, 1)),
+    participates   INTEGER NOT NULL CHECK (participates IN (0, 1)),
+    suspended      INTEGER NOT NULL CHECK (suspended IN (0, 1)),
+    resume_pending INTEGER NOT NULL CHECK (resume_pending IN (0, 1)),
+    resume_reason  TEXT,
+    resume_count   INTEGER NOT NULL,
+    overrides      TEXT                         -- JSON object
+) STRICT, WITHOUT ROWID;
+CREATE INDEX routes_session ON routes (session_id);
+
+-- AUTOINCREMENT: a deleted session must not lend a message's id, which the search indexes hold, to another.
+CREATE TABLE messages (
+    id             INTEGER PRIMARY KEY AUTOINCREMENT,
+    session_id     TEXT    NOT NULL,            -- sessions.id
+    turn_id        INTEGER,                     -- turns.id
+    role           TEXT    NOT NULL CHECK (role IN ('system', 'user', 'assistant', 'tool')),
+    content        TEXT    NOT NULL,
+    reasoning      TEXT,
+    tool_calls     TEXT,                        -- JSON array
+    tool_call_id   TEXT,
+    attachments    TEXT,                        -- JSON array
+    platform_ids   TEXT,                        -- JSON array
+    at_ms          INTEGER NOT NULL,
+    active         INTEGER NOT NULL DEFAULT 1 CHECK (active IN (0, 1)),
+    compacted      INTEGER NOT NULL DEFAULT 0 CHECK (compacted IN (0, 1))
+) STRICT;
+CREATE INDEX messages_session ON messages (session_id);
+
+-- Search. The indexes are filled behind the hot path, up to host.indexed_upto, by the sweep and before each search.
+CREATE VIRTUAL TABLE messages_words USING fts5 (
+    content, content = 'messages', content_rowid = 'id', tokenize = 'unicode61 remove_diacritics 2'
+);
+CREATE VIRTUAL TABLE messages_trigrams USING fts5 (
+    content, content = 'messages', content_rowid = 'id', tokenize = 'trigram'
+);
+
+CREATE TABLE inbox (
+    id             INTEGER PRIMARY KEY,
+    instance       TEXT    NOT NULL,
+    event_id       TEXT    NOT NULL,            -- the platform's name of the change
+    at_ms          INTEGER NOT NULL,
+    received_ms    INTEGER NOT NULL,
+    event          TEXT,                        -- Event as JSON; gone at once when dropped
+    state          TEXT    NOT NULL CHECK (state IN ('accepted', 'turned', 'answered', 'dropped')),
+    why            TEXT,
+    stray          INTEGER NOT NULL DEFAULT 0 CHECK (stray IN (0, 1)),   -- not admitted or not addressed
+    UNIQUE (instance, event_id),
+    CHECK ((state = 'dropped') = (why IS NOT NULL))
+) STRICT;
+CREATE INDEX inbox_accepted ON inbox (id) WHERE state = 'accepted';
+CREATE INDEX inbox_stray ON inbox (instance, id) WHERE stray = 1;
+
+CREATE TABLE turns (
+    id             INTEGER PRIMARY KEY,
+    session_id     TEXT    NOT NULL,            -- sessions.id
+    inbox          TEXT    NOT NULL,            -- inbox.id, in order, separated by commas
+    state          TEXT    NOT NULL CHECK (state IN ('queued', 'running', 'finished', 'interrupted', 'failed')),
+    epoch          INTEGER,                     -- the life of the host that runs it
+    attempts       INTEGER NOT NULL,
+    started_ms     INTEGER NOT NULL,
+    ended_ms       INTEGER,
+    error          TEXT,
+    tool_calls     INTEGER NOT NULL DEFAULT 0,
+    api_calls      INTEGER NOT NULL DEFAULT 0,
+    input_tokens   INTEGER NOT NULL DEFAULT 0,
+    output_tokens  INTEGER NOT NULL DEFAULT 0,
+    CHECK ((state = 'running') = (epoch IS NOT NULL))
+) STRICT;
+-- At most one turn runs per session: the invariant as a constraint.
+CREATE UNIQUE INDEX turns_running ON turns (session_id) WHERE state = 'running';
+CREATE INDEX turns_queued ON turns (session_id) WHERE state = 'queued';
+
+CREATE TABLE outbox (
+    id             INTEGER PRIMARY KEY,
+    instance       TEXT    NOT NULL,
+    chat           TEXT    NOT NULL,            -- Chat as JSON
+    session_id     TEXT,                        -- sessions.id
+    turn_id        INTEGER,                     -- turns.id
+    in_reply_to    INTEGER,                     -- inbox.id
+    reply_to       TEXT,                        -- the platform's message
+    purpose        TEXT    NOT NULL,
+    markdown       TEXT    NOT NULL,
+    choices        TEXT,                        -- JSON
+    ephemeral_to   TEXT,
+    silent         INTEGER NOT NULL CHECK (silent IN (0, 1)),
+    state          TEXT    NOT NULL CHECK (state IN ('drafting', 'owed', 'settled', 'abandoned')),
+    why            TEXT,                        -- the first refusal or abandonment of a part
+    draft_message  TEXT,                        -- what a draft has become on the platform
+    open_parts     INTEGER NOT NULL CHECK (open_parts >= 0),
+    deadline_ms    INTEGER NOT NULL,
+    max_attempts   INTEGER,
+    created_ms     INTEGER NOT NULL,
+    settled_ms     INTEGER,
+    dismissed      INTEGER NOT NULL DEFAULT 0 CHECK (dismissed IN (0, 1)),   -- no longer listed as a dead letter
+    CHECK (state <> 'abandoned' OR why IS NOT NULL)
+) STRICT;
+CREATE INDEX outbox_live ON outbox (id) WHERE state IN ('drafting', 'owed');
+CREATE INDEX outbox_dead ON outbox (id) WHERE why IS NOT NULL AND dismissed = 0;
+
+CREATE TABLE outbox_parts (
+    delivery       INTEGER NOT NULL,            -- outbox.id
+    n              INTEGER NOT NULL CHECK (n >= 1),
+    text           TEXT    NOT NULL,
+    format         TEXT    NOT NULL,
+    source         TEXT,                        -- where it differs from text
+    media          TEXT,                        -- JSON array
+    key            TEXT    NOT NULL,            -- idempotency key
+    state          TEXT    NOT NULL
+        CHECK (state IN ('owed', 'in_flight', 'delivered', 'refused', 'unknown', 'deferred', 'abandoned')),
+    epoch          INTEGER,                     -- the life of the host that sends it
+    attempts       INTEGER NOT NULL DEFAULT 0,
+    facts          TEXT,                        -- PartFacts as JSON, where it knows more than the attempts
+    not_before_ms  INTEGER NOT NULL DEFAULT 0,
+    receipt        TEXT,                        -- Receipt as JSON
+    refusal        TEXT,                        -- kind of refusal
+    detail         TEXT,                        -- the platform's words, or why it was given up
+    PRIMARY KEY (delivery, n),
+    CHECK ((state = 'in_flight') = (epoch IS NOT NULL)),
+    CHECK (state <> 'delivered' OR receipt IS NOT NULL),
+    CHECK (state <> 'refused' OR refusal IS NOT NULL)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE agent_state (
+    session_id     TEXT    NOT NULL,            -- sessions.id
+    runtime        TEXT    NOT NULL,
+    state          TEXT    NOT NULL,            -- JSON
+    updated_ms     INTEGER NOT NULL,
+    PRIMARY KEY (session_id, runtime)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE attachments (
+    id             INTEGER PRIMARY KEY,
+    session_id     TEXT    NOT NULL,            -- sessions.id
+    message_id     INTEGER,                     -- messages.id
+    turn_id        INTEGER,                     -- turns.id
+    kind           TEXT    NOT NULL CHECK (kind IN ('media', 'observation')),
+    path           TEXT,
+    body           TEXT,                        -- JSON; observations are never rendered to users
+    created_ms     INTEGER NOT NULL
+) STRICT;
+CREATE INDEX attachments_session ON attachments (session_id);
+
+CREATE TABLE home_channels (
+    instance       TEXT PRIMARY KEY,
+    chat           TEXT    NOT NULL,            -- Chat as JSON
+    set_by         TEXT    NOT NULL,
+    set_ms         INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE dead_targets (
+    instance       TEXT    NOT NULL,
+    chat_type      TEXT    NOT NULL,
+    chat_id        TEXT    NOT NULL,
+    thread         TEXT    NOT NULL,            -- '' for the chat itself
+    chat           TEXT    NOT NULL,            -- Chat as JSON
+    why            TEXT    NOT NULL,
+    since_ms       INTEGER NOT NULL,
+    PRIMARY KEY (instance, chat_type, chat_id, thread)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE chat_directory (
+    instance       TEXT    NOT NULL,
+    chat_type      TEXT    NOT NULL,
+    chat_id        TEXT    NOT NULL,
+    thread         TEXT    NOT NULL,            -- '' for the chat itself
+    name           TEXT    NOT NULL COLLATE NOCASE,
+    chat           TEXT    NOT NULL,            -- Chat as JSON
+    seen_ms        INTEGER NOT NULL,
+    PRIMARY KEY (instance, chat_type, chat_id, thread)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX chat_directory_name ON chat_directory (instance, name);
+
+CREATE TABLE grants (
+    instance       TEXT    NOT NULL,
+    user           TEXT    NOT NULL,
+    name           TEXT    NOT NULL,
+    granted_by     TEXT    NOT NULL,
+    at_ms          INTEGER NOT NULL,
+    PRIMARY KEY (instance, user)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE pairing_requests (
+    instance       TEXT    NOT NULL,
+    user           TEXT    NOT NULL,            -- '' for a code that an admin handed out
+    name           TEXT    NOT NULL,
+    salt           TEXT    NOT NULL,
+    hash           TEXT    NOT NULL,            -- the code itself is nowhere
+    made_ms        INTEGER NOT NULL,
+    reminders      INTEGER NOT NULL,
+    PRIMARY KEY (instance, hash)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE pairing_lockouts (
+    instance       TEXT PRIMARY KEY,
+    wrong          INTEGER NOT NULL,
+    until_ms       INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
+-- What `adapter enable|disable` said last.
+CREATE TABLE adapters (
+    instance       TEXT PRIMARY KEY,
+    enabled        INTEGER NOT NULL CHECK (enabled IN (0, 1))
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE cron_jobs (
+    id             TEXT PRIMARY KEY,
+    profile        TEXT    NOT NULL,
+    name           TEXT    NOT NULL,
+    schedule       TEXT    NOT NULL,
+    zone           TEXT    NOT NULL,            -- IANA name
+    prompt         TEXT    NOT NULL,
+    script         TEXT,
+    target         TEXT,
+    options        TEXT,                        -- JSON object
+    session_id     TEXT,                        -- sessions.id
+    created_by     TEXT    NOT NULL,
+    created_ms     INTEGER NOT NULL,
+    state          TEXT    NOT NULL CHECK (state IN ('active', 'paused', 'done')),
+    next_ms        INTEGER
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE cron_fires (
+    job            TEXT    NOT NULL,            -- cron_jobs.id
+    scheduled_ms   INTEGER NOT NULL,            -- UTC
+    state          TEXT    NOT NULL CHECK (state IN ('claimed', 'running', 'finished', 'failed', 'skipped')),
+    epoch          INTEGER,
+    lease_ms       INTEGER,
+    turn_id        INTEGER,                     -- turns.id
+    delivery       INTEGER,                     -- outbox.id: the state of the delivery is told there
+    started_ms     INTEGER,
+    ended_ms       INTEGER,
+    error          TEXT,
+    PRIMARY KEY (job, scheduled_ms)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE tasks (
+    id             TEXT PRIMARY KEY,
+    profile        TEXT    NOT NULL,
+    session_id     TEXT    NOT NULL,            -- the session that asked
+    kind           TEXT    NOT NULL,
+    title          TEXT    NOT NULL,
+    request        TEXT    NOT NULL,            -- JSON
+    result         TEXT,
+    state          TEXT    NOT NULL CHECK (state IN ('queued', 'running', 'finished', 'failed', 'cancelled')),
+    epoch          INTEGER,
+    created_ms     INTEGER NOT NULL,
+    ended_ms       INTEGER
+) STRICT, WITHOUT ROWID;
+CREATE INDEX tasks_live ON tasks (state) WHERE state IN ('queued', 'running');
+
+CREATE TABLE task_events (
+    id             INTEGER PRIMARY KEY,
+    task           TEXT    NOT NULL,            -- tasks.id
+    at_ms          INTEGER NOT NULL,
+    kind           TEXT    NOT NULL,
+    body           TEXT    NOT NULL
+) STRICT;
+CREATE INDEX task_events_task ON task_events (task);
+
+CREATE TABLE subscriptions (
+    task           TEXT    NOT NULL,            -- tasks.id
+    instance       TEXT    NOT NULL,
+    chat           TEXT    NOT NULL,            -- Chat as JSON
+    session_id     TEXT    NOT NULL,            -- sessions.id
+    told_upto      INTEGER NOT NULL DEFAULT 0,  -- task_events.id
+    PRIMARY KEY (task, session_id)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE watches (
+    id             TEXT PRIMARY KEY,
+    session_id     TEXT    NOT NULL,            -- sessions.id
+    instance       TEXT    NOT NULL,
+    chat           TEXT    NOT NULL,            -- Chat as JSON
+    command        TEXT    NOT NULL,
+    notify         INTEGER NOT NULL CHECK (notify IN (0, 1)),
+    patterns       TEXT,                        -- JSON array
+    state          TEXT    NOT NULL CHECK (state IN ('running', 'ended', 'told', 'lost')),
+    seen_upto      INTEGER NOT NULL DEFAULT 0,
+    exit_code      INTEGER,
+    created_ms     INTEGER NOT NULL,
+    ended_ms       INTEGER
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE kv (
+    scope          TEXT    NOT NULL,            -- an instance, or 'host'
+    key            TEXT    NOT NULL,
+    value          TEXT    NOT NULL,
+    PRIMARY KEY (scope, key)
+) STRICT, WITHOUT ROWID;

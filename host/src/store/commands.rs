@@ -1,0 +1,79 @@
+//! What an order changes: transaction (g).
+
+use hermes_core::ids::DeliveryId;
+use rusqlite::{Connection, params};
+
+use super::sql::{change, json};
+use super::writer::Outcome;
+use super::{Change, CommandTx, HomeChannelRow, Result, Store, effects, inbox, kv, outbox, pairing, sessions};
+
+impl Store {
+    /// (g) What an order changes, its event `answered`, and what is said about it. All or nothing.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::Conflict`](super::StoreError::Conflict) when the event was answered before; whatever the
+    /// changes themselves refuse.
+    pub async fn command(&self, command: CommandTx) -> Result<Vec<DeliveryId>> {
+        let nonce = self.nonce();
+        self.write(move |db| {
+            if let Some(event) = command.inbox {
+                inbox::command_answered(db, event)?;
+            }
+            for change in &command.changes {
+                apply(db, change, command.now_ms)?;
+            }
+            command.reply.iter().map(|reply| outbox::insert(db, &nonce, reply, None)).collect()
+        })
+        .await
+    }
+}
+
+fn apply(db: &Connection, order: &Change, now_ms: i64) -> Outcome<()> {
+    match order {
+        Change::EndSession { session, reason } => sessions::end(db, session, reason, now_ms),
+        Change::ReopenSession { session } => sessions::reopen(db, session),
+        Change::NewSession(new) => sessions::insert(db, new),
+        Change::BindRoute(route) => sessions::bind_route(db, route),
+        Change::UnbindRoute { key } => sessions::unbind_route(db, key),
+        Change::SetTitle { session, title } => sessions::rename(db, session, title.as_deref()),
+        Change::SetModel { session, model } => sessions::set_model(db, session, model.as_deref()),
+        Change::Grant(grant) => pairing::grant(db, grant),
+        Change::Revoke { instance, user } => pairing::revoke(db, instance, user),
+        Change::PairingRequest(request) => pairing::write_request(db, request),
+        Change::PairingDone(request) => pairing::done(db, request),
+        Change::ForgetPairing { instance, user } => pairing::forget(db, instance, user),
+        Change::ClearPairing { instance } => pairing::clear(db, instance.as_deref()),
+        Change::Lockout(lockout) => pairing::lockout(db, lockout),
+        Change::HomeChannel(home) => set_home(db, home),
+        Change::ForgetHomeChannel { instance } => {
+            change(db, "DELETE FROM home_channels WHERE instance = ?1", [instance]).map(|_| ())
+        }
+        Change::DeadTarget(target) => effects::dead_target(db, target),
+        Change::Revive { instance, chat } => effects::revive(db, instance, chat),
+        Change::AdapterEnabled { instance, on } => switch_adapter(db, instance, *on),
+        Change::DropInbox { ids, why } => ids.iter().try_for_each(|id| inbox::drop_one(db, *id, why, false)),
+        Change::Flag { key, value: Some(value) } => kv::set(db, kv::HOST_SCOPE, key, value),
+        Change::Flag { key, value: None } => kv::delete(db, kv::HOST_SCOPE, key),
+    }
+}
+
+fn set_home(db: &Connection, home: &HomeChannelRow) -> Outcome<()> {
+    change(
+        db,
+        "INSERT INTO home_channels (instance, chat, set_by, set_ms) VALUES (?1, ?2, ?3, ?4)
+         ON CONFLICT DO UPDATE SET chat = excluded.chat, set_by = excluded.set_by, set_ms = excluded.set_ms",
+        params![home.instance, json(&home.chat)?, home.set_by, home.set_ms],
+    )?;
+    Ok(())
+}
+
+fn switch_adapter(db: &Connection, instance: &str, on: bool) -> Outcome<()> {
+    change(
+        db,
+        "INSERT INTO adapters (instance, enabled) VALUES (?1, ?2)
+         ON CONFLICT DO UPDATE SET enabled = excluded.enabled",
+        params![instance, on],
+    )?;
+    Ok(())
+}

@@ -1,0 +1,89 @@
+//! What settling one part causes elsewhere: dead targets, migrations, lost threads.
+
+use hermes_core::ids::DeliveryId;
+use hermes_protocol::Chat;
+use rusqlite::{Connection, params};
+
+use super::sql::{change, change_one, collect, first, json, parsed};
+use super::writer::Outcome;
+use super::{DeadTargetRow, Effect, RouteRow, sessions};
+
+/// Applies one effect of settling a part of `delivery`.
+pub(super) fn apply(db: &Connection, delivery: DeliveryId, effect: &Effect) -> Outcome<()> {
+    match effect {
+        Effect::DeadTarget(target) => dead_target(db, target),
+        Effect::Revive { instance, chat } => revive(db, instance, chat),
+        Effect::Migrated { instance, from, to, routes } => migrated(db, instance, from, to, routes),
+        Effect::ThreadGone => thread_gone(db, delivery),
+    }
+}
+
+/// Remembers that nobody can write to a chat.
+pub(super) fn dead_target(db: &Connection, target: &DeadTargetRow) -> Outcome<()> {
+    let DeadTargetRow { instance, chat, why, since_ms } = target;
+    change(
+        db,
+        "INSERT INTO dead_targets (instance, chat_type, chat_id, thread, chat, why, since_ms)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)
+         ON CONFLICT DO UPDATE SET why = excluded.why, chat = excluded.chat",
+        params![instance, chat.kind.as_str(), chat.id, thread(chat), json(chat)?, why, since_ms],
+    )?;
+    Ok(())
+}
+
+/// Forgets that nobody could write to a chat.
+pub(super) fn revive(db: &Connection, instance: &str, chat: &Chat) -> Outcome<()> {
+    change(
+        db,
+        "DELETE FROM dead_targets WHERE instance = ?1 AND chat_type = ?2 AND chat_id = ?3 AND thread = ?4",
+        params![instance, chat.kind.as_str(), chat.id, thread(chat)],
+    )?;
+    Ok(())
+}
+
+fn thread(chat: &Chat) -> &str {
+    chat.thread.as_deref().unwrap_or_default()
+}
+
+/// Sends whatever is owed to `from` to `to`, and lets its routes and home channel follow.
+fn migrated(db: &Connection, instance: &str, from: &Chat, to: &Chat, routes: &[(String, RouteRow)]) -> Outcome<()> {
+    let owed = db.prepare_cached(
+        "SELECT id, chat FROM outbox INDEXED BY outbox_live WHERE state IN ('drafting', 'owed') AND instance = ?1",
+    )?;
+    let owed = collect(owed, [instance], |row| Ok((row.get::<_, i64>(0)?, parsed::<Chat>(row, 1)?)))?;
+    for (id, chat) in owed {
+        if let Some(chat) = moved(&chat, from, to) {
+            change(db, "UPDATE outbox SET chat = ?2 WHERE id = ?1", params![id, json(&chat)?])?;
+        }
+    }
+    let home = db.prepare_cached("SELECT chat FROM home_channels WHERE instance = ?1")?;
+    let home = first(home, [instance], |row| parsed::<Chat>(row, 0))?;
+    if let Some(home) = home.and_then(|home| moved(&home, from, to)) {
+        change(db, "UPDATE home_channels SET chat = ?2 WHERE instance = ?1", params![instance, json(&home)?])?;
+    }
+    for (old_key, route) in routes {
+        sessions::unbind_route(db, old_key)?;
+        sessions::bind_route(db, route)?;
+    }
+    revive(db, instance, to)
+}
+
+/// The chat as it is called after the migration, where it is the one that migrated.
+fn moved(chat: &Chat, from: &Chat, to: &Chat) -> Option<Chat> {
+    (chat.kind == from.kind && chat.id == from.id).then(|| {
+        let mut moved = chat.clone();
+        moved.kind = to.kind.clone();
+        moved.id = to.id.clone();
+        moved
+    })
+}
+
+fn thread_gone(db: &Connection, delivery: DeliveryId) -> Outcome<()> {
+    let what = || format!("delivery {delivery}");
+    let chat =
+        first(db.prepare_cached("SELECT chat FROM outbox WHERE id = ?1")?, [delivery.0], |row| parsed::<Chat>(row, 0))?;
+    let mut chat = chat.ok_or_else(|| super::error::Fault::missing(what()))?;
+    chat.thread = None;
+    chat.thread_name = None;
+    change_one(db, "UPDATE outbox SET chat = ?2 WHERE id = ?1", params![delivery.0, json(&chat)?], what)
+}

@@ -1,0 +1,123 @@
+//! How the file is opened.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hermes_core::ids::Epoch;
+use rusqlite::{Connection, OpenFlags};
+
+use super::error::{Fault, StoreError};
+use super::migrate::{self, MIGRATIONS};
+use super::readers::Readers;
+use super::writer::{Outcome, Writer};
+use super::{CHECKED_BYTES_MAX, Inner, Opened, Result, Settings, Store, Synchronous, recovery};
+use crate::clock::Clock;
+
+/// How long a statement waits for another process that holds the file; there should be none.
+const BUSY_WAIT_MS: u64 = 5_000;
+/// Prepared statements that one connection keeps: more than the transactions have.
+const STATEMENTS_MAX: usize = 128;
+/// Page cache of the writer.
+const CACHE_KIB: i64 = 16 << 10;
+/// Pages of write-ahead log after which a commit moves them into the database.
+const CHECKPOINT_PAGES: i64 = 4_000;
+/// The write-ahead log is cut to this size when it is empty.
+const LOG_BYTES_MAX: i64 = 64 << 20;
+
+pub(super) fn open(path: &Path, clock: Arc<dyn Clock>, settings: Settings) -> Result<Opened> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let db = connect(path, flags)?;
+    migrate::private(path)?;
+    let explained = |fault: Fault| fault.explain(path);
+    configure(&db, settings).map_err(explained)?;
+    let unclean = migrate::schema(&db, path)? > 0 && !ended_cleanly(&db).map_err(explained)?;
+    if unclean {
+        check(&db, path)?;
+    }
+    migrate::migrate(&db, path, MIGRATIONS)?;
+    let (epoch, nonce) = begin_epoch(&db, clock.now_ms()).map_err(explained)?;
+    let loaded = recovery::load(&db).map_err(explained)?;
+    let readers = Readers::start(path.to_owned(), || {
+        let db = connect(path, OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
+        db.pragma_update(None, "query_only", true).map_err(|error| Fault::from(error).explain(path))?;
+        Ok(db)
+    })?;
+    let writer = Writer::start(db, path.to_owned()).map_err(|error| StoreError::Open {
+        path: path.to_owned(),
+        detail: format!("no thread to write with: {error}"),
+    })?;
+    let store = Store { inner: Arc::new(Inner { writer, readers, clock, nonce: nonce.into() }) };
+    Ok(Opened { store, epoch, loaded, unclean })
+}
+
+fn connect(path: &Path, flags: OpenFlags) -> Result<Connection> {
+    let failed = |error: rusqlite::Error| StoreError::Open { path: path.to_owned(), detail: error.to_string() };
+    let db = Connection::open_with_flags(path, flags).map_err(failed)?;
+    db.busy_timeout(Duration::from_millis(BUSY_WAIT_MS)).map_err(failed)?;
+    db.set_prepared_statement_cache_capacity(STATEMENTS_MAX);
+    Ok(db)
+}
+
+fn configure(db: &Connection, settings: Settings) -> Outcome<()> {
+    // Some network file systems cannot share the memory that a write-ahead log needs; there a rollback journal
+    // is slower but right.
+    let mode: String =
+        db.query_row("PRAGMA journal_mode = WAL", [], |row| row.get(0)).unwrap_or_else(|error| error.to_string());
+    if mode != "wal" {
+        tracing::warn!(mode, "store: no write-ahead log on this file system, using a rollback journal");
+        db.query_row("PRAGMA journal_mode = DELETE", [], |row| row.get::<_, String>(0))?;
+    }
+    let synchronous = match settings.synchronous {
+        Synchronous::Full => "FULL",
+        Synchronous::Normal => "NORMAL",
+    };
+    db.pragma_update(None, "synchronous", synchronous)?;
+    // Savepoints keep what they may have to put back; that belongs into memory, not into a file.
+    db.pragma_update(None, "temp_store", "MEMORY")?;
+    db.pragma_update(None, "cache_size", -CACHE_KIB)?;
+    db.pragma_update(None, "foreign_keys", false)?;
+    db.pragma_update_and_check(None, "wal_autocheckpoint", CHECKPOINT_PAGES, |_| Ok(()))?;
+    db.pragma_update_and_check(None, "journal_size_limit", LOG_BYTES_MAX, |_| Ok(()))?;
+    Ok(())
+}
+
+/// Whether the life before ended with [`finish`]. The column is as old as the first schema.
+fn ended_cleanly(db: &Connection) -> Outcome<bool> {
+    Ok(db.query_row("SELECT clean_shutdown FROM host", [], |row| row.get(0))?)
+}
+
+/// Counts this life; returns it and the nonce of the file.
+fn begin_epoch(db: &Connection, now_ms: i64) -> Outcome<(Epoch, String)> {
+    Ok(db.query_row(
+        "UPDATE host SET epoch = epoch + 1, clean_shutdown = 0, opened_ms = ?1 RETURNING epoch, nonce",
+        [now_ms],
+        |row| Ok((Epoch(row.get(0)?), row.get(1)?)),
+    )?)
+}
+
+/// Looks for damage, where that is quick.
+fn check(db: &Connection, path: &Path) -> Result<()> {
+    let bytes = std::fs::metadata(path).map(|file| file.len()).unwrap_or(u64::MAX);
+    if bytes >= CHECKED_BYTES_MAX {
+        tracing::info!(bytes, "store: the file is too large to be checked at start");
+        return Ok(());
+    }
+    match migrate::damage(db) {
+        Ok(None) => Ok(()),
+        Ok(Some(detail)) => {
+            Err(StoreError::Corrupt { path: path.to_owned(), detail, copy: migrate::newest_copy(path) })
+        }
+        Err(fault) => Err(fault.explain(path)),
+    }
+}
+
+/// Marks the end of this life as clean and tidies up; the connection is closed after it.
+pub(super) fn finish(db: &Connection) -> Outcome<()> {
+    db.execute("UPDATE host SET clean_shutdown = 1", [])?;
+    // What follows is housekeeping: the data is safe, and the next start does without it.
+    if let Err(error) = db.execute_batch("PRAGMA optimize; PRAGMA wal_checkpoint(TRUNCATE);") {
+        tracing::warn!(%error, "store: the file could not be tidied up at the end");
+    }
+    Ok(())
+}

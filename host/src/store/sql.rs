@@ -1,0 +1,93 @@
+//! Small words between rows and values.
+
+use rusqlite::{CachedStatement, Connection, Params, Row};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::error::Fault;
+use super::writer::Outcome;
+
+/// Writes a value as JSON text.
+pub(super) fn json<T: Serialize>(value: &T) -> Outcome<String> {
+    Ok(serde_json::to_string(value)?)
+}
+
+/// Writes a list as JSON text; an empty one as nothing.
+pub(super) fn json_list<T: Serialize>(values: &[T]) -> Outcome<Option<String>> {
+    if values.is_empty() { Ok(None) } else { Ok(Some(serde_json::to_string(values)?)) }
+}
+
+/// Reads JSON text.
+pub(super) fn parsed<T: DeserializeOwned>(row: &Row<'_>, column: usize) -> Outcome<T> {
+    Ok(serde_json::from_str(text(row, column)?)?)
+}
+
+/// Reads JSON text that may be absent.
+pub(super) fn parsed_or_none<T: DeserializeOwned>(row: &Row<'_>, column: usize) -> Outcome<Option<T>> {
+    match row.get_ref(column)?.as_str_or_null().map_err(rusqlite::Error::from)? {
+        Some(text) => Ok(Some(serde_json::from_str(text)?)),
+        None => Ok(None),
+    }
+}
+
+/// Reads a JSON list; nothing is an empty one.
+pub(super) fn parsed_list<T: DeserializeOwned>(row: &Row<'_>, column: usize) -> Outcome<Vec<T>> {
+    Ok(parsed_or_none(row, column)?.unwrap_or_default())
+}
+
+/// Borrows a text.
+pub(super) fn text<'row>(row: &'row Row<'_>, column: usize) -> Outcome<&'row str> {
+    Ok(row.get_ref(column)?.as_str().map_err(rusqlite::Error::from)?)
+}
+
+/// Runs a change and returns how many rows it met.
+pub(super) fn change(db: &Connection, sql: &str, values: impl Params) -> Outcome<usize> {
+    Ok(db.prepare_cached(sql)?.execute(values)?)
+}
+
+/// Runs a change that must meet exactly one row; otherwise `what` is not in the state it starts from.
+pub(super) fn change_one<W: std::fmt::Display>(
+    db: &Connection,
+    sql: &str,
+    values: impl Params,
+    what: impl FnOnce() -> W,
+) -> Outcome<()> {
+    if change(db, sql, values)? == 1 { Ok(()) } else { Err(Fault::conflict(what())) }
+}
+
+/// Collects all rows of a query.
+pub(super) fn collect<T>(
+    mut statement: CachedStatement<'_>,
+    values: impl Params,
+    mut read: impl FnMut(&Row<'_>) -> Outcome<T>,
+) -> Outcome<Vec<T>> {
+    let mut rows = statement.query(values)?;
+    let mut all = Vec::new();
+    while let Some(row) = rows.next()? {
+        all.push(read(row)?);
+    }
+    Ok(all)
+}
+
+/// Returns the first row of a query, where there is one.
+pub(super) fn first<T>(
+    mut statement: CachedStatement<'_>,
+    values: impl Params,
+    read: impl FnOnce(&Row<'_>) -> Outcome<T>,
+) -> Outcome<Option<T>> {
+    let mut rows = statement.query(values)?;
+    match rows.next()? {
+        Some(row) => Ok(Some(read(row)?)),
+        None => Ok(None),
+    }
+}
+
+/// A count as SQLite keeps it.
+pub(super) fn counted(value: u64) -> i64 {
+    i64::try_from(value).unwrap_or(i64::MAX)
+}
+
+/// A count as SQLite gave it; none is below zero.
+pub(super) fn count(row: &Row<'_>, column: usize) -> Outcome<u64> {
+    Ok(u64::try_from(row.get::<_, i64>(column)?).unwrap_or(0))
+}

@@ -1,0 +1,243 @@
+//! The one thread that writes.
+//!
+//! Requests wait in a bounded queue. The thread takes one, and with it everything
+//! that was queued while the last commit ran, into one transaction: each request in
+//! a savepoint of its own, so that one that fails takes back only what it wrote
+//! itself. After the commit, with its one fsync, each caller gets its answer; when
+//! the commit fails, each gets the error, and the thread goes on with the next.
+//!
+//! A request that is queued is carried out even if its caller has gone.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use rusqlite::Connection;
+use tokio::sync::{mpsc, oneshot};
+
+use super::error::{Fault, StoreError};
+use super::{Result, WriterStats};
+
+/// Requests that wait for the writer before their callers wait for the queue.
+pub(super) const WRITE_QUEUE_MAX: usize = 1_024;
+/// Requests of one commit, so that none waits for too many others.
+const GROUP_REQUESTS_MAX: usize = 512;
+
+/// What a transaction works with.
+pub(super) type Outcome<T> = std::result::Result<T, Fault>;
+
+enum Message {
+    /// Joins the next group.
+    Grouped(Box<dyn Job>),
+    /// Runs between two groups, outside a transaction.
+    Alone(Box<dyn Job>),
+    /// Runs as the last, after which the connection is closed.
+    Last(Box<dyn Job>),
+}
+
+/// One request and its caller.
+trait Job: Send {
+    /// Does the work and keeps the outcome; tells whether it succeeded.
+    fn run(&mut self, db: &Connection) -> bool;
+    /// Tells the caller: the outcome, or why it could not be committed.
+    fn answer(self: Box<Self>, committed: Result<(), &StoreError>, at: &Path);
+}
+
+struct Request<T, W> {
+    work: Option<W>,
+    outcome: Option<Outcome<T>>,
+    caller: oneshot::Sender<Result<T>>,
+}
+
+impl<T, W> Job for Request<T, W>
+where
+    T: Send,
+    W: FnOnce(&Connection) -> Outcome<T> + Send,
+{
+    fn run(&mut self, db: &Connection) -> bool {
+        let work = self.work.take().expect("a request runs once");
+        self.outcome.insert(work(db)).is_ok()
+    }
+
+    fn answer(self: Box<Self>, committed: Result<(), &StoreError>, at: &Path) {
+        let answer = match (self.outcome, committed) {
+            // What failed by itself says why by itself, whatever became of its neighbours.
+            (Some(Err(fault)), _) => Err(fault.explain(at)),
+            (_, Err(error)) => Err(error.clone()),
+            (Some(Ok(value)), Ok(())) => Ok(value),
+            (None, Ok(())) => Err(StoreError::Closed),
+        };
+        // A caller who has gone does not want to know.
+        let _ = self.caller.send(answer);
+    }
+}
+
+#[derive(Default)]
+struct Counters {
+    requests: AtomicU64,
+    commits: AtomicU64,
+}
+
+/// The way to the writer thread.
+pub(super) struct Writer {
+    queue: mpsc::Sender<Message>,
+    counters: Arc<Counters>,
+}
+
+impl Writer {
+    /// Starts the thread that owns `db`.
+    pub(super) fn start(db: Connection, path: PathBuf) -> std::io::Result<Self> {
+        let (queue, requests) = mpsc::channel(WRITE_QUEUE_MAX);
+        let counters = Arc::new(Counters::default());
+        let desk = Desk { db, path, requests, counters: Arc::clone(&counters) };
+        std::thread::Builder::new().name("store-writer".to_owned()).spawn(move || desk.serve())?;
+        Ok(Self { queue, counters })
+    }
+
+    /// Carries out `work` in the next group and returns after the commit.
+    pub(super) async fn grouped<T, W>(&self, work: W) -> Result<T>
+    where
+        T: Send + 'static,
+        W: FnOnce(&Connection) -> Outcome<T> + Send + 'static,
+    {
+        self.send(work, Message::Grouped).await
+    }
+
+    /// Carries out `work` outside a transaction.
+    pub(super) async fn alone<T, W>(&self, work: W) -> Result<T>
+    where
+        T: Send + 'static,
+        W: FnOnce(&Connection) -> Outcome<T> + Send + 'static,
+    {
+        self.send(work, Message::Alone).await
+    }
+
+    /// Carries out `work` as the last request and ends the thread.
+    pub(super) async fn last<T, W>(&self, work: W) -> Result<T>
+    where
+        T: Send + 'static,
+        W: FnOnce(&Connection) -> Outcome<T> + Send + 'static,
+    {
+        self.send(work, Message::Last).await
+    }
+
+    async fn send<T, W>(&self, work: W, message: fn(Box<dyn Job>) -> Message) -> Result<T>
+    where
+        T: Send + 'static,
+        W: FnOnce(&Connection) -> Outcome<T> + Send + 'static,
+    {
+        let (caller, answer) = oneshot::channel();
+        let request = Request { work: Some(work), outcome: None, caller };
+        self.queue.send(message(Box::new(request))).await.map_err(|_| StoreError::Closed)?;
+        answer.await.map_err(|_| StoreError::Closed)?
+    }
+
+    pub(super) fn stats(&self) -> WriterStats {
+        WriterStats {
+            requests: self.counters.requests.load(Ordering::Relaxed),
+            commits: self.counters.commits.load(Ordering::Relaxed),
+        }
+    }
+}
+
+/// The thread's side.
+struct Desk {
+    db: Connection,
+    path: PathBuf,
+    requests: mpsc::Receiver<Message>,
+    counters: Arc<Counters>,
+}
+
+impl Desk {
+    fn serve(mut self) {
+        let mut next = self.requests.blocking_recv();
+        while let Some(message) = next.take() {
+            match message {
+                Message::Grouped(first) => next = self.group(first),
+                Message::Alone(job) => self.alone(job),
+                Message::Last(job) => {
+                    // Whoever asks from here on learns that the store is closed.
+                    self.requests.close();
+                    self.alone(job);
+                    return;
+                }
+            }
+            if next.is_none() {
+                next = self.requests.blocking_recv();
+            }
+        }
+    }
+
+    fn alone(&self, mut job: Box<dyn Job>) {
+        job.run(&self.db);
+        self.counters.requests.fetch_add(1, Ordering::Relaxed);
+        job.answer(Ok(()), &self.path);
+    }
+
+    /// Runs one group that begins with `first`; returns a message that cannot be part of it.
+    fn group(&mut self, first: Box<dyn Job>) -> Option<Message> {
+        let mut done: Vec<Box<dyn Job>> = Vec::new();
+        let mut left_over = None;
+        let mut next = Some(first);
+        let mut broken = self.statement("BEGIN IMMEDIATE").err();
+        while let Some(mut job) = next.take() {
+            if broken.is_none() {
+                broken = self.guarded(&mut job).err();
+            }
+            done.push(job);
+            // A broken group takes nobody else with it.
+            if broken.is_some() || done.len() == GROUP_REQUESTS_MAX {
+                break;
+            }
+            match self.requests.try_recv() {
+                Ok(Message::Grouped(job)) => next = Some(job),
+                Ok(other) => left_over = Some(other),
+                Err(_) => {}
+            }
+        }
+        let committed = match broken {
+            None => self.statement("COMMIT"),
+            Some(error) => Err(error),
+        };
+        match &committed {
+            Ok(()) => _ = self.counters.commits.fetch_add(1, Ordering::Relaxed),
+            Err(error) => self.give_up(error, done.len()),
+        }
+        self.counters.requests.fetch_add(done.len() as u64, Ordering::Relaxed);
+        for job in done {
+            job.answer(committed.as_ref().copied(), &self.path);
+        }
+        left_over
+    }
+
+    fn give_up(&self, error: &StoreError, requests: usize) {
+        tracing::error!(%error, requests, "store: a commit failed");
+        // SQLite may have rolled back by itself.
+        let rolled_back = if self.db.is_autocommit() { Ok(()) } else { self.statement("ROLLBACK") };
+        if let Err(error) = rolled_back {
+            tracing::error!(%error, "store: a failed transaction could not be rolled back");
+        }
+    }
+
+    /// Runs one request in its savepoint. An error means that the whole group is lost.
+    fn guarded(&self, job: &mut Box<dyn Job>) -> Result<()> {
+        self.statement("SAVEPOINT request")?;
+        if job.run(&self.db) {
+            return self.statement("RELEASE request");
+        }
+        // A full or failing disk may have made SQLite give up the transaction as a whole.
+        if self.db.is_autocommit() {
+            return Err(StoreError::Disk {
+                path: self.path.clone(),
+                detail: "the transaction of a neighbouring request was given up".to_owned(),
+            });
+        }
+        self.statement("ROLLBACK TO request")?;
+        self.statement("RELEASE request")
+    }
+
+    fn statement(&self, sql: &str) -> Result<()> {
+        let run = || self.db.prepare_cached(sql)?.execute([]).map(|_| ());
+        run().map_err(|error: rusqlite::Error| Fault::from(error).explain(&self.path))
+    }
+}
