@@ -1,0 +1,196 @@
+//! The host dies at every point of the durable path and at two hundred random ones.
+//!
+//! The scripted platform behaves like a real one: what was not acknowledged it delivers again. What has to
+//! hold afterwards: every message is answered; an answer is repeated only where the send was cut off in the
+//! middle, and then marked; the database is whole.
+
+#![forbid(unsafe_code)]
+
+use std::{collections::BTreeMap, thread, time::Duration};
+
+use hermes_tests::{Isolation, World, until};
+use rusqlite::{Connection, OpenFlags};
+use serde_json::{Value, json};
+
+/// What a repeated answer ends or begins with.
+const MARK: &str = "possibly repeated";
+
+#[test]
+fn a_host_that_dies_after_receiving_has_acknowledged_nothing() {
+    dies_at("after_receive", Redelivered::Yes, Copies::One);
+}
+
+#[test]
+fn a_host_that_dies_after_the_inbox_commit_answers_once_even_when_it_is_told_again() {
+    dies_at("after_inbox_commit", Redelivered::Yes, Copies::One);
+}
+
+#[test]
+fn a_turn_that_was_cut_off_is_run_again_and_answers_once() {
+    dies_at("mid_turn", Redelivered::Yes, Copies::One);
+}
+
+#[test]
+fn a_reply_owed_before_a_crash_arrives_after_it() {
+    dies_at("after_owe", Redelivered::Yes, Copies::One);
+}
+
+#[test]
+fn a_send_that_never_reached_the_platform_arrives_after_the_crash() {
+    // Claimed, not sent: the host cannot know that, so the repeat is marked.
+    dies_at("mid_send", Redelivered::Yes, Copies::OneMarked);
+}
+
+#[test]
+fn a_send_whose_outcome_was_lost_is_repeated_once_and_marked() {
+    dies_at("after_send_before_settle", Redelivered::Yes, Copies::SecondMarked);
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Redelivered {
+    Yes,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Copies {
+    /// The platform sees the answer once, without a mark.
+    One,
+    /// It sees it once, marked.
+    OneMarked,
+    /// It sees it twice; the second is marked.
+    SecondMarked,
+}
+
+fn dies_at(point: &str, redelivered: Redelivered, copies: Copies) {
+    for isolation in Isolation::BOTH {
+        let mut world = World::new(isolation, &["7"]);
+        let chat = world.scripted.chat("7");
+        world.environment("HERMES_CRASH_AT", point);
+        world.start();
+        let event = chat.event("only once");
+        world.scripted.tell(json!({ "do": "inbound", "event": event }));
+        assert_ne!(world.ended(), Some(0), "{point}: the host dies");
+        world.clear_environment();
+        world.start();
+        if redelivered == Redelivered::Yes {
+            world.scripted.tell(json!({ "do": "inbound", "event": event }));
+        }
+        let expected = if copies == Copies::SecondMarked { 2 } else { 1 };
+        chat.hears(expected);
+        // The next message is a full round trip: whatever else was coming has come by then.
+        chat.says("afterwards");
+        until("the next message is answered", 30, || {
+            chat.received().iter().any(|text| text.contains("afterwards")).then_some(())
+        });
+        let answers: Vec<String> = chat.received().into_iter().filter(|text| text.contains("only once")).collect();
+        let marked: Vec<bool> = answers.iter().map(|text| text.contains(MARK)).collect();
+        let wanted: &[bool] = match copies {
+            Copies::One => &[false],
+            Copies::OneMarked => &[true],
+            Copies::SecondMarked => &[false, true],
+        };
+        assert_eq!(marked, wanted, "{point}, {isolation:?}: {answers:?}");
+        assert_eq!(world.stop(), Some(0), "{point}: the host ends as asked");
+        assert_whole(&world);
+    }
+}
+
+#[test]
+fn two_hundred_random_kills_under_load_lose_nothing() {
+    const KILLS: u64 = 200;
+    const CHATS: usize = 6;
+    let mut world = World::new(Isolation::Process, &["0", "1", "2", "3", "4", "5"]);
+    let chats: Vec<_> = (0..CHATS).map(|n| world.scripted.chat(&n.to_string())).collect();
+    // Written by people, not yet acknowledged by the host, in the order of each chat.
+    let mut unacknowledged: Vec<Vec<Value>> = vec![Vec::new(); CHATS];
+    let mut written: Vec<Vec<String>> = vec![Vec::new(); CHATS];
+    let mut chance = Chance(0x9E37_79B9_7F4A_7C15);
+    for round in 0..KILLS {
+        world.start();
+        for (number, chat) in chats.iter().enumerate() {
+            if chance.below(2) == 0 {
+                let text = format!("round {round} chat {number}.");
+                unacknowledged[number].push(chat.event(&text));
+                written[number].push(text);
+            }
+        }
+        forget_acknowledged(&world, &mut unacknowledged);
+        for event in unacknowledged.iter().flatten() {
+            if !world.scripted.try_tell(&json!({ "do": "inbound", "event": event })) {
+                break;
+            }
+        }
+        thread::sleep(Duration::from_millis(chance.below(120))); // poll: the moment of death is what is random here
+        world.kill();
+        forget_acknowledged(&world, &mut unacknowledged);
+    }
+    world.start();
+    for event in unacknowledged.iter().flatten() {
+        world.scripted.tell(json!({ "do": "inbound", "event": event }));
+    }
+    for (number, chat) in chats.iter().enumerate() {
+        until(&format!("everything in chat {number} is answered"), 120, || {
+            let received = chat.received();
+            written[number]
+                .iter()
+                .all(|text| received.iter().any(|answer| answer.contains(text.as_str())))
+                .then_some(())
+        });
+    }
+    for (number, chat) in chats.iter().enumerate() {
+        let received = chat.received();
+        for text in &written[number] {
+            let answers: Vec<&String> = received.iter().filter(|answer| answer.contains(text.as_str())).collect();
+            let plain = answers.iter().filter(|answer| !answer.contains(MARK)).count();
+            assert!(plain <= 1, "an unmarked copy in chat {number}: {answers:?}");
+        }
+        // First appearances keep the order in which people wrote.
+        let firsts: Vec<usize> = written[number]
+            .iter()
+            .map(|text| received.iter().position(|answer| answer.contains(text.as_str())).unwrap_or(usize::MAX))
+            .collect();
+        assert!(firsts.is_sorted(), "chat {number} is answered in order: {received:?}");
+    }
+    let total: usize = written.iter().map(Vec::len).sum();
+    assert!(total > KILLS as usize, "the load was real: {total} messages");
+    assert_eq!(world.stop(), Some(0));
+    assert_whole(&world);
+}
+
+/// Forgets what the host has acknowledged, as a platform does.
+fn forget_acknowledged(world: &World, unacknowledged: &mut [Vec<Value>]) {
+    let acknowledged: BTreeMap<String, ()> = world
+        .scripted
+        .seen()
+        .iter()
+        .filter(|said| said["emitted"].is_object())
+        .filter_map(|said| Some((said["event_id"].as_str()?.to_owned(), ())))
+        .collect();
+    for chat in unacknowledged {
+        chat.retain(|event| !acknowledged.contains_key(event["event_id"].as_str().unwrap_or_default()));
+    }
+}
+
+/// The database passes SQLite's own check, and nothing is left half done.
+fn assert_whole(world: &World) {
+    let database = Connection::open_with_flags(world.home().join("state.db"), OpenFlags::SQLITE_OPEN_READ_ONLY)
+        .expect("the database opens");
+    let verdict: String = database.query_row("PRAGMA integrity_check", [], |row| row.get(0)).expect("the check runs");
+    assert_eq!(verdict, "ok");
+    let count = |sql: &str| -> i64 { database.query_row(sql, [], |row| row.get(0)).expect(sql) };
+    assert_eq!(count("SELECT count(*) FROM turns WHERE state IN ('queued', 'running')"), 0, "turns left open");
+    assert_eq!(count("SELECT count(*) FROM inbox WHERE state IN ('accepted', 'turned')"), 0, "events left open");
+    assert_eq!(count("SELECT count(*) FROM outbox WHERE state IN ('drafting', 'owed')"), 0, "deliveries left open");
+}
+
+/// A small generator, so that a failing run can be repeated.
+struct Chance(u64);
+
+impl Chance {
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % bound
+    }
+}

@@ -1,0 +1,8 @@
+//! One behaviour each, read as a chat: the built host, the real seam, a scripted platform.
+
+#![forbid(unsafe_code)]
+
+mod conversation;
+mod delivery;
+mod operator;
+mod plugins;

@@ -1,0 +1,148 @@
+//! What the person who runs the host sees.
+
+use hermes_tests::{Isolation, World, until};
+use serde_json::{Value, json};
+
+#[test]
+fn status_names_the_host_its_adapters_and_its_queues() {
+    let mut world = World::new(Isolation::Process, &["7"]);
+    world.start();
+    let adapter = world.wait_state("scripted", "online");
+    assert_eq!((adapter["plugin"].as_str(), adapter["isolation"].as_str()), (Some("scripted"), Some("process")));
+    let status = world.status();
+    assert_eq!(status["host"]["pid"], world.pid());
+    for queue in ["inbox", "turns", "outbox", "handoffs", "dead"] {
+        assert!(status["queues"][queue].is_number(), "{queue} in {status}");
+    }
+    world.stop();
+    assert_eq!(world.cli(&["status"]).status.code(), Some(69), "nobody answers");
+}
+
+#[test]
+fn a_second_host_on_the_same_home_is_refused() {
+    let mut world = World::new(Isolation::InProcess, &["7"]);
+    world.start();
+    world.wait_state("scripted", "online");
+    let second = world.cli(&["run"]);
+    assert_ne!(second.status.code(), Some(0));
+    let said = String::from_utf8_lossy(&second.stderr).into_owned();
+    assert!(said.contains(&world.pid().to_string()), "it says who holds the home: {said}");
+    assert!(world.runs());
+    world.stop();
+}
+
+#[test]
+fn send_goes_through_the_outbox_and_a_wrong_target_is_named() {
+    let mut world = World::new(Isolation::InProcess, &["7"]);
+    world.start();
+    world.wait_state("scripted", "online");
+    world.told(&["send", "scripted:7", "from the operator"]);
+    assert!(world.scripted.chat("7").hears(1)[0].contains("from the operator"));
+    let wrong = world.cli(&["send", "scriptd:7", "x"]);
+    assert_ne!(wrong.status.code(), Some(0));
+    assert!(String::from_utf8_lossy(&wrong.stderr).contains("scripted"), "the nearest name is offered");
+    world.stop();
+}
+
+#[test]
+fn sessions_are_listed_shown_searched_ended_and_deleted() {
+    let mut world = World::new(Isolation::InProcess, &["7"]);
+    world.start();
+    let chat = world.scripted.chat("7");
+    chat.says("the word is xylophone");
+    chat.hears(1);
+    let listed: Value = serde_json::from_str(&world.told(&["session", "list", "--json"])).expect("JSON");
+    let id = listed[0]["id"].as_str().expect("a session has an id").to_owned();
+    assert!(world.told(&["session", "show", &id]).contains("xylophone"));
+    assert!(world.told(&["session", "search", "xylophone"]).contains(&id));
+    assert!(world.told(&["session", "search", "xyloph\"* OR ("]).len() < 10_000, "any text can be searched for");
+    world.told(&["session", "end", &id]);
+    chat.says("a new one");
+    chat.hears(2);
+    let listed: Value = serde_json::from_str(&world.told(&["session", "list", "--json"])).expect("JSON");
+    assert_eq!(listed.as_array().map(Vec::len), Some(2), "{listed}");
+    world.told(&["session", "delete", &id]);
+    assert!(!world.told(&["session", "list", "--json"]).contains(&id));
+    // The same without a host.
+    world.stop();
+    assert!(world.told(&["session", "list", "--json"]).contains("[{"));
+}
+
+#[test]
+fn what_is_dead_can_be_sent_again_or_dropped() {
+    let mut world = World::new(Isolation::InProcess, &["7"]);
+    world.start();
+    world.scripted.answers(json!({ "type": "unknown", "detail": "cut" }), 2);
+    let chat = world.scripted.chat("7");
+    chat.says("question");
+    chat.hears(2);
+    let dead = until("it is given up", 20, || {
+        let listed: Value = serde_json::from_str(&world.told(&["outbox", "list", "--json"])).expect("JSON");
+        listed.as_array()?.iter().find(|one| one["state"] == "abandoned").cloned()
+    });
+    let id = dead["id"].to_string();
+    assert!(world.told(&["outbox", "show", &id]).contains("question"));
+    world.told(&["outbox", "retry", &id]);
+    chat.hears(3);
+    until("it is settled", 20, || (world.status()["queues"]["dead"] == 0).then_some(()));
+    world.stop();
+}
+
+#[test]
+fn an_adapter_is_switched_off_and_on_without_the_others_noticing() {
+    let mut world = World::new(Isolation::Process, &["7"]);
+    world.start();
+    world.wait_state("scripted", "online");
+    world.told(&["adapter", "disable", "scripted"]);
+    until("it is off", 20, || world.adapter("scripted").filter(|adapter| adapter["state"] != "online"));
+    let lives = world.scripted.lives();
+    world.told(&["adapter", "enable", "scripted"]);
+    world.scripted.wait_life(lives + 1);
+    world.wait_state("scripted", "online");
+    let chat = world.scripted.chat("7");
+    chat.says("back");
+    chat.hears(1);
+    world.stop();
+}
+
+#[test]
+fn a_planned_stop_lets_the_running_turn_end_and_exits_with_zero() {
+    let mut world = World::new(Isolation::InProcess, &["7"]);
+    world.start();
+    let chat = world.scripted.chat("7");
+    for number in 0..10 {
+        chat.says(&format!("message {number}."));
+    }
+    world.scripted.wait("all are taken", 20, |seen| {
+        (seen.iter().filter(|said| said["emitted"].is_object()).count() >= 10).then_some(())
+    });
+    assert_eq!(world.stop(), Some(0));
+    world.start();
+    let answers = chat.hears(10);
+    let told: Vec<_> = (0..10)
+        .map(|number| answers.iter().filter(|answer| answer.contains(&format!("message {number}."))).count())
+        .collect();
+    assert_eq!(told, [1; 10], "each once, before or after the restart: {answers:?}");
+    world.stop();
+}
+
+#[test]
+fn a_restart_that_is_asked_for_has_its_own_exit_code() {
+    let mut world = World::new(Isolation::InProcess, &["7"]);
+    world.start();
+    world.wait_state("scripted", "online");
+    world.told(&["restart"]);
+    assert_eq!(world.ended(), Some(75));
+}
+
+#[test]
+fn a_configuration_that_cannot_be_read_does_not_start_and_names_every_problem() {
+    let mut world = World::new(Isolation::InProcess, &["7"]);
+    world.configure("[host]\nstauts = \"\"\n\n[agent]\nruntime = 3\n");
+    world.launch();
+    assert_eq!(world.ended(), Some(78));
+    let log = world.log();
+    assert!(log.contains("stauts") && log.contains("status") && log.contains("runtime"), "{log}");
+    let checked = world.cli(&["config", "check"]);
+    assert_eq!(checked.status.code(), Some(78));
+}
