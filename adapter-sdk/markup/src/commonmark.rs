@@ -61,7 +61,9 @@ impl Renderer for CommonMark {
     fn indent(&self, frame: &Frame) -> Option<Indent> {
         match frame {
             Frame::Quote => Some(Indent { first: "> ".to_owned(), rest: "> ".to_owned() }),
-            Frame::Item { marker, task, indents } => Some(item_indent(*marker, *task, *indents, ["- ", "* "], ["[ ] ", "[x] "])),
+            Frame::Item { marker, task, indents } => {
+                Some(item_indent(*marker, *task, *indents, ["- ", "* "], ["[ ] ", "[x] "]))
+            }
             _ => None,
         }
     }

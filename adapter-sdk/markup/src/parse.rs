@@ -18,7 +18,7 @@ pub const MARKDOWN_BYTES_MAX: usize = 1024 * 1024;
 const SPANS_MAX: usize = 8;
 /// How far quotes and lists may indent a line, in characters.
 const INDENT_MAX: usize = 8;
-/// The largest number that is written as a marker.
+/// The largest number that is a marker in a nested list; there a larger one leaves no room.
 const MARKER_NUMBER_MAX: u64 = 9_999;
 /// Blank lines in a row that code keeps, and blanks in a row that prose keeps: a
 /// part made of nothing else could not be sent.
@@ -95,7 +95,7 @@ struct Container {
 enum AtEnd {
     Close,
     Nothing,
-    Link { at: usize, framed: bool, url: String },
+    Link { at: usize, skip: usize, framed: bool, url: String },
 }
 
 /// An HTML tag of ours that waits for its end.
@@ -111,6 +111,8 @@ struct Builder {
     nodes: Vec<Node>,
     root: Container,
     containers: Vec<Container>,
+    /// How far the open containers indent together.
+    indent: usize,
     spans: Vec<AtEnd>,
     /// Where the spans that are open in `nodes` begin.
     open: Vec<usize>,
@@ -236,12 +238,12 @@ impl Builder {
             TagEnd::CodeBlock => self.end_code(),
             TagEnd::BlockQuote(_) | TagEnd::Item => {
                 self.end_inline();
-                if self.containers.pop().is_some_and(|c| c.framed) {
+                if self.pop_container().framed {
                     self.nodes.push(Node::Close);
                 }
             }
             TagEnd::List(_) => {
-                let other = self.containers.pop().is_some_and(|c| c.other);
+                let other = self.pop_container().other;
                 self.container().after_list = Some(other);
                 self.inline = false;
             }
@@ -274,11 +276,11 @@ impl Builder {
     fn start_quote(&mut self) {
         self.inline = false;
         self.begin_block(false);
-        let framed = self.indent() + 2 <= INDENT_MAX;
+        let framed = self.indent + 2 <= INDENT_MAX;
         if framed {
             self.nodes.push(Node::Open(Frame::Quote));
         }
-        self.containers.push(Container { framed, indent: if framed { 2 } else { 0 }, ..Container::default() });
+        self.push_container(Container { framed, indent: if framed { 2 } else { 0 }, ..Container::default() });
     }
 
     fn start_list(&mut self, first: Option<u64>) {
@@ -287,7 +289,7 @@ impl Builder {
         self.begin_block(false);
         let tight = !self.loose.get(self.lists).copied().unwrap_or(false);
         self.lists += 1;
-        self.containers.push(Container { tight, next_number: first, other, ..Container::default() });
+        self.push_container(Container { tight, next_number: first, other, ..Container::default() });
     }
 
     fn start_item(&mut self) {
@@ -296,27 +298,30 @@ impl Builder {
         let (tight, other, number) = (list.tight, list.other, list.next_number);
         list.next_number = number.map(|n| n.saturating_add(1));
         let mut item = Container { tight, ..Container::default() };
-        match number {
-            Some(number) if number > MARKER_NUMBER_MAX => self.push_text(format!("{number}. ")),
-            _ => {
-                let marker = match number {
-                    Some(number) => Marker::Number { number, other },
-                    None => Marker::Bullet { other },
-                };
-                let width = number.map_or(2, |n| n.to_string().len() + 2);
-                let indents = self.indent() + width <= INDENT_MAX;
-                item.indent = if indents { width } else { 0 };
-                item.framed = true;
-                item.item_at = Some(self.nodes.len());
-                self.nodes.push(Node::Open(Frame::Item { marker, task: None, indents }));
-            }
-        }
-        self.containers.push(item);
+        let number = number.filter(|number| *number <= MARKER_NUMBER_MAX || self.indent == 0);
+        let marker = match number {
+            Some(number) => Marker::Number { number, other },
+            None => Marker::Bullet { other },
+        };
+        let width = number.map_or(2, |n| n.to_string().len() + 2);
+        let indents = self.indent + width <= INDENT_MAX;
+        item.indent = if indents { width } else { 0 };
+        item.framed = true;
+        item.item_at = Some(self.nodes.len());
+        self.nodes.push(Node::Open(Frame::Item { marker, task: None, indents }));
+        self.push_container(item);
         self.inline = false;
     }
 
-    fn indent(&self) -> usize {
-        self.containers.iter().map(|c| c.indent).sum()
+    fn push_container(&mut self, container: Container) {
+        self.indent += container.indent;
+        self.containers.push(container);
+    }
+
+    fn pop_container(&mut self) -> Container {
+        let container = self.containers.pop().unwrap_or_default();
+        self.indent -= container.indent;
+        container
     }
 
     fn open_span(&mut self, frame: Frame) {
@@ -330,7 +335,8 @@ impl Builder {
 
     /// A span counts once, however often it is opened in itself, and only so deep.
     fn may_open(&self, frame: &Frame) -> bool {
-        self.open.len() < SPANS_MAX && !self.open.iter().any(|at| matches!(&self.nodes[*at], Node::Open(open) if open == frame))
+        self.open.len() < SPANS_MAX
+            && !self.open.iter().any(|at| matches!(&self.nodes[*at], Node::Open(open) if open == frame))
     }
 
     fn push_open(&mut self, frame: Frame) {
@@ -346,14 +352,19 @@ impl Builder {
     fn open_link(&mut self, url: &str, image: bool) {
         self.begin_inline();
         let url = clean_url(url);
-        let frame = if image { Frame::Image { url: url.clone() } } else { Frame::Link { url: url.clone(), bare: false } };
+        let frame =
+            if image { Frame::Image { url: url.clone() } } else { Frame::Link { url: url.clone(), bare: false } };
         let framed = self.links == 0 && may_link(&url) && self.may_open(&frame);
         self.links += 1;
         let at = self.nodes.len();
+        let mut skip = 0;
         if framed {
             self.push_open(frame);
+        } else if let Some(Node::Text(before)) = self.nodes.last() {
+            // Its text will grow this node.
+            skip = before.len();
         }
-        self.spans.push(AtEnd::Link { at, framed, url });
+        self.spans.push(AtEnd::Link { at: if skip > 0 { at - 1 } else { at }, skip, framed, url });
     }
 
     fn end_span(&mut self) {
@@ -361,18 +372,22 @@ impl Builder {
         self.leave_html(depth + 1);
         match self.spans.pop() {
             Some(AtEnd::Close) => self.push_close(),
-            Some(AtEnd::Link { at, framed, url }) => self.end_link(at, framed, &url),
+            Some(AtEnd::Link { at, skip, framed, url }) => self.end_link(at, skip, framed, &url),
             Some(AtEnd::Nothing) | None => {}
         }
     }
 
-    fn end_link(&mut self, at: usize, framed: bool, url: &str) {
+    fn end_link(&mut self, at: usize, skip: usize, framed: bool, url: &str) {
         self.links = self.links.saturating_sub(1);
+        // Its address belongs on the line of its last word.
+        while self.nodes.len() > at + 1 && matches!(self.nodes.last(), Some(Node::Line { .. })) {
+            self.nodes.pop();
+        }
         let shown: String = self.nodes[at.min(self.nodes.len())..]
             .iter()
             .filter_map(|node| if let Node::Text(text) = node { Some(text.as_str()) } else { None })
             .collect();
-        let shown = shown.trim();
+        let shown = shown.get(skip..).unwrap_or("").trim();
         let names_itself = shown.is_empty() || shown == url || url.strip_prefix("mailto:") == Some(shown);
         if shown.is_empty() {
             self.text(url);
@@ -561,10 +576,13 @@ fn clean_url(url: &str) -> String {
 fn may_link(url: &str) -> bool {
     let Some((scheme, rest)) = url.split_once(':') else { return false };
     !rest.is_empty()
-        && ["http", "https", "mailto", "tel", "tg", "xmpp", "matrix", "ftp"].iter().any(|known| scheme.eq_ignore_ascii_case(known))
+        && ["http", "https", "mailto", "tel", "tg", "xmpp", "matrix", "ftp"]
+            .iter()
+            .any(|known| scheme.eq_ignore_ascii_case(known))
 }
 
-fn longest_run(text: &str, wanted: char) -> usize {
+/// Returns how often `wanted` stands in a row at most.
+pub(crate) fn longest_run(text: &str, wanted: char) -> usize {
     let (mut longest, mut run) = (0, 0);
     for c in text.chars() {
         run = if c == wanted { run + 1 } else { 0 };

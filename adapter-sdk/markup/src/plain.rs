@@ -26,14 +26,22 @@ impl Renderer for Plain {
     fn indent(&self, frame: &Frame) -> Option<Indent> {
         match frame {
             Frame::Quote => Some(Indent { first: "> ".to_owned(), rest: "> ".to_owned() }),
-            Frame::Item { marker, task, indents } => Some(item_indent(*marker, *task, *indents, ["- ", "* "], ["[ ] ", "[x] "])),
+            Frame::Item { marker, task, indents } => {
+                Some(item_indent(*marker, *task, *indents, ["- ", "* "], ["[ ] ", "[x] "]))
+            }
             _ => None,
         }
     }
 }
 
 /// Builds the indent of an item from a dialect's bullets (usual, other) and boxes (open, done).
-pub(crate) fn item_indent(marker: Marker, task: Option<bool>, indents: bool, bullets: [&str; 2], boxes: [&str; 2]) -> Indent {
+pub(crate) fn item_indent(
+    marker: Marker,
+    task: Option<bool>,
+    indents: bool,
+    bullets: [&str; 2],
+    boxes: [&str; 2],
+) -> Indent {
     let marker = match marker {
         Marker::Bullet { other } => bullets[usize::from(other)].to_owned(),
         Marker::Number { number, other } => format!("{number}{} ", if other { ')' } else { '.' }),

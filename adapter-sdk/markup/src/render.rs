@@ -235,7 +235,8 @@ impl<'t, 'r> Writer<'t, 'r> {
     fn open(&mut self, frame: &'t Frame, quiet: bool) {
         let indent = if quiet { None } else { self.renderer.indent(frame) };
         let opened = quiet.then(String::new);
-        let level = Level { frame, indent, opened, closer: String::new(), closer_len: 0, used: quiet, resumed: false, quiet };
+        let level =
+            Level { frame, indent, opened, closer: String::new(), closer_len: 0, used: quiet, resumed: false, quiet };
         self.levels.push(level);
     }
 
@@ -293,7 +294,11 @@ impl<'t, 'r> Writer<'t, 'r> {
         let level = &mut self.levels[n];
         let Some(indent) = &level.indent else { return };
         let text = if level.used || level.resumed {
-            if level.resumed && level.is_item() && self.renderer.flattens_items() { String::new() } else { indent.rest.clone() }
+            if level.resumed && level.is_item() && self.renderer.flattens_items() {
+                String::new()
+            } else {
+                indent.rest.clone()
+            }
         } else {
             indent.first.clone()
         };

@@ -4,7 +4,7 @@
 use unicode_segmentation::UnicodeSegmentation;
 
 use crate::measure::{Unit, measure};
-use crate::parse::push_lines;
+use crate::parse::{longest_run, push_lines};
 use crate::plain::Plain;
 use crate::render::{Renderer, Writer};
 use crate::tree::{Align, Frame, Node, Table, Tree};
@@ -26,7 +26,8 @@ pub(crate) struct Room {
 
 /// Returns the nodes of `tree` as `renderer` can write them within `room`.
 pub(crate) fn lower(tree: &Tree, renderer: &dyn Renderer, room: Room) -> Vec<Node> {
-    let mut lowering = Lowering { renderer, room, nodes: Vec::with_capacity(tree.nodes.len()), open: Vec::new(), cost: 0 };
+    let mut lowering =
+        Lowering { renderer, room, nodes: Vec::with_capacity(tree.nodes.len()), open: Vec::new(), cost: 0 };
     for node in &tree.nodes {
         lowering.node(node);
     }
@@ -117,7 +118,8 @@ impl Lowering<'_> {
     fn marks(&self, frame: &Frame) -> usize {
         let opened = self.renderer.open(frame, None);
         let closed = self.renderer.close(frame, &opened);
-        let indent = self.renderer.indent(frame).map_or(0, |indent| self.len(&indent.first).max(self.len(&indent.rest)));
+        let indent =
+            self.renderer.indent(frame).map_or(0, |indent| self.len(&indent.first).max(self.len(&indent.rest)));
         let lines = 1 + opened.matches('\n').count() + closed.matches('\n').count();
         self.len(&opened) + self.len(&closed) + indent * lines
     }
@@ -143,7 +145,8 @@ impl Lowering<'_> {
             self.nodes.extend(rows);
             return;
         }
-        self.open(&Frame::CodeBlock { language: String::new(), ticks: 0, tildes: 0 });
+        let run = |c| lines.iter().map(|line| longest_run(line, c)).max().unwrap_or(0);
+        self.open(&Frame::CodeBlock { language: String::new(), ticks: run('`'), tildes: run('~') });
         push_lines(&mut self.nodes, lines);
         self.node(&Node::Close);
     }
@@ -162,7 +165,8 @@ impl Lowering<'_> {
         });
         let head = format!("{header}\n{rule}");
         let rows: Vec<String> = [header, rule].into_iter().chain(rendered).collect();
-        let longest = rows.iter().map(|row| self.len(row)).max()?.saturating_add(self.len(&head)).saturating_add(self.cost);
+        let longest =
+            rows.iter().map(|row| self.len(row)).max()?.saturating_add(self.len(&head)).saturating_add(self.cost);
         let longest_line = lines.iter().map(|line| self.len(line)).max()?.saturating_add(18);
         if longest.saturating_add(32) > self.room.rendered || longest_line > self.room.source {
             return None;
@@ -212,7 +216,8 @@ fn aligned(table: &Table) -> Vec<String> {
         .rows
         .iter()
         .map(|row| {
-            let mut cells: Vec<String> = row.iter().map(|cell| write_cell(cell, &Plain, false).trim().to_owned()).collect();
+            let mut cells: Vec<String> =
+                row.iter().map(|cell| write_cell(cell, &Plain, false).trim().to_owned()).collect();
             while cells.last().is_some_and(String::is_empty) {
                 cells.pop();
             }
@@ -226,8 +231,12 @@ fn aligned(table: &Table) -> Vec<String> {
         }
     }
     let line = |row: &Vec<String>| {
-        let cells: Vec<String> =
-            row.iter().zip(&widths).zip(&table.columns).map(|((cell, width), align)| pad(cell, *width, *align)).collect();
+        let cells: Vec<String> = row
+            .iter()
+            .zip(&widths)
+            .zip(&table.columns)
+            .map(|((cell, width), align)| pad(cell, *width, *align))
+            .collect();
         cells.join(" | ").trim_end().to_owned()
     };
     let rule = widths.iter().map(|width| "-".repeat(*width)).collect::<Vec<_>>().join("-+-");

@@ -60,7 +60,9 @@ impl Renderer for Telegram {
 
     fn indent(&self, frame: &Frame) -> Option<Indent> {
         match frame {
-            Frame::Item { marker, task, indents } => Some(item_indent(*marker, *task, *indents, ["• ", "◦ "], ["☐ ", "☑ "])),
+            Frame::Item { marker, task, indents } => {
+                Some(item_indent(*marker, *task, *indents, ["• ", "◦ "], ["☐ ", "☑ "]))
+            }
             _ => None,
         }
     }

@@ -122,7 +122,7 @@ pub enum Marker {
     },
     /// A number.
     Number {
-        /// The number, at most 9999.
+        /// The number; within another list or quote at most 9999.
         number: u64,
         /// Whether to write `)` where two lists follow each other.
         other: bool,
