@@ -3,9 +3,14 @@
 //! [`AccessPolicy::admit`] is the only way for an event of an adapter to become an
 //! [`Authorized`] one; without that, no session opens. The order is fixed:
 //!
-//! 1. a trusted upstream, 2. `allow_all` of the instance, 3. its lists (users,
-//! groups), 4. the global lists, 5. trusted roles, 6. pairing grants, 7. the global
-//! `allow_all` where no list of any kind exists for the instance, 8. nobody.
+//! 1. a trusted upstream,
+//! 2. `allow_all` of the instance,
+//! 3. its lists (users, groups),
+//! 4. the global lists,
+//! 5. trusted roles,
+//! 6. pairing grants,
+//! 7. the global `allow_all`, where no list of any kind exists for the instance,
+//! 8. nobody.
 //!
 //! Only the adapter says who somebody is; only the operator says that it may.
 //! Display names decide nothing. Whether an admitted group message is meant for
@@ -180,14 +185,7 @@ impl AccessPolicy {
     }
 
     /// Returns what `sender` may do in `chat`; `None`: nothing, not even speak.
-    pub fn tier_of(
-        &self,
-        instance: &str,
-        chat: &Chat,
-        sender: &Sender,
-        grants: &Grants,
-        trust: Trust,
-    ) -> Option<Tier> {
+    pub fn tier_of(&self, instance: &str, chat: &Chat, sender: &Sender, grants: &Grants, trust: Trust) -> Option<Tier> {
         let view = self.view(instance);
         let admitted = trust == Trust::Upstream
             || (view.own.allow_all && has_id(sender))
@@ -211,7 +209,7 @@ impl AccessPolicy {
         tier >= command.tier || extra.contains(command.name)
     }
 
-    /// Whether any list says who may speak on this instance, so that strangers are met with silence.
+    /// Returns what follows for somebody who is not admitted: a group never gets an answer about it.
     fn denial(&self, instance: &str, event: &Event) -> Denial {
         let view = self.view(instance);
         let strangers = view.own.strangers.unwrap_or(self.strangers);

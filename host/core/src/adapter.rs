@@ -149,6 +149,11 @@ impl AdapterState {
                 Self::Starting { .. } | Self::Online { .. } | Self::Degraded { .. } | Self::Reconnecting { .. },
                 Change::Drain,
             ) => Ok(Self::Draining),
+            // A round trip inside `connect` is not yet a link; the failures stay until data goes through one.
+            (
+                state @ (Self::Starting { .. } | Self::Reconnecting { .. }),
+                Change::Proved | Change::Degrade { .. } | Change::Recovered,
+            ) => Ok(state),
             // What a link reports while it is being closed changes nothing.
             (
                 state @ (Self::Draining | Self::Stopped | Self::Stuck | Self::Paused | Self::Failed { .. }),
@@ -163,7 +168,14 @@ impl AdapterState {
             (state @ (Self::Stopped | Self::Paused | Self::Failed { .. }), Change::Ended | Change::Drain) => Ok(state),
             (Self::Loaded, Change::Drain | Change::Ended) => Ok(Self::Stopped),
             (Self::Draining, Change::Drain) => Ok(Self::Draining),
-            (Self::Draining | Self::Reconnecting { .. }, Change::Overdue) => Ok(Self::Stuck),
+            (
+                Self::Draining
+                | Self::Starting { .. }
+                | Self::Online { .. }
+                | Self::Degraded { .. }
+                | Self::Reconnecting { .. },
+                Change::Overdue,
+            ) => Ok(Self::Stuck),
             (
                 Self::Loaded | Self::Stopped | Self::Failed { .. } | Self::Reconnecting { .. } | Self::Paused,
                 Change::Pause,

@@ -72,11 +72,8 @@ pub const SESSION_VARIABLES: [&str; 11] = [
 ];
 
 /// The variables of scheduled work.
-pub const CRON_VARIABLES: [&str; 3] = [
-    "HERMES_CRON_AUTO_DELIVER_PLATFORM",
-    "HERMES_CRON_AUTO_DELIVER_CHAT_ID",
-    "HERMES_CRON_AUTO_DELIVER_THREAD_ID",
-];
+pub const CRON_VARIABLES: [&str; 3] =
+    ["HERMES_CRON_AUTO_DELIVER_PLATFORM", "HERMES_CRON_AUTO_DELIVER_CHAT_ID", "HERMES_CRON_AUTO_DELIVER_THREAD_ID"];
 
 impl TurnContext {
     /// Replaces the session after it rotated (compression, branch): later children get the new one.
@@ -136,7 +133,7 @@ pub enum Binding {
     #[default]
     Unbound,
     /// Bound, even to empty values: no fallback.
-    Bound(TurnContext),
+    Bound(Box<TurnContext>),
     /// The turn is over: empty, no fallback.
     Cleared,
 }
@@ -145,9 +142,7 @@ impl Binding {
     /// Returns the value of a variable; `environment` reads the process's own.
     pub fn variable(&self, name: &str, environment: impl FnOnce(&str) -> Option<String>) -> Option<String> {
         match self {
-            Self::Bound(context) => {
-                context.variable(name).map(str::to_owned).or_else(|| environment(name))
-            }
+            Self::Bound(context) => context.variable(name).map(str::to_owned).or_else(|| environment(name)),
             Self::Cleared if SESSION_VARIABLES.contains(&name) => Some(String::new()),
             Self::Unbound | Self::Cleared => environment(name),
         }

@@ -111,6 +111,7 @@ pub enum Offer {
 /// What became of a code that was entered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use]
+#[expect(clippy::large_enum_variant, reason = "one value per code that a person types")]
 pub enum Approval {
     /// It was right. Its request is gone; the grant is to be stored.
     Granted {

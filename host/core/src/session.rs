@@ -101,8 +101,7 @@ impl SessionKey {
         if key.chat.is_empty() {
             return Err(NoIdentity::Chat(chat.kind.to_string()));
         }
-        let isolated =
-            policy.group_sessions_per_user && (key.thread.is_none() || policy.thread_sessions_per_user);
+        let isolated = policy.group_sessions_per_user && (key.thread.is_none() || policy.thread_sessions_per_user);
         if isolated {
             key.user = participant(sender).map(str::to_owned);
         }

@@ -42,8 +42,7 @@ pub fn addressed(event: &Event, rules: &AddressRules, participates: bool) -> boo
     }
     let facts = event.addressed;
     let replies_to_self = facts.reply_to_self || event.reply_to.as_ref().is_some_and(|reply| reply.is_self);
-    let mention_required =
-        rules.require_mention.unwrap_or_else(|| !matches!(rules.default, GroupDefault::All));
+    let mention_required = rules.require_mention.unwrap_or(rules.default != GroupDefault::All);
 
     is_dm(&event.chat.kind)
         || event.kind == EventKind::Choice

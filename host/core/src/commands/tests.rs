@@ -1,1 +1,148 @@
+use std::collections::BTreeSet;
 
+use proptest::prelude::*;
+
+use super::*;
+
+fn name_of(text: &str) -> (&'static str, String) {
+    match parse(text, "!") {
+        Parsed::Command { spec, args } => (spec.name, args),
+        other => panic!("{text:?} is {other:?}"),
+    }
+}
+
+fn unknown(text: &str) -> (String, Option<&'static str>) {
+    match parse(text, "") {
+        Parsed::Unknown { name, nearest } => (name, nearest),
+        other => panic!("{text:?} is {other:?}"),
+    }
+}
+
+#[test]
+fn a_command_is_read_with_its_account_and_arguments() {
+    assert_eq!(name_of("/Stop@MyBot now"), ("stop", "now".into()));
+    assert_eq!(name_of("  /help\n"), ("help", String::new()));
+    assert_eq!(name_of("/new a title\nof two lines "), ("new", "a title\nof two lines".into()));
+    assert_eq!(name_of("/reset"), ("new", String::new()));
+    assert_eq!(name_of("!status"), ("status", String::new()));
+}
+
+#[test]
+fn a_dash_that_a_keyboard_made_is_two_hyphens_again() {
+    assert_eq!(name_of("/new x —global –all").1, "x --global --all");
+    assert_eq!(name_of("/new a—b — c —").1, "a—b — c —");
+}
+
+#[test]
+fn what_is_no_command_goes_to_the_agent() {
+    for text in
+        ["/usr/bin/x", "/usr/", "/", "/ help", "//help", "/2", "/etc.conf", "help", "", "/ünder", "!", "a /help"]
+    {
+        assert_eq!(parse(text, "!"), Parsed::NotCommand, "{text:?}");
+    }
+    assert_eq!(parse(&format!("/{}", "x".repeat(33)), ""), Parsed::NotCommand);
+    assert_eq!(parse("!help", ""), Parsed::NotCommand, "without a prefix of its own only the slash counts");
+    assert_eq!(parse("/help@bot/x", ""), Parsed::NotCommand);
+}
+
+#[test]
+fn three_letters_that_fit_one_command_are_enough() {
+    assert_eq!(name_of("/who").0, "whoami");
+    assert_eq!(name_of("/res").0, "new");
+    assert_eq!(name_of("/sto").0, "stop");
+    assert_eq!(unknown("/sta"), ("sta".into(), Some("start")), "start and status both fit");
+    assert_eq!(unknown("/wh").0, "wh");
+}
+
+#[test]
+fn an_unknown_command_names_the_nearest() {
+    assert_eq!(unknown("/statsu"), ("statsu".into(), Some("status")));
+    assert_eq!(unknown("/hlep"), ("hlep".into(), Some("help")));
+    assert_eq!(unknown("/restet"), ("restet".into(), Some("new")), "an alias leads to its command");
+    assert_eq!(unknown("/xyzzy"), ("xyzzy".into(), None));
+}
+
+#[test]
+fn the_table_names_each_command_once() {
+    let names: Vec<&str> =
+        REGISTRY.iter().flat_map(|c| std::iter::once(c.name).chain(c.aliases.iter().copied())).collect();
+    let ids: BTreeSet<CommandId> = REGISTRY.iter().map(|command| command.id).collect();
+    assert_eq!(names.iter().collect::<BTreeSet<_>>().len(), names.len());
+    assert_eq!(ids.len(), REGISTRY.len());
+    for name in names {
+        assert_eq!(name_of(&format!("/{name}")).0, nearest(name).unwrap());
+        assert!(name.bytes().all(|b| b.is_ascii_lowercase() || b == b'-'), "{name}");
+    }
+    for id in [
+        CommandId::Start,
+        CommandId::Help,
+        CommandId::Commands,
+        CommandId::New,
+        CommandId::Stop,
+        CommandId::Status,
+        CommandId::Whoami,
+        CommandId::Pair,
+    ] {
+        assert_eq!(Command::of(id).id, id);
+    }
+}
+
+#[test]
+fn help_shows_what_one_may_run_here() {
+    let for_user = help(Place::Dm, |command| command.tier == Tier::User);
+    assert!(for_user.starts_with("- `/start`: Say hello\n- `/help [command]`: "));
+    assert!(!for_user.contains("/pair") && !for_user.ends_with('\n'));
+    assert!(help(Place::Terminal, |_| true).contains("`/pair [approve CODE | list]`"));
+    assert!(!help(Place::Group, |_| true).contains("/pair"), "pairing is nobody else's business");
+    assert_eq!(
+        help_for(Command::of(CommandId::New)),
+        "- `/new [title]`: Begin a new conversation; the old one is kept\nAlso `/reset`."
+    );
+    assert!(help_for(Command::of(CommandId::Pair)).ends_with("For admins."));
+}
+
+#[test]
+fn the_menu_of_a_platform_shows_what_everybody_may_run() {
+    let names: Vec<String> = menu().into_iter().map(|info| info.name).collect();
+    assert_eq!(names, ["start", "help", "commands", "new", "stop", "status", "whoami"]);
+}
+
+#[test]
+fn a_gate_asks_the_config() {
+    let gated = Command { gate: Some("session.verbose"), ..*Command::of(CommandId::Status) };
+    assert!(gated.is_enabled(|key| key == "session.verbose"));
+    assert!(!gated.is_enabled(|_| false));
+    assert!(Command::of(CommandId::Status).is_enabled(|_| false));
+}
+
+proptest! {
+    #[test]
+    fn every_text_is_read_without_a_fault(text in "\\PC{0,60}", prefix in "[!.]?") {
+        let _ = parse(&text, &prefix);
+    }
+
+    #[test]
+    fn only_a_text_that_begins_with_a_slash_or_the_prefix_is_a_command(text in "[/!a-z@\\- —\u{e9}]{0,12}") {
+        let is_command = parse(&text, "!") != Parsed::NotCommand;
+        prop_assert!(!is_command || text.trim().starts_with(['/', '!']));
+    }
+
+    #[test]
+    fn an_unambiguous_beginning_and_the_whole_name_mean_the_same(index in 0..REGISTRY.len(), cut in 3usize..10) {
+        let command = &REGISTRY[index];
+        let beginning = &command.name[..cut.min(command.name.len())];
+        match parse(&format!("/{beginning}"), "") {
+            Parsed::Command { spec, .. } => prop_assert_eq!(spec.id, command.id),
+            Parsed::Unknown { .. } => {
+                let fitting = REGISTRY.iter().filter(|c| c.name.starts_with(beginning)).count();
+                prop_assert!(fitting > 1);
+            }
+            Parsed::NotCommand => prop_assert!(false),
+        }
+    }
+
+    #[test]
+    fn arguments_without_dashes_stay_as_they_are(args in "[a-z0-9\\-/@]([a-z0-9 \\-/@]{0,20}[a-z0-9])?") {
+        prop_assert_eq!(name_of(&format!("/new {args}")).1, args);
+    }
+}

@@ -6,6 +6,9 @@ use serde::{Deserialize, Serialize};
 use super::{Class, DELAYED_MARK, REPEATED_MARK};
 use crate::ids::Epoch;
 
+#[cfg(test)]
+mod tests;
+
 /// Where a part is. The store keeps [`PartState::word`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PartState {

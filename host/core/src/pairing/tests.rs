@@ -1,1 +1,197 @@
+use proptest::prelude::*;
 
+use super::*;
+
+const MINUTE: i64 = 60_000;
+const HOUR: i64 = 60 * MINUTE;
+
+fn random(seed: u8) -> [u8; 32] {
+    std::array::from_fn(|at| u8::try_from(at).unwrap().wrapping_mul(37).wrapping_add(seed))
+}
+
+fn book() -> PairingBook {
+    PairingBook::default()
+}
+
+fn offered(book: &mut PairingBook, user: &str, now_ms: i64, seed: u8) -> Code {
+    match book.offer("telegram", user, "Ada", now_ms, random(seed)) {
+        Offer::New { code, .. } => code,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn is_quiet(offer: &Offer) -> bool {
+    matches!(offer, Offer::Quiet { .. })
+}
+
+#[test]
+fn a_code_lets_its_person_in_once() {
+    let mut book = book();
+    let code = offered(&mut book, "5", 0, 1);
+    let Approval::Granted { grant, request } = book.approve("telegram", code.expose(), MINUTE) else { panic!() };
+    assert_eq!(
+        (grant.instance.as_str(), grant.user.as_str(), grant.name.as_str(), grant.at_ms),
+        ("telegram", "5", "Ada", MINUTE)
+    );
+    assert_eq!(request.user, "5");
+    assert_eq!(book.approve("telegram", code.expose(), MINUTE), Approval::Wrong { left: 4 });
+}
+
+#[test]
+fn a_code_is_read_whatever_its_case_spaces_and_hyphens() {
+    let mut book = book();
+    let code = offered(&mut book, "5", 0, 1);
+    let typed = format!(" {}-{} ", &code.expose()[..4].to_lowercase(), &code.expose()[4..]);
+    assert!(matches!(book.approve("telegram", &typed, 0), Approval::Granted { .. }));
+}
+
+#[test]
+fn a_code_counts_on_its_instance_for_an_hour() {
+    let mut book = book();
+    let code = offered(&mut book, "5", 0, 1);
+    assert!(matches!(book.approve("slack", code.expose(), 0), Approval::Wrong { .. }));
+    assert!(matches!(book.approve("telegram", code.expose(), HOUR), Approval::Wrong { .. }));
+    assert_eq!(book.list(HOUR).count(), 0);
+}
+
+#[test]
+fn a_person_gets_one_code_one_reminder_and_then_silence_for_ten_minutes() {
+    let mut book = book();
+    let first = offered(&mut book, "5", 0, 1);
+    assert!(
+        matches!(book.offer("telegram", "5", "Ada", 1, random(2)), Offer::Reminder { request } if request.reminders == 1)
+    );
+    assert!(is_quiet(&book.offer("telegram", "5", "Ada", 2, random(3))));
+    assert!(is_quiet(&book.offer("telegram", "5", "Ada", 10 * MINUTE - 1, random(4))));
+    let second = offered(&mut book, "5", 10 * MINUTE, 5);
+    assert_eq!(book.list(10 * MINUTE).count(), 1, "a new code replaces the older one");
+    assert!(matches!(book.approve("telegram", first.expose(), 10 * MINUTE), Approval::Wrong { .. }));
+    assert!(matches!(book.approve("telegram", second.expose(), 10 * MINUTE), Approval::Granted { .. }));
+}
+
+#[test]
+fn three_codes_are_open_per_instance() {
+    let mut book = book();
+    for (user, seed) in [("1", 1), ("2", 2), ("3", 3)] {
+        offered(&mut book, user, 0, seed);
+    }
+    assert!(is_quiet(&book.offer("telegram", "4", "", 0, random(4))));
+    assert!(book.invite("telegram", 0, random(4)).is_none());
+    assert!(matches!(book.offer("slack", "4", "", 0, random(5)), Offer::New { .. }));
+    book.revoke("telegram", "2").unwrap();
+    offered(&mut book, "4", 1, 6);
+}
+
+#[test]
+fn five_wrong_codes_lock_the_instance_right_ones_included() {
+    let mut book = book();
+    let code = offered(&mut book, "5", 0, 1);
+    for left in (1..=4).rev() {
+        assert_eq!(book.approve("telegram", "AAAA2222", 0), Approval::Wrong { left });
+    }
+    assert_eq!(book.approve("telegram", "", 0), Approval::Locked { until_ms: HOUR });
+    assert_eq!(book.approve("telegram", code.expose(), HOUR - 1), Approval::Locked { until_ms: HOUR });
+    assert!(is_quiet(&book.offer("telegram", "6", "", 1, random(2))));
+    assert_eq!(book.lockout("telegram").map(|lockout| lockout.until_ms), Some(HOUR));
+
+    offered(&mut book, "6", HOUR, 3);
+    assert_eq!(book.approve("telegram", "AAAA2222", HOUR), Approval::Wrong { left: 4 }, "the count begins anew");
+}
+
+#[test]
+fn a_lockout_survives_a_restart_of_the_host() {
+    let mut before = book();
+    let code = offered(&mut before, "5", 0, 1);
+    for _ in 0..5 {
+        let _ = before.approve("telegram", "wrong", 0);
+    }
+    let rows: Vec<PairingRequest> = before.list(0).cloned().collect();
+    let lockout = before.lockout("telegram").cloned();
+    let mut after = PairingBook::new(PairingLimits::default(), rows, lockout);
+    assert!(matches!(after.approve("telegram", code.expose(), 1), Approval::Locked { .. }));
+    after.clear(Some("telegram"));
+    assert!(after.locked_until("telegram", 1).is_none() && after.list(1).count() == 0);
+}
+
+#[test]
+fn an_invitation_lets_in_whoever_sends_it() {
+    let mut book = book();
+    assert_eq!(book.redeem("telegram", "5", "Ada", "ABCDEFGH", 0), None, "no invitation is open");
+    let (code, row) = book.invite("telegram", 0, random(9)).unwrap();
+    assert_eq!(row.user, "");
+    assert_eq!(book.redeem("telegram", "5", "Ada", "hello there", 0), None, "words are no code");
+    assert_eq!(book.redeem("telegram", "", "", code.expose(), 0), None);
+    assert!(matches!(book.approve("telegram", code.expose(), 0), Approval::Wrong { .. }), "it names nobody to approve");
+    let Some(Approval::Granted { grant, .. }) = book.redeem("telegram", "5", "Ada", code.expose(), 0) else { panic!() };
+    assert_eq!((grant.user.as_str(), grant.name.as_str()), ("5", "Ada"));
+    assert_eq!(book.redeem("telegram", "6", "", code.expose(), 0), None);
+}
+
+#[test]
+fn neither_a_row_nor_a_debug_text_shows_the_code() {
+    let mut book = book();
+    let code = offered(&mut book, "5", 0, 1);
+    let row = serde_json::to_string(book.list(0).next().unwrap()).unwrap();
+    assert!(!row.contains(code.expose()) && !format!("{code:?} {book:?}").contains(code.expose()));
+    let read: PairingRequest = serde_json::from_str(&row).unwrap();
+    assert_eq!(Some(&read), book.list(0).next());
+}
+
+#[test]
+fn equal_codes_with_different_salts_do_not_look_alike() {
+    let (a, salt_a) = Code::draw(random(1));
+    let mut other = random(1);
+    other[20] ^= 1;
+    let (b, salt_b) = Code::draw(other);
+    assert_eq!(a, b);
+    assert_ne!(a.hash(&salt_a), b.hash(&salt_b));
+    assert!(a.matches(&salt_b, &b.hash(&salt_b)) && !a.matches(&salt_a, "") && !a.matches(&salt_a, &b.hash(&salt_b)));
+}
+
+proptest! {
+    #[test]
+    fn a_code_has_eight_characters_that_nobody_mistakes(bytes: [u8; 32]) {
+        let (code, salt) = Code::draw(bytes);
+        prop_assert!(is_code(code.expose()) && code.expose().len() == 8);
+        prop_assert!(!code.expose().contains(['I', 'O', '0', '1']));
+        prop_assert_eq!(salt.len(), 32);
+        prop_assert_eq!(&Code::entered(code.expose()), &code);
+        prop_assert!(code.matches(&salt, &code.hash(&salt)));
+    }
+
+    #[test]
+    fn no_text_that_somebody_enters_breaks_the_book(text in "\\PC{0,50}") {
+        let mut book = book();
+        let _ = book.invite("telegram", 0, random(1));
+        let _ = book.redeem("telegram", "5", "", &text, 0);
+        let granted = matches!(book.approve("telegram", &text, 0), Approval::Granted { .. });
+        prop_assert!(!granted);
+    }
+
+    #[test]
+    fn the_bounds_hold_whatever_strangers_do(
+        steps in proptest::collection::vec((0u8..6, 0u8..8, 0i64..20), 0..80),
+    ) {
+        let (mut book, mut now) = (book(), 0);
+        let mut codes: Vec<(String, i64)> = Vec::new();
+        for (seed, (user, action, minutes)) in steps.into_iter().enumerate() {
+            now += minutes * MINUTE;
+            let user = user.to_string();
+            let locked = book.locked_until("telegram", now).is_some();
+            if action < 6 {
+                let offer = book.offer("telegram", &user, "", now, random(u8::try_from(seed).unwrap()));
+                if let Offer::New { .. } = offer {
+                    prop_assert!(!locked);
+                    prop_assert!(codes.iter().all(|(whose, at)| *whose != user || now - at >= 10 * MINUTE));
+                    codes.push((user, now));
+                }
+            } else {
+                let approval = book.approve("telegram", "AAAAAAAA", now);
+                let refused = matches!(approval, Approval::Locked { .. });
+                prop_assert!(!locked || refused);
+            }
+            prop_assert!(book.list(now).count() <= 3);
+            prop_assert!(book.list(now).all(|request| now - request.made_ms < HOUR && request.reminders <= 1));
+        }
+    }
+}
