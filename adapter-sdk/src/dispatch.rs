@@ -53,7 +53,7 @@ impl Reply {
         }
     }
 
-    fn of<T: Serialize>(result: Result<T, CallError>) -> Self {
+    pub(crate) fn of<T: Serialize>(result: Result<T, CallError>) -> Self {
         match result {
             Ok(value) => Self::ok(&value),
             Err(error) => Self::new(status::ERR, json(&error)),

@@ -10,7 +10,7 @@
 //!
 //! No `unsafe`: pointers and vtables are in `export`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, btree_map::Entry};
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -293,12 +293,12 @@ impl Core {
             Reply::error(status::DROPPED, "stopping", "the instance is ending")
         } else if calls.open.len() >= CALLS_MAX {
             Reply::error(status::BUSY, "busy", format!("{CALLS_MAX} calls are open"))
-        } else if calls.open.contains_key(&id) {
-            Reply::error(status::ERR, "invalid", format!("call id {id} is in use"))
-        } else {
+        } else if let Entry::Vacant(place) = calls.open.entry(id) {
             let cancel = self.stop.child_token();
-            calls.open.insert(id, OpenCall { cancel: cancel.clone(), answer });
+            place.insert(OpenCall { cancel: cancel.clone(), answer });
             return Some(cancel);
+        } else {
+            Reply::error(status::ERR, "invalid", format!("call id {id} is in use"))
         };
         drop(calls);
         answer.fire(refused);

@@ -35,6 +35,9 @@ pub mod prelude;
 #[expect(unsafe_code, reason = "the one room where the SDK touches the seam")]
 mod export;
 
+#[cfg(feature = "testing")]
+pub mod testing;
+
 pub use adapter::{
     Adapter, ChatInfo, CommandsMenu, Delete, Draft, Edit, HandoffThread, NativeStream, React, Reconcile, Render,
     ResolveTarget, Typing,

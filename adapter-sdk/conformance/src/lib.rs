@@ -1,1 +1,122 @@
+//! The cases every adapter passes, whatever its platform.
+//!
+//! The list knows the protocol only. It drives a [`Subject`]: the SDK's `testing`
+//! gives it an adapter in the test's own process, the host's `certify` a library
+//! behind either kind of isolation. These are the *contract* cases: none of them
+//! calls `connect`, so none needs a platform.
+//!
+//! A case says what it saw, not only that it failed; a case that cannot be asked of
+//! this adapter is skipped with a reason.
 
+#![forbid(unsafe_code)]
+#![warn(missing_docs)]
+
+mod cases;
+
+use std::future::Future;
+use std::time::Duration;
+
+pub use cases::CASES;
+
+/// How a call ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Answer {
+    /// The status; `None` when the call was never answered.
+    pub status: Option<i32>,
+    /// The payload.
+    pub payload: Vec<u8>,
+}
+
+impl Answer {
+    /// Answered with this status.
+    pub fn new(status: i32, payload: Vec<u8>) -> Self {
+        Self { status: Some(status), payload }
+    }
+
+    /// Not answered within the deadline and some seconds of grace.
+    pub fn never() -> Self {
+        Self { status: None, payload: Vec::new() }
+    }
+}
+
+/// A call of the adapter to its host.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HostCall {
+    /// The method.
+    pub method: String,
+    /// The payload.
+    pub payload: Vec<u8>,
+}
+
+/// One created instance of the adapter under test.
+pub trait Subject: Send {
+    /// The manifest's bytes, as they lie in the file.
+    fn manifest(&self) -> Vec<u8>;
+
+    /// Calls `method`. When `deadline` is over the call is cancelled, and how it then
+    /// ends is the answer; a zero deadline cancels at once.
+    fn call(&mut self, method: &str, payload: &[u8], deadline: Duration) -> impl Future<Output = Answer> + Send;
+
+    /// The next call of the adapter to its host, if one comes within `deadline`.
+    fn next_host_call(&mut self, deadline: Duration) -> impl Future<Output = Option<HostCall>> + Send;
+
+    /// Asks the instance to end.
+    fn shutdown(&mut self, deadline: Duration) -> impl Future<Output = Answer> + Send;
+}
+
+/// One thing that is asked of an adapter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Case {
+    /// Stable name in kebab-case.
+    pub id: &'static str,
+    /// What holds when it passes.
+    pub sentence: &'static str,
+}
+
+/// How a case ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// It holds.
+    Passed,
+    /// It does not; what was seen instead.
+    Failed(String),
+    /// It cannot be asked of this adapter; why.
+    Skipped(String),
+}
+
+/// A case and how it ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Outcome {
+    /// The case.
+    pub case: Case,
+    /// How it ended.
+    pub verdict: Verdict,
+}
+
+impl Outcome {
+    /// Whether it failed.
+    pub fn failed(&self) -> bool {
+        matches!(self.verdict, Verdict::Failed(_))
+    }
+}
+
+impl std::fmt::Display for Outcome {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Case { id, sentence } = self.case;
+        match &self.verdict {
+            Verdict::Passed => write!(f, "passed   {id}: {sentence}"),
+            Verdict::Failed(seen) => write!(f, "FAILED   {id}: {sentence}; seen: {seen}"),
+            Verdict::Skipped(why) => write!(f, "skipped  {id}: {why}"),
+        }
+    }
+}
+
+/// Runs every case on `subject`, in order. The last cases end the instance.
+pub async fn run<S: Subject>(subject: &mut S) -> Vec<Outcome> {
+    let mut outcomes = Vec::with_capacity(CASES.len());
+    for case in CASES {
+        let verdict = cases::run(*case, subject).await;
+        outcomes.push(Outcome { case: *case, verdict });
+    }
+    outcomes
+}

@@ -29,8 +29,7 @@ impl HostSide {
 
     /// Calls `method`; `done` hears of the answer, on a thread of the host.
     pub(crate) fn call(&self, method: &str, payload: &[u8], done: impl FnOnce(Status, Vec<u8>) + Send + 'static) {
-        let done: Done = Box::new(done);
-        let reply = Completion { ctx: Box::into_raw(Box::new(done)).cast(), done: answered };
+        let reply = completion(done);
         (self.handle.vtable.call())(self.handle.ctx, RStr::from(method), RSlice::from(payload), reply);
     }
 
@@ -49,14 +48,20 @@ impl Drop for HostSide {
     }
 }
 
-/// The host's answer to [`HostSide::call`]. `[any-thread & once]`
+/// A completion that hands its answer to `done`.
+pub(super) fn completion(done: impl FnOnce(Status, Vec<u8>) + Send + 'static) -> Completion {
+    let done: Done = Box::new(done);
+    Completion { ctx: Box::into_raw(Box::new(done)).cast(), done: answered }
+}
+
+/// Fires a [`completion`]. `[any-thread & once]`
 extern "C" fn answered(ctx: *mut c_void, status: Status, payload: RVec<u8>) {
     // A panic here has no one to be reported to; the caller sees a dropped channel.
     let _ = guard(|| {
         if ctx.is_null() {
             return;
         }
-        // SAFETY: `ctx` is the box made in `call`; the contract fires a completion once.
+        // SAFETY: `ctx` is the box made in `completion`; the contract fires a completion once.
         let done: Box<Done> = unsafe { Box::from_raw(ctx.cast()) };
         done(status, payload.into_vec());
     });

@@ -14,9 +14,13 @@
 
 mod answer;
 mod host_side;
+#[cfg(feature = "testing")]
+mod mock;
 mod vtable;
 
 pub use abi_stable::library::LibHeader;
 pub(crate) use answer::Answer;
 pub(crate) use host_side::HostSide;
+#[cfg(feature = "testing")]
+pub(crate) use mock::{Loaded, MockPort, config_schema, create, manifest};
 pub use vtable::lib_header;

@@ -1,13 +1,9 @@
-//! The reference adapter: the smallest one that is complete.
-//!
-//! Once connected it emits each configured line as a direct message of the
-//! configured user; what it is told to send it announces, behind a prefix.
+//! The reference adapter: the smallest one that is complete. `README.md` says what it does.
 
 #![forbid(unsafe_code)]
 
 use hermes_adapter_sdk::prelude::*;
 
-/// Configuration of the echo adapter.
 #[derive(AdapterConfig)]
 struct Config {
     /// What precedes every answer.
@@ -45,11 +41,10 @@ impl Adapter for Echo {
     async fn run(&self) -> Result<(), ConnectError> {
         let user = &self.config.user;
         for (n, line) in self.config.say.iter().enumerate() {
+            // The id names the line, so the host knows it again after a restart.
             let event = Event::message(format!("m:{user}:{n}"), Chat::dm(user), Sender::new(user), line);
             let event = event.at_ms(self.host.now_ms());
-            // The host has the event when this returns; a restart says the same ids, so nothing happens twice.
             self.host.emit(&event).await.map_err(|error| ConnectError::retry(error.message))?;
-            self.host.proved();
         }
         std::future::pending().await
     }
@@ -63,3 +58,6 @@ impl Adapter for Echo {
 }
 
 export_adapter!(Echo);
+
+#[cfg(test)]
+mod tests;

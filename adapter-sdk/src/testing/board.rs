@@ -1,0 +1,247 @@
+//! What the mock host remembers and how it answers.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use hermes_protocol::{CallError, Event, host_method};
+use serde_json::{Map, Value, json};
+
+use crate::dispatch::Reply;
+use crate::export::{Answer, MockPort};
+
+/// A call of the adapter to its host.
+#[derive(Clone, Debug, PartialEq)]
+pub struct HostCall {
+    /// The method.
+    pub method: String,
+    /// The payload.
+    pub payload: Value,
+}
+
+/// A log record of the adapter.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LogLine {
+    /// 1 (error) to 5 (trace).
+    pub level: u8,
+    /// The target.
+    pub target: String,
+    /// The fields; `message` is the text.
+    pub fields: Map<String, Value>,
+}
+
+impl LogLine {
+    /// The text.
+    pub fn message(&self) -> &str {
+        self.fields.get("message").and_then(Value::as_str).unwrap_or_default()
+    }
+}
+
+type Answering = Box<dyn Fn(&Value) -> Result<Value, CallError> + Send + Sync>;
+
+pub(super) struct Board {
+    state: Mutex<State>,
+    changed: Condvar,
+    max_level: AtomicU8,
+    released: AtomicBool,
+}
+
+#[derive(Default)]
+struct State {
+    calls: Vec<HostCall>,
+    /// Which of `calls` a test has taken.
+    taken: BTreeSet<usize>,
+    logs: Vec<LogLine>,
+    inbox: BTreeMap<String, i64>,
+    kv: BTreeMap<String, String>,
+    secrets: BTreeMap<String, String>,
+    answers: BTreeMap<String, std::sync::Arc<Answering>>,
+    held_methods: BTreeSet<String>,
+    held: Vec<Answer>,
+    media_dir: Option<PathBuf>,
+    media: BTreeMap<String, PathBuf>,
+}
+
+impl Default for Board {
+    fn default() -> Self {
+        Self {
+            state: Mutex::default(),
+            changed: Condvar::new(),
+            max_level: AtomicU8::new(5),
+            released: AtomicBool::new(false),
+        }
+    }
+}
+
+impl Board {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn set_max_level(&mut self, level: u8) {
+        *self.max_level.get_mut() = level;
+    }
+
+    pub(super) fn set_secret(&self, name: &str, value: &str) {
+        self.lock().secrets.insert(name.to_owned(), value.to_owned());
+    }
+
+    pub(super) fn set_answer(&self, method: &str, with: Answering) {
+        self.lock().answers.insert(method.to_owned(), std::sync::Arc::new(with));
+    }
+
+    pub(super) fn set_held(&self, method: &str) {
+        self.lock().held_methods.insert(method.to_owned());
+    }
+
+    pub(super) fn set_media_dir(&self, dir: PathBuf) {
+        self.lock().media_dir = Some(dir);
+    }
+
+    pub(super) fn emitted(&self) -> Vec<Event> {
+        let state = self.lock();
+        let emits = state.calls.iter().filter(|call| call.method == host_method::EMIT);
+        emits.filter_map(|call| serde_json::from_value(call.payload.clone()).ok()).collect()
+    }
+
+    pub(super) fn calls(&self) -> Vec<HostCall> {
+        self.lock().calls.clone()
+    }
+
+    pub(super) fn logs(&self) -> Vec<LogLine> {
+        self.lock().logs.clone()
+    }
+
+    pub(super) fn kv(&self, key: &str) -> Option<String> {
+        self.lock().kv.get(key).cloned()
+    }
+
+    pub(super) fn is_released(&self) -> bool {
+        self.released.load(Ordering::SeqCst)
+    }
+
+    /// Takes the oldest call (of `method`) that was not taken yet.
+    pub(super) fn take_call(&self, method: Option<&str>, deadline: Duration) -> Option<HostCall> {
+        let find = |state: &State| {
+            (0..state.calls.len())
+                .filter(|at| !state.taken.contains(at))
+                .find(|at| method.is_none_or(|method| state.calls[*at].method == method))
+        };
+        let (mut state, _) = self
+            .changed
+            .wait_timeout_while(self.lock(), deadline, |state| find(state).is_none())
+            .unwrap_or_else(PoisonError::into_inner);
+        let at = find(&state)?;
+        state.taken.insert(at);
+        Some(state.calls[at].clone())
+    }
+
+    pub(super) fn wait_log(&self, text: &str, deadline: Duration) -> Option<LogLine> {
+        let find = |state: &State| state.logs.iter().find(|line| line.message().contains(text)).cloned();
+        let (state, _) = self
+            .changed
+            .wait_timeout_while(self.lock(), deadline, |state| find(state).is_none())
+            .unwrap_or_else(PoisonError::into_inner);
+        find(&state)
+    }
+}
+
+impl State {
+    /// What the mock does by itself.
+    fn answer(&mut self, method: &str, payload: &Value) -> Result<Value, CallError> {
+        let text = |key: &str| {
+            let value = payload.get(key).and_then(Value::as_str).map(str::to_owned);
+            value.ok_or_else(|| CallError::new("invalid", format!("`{method}` needs `{key}`")))
+        };
+        match method {
+            host_method::EMIT => {
+                let event_id = text("event_id")?;
+                if let Some(inbox_id) = self.inbox.get(&event_id) {
+                    return Ok(json!({ "duplicate_of": inbox_id }));
+                }
+                let inbox_id = i64::try_from(self.inbox.len()).unwrap_or(i64::MAX).saturating_add(1);
+                self.inbox.insert(event_id, inbox_id);
+                Ok(json!({ "inbox_id": inbox_id }))
+            }
+            host_method::KV_GET => Ok(json!({ "value": self.kv.get(&text("key")?) })),
+            host_method::KV_SET => {
+                self.kv.insert(text("key")?, text("value")?);
+                Ok(json!({}))
+            }
+            host_method::KV_DELETE => {
+                self.kv.remove(&text("key")?);
+                Ok(json!({}))
+            }
+            host_method::SECRET => {
+                let name = text("name")?;
+                match self.secrets.get(&name) {
+                    Some(value) => Ok(json!({ "value": value })),
+                    None => Err(CallError::new("not_found", format!("there is no secret `{name}`"))),
+                }
+            }
+            host_method::MEDIA_CREATE => {
+                let dir = self.media_dir.clone().ok_or_else(|| {
+                    CallError::new("refused", "this test has no media folder; name one with `media_dir`")
+                })?;
+                let id = format!("media-{}", self.media.len() + 1);
+                let path = dir.join(&id);
+                self.media.insert(id.clone(), path.clone());
+                Ok(json!({ "id": id, "path": path.to_string_lossy() }))
+            }
+            host_method::MEDIA_COMMIT => {
+                let id = text("id")?;
+                let file = self.media.get(&id).and_then(|path| std::fs::metadata(path).ok());
+                // The hash is left out: the mock has none to compare with.
+                file.map(|file| json!({ "size": file.len() }))
+                    .ok_or_else(|| CallError::new("not_found", format!("media `{id}` has no file")))
+            }
+            host_method::LINK
+            | host_method::PROVED
+            | host_method::ANNOUNCE
+            | host_method::METRIC
+            | host_method::LOCK_CREDENTIAL => Ok(json!({})),
+            other => Err(CallError::new("not_granted", format!("this test does not answer `{other}`"))),
+        }
+    }
+}
+
+impl MockPort for Board {
+    fn call(&self, method: &str, payload: &[u8], answer: Answer) {
+        let payload: Value = serde_json::from_slice(payload).unwrap_or(Value::Null);
+        let mut state = self.lock();
+        state.calls.push(HostCall { method: method.to_owned(), payload: payload.clone() });
+        if state.held_methods.contains(method) {
+            state.held.push(answer);
+            drop(state);
+            self.changed.notify_all();
+            return;
+        }
+        let scripted = state.answers.get(method).cloned();
+        let own = scripted.is_none().then(|| state.answer(method, &payload));
+        // The test's code may look at the board.
+        drop(state);
+        self.changed.notify_all();
+        let result = match (own, scripted) {
+            (Some(own), _) => own,
+            (None, Some(scripted)) => scripted(&payload),
+            (None, None) => Err(CallError::new("unavailable", "nobody answers")),
+        };
+        answer.fire(Reply::of(result));
+    }
+
+    fn log(&self, level: u8, target: &str, fields: &str) {
+        let fields = serde_json::from_str(fields).unwrap_or_default();
+        self.lock().logs.push(LogLine { level, target: target.to_owned(), fields });
+        self.changed.notify_all();
+    }
+
+    fn max_level(&self) -> u8 {
+        self.max_level.load(Ordering::Relaxed)
+    }
+
+    fn released(&self) {
+        self.released.store(true, Ordering::SeqCst);
+    }
+}

@@ -1,0 +1,182 @@
+//! Adapters the tests drive.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use hermes_adapter_sdk::prelude::*;
+use hermes_adapter_sdk::test_adapter;
+
+/// Does what its messages say.
+pub struct Puppet {
+    host: Host,
+    config: PuppetConfig,
+    dropped: Arc<AtomicUsize>,
+}
+
+/// Configuration of [`Puppet`].
+#[derive(AdapterConfig, Clone, Debug)]
+pub struct PuppetConfig {
+    /// What `new` does: `panic` or `block`.
+    #[serde(default)]
+    pub at_birth: String,
+    /// A nested table.
+    #[serde(default)]
+    pub link: LinkConfig,
+}
+
+/// A nested table.
+#[derive(AdapterConfig, Clone, Debug, Default)]
+pub struct LinkConfig {
+    /// How long to wait, in milliseconds.
+    #[serde(default)]
+    pub wait_ms: u32,
+    /// How to speak.
+    #[serde(default)]
+    pub tone: Tone,
+}
+
+/// How to speak.
+#[derive(AdapterConfig, Clone, Debug, Default)]
+#[serde(rename_all = "snake_case")]
+pub enum Tone {
+    /// As usual.
+    #[default]
+    Plain,
+    /// Much.
+    Loud {
+        /// How much.
+        times: u8,
+    },
+}
+
+/// Counts how often it is dropped.
+struct Counted(Arc<AtomicUsize>);
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+/// A panic payload that panics again when it is dropped.
+struct Spiteful;
+
+impl Drop for Spiteful {
+    fn drop(&mut self) {
+        panic!("and once more");
+    }
+}
+
+impl Adapter for Puppet {
+    const MANIFEST: Manifest = manifest! {
+        id: "puppet",
+        label: "Puppet \"P\"\n",
+        version: "0.3.1",
+        transport: "long-poll",
+        threads: true,
+        text: { limit: 4096, unit: utf16, dialect: "my_own" },
+        delivery: reconcilable,
+        media: { in: true, in_bytes_max: 20_000_000 },
+        liveness: { interval_s: 60 },
+        env: [{ name: "PUPPET_TOKEN", key: "token", enables: true }],
+        secrets: ["token"],
+        uses: ["turns.stop", "sessions.list"],
+        replay: offset,
+        platform_hint: concat!("Speaks", " ", "softly."),
+    };
+    type Config = PuppetConfig;
+
+    fn new(config: PuppetConfig, host: Host) -> Self {
+        match config.at_birth.as_str() {
+            "panic" => panic!("stillborn"),
+            "block" => std::thread::sleep(Duration::from_secs(3)),
+            _ => {}
+        }
+        tracing::info!(instance = host.instance(), "born");
+        Self { host, config, dropped: Arc::default() }
+    }
+
+    async fn connect(&self) -> Result<(), ConnectError> {
+        match self.config.link.wait_ms {
+            0 => Ok(()),
+            wait => Err(ConnectError::retry_after_ms("not yet", u64::from(wait))),
+        }
+    }
+
+    async fn send(&self, message: Outgoing) -> SendOutcome {
+        match message.text.as_str() {
+            "panic" => panic!("boom {}", message.part),
+            "spiteful" => std::panic::panic_any(Spiteful),
+            "panic in a task" => self.host.spawn(async { panic!("boom in a task") }),
+            "hang" => {
+                let _counted = Counted(Arc::clone(&self.dropped));
+                self.host.announce("hanging", "");
+                std::future::pending::<()>().await;
+            }
+            "spin" => loop {
+                self.host.announce("spinning", "");
+                std::thread::sleep(Duration::from_millis(5));
+                if self.host.is_cancelled() && self.config.link.wait_ms == 0 {
+                    // Long after every deadline of the test, so that the test process ends clean.
+                    std::thread::sleep(Duration::from_millis(600));
+                    break;
+                }
+            },
+            "log" => {
+                let span = tracing::info_span!("sending", part = message.part);
+                span.in_scope(|| tracing::warn!(target: "puppet::net", tries = 3, ok = false, "slow link"));
+                tracing::trace!("chatter");
+            }
+            "emit" => {
+                let event = Event::message("m:1:1", message.chat, Sender::new("7"), "hello");
+                return match self.host.emit(&event).await {
+                    Ok(emitted) => SendOutcome::unknown(serde_json::to_string(&emitted).expect("a reply is JSON")),
+                    Err(error) => SendOutcome::unknown(error.code),
+                };
+            }
+            "remember" => {
+                let before = self.host.kv().get("n").await.expect("kv answers").unwrap_or_default();
+                self.host.kv().set("n", &format!("{before}x")).await.expect("kv answers");
+                return SendOutcome::delivered(before, 0);
+            }
+            "ask" => {
+                let answer: Result<serde_json::Value, CallError> =
+                    self.host.call("turns.stop", &serde_json::json!({ "inbox_id": 7 })).await;
+                return SendOutcome::unknown(answer.map_or_else(|error| error.code, |answer| answer.to_string()));
+            }
+            "drops" => return SendOutcome::delivered(self.dropped.load(Ordering::SeqCst).to_string(), 0),
+            _ => {}
+        }
+        let text = match self.config.link.tone {
+            Tone::Plain => message.text,
+            Tone::Loud { times } => message.text.repeat(usize::from(times)),
+        };
+        SendOutcome::delivered(text, 0)
+    }
+}
+
+impl Edit for Puppet {
+    async fn edit(&self, message: SentMessage, outgoing: Outgoing) -> SendOutcome {
+        SendOutcome::delivered(format!("{}={}", message.id, outgoing.text), 0)
+    }
+}
+
+impl Reconcile for Puppet {
+    async fn lookup(&self, key: String, _: Chat) -> Result<LookupReply, CallError> {
+        if key == "gone" { Ok(LookupReply::Absent) } else { Err(CallError::new("unavailable", "ask later")) }
+    }
+}
+
+impl ResolveTarget for Puppet {
+    async fn resolve_target(&self, target: String) -> Result<Option<Chat>, CallError> {
+        Ok(target.strip_prefix('@').map(Chat::dm))
+    }
+}
+
+test_adapter!(Puppet: Edit + Reconcile + ResolveTarget);
+
+/// A text for chat 1.
+pub fn text(text: &str) -> Outgoing {
+    Outgoing::text(Chat::dm("1"), text)
+}

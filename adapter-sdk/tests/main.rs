@@ -1,0 +1,12 @@
+//! The SDK from both of its sides: adapters written as an author writes them, driven
+//! through the vtables as the host drives them.
+
+#![forbid(unsafe_code)]
+
+mod adapters;
+mod config;
+mod ends;
+mod host;
+mod logs;
+mod manifest;
+mod panics;
