@@ -261,7 +261,7 @@ pub const ADAPTER_KEYS: &[Key] = &[
     unset(
         "plugin",
         Kind::Text,
-        "\"telegram\"",
+        "\"another\"",
         "Which adapter it is, when the instance has another name than the adapter.",
     ),
     unset("command", Kind::List, "[\"./my-adapter\"]", "A program to run instead of a library."),

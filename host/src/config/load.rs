@@ -1,6 +1,7 @@
 //! Finds the file, reads it, and makes a [`Config`] or all of its problems.
 
 use std::collections::BTreeMap;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use super::build::{self, Get};
@@ -57,6 +58,10 @@ pub fn load(sources: Sources) -> Result<Config, Problems> {
     if file.is_some() {
         let text =
             read_bounded(&path).map_err(|why| Problems::one(Source::File { path: path.clone(), at: None }, "", why))?;
+        if std::fs::metadata(&path).is_ok_and(|meta| meta.permissions().mode() & 0o002 != 0) {
+            let source = Source::File { path: path.clone(), at: None };
+            reader.problems.push(source, "", format!("everybody may change it; run `chmod o-w {}`", path.display()));
+        }
         read_document(&mut reader, &text, &mut values, &mut sections);
     }
     apply_environment(&mut reader, &mut values);

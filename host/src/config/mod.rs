@@ -36,3 +36,6 @@ pub use sample::sample;
 pub use show::{Shown, json_schema};
 
 pub use tree::At;
+
+#[cfg(test)]
+mod tests;

@@ -127,10 +127,12 @@ impl fmt::Display for Warning {
 
 /// The nearest of `candidates` to `word`, if one is near enough to have been meant.
 pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let slips_max = (word.chars().count() / 3).max(1);
     candidates
         .into_iter()
-        .map(|candidate| (strsim::jaro_winkler(word, candidate), candidate))
-        .filter(|(score, _)| *score > 0.8)
-        .max_by(|a, b| a.0.total_cmp(&b.0))
+        .map(|candidate| (strsim::damerau_levenshtein(word, candidate), candidate))
+        // A few slips of the keyboard, or a word that begins alike and goes on otherwise.
+        .filter(|(slips, candidate)| *slips <= slips_max || strsim::jaro_winkler(word, candidate) > 0.85)
+        .min_by_key(|(slips, _)| *slips)
         .map(|(_, candidate)| candidate)
 }

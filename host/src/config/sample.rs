@@ -105,6 +105,9 @@ fn own_example(manifest: &Manifest, root: &Json, name: &str, property: &Json) ->
     if let Some(example) = property.get("examples").and_then(Json::as_array).and_then(|examples| examples.first()) {
         return toml(example);
     }
+    if let Some(word) = schema::first_word(root, property, 0) {
+        return toml(word);
+    }
     let types = schema::types_of(root, property, 0);
     let least = property.get("minimum").and_then(Json::as_i64).unwrap_or(0);
     match () {

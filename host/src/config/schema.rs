@@ -113,6 +113,16 @@ pub fn types_of<'a>(root: &'a Json, schema: &'a Json, depth: usize) -> BTreeSet<
     types
 }
 
+/// The first of the words that `schema` admits, if it names words.
+pub fn first_word<'a>(root: &'a Json, schema: &'a Json, depth: usize) -> Option<&'a Json> {
+    let object = schema.as_object().filter(|_| depth <= DEPTH_MAX)?;
+    let own = object.get("const").or_else(|| object.get("enum").and_then(Json::as_array)?.first());
+    own.or_else(|| first_word(root, target(root, object)?, depth + 1)).or_else(|| {
+        let parts = ["anyOf", "oneOf", "allOf"].iter().filter_map(|word| object.get(*word).and_then(Json::as_array));
+        parts.flatten().find_map(|part| first_word(root, part, depth + 1))
+    })
+}
+
 /// What `$ref` points at; only places inside of the same document.
 fn target<'a>(root: &'a Json, schema: &Map<String, Json>) -> Option<&'a Json> {
     root.pointer(schema.get("$ref")?.as_str()?.strip_prefix('#')?)

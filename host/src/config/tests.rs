@@ -1,0 +1,444 @@
+//! What the operator reads when something is wrong, and what holds when nothing is.
+
+use std::collections::BTreeMap;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::time::Duration;
+
+use hermes_agent::RuntimeKind;
+use hermes_protocol::Manifest;
+use proptest::prelude::*;
+use serde_json::{Value as Json, json};
+
+use super::keys::{ADAPTER_KEYS, ADAPTER_SESSION_KEYS, ENVIRONMENT, KEYS, RESERVED, RETIRED, SECTIONS};
+use super::*;
+
+mod errors;
+mod manifests;
+
+#[test]
+fn without_a_file_everything_has_its_default() {
+    let world = World::new();
+    let config = world.load().unwrap();
+    assert_eq!(config.file, None);
+    assert_eq!(config.home, world.home());
+    assert_eq!(config.host.plugins_dir, world.home().join("plugins"));
+    assert_eq!(config.host.status, Some("127.0.0.1:8640".parse().unwrap()));
+    assert_eq!(config.agent.runtime, RuntimeKind::Echo);
+    assert_eq!(config.session.queue_max, 32);
+    assert_eq!(config.session.inactivity, Duration::from_secs(1800));
+    assert_eq!(config.session.require_mention, None);
+    assert_eq!(config.delivery.backoff_max, Duration::from_secs(300));
+    assert_eq!(config.limits.retention, Duration::from_secs(30 * 86_400));
+    assert!(config.adapters.is_empty() && config.warnings.is_empty());
+}
+
+#[test]
+fn the_documented_example_is_read_as_it_says() {
+    let mut world = World::new();
+    world.env("OPENAI_API_KEY", "sk-verysecret").env("TELEGRAM_BOT_TOKEN", "1:token");
+    world.file(
+        r#"
+        [host]
+        plugins_dir = "plugins"
+        isolation   = "process"
+        log         = "info,hermes_host=debug"
+        status      = ""
+
+        [agent]
+        runtime  = "openai"
+        base_url = "https://api.example/v1"
+        model    = "some-model"
+        api_key  = { env = "OPENAI_API_KEY" }
+
+        [session]
+        group_sessions_per_user = false
+        reset = { mode = "both", at_hour = 5, idle_minutes = 10, notify = false }
+        outbound_dirs = ["out"]
+
+        [access]
+        allowed_users = ["telegram:123", "matrix:@a:b"]
+        strangers = "ignore"
+
+        [adapter.work]
+        plugin       = "telegram"
+        token        = { env = "TELEGRAM_BOT_TOKEN" }
+        home_channel = { chat = "-100", thread = "17" }
+        access       = { allowed_users = ["5"], strangers = "pair" }
+        require_mention = true
+        session = { queue_max = 3, free_chats = ["-7"] }
+        isolation = "in-process"
+        "#,
+    );
+    let config = world.load().unwrap();
+    assert_eq!(config.host.plugins_dir, world.dir().join("plugins"));
+    assert_eq!(config.host.isolation, Isolation::Process);
+    assert_eq!(config.host.status, None);
+    assert_eq!(config.agent.runtime, RuntimeKind::OpenAi);
+    assert_eq!(config.agent.api_key.as_ref().unwrap().expose(), "sk-verysecret");
+    assert_eq!(config.session.reset.mode, ResetMode::Both);
+    assert_eq!(config.session.reset.idle, Duration::from_secs(600));
+    assert_eq!(config.session.outbound_dirs, [world.dir().join("out")]);
+    assert_eq!(config.access.allowed_users[1], QualifiedId { instance: "matrix".into(), id: "@a:b".into() });
+    let work = &config.adapters["work"];
+    assert_eq!((work.plugin.as_str(), work.isolation), ("telegram", Some(Isolation::InProcess)));
+    assert_eq!(work.home_channel, Some(HomeChannel { chat: "-100".into(), thread: Some("17".into()) }));
+    assert_eq!(work.access.strangers, Some(Strangers::Pair));
+    let session = config.session_for("work");
+    assert_eq!((session.queue_max, session.require_mention), (3, Some(true)));
+    assert!(!session.group_sessions_per_user, "what the section does not say comes from [session]");
+    assert_eq!(config.session_for("elsewhere").queue_max, 32);
+
+    let policy = config.access_policy();
+    assert!(policy.allowed_users.contains("telegram:123"));
+    assert!(policy.instances["work"].allowed_users.contains("5"));
+    let plans = config.plans(&BTreeMap::new(), &BTreeMap::new()).unwrap();
+    assert_eq!(plans[0].config, json!({ "token": "1:token" }));
+    assert_eq!(plans[0].secrets, ["1:token"]);
+}
+
+#[test]
+fn the_file_is_looked_for_in_the_documented_order() {
+    let mut world = World::new();
+    let log_of = |world: &World| world.load().unwrap().host.log;
+    std::fs::create_dir_all(world.home()).unwrap();
+    std::fs::write(world.home().join("plugins.toml"), "[host]\nlog = \"home\"").unwrap();
+    assert_eq!(log_of(&world), "home");
+    world.file("[host]\nlog = \"cwd\"");
+    assert_eq!(log_of(&world), "cwd");
+    std::fs::write(world.dir().join("other.toml"), "[host]\nlog = \"env\"").unwrap();
+    world.env("HERMES_HOST_CONFIG", "other.toml");
+    assert_eq!(log_of(&world), "env");
+    std::fs::write(world.dir().join("asked.toml"), "[host]\nlog = \"asked\"").unwrap();
+    world.sources.config = Some("asked.toml".into());
+    assert_eq!(log_of(&world), "asked");
+    world.sources.config = Some("gone.toml".into());
+    let expected = format!("command line: {} is not a file", world.dir().join("gone.toml").display());
+    assert_eq!(world.load().unwrap_err().to_string(), expected);
+}
+
+#[test]
+fn an_endpoint_in_the_environment_chooses_its_runtime_unless_the_section_does() {
+    let mut world = World::new();
+    world.env("OPENAI_API_KEY", "sk-1234");
+    let config = world.load().unwrap();
+    assert_eq!(config.agent.runtime, RuntimeKind::OpenAi);
+    assert_eq!(config.agent.base_url.as_deref(), Some("https://api.openai.com/v1"));
+    assert!(config.agent.model.is_some());
+    world.env("OPENAI_BASE_URL", "http://127.0.0.1:1/v1").env("OPENAI_MODEL", "tiny");
+    let config = world.load().unwrap();
+    assert_eq!(config.agent.base_url.as_deref(), Some("http://127.0.0.1:1/v1"));
+    assert_eq!(config.agent.model.as_deref(), Some("tiny"));
+    world.file("[agent]\nruntime = \"echo\"");
+    assert_eq!(world.load().unwrap().agent.runtime, RuntimeKind::Echo);
+}
+
+#[test]
+fn a_section_wins_over_the_process_and_the_process_over_the_file_of_variables() {
+    let mut world = World::new();
+    world.dot_env("OPENAI_MODEL=\"from dot env\" # why\nexport OPENAI_BASE_URL=http://dot.env\n\n# note\n", 0o600);
+    let config = world.load().unwrap();
+    assert_eq!(config.agent.model.as_deref(), Some("from dot env"));
+    assert!(config.warnings.is_empty(), "{:?}", config.warnings);
+
+    world.env("OPENAI_MODEL", "from process");
+    let config = world.load().unwrap();
+    assert_eq!(config.agent.model.as_deref(), Some("from process"));
+    assert_eq!(
+        config.warnings[0].to_string(),
+        ".env OPENAI_MODEL: OPENAI_MODEL: the process environment has another value, which wins; remove one of them"
+    );
+
+    world.file("[agent]\nmodel = \"from file\"");
+    let config = world.load().unwrap();
+    assert_eq!(config.agent.model.as_deref(), Some("from file"));
+    let file = world.dir().join("plugins.toml");
+    assert_eq!(
+        config.warnings[1].to_string(),
+        format!("{}:2:1: agent.model: wins over environment OPENAI_MODEL, which says something else", file.display())
+    );
+    let source = |key: &str| config.show(&BTreeMap::new()).into_iter().find(|shown| shown.key == key).unwrap().source;
+    assert_eq!(source("agent.model"), format!("{}:2:1", file.display()));
+    assert_eq!(source("agent.base_url"), ".env OPENAI_BASE_URL");
+    assert_eq!(source("host.log"), "default");
+}
+
+#[test]
+fn an_empty_variable_is_an_unset_one() {
+    let mut world = World::new();
+    world.env("OPENAI_API_KEY", "").env("HERMES_HOST_HOME", "");
+    assert_eq!(world.load().unwrap().agent.runtime, RuntimeKind::Echo);
+}
+
+#[test]
+fn a_retired_key_warns_and_still_works() {
+    let mut world = World::new();
+    world.file("[access]\nunauthorized_dm_behavior = \"ignore\"\n[session]\nbusy_input_mode = \"queue\"");
+    let config = world.load().unwrap();
+    assert_eq!(config.access.strangers, Strangers::Ignore);
+    let said: Vec<String> = config.warnings.iter().map(|warning| warning.sentence.clone()).collect();
+    assert_eq!(said, ["retired; write `access.strangers` instead", "retired; write `session.busy` instead"]);
+}
+
+#[test]
+fn secrets_show_nowhere() {
+    let mut world = World::new();
+    let secrets = ["sk-agentsecret", "tok-adaptersecret", "file-secret-4711", "nested-secret-42"];
+    world.env("OPENAI_API_KEY", secrets[0]).env("CHAT_TOKEN", secrets[1]).env("NESTED", secrets[3]);
+    std::fs::write(world.dir().join("pass"), format!("{}\n", secrets[2])).unwrap();
+    std::fs::set_permissions(world.dir().join("pass"), std::fs::Permissions::from_mode(0o600)).unwrap();
+    world.file(
+        r#"
+        [adapter.chat]
+        password = { file = "pass" }
+        routes = [{ path = "/x", signing = { env = "NESTED" } }]
+        note = "the token is tok-adaptersecret"
+        "#,
+    );
+    let mut config = world.load().unwrap();
+    let manifests = manifests::one(json!({
+        "id": "chat",
+        "env": [{ "name": "CHAT_TOKEN", "key": "token", "enables": true }],
+        "secrets": ["token", "password"],
+    }));
+    config.resolve(&manifests).unwrap();
+    let plans = config.plans(&manifests, &BTreeMap::new()).unwrap();
+    assert_eq!(plans[0].config["token"], secrets[1]);
+    assert_eq!(plans[0].config["password"], secrets[2]);
+    assert_eq!(plans[0].config["routes"][0]["signing"], secrets[3]);
+    assert_eq!(plans[0].secrets.len(), 3);
+    assert_eq!(config.secrets().len(), 4);
+
+    let shown = config.show(&manifests);
+    let printed = format!("{shown:?} {config:?} {:?} {:?}", plans, config.warnings);
+    for secret in secrets {
+        assert!(!printed.contains(secret), "{secret} shows in {printed}");
+    }
+    let value = |key: &str| shown.iter().find(|shown| shown.key == key).unwrap().value.clone();
+    assert_eq!(value("agent.api_key"), "[***]");
+    assert_eq!(value("adapter.chat.token"), "[***]");
+    assert_eq!(value("adapter.chat.note"), "\"the token is [***]\"");
+}
+
+#[test]
+fn a_literal_secret_is_for_a_file_that_only_its_owner_reads() {
+    let mut world = World::new();
+    world.file("[agent]\napi_key = \"sk-literal\"\n[adapter.chat]\ntoken = \"tok-literal\"");
+    world.mode(0o600);
+    let mut config = world.load().unwrap();
+    assert_eq!(config.agent.api_key.as_ref().unwrap().expose(), "sk-literal");
+    let manifests = manifests::one(json!({ "id": "chat", "secrets": ["token"] }));
+    config.resolve(&manifests).unwrap();
+    assert_eq!(config.secrets().len(), 2);
+    assert!(!format!("{:?}", config.show(&manifests)).contains("literal"));
+
+    world.mode(0o644);
+    world.file("[adapter.chat]\ntoken = \"tok-literal\"");
+    let mut config = world.load().unwrap();
+    assert_eq!(
+        world.relative(config.resolve(&manifests).unwrap_err()),
+        "plugins.toml:2:1: adapter.chat.token: a secret is written out in a file that others may read; \
+         write { env = \"NAME\" } or { file = \"path\" }, or run `chmod 600 plugins.toml`"
+    );
+}
+
+#[test]
+fn the_sample_gives_no_message_and_changes_nothing() {
+    let mut world = World::new();
+    let manifests = manifests::telegram();
+    let schemas = BTreeMap::from([("telegram".to_owned(), manifests::telegram_schema())]);
+    let sample = sample(&manifests, &schemas);
+    world.file(&sample);
+    let mut sampled = world.load().unwrap_or_else(|problems| panic!("{problems}\n{sample}"));
+    sampled.resolve(&manifests).unwrap();
+    sampled.plans(&manifests, &schemas).unwrap();
+    assert_eq!(sampled.warnings, []);
+    std::fs::remove_file(world.dir().join("plugins.toml")).unwrap();
+    let bare = world.load().unwrap();
+    assert_eq!(format!("{:?}", sampled.session), format!("{:?}", bare.session));
+    assert_eq!(format!("{:?}", sampled.limits), format!("{:?}", bare.limits));
+    assert_eq!(format!("{:?}", sampled.agent), format!("{:?}", bare.agent));
+    assert_eq!(format!("{:?}", sampled.delivery), format!("{:?}", bare.delivery));
+    for key in KEYS {
+        let leaf = key.path.split_once('.').unwrap().1;
+        assert!(sample.lines().any(|line| line.trim_start_matches("# ").starts_with(&format!("{leaf} = "))), "{leaf}");
+    }
+}
+
+#[test]
+fn every_comment_of_the_sample_that_is_a_setting_works_when_it_is_one() {
+    let mut world = World::new();
+    let manifests = manifests::telegram();
+    let schemas = BTreeMap::from([("telegram".to_owned(), manifests::telegram_schema())]);
+    let uncommented: String = sample(&manifests, &schemas)
+        .lines()
+        .map(|line| match line.strip_prefix("# ") {
+            Some(setting)
+                if setting.starts_with('[')
+                    || setting.contains(" = ")
+                        && !setting.contains("{ env = \"NAME\"")
+                        && setting.starts_with(|c: char| c.is_ascii_lowercase()) =>
+            {
+                format!("{setting}\n")
+            }
+            _ => format!("{line}\n"),
+        })
+        .collect();
+    world.env("OPENAI_API_KEY", "sk-1234").env("TELEGRAM_BOT_TOKEN", "1:x");
+    world.file(&uncommented);
+    let mut config = world.load().unwrap_or_else(|problems| panic!("{problems}\n{uncommented}"));
+    config.resolve(&manifests).unwrap();
+    config.plans(&manifests, &schemas).unwrap();
+    assert_eq!(config.adapters.keys().collect::<Vec<_>>(), ["example", "telegram"]);
+}
+
+#[test]
+fn the_tables_of_keys_agree_with_each_other() {
+    for key in KEYS.iter().chain(ADAPTER_KEYS).chain(ADAPTER_SESSION_KEYS) {
+        assert!(key.default.is_empty() != key.example.is_empty(), "{}: a default or an example", key.path);
+        assert!(key.doc.ends_with('.') || key.doc.ends_with(']'), "{}: {}", key.path, key.doc);
+        if !key.default.is_empty() {
+            let default =
+                read::default_of(key).unwrap_or_else(|| panic!("{} has a default that is not TOML", key.path));
+            let text = show::toml(&default.to_json());
+            assert!(tree::parse(&format!("x = {text}")).1.is_empty(), "{}", key.path);
+        }
+    }
+    for key in KEYS {
+        assert!(SECTIONS.iter().any(|(section, _)| key.path.starts_with(&format!("{section}."))), "{}", key.path);
+    }
+    for key in ADAPTER_KEYS.iter().chain(ADAPTER_SESSION_KEYS) {
+        assert!(RESERVED.contains(&key.path.split('.').next().unwrap()), "{}", key.path);
+    }
+    for (_, key) in ENVIRONMENT.iter().chain(RETIRED) {
+        assert!(keys::find(KEYS, key).is_some(), "{key}");
+    }
+}
+
+#[test]
+fn defaults_are_the_limits_of_the_core() {
+    use hermes_core::limits;
+    let config = World::new().load().unwrap();
+    let seconds = Duration::from_secs;
+    assert_eq!(config.session.queue_max, limits::QUEUE_EVENTS_MAX);
+    assert_eq!(config.session.join, Duration::from_millis(limits::JOIN_WAIT_MS));
+    assert_eq!(config.session.join_max, Duration::from_millis(limits::JOIN_WAIT_MS_MAX));
+    assert_eq!(config.session.continuation, Duration::from_millis(limits::CONTINUATION_WAIT_MS));
+    assert_eq!(config.session.inactivity, seconds(limits::TURN_INACTIVITY_S));
+    assert_eq!(config.session.inactivity_warning, seconds(limits::TURN_INACTIVITY_WARNING_S));
+    assert_eq!(config.session.heartbeat, seconds(limits::HEARTBEAT_S));
+    assert_eq!(config.session.resume_attempts_max, limits::TURN_RESUMES_MAX);
+    assert_eq!(config.session.handoff_timeout, seconds(limits::HANDOFF_TIMEOUT_S));
+    assert_eq!(config.session.approval_timeout, seconds(limits::APPROVAL_TIMEOUT_S));
+    assert_eq!(config.delivery.reply_deadline, seconds(limits::REPLY_DEADLINE_S));
+    assert_eq!(config.delivery.notice_deadline, seconds(limits::NOTICE_DEADLINE_S));
+    assert_eq!(config.delivery.backoff, Duration::from_millis(limits::BACKOFF_BASE_MS));
+    assert_eq!(config.delivery.backoff_max, Duration::from_millis(limits::BACKOFF_MS_MAX));
+    assert_eq!(config.delivery.hold, seconds(limits::LANE_HOLD_S));
+    assert_eq!(config.host.drain, seconds(limits::DRAIN_S));
+    assert_eq!(config.host.adapter_connect, seconds(limits::ADAPTER_CONNECT_S));
+    assert_eq!(config.host.adapter_send, seconds(limits::ADAPTER_SEND_S));
+    assert_eq!(config.host.adapter_call, seconds(limits::ADAPTER_CALL_S));
+    assert_eq!(config.host.adapter_stop, seconds(limits::ADAPTER_STOP_S));
+    assert_eq!(config.limits.event_bytes_max, limits::EVENT_BYTES_MAX);
+    assert_eq!(config.limits.reply_bytes_max, limits::REPLY_BYTES_MAX);
+    assert_eq!(config.limits.turns_max, limits::TURNS_MAX);
+    assert_eq!(config.limits.ingress_queue_max, limits::INGRESS_QUEUE_MAX);
+    assert_eq!(config.limits.host_calls_max, limits::HOST_CALLS_IN_FLIGHT_MAX);
+    assert_eq!(config.limits.stranger_events_max, limits::STRANGER_EVENTS_MAX);
+    assert_eq!(config.limits.retention, seconds(limits::RETENTION_DAYS * 86_400));
+    assert_eq!(config.limits.media_retention, seconds(limits::MEDIA_RETENTION_S));
+    assert_eq!(config.limits.pairing_code, seconds(limits::PAIRING_CODE_S));
+    assert_eq!(config.limits.pairing_interval, seconds(limits::PAIRING_INTERVAL_S));
+    assert_eq!(config.limits.pairing_open_max, limits::PAIRING_OPEN_MAX);
+    assert_eq!(config.limits.pairing_wrong_max, limits::PAIRING_WRONG_MAX);
+    assert_eq!(config.limits.pairing_lockout, seconds(limits::PAIRING_LOCKOUT_S));
+}
+
+#[test]
+fn the_json_schema_knows_every_key() {
+    let schemas = BTreeMap::from([("telegram".to_owned(), manifests::telegram_schema())]);
+    let schema = json_schema(&schemas);
+    let default = |path: &str| schema.pointer(path).and_then(|key| key.get("default")).cloned();
+    assert_eq!(default("/properties/session/properties/reset/properties/at_hour"), Some(json!(4)));
+    assert_eq!(schema["properties"]["host"]["additionalProperties"], json!(false));
+    let telegram = &schema["properties"]["adapter"]["properties"]["telegram"]["allOf"];
+    assert!(telegram[0]["properties"]["require_mention"].is_object());
+    assert!(telegram[1]["properties"]["token"].is_object());
+}
+
+proptest! {
+    #[test]
+    fn no_text_makes_the_reader_panic(text in "[\\[\\]{}=\"'a-z0-9._#\n ,-]{0,200}") {
+        let mut world = World::new();
+        world.file(&text);
+        if let Err(problems) = world.load() {
+            prop_assert!(!problems.0.is_empty() && !problems.to_string().is_empty());
+        }
+    }
+
+    #[test]
+    fn a_key_with_one_letter_too_many_is_recognised(index in any::<prop::sample::Index>(), letter in "[a-z]") {
+        let key = KEYS[index.index(KEYS.len())].path;
+        let mut world = World::new();
+        let (table, leaf) = key.rsplit_once('.').unwrap();
+        world.file(&format!("[{table}]\n{leaf}{letter} = 1"));
+        let problems = world.load().unwrap_err();
+        prop_assert_eq!(problems.0[0].nearest.as_deref(), Some(key));
+    }
+}
+
+/// A folder of its own with a home, a file and an environment.
+struct World {
+    folder: tempfile::TempDir,
+    sources: Sources,
+}
+
+impl World {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let sources = Sources {
+            config: None,
+            home: None,
+            env: BTreeMap::from([("HOME".to_owned(), folder.path().join("user").display().to_string())]),
+            cwd: folder.path().to_owned(),
+        };
+        Self { folder, sources }
+    }
+
+    fn dir(&self) -> &Path {
+        self.folder.path()
+    }
+
+    fn home(&self) -> std::path::PathBuf {
+        self.dir().join("user/.hermes-host")
+    }
+
+    fn env(&mut self, name: &str, value: &str) -> &mut Self {
+        self.sources.env.insert(name.to_owned(), value.to_owned());
+        self
+    }
+
+    fn file(&mut self, text: &str) {
+        std::fs::write(self.dir().join("plugins.toml"), text).unwrap();
+    }
+
+    fn mode(&self, mode: u32) {
+        std::fs::set_permissions(self.dir().join("plugins.toml"), std::fs::Permissions::from_mode(mode)).unwrap();
+    }
+
+    fn dot_env(&self, text: &str, mode: u32) {
+        std::fs::create_dir_all(self.home()).unwrap();
+        std::fs::write(self.home().join(".env"), text).unwrap();
+        std::fs::set_permissions(self.home().join(".env"), std::fs::Permissions::from_mode(mode)).unwrap();
+    }
+
+    fn load(&self) -> Result<Config, Problems> {
+        load(self.sources.clone())
+    }
+
+    /// The problems as text, with paths relative to this world.
+    fn relative(&self, problems: Problems) -> String {
+        problems.to_string().replace(&format!("{}/", self.dir().display()), "")
+    }
+}

@@ -1,0 +1,219 @@
+//! Wrong files and the exact words about them.
+
+use super::*;
+
+#[test]
+fn each_mistake_has_its_sentence() {
+    let cases = [
+        ("[hots]", "plugins.toml:1:2: hots: unknown section; did you mean `host`?"),
+        ("[zzz]", "plugins.toml:1:2: zzz: unknown section"),
+        ("host = 1", "plugins.toml:1:1: host: must be a table [host], not an integer"),
+        ("adapter = 1", "plugins.toml:1:1: adapter: must be tables such as [adapter.telegram], not an integer"),
+        ("[host]\nlgo = \"info\"", "plugins.toml:2:1: host.lgo: unknown key; did you mean `host.log`?"),
+        ("[host]\n  busy = \"queue\"", "plugins.toml:2:3: host.busy: unknown key; did you mean `session.busy`?"),
+        ("[host]\nlog = 3", "plugins.toml:2:1: host.log: must be a string, not an integer"),
+        ("[host]\nlog = \"\"", "plugins.toml:2:1: host.log: must not be empty"),
+        ("[host]\ndrain_s = \"30\"", "plugins.toml:2:1: host.drain_s: must be an integer, not a string"),
+        ("[host]\ndrain_s = 1.5", "plugins.toml:2:1: host.drain_s: must be an integer, not a number with a point"),
+        ("[host]\ndrain_s = -1", "plugins.toml:2:1: host.drain_s: must be between 0 and 3600, not -1"),
+        (
+            "[host]\nisolation = \"proces\"",
+            "plugins.toml:2:1: host.isolation: must be \"auto\" or \"in-process\" or \"process\", not \"proces\"; did you mean \"process\"?",
+        ),
+        (
+            "[host]\nstatus = \"8640\"",
+            "plugins.toml:2:1: host.status: must be an address and a port such as \"127.0.0.1:8640\", or \"\" for off, not \"8640\"",
+        ),
+        (
+            "[agent]\nruntime = \"acp\"",
+            "plugins.toml:2:1: agent.runtime: \"acp\" does not exist in this version, only \"echo\" or \"openai\" do",
+        ),
+        (
+            "[agent]\nbase_url = \"api.example/v1\"",
+            "plugins.toml:2:1: agent.base_url: must begin with https:// or http:// and name a host",
+        ),
+        (
+            "[agent]\napi_key = { env = \"NOWHERE\" }",
+            "plugins.toml:2:1: agent.api_key: the variable NOWHERE is not set; set it, or put it into .env in the home folder",
+        ),
+        (
+            "[agent]\napi_key = { file = \"gone\" }",
+            "plugins.toml:2:1: agent.api_key: gone cannot be read (No such file or directory (os error 2))",
+        ),
+        (
+            "[agent]\napi_key = { envy = \"X\" }",
+            "plugins.toml:2:1: agent.api_key: must be { env = \"NAME\" } or { file = \"path\" }",
+        ),
+        (
+            "[agent]\napi_key = 7",
+            "plugins.toml:2:1: agent.api_key: must be { env = \"NAME\" } or { file = \"path\" }, not an integer",
+        ),
+        (
+            "[agent]\napi_key = \"sk-123456\"",
+            "plugins.toml:2:1: agent.api_key: a secret is written out in a file that others may read; \
+             write { env = \"NAME\" } or { file = \"path\" }, or run `chmod 600 plugins.toml`",
+        ),
+        ("[session]\nreset = \"idle\"", "plugins.toml:2:1: session.reset: must be a table, not a string"),
+        (
+            "[session]\nreset = { mod = \"idle\" }",
+            "plugins.toml:2:11: session.reset.mod: unknown key; did you mean `session.reset.mode`?",
+        ),
+        ("[session.reset]\nat_hour = 24", "plugins.toml:2:1: session.reset.at_hour: must be between 0 and 23, not 24"),
+        (
+            "[session]\nbusy = \"interrupt\"",
+            "plugins.toml:2:1: session.busy: \"interrupt\" does not exist in this version, only \"queue\" does",
+        ),
+        (
+            "[session]\nbusy = \"steer\"",
+            "plugins.toml:2:1: session.busy: \"steer\" does not exist in this version, only \"queue\" does",
+        ),
+        ("[session]\nrequire_mention = true", "plugins.toml:2:1: session.require_mention: unknown key"),
+        (
+            "[session]\ninactivity_s = 60",
+            "plugins.toml:2:1: session.inactivity_warning_s: must not be longer than session.inactivity_s",
+        ),
+        (
+            "[session]\nbusy = \"queue\"\nbusy_input_mode = \"queue\"",
+            "plugins.toml:3:1: session.busy_input_mode: is the retired name of `session.busy`, which is there too; remove this one",
+        ),
+        (
+            "[access]\nallowed_users = [\"123\"]",
+            "plugins.toml:2:1: access.allowed_users: \"123\" does not say on which instance; write \"<instance>:123\", or put it into the adapter's own access",
+        ),
+        (
+            "[access]\nallowed_users = [123]",
+            "plugins.toml:2:1: access.allowed_users: entry 1 must be a string; write \"123\"",
+        ),
+        (
+            "[access]\nallowed_users = \"telegram:1\"",
+            "plugins.toml:2:1: access.allowed_users: must be a list of strings, not a string",
+        ),
+        ("[access]\nallow_all = \"yes\"", "plugins.toml:2:1: access.allow_all: must be a boolean, not a string"),
+        (
+            "[adapter.\"a b\"]",
+            "plugins.toml:1:10: adapter.a b: an instance name has letters, digits, `_` and `-`, begins with a letter and is at most 64 long",
+        ),
+        ("[adapter]\nchat = 1", "plugins.toml:2:1: adapter.chat: must be a table, not an integer"),
+        (
+            "[adapter.chat]\nprofile = \"work\"",
+            "plugins.toml:2:1: adapter.chat.profile: profiles do not exist in this version, only \"main\" does; remove the key",
+        ),
+        (
+            "[adapter.chat]\nbusy = \"interrupt\"",
+            "plugins.toml:2:1: adapter.chat.busy: \"interrupt\" does not exist in this version, only \"queue\" does",
+        ),
+        (
+            "[adapter.chat]\nrequire_mention = true\nsession = { require_mention = false }",
+            "plugins.toml:2:1: adapter.chat.require_mention: is said twice; remove it or `adapter.chat.session.require_mention`",
+        ),
+        (
+            "[adapter.chat]\naccess = { alowed_users = [] }",
+            "plugins.toml:2:12: adapter.chat.access.alowed_users: unknown key; did you mean `adapter.chat.access.allowed_users`?",
+        ),
+        (
+            "[adapter.chat]\nhome_channel = 5",
+            "plugins.toml:2:1: adapter.chat.home_channel: must be a string; write \"5\"",
+        ),
+        (
+            "[adapter.chat]\nhome_channel = { thread = \"1\" }",
+            "plugins.toml:2:1: adapter.chat.home_channel: needs `chat`",
+        ),
+        ("[adapter.chat]\nsession = { log = \"x\" }", "plugins.toml:2:13: adapter.chat.session.log: unknown key"),
+        (
+            "[adapter.chat]\ntoken = { env = \"NOWHERE\" }",
+            "plugins.toml:2:1: adapter.chat.token: the variable NOWHERE is not set; set it, or put it into .env in the home folder",
+        ),
+        ("[host]\ndrain_s = 99999999999999999999", "plugins.toml:2:1: 99999999999999999999 does not fit into 64 bits"),
+    ];
+    for (text, expected) in cases {
+        let mut world = World::new();
+        world.file(text);
+        match world.load() {
+            Ok(_) => panic!("{text} is accepted"),
+            Err(problems) => assert_eq!(world.relative(problems), expected, "{text}"),
+        }
+    }
+}
+
+#[test]
+fn all_mistakes_are_told_at_once_in_the_order_of_the_file() {
+    let mut world = World::new();
+    world.file("[session]\nbusy = \"steer\"\n\n[host]\nlgo = 1\ndrain_s = true\n[adapter.x]\nenabled = 1\n");
+    assert_eq!(
+        world.relative(world.load().unwrap_err()),
+        "plugins.toml:2:1: session.busy: \"steer\" does not exist in this version, only \"queue\" does\n\
+         plugins.toml:5:1: host.lgo: unknown key; did you mean `host.log`?\n\
+         plugins.toml:6:1: host.drain_s: must be an integer, not a boolean\n\
+         plugins.toml:8:1: adapter.x.enabled: must be a boolean, not an integer"
+    );
+}
+
+#[test]
+fn a_file_that_is_not_toml_is_told_with_its_place_and_the_rest_is_still_read() {
+    let mut world = World::new();
+    world.file("[host]\nlog = \nlgo = 1\n");
+    let problems = world.load().unwrap_err();
+    let places: Vec<String> =
+        problems.0.iter().map(|problem| world.relative(Problems(vec![problem.clone()]))).collect();
+    assert!(places[0].starts_with("plugins.toml:2:"), "{places:?}");
+    assert!(places.iter().any(|place| place.contains("host.lgo: unknown key")), "{places:?}");
+}
+
+#[test]
+fn columns_count_characters() {
+    let mut world = World::new();
+    world.file("[access]\nallowed_users = [\"m:ä\"] # ö\n[session]\nreset = { notify = true, ünknown = 1 }");
+    let said = world.relative(world.load().unwrap_err());
+    assert!(said.starts_with("plugins.toml:4:"), "{said}");
+}
+
+#[test]
+fn variables_that_others_may_read_are_refused() {
+    let world = World::new();
+    world.dot_env("OPENAI_API_KEY=sk-12345", 0o640);
+    let path = world.home().join(".env");
+    assert_eq!(
+        world.load().unwrap_err().to_string(),
+        format!("{0}: others may read it (mode 0640); run `chmod 600 {0}`", path.display())
+    );
+}
+
+#[test]
+fn a_file_that_everybody_may_change_is_refused() {
+    let mut world = World::new();
+    world.file("[host]\n");
+    world.mode(0o666);
+    assert_eq!(
+        world.relative(world.load().unwrap_err()),
+        "plugins.toml: everybody may change it; run `chmod o-w plugins.toml`"
+    );
+}
+
+#[test]
+fn a_line_that_is_no_variable_has_its_place() {
+    let world = World::new();
+    world.dot_env("A=1\nnonsense\n9B=1\n", 0o600);
+    assert_eq!(
+        world.relative(world.load().unwrap_err()),
+        "user/.hermes-host/.env:2:1: is not `NAME=value`\nuser/.hermes-host/.env:3:1: is not `NAME=value`"
+    );
+}
+
+#[test]
+fn a_variable_that_cannot_be_its_key_is_told() {
+    let mut world = World::new();
+    world.env("GATEWAY_ALLOW_ALL_USERS", "perhaps").env("OPENAI_BASE_URL", "nowhere");
+    let said = world.load().unwrap_err().to_string();
+    assert!(said.contains("environment GATEWAY_ALLOW_ALL_USERS: access.allow_all: must be true or false"), "{said}");
+    assert!(said.contains("environment OPENAI_BASE_URL: agent.base_url: must begin with https://"), "{said}");
+}
+
+#[test]
+fn without_any_home_the_mend_is_named() {
+    let mut world = World::new();
+    world.sources.env.clear();
+    assert_eq!(
+        world.load().unwrap_err().to_string(),
+        "environment HOME: no home folder is known; set HERMES_HOST_HOME or pass --home"
+    );
+}
