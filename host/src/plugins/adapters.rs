@@ -1,70 +1,310 @@
-//! All instances of the host.
+//! All instances of the host, and the files that wait for a section.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::Ordering},
+    time::Duration,
+};
 
-use tokio::sync::mpsc;
+use tokio::{
+    sync::{mpsc, watch},
+    task::JoinHandle,
+};
 
-use super::{AdapterEvent, AdapterHandle, AdapterPlan, AdapterSettings, AdapterStatus, HostServices};
+use super::{
+    AdapterEvent, AdapterHandle, AdapterPlan, AdapterSettings, AdapterState, AdapterStatus, Found, HostServices,
+    discover, files,
+    handle::Shared,
+    supervisor::{Supervisor, Wanted},
+};
+
+/// Announcements of one instance that wait to be told.
+const ANNOUNCEMENTS_MAX: usize = 16;
+/// Steps of an end that may each take their time: what is sent, disconnect, shutdown, destroy.
+const END_STEPS: u32 = 4;
 
 /// All instances. Cheap to clone.
 #[derive(Clone)]
 pub struct Adapters {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
     settings: Arc<AdapterSettings>,
+    services: Arc<dyn HostServices>,
+    events: mpsc::Sender<AdapterEvent>,
+    instances: Mutex<BTreeMap<String, Entry>>,
+    /// What was last seen in the folders.
+    found: Mutex<Vec<Found>>,
+}
+
+struct Entry {
+    handle: AdapterHandle,
+    wanted: watch::Sender<Wanted>,
+    task: JoinHandle<()>,
 }
 
 impl Adapters {
-    /// Starts all instances side by side and returns at once.
+    /// Starts all instances side by side and returns at once. Needs a tokio runtime.
     pub fn start(
         plan: Vec<AdapterPlan>,
         services: Arc<dyn HostServices>,
         events: mpsc::Sender<AdapterEvent>,
         settings: AdapterSettings,
     ) -> Self {
-        let _ = (plan, services, events);
-        Self { settings: Arc::new(settings) }
+        files::sweep(&settings.home);
+        let inner = Inner {
+            settings: Arc::new(settings),
+            services,
+            events,
+            instances: Mutex::default(),
+            found: Mutex::default(),
+        };
+        let adapters = Self { inner: Arc::new(inner) };
+        adapters.apply(plan);
+        adapters
     }
 
     /// The handle of an instance.
     pub fn get(&self, instance: &str) -> Option<AdapterHandle> {
-        let _ = (instance, &self.settings);
-        None
+        self.instances().get(instance).map(|entry| entry.handle.clone())
     }
 
     /// All handles, by name.
     pub fn all(&self) -> Vec<AdapterHandle> {
-        Vec::new()
+        self.instances().values().map(|entry| entry.handle.clone()).collect()
     }
 
     /// What `status` says about adapters: instances first, then files without a section.
     pub fn statuses(&self) -> Vec<AdapterStatus> {
-        Vec::new()
+        let instances = self.instances();
+        let mut statuses: Vec<AdapterStatus> = instances.values().map(|entry| status(&entry.handle)).collect();
+        let used: Vec<&str> = instances.values().map(|entry| entry.handle.plugin()).collect();
+        let found = self.inner.found.lock().unwrap_or_else(PoisonError::into_inner);
+        statuses.extend(found.iter().filter_map(|found| available(found, &used)));
+        statuses
     }
 
     /// Runs an instance again; also the way out of `failed`. False: there is none of this name.
     pub fn enable(&self, instance: &str) -> bool {
-        let _ = instance;
-        false
+        self.want(instance, |wanted, handle| {
+            // One that is up needs nothing; one that waits or failed is tried at once.
+            let idle = !handle.is_online() && !matches!(handle.state(), AdapterState::Starting { .. });
+            if idle || !wanted.enabled {
+                wanted.enabled = true;
+                wanted.start += 1;
+            }
+        })
     }
 
     /// Ends an instance until it is enabled. False: there is none of this name.
     pub fn disable(&self, instance: &str) -> bool {
-        let _ = instance;
-        false
+        self.want(instance, |wanted, _| wanted.enabled = false)
     }
 
     /// Ends an instance and starts it anew from the file that lies there. False: there is none of this name.
     pub fn reload(&self, instance: &str) -> bool {
-        let _ = instance;
-        false
+        self.look();
+        self.want(instance, |wanted, _| wanted.start += 1)
     }
 
     /// Takes over a new plan: what changed is restarted, what is gone is ended, what is new is started.
     pub fn apply(&self, plan: Vec<AdapterPlan>) {
-        let _ = plan;
+        self.look();
+        let mut plan: BTreeMap<String, AdapterPlan> =
+            plan.into_iter().map(|plan| (plan.instance.clone(), plan)).collect();
+        let mut instances = self.instances();
+        instances.retain(|name, entry| {
+            let stays = plan.get(name).is_some_and(|plan| plan.plugin == entry.handle.plugin());
+            if !stays {
+                let deadline = self.inner.settings.end;
+                entry.wanted.send_modify(|wanted| wanted.end = Some(deadline));
+            }
+            stays
+        });
+        for (name, entry) in instances.iter() {
+            let Some(plan) = plan.remove(name) else { continue };
+            entry.wanted.send_if_modified(|wanted| {
+                let changed = *wanted.plan != plan;
+                if changed {
+                    wanted.enabled = plan.enabled;
+                    wanted.plan = Arc::new(plan);
+                    wanted.start += 1;
+                }
+                changed
+            });
+        }
+        for plan in plan.into_values() {
+            instances.insert(plan.instance.clone(), self.begin(plan));
+        }
     }
 
     /// Ends all instances side by side: disconnect, shutdown, destroy. Nothing is sent after it returned.
     pub async fn shutdown(&self, deadline: Duration) {
-        let _ = deadline;
+        let entries = std::mem::take(&mut *self.instances());
+        let step = (deadline / END_STEPS).min(self.inner.settings.end);
+        let mut tasks = Vec::new();
+        for entry in entries.into_values() {
+            entry.wanted.send_modify(|wanted| wanted.end = Some(step));
+            tasks.push((entry.handle, entry.task));
+        }
+        let until = tokio::time::Instant::now() + deadline;
+        for (handle, mut task) in tasks {
+            if tokio::time::timeout_at(until, &mut task).await.is_err() {
+                tracing::error!(target: "plugins", instance = %handle.instance(), "it did not end by the deadline");
+                task.abort();
+            }
+            // Whatever became of it, nothing goes through it any more.
+            if let Some(life) = handle.shared.life.swap(None) {
+                life.give_up();
+            }
+        }
     }
+
+    fn begin(&self, plan: AdapterPlan) -> Entry {
+        let inner = &self.inner;
+        let (announcements, announced) = mpsc::channel(ANNOUNCEMENTS_MAX);
+        let shared = Arc::new(Shared::new(&plan, Arc::clone(&inner.settings), announcements));
+        let manifest = inner
+            .found
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .iter()
+            .find_map(|found| found.manifest.as_ref().ok().filter(|manifest| manifest.id == plan.plugin).cloned());
+        if let Some(manifest) = manifest {
+            // Known before the first start, so that what is asked of a handle early is answered truly.
+            shared.capabilities.store(Arc::new(manifest.capabilities.clone()));
+            shared.manifest.store(Arc::new(manifest));
+        }
+        let handle = AdapterHandle { shared };
+        let wanted = Wanted { enabled: plan.enabled, plan: Arc::new(plan), start: 0, end: None };
+        let (wanted, watching) = watch::channel(wanted);
+        tokio::spawn(tell(handle.clone(), inner.events.clone(), announced));
+        let supervisor = Supervisor {
+            handle: handle.clone(),
+            services: Arc::clone(&inner.services),
+            wanted: watching,
+            stuck: false,
+        };
+        Entry { handle, wanted, task: tokio::spawn(supervisor.run()) }
+    }
+
+    fn want(&self, instance: &str, change: impl FnOnce(&mut Wanted, &AdapterHandle)) -> bool {
+        let instances = self.instances();
+        let Some(entry) = instances.get(instance) else { return false };
+        entry.wanted.send_modify(|wanted| change(wanted, &entry.handle));
+        true
+    }
+
+    /// Looks into the folders again.
+    fn look(&self) {
+        let found = discover(&self.inner.settings.search);
+        *self.inner.found.lock().unwrap_or_else(PoisonError::into_inner) = found;
+    }
+
+    fn instances(&self) -> MutexGuard<'_, BTreeMap<String, Entry>> {
+        self.inner.instances.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Tells the dispatcher what happens to one instance, for as long as somebody holds it.
+async fn tell(
+    handle: AdapterHandle,
+    events: mpsc::Sender<AdapterEvent>,
+    mut announced: mpsc::Receiver<(String, String)>,
+) {
+    let mut state = handle.shared.state.subscribe();
+    let instance = Arc::clone(handle.instance());
+    let mut links = 0;
+    let weak = Arc::downgrade(&handle.shared);
+    drop(handle);
+    loop {
+        let event = tokio::select! {
+            changed = state.changed() => match changed {
+                Ok(()) => AdapterEvent::State { instance: Arc::clone(&instance), state: state.borrow_and_update().state.clone() },
+                Err(_) => return,
+            },
+            announcement = announced.recv() => match announcement {
+                Some((label, url)) => AdapterEvent::Announced { instance: Arc::clone(&instance), label, url },
+                None => return,
+            },
+        };
+        let is_state = matches!(event, AdapterEvent::State { .. });
+        if events.send(event).await.is_err() {
+            return;
+        }
+        // Counted, not derived from the state: a link that came, went and came is seen once here.
+        let Some(up) = weak.upgrade().map(|shared| shared.links.load(Ordering::Relaxed)) else { return };
+        if is_state && up != links {
+            links = up;
+            if events.send(AdapterEvent::Ready { instance: Arc::clone(&instance) }).await.is_err() {
+                return;
+            }
+        }
+    }
+}
+
+fn status(handle: &AdapterHandle) -> AdapterStatus {
+    let shared = &handle.shared;
+    let life = shared.state.borrow().clone();
+    let manifest = handle.manifest();
+    let told = shared.told();
+    let reason = life.state.reason().map(|reason| match life.state.mend().filter(|mend| !mend.is_empty()) {
+        Some(mend) => format!("{reason}; {mend}"),
+        None => reason.to_owned(),
+    });
+    AdapterStatus {
+        name: handle.instance().to_string(),
+        plugin: handle.plugin().to_owned(),
+        version: manifest.version.clone(),
+        isolation: handle.isolation().map_or("", |isolation| isolation.as_str()),
+        state: life.state.word().to_owned(),
+        since: life.since_ms,
+        reason,
+        code: told.code,
+        next_try: life.state.next_try_ms(),
+        last_proven: shared.last_proven_ms(),
+        held: 0,
+        guarantee: manifest.capabilities.delivery.to_string(),
+        announced: told.announced.iter().map(|(label, url)| (label.clone(), url.clone())).collect(),
+        restarts: shared.restarts.load(Ordering::Relaxed),
+        upstream_ignored: manifest.capabilities.authorizes_upstream && !handle.trusted(),
+    }
+}
+
+/// A file without a section: ready to be used, or why it is not.
+fn available(found: &Found, used: &[&str]) -> Option<AdapterStatus> {
+    let file = found.path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let (name, plugin, version, state, reason, code, guarantee) = match &found.manifest {
+        Ok(manifest) if used.contains(&manifest.id.as_str()) => return None,
+        Ok(manifest) => (
+            manifest.id.clone(),
+            manifest.id.clone(),
+            manifest.version.clone(),
+            "available",
+            found.warning.clone(),
+            None,
+            manifest.capabilities.delivery.to_string(),
+        ),
+        Err(error) => {
+            (file, String::new(), String::new(), "failed", Some(error.to_string()), Some(error.code()), String::new())
+        }
+    };
+    Some(AdapterStatus {
+        name,
+        plugin,
+        version,
+        isolation: "",
+        state: state.to_owned(),
+        since: 0,
+        reason,
+        code,
+        next_try: None,
+        last_proven: None,
+        held: 0,
+        guarantee,
+        announced: Vec::new(),
+        restarts: 0,
+        upstream_ignored: false,
+    })
 }

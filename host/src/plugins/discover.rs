@@ -1,13 +1,21 @@
 //! Which libraries lie where, read without opening any of them.
 
-use std::path::{Path, PathBuf};
+use std::{
+    collections::BTreeMap,
+    fs,
+    os::unix::fs::MetadataExt,
+    path::{Path, PathBuf},
+};
 
 use hermes_protocol::Manifest;
 
-use super::{LoadError, elf};
+use super::{AdapterSettings, LoadError, elf, files, lock::Accepted, lock::PluginsLock};
 
 /// Prefix of a library that ships with the binary.
-pub const BESIDE_PREFIX: &str = "libhermes_adapter_";
+const BESIDE_PREFIX: &str = "libhermes_adapter_";
+
+/// Files of one folder that are looked at.
+const FILES_MAX: usize = 512;
 
 /// Folders in which libraries are looked for.
 #[derive(Clone, Debug, Default)]
@@ -16,6 +24,19 @@ pub struct SearchPath {
     pub beside: Option<PathBuf>,
     /// Folders an operator drops libraries into.
     pub folders: Vec<PathBuf>,
+}
+
+impl SearchPath {
+    /// The folder of the running binary, and these folders.
+    pub fn beside_this_binary(folders: Vec<PathBuf>) -> Self {
+        let exe = std::env::current_exe().and_then(fs::canonicalize).ok();
+        Self { beside: exe.and_then(|exe| exe.parent().map(Path::to_owned)), folders }
+    }
+
+    fn named(&self) -> String {
+        let all: Vec<String> = self.beside.iter().chain(&self.folders).map(|path| path.display().to_string()).collect();
+        if all.is_empty() { "no folder at all".to_owned() } else { all.join(", ") }
+    }
 }
 
 /// Where a library was found, which decides how far it is trusted.
@@ -36,12 +57,53 @@ pub struct Found {
     pub place: Place,
     /// Its manifest, or why it is none.
     pub manifest: Result<Manifest, LoadError>,
+    /// Set when it is newer than this host, which it allows.
+    pub warning: Option<String>,
 }
 
 /// Lists the libraries of these folders in a stable order. A folder that does not exist holds none.
+///
+/// A file that is reached through both kinds of folder counts as beside the binary.
 pub fn discover(search: &SearchPath) -> Vec<Found> {
-    let _ = search;
-    Vec::new()
+    let mut places: BTreeMap<PathBuf, (PathBuf, Place)> = BTreeMap::new();
+    if let Some(beside) = &search.beside {
+        let owner = std::env::current_exe().and_then(fs::metadata).map(|meta| meta.uid()).ok();
+        for path in libraries(beside) {
+            let ships = path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(BESIDE_PREFIX));
+            if ships && fs::metadata(&path).is_ok_and(|meta| Some(meta.uid()) == owner) {
+                places.insert(real(&path), (path, Place::Beside));
+            }
+        }
+    }
+    for path in search.folders.iter().flat_map(|folder| libraries(folder)) {
+        places.entry(real(&path)).or_insert((path, Place::Folder));
+    }
+    let mut found: Vec<Found> = places
+        .into_values()
+        .map(|(path, place)| {
+            let read = files::judge(&path).and_then(|_| elf::read(&path));
+            let warning = read.as_ref().ok().and_then(|library| library.warning.clone());
+            Found { path, place, manifest: read.map(|library| library.manifest), warning }
+        })
+        .collect();
+    found.sort_by(|a, b| (a.place, &a.path).cmp(&(b.place, &b.path)));
+    found
+}
+
+fn real(path: &Path) -> PathBuf {
+    fs::canonicalize(path).unwrap_or_else(|_| path.to_owned())
+}
+
+fn libraries(folder: &Path) -> Vec<PathBuf> {
+    let Ok(entries) = fs::read_dir(folder) else { return Vec::new() };
+    let mut paths: Vec<PathBuf> = entries
+        .flatten()
+        .map(|entry| entry.path())
+        .filter(|path| path.extension().is_some_and(|extension| extension == "so"))
+        .take(FILES_MAX)
+        .collect();
+    paths.sort();
+    paths
 }
 
 /// Reads the manifest of one file without opening it as a library.
@@ -51,4 +113,153 @@ pub fn discover(search: &SearchPath) -> Vec<Found> {
 /// Says what the file is instead of an adapter for this machine.
 pub fn inspect(path: &Path) -> Result<Manifest, LoadError> {
     elf::read(path).map(|library| library.manifest)
+}
+
+/// What an id without an accepted hash means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Pin {
+    /// Its section accepts it: the hash is written down.
+    AcceptNew,
+    /// Somebody only asks: nothing is written.
+    Compare,
+    /// Somebody looks at the bytes themselves.
+    Ignore,
+}
+
+/// Where a file counts as lying: beside the binary only if it would be found there.
+pub(super) fn place_of(path: &Path, search: &SearchPath) -> Place {
+    let beside = SearchPath { beside: search.beside.clone(), folders: Vec::new() };
+    let path = real(path);
+    if discover(&beside).iter().any(|found| real(&found.path) == path) { Place::Beside } else { Place::Folder }
+}
+
+/// A library whose bytes may run.
+#[derive(Clone, Debug)]
+pub(super) struct Admitted {
+    /// The original.
+    pub(super) path: PathBuf,
+    /// The private copy.
+    pub(super) copy: PathBuf,
+    /// Hash of the copy.
+    pub(super) sha256: String,
+    /// Where the original lies.
+    pub(super) place: Place,
+    /// The manifest.
+    pub(super) manifest: Manifest,
+    /// Its bytes in the section.
+    pub(super) manifest_json: String,
+}
+
+/// Finds the library of `plugin` and decides whether its bytes may run.
+pub(super) fn admit(plugin: &str, settings: &AdapterSettings) -> Result<Admitted, LoadError> {
+    let mut candidates: Vec<Found> = Vec::new();
+    let mut broken = None;
+    for found in discover(&settings.search) {
+        match &found.manifest {
+            Ok(manifest) if manifest.id == plugin => candidates.push(found),
+            Ok(_) => {}
+            // A file named like the plugin explains best why it is missing.
+            Err(error) if is_named(&found.path, plugin) => broken = broken.or(Some(error.clone())),
+            Err(_) => {}
+        }
+    }
+    let Some(first) = candidates.first() else {
+        return Err(
+            broken.unwrap_or_else(|| LoadError::NoFile { plugin: plugin.to_owned(), folders: settings.search.named() })
+        );
+    };
+    for other in &candidates[1..] {
+        let (one, two) = (files::sha256(&first.path).ok(), files::sha256(&other.path).ok());
+        if one.is_none() || one != two {
+            return Err(LoadError::SameId {
+                id: plugin.to_owned(),
+                first: first.path.clone(),
+                second: other.path.clone(),
+            });
+        }
+    }
+    admit_file(&first.path, first.place, Pin::AcceptNew, settings)
+}
+
+fn is_named(path: &Path, plugin: &str) -> bool {
+    let stem = path.file_stem().unwrap_or_default().to_string_lossy();
+    let stem = stem.strip_prefix("lib").unwrap_or(&stem);
+    stem == plugin || stem.strip_prefix("hermes_adapter_") == Some(plugin) || stem.ends_with(&format!("_{plugin}"))
+}
+
+/// Decides whether the bytes of `path` may run, and makes the copy that will.
+pub(super) fn admit_file(
+    path: &Path,
+    place: Place,
+    pin: Pin,
+    settings: &AdapterSettings,
+) -> Result<Admitted, LoadError> {
+    let mut judged = files::judge(path)?;
+    let copy = files::private_copy(&mut judged, &settings.home)?;
+    let library = judge_copy(path, place, pin, &copy, settings);
+    if library.is_err() && copy.fresh {
+        // Bytes that may not run need not stay; nothing has opened the copy.
+        let _ = fs::remove_file(&copy.path);
+    }
+    let library = library?;
+    if let Some(warning) = &library.warning {
+        tracing::warn!(target: "plugins", "{warning}");
+    }
+    Ok(Admitted {
+        path: path.to_owned(),
+        copy: copy.path,
+        sha256: copy.sha256,
+        place,
+        manifest: library.manifest,
+        manifest_json: library.manifest_json,
+    })
+}
+
+fn judge_copy(
+    path: &Path,
+    place: Place,
+    pin: Pin,
+    copy: &files::PrivateCopy,
+    settings: &AdapterSettings,
+) -> Result<elf::ElfLibrary, LoadError> {
+    let library = elf::read_copy(path, &copy.path);
+    if place == Place::Beside || pin == Pin::Ignore || !settings.pin {
+        return library;
+    }
+    let library = library?;
+    let id = &library.manifest.id;
+    PluginsLock::update(&settings.home, |lock| match lock.get(id) {
+        Some(accepted) if accepted.sha256 == copy.sha256 => Ok(()),
+        Some(accepted) => Err(LoadError::Changed {
+            path: path.to_owned(),
+            accepted: accepted.sha256.clone(),
+            found: copy.sha256.clone(),
+        }),
+        None if pin == Pin::Compare => Ok(()),
+        None => {
+            let now_ms = settings.clock.now_ms();
+            lock.put(Accepted::new(&library.manifest, &copy.sha256, "configuration", now_ms));
+            tracing::info!(target: "plugins", plugin = %id, sha256 = %copy.sha256, "accepted {} at its first load", path.display());
+            Ok(())
+        }
+    })?;
+    Ok(library)
+}
+
+/// Accepts the bytes of `path` as they are, whatever was accepted under its id before.
+///
+/// # Errors
+///
+/// The file may not be loaded at all, or the lock cannot be written.
+pub fn accept(path: &Path, by: &str, settings: &AdapterSettings) -> Result<Accepted, LoadError> {
+    let judged = files::judge(path)?;
+    let library = elf::read(&judged.path)?;
+    let sha256 = files::sha256(&judged.path)
+        .map_err(|error| LoadError::Unreadable { path: path.to_owned(), why: error.to_string() })?;
+    let entry = Accepted::new(&library.manifest, &sha256, by, settings.clock.now_ms());
+    PluginsLock::update(&settings.home, |lock| {
+        lock.put(entry.clone());
+        Ok(())
+    })?;
+    Ok(entry)
 }

@@ -6,10 +6,14 @@
 
 use std::path::PathBuf;
 
+use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 /// Why one library or one instance was refused; the others run on.
-#[derive(Clone, Debug, Error)]
+///
+/// It crosses from the child that meets it to the host as JSON.
+#[derive(Clone, Debug, Error, Serialize, Deserialize)]
+#[serde(tag = "code", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum LoadError {
     /// The section names a plugin that no folder holds. The operator mends it.
@@ -110,7 +114,7 @@ pub enum LoadError {
         /// What it needs.
         found: String,
         /// What the host runs on.
-        expected: &'static str,
+        expected: String,
     },
     /// Carries static thread-local storage. The author removes the custom allocator.
     #[error(
@@ -142,7 +146,7 @@ pub enum LoadError {
         /// SDK of the plugin.
         plugin: String,
         /// SDK of the host.
-        host: &'static str,
+        host: String,
     },
     /// Built with an SDK of a later major. The operator updates the host.
     #[error("{path} is built with SDK {plugin}, this host speaks SDK {host}: update hermes-host")]
@@ -152,19 +156,17 @@ pub enum LoadError {
         /// SDK of the plugin.
         plugin: String,
         /// SDK of the host.
-        host: &'static str,
+        host: String,
     },
-    /// Built with a newer minor, and without the word that it runs on this host. The operator updates the host.
-    #[error(
-        "{path} is built with SDK {plugin}, newer than the SDK {host} of this host, and does not say that it runs here: update hermes-host, or its author sets requires_host"
-    )]
+    /// Built with a newer minor, and it does not run on this host. The operator updates the host.
+    #[error("{path} is built with SDK {plugin} and does not run on the SDK {host} of this host: update hermes-host")]
     NewerMinor {
         /// The file.
         path: PathBuf,
         /// SDK of the plugin.
         plugin: String,
         /// SDK of the host.
-        host: &'static str,
+        host: String,
     },
     /// Demands another host. The operator updates the host.
     #[error(
@@ -176,7 +178,7 @@ pub enum LoadError {
         /// What it demands.
         requires: String,
         /// SDK of the host.
-        host: &'static str,
+        host: String,
     },
     /// The system's loader refused it. The operator or the author mends what it names.
     #[error("{path} cannot be opened: {why}")]
@@ -200,7 +202,7 @@ pub enum LoadError {
         /// The file.
         path: PathBuf,
         /// SDK of the host.
-        host: &'static str,
+        host: String,
     },
     /// The vtables have another layout. The author rebuilds it.
     #[error(
@@ -212,7 +214,7 @@ pub enum LoadError {
         /// SDK of the plugin.
         plugin: String,
         /// SDK of the host.
-        host: &'static str,
+        host: String,
     },
     /// `manifest()` is not what the section says. The author rebuilds it.
     #[error("{path} says something else when it runs than its section .hermes.adapter: its author has to rebuild it")]

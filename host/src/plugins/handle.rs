@@ -5,8 +5,9 @@
 //! outcome; nothing above this file knows statuses.
 
 use std::{
+    collections::BTreeMap,
     sync::{
-        Arc,
+        Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering},
     },
     time::Duration,
@@ -18,12 +19,15 @@ use hermes_protocol::{
     CallError, Capabilities, EditCall, LookupCall, LookupReply, Manifest, Outgoing, RefusalKind, SendOutcome,
     SentMessage, WaitScope, method,
 };
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
 
-use super::{AdapterSettings, AdapterState, Answer, life::Life};
+use super::{AdapterChange, AdapterLife, AdapterPlan, AdapterSettings, AdapterState, Answer, Isolation, life::Life};
 
 /// Detail of an unknown outcome whose instance died under it. Two of these on one part mean that the part breaks the adapter.
 pub const INSTANCE_DIED: &str = "instance died";
+
+/// Announcements and counters one instance may have.
+const TOLD_MAX: usize = 64;
 
 /// One instance. Cheap to clone; survives restarts of the instance.
 #[derive(Clone)]
@@ -39,20 +43,114 @@ pub(super) struct Shared {
     pub(super) manifest: ArcSwap<Manifest>,
     pub(super) capabilities: ArcSwap<Capabilities>,
     pub(super) trusted: AtomicBool,
-    pub(super) state: watch::Sender<AdapterState>,
+    pub(super) state: watch::Sender<AdapterLife>,
     pub(super) life: ArcSwapOption<Life>,
-    /// When data was last carried; 0 means never.
-    pub(super) last_proven: AtomicI64,
-    /// Grows with every proof; the supervisor resets its backoff when it sees it grow.
+    /// How often a link came up.
+    pub(super) links: AtomicU64,
+    /// How often data was carried.
     pub(super) proofs: AtomicU64,
-    pub(super) announced: std::sync::Mutex<std::collections::BTreeMap<String, String>>,
+    /// How often an instance ended that should not have.
+    pub(super) restarts: AtomicU64,
+    /// When data was last carried, in milliseconds since the Unix epoch; 0 means never.
+    last_proven: AtomicI64,
+    pub(super) told: Mutex<Told>,
+    pub(super) announcements: mpsc::Sender<(String, String)>,
+}
+
+/// What an instance said about itself, and why it was last refused.
+#[derive(Default)]
+pub(super) struct Told {
+    pub(super) announced: BTreeMap<String, String>,
+    pub(super) metrics: BTreeMap<String, f64>,
+    pub(super) code: Option<&'static str>,
 }
 
 impl Shared {
+    /// An instance of which nothing is known but its plan.
+    pub(super) fn new(
+        plan: &AdapterPlan,
+        settings: Arc<AdapterSettings>,
+        announcements: mpsc::Sender<(String, String)>,
+    ) -> Self {
+        let now_ms = settings.clock.now_ms();
+        let unknown = serde_json::json!({
+            "schema": 1, "id": plan.plugin, "label": plan.plugin, "version": "", "sdk": "", "abi": 1,
+        });
+        let manifest: Manifest = serde_json::from_value(unknown).expect("these are a manifest's required fields");
+        Self {
+            instance: plan.instance.as_str().into(),
+            plugin: plan.plugin.clone(),
+            settings,
+            capabilities: ArcSwap::from_pointee(manifest.capabilities.clone()),
+            manifest: ArcSwap::from_pointee(manifest),
+            trusted: AtomicBool::new(plan.trust_upstream),
+            state: watch::Sender::new(AdapterLife::loaded(now_ms)),
+            life: ArcSwapOption::empty(),
+            links: AtomicU64::new(0),
+            proofs: AtomicU64::new(0),
+            restarts: AtomicU64::new(0),
+            last_proven: AtomicI64::new(0),
+            told: Mutex::default(),
+            announcements,
+        }
+    }
+
+    /// Takes a change of state. An arrow that does not exist is our fault and changes nothing.
+    pub(super) fn apply(&self, change: AdapterChange) {
+        let now_ms = self.settings.clock.now_ms();
+        let connected = change == AdapterChange::Connected;
+        self.state.send_if_modified(|life| {
+            let before = life.state.clone();
+            if let Err(impossible) = life.apply(change, now_ms) {
+                tracing::error!(target: "plugins", instance = %self.instance, "{impossible}");
+            }
+            if connected && life.state.is_online() && !before.is_online() {
+                self.links.fetch_add(1, Ordering::Relaxed);
+            }
+            life.state != before
+        });
+    }
+
     /// Notes that a round trip carried data.
     pub(super) fn proved(&self) {
-        self.last_proven.store(self.settings.clock.now_ms(), Ordering::Relaxed);
+        let now_ms = self.settings.clock.now_ms();
+        self.last_proven.store(now_ms, Ordering::Relaxed);
         self.proofs.fetch_add(1, Ordering::Relaxed);
+        self.state.send_if_modified(|life| {
+            // Only a link has failures to take back; most proofs change nothing.
+            let counts = life.state.is_online() && life.state.failures() > 0;
+            counts && life.apply(AdapterChange::Proved, now_ms).is_ok()
+        });
+    }
+
+    /// When data was last carried.
+    pub(super) fn last_proven_ms(&self) -> Option<i64> {
+        Some(self.last_proven.load(Ordering::Relaxed)).filter(|at| *at != 0)
+    }
+
+    /// Takes a line for start-up and `status`.
+    pub(super) fn announce(&self, label: String, url: String) {
+        {
+            let announced = &mut self.told().announced;
+            if announced.len() >= TOLD_MAX && !announced.contains_key(&label) {
+                return;
+            }
+            announced.insert(label.clone(), url.clone());
+        }
+        // `status` shows it in any case; only the start-up line can be missed.
+        let _ = self.announcements.try_send((label, url));
+    }
+
+    /// Adds to a counter.
+    pub(super) fn count(&self, name: String, value: f64) {
+        let metrics = &mut self.told().metrics;
+        if metrics.len() < TOLD_MAX || metrics.contains_key(&name) {
+            *metrics.entry(name).or_default() += value;
+        }
+    }
+
+    pub(super) fn told(&self) -> MutexGuard<'_, Told> {
+        self.told.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -79,12 +177,12 @@ impl AdapterHandle {
 
     /// Its state.
     pub fn state(&self) -> AdapterState {
-        self.shared.state.borrow().clone()
+        self.shared.state.borrow().state.clone()
     }
 
     /// Whether it has a link.
     pub fn is_online(&self) -> bool {
-        self.shared.state.borrow().is_online()
+        self.shared.state.borrow().state.is_online()
     }
 
     /// Whether what it proves about its senders counts: it lies beside the binary, or the operator said so.
@@ -95,9 +193,19 @@ impl AdapterHandle {
     /// Returns once it has a link; never, when its supervisor has ended for good.
     pub async fn online(&self) {
         let mut state = self.shared.state.subscribe();
-        if state.wait_for(AdapterState::is_online).await.is_err() {
+        if state.wait_for(|life| life.state.is_online()).await.is_err() {
             std::future::pending::<()>().await;
         }
+    }
+
+    /// Where it runs; `None` while nothing runs.
+    pub fn isolation(&self) -> Option<Isolation> {
+        self.shared.life.load().as_ref().map(|life| life.link.isolation())
+    }
+
+    /// What it counted.
+    pub fn metrics(&self) -> BTreeMap<String, f64> {
+        self.shared.told().metrics.clone()
     }
 
     /// Sends one part.
@@ -135,6 +243,8 @@ impl AdapterHandle {
     }
 
     async fn deliver(&self, method: &'static str, payload: Vec<u8>) -> SendOutcome {
+        // Whoever drains waits for what is being sent.
+        let _sending = self.shared.life.load_full().map(|life| life.sending());
         let outcome = match self.ask(method, payload, self.shared.settings.send).await {
             Asked::Answered(answer) => outcome(answer),
             Asked::Offline => {
@@ -150,12 +260,14 @@ impl AdapterHandle {
         outcome
     }
 
-    async fn ask(&self, method: &'static str, payload: Vec<u8>, deadline: Duration) -> Asked {
-        let Some(life) = self.shared.life.load_full().filter(|_| self.is_online()) else {
+    async fn ask(&self, name: &'static str, payload: Vec<u8>, deadline: Duration) -> Asked {
+        // Rendering is pure: it needs an instance, not a link.
+        let ready = name == method::RENDER || self.is_online();
+        let Some(life) = self.shared.life.load_full().filter(|_| ready) else {
             return Asked::Offline;
         };
         // Dropping the call at the deadline cancels it on the other side.
-        match tokio::time::timeout(deadline, life.call(method, payload)).await {
+        match tokio::time::timeout(deadline, life.call(name, payload)).await {
             Ok(answer) => Asked::Answered(answer),
             Err(_) => Asked::Late,
         }

@@ -16,11 +16,21 @@ pub(super) struct Life {
     /// Cleared when the host has given this life up; its host calls are refused from then on.
     pub(super) counts: Arc<AtomicBool>,
     broken: watch::Sender<Option<String>>,
+    sending: Arc<watch::Sender<usize>>,
+}
+
+/// A delivery under way; over when dropped.
+pub(super) struct Sending(Arc<watch::Sender<usize>>);
+
+impl Drop for Sending {
+    fn drop(&mut self) {
+        self.0.send_modify(|sending| *sending -= 1);
+    }
 }
 
 impl Life {
     pub(super) fn new(link: Arc<dyn AdapterLink>, counts: Arc<AtomicBool>) -> Self {
-        Self { link, counts, broken: watch::Sender::new(None) }
+        Self { link, counts, broken: watch::Sender::new(None), sending: Arc::new(watch::Sender::new(0)) }
     }
 
     /// Calls a method and notices a panic.
@@ -30,6 +40,18 @@ impl Life {
             self.break_with(format!("panicked in {method}"));
         }
         answer
+    }
+
+    /// Counts a delivery as under way.
+    pub(super) fn sending(&self) -> Sending {
+        self.sending.send_modify(|sending| *sending += 1);
+        Sending(Arc::clone(&self.sending))
+    }
+
+    /// Returns once no delivery is under way.
+    pub(super) async fn idle(&self) {
+        // The sender lives in `self`, so waiting cannot fail.
+        let _ = self.sending.subscribe().wait_for(|sending| *sending == 0).await;
     }
 
     /// Says that this life is over; the first reason stays.

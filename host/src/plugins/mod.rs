@@ -12,19 +12,37 @@
 //! Not here: `unsafe` (see [`crate::ffi`]), and any policy about messages.
 
 mod adapters;
+mod check;
+mod credential;
 mod discover;
 mod elf;
 mod error;
+mod files;
+mod frame;
 mod handle;
+mod in_process;
 mod life;
 mod link;
+mod lock;
+mod logs;
+mod negotiate;
 mod plan;
-mod state;
+mod process;
+mod runner;
+mod sandbox;
+mod schema;
+mod services;
+mod spawn;
+mod supervisor;
 
 pub use adapters::Adapters;
-pub use discover::{Found, Place, SearchPath, discover, inspect};
+pub use check::{CheckLine, check};
+pub use discover::{Found, Place, SearchPath, accept, discover, inspect};
 pub use error::LoadError;
 pub use handle::{AdapterHandle, INSTANCE_DIED};
+pub use hermes_core::adapter::{AdapterChange, AdapterLife, AdapterState};
 pub use link::{AdapterLink, Answer, Destroyed, Isolation, IsolationChoice, PendingCall};
+pub use lock::{Accepted, PluginsLock};
 pub use plan::{AdapterEvent, AdapterPlan, AdapterSettings, AdapterStatus, HostServices};
-pub use state::AdapterState;
+pub use runner::runner_main;
+pub use schema::{RESERVED_KEYS, problems, schema};

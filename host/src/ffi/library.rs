@@ -1,0 +1,113 @@
+//! Opening a library: what the system's loader, the header and the layouts say.
+//!
+//! abi_stable's own checked load refuses an older plugin in a newer host, so its
+//! layout check is asked in both directions and the module is then taken without
+//! it: whichever side is the superset, its accessors answer `None` for what the
+//! other side lacks.
+
+use std::{ffi::c_int, mem::ManuallyDrop, path::Path, sync::Arc};
+
+use abi_stable::{
+    StableAbi,
+    abi_stability::abi_checking::check_layout_compatibility,
+    library::{AbiHeaderRef, IsLayoutChecked, LibHeader, LibraryError, ROOT_MODULE_LOADER_NAME_WITH_NUL},
+    std_types::{RResult, RSlice},
+};
+use hermes_adapter_abi::AdapterMod_Ref;
+use libloading::os::unix::{Library as Handle, RTLD_LOCAL, RTLD_NOW};
+use thiserror::Error;
+
+use super::{ForeignInstance, HostPort, PAYLOAD_BYTES_MAX, callbacks};
+
+/// Never unmap. glibc and musl agree on the value; `libloading` has no name for it.
+const RTLD_NODELETE: c_int = 0x1000;
+
+/// Why a library cannot be used; which file it is, the caller knows.
+#[derive(Clone, Debug, Error)]
+pub enum OpenError {
+    /// The system's loader refused it.
+    #[error("{0}")]
+    Loader(String),
+    /// It has no root module.
+    #[error("it exports no adapter root")]
+    NoRoot,
+    /// Its header is that of another abi_stable, or calls functions in another way.
+    #[error("its binary header is another one")]
+    Header,
+    /// Its functions are laid out in another way. Carries the checker's long text, for the debug log.
+    #[error("its functions are laid out in another way")]
+    Layout(String),
+}
+
+/// An opened library. It stays open for the rest of the process.
+#[derive(Clone, Copy)]
+pub struct Library {
+    module: AdapterMod_Ref,
+}
+
+impl Library {
+    /// Opens the library at `path`, which must be a private copy that nobody writes any more.
+    ///
+    /// Runs the library's constructors: every check of its bytes comes before.
+    ///
+    /// # Errors
+    ///
+    /// See [`OpenError`].
+    pub fn open(path: &Path) -> Result<Self, OpenError> {
+        let flags = RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE;
+        // SAFETY: constructors of a library run here, which is what loading a plugin means; the caller has judged its bytes.
+        let handle = unsafe { Handle::open(Some(path), flags) };
+        let handle = ManuallyDrop::new(handle.map_err(|error| OpenError::Loader(error.to_string()))?);
+        // SAFETY: the symbol's name is abi_stable's own, so its address is that of a header; the magic
+        // bytes are compared below before anything behind them is read.
+        let symbol = unsafe { handle.get::<AbiHeaderRef>(ROOT_MODULE_LOADER_NAME_WITH_NUL.as_bytes()) };
+        let header: AbiHeaderRef = *symbol.map_err(|_| OpenError::NoRoot)?;
+        let header = header.upgrade().map_err(|_| OpenError::Header)?;
+        Self::take(header)
+    }
+
+    fn take(header: &'static LibHeader) -> Result<Self, OpenError> {
+        let IsLayoutChecked::Yes(theirs) = header.root_mod_consts().layout() else {
+            return Err(OpenError::Layout("it carries no layout".to_owned()));
+        };
+        let ours = <AdapterMod_Ref as StableAbi>::LAYOUT;
+        if let Err(forth) = check_layout_compatibility(ours, theirs) {
+            check_layout_compatibility(theirs, ours).map_err(|_| OpenError::Layout(forth.to_string()))?;
+        }
+        // SAFETY: the layouts were compared above, and one side is the superset of the other.
+        let module = unsafe { header.init_root_module_with_unchecked_layout::<AdapterMod_Ref>() };
+        match module {
+            Ok(module) => Ok(Self { module }),
+            Err(LibraryError::RootModule { .. }) => Err(OpenError::NoRoot),
+            Err(_) => Err(OpenError::Header),
+        }
+    }
+
+    /// What the library says about itself when asked.
+    pub fn manifest(&self) -> String {
+        (self.module.manifest())().as_str().to_owned()
+    }
+
+    /// JSON Schema of the adapter's own config keys.
+    pub fn config_schema(&self) -> String {
+        (self.module.config_schema())().into_string()
+    }
+
+    /// Makes an instance that talks to `port`. Blocks as long as the adapter's constructor does.
+    ///
+    /// # Errors
+    ///
+    /// The adapter's own sentence.
+    pub fn create(&self, port: Arc<dyn HostPort>, envelope: &[u8]) -> Result<ForeignInstance, String> {
+        let number = callbacks::enter(port);
+        match (self.module.create())(callbacks::handle(number), RSlice::from_slice(envelope)) {
+            RResult::ROk(instance) => Ok(ForeignInstance::new(instance, number)),
+            RResult::RErr(sentence) => {
+                callbacks::forget(number);
+                let mut sentence = sentence.into_string();
+                sentence.truncate(sentence.floor_char_boundary(PAYLOAD_BYTES_MAX));
+                Err(sentence)
+            }
+        }
+    }
+}

@@ -1,0 +1,104 @@
+//! `adapter check FILE`: every step of the way in, one line each.
+
+use std::path::Path;
+
+use serde::Serialize;
+
+use super::{
+    AdapterSettings, LoadError, Place, PluginsLock, discover,
+    discover::{Admitted, Pin},
+    elf, files, schema,
+};
+
+/// One step and how it went.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct CheckLine {
+    /// The step: `file`, `elf`, `versions`, `pin`, `load`, `schema`.
+    pub name: &'static str,
+    /// Whether the library passed it.
+    pub ok: bool,
+    /// One sentence.
+    pub sentence: String,
+    /// The stable code of a refusal.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub code: Option<&'static str>,
+}
+
+impl CheckLine {
+    fn passed(name: &'static str, sentence: impl Into<String>) -> Self {
+        Self { name, ok: true, sentence: sentence.into(), code: None }
+    }
+
+    fn refused(name: &'static str, error: &LoadError) -> Self {
+        Self { name, ok: false, sentence: error.to_string(), code: Some(error.code()) }
+    }
+}
+
+/// Checks one file up to the first refusal. Its code runs in a child only.
+pub async fn check(path: &Path, settings: &AdapterSettings) -> Vec<CheckLine> {
+    let mut lines = Vec::new();
+    if let Err(error) = checked(path, settings, &mut lines).await {
+        let name = match error.code() {
+            "older_major" | "newer_major" | "newer_minor" | "requires_host" => "versions",
+            "dlopen" | "no_root_symbol" | "wrong_header" | "layout_mismatch" | "manifest_differs"
+            | "process_failed" => "load",
+            _ => ["file", "elf"].into_iter().nth(lines.len()).unwrap_or("schema"),
+        };
+        lines.push(CheckLine::refused(name, &error));
+    }
+    lines
+}
+
+/// Whether these bytes were accepted. A check goes on in any case: nobody accepts what was not checked.
+fn pin(path: &Path, place: Place, admitted: &Admitted, settings: &AdapterSettings) -> Result<CheckLine, LoadError> {
+    if place == Place::Beside {
+        return Ok(CheckLine::passed("pin", "it lies beside the binary and is trusted like it"));
+    }
+    let lock = PluginsLock::read(&settings.home)?;
+    Ok(match lock.get(&admitted.manifest.id) {
+        None => CheckLine::passed("pin", "it is not accepted yet: a section of its name or `adapter add` accepts it"),
+        Some(accepted) if accepted.sha256 == admitted.sha256 => {
+            CheckLine::passed("pin", format!("it was accepted by {} at {}", accepted.accepted_by, accepted.accepted_at))
+        }
+        Some(accepted) => CheckLine::refused(
+            "pin",
+            &LoadError::Changed {
+                path: path.to_owned(),
+                accepted: accepted.sha256.clone(),
+                found: admitted.sha256.clone(),
+            },
+        ),
+    })
+}
+
+async fn checked(path: &Path, settings: &AdapterSettings, lines: &mut Vec<CheckLine>) -> Result<(), LoadError> {
+    files::judge(path)?;
+    lines.push(CheckLine::passed("file", "it is a regular file that nobody else can write"));
+    let described = elf::read(path)?;
+    let manifest = &described.manifest;
+    lines.push(CheckLine::passed(
+        "elf",
+        format!("it is the adapter \"{}\" ({}), version {}", manifest.id, manifest.label, manifest.version),
+    ));
+    let versions = format!("SDK {} fits the SDK {} of this host", manifest.sdk, hermes_adapter_abi::SDK_VERSION);
+    lines.push(CheckLine::passed("versions", described.warning.unwrap_or(versions)));
+    let place = discover::place_of(path, &settings.search);
+    let (file, judging) = (path.to_owned(), settings.clone());
+    let admitted = tokio::task::spawn_blocking(move || discover::admit_file(&file, place, Pin::Ignore, &judging));
+    let admitted = admitted.await.expect("judging a file does not panic")?;
+    lines.push(pin(path, place, &admitted, settings)?);
+    let report = schema::ask("--check", path, &admitted, settings).await?;
+    if let Some(refused) = report.refused {
+        return Err(refused);
+    }
+    lines.push(CheckLine::passed("load", "it opens in a child, its layout fits, it says what its file says"));
+    let bad = |why: String| LoadError::BadManifest { path: path.to_owned(), why };
+    let keys: serde_json::Value =
+        serde_json::from_str(&report.schema).map_err(|error| bad(format!("its config schema is no JSON: {error}")))?;
+    let reserved = schema::reserved(&keys);
+    if !reserved.is_empty() {
+        return Err(bad(format!("its config schema uses keys of the host: {}", reserved.join(", "))));
+    }
+    lines.push(CheckLine::passed("schema", "its config keys are its own"));
+    Ok(())
+}

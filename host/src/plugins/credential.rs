@@ -1,0 +1,204 @@
+//! One credential, one instance, on the whole machine.
+//!
+//! A lock is a file named by a hash, held by `flock`, so it is gone with the
+//! process that held it. It belongs to (home, instance): the same instance may
+//! hold it twice, which is what replacing one life by the next needs.
+
+use std::{
+    collections::BTreeMap,
+    fs::{File, OpenOptions},
+    io::{Read, Seek, Write},
+    os::unix::fs::{MetadataExt, OpenOptionsExt},
+    path::{Path, PathBuf},
+    sync::{Mutex, PoisonError},
+};
+
+use hermes_protocol::CallError;
+use rustix::fs::FlockOperation;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use super::files;
+
+/// The longest identity, in bytes.
+const IDENTITY_BYTES_MAX: usize = 1024;
+
+/// Who holds a lock, as written into its file.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Owner {
+    /// The home folder.
+    pub(super) home: PathBuf,
+    /// The instance.
+    pub(super) instance: String,
+}
+
+/// Locks held by this process, by file. `flock` does not count within a process, so this does.
+static HELD: Mutex<BTreeMap<PathBuf, Held>> = Mutex::new(BTreeMap::new());
+
+struct Held {
+    owner: Owner,
+    holders: usize,
+    /// Open for as long as the lock is held.
+    _file: File,
+}
+
+/// A lock. Given back when dropped.
+#[derive(Debug)]
+pub(super) struct CredentialLock {
+    path: PathBuf,
+}
+
+impl Drop for CredentialLock {
+    fn drop(&mut self) {
+        let mut held = HELD.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(entry) = held.get_mut(&self.path) {
+            entry.holders -= 1;
+            if entry.holders == 0 {
+                held.remove(&self.path);
+            }
+        }
+    }
+}
+
+/// The folder of locks: below the user's runtime folder, or a private one below `/tmp`.
+pub(super) fn folder(runtime_dir: Option<&Path>) -> PathBuf {
+    match runtime_dir {
+        Some(runtime) => runtime.join("hermes-host"),
+        None => PathBuf::from(format!("/tmp/hermes-host-{}", rustix::process::geteuid().as_raw())),
+    }
+}
+
+/// Claims the credential `identity` of the platform `plugin` for `owner`.
+pub(super) fn lock(folder: &Path, plugin: &str, identity: &str, owner: &Owner) -> Result<CredentialLock, CallError> {
+    if identity.is_empty() || identity.len() > IDENTITY_BYTES_MAX {
+        return Err(CallError::new("invalid", format!("an identity has 1 to {IDENTITY_BYTES_MAX} bytes")));
+    }
+    let failed = |error: std::io::Error| {
+        CallError::new("failed", format!("the credential lock in {} cannot be taken: {error}", folder.display()))
+    };
+    prepare(folder).map_err(failed)?;
+    let mut hash = Sha256::new();
+    hash.update(plugin.as_bytes());
+    hash.update([0]);
+    hash.update(identity.as_bytes());
+    let path = folder.join(format!("{}.lock", &files::hex(&hash.finalize())[..32]));
+
+    let mut held = HELD.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(entry) = held.get_mut(&path) {
+        if entry.owner == *owner {
+            entry.holders += 1;
+            return Ok(CredentialLock { path });
+        }
+        return Err(in_use(&entry.owner));
+    }
+    let mut file = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .mode(0o600)
+        .custom_flags(rustix::fs::OFlags::NOFOLLOW.bits().cast_signed())
+        .open(&path)
+        .map_err(failed)?;
+    match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => {}
+        Err(rustix::io::Errno::WOULDBLOCK) => return Err(in_use_elsewhere(&mut file)),
+        Err(error) => return Err(failed(error.into())),
+    }
+    write_owner(&mut file, owner).map_err(failed)?;
+    held.insert(path.clone(), Held { owner: owner.clone(), holders: 1, _file: file });
+    Ok(CredentialLock { path })
+}
+
+fn in_use(owner: &Owner) -> CallError {
+    CallError::new(
+        "credential_in_use",
+        format!(
+            "this credential is in use by the instance {} of the host in {}: stop it there, or use another credential",
+            owner.instance,
+            owner.home.display()
+        ),
+    )
+}
+
+fn in_use_elsewhere(file: &mut File) -> CallError {
+    let mut text = String::new();
+    let read = file.take(4096).read_to_string(&mut text);
+    match read.ok().and_then(|_| serde_json::from_str(&text).ok()) {
+        Some(owner) => in_use(&owner),
+        None => CallError::new("credential_in_use", "this credential is in use by another host of this machine"),
+    }
+}
+
+fn write_owner(file: &mut File, owner: &Owner) -> std::io::Result<()> {
+    file.set_len(0)?;
+    file.rewind()?;
+    file.write_all(&serde_json::to_vec(owner)?)
+}
+
+/// Makes the folder, or refuses one that somebody else prepared.
+fn prepare(folder: &Path) -> std::io::Result<()> {
+    files::private_folder(folder)?;
+    let meta = std::fs::symlink_metadata(folder)?;
+    let ours = meta.is_dir() && meta.uid() == rustix::process::geteuid().as_raw() && meta.mode() & 0o077 == 0;
+    if !ours {
+        return Err(std::io::Error::other("it is not a private folder of this user: remove it"));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    fn owner(home: &str, instance: &str) -> Owner {
+        Owner { home: home.into(), instance: instance.to_owned() }
+    }
+
+    #[test]
+    fn a_second_instance_is_refused_and_told_who_holds_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let folder = folder.path().join("locks");
+        let first = lock(&folder, "telegram", "42", &owner("/home/a", "one")).unwrap();
+        let refused = lock(&folder, "telegram", "42", &owner("/home/b", "two")).unwrap_err();
+        assert_eq!(refused.code, "credential_in_use");
+        assert!(refused.message.contains("instance one of the host in /home/a"), "{refused}");
+        assert!(lock(&folder, "telegram", "43", &owner("/home/b", "two")).is_ok(), "another credential is free");
+        assert!(lock(&folder, "discord", "42", &owner("/home/b", "two")).is_ok(), "another platform is free");
+        drop(first);
+        assert!(lock(&folder, "telegram", "42", &owner("/home/b", "two")).is_ok());
+    }
+
+    #[test]
+    fn the_same_instance_holds_a_credential_twice_while_it_is_replaced() {
+        let folder = tempfile::tempdir().unwrap();
+        let folder = folder.path().join("locks");
+        let old = lock(&folder, "x", "1", &owner("/a", "one")).unwrap();
+        let new = lock(&folder, "x", "1", &owner("/a", "one")).unwrap();
+        drop(old);
+        assert!(lock(&folder, "x", "1", &owner("/a", "two")).is_err(), "the new life still holds it");
+        drop(new);
+        assert!(lock(&folder, "x", "1", &owner("/a", "two")).is_ok());
+    }
+
+    #[test]
+    fn a_lock_of_another_process_is_read_from_its_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let folder = folder.path().join("locks");
+        let mine = lock(&folder, "x", "1", &owner("/a", "one")).unwrap();
+        // Another open file of the same lock is what another process would have.
+        let other = File::open(&mine.path).unwrap();
+        assert!(rustix::fs::flock(&other, FlockOperation::NonBlockingLockExclusive).is_err());
+        let told = in_use_elsewhere(&mut File::open(&mine.path).unwrap());
+        assert!(told.message.contains("instance one"), "{told}");
+    }
+
+    #[test]
+    fn a_folder_that_others_can_enter_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
+        assert_eq!(lock(folder.path(), "x", "1", &owner("/a", "one")).unwrap_err().code, "failed");
+    }
+}

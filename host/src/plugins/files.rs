@@ -1,0 +1,297 @@
+//! Which files may be loaded, and the private copy that is loaded in their place.
+//!
+//! The copy is named by the hash of the bytes that were copied, so a file that
+//! changes while it is read is either refused or loaded as it was read. A copy is
+//! never written again: overwriting a mapped library ends the process.
+
+use std::{
+    fs::{self, File, OpenOptions},
+    io::{Read, Write},
+    os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt},
+    path::{Path, PathBuf},
+    sync::atomic::{AtomicU64, Ordering},
+};
+
+use rustix::fs::{Mode, OFlags};
+use sha2::{Digest, Sha256};
+
+use super::{LoadError, elf::FILE_BYTES_MAX};
+
+/// Bit of a mode: everybody may write.
+const WRITE_OTHERS: u32 = 0o002;
+/// Bit of a mode: the group may write.
+const WRITE_GROUP: u32 = 0o020;
+/// Bit of a mode: in this folder only owners remove.
+const STICKY: u32 = 0o1000;
+/// Bytes copied at a time.
+const CHUNK_BYTES: usize = 128 * 1024;
+
+/// A file that may be read, opened.
+#[derive(Debug)]
+pub(super) struct Judged {
+    /// The file itself, links resolved.
+    pub(super) path: PathBuf,
+    /// Opened for reading; what is copied comes from here.
+    pub(super) file: File,
+}
+
+/// Opens `path` if it is a regular file that stays in its folder and that nobody else can write.
+pub(super) fn judge(path: &Path) -> Result<Judged, LoadError> {
+    let unreadable = |error: std::io::Error| LoadError::Unreadable { path: path.to_owned(), why: error.to_string() };
+    let folder = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let folder = fs::canonicalize(folder).map_err(unreadable)?;
+    let real = match fs::canonicalize(path) {
+        Ok(real) => real,
+        Err(_) if fs::symlink_metadata(path).is_ok() => {
+            return Err(LoadError::NotRegular { path: path.to_owned() });
+        }
+        Err(error) => return Err(unreadable(error)),
+    };
+    if !real.starts_with(&folder) {
+        return Err(LoadError::OutsideFolder { path: path.to_owned(), target: real });
+    }
+    if !fs::metadata(&real).map_err(unreadable)?.is_file() {
+        return Err(LoadError::NotRegular { path: path.to_owned() });
+    }
+    // O_NOFOLLOW: what was resolved above may have been swapped for a link since; O_NONBLOCK: or for a pipe.
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let file = File::from(rustix::fs::open(&real, flags, Mode::empty()).map_err(|error| unreadable(error.into()))?);
+    let meta = file.metadata().map_err(unreadable)?;
+    if !meta.is_file() {
+        return Err(LoadError::NotRegular { path: path.to_owned() });
+    }
+    judge_mode(&real, meta.uid(), meta.gid(), meta.mode())?;
+    let inside = fs::metadata(&folder).map_err(unreadable)?;
+    // In a sticky folder others can add files, which their owner betrays, but not replace ours.
+    if inside.mode() & STICKY == 0 {
+        judge_mode(&folder, inside.uid(), inside.gid(), inside.mode())?;
+    }
+    Ok(Judged { path: real, file })
+}
+
+fn judge_mode(path: &Path, uid: u32, gid: u32, mode: u32) -> Result<(), LoadError> {
+    let path = path.to_owned();
+    if uid != 0 && uid != rustix::process::geteuid().as_raw() {
+        return Err(LoadError::ForeignOwner { path, uid });
+    }
+    if mode & WRITE_OTHERS != 0 {
+        return Err(LoadError::WorldWritable { path });
+    }
+    if mode & WRITE_GROUP != 0 {
+        let passwd = fs::read_to_string("/etc/passwd").unwrap_or_default();
+        let group = fs::read_to_string("/etc/group").unwrap_or_default();
+        if !is_private_group(&passwd, &group, uid, gid) {
+            return Err(LoadError::GroupWritable { path });
+        }
+    }
+    Ok(())
+}
+
+/// Whether `gid` is the group that holds the user `uid` alone: named like the user, nobody else in it.
+fn is_private_group(passwd: &str, group: &str, uid: u32, gid: u32) -> bool {
+    let mut owner = None;
+    for line in passwd.lines() {
+        let fields: Vec<&str> = line.split(':').collect();
+        let [name, _, user, primary, ..] = fields[..] else { continue };
+        if user.parse() == Ok(uid) {
+            owner = owner.or(Some(name));
+        } else if primary.parse() == Ok(gid) {
+            return false;
+        }
+    }
+    let Some(owner) = owner else { return false };
+    group.lines().any(|line| {
+        let fields: Vec<&str> = line.split(':').collect();
+        let [name, _, number, members] = fields[..] else { return false };
+        number.parse() == Ok(gid)
+            && name == owner
+            && members.split(',').all(|member| member.is_empty() || member == owner)
+    })
+}
+
+/// A private copy, named by the hash of what it holds.
+#[derive(Clone, Debug)]
+pub(super) struct PrivateCopy {
+    /// Where it lies.
+    pub(super) path: PathBuf,
+    /// The hash, in hex.
+    pub(super) sha256: String,
+    /// Whether this call made it.
+    pub(super) fresh: bool,
+}
+
+/// Where private copies lie below a home.
+pub(super) fn copies(home: &Path) -> PathBuf {
+    home.join("run").join("plugins")
+}
+
+/// Copies a judged file to `<home>/run/plugins/<sha256>.so`.
+pub(super) fn private_copy(judged: &mut Judged, home: &Path) -> Result<PrivateCopy, LoadError> {
+    copy(&mut judged.file, &copies(home))
+        .map_err(|error| LoadError::Unreadable { path: judged.path.clone(), why: error.to_string() })
+}
+
+fn copy(from: &mut File, folder: &Path) -> std::io::Result<PrivateCopy> {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    private_folder(folder)?;
+    let number = NEXT.fetch_add(1, Ordering::Relaxed);
+    let temporary = folder.join(format!(".{}-{number}.tmp", std::process::id()));
+    let copied = copy_to(from, &temporary).and_then(|sha256| {
+        let path = folder.join(format!("{sha256}.so"));
+        // Existing copies were renamed into place complete and may be mapped: they stay as they are.
+        let fresh = !path.exists();
+        if fresh {
+            fs::rename(&temporary, &path)?;
+            File::open(folder)?.sync_all()?;
+        } else {
+            fs::remove_file(&temporary)?;
+        }
+        Ok(PrivateCopy { path, sha256, fresh })
+    });
+    if copied.is_err() {
+        // The first error is the one to tell; a left-over is removed at the next start.
+        let _ = fs::remove_file(&temporary);
+    }
+    copied
+}
+
+fn copy_to(from: &mut File, temporary: &Path) -> std::io::Result<String> {
+    let mut to = OpenOptions::new().write(true).create_new(true).mode(0o600).open(temporary)?;
+    let mut hash = Sha256::new();
+    let mut chunk = vec![0; CHUNK_BYTES];
+    let mut total = 0_u64;
+    loop {
+        let read = from.read(&mut chunk)?;
+        if read == 0 {
+            break;
+        }
+        total += read as u64;
+        if total > FILE_BYTES_MAX {
+            return Err(std::io::Error::other(format!("it is larger than {FILE_BYTES_MAX} bytes")));
+        }
+        hash.update(&chunk[..read]);
+        to.write_all(&chunk[..read])?;
+    }
+    to.set_permissions(fs::Permissions::from_mode(0o400))?;
+    to.sync_all()?;
+    Ok(hex(&hash.finalize()))
+}
+
+/// Makes a folder, and those above it, that only this user can enter.
+pub(super) fn private_folder(folder: &Path) -> std::io::Result<()> {
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)
+}
+
+/// Removes left-overs of copies that never became complete.
+pub(super) fn sweep(home: &Path) {
+    let Ok(entries) = fs::read_dir(copies(home)) else { return };
+    let own = format!(".{}-", std::process::id());
+    for entry in entries.flatten() {
+        let name = entry.file_name();
+        let name = name.to_string_lossy();
+        if name.ends_with(".tmp") && !name.starts_with(&own) {
+            // A left-over that stays costs only its space.
+            let _ = fs::remove_file(entry.path());
+        }
+    }
+}
+
+/// Hashes the bytes of a file.
+pub(super) fn sha256(path: &Path) -> std::io::Result<String> {
+    let mut file = File::open(path)?;
+    let mut hash = Sha256::new();
+    let mut chunk = vec![0; CHUNK_BYTES];
+    loop {
+        let read = file.read(&mut chunk)?;
+        if read == 0 {
+            return Ok(hex(&hash.finalize()));
+        }
+        hash.update(&chunk[..read]);
+    }
+}
+
+/// Bytes as lower-case hex.
+pub(super) fn hex(bytes: &[u8]) -> String {
+    use std::fmt::Write as _;
+    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
+        write!(text, "{byte:02x}").expect("writing into a String cannot fail");
+        text
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PASSWD: &str =
+        "root:x:0:0:root:/root:/bin/sh\nann:x:1000:1000::/home/ann:/bin/sh\nbob:x:1001:100::/:/bin/sh\n";
+    const GROUP: &str = "root:x:0:\nann:x:1000:\nusers:x:100:ann\nshared:x:1002:ann,bob\n";
+
+    #[test]
+    fn a_group_named_like_its_only_member_is_private() {
+        assert!(is_private_group(PASSWD, GROUP, 1000, 1000));
+        assert!(is_private_group(PASSWD, GROUP, 0, 0));
+    }
+
+    #[test]
+    fn a_group_with_another_member_is_shared() {
+        assert!(!is_private_group(PASSWD, GROUP, 1000, 1002));
+        assert!(!is_private_group(PASSWD, GROUP, 1000, 100));
+        assert!(!is_private_group(PASSWD, "ann:x:1000:bob\n", 1000, 1000));
+    }
+
+    #[test]
+    fn a_group_that_is_somebody_elses_primary_group_is_shared() {
+        let passwd = format!("{PASSWD}eve:x:1003:1000::/:/bin/sh\n");
+        assert!(!is_private_group(&passwd, GROUP, 1000, 1000));
+    }
+
+    #[test]
+    fn an_unknown_owner_has_no_private_group() {
+        assert!(!is_private_group(PASSWD, GROUP, 4242, 4242));
+    }
+
+    #[test]
+    fn the_same_bytes_are_copied_once() {
+        let home = tempfile::tempdir().unwrap();
+        let file = home.path().join("x.so");
+        fs::write(&file, b"bytes").unwrap();
+        let first = private_copy(&mut judge(&file).unwrap(), home.path()).unwrap();
+        let second = private_copy(&mut judge(&file).unwrap(), home.path()).unwrap();
+        assert_eq!(first.path, second.path);
+        assert!(first.fresh && !second.fresh);
+        assert_eq!(first.sha256, sha256(&file).unwrap());
+        assert_eq!(fs::read_dir(copies(home.path())).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_link_out_of_the_folder_is_refused_and_one_inside_is_not() {
+        let home = tempfile::tempdir().unwrap();
+        let folder = home.path().join("plugins");
+        private_folder(&folder).unwrap();
+        fs::write(home.path().join("out.so"), b"x").unwrap();
+        fs::write(folder.join("in.so"), b"x").unwrap();
+        std::os::unix::fs::symlink("../out.so", folder.join("a.so")).unwrap();
+        std::os::unix::fs::symlink("in.so", folder.join("b.so")).unwrap();
+        std::os::unix::fs::symlink("nowhere.so", folder.join("c.so")).unwrap();
+        assert_eq!(judge(&folder.join("a.so")).unwrap_err().code(), "outside_folder");
+        assert!(judge(&folder.join("b.so")).is_ok());
+        assert_eq!(judge(&folder.join("c.so")).unwrap_err().code(), "not_regular");
+        assert_eq!(judge(&folder).unwrap_err().code(), "not_regular");
+        assert_eq!(judge(&folder.join("d.so")).unwrap_err().code(), "unreadable");
+    }
+
+    #[test]
+    fn what_everybody_can_write_is_refused_with_its_chmod() {
+        let home = tempfile::tempdir().unwrap();
+        let file = home.path().join("x.so");
+        fs::write(&file, b"x").unwrap();
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o646)).unwrap();
+        let refused = judge(&file).unwrap_err();
+        assert_eq!(refused.code(), "world_writable");
+        assert!(refused.to_string().contains("chmod o-w"), "{refused}");
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o644)).unwrap();
+        fs::set_permissions(home.path(), fs::Permissions::from_mode(0o707)).unwrap();
+        assert_eq!(judge(&file).unwrap_err().code(), "world_writable");
+    }
+}

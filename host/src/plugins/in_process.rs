@@ -1,0 +1,159 @@
+//! An instance inside this process: a vtable behind the link.
+//!
+//! Used by the host for what ships with it, and by the child that runs everything
+//! else, so both meet a library through the same code.
+
+use std::{
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use futures_util::future::BoxFuture;
+use hermes_adapter_abi::{SDK_VERSION, status};
+use tokio::sync::oneshot;
+
+use super::{AdapterLink, Answer, Destroyed, Isolation, LoadError, PendingCall};
+use crate::ffi::{ForeignInstance, HostPort, Library, OpenError, Reply};
+
+/// How much longer than its own deadline a `destroy` may take before it is left alone.
+const DESTROY_GRACE: Duration = Duration::from_secs(1);
+
+/// Opens a private copy; `origin` is the file that a refusal names.
+pub(super) fn open(origin: &Path, copy: &Path, sdk: &str, manifest_json: &str) -> Result<Library, LoadError> {
+    let path = origin.to_owned();
+    let library = Library::open(copy).map_err(|error| match error {
+        OpenError::Loader(why) => LoadError::Dlopen { path, why },
+        OpenError::NoRoot => LoadError::NoRootSymbol { path },
+        OpenError::Header => LoadError::WrongHeader { path, host: SDK_VERSION.to_owned() },
+        OpenError::Layout(why) => {
+            tracing::debug!(target: "plugins", "layout of {}: {why}", path.display());
+            LoadError::LayoutMismatch { path, plugin: sdk.to_owned(), host: SDK_VERSION.to_owned() }
+        }
+    })?;
+    if library.manifest().trim_end_matches('\0') != manifest_json {
+        return Err(LoadError::ManifestDiffers { path: origin.to_owned() });
+    }
+    Ok(library)
+}
+
+/// Makes an instance on a thread of its own and waits until `deadline`. One that comes later is destroyed on arrival.
+pub(super) fn create(
+    library: Library,
+    instance: &str,
+    port: Arc<dyn HostPort>,
+    envelope: Vec<u8>,
+    deadline: Duration,
+) -> Result<ForeignInstance, LoadError> {
+    let (tell, told) = std::sync::mpsc::sync_channel(0);
+    let thread = std::thread::Builder::new().name("adapter-create".to_owned()).spawn(move || {
+        let created = library.create(port, &envelope);
+        if let Err(std::sync::mpsc::SendError(Ok(late))) = tell.send(created) {
+            late.destroy(deadline);
+        }
+    });
+    let instance = instance.to_owned();
+    if let Err(error) = thread {
+        return Err(LoadError::CreateFailed { instance, why: format!("no thread could be started: {error}") });
+    }
+    match told.recv_timeout(deadline) {
+        Ok(Ok(created)) => Ok(created),
+        Ok(Err(why)) => Err(refused(instance, why, deadline)),
+        Err(std::sync::mpsc::RecvTimeoutError::Disconnected) => {
+            Err(LoadError::CreatePanicked { instance, why: "its creating thread ended".to_owned() })
+        }
+        Err(std::sync::mpsc::RecvTimeoutError::Timeout) => {
+            Err(LoadError::CreateTimedOut { instance, deadline_ms: millis(deadline) })
+        }
+    }
+}
+
+/// The ABI has one sentence for every failed `create`. The SDK's two own sentences are told apart, so that a
+/// panic is retried and a wrong configuration is not; any other sentence is the adapter's.
+fn refused(instance: String, why: String, deadline: Duration) -> LoadError {
+    if why.contains("panic in `new`") {
+        LoadError::CreatePanicked { instance, why }
+    } else if why.contains("`new` did not return") {
+        LoadError::CreateTimedOut { instance, deadline_ms: millis(deadline) }
+    } else {
+        LoadError::CreateFailed { instance, why }
+    }
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// An instance inside this process.
+pub(super) struct InProcess {
+    instance: Arc<ForeignInstance>,
+    next: AtomicU64,
+}
+
+impl InProcess {
+    pub(super) fn new(instance: ForeignInstance) -> Self {
+        Self { instance: Arc::new(instance), next: AtomicU64::new(1) }
+    }
+}
+
+impl AdapterLink for InProcess {
+    fn call(&self, method: &str, payload: Vec<u8>) -> PendingCall {
+        let id = self.next.fetch_add(1, Ordering::Relaxed);
+        let (tell, answer) = oneshot::channel();
+        self.instance.call(id, method, &payload, answered(tell));
+        let instance = Arc::clone(&self.instance);
+        PendingCall::new(id, answer, move |id| instance.cancel(id))
+    }
+
+    fn shutdown(&self, deadline: Duration) -> BoxFuture<'static, Answer> {
+        let (tell, answer) = oneshot::channel();
+        self.instance.shutdown(deadline, answered(tell));
+        Box::pin(async move {
+            match tokio::time::timeout(deadline, answer).await {
+                Ok(Ok(answer)) => answer,
+                _ => Answer::bare(status::DROPPED),
+            }
+        })
+    }
+
+    fn destroy(self: Arc<Self>, deadline: Duration) -> BoxFuture<'static, Destroyed> {
+        let (tell, told) = oneshot::channel();
+        let instance = Arc::clone(&self.instance);
+        // A thread of its own: a library that ignores the deadline must not hold one of the runtime's.
+        let thread = std::thread::Builder::new().name("adapter-destroy".to_owned()).spawn(move || {
+            // Whoever waited may have given up, which is the case the caller treats as stuck.
+            let _ = tell.send(instance.destroy(deadline));
+        });
+        Box::pin(async move {
+            if thread.is_err() {
+                return Destroyed::Stuck;
+            }
+            match tokio::time::timeout(deadline.saturating_add(DESTROY_GRACE), told).await {
+                Ok(Ok(true)) => Destroyed::Joined,
+                _ => Destroyed::Stuck,
+            }
+        })
+    }
+
+    fn closed(&self) -> BoxFuture<'static, String> {
+        Box::pin(std::future::pending())
+    }
+
+    fn heartbeat(&self) -> BoxFuture<'static, bool> {
+        Box::pin(std::future::ready(true))
+    }
+
+    fn isolation(&self) -> Isolation {
+        Isolation::InProcess
+    }
+}
+
+fn answered(tell: oneshot::Sender<Answer>) -> Reply {
+    Reply::new(move |status, payload| {
+        // A caller that is gone has cancelled.
+        let _ = tell.send(Answer { status, payload });
+    })
+}

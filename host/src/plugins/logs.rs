@@ -1,0 +1,228 @@
+//! What adapters log: masked, bounded, and told by instance.
+//!
+//! Nothing an adapter writes may carry a secret of its plan, and an adapter that
+//! floods may not drown the others: beyond the rate records are counted, and the
+//! count is told once there is room again.
+
+use std::{sync::Mutex, sync::PoisonError};
+
+use serde_json::{Map, Value};
+use tokio::time::Instant;
+use tracing::{Level, level_filters::LevelFilter};
+
+/// Records in a burst.
+const BURST_RECORDS: u32 = 200;
+/// Records a second beyond a burst.
+const RECORDS_PER_S: u32 = 50;
+/// The longest text of one record, in bytes.
+const TEXT_BYTES_MAX: usize = 16 * 1024;
+/// Shorter secrets are not masked: they would stain every text.
+const SECRET_CHARS_MIN: usize = 4;
+
+/// What stands for a secret.
+const MASK: &str = "***";
+
+/// Replaces secrets by a mask.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Mask {
+    secrets: Vec<String>,
+}
+
+impl Mask {
+    pub(super) fn new(secrets: &[String]) -> Self {
+        let mut secrets: Vec<String> =
+            secrets.iter().filter(|secret| secret.chars().count() >= SECRET_CHARS_MIN).cloned().collect();
+        // A secret that contains another one must go first.
+        secrets.sort_by_key(|secret| std::cmp::Reverse(secret.len()));
+        Self { secrets }
+    }
+
+    /// The text without its secrets.
+    pub(super) fn apply(&self, text: &str) -> String {
+        self.secrets.iter().fold(text.to_owned(), |text, secret| text.replace(secret.as_str(), MASK))
+    }
+
+    fn apply_value(&self, value: &mut Value) {
+        match value {
+            Value::String(text) => *text = self.apply(text),
+            Value::Array(values) => values.iter_mut().for_each(|value| self.apply_value(value)),
+            Value::Object(fields) => fields.values_mut().for_each(|value| self.apply_value(value)),
+            _ => {}
+        }
+    }
+}
+
+/// One record, ready to be told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Line {
+    message: String,
+    fields: String,
+}
+
+/// The way of one instance's records into the host's log.
+pub(super) struct LogGate {
+    instance: String,
+    mask: Mask,
+    bucket: Mutex<Bucket>,
+}
+
+struct Bucket {
+    records: u32,
+    filled: Instant,
+    dropped: u64,
+}
+
+impl LogGate {
+    pub(super) fn new(instance: &str, mask: Mask) -> Self {
+        let bucket = Bucket { records: BURST_RECORDS, filled: Instant::now(), dropped: 0 };
+        Self { instance: instance.to_owned(), mask, bucket: Mutex::new(bucket) }
+    }
+
+    /// The text without its secrets.
+    pub(super) fn masked(&self, text: &str) -> String {
+        self.mask.apply(text)
+    }
+
+    /// Tells one record: level 1 (error) to 5 (trace), where it comes from, its fields as a JSON object.
+    pub(super) fn tell(&self, level: u8, source: &str, fields: &str) {
+        if level == 0 || level > max_level() {
+            return;
+        }
+        let Some(dropped) = self.bucket.lock().unwrap_or_else(PoisonError::into_inner).take(Instant::now()) else {
+            return;
+        };
+        let instance = self.instance.as_str();
+        if dropped > 0 {
+            tracing::warn!(target: "adapter", instance, dropped, "this adapter logs too much; records were left out");
+        }
+        let Line { message, fields } = self.line(fields);
+        let source = self.mask.apply(source);
+        match level_of(level) {
+            Level::ERROR => tracing::error!(target: "adapter", instance, source, fields, "{message}"),
+            Level::WARN => tracing::warn!(target: "adapter", instance, source, fields, "{message}"),
+            Level::INFO => tracing::info!(target: "adapter", instance, source, fields, "{message}"),
+            Level::DEBUG => tracing::debug!(target: "adapter", instance, source, fields, "{message}"),
+            Level::TRACE => tracing::trace!(target: "adapter", instance, source, fields, "{message}"),
+        }
+    }
+
+    fn line(&self, fields: &str) -> Line {
+        let mut object = match serde_json::from_str(fields) {
+            Ok(Value::Object(object)) => object,
+            // Not what the contract says, but perhaps what somebody needs to see.
+            _ => Map::from_iter([("message".to_owned(), Value::String(fields.to_owned()))]),
+        };
+        // Masked before anything is quoted: a quoted secret would look different.
+        object.values_mut().for_each(|value| self.mask.apply_value(value));
+        let message = match object.remove("message") {
+            Some(Value::String(message)) => message,
+            Some(other) => other.to_string(),
+            None => String::new(),
+        };
+        let fields = if object.is_empty() { String::new() } else { Value::Object(object).to_string() };
+        // Keys are masked as well, and what a number spells.
+        Line { message: cut(message), fields: cut(self.mask.apply(&fields)) }
+    }
+}
+
+impl Bucket {
+    /// Takes a record out of the bucket; returns how many were dropped before it. `None`: this one is dropped.
+    fn take(&mut self, now: Instant) -> Option<u64> {
+        let since = now.saturating_duration_since(self.filled);
+        let grown = u32::try_from(since.as_millis() * u128::from(RECORDS_PER_S) / 1000).unwrap_or(u32::MAX);
+        if grown > 0 {
+            self.records = self.records.saturating_add(grown).min(BURST_RECORDS);
+            self.filled = now;
+        }
+        if self.records == 0 {
+            self.dropped += 1;
+            return None;
+        }
+        self.records -= 1;
+        Some(std::mem::take(&mut self.dropped))
+    }
+}
+
+/// The most talkative level that anybody listens to, as the adapters count them.
+pub(super) fn max_level() -> u8 {
+    match LevelFilter::current().into_level() {
+        None => 0,
+        Some(Level::ERROR) => 1,
+        Some(Level::WARN) => 2,
+        Some(Level::INFO) => 3,
+        Some(Level::DEBUG) => 4,
+        Some(Level::TRACE) => 5,
+    }
+}
+
+fn level_of(level: u8) -> Level {
+    match level {
+        0 | 1 => Level::ERROR,
+        2 => Level::WARN,
+        3 => Level::INFO,
+        4 => Level::DEBUG,
+        _ => Level::TRACE,
+    }
+}
+
+fn cut(mut text: String) -> String {
+    if text.len() > TEXT_BYTES_MAX {
+        text.truncate(text.floor_char_boundary(TEXT_BYTES_MAX));
+        text.push('…');
+    }
+    // One record is one line; control characters could write into a terminal.
+    if text.chars().any(char::is_control) {
+        text = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    fn gate(secrets: &[&str]) -> LogGate {
+        let secrets: Vec<String> = secrets.iter().map(|secret| (*secret).to_owned()).collect();
+        LogGate::new("one", Mask::new(&secrets))
+    }
+
+    #[test]
+    fn secrets_are_masked_in_message_fields_and_keys() {
+        let gate = gate(&["s3cret", "s3cret-longer", "a\"b\\c"]);
+        let fields = serde_json::json!({
+            "message": "token s3cret-longer refused",
+            "url": "https://x/s3cret/y",
+            "deep": {"list": ["a\"b\\c", 1]},
+            "s3cret": true,
+        });
+        let line = gate.line(&fields.to_string());
+        assert_eq!(line.message, "token *** refused");
+        let told: Value = serde_json::from_str(&line.fields).unwrap();
+        assert_eq!(told, serde_json::json!({"url": "https://x/***/y", "deep": {"list": ["***", 1]}, "***": true}));
+    }
+
+    #[test]
+    fn a_short_secret_does_not_stain_every_text() {
+        assert_eq!(gate(&["a", ""]).line(r#"{"message":"all banana"}"#).message, "all banana");
+    }
+
+    #[test]
+    fn what_is_no_object_is_told_as_it_is() {
+        assert_eq!(gate(&[]).line("just text\u{1b}[2J").message, "just text [2J");
+        assert_eq!(gate(&["hidden"]).line("\"hidden\"").message, "\"***\"");
+    }
+
+    #[test]
+    fn a_flood_is_cut_off_and_counted() {
+        let now = Instant::now();
+        let mut bucket = Bucket { records: BURST_RECORDS, filled: now, dropped: 0 };
+        let told = (0..1_000).filter(|_| bucket.take(now).is_some()).count();
+        assert_eq!(told, 200);
+        assert_eq!(bucket.take(now + Duration::from_millis(20)), Some(800));
+        assert_eq!(bucket.take(now + Duration::from_millis(21)), None);
+        let later = now + Duration::from_secs(60);
+        assert_eq!((0..1_000).filter(|_| bucket.take(later).is_some()).count(), 200);
+    }
+}

@@ -1,0 +1,452 @@
+//! An instance in a process of its own: frames behind the link.
+//!
+//! One task writes, one reads. A call whose frame was not begun when the child
+//! died is answered BUSY (it certainly did nothing), one that was is DROPPED. The
+//! child is killed by its group whenever its socket closes, whoever closed it.
+
+use std::{
+    collections::BTreeMap,
+    ffi::OsString,
+    os::{
+        fd::OwnedFd,
+        unix::process::{CommandExt, ExitStatusExt},
+    },
+    process::{Child, Command, ExitStatus, Stdio},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use futures_util::future::BoxFuture;
+use hermes_adapter_abi::{CALLS_MAX, status};
+use hermes_protocol::Manifest;
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions};
+use serde::{Deserialize, Serialize};
+use tokio::{
+    io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader},
+    net::{
+        UnixStream,
+        unix::{OwnedReadHalf, OwnedWriteHalf},
+    },
+    sync::{mpsc, oneshot, watch},
+};
+
+use super::{
+    AdapterLink, Answer, Destroyed, Isolation, LoadError, PendingCall,
+    frame::{self, Frame, FrameKind, PROTOCOL},
+    spawn,
+};
+use crate::ffi::{HostPort, Reply};
+
+/// Frames that wait to be written. A child that reads so little is ended.
+const OUT_MAX: usize = 1024;
+/// Method by which a child is asked for a sign of life. A child that does not know it answers all the same.
+pub(super) const PING: &str = "ping";
+/// Method that asks the instance in a child to end; `{"deadline_ms"}`.
+pub(super) const SHUTDOWN: &str = "shutdown";
+/// How long a child that closed its socket may take to end by itself, so that its exit status is its own.
+const GRACE: Duration = Duration::from_millis(500);
+/// How long a killed child may take to be gone.
+const REAP: Duration = Duration::from_secs(2);
+/// What is read of one line of a child's error output, in bytes.
+const STDERR_LINE_MAX: u64 = 8 * 1024;
+/// The level at which a child's error output is told: info.
+const STDERR_LEVEL: u8 = 3;
+
+/// How to start a child.
+pub(super) struct ChildSpec {
+    /// Program and arguments.
+    pub(super) command: Vec<OsString>,
+    /// Its whole environment.
+    pub(super) env: Vec<(OsString, OsString)>,
+    /// Whether it writes its frames to stdout instead of to the socket on stdin.
+    pub(super) stdout: bool,
+}
+
+/// What the host says first.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct HostHello {
+    /// Version of the frames.
+    pub(super) protocol: u32,
+    /// What `create` gets, as it is.
+    pub(super) envelope: serde_json::Value,
+    /// Deadline of `create`.
+    pub(super) create_ms: u64,
+    /// The most talkative level that is listened to.
+    pub(super) log_level: u8,
+    /// The file that refusals name.
+    pub(super) origin: String,
+}
+
+/// What the adapter says first, once its instance is created.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct AdapterHello {
+    /// Version of the frames.
+    pub(super) protocol: u32,
+    /// Its manifest.
+    pub(super) manifest: Manifest,
+}
+
+/// An instance in a child.
+pub(super) struct ProcessLink {
+    out: mpsc::Sender<Out>,
+    pending: Arc<Mutex<Pending>>,
+    next: AtomicU64,
+    closed: watch::Receiver<Option<String>>,
+    end: watch::Sender<bool>,
+}
+
+/// Something to write.
+enum Out {
+    Frame(Frame),
+    /// The frame of a call, which is no longer harmless once it is begun.
+    Call(Frame),
+}
+
+#[derive(Default)]
+struct Pending {
+    calls: BTreeMap<u64, PendingAnswer>,
+    over: bool,
+}
+
+struct PendingAnswer {
+    tell: oneshot::Sender<Answer>,
+    begun: bool,
+}
+
+impl Pending {
+    fn answer(&mut self, id: u64, answer: Answer) {
+        if let Some(waiting) = self.calls.remove(&id) {
+            // A caller that is gone has cancelled.
+            let _ = waiting.tell.send(answer);
+        }
+    }
+
+    fn end(&mut self) {
+        self.over = true;
+        for waiting in std::mem::take(&mut self.calls).into_values() {
+            let status = if waiting.begun { status::DROPPED } else { status::BUSY };
+            // As above.
+            let _ = waiting.tell.send(Answer::bare(status));
+        }
+    }
+}
+
+fn lock(pending: &Mutex<Pending>) -> std::sync::MutexGuard<'_, Pending> {
+    pending.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A child with an open socket, before either side said hello.
+pub(super) struct Started {
+    stream: UnixStream,
+    child: Child,
+}
+
+/// Starts a child in a group of its own with a clean environment and nothing but a socket.
+pub(super) async fn start(spec: &ChildSpec) -> std::io::Result<Started> {
+    let (program, arguments) =
+        spec.command.split_first().ok_or_else(|| std::io::Error::other("the path of this program is not known"))?;
+    let (ours, theirs) = std::os::unix::net::UnixStream::pair()?;
+    ours.set_nonblocking(true)?;
+    let stdout = if spec.stdout { Stdio::from(OwnedFd::from(theirs.try_clone()?)) } else { Stdio::null() };
+    let mut command = Command::new(program);
+    command
+        .args(arguments)
+        .env_clear()
+        .envs(spec.env.iter().map(|(name, value)| (name, value)))
+        .stdin(Stdio::from(OwnedFd::from(theirs)))
+        .stdout(stdout)
+        .stderr(Stdio::piped())
+        .process_group(0);
+    let stream = UnixStream::from_std(ours)?;
+    let child = spawn::spawn(command).await?;
+    Ok(Started { stream, child })
+}
+
+impl Started {
+    /// One question, one answer, and the child is ended.
+    pub(super) async fn ask(mut self, deadline: Duration) -> Result<Frame, String> {
+        let read = tokio::time::timeout(deadline, frame::read_async(&mut self.stream)).await;
+        let grace = if matches!(read, Ok(Err(frame::FrameError::Closed))) { GRACE } else { Duration::ZERO };
+        let ended = reap(self.child, grace).await;
+        match read {
+            Ok(Ok(frame)) => Ok(frame),
+            Ok(Err(frame::FrameError::Closed)) => Err(ended),
+            Ok(Err(error)) => Err(error.to_string()),
+            Err(_) => Err(format!("it did not answer within {} s", deadline.as_secs_f32())),
+        }
+    }
+
+    /// Says hello, waits for the adapter's, and makes a link of it.
+    pub(super) async fn link(
+        mut self,
+        instance: &str,
+        hello: &HostHello,
+        port: Arc<dyn HostPort>,
+        deadline: Duration,
+    ) -> Result<(ProcessLink, Manifest), LoadError> {
+        if let Some(stderr) = self.child.stderr.take() {
+            tell_stderr(stderr, Arc::clone(&port));
+        }
+        let payload = serde_json::to_vec(hello).expect("a hello has string keys only");
+        let shaken = tokio::time::timeout(deadline, shake_hands(&mut self.stream, payload)).await;
+        let failed = |why: String| LoadError::ProcessFailed { instance: instance.to_owned(), why };
+        let refused = match shaken {
+            Ok(Ok(manifest)) => return Ok((ProcessLink::new(self, port), manifest)),
+            Ok(Err(refused)) => refused,
+            Err(_) => Refused::Other(format!("it said nothing within {} s", deadline.as_secs_f32())),
+        };
+        let grace = if matches!(refused, Refused::Gone) { GRACE } else { Duration::ZERO };
+        let ended = reap(self.child, grace).await;
+        Err(match refused {
+            Refused::Load(error) => error,
+            Refused::Gone => failed(ended),
+            Refused::Other(why) => failed(why),
+        })
+    }
+}
+
+enum Refused {
+    Load(LoadError),
+    Gone,
+    Other(String),
+}
+
+async fn shake_hands(stream: &mut UnixStream, payload: Vec<u8>) -> Result<Manifest, Refused> {
+    // A child that ends before it reads is told apart below, by what it said or by how it ended.
+    let _ = stream.write_all(&Frame::hello(status::OK, payload).encode()).await;
+    loop {
+        let frame = frame::read_async(stream).await.map_err(|error| match error {
+            frame::FrameError::Closed => Refused::Gone,
+            other => Refused::Other(other.to_string()),
+        })?;
+        match frame.kind {
+            FrameKind::Hello if frame.status == status::OK => {
+                let hello: AdapterHello = serde_json::from_slice(&frame.payload)
+                    .map_err(|error| Refused::Other(format!("its hello cannot be read: {error}")))?;
+                if hello.protocol != PROTOCOL {
+                    return Err(Refused::Other(format!("it speaks frames {}, this host {PROTOCOL}", hello.protocol)));
+                }
+                return Ok(hello.manifest);
+            }
+            FrameKind::Hello => {
+                let error = serde_json::from_slice(&frame.payload);
+                return Err(
+                    error.map_or_else(|_| Refused::Other("it refused without a reason".to_owned()), Refused::Load)
+                );
+            }
+            // Records of its constructor may come first.
+            _ => {}
+        }
+    }
+}
+
+impl ProcessLink {
+    fn new(started: Started, port: Arc<dyn HostPort>) -> Self {
+        let Started { stream, child } = started;
+        let (reader, writer) = stream.into_split();
+        let (out, queue) = mpsc::channel(OUT_MAX);
+        let (say_closed, closed) = watch::channel(None);
+        let (end, ended) = watch::channel(false);
+        let pending = Arc::new(Mutex::new(Pending::default()));
+        tokio::spawn(write_out(writer, queue, Arc::clone(&pending)));
+        let reading = read_in(reader, Arc::clone(&pending), port, out.clone());
+        let watched = Arc::clone(&pending);
+        let mut ended = ended;
+        tokio::spawn(async move {
+            let (why, grace) = tokio::select! {
+                why = reading => (why, GRACE),
+                // Also when the link itself is gone.
+                _ = ended.wait_for(|end| *end) => (None, Duration::ZERO),
+            };
+            lock(&watched).end();
+            let gone = reap(child, grace).await;
+            say_closed.send_replace(Some(why.unwrap_or(gone)));
+        });
+        Self { out, pending, next: AtomicU64::new(1), closed, end }
+    }
+
+    /// Queues a call. `bounded`: whether it counts against the bound on open calls.
+    fn queue(&self, method: &str, payload: Vec<u8>, bounded: bool) -> PendingCall {
+        let id = self.next.fetch_add(1, Ordering::Relaxed);
+        let frame = Frame::call(id, method, payload);
+        if !frame.fits() {
+            return PendingCall::answered(Answer::bare(status::ERR));
+        }
+        let (tell, answer) = oneshot::channel();
+        {
+            let mut pending = lock(&self.pending);
+            if pending.over {
+                return PendingCall::answered(Answer::bare(status::BUSY));
+            }
+            if bounded && pending.calls.len() >= CALLS_MAX {
+                return PendingCall::answered(Answer::bare(status::BUSY));
+            }
+            pending.calls.insert(id, PendingAnswer { tell, begun: false });
+        }
+        if self.out.try_send(Out::Call(frame)).is_err() {
+            lock(&self.pending).answer(id, Answer::bare(status::BUSY));
+        }
+        let (out, pending) = (self.out.clone(), Arc::clone(&self.pending));
+        PendingCall::new(id, answer, move |id| {
+            let begun = lock(&pending).calls.remove(&id).is_some_and(|waiting| waiting.begun);
+            if begun {
+                // A full queue means that the child reads nothing; its end cancels everything.
+                let _ = out.try_send(Out::Frame(Frame::cancel(id)));
+            }
+        })
+    }
+}
+
+impl AdapterLink for ProcessLink {
+    fn call(&self, method: &str, payload: Vec<u8>) -> PendingCall {
+        self.queue(method, payload, true)
+    }
+
+    fn shutdown(&self, deadline: Duration) -> BoxFuture<'static, Answer> {
+        let millis = u64::try_from(deadline.as_millis()).unwrap_or(u64::MAX);
+        let call = self.queue(SHUTDOWN, format!("{{\"deadline_ms\":{millis}}}").into_bytes(), false);
+        Box::pin(
+            async move { tokio::time::timeout(deadline, call).await.unwrap_or_else(|_| Answer::bare(status::DROPPED)) },
+        )
+    }
+
+    fn destroy(self: Arc<Self>, deadline: Duration) -> BoxFuture<'static, Destroyed> {
+        self.end.send_replace(true);
+        let mut closed = self.closed.clone();
+        Box::pin(async move {
+            match tokio::time::timeout(deadline.saturating_add(REAP), closed.wait_for(Option::is_some)).await {
+                Ok(_) => Destroyed::Joined,
+                Err(_) => Destroyed::Stuck,
+            }
+        })
+    }
+
+    fn closed(&self) -> BoxFuture<'static, String> {
+        let mut closed = self.closed.clone();
+        Box::pin(async move {
+            match closed.wait_for(Option::is_some).await {
+                Ok(why) => why.clone().unwrap_or_default(),
+                Err(_) => "its process ended".to_owned(),
+            }
+        })
+    }
+
+    fn heartbeat(&self) -> BoxFuture<'static, bool> {
+        let ping = self.queue(PING, b"{}".to_vec(), false);
+        Box::pin(async move {
+            // Any answer of the child is a sign of life; these two are answers of the host.
+            !matches!(ping.await.status, status::DROPPED | status::BUSY)
+        })
+    }
+
+    fn isolation(&self) -> Isolation {
+        Isolation::Process
+    }
+}
+
+async fn write_out(mut writer: OwnedWriteHalf, mut queue: mpsc::Receiver<Out>, pending: Arc<Mutex<Pending>>) {
+    while let Some(out) = queue.recv().await {
+        let frame = match out {
+            Out::Frame(frame) => frame,
+            Out::Call(frame) => {
+                let mut pending = lock(&pending);
+                match pending.calls.get_mut(&frame.id) {
+                    Some(waiting) => waiting.begun = true,
+                    // Nobody waits any more and nothing was begun.
+                    None => continue,
+                }
+                frame
+            }
+        };
+        if writer.write_all(&frame.encode()).await.is_err() {
+            // The reader meets the same end and says why.
+            return;
+        }
+    }
+}
+
+/// Reads until the child says no more; returns a reason where its exit status would not tell.
+async fn read_in(
+    reader: OwnedReadHalf,
+    pending: Arc<Mutex<Pending>>,
+    port: Arc<dyn HostPort>,
+    out: mpsc::Sender<Out>,
+) -> Option<String> {
+    let mut reader = BufReader::new(reader);
+    loop {
+        let frame = match frame::read_async(&mut reader).await {
+            Ok(frame) => frame,
+            Err(frame::FrameError::Closed) => return None,
+            Err(error) => return Some(error.to_string()),
+        };
+        match frame.kind {
+            FrameKind::Reply => {
+                lock(&pending).answer(frame.id, Answer { status: frame.status, payload: frame.payload });
+            }
+            FrameKind::Call => {
+                if out.capacity() == 0 {
+                    return Some("it reads no answers".to_owned());
+                }
+                port.call(&frame.method, frame.payload, reply_to(frame.id, out.clone()));
+            }
+            FrameKind::Log => {
+                let level = u8::try_from(frame.status).unwrap_or(0);
+                port.log(level, &frame.method, &String::from_utf8_lossy(&frame.payload));
+            }
+            FrameKind::Cancel | FrameKind::Hello | FrameKind::Other(_) => {}
+        }
+    }
+}
+
+fn reply_to(id: u64, out: mpsc::Sender<Out>) -> Reply {
+    Reply::new(move |status, payload| {
+        let frame = Frame::reply(id, status, payload);
+        let frame = if frame.fits() { frame } else { Frame::reply(id, status::ERR, Vec::new()) };
+        // A full queue means that the child reads nothing; the reader ends it at its next call.
+        let _ = out.try_send(Out::Frame(frame));
+    })
+}
+
+fn tell_stderr(stderr: std::process::ChildStderr, port: Arc<dyn HostPort>) {
+    let Ok(stderr) = tokio::process::ChildStderr::from_std(stderr) else { return };
+    tokio::spawn(async move {
+        let mut reader = BufReader::new(stderr);
+        let mut line = Vec::new();
+        loop {
+            line.clear();
+            let read = (&mut reader).take(STDERR_LINE_MAX).read_until(b'\n', &mut line).await;
+            if !matches!(read, Ok(bytes) if bytes > 0) {
+                return;
+            }
+            let text = String::from_utf8_lossy(&line);
+            port.log(STDERR_LEVEL, "stderr", &serde_json::json!({ "message": text.trim_end() }).to_string());
+        }
+    });
+}
+
+/// Waits up to `grace` for the child's own end, kills its whole group, and says how it ended.
+async fn reap(mut child: Child, grace: Duration) -> String {
+    let Some(pid) = Pid::from_raw(child.id().cast_signed()) else { return "its process ended".to_owned() };
+    if !grace.is_zero() {
+        // Waits without taking the number away. Late or not, the kill below is what counts, and ends this wait too.
+        let own_end = move || rustix::process::waitid(WaitId::Pid(pid), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT);
+        let _ = tokio::time::timeout(grace, tokio::task::spawn_blocking(own_end)).await;
+    }
+    // Not yet waited for, so the number cannot belong to anybody else; a group that is gone cannot be killed.
+    let _ = rustix::process::kill_process_group(pid, Signal::KILL);
+    match tokio::task::spawn_blocking(move || child.wait()).await {
+        Ok(Ok(status)) => ended(status),
+        _ => "its process ended".to_owned(),
+    }
+}
+
+fn ended(status: ExitStatus) -> String {
+    match (status.code(), status.signal()) {
+        (Some(code), _) => format!("its process exited with {code}"),
+        (_, Some(signal)) => format!("its process was ended by signal {signal}"),
+        _ => "its process ended".to_owned(),
+    }
+}

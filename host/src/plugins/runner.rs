@@ -1,0 +1,341 @@
+//! The other end of the frames: one library, one instance, in a child of the host.
+//!
+//! `adapter-runner FILE` creates the instance that the host's hello describes and
+//! forwards calls, cancels, logs and the end. It meets the library through the
+//! same code as the host does, so both kinds of isolation refuse alike. Plain
+//! threads: the reader is this one, a writer keeps the adapter from blocking on
+//! the socket. The process ends when the socket does.
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    ffi::OsString,
+    io::Write,
+    os::{fd::AsFd, unix::net::UnixStream},
+    path::{Path, PathBuf},
+    process::ExitCode,
+    sync::{
+        Arc, Condvar, Mutex, PoisonError,
+        atomic::{AtomicU8, AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use hermes_adapter_abi::{CALLS_MAX, status};
+use serde::{Deserialize, Serialize};
+
+use super::{
+    LoadError, elf,
+    frame::{self, Frame, FrameKind, PROTOCOL},
+    in_process,
+    process::{AdapterHello, HostHello, PING, SHUTDOWN},
+    sandbox,
+};
+use crate::ffi::{ForeignInstance, HostPort, Library, Reply};
+
+/// The subcommand.
+pub(super) const SUBCOMMAND: &str = "adapter-runner";
+/// Exit code: the arguments or the first frame cannot be read.
+const EXIT_USAGE: u8 = 2;
+/// Exit code: the host was gone before the child began.
+pub(super) const EXIT_NO_HOST: u8 = 69;
+/// Log records that wait to be written; beyond it they are dropped.
+const LOGS_MAX: usize = 256;
+/// How long an instance may take to end when the host is gone.
+const ORPHAN: Duration = Duration::from_millis(500);
+
+/// What the child is asked to do.
+enum Task {
+    Run,
+    Check,
+    Schema,
+}
+
+/// What a short-lived child found out.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Report {
+    /// Why the library cannot be used, if it cannot.
+    pub(super) refused: Option<LoadError>,
+    /// The schema of its own config keys, as it wrote it.
+    pub(super) schema: String,
+}
+
+/// The `adapter-runner` subcommand: `[--check | --schema] [--framed] [--parent PID] [--origin PATH] FILE`.
+///
+/// Without a host (`--check FILE`, `--schema FILE`) it prints JSON.
+pub fn runner_main() -> ExitCode {
+    let mut task = Task::Run;
+    let mut framed = false;
+    let mut parent = None;
+    let mut origin = None;
+    let mut file = None;
+    let mut arguments = std::env::args_os().skip_while(|argument| argument != SUBCOMMAND).skip(1);
+    while let Some(argument) = arguments.next() {
+        match argument.to_str() {
+            Some("--check") => task = Task::Check,
+            Some("--schema") => task = Task::Schema,
+            Some("--framed") => framed = true,
+            Some("--parent") => parent = arguments.next().and_then(number),
+            Some("--origin") => origin = arguments.next().map(PathBuf::from),
+            _ => file = Some(PathBuf::from(argument)),
+        }
+    }
+    let Some(file) = file else {
+        eprintln!("usage: hermes-host adapter-runner [--check | --schema] FILE");
+        return ExitCode::from(EXIT_USAGE);
+    };
+    let refused = parent.map(sandbox::enter).unwrap_or_default();
+    let origin = origin.unwrap_or_else(|| file.clone());
+    match task {
+        Task::Run => run(&file, &refused),
+        Task::Check | Task::Schema => report(&file, &origin, framed),
+    }
+}
+
+fn number(argument: OsString) -> Option<u32> {
+    argument.to_str()?.parse().ok()
+}
+
+/// The socket, which the host gave as stdin.
+fn socket() -> std::io::Result<UnixStream> {
+    let stdin = std::io::stdin();
+    Ok(UnixStream::from(stdin.as_fd().try_clone_to_owned()?))
+}
+
+fn open(origin: &Path, file: &Path) -> Result<(Library, elf::ElfLibrary), LoadError> {
+    let described = elf::read(file)?;
+    let library = in_process::open(origin, file, &described.manifest.sdk, &described.manifest_json)?;
+    Ok((library, described))
+}
+
+fn report(file: &Path, origin: &Path, framed: bool) -> ExitCode {
+    let report = match open(origin, file) {
+        Ok((library, _)) => Report { refused: None, schema: library.config_schema() },
+        Err(error) => Report { refused: Some(error), schema: String::new() },
+    };
+    let failed = report.refused.is_some();
+    let json = serde_json::to_vec(&report).expect("a report has string keys only");
+    let written = if framed {
+        socket().and_then(|mut socket| frame::write(&mut socket, &Frame::reply(0, status::OK, json)))
+    } else {
+        let mut out = std::io::stdout();
+        out.write_all(&json).and_then(|()| out.write_all(b"\n"))
+    };
+    match written {
+        Ok(()) if !failed => ExitCode::SUCCESS,
+        _ => ExitCode::FAILURE,
+    }
+}
+
+fn run(file: &Path, sandbox_refused: &[String]) -> ExitCode {
+    let Ok(mut reader) = socket() else { return ExitCode::from(EXIT_USAGE) };
+    let Ok(writer) = reader.try_clone() else { return ExitCode::from(EXIT_USAGE) };
+    let hello = match frame::read(&mut reader) {
+        Ok(Frame { kind: FrameKind::Hello, payload, .. }) => serde_json::from_slice::<HostHello>(&payload).ok(),
+        _ => None,
+    };
+    let Some(hello) = hello.filter(|hello| hello.protocol == PROTOCOL) else {
+        eprintln!("{SUBCOMMAND} is started by hermes-host, which speaks to it through its standard input");
+        return ExitCode::from(EXIT_USAGE);
+    };
+    let out = Arc::new(Outbox::default());
+    let host = Arc::new(Host {
+        out: Arc::clone(&out),
+        calls: Mutex::new(BTreeMap::new()),
+        next: AtomicU64::new(1),
+        log_level: AtomicU8::new(hello.log_level),
+    });
+    for refused in sandbox_refused {
+        host.log(2, SUBCOMMAND, &serde_json::json!({ "message": format!("not narrowed: {refused}") }).to_string());
+    }
+    let writing = Arc::clone(&out);
+    let writes = std::thread::Builder::new().name("frames".to_owned()).spawn(move || writing.write(writer));
+    if writes.is_err() {
+        return ExitCode::FAILURE;
+    }
+    let instance = match start(file, &hello, &host) {
+        Ok((instance, manifest)) => {
+            let hello = AdapterHello { protocol: PROTOCOL, manifest };
+            let payload = serde_json::to_vec(&hello).expect("a manifest has string keys only");
+            out.push(Frame::hello(status::OK, payload));
+            Arc::new(instance)
+        }
+        Err(error) => {
+            let payload = serde_json::to_vec(&error).expect("a refusal has string keys only");
+            out.push(Frame::hello(status::ERR, payload));
+            out.drain();
+            return ExitCode::FAILURE;
+        }
+    };
+    serve(&mut reader, &instance, &host);
+    // The host is gone or has had enough: the platform is told, if that is quick.
+    instance.destroy(ORPHAN);
+    ExitCode::SUCCESS
+}
+
+fn start(
+    file: &Path,
+    hello: &HostHello,
+    host: &Arc<Host>,
+) -> Result<(ForeignInstance, hermes_protocol::Manifest), LoadError> {
+    let (library, described) = open(Path::new(&hello.origin), file)?;
+    let name = hello.envelope.get("instance").and_then(serde_json::Value::as_str).unwrap_or_default();
+    let envelope = hello.envelope.to_string().into_bytes();
+    let port = Arc::clone(host) as Arc<dyn HostPort>;
+    let instance = in_process::create(library, name, port, envelope, Duration::from_millis(hello.create_ms))?;
+    Ok((instance, described.manifest))
+}
+
+/// Reads until the socket ends.
+fn serve(reader: &mut UnixStream, instance: &Arc<ForeignInstance>, host: &Arc<Host>) {
+    loop {
+        let Ok(frame) = frame::read(reader) else { return };
+        match frame.kind {
+            FrameKind::Call if frame.method == PING => {
+                host.out.push(Frame::reply(frame.id, status::OK, b"{}".to_vec()));
+            }
+            FrameKind::Call if frame.method == SHUTDOWN => {
+                instance.shutdown(deadline_of(&frame.payload), host.reply_to(frame.id));
+            }
+            FrameKind::Call => {
+                instance.call(frame.id, &frame.method, &frame.payload, host.reply_to(frame.id));
+            }
+            FrameKind::Cancel => instance.cancel(frame.id),
+            FrameKind::Reply => host.answer(frame),
+            FrameKind::Log => host.log_level.store(u8::try_from(frame.status).unwrap_or(0), Ordering::Relaxed),
+            FrameKind::Hello | FrameKind::Other(_) => {}
+        }
+    }
+}
+
+fn deadline_of(payload: &[u8]) -> Duration {
+    #[derive(Deserialize)]
+    struct Shutdown {
+        deadline_ms: u64,
+    }
+    serde_json::from_slice(payload).map_or(ORPHAN, |Shutdown { deadline_ms }| Duration::from_millis(deadline_ms))
+}
+
+/// The host, as the library in this child sees it.
+struct Host {
+    out: Arc<Outbox>,
+    calls: Mutex<BTreeMap<u64, Reply>>,
+    next: AtomicU64,
+    log_level: AtomicU8,
+}
+
+impl Host {
+    fn reply_to(&self, id: u64) -> Reply {
+        let out = Arc::clone(&self.out);
+        Reply::new(move |status, payload| {
+            let frame = Frame::reply(id, status, payload);
+            out.push(if frame.fits() { frame } else { Frame::reply(id, status::ERR, Vec::new()) });
+        })
+    }
+
+    fn answer(&self, frame: Frame) {
+        let reply = self.calls.lock().unwrap_or_else(PoisonError::into_inner).remove(&frame.id);
+        if let Some(reply) = reply {
+            reply.send(frame.status, frame.payload);
+        }
+    }
+}
+
+impl HostPort for Host {
+    fn call(&self, method: &str, payload: Vec<u8>, reply: Reply) {
+        let id = self.next.fetch_add(1, Ordering::Relaxed);
+        let frame = Frame::call(id, method, payload);
+        if !frame.fits() {
+            return reply.send(status::ERR, Vec::new());
+        }
+        {
+            let mut calls = self.calls.lock().unwrap_or_else(PoisonError::into_inner);
+            if calls.len() >= 2 * CALLS_MAX {
+                // Answered after the lock is free: whoever gets it may call again.
+                drop(calls);
+                return reply.send(status::BUSY, Vec::new());
+            }
+            calls.insert(id, reply);
+        }
+        self.out.push(frame);
+    }
+
+    fn log(&self, level: u8, target: &str, fields: &str) {
+        if level <= self.max_level() {
+            self.out.push_log(Frame::log(level, target, fields));
+        }
+    }
+
+    fn max_level(&self) -> u8 {
+        self.log_level.load(Ordering::Relaxed)
+    }
+}
+
+/// Frames that wait to be written. Bounded by what fills it: open calls, and the bound on logs.
+#[derive(Default)]
+struct Outbox {
+    queue: Mutex<Queue>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct Queue {
+    frames: VecDeque<Frame>,
+    logs: usize,
+    writing: bool,
+    over: bool,
+}
+
+impl Outbox {
+    fn push(&self, frame: Frame) {
+        let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
+        if !queue.over {
+            queue.frames.push_back(frame);
+            self.changed.notify_all();
+        }
+    }
+
+    fn push_log(&self, frame: Frame) {
+        let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
+        if !queue.over && queue.logs < LOGS_MAX && frame.fits() {
+            queue.logs += 1;
+            queue.frames.push_back(frame);
+            self.changed.notify_all();
+        }
+    }
+
+    /// Writes until the socket ends.
+    fn write(&self, mut to: UnixStream) {
+        loop {
+            let frame = {
+                let queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
+                let waited = self.changed.wait_while(queue, |queue| queue.frames.is_empty());
+                let mut queue = waited.unwrap_or_else(PoisonError::into_inner);
+                let Some(frame) = queue.frames.pop_front() else { continue };
+                queue.logs -= usize::from(frame.kind == FrameKind::Log);
+                queue.writing = true;
+                frame
+            };
+            let written = frame::write(&mut to, &frame);
+            let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
+            queue.writing = false;
+            if written.is_err() {
+                // Without a socket nothing can be said; the reader meets the same end.
+                queue.over = true;
+                queue.frames.clear();
+            }
+            self.changed.notify_all();
+            if queue.over {
+                return;
+            }
+        }
+    }
+
+    /// Waits until everything is written.
+    fn drain(&self) {
+        let queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
+        let waited = self
+            .changed
+            .wait_timeout_while(queue, ORPHAN, |queue| !queue.over && (queue.writing || !queue.frames.is_empty()));
+        drop(waited.unwrap_or_else(PoisonError::into_inner));
+    }
+}

@@ -1,0 +1,226 @@
+//! What an instance asks of the host: answered here, or handed on.
+//!
+//! Here: logs, link, proofs, announcements, metrics, secrets, credentials: what
+//! concerns the instance alone. Everything else goes to [`HostServices`], with a
+//! bound on what is in flight. A life that the host gave up is refused everything.
+
+use std::sync::{
+    Arc, Mutex, PoisonError,
+    atomic::{AtomicBool, Ordering},
+};
+
+use hermes_adapter_abi::status;
+use hermes_protocol::{Announce, CallError, LinkState, host_method};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use tokio::{
+    runtime::Handle,
+    sync::{Semaphore, watch},
+};
+
+use super::{
+    AdapterHandle, AdapterPlan, HostServices,
+    credential::{self, CredentialLock, Owner},
+    logs::LogGate,
+};
+use crate::ffi::{HostPort, Reply};
+
+/// Host calls of one instance that are under way at once.
+const CALLS_MAX: usize = 64;
+/// Credentials one instance holds at once.
+const CREDENTIALS_MAX: usize = 16;
+/// Prefixes of methods that a manifest has to name in `uses`.
+const GRANTED_PREFIXES: [&str; 7] = ["turns.", "choices.", "sessions.", "models.", "commands.", "cron.", "tasks."];
+
+/// The port of one life of one instance.
+pub(super) struct InstancePort {
+    pub(super) handle: AdapterHandle,
+    pub(super) plan: Arc<AdapterPlan>,
+    pub(super) services: Arc<dyn HostServices>,
+    pub(super) runtime: Handle,
+    /// Cleared when the host gave this life up.
+    pub(super) counts: Arc<AtomicBool>,
+    pub(super) link: watch::Sender<Option<LinkState>>,
+    pub(super) log: Arc<LogGate>,
+    pub(super) credentials: Arc<Mutex<Vec<CredentialLock>>>,
+    in_flight: Arc<Semaphore>,
+}
+
+/// `{"name"}`
+#[derive(Deserialize)]
+struct Named {
+    name: String,
+}
+
+/// `{"identity"}`
+#[derive(Deserialize)]
+struct Identity {
+    identity: String,
+}
+
+/// `{"name", "value"}`
+#[derive(Deserialize)]
+struct Metric {
+    name: String,
+    value: f64,
+}
+
+impl InstancePort {
+    pub(super) fn new(
+        handle: AdapterHandle,
+        plan: Arc<AdapterPlan>,
+        services: Arc<dyn HostServices>,
+        log: Arc<LogGate>,
+    ) -> Self {
+        Self {
+            handle,
+            plan,
+            services,
+            runtime: Handle::current(),
+            counts: Arc::new(AtomicBool::new(true)),
+            link: watch::Sender::new(None),
+            log,
+            credentials: Arc::default(),
+            in_flight: Arc::new(Semaphore::new(CALLS_MAX)),
+        }
+    }
+
+    /// Answers what concerns this instance alone; `None`: it is for the rest of the host.
+    fn own(&self, method: &str, payload: &[u8]) -> Option<Result<Value, CallError>> {
+        let shared = &self.handle.shared;
+        Some(match method {
+            host_method::LINK => read(payload).map(|state: LinkState| {
+                self.link.send_replace(Some(state));
+                json!({})
+            }),
+            host_method::PROVED => {
+                shared.proved();
+                Ok(json!({}))
+            }
+            host_method::ANNOUNCE => read(payload).map(|announce: Announce| {
+                shared.announce(self.log.masked(&announce.label), self.log.masked(&announce.url));
+                json!({})
+            }),
+            host_method::METRIC => read(payload).map(|metric: Metric| {
+                shared.count(metric.name, metric.value);
+                json!({})
+            }),
+            host_method::SECRET => read(payload).and_then(|named: Named| self.secret(&named.name)),
+            _ => return None,
+        })
+    }
+
+    fn secret(&self, name: &str) -> Result<Value, CallError> {
+        let known = self.handle.manifest().secrets.iter().any(|secret| secret == name);
+        match self.plan.config.get(name).and_then(Value::as_str).filter(|_| known) {
+            Some(value) => Ok(json!({ "value": value })),
+            None => Err(CallError::new("not_found", format!("this instance has no secret \"{name}\""))),
+        }
+    }
+
+    /// Whether the operator lets this instance use a method of the rest of the host.
+    fn may_use(&self, method: &str) -> Result<(), CallError> {
+        if !GRANTED_PREFIXES.iter().any(|prefix| method.starts_with(prefix)) {
+            return Ok(());
+        }
+        let named = self.handle.manifest().uses.iter().any(|used| used == method);
+        if named && (self.handle.trusted() || self.plan.granted.contains(method)) {
+            return Ok(());
+        }
+        let why = if named { "the operator has not granted it" } else { "the manifest does not name it in `uses`" };
+        Err(CallError::new("not_granted", format!("{method} is not open to {}: {why}", self.plan.instance)))
+    }
+
+    fn lock_credential(&self, payload: &[u8], reply: Reply) {
+        let identity = match read(payload) {
+            Ok(Identity { identity }) => identity,
+            Err(error) => return answer(reply, Err(error)),
+        };
+        let settings = Arc::clone(&self.handle.shared.settings);
+        let owner = Owner { home: settings.home.clone(), instance: self.plan.instance.clone() };
+        let plugin = self.plan.plugin.clone();
+        let credentials = Arc::clone(&self.credentials);
+        self.runtime.spawn_blocking(move || {
+            let folder = credential::folder(settings.runtime_dir.as_deref());
+            let taken = credential::lock(&folder, &plugin, &identity, &owner);
+            let kept = taken.and_then(|lock| {
+                let mut held = credentials.lock().unwrap_or_else(PoisonError::into_inner);
+                if held.len() >= CREDENTIALS_MAX {
+                    return Err(CallError::new(
+                        "busy",
+                        format!("an instance holds at most {CREDENTIALS_MAX} credentials"),
+                    ));
+                }
+                held.push(lock);
+                Ok(json!({}))
+            });
+            answer(reply, kept);
+        });
+    }
+
+    fn hand_on(&self, method: &str, payload: Vec<u8>, reply: Reply) {
+        let Ok(permit) = Arc::clone(&self.in_flight).try_acquire_owned() else {
+            return reply.send(status::BUSY, Vec::new());
+        };
+        let answering = self.services.call(&self.handle, method, payload);
+        let carried_data = method == host_method::EMIT;
+        let handle = self.handle.clone();
+        self.runtime.spawn(async move {
+            let answered = answering.await;
+            drop(permit);
+            match answered {
+                Ok(payload) => {
+                    if carried_data {
+                        handle.shared.proved();
+                    }
+                    reply.send(status::OK, payload);
+                }
+                Err(error) if error.code == "unsupported" => reply.send(status::UNSUPPORTED, error_json(&error)),
+                Err(error) => reply.send(status::ERR, error_json(&error)),
+            }
+        });
+    }
+}
+
+impl HostPort for InstancePort {
+    fn call(&self, method: &str, payload: Vec<u8>, reply: Reply) {
+        if !self.counts.load(Ordering::Acquire) {
+            let error = CallError::new("refused", format!("{} was ended by the host", self.plan.instance));
+            return reply.send(status::ERR, error_json(&error));
+        }
+        if method == host_method::LOCK_CREDENTIAL {
+            return self.lock_credential(&payload, reply);
+        }
+        if let Some(own) = self.own(method, &payload) {
+            return answer(reply, own);
+        }
+        match self.may_use(method) {
+            Ok(()) => self.hand_on(method, payload, reply),
+            Err(error) => answer(reply, Err(error)),
+        }
+    }
+
+    fn log(&self, level: u8, target: &str, fields: &str) {
+        self.log.tell(level, target, fields);
+    }
+
+    fn max_level(&self) -> u8 {
+        super::logs::max_level()
+    }
+}
+
+fn read<'a, T: Deserialize<'a>>(payload: &'a [u8]) -> Result<T, CallError> {
+    serde_json::from_slice(payload)
+        .map_err(|error| CallError::new("invalid", format!("the call cannot be read: {error}")))
+}
+
+fn answer(reply: Reply, result: Result<Value, CallError>) {
+    match result {
+        Ok(value) => reply.send(status::OK, value.to_string().into_bytes()),
+        Err(error) => reply.send(status::ERR, error_json(&error)),
+    }
+}
+
+pub(super) fn error_json(error: &CallError) -> Vec<u8> {
+    serde_json::to_vec(error).expect("two strings always serialize")
+}
