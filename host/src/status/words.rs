@@ -73,9 +73,37 @@ pub struct AdapterStatus {
     /// Addresses it announced.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub announced: Vec<Announced>,
-    /// Whether senders that it vouches for count.
+    /// The stable code of a refusal.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub code: Option<String>,
+    /// How often it died or was rebuilt in this life of the host.
     #[serde(default)]
-    pub trusted: bool,
+    pub restarts: u64,
+    /// Set where what it vouches for is ignored because `trust_upstream` is not set.
+    #[serde(default)]
+    pub upstream_ignored: bool,
+}
+
+impl From<crate::plugins::AdapterStatus> for AdapterStatus {
+    fn from(status: crate::plugins::AdapterStatus) -> Self {
+        Self {
+            name: status.name,
+            plugin: status.plugin,
+            version: status.version,
+            isolation: status.isolation.to_owned(),
+            state: status.state,
+            since: status.since,
+            reason: status.reason,
+            next_try: status.next_try,
+            last_proven: status.last_proven,
+            held: status.held,
+            guarantee: status.guarantee,
+            announced: status.announced.into_iter().map(|(label, url)| Announced { label, url }).collect(),
+            code: status.code.map(str::to_owned),
+            restarts: status.restarts,
+            upstream_ignored: status.upstream_ignored,
+        }
+    }
 }
 
 /// An address that an adapter announced. It may carry a key: shown to the operator only.

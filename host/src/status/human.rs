@@ -1,0 +1,45 @@
+//! Spans of time and texts for people.
+
+/// A span in its largest sensible unit: `12 s`, `3 min`, `5 h`, `9 d`.
+pub fn span(ms: i64) -> String {
+    let seconds = ms.max(0) / 1000;
+    match seconds {
+        0..120 => format!("{seconds} s"),
+        120..7_200 => format!("{} min", seconds / 60),
+        7_200..172_800 => format!("{} h", seconds / 3_600),
+        _ => format!("{} d", seconds / 86_400),
+    }
+}
+
+/// `text` on one line, without control characters, at most `chars_max` long.
+pub fn one_line(text: &str, chars_max: usize) -> String {
+    let flat = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let mut line: String = flat.chars().filter(|c| !c.is_control()).take(chars_max).collect();
+    if flat.chars().count() > chars_max && line.pop().is_some() {
+        line.push('…');
+    }
+    line
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_span_is_told_in_its_largest_sensible_unit() {
+        let cases = [(-5, "0 s"), (0, "0 s"), (119_000, "119 s"), (120_000, "2 min"), (7_199_000, "119 min")];
+        for (ms, text) in
+            cases.into_iter().chain([(7_200_000, "2 h"), (172_800_000, "2 d"), (i64::MAX, "106751991167 d")])
+        {
+            assert_eq!(span(ms), text);
+        }
+    }
+
+    #[test]
+    fn a_line_has_no_escape_sequences_and_ends_at_its_bound() {
+        assert_eq!(one_line("a\n\tb \u{1b}[31mred", 20), "a b [31mred");
+        assert_eq!(one_line("äöüß", 3), "äö…");
+        assert_eq!(one_line("abc", 3), "abc");
+        assert_eq!(one_line("abc", 0), "");
+    }
+}

@@ -1,0 +1,130 @@
+//! The status page: one document, no script, refreshed by the browser.
+
+use std::fmt::Write as _;
+
+use super::human::{one_line, span};
+use super::{AdapterStatus, StatusJson};
+
+/// The style sheet, served beside the page so that the page needs no inline style.
+pub const STYLE: &str = include_str!("page.css");
+
+/// How many characters of a reason are shown.
+const REASON_CHARS_MAX: usize = 300;
+
+/// The page for `status` as of `now_ms`.
+///
+/// Addresses that adapters announced may carry keys, so the page leaves them to the terminal.
+pub fn render(status: &StatusJson, now_ms: i64) -> String {
+    let host = &status.host;
+    let adapters: String = match status.adapters.as_slice() {
+        [] => "<p class=\"quiet\">No adapter is configured.</p>".to_owned(),
+        adapters => format!(
+            "<ul class=\"adapters\">{}</ul>",
+            adapters.iter().map(|adapter| row(adapter, now_ms)).collect::<String>()
+        ),
+    };
+    let queues = &status.queues;
+    let numbers: String = [
+        ("events waiting", queues.inbox, false),
+        ("turns running", queues.turns, false),
+        ("deliveries owed", queues.outbox, false),
+        ("abandoned", queues.dead, queues.dead > 0),
+        ("open sessions", status.sessions.open, false),
+    ]
+    .iter()
+    .map(|(label, number, bad)| {
+        let class = if *bad { " class=\"bad\"" } else { "" };
+        format!("<div{class}><dt>{label}</dt><dd>{number}</dd></div>")
+    })
+    .collect();
+    let warnings: String = match status.warnings.as_slice() {
+        [] => String::new(),
+        warnings => {
+            let items: String = warnings.iter().map(|warning| format!("<li>{}</li>", text(warning))).collect();
+            format!("<h2>Worth knowing</h2><ul class=\"warnings\">{items}</ul>")
+        }
+    };
+    let agent = match &status.agent.model {
+        Some(model) => format!("{} · {}", status.agent.runtime, model),
+        None => status.agent.runtime.clone(),
+    };
+    format!(
+        "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>hermes-host: {state}</title>\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"><meta http-equiv=\"refresh\" content=\"5\">\
+         <link rel=\"stylesheet\" href=\"/status.css\"></head><body><main>\
+         <header><h1>hermes-host</h1><p><span class=\"state {class}\">{state}</span> for {since}</p></header>\
+         <dl class=\"numbers\">{numbers}</dl><h2>Adapters</h2>{adapters}{warnings}\
+         <footer>version {version} · process {pid} · {home} · answered by {agent}</footer></main></body></html>\n",
+        state = text(&host.state),
+        class = class(&host.state),
+        since = span(now_ms - host.since),
+        version = text(&host.version),
+        pid = host.pid,
+        home = text(&host.home),
+        agent = text(&agent),
+    )
+}
+
+fn row(adapter: &AdapterStatus, now_ms: i64) -> String {
+    let mut notes = Vec::new();
+    if let Some(proven) = adapter.last_proven {
+        notes.push(format!("proven {} ago", span(now_ms - proven)));
+    }
+    if adapter.held > 0 {
+        notes.push(format!("{} held", adapter.held));
+    }
+    if let Some(next) = adapter.next_try {
+        notes.push(format!("next try in {}", span(next - now_ms)));
+    }
+    for part in [&adapter.isolation, &adapter.guarantee] {
+        if !part.is_empty() {
+            notes.push(part.clone());
+        }
+    }
+    if adapter.upstream_ignored {
+        notes.push("its word about senders is ignored".to_owned());
+    }
+    let mut html = String::new();
+    // Writing into a `String` cannot fail.
+    let _ = write!(
+        html,
+        "<li><div class=\"line\"><strong>{}</strong><span class=\"state {}\">{}</span><span class=\"quiet\">{}</span></div>\
+         <div class=\"quiet\">{} {}{}</div>",
+        text(&adapter.name),
+        class(&adapter.state),
+        text(&adapter.state),
+        if adapter.since > 0 { span(now_ms - adapter.since) } else { String::new() },
+        text(&adapter.plugin),
+        text(&adapter.version),
+        notes.iter().map(|note| format!(" · {}", text(note))).collect::<String>(),
+    );
+    if let Some(reason) = &adapter.reason {
+        let _ = write!(html, "<p class=\"reason\">{}</p>", text(&one_line(reason, REASON_CHARS_MAX)));
+    }
+    html + "</li>"
+}
+
+/// The colour class of a state word; words come from a closed set, anything else is plain.
+fn class(state: &str) -> &'static str {
+    match state {
+        "online" => "good",
+        "starting" | "reconnecting" | "degraded" | "draining" | "paused" => "fair",
+        "failed" | "stuck" => "bad",
+        _ => "idle",
+    }
+}
+
+fn text(value: &str) -> String {
+    let mut safe = String::with_capacity(value.len());
+    for c in value.chars() {
+        match c {
+            '&' => safe.push_str("&amp;"),
+            '<' => safe.push_str("&lt;"),
+            '>' => safe.push_str("&gt;"),
+            '"' => safe.push_str("&quot;"),
+            '\'' => safe.push_str("&#39;"),
+            c => safe.push(c),
+        }
+    }
+    safe
+}

@@ -1,0 +1,364 @@
+//! The status listener: a page, metrics, and two probes.
+//!
+//! It answers without a key, so it shows nothing that is one: no announced
+//! address, no text of a message. On loopback the `Host` header must be a name of
+//! loopback, so that a web page elsewhere cannot read it through a rebound name.
+//! Off loopback only metrics and probes are there; the page stays at home.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::extract::{ConnectInfo, Request, State};
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::middleware::{self, Next};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use futures_util::future::BoxFuture;
+use tokio::net::TcpListener;
+
+use super::bounded::{Bounded, Peer};
+use super::{StatusJson, metrics, page};
+use crate::clock::Clock;
+
+/// How long the host may take to say its status.
+const STATUS_WAIT: Duration = Duration::from_secs(2);
+/// How long one connection lives.
+const CONNECTION_LIFE: Duration = Duration::from_secs(30);
+
+/// Who knows the status.
+pub trait StatusSource: Send + Sync + 'static {
+    /// The state of everything. It comes from the dispatcher, so its arrival proves progress.
+    fn status(&self) -> BoxFuture<'static, StatusJson>;
+
+    /// Further metrics as Prometheus text.
+    fn metrics(&self) -> String;
+}
+
+/// Why the status listener did not start. The operator mends it in `[host] status`.
+#[derive(Debug, thiserror::Error)]
+pub enum BindError {
+    /// Somebody has the port.
+    #[error(
+        "[host] status: {address} is in use{holder}; end that program, or write another address or \"\" into [host] status"
+    )]
+    InUse {
+        /// The address.
+        address: SocketAddr,
+        /// Who has it, when it can be seen.
+        holder: String,
+    },
+    /// The system refused.
+    #[error("[host] status: {address} cannot be used ({source}); write another address or \"\" into [host] status")]
+    Bind {
+        /// The address.
+        address: SocketAddr,
+        /// What the system said.
+        source: std::io::Error,
+    },
+}
+
+/// Binds the listener of `[host] status`.
+///
+/// # Errors
+///
+/// [`BindError`] names the key and, where it can be seen, who has the port.
+pub async fn bind(address: SocketAddr) -> Result<TcpListener, BindError> {
+    TcpListener::bind(address).await.map_err(|source| match source.kind() {
+        std::io::ErrorKind::AddrInUse => BindError::InUse { address, holder: super::holder::of_port(address) },
+        _ => BindError::Bind { address, source },
+    })
+}
+
+/// Serves until it is dropped.
+pub async fn serve(listener: TcpListener, source: Arc<dyn StatusSource>, clock: Arc<dyn Clock>, clients_max: usize) {
+    let at_home = listener.local_addr().is_ok_and(|address| address.ip().is_loopback());
+    let bounded = Bounded::new(listener, clients_max, CONNECTION_LIFE);
+    let router = router(source, clock, at_home).into_make_service_with_connect_info::<Peer>();
+    if let Err(error) = axum::serve(bounded, router).await {
+        tracing::error!(%error, "the status listener ended");
+    }
+}
+
+#[derive(Clone)]
+struct Shared {
+    source: Arc<dyn StatusSource>,
+    clock: Arc<dyn Clock>,
+    at_home: bool,
+}
+
+fn router(source: Arc<dyn StatusSource>, clock: Arc<dyn Clock>, at_home: bool) -> Router {
+    let shared = Shared { source, clock, at_home };
+    Router::new()
+        .route("/", get(show_page))
+        .route("/status.css", get(style))
+        .route("/metrics", get(show_metrics))
+        .route("/healthz", get(healthy))
+        .route("/readyz", get(ready))
+        .layer(middleware::from_fn_with_state(shared.clone(), guard))
+        .with_state(shared)
+}
+
+/// Refuses foreign names, keeps the page at home, and closes every door a browser could open.
+async fn guard(
+    State(shared): State<Shared>,
+    ConnectInfo(peer): ConnectInfo<Peer>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let for_people = matches!(request.uri().path(), "/" | "/status.css");
+    let local = peer.0.ip().to_canonical().is_loopback();
+    if (for_people || shared.at_home) && !names_loopback(request.headers().get(header::HOST)) {
+        return (StatusCode::FORBIDDEN, "this listener answers to 127.0.0.1, [::1] and localhost only\n")
+            .into_response();
+    }
+    if for_people && !local {
+        return (StatusCode::FORBIDDEN, "the page is for this machine only; /metrics, /healthz and /readyz are here\n")
+            .into_response();
+    }
+    let mut response = next.run(request).await;
+    let headers = response.headers_mut();
+    for (name, value) in [
+        (header::CACHE_CONTROL, "no-store"),
+        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+        (header::REFERRER_POLICY, "no-referrer"),
+        (header::X_FRAME_OPTIONS, "DENY"),
+        (
+            header::CONTENT_SECURITY_POLICY,
+            "default-src 'none'; style-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+        ),
+    ] {
+        headers.insert(name, HeaderValue::from_static(value));
+    }
+    response
+}
+
+/// Whether a `Host` header is a name of loopback, with or without a port.
+fn names_loopback(host: Option<&HeaderValue>) -> bool {
+    let Some(host) = host.and_then(|host| host.to_str().ok()) else { return false };
+    let is_port = |port: &str| port.parse::<u16>().is_ok();
+    ["localhost", "127.0.0.1", "[::1]"].iter().any(|name| {
+        let end = host.get(..name.len()).filter(|start| start.eq_ignore_ascii_case(name)).map(|_| &host[name.len()..]);
+        end.is_some_and(|rest| rest.is_empty() || rest.strip_prefix(':').is_some_and(is_port))
+    })
+}
+
+async fn status(shared: &Shared) -> Option<StatusJson> {
+    tokio::time::timeout(STATUS_WAIT, shared.source.status()).await.ok()
+}
+
+async fn show_page(State(shared): State<Shared>) -> Response {
+    match status(&shared).await {
+        Some(status) => axum::response::Html(page::render(&status, shared.clock.now_ms())).into_response(),
+        None => late(),
+    }
+}
+
+async fn style() -> Response {
+    ([(header::CONTENT_TYPE, "text/css; charset=utf-8")], page::STYLE).into_response()
+}
+
+async fn show_metrics(State(shared): State<Shared>) -> Response {
+    let Some(status) = status(&shared).await else { return late() };
+    let text = metrics::of_status(&status) + &shared.source.metrics();
+    ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text).into_response()
+}
+
+/// Alive: the dispatcher makes progress.
+async fn healthy(State(shared): State<Shared>) -> Response {
+    match status(&shared).await {
+        Some(_) => "ok\n".into_response(),
+        None => late(),
+    }
+}
+
+/// Ready: events are taken.
+async fn ready(State(shared): State<Shared>) -> Response {
+    match status(&shared).await {
+        Some(status) if status.host.state == "online" => "ready\n".into_response(),
+        Some(status) => (StatusCode::SERVICE_UNAVAILABLE, format!("{}\n", status.host.state)).into_response(),
+        None => late(),
+    }
+}
+
+fn late() -> Response {
+    (StatusCode::SERVICE_UNAVAILABLE, format!("the host did not answer within {} s\n", STATUS_WAIT.as_secs()))
+        .into_response()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpStream;
+
+    use super::*;
+    use crate::status::{AdapterStatus, Announced};
+
+    #[tokio::test]
+    async fn the_page_shows_the_state_and_escapes_what_comes_from_outside() {
+        let world = World::start(example()).await;
+        let page = world.get("/", "localhost").await;
+        assert!(page.starts_with("HTTP/1.1 200"), "{page}");
+        assert!(page.contains("content-security-policy: default-src 'none'; style-src 'self'"));
+        assert!(
+            page.contains("<strong>tele&lt;b&gt;</strong><span class=\"state fair\">reconnecting</span>"),
+            "{page}"
+        );
+        assert!(page.contains("the link &lt;is&gt; down") && page.contains("next try in 5 s"), "{page}");
+        assert!(!page.contains("secret-key") && !page.contains("<script"), "{page}");
+        let style = world.get("/status.css", "127.0.0.1:8640").await;
+        assert!(style.contains("content-type: text/css") && style.contains("--good"));
+    }
+
+    #[tokio::test]
+    async fn metrics_say_what_status_says_and_what_the_source_adds() {
+        let world = World::start(example()).await;
+        let metrics = world.get("/metrics", "[::1]:1").await;
+        assert!(metrics.contains("\nhermes_queue_waiting{queue=\"outbox\"} 3\n"), "{metrics}");
+        assert!(metrics.contains("\nhermes_adapter_online{instance=\"tele<b>\"} 0\n"), "{metrics}");
+        assert!(metrics.ends_with("more 1\n") && !metrics.contains("secret-key"), "{metrics}");
+    }
+
+    #[tokio::test]
+    async fn a_foreign_name_gets_nothing() {
+        let world = World::start(example()).await;
+        for name in [
+            "evil.example",
+            "localhost.evil.example",
+            "127.0.0.1.evil.example",
+            "localhost:80x",
+            "127.0.0.1:8640@evil",
+            "",
+        ] {
+            for path in ["/", "/metrics", "/readyz"] {
+                let answer = world.get(path, name).await;
+                assert!(
+                    answer.starts_with("HTTP/1.1 403") || answer.starts_with("HTTP/1.1 400"),
+                    "{name} {path}: {answer}"
+                );
+                assert!(!answer.contains("tele"), "{name} {path}: {answer}");
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn ready_is_not_the_same_as_alive() {
+        let mut status = example();
+        status.host.state = "draining".to_owned();
+        let world = World::start(status).await;
+        assert!(world.get("/healthz", "localhost").await.starts_with("HTTP/1.1 200"));
+        let ready = world.get("/readyz", "localhost").await;
+        assert!(ready.starts_with("HTTP/1.1 503") && ready.ends_with("draining\n"), "{ready}");
+        world.state.lock().unwrap().host.state = "online".to_owned();
+        assert!(world.get("/readyz", "localhost").await.ends_with("ready\n"));
+    }
+
+    #[tokio::test]
+    async fn a_connection_that_dawdles_loses_its_place() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let source = Arc::new(Fixed(Arc::new(Mutex::new(example()))));
+        let bounded = Bounded::new(listener, 1, Duration::from_millis(50));
+        let router = router(source, Arc::new(At(0)), true).into_make_service_with_connect_info::<Peer>();
+        let server = tokio::spawn(async move { axum::serve(bounded, router).await });
+        let mut dawdler = TcpStream::connect(address).await.unwrap();
+        dawdler.write_all(b"GET / HTTP/1.1\r\nHost: localh").await.unwrap();
+        let answer = get(address, "/healthz", "localhost").await;
+        assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+        let mut rest = Vec::new();
+        // The end may be a reset; that it ends is what counts.
+        let _ = dawdler.read_to_end(&mut rest).await;
+        server.abort();
+    }
+
+    #[tokio::test]
+    async fn a_port_in_use_is_told_with_its_key() {
+        let taken = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let error = bind(taken.local_addr().unwrap()).await.unwrap_err().to_string();
+        assert!(error.contains("[host] status: 127.0.0.1:") && error.contains("is in use by process "), "{error}");
+        assert!(error.contains(&std::process::id().to_string()), "{error}");
+    }
+
+    fn example() -> StatusJson {
+        let adapter = AdapterStatus {
+            name: "tele<b>".into(),
+            plugin: "telegram".into(),
+            version: "1.0.0".into(),
+            isolation: "process".into(),
+            state: "reconnecting".into(),
+            since: 1_000,
+            reason: Some("the link <is> down".into()),
+            next_try: Some(15_000),
+            last_proven: Some(9_000),
+            held: 2,
+            guarantee: "at-least-once".into(),
+            announced: vec![Announced { label: "open".into(), url: "http://127.0.0.1/?key=secret-key".into() }],
+            code: None,
+            restarts: 1,
+            upstream_ignored: false,
+        };
+        serde_json::from_value(serde_json::json!({
+            "host": { "version": "1.0.0", "pid": 7, "since": 0, "state": "online", "home": "/h", "epoch": 3 },
+            "adapters": [adapter],
+            "queues": { "inbox": 1, "turns": 2, "outbox": 3, "handoffs": 0, "dead": 1 },
+            "sessions": { "open": 1, "running": 1, "total": 9 },
+            "agent": { "runtime": "echo" },
+            "warnings": ["a <warning>"],
+        }))
+        .unwrap()
+    }
+
+    struct Fixed(Arc<Mutex<StatusJson>>);
+
+    impl StatusSource for Fixed {
+        fn status(&self) -> BoxFuture<'static, StatusJson> {
+            let status = self.0.lock().unwrap().clone();
+            Box::pin(async move { status })
+        }
+
+        fn metrics(&self) -> String {
+            "more 1\n".to_owned()
+        }
+    }
+
+    struct At(i64);
+
+    impl Clock for At {
+        fn now_ms(&self) -> i64 {
+            self.0
+        }
+    }
+
+    struct World {
+        address: SocketAddr,
+        state: Arc<Mutex<StatusJson>>,
+        _server: tokio::task::JoinSet<()>,
+    }
+
+    impl World {
+        async fn start(status: StatusJson) -> Self {
+            let listener = bind("127.0.0.1:0".parse().unwrap()).await.unwrap();
+            let address = listener.local_addr().unwrap();
+            let state = Arc::new(Mutex::new(status));
+            let mut server = tokio::task::JoinSet::new();
+            server.spawn(serve(listener, Arc::new(Fixed(Arc::clone(&state))), Arc::new(At(10_000)), 4));
+            Self { address, state, _server: server }
+        }
+
+        async fn get(&self, path: &str, host: &str) -> String {
+            get(self.address, path, host).await
+        }
+    }
+
+    async fn get(address: SocketAddr, path: &str, host: &str) -> String {
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        let request = format!("GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
+        stream.write_all(request.as_bytes()).await.unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await.unwrap();
+        answer
+    }
+}
