@@ -180,7 +180,7 @@ impl Chat {
         let number = self.scripted.shared.next.fetch_add(1, Ordering::Relaxed);
         json!({
             "type": "message", "event_id": format!("m:{}:{number}", self.chat["id"].as_str().unwrap_or_default()),
-            "at_ms": 1, "chat": self.chat, "sender": { "id": self.sender }, "message_id": number.to_string(), "text": text,
+            "at_ms": 1, "addressed": { "mention": self.chat["type"] != "dm" }, "chat": self.chat, "sender": { "id": self.sender }, "message_id": number.to_string(), "text": text,
         })
     }
 

@@ -38,7 +38,7 @@ impl Connection {
     /// Asks who we are and ends a webhook, which would keep the poll from getting anything.
     pub async fn open(&self) -> Result<(), ConnectError> {
         let me: User = self.api.call("getMe", &json!({})).await.map_err(|error| lost(&error))?;
-        self.host.lock_credential(format!("telegram:{}", me.id)).await.map_err(|error| {
+        self.host.lock_credential(&format!("telegram:{}", me.id)).await.map_err(|error| {
             ConnectError::fatal(error.to_string(), "give each instance a bot of its own, or stop the other one")
         })?;
         self.api.call::<Value>("deleteWebhook", &json!({})).await.map_err(|error| lost(&error))?;

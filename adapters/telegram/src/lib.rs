@@ -14,7 +14,7 @@ mod outbound;
 
 use std::path::PathBuf;
 use std::sync::OnceLock;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use hermes_adapter_sdk::prelude::*;
 use serde_json::{Value, json};
@@ -139,7 +139,7 @@ impl Adapter for Telegram {
 
     async fn send(&self, message: Outgoing) -> SendOutcome {
         match &self.connection {
-            Ok(link) => outbound::send(&link.api, self.manner, &message, now_ms()).await,
+            Ok(link) => outbound::send(&link.api, self.manner, &message, link.host.now_ms()).await,
             Err(error) => SendOutcome::not_sent(None, WaitScope::Instance, error.to_string()),
         }
     }
@@ -148,7 +148,7 @@ impl Adapter for Telegram {
 impl Edit for Telegram {
     async fn edit(&self, message: SentMessage, outgoing: Outgoing) -> SendOutcome {
         match &self.connection {
-            Ok(link) => outbound::edit(&link.api, self.manner, &message, &outgoing, now_ms()).await,
+            Ok(link) => outbound::edit(&link.api, self.manner, &message, &outgoing, link.host.now_ms()).await,
             Err(error) => SendOutcome::not_sent(None, WaitScope::Instance, error.to_string()),
         }
     }
@@ -263,12 +263,6 @@ fn call_error(error: ApiError) -> CallError {
         ApiError::NotSent(_) | ApiError::Doubtful(_) => "unavailable",
     };
     CallError::new(code, error.to_string())
-}
-
-/// When a receipt was made; shown to people, never compared.
-#[expect(clippy::disallowed_methods, reason = "an adapter has no clock of the host's, and nothing depends on this one")]
-fn now_ms() -> i64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
 }
 
 export_adapter!(Telegram: Edit + Typing + HandoffThread + ResolveTarget);
