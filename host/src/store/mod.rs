@@ -182,3 +182,6 @@ pub struct WriterStats {
     /// Transactions committed, one fsync each.
     pub commits: u64,
 }
+
+#[cfg(test)]
+mod tests;

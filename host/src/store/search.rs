@@ -35,6 +35,16 @@ const MATCH_BEGIN: &str = ">>>";
 /// After a match.
 const MATCH_END: &str = "<<<";
 
+/// One of the indexes.
+struct Index {
+    table: &'static str,
+    /// Tokens of the text around a match: words, or characters.
+    snippet_tokens: u32,
+}
+
+const WORDS: Index = Index { table: "messages_words", snippet_tokens: 24 };
+const TRIGRAMS: Index = Index { table: "messages_trigrams", snippet_tokens: 64 };
+
 impl Store {
     /// Finds messages with all words of `query`, best first. Any text is a valid query.
     ///
@@ -77,7 +87,7 @@ pub(super) fn index(db: &Connection, rows_max: u32) -> Outcome<Indexed> {
         .prepare_cached("SELECT count(*), max(id) FROM (SELECT id FROM messages WHERE id > ?1 ORDER BY id LIMIT ?2)")?;
     let next = first(next, params![upto, rows_max], |row| Ok((row.get::<_, u32>(0)?, row.get::<_, Option<i64>>(1)?)))?;
     let Some((rows, Some(last))) = next else { return Ok(Indexed { rows: 0, more: false }) };
-    for table in ["messages_words", "messages_trigrams"] {
+    for table in [WORDS.table, TRIGRAMS.table] {
         let sql =
             format!("INSERT INTO {table} (rowid, content) SELECT id, content FROM messages WHERE id > ?1 AND id <= ?2");
         change(db, &sql, [upto, last])?;
@@ -88,7 +98,7 @@ pub(super) fn index(db: &Connection, rows_max: u32) -> Outcome<Indexed> {
 
 /// Takes a session's messages out of the indexes, before they are deleted.
 pub(super) fn forget_session(db: &Connection, session: &SessionId) -> Outcome<()> {
-    for table in ["messages_words", "messages_trigrams"] {
+    for table in [WORDS.table, TRIGRAMS.table] {
         let sql = format!(
             "INSERT INTO {table} ({table}, rowid, content) SELECT 'delete', id, content FROM messages
              WHERE session_id = ?1 AND id <= (SELECT indexed_upto FROM host)"
@@ -128,13 +138,13 @@ fn is_unspaced(c: char) -> bool {
 fn find(db: &Connection, words: &[String], owner: Option<&str>, limit: u32) -> Outcome<Vec<SearchHit>> {
     let unspaced = words.iter().any(|word| word.chars().any(is_unspaced));
     if !unspaced {
-        let found = matching(db, "messages_words", words, owner, limit)?;
+        let found = matching(db, &WORDS, words, owner, limit)?;
         if !found.is_empty() {
             return Ok(found);
         }
     }
     if words.iter().all(|word| word.chars().count() >= TRIGRAM_CHARS) {
-        return matching(db, "messages_trigrams", words, owner, limit);
+        return matching(db, &TRIGRAMS, words, owner, limit);
     }
     containing(db, words, owner, limit)
 }
@@ -142,15 +152,16 @@ fn find(db: &Connection, words: &[String], owner: Option<&str>, limit: u32) -> O
 /// Asks one of the indexes. Each word is a quoted string, in which nothing but the quote has a meaning.
 fn matching(
     db: &Connection,
-    table: &str,
+    index: &Index,
     words: &[String],
     owner: Option<&str>,
     limit: u32,
 ) -> Outcome<Vec<SearchHit>> {
+    let Index { table, snippet_tokens } = index;
     let quoted: Vec<String> = words.iter().map(|word| format!("\"{}\"", word.replace('"', "\"\""))).collect();
     let statement = db.prepare_cached(&format!(
         "SELECT m.session_id, s.title, m.id, m.role, m.at_ms,
-             snippet({table}, 0, '{MATCH_BEGIN}', '{MATCH_END}', '…', 24)
+             snippet({table}, 0, '{MATCH_BEGIN}', '{MATCH_END}', '…', {snippet_tokens})
          FROM {table} JOIN messages m ON m.id = {table}.rowid JOIN sessions s ON s.id = m.session_id
          WHERE {table} MATCH ?1 AND (m.active = 1 OR m.compacted = 1) AND (?2 IS NULL OR s.owner = ?2)
          ORDER BY {table}.rank, m.id DESC LIMIT ?3"

@@ -1,0 +1,126 @@
+//! A host dies, another begins.
+
+use super::*;
+
+#[tokio::test]
+async fn each_life_is_an_epoch_of_its_own_and_knows_how_the_last_one_ended() {
+    let home = Home::new();
+    let first = home.open();
+    assert!(!first.unclean);
+    drop(first.store);
+    let second = home.open();
+    assert!(second.unclean);
+    second.store.close().await.unwrap();
+    let third = home.open();
+    assert!(!third.unclean);
+    assert_eq!((first.epoch.0 + 1, second.epoch.0 + 1), (second.epoch.0, third.epoch.0));
+}
+
+#[tokio::test]
+async fn an_accepted_event_is_found_again_after_a_crash() {
+    let home = Home::new();
+    let (store, _) = home.store();
+    let ids = [accepted(&store, "a").await, accepted(&store, "b").await];
+    drop(store);
+    let (store, epoch) = home.store();
+    let pending = store.recover(epoch, START_MS).await.unwrap().pending;
+    assert_eq!(pending.iter().map(|row| row.id).collect::<Vec<_>>(), ids);
+    assert_eq!(pending[0].event, event("a").event);
+}
+
+#[tokio::test]
+async fn a_turn_that_a_crash_cut_off_waits_to_be_resumed() {
+    let home = Home::new();
+    let (store, epoch) = home.store();
+    let event = accepted(&store, "a").await;
+    let turn = running(&store, epoch, 1, vec![event]).await;
+    drop(store);
+
+    let (store, epoch) = home.store();
+    let recovery = store.recover(epoch, START_MS).await.unwrap();
+    assert!(recovery.pending.is_empty());
+    let [cut_off] = recovery.cut_off.as_slice() else { panic!("one turn was cut off: {:?}", recovery.cut_off) };
+    assert_eq!((cut_off.turn, &cut_off.session, cut_off.attempts), (turn, &session_id(1), 1));
+    assert_eq!(cut_off.inbox[0].id, event);
+    assert!(!cut_off.inbox[0].event.is_empty());
+    assert_eq!(store.resume_turn(turn, epoch).await, Ok(2));
+    assert!(is_conflict(store.resume_turn(turn, epoch).await));
+    drop(store);
+
+    let (store, epoch) = home.store();
+    let again = store.recover(epoch, START_MS).await.unwrap().cut_off;
+    assert_eq!((again[0].turn, again[0].attempts), (turn, 2));
+    let failed = EndTurn { state: TurnEnd::Failed, messages: vec![], ..end_of(turn, session_id(1)) };
+    store.end_turn(failed).await.unwrap();
+    assert_eq!(inbox_word(&store, event).await, "answered");
+    assert!(store.recover(epoch, START_MS).await.unwrap().cut_off.is_empty());
+}
+
+#[tokio::test]
+async fn a_turn_that_waits_to_be_resumed_cannot_finish() {
+    let home = Home::new();
+    let (store, epoch) = home.store();
+    let turn = running(&store, epoch, 1, vec![]).await;
+    drop(store);
+    let (store, epoch) = home.store();
+    store.recover(epoch, START_MS).await.unwrap();
+    assert!(is_conflict(store.end_turn(end_of(turn, session_id(1))).await));
+    assert_eq!(turn_word(&store, turn).await, "queued");
+}
+
+#[tokio::test]
+async fn a_part_in_flight_at_the_crash_is_doubtful_and_the_others_are_owed() {
+    let home = Home::new();
+    let (store, epoch) = home.store();
+    let id = store.owe(in_parts(3)).await.unwrap();
+    store.claim(id, 1, epoch, 1).await.unwrap();
+    store.settle(Settle::new(id, 1, delivered(), tried(1), START_MS)).await.unwrap();
+    store.claim(id, 2, epoch, 1).await.unwrap();
+    drop(store);
+
+    let (store, epoch) = home.store();
+    let owed = store.recover(epoch, START_MS).await.unwrap().deliveries;
+    let states: Vec<&str> = owed[0].parts.iter().map(|part| part.state.word()).collect();
+    assert_eq!(states, ["delivered", "unknown", "owed"]);
+    assert_eq!(owed[0].parts[1].facts.attempts, 1);
+    store.claim(id, 2, epoch, 2).await.unwrap();
+}
+
+#[tokio::test]
+async fn what_this_life_has_claimed_is_not_taken_from_it() {
+    let home = Home::new();
+    let (store, epoch) = home.store();
+    let turn = running(&store, epoch, 1, vec![]).await;
+    let id = store.owe(delivery("hello")).await.unwrap();
+    store.claim(id, 1, epoch, 1).await.unwrap();
+    let recovery = store.recover(epoch, START_MS).await.unwrap();
+    assert!(recovery.cut_off.is_empty());
+    assert_eq!(recovery.deliveries[0].parts[0].state, PartState::InFlight { epoch, attempt: 1 });
+    assert_eq!(turn_word(&store, turn).await, "running");
+}
+
+#[tokio::test]
+async fn a_draft_whose_turn_died_is_handed_over() {
+    let home = Home::new();
+    let (store, epoch) = home.store();
+    let id = store.owe(delivery("half a")).await.unwrap();
+    store
+        .write(move |db| {
+            db.execute("UPDATE outbox SET state = 'drafting', draft_message = 'm7' WHERE id = ?1", [id.0])?;
+            Ok(())
+        })
+        .await
+        .unwrap();
+    let recovery = store.recover(epoch, START_MS).await.unwrap();
+    assert!(recovery.deliveries.is_empty());
+    assert_eq!((recovery.drafts[0].id, recovery.drafts[0].draft_message.as_deref()), (id, Some("m7")));
+}
+
+#[tokio::test]
+async fn a_closed_store_says_so() {
+    let home = Home::new();
+    let (store, _) = home.store();
+    store.close().await.unwrap();
+    assert_eq!(store.accept(event("a")).await, Err(StoreError::Closed));
+    assert_eq!(store.close().await, Err(StoreError::Closed));
+}
