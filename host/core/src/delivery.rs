@@ -30,7 +30,7 @@ pub use step::{RetryPolicy, RetryScope, Step, after_lookup, kills_target, next_s
 pub use text::{silence, strip_control};
 
 /// What is put before the text of a part that may already have arrived.
-pub const REPEATED_MARK: &str = "(repeated)";
+pub const REPEATED_MARK: &str = "(possibly repeated)";
 
 /// What is put before the text of a part that comes after its successors.
 pub const DELAYED_MARK: &str = "(delayed)";

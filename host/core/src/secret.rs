@@ -123,6 +123,12 @@ mod tests {
     }
 
     #[test]
+    fn a_secret_inside_another_does_not_uncover_its_end() {
+        let secrets = [Secret::new("bcde"), Secret::new("abcdef")];
+        assert_eq!(mask("-abcdef-bcde-", &secrets), "-[***]-[***]-");
+    }
+
+    #[test]
     fn a_secret_that_overlaps_itself_is_masked_whole() {
         assert_eq!(mask("-ababababa-", &[Secret::new("ababa")]), "-[***]-");
     }

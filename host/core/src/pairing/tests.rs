@@ -99,6 +99,18 @@ fn five_wrong_codes_lock_the_instance_right_ones_included() {
 }
 
 #[test]
+fn a_right_code_takes_the_wrong_ones_back() {
+    let mut book = book();
+    let code = offered(&mut book, "5", 0, 1);
+    for _ in 0..4 {
+        let _ = book.approve("telegram", "AAAA2222", 0);
+    }
+    assert!(matches!(book.approve("telegram", code.expose(), 0), Approval::Granted { .. }));
+    assert_eq!(book.lockout("telegram"), None);
+    assert_eq!(book.approve("telegram", "AAAA2222", 0), Approval::Wrong { left: 4 });
+}
+
+#[test]
 fn a_lockout_survives_a_restart_of_the_host() {
     let mut before = book();
     let code = offered(&mut before, "5", 0, 1);
