@@ -28,7 +28,7 @@ use tokio_util::sync::CancellationToken;
 use crate::dispatch::{Exported, Reply, dispatch};
 use crate::export::{Answer, HostSide};
 use crate::guard::{Guarded, guard};
-use crate::{Host, logs};
+use crate::{Host, Manifest, logs};
 
 /// How long `new` may take.
 const NEW_DEADLINE: Duration = Duration::from_secs(1);
@@ -100,7 +100,7 @@ pub(crate) fn create<A: Exported>(side: HostSide, envelope: &[u8]) -> Result<Sea
     let envelope: Envelope = serde_json::from_slice(envelope)
         .map_err(|error| format!("adapter `{plugin}`: the host's envelope is not readable: {error}"))?;
     let instance: Arc<str> = envelope.instance.into();
-    let config = read_config::<A::Config>(envelope.config)
+    let config = read_config::<A::Config>(envelope.config, &A::MANIFEST)
         .map_err(|error| format!("instance `{instance}` of adapter `{plugin}`: {error}"))?;
 
     logs::forward_panics();
@@ -139,12 +139,17 @@ pub(crate) fn create<A: Exported>(side: HostSide, envelope: &[u8]) -> Result<Sea
     }
 }
 
-fn read_config<C: DeserializeOwned>(config: serde_json::Value) -> Result<C, String> {
+fn read_config<C: DeserializeOwned>(config: serde_json::Value, manifest: &Manifest) -> Result<C, String> {
     let config = if config.is_null() { serde_json::json!({}) } else { config };
     serde_path_to_error::deserialize(config).map_err(|error| {
         let path = error.path().to_string();
+        let key = path.split(['.', '[']).next().unwrap_or_default();
         match path.as_str() {
             "." | "" => format!("configuration: {}", error.inner()),
+            // The reader's own words would show the value.
+            _ if manifest.is_secret(key) => {
+                format!("configuration key `{path}`: not of the kind that the schema asks for (a secret's value is not shown)")
+            }
             path => format!("configuration key `{path}`: {}", error.inner()),
         }
     })

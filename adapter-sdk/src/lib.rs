@@ -13,9 +13,10 @@
 //! * a panic ends in status PANIC and a poisoned instance, never in the host;
 //! * every call is answered exactly once.
 //!
-//! `README.md` beside this crate is the author's page, `PROTOCOL.md` lists the
-//! methods, `ABI.md` the contract beneath. `unsafe` lives in `export` only.
+//! `unsafe` lives in `export` only.
 
+#![doc = ""]
+#![doc = include_str!("../README.md")]
 #![deny(unsafe_code)]
 #![warn(missing_docs)]
 

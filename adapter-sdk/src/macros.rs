@@ -8,7 +8,49 @@
 /// Exports `T` as the library's adapter, with the capability traits it implements:
 /// `export_adapter!(T);`, `export_adapter!(T: Edit + Typing);`. Once a crate.
 ///
-/// Does not compile under `panic = "abort"`, where a panic could not be contained.
+/// Does not compile under `panic = "abort"`, where a panic could not be contained, nor when
+/// [`manifest!`](crate::manifest) promises what no listed trait keeps:
+///
+/// ```compile_fail,E0080
+/// use hermes_adapter_sdk::prelude::*;
+///
+/// #[derive(AdapterConfig)]
+/// struct Config {}
+/// struct Liar;
+///
+/// impl Adapter for Liar {
+///     // `stream: native` needs `NativeStream` in the list below.
+///     const MANIFEST: Manifest = manifest! { id: "liar", label: "Liar", stream: native };
+///     type Config = Config;
+///     fn new(_: Config, _: Host) -> Self { Self }
+///     async fn connect(&self) -> Result<(), ConnectError> { Ok(()) }
+///     async fn send(&self, _: Outgoing) -> SendOutcome { SendOutcome::unknown("") }
+/// }
+///
+/// export_adapter!(Liar);
+/// # fn main() {}
+/// ```
+///
+/// A trait that is listed but not implemented does not compile either:
+///
+/// ```compile_fail,E0277
+/// use hermes_adapter_sdk::prelude::*;
+///
+/// #[derive(AdapterConfig)]
+/// struct Config {}
+/// struct Boaster;
+///
+/// impl Adapter for Boaster {
+///     const MANIFEST: Manifest = manifest! { id: "boaster", label: "Boaster" };
+///     type Config = Config;
+///     fn new(_: Config, _: Host) -> Self { Self }
+///     async fn connect(&self) -> Result<(), ConnectError> { Ok(()) }
+///     async fn send(&self, _: Outgoing) -> SendOutcome { SendOutcome::unknown("") }
+/// }
+///
+/// export_adapter!(Boaster: Typing);
+/// # fn main() {}
+/// ```
 #[macro_export]
 macro_rules! export_adapter {
     ($adapter:ty $(: $first:ident $(+ $part:ident)*)?) => {

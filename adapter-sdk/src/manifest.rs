@@ -27,6 +27,16 @@ impl Manifest {
     pub const fn version(&self) -> &'static str {
         self.version
     }
+
+    /// Whether the configuration key `key` holds a secret.
+    pub(crate) fn is_secret(&self, key: &str) -> bool {
+        self.properties.iter().any(|(name, value)| match value {
+            Value::List(keys) if *name == "secrets" => {
+                keys.iter().any(|secret| matches!(secret, Value::Text(secret) if *secret == key))
+            }
+            _ => false,
+        })
+    }
 }
 
 /// A key and what stands behind it.

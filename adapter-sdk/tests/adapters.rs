@@ -20,6 +20,9 @@ pub struct PuppetConfig {
     /// What `new` does: `panic` or `block`.
     #[serde(default)]
     pub at_birth: String,
+    /// A secret.
+    #[serde(default)]
+    pub token: String,
     /// A nested table.
     #[serde(default)]
     pub link: LinkConfig,
@@ -145,6 +148,7 @@ impl Adapter for Puppet {
                     self.host.call("turns.stop", &serde_json::json!({ "inbox_id": 7 })).await;
                 return SendOutcome::unknown(answer.map_or_else(|error| error.code, |answer| answer.to_string()));
             }
+            "token" => return SendOutcome::delivered(self.config.token.len().to_string(), 0),
             "drops" => return SendOutcome::delivered(self.dropped.load(Ordering::SeqCst).to_string(), 0),
             _ => {}
         }

@@ -36,6 +36,15 @@ fn no_configuration_at_all_means_an_empty_one() {
 }
 
 #[test]
+fn a_wrong_secret_is_named_but_not_shown() {
+    let sentence = error_of(json!({ "token": 123_456_789 }));
+    assert!(sentence.contains("`token`"), "{sentence}");
+    assert!(!sentence.contains("123456789"), "{sentence}");
+    let host = MockHost::start::<Puppet>(json!({ "token": "four" })).expect("it starts");
+    assert_eq!(host.send(&text("token")), SendOutcome::delivered("4", 0));
+}
+
+#[test]
 fn nested_values_arrive() {
     let config = json!({ "link": { "tone": { "loud": { "times": 2 } } } });
     let host = MockHost::start::<Puppet>(config).expect("it starts");

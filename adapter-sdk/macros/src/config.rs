@@ -6,7 +6,7 @@
 //! unnamed constant, with `#[serde(remote = "…")]`, which makes serde build the
 //! author's type straight from the copy.
 
-use proc_macro2::TokenStream;
+use proc_macro2::{TokenStream, TokenTree};
 use quote::{format_ident, quote};
 use syn::{Attribute, Data, DeriveInput, Error, Fields, Result};
 
@@ -91,18 +91,9 @@ fn refuse_flatten(data: &Data) -> Result<()> {
     };
     for field in fields.into_iter().flatten() {
         for attr in field.attrs.iter().filter(|attr| attr.path().is_ident("serde")) {
-            let mut flattened = false;
-            // Other keys may have any shape; only the word `flatten` matters here.
-            let _ = attr.parse_nested_meta(|meta| {
-                flattened |= meta.path.is_ident("flatten");
-                if meta.input.peek(syn::Token![=]) {
-                    let _: proc_macro2::TokenTree = {
-                        meta.value()?;
-                        meta.input.parse()?
-                    };
-                }
-                Ok(())
-            });
+            let syn::Meta::List(list) = &attr.meta else { continue };
+            let mut words = list.tokens.clone().into_iter();
+            let flattened = words.any(|word| matches!(word, TokenTree::Ident(word) if word == "flatten"));
             if flattened {
                 return Err(Error::new_spanned(
                     attr,
@@ -112,4 +103,38 @@ fn refuse_flatten(data: &Data) -> Result<()> {
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use syn::parse_quote;
+
+    use super::*;
+
+    #[test]
+    fn flatten_is_refused_beside_other_keys() {
+        let error = expand(&parse_quote! {
+            struct Config { #[serde(default = "x", rename(deserialize = "y"), flatten)] rest: Rest }
+        });
+        assert!(error.expect_err("it must not compile").to_string().starts_with("with `flatten`"));
+    }
+
+    #[test]
+    fn only_attributes_that_the_derives_read_are_copied() {
+        let copy = copy_of(&parse_quote! {
+            #[derive(Debug)]
+            #[must_use]
+            /// Doc.
+            pub struct Config { #[serde(default)] #[deprecated] key: String }
+        });
+        let text = quote!(#copy).to_string();
+        assert!(text.contains("Doc.") && text.contains("serde (default)"), "{text}");
+        assert!(!text.contains("must_use") && !text.contains("deprecated"), "{text}");
+    }
+
+    #[test]
+    fn type_parameters_and_unions_are_refused() {
+        assert!(expand(&parse_quote! { struct Config<T> { key: T } }).is_err());
+        assert!(expand(&parse_quote! { union Config { key: u8 } }).is_err());
+    }
 }

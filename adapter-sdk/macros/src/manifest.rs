@@ -269,3 +269,47 @@ fn check_id(tokens: &TokenStream) -> Result<()> {
     }
     Err(Error::new(literal.span(), "an id is `[a-z][a-z0-9_]*`, at most 32 characters"))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn error_of(input: TokenStream) -> String {
+        expand(input).expect_err("it must not compile").to_string()
+    }
+
+    #[test]
+    fn an_unknown_key_names_the_known_ones() {
+        let error = error_of(quote!(id: "x", label: "X", trasport: none));
+        assert!(error.starts_with("there is no key `trasport`; known are id, label"), "{error}");
+        let nested = error_of(quote!(id: "x", label: "X", text: { limits: 1 }));
+        assert_eq!(nested, "there is no key `limits`; known are limit, unit, dialect");
+    }
+
+    #[test]
+    fn a_capability_with_a_trait_is_sent_to_export_adapter() {
+        let error = error_of(quote!(id: "x", label: "X", edit: true));
+        assert_eq!(error, "`edit` is declared by `export_adapter!(… : Edit)`, not here");
+    }
+
+    #[test]
+    fn a_word_outside_of_its_set_is_refused_and_an_open_one_is_not() {
+        let error = error_of(quote!(id: "x", label: "X", delivery: twice));
+        assert_eq!(error, "one of these words is expected: idempotent, reconcilable, at_least_once");
+        assert!(expand(quote!(id: "x", label: "X", text: { dialect: my_own }, transport: "carrier-pigeon")).is_ok());
+    }
+
+    #[test]
+    fn an_id_has_a_narrow_alphabet_and_is_needed() {
+        assert!(error_of(quote!(id: "My-Chat", label: "X")).starts_with("an id is"));
+        assert_eq!(error_of(quote!(label: "X")), "`id` is missing");
+        assert_eq!(error_of(quote!(id: "x")), "`label` is missing");
+    }
+
+    #[test]
+    fn keys_without_values_and_twice_the_same_key_are_refused() {
+        assert_eq!(error_of(quote!(id: "x", id: "y", label: "X")), "`id` stands here twice");
+        assert_eq!(error_of(quote!(id: "x", label:)), "`label` needs a value: `label: …`");
+        assert_eq!(error_of(quote!(id: "x", label: "X", text: 7)), "an object, `{ … }` is expected");
+    }
+}
