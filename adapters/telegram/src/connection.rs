@@ -43,7 +43,7 @@ impl Connection {
         })?;
         self.api.call::<Value>("deleteWebhook", &json!({})).await.map_err(|error| lost(&error))?;
         self.host.proved();
-        self.host.announce(&format!("@{}", me.username.as_deref().unwrap_or("bot")), "");
+        self.host.announce(format!("@{}", me.username.as_deref().unwrap_or("bot")), "");
         // The first answer stays: a token never changes its bot.
         self.me.get_or_init(|| me);
         Ok(())
