@@ -47,7 +47,7 @@ pub struct Origin {
 pub fn load(sources: Sources) -> Result<Config, Problems> {
     let mut problems = Problems::default();
     let mut warnings = Vec::new();
-    let (home, home_source) = home(&sources)?;
+    let (home, home_source) = home_of(&sources)?;
     let env = Environment::new(sources.env.clone(), &home, &mut problems, &mut warnings);
     let file = file(&sources, &home, &env)?;
     let path = file.clone().unwrap_or_else(|| home.join("plugins.toml"));
@@ -101,7 +101,16 @@ pub fn adapter(instance: &str, section: Section, values: &Values, file: &Path) -
     build::adapter(instance, &Get::adapter(&host, file), session, section)
 }
 
-fn home(sources: &Sources) -> Result<(PathBuf, Source), Problems> {
+/// The home folder, for commands that need nothing else of the configuration.
+///
+/// # Errors
+///
+/// When no variable and no argument names one.
+pub fn home(sources: &Sources) -> Result<PathBuf, Problems> {
+    home_of(sources).map(|(home, _)| home)
+}
+
+fn home_of(sources: &Sources) -> Result<(PathBuf, Source), Problems> {
     let variable = |name: &str| sources.env.get(name).filter(|value| !value.is_empty());
     let (home, source) = if let Some(home) = &sources.home {
         (home.clone(), Source::CommandLine)

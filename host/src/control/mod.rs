@@ -8,6 +8,7 @@
 
 mod client;
 mod line;
+pub mod records;
 mod server;
 mod socket;
 mod words;

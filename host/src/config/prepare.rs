@@ -1,0 +1,120 @@
+//! From a configuration to what can be run: which libraries lie where, what they
+//! say of themselves, and one plan per instance.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use hermes_protocol::Manifest;
+use serde_json::Value as Json;
+
+use super::model::Config;
+use super::plans::isolation;
+use super::problem::{Problems, Warning};
+use crate::plugins::{self, AdapterPlan, AdapterSettings, Found, Place, SearchPath};
+
+/// Variables that the process of an adapter keeps; it gets nothing else of the environment.
+const CHILD_VARIABLES: &[&str] = &["PATH", "LANG", "LC_ALL", "TZ", "SSL_CERT_FILE", "SSL_CERT_DIR"];
+
+/// A configuration with everything that libraries add to it.
+pub struct Prepared {
+    /// The configuration, variables of the manifests applied.
+    pub config: Config,
+    /// The manifests by plugin id.
+    pub manifests: BTreeMap<String, Manifest>,
+    /// The config schemas of the plugins in use, by plugin id.
+    pub schemas: BTreeMap<String, Json>,
+    /// One plan per instance.
+    pub plans: Vec<AdapterPlan>,
+    /// Bounds and places for `plugins`.
+    pub settings: AdapterSettings,
+}
+
+impl Config {
+    /// Looks at the libraries, applies what their manifests say and makes the plans.
+    ///
+    /// `beside` is the folder of the running binary. A library that cannot be read is no problem
+    /// here: its instance says so when it is started.
+    ///
+    /// # Errors
+    ///
+    /// As [`Config::resolve`] and [`Config::plans`].
+    pub async fn prepare(mut self, beside: Option<&Path>) -> Result<Prepared, Problems> {
+        let settings = self.adapter_settings(beside);
+        let found = plugins::discover(&settings.search);
+        let manifests = manifests_of(&found);
+        self.resolve(&manifests)?;
+        let schemas = self.schemas(&found, &settings).await;
+        let plans = self.plans(&manifests, &schemas)?;
+        Ok(Prepared { config: self, manifests, schemas, plans, settings })
+    }
+
+    /// Where libraries are looked for.
+    pub fn search_path(&self, beside: Option<&Path>) -> SearchPath {
+        let mut folders = vec![self.home.join("plugins")];
+        if self.host.plugins_dir != folders[0] {
+            folders.push(self.host.plugins_dir.clone());
+        }
+        SearchPath { beside: beside.map(Path::to_owned), folders }
+    }
+
+    /// Bounds and places for `plugins`.
+    pub fn adapter_settings(&self, beside: Option<&Path>) -> AdapterSettings {
+        let host = &self.host;
+        let mut settings = AdapterSettings::new(&self.home, self.search_path(beside));
+        settings.isolation = isolation(host.isolation);
+        settings.pin = host.pin;
+        settings.connect = host.adapter_connect;
+        settings.send = host.adapter_send;
+        settings.hint = host.adapter_call;
+        settings.end = host.adapter_stop;
+        settings.backoff_first = host.adapter_backoff;
+        settings.backoff_max = host.adapter_backoff_max;
+        settings.runtime_dir = self.variable("XDG_RUNTIME_DIR").map(PathBuf::from);
+        settings.child_env = CHILD_VARIABLES
+            .iter()
+            .filter_map(|name| Some((OsString::from(name), OsString::from(self.variable(name)?))))
+            .collect();
+        settings
+    }
+
+    /// A variable of the process environment or of `.env`. For what is no configuration of ours.
+    pub fn variable(&self, name: &str) -> Option<&str> {
+        self.origin.env.get(name).map(|(value, _)| value)
+    }
+
+    /// The schemas of the plugins that instances use, asked side by side.
+    async fn schemas(&mut self, found: &[Found], settings: &AdapterSettings) -> BTreeMap<String, Json> {
+        let used = |id: &str| self.adapters.values().any(|adapter| adapter.plugin == id && adapter.command.is_none());
+        let asked = found.iter().filter_map(|found| {
+            let id = found.manifest.as_ref().ok().map(|manifest| manifest.id.clone()).filter(|id| used(id))?;
+            let section = self.adapters.values().find(|adapter| adapter.plugin == id)?.section.source.clone();
+            Some(async move { (id, section, plugins::schema(&found.path, settings).await) })
+        });
+        let answers = futures_util::future::join_all(asked.collect::<Vec<_>>()).await;
+        let mut schemas = BTreeMap::new();
+        for (id, source, answer) in answers {
+            match answer {
+                Ok(schema) => {
+                    schemas.insert(id, schema);
+                }
+                Err(error) => self.warnings.push(Warning {
+                    source,
+                    key: format!("adapter {id}"),
+                    sentence: format!("its keys are not checked: {error}"),
+                }),
+            }
+        }
+        schemas
+    }
+}
+
+/// The readable manifests by id. A library beside the binary comes first and stays.
+pub fn manifests_of(found: &[Found]) -> BTreeMap<String, Manifest> {
+    let mut manifests = BTreeMap::new();
+    let (beside, folders): (Vec<&Found>, Vec<&Found>) = found.iter().partition(|found| found.place == Place::Beside);
+    for manifest in beside.into_iter().chain(folders).filter_map(|found| found.manifest.as_ref().ok()) {
+        manifests.entry(manifest.id.clone()).or_insert_with(|| manifest.clone());
+    }
+    manifests
+}

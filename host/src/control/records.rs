@@ -1,0 +1,154 @@
+//! Answers that need nothing but the store: listings of sessions and deliveries.
+//!
+//! The running host and the command line without a host give the same answers,
+//! because both come from here.
+
+use hermes_core::delivery::PartState;
+use hermes_core::ids::{DeliveryId, SessionId};
+
+use super::{ControlReply, ControlRequest, DeliveryInfo, ErrorKind, HitInfo, MessageInfo, PartInfo, SessionInfo};
+use crate::store::{
+    DeliveryFilter, DeliveryState, MessageRow, OwedDelivery, Resolved, SearchHit, SessionFilter, SessionRow, Store,
+    StoreError,
+};
+
+/// How many ids an ambiguous name lists.
+const CANDIDATES_MAX: usize = 5;
+
+/// The answer to a request that only reads; `None` for every other request.
+pub async fn read_only(store: &Store, request: &ControlRequest) -> Option<ControlReply> {
+    let reply = match request {
+        ControlRequest::SessionList { limit, all } => sessions(store, *limit, *all).await,
+        ControlRequest::SessionShow { session, limit } => session_with_messages(store, session, *limit).await,
+        ControlRequest::SessionSearch { query, limit } => search(store, query, *limit).await,
+        ControlRequest::OutboxList { limit, all } => deliveries(store, *limit, *all).await,
+        ControlRequest::OutboxShow { delivery } => delivery_with_parts(store, DeliveryId(*delivery)).await,
+        _ => return None,
+    };
+    Some(reply.unwrap_or_else(|error| store_failed(&error)))
+}
+
+/// The answer when the store refused.
+pub fn store_failed(error: &StoreError) -> ControlReply {
+    ControlReply::error(ErrorKind::Failed, error.to_string())
+}
+
+/// Finds a session by id, a unique beginning of one, or its title.
+///
+/// # Errors
+///
+/// The answer to give instead.
+pub async fn find_session(store: &Store, name: &str) -> Result<SessionRow, ControlReply> {
+    match store.resolve_session(name).await.map_err(|error| store_failed(&error))? {
+        Resolved::Found(row) => Ok(*row),
+        Resolved::Unknown => Err(ControlReply::error(
+            ErrorKind::NotFound,
+            format!("no session is called {name:?}; `hermes-host session list --all` shows them"),
+        )),
+        Resolved::Ambiguous(ids) => {
+            let ids: Vec<&str> = ids.iter().take(CANDIDATES_MAX).map(|SessionId(id)| id.as_str()).collect();
+            let sentence = format!("several sessions begin with {name:?} ({}); write more of the id", ids.join(", "));
+            Err(ControlReply::error(ErrorKind::Invalid, sentence))
+        }
+    }
+}
+
+async fn sessions(store: &Store, limit: u32, all: bool) -> Result<ControlReply, StoreError> {
+    let filter = SessionFilter { with_ended: all, limit, ..SessionFilter::default() };
+    let sessions = store.sessions(filter).await?.into_iter().map(session_info).collect();
+    Ok(ControlReply::Sessions { sessions })
+}
+
+async fn session_with_messages(store: &Store, name: &str, limit: u32) -> Result<ControlReply, StoreError> {
+    let row = match find_session(store, name).await {
+        Ok(row) => row,
+        Err(reply) => return Ok(reply),
+    };
+    let messages = store.history(&row.id, limit).await?.into_iter().map(message_info).collect();
+    Ok(ControlReply::Session { session: session_info(row), messages })
+}
+
+async fn search(store: &Store, query: &str, limit: u32) -> Result<ControlReply, StoreError> {
+    let hits = store.search(query, limit).await?.into_iter().map(hit_info).collect();
+    Ok(ControlReply::Hits { hits })
+}
+
+async fn deliveries(store: &Store, limit: u32, all: bool) -> Result<ControlReply, StoreError> {
+    let filter = |state, dead| DeliveryFilter { limit, state, dead, ..DeliveryFilter::default() };
+    let rows = if all {
+        store.deliveries(filter(None, false)).await?
+    } else {
+        // What is owed, and what an operator has to look at.
+        let mut rows = store.deliveries(filter(Some(DeliveryState::Owed), false)).await?;
+        rows.extend(store.deliveries(filter(None, true)).await?);
+        rows.sort_by_key(|row| std::cmp::Reverse(row.id));
+        rows.dedup_by_key(|row| row.id);
+        rows.truncate(usize::try_from(limit).unwrap_or(usize::MAX));
+        rows
+    };
+    Ok(ControlReply::Outbox { deliveries: rows.iter().map(delivery_info).collect() })
+}
+
+async fn delivery_with_parts(store: &Store, id: DeliveryId) -> Result<ControlReply, StoreError> {
+    let Some(row) = store.delivery(id).await? else {
+        let sentence = format!("there is no delivery {}; `hermes-host outbox list --all` shows them", id.0);
+        return Ok(ControlReply::error(ErrorKind::NotFound, sentence));
+    };
+    let parts = row.parts.iter().map(part_info).collect();
+    Ok(ControlReply::Delivery { delivery: delivery_info(&row), text: row.markdown, parts })
+}
+
+/// A session for a listing.
+pub fn session_info(row: SessionRow) -> SessionInfo {
+    SessionInfo {
+        id: row.id.0,
+        title: row.title,
+        source: row.source,
+        messages: row.messages,
+        started_ms: row.started_ms,
+        ended_ms: row.ended_ms,
+        end_reason: row.end_reason,
+        last_ms: row.active_ms,
+    }
+}
+
+fn message_info(row: MessageRow) -> MessageInfo {
+    MessageInfo { role: row.message.role.as_str().to_owned(), content: row.message.content, at_ms: row.at_ms }
+}
+
+fn hit_info(hit: SearchHit) -> HitInfo {
+    HitInfo { session: hit.session.0, title: hit.title, role: hit.role, snippet: hit.snippet, at_ms: hit.at_ms }
+}
+
+/// A delivery for a listing.
+pub fn delivery_info(row: &OwedDelivery) -> DeliveryInfo {
+    let thread = row.chat.thread.as_ref().map_or_else(String::new, |thread| format!(":{thread}"));
+    let delivered = row.parts.iter().filter(|part| matches!(part.state, PartState::Delivered { .. })).count();
+    DeliveryInfo {
+        id: row.id.0,
+        instance: row.instance.clone(),
+        chat: format!("{}{thread}", row.chat.id),
+        purpose: row.purpose.as_str().to_owned(),
+        state: row.state.as_str().to_owned(),
+        why: row.why.clone(),
+        since_ms: row.created_ms,
+        deadline_ms: row.deadline_ms,
+        parts: u32::try_from(row.parts.len()).unwrap_or(u32::MAX),
+        delivered: u32::try_from(delivered).unwrap_or(u32::MAX),
+    }
+}
+
+fn part_info(part: &crate::store::OwedPart) -> PartInfo {
+    let message_ids = match &part.state {
+        PartState::Delivered { receipt } => receipt.message_ids.clone(),
+        _ => Vec::new(),
+    };
+    PartInfo {
+        n: part.n,
+        state: part.state.word().to_owned(),
+        attempts: part.facts.attempts,
+        not_before_ms: Some(part.not_before_ms).filter(|at| *at > 0),
+        message_ids,
+        text: part.text.clone(),
+    }
+}
