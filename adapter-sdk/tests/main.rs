@@ -5,6 +5,7 @@
 
 mod adapters;
 mod config;
+mod documents;
 mod ends;
 mod host;
 mod logs;

@@ -120,3 +120,6 @@ pub async fn run<S: Subject>(subject: &mut S) -> Vec<Outcome> {
     }
     outcomes
 }
+
+#[cfg(test)]
+mod tests;
