@@ -12,7 +12,7 @@ use tokio::{
 };
 
 use super::{
-    AdapterEvent, AdapterHandle, AdapterPlan, AdapterSettings, AdapterState, AdapterStatus, Found, HostServices,
+    AdapterEvent, AdapterHandle, AdapterPlan, AdapterSettings, AdapterState, AdapterStatus, Found, HostServices, Place,
     discover, files,
     handle::Shared,
     supervisor::{Supervisor, Wanted},
@@ -165,16 +165,16 @@ impl Adapters {
         let inner = &self.inner;
         let (announcements, announced) = mpsc::channel(ANNOUNCEMENTS_MAX);
         let shared = Arc::new(Shared::new(&plan, Arc::clone(&inner.settings), announcements));
-        let manifest = inner
-            .found
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .iter()
-            .find_map(|found| found.manifest.as_ref().ok().filter(|manifest| manifest.id == plan.plugin).cloned());
-        if let Some(manifest) = manifest {
-            // Known before the first start, so that what is asked of a handle early is answered truly.
+        let found = inner.found.lock().unwrap_or_else(PoisonError::into_inner).iter().find_map(|found| {
+            let manifest = found.manifest.as_ref().ok().filter(|manifest| manifest.id == plan.plugin)?;
+            Some((manifest.clone(), found.place))
+        });
+        if let Some((manifest, place)) = found {
+            // Known before the first start, so that what is asked of a handle early is answered truly: what
+            // an earlier life of the host left is judged before the library is loaded.
             shared.capabilities.store(Arc::new(manifest.capabilities.clone()));
             shared.manifest.store(Arc::new(manifest));
+            shared.trusted.fetch_or(place == Place::Beside, Ordering::Relaxed);
         }
         let handle = AdapterHandle { shared };
         let wanted = Wanted { enabled: plan.enabled, plan: Arc::new(plan), start: 0, end: None };

@@ -1,0 +1,348 @@
+//! What the operator asks over the control socket.
+
+use std::future::Future;
+use std::sync::Arc;
+
+use hermes_core::delivery::PartState;
+use hermes_core::ids::{DeliveryId, SessionId};
+use hermes_protocol::Purpose;
+use tokio::sync::{mpsc, oneshot};
+
+use super::stop::End;
+use super::{App, targets};
+use crate::config::nearest;
+use crate::context::compose;
+use crate::control::{
+    Asked, ControlReply, ControlRequest, DeliveryInfo, ErrorKind, HitInfo, MessageInfo, PartInfo, SessionInfo,
+};
+use crate::events::{Control, HostEvent};
+use crate::outbox::Target;
+use crate::pairing::{PairingCall, PairingChange};
+use crate::store::{
+    Change, CommandTx, DeliveryFilter, DeliveryState, OwedDelivery, Resolved, SessionFilter, SessionRow, StoreError,
+};
+
+/// The longest text that `send` takes, in bytes.
+const SEND_BYTES_MAX: usize = 256 << 10;
+
+/// Answers requests side by side; the socket bounds how many there are.
+pub async fn answer_all(app: Arc<App>, mut asked: mpsc::Receiver<Asked>) {
+    while let Some((request, reply)) = asked.recv().await {
+        let app = Arc::clone(&app);
+        tokio::spawn(async move {
+            let answer = app.answer(request).await.unwrap_or_else(|refusal| *refusal);
+            // A client that has gone away needs no answer.
+            let _ = reply.send(answer);
+        });
+    }
+}
+
+/// An answer, or a refusal; both are sent.
+type Answer = Result<ControlReply, Refusal>;
+
+/// An answer that says why not. Boxed, since most calls do not end so.
+type Refusal = Box<ControlReply>;
+
+impl App {
+    async fn answer(&self, request: ControlRequest) -> Answer {
+        match request {
+            ControlRequest::Status {} | ControlRequest::AdapterList {} => {
+                Ok(ControlReply::Status(Box::new(self.status().await)))
+            }
+            ControlRequest::Stop {} => self.end(End::Stop, "The host stops.").await,
+            ControlRequest::Restart {} => self.end(End::Restart, "The host restarts.").await,
+            ControlRequest::Drain {} => self.drain_only().await,
+            ControlRequest::Reload {} => match self.reload().await {
+                Ok(()) => Ok(ControlReply::done("The configuration is reloaded.")),
+                Err(problems) => Err(refusal(ErrorKind::Config, problems.to_string())),
+            },
+            ControlRequest::Send { target, text, file } => match file {
+                None => self.send(&target, text).await,
+                Some(_) => Err(refused("files cannot be sent in this version; send a text")),
+            },
+            ControlRequest::AdapterEnable { instance } => self.switch(&instance, true).await,
+            ControlRequest::AdapterDisable { instance } => self.switch(&instance, false).await,
+            ControlRequest::AdapterReload { instance } => {
+                self.instance(&instance)?;
+                self.adapters.reload(&instance);
+                Ok(ControlReply::done(format!("{instance} starts from the file that lies there.")))
+            }
+            ControlRequest::PairingList {} => {
+                let ask = |reply| Control::Pairing(PairingCall::List(reply));
+                self.ask(ask).await
+            }
+            ControlRequest::PairingApprove { instance, code } => {
+                self.instance(&instance)?;
+                self.pairing(PairingChange::Approve { instance, code }).await
+            }
+            ControlRequest::PairingRevoke { instance, user } => {
+                self.pairing(PairingChange::Revoke { instance, user }).await
+            }
+            ControlRequest::PairingClear { instance } => self.pairing(PairingChange::Clear { instance }).await,
+            ControlRequest::SessionList { limit, all } => {
+                let filter = SessionFilter { with_ended: all, limit, ..SessionFilter::default() };
+                let sessions = stored(self.host.store.sessions(filter)).await?;
+                Ok(ControlReply::Sessions { sessions: sessions.into_iter().map(session_info).collect() })
+            }
+            ControlRequest::SessionShow { session, limit } => self.show_session(&session, limit).await,
+            ControlRequest::SessionSearch { query, limit } => self.search(&query, limit).await,
+            ControlRequest::SessionEnd { session } => self.end_session(&session).await,
+            ControlRequest::SessionDelete { session } => self.delete_session(&session).await,
+            ControlRequest::OutboxList { limit, all } => self.list_outbox(limit, all).await,
+            ControlRequest::OutboxShow { delivery } => {
+                let delivery = self.delivery(delivery).await?;
+                let parts = delivery.parts.iter().map(part_info).collect();
+                Ok(ControlReply::Delivery {
+                    text: delivery.markdown.clone(),
+                    delivery: delivery_info(&delivery),
+                    parts,
+                })
+            }
+            ControlRequest::OutboxRetry { delivery } => {
+                let owed = stored(self.host.store.outbox_retry(DeliveryId(delivery))).await?;
+                self.refresh(&owed.clone(), Some(owed)).await;
+                Ok(ControlReply::done(format!("Delivery {delivery} is tried anew.")))
+            }
+            ControlRequest::OutboxDrop { delivery, why } => {
+                let owed = self.delivery(delivery).await?;
+                self.refresh(&owed, None).await;
+                stored(self.host.store.outbox_drop(DeliveryId(delivery), &why)).await?;
+                Ok(ControlReply::done(format!("Delivery {delivery} is given up.")))
+            }
+        }
+    }
+
+    async fn end(&self, end: End, words: &str) -> Answer {
+        // A second wish finds the host ending already.
+        let _ = self.end.try_send(end);
+        Ok(ControlReply::done(words))
+    }
+
+    /// Takes no new events and lets what runs end; the process stays.
+    async fn drain_only(&self) -> Answer {
+        self.host.draining.cancel();
+        self.state.send_replace("draining");
+        self.ask(Control::DrainLanes).await?;
+        Ok(ControlReply::done("No turn runs and no new event is taken; `hermes-host stop` or `restart` goes on."))
+    }
+
+    async fn send(&self, target: &str, text: String) -> Answer {
+        if text.trim().is_empty() || text.len() > SEND_BYTES_MAX {
+            return Err(refusal(ErrorKind::Invalid, format!("a text has 1 to {SEND_BYTES_MAX} bytes")));
+        }
+        let address =
+            targets::resolve(&self.host, target).await.map_err(|words| refusal(ErrorKind::NotFound, words))?;
+        let text = self.host.live().masker.mask(hermes_core::delivery::strip_control(&text)).into_owned();
+        let delivery = compose(&self.host, &address.instance, address.chat, Purpose::Reply, text).await;
+        let id = stored(self.host.store.owe(delivery.clone())).await?;
+        self.host.carry(vec![id], vec![delivery]).await;
+        Ok(ControlReply::Owed { delivery: id.0 })
+    }
+
+    /// Switches an instance on or off, so that it stays so.
+    async fn switch(&self, instance: &str, on: bool) -> Answer {
+        self.instance(instance)?;
+        let section = self.host.live().config.adapters.get(instance).and_then(|section| section.enabled);
+        if section.is_some_and(|enabled| enabled != on) {
+            let words = format!("`enabled` in [adapter.{instance}] says otherwise; change it there");
+            return Err(refused(words));
+        }
+        let changes = vec![Change::AdapterEnabled { instance: instance.to_owned(), on }];
+        self.write(changes).await?;
+        self.plans.lock().unwrap_or_else(std::sync::PoisonError::into_inner).switch(instance, on);
+        if on {
+            self.adapters.enable(instance);
+            Ok(ControlReply::done(format!("{instance} starts.")))
+        } else {
+            self.adapters.disable(instance);
+            Ok(ControlReply::done(format!("{instance} stops and stays off.")))
+        }
+    }
+
+    fn instance(&self, instance: &str) -> Result<(), Refusal> {
+        if self.adapters.get(instance).is_some() {
+            return Ok(());
+        }
+        let names: Vec<String> = self.adapters.all().iter().map(|adapter| adapter.instance().to_string()).collect();
+        let hint = match nearest(instance, names.iter().map(String::as_str)) {
+            Some(near) => format!("; did you mean {near:?}?"),
+            None if names.is_empty() => "; no adapter is configured".to_owned(),
+            None => format!("; there are {}", names.join(", ")),
+        };
+        Err(refusal(ErrorKind::NotFound, format!("there is no instance {instance:?}{hint}")))
+    }
+
+    /// Changes the pairing book and writes what changed before it answers.
+    async fn pairing(&self, change: PairingChange) -> Answer {
+        let (reply, changes) = self.ask(|reply| Control::Pairing(PairingCall::Change(change, reply))).await?;
+        self.write(changes).await?;
+        Ok(reply)
+    }
+
+    async fn show_session(&self, name: &str, limit: u32) -> Answer {
+        let session = self.session(name).await?;
+        let messages = stored(self.host.store.history(&session.id, limit)).await?;
+        let messages = messages.into_iter().map(|row| MessageInfo {
+            role: row.message.role.as_str().to_owned(),
+            content: row.message.content,
+            at_ms: row.at_ms,
+        });
+        Ok(ControlReply::Session { messages: messages.collect(), session: session_info(session) })
+    }
+
+    async fn search(&self, query: &str, limit: u32) -> Answer {
+        let hits = stored(self.host.store.search(query, limit)).await?;
+        let hits = hits.into_iter().map(|hit| HitInfo {
+            session: hit.session.0,
+            title: hit.title,
+            role: hit.role,
+            snippet: hit.snippet,
+            at_ms: hit.at_ms,
+        });
+        Ok(ControlReply::Hits { hits: hits.collect() })
+    }
+
+    async fn end_session(&self, name: &str) -> Answer {
+        let id = self.session(name).await?.id;
+        let session = id.clone();
+        if self.ask(|reply| Control::End { session, reply }).await? {
+            Ok(ControlReply::done(format!("Session {id} is ended; its chat begins anew.")))
+        } else {
+            Err(refusal(ErrorKind::Failed, format!("session {id} could not be ended; the log says why")))
+        }
+    }
+
+    async fn delete_session(&self, name: &str) -> Answer {
+        let id = self.session(name).await?.id;
+        stored(self.host.store.session_delete(&id)).await?;
+        let session = id.clone();
+        self.ask(|reply| Control::Forget { session, reply }).await?;
+        Ok(ControlReply::done(format!("Session {id} is deleted.")))
+    }
+
+    async fn session(&self, name: &str) -> Result<SessionRow, Refusal> {
+        match stored(self.host.store.resolve_session(name)).await? {
+            Resolved::Found(session) => Ok(*session),
+            Resolved::Ambiguous(ids) => {
+                let ids: Vec<&str> = ids.iter().map(|SessionId(id)| id.as_str()).collect();
+                let words = format!("several sessions begin with {name:?}: {}", ids.join(", "));
+                Err(refusal(ErrorKind::Invalid, words))
+            }
+            Resolved::Unknown => {
+                let words = format!("there is no session {name:?}; `hermes-host session list` shows what there is");
+                Err(refusal(ErrorKind::NotFound, words))
+            }
+        }
+    }
+
+    async fn list_outbox(&self, limit: u32, all: bool) -> Answer {
+        let filter = |state, dead| DeliveryFilter { state, dead, limit, ..DeliveryFilter::default() };
+        let mut deliveries = if all {
+            stored(self.host.store.deliveries(filter(None, false))).await?
+        } else {
+            let mut open = stored(self.host.store.deliveries(filter(Some(DeliveryState::Owed), false))).await?;
+            open.extend(stored(self.host.store.deliveries(filter(None, true))).await?);
+            open
+        };
+        deliveries.sort_by_key(|delivery| std::cmp::Reverse(delivery.id));
+        deliveries.dedup_by_key(|delivery| delivery.id);
+        deliveries.truncate(limit as usize);
+        Ok(ControlReply::Outbox { deliveries: deliveries.iter().map(delivery_info).collect() })
+    }
+
+    async fn delivery(&self, id: i64) -> Result<OwedDelivery, Refusal> {
+        stored(self.host.store.delivery(DeliveryId(id))).await?.ok_or_else(|| {
+            refusal(ErrorKind::NotFound, format!("there is no delivery {id}; `hermes-host outbox list` shows them"))
+        })
+    }
+
+    async fn refresh(&self, delivery: &OwedDelivery, owed: Option<OwedDelivery>) {
+        let target = Target::of(&delivery.instance, &delivery.chat);
+        let control = Control::Refresh { target, owed: owed.map(Box::new), id: delivery.id };
+        self.host.tell(HostEvent::control(control)).await;
+    }
+
+    async fn write(&self, changes: Vec<Change>) -> Result<(), Refusal> {
+        if changes.is_empty() {
+            return Ok(());
+        }
+        let order = CommandTx { inbox: None, changes, reply: Vec::new(), now_ms: self.host.now_ms() };
+        stored(self.host.store.command(order)).await.map(drop)
+    }
+
+    /// Asks the dispatcher.
+    async fn ask<T>(&self, control: impl FnOnce(oneshot::Sender<T>) -> Control) -> Result<T, Refusal> {
+        let (reply, answer) = oneshot::channel();
+        self.host.tell(HostEvent::control(control(reply))).await;
+        answer.await.map_err(|_| refusal(ErrorKind::Busy, "the host is stopping"))
+    }
+}
+
+/// What the store says, or its refusal as an answer.
+async fn stored<T>(asked: impl Future<Output = Result<T, StoreError>>) -> Result<T, Refusal> {
+    asked.await.map_err(|error| {
+        let kind = match error {
+            StoreError::Missing { .. } => ErrorKind::NotFound,
+            StoreError::Conflict { .. } | StoreError::TitleTaken { .. } => ErrorKind::Refused,
+            StoreError::Busy { .. } | StoreError::Closed => ErrorKind::Busy,
+            _ => ErrorKind::Failed,
+        };
+        refusal(kind, error.to_string())
+    })
+}
+
+fn refused(words: impl Into<String>) -> Refusal {
+    refusal(ErrorKind::Refused, words)
+}
+
+fn refusal(kind: ErrorKind, words: impl Into<String>) -> Refusal {
+    Box::new(ControlReply::error(kind, words))
+}
+
+fn session_info(row: SessionRow) -> SessionInfo {
+    SessionInfo {
+        id: row.id.0,
+        title: row.title,
+        source: row.source,
+        messages: row.messages,
+        started_ms: row.started_ms,
+        ended_ms: row.ended_ms,
+        end_reason: row.end_reason,
+        last_ms: row.active_ms,
+    }
+}
+
+fn delivery_info(delivery: &OwedDelivery) -> DeliveryInfo {
+    let delivered = delivery.parts.iter().filter(|part| matches!(part.state, PartState::Delivered { .. })).count();
+    let chat = match &delivery.chat.thread {
+        Some(thread) => format!("{}:{thread}", delivery.chat.id),
+        None => delivery.chat.id.clone(),
+    };
+    DeliveryInfo {
+        id: delivery.id.0,
+        instance: delivery.instance.clone(),
+        chat,
+        purpose: delivery.purpose.to_string(),
+        state: delivery.state.to_string(),
+        why: delivery.why.clone(),
+        since_ms: delivery.created_ms,
+        deadline_ms: delivery.deadline_ms,
+        parts: u32::try_from(delivery.parts.len()).unwrap_or(u32::MAX),
+        delivered: u32::try_from(delivered).unwrap_or(u32::MAX),
+    }
+}
+
+fn part_info(part: &crate::store::OwedPart) -> PartInfo {
+    let message_ids = match &part.state {
+        PartState::Delivered { receipt } => receipt.message_ids.clone(),
+        _ => Vec::new(),
+    };
+    PartInfo {
+        n: part.n,
+        state: part.state.word().to_owned(),
+        attempts: part.facts.attempts,
+        not_before_ms: Some(part.not_before_ms).filter(|at| *at > 0),
+        message_ids,
+        text: part.text.clone(),
+    }
+}

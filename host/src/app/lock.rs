@@ -1,0 +1,132 @@
+//! `host.lock`: who holds it writes the state. Held for life, released by the kernel.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read, Seek, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rustix::fs::{FlockOperation, flock};
+
+use crate::control::{Client, ControlRequest};
+
+/// How much longer than its drain a host that is replaced may take.
+const REPLACE_SLACK: Duration = Duration::from_secs(10);
+
+/// How often the lock is tried while the other host stops.
+const LOOK_AGAIN: Duration = Duration::from_millis(100);
+
+/// Name of the file in the home folder.
+pub const FILE_NAME: &str = "host.lock";
+
+/// The exclusive right to write one home. Dropping it gives the right back.
+#[derive(Debug)]
+pub struct HostLock {
+    _file: File,
+}
+
+/// Why the lock was not taken.
+#[derive(Debug, thiserror::Error)]
+pub enum LockError {
+    /// The operator: another host works in this home.
+    #[error("another host{pid} works in {home:?}; stop it with `hermes-host stop` or choose another --home", pid = pid.map(|pid| format!(" (process {pid})")).unwrap_or_default())]
+    Held {
+        /// The home.
+        home: PathBuf,
+        /// Who it is, where the file says.
+        pid: Option<u32>,
+    },
+    /// The operator: the file cannot be used.
+    #[error("cannot open {path:?}; the home folder must be writable")]
+    Open {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        #[source]
+        source: io::Error,
+    },
+}
+
+impl HostLock {
+    /// Takes the lock of `home`, or says who has it.
+    ///
+    /// # Errors
+    ///
+    /// When another process holds it, or when the file cannot be opened.
+    pub fn take(home: &Path) -> Result<Self, LockError> {
+        let path = home.join(FILE_NAME);
+        let open = |source| LockError::Open { path: path.clone(), source };
+        let mut file = OpenOptions::new()
+            .create(true)
+            .read(true)
+            .write(true)
+            .truncate(false)
+            .mode(0o600)
+            .open(&path)
+            .map_err(open)?;
+        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => {}
+            Err(rustix::io::Errno::WOULDBLOCK) => {
+                return Err(LockError::Held { home: home.to_owned(), pid: holder(&mut file) });
+            }
+            Err(errno) => return Err(open(errno.into())),
+        }
+        // The number is for people and for `--replace`; the lock itself is the kernel's.
+        file.set_len(0).map_err(open)?;
+        file.rewind().map_err(open)?;
+        write!(file, "{}", std::process::id()).map_err(open)?;
+        Ok(Self { _file: file })
+    }
+}
+
+/// Takes the lock of `home`; with `replace`, asks who holds it to stop and waits for that.
+///
+/// # Errors
+///
+/// As [`HostLock::take`], after the other host had its time to stop.
+pub async fn take(home: &Path, replace: bool, patience: Duration) -> Result<HostLock, LockError> {
+    let held = match HostLock::take(home) {
+        Err(LockError::Held { .. }) if replace => ask_to_stop(home).await,
+        taken => return taken,
+    };
+    if !held {
+        tracing::warn!("the host that holds the home does not answer; waiting for it to end");
+    }
+    let until = tokio::time::Instant::now() + patience + REPLACE_SLACK;
+    loop {
+        match HostLock::take(home) {
+            Err(LockError::Held { .. }) if tokio::time::Instant::now() < until => {
+                tokio::time::sleep(LOOK_AGAIN).await;
+            }
+            taken => return taken,
+        }
+    }
+}
+
+async fn ask_to_stop(home: &Path) -> bool {
+    match Client::connect(home).await {
+        Ok(mut client) => client.ask(&ControlRequest::Stop {}).await.is_ok(),
+        Err(_) => false,
+    }
+}
+
+fn holder(file: &mut File) -> Option<u32> {
+    let mut text = String::new();
+    file.take(16).read_to_string(&mut text).ok()?;
+    text.trim().parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_second_taker_is_told_who_holds_it() {
+        let home = tempfile::tempdir().unwrap();
+        let first = HostLock::take(home.path()).unwrap();
+        let error = HostLock::take(home.path()).unwrap_err();
+        assert!(matches!(&error, LockError::Held { pid: Some(pid), .. } if *pid == std::process::id()), "{error}");
+        drop(first);
+        HostLock::take(home.path()).unwrap();
+    }
+}

@@ -1,0 +1,284 @@
+//! Wires the host together, keeps it running, and takes it apart in order.
+//!
+//! Up: lock → store → dispatcher → adapters → what an earlier life left → control
+//! socket → status → ready. Down, within `[host] drain_s`: no new events → turns end,
+//! or are parked for the next life → what can be sent is sent → adapters disconnect →
+//! the store closes. A host without adapters keeps running: one can be added.
+
+mod control;
+mod lock;
+mod logging;
+mod notify;
+mod plan;
+mod ready;
+mod signals;
+mod status;
+mod stop;
+mod targets;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tokio::sync::{mpsc, watch};
+
+use crate::chance::{Chance, SystemChance};
+use crate::clock::{Clock, SystemClock};
+use crate::config::{Config, Sources};
+use crate::control as socket;
+use crate::dispatcher::Dispatcher;
+use crate::events::{Control, Due, HostEvent};
+use crate::host::Host;
+use crate::live::Live;
+use crate::media::Media;
+use crate::plugins::{Adapters, HostServices};
+use crate::recovery;
+use crate::services::Services;
+use crate::store::Store;
+pub use lock::{HostLock, LockError};
+pub use logging::start as start_logging;
+use notify::Notify;
+use signals::{Signals, Wish};
+
+/// Exit code that asks the service manager for another start.
+const EXIT_RESTART: u8 = 75;
+
+/// Requests of the control socket that wait for their answer.
+const CONTROL_QUEUE_MAX: usize = 64;
+
+/// News of adapters that wait for the dispatcher.
+const ADAPTER_QUEUE_MAX: usize = 256;
+
+/// How often what has expired is forgotten.
+const SWEEP_EVERY: Duration = Duration::from_secs(60);
+
+/// How long tasks that do not end are waited for after everything is written.
+const LEFT_BEHIND: Duration = Duration::from_secs(1);
+
+/// What `run` was told besides the configuration.
+#[derive(Clone, Debug, Default)]
+pub struct RunOptions {
+    /// Where the configuration came from; a reload reads it again.
+    pub sources: Sources,
+    /// Whether a host that holds the home is asked to stop first.
+    pub replace: bool,
+}
+
+/// Why the host did not start, or did not end well.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RunError {
+    /// The operator: the home folder cannot be made.
+    #[error("cannot make the home folder {path:?}; choose another with --home")]
+    Home {
+        /// The folder.
+        path: PathBuf,
+        /// What the system said.
+        #[source]
+        source: std::io::Error,
+    },
+    /// The operator: another host works here.
+    #[error(transparent)]
+    Lock(#[from] LockError),
+    /// The operator: the state cannot be used.
+    #[error(transparent)]
+    Store(#[from] crate::store::StoreError),
+    /// The operator: `[agent]` is wrong.
+    #[error(transparent)]
+    Agent(#[from] hermes_agent::config::BuildError),
+    /// The operator: `plugins.toml` is wrong.
+    #[error(transparent)]
+    Config(#[from] crate::config::Problems),
+    /// The operator: the status address cannot be used.
+    #[error(transparent)]
+    Status(#[from] crate::status::BindError),
+    /// The operator: the control socket cannot be used.
+    #[error("cannot open the control socket in {path:?}")]
+    Control {
+        /// The home folder.
+        path: PathBuf,
+        /// What the system said.
+        #[source]
+        source: std::io::Error,
+    },
+    /// The operator: the system refuses threads, timers or signals.
+    #[error("the system does not let the host run")]
+    System(#[source] std::io::Error),
+}
+
+/// What the running host knows about itself besides the pipeline.
+pub struct App {
+    pub(crate) host: Arc<Host>,
+    pub(crate) adapters: Adapters,
+    pub(crate) options: RunOptions,
+    pub(crate) plans: Mutex<plan::Planner>,
+    /// `starting`, `online`, `draining`, `stopping`.
+    pub(crate) state: watch::Sender<&'static str>,
+    pub(crate) since_ms: i64,
+    pub(crate) end: mpsc::Sender<stop::End>,
+}
+
+/// Runs the host until it is told to stop. Makes the threads it needs.
+///
+/// # Errors
+///
+/// When it cannot start; a host that has started ends with an exit code.
+pub fn run(config: Config, options: RunOptions) -> Result<ExitCode, RunError> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(RunError::System)?;
+    let ended = runtime.block_on(serve(config, options));
+    // A turn that was left behind may hang in a call that nobody can end.
+    runtime.shutdown_timeout(LEFT_BEHIND);
+    ended
+}
+
+async fn serve(config: Config, options: RunOptions) -> Result<ExitCode, RunError> {
+    let mut signals = Signals::listen().map_err(RunError::System)?;
+    let notify = Arc::new(Notify::new(options.sources.env.get("NOTIFY_SOCKET").map(PathBuf::from)));
+    let watchdog = notify::watchdog_every(options.sources.env.get("WATCHDOG_USEC"));
+    make_home(&config)?;
+    let lock = lock::take(&config.home, options.replace, config.host.drain).await?;
+
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+    let chance: Arc<dyn Chance> = Arc::new(SystemChance);
+    let path = config.home.join("state.db");
+    let opened = {
+        let clock = Arc::clone(&clock);
+        tokio::task::spawn_blocking(move || Store::open(&path, clock)).await
+    };
+    let opened = opened.map_err(|error| RunError::System(error.into()))??;
+    let runtime = hermes_agent::build(&config.agent)?;
+    let planner = plan::Planner::new(&opened.loaded);
+    let planned = planner.plan(config, &options.sources.env).await?;
+
+    let (events, inbox) = mpsc::channel(planned.config.limits.ingress_queue_max.max(1));
+    let live = Live::new(planned.config, planned.secrets);
+    let host = Arc::new(Host::new(opened.store, opened.epoch, clock, chance, runtime, events, live));
+    let dispatcher = tokio::spawn(Dispatcher::new(Arc::clone(&host), opened.loaded).run(inbox));
+
+    let media = Media::new(host.live().config.home.join("media"), Arc::clone(&host.chance));
+    let services: Arc<dyn HostServices> = Arc::new(Services::new(Arc::clone(&host), media));
+    let (adapter_events, adapter_news) = mpsc::channel(ADAPTER_QUEUE_MAX);
+    tokio::spawn(pass_on(Arc::clone(&host), adapter_news));
+    let adapters = Adapters::start(planned.plans, services, adapter_events, planned.settings);
+    host.set_adapters(adapters.clone());
+    let left = recovery::recover(&host).await?;
+
+    let (end, mut ends) = mpsc::channel(4);
+    let app = Arc::new(App {
+        since_ms: host.now_ms(),
+        host,
+        adapters,
+        options,
+        plans: Mutex::new(planner),
+        state: watch::Sender::new("starting"),
+        end,
+    });
+    let (requests, asked) = mpsc::channel(CONTROL_QUEUE_MAX);
+    let (home, limits) = {
+        let live = app.host.live();
+        (live.config.home.clone(), live.config.limits.clone())
+    };
+    let listener = socket::bind(&home).map_err(|source| RunError::Control { path: home.clone(), source })?;
+    let control = tokio::spawn(socket::serve(listener, requests, limits.control_clients_max));
+    let answering = tokio::spawn(control::answer_all(Arc::clone(&app), asked));
+    let shown = status::listen(&app).await?;
+    tokio::spawn(sweep_for_ever(Arc::clone(&app.host)));
+    app.state.send_replace("online");
+    ready::say(&app, &left);
+    notify.ready();
+    if let Some(every) = watchdog {
+        tokio::spawn(notify::feed_watchdog(Arc::clone(&app), Arc::clone(&notify), every));
+    }
+
+    let end = wait_for_the_end(&app, &mut signals, &mut ends, dispatcher).await;
+    notify.stopping();
+    let hurry = stop::hurry(signals);
+    let code = stop::drain(&app, end, hurry).await;
+    control.abort();
+    answering.abort();
+    shown.abort();
+    socket::remove(&home);
+    drop(lock);
+    Ok(code)
+}
+
+/// Waits until somebody wants the host to end, or until it cannot go on.
+async fn wait_for_the_end(
+    app: &Arc<App>,
+    signals: &mut Signals,
+    ends: &mut mpsc::Receiver<stop::End>,
+    mut dispatcher: tokio::task::JoinHandle<()>,
+) -> stop::End {
+    loop {
+        tokio::select! {
+            wish = signals.next() => match wish {
+                Wish::Stop => return stop::End::Stop,
+                Wish::Restart => return stop::End::Restart,
+                Wish::Reload => {
+                    if let Err(problems) = app.reload().await {
+                        tracing::error!("the configuration was not reloaded:\n{problems}");
+                    }
+                }
+            },
+            Some(end) = ends.recv() => return end,
+            () = app.host.broken.cancelled() => return stop::End::Restart,
+            ended = &mut dispatcher => {
+                // A dispatcher that broke decides nothing any more. What is durable survives this process.
+                tracing::error!(?ended, "the dispatcher ended; the host restarts");
+                std::process::exit(i32::from(EXIT_RESTART));
+            }
+        }
+    }
+}
+
+/// Makes the home folder, open to nobody else.
+fn make_home(config: &Config) -> Result<(), RunError> {
+    use std::os::unix::fs::DirBuilderExt;
+    let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&config.home);
+    made.map_err(|source| RunError::Home { path: config.home.clone(), source })
+}
+
+/// Passes news of the adapters on to the dispatcher.
+async fn pass_on(host: Arc<Host>, mut news: mpsc::Receiver<crate::plugins::AdapterEvent>) {
+    while let Some(event) = news.recv().await {
+        host.tell(HostEvent::Adapter(event)).await;
+    }
+}
+
+/// Forgets once a minute what has expired, in memory and in the store.
+async fn sweep_for_ever(host: Arc<Host>) {
+    let mut minute = tokio::time::interval(SWEEP_EVERY);
+    loop {
+        minute.tick().await;
+        host.tell(HostEvent::Due(Due::Sweep)).await;
+        loop {
+            match host.store.sweep(host.now_ms()).await {
+                Ok(swept) if swept.more => tokio::task::yield_now().await,
+                Ok(_) => break,
+                Err(error) => {
+                    tracing::warn!(%error, "what has expired is not swept");
+                    break;
+                }
+            }
+        }
+    }
+}
+
+impl App {
+    /// Reads the configuration again and takes it over, or changes nothing.
+    pub(crate) async fn reload(&self) -> Result<(), crate::config::Problems> {
+        let config = crate::config::load(self.options.sources.clone())?;
+        let planner = self.planner();
+        let planned = planner.plan(config, &self.options.sources.env).await?;
+        self.host.set_live(Live::new(planned.config, planned.secrets));
+        self.adapters.apply(planned.plans);
+        self.host.tell(HostEvent::control(Control::Reloaded)).await;
+        tracing::info!("the configuration was reloaded");
+        Ok(())
+    }
+
+    pub(crate) fn planner(&self) -> plan::Planner {
+        self.plans.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone()
+    }
+}

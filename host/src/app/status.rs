@@ -1,0 +1,100 @@
+//! The state of everything, for `status --json`, the page and the metrics.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use futures_util::future::BoxFuture;
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+
+use super::{App, RunError};
+use crate::events::{Census, Control, HostEvent};
+use crate::status::{self, AgentStatus, HostStatus, Metrics, QueueStatus, SessionStatus, StatusJson, StatusSource};
+
+/// Opens the status listener, where the configuration wants one.
+pub async fn listen(app: &Arc<App>) -> Result<JoinHandle<()>, RunError> {
+    let (address, clients_max) = {
+        let live = app.host.live();
+        (live.config.host.status, live.config.limits.status_clients_max)
+    };
+    let Some(address) = address else { return Ok(tokio::spawn(async {})) };
+    let listener = status::bind(address).await?;
+    let source: Arc<dyn StatusSource> = Arc::new(Source(Arc::clone(app)));
+    Ok(tokio::spawn(status::serve(listener, source, Arc::clone(&app.host.clock), clients_max)))
+}
+
+struct Source(Arc<App>);
+
+impl StatusSource for Source {
+    fn status(&self) -> BoxFuture<'static, StatusJson> {
+        let app = Arc::clone(&self.0);
+        Box::pin(async move { app.status().await })
+    }
+
+    fn metrics(&self) -> String {
+        let metrics = Metrics::default();
+        let (counts, written) = (&self.0.host.counts, self.0.host.store.stats());
+        let whole = |count: u64| u32::try_from(count).map_or(f64::MAX, f64::from);
+        metrics.add("hermes_events_total", &[], whole(counts.events.load(Ordering::Relaxed)));
+        metrics.add("hermes_parts_delivered_total", &[], whole(counts.delivered.load(Ordering::Relaxed)));
+        metrics.add("hermes_store_requests_total", &[], whole(written.requests));
+        metrics.add("hermes_store_commits_total", &[], whole(written.commits));
+        metrics.render()
+    }
+}
+
+impl App {
+    /// Asks the dispatcher, the adapters and the store.
+    pub(crate) async fn status(&self) -> StatusJson {
+        let census = self.census().await;
+        let counts = self.host.store.counts().await;
+        let live = self.host.live();
+        let config = &live.config;
+        let mut warnings: Vec<String> = config.warnings.iter().map(ToString::to_string).collect();
+        let counts = counts.unwrap_or_else(|error| {
+            warnings.push(error.to_string());
+            crate::store::QueueCounts::default()
+        });
+        let adapters = self.adapters.statuses().into_iter().map(|mut status| {
+            status.held = census.held.get(&status.name).copied().unwrap_or_default();
+            status.into()
+        });
+        let running = self.host.counts.turns_running.load(Ordering::Relaxed);
+        StatusJson {
+            host: HostStatus {
+                version: env!("CARGO_PKG_VERSION").to_owned(),
+                pid: std::process::id(),
+                since: self.since_ms,
+                state: (*self.state.borrow()).to_owned(),
+                home: config.home.display().to_string(),
+                config: config.file.as_ref().map(|file| file.display().to_string()),
+                epoch: self.host.epoch.0,
+            },
+            adapters: adapters.collect(),
+            queues: QueueStatus {
+                inbox: counts.inbox,
+                turns: counts.turns,
+                outbox: counts.outbox,
+                handoffs: counts.handoffs,
+                dead: counts.dead,
+            },
+            sessions: SessionStatus {
+                open: counts.sessions_open,
+                running: u64::try_from(running).unwrap_or_default(),
+                total: counts.sessions,
+            },
+            agent: AgentStatus {
+                runtime: self.host.runtime.name().to_owned(),
+                model: self.host.runtime.models().into_iter().next(),
+            },
+            warnings,
+        }
+    }
+
+    /// How much the dispatcher has in memory. Its answer proves that it makes progress.
+    pub(crate) async fn census(&self) -> Census {
+        let (reply, census) = oneshot::channel();
+        self.host.tell(HostEvent::control(Control::Census(reply))).await;
+        census.await.unwrap_or_default()
+    }
+}

@@ -1,0 +1,92 @@
+//! A planned end, in order and within its time.
+
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::App;
+use super::signals::{Signals, Wish};
+use crate::events::{Control, HostEvent};
+
+/// How the host ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// For good.
+    Stop,
+    /// To be started again.
+    Restart,
+}
+
+/// How long is left for each step once somebody hurries.
+const HURRY: Duration = Duration::from_secs(2);
+
+/// How long lanes may take to let go after turns were parked.
+const PARKED: Duration = Duration::from_secs(2);
+
+/// Listens for a second wish to stop, which shortens the drain.
+pub fn hurry(mut signals: Signals) -> CancellationToken {
+    let hurried = CancellationToken::new();
+    let told = hurried.clone();
+    tokio::spawn(async move {
+        while signals.next().await != Wish::Stop {}
+        told.cancel();
+    });
+    hurried
+}
+
+/// Takes the host apart.
+pub async fn drain(app: &Arc<App>, end: End, hurried: CancellationToken) -> ExitCode {
+    let host = &app.host;
+    let drain = host.live().config.host.drain;
+    let until = Instant::now() + drain;
+    app.state.send_replace("draining");
+    tracing::info!(seconds = drain.as_secs(), "draining");
+    host.draining.cancel();
+
+    if !step(app, Control::DrainLanes, until, &hurried).await {
+        tracing::info!("turns that still run are parked for the next start");
+    }
+    let sent = step(app, Control::DrainOutbox, until, &hurried).await;
+    app.state.send_replace("stopping");
+    host.parking.cancel();
+    if !sent {
+        // A part in flight gets its moment to be settled; what is not settled is found at the next start.
+        step(app, Control::DrainOutbox, Instant::now() + PARKED, &CancellationToken::new()).await;
+    }
+    step(app, Control::DrainLanes, Instant::now() + PARKED, &CancellationToken::new()).await;
+    let stop = host.live().config.host.adapter_stop;
+    app.adapters.shutdown(stop * 4).await;
+    match host.store.close().await {
+        Ok(()) => tracing::info!("ended"),
+        Err(error) => tracing::error!(%error, "the state was not closed cleanly; the next start looks after it"),
+    }
+    match end {
+        End::Stop => ExitCode::SUCCESS,
+        End::Restart => ExitCode::from(super::EXIT_RESTART),
+    }
+}
+
+/// One step of the end; `false` when its time was over first.
+async fn step(
+    app: &Arc<App>,
+    control: impl FnOnce(oneshot::Sender<()>) -> Control,
+    until: Instant,
+    hurried: &CancellationToken,
+) -> bool {
+    let (done, drained) = oneshot::channel();
+    app.host.tell(HostEvent::control(control(done))).await;
+    let in_time = async {
+        tokio::select! {
+            () = tokio::time::sleep_until(until) => {}
+            () = async { hurried.cancelled().await; tokio::time::sleep(HURRY).await } => {}
+        }
+    };
+    tokio::select! {
+        ended = drained => ended.is_ok(),
+        () = in_time => false,
+    }
+}

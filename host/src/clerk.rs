@@ -1,0 +1,130 @@
+//! Writes what became of events that reach no session, so that the dispatcher need not wait.
+//!
+//! Drops are written in batches, one transaction for all that came in while the last
+//! was written; an offer to a stranger is a transaction of its own.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use hermes_core::ids::InboxId;
+use hermes_protocol::{Chat, Purpose};
+use tokio::sync::mpsc;
+
+use crate::context::compose;
+use crate::events::Permit;
+use crate::host::Host;
+use crate::store::{Change, CommandTx, PairingOffer, PairingRequestRow};
+
+/// Notes written together at most.
+const BATCH_MAX: usize = 256;
+
+/// Something to write.
+#[derive(Debug)]
+pub enum Note {
+    /// An event leads to nothing.
+    Drop {
+        /// The event.
+        id: InboxId,
+        /// Why.
+        why: &'static str,
+        /// Its place in the queue.
+        permit: Permit,
+    },
+    /// A stranger is offered a code, or told nothing more.
+    Offer {
+        /// The event.
+        id: InboxId,
+        /// The instance it came through.
+        instance: Arc<str>,
+        /// Where to answer.
+        chat: Chat,
+        /// The request as it is from here on.
+        request: PairingRequestRow,
+        /// What is said.
+        words: String,
+        /// Its place in the queue.
+        permit: Permit,
+    },
+    /// A stranger sent a code that lets them in, or a wrong one.
+    Welcome {
+        /// The event.
+        id: InboxId,
+        /// The instance it came through.
+        instance: Arc<str>,
+        /// Where to answer.
+        chat: Chat,
+        /// What changes with it.
+        changes: Vec<Change>,
+        /// What is said.
+        words: String,
+        /// Its place in the queue.
+        permit: Permit,
+    },
+    /// Something else changed in memory and has to be written.
+    Changes(Vec<Change>),
+}
+
+/// Starts the clerk. The channel has no bound of its own: notes about events hold their permits.
+pub fn start(host: Arc<Host>) -> mpsc::UnboundedSender<Note> {
+    let (sender, notes) = mpsc::unbounded_channel();
+    tokio::spawn(write_all(host, notes));
+    sender
+}
+
+async fn write_all(host: Arc<Host>, mut notes: mpsc::UnboundedReceiver<Note>) {
+    let mut batch = Vec::with_capacity(BATCH_MAX);
+    while notes.recv_many(&mut batch, BATCH_MAX).await > 0 {
+        let mut dropped: BTreeMap<&'static str, Vec<InboxId>> = BTreeMap::new();
+        let mut changes = Vec::new();
+        let mut permits = Vec::new();
+        for note in batch.drain(..) {
+            match note {
+                Note::Drop { id, why, permit } => {
+                    dropped.entry(why).or_default().push(id);
+                    permits.push(permit);
+                }
+                Note::Changes(more) => changes.extend(more),
+                Note::Welcome { id, instance, chat, changes, words, permit } => {
+                    welcome(&host, id, &instance, chat, changes, words).await;
+                    drop(permit);
+                }
+                Note::Offer { id, instance, chat, request, words, permit } => {
+                    offer_code(&host, id, &instance, chat, request, words).await;
+                    drop(permit);
+                }
+            }
+        }
+        changes.extend(dropped.into_iter().map(|(why, ids)| Change::DropInbox { ids, why: why.to_owned() }));
+        if !changes.is_empty() {
+            let order = CommandTx { inbox: None, changes, reply: Vec::new(), now_ms: host.now_ms() };
+            // What is not written is found again at the next start and decided alike.
+            host.until_written("dropped events", || host.store.command(order.clone())).await;
+        }
+    }
+}
+
+async fn offer_code(
+    host: &Arc<Host>,
+    id: InboxId,
+    instance: &str,
+    chat: Chat,
+    request: PairingRequestRow,
+    words: String,
+) {
+    let mut reply = compose(host, instance, chat, Purpose::Notice, words).await;
+    reply.in_reply_to = Some(id);
+    let offer = PairingOffer { request, reply: Some(reply.clone()) };
+    let write = || host.store.drop_event(id, "a stranger", Some(offer.clone()));
+    if let Some(Some(delivery)) = host.until_written("an offer to a stranger", write).await {
+        host.carry(vec![delivery], vec![reply]).await;
+    }
+}
+
+async fn welcome(host: &Arc<Host>, id: InboxId, instance: &str, chat: Chat, changes: Vec<Change>, words: String) {
+    let mut reply = compose(host, instance, chat, Purpose::Notice, words).await;
+    reply.in_reply_to = Some(id);
+    let order = CommandTx { inbox: Some(id), changes, reply: vec![reply], now_ms: host.now_ms() };
+    if let Some(ids) = host.until_written("a new user", || host.store.command(order.clone())).await {
+        host.carry(ids, order.reply).await;
+    }
+}

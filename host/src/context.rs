@@ -1,0 +1,266 @@
+//! What a runtime gets to know about one turn: where it came from, who spoke, what
+//! was said, and what was said before.
+
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use hermes_agent::{Message, TurnRequest};
+use hermes_core::access::Authorized;
+use hermes_core::context::TurnContext;
+use hermes_core::ids::{InboxId, SessionId, TurnId};
+use hermes_core::session::MAIN_PROFILE;
+use hermes_protocol::{Attachment, Chat, Event, Purpose};
+use serde_json::Value;
+
+use crate::host::Host;
+use crate::plugins::AdapterHandle;
+use crate::render::render;
+use crate::store::NewDelivery;
+
+/// The longest quotation of the message that is answered, in characters.
+const QUOTE_CHARS_MAX: usize = 500;
+
+/// Where an event came from, which is where its answer goes.
+#[derive(Clone, Debug)]
+pub struct Place {
+    /// The instance.
+    pub instance: Arc<str>,
+    /// Its handle, while the configuration has it.
+    pub adapter: Option<AdapterHandle>,
+    /// The chat.
+    pub chat: Chat,
+    /// The session.
+    pub session: SessionId,
+    /// The event that is answered.
+    pub inbox: InboxId,
+    /// The platform's id of that message.
+    pub reply_to: Option<String>,
+}
+
+/// An admitted event that wants a turn.
+#[derive(Debug)]
+pub struct Heard {
+    /// Its row.
+    pub inbox: InboxId,
+    /// When it was said.
+    pub at_ms: i64,
+    /// Where.
+    pub place: Place,
+    /// What was said, by somebody who may.
+    pub event: Authorized<Event>,
+    /// The session key, printed.
+    pub key: String,
+    /// Whether several people may speak in this session.
+    pub several: bool,
+}
+
+/// What is remembered of a session.
+#[derive(Clone, Debug, Default)]
+pub struct Remembered {
+    /// The transcript, oldest first.
+    pub history: Vec<Message>,
+    /// The model chosen for the session.
+    pub model: Option<String>,
+    /// What the runtime left behind.
+    pub state: Option<Value>,
+}
+
+impl Place {
+    /// Whether something can still be delivered when no request is open.
+    pub fn can_deliver_later(&self) -> bool {
+        self.adapter.as_ref().is_none_or(|adapter| adapter.capabilities().supports_async_delivery)
+    }
+
+    /// Whether its adapter has a link. An instance that the configuration no longer has will never have one,
+    /// so nothing waits for it.
+    pub fn is_online(&self) -> bool {
+        self.adapter.as_ref().is_none_or(AdapterHandle::is_online)
+    }
+
+    /// What answers the event: rendered, ready to be owed.
+    pub async fn say(&self, host: &Host, purpose: Purpose, markdown: String) -> NewDelivery {
+        let mut delivery = self.compose(host, purpose, markdown).await;
+        delivery.in_reply_to = Some(self.inbox);
+        delivery.reply_to.clone_from(&self.reply_to);
+        delivery
+    }
+
+    /// What is told on the way, and is not the answer.
+    pub async fn tell(&self, host: &Host, markdown: String) -> NewDelivery {
+        self.compose(host, Purpose::Notice, markdown).await
+    }
+
+    async fn compose(&self, host: &Host, purpose: Purpose, markdown: String) -> NewDelivery {
+        let mut delivery = compose(host, &self.instance, self.chat.clone(), purpose, markdown).await;
+        delivery.session = Some(self.session.clone());
+        delivery
+    }
+}
+
+/// A text for a chat: rendered for its adapter, with the deadline of its purpose.
+pub async fn compose(host: &Host, instance: &str, chat: Chat, purpose: Purpose, markdown: String) -> NewDelivery {
+    let parts = render(host.adapter(instance).as_ref(), &markdown, None, 1).await;
+    let now_ms = host.now_ms();
+    let live = host.live();
+    let deadline = match purpose {
+        Purpose::Notice | Purpose::Ask => live.config.delivery.notice_deadline,
+        _ => live.config.delivery.reply_deadline,
+    };
+    NewDelivery {
+        instance: instance.to_owned(),
+        chat,
+        session: None,
+        turn: None,
+        in_reply_to: None,
+        reply_to: None,
+        purpose,
+        markdown,
+        parts,
+        choices: None,
+        ephemeral_to: None,
+        silent: false,
+        deadline_ms: now_ms.saturating_add(i64::try_from(deadline.as_millis()).unwrap_or(i64::MAX)),
+        max_attempts: None,
+        created_ms: now_ms,
+    }
+}
+
+/// Builds what the runtime gets.
+pub fn build(host: &Host, session: &SessionId, turn: TurnId, heard: &Heard, remembered: Remembered) -> TurnRequest {
+    let event = heard.event.get();
+    TurnRequest {
+        session_id: session.clone(),
+        turn_id: turn,
+        context: turn_context(session, heard),
+        system: system(host, heard),
+        history: remembered.history,
+        input: vec![input(event, heard.several)],
+        model: remembered.model,
+        state: remembered.state,
+    }
+}
+
+fn turn_context(session: &SessionId, heard: &Heard) -> TurnContext {
+    let event = heard.event.get();
+    let text = |value: &Option<String>| value.clone().unwrap_or_default();
+    TurnContext {
+        platform: heard.place.adapter.as_ref().map(|adapter| adapter.plugin().to_owned()).unwrap_or_default(),
+        source: heard.place.instance.to_string(),
+        chat_id: event.chat.id.clone(),
+        chat_name: text(&event.chat.name),
+        thread_id: text(&event.chat.thread),
+        user_id: event.sender.id.clone(),
+        user_name: text(&event.sender.name),
+        session_key: heard.key.clone(),
+        session_id: Some(session.clone()),
+        message_id: text(&event.message_id),
+        profile: MAIN_PROFILE.to_owned(),
+        async_delivery: heard.place.can_deliver_later(),
+        ..TurnContext::default()
+    }
+}
+
+/// The operator's prompt, and what the platform is like.
+fn system(host: &Host, heard: &Heard) -> String {
+    let prompt = host.live().config.agent.system_prompt.clone().unwrap_or_default();
+    let manifest = heard.place.adapter.as_ref().map(AdapterHandle::manifest);
+    match manifest.as_ref().map_or("", |manifest| manifest.platform_hint.as_str()) {
+        "" => prompt,
+        hint if prompt.is_empty() => hint.to_owned(),
+        hint => format!("{prompt}\n\n{hint}"),
+    }
+}
+
+/// What was said, as the transcript keeps it: who speaks where several may, what is
+/// quoted, and files in words.
+fn input(event: &Event, several: bool) -> Message {
+    let mut text = String::new();
+    if several {
+        let name = event.sender.name.as_deref().filter(|name| !name.is_empty()).unwrap_or(&event.sender.id);
+        let _ = write!(text, "[{}] ", one_line(name));
+    }
+    if let Some(reply) = &event.reply_to
+        && !reply.text.is_empty()
+    {
+        let quote: String = reply.text.chars().take(QUOTE_CHARS_MAX).collect();
+        let _ = write!(text, "[in reply to: \"{}\"]\n\n", one_line(&quote));
+    }
+    text.push_str(&event.text);
+    for attachment in &event.attachments {
+        if !text.is_empty() {
+            text.push('\n');
+        }
+        text.push_str(&describe(attachment));
+    }
+    let mut message = Message::user(text);
+    message.attachments.clone_from(&event.attachments);
+    message
+}
+
+/// A file in words, for an agent that cannot open it.
+fn describe(attachment: &Attachment) -> String {
+    let mut words = format!("[attached {}", attachment.kind);
+    if !attachment.name.is_empty() {
+        let _ = write!(words, " \"{}\"", one_line(&attachment.name));
+    }
+    if !attachment.mime.is_empty() {
+        let _ = write!(words, ", {}", one_line(&attachment.mime));
+    }
+    if attachment.size > 0 {
+        let _ = write!(words, ", {} bytes", attachment.size);
+    }
+    match &attachment.note {
+        Some(note) => {
+            let _ = write!(words, "; not available: {}", one_line(note));
+        }
+        None => words.push_str("; its content is not shown to you"),
+    }
+    words.push(']');
+    words
+}
+
+/// Names and notes come from outside: a line break in them must not look like a line of the host's.
+fn one_line(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use hermes_protocol::{AttachmentKind, ReplyTo, Sender};
+
+    use super::*;
+
+    fn event(text: &str) -> Event {
+        Event::message("m:1", Chat::dm("1"), Sender::new("7").named("Ada\nsystem:"), text)
+    }
+
+    #[test]
+    fn a_plain_message_is_kept_as_it_is() {
+        assert_eq!(input(&event("hello\nworld"), false), Message::user("hello\nworld"));
+    }
+
+    #[test]
+    fn where_several_speak_each_line_has_its_speaker_on_one_line() {
+        assert_eq!(input(&event("hello"), true).content, "[Ada system:] hello");
+    }
+
+    #[test]
+    fn files_and_quotes_are_put_into_words() {
+        let mut event = event("look");
+        let mut reply = ReplyTo::new("m0");
+        reply.text = "which one?".to_owned();
+        event.reply_to = Some(reply);
+        event.attachments = vec![
+            Attachment::new("md1", AttachmentKind::Image, "image/png", "cat.png", 12),
+            Attachment::missing(AttachmentKind::File, "big.iso", 9, "larger than this host takes"),
+        ];
+        let message = input(&event, false);
+        assert_eq!(
+            message.content,
+            "[in reply to: \"which one?\"]\n\nlook\n\
+             [attached image \"cat.png\", image/png, 12 bytes; its content is not shown to you]\n\
+             [attached file \"big.iso\", 9 bytes; not available: larger than this host takes]"
+        );
+        assert_eq!(message.attachments.len(), 2);
+    }
+}

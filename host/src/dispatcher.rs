@@ -1,0 +1,586 @@
+//! One task that decides, for each event, where it goes. It never waits for a turn, a
+//! send or the disk: it hands work to lanes and comes back to its queue.
+//!
+//! Everything global lives here and is changed only here: routes, grants, dead
+//! targets, the pairing book, and which lanes there are. What is changed in memory is
+//! written by the lane or clerk that gets the work, in the same transaction.
+//!
+//! [`Dispatcher::handle_inbound`] is the first half of the sentence; the second half
+//! is [`crate::lane`] and [`crate::outbox`]. Orders of people are read in
+//! [`crate::commands`], strangers are met in [`crate::pairing`].
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use hermes_core::access::{Authorized, Denied, Grants, HostCause, Tier, Trust, addressed};
+use hermes_core::ids::{InboxId, SessionId};
+use hermes_core::routes::{Route, RouteTable};
+use hermes_core::session::{MAIN_PROFILE, SessionKey, is_dm, participant};
+use hermes_protocol::{Chat, ChatType, Event, EventKind};
+use tokio::sync::{mpsc, oneshot};
+
+use crate::clerk::{self, Note};
+use crate::context::{Heard, Place};
+use crate::events::{Census, Control, DeliveryNews, Due, HostEvent, Inbound, Migration, Permit, TurnNews};
+use crate::host::Host;
+use crate::lane::{Birth, Lane, LaneMessage, Takeover};
+use crate::lanes::Lanes;
+use crate::outbox::{Holds, OutboxLane, OutboxMessage, Target};
+use crate::pairing::Pairing;
+use crate::plugins::{AdapterEvent, AdapterHandle};
+use crate::reset;
+use crate::store::{Change, CutOffTurn, Loaded, NewSession, OwedDelivery, RouteRow};
+
+/// Events taken from the queue at once.
+const BATCH_MAX: usize = 64;
+
+/// The dispatcher and everything it owns.
+pub struct Dispatcher {
+    pub(crate) host: Arc<Host>,
+    pub(crate) grants: Grants,
+    pub(crate) pairing: Pairing,
+    routes: RouteTable,
+    /// When a route was last used, by its key; for the rules that reset a conversation.
+    used: BTreeMap<String, i64>,
+    /// Keys whose former session is still being ended: the next one begins after that.
+    ending: BTreeMap<String, oneshot::Receiver<()>>,
+    /// Chats that cannot be written to, by instance and id, and why.
+    dead: BTreeMap<(String, String), (Chat, String)>,
+    lanes: Lanes<SessionId, LaneMessage>,
+    outbox: Lanes<Target, OutboxMessage>,
+    holds: BTreeMap<Arc<str>, Arc<Holds>>,
+    clerk: mpsc::UnboundedSender<Note>,
+    lanes_drained: Option<oneshot::Sender<()>>,
+    outbox_drained: Option<oneshot::Sender<()>>,
+}
+
+/// An admitted event on its way to its session.
+pub(crate) struct Arrived {
+    pub(crate) id: InboxId,
+    pub(crate) instance: Arc<str>,
+    pub(crate) adapter: Option<AdapterHandle>,
+    pub(crate) event: Authorized<Event>,
+    pub(crate) permit: Permit,
+}
+
+/// The session an event belongs to.
+pub(crate) struct Found {
+    pub(crate) key: SessionKey,
+    pub(crate) session: SessionId,
+    birth: Option<Birth>,
+}
+
+impl Dispatcher {
+    /// A dispatcher with what the store kept.
+    pub fn new(host: Arc<Host>, loaded: Loaded) -> Self {
+        let clerk = clerk::start(Arc::clone(&host));
+        let mut routes = RouteTable::new();
+        let mut used = BTreeMap::new();
+        for row in loaded.routes {
+            used.insert(row.key.clone(), row.updated_ms);
+            routes.bind(route(row));
+        }
+        let grants: Grants = loaded.grants.into_iter().collect();
+        host.show_grants(grants.clone());
+        let dead =
+            loaded.dead_targets.into_iter().map(|row| ((row.instance, row.chat.id.clone()), (row.chat, row.why)));
+        let dead = dead.collect();
+        let pairing = Pairing::new(&host.live().config.limits, loaded.pairing, loaded.lockouts);
+        Self {
+            host,
+            grants,
+            pairing,
+            routes,
+            used,
+            ending: BTreeMap::new(),
+            dead,
+            lanes: Lanes::default(),
+            outbox: Lanes::default(),
+            holds: BTreeMap::new(),
+            clerk,
+            lanes_drained: None,
+            outbox_drained: None,
+        }
+    }
+
+    /// Decides until nobody can tell it anything any more.
+    pub async fn run(mut self, mut events: mpsc::Receiver<HostEvent>) {
+        let mut batch = Vec::with_capacity(BATCH_MAX);
+        while events.recv_many(&mut batch, BATCH_MAX).await > 0 {
+            for event in batch.drain(..) {
+                self.handle(event);
+            }
+        }
+    }
+
+    fn handle(&mut self, event: HostEvent) {
+        match event {
+            HostEvent::Inbound(inbound) => self.handle_inbound(inbound),
+            HostEvent::Control(control) => self.handle_control(*control),
+            HostEvent::Turn(news) => self.handle_turn(news),
+            HostEvent::Delivery(news) => self.handle_delivery(news),
+            HostEvent::Adapter(news) => self.handle_adapter(news),
+            HostEvent::Due(Due::Sweep) => self.sweep(),
+        }
+    }
+
+    /// The first half of the sentence: an event is authorized, finds its session, and
+    /// reaches the lane that guards its turn.
+    fn handle_inbound(&mut self, inbound: Inbound) {
+        let Some(arrived) = self.admit(inbound) else { return };
+        let Some(arrived) = self.meant_for_the_agent(arrived) else { return };
+        let Some((arrived, found)) = self.resolve(arrived) else { return };
+        let session = found.session.clone();
+        let message = match self.command(&arrived, &found) {
+            Some(order) => LaneMessage::Order(order, arrived.permit),
+            None => {
+                let (heard, permit) = heard(arrived, &found);
+                LaneMessage::Heard(heard, permit)
+            }
+        };
+        self.send_to(session, found.birth, message);
+    }
+
+    /// Lets an event in, or meets the stranger.
+    fn admit(&mut self, inbound: Inbound) -> Option<Arrived> {
+        let Inbound { id, instance, event, permit } = inbound;
+        let adapter = self.host.adapter(&instance);
+        let trust =
+            adapter.as_ref().map_or(Trust::None, |adapter| Trust::of(adapter.trusted(), &adapter.capabilities()));
+        let admitted = self.host.live().access.admit(&instance, *event, &self.grants, trust);
+        match admitted {
+            Ok(event) => {
+                self.revive(&instance, &event.get().chat);
+                Some(Arrived { id, instance, adapter, event, permit })
+            }
+            Err(denied) => {
+                self.deny(id, instance, *denied, permit);
+                None
+            }
+        }
+    }
+
+    fn deny(&mut self, id: InboxId, instance: Arc<str>, denied: Denied, permit: Permit) {
+        let met = self.meet(&instance, &denied);
+        let note = match met {
+            crate::pairing::Met::Silence(why) => Note::Drop { id, why, permit },
+            crate::pairing::Met::Offer(request, words) => {
+                Note::Offer { id, instance, chat: denied.event.chat, request, words, permit }
+            }
+            crate::pairing::Met::Welcome(changes, words) => {
+                Note::Welcome { id, instance, chat: denied.event.chat, changes, words, permit }
+            }
+        };
+        self.note(note);
+    }
+
+    /// Passes on what the agent is meant to hear; everything else is dropped with its reason.
+    fn meant_for_the_agent(&mut self, arrived: Arrived) -> Option<Arrived> {
+        let event = arrived.event.get();
+        let why = match event.kind {
+            EventKind::Message => {
+                let participates = self.routes.participates(MAIN_PROFILE, &arrived.instance, &event.chat);
+                if (is_dm(&event.chat.kind) && !event.sender.is_bot) || self.is_addressed(&arrived, participates) {
+                    return Some(arrived);
+                }
+                "not addressed"
+            }
+            EventKind::Choice => "no question is open",
+            EventKind::Migrated => {
+                self.follow(&arrived);
+                "the chat moved"
+            }
+            _ => "no message",
+        };
+        self.note(Note::Drop { id: arrived.id, why, permit: arrived.permit });
+        None
+    }
+
+    fn is_addressed(&self, arrived: &Arrived, participates: bool) -> bool {
+        let capabilities = arrived.adapter.as_ref().map(AdapterHandle::capabilities);
+        let rules = self.host.live().address_rules(&arrived.instance, capabilities.as_deref());
+        addressed(arrived.event.get(), &rules, participates)
+    }
+
+    /// Finds the session of an event, or begins one.
+    fn resolve(&mut self, arrived: Arrived) -> Option<(Arrived, Found)> {
+        let now_ms = self.host.now_ms();
+        let event = arrived.event.get();
+        let policy = self.host.live().key_policy(&arrived.instance);
+        let resolved = self.routes.resolve(MAIN_PROFILE, &arrived.instance, &event.chat, &event.sender, policy);
+        let (key, route) = match resolved {
+            Ok((key, route)) => (key, route.cloned()),
+            Err(error) => {
+                tracing::warn!(instance = %arrived.instance, inbox = %arrived.id, %error, "no session for an event");
+                self.note(Note::Drop { id: arrived.id, why: "no identity", permit: arrived.permit });
+                return None;
+            }
+        };
+        let stored = key.stored();
+        let takeover = route.as_ref().and_then(|route| self.takeover(route, now_ms));
+        self.used.insert(stored.clone(), now_ms);
+        let found = match route {
+            Some(route) if takeover.is_none() => Found { key, session: route.session, birth: None },
+            _ => {
+                let birth = self.begin_session(&arrived, stored, takeover, now_ms);
+                Found { key, session: birth.session.id.clone(), birth: Some(birth) }
+            }
+        };
+        Some((arrived, found))
+    }
+
+    /// Begins a session for the sender of an event. Its lane writes it with its first turn.
+    fn begin_session(&mut self, arrived: &Arrived, key: String, takeover: Option<Takeover>, now_ms: i64) -> Birth {
+        let event = arrived.event.get();
+        let session = self.host.new_session_id();
+        let in_thread = event.chat.kind == ChatType::Thread || event.chat.thread.is_some();
+        let mut row = RouteRow::new(key, MAIN_PROFILE, &*arrived.instance, session.clone(), event.chat.clone(), now_ms);
+        row.participates = in_thread && !is_dm(&event.chat.kind);
+        self.routes.bind(route(row.clone()));
+        let session = NewSession {
+            id: session,
+            profile: MAIN_PROFILE.to_owned(),
+            source: arrived.instance.to_string(),
+            owner: owner(&arrived.instance, &arrived.event),
+            model: None,
+            parent: takeover.as_ref().map(|takeover| takeover.former.clone()),
+            title: None,
+            started_ms: now_ms,
+        };
+        Birth { session, route: row, takeover }
+    }
+
+    /// Whether a rule says that this conversation begins anew.
+    fn takeover(&self, route: &Route, now_ms: i64) -> Option<Takeover> {
+        let live = self.host.live();
+        let rule = live.session_of(&route.instance).reset;
+        let used_ms = *self.used.get(&route.key)?;
+        // A session with a lane is in use, whatever the clock says.
+        let due = reset::due(&rule, used_ms, now_ms, &jiff::tz::TimeZone::system());
+        let reason = due.filter(|_| !self.lanes.has(&route.session))?;
+        let notice = rule.notify.then(|| reset::notice(reason).to_owned());
+        Some(Takeover { former: route.session.clone(), reason, notice })
+    }
+
+    /// Hands a message to the lane of a session; makes the lane when there is none.
+    pub(crate) fn send_to(&mut self, session: SessionId, birth: Option<Birth>, message: LaneMessage) {
+        let Err(message) = self.lanes.send(&session, message) else { return };
+        let after = birth.as_ref().and_then(|birth| self.ending.remove(&birth.route.key));
+        let lane = Lane::new(Arc::clone(&self.host), session.clone(), birth, after);
+        let over = |over| HostEvent::Turn(TurnNews::Over(over));
+        self.lanes.open(&self.host, session.clone(), |mailbox| lane.run(mailbox), over);
+        // The lane was made one line above.
+        let _ = self.lanes.send(&session, message);
+    }
+
+    /// Forgets where a session was bound; returns the stored keys that led to it.
+    pub(crate) fn unbind(&mut self, session: &SessionId) -> Vec<String> {
+        let keys: Vec<String> = self.routes.of_session(session).map(|route| route.key.clone()).collect();
+        for key in &keys {
+            self.routes.unbind(key);
+            self.used.remove(key);
+        }
+        keys
+    }
+
+    /// Frees a key: its next event begins another session, once `then` is dropped.
+    pub(crate) fn free_key(&mut self, key: String) -> (Change, oneshot::Sender<()>) {
+        let (then, ended) = oneshot::channel();
+        self.routes.unbind(&key);
+        self.ending.insert(key.clone(), ended);
+        (Change::UnbindRoute { key }, then)
+    }
+
+    /// The operator ends a session: its lane stops what runs and writes it.
+    fn end(&mut self, session: SessionId, reply: oneshot::Sender<bool>) {
+        let mut changes =
+            vec![Change::EndSession { session: session.clone(), reason: "ended by the operator".to_owned() }];
+        let mut then = Vec::new();
+        for key in self.routes.of_session(&session).map(|route| route.key.clone()).collect::<Vec<_>>() {
+            let (change, freed) = self.free_key(key);
+            changes.push(change);
+            then.push(freed);
+        }
+        self.send_to(session, None, LaneMessage::Close { changes, then, reply });
+    }
+
+    pub(crate) fn note(&self, note: Note) {
+        // The clerk lives as long as its sender does.
+        let _ = self.clerk.send(note);
+    }
+
+    fn handle_turn(&mut self, news: TurnNews) {
+        match news {
+            TurnNews::Idle { session, taken, unborn } => {
+                if self.lanes.release(&session, taken) && unborn {
+                    self.unbind(&session);
+                }
+            }
+            TurnNews::Over(over) => {
+                self.lanes.over(&over);
+                if over.broken {
+                    // What the lane held is in the inbox; only another life of the host finds it there.
+                    tracing::error!(session = %over.key, "a session's lane broke; the host restarts to pick up its work");
+                    self.host.broken.cancel();
+                }
+                self.say_drained();
+            }
+        }
+    }
+
+    fn handle_delivery(&mut self, news: DeliveryNews) {
+        match news {
+            DeliveryNews::Owed(delivery) => self.carry(delivery),
+            DeliveryNews::Dead { instance, chat, why } => {
+                let is_chat = |target: &Target| *target.instance == *instance && target.chat == chat.id;
+                self.outbox.send_where(is_chat, || OutboxMessage::Dead(why.clone()));
+                self.dead.insert((instance, chat.id.clone()), (chat, why));
+            }
+            DeliveryNews::Migrating(migration) => {
+                let Migration { instance, from, to, reply } = *migration;
+                let routes = self.migrate(&instance, &from, &to);
+                // A lane that is gone has nothing to write.
+                let _ = reply.send(routes);
+            }
+            DeliveryNews::Idle { target, taken } => {
+                self.outbox.release(&target, taken);
+            }
+            DeliveryNews::Over(over) => {
+                self.outbox.over(&over);
+                if over.broken {
+                    tracing::error!(target = ?over.key, "an outbox lane broke; the host restarts to pick up its work");
+                    self.host.broken.cancel();
+                }
+                self.say_drained();
+            }
+        }
+    }
+
+    /// Hands a committed delivery to the lane of its target.
+    fn carry(&mut self, delivery: Box<OwedDelivery>) {
+        let target = Target::of(&delivery.instance, &delivery.chat);
+        let dead = self.dead.get(&(delivery.instance.clone(), delivery.chat.id.clone()));
+        let dead = dead.map(|(_, why)| OutboxMessage::Dead(why.clone()));
+        self.carry_to(target.clone(), OutboxMessage::Owed(delivery));
+        if let Some(dead) = dead {
+            self.carry_to(target, dead);
+        }
+    }
+
+    fn carry_to(&mut self, target: Target, message: OutboxMessage) {
+        let Err(message) = self.outbox.send(&target, message) else { return };
+        let holds = Arc::clone(self.holds.entry(Arc::clone(&target.instance)).or_default());
+        let lane = OutboxLane::new(Arc::clone(&self.host), target.clone(), holds);
+        let over = |over| HostEvent::Delivery(DeliveryNews::Over(over));
+        self.outbox.open(&self.host, target.clone(), |mailbox| lane.run(mailbox), over);
+        // The lane was made one line above.
+        let _ = self.outbox.send(&target, message);
+    }
+
+    fn handle_adapter(&mut self, news: AdapterEvent) {
+        let instance = match news {
+            AdapterEvent::Ready { instance } => instance,
+            AdapterEvent::Announced { label, url, .. } => {
+                tracing::info!("{label}: {url}");
+                return;
+            }
+            AdapterEvent::State { instance, state } => {
+                tracing::info!(%instance, state = state.word(), reason = state.reason(), "adapter");
+                return;
+            }
+        };
+        self.outbox.send_where(|target| target.instance == instance, || OutboxMessage::Look);
+    }
+
+    fn handle_control(&mut self, control: Control) {
+        match control {
+            Control::Resume(cut_off) => self.resume(cut_off),
+            Control::Turn { instance, inbox, wish, reply } => {
+                let ask = || LaneMessage::Ask { instance: Arc::clone(&instance), inbox, wish, reply: reply.clone() };
+                self.lanes.broadcast(ask);
+            }
+            Control::Bind { route: row } => {
+                self.used.insert(row.key.clone(), row.updated_ms);
+                self.routes.bind(route(*row));
+            }
+            Control::Forget { session, reply } => {
+                self.unbind(&session);
+                // A session without a lane is remembered by nobody.
+                self.lanes.send(&session, LaneMessage::Forget).ok();
+                // Whoever asked may have gone away.
+                let _ = reply.send(());
+            }
+            Control::End { session, reply } => self.end(session, reply),
+            Control::Pairing(call) => self.handle_pairing(call),
+            Control::Reloaded => self.outbox.broadcast(|| OutboxMessage::Look),
+            Control::DrainLanes(reply) => {
+                self.lanes.broadcast(|| LaneMessage::Drain);
+                self.lanes_drained = Some(reply);
+                self.say_drained();
+            }
+            Control::DrainOutbox(reply) => {
+                self.outbox.broadcast(|| OutboxMessage::Drain);
+                self.outbox_drained = Some(reply);
+                self.say_drained();
+            }
+            Control::Refresh { target, owed, id } => self.carry_to(target, OutboxMessage::Refresh(id, owed)),
+            Control::Chats { instance, reply } => {
+                let chats =
+                    self.routes.iter().filter(|route| route.instance == instance).map(|route| route.origin.clone());
+                // Whoever asked may have gone away.
+                let _ = reply.send(chats.collect());
+            }
+            Control::Census(reply) => {
+                // Whoever asked may have gone away.
+                let _ = reply.send(self.census());
+            }
+        }
+    }
+
+    /// Takes up a turn that a crash cut off: its session's lane resumes it before anything newer.
+    fn resume(&mut self, cut_off: CutOffTurn) {
+        let session = cut_off.session.clone();
+        let key = self.routes.of_session(&session).next().map(|route| route.key.clone()).unwrap_or_default();
+        let heard = cut_off.inbox.first().and_then(|row| {
+            let event: Event = serde_json::from_str(&row.event).ok()?;
+            let instance: Arc<str> = Arc::from(row.instance.as_str());
+            let adapter = self.host.adapter(&instance);
+            let several = !is_dm(&event.chat.kind);
+            let place = place(instance, adapter, &event, session.clone(), row.id);
+            let event = Authorized::<Event>::host(event, HostCause::Resume);
+            Some(Heard { inbox: row.id, at_ms: row.at_ms, place, event, key, several })
+        });
+        self.send_to(session, None, LaneMessage::Resume(cut_off, heard));
+    }
+
+    /// A chat spoke: it can be written to again.
+    fn revive(&mut self, instance: &str, chat: &Chat) {
+        if self.dead.is_empty() {
+            return;
+        }
+        if let Some((chat, _)) = self.dead.remove(&(instance.to_owned(), chat.id.clone())) {
+            self.note(Note::Changes(vec![Change::Revive { instance: instance.to_owned(), chat }]));
+        }
+    }
+
+    /// The platform says that a chat continues under another id.
+    fn follow(&mut self, arrived: &Arrived) {
+        let event = arrived.event.get();
+        let Some(id) = event.migrated_to.clone().filter(|id| !id.is_empty()) else { return };
+        let mut to = event.chat.clone();
+        to.id = id;
+        let routes = self.migrate(&arrived.instance, &event.chat, &to);
+        let changes = routes.into_iter().flat_map(|(key, row)| [Change::UnbindRoute { key }, Change::BindRoute(row)]);
+        self.note(Note::Changes(changes.collect()));
+    }
+
+    /// Leads every route of a chat to its new id; returns the old key and the new row of each.
+    fn migrate(&mut self, instance: &str, from: &Chat, to: &Chat) -> Vec<(String, RouteRow)> {
+        let now_ms = self.host.now_ms();
+        let moving: Vec<Route> = self
+            .routes
+            .iter()
+            .filter(|route| route.instance == instance && route.origin.id == from.id && route.origin.kind == from.kind)
+            .cloned()
+            .collect();
+        let mut rows = Vec::new();
+        for old in moving {
+            let Some(key) = moved_key(&old, to) else { continue };
+            let mut row =
+                RouteRow::new(key, &*old.profile, &*old.instance, old.session.clone(), old.origin.clone(), now_ms);
+            row.origin.id.clone_from(&to.id);
+            row.shared = old.shared;
+            row.participates = old.participates;
+            self.routes.unbind(&old.key);
+            self.routes.bind(route(row.clone()));
+            rows.push((old.key, row));
+        }
+        let is_chat = |target: &Target| *target.instance == *instance && target.chat == from.id;
+        self.outbox.send_where(is_chat, || OutboxMessage::Moved(to.clone()));
+        rows
+    }
+
+    fn sweep(&mut self) {
+        let now_ms = self.host.now_ms();
+        for holds in self.holds.values() {
+            holds.sweep(now_ms);
+        }
+        self.ending.retain(|_, ended| matches!(ended.try_recv(), Err(oneshot::error::TryRecvError::Empty)));
+    }
+
+    fn say_drained(&mut self) {
+        if self.lanes.alive() == 0
+            && let Some(reply) = self.lanes_drained.take()
+        {
+            // Whoever asked may have lost patience.
+            let _ = reply.send(());
+        }
+        if self.outbox.alive() == 0
+            && let Some(reply) = self.outbox_drained.take()
+        {
+            // As above.
+            let _ = reply.send(());
+        }
+    }
+
+    fn census(&self) -> Census {
+        let held = self.holds.iter().map(|(instance, holds)| (instance.to_string(), holds.held())).collect();
+        Census { lanes: self.lanes.alive(), outbox_lanes: self.outbox.alive(), held }
+    }
+}
+
+/// What a lane gets of an event.
+fn heard(arrived: Arrived, found: &Found) -> (Heard, Permit) {
+    let Arrived { id, instance, adapter, event, permit } = arrived;
+    let place = place(instance, adapter, event.get(), found.session.clone(), id);
+    let heard = Heard {
+        inbox: id,
+        at_ms: event.get().at_ms,
+        place,
+        event,
+        key: found.key.to_string(),
+        several: found.key.is_shared_by_several(),
+    };
+    (heard, permit)
+}
+
+/// Where an event came from.
+pub(crate) fn place(
+    instance: Arc<str>,
+    adapter: Option<AdapterHandle>,
+    event: &Event,
+    session: SessionId,
+    inbox: InboxId,
+) -> Place {
+    Place { instance, adapter, chat: event.chat.clone(), session, inbox, reply_to: event.message_id.clone() }
+}
+
+/// Who a session belongs to: the operator is one person, whatever they write through.
+fn owner(instance: &str, event: &Authorized<Event>) -> Option<String> {
+    if event.tier() == Tier::Operator {
+        return Some(crate::services::OPERATOR.to_owned());
+    }
+    participant(&event.get().sender).map(|id| format!("{instance}:{id}"))
+}
+
+/// The key of a route after its chat moved. What follows the place in a key is kept as it is.
+fn moved_key(route: &Route, to: &Chat) -> Option<String> {
+    let mut origin = route.origin.clone();
+    let old = SessionKey::shared(&route.profile, &route.instance, &origin).ok()?.stored();
+    origin.id.clone_from(&to.id);
+    let new = SessionKey::shared(&route.profile, &route.instance, &origin).ok()?.stored();
+    Some(format!("{new}{}", route.key.strip_prefix(&old)?))
+}
+
+/// A row of the store as the table in memory has it.
+fn route(row: RouteRow) -> Route {
+    Route {
+        key: row.key,
+        session: row.session,
+        profile: row.profile,
+        instance: row.instance,
+        origin: row.origin,
+        shared: row.shared,
+        participates: row.participates,
+    }
+}

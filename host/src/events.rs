@@ -1,0 +1,209 @@
+//! What can wake the dispatcher: a closed set, so that a new kind of event is a
+//! new arm of one `match`.
+
+use std::sync::Arc;
+
+use hermes_core::ids::{InboxId, SessionId};
+use hermes_protocol::{Chat, Event};
+use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
+
+use crate::outbox::Target;
+use crate::plugins::AdapterEvent;
+use crate::store::{CutOffTurn, OwedDelivery, RouteRow};
+
+/// Something happened.
+#[derive(Debug)]
+pub enum HostEvent {
+    /// An event came in and is committed.
+    Inbound(Inbound),
+    /// Somebody with the right to do so wants something of the host.
+    Control(Box<Control>),
+    /// A session's lane has news.
+    Turn(TurnNews),
+    /// Something is owed, or an outbox lane has news.
+    Delivery(DeliveryNews),
+    /// An adapter changed its state.
+    Adapter(AdapterEvent),
+    /// Time has passed.
+    Due(Due),
+}
+
+impl HostEvent {
+    /// Somebody wants this.
+    pub fn control(control: Control) -> Self {
+        Self::Control(Box::new(control))
+    }
+}
+
+/// An event as the inbox holds it, on its way to a session.
+#[derive(Debug)]
+pub struct Inbound {
+    /// Its row.
+    pub id: InboxId,
+    /// The instance it came through.
+    pub instance: Arc<str>,
+    /// What happened.
+    pub event: Box<Event>,
+    /// Its place in the queue between its adapter and the lanes; recovery needs none.
+    pub permit: Permit,
+}
+
+/// A place in the queue between one instance and the lanes, given back when a lane has the event.
+pub type Permit = Option<OwnedSemaphorePermit>;
+
+/// What the operator, an adapter or the process itself wants.
+#[derive(Debug)]
+pub enum Control {
+    /// A turn that a crash cut off is to go on.
+    Resume(CutOffTurn),
+    /// Stop or describe the turn that answers an event of this instance.
+    Turn {
+        /// Whose event it is.
+        instance: Arc<str>,
+        /// The event.
+        inbox: InboxId,
+        /// What is wanted.
+        wish: TurnWish,
+        /// Hears the state word from the lane that has it; closed when none has.
+        reply: mpsc::Sender<&'static str>,
+    },
+    /// Bind the key of a chat to a session that exists.
+    Bind {
+        /// The route.
+        route: Box<RouteRow>,
+    },
+    /// A session was deleted: forget where it was bound and what its lane remembers.
+    Forget {
+        /// The session.
+        session: SessionId,
+        /// Hears that it is forgotten.
+        reply: oneshot::Sender<()>,
+    },
+    /// End a session; its chat begins anew.
+    End {
+        /// The session.
+        session: SessionId,
+        /// Hears whether it is written.
+        reply: oneshot::Sender<bool>,
+    },
+    /// Something about pairing.
+    Pairing(crate::pairing::PairingCall),
+    /// The configuration was replaced.
+    Reloaded,
+    /// Lanes end as soon as they have nothing running; answered when all have.
+    DrainLanes(oneshot::Sender<()>),
+    /// Outbox lanes send what can be sent and end; answered when all have.
+    DrainOutbox(oneshot::Sender<()>),
+    /// A delivery is to be tried anew, or not any more: its lane reads it again.
+    Refresh {
+        /// Where it goes.
+        target: Target,
+        /// The delivery as the store has it, when it is still open.
+        owed: Option<Box<OwedDelivery>>,
+        /// Which.
+        id: hermes_core::ids::DeliveryId,
+    },
+    /// The chats of an instance that have spoken.
+    Chats {
+        /// Which instance.
+        instance: String,
+        /// Hears them.
+        reply: oneshot::Sender<Vec<Chat>>,
+    },
+    /// How much there is in memory, for status.
+    Census(oneshot::Sender<Census>),
+}
+
+/// What is wanted of a turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TurnWish {
+    /// It should end.
+    Stop,
+    /// Its state.
+    Tell,
+}
+
+/// What the dispatcher has in memory.
+#[derive(Clone, Debug, Default)]
+pub struct Census {
+    /// Lanes of sessions.
+    pub lanes: usize,
+    /// Lanes of the outbox.
+    pub outbox_lanes: usize,
+    /// Parts held per instance.
+    pub held: std::collections::BTreeMap<String, u64>,
+}
+
+/// News of a session's lane.
+#[derive(Debug)]
+pub enum TurnNews {
+    /// It has nothing to do and has taken this many messages.
+    Idle {
+        /// The session.
+        session: SessionId,
+        /// Messages taken so far.
+        taken: u64,
+        /// Whether the session was never written.
+        unborn: bool,
+    },
+    /// Its task is over.
+    Over(LaneOver<SessionId>),
+}
+
+/// News of the outbox.
+#[derive(Debug)]
+pub enum DeliveryNews {
+    /// A delivery is committed and wants to go.
+    Owed(Box<OwedDelivery>),
+    /// A chat cannot be written to.
+    Dead {
+        /// Instance.
+        instance: String,
+        /// The chat.
+        chat: Chat,
+        /// What the platform said.
+        why: String,
+    },
+    /// A chat continues under another id.
+    Migrating(Box<Migration>),
+    /// A lane has nothing to do and has taken this many messages.
+    Idle {
+        /// Which lane.
+        target: Target,
+        /// Messages taken so far.
+        taken: u64,
+    },
+    /// A lane's task is over.
+    Over(LaneOver<Target>),
+}
+
+/// A chat continues under another id: its routes are to be led there.
+#[derive(Debug)]
+pub struct Migration {
+    /// Instance.
+    pub instance: String,
+    /// Old place.
+    pub from: Chat,
+    /// New place.
+    pub to: Chat,
+    /// Hears the old key and the new row of each route, to be written with the part.
+    pub reply: oneshot::Sender<Vec<(String, RouteRow)>>,
+}
+
+/// The end of a lane's task.
+#[derive(Debug)]
+pub struct LaneOver<K> {
+    /// Which lane.
+    pub key: K,
+    /// Which of all lanes ever made.
+    pub serial: u64,
+    /// Whether the task broke.
+    pub broken: bool,
+}
+
+/// What the passing of time asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Due {
+    /// A minute has passed: forget what has expired.
+    Sweep,
+}

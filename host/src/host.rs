@@ -1,0 +1,213 @@
+//! What every part of the pipeline holds: the store, the adapters, the runtime,
+//! the configuration of the moment, and the way to the dispatcher.
+//!
+//! No state of a chat, a session or a delivery lives here; that belongs to the
+//! dispatcher and to the lanes.
+
+use std::future::Future;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use hermes_agent::AgentRuntime;
+use hermes_core::access::Grants;
+use hermes_core::ids::{DeliveryId, Epoch, SessionId};
+use tokio::sync::{Semaphore, mpsc};
+use tokio_util::sync::CancellationToken;
+
+use crate::chance::Chance;
+use crate::clock::Clock;
+use crate::events::{DeliveryNews, HostEvent};
+use crate::live::Live;
+use crate::plugins::{AdapterHandle, Adapters};
+use crate::store::{NewDelivery, Store, StoreError};
+
+/// First wait after a commit failed.
+const WRITE_AGAIN_AFTER: Duration = Duration::from_millis(500);
+
+/// Longest wait after a commit failed.
+const WRITE_AGAIN_AFTER_MAX: Duration = Duration::from_secs(30);
+
+/// The bundle that is handed around. One per process, behind an `Arc`.
+pub struct Host {
+    /// The memory that survives.
+    pub store: Store,
+    /// This life of the host.
+    pub epoch: Epoch,
+    /// Where *now* comes from.
+    pub clock: Arc<dyn Clock>,
+    /// Where randomness comes from.
+    pub chance: Arc<dyn Chance>,
+    /// Who answers.
+    pub runtime: Arc<dyn AgentRuntime>,
+    /// Wakes the dispatcher; full means that whoever has news waits.
+    pub events: mpsc::Sender<HostEvent>,
+    /// How many turns run side by side.
+    pub turns: Arc<Semaphore>,
+    /// Cancelled once everything that an earlier life of the host left is on its way.
+    pub recovered: CancellationToken,
+    /// Cancelled when no new event is taken any more.
+    pub draining: CancellationToken,
+    /// Cancelled when running turns are parked for the next life of the host.
+    pub parking: CancellationToken,
+    /// Cancelled when a task that must not end has ended: the host restarts.
+    pub broken: CancellationToken,
+    /// Numbers for status.
+    pub counts: Counts,
+    live: ArcSwap<Live>,
+    grants: ArcSwap<Grants>,
+    adapters: OnceLock<Adapters>,
+}
+
+/// Numbers that status reads; nothing is decided by them.
+#[derive(Debug, Default)]
+pub struct Counts {
+    /// Turns that run.
+    pub turns_running: AtomicI64,
+    /// Events taken in since start.
+    pub events: AtomicU64,
+    /// Parts delivered since start.
+    pub delivered: AtomicU64,
+}
+
+impl Host {
+    /// Bundles the parts. The adapters come with [`Host::set_adapters`], since they need the bundle.
+    pub fn new(
+        store: Store,
+        epoch: Epoch,
+        clock: Arc<dyn Clock>,
+        chance: Arc<dyn Chance>,
+        runtime: Arc<dyn AgentRuntime>,
+        events: mpsc::Sender<HostEvent>,
+        live: Live,
+    ) -> Self {
+        let turns = Arc::new(Semaphore::new(live.config.limits.turns_max.max(1)));
+        Self {
+            store,
+            epoch,
+            clock,
+            chance,
+            runtime,
+            events,
+            turns,
+            recovered: CancellationToken::new(),
+            draining: CancellationToken::new(),
+            parking: CancellationToken::new(),
+            broken: CancellationToken::new(),
+            counts: Counts::default(),
+            live: ArcSwap::from_pointee(live),
+            grants: ArcSwap::default(),
+            adapters: OnceLock::new(),
+        }
+    }
+
+    /// Hands the adapters over, once.
+    pub fn set_adapters(&self, adapters: Adapters) {
+        // A second call changes nothing: there is one set of adapters per life of the host.
+        let _ = self.adapters.set(adapters);
+    }
+
+    /// All adapters; `None` only before start-up has come that far.
+    pub fn adapters(&self) -> Option<&Adapters> {
+        self.adapters.get()
+    }
+
+    /// The handle of an instance, where the configuration has it.
+    pub fn adapter(&self, instance: &str) -> Option<AdapterHandle> {
+        self.adapters.get()?.get(instance)
+    }
+
+    /// What the configuration says at this moment.
+    pub fn live(&self) -> arc_swap::Guard<Arc<Live>> {
+        self.live.load()
+    }
+
+    /// Replaces the configuration.
+    pub fn set_live(&self, live: Live) {
+        self.live.store(Arc::new(live));
+    }
+
+    /// Who was let in by pairing, as the dispatcher last said.
+    pub fn grants(&self) -> arc_swap::Guard<Arc<Grants>> {
+        self.grants.load()
+    }
+
+    /// Shows the grants to those who only read them. The dispatcher alone changes any.
+    pub fn show_grants(&self, grants: Grants) {
+        self.grants.store(Arc::new(grants));
+    }
+
+    /// Now, in milliseconds since the Unix epoch.
+    pub fn now_ms(&self) -> i64 {
+        self.clock.now_ms()
+    }
+
+    /// Makes the id of a new session: when it began, and enough chance to be its own.
+    pub fn new_session_id(&self) -> SessionId {
+        let began = jiff::Timestamp::from_millisecond(self.now_ms()).unwrap_or_default();
+        let suffix = crate::chance::number(&*self.chance) as u32;
+        SessionId(format!("{}_{suffix:08x}", began.strftime("%Y%m%d_%H%M%S")))
+    }
+
+    /// Tells the dispatcher something. It never waits for anything but its queue, so this ends soon.
+    pub async fn tell(&self, event: HostEvent) {
+        // A closed dispatcher means that the host is ending; what is durable is found at the next start.
+        let _ = self.events.send(event).await;
+    }
+
+    /// Hands committed deliveries to their outbox lanes, in order.
+    pub async fn carry(&self, ids: Vec<DeliveryId>, deliveries: Vec<NewDelivery>) {
+        for (id, delivery) in ids.into_iter().zip(deliveries) {
+            let owed = Box::new(crate::outbox::owed(id, delivery, |n| self.store.part_key(id, n)));
+            self.tell(HostEvent::Delivery(DeliveryNews::Owed(owed))).await;
+        }
+    }
+
+    /// Repeats a commit that the disk refused until it is written.
+    ///
+    /// Waiting holds up one lane only. `None` means that it was not written: the host
+    /// ends and recovery goes on from the last commit, or the store says that the
+    /// change makes no sense, which is logged.
+    pub async fn until_written<T, F>(&self, what: &str, commit: impl Fn() -> F) -> Option<T>
+    where
+        F: Future<Output = Result<T, StoreError>>,
+    {
+        let mut wait = WRITE_AGAIN_AFTER;
+        loop {
+            match commit().await {
+                Ok(value) => return Some(value),
+                Err(error @ (StoreError::DiskFull { .. } | StoreError::Disk { .. } | StoreError::Busy { .. })) => {
+                    tracing::error!(what, %error, "not written, trying again");
+                    self.parking.run_until_cancelled(tokio::time::sleep(wait)).await?;
+                    wait = (wait * 2).min(WRITE_AGAIN_AFTER_MAX);
+                }
+                Err(StoreError::Closed) => return None,
+                Err(error) => {
+                    tracing::error!(what, %error, "not written");
+                    return None;
+                }
+            }
+        }
+    }
+
+    /// Counts an event that was taken in.
+    pub fn count_event(&self) {
+        self.counts.events.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Counts a turn as running until the guard is dropped.
+    pub fn count_turn(self: &Arc<Self>) -> CountedTurn {
+        self.counts.turns_running.fetch_add(1, Ordering::Relaxed);
+        CountedTurn(Arc::clone(self))
+    }
+}
+
+/// A turn that counts as running.
+pub struct CountedTurn(Arc<Host>);
+
+impl Drop for CountedTurn {
+    fn drop(&mut self) {
+        self.0.counts.turns_running.fetch_sub(1, Ordering::Relaxed);
+    }
+}

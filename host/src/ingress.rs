@@ -1,0 +1,179 @@
+//! Takes events in: nothing is acknowledged before it is committed.
+//!
+//! The way of an event: read and bounded → a place in its instance's queue (waiting
+//! for one is the back-pressure) → inbox row committed → handed to the dispatcher →
+//! acknowledged. An event that is here already is acknowledged as what it is.
+//!
+//! Each instance has one task that takes its events in the order in which they were
+//! handed over, many of them into one commit, and passes them on in that order. A
+//! caller that goes away changes nothing: what is committed is passed on.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use futures_util::StreamExt;
+use futures_util::stream::FuturesOrdered;
+use hermes_protocol::{CallError, Emitted, Event};
+use tokio::sync::{Semaphore, mpsc, oneshot};
+
+use crate::crash;
+use crate::events::{HostEvent, Inbound, Permit};
+use crate::host::Host;
+use crate::store::{Accepted, NewInbox};
+
+/// The longest name of a change, in bytes.
+const EVENT_ID_BYTES_MAX: usize = 512;
+
+/// Events of one instance that are committed at once; beyond them they wait in order.
+const ACCEPTING_MAX: usize = 64;
+
+/// The queues between the adapters and the dispatcher.
+pub struct Ingress {
+    host: Arc<Host>,
+    runtime: tokio::runtime::Handle,
+    /// Unbounded channels of bounded content: the calls of one instance are bounded where they come in.
+    queues: Mutex<BTreeMap<Arc<str>, mpsc::UnboundedSender<Given>>>,
+}
+
+/// An event that an adapter handed over, and who waits for the acknowledgement.
+struct Given {
+    payload: Vec<u8>,
+    reply: oneshot::Sender<Reply>,
+}
+
+type Reply = Result<Emitted, CallError>;
+
+/// An event after its commit.
+struct Taken {
+    emitted: Emitted,
+    inbound: Option<Inbound>,
+}
+
+impl Ingress {
+    /// The way in to `host`. To be made inside its runtime.
+    pub fn new(host: Arc<Host>) -> Self {
+        Self { host, runtime: tokio::runtime::Handle::current(), queues: Mutex::default() }
+    }
+
+    /// Puts an event in line. Never blocks; the order of the calls is the order of the events.
+    pub fn give(&self, instance: &Arc<str>, payload: Vec<u8>) -> oneshot::Receiver<Reply> {
+        let (reply, taken) = oneshot::channel();
+        let mut queues = self.queues.lock().unwrap_or_else(PoisonError::into_inner);
+        let queue = queues.entry(Arc::clone(instance)).or_insert_with(|| {
+            let (queue, given) = mpsc::unbounded_channel();
+            self.runtime.spawn(take_all(Arc::clone(&self.host), Arc::clone(instance), given));
+            queue
+        });
+        // Its task ends with the process; a closed queue answers by the dropped reply.
+        let _ = queue.send(Given { payload, reply });
+        taken
+    }
+}
+
+/// Takes the events of one instance in, in order.
+async fn take_all(host: Arc<Host>, instance: Arc<str>, mut given: mpsc::UnboundedReceiver<Given>) {
+    // What an earlier life of the host left comes first.
+    host.recovered.cancelled().await;
+    let places = Arc::new(Semaphore::new(host.live().config.limits.ingress_queue_max.max(1)));
+    let mut accepting = FuturesOrdered::new();
+    loop {
+        tokio::select! {
+            Some(next) = given.recv(), if accepting.len() < ACCEPTING_MAX => {
+                let accepted = accept(&host, &instance, &places, next.payload);
+                accepting.push_back(async { (accepted.await, next.reply) });
+            }
+            Some((accepted, reply)) = accepting.next() => {
+                let answer = pass_on(&host, accepted).await;
+                // Whoever does not wait for it gets it again as a duplicate.
+                let _ = reply.send(answer);
+            }
+            else => return,
+        }
+    }
+}
+
+/// Commits one event.
+async fn accept(
+    host: &Arc<Host>,
+    instance: &Arc<str>,
+    places: &Arc<Semaphore>,
+    payload: Vec<u8>,
+) -> Result<Taken, CallError> {
+    if host.draining.is_cancelled() {
+        return Err(CallError::new("unavailable", "the host is stopping and takes no new events"));
+    }
+    let (event, text) = read(payload, host.live().config.limits.event_bytes_max)?;
+    crash::point("after_receive");
+    // Nobody closes the queue; an event without a place would still be kept.
+    let permit: Permit = Arc::clone(places).acquire_owned().await.ok();
+    let received_ms = host.now_ms();
+    let new = NewInbox {
+        instance: instance.to_string(),
+        event_id: event.event_id.clone(),
+        at_ms: if event.at_ms > 0 { event.at_ms } else { received_ms },
+        received_ms,
+        event: text,
+    };
+    match host.store.accept(new).await {
+        Ok(Accepted::New(id)) => {
+            let inbound = Inbound { id, instance: Arc::clone(instance), event, permit };
+            Ok(Taken { emitted: Emitted::New { inbox_id: id.0 }, inbound: Some(inbound) })
+        }
+        Ok(Accepted::Duplicate(id)) => Ok(Taken { emitted: Emitted::Duplicate { duplicate_of: id.0 }, inbound: None }),
+        Err(error) => Err(CallError::new("unavailable", error.to_string())),
+    }
+}
+
+/// Hands a committed event to the dispatcher; returns what its adapter is told.
+async fn pass_on(host: &Arc<Host>, accepted: Result<Taken, CallError>) -> Reply {
+    let Taken { emitted, inbound } = accepted?;
+    if let Some(inbound) = inbound {
+        crash::point("after_inbox_commit");
+        host.count_event();
+        host.tell(HostEvent::Inbound(inbound)).await;
+    }
+    Ok(emitted)
+}
+
+/// Reads an event; what cannot be a message of a person is refused here.
+fn read(payload: Vec<u8>, bytes_max: usize) -> Result<(Box<Event>, String), CallError> {
+    if payload.len() > bytes_max {
+        return Err(CallError::new(
+            "too_large",
+            format!("an event has at most {bytes_max} bytes, this one {}", payload.len()),
+        ));
+    }
+    let text = String::from_utf8(payload).map_err(|_| CallError::new("invalid", "the event is not UTF-8"))?;
+    let event: Box<Event> = serde_json::from_str(&text)
+        .map_err(|error| CallError::new("invalid", format!("the event cannot be read: {error}")))?;
+    if event.event_id.is_empty() || event.event_id.len() > EVENT_ID_BYTES_MAX {
+        return Err(CallError::new("invalid", format!("event_id has 1 to {EVENT_ID_BYTES_MAX} bytes")));
+    }
+    Ok((event, text))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn code(payload: &[u8]) -> String {
+        read(payload.to_vec(), 200).unwrap_err().code
+    }
+
+    #[test]
+    fn what_is_no_event_is_refused_with_a_word() {
+        assert_eq!(code(b"{"), "invalid");
+        assert_eq!(code(b"\xff"), "invalid");
+        assert_eq!(code(&[b' '; 201]), "too_large");
+        let nameless =
+            br#"{"type":"message","event_id":"","at_ms":1,"chat":{"type":"dm","id":"1"},"sender":{"id":"1"}}"#;
+        assert_eq!(code(nameless), "invalid");
+    }
+
+    #[test]
+    fn the_text_of_an_event_is_kept_byte_for_byte() {
+        let text = r#"{"type":"message","event_id":"m:1:1","at_ms":1,"chat":{"type":"dm","id":"1"},"sender":{"id":"1"}, "x":1}"#;
+        let (event, kept) = read(text.as_bytes().to_vec(), 200).unwrap();
+        assert_eq!((event.event_id.as_str(), kept.as_str()), ("m:1:1", text));
+    }
+}

@@ -1,0 +1,200 @@
+//! What a chat sees of a running turn: its native stream and the typing sign.
+//!
+//! Hints go straight to the adapter, are never owed and may be lost. A hint
+//! never makes the lane wait: each turn has at most one task that carries its
+//! stream and one that keeps the typing sign up, and both end with the turn.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use hermes_core::ids::InboxId;
+use hermes_protocol::{Chat, TurnEvent, TurnEventCall, TypingCall, method};
+use tokio::sync::Notify;
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+use crate::plugins::AdapterHandle;
+
+/// Events of one turn that may wait for its reader; chunks are joined, so they count as one.
+const STREAM_EVENTS_MAX: usize = 64;
+
+/// An answer that comes sooner needs no typing sign.
+const TYPING_AFTER: Duration = Duration::from_millis(150);
+
+/// Platforms forget a typing sign after five seconds or more.
+const TYPING_EVERY: Duration = Duration::from_secs(4);
+
+/// The native stream of one turn, as its lane holds it.
+pub struct NativeStream {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    waiting: Mutex<Waiting>,
+    woken: Notify,
+}
+
+#[derive(Default)]
+struct Waiting {
+    events: VecDeque<TurnEvent>,
+    closed: bool,
+}
+
+impl NativeStream {
+    /// Starts the stream that the event `inbox` asked for.
+    pub fn start(adapter: AdapterHandle, inbox: InboxId) -> Self {
+        let shared = Arc::new(Shared { waiting: Mutex::default(), woken: Notify::new() });
+        tokio::spawn(carry(adapter, inbox, Arc::clone(&shared)));
+        Self { shared }
+    }
+
+    /// Adds an event; never waits.
+    pub fn push(&self, event: TurnEvent) {
+        self.shared.locked(|waiting| waiting.push(event));
+        self.shared.woken.notify_one();
+    }
+
+    /// Ends the stream with `last`; what was not yet read of the answer is not shown.
+    pub fn cut(&self, last: TurnEvent) {
+        self.shared.locked(|waiting| {
+            waiting.events.retain(|event| matches!(event, TurnEvent::Metadata { .. }));
+            waiting.push(last);
+        });
+        self.shared.woken.notify_one();
+    }
+}
+
+impl Drop for NativeStream {
+    fn drop(&mut self) {
+        self.shared.locked(|waiting| waiting.closed = true);
+        self.shared.woken.notify_one();
+    }
+}
+
+impl Shared {
+    fn locked<T>(&self, work: impl FnOnce(&mut Waiting) -> T) -> T {
+        work(&mut self.waiting.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl Waiting {
+    fn push(&mut self, event: TurnEvent) {
+        if let (Some(TurnEvent::Chunk { text }), TurnEvent::Chunk { text: more }) = (self.events.back_mut(), &event) {
+            text.push_str(more);
+            return;
+        }
+        if self.events.len() >= STREAM_EVENTS_MAX {
+            // Text and endings are kept; what the agent was doing a moment ago is not worth the room.
+            self.events.retain(|event| !matches!(event, TurnEvent::Progress { .. }));
+            self.join_chunks();
+        }
+        self.events.push_back(event);
+    }
+
+    fn join_chunks(&mut self) {
+        let events = std::mem::take(&mut self.events);
+        for event in events {
+            match (self.events.back_mut(), event) {
+                (Some(TurnEvent::Chunk { text }), TurnEvent::Chunk { text: more }) => text.push_str(&more),
+                (_, event) => self.events.push_back(event),
+            }
+        }
+    }
+}
+
+/// Carries the events in order, one in flight, until the last one or until the turn is gone.
+async fn carry(adapter: AdapterHandle, inbox: InboxId, shared: Arc<Shared>) {
+    for seq in 1.. {
+        let event = loop {
+            match shared.locked(|waiting| (waiting.events.pop_front(), waiting.closed)) {
+                (Some(event), _) => break event,
+                (None, true) => return,
+                (None, false) => shared.woken.notified().await,
+            }
+        };
+        let last = event.is_last();
+        let call = TurnEventCall::new(inbox.0, seq, event);
+        let payload = serde_json::to_vec(&call).expect("a turn event is always JSON");
+        if let Err(error) = adapter.hint(method::TURN_EVENT, payload).await {
+            tracing::debug!(instance = %adapter.instance(), inbox = inbox.0, seq, %error, "a stream event was not taken");
+        }
+        if last {
+            return;
+        }
+    }
+}
+
+/// Keeps the typing sign of a chat up until it is dropped.
+pub struct Typing {
+    _on: DropGuard,
+}
+
+impl Typing {
+    /// Shows typing in `chat` if the turn lasts long enough for anybody to wonder.
+    pub fn start(adapter: AdapterHandle, chat: Chat) -> Self {
+        let ended = CancellationToken::new();
+        tokio::spawn(keep_typing(adapter, chat, ended.clone()));
+        Self { _on: ended.drop_guard() }
+    }
+}
+
+async fn keep_typing(adapter: AdapterHandle, chat: Chat, ended: CancellationToken) {
+    let mut wait = TYPING_AFTER;
+    let mut shown = false;
+    while ended.run_until_cancelled(tokio::time::sleep(wait)).await.is_some() {
+        shown = true;
+        wait = TYPING_EVERY;
+        type_once(&adapter, &chat, true).await;
+    }
+    if shown {
+        type_once(&adapter, &chat, false).await;
+    }
+}
+
+async fn type_once(adapter: &AdapterHandle, chat: &Chat, on: bool) {
+    let payload = serde_json::to_vec(&TypingCall::new(chat.clone(), on)).expect("a typing call is always JSON");
+    if let Err(error) = adapter.hint(method::TYPING, payload).await {
+        tracing::debug!(instance = %adapter.instance(), %error, "the typing sign was not taken");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn chunk(text: &str) -> TurnEvent {
+        TurnEvent::Chunk { text: text.to_owned() }
+    }
+
+    fn progress(text: &str) -> TurnEvent {
+        TurnEvent::Progress { stage: "tool".to_owned(), text: text.to_owned(), tool: None }
+    }
+
+    #[test]
+    fn unread_chunks_are_joined_and_keep_their_place() {
+        let mut waiting = Waiting::default();
+        for event in [chunk("a"), chunk("b"), progress("p"), chunk("c"), chunk("d")] {
+            waiting.push(event);
+        }
+        assert_eq!(Vec::from(waiting.events), [chunk("ab"), progress("p"), chunk("cd")]);
+    }
+
+    #[test]
+    fn a_reader_that_never_reads_costs_bounded_room_and_loses_no_text() {
+        let mut waiting = Waiting::default();
+        for n in 0..1_000 {
+            waiting.push(chunk(&format!("{n} ")));
+            waiting.push(progress("p"));
+        }
+        assert!(waiting.events.len() <= STREAM_EVENTS_MAX);
+        let text: String = waiting
+            .events
+            .iter()
+            .filter_map(|event| match event {
+                TurnEvent::Chunk { text } => Some(text.as_str()),
+                _ => None,
+            })
+            .collect();
+        assert_eq!(text, (0..1_000).map(|n| format!("{n} ")).collect::<String>());
+    }
+}

@@ -1,0 +1,92 @@
+//! What a lane remembers of its session, so that a turn need not read it again.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use hermes_agent::Message;
+use hermes_core::ids::SessionId;
+use serde_json::Value;
+
+use crate::context::{Heard, Remembered};
+use crate::host::Host;
+use crate::store::NewMessage;
+
+/// Transcript and runtime state of one session, read once and then kept up.
+#[derive(Debug, Default)]
+pub struct Memory {
+    known: bool,
+    messages: VecDeque<Message>,
+    model: Option<String>,
+    state: Option<Value>,
+}
+
+impl Memory {
+    /// An empty memory; `known` when the session is new, so that there is nothing to read.
+    pub fn new(known: bool) -> Self {
+        Self { known, ..Self::default() }
+    }
+
+    /// Returns what is remembered, from the store the first time.
+    pub async fn read(&mut self, host: &Arc<Host>, session: &SessionId) -> Remembered {
+        if !self.known {
+            self.known = self.load(host, session).await;
+        }
+        Remembered {
+            history: self.messages.iter().cloned().collect(),
+            model: self.model.clone(),
+            state: self.state.clone(),
+        }
+    }
+
+    /// Reads the store; a turn without its history is better than no turn, so a failure is only logged.
+    async fn load(&mut self, host: &Arc<Host>, session: &SessionId) -> bool {
+        let limit = u32::try_from(history_max(host)).unwrap_or(u32::MAX);
+        let history = host.store.history(session, limit).await;
+        let state = host.store.agent_state(session, host.runtime.name()).await;
+        let row = host.store.session(session).await;
+        match (history, state, row) {
+            (Ok(history), Ok(state), Ok(row)) => {
+                self.messages = history.into_iter().map(|row| row.message).collect();
+                self.state = state;
+                self.model = row.and_then(|row| row.model);
+                true
+            }
+            (Err(error), _, _) | (_, Err(error), _) | (_, _, Err(error)) => {
+                tracing::error!(%session, %error, "the history of a session cannot be read");
+                false
+            }
+        }
+    }
+
+    /// Adds what a turn said.
+    pub fn add(&mut self, host: &Arc<Host>, transcript: Vec<(i64, Message)>, state: Option<Value>) {
+        if !self.known {
+            return;
+        }
+        self.messages.extend(transcript.into_iter().map(|(_, message)| message));
+        let excess = self.messages.len().saturating_sub(history_max(host));
+        self.messages.drain(..excess);
+        if state.is_some() {
+            self.state = state;
+        }
+    }
+
+    /// Forgets everything; the next turn reads the store again.
+    pub fn forget(&mut self) {
+        *self = Self::default();
+    }
+}
+
+fn history_max(host: &Arc<Host>) -> usize {
+    host.live().config.agent.history_messages_max
+}
+
+/// The rows of a transcript; the first entry is what the event said.
+pub fn rows(transcript: &[(i64, Message)], heard: &Heard) -> Vec<NewMessage> {
+    let mut rows: Vec<NewMessage> =
+        transcript.iter().map(|(at_ms, message)| NewMessage::new(message.clone(), *at_ms)).collect();
+    if let (Some(first), Some(id)) = (rows.first_mut(), &heard.place.reply_to) {
+        first.platform_ids.push(id.clone());
+    }
+    rows
+}

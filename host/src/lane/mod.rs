@@ -1,0 +1,518 @@
+//! One session's owner: its guard, its running turn, its memory, its typing sign.
+//!
+//! A lane is a task that the dispatcher makes when a session has something to do
+//! and lets go when it has nothing. All live state of the session is here and
+//! nowhere else, so nothing about a session needs a lock.
+//!
+//! * At most one turn runs; whoever writes meanwhile waits in order, or is told
+//!   truthfully that there is no room.
+//! * Every step that must survive is committed before the next begins: admit,
+//!   end of turn, command. Between two commits a crash loses nothing.
+//! * `/stop` frees the session within [`STOP_GRACE`], whatever the runtime does.
+//!
+//! Read on: [`running`] for the turn while it runs, [`crate::turn`] for what its
+//! end means, [`crate::context`] for what the runtime gets, [`hints`] for what a
+//! chat sees meanwhile.
+
+mod hints;
+mod memory;
+mod orders;
+mod running;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hermes_core::guard::{Admission, Guard};
+use hermes_core::ids::{InboxId, SessionId, TurnId};
+use hermes_protocol::Purpose;
+use tokio::sync::{mpsc, oneshot};
+
+use crate::context::{self, Heard};
+use crate::crash;
+use crate::events::{HostEvent, Permit, TurnNews, TurnWish};
+use crate::host::Host;
+use crate::store::{Admit, Change, CommandTx, CutOffTurn, EndTurn, NewDelivery, NewSession, RouteRow};
+use crate::turn::{self, Cause};
+use memory::Memory;
+pub use orders::{Act, Order};
+use running::{Running, Step};
+
+/// How long a stopped runtime may take to end by itself before its task is abandoned.
+pub const STOP_GRACE: Duration = Duration::from_millis(500);
+
+/// A lane without anything to do keeps its memory for this long.
+const IDLE: Duration = Duration::from_secs(60);
+
+/// What the dispatcher asks of a lane. The channel has no bound of its own: each
+/// message holds a [`Permit`] or comes from the operator.
+#[derive(Debug)]
+pub enum LaneMessage {
+    /// An event wants a turn.
+    Heard(Heard, Permit),
+    /// Somebody gave an order.
+    Order(Order, Permit),
+    /// A turn that a crash cut off is to go on.
+    Resume(CutOffTurn, Option<Heard>),
+    /// Somebody asks about the turn of an event.
+    Ask {
+        /// The instance that the event came through.
+        instance: Arc<str>,
+        /// The event.
+        inbox: InboxId,
+        /// What is wanted.
+        wish: TurnWish,
+        /// Hears the state word, from the lane that has the event.
+        reply: mpsc::Sender<&'static str>,
+    },
+    /// The operator ends the session.
+    Close {
+        /// What is written with it.
+        changes: Vec<Change>,
+        /// Lets the next sessions of the same keys begin.
+        then: Vec<oneshot::Sender<()>>,
+        /// Hears whether it is written.
+        reply: oneshot::Sender<bool>,
+    },
+    /// What is in memory about the session is outdated.
+    Forget,
+    /// The host ends: start nothing new.
+    Drain,
+}
+
+/// A session that is not written yet; its first commit writes it.
+#[derive(Clone, Debug)]
+pub struct Birth {
+    /// The session.
+    pub session: NewSession,
+    /// The route that leads to it.
+    pub route: RouteRow,
+    /// The session it takes over from, where a rule ended that one.
+    pub takeover: Option<Takeover>,
+}
+
+/// A session that ends because a rule says so.
+#[derive(Clone, Debug)]
+pub struct Takeover {
+    /// The session.
+    pub former: SessionId,
+    /// Why it ends.
+    pub reason: &'static str,
+    /// What the chat is told about it.
+    pub notice: Option<String>,
+}
+
+/// What a lane is made of.
+pub struct Lane {
+    host: Arc<Host>,
+    session: SessionId,
+    birth: Option<Birth>,
+    guard: Guard,
+    waiting: BTreeMap<InboxId, Waiting>,
+    running: Option<Running>,
+    /// A turn that a crash cut off, while its adapter is not back.
+    resuming: Option<(TurnId, Heard)>,
+    memory: Memory,
+    /// Resolves when an earlier lane has written what this one builds upon.
+    after: Option<oneshot::Receiver<()>>,
+    draining: bool,
+}
+
+/// An event whose turn has not started.
+#[derive(Debug)]
+enum Waiting {
+    Heard(Heard),
+    CutOff(TurnId, Heard),
+}
+
+impl Lane {
+    /// Makes the lane of a session; `birth` when it is not written yet.
+    pub fn new(
+        host: Arc<Host>,
+        session: SessionId,
+        birth: Option<Birth>,
+        after: Option<oneshot::Receiver<()>>,
+    ) -> Self {
+        let queue_max = host.live().config.session.queue_max;
+        Self {
+            memory: Memory::new(birth.is_some()),
+            host,
+            session,
+            birth,
+            guard: Guard::new(queue_max),
+            waiting: BTreeMap::new(),
+            running: None,
+            resuming: None,
+            after,
+            draining: false,
+        }
+    }
+
+    /// Lives until the dispatcher closes the mailbox, or until the host ends.
+    pub async fn run(mut self, mut mailbox: mpsc::UnboundedReceiver<LaneMessage>) {
+        if let Some(after) = self.after.take() {
+            // An earlier lane that is gone has nothing more to write.
+            let _ = after.await;
+        }
+        let host = Arc::clone(&self.host);
+        let mut taken = 0;
+        let mut batch = Vec::new();
+        let mut told_idle = false;
+        loop {
+            if self.draining && self.running.is_none() {
+                break;
+            }
+            tokio::select! {
+                count = mailbox.recv_many(&mut batch, 64) => {
+                    if count == 0 {
+                        break;
+                    }
+                    taken += count as u64;
+                    told_idle = false;
+                    self.take(&mut batch).await;
+                }
+                step = next_step(&mut self.running) => self.step(step).await,
+                () = adapter_back(&self.resuming) => self.go_on().await,
+                () = tokio::time::sleep(IDLE), if self.guard.is_idle() && !told_idle => {
+                    told_idle = true;
+                    let unborn = self.birth.is_some();
+                    host.tell(HostEvent::Turn(TurnNews::Idle { session: self.session.clone(), taken, unborn })).await;
+                }
+                () = host.parking.cancelled() => break,
+            }
+        }
+        self.park();
+    }
+
+    /// Takes what came in, in order. Refusals of one batch are told together.
+    async fn take(&mut self, batch: &mut Vec<LaneMessage>) {
+        let mut refused = Vec::new();
+        for message in batch.drain(..) {
+            match message {
+                LaneMessage::Heard(heard, _permit) => {
+                    if let Some(heard) = self.hear(heard).await {
+                        refused.push(heard);
+                    }
+                }
+                LaneMessage::Order(order, _permit) => self.obey(order).await,
+                LaneMessage::Resume(cut_off, heard) => self.resume(cut_off, heard).await,
+                LaneMessage::Ask { instance, inbox, wish, reply } => self.answer(&instance, inbox, wish, reply).await,
+                LaneMessage::Close { changes, then, reply } => {
+                    let written = self.close(changes).await;
+                    drop(then);
+                    // Whoever asked may have gone away.
+                    let _ = reply.send(written);
+                }
+                LaneMessage::Forget => self.memory.forget(),
+                LaneMessage::Drain => self.draining = true,
+            }
+        }
+        if !refused.is_empty() {
+            self.refuse(refused).await;
+        }
+    }
+
+    /// Lets an event start its turn or wait; returns one for which there is no room.
+    async fn hear(&mut self, heard: Heard) -> Option<Heard> {
+        match self.guard.admit(heard.inbox) {
+            Admission::Run if self.draining => {
+                // The event stays accepted in the inbox and is taken up by the next life of the host.
+                self.guard.finished();
+            }
+            Admission::Run => self.begin(Waiting::Heard(heard)).await,
+            Admission::Queued { .. } => {
+                self.waiting.entry(heard.inbox).or_insert(Waiting::Heard(heard));
+            }
+            Admission::Refused { .. } => return Some(heard),
+        }
+        None
+    }
+
+    /// Starts the turn of an event, and if that cannot be, the next one's.
+    async fn begin(&mut self, first: Waiting) {
+        let mut next = Some(first);
+        while let Some(waiting) = next.take() {
+            let (inbox, started) = match waiting {
+                Waiting::Heard(heard) => (heard.inbox, self.admit(heard).await),
+                Waiting::CutOff(turn, heard) if !heard.place.is_online() => {
+                    self.resuming = Some((turn, heard));
+                    return;
+                }
+                Waiting::CutOff(turn, heard) => (heard.inbox, self.admit_again(turn, heard).await),
+            };
+            match started {
+                Some(running) => self.running = Some(running),
+                None => {
+                    tracing::warn!(session = %self.session, %inbox, "a turn could not start");
+                    next = self.next_waiting();
+                }
+            }
+        }
+    }
+
+    /// Commits that a turn runs, then runs it.
+    async fn admit(&mut self, heard: Heard) -> Option<Running> {
+        self.bear(&heard).await?;
+        let admit = Admit {
+            session: self.session.clone(),
+            new_session: self.birth.as_ref().map(|birth| birth.session.clone()),
+            route: self.birth.as_ref().map(|birth| birth.route.clone()),
+            inbox: vec![heard.inbox],
+            epoch: self.host.epoch,
+            now_ms: self.host.now_ms(),
+        };
+        let turn = self.host.until_written("the start of a turn", || self.host.store.admit(admit.clone())).await?;
+        self.birth = None;
+        self.start(turn, heard).await
+    }
+
+    /// Commits that a turn which a crash cut off runs again.
+    async fn admit_again(&mut self, turn: TurnId, heard: Heard) -> Option<Running> {
+        let epoch = self.host.epoch;
+        self.host.until_written("the resumption of a turn", || self.host.store.resume_turn(turn, epoch)).await?;
+        self.start(turn, heard).await
+    }
+
+    async fn start(&mut self, turn: TurnId, heard: Heard) -> Option<Running> {
+        let remembered = self.memory.read(&self.host, &self.session).await;
+        let request = context::build(&self.host, &self.session, turn, &heard, remembered);
+        crash::point("mid_turn");
+        Some(Running::start(&self.host, turn, heard, request))
+    }
+
+    /// Writes a session that takes over from another one. Any other is written with its first turn.
+    async fn bear(&mut self, heard: &Heard) -> Option<()> {
+        let Some(Birth { session, route, takeover: Some(takeover) }) = self.birth.clone() else { return Some(()) };
+        let mut reply = Vec::new();
+        if let Some(notice) = takeover.notice {
+            reply.push(heard.place.tell(&self.host, notice).await);
+        }
+        let changes = vec![
+            Change::EndSession { session: takeover.former, reason: takeover.reason.to_owned() },
+            Change::NewSession(session),
+            Change::BindRoute(route),
+        ];
+        let order = CommandTx { inbox: None, changes, reply, now_ms: self.host.now_ms() };
+        if !self.write_order(order).await {
+            return None;
+        }
+        self.birth = None;
+        Some(())
+    }
+
+    /// Takes up a turn that a crash cut off, before anything newer.
+    async fn resume(&mut self, cut_off: CutOffTurn, heard: Option<Heard>) {
+        let Some(heard) = heard else {
+            return self.close_cut_off(cut_off.turn, "its event cannot be read", None).await;
+        };
+        let attempts_max = self.host.live().config.session.resume_attempts_max;
+        if cut_off.attempts > attempts_max {
+            return self.close_cut_off(cut_off.turn, "interrupted too often", Some(heard)).await;
+        }
+        match self.guard.admit(heard.inbox) {
+            Admission::Run => self.begin(Waiting::CutOff(cut_off.turn, heard)).await,
+            Admission::Queued { .. } => {
+                self.waiting.insert(heard.inbox, Waiting::CutOff(cut_off.turn, heard));
+            }
+            Admission::Refused { .. } => {
+                self.close_cut_off(cut_off.turn, "too many turns were cut off", Some(heard)).await
+            }
+        }
+    }
+
+    /// Its adapter is back: the turn that waited for it goes on.
+    async fn go_on(&mut self) {
+        if let Some((turn, heard)) = self.resuming.take() {
+            self.begin(Waiting::CutOff(turn, heard)).await;
+        }
+    }
+
+    /// Ends a turn that will not be resumed, and says so where it was asked.
+    async fn close_cut_off(&mut self, turn: TurnId, why: &str, heard: Option<Heard>) {
+        let mut deliveries = Vec::new();
+        if let Some(heard) = &heard {
+            deliveries.push(heard.place.say(&self.host, Purpose::Notice, turn::GIVEN_UP.to_owned()).await);
+        }
+        let end = EndTurn {
+            turn,
+            state: crate::store::TurnEnd::Failed,
+            error: Some(why.to_owned()),
+            session: self.session.clone(),
+            messages: Vec::new(),
+            deliveries,
+            usage: hermes_protocol::Usage::default(),
+            agent_state: None,
+            now_ms: self.host.now_ms(),
+        };
+        self.write_end(end).await;
+    }
+
+    /// What happened to the running turn.
+    async fn step(&mut self, step: Step) {
+        match step {
+            Step::Said => {}
+            Step::Ended(outcome) => self.end(outcome, Cause::Itself).await,
+            Step::Silent => {
+                if let Some(running) = &mut self.running {
+                    let outcome = running.stop().await;
+                    self.end(outcome, Cause::Inactive).await;
+                }
+            }
+            Step::StillWorking(words) => {
+                if let Some(running) = &self.running {
+                    let notice = running.heard.place.tell(&self.host, words).await;
+                    self.owe(notice).await;
+                }
+            }
+        }
+    }
+
+    /// Commits how the running turn ended and what is owed for it, then starts the next.
+    async fn end(&mut self, outcome: hermes_agent::TurnOutcome, cause: Cause) {
+        let Some(running) = self.running.take() else { return };
+        let conclusion = turn::conclude(outcome, cause, &self.host.live());
+        let mut deliveries = Vec::new();
+        if let Some((purpose, markdown)) = conclusion.says {
+            deliveries.push(running.heard.place.say(&self.host, purpose, markdown).await);
+        }
+        let now_ms = self.host.now_ms();
+        let heard_ms = running.heard.at_ms;
+        let transcript = conclusion.keeps.then(|| {
+            let input = running.input.iter().map(|message| (heard_ms, message.clone()));
+            input.chain(conclusion.messages.iter().map(|message| (now_ms, message.clone()))).collect::<Vec<_>>()
+        });
+        let end = EndTurn {
+            turn: running.turn,
+            state: conclusion.end,
+            error: conclusion.error,
+            session: self.session.clone(),
+            messages: memory::rows(transcript.as_deref().unwrap_or_default(), &running.heard),
+            deliveries,
+            usage: conclusion.usage,
+            agent_state: conclusion.state.clone().map(|state| (self.host.runtime.name().to_owned(), state)),
+            now_ms,
+        };
+        self.write_end(end).await;
+        self.memory.add(&self.host, transcript.unwrap_or_default(), conclusion.state);
+        running.close(conclusion.last);
+        if let Some(next) = self.next_waiting() {
+            self.begin(next).await;
+        }
+    }
+
+    async fn write_end(&self, end: EndTurn) {
+        let written = self.host.until_written("the end of a turn", || self.host.store.end_turn(end.clone())).await;
+        if let Some(ids) = written {
+            crash::point("after_owe");
+            self.host.carry(ids, end.deliveries).await;
+        }
+    }
+
+    /// The event whose turn comes next, unless the host ends.
+    fn next_waiting(&mut self) -> Option<Waiting> {
+        while let Some(next) = self.guard.finished() {
+            if self.draining {
+                continue;
+            }
+            if let Some(waiting) = self.waiting.remove(&next) {
+                return Some(waiting);
+            }
+        }
+        None
+    }
+
+    /// Says truthfully that there was no room for these events.
+    async fn refuse(&self, refused: Vec<Heard>) {
+        let max = self.host.live().config.session.queue_max;
+        let words = match refused.len() {
+            1 => format!("Not queued: {max} messages already wait here. Send it again when they are answered."),
+            n => format!(
+                "Not queued: {max} messages already wait here, so your last {n} were not taken. Send them again later."
+            ),
+        };
+        let reply = refused[0].place.say(&self.host, Purpose::Notice, words).await;
+        let ids = refused.iter().map(|heard| heard.inbox).collect();
+        let changes = vec![Change::DropInbox { ids, why: "no room in the queue".to_owned() }];
+        self.write_order(CommandTx { inbox: None, changes, reply: vec![reply], now_ms: self.host.now_ms() }).await;
+    }
+
+    /// Commits an order and hands its reply to the outbox.
+    async fn write_order(&self, order: CommandTx) -> bool {
+        let written = self.host.until_written("an order", || self.host.store.command(order.clone())).await;
+        match written {
+            Some(ids) => self.host.carry(ids, order.reply).await,
+            None => return false,
+        }
+        true
+    }
+
+    async fn owe(&self, delivery: NewDelivery) {
+        let written = self.host.until_written("a notice", || self.host.store.owe(delivery.clone())).await;
+        if let Some(id) = written {
+            self.host.carry(vec![id], vec![delivery]).await;
+        }
+    }
+
+    /// Answers about a turn, if this lane has its event.
+    async fn answer(&mut self, instance: &str, inbox: InboxId, wish: TurnWish, reply: mpsc::Sender<&'static str>) {
+        let runs =
+            self.running.as_ref().is_some_and(|r| r.heard.inbox == inbox && *r.heard.place.instance == *instance);
+        let state = if runs {
+            "running"
+        } else if self.waiting.contains_key(&inbox) {
+            "queued"
+        } else {
+            return;
+        };
+        // Whoever asked may have gone away.
+        let _ = reply.try_send(state);
+        match wish {
+            TurnWish::Tell => {}
+            TurnWish::Stop if runs => self.stop().await,
+            TurnWish::Stop => {
+                self.guard.withdraw(inbox);
+                self.waiting.remove(&inbox);
+                let changes = vec![Change::DropInbox { ids: vec![inbox], why: "withdrawn".to_owned() }];
+                self.write_order(CommandTx { inbox: None, changes, reply: Vec::new(), now_ms: self.host.now_ms() })
+                    .await;
+            }
+        }
+    }
+
+    /// Ends the running turn because somebody said so; the next one starts.
+    async fn stop(&mut self) {
+        if let Some((turn, _)) = self.resuming.take() {
+            self.give_up(turn).await;
+            if let Some(next) = self.next_waiting() {
+                self.begin(next).await;
+            }
+        } else if let Some(running) = &mut self.running {
+            let outcome = running.stop().await;
+            self.end(outcome, Cause::Stopped).await;
+        }
+    }
+
+    /// Leaves the running turn to the next life of the host, which finds its row.
+    fn park(&mut self) {
+        if let Some(running) = self.running.take() {
+            tracing::info!(session = %self.session, turn = %running.turn, "parked");
+            running.park();
+        }
+    }
+}
+
+/// Waits until a turn that was cut off can go on; for ever when there is none.
+async fn adapter_back(resuming: &Option<(TurnId, Heard)>) {
+    match resuming.as_ref().and_then(|(_, heard)| heard.place.adapter.as_ref()) {
+        Some(adapter) => adapter.online().await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Waits for the running turn; for ever when there is none.
+async fn next_step(running: &mut Option<Running>) -> Step {
+    match running {
+        Some(running) => running.next().await,
+        None => std::future::pending().await,
+    }
+}

@@ -1,0 +1,147 @@
+//! Slash commands, as far as a session has to do with them. What they change is
+//! decided by the dispatcher; here it is written in the session's order and answered.
+
+use hermes_protocol::{Purpose, Usage};
+use tokio::sync::oneshot;
+
+use super::{Lane, Waiting};
+use crate::context::Place;
+use crate::store::{Change, CommandTx, EndTurn, TurnEnd};
+
+/// A slash command on its way to its session.
+#[derive(Debug)]
+pub struct Order {
+    /// Where it was given, and where it is answered.
+    pub place: Place,
+    /// What is to be done.
+    pub act: Act,
+    /// What changes with it, in one transaction with its answer.
+    pub changes: Vec<Change>,
+    /// Whether it is obeyed while a turn runs.
+    pub bypasses: bool,
+}
+
+/// What a lane does about a command.
+#[derive(Debug)]
+pub enum Act {
+    /// Answer with these words.
+    Say(String),
+    /// Stop the running turn.
+    Stop,
+    /// Say how the session stands.
+    Describe,
+    /// End the session; its key is free once the sender is dropped.
+    End {
+        /// Lets the next session of the same key begin.
+        then: oneshot::Sender<()>,
+    },
+}
+
+const NEW: &str = "A new conversation begins.";
+
+impl Lane {
+    /// Obeys a command: one transaction with its changes and its answer.
+    pub(super) async fn obey(&mut self, order: Order) {
+        let Order { place, act, mut changes, bypasses } = order;
+        let mut then = None;
+        let words = if self.running.is_some() && !bypasses {
+            changes.clear();
+            "The agent is working on your last message. /stop ends it, then try again.".to_owned()
+        } else {
+            match act {
+                Act::Say(words) => words,
+                Act::Stop => self.stop_and_say().await,
+                Act::Describe => self.describe().await,
+                Act::End { then: tell } => {
+                    then = Some(tell);
+                    self.end_session(&mut changes).await
+                }
+            }
+        };
+        let reply = place.say(&self.host, Purpose::Reply, words).await;
+        let order = CommandTx { inbox: Some(place.inbox), changes, reply: vec![reply], now_ms: self.host.now_ms() };
+        self.write_order(order).await;
+        drop(then);
+    }
+
+    /// Ends the session because the operator says so. Returns whether it is written.
+    pub(super) async fn close(&mut self, mut changes: Vec<Change>) -> bool {
+        self.end_session(&mut changes).await;
+        self.write_order(CommandTx { inbox: None, changes, reply: Vec::new(), now_ms: self.host.now_ms() }).await
+    }
+
+    async fn stop_and_say(&mut self) -> String {
+        let waiting = self.guard.depth();
+        let stopped = self.running.is_some();
+        self.stop().await;
+        match (stopped, waiting) {
+            (false, _) => "Nothing is running.".to_owned(),
+            (true, 0) => "Stopped.".to_owned(),
+            (true, 1) => "Stopped. One message still waits and is answered next.".to_owned(),
+            (true, n) => format!("Stopped. {n} messages still wait and are answered next."),
+        }
+    }
+
+    async fn describe(&self) -> String {
+        let mut lines = vec![format!("Session: `{}`", self.session)];
+        match self.host.store.session(&self.session).await {
+            Ok(Some(row)) => {
+                lines.extend(row.title.map(|title| format!("Title: {title}")));
+                lines.push(format!("Messages: {}", row.messages));
+            }
+            Ok(None) => lines.push("Messages: 0".to_owned()),
+            Err(error) => tracing::warn!(session = %self.session, %error, "a session cannot be described in full"),
+        }
+        let model = self.host.runtime.models().into_iter().next().unwrap_or_default();
+        lines.push(format!("Agent: {} {model}", self.host.runtime.name()).trim_end().to_owned());
+        lines.push(match (self.running.is_some(), self.guard.depth()) {
+            (false, _) => "Now: idle".to_owned(),
+            (true, 0) => "Now: working".to_owned(),
+            (true, n) => format!("Now: working, {n} waiting"),
+        });
+        lines.join("  \n")
+    }
+
+    /// Ends the session: its turn is stopped and what waited for it is dropped, and said to be.
+    async fn end_session(&mut self, changes: &mut Vec<Change>) -> String {
+        let ids = self.guard.clear();
+        let dropped = ids.len();
+        let mut accepted = Vec::new();
+        for id in ids {
+            match self.waiting.remove(&id) {
+                Some(Waiting::CutOff(turn, _)) => self.give_up(turn).await,
+                Some(Waiting::Heard(_)) | None => accepted.push(id),
+            }
+        }
+        self.stop().await;
+        if self.birth.is_some() {
+            // Nothing of this session was ever written.
+            changes.clear();
+        }
+        if !accepted.is_empty() {
+            changes.push(Change::DropInbox { ids: accepted, why: "a new conversation began".to_owned() });
+        }
+        self.memory.forget();
+        match dropped {
+            0 => NEW.to_owned(),
+            1 => format!("{NEW} One waiting message was dropped."),
+            n => format!("{NEW} {n} waiting messages were dropped."),
+        }
+    }
+
+    /// Ends a turn that was to be resumed and will not be.
+    pub(super) async fn give_up(&self, turn: hermes_core::ids::TurnId) {
+        let end = EndTurn {
+            turn,
+            state: TurnEnd::Interrupted,
+            error: None,
+            session: self.session.clone(),
+            messages: Vec::new(),
+            deliveries: Vec::new(),
+            usage: Usage::default(),
+            agent_state: None,
+            now_ms: self.host.now_ms(),
+        };
+        self.write_end(end).await;
+    }
+}

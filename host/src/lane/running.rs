@@ -1,0 +1,299 @@
+//! A turn while it runs: the runtime's task, what it has said, and when it was last heard.
+//!
+//! The runtime runs in a task of its own, so that a panic fails only this turn and
+//! a runtime that hangs can be left behind. What an abandoned task still says goes
+//! into a closed channel.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use hermes_agent::{EventSink, Failure, Message, TurnOutcome, TurnRequest};
+use hermes_core::ids::TurnId;
+use hermes_protocol::{StreamKind, TurnEvent};
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::STOP_GRACE;
+use super::hints::{NativeStream, Typing};
+use crate::config::StreamMode;
+use crate::context::Heard;
+use crate::host::{CountedTurn, Host};
+
+/// A turn that runs.
+pub struct Running {
+    /// The turn.
+    pub turn: TurnId,
+    /// What it answers.
+    pub heard: Heard,
+    /// The same, as the transcript will keep it.
+    pub input: Vec<Message>,
+    task: JoinHandle<TurnOutcome>,
+    events: mpsc::Receiver<TurnEvent>,
+    cancel: CancellationToken,
+    said: String,
+    said_bytes_max: usize,
+    doing: String,
+    pace: Pace,
+    stream: Option<NativeStream>,
+    _typing: Option<Typing>,
+    _counted: CountedTurn,
+}
+
+/// What happened to a running turn.
+#[derive(Debug)]
+pub enum Step {
+    /// It said something, which went to whoever looks on.
+    Said,
+    /// It is over.
+    Ended(TurnOutcome),
+    /// It has been silent for too long.
+    Silent,
+    /// It has been running for a while; what to tell the chat.
+    StillWorking(String),
+}
+
+impl Running {
+    /// Starts the runtime on a turn that is committed.
+    pub fn start(host: &Arc<Host>, turn: TurnId, heard: Heard, request: TurnRequest) -> Self {
+        let live = host.live();
+        let session = live.session_of(&heard.place.instance);
+        let adapter = heard.place.adapter.clone();
+        let capabilities = adapter.as_ref().map(|adapter| adapter.capabilities());
+        let streams = session.stream == StreamMode::Auto;
+        let stream = match (&adapter, &capabilities) {
+            (Some(adapter), Some(can)) if streams && can.stream == StreamKind::Native => {
+                Some(NativeStream::start(adapter.clone(), heard.inbox))
+            }
+            _ => None,
+        };
+        if let Some(stream) = &stream {
+            stream.push(TurnEvent::Metadata {
+                session_id: request.session_id.0.clone(),
+                turn_id: turn.0,
+                model: request.model.clone().or_else(|| host.runtime.models().into_iter().next()).unwrap_or_default(),
+                runtime: host.runtime.name().to_owned(),
+            });
+        }
+        let typing = match (adapter, capabilities) {
+            (Some(adapter), Some(can)) if can.typing => Some(Typing::start(adapter, heard.place.chat.clone())),
+            _ => None,
+        };
+        // Whoever waits for an answer hears that the host is at it only where that can still arrive.
+        let beats = heard.place.can_deliver_later();
+        let pace = Pace::new(session.inactivity, session.inactivity_warning, session.heartbeat, beats);
+        let said_bytes_max = live.config.limits.reply_bytes_max;
+        let input = request.input.clone();
+        let cancel = CancellationToken::new();
+        let (sink, events) = EventSink::channel();
+        let task = tokio::spawn(answer(Arc::clone(host), request, sink, cancel.clone()));
+        Self {
+            turn,
+            heard,
+            input,
+            task,
+            events,
+            cancel,
+            said: String::new(),
+            said_bytes_max,
+            doing: String::new(),
+            pace,
+            stream,
+            _typing: typing,
+            _counted: host.count_turn(),
+        }
+    }
+
+    /// Waits for what happens next. Cancel-safe.
+    pub async fn next(&mut self) -> Step {
+        tokio::select! {
+            biased;
+            Some(event) = self.events.recv() => {
+                self.hear(event);
+                Step::Said
+            }
+            ended = &mut self.task => {
+                // What was said before the end may still lie in the channel.
+                while let Ok(event) = self.events.try_recv() {
+                    self.hear(event);
+                }
+                Step::Ended(ended.unwrap_or_else(|error| TurnOutcome::Failed(broken(&error))))
+            }
+            beat = self.pace.next() => match beat {
+                Beat::Silent => Step::Silent,
+                Beat::Warn { silent_min } => Step::StillWorking(format!(
+                    "Nothing has come from the agent for {silent_min} minutes. /stop ends the turn."
+                )),
+                Beat::Working { minutes } => Step::StillWorking(self.still_working(minutes)),
+            },
+        }
+    }
+
+    fn hear(&mut self, event: TurnEvent) {
+        self.pace.heard();
+        match &event {
+            TurnEvent::Chunk { text } if self.said.len() + text.len() <= self.said_bytes_max => {
+                self.said.push_str(text)
+            }
+            TurnEvent::Chunk { .. } => return,
+            TurnEvent::Progress { text, .. } => self.doing.clone_from(text),
+            // The lane alone says how a turn begins and ends.
+            _ => return,
+        }
+        if let Some(stream) = &self.stream {
+            stream.push(event);
+        }
+    }
+
+    fn still_working(&self, minutes: u64) -> String {
+        match self.doing.as_str() {
+            "" => format!("Still working ({minutes} min)."),
+            doing => format!("Still working ({minutes} min): {doing}"),
+        }
+    }
+
+    /// Ends the turn now: asks the runtime, waits a moment, leaves it behind.
+    pub async fn stop(&mut self) -> TurnOutcome {
+        self.cancel.cancel();
+        // Nobody reads on: a runtime that waits for room must not wait for ever.
+        self.events.close();
+        if tokio::time::timeout(STOP_GRACE, &mut self.task).await.is_err() {
+            self.task.abort();
+            tracing::warn!(turn = %self.turn, "the runtime did not stop; its task was left behind");
+        }
+        // Whatever the runtime made of it: what counts is what had been said when it was stopped.
+        TurnOutcome::Interrupted { text: std::mem::take(&mut self.said) }
+    }
+
+    /// Shows how the turn ended to whoever looks on.
+    pub fn close(self, last: TurnEvent) {
+        let Some(stream) = &self.stream else { return };
+        match last {
+            TurnEvent::Done { ref finish_reason, .. } if finish_reason != "stopped" => stream.push(last),
+            last => stream.cut(last),
+        }
+    }
+
+    /// Leaves the turn as it is for the next life of the host.
+    pub fn park(self) {
+        self.cancel.cancel();
+        self.task.abort();
+        if let Some(stream) = &self.stream {
+            stream.cut(TurnEvent::Error {
+                code: "host_stopping".to_owned(),
+                message: "The host is stopping; the answer follows when it is back.".to_owned(),
+                retryable: true,
+            });
+        }
+    }
+}
+
+/// Runs one turn when there is room for it.
+async fn answer(host: Arc<Host>, request: TurnRequest, sink: EventSink, cancel: CancellationToken) -> TurnOutcome {
+    let _room = match Arc::clone(&host.turns).acquire_owned().await {
+        Ok(room) => room,
+        // Nobody closes the semaphore; without it there would be no bound to keep.
+        Err(_) => return TurnOutcome::Interrupted { text: String::new() },
+    };
+    host.runtime.run(request, sink, cancel).await
+}
+
+fn broken(error: &tokio::task::JoinError) -> Failure {
+    Failure {
+        code: "runtime_failed",
+        sentence: "The agent broke down over this message. Your conversation is intact; try it again or differently."
+            .to_owned(),
+        detail: format!("the runtime's task ended: {error}"),
+        retryable: true,
+        partial: String::new(),
+    }
+}
+
+/// When a turn was last heard, and what its silence asks for.
+struct Pace {
+    started: Instant,
+    heard: Instant,
+    warned: bool,
+    inactivity: Duration,
+    warning: Duration,
+    heartbeat: Duration,
+    beats: Option<u32>,
+}
+
+/// What time asks of a turn.
+#[derive(Debug, PartialEq, Eq)]
+enum Beat {
+    Silent,
+    Warn { silent_min: u64 },
+    Working { minutes: u64 },
+}
+
+impl Pace {
+    fn new(inactivity: Duration, warning: Duration, heartbeat: Duration, beats: bool) -> Self {
+        let now = Instant::now();
+        let beats = (beats && !heartbeat.is_zero()).then_some(1);
+        Self { started: now, heard: now, warned: beats.is_none(), inactivity, warning, heartbeat, beats }
+    }
+
+    fn heard(&mut self) {
+        self.heard = Instant::now();
+    }
+
+    /// Waits for the next beat. Cancel-safe: a beat counts only once it is returned.
+    async fn next(&mut self) -> Beat {
+        loop {
+            let silent_at = self.heard + self.inactivity;
+            let warn_at = (!self.warned).then(|| self.heard + self.warning);
+            let beat_at = self.beats.map(|count| self.started + self.heartbeat * count);
+            let next = [Some(silent_at), warn_at, beat_at].into_iter().flatten().min().unwrap_or(silent_at);
+            tokio::time::sleep_until(next).await;
+            let now = Instant::now();
+            if now >= self.heard + self.inactivity {
+                return Beat::Silent;
+            }
+            if !self.warned && now >= self.heard + self.warning {
+                self.warned = true;
+                return Beat::Warn { silent_min: minutes(now - self.heard) };
+            }
+            if let Some(count) = self.beats
+                && now >= self.started + self.heartbeat * count
+            {
+                self.beats = Some(count.saturating_add(1));
+                return Beat::Working { minutes: minutes(now - self.started) };
+            }
+        }
+    }
+}
+
+fn minutes(time: Duration) -> u64 {
+    time.as_secs() / 60
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn s(seconds: u64) -> Duration {
+        Duration::from_secs(seconds)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_silent_turn_beats_is_warned_about_and_ends() {
+        let mut pace = Pace::new(s(1_800), s(900), s(600), true);
+        assert_eq!(pace.next().await, Beat::Working { minutes: 10 });
+        assert_eq!(pace.next().await, Beat::Warn { silent_min: 15 });
+        assert_eq!(pace.next().await, Beat::Working { minutes: 20 });
+        assert_eq!(pace.next().await, Beat::Silent);
+        assert_eq!(pace.started.elapsed(), s(1_800));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_heard_puts_the_end_off() {
+        let mut pace = Pace::new(s(100), s(90), s(1_000), false);
+        tokio::time::advance(s(60)).await;
+        pace.heard();
+        assert_eq!(pace.next().await, Beat::Silent);
+        assert_eq!(pace.started.elapsed(), s(160));
+    }
+}

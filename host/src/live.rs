@@ -1,0 +1,65 @@
+//! What the configuration says at this moment, in the form in which the pipeline asks.
+
+use std::collections::BTreeMap;
+
+use hermes_core::access::{AccessPolicy, AddressRules};
+use hermes_core::session::KeyPolicy;
+use hermes_protocol::Capabilities;
+
+use crate::config::{Config, SessionConfig};
+use crate::mask::Masker;
+
+/// One reading of the configuration. A reload replaces the whole.
+pub struct Live {
+    /// The values themselves.
+    pub config: Config,
+    /// Who may speak.
+    pub access: AccessPolicy,
+    /// Takes secrets out of what is said.
+    pub masker: Masker,
+    rules: BTreeMap<String, AddressRules>,
+}
+
+impl Live {
+    /// What follows from `config`; `secrets` are values that no text may show.
+    pub fn new(config: Config, secrets: impl IntoIterator<Item = String>) -> Self {
+        let rules = config
+            .adapters
+            .iter()
+            .map(|(instance, adapter)| (instance.clone(), address_rules(&adapter.session)))
+            .collect();
+        Self { access: config.access_policy(), masker: Masker::new(secrets), rules, config }
+    }
+
+    /// The rules for conversations on `instance`.
+    pub fn session_of(&self, instance: &str) -> &SessionConfig {
+        self.config.session_for(instance)
+    }
+
+    /// Who shares a conversation on `instance`.
+    pub fn key_policy(&self, instance: &str) -> KeyPolicy {
+        let session = self.session_of(instance);
+        KeyPolicy {
+            group_sessions_per_user: session.group_sessions_per_user,
+            thread_sessions_per_user: session.thread_sessions_per_user,
+        }
+    }
+
+    /// When a message in a group counts on `instance`.
+    pub fn address_rules(&self, instance: &str, capabilities: Option<&Capabilities>) -> AddressRules {
+        let mut rules = self.rules.get(instance).cloned().unwrap_or_else(|| address_rules(self.session_of(instance)));
+        if let Some(can) = capabilities {
+            rules.default = can.group_default.clone();
+        }
+        rules
+    }
+}
+
+fn address_rules(session: &SessionConfig) -> AddressRules {
+    AddressRules {
+        require_mention: session.require_mention,
+        free_chats: session.free_chats.iter().cloned().collect(),
+        mention_patterns: session.mention_patterns.clone(),
+        ..AddressRules::default()
+    }
+}

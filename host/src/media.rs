@@ -1,0 +1,139 @@
+//! Files that come in: the host names the place, the adapter writes, the host checks.
+//!
+//! An adapter gets a path below its own folder and nothing else; the name that people
+//! see never becomes part of it.
+
+use std::io::Read;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use hermes_protocol::{CallError, MediaCreate, MediaSlot};
+use serde::Serialize;
+use sha2::{Digest, Sha256};
+
+use crate::chance::Chance;
+
+/// The largest file that is taken in, in bytes.
+const FILE_BYTES_MAX: u64 = 100 << 20;
+
+/// Keeper of the media folder.
+pub struct Media {
+    folder: PathBuf,
+    chance: Arc<dyn Chance>,
+}
+
+/// What a committed file is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Committed {
+    /// Its size in bytes.
+    pub size: u64,
+    /// SHA-256 of its content, in hex.
+    pub sha256: String,
+}
+
+impl Media {
+    /// The keeper of `folder`, which need not exist yet.
+    pub fn new(folder: PathBuf, chance: Arc<dyn Chance>) -> Self {
+        Self { folder, chance }
+    }
+
+    /// Makes room for one file of `instance`.
+    ///
+    /// # Errors
+    ///
+    /// When the file is said to be too large, or the folder cannot be made.
+    pub async fn create(&self, instance: &str, wanted: MediaCreate) -> Result<MediaSlot, CallError> {
+        if wanted.size.is_some_and(|size| size > FILE_BYTES_MAX) {
+            return Err(CallError::new("too_large", format!("a file has at most {FILE_BYTES_MAX} bytes")));
+        }
+        let mut random = [0; 12];
+        self.chance.fill(&mut random);
+        let id = hex(&random);
+        let folder = self.incoming(instance);
+        tokio::fs::create_dir_all(&folder)
+            .await
+            .map_err(|error| CallError::new("unavailable", format!("the media folder cannot be made: {error}")))?;
+        let path = folder.join(&id);
+        Ok(MediaSlot::new(id, path.to_string_lossy()))
+    }
+
+    /// Checks a file that was written.
+    ///
+    /// # Errors
+    ///
+    /// When there is no such file, or it is no plain file within the bound.
+    pub async fn commit(&self, instance: &str, id: &str) -> Result<Committed, CallError> {
+        if id.len() != 24 || !id.bytes().all(|c| c.is_ascii_hexdigit()) {
+            return Err(CallError::new("invalid", "this is no id of media.create"));
+        }
+        let path = self.incoming(instance).join(id);
+        let checked = tokio::task::spawn_blocking(move || check(path)).await;
+        checked.unwrap_or_else(|_| Err(CallError::new("failed", "the file could not be checked")))
+    }
+
+    fn incoming(&self, instance: &str) -> PathBuf {
+        self.folder.join(instance).join("in")
+    }
+}
+
+fn check(path: PathBuf) -> Result<Committed, CallError> {
+    let missing = |error: std::io::Error| CallError::new("not_found", format!("the file is not there: {error}"));
+    // A link would let an adapter name any file of the host's user.
+    let meta = std::fs::symlink_metadata(&path).map_err(missing)?;
+    if !meta.is_file() {
+        return Err(CallError::new("invalid", "what lies there is no plain file"));
+    }
+    let mut file = std::fs::File::open(&path).map_err(missing)?.take(FILE_BYTES_MAX + 1);
+    let mut hasher = Sha256::new();
+    let mut size = 0;
+    let mut buffer = vec![0; 64 << 10];
+    loop {
+        let n = file.read(&mut buffer).map_err(missing)?;
+        if n == 0 {
+            break;
+        }
+        size += n as u64;
+        hasher.update(&buffer[..n]);
+    }
+    if size > FILE_BYTES_MAX {
+        return Err(CallError::new("too_large", format!("a file has at most {FILE_BYTES_MAX} bytes")));
+    }
+    Ok(Committed { size, sha256: hex(&hasher.finalize()) })
+}
+
+fn hex(bytes: &[u8]) -> String {
+    use std::fmt::Write as _;
+    bytes.iter().fold(String::with_capacity(2 * bytes.len()), |mut text, byte| {
+        // Writing to a String does not fail.
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::chance::SystemChance;
+
+    #[tokio::test]
+    async fn a_written_file_is_measured_and_a_link_is_refused() {
+        let home = tempfile::tempdir().unwrap();
+        let media = Media::new(home.path().join("media"), Arc::new(SystemChance));
+        let slot = media.create("chat", MediaCreate::new("../../x.png", "image/png", Some(3))).await.unwrap();
+        assert!(slot.path.starts_with(&*home.path().join("media/chat/in").to_string_lossy()), "{}", slot.path);
+        assert_eq!(media.commit("chat", &slot.id).await.unwrap_err().code, "not_found");
+        std::fs::write(&slot.path, b"abc").unwrap();
+        let committed = media.commit("chat", &slot.id).await.unwrap();
+        assert_eq!(committed.size, 3);
+        assert!(committed.sha256.starts_with("ba7816bf"));
+        std::fs::remove_file(&slot.path).unwrap();
+        std::os::unix::fs::symlink("/etc/passwd", &slot.path).unwrap();
+        assert_eq!(media.commit("chat", &slot.id).await.unwrap_err().code, "invalid");
+    }
+
+    #[tokio::test]
+    async fn an_id_that_leaves_the_folder_is_refused() {
+        let media = Media::new(PathBuf::from("/nowhere"), Arc::new(SystemChance));
+        assert_eq!(media.commit("chat", "../../../../etc/passwd").await.unwrap_err().code, "invalid");
+    }
+}

@@ -1,0 +1,320 @@
+//! One attempt at one part, and carrying out what its outcome leads to.
+
+use std::sync::atomic::Ordering;
+
+use hermes_core::backoff::Backoff;
+use hermes_core::delivery::{self, DEADLINE_PASSED, REQUESTER_GONE, RetryPolicy, RetryScope, Step, next_step};
+use hermes_protocol::{Chat, LookupCall, RefusalKind, SendOutcome};
+use tokio::sync::oneshot;
+
+use super::job::{Job, Next, is_own};
+use super::lane::{Item, OutboxLane, Which};
+use super::split;
+use crate::chance;
+use crate::config::DeliveryConfig;
+use crate::crash;
+use crate::events::{DeliveryNews, HostEvent, Migration};
+use crate::plugins::{AdapterHandle, INSTANCE_DIED};
+use crate::store::{DeadTargetRow, Effect, NewPart, OwedPart, PartFacts, PartState, Settle};
+
+impl OutboxLane {
+    /// Tries the next part of a job once and settles what became of it.
+    pub(super) async fn attempt(&mut self, which: Which) {
+        let Some(adapter) = self.host.adapter(&self.target.instance) else { return };
+        let capabilities = adapter.capabilities();
+        let class = capabilities.delivery.clone();
+        let Some(job) = self.job(which) else { return };
+        let (id, deadline_ms) = (job.id(), job.delivery.deadline_ms);
+        let step = match job.next {
+            Next::Send => {
+                let Some(outcome) = self.send(which, &adapter).await else { return };
+                if is_refusal_of_a_request(&outcome, capabilities.supports_async_delivery) {
+                    Step::Abandon(REQUESTER_GONE)
+                } else {
+                    self.judge(which, &outcome, &class, deadline_ms)
+                }
+            }
+            Next::Judge => {
+                let outcome = SendOutcome::unknown("the host ended during the attempt");
+                self.judge(which, &outcome, &class, deadline_ms)
+            }
+            Next::Lookup => self.look_up(which, &adapter, deadline_ms).await,
+        };
+        tracing::debug!(delivery = %id, ?step, "attempted");
+        self.carry_out(which, step).await;
+    }
+
+    /// Claims the part, sends it, and counts the attempt. `None`: the claim was not written.
+    async fn send(&mut self, which: Which, adapter: &AdapterHandle) -> Option<SendOutcome> {
+        let host = self.host.clone();
+        let job = self.job(which)?;
+        let (id, n, attempt) = (job.id(), job.part().n, job.facts().attempts.saturating_add(1));
+        let claimed = host.until_written("a claim", || host.store.claim(id, n, host.epoch, attempt)).await;
+        if claimed.is_none() {
+            // The row says otherwise (an operator dropped it) or the host ends; either way it is not ours to send.
+            self.remove(which);
+            return None;
+        }
+        let job = self.job(which)?;
+        job.part_mut().facts.attempts = attempt;
+        let outgoing = job.outgoing(&adapter.capabilities().delivery);
+        crash::point("mid_send");
+        let outcome = adapter.send(&outgoing).await;
+        crash::point("after_send_before_settle");
+        let job = self.job(which)?;
+        if matches!(&outcome, SendOutcome::Unknown { detail } if detail == INSTANCE_DIED) {
+            let facts = &mut job.part_mut().facts;
+            facts.deaths = facts.deaths.saturating_add(1);
+        }
+        Some(outcome)
+    }
+
+    fn judge(
+        &mut self,
+        which: Which,
+        outcome: &SendOutcome,
+        class: &hermes_protocol::DeliveryClass,
+        deadline_ms: i64,
+    ) -> Step {
+        let (now_ms, policy, jitter) = self.circumstances();
+        match self.job(which) {
+            Some(job) => next_step(outcome, job.facts(), class, &policy, now_ms, deadline_ms, jitter),
+            None => Step::Abandon(DEADLINE_PASSED),
+        }
+    }
+
+    async fn look_up(&mut self, which: Which, adapter: &AdapterHandle, deadline_ms: i64) -> Step {
+        let Some(job) = self.job(which) else { return Step::Abandon(DEADLINE_PASSED) };
+        let call = LookupCall::new(job.part().key.clone(), job.delivery.chat.clone());
+        let reply = adapter.lookup(&call).await;
+        let (now_ms, policy, jitter) = self.circumstances();
+        match self.job(which) {
+            Some(job) => delivery::after_lookup(Some(&reply), job.facts(), &policy, now_ms, deadline_ms, jitter),
+            None => Step::Abandon(DEADLINE_PASSED),
+        }
+    }
+
+    fn circumstances(&self) -> (i64, RetryPolicy, u64) {
+        let policy = policy(&self.host.live().config.delivery);
+        (self.host.now_ms(), policy, chance::number(&*self.host.chance))
+    }
+
+    /// Does what a step says: settles the part and goes on, waits, or tries it another way.
+    async fn carry_out(&mut self, which: Which, step: Step) {
+        let now_ms = self.host.now_ms();
+        let instance = self.target.instance.clone();
+        let holds = self.holds.clone();
+        let Some(job) = self.job(which) else { return };
+        job.part_mut().facts = step.note(job.facts(), now_ms);
+        let chat = job.delivery.chat.clone();
+        match step {
+            Step::Settle(state) => self.settle_part(which, state).await,
+            Step::Abandon(why) => self.settle_part(which, PartState::Abandoned { why: why.to_owned() }).await,
+            Step::RetryAt { not_before_ms, scope } => {
+                match scope {
+                    RetryScope::Instance => holds.hold_instance(&instance, not_before_ms),
+                    RetryScope::Chat => holds.hold_chat(&instance, &chat.id, not_before_ms, now_ms),
+                    RetryScope::Lane | RetryScope::Part => {}
+                }
+                let state = if is_own(scope) { PartState::Deferred } else { PartState::Owed };
+                self.again(which, Next::Send, state, not_before_ms).await;
+                self.step_aside(which);
+            }
+            Step::Degrade { not_before_ms } => {
+                tracing::warn!(%instance, "the platform does not accept the credential; what is owed waits");
+                holds.hold_instance(&instance, not_before_ms);
+                self.again(which, Next::Send, PartState::Owed, not_before_ms).await;
+            }
+            Step::Lookup { not_before_ms, .. } => {
+                let state = PartState::Unknown { detail: "being looked up".to_owned() };
+                self.again(which, Next::Lookup, state, not_before_ms).await;
+                self.step_aside(which);
+            }
+            Step::RepeatMarked { not_before_ms } => self.again(which, Next::Send, PartState::Owed, not_before_ms).await,
+            Step::ResendPlain => {
+                let parts = split::plain_from(job);
+                self.replace(which, parts).await;
+            }
+            Step::Resplit => self.resplit(which).await,
+            Step::DropThread if chat.thread.is_some() => {
+                job.delivery.chat.thread = None;
+                self.settle(which, PartState::Owed, 0, vec![Effect::ThreadGone], None).await;
+            }
+            Step::DropThread => {
+                let refused = PartState::Refused { kind: RefusalKind::ThreadGone, detail: String::new() };
+                self.settle_part(which, refused).await;
+            }
+            Step::Rewrite { to } => self.rewrite(which, chat, to).await,
+        }
+    }
+
+    /// Keeps the part for another try.
+    async fn again(&mut self, which: Which, next: Next, state: PartState, not_before_ms: i64) {
+        if let Some(job) = self.job(which) {
+            job.next = next;
+            job.due_ms = not_before_ms;
+        }
+        self.settle(which, state, not_before_ms, Vec::new(), None).await;
+    }
+
+    /// Takes a job that is to be retried alone out of the line.
+    fn step_aside(&mut self, which: Which) {
+        if which == Which::Front && self.job(which).is_some_and(|job| job.is_aside()) {
+            let job = self.remove(Which::Front);
+            self.aside.extend(job);
+        }
+    }
+
+    /// Settles the next part for good and turns to the one behind it.
+    async fn settle_part(&mut self, which: Which, state: PartState) {
+        let mut effects = Vec::new();
+        let mut dead = None;
+        if matches!(state, PartState::Delivered { .. }) {
+            self.host.counts.delivered.fetch_add(1, Ordering::Relaxed);
+        }
+        if let PartState::Refused { kind, detail } = &state
+            && delivery::kills_target(kind)
+            && let Some(job) = self.job(which)
+        {
+            let why = if detail.is_empty() { kind.to_string() } else { format!("{kind}: {detail}") };
+            let chat = job.delivery.chat.clone();
+            let instance = self.target.instance.to_string();
+            let since_ms = self.host.now_ms();
+            effects.push(Effect::DeadTarget(DeadTargetRow {
+                instance,
+                chat: chat.clone(),
+                why: why.clone(),
+                since_ms,
+            }));
+            dead = Some((chat, why));
+        }
+        self.settle(which, state.clone(), 0, effects, None).await;
+        if let Some(job) = self.job(which) {
+            job.part_mut().state = state;
+            if !job.advance() {
+                self.remove(which);
+            }
+        }
+        if let Some((chat, why)) = dead {
+            let instance = self.target.instance.to_string();
+            // The dispatcher tells every lane of the chat, this one too, which then gives up what is left.
+            self.host.tell(HostEvent::Delivery(DeliveryNews::Dead { instance, chat, why })).await;
+        }
+    }
+
+    /// Gives one job up because its time is over.
+    pub(super) async fn expire(&mut self, which: Which) {
+        if let Some(job) = self.remove(which) {
+            self.abandon(job, DEADLINE_PASSED).await;
+        }
+    }
+
+    /// Gives up whatever the lane has.
+    pub(super) async fn give_up_all(&mut self, why: &str) {
+        let mut jobs: Vec<Job> = std::mem::take(&mut self.aside);
+        for item in std::mem::take(&mut self.queue) {
+            match item {
+                Item::Here(job) => jobs.push(*job),
+                Item::Stored(id) => {
+                    let host = &self.host;
+                    host.until_written("a given up delivery", || host.store.outbox_drop(id, why)).await;
+                }
+            }
+        }
+        for job in jobs {
+            self.abandon(job, why).await;
+        }
+    }
+
+    async fn abandon(&self, job: Job, why: &str) {
+        for part in job.open_parts() {
+            let state = PartState::Abandoned { why: why.to_owned() };
+            let settle = Settle::new(job.id(), part.n, state, part.facts.clone(), self.host.now_ms());
+            self.host.until_written("a given up part", || self.host.store.settle(settle.clone())).await;
+        }
+        tracing::warn!(delivery = %job.id(), instance = %self.target.instance, why, "given up");
+    }
+
+    /// Splits what is left of the delivery into smaller parts.
+    async fn resplit(&mut self, which: Which) {
+        let adapter = self.host.adapter(&self.target.instance);
+        let Some(job) = self.job(which) else { return };
+        let parts = split::smaller(adapter.as_ref(), job).await;
+        self.replace(which, parts).await;
+    }
+
+    /// Writes other parts in place of the next one and those behind it.
+    async fn replace(&mut self, which: Which, parts: Vec<NewPart>) {
+        self.settle(which, PartState::Owed, 0, Vec::new(), Some(parts.clone())).await;
+        let host = self.host.clone();
+        let Some(job) = self.job(which) else { return };
+        let id = job.id();
+        let facts = job.facts().clone();
+        let new = parts.into_iter().enumerate().map(|(at, part)| OwedPart {
+            key: if part.key.is_empty() { host.store.part_key(id, part.n) } else { part.key },
+            n: part.n,
+            text: part.text,
+            format: part.format,
+            source: part.source,
+            media: part.media,
+            state: PartState::Owed,
+            facts: if at == 0 { facts.clone() } else { PartFacts::default() },
+            not_before_ms: 0,
+        });
+        job.replace(new);
+        job.next = Next::Send;
+        job.due_ms = 0;
+    }
+
+    /// Leads everything that goes to a chat to its new id.
+    async fn rewrite(&mut self, which: Which, from: Chat, to: String) {
+        let mut new = from.clone();
+        new.id = to;
+        let instance = self.target.instance.to_string();
+        let (reply, routes) = oneshot::channel();
+        let migration = Migration { instance: instance.clone(), from: from.clone(), to: new.clone(), reply };
+        self.host.tell(HostEvent::Delivery(DeliveryNews::Migrating(Box::new(migration)))).await;
+        // Without the dispatcher the host ends; the next life learns of the move again.
+        let routes = routes.await.unwrap_or_default();
+        for job in self.jobs() {
+            job.delivery.chat.id.clone_from(&new.id);
+        }
+        let moved = Effect::Migrated { instance, from, to: new, routes };
+        self.settle(which, PartState::Owed, 0, vec![moved], None).await;
+    }
+
+    /// Commits what became of the next part.
+    async fn settle(
+        &mut self,
+        which: Which,
+        state: PartState,
+        not_before_ms: i64,
+        effects: Vec<Effect>,
+        parts: Option<Vec<NewPart>>,
+    ) {
+        let now_ms = self.host.now_ms();
+        let host = self.host.clone();
+        let Some(job) = self.job(which) else { return };
+        let base = Settle::new(job.id(), job.part().n, state, job.facts().clone(), now_ms);
+        let settle = Settle { not_before_ms, effects, parts, ..base };
+        host.until_written("what became of a part", || host.store.settle(settle.clone())).await;
+    }
+}
+
+/// An adapter that only answers requests refuses a chat when nobody waits any more: that says nothing about the chat.
+fn is_refusal_of_a_request(outcome: &SendOutcome, supports_async_delivery: bool) -> bool {
+    let gone = [RefusalKind::ChatGone, RefusalKind::Forbidden, RefusalKind::Invalid];
+    !supports_async_delivery && matches!(outcome, SendOutcome::Refused { kind, .. } if gone.contains(kind))
+}
+
+fn policy(config: &DeliveryConfig) -> RetryPolicy {
+    let ms = |time: std::time::Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+    let signed = |time| i64::try_from(ms(time)).unwrap_or(i64::MAX);
+    RetryPolicy {
+        backoff: Backoff::new(ms(config.backoff), ms(config.backoff_max)),
+        lane_hold_ms: signed(config.hold),
+        reply_deadline_ms: signed(config.reply_deadline),
+        notice_deadline_ms: signed(config.notice_deadline),
+        ..RetryPolicy::default()
+    }
+}

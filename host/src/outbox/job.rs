@@ -1,0 +1,139 @@
+//! One delivery on its way: which part is next, what was tried with it, when it may go.
+
+use std::sync::Arc;
+
+use hermes_core::delivery::{PartFacts, RetryScope};
+use hermes_core::ids::DeliveryId;
+use hermes_protocol::{DeliveryClass, Outgoing};
+
+use super::Holds;
+use crate::store::{OwedDelivery, OwedPart, PartState};
+
+/// What is put before a text that lost its thread.
+const THREAD_GONE_MARK: &str = "(its thread is gone)";
+
+/// A delivery of a lane. Counts as held until it is dropped.
+pub struct Job {
+    /// The delivery as the store has it.
+    pub delivery: OwedDelivery,
+    /// Not before this time.
+    pub due_ms: i64,
+    /// What has to be done about the next part.
+    pub next: Next,
+    at: usize,
+    holds: Arc<Holds>,
+}
+
+/// What has to be done about a part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// Send it.
+    Send,
+    /// Nobody knows whether it arrived: judge that first.
+    Judge,
+    /// Ask the adapter whether it arrived.
+    Lookup,
+}
+
+impl Job {
+    /// The job of a delivery; `None` when no part of it is open.
+    pub fn new(delivery: OwedDelivery, holds: &Arc<Holds>) -> Option<Self> {
+        holds.add();
+        let mut job = Self { delivery, due_ms: 0, next: Next::Send, at: 0, holds: Arc::clone(holds) };
+        job.turn_to(0).then_some(job)
+    }
+
+    /// The delivery's id.
+    pub fn id(&self) -> DeliveryId {
+        self.delivery.id
+    }
+
+    /// The part that is next.
+    pub fn part(&self) -> &OwedPart {
+        &self.delivery.parts[self.at]
+    }
+
+    /// The part that is next, to be changed.
+    pub fn part_mut(&mut self) -> &mut OwedPart {
+        &mut self.delivery.parts[self.at]
+    }
+
+    /// What was tried with the part that is next.
+    pub fn facts(&self) -> &PartFacts {
+        &self.part().facts
+    }
+
+    /// Turns to the next open part; `false` when there is none.
+    pub fn advance(&mut self) -> bool {
+        self.turn_to(self.at + 1)
+    }
+
+    /// The open parts, the next one first.
+    pub fn open_parts(&self) -> impl Iterator<Item = &OwedPart> {
+        self.delivery.parts[self.at..].iter().filter(|part| !part.state.is_settled())
+    }
+
+    /// Replaces the next part and everything behind it.
+    pub fn replace(&mut self, parts: impl IntoIterator<Item = OwedPart>) {
+        self.delivery.parts.truncate(self.at);
+        self.delivery.parts.extend(parts);
+    }
+
+    /// Whether it is retried alone, out of order.
+    pub fn is_aside(&self) -> bool {
+        self.facts().deferred
+    }
+
+    /// The next part as the adapter gets it.
+    pub fn outgoing(&self, class: &DeliveryClass) -> Outgoing {
+        let (delivery, part) = (&self.delivery, self.part());
+        let mut marks = self.facts().marks(class);
+        if self.facts().thread_dropped {
+            marks.push(THREAD_GONE_MARK);
+        }
+        let mark = |text: &str| match marks.as_slice() {
+            [] => text.to_owned(),
+            marks => format!("{} {text}", marks.join(" ")),
+        };
+        let first = self.at == 0;
+        let last = self.at + 1 == delivery.parts.len();
+        let mut outgoing = Outgoing::text(delivery.chat.clone(), mark(&part.text));
+        outgoing.delivery = delivery.id.0;
+        outgoing.part = part.n;
+        outgoing.of = u32::try_from(delivery.parts.len()).unwrap_or(u32::MAX);
+        outgoing.key.clone_from(&part.key);
+        outgoing.purpose = delivery.purpose.clone();
+        outgoing.reply_to = delivery.reply_to.clone().filter(|_| first);
+        outgoing.in_reply_to = delivery.in_reply_to.map(|inbox| inbox.0);
+        outgoing.format = part.format.clone();
+        outgoing.source = mark(&part.source);
+        outgoing.media.clone_from(&part.media);
+        outgoing.choices = delivery.choices.clone().filter(|_| last);
+        outgoing.silent = delivery.silent;
+        outgoing.ephemeral_to.clone_from(&delivery.ephemeral_to);
+        outgoing
+    }
+
+    fn turn_to(&mut self, from: usize) -> bool {
+        let open = self.delivery.parts.iter().enumerate().skip(from).find(|(_, part)| !part.state.is_settled());
+        let Some((at, part)) = open else { return false };
+        self.due_ms = part.not_before_ms;
+        self.next = match part.state {
+            PartState::Unknown { .. } | PartState::InFlight { .. } => Next::Judge,
+            _ => Next::Send,
+        };
+        self.at = at;
+        true
+    }
+}
+
+impl Drop for Job {
+    fn drop(&mut self) {
+        self.holds.sub();
+    }
+}
+
+/// Whether a wait is the part's own, so that what follows may go on without it.
+pub fn is_own(scope: RetryScope) -> bool {
+    scope == RetryScope::Part
+}

@@ -1,0 +1,266 @@
+//! The lane of one target: what goes next, and what it waits for.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hermes_core::ids::DeliveryId;
+use tokio::sync::mpsc;
+
+use super::job::Job;
+use super::{Holds, OutboxMessage, Target};
+use crate::events::{DeliveryNews, HostEvent};
+use crate::host::Host;
+use crate::store::OwedDelivery;
+
+/// Deliveries that a lane holds in memory; of those behind them it holds the ids.
+pub const HELD_MAX: usize = 32;
+
+/// A lane with nothing owed ends after this time.
+const IDLE: Duration = Duration::from_secs(30);
+
+/// A lane looks again after this time at the latest, whatever it waits for.
+const LOOK_AGAIN: Duration = Duration::from_secs(60);
+
+/// One lane of the outbox.
+pub struct OutboxLane {
+    pub(super) host: Arc<Host>,
+    pub(super) target: Target,
+    pub(super) holds: Arc<Holds>,
+    pub(super) queue: VecDeque<Item>,
+    /// Jobs that stepped aside; each is retried alone.
+    pub(super) aside: Vec<Job>,
+    draining: bool,
+}
+
+/// A delivery in line.
+pub(super) enum Item {
+    /// Ready to go.
+    Here(Box<Job>),
+    /// In the store.
+    Stored(DeliveryId),
+}
+
+/// Which job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Which {
+    /// The first in line.
+    Front,
+    /// One that stepped aside.
+    Aside(usize),
+}
+
+/// What the lane does next.
+#[derive(Debug, PartialEq, Eq)]
+enum Plan {
+    /// Read the first in line from the store.
+    Load,
+    /// Give a job up, because its time is over.
+    Expire(Which),
+    /// Try a job.
+    Try(Which),
+    /// Wait for the adapter, or until a time.
+    Wait { until_ms: i64, adapter: bool },
+    /// Nothing is owed.
+    Idle,
+}
+
+impl OutboxLane {
+    /// Makes the lane of a target.
+    pub fn new(host: Arc<Host>, target: Target, holds: Arc<Holds>) -> Self {
+        Self { host, target, holds, queue: VecDeque::new(), aside: Vec::new(), draining: false }
+    }
+
+    /// Lives until the dispatcher closes the mailbox, or until the host ends.
+    pub async fn run(mut self, mut mailbox: mpsc::UnboundedReceiver<OutboxMessage>) {
+        let host = Arc::clone(&self.host);
+        let mut taken = 0;
+        let mut told_idle = false;
+        loop {
+            while let Ok(message) = mailbox.try_recv() {
+                taken += 1;
+                told_idle = false;
+                self.take(message).await;
+            }
+            if host.parking.is_cancelled() {
+                return;
+            }
+            let plan = self.plan(host.now_ms());
+            let (wait, online) = match plan {
+                Plan::Load => {
+                    self.load().await;
+                    continue;
+                }
+                Plan::Expire(which) => {
+                    self.expire(which).await;
+                    continue;
+                }
+                Plan::Try(which) => {
+                    self.attempt(which).await;
+                    continue;
+                }
+                Plan::Wait { .. } | Plan::Idle if self.draining => return,
+                Plan::Wait { until_ms, adapter } => (self.until(until_ms), adapter),
+                Plan::Idle if told_idle => (LOOK_AGAIN, false),
+                Plan::Idle => (IDLE, false),
+            };
+            tokio::select! {
+                message = mailbox.recv() => match message {
+                    Some(message) => {
+                        taken += 1;
+                        told_idle = false;
+                        self.take(message).await;
+                    }
+                    None => return,
+                },
+                () = self.adapter_online(), if online => {}
+                () = tokio::time::sleep(wait) => {
+                    if plan == Plan::Idle && !told_idle {
+                        told_idle = true;
+                        let target = self.target.clone();
+                        host.tell(HostEvent::Delivery(DeliveryNews::Idle { target, taken })).await;
+                    }
+                }
+                () = host.parking.cancelled() => return,
+            }
+        }
+    }
+
+    async fn take(&mut self, message: OutboxMessage) {
+        match message {
+            OutboxMessage::Owed(delivery) => self.line_up(*delivery),
+            OutboxMessage::Refresh(id, delivery) => {
+                self.forget(id);
+                if let Some(delivery) = delivery {
+                    self.line_up(*delivery);
+                }
+            }
+            OutboxMessage::Dead(why) => self.give_up_all(&why).await,
+            OutboxMessage::Moved(to) => {
+                for job in self.jobs() {
+                    job.delivery.chat.id.clone_from(&to.id);
+                    job.delivery.chat.kind = to.kind.clone();
+                }
+            }
+            OutboxMessage::Look => {}
+            OutboxMessage::Drain => self.draining = true,
+        }
+    }
+
+    fn line_up(&mut self, delivery: OwedDelivery) {
+        if self.queue.len() >= HELD_MAX {
+            self.queue.push_back(Item::Stored(delivery.id));
+        } else if let Some(job) = Job::new(delivery, &self.holds) {
+            self.place(job);
+        }
+    }
+
+    fn place(&mut self, job: Job) {
+        if job.is_aside() { self.aside.push(job) } else { self.queue.push_back(Item::Here(Box::new(job))) }
+    }
+
+    fn forget(&mut self, id: DeliveryId) {
+        self.aside.retain(|job| job.id() != id);
+        self.queue.retain(|item| match item {
+            Item::Here(job) => job.id() != id,
+            Item::Stored(stored) => *stored != id,
+        });
+    }
+
+    /// Every job that is in memory.
+    pub(super) fn jobs(&mut self) -> impl Iterator<Item = &mut Job> {
+        let in_line = self.queue.iter_mut().filter_map(|item| match item {
+            Item::Here(job) => Some(&mut **job),
+            Item::Stored(_) => None,
+        });
+        in_line.chain(self.aside.iter_mut())
+    }
+
+    pub(super) fn job(&mut self, which: Which) -> Option<&mut Job> {
+        match which {
+            Which::Front => match self.queue.front_mut() {
+                Some(Item::Here(job)) => Some(job),
+                _ => None,
+            },
+            Which::Aside(at) => self.aside.get_mut(at),
+        }
+    }
+
+    pub(super) fn remove(&mut self, which: Which) -> Option<Job> {
+        match which {
+            Which::Front => match self.queue.pop_front() {
+                Some(Item::Here(job)) => Some(*job),
+                _ => None,
+            },
+            Which::Aside(at) if at < self.aside.len() => Some(self.aside.remove(at)),
+            Which::Aside(_) => None,
+        }
+    }
+
+    /// Decides what to do next. Pure: the same lane at the same time decides alike.
+    fn plan(&self, now_ms: i64) -> Plan {
+        let front = match self.queue.front() {
+            Some(Item::Stored(_)) => return Plan::Load,
+            Some(Item::Here(job)) => Some((Which::Front, &**job)),
+            None => None,
+        };
+        let candidates =
+            front.into_iter().chain(self.aside.iter().enumerate().map(|(at, job)| (Which::Aside(at), job)));
+        let online = self.is_online();
+        let mut wait: Option<i64> = None;
+        for (which, job) in candidates {
+            if now_ms > job.delivery.deadline_ms {
+                return Plan::Expire(which);
+            }
+            let held = self.holds.until_ms(&self.target.instance, &job.delivery.chat.id, now_ms);
+            let due_ms = job.due_ms.max(held.unwrap_or(0));
+            if online && due_ms <= now_ms {
+                return Plan::Try(which);
+            }
+            // One millisecond past the deadline it is over.
+            let look_ms = if online { due_ms.min(job.delivery.deadline_ms + 1) } else { job.delivery.deadline_ms + 1 };
+            wait = Some(wait.map_or(look_ms, |earliest| earliest.min(look_ms)));
+        }
+        wait.map_or(Plan::Idle, |until_ms| Plan::Wait { until_ms, adapter: !online })
+    }
+
+    fn until(&self, at_ms: i64) -> Duration {
+        let ms = at_ms.saturating_sub(self.host.now_ms()).max(1);
+        Duration::from_millis(u64::try_from(ms).unwrap_or(1)).min(LOOK_AGAIN)
+    }
+
+    fn is_online(&self) -> bool {
+        self.host.adapter(&self.target.instance).is_some_and(|adapter| adapter.is_online())
+    }
+
+    async fn adapter_online(&self) {
+        match self.host.adapter(&self.target.instance) {
+            Some(adapter) => adapter.online().await,
+            // An instance without a section: the dispatcher says `Look` when that changes.
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Reads the first in line from the store.
+    async fn load(&mut self) {
+        let Some(Item::Stored(id)) = self.queue.front() else { return };
+        let id = *id;
+        match self.host.store.delivery(id).await {
+            Ok(Some(delivery)) => {
+                self.queue.pop_front();
+                match Job::new(delivery, &self.holds) {
+                    Some(job) if job.is_aside() => self.aside.push(job),
+                    Some(job) => self.queue.push_front(Item::Here(Box::new(job))),
+                    None => {}
+                }
+            }
+            Ok(None) => {
+                self.queue.pop_front();
+            }
+            Err(error) => {
+                tracing::error!(delivery = %id, %error, "an owed delivery cannot be read; it waits for the next start");
+                self.queue.pop_front();
+            }
+        }
+    }
+}

@@ -1,0 +1,244 @@
+//! How strangers are met, and how they are let in: the core's pairing book, its rows,
+//! and its words.
+
+use hermes_core::access::{Denial, Denied};
+use hermes_core::pairing::{Approval, Offer, PairingBook, PairingLimits};
+use hermes_core::session::participant;
+use tokio::sync::oneshot;
+
+use crate::config::LimitsConfig;
+use crate::control::{ControlReply, ErrorKind, GrantInfo, PairingInfo};
+use crate::dispatcher::Dispatcher;
+use crate::store::{Change, LockoutRow, PairingRequestRow};
+
+/// The book and its bounds, as the dispatcher holds them.
+pub struct Pairing {
+    book: PairingBook,
+    code_ms: i64,
+}
+
+/// What the operator wants of the book.
+#[derive(Debug)]
+pub enum PairingCall {
+    /// Open requests and grants.
+    List(oneshot::Sender<ControlReply>),
+    /// Change something; the answer comes with what has to be written first.
+    Change(PairingChange, oneshot::Sender<(ControlReply, Vec<Change>)>),
+}
+
+/// A change of the book.
+#[derive(Debug)]
+pub enum PairingChange {
+    /// Admit who was shown this code.
+    Approve {
+        /// Where it was shown.
+        instance: String,
+        /// The code.
+        code: String,
+    },
+    /// Take a grant back.
+    Revoke {
+        /// Where it holds.
+        instance: String,
+        /// Whose it is.
+        user: String,
+    },
+    /// Forget open requests and lockouts.
+    Clear {
+        /// Of one instance, or of all.
+        instance: Option<String>,
+    },
+}
+
+/// How somebody who is not admitted is met.
+pub enum Met {
+    /// Not at all; why, for the row.
+    Silence(&'static str),
+    /// With words about a code; the request is to be written.
+    Offer(PairingRequestRow, String),
+    /// They sent a code that was handed out; what changes and what is said.
+    Welcome(Vec<Change>, String),
+}
+
+impl Pairing {
+    /// The book of these rows.
+    pub fn new(limits: &LimitsConfig, open: Vec<PairingRequestRow>, lockouts: Vec<LockoutRow>) -> Self {
+        let bounds = bounds(limits);
+        Self { book: PairingBook::new(bounds, open, lockouts), code_ms: bounds.code_ms }
+    }
+}
+
+impl Dispatcher {
+    /// Decides how somebody who is not admitted is met.
+    pub(crate) fn meet(&mut self, instance: &str, denied: &Denied) -> Met {
+        match denied.denial {
+            Denial::Silent { why } => Met::Silence(why),
+            Denial::Stranger => self.meet_stranger(instance, denied),
+        }
+    }
+
+    fn meet_stranger(&mut self, instance: &str, denied: &Denied) -> Met {
+        let now_ms = self.host.now_ms();
+        let sender = &denied.event.sender;
+        let user = participant(sender).unwrap_or_default();
+        let name = sender.name.as_deref().unwrap_or_default();
+        if let Some(approval) = self.pairing.book.redeem(instance, user, name, &denied.event.text, now_ms) {
+            return match self.settle(instance, approval, "an invitation") {
+                (changes, Ok(_)) => Met::Welcome(changes, "Welcome. You may write to the agent here.".to_owned()),
+                (changes, Err(_)) => {
+                    self.note(crate::clerk::Note::Changes(changes));
+                    Met::Silence("a wrong code")
+                }
+            };
+        }
+        let mut random = [0; 32];
+        self.host.chance.fill(&mut random);
+        match self.pairing.book.offer(instance, user, name, now_ms, random) {
+            Offer::New { code, request } => {
+                let words = format!(
+                    "I do not know you yet. Ask whoever runs this host to enter:\n\n\
+                     `hermes-host pairing approve {instance} {}`\n\nThe code works once and for a limited time.",
+                    code.expose()
+                );
+                Met::Offer(request, words)
+            }
+            Offer::Reminder { request } => {
+                let words = "Your code still waits for approval by whoever runs this host.".to_owned();
+                Met::Offer(request, words)
+            }
+            Offer::Quiet { why } => Met::Silence(why),
+        }
+    }
+
+    /// Takes an approval over into memory; returns what has to be written, and the sentence about it.
+    pub(crate) fn settle(
+        &mut self,
+        instance: &str,
+        approval: Approval,
+        by: &str,
+    ) -> (Vec<Change>, Result<String, String>) {
+        match approval {
+            Approval::Granted { mut grant, request } => {
+                by.clone_into(&mut grant.granted_by);
+                let who =
+                    if grant.name.is_empty() { grant.user.clone() } else { format!("{} ({})", grant.name, grant.user) };
+                let changes = vec![Change::Grant(grant.clone()), Change::PairingDone(request)];
+                self.grants.insert(grant);
+                self.host.show_grants(self.grants.clone());
+                (changes, Ok(format!("{who} may write to the agent on {instance} from now on.")))
+            }
+            Approval::Wrong { left } => {
+                let words = format!(
+                    "That code is not open on {instance}; after {left} more wrong ones it is locked for a while."
+                );
+                (self.wrong_codes(instance), Err(words))
+            }
+            Approval::Locked { .. } => (
+                self.wrong_codes(instance),
+                Err(format!("Pairing on {instance} is locked after too many wrong codes; try again later.")),
+            ),
+        }
+    }
+
+    fn wrong_codes(&self, instance: &str) -> Vec<Change> {
+        self.pairing.book.lockout(instance).cloned().map(Change::Lockout).into_iter().collect()
+    }
+
+    /// Approves a code that an admin entered in a chat.
+    pub(crate) fn approve(&mut self, instance: &str, code: &str, by: &str) -> (Vec<Change>, Result<String, String>) {
+        let approval = self.pairing.book.approve(instance, code, self.host.now_ms());
+        self.settle(instance, approval, by)
+    }
+
+    /// Hands out a code with which somebody new lets themselves in.
+    pub(crate) fn invite(&mut self, instance: &str) -> (Vec<Change>, String) {
+        let mut random = [0; 32];
+        self.host.chance.fill(&mut random);
+        match self.pairing.book.invite(instance, self.host.now_ms(), random) {
+            Some((code, request)) => {
+                let words = format!("Whoever sends me `{}` in a direct message here is let in, once.", code.expose());
+                (vec![Change::PairingRequest(request)], words)
+            }
+            None => {
+                (Vec::new(), "Too many codes are open here, or pairing is locked. `/pair list` shows them.".to_owned())
+            }
+        }
+    }
+
+    /// Open requests of an instance, in words.
+    pub(crate) fn open_requests(&self, instance: &str) -> String {
+        let now_ms = self.host.now_ms();
+        let lines: Vec<String> = self
+            .pairing
+            .book
+            .list(now_ms)
+            .filter(|request| request.instance == instance)
+            .map(|request| match (request.user.as_str(), request.name.as_str()) {
+                ("", _) => "- an invitation".to_owned(),
+                (user, "") => format!("- {user}"),
+                (user, name) => format!("- {name} ({user})"),
+            })
+            .collect();
+        if lines.is_empty() { "Nobody waits here.".to_owned() } else { lines.join("\n") }
+    }
+
+    /// Answers what the operator wants of the book.
+    pub(crate) fn handle_pairing(&mut self, call: PairingCall) {
+        match call {
+            // Whoever asked may have gone away.
+            PairingCall::List(reply) => drop(reply.send(self.list_pairing())),
+            PairingCall::Change(change, reply) => drop(reply.send(self.change_pairing(change))),
+        }
+    }
+
+    fn list_pairing(&self) -> ControlReply {
+        let requests = self.pairing.book.list(self.host.now_ms()).map(|request| PairingInfo {
+            instance: request.instance.clone(),
+            user: request.user.clone(),
+            name: Some(request.name.clone()).filter(|name| !name.is_empty()),
+            since_ms: request.made_ms,
+            expires_ms: request.made_ms.saturating_add(self.pairing.code_ms),
+        });
+        let grants = self.grants.iter().map(|grant| GrantInfo {
+            instance: grant.instance.clone(),
+            user: grant.user.clone(),
+            name: Some(grant.name.clone()).filter(|name| !name.is_empty()),
+            since_ms: grant.at_ms,
+        });
+        ControlReply::Pairing { requests: requests.collect(), grants: grants.collect() }
+    }
+
+    fn change_pairing(&mut self, change: PairingChange) -> (ControlReply, Vec<Change>) {
+        match change {
+            PairingChange::Approve { instance, code } => match self.approve(&instance, &code, "the operator") {
+                (changes, Ok(words)) => (ControlReply::done(words), changes),
+                (changes, Err(words)) => (ControlReply::error(ErrorKind::Refused, words), changes),
+            },
+            PairingChange::Revoke { instance, user } => {
+                if self.grants.remove(&instance, &user).is_none() {
+                    let words =
+                        format!("{user} holds no grant on {instance}; `hermes-host pairing list` shows who does");
+                    return (ControlReply::error(ErrorKind::NotFound, words), Vec::new());
+                }
+                self.host.show_grants(self.grants.clone());
+                let words = format!("{user} may no longer write to the agent on {instance}.");
+                (ControlReply::done(words), vec![Change::Revoke { instance, user }])
+            }
+            PairingChange::Clear { instance } => {
+                self.pairing.book.clear(instance.as_deref());
+                (ControlReply::done("Open codes and lockouts are forgotten."), vec![Change::ClearPairing { instance }])
+            }
+        }
+    }
+}
+
+fn bounds(limits: &LimitsConfig) -> PairingLimits {
+    let ms = |time: std::time::Duration| i64::try_from(time.as_millis()).unwrap_or(i64::MAX);
+    PairingLimits {
+        code_ms: ms(limits.pairing_code),
+        interval_ms: ms(limits.pairing_interval),
+        open_max: limits.pairing_open_max,
+        wrong_max: limits.pairing_wrong_max,
+        lockout_ms: ms(limits.pairing_lockout),
+    }
+}

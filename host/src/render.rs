@@ -1,0 +1,97 @@
+//! House markdown to parts that one adapter can send as they are.
+//!
+//! A dialect that the host knows is rendered here; any other by the adapter's own
+//! `render`, before the parts are written. Whatever goes wrong with that, the text
+//! still goes out, as plain text within the same limit.
+
+use hermes_markup::{Limit, MarkupDialect, Unit};
+use hermes_protocol::{Capabilities, Dialect, Format, RenderCall, RenderedPart, TextLimit, TextUnit, method};
+
+use crate::plugins::AdapterHandle;
+use crate::store::NewPart;
+
+/// Parts that one text may become.
+const PARTS_MAX: usize = 256;
+
+/// Renders `markdown` for an adapter, from part `first` on.
+pub async fn render(adapter: Option<&AdapterHandle>, markdown: &str, limit: Option<u32>, first: u32) -> Vec<NewPart> {
+    let capabilities = adapter.map(AdapterHandle::capabilities);
+    let mut text = capabilities.as_ref().map_or_else(TextLimit::default, |can| can.text.clone());
+    if let Some(limit) = limit {
+        text.limit = limit;
+    }
+    let own = match (adapter, &capabilities) {
+        (Some(adapter), Some(can)) if renders_itself(can) => render_there(adapter, markdown, text.limit).await,
+        _ => None,
+    };
+    let parts = own.unwrap_or_else(|| render_here(markdown, &text));
+    number(parts, first)
+}
+
+/// Whether the text is written in a dialect that only the adapter knows.
+fn renders_itself(can: &Capabilities) -> bool {
+    can.render && !matches!(can.text.dialect, Dialect::Plain | Dialect::CommonMark | Dialect::Telegram)
+}
+
+async fn render_there(adapter: &AdapterHandle, markdown: &str, limit: u32) -> Option<Vec<NewPart>> {
+    let call = serde_json::to_vec(&RenderCall::new(markdown, limit)).expect("a render call is always JSON");
+    let answer = match adapter.hint(method::RENDER, call).await {
+        Ok(answer) => answer,
+        Err(error) => {
+            tracing::warn!(instance = %adapter.instance(), %error, "rendered plainly instead");
+            return None;
+        }
+    };
+    match serde_json::from_slice::<Vec<RenderedPart>>(&answer) {
+        Ok(parts) if !parts.is_empty() && parts.len() <= PARTS_MAX => {
+            Some(parts.into_iter().map(|part| new_part(part.text, Format::Native, part.source)).collect())
+        }
+        Ok(parts) => {
+            tracing::warn!(instance = %adapter.instance(), parts = parts.len(), "rendered plainly instead");
+            None
+        }
+        Err(error) => {
+            tracing::warn!(instance = %adapter.instance(), %error, "rendered plainly instead");
+            None
+        }
+    }
+}
+
+fn render_here(markdown: &str, text: &TextLimit) -> Vec<NewPart> {
+    let (dialect, format) = match text.dialect {
+        Dialect::CommonMark => (MarkupDialect::CommonMark, Format::Markdown),
+        Dialect::Telegram => (MarkupDialect::Telegram, Format::TelegramHtml),
+        _ => (MarkupDialect::Plain, Format::Plain),
+    };
+    let limit = Limit { max: text.limit, unit: unit(&text.unit) };
+    let mut parts = hermes_markup::render(markdown, dialect, limit);
+    parts.truncate(PARTS_MAX);
+    parts.into_iter().map(|part| new_part(part.text, format.clone(), part.source)).collect()
+}
+
+/// The unit that a platform counts in.
+pub fn unit(unit: &TextUnit) -> Unit {
+    match unit {
+        TextUnit::Utf16 => Unit::Utf16,
+        TextUnit::Bytes => Unit::Bytes,
+        TextUnit::Graphemes => Unit::Graphemes,
+        // The strictest reading of a unit this version does not know.
+        TextUnit::Unknown(_) => Unit::Bytes,
+        _ => Unit::Scalars,
+    }
+}
+
+fn new_part(text: String, format: Format, source: String) -> NewPart {
+    NewPart { n: 0, text, format, source, media: Vec::new(), key: String::new() }
+}
+
+fn number(mut parts: Vec<NewPart>, first: u32) -> Vec<NewPart> {
+    if parts.is_empty() {
+        // Markup that shows nothing is still owed as what was written: an empty delivery would never settle.
+        parts.push(new_part("(empty)".to_owned(), Format::Plain, "(empty)".to_owned()));
+    }
+    for (part, n) in parts.iter_mut().zip(first..) {
+        part.n = n;
+    }
+    parts
+}

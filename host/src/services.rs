@@ -1,0 +1,332 @@
+//! What adapters may ask of the host: events, small values, files, and the sessions of
+//! their senders.
+//!
+//! Nothing here trusts the asking adapter further than its own instance: values are
+//! kept per instance, turns are found by events of that instance, and sessions are
+//! shown to a sender who is admitted there and owns them.
+
+use std::sync::Arc;
+
+use futures_util::future::BoxFuture;
+use hermes_core::access::{Tier, Trust};
+use hermes_core::ids::{InboxId, SessionId};
+use hermes_core::limits::KV_VALUE_BYTES_MAX;
+use hermes_core::session::{MAIN_PROFILE, SessionKey, participant};
+use hermes_protocol::{CallError, Chat, Sender, host_method};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use tokio::sync::{mpsc, oneshot};
+
+use crate::events::{Control, HostEvent, TurnWish};
+use crate::host::Host;
+use crate::ingress::Ingress;
+use crate::media::Media;
+use crate::plugins::{AdapterHandle, HostServices};
+use crate::store::{Change, CommandTx, NewSession, RouteRow, SessionFilter, SessionRow, StoreError};
+
+/// The owner of what the operator began, through whatever instance.
+pub const OPERATOR: &str = "operator";
+
+/// The longest name of a kept value, in bytes.
+const KV_KEY_BYTES_MAX: usize = 256;
+
+/// Rows of one listing.
+const ROWS_MAX: u32 = 200;
+
+/// Answers the calls of all adapters.
+pub struct Services {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    host: Arc<Host>,
+    ingress: Ingress,
+    media: Media,
+}
+
+type Answer = Result<Vec<u8>, CallError>;
+
+impl Services {
+    /// Services that work on `host`. To be made inside its runtime.
+    pub fn new(host: Arc<Host>, media: Media) -> Self {
+        let ingress = Ingress::new(Arc::clone(&host));
+        Self { shared: Arc::new(Shared { host, ingress, media }) }
+    }
+}
+
+impl HostServices for Services {
+    fn call(&self, from: &AdapterHandle, method: &str, payload: Vec<u8>) -> BoxFuture<'static, Answer> {
+        if method == host_method::EMIT {
+            // Put in line here and now, so that events keep the order in which they were handed over.
+            let taken = self.shared.ingress.give(from.instance(), payload);
+            return Box::pin(async move {
+                let gone = || CallError::new("unavailable", "the host is stopping and takes no new events");
+                write(&taken.await.unwrap_or_else(|_| Err(gone()))?)
+            });
+        }
+        let (shared, from, method) = (Arc::clone(&self.shared), from.clone(), method.to_owned());
+        Box::pin(async move { shared.answer(&from, &method, payload).await })
+    }
+}
+
+impl Shared {
+    async fn answer(&self, from: &AdapterHandle, method: &str, payload: Vec<u8>) -> Answer {
+        let instance = from.instance();
+        match method {
+            host_method::KV_GET => self.kv_get(instance, read(&payload)?).await,
+            host_method::KV_SET => self.kv_set(instance, read(&payload)?).await,
+            host_method::KV_DELETE => self.kv_delete(instance, read(&payload)?).await,
+            host_method::MEDIA_CREATE => write(&self.media.create(instance, read(&payload)?).await?),
+            host_method::MEDIA_COMMIT => write(&self.media.commit(instance, &read::<Named>(&payload)?.id).await?),
+            host_method::TURNS_STOP => self.turn_stop(instance, read(&payload)?).await,
+            host_method::TURNS_STATUS => self.turn_status(instance, read(&payload)?).await,
+            host_method::CHOICES_ANSWER => Err(CallError::new("not_found", "no question is open under this id")),
+            host_method::MODELS_LIST => {
+                let models = self.host.runtime.models();
+                write(&models.into_iter().map(|id| json!({ "id": id })).collect::<Vec<_>>())
+            }
+            host_method::COMMANDS_LIST => write(&hermes_core::commands::menu()),
+            host_method::SESSIONS_LIST => self.sessions_list(from, read(&payload)?).await,
+            host_method::SESSIONS_GET => self.sessions_get(from, read(&payload)?).await,
+            host_method::SESSIONS_HISTORY => self.sessions_history(from, read(&payload)?).await,
+            host_method::SESSIONS_CREATE => self.sessions_create(from, read(&payload)?).await,
+            host_method::SESSIONS_RENAME => self.sessions_rename(from, read(&payload)?).await,
+            host_method::SESSIONS_DELETE => self.sessions_delete(from, read(&payload)?).await,
+            host_method::SESSIONS_SEARCH => self.sessions_search(from, read(&payload)?).await,
+            _ => Err(CallError::new("unsupported", format!("the host has no method {method}"))),
+        }
+    }
+
+    async fn kv_get(&self, instance: &str, key: Key) -> Answer {
+        let value = self.host.store.kv_get(instance, key.checked()?).await.map_err(unavailable)?;
+        write(&json!({ "value": value }))
+    }
+
+    async fn kv_set(&self, instance: &str, pair: KeyValue) -> Answer {
+        let key = pair.key.checked()?;
+        if pair.value.len() > KV_VALUE_BYTES_MAX {
+            return Err(CallError::new("too_large", format!("a kept value has at most {KV_VALUE_BYTES_MAX} bytes")));
+        }
+        self.host.store.kv_set(instance, key, &pair.value).await.map_err(unavailable)?;
+        nothing()
+    }
+
+    async fn kv_delete(&self, instance: &str, key: Key) -> Answer {
+        self.host.store.kv_delete(instance, key.checked()?).await.map_err(unavailable)?;
+        nothing()
+    }
+
+    async fn turn_stop(&self, instance: &Arc<str>, of: OfEvent) -> Answer {
+        let state = self.ask_lanes(instance, of.inbox_id, TurnWish::Stop).await;
+        write(&json!({ "stopped": state.is_some() }))
+    }
+
+    async fn turn_status(&self, instance: &Arc<str>, of: OfEvent) -> Answer {
+        let state = self.ask_lanes(instance, of.inbox_id, TurnWish::Tell).await;
+        write(&json!({ "state": state.unwrap_or("over") }))
+    }
+
+    /// Asks every lane for the turn of an event; the one that has it answers.
+    async fn ask_lanes(&self, instance: &Arc<str>, inbox: i64, wish: TurnWish) -> Option<&'static str> {
+        let (reply, mut answer) = mpsc::channel(1);
+        let instance = Arc::clone(instance);
+        let inbox = InboxId(inbox);
+        self.host.tell(HostEvent::control(Control::Turn { instance, inbox, wish, reply })).await;
+        answer.recv().await
+    }
+
+    async fn sessions_list(&self, from: &AdapterHandle, call: ListSessions) -> Answer {
+        let owner = self.owner(from, &call.sender)?;
+        let limit = call.limit.unwrap_or(ROWS_MAX).min(ROWS_MAX);
+        let filter = SessionFilter { owner: Some(owner), source: None, with_ended: true, limit: ROWS_MAX };
+        let rows = self.host.store.sessions(filter).await.map_err(unavailable)?;
+        let before = call.before_ms.unwrap_or(i64::MAX);
+        let rows = rows.iter().filter(|row| row.active_ms < before).take(limit as usize);
+        write(&rows.map(session_json).collect::<Vec<_>>())
+    }
+
+    async fn sessions_get(&self, from: &AdapterHandle, call: OneSession) -> Answer {
+        write(&session_json(&self.owned(from, &call).await?))
+    }
+
+    async fn sessions_history(&self, from: &AdapterHandle, call: OneSession) -> Answer {
+        let session = self.owned(from, &call).await?;
+        let limit = call.limit.unwrap_or(ROWS_MAX).min(ROWS_MAX);
+        let rows = self.host.store.history(&session.id, limit).await.map_err(unavailable)?;
+        let rows = rows.into_iter().map(
+            |row| json!({ "id": row.id, "role": row.message.role, "content": row.message.content, "at_ms": row.at_ms }),
+        );
+        write(&rows.collect::<Vec<_>>())
+    }
+
+    async fn sessions_create(&self, from: &AdapterHandle, call: CreateSession) -> Answer {
+        let owner = self.owner(from, &call.sender)?;
+        let policy = self.host.live().key_policy(from.instance());
+        let key = SessionKey::for_chat(MAIN_PROFILE, from.instance(), &call.chat, &call.sender, policy)
+            .map_err(|error| CallError::new("invalid", error.to_string()))?;
+        let now_ms = self.host.now_ms();
+        let id = self.host.new_session_id();
+        let session = NewSession {
+            id: id.clone(),
+            profile: MAIN_PROFILE.to_owned(),
+            source: from.instance().to_string(),
+            owner: Some(owner),
+            model: None,
+            parent: None,
+            title: call.title,
+            started_ms: now_ms,
+        };
+        let route = RouteRow::new(key.stored(), MAIN_PROFILE, &**from.instance(), id.clone(), call.chat, now_ms);
+        let changes = vec![Change::NewSession(session), Change::BindRoute(route.clone())];
+        let order = CommandTx { inbox: None, changes, reply: Vec::new(), now_ms };
+        self.host.store.command(order).await.map_err(refused)?;
+        self.host.tell(HostEvent::control(Control::Bind { route: Box::new(route) })).await;
+        let row = self.host.store.session(&id).await.map_err(unavailable)?;
+        write(&row.as_ref().map_or(Value::Null, session_json))
+    }
+
+    async fn sessions_rename(&self, from: &AdapterHandle, call: RenameSession) -> Answer {
+        let session = self.owned(from, &call.of).await?;
+        let title = Some(call.title.trim()).filter(|title| !title.is_empty());
+        self.host.store.session_rename(&session.id, title).await.map_err(refused)?;
+        nothing()
+    }
+
+    async fn sessions_delete(&self, from: &AdapterHandle, call: OneSession) -> Answer {
+        let session = self.owned(from, &call).await?;
+        self.host.store.session_delete(&session.id).await.map_err(refused)?;
+        let (reply, forgotten) = oneshot::channel();
+        self.host.tell(HostEvent::control(Control::Forget { session: session.id, reply })).await;
+        // Without the dispatcher the host ends, and nothing is left to forget.
+        let _ = forgotten.await;
+        nothing()
+    }
+
+    async fn sessions_search(&self, from: &AdapterHandle, call: SearchSessions) -> Answer {
+        let owner = self.owner(from, &call.sender)?;
+        let limit = call.limit.unwrap_or(20).min(ROWS_MAX);
+        write(&self.host.store.search_owned(&call.query, Some(&owner), limit).await.map_err(refused)?)
+    }
+
+    /// The owner that a sender is, if they are admitted on this instance.
+    fn owner(&self, from: &AdapterHandle, sender: &Sender) -> Result<String, CallError> {
+        let trust = Trust::of(from.trusted(), &from.capabilities());
+        let chat = Chat::dm(sender.id.clone());
+        let live = self.host.live();
+        let tier = live.access.tier_of(from.instance(), &chat, sender, &self.host.grants(), trust);
+        match (tier, participant(sender)) {
+            (Some(Tier::Operator), _) => Ok(OPERATOR.to_owned()),
+            (Some(_), Some(id)) => Ok(format!("{}:{id}", from.instance())),
+            _ => Err(CallError::new("refused", "this sender is not admitted")),
+        }
+    }
+
+    /// A session that a sender owns. One that is another's does not exist for them.
+    async fn owned(&self, from: &AdapterHandle, call: &OneSession) -> Result<SessionRow, CallError> {
+        let owner = self.owner(from, &call.sender)?;
+        let id = SessionId(call.session_id.clone());
+        let row = self.host.store.session(&id).await.map_err(unavailable)?;
+        row.filter(|row| row.owner.as_ref() == Some(&owner))
+            .ok_or_else(|| CallError::new("not_found", "there is no such session of this sender"))
+    }
+}
+
+#[derive(Deserialize)]
+struct Key {
+    key: String,
+}
+
+impl Key {
+    fn checked(&self) -> Result<&str, CallError> {
+        match self.key.len() {
+            1..=KV_KEY_BYTES_MAX => Ok(&self.key),
+            _ => Err(CallError::new("invalid", format!("a key has 1 to {KV_KEY_BYTES_MAX} bytes"))),
+        }
+    }
+}
+
+#[derive(Deserialize)]
+struct KeyValue {
+    #[serde(flatten)]
+    key: Key,
+    value: String,
+}
+
+#[derive(Deserialize)]
+struct Named {
+    id: String,
+}
+
+#[derive(Deserialize)]
+struct OfEvent {
+    inbox_id: i64,
+}
+
+#[derive(Deserialize)]
+struct ListSessions {
+    sender: Sender,
+    limit: Option<u32>,
+    before_ms: Option<i64>,
+}
+
+#[derive(Deserialize)]
+struct OneSession {
+    sender: Sender,
+    session_id: String,
+    limit: Option<u32>,
+}
+
+#[derive(Deserialize)]
+struct RenameSession {
+    #[serde(flatten)]
+    of: OneSession,
+    title: String,
+}
+
+#[derive(Deserialize)]
+struct CreateSession {
+    sender: Sender,
+    chat: Chat,
+    title: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct SearchSessions {
+    sender: Sender,
+    query: String,
+    limit: Option<u32>,
+}
+
+fn session_json(row: &SessionRow) -> Value {
+    json!({
+        "id": row.id, "title": row.title, "source": row.source, "messages": row.messages,
+        "started_ms": row.started_ms, "active_ms": row.active_ms, "ended_ms": row.ended_ms,
+    })
+}
+
+fn read<T: DeserializeOwned>(payload: &[u8]) -> Result<T, CallError> {
+    serde_json::from_slice(payload)
+        .map_err(|error| CallError::new("invalid", format!("the call cannot be read: {error}")))
+}
+
+fn write(value: &impl Serialize) -> Answer {
+    serde_json::to_vec(value).map_err(|error| CallError::new("failed", error.to_string()))
+}
+
+fn nothing() -> Answer {
+    Ok(b"{}".to_vec())
+}
+
+fn unavailable(error: StoreError) -> CallError {
+    CallError::new("unavailable", error.to_string())
+}
+
+fn refused(error: StoreError) -> CallError {
+    let code = match error {
+        StoreError::Missing { .. } => "not_found",
+        StoreError::TitleTaken { .. } | StoreError::Conflict { .. } => "refused",
+        _ => "unavailable",
+    };
+    CallError::new(code, error.to_string())
+}

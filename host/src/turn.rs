@@ -1,0 +1,143 @@
+//! What the end of a turn means: for the transcript, for the chat, for whoever
+//! looks on. One function, no state.
+
+use std::borrow::Cow;
+
+use hermes_agent::{Message, TurnOutcome};
+use hermes_core::delivery::{silence, strip_control};
+use hermes_protocol::{Purpose, TurnEvent, Usage};
+use serde_json::Value;
+
+use crate::live::Live;
+use crate::store::TurnEnd;
+
+/// What a chat hears about a turn that will not be resumed.
+pub const GIVEN_UP: &str =
+    "Your last message was interrupted by a restart and could not be finished. Please send it again.";
+
+/// What a chat hears when the agent said nothing at all.
+const EMPTY: &str = "The agent finished without an answer. Try it again or ask differently.";
+
+/// What a chat hears about a turn that nobody heard of for too long.
+const INACTIVE: &str =
+    "The agent was silent for too long, so its turn was ended. Your conversation is intact; try it again.";
+
+/// What stands behind a text that was cut.
+const CUT: &str = "\n\n(the rest was cut)";
+
+/// Why a turn ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cause {
+    /// The runtime was done.
+    Itself,
+    /// Somebody stopped it.
+    Stopped,
+    /// It was silent for too long.
+    Inactive,
+}
+
+/// What follows from the end of a turn.
+#[derive(Debug)]
+pub struct Conclusion {
+    /// How it ended.
+    pub end: TurnEnd,
+    /// Why it failed, for the log and the row.
+    pub error: Option<String>,
+    /// Whether question and answer stay in the transcript.
+    pub keeps: bool,
+    /// What the transcript gains besides the question.
+    pub messages: Vec<Message>,
+    /// What the chat is told.
+    pub says: Option<(Purpose, String)>,
+    /// What it cost.
+    pub usage: Usage,
+    /// The runtime's own continuity data.
+    pub state: Option<Value>,
+    /// How it ends for whoever looks on.
+    pub last: TurnEvent,
+}
+
+/// Concludes a turn.
+pub fn conclude(outcome: TurnOutcome, cause: Cause, live: &Live) -> Conclusion {
+    match outcome {
+        TurnOutcome::Finished { text, messages, usage, finish_reason, state, .. } => {
+            let messages = messages.into_iter().map(|message| clean_message(message, live)).collect();
+            let text = clean(&text, live);
+            let (says, finish_reason) = if silence(&text) {
+                (None, "silent".to_owned())
+            } else if text.trim().is_empty() {
+                (Some((Purpose::Reply, EMPTY.to_owned())), finish_reason)
+            } else {
+                (Some((Purpose::Reply, text)), finish_reason)
+            };
+            let last = TurnEvent::Done { finish_reason, usage };
+            Conclusion { end: TurnEnd::Finished, error: None, keeps: true, messages, says, usage, state, last }
+        }
+        TurnOutcome::Interrupted { text } => interrupted(&text, cause, live),
+        TurnOutcome::Failed(failure) => {
+            tracing::warn!(code = failure.code, detail = %live.masker.mask(&failure.detail), "a turn failed");
+            let sentence = clean(&failure.sentence, live);
+            let last = TurnEvent::Error {
+                code: failure.code.to_owned(),
+                message: sentence.clone(),
+                retryable: failure.retryable,
+            };
+            Conclusion {
+                end: TurnEnd::Failed,
+                error: Some(live.masker.mask(format!("{}: {}", failure.code, failure.detail)).into_owned()),
+                // A half answer would make the next turn worse than none.
+                keeps: false,
+                messages: Vec::new(),
+                says: Some((Purpose::Reply, sentence)),
+                usage: Usage::default(),
+                state: None,
+                last,
+            }
+        }
+    }
+}
+
+fn interrupted(text: &str, cause: Cause, live: &Live) -> Conclusion {
+    let text = clean(text, live);
+    let messages = match text.trim() {
+        "" => Vec::new(),
+        text => vec![Message::assistant(format!("{text}\n\n(interrupted)"))],
+    };
+    let (says, last) = match cause {
+        Cause::Inactive => (
+            Some((Purpose::Reply, INACTIVE.to_owned())),
+            TurnEvent::Error { code: "runtime_timeout".to_owned(), message: INACTIVE.to_owned(), retryable: true },
+        ),
+        Cause::Stopped | Cause::Itself => {
+            (None, TurnEvent::Done { finish_reason: "stopped".to_owned(), usage: Usage::default() })
+        }
+    };
+    Conclusion {
+        end: TurnEnd::Interrupted,
+        error: (cause == Cause::Inactive).then(|| "silent for too long".to_owned()),
+        keeps: true,
+        messages,
+        says,
+        usage: Usage::default(),
+        state: None,
+        last,
+    }
+}
+
+/// What may leave the host: no control sequences, no secrets, bounded.
+fn clean(text: &str, live: &Live) -> String {
+    let text = live.masker.mask(strip_control(text)).into_owned();
+    let max = live.config.limits.reply_bytes_max;
+    if text.len() <= max {
+        return text;
+    }
+    let end = text.floor_char_boundary(max.saturating_sub(CUT.len()));
+    format!("{}{CUT}", &text[..end])
+}
+
+fn clean_message(mut message: Message, live: &Live) -> Message {
+    if let Cow::Owned(masked) = live.masker.mask(&message.content) {
+        message.content = masked;
+    }
+    message
+}
