@@ -1,1 +1,144 @@
+//! An HTTP API that OpenAI's clients can talk to, and the five-event stream.
+//!
+//! A request is an event; its answer is the reply to that event. The adapter
+//! keeps a request open until its answer is taken, and nothing longer: what
+//! comes without an open request is refused, and the host keeps it.
+//!
+//! * `api`: the shapes of OpenAI's chat completions, in and out;
+//! * `inbound`: from a request to an event;
+//! * `turn`: an open request, and the one place that decides how it ends;
+//! * `outbound`: what the host sends, to the request that waits for it;
+//! * `routes`: what is served, and how answers are written;
+//! * `door`: who may come in: host, origin, key;
+//! * `kept`: answers kept under their idempotency keys;
+//! * `connection`: the listener.
+
 #![forbid(unsafe_code)]
+
+mod api;
+mod connection;
+mod door;
+mod inbound;
+mod kept;
+mod outbound;
+mod routes;
+mod server;
+mod turn;
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use hermes_adapter_sdk::prelude::*;
+use tokio::net::TcpListener;
+
+use server::Server;
+
+/// Keys of `[adapter.api_server]`.
+#[derive(AdapterConfig)]
+pub struct Config {
+    /// Where it listens. An address that others can reach needs a `key`.
+    #[serde(default = "default_listen")]
+    listen: String,
+    /// The key that every request has to carry, at least 16 characters; on this machine's own
+    /// address one is made when there is none.
+    #[serde(default)]
+    key: Option<String>,
+    /// Names under which the server may be addressed, besides this machine's own.
+    #[serde(default)]
+    hosts: Vec<String>,
+    /// Web pages that may call it from a browser, as origins like `https://chat.example`, or `*`.
+    #[serde(default)]
+    cors_origins: Vec<String>,
+    /// The name under which the agent is listed as a model.
+    #[serde(default = "default_model_name")]
+    model_name: String,
+    /// The longest a request may take, in seconds (1 to 86400).
+    #[serde(default = "default_request_timeout_s")]
+    request_timeout_s: u64,
+    /// How many requests may wait for answers at once (1 to 1000).
+    #[serde(default = "default_requests_max")]
+    requests_max: usize,
+    /// The largest body of a request, in bytes.
+    #[serde(default = "default_body_bytes_max")]
+    body_bytes_max: usize,
+}
+
+fn default_listen() -> String {
+    "127.0.0.1:8642".to_owned()
+}
+
+fn default_model_name() -> String {
+    "hermes".to_owned()
+}
+
+fn default_request_timeout_s() -> u64 {
+    600
+}
+
+fn default_requests_max() -> usize {
+    10
+}
+
+fn default_body_bytes_max() -> usize {
+    4 * 1024 * 1024
+}
+
+/// One listener and its open requests.
+pub struct ApiServer {
+    server: Arc<Server>,
+    listener: Mutex<Option<TcpListener>>,
+}
+
+impl Adapter for ApiServer {
+    const MANIFEST: Manifest = manifest! {
+        id: "api_server",
+        label: "HTTP API",
+        transport: "http",
+        replay: "none",
+        listens: ["127.0.0.1:8642"],
+        secrets: ["key"],
+        uses: ["turns.stop", "turns.status", "models.list"],
+        env: [
+            { name: "API_SERVER_KEY", key: "key", enables: true },
+            { name: "API_SERVER_MODEL_NAME", key: "model_name" },
+        ],
+        supports_async_delivery: false,
+        text: { limit: 0, unit: scalars, dialect: commonmark },
+        stream: native,
+        delivery: idempotent,
+        authorizes_upstream: true,
+        group_default: all,
+        platform_hint: "You are answering over an HTTP API. Write CommonMark; the caller decides how it is shown.",
+    };
+
+    type Config = Config;
+
+    fn new(config: Config, host: Host) -> Self {
+        Self { server: Arc::new(Server::new(config, host)), listener: Mutex::new(None) }
+    }
+
+    async fn connect(&self) -> Result<(), ConnectError> {
+        let listener = connection::open(&self.server).await?;
+        *self.listener.lock().unwrap_or_else(PoisonError::into_inner) = Some(listener);
+        Ok(())
+    }
+
+    async fn run(&self) -> Result<(), ConnectError> {
+        let listener = self.listener.lock().unwrap_or_else(PoisonError::into_inner).take();
+        match listener {
+            Some(listener) => connection::serve(&self.server, listener).await,
+            None => Err(ConnectError::retry("the listener is not open")),
+        }
+    }
+
+    async fn send(&self, message: Outgoing) -> SendOutcome {
+        outbound::send(&self.server, message).await
+    }
+}
+
+impl NativeStream for ApiServer {
+    async fn turn_event(&self, inbox_id: i64, seq: u64, event: TurnEvent) -> Result<(), CallError> {
+        outbound::turn_event(&self.server, inbox_id, seq, event).await
+    }
+}
+
+export_adapter!(ApiServer: NativeStream);

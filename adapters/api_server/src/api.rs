@@ -1,0 +1,351 @@
+//! The shapes of OpenAI's chat completions, in and out.
+
+use axum::body::Body;
+use axum::http::header::{CONTENT_TYPE, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
+use axum::http::{Response, StatusCode};
+use axum::response::IntoResponse;
+use hermes_adapter_sdk::protocol::Usage;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+/// The most messages of one request.
+const MESSAGES_MAX: usize = 1000;
+
+/// The body of `POST /v1/chat/completions`. Fields that only tune a model are
+/// not read: the host's configuration decides about the model.
+#[derive(Debug, Deserialize)]
+pub struct ChatRequest {
+    /// The conversation, oldest first.
+    pub messages: Vec<InMessage>,
+    /// A name that is sent back.
+    #[serde(default)]
+    pub model: Option<String>,
+    /// Whether the answer is wanted as it grows.
+    #[serde(default)]
+    pub stream: Option<bool>,
+    /// How it is wanted then.
+    #[serde(default)]
+    pub stream_options: Option<StreamOptions>,
+    /// The conversation to go on with.
+    #[serde(default)]
+    pub session_id: Option<String>,
+    #[serde(default)]
+    n: Option<u64>,
+    #[serde(default)]
+    response_format: Value,
+    #[serde(default)]
+    tool_choice: Value,
+}
+
+/// How a stream is wanted.
+#[derive(Debug, Default, Deserialize)]
+pub struct StreamOptions {
+    /// Whether its last chunk tells the usage.
+    #[serde(default)]
+    pub include_usage: Option<bool>,
+}
+
+/// The body of `POST /api/chat/stream`.
+#[derive(Debug, Deserialize)]
+pub struct StreamRequest {
+    /// What is said; or else `messages`.
+    #[serde(default)]
+    pub message: Option<String>,
+    /// A conversation, as in chat completions.
+    #[serde(default)]
+    pub messages: Vec<InMessage>,
+    /// The conversation to go on with.
+    #[serde(default)]
+    pub session_id: Option<String>,
+}
+
+/// A message as a client writes it.
+#[derive(Debug, Deserialize)]
+pub struct InMessage {
+    role: String,
+    #[serde(default)]
+    content: Value,
+}
+
+/// Who speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Speaker {
+    /// Instructions of the client.
+    System,
+    /// The user.
+    User,
+    /// The agent.
+    Assistant,
+    /// A tool of the client.
+    Tool,
+}
+
+impl Speaker {
+    /// Returns the word for a transcript.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::System => "system",
+            Self::User => "user",
+            Self::Assistant => "assistant",
+            Self::Tool => "tool",
+        }
+    }
+}
+
+impl ChatRequest {
+    /// Refuses what would be answered otherwise than it was asked for.
+    pub fn check(&self) -> Result<(), ApiError> {
+        if self.n.is_some_and(|n| n != 1) {
+            return Err(ApiError::invalid("n", "only one answer is given; leave n out"));
+        }
+        let format = self.response_format["type"].as_str().unwrap_or("text");
+        if format != "text" {
+            return Err(ApiError::invalid("response_format", "answers are text; leave response_format out"));
+        }
+        let must_call = self.tool_choice.is_object() || self.tool_choice == "required";
+        if must_call {
+            return Err(ApiError::invalid("tool_choice", "the agent calls no tools of its clients"));
+        }
+        Ok(())
+    }
+}
+
+/// Reads messages: who said what. The last one is the user's.
+pub fn read(messages: &[InMessage]) -> Result<Vec<(Speaker, String)>, ApiError> {
+    if messages.len() > MESSAGES_MAX {
+        return Err(ApiError::invalid("messages", format!("there are more than {MESSAGES_MAX} messages")));
+    }
+    let read: Vec<_> = messages.iter().map(InMessage::read).collect::<Result<_, _>>()?;
+    match read.last() {
+        None => Err(ApiError::invalid("messages", "there is no message")),
+        Some((Speaker::User, text)) if text.trim().is_empty() => {
+            Err(ApiError::invalid("messages", "the last message is empty"))
+        }
+        Some((Speaker::User, _)) => Ok(read),
+        Some(_) => Err(ApiError::invalid("messages", "the last message has to be the user's")),
+    }
+}
+
+impl InMessage {
+    fn read(&self) -> Result<(Speaker, String), ApiError> {
+        let speaker = match self.role.as_str() {
+            "system" | "developer" => Speaker::System,
+            "user" => Speaker::User,
+            "assistant" => Speaker::Assistant,
+            "tool" | "function" => Speaker::Tool,
+            _ => return Err(ApiError::invalid("messages", "a role is none of system, user, assistant, tool")),
+        };
+        let text = match &self.content {
+            Value::Null => String::new(),
+            Value::String(text) => text.clone(),
+            Value::Array(parts) => parts.iter().map(part).collect::<Result<Vec<_>, _>>()?.join("\n"),
+            _ => return Err(ApiError::invalid("messages", "content is neither a text nor a list of parts")),
+        };
+        Ok((speaker, text))
+    }
+}
+
+fn part(part: &Value) -> Result<&str, ApiError> {
+    let text = part.as_str().or_else(|| {
+        let kind = part["type"].as_str();
+        part["text"].as_str().filter(|_| matches!(kind, None | Some("text" | "input_text" | "output_text")))
+    });
+    text.ok_or_else(|| ApiError::invalid("messages", "only text is understood; images and files are not"))
+}
+
+/// What all pieces of one answer share.
+#[derive(Clone, Debug)]
+pub struct Shape {
+    /// `chatcmpl-…`
+    pub id: String,
+    /// When, in seconds since the Unix epoch.
+    pub created: i64,
+    /// The model's name.
+    pub model: String,
+}
+
+impl Shape {
+    /// A whole answer.
+    pub fn completion(&self, text: &str, finish_reason: &str, usage: Usage) -> Value {
+        json!({
+            "id": self.id,
+            "object": "chat.completion",
+            "created": self.created,
+            "model": self.model,
+            "choices": [{
+                "index": 0,
+                "message": {"role": "assistant", "content": text, "refusal": null},
+                "logprobs": null,
+                "finish_reason": openai_reason(finish_reason),
+            }],
+            "usage": tokens(usage),
+        })
+    }
+
+    /// A piece of a growing answer.
+    pub fn chunk(&self, delta: Value, finish_reason: Option<&str>) -> Value {
+        let choice = json!({
+            "index": 0,
+            "delta": delta,
+            "logprobs": null,
+            "finish_reason": finish_reason.map(openai_reason),
+        });
+        self.chunk_of(json!([choice]))
+    }
+
+    /// The piece that tells what it cost.
+    pub fn usage_chunk(&self, usage: Usage) -> Value {
+        let mut chunk = self.chunk_of(json!([]));
+        chunk["usage"] = tokens(usage);
+        chunk
+    }
+
+    fn chunk_of(&self, choices: Value) -> Value {
+        json!({
+            "id": self.id,
+            "object": "chat.completion.chunk",
+            "created": self.created,
+            "model": self.model,
+            "choices": choices,
+        })
+    }
+}
+
+fn openai_reason(reason: &str) -> &str {
+    if reason == "length" { "length" } else { "stop" }
+}
+
+fn tokens(usage: Usage) -> Value {
+    json!({
+        "prompt_tokens": usage.input_tokens,
+        "completion_tokens": usage.output_tokens,
+        "total_tokens": usage.input_tokens.saturating_add(usage.output_tokens),
+    })
+}
+
+/// The list of models.
+pub fn models(ids: &[String]) -> Value {
+    json!({"object": "list", "data": ids.iter().map(|id| model(id)).collect::<Vec<_>>()})
+}
+
+/// One model.
+pub fn model(id: &str) -> Value {
+    json!({"id": id, "object": "model", "created": 0, "owned_by": "hermes-host"})
+}
+
+/// A refusal in OpenAI's shape.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ApiError {
+    status: u16,
+    code: String,
+    message: String,
+    param: Option<&'static str>,
+    retry_after_s: Option<u32>,
+    /// Whether the event reached the host, so that another request would be another turn.
+    answered: bool,
+}
+
+impl ApiError {
+    /// A refusal before anything happened.
+    pub fn new(status: u16, code: &str, message: impl Into<String>) -> Self {
+        let retry_after_s = matches!(status, 429 | 503).then_some(1);
+        Self { status, code: code.to_owned(), message: message.into(), param: None, retry_after_s, answered: false }
+    }
+
+    /// A request that cannot be understood.
+    pub fn invalid(param: &'static str, message: impl Into<String>) -> Self {
+        Self { param: Some(param), ..Self::new(400, "invalid_value", message) }
+    }
+
+    /// The end of a request that the host had.
+    pub fn of_turn(status: u16, code: &str, message: &str) -> Self {
+        Self { answered: true, retry_after_s: None, ..Self::new(status, code, message) }
+    }
+
+    /// The body.
+    pub fn body(&self) -> Value {
+        let kind = match self.status {
+            401 | 403 => "authentication_error",
+            429 => "rate_limit_error",
+            500.. => "server_error",
+            _ => "invalid_request_error",
+        };
+        json!({"error": {"message": self.message, "type": kind, "param": self.param, "code": self.code}})
+    }
+
+    /// Writes status and headers around `body`.
+    pub fn respond(&self, body: Body) -> Response<Body> {
+        let mut response = Response::new(body);
+        *response.status_mut() = StatusCode::from_u16(self.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        let headers = response.headers_mut();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        if let Some(seconds) = self.retry_after_s {
+            headers.insert(RETRY_AFTER, HeaderValue::from(seconds));
+        }
+        if self.status == 401 {
+            headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        }
+        if self.answered {
+            // OpenAI's clients repeat failed requests by themselves; here that would be a second turn.
+            headers.insert("x-should-retry", HeaderValue::from_static("false"));
+        }
+        response
+    }
+}
+
+impl IntoResponse for ApiError {
+    fn into_response(self) -> Response<Body> {
+        self.respond(Body::from(self.body().to_string()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn messages(json: Value) -> Result<Vec<(Speaker, String)>, ApiError> {
+        let messages: Vec<InMessage> = serde_json::from_value(json).unwrap();
+        read(&messages)
+    }
+
+    #[test]
+    fn texts_and_parts_are_read_and_nothing_else_is_passed_over() {
+        let read = messages(json!([
+            {"role": "developer", "content": "be kind"},
+            {"role": "assistant", "content": null, "tool_calls": []},
+            {"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]},
+        ]));
+        let expected = [(Speaker::System, "be kind"), (Speaker::Assistant, ""), (Speaker::User, "a\nb")];
+        assert_eq!(read.unwrap(), expected.map(|(speaker, text)| (speaker, text.to_owned())));
+        for wrong in [
+            json!([]),
+            json!([{"role": "assistant", "content": "x"}]),
+            json!([{"role": "user", "content": " "}]),
+            json!([{"role": "wizard", "content": "x"}]),
+            json!([{"role": "user", "content": 7}]),
+            json!([{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "data:,"}}]}]),
+        ] {
+            assert!(messages(wrong.clone()).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn what_could_only_be_ignored_is_refused() {
+        let request = |extra: Value| {
+            let mut body = json!({"messages": []});
+            body.as_object_mut().unwrap().extend(extra.as_object().unwrap().clone());
+            serde_json::from_value::<ChatRequest>(body).unwrap().check()
+        };
+        for fine in [json!({}), json!({"n": 1, "temperature": 0, "tools": [], "tool_choice": "auto", "stream": null})] {
+            assert_eq!(request(fine), Ok(()));
+        }
+        for wrong in [
+            json!({"n": 2}),
+            json!({"response_format": {"type": "json_object"}}),
+            json!({"tool_choice": "required"}),
+            json!({"tool_choice": {"type": "function"}}),
+        ] {
+            assert!(request(wrong).is_err());
+        }
+    }
+}

@@ -1,0 +1,189 @@
+//! The listener.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use hermes_adapter_net::address::is_loopback_ip;
+use hermes_adapter_sdk::prelude::*;
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use tokio::net::{TcpListener, TcpStream, lookup_host};
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
+use tokio::time::{sleep, timeout};
+
+use crate::door::{Key, weakness};
+use crate::server::Server;
+use crate::{Config, inbound, kept, routes};
+
+/// Connections that are open at once; more wait to be accepted.
+const CONNECTIONS_MAX: usize = 256;
+
+/// How long a client may take for the head of a request, and be idle between two.
+const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// After this time a connection takes no further request.
+const CONNECTION_LIFETIME: Duration = Duration::from_secs(600);
+
+/// Where a made key is kept.
+const KEY_PLACE: &str = "key";
+
+/// Checks the configuration, makes sure of a key, and listens.
+pub async fn open(server: &Arc<Server>) -> Result<TcpListener, ConnectError> {
+    check(&server.config)?;
+    let addresses = addresses(&server.config.listen).await?;
+    let on_loopback = addresses.iter().all(|address| is_loopback_ip(address.ip()));
+    let made = ready_key(server, on_loopback).await?;
+    kept::load(server).await.map_err(|error| ConnectError::retry(error.to_string()))?;
+    let listener = TcpListener::bind(&addresses[..]).await.map_err(|error| refused(&server.config.listen, &error))?;
+    let address = listener.local_addr().map_err(|error| refused(&server.config.listen, &error))?;
+    // Both stay as they were on the first connect: the configuration of an instance never changes.
+    let _ = server.on_loopback.set(on_loopback);
+    let label = match made {
+        Some(key) => format!("HTTP API (key {key})"),
+        None => "HTTP API".to_owned(),
+    };
+    server.host.announce(label, format!("http://{address}/v1"));
+    server.host.proved();
+    Ok(listener)
+}
+
+/// Serves until the host ends the call.
+pub async fn serve(server: &Arc<Server>, listener: TcpListener) -> Result<(), ConnectError> {
+    let router = routes::router(Arc::clone(server));
+    let room = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    let grace = server.request_timeout() + HEAD_TIMEOUT;
+    // Dropped with this future: no connection outlives the link.
+    let mut connections = JoinSet::new();
+    loop {
+        while connections.try_join_next().is_some() {}
+        let Ok(place) = Arc::clone(&room).acquire_owned().await else {
+            return Err(ConnectError::retry("the listener ended"));
+        };
+        match listener.accept().await {
+            Ok((stream, _)) => {
+                let router = router.clone();
+                connections.spawn(async move {
+                    let _place = place;
+                    talk(stream, router, grace).await;
+                });
+            }
+            // No descriptors left, or a client that is gone already: the next one may do better.
+            Err(error) => {
+                tracing::warn!(%error, "a connection was not accepted");
+                sleep(Duration::from_millis(100)).await;
+            }
+        }
+    }
+}
+
+async fn talk(stream: TcpStream, router: Router, grace: Duration) {
+    // A client that is gone is found by writing to it; small chunks must not wait for each other.
+    let _ = stream.set_nodelay(true);
+    let mut builder = http1::Builder::new();
+    builder.timer(TokioTimer::new()).header_read_timeout(HEAD_TIMEOUT);
+    let connection = builder.serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
+    let mut connection = std::pin::pin!(connection);
+    tokio::select! {
+        _ = connection.as_mut() => return,
+        () = sleep(CONNECTION_LIFETIME) => connection.as_mut().graceful_shutdown(),
+    }
+    // The last request is answered, unless nobody reads the answer.
+    let _ = timeout(grace, connection).await;
+}
+
+fn check(config: &Config) -> Result<(), ConnectError> {
+    let wrong = |key: &str, why: String, mend: &str| {
+        Err(ConnectError::fatal(format!("`{key}` cannot be used: {why}"), mend.to_owned()))
+    };
+    if !(1..=86_400).contains(&config.request_timeout_s) {
+        return wrong("request_timeout_s", format!("it is {}", config.request_timeout_s), "choose 1 to 86400");
+    }
+    if !(1..=1000).contains(&config.requests_max) {
+        return wrong("requests_max", format!("it is {}", config.requests_max), "choose 1 to 1000");
+    }
+    // An event, with its escapes, has to fit into one call to the host.
+    if !(1024..=4 * 1024 * 1024).contains(&config.body_bytes_max) {
+        return wrong("body_bytes_max", format!("it is {}", config.body_bytes_max), "choose 1024 to 4194304");
+    }
+    for origin in &config.cors_origins {
+        let is_origin = ["http://", "https://"]
+            .iter()
+            .filter_map(|scheme| origin.strip_prefix(scheme))
+            .any(|rest| !rest.is_empty() && !rest.trim_end_matches('/').contains('/'));
+        if origin != "*" && !is_origin {
+            return wrong(
+                "cors_origins",
+                format!("{origin:?} is no origin"),
+                "write \"https://chat.example\", or \"*\"",
+            );
+        }
+    }
+    Ok(())
+}
+
+async fn addresses(listen: &str) -> Result<Vec<SocketAddr>, ConnectError> {
+    let mend = "write an address and a port, like \"127.0.0.1:8642\"";
+    match lookup_host(listen).await {
+        Ok(found) => {
+            let found: Vec<SocketAddr> = found.collect();
+            if found.is_empty() {
+                return Err(ConnectError::fatal(format!("`listen` = {listen:?} has no address"), mend));
+            }
+            Ok(found)
+        }
+        Err(error) => Err(ConnectError::fatal(format!("`listen` = {listen:?} cannot be used: {error}"), mend)),
+    }
+}
+
+/// Makes sure of the key. Returns it when it was made here, so that the operator can be told.
+async fn ready_key(server: &Server, on_loopback: bool) -> Result<Option<String>, ConnectError> {
+    if let Some(key) = server.config.key.as_deref().map(str::trim).filter(|key| !key.is_empty()) {
+        if let Some(why) = weakness(key) {
+            return Err(ConnectError::fatal(
+                format!("`key` is too weak: {why}"),
+                "choose 16 characters or more, for example with `openssl rand -hex 24`",
+            ));
+        }
+        let _ = server.key.set(Key::new(key));
+        return Ok(None);
+    }
+    if !on_loopback {
+        return Err(ConnectError::fatal(
+            format!("`listen` = {:?} can be reached from other machines and there is no `key`", server.config.listen),
+            "set `key`, or listen on 127.0.0.1",
+        ));
+    }
+    let unavailable = |error: CallError| ConnectError::retry(format!("the key cannot be kept: {error}"));
+    let kv = server.host.kv();
+    let key = match kv.get(KEY_PLACE).await.map_err(unavailable)? {
+        Some(key) => key,
+        None => {
+            let random = inbound::random_hex()
+                .map_err(|_| ConnectError::retry("the system gives no random numbers for a key"))?;
+            let key = format!("hk-{random}");
+            kv.set(KEY_PLACE, &key).await.map_err(unavailable)?;
+            key
+        }
+    };
+    let _ = server.key.set(Key::new(&key));
+    Ok(Some(key))
+}
+
+fn refused(listen: &str, error: &std::io::Error) -> ConnectError {
+    use std::io::ErrorKind;
+    let reason = format!("`listen` = {listen:?} cannot be opened: {error}");
+    match error.kind() {
+        ErrorKind::AddrInUse => ConnectError::fatal(
+            reason,
+            "end the program that holds the port (`ss -ltnp` shows it), or choose another `listen`",
+        ),
+        ErrorKind::PermissionDenied | ErrorKind::AddrNotAvailable => {
+            ConnectError::fatal(reason, "choose an address and a port that this machine may listen on")
+        }
+        _ => ConnectError::retry(reason),
+    }
+}

@@ -1,0 +1,220 @@
+//! Who may come in.
+//!
+//! Three questions, in this order: is the request meant for this server (its
+//! `Host`), does it come from a web page that may call (its `Origin`), and does it
+//! carry the key. The first two keep out pages that a browser on this machine
+//! happens to show, also when they renamed themselves to this address.
+
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::extract::{Request, State};
+use axum::http::header::{
+    ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
+    ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE, AUTHORIZATION, CACHE_CONTROL, HOST, HeaderMap, HeaderName,
+    HeaderValue, ORIGIN, REFERRER_POLICY, VARY, X_CONTENT_TYPE_OPTIONS,
+};
+use axum::http::{Method, Response, StatusCode};
+use axum::middleware::Next;
+use axum::response::IntoResponse;
+use hermes_adapter_net::address::is_loopback_host;
+use sha2::{Digest, Sha256};
+
+use crate::api::ApiError;
+use crate::server::Server;
+
+/// The shortest key that an operator may choose.
+pub const KEY_CHARS_MIN: usize = 16;
+
+/// The key, as far as it has to be known to compare it.
+pub struct Key {
+    digest: [u8; 32],
+}
+
+impl Key {
+    /// Remembers `key`.
+    pub fn new(key: &str) -> Self {
+        Self { digest: Sha256::digest(key.as_bytes()).into() }
+    }
+
+    /// Whether `headers` carry the key. Takes as long for a wrong one as for the right one.
+    fn is_in(&self, headers: &HeaderMap) -> bool {
+        let value = headers.get(AUTHORIZATION).map(HeaderValue::as_bytes).unwrap_or_default();
+        let (scheme, key) = value.split_at(value.len().min(7));
+        let digest: [u8; 32] = Sha256::digest(key).into();
+        let differs = digest.iter().zip(&self.digest).fold(0, |differs, (left, right)| differs | (left ^ right));
+        std::hint::black_box(differs) == 0 && scheme.eq_ignore_ascii_case(b"bearer ")
+    }
+}
+
+impl std::fmt::Debug for Key {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Key(…)")
+    }
+}
+
+/// What is wrong with a key that an operator chose.
+pub fn weakness(key: &str) -> Option<&'static str> {
+    let lower = key.to_ascii_lowercase();
+    let first = key.chars().next();
+    if key.chars().count() < KEY_CHARS_MIN {
+        Some("it is shorter than 16 characters")
+    } else if !key.bytes().all(|byte| byte.is_ascii_graphic()) {
+        Some("it holds characters that a header cannot carry")
+    } else if key.chars().all(|char| Some(char) == first) {
+        Some("it is one character repeated")
+    } else if ["changeme", "change-me", "change_me", "placeholder", "your-api-key", "your_api_key"]
+        .iter()
+        .any(|word| lower.contains(word))
+    {
+        Some("it is a placeholder")
+    } else {
+        None
+    }
+}
+
+/// Lets a request in, or answers it.
+pub async fn guard(State(server): State<Arc<Server>>, request: Request, next: Next) -> Response<Body> {
+    let origin = request.headers().get(ORIGIN).cloned();
+    let mut response = match admit(&server, &request) {
+        Ok(Admitted::In) => next.run(request).await,
+        Ok(Admitted::Preflight) => preflight(),
+        Err(refusal) => refusal.into_response(),
+    };
+    let headers = response.headers_mut();
+    headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    headers.insert(REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    if let Some(origin) = origin.filter(|origin| is_allowed(&server, origin)) {
+        headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, origin);
+        headers.insert(VARY, HeaderValue::from_static("origin"));
+        headers.insert(ACCESS_CONTROL_EXPOSE_HEADERS, HeaderValue::from_static("x-hermes-session-id, retry-after"));
+    }
+    response
+}
+
+enum Admitted {
+    In,
+    Preflight,
+}
+
+fn admit(server: &Server, request: &Request) -> Result<Admitted, ApiError> {
+    let headers = request.headers();
+    // A request in absolute form names its host in its target instead.
+    let host = match headers.get(HOST) {
+        Some(host) => host.to_str().ok(),
+        None => request.uri().authority().map(|authority| authority.as_str()),
+    };
+    let on_loopback = server.on_loopback.get().copied().unwrap_or(true);
+    if !host.is_some_and(|host| is_ours(host, &server.config.hosts, on_loopback)) {
+        let message = "this server is not addressed under that name; its operator adds it to hosts";
+        return Err(ApiError::new(403, "host_not_allowed", message));
+    }
+    if let Some(origin) = headers.get(ORIGIN) {
+        if !is_allowed(server, origin) {
+            let message = "web pages of that origin may not call; the operator adds it to cors_origins";
+            return Err(ApiError::new(403, "origin_not_allowed", message));
+        }
+        if request.method() == Method::OPTIONS && headers.contains_key("access-control-request-method") {
+            return Ok(Admitted::Preflight);
+        }
+    }
+    if matches!(request.uri().path(), "/health" | "/v1/health") {
+        return Ok(Admitted::In);
+    }
+    match server.key.get() {
+        Some(key) if key.is_in(headers) => {
+            server.host.proved();
+            Ok(Admitted::In)
+        }
+        _ => Err(ApiError::new(401, "invalid_api_key", "the key is missing or wrong; send Authorization: Bearer KEY")),
+    }
+}
+
+/// Whether `host` names this server: this machine, or what the operator wrote.
+/// A server that others reach under unknown names may be addressed under any, as long as none is written.
+fn is_ours(host: &str, hosts: &[String], on_loopback: bool) -> bool {
+    let name = without_port(host);
+    if is_loopback_host(name) || hosts.iter().any(|ours| ours.eq_ignore_ascii_case(name)) {
+        return true;
+    }
+    !on_loopback && hosts.is_empty() && !name.is_empty()
+}
+
+fn without_port(host: &str) -> &str {
+    if host.starts_with('[') {
+        return host.find(']').map_or(host, |end| &host[..=end]);
+    }
+    host.rsplit_once(':').map_or(host, |(name, _)| name)
+}
+
+fn is_allowed(server: &Server, origin: &HeaderValue) -> bool {
+    let origins = &server.config.cors_origins;
+    origins.iter().any(|ours| ours == "*" || ours.trim_end_matches('/').as_bytes() == origin.as_bytes())
+}
+
+fn preflight() -> Response<Body> {
+    let answers: [(HeaderName, &str); 3] = [
+        (ACCESS_CONTROL_ALLOW_METHODS, "GET, POST"),
+        (ACCESS_CONTROL_ALLOW_HEADERS, "authorization, content-type, idempotency-key, x-hermes-session-id"),
+        (ACCESS_CONTROL_MAX_AGE, "600"),
+    ];
+    let mut response = Response::new(Body::empty());
+    *response.status_mut() = StatusCode::NO_CONTENT;
+    for (name, value) in answers {
+        response.headers_mut().insert(name, HeaderValue::from_static(value));
+    }
+    response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bearer(value: &str) -> HeaderMap {
+        HeaderMap::from_iter([(AUTHORIZATION, value.parse().unwrap())])
+    }
+
+    #[test]
+    fn only_the_key_itself_opens() {
+        let key = Key::new("sixteen-letters!");
+        assert!(key.is_in(&bearer("Bearer sixteen-letters!")));
+        assert!(key.is_in(&bearer("bearer sixteen-letters!")));
+        for wrong in ["sixteen-letters!", "Bearer sixteen-letters", "Bearer ", "", "Basic sixteen-letters!", "Bear"] {
+            assert!(!key.is_in(&bearer(wrong)), "{wrong:?}");
+        }
+        assert!(!key.is_in(&HeaderMap::new()));
+        assert!(!format!("{key:?}").contains("sixteen"));
+    }
+
+    #[test]
+    fn weak_keys_are_told_why() {
+        for weak in [
+            "",
+            "short",
+            "aaaaaaaaaaaaaaaaaaaa",
+            "please-CHANGEME-now",
+            "with a space in the middle",
+            "ümläute-ümläute-ü",
+        ] {
+            assert!(weakness(weak).is_some(), "{weak:?}");
+        }
+        assert_eq!(weakness("3f9c2b7a11e84d05"), None);
+    }
+
+    #[test]
+    fn a_renamed_page_does_not_reach_a_server_of_this_machine() {
+        for ours in ["127.0.0.1:8642", "localhost:8642", "[::1]:8642", "localhost", "LOCALHOST:1"] {
+            assert!(is_ours(ours, &[], true), "{ours}");
+        }
+        for other in
+            ["evil.example:8642", "127.0.0.1.evil.example", "localhost.evil.example", "", ":8642", "[::2]:8642"]
+        {
+            assert!(!is_ours(other, &[], true), "{other}");
+        }
+        let hosts = ["api.example".to_owned()];
+        assert!(is_ours("API.example:443", &hosts, true));
+        assert!(is_ours("any.example", &[], false));
+        assert!(!is_ours("any.example", &hosts, false));
+    }
+}

@@ -1,0 +1,268 @@
+//! From a request to an event.
+//!
+//! A conversation with a name (`X-Hermes-Session-Id` or `session_id`) is a chat of
+//! that name: the host keeps its history, so only the last message counts. A request
+//! without one is a chat of its own, and what the client sent of the conversation
+//! goes along as text, since nobody else remembers it.
+
+use std::collections::VecDeque;
+use std::sync::{Mutex, PoisonError};
+
+use axum::http::HeaderMap;
+use hermes_adapter_sdk::prelude::*;
+use sha2::{Digest, Sha256};
+
+use crate::api::{ApiError, Speaker};
+
+/// Who asks. The key stands for one person.
+const SENDER: &str = "api";
+
+/// The longest name of a conversation, in characters.
+const SESSION_CHARS_MAX: usize = 256;
+
+/// The longest idempotency key, in characters.
+const KEY_CHARS_MAX: usize = 255;
+
+/// Conversations whose instructions are remembered.
+const INSTRUCTED_MAX: usize = 1000;
+
+/// Where the name of a conversation stands.
+pub const SESSION_HEADER: &str = "x-hermes-session-id";
+
+/// A request that was understood.
+#[derive(Debug)]
+pub struct Asked {
+    /// Names the request; the same for one repeated under its idempotency key.
+    pub event_id: String,
+    /// Where it is asked.
+    pub chat: Chat,
+    /// The name of the conversation, where it has one.
+    pub session: Option<String>,
+    /// Whether it has an idempotency key.
+    pub keyed: bool,
+    messages: Vec<(Speaker, String)>,
+}
+
+impl Asked {
+    /// Reads where a request belongs.
+    pub fn read(
+        headers: &HeaderMap,
+        session_id: Option<String>,
+        messages: Vec<(Speaker, String)>,
+    ) -> Result<Self, ApiError> {
+        let session = match header(headers, SESSION_HEADER)? {
+            Some(name) => Some(name),
+            None => session_id.filter(|name| !name.is_empty()),
+        };
+        if session.as_deref().is_some_and(|name| !is_name(name, SESSION_CHARS_MAX)) {
+            return Err(ApiError::invalid(
+                "session_id",
+                "it is longer than 256 characters or holds control characters",
+            ));
+        }
+        let key = header(headers, "idempotency-key")?;
+        if key.as_deref().is_some_and(|key| !is_name(key, KEY_CHARS_MAX)) {
+            return Err(ApiError::invalid(
+                "Idempotency-Key",
+                "it is longer than 255 characters or holds control characters",
+            ));
+        }
+        let event_id = match &key {
+            Some(key) => format!("k:{}", fingerprint(key, session.as_deref(), &messages)),
+            None => format!("r:{}", random_hex()?),
+        };
+        let chat = match &session {
+            Some(name) => Chat::dm(format!("session:{name}")).named(name.clone()),
+            None => Chat::dm(format!("request:{}", &event_id[2..26])),
+        };
+        Ok(Self { event_id, chat, session, keyed: key.is_some(), messages })
+    }
+
+    /// The event, at this time.
+    pub fn event(&self, instructed: &Instructed, now_ms: i64) -> Event {
+        let text = match &self.session {
+            Some(_) => self.said_in_session(instructed),
+            None => transcript(&self.messages),
+        };
+        Event::message(self.event_id.clone(), self.chat.clone(), Sender::new(SENDER), text)
+            .at_ms(now_ms)
+            .addressed(Addressed::new(true, false, false))
+    }
+
+    fn said_in_session(&self, instructed: &Instructed) -> String {
+        let instructions = join(&self.messages, Speaker::System);
+        let said = self.messages.last().map(|(_, text)| text.clone()).unwrap_or_default();
+        if instructions.is_empty() || !instructed.is_new(&self.chat.id, &instructions) {
+            return said;
+        }
+        transcript(&[(Speaker::System, instructions), (Speaker::User, said)])
+    }
+}
+
+/// Which conversations have been given which instructions, so that a client that
+/// sends them with every request does not repeat them to the agent.
+#[derive(Default)]
+pub struct Instructed {
+    latest: Mutex<VecDeque<(String, [u8; 32])>>,
+}
+
+impl Instructed {
+    fn is_new(&self, chat: &str, instructions: &str) -> bool {
+        let digest: [u8; 32] = Sha256::digest(instructions.as_bytes()).into();
+        let mut latest = self.latest.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = latest.iter().position(|(known, _)| known == chat).and_then(|at| latest.remove(at));
+        latest.push_back((chat.to_owned(), digest));
+        if latest.len() > INSTRUCTED_MAX {
+            latest.pop_front();
+        }
+        known.is_none_or(|(_, known)| known != digest)
+    }
+}
+
+/// One message as it is; more of them with a heading each.
+fn transcript(messages: &[(Speaker, String)]) -> String {
+    let Some(((_, last), before)) = messages.split_last() else { return String::new() };
+    let mut sections = Vec::new();
+    let instructions = join(messages, Speaker::System);
+    if !instructions.is_empty() {
+        sections.push(format!("[instructions of the client]\n{instructions}"));
+    }
+    let so_far: Vec<String> = before
+        .iter()
+        .filter(|(speaker, text)| *speaker != Speaker::System && !text.is_empty())
+        .map(|(speaker, text)| format!("{}: {text}", speaker.as_str()))
+        .collect();
+    if !so_far.is_empty() {
+        sections.push(format!("[conversation so far]\n{}", so_far.join("\n")));
+    }
+    if sections.is_empty() {
+        return last.clone();
+    }
+    sections.push(format!("[message]\n{last}"));
+    sections.join("\n\n")
+}
+
+fn join(messages: &[(Speaker, String)], by: Speaker) -> String {
+    let texts = messages.iter().filter(|(speaker, text)| *speaker == by && !text.is_empty());
+    texts.map(|(_, text)| text.as_str()).collect::<Vec<_>>().join("\n")
+}
+
+fn header(headers: &HeaderMap, name: &'static str) -> Result<Option<String>, ApiError> {
+    let Some(value) = headers.get(name) else { return Ok(None) };
+    let text =
+        std::str::from_utf8(value.as_bytes()).map_err(|_| ApiError::invalid(name, "the header is not UTF-8"))?.trim();
+    if text.is_empty() { Err(ApiError::invalid(name, "the header is empty")) } else { Ok(Some(text.to_owned())) }
+}
+
+fn is_name(text: &str, chars_max: usize) -> bool {
+    text.chars().count() <= chars_max && !text.chars().any(char::is_control)
+}
+
+/// The same key with another request is another request.
+fn fingerprint(key: &str, session: Option<&str>, messages: &[(Speaker, String)]) -> String {
+    let mut hash = Sha256::new();
+    let mut take = |text: &str| {
+        hash.update(u64::try_from(text.len()).unwrap_or(u64::MAX).to_le_bytes());
+        hash.update(text.as_bytes());
+    };
+    take(key);
+    take(session.unwrap_or_default());
+    for (speaker, text) in messages {
+        take(speaker.as_str());
+        take(text);
+    }
+    hex(&hash.finalize()[..20])
+}
+
+/// Forty random hexadecimal digits.
+pub fn random_hex() -> Result<String, ApiError> {
+    let mut bytes = [0; 20];
+    getrandom::fill(&mut bytes).map_err(|_| ApiError::new(500, "internal", "the system gives no random numbers"))?;
+    Ok(hex(&bytes))
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn said(messages: &[(Speaker, &str)]) -> Vec<(Speaker, String)> {
+        messages.iter().map(|(speaker, text)| (*speaker, (*text).to_owned())).collect()
+    }
+
+    fn headers(pairs: &[(&'static str, &str)]) -> HeaderMap {
+        pairs.iter().map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap())).collect()
+    }
+
+    fn asked(pairs: &[(&'static str, &str)], session: Option<&str>, messages: &[(Speaker, &str)]) -> Asked {
+        Asked::read(&headers(pairs), session.map(str::to_owned), said(messages)).unwrap()
+    }
+
+    const HELLO: &[(Speaker, &str)] = &[(Speaker::User, "hello")];
+
+    #[test]
+    fn a_single_message_goes_as_it_is() {
+        let event = asked(&[], None, &[(Speaker::User, "/status")]).event(&Instructed::default(), 5);
+        assert_eq!((event.text.as_str(), event.at_ms), ("/status", 5));
+        assert_eq!(event.sender.id, "api");
+    }
+
+    #[test]
+    fn a_request_without_a_name_brings_its_conversation_along() {
+        let messages = [
+            (Speaker::System, "Be brief."),
+            (Speaker::User, "one"),
+            (Speaker::Assistant, "two"),
+            (Speaker::User, "three"),
+        ];
+        let first = asked(&[], None, &messages);
+        let expected = "[instructions of the client]\nBe brief.\n\n[conversation so far]\nuser: one\nassistant: two\n\n[message]\nthree";
+        assert_eq!(first.event(&Instructed::default(), 0).text, expected);
+        assert_ne!(first.chat, asked(&[], None, &messages).chat, "each request is a chat of its own");
+    }
+
+    #[test]
+    fn a_named_conversation_takes_the_last_message_and_new_instructions_once() {
+        let instructed = Instructed::default();
+        let text = |system: &str, last: &str| {
+            let messages =
+                [(Speaker::System, system), (Speaker::User, "old"), (Speaker::Assistant, "old"), (Speaker::User, last)];
+            asked(&[(SESSION_HEADER, "trip")], Some("other"), &messages).event(&instructed, 0).text
+        };
+        assert_eq!(text("A", "one"), "[instructions of the client]\nA\n\n[message]\none");
+        assert_eq!(text("A", "two"), "two");
+        assert_eq!(text("B", "three"), "[instructions of the client]\nB\n\n[message]\nthree");
+        assert_eq!(text("", "four"), "four");
+        let chat = asked(&[(SESSION_HEADER, "trip")], None, HELLO).chat;
+        assert_eq!((chat.id.as_str(), chat.kind), ("session:trip", ChatType::Dm));
+    }
+
+    #[test]
+    fn a_repeated_key_is_the_same_request_and_another_request_is_not() {
+        let keyed = |key: &str, session: Option<&str>, messages| asked(&[("idempotency-key", key)], session, messages);
+        let first = keyed("k1", None, HELLO);
+        assert_eq!((first.event_id.clone(), first.chat.clone()), {
+            let again = keyed("k1", None, HELLO);
+            (again.event_id, again.chat)
+        });
+        for other in
+            [keyed("k2", None, HELLO), keyed("k1", Some("s"), HELLO), keyed("k1", None, &[(Speaker::User, "hell")])]
+        {
+            assert_ne!(first.event_id, other.event_id);
+        }
+        assert_ne!(asked(&[], None, HELLO).event_id, asked(&[], None, HELLO).event_id);
+    }
+
+    #[test]
+    fn odd_names_are_refused() {
+        for pairs in [vec![(SESSION_HEADER, "a\tb")], vec![(SESSION_HEADER, " ")], vec![("idempotency-key", "")]] {
+            assert!(Asked::read(&headers(&pairs), None, said(HELLO)).is_err(), "{pairs:?}");
+        }
+        let long = "x".repeat(257);
+        assert!(Asked::read(&headers(&[]), Some(long), said(HELLO)).is_err());
+        assert!(Asked::read(&headers(&[]), Some("a\nb".to_owned()), said(HELLO)).is_err());
+    }
+}

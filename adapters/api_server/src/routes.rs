@@ -1,0 +1,427 @@
+//! What is served, and how answers are written.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::{Body, Bytes, to_bytes};
+use axum::extract::{Path, State};
+use axum::http::Response;
+use axum::http::header::{CONTENT_TYPE, HeaderMap, HeaderValue};
+use axum::response::IntoResponse;
+use axum::routing::{get, post};
+use axum::{Json, Router, middleware};
+use futures_util::{Stream, stream};
+use hermes_adapter_sdk::prelude::*;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+use tokio::sync::OwnedSemaphorePermit;
+use tokio::time::{Instant, sleep_until, timeout};
+
+use crate::api::{self, ApiError, ChatRequest, Shape, Speaker, StreamRequest};
+use crate::door;
+use crate::inbound::{Asked, SESSION_HEADER};
+use crate::kept;
+use crate::server::Server;
+use crate::turn::{End, Piece, Reader, Turn, Verdict};
+
+/// How long the body of a request may take.
+const BODY_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// How long the host may take to commit an event.
+const EMIT_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// How long a stream is silent before it says that it is still there.
+const KEEP_ALIVE: Duration = Duration::from_secs(15);
+
+/// How often the host is asked whether a request that nothing is heard of is still alive.
+const LOOK_EVERY: Duration = Duration::from_secs(15);
+
+/// How soon it is asked for the first time, and again once it says no.
+const LOOK_SOON: Duration = Duration::from_secs(2);
+
+/// How long a reply may still be on its way once the host says that the turn is over.
+const REPLY_ON_ITS_WAY: Duration = Duration::from_secs(10);
+
+/// Everything that is served.
+pub fn router(server: Arc<Server>) -> Router {
+    Router::new()
+        .route("/health", get(health))
+        .route("/v1/health", get(health))
+        .route("/v1/models", get(models))
+        .route("/v1/models/{*id}", get(model))
+        .route("/v1/chat/completions", post(completions))
+        .route("/api/chat/stream", post(chat_stream))
+        .fallback(async || ApiError::new(404, "not_found", "there is nothing at this path"))
+        .method_not_allowed_fallback(async || ApiError::new(405, "method_not_allowed", "this path has other methods"))
+        .layer(middleware::from_fn_with_state(Arc::clone(&server), door::guard))
+        .with_state(server)
+}
+
+async fn health() -> Json<Value> {
+    Json(json!({"status": "ok", "platform": "hermes-host"}))
+}
+
+async fn models(State(server): State<Arc<Server>>) -> Json<Value> {
+    Json(api::models(&model_ids(&server).await))
+}
+
+async fn model(State(server): State<Arc<Server>>, Path(id): Path<String>) -> Result<Json<Value>, ApiError> {
+    if model_ids(&server).await.contains(&id) {
+        return Ok(Json(api::model(&id)));
+    }
+    Err(ApiError::new(404, "model_not_found", "there is no such model"))
+}
+
+/// The agent's own name first, then what the host's runtime calls its models.
+async fn model_ids(server: &Server) -> Vec<String> {
+    #[derive(Deserialize)]
+    struct Listed {
+        id: String,
+    }
+    let mut ids = vec![server.config.model_name.clone()];
+    match server.host.call::<Vec<Listed>>("models.list", &json!({})).await {
+        Ok(listed) => ids.extend(listed.into_iter().map(|model| model.id).filter(|id| *id != server.config.model_name)),
+        Err(error) => tracing::debug!(%error, "the host lists no models"),
+    }
+    ids
+}
+
+async fn completions(
+    State(server): State<Arc<Server>>,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Response<Body>, ApiError> {
+    let request: ChatRequest = read_body(&server, body).await?;
+    request.check()?;
+    let asked = Asked::read(&headers, request.session_id, api::read(&request.messages)?)?;
+    let session = asked.session.clone();
+    let shape = Shape {
+        id: format!("chatcmpl-{}", &asked.event_id[2..31]),
+        created: server.host.now_ms() / 1000,
+        model: request.model.unwrap_or_else(|| server.config.model_name.clone()),
+    };
+    let mut reader = open(&server, asked).await?;
+    let response = if request.stream == Some(true) {
+        let include_usage = request.stream_options.and_then(|options| options.include_usage) == Some(true);
+        match reader.opened().await {
+            Some(End::Failed { status, code, message, .. }) => failed(reader, status, &code, &message),
+            _ => events(completion_events(reader, shape, include_usage)),
+        }
+    } else {
+        match reader.ended().await {
+            End::Answered { text, finish_reason, usage, model } => {
+                let shape = if model.is_empty() { shape } else { Shape { model, ..shape } };
+                let body = shape.completion(&text, &finish_reason, usage).to_string();
+                let mut response = Response::new(taken(reader, body));
+                response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+                response
+            }
+            End::Failed { status, code, message, .. } => failed(reader, status, &code, &message),
+        }
+    };
+    Ok(in_session(response, session))
+}
+
+async fn chat_stream(
+    State(server): State<Arc<Server>>,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Response<Body>, ApiError> {
+    let request: StreamRequest = read_body(&server, body).await?;
+    let messages = match request.message {
+        Some(message) if request.messages.is_empty() && !message.trim().is_empty() => vec![(Speaker::User, message)],
+        Some(_) => return Err(ApiError::invalid("message", "it is empty, or there are messages as well")),
+        None => api::read(&request.messages)?,
+    };
+    let asked = Asked::read(&headers, request.session_id, messages)?;
+    let session = asked.session.clone();
+    let mut reader = open(&server, asked).await?;
+    let response = match reader.opened().await {
+        Some(End::Failed { status, code, message, .. }) => failed(reader, status, &code, &message),
+        _ => events(turn_events(reader)),
+    };
+    Ok(in_session(response, session))
+}
+
+async fn read_body<T: DeserializeOwned>(server: &Server, body: Body) -> Result<T, ApiError> {
+    let max = server.config.body_bytes_max;
+    let bytes = timeout(BODY_TIMEOUT, to_bytes(body, max))
+        .await
+        .map_err(|_| ApiError::new(408, "request_timeout", "the body did not arrive in time"))?
+        .map_err(|_| {
+            ApiError::new(413, "body_too_large", format!("the body is longer than {max} bytes, or was cut off"))
+        })?;
+    serde_json::from_slice(&bytes)
+        .map_err(|error| ApiError::new(400, "invalid_json", format!("the body cannot be read: {error}")))
+}
+
+/// Opens the request, joins the one that its idempotency key names, or takes the answer that is kept under it.
+async fn open(server: &Arc<Server>, asked: Asked) -> Result<Reader, ApiError> {
+    if server.host.is_cancelled() {
+        return Err(ApiError::new(503, "gateway_draining", "the host is stopping"));
+    }
+    if asked.keyed
+        && let Some(end) = kept::find(server, &asked.event_id).await
+    {
+        let turn = Turn::ended(asked.event_id, asked.chat, end);
+        return Ok(Reader::new(Arc::clone(server), Arc::new(turn)));
+    }
+    let make = || Turn::new(asked.event_id.clone(), asked.chat.clone(), asked.keyed, server.request_timeout());
+    let (turn, is_new) = server.enter(&asked.event_id, make);
+    let reader = Reader::new(Arc::clone(server), Arc::clone(&turn));
+    if !is_new {
+        return Ok(reader);
+    }
+    let Ok(place) = Arc::clone(&server.room).try_acquire_owned() else {
+        server.confirmed(&turn, None);
+        turn.end(End::failed(
+            429,
+            "rate_limit_exceeded",
+            "too many requests wait for answers; requests_max is the key",
+        ));
+        drop(reader);
+        return Err(ApiError::new(
+            429,
+            "rate_limit_exceeded",
+            "too many requests wait for answers; try again in a second",
+        ));
+    };
+    let event = asked.event(&server.instructed, server.host.now_ms());
+    server.host.spawn(follow(Arc::clone(server), turn, event, place));
+    Ok(reader)
+}
+
+/// Follows one request from its event to its end. It goes on when the requester
+/// goes, since it has to stop the agent then.
+async fn follow(server: Arc<Server>, turn: Arc<Turn>, event: Event, _place: OwnedSemaphorePermit) {
+    let end = match submit(&server, &turn, &event).await {
+        Ok(inbox_id) => until_end(&server, &turn, inbox_id).await,
+        Err(end) => end,
+    };
+    if turn.is_keyed() && turn.inbox_id().is_some() {
+        kept::keep(&server, turn.event_id(), &end).await;
+    }
+    if !turn.end(end) {
+        server.leave(&turn, false);
+    }
+}
+
+async fn submit(server: &Arc<Server>, turn: &Arc<Turn>, event: &Event) -> Result<i64, End> {
+    let emitted = timeout(EMIT_TIMEOUT, server.host.emit(event)).await;
+    let inbox_id = match emitted {
+        Ok(Ok(Emitted::New { inbox_id })) => Ok(inbox_id),
+        Ok(Ok(Emitted::Duplicate { duplicate_of })) => Ok(duplicate_of),
+        Ok(Ok(_)) => Err(End::failed(502, "not_accepted", "the host's answer is not understood")),
+        Ok(Err(error)) => Err(End::failed(503, "not_accepted", format!("the host did not take the request: {error}"))),
+        Err(_) => Err(End::failed(503, "not_accepted", "the host did not take the request in time")),
+    };
+    turn.confirm(inbox_id.as_ref().ok().copied());
+    server.confirmed(turn, inbox_id.as_ref().ok().copied());
+    if let (Ok(inbox_id), true) = (&inbox_id, turn.is_keyed()) {
+        kept::begin(server, turn.event_id(), *inbox_id).await;
+    }
+    inbox_id
+}
+
+async fn until_end(server: &Server, turn: &Turn, inbox_id: i64) -> End {
+    let mut changed = turn.watch();
+    let mut look = Instant::now() + LOOK_SOON;
+    let mut looked_at_notice = false;
+    let mut over_since: Option<Instant> = None;
+    loop {
+        changed.borrow_and_update();
+        let wake = match turn.judge(Instant::now()) {
+            Verdict::End(end) => return end,
+            Verdict::Stop(end) => {
+                stop(server, inbox_id).await;
+                return end;
+            }
+            Verdict::Wait(wake) => wake,
+        };
+        let looks_refused = turn.looks_refused();
+        if looks_refused && !looked_at_notice {
+            looked_at_notice = true;
+            look = Instant::now();
+        }
+        tokio::select! {
+            biased;
+            _ = changed.changed() => continue,
+            () = sleep_until(wake.min(look)) => {}
+        }
+        if Instant::now() < look {
+            continue;
+        }
+        look = Instant::now() + LOOK_EVERY;
+        let life = tokio::select! {
+            biased;
+            _ = changed.changed() => continue,
+            life = look_at(server, inbox_id) => life,
+        };
+        if life == Life::Alive || (life == Life::Unknown && !looks_refused) {
+            over_since = None;
+            continue;
+        }
+        look = Instant::now() + LOOK_SOON;
+        let patience = if life == Life::Over && !looks_refused { REPLY_ON_ITS_WAY } else { LOOK_SOON };
+        if Instant::now() >= *over_since.get_or_insert(Instant::now()) + patience {
+            return turn.without_turn(life == Life::Dropped);
+        }
+    }
+}
+
+/// What the host says about the turn of an event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Life {
+    /// It will be answered.
+    Alive,
+    /// It was answered, or will never be.
+    Over,
+    /// It was not admitted.
+    Dropped,
+    /// The host does not tell.
+    Unknown,
+}
+
+async fn look_at(server: &Server, inbox_id: i64) -> Life {
+    #[derive(Deserialize)]
+    struct Status {
+        state: String,
+    }
+    let question = json!({"inbox_id": inbox_id});
+    match timeout(LOOK_SOON, server.host.call::<Status>("turns.status", &question)).await {
+        Ok(Ok(status)) => match status.state.as_str() {
+            "accepted" | "waiting" | "queued" | "turned" | "running" => Life::Alive,
+            "dropped" => Life::Dropped,
+            _ => Life::Over,
+        },
+        Ok(Err(error)) => {
+            tracing::debug!(%error, inbox_id, "the host does not tell the state of a turn");
+            Life::Unknown
+        }
+        Err(_) => Life::Unknown,
+    }
+}
+
+async fn stop(server: &Server, inbox_id: i64) {
+    if let Err(error) = server.host.call::<Value>("turns.stop", &json!({"inbox_id": inbox_id})).await {
+        tracing::warn!(%error, inbox_id, "a turn whose requester is gone could not be stopped");
+    }
+}
+
+/// A stream of OpenAI's chunks.
+fn completion_events(
+    reader: Reader,
+    shape: Shape,
+    include_usage: bool,
+) -> impl Stream<Item = Result<Bytes, Infallible>> {
+    let first = data(&shape.chunk(json!({"role": "assistant", "content": ""}), None));
+    written(reader, first, move |piece| match piece {
+        Piece::Event(_) => String::new(),
+        Piece::Text(text) => data(&shape.chunk(json!({"content": text}), None)),
+        Piece::End(End::Answered { finish_reason, usage, .. }) => {
+            let mut last = data(&shape.chunk(json!({}), Some(&finish_reason)));
+            if include_usage {
+                last.push_str(&data(&shape.usage_chunk(usage)));
+            }
+            last + "data: [DONE]\n\n"
+        }
+        Piece::End(End::Failed { status, code, message, .. }) => {
+            data(&ApiError::of_turn(status, &code, &message).body()) + "data: [DONE]\n\n"
+        }
+    })
+}
+
+/// A stream of the five events.
+fn turn_events(reader: Reader) -> impl Stream<Item = Result<Bytes, Infallible>> {
+    let mut begun = false;
+    written(reader, String::new(), move |piece| {
+        let event = match piece {
+            Piece::Event(event) => event,
+            Piece::Text(text) => TurnEvent::Chunk { text },
+            Piece::End(End::Answered { finish_reason, usage, .. }) => TurnEvent::Done { finish_reason, usage },
+            Piece::End(End::Failed { code, message, retryable, .. }) => TurnEvent::Error { code, message, retryable },
+        };
+        let is_metadata = matches!(event, TurnEvent::Metadata { .. });
+        let mut text = String::new();
+        if !std::mem::replace(&mut begun, true) && !is_metadata {
+            // A command is answered without a turn; clients still wait for this event.
+            let (session_id, model, runtime) = Default::default();
+            text.push_str(&named(&TurnEvent::Metadata { session_id, turn_id: 0, model, runtime }));
+        }
+        text + &named(&event)
+    })
+}
+
+/// Writes pieces until the end is written, and says so to the reader once the
+/// connection has taken it.
+fn written(
+    reader: Reader,
+    first: String,
+    write: impl FnMut(Piece) -> String,
+) -> impl Stream<Item = Result<Bytes, Infallible>> {
+    let first = Some(first).filter(|first| !first.is_empty());
+    stream::unfold((reader, first, write, false), |(mut reader, mut first, mut write, ended)| async move {
+        if ended {
+            reader.took_it();
+            return None;
+        }
+        if let Some(first) = first.take() {
+            return Some((Ok(Bytes::from(first)), (reader, None, write, false)));
+        }
+        loop {
+            let Ok(piece) = timeout(KEEP_ALIVE, reader.next()).await else {
+                return Some((Ok(Bytes::from_static(b": keep-alive\n\n")), (reader, None, write, false)));
+            };
+            let ended = matches!(piece, Piece::End(_));
+            let text = write(piece);
+            if !text.is_empty() {
+                return Some((Ok(Bytes::from(text)), (reader, None, write, ended)));
+            }
+        }
+    })
+}
+
+/// A body in one piece that tells the reader once the connection has taken it.
+fn taken(reader: Reader, body: String) -> Body {
+    Body::from_stream(stream::unfold((reader, Some(body)), |(reader, body)| async move {
+        match body {
+            Some(body) => Some((Ok::<_, Infallible>(Bytes::from(body)), (reader, None))),
+            None => {
+                reader.took_it();
+                None
+            }
+        }
+    }))
+}
+
+fn failed(reader: Reader, status: u16, code: &str, message: &str) -> Response<Body> {
+    let error = ApiError::of_turn(status, code, message);
+    error.respond(taken(reader, error.body().to_string()))
+}
+
+fn events(stream: impl Stream<Item = Result<Bytes, Infallible>> + Send + 'static) -> Response<Body> {
+    let mut response = Body::from_stream(stream).into_response();
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
+    // Proxies that collect an answer before they pass it on are asked not to.
+    headers.insert("x-accel-buffering", HeaderValue::from_static("no"));
+    response
+}
+
+fn in_session(mut response: Response<Body>, session: Option<String>) -> Response<Body> {
+    if let Some(value) = session.and_then(|session| HeaderValue::from_str(&session).ok()) {
+        response.headers_mut().insert(SESSION_HEADER, value);
+    }
+    response
+}
+
+fn data(value: &Value) -> String {
+    format!("data: {value}\n\n")
+}
+
+fn named(event: &TurnEvent) -> String {
+    let value = serde_json::to_value(event).unwrap_or_default();
+    format!("event: {}\ndata: {value}\n\n", value["type"].as_str().unwrap_or("progress"))
+}

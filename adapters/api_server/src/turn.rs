@@ -1,0 +1,507 @@
+//! An open request: what the host said about it so far, and how it ends.
+//!
+//! Everything that happens to a request is written down here; [`Turn::judge`] is
+//! the only place that decides from it whether the request is over and how.
+//! Readers follow at their own pace, and more than one may follow the same
+//! request when its idempotency key was sent twice.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use hermes_adapter_sdk::prelude::*;
+use serde::{Deserialize, Serialize};
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+use crate::server::Server;
+
+/// The most text that is held for readers, in bytes. The host's replies are far below.
+const SAID_BYTES_MAX: usize = 4 * 1024 * 1024;
+
+/// The most progress lines that are held for readers.
+const NOTES_MAX: usize = 1000;
+
+/// How long the reply waits for the end of the stream, which knows the usage.
+const DONE_GRACE: Duration = Duration::from_secs(1);
+
+/// How long the end of the stream waits for the reply.
+const REPLY_GRACE: Duration = Duration::from_secs(10);
+
+/// How long a failure waits for the sentence that the host owes about it.
+const ERROR_GRACE: Duration = Duration::from_secs(2);
+
+/// How a request ends.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "end", rename_all = "snake_case")]
+pub enum End {
+    /// With an answer.
+    Answered {
+        /// The answer.
+        text: String,
+        /// `stop`, `length`, `stopped` or `silent`.
+        finish_reason: String,
+        /// What it cost.
+        usage: Usage,
+        /// The model that answered, where it is known.
+        model: String,
+    },
+    /// Without.
+    Failed {
+        /// The HTTP status that says so.
+        status: u16,
+        /// A stable word.
+        code: String,
+        /// One sentence.
+        message: String,
+        /// Whether the same request may work later.
+        retryable: bool,
+        /// Whether the sentence is the host's own, so that its delivery is done with it.
+        of_host: bool,
+    },
+}
+
+impl End {
+    /// A failure that this adapter found.
+    pub fn failed(status: u16, code: &str, message: impl Into<String>) -> Self {
+        let retryable = matches!(status, 429 | 503 | 504);
+        Self::Failed { status, code: code.to_owned(), message: message.into(), retryable, of_host: false }
+    }
+
+    /// Whether a reply of the host is delivered with this end.
+    pub fn tells_reply(&self) -> bool {
+        matches!(self, Self::Answered { .. } | Self::Failed { of_host: true, .. })
+    }
+}
+
+/// What a reader gets, in order.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Piece {
+    /// `metadata` or `progress`, as the host said it.
+    Event(TurnEvent),
+    /// More text.
+    Text(String),
+    /// The end; nothing follows.
+    End(End),
+}
+
+/// What to do next.
+#[derive(Debug, PartialEq)]
+pub enum Verdict {
+    /// Nothing before this moment, unless something happens.
+    Wait(Instant),
+    /// It is over.
+    End(End),
+    /// It is over and the agent should not go on.
+    Stop(End),
+}
+
+/// An open request.
+pub struct Turn {
+    event_id: String,
+    chat: Chat,
+    /// Whether it has an idempotency key.
+    keyed: bool,
+    deadline: Instant,
+    timeout: Duration,
+    state: Mutex<State>,
+    changed: watch::Sender<()>,
+}
+
+#[derive(Default)]
+struct State {
+    inbox_id: Option<i64>,
+    confirmed: bool,
+    said: Vec<Said>,
+    /// All text of the stream.
+    streamed: String,
+    notes: usize,
+    model: String,
+    /// Number of the last stream event.
+    seq: u64,
+    /// Whether a stream event is missing, so that the text of the stream is not whole.
+    gap: bool,
+    parts: Vec<(u32, String)>,
+    reply: Option<(String, Instant)>,
+    notice: Option<String>,
+    error: Option<(End, Instant)>,
+    done: Option<(String, Usage, Instant)>,
+    end: Option<End>,
+    readers: usize,
+    taken: bool,
+}
+
+enum Said {
+    Event(TurnEvent),
+    Text(String),
+}
+
+impl Turn {
+    /// A request that was just opened.
+    pub fn new(event_id: String, chat: Chat, keyed: bool, timeout: Duration) -> Self {
+        Self {
+            event_id,
+            chat,
+            keyed,
+            deadline: Instant::now() + timeout,
+            timeout,
+            state: Mutex::default(),
+            changed: watch::Sender::new(()),
+        }
+    }
+
+    /// A request whose answer is known already.
+    pub fn ended(event_id: String, chat: Chat, end: End) -> Self {
+        let turn = Self::new(event_id, chat, true, Duration::ZERO);
+        turn.confirm(None);
+        turn.end(end);
+        turn
+    }
+
+    /// The id of its event.
+    pub fn event_id(&self) -> &str {
+        &self.event_id
+    }
+
+    /// Where it was asked.
+    pub fn chat(&self) -> &Chat {
+        &self.chat
+    }
+
+    /// Whether it has an idempotency key.
+    pub fn is_keyed(&self) -> bool {
+        self.keyed
+    }
+
+    /// The host's id of its event, once it is known.
+    pub fn inbox_id(&self) -> Option<i64> {
+        self.lock().inbox_id
+    }
+
+    /// The host has the event under this id, or has no id for it.
+    pub fn confirm(&self, inbox_id: Option<i64>) {
+        self.change(|state| {
+            state.inbox_id = inbox_id;
+            state.confirmed = true;
+        });
+    }
+
+    /// Takes an event of the stream. Returns whether anybody listens.
+    pub fn stream(&self, seq: u64, event: TurnEvent) -> bool {
+        self.change(|state| {
+            if state.end.is_some() || seq <= state.seq {
+                return;
+            }
+            state.gap |= seq != state.seq + 1;
+            state.seq = seq;
+            match event {
+                TurnEvent::Metadata { ref model, .. } => {
+                    state.model.clone_from(model);
+                    state.said.push(Said::Event(event));
+                }
+                TurnEvent::Progress { .. } => state.note(event),
+                TurnEvent::Chunk { text } => state.chunk(&text),
+                TurnEvent::Error { code, message, retryable } => {
+                    let status = if code == "runtime_timeout" { 504 } else { 502 };
+                    let end = End::Failed { status, code, message, retryable, of_host: true };
+                    state.error = Some((end, Instant::now()));
+                }
+                TurnEvent::Done { finish_reason, usage } => state.done = Some((finish_reason, usage, Instant::now())),
+                _ => {}
+            }
+        });
+        self.keyed || self.lock().readers > 0
+    }
+
+    /// Takes one part of the reply.
+    pub fn part(&self, part: u32, of: u32, text: &str) {
+        self.change(|state| {
+            if state.reply.is_some() || state.end.is_some() {
+                return;
+            }
+            state.parts.retain(|(number, _)| *number != part);
+            state.parts.push((part, text.to_owned()));
+            if state.parts.len() >= of as usize {
+                state.parts.sort_unstable_by_key(|(number, _)| *number);
+                let parts: Vec<String> = std::mem::take(&mut state.parts).into_iter().map(|(_, text)| text).collect();
+                state.reply = Some((parts.join("\n\n"), Instant::now()));
+            }
+        });
+    }
+
+    /// Takes a word that is not the reply. Returns whether anybody listens.
+    pub fn notice(&self, text: &str, answers_the_event: bool) -> bool {
+        self.change(|state| {
+            state.note(TurnEvent::Progress { stage: "notice".to_owned(), text: text.to_owned(), tool: None });
+            if answers_the_event {
+                state.notice = Some(text.to_owned());
+            }
+        });
+        let state = self.lock();
+        state.end.is_none() && state.readers > 0
+    }
+
+    /// Whether a notice answered the event and no turn has begun.
+    pub fn looks_refused(&self) -> bool {
+        let state = self.lock();
+        state.notice.is_some() && state.seq == 0 && state.reply.is_none()
+    }
+
+    /// How the request ends when the host says that no turn will follow.
+    pub fn without_turn(&self, dropped: bool) -> End {
+        match (self.lock().notice.clone(), dropped) {
+            (Some(notice), _) => End::Failed {
+                status: 503,
+                code: "not_answered".to_owned(),
+                message: notice,
+                retryable: true,
+                of_host: true,
+            },
+            (None, true) => End::failed(
+                403,
+                "not_admitted",
+                "the host did not admit this request; its operator has to set trust_upstream = true for this adapter",
+            ),
+            (None, false) => End::failed(
+                409,
+                "already_answered",
+                "this request was answered before, and its answer is not kept here any more; it is in the session",
+            ),
+        }
+    }
+
+    /// Decides from everything that happened whether the request is over.
+    pub fn judge(&self, now: Instant) -> Verdict {
+        let state = self.lock();
+        if let Some(end) = &state.end {
+            return Verdict::End(end.clone());
+        }
+        let answered = |text: String| {
+            let (finish_reason, usage) = match &state.done {
+                Some((finish_reason, usage, _)) => (finish_reason.clone(), *usage),
+                None => ("stop".to_owned(), Usage::default()),
+            };
+            End::Answered { text, finish_reason, usage, model: state.model.clone() }
+        };
+        let mut wake = self.deadline;
+        if let Some((error, at)) = &state.error {
+            if state.reply.is_some() || now >= *at + ERROR_GRACE {
+                return Verdict::End(error.clone());
+            }
+            wake = wake.min(*at + ERROR_GRACE);
+        } else if let Some((reply, at)) = &state.reply {
+            if state.done.is_some() || state.seq == 0 || now >= *at + DONE_GRACE {
+                return Verdict::End(answered(reply.clone()));
+            }
+            wake = wake.min(*at + DONE_GRACE);
+        } else if let Some((finish_reason, _, at)) = &state.done {
+            match finish_reason.as_str() {
+                "silent" => return Verdict::End(answered(String::new())),
+                "stopped" => return Verdict::End(answered(state.streamed.clone())),
+                _ if now >= *at + REPLY_GRACE => return Verdict::End(answered(state.streamed.clone())),
+                _ => wake = wake.min(*at + REPLY_GRACE),
+            }
+        }
+        if state.readers == 0 && !self.keyed {
+            return Verdict::Stop(End::failed(499, "requester_gone", "the requester is gone"));
+        }
+        if now >= self.deadline {
+            let message = format!("no answer within {} seconds; request_timeout_s is the key", self.timeout.as_secs());
+            return Verdict::Stop(End::failed(504, "request_timeout", message));
+        }
+        Verdict::Wait(wake)
+    }
+
+    /// Ends the request. Returns whether somebody waits for that.
+    pub fn end(&self, end: End) -> bool {
+        self.change(|state| {
+            if state.end.is_some() {
+                return;
+            }
+            if let End::Answered { text, .. } = &end {
+                let tail = tail(&state.streamed, text, !state.gap && state.done.is_some());
+                state.say(&tail);
+            }
+            state.end = Some(end);
+        });
+        self.lock().readers > 0
+    }
+
+    /// Waits until something happens that was not seen by `seen`.
+    pub fn watch(&self) -> watch::Receiver<()> {
+        self.changed.subscribe()
+    }
+
+    /// Waits until the reply is taken (`true`) or will not be (`false`).
+    pub async fn reply_taken(&self) -> bool {
+        let mut changed = self.watch();
+        loop {
+            changed.borrow_and_update();
+            {
+                let state = self.lock();
+                if let Some(end) = &state.end {
+                    if !end.tells_reply() {
+                        return false;
+                    }
+                    if state.taken || state.readers == 0 {
+                        return state.taken;
+                    }
+                }
+            }
+            if changed.changed().await.is_err() {
+                return false;
+            }
+        }
+    }
+
+    fn change(&self, work: impl FnOnce(&mut State)) {
+        work(&mut self.lock());
+        self.changed.send_replace(());
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn note(&mut self, event: TurnEvent) {
+        if self.notes < NOTES_MAX {
+            self.notes += 1;
+            self.said.push(Said::Event(event));
+        }
+    }
+
+    fn chunk(&mut self, text: &str) {
+        // Behind a gap the text would not be what the agent said; the reply brings it whole.
+        if self.gap || self.streamed.len() + text.len() > SAID_BYTES_MAX {
+            self.gap = true;
+            return;
+        }
+        self.streamed.push_str(text);
+        self.say(text);
+    }
+
+    fn say(&mut self, text: &str) {
+        if text.is_empty() {
+            return;
+        }
+        match self.said.last_mut() {
+            Some(Said::Text(last)) => last.push_str(text),
+            _ => self.said.push(Said::Text(text.to_owned())),
+        }
+    }
+}
+
+/// What a stream still lacks of the reply. The reply is rendered, so it may
+/// differ from a whole stream in its markup; that is no reason to say it twice.
+fn tail(streamed: &str, reply: &str, whole: bool) -> String {
+    match reply.strip_prefix(streamed) {
+        Some(rest) => rest.to_owned(),
+        None if whole => String::new(),
+        None => format!("\n\n{reply}"),
+    }
+}
+
+/// Somebody who waits for the answer. When the last one goes, so does the request.
+pub struct Reader {
+    server: Arc<Server>,
+    turn: Arc<Turn>,
+    changed: watch::Receiver<()>,
+    entry: usize,
+    offset: usize,
+}
+
+impl Reader {
+    /// Follows `turn` from its beginning.
+    pub fn new(server: Arc<Server>, turn: Arc<Turn>) -> Self {
+        turn.change(|state| state.readers += 1);
+        let changed = turn.watch();
+        Self { server, turn, changed, entry: 0, offset: 0 }
+    }
+
+    /// Waits until the host has the event, or the request is over without it.
+    pub async fn opened(&mut self) -> Option<End> {
+        loop {
+            self.changed.borrow_and_update();
+            {
+                let state = self.turn.lock();
+                if state.confirmed || state.end.is_some() {
+                    return state.end.clone();
+                }
+            }
+            // The turn lives as long as this reader, so the channel does.
+            if self.changed.changed().await.is_err() {
+                return None;
+            }
+        }
+    }
+
+    /// The next piece. The end is said again and again.
+    pub async fn next(&mut self) -> Piece {
+        loop {
+            self.changed.borrow_and_update();
+            if let Some(piece) = self.take() {
+                return piece;
+            }
+            if self.changed.changed().await.is_err() {
+                return Piece::End(End::failed(500, "internal", "the request was lost"));
+            }
+        }
+    }
+
+    /// The end, without what leads to it.
+    pub async fn ended(&mut self) -> End {
+        loop {
+            if let Piece::End(end) = self.next().await {
+                return end;
+            }
+        }
+    }
+
+    /// The answer is written to its connection.
+    pub fn took_it(&self) {
+        self.turn.change(|state| state.taken = true);
+    }
+
+    fn take(&mut self) -> Option<Piece> {
+        let state = self.turn.lock();
+        while let Some(said) = state.said.get(self.entry) {
+            match said {
+                Said::Event(event) => {
+                    self.entry += 1;
+                    return Some(Piece::Event(event.clone()));
+                }
+                Said::Text(text) if self.offset < text.len() => {
+                    let piece = text[self.offset..].to_owned();
+                    self.offset = text.len();
+                    return Some(Piece::Text(piece));
+                }
+                // Text grows only in the last entry.
+                Said::Text(_) if self.entry + 1 < state.said.len() => {
+                    self.entry += 1;
+                    self.offset = 0;
+                }
+                Said::Text(_) => break,
+            }
+        }
+        state.end.clone().map(Piece::End)
+    }
+}
+
+impl Drop for Reader {
+    fn drop(&mut self) {
+        let mut gone = None;
+        self.turn.change(|state| {
+            state.readers -= 1;
+            if state.readers == 0 {
+                gone = state.end.as_ref().map(|end| state.taken && end.tells_reply());
+            }
+        });
+        if let Some(taken) = gone {
+            self.server.leave(&self.turn, taken);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
