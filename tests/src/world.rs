@@ -157,6 +157,12 @@ impl World {
         String::from_utf8(output.stdout).expect("commands print UTF-8")
     }
 
+    /// As [`World::cli`]; what it printed, if it worked.
+    pub fn told_if_up(&self, arguments: &[&str]) -> Option<String> {
+        let output = self.cli(arguments);
+        output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned())
+    }
+
     /// `status --json`, once the host answers.
     pub fn status(&self) -> Value {
         until("the host tells its status", 30, || {

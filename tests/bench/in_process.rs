@@ -1,0 +1,45 @@
+//! A round trip over the vtables, in this process: what the host does for an adapter that runs inside it.
+
+use std::time::Instant;
+
+use hermes_adapter_sdk::{prelude::*, testing::MockHost};
+use serde_json::json;
+
+#[derive(AdapterConfig)]
+struct Config {}
+
+/// Answers every send at once.
+struct Instantly;
+
+impl Adapter for Instantly {
+    const MANIFEST: Manifest = manifest! { id: "instantly", label: "Instantly" };
+    type Config = Config;
+
+    fn new(_: Config, _: Host) -> Self {
+        Self
+    }
+
+    async fn connect(&self) -> Result<(), ConnectError> {
+        Ok(())
+    }
+
+    async fn send(&self, _: Outgoing) -> SendOutcome {
+        SendOutcome::delivered("1", 0)
+    }
+}
+
+hermes_adapter_sdk::test_adapter!(Instantly);
+
+/// How long each of `count` sends took, in microseconds.
+pub fn round_trips(count: usize, payload: &[u8]) -> Vec<f64> {
+    let host = MockHost::start::<Instantly>(json!({})).expect("it starts");
+    host.connect().expect("it connects");
+    (0..count)
+        .map(|_| {
+            let started = Instant::now();
+            let answer = host.call_bytes("send", payload).wait();
+            assert_eq!(answer.status, 0);
+            started.elapsed().as_secs_f64() * 1e6
+        })
+        .collect()
+}
