@@ -17,7 +17,7 @@ pub struct Puppet {
 /// Configuration of [`Puppet`].
 #[derive(AdapterConfig, Clone, Debug)]
 pub struct PuppetConfig {
-    /// What `new` does: `panic` or `block`.
+    /// What `new` does: `panic` or `block`; or what `drop` does: `haunt`.
     #[serde(default)]
     pub at_birth: String,
     /// A secret.
@@ -71,6 +71,21 @@ impl Drop for Spiteful {
     }
 }
 
+/// Panics when it is dropped, unless a panic is under way.
+struct Rude;
+
+impl Drop for Rude {
+    fn drop(&mut self) {
+        assert!(std::thread::panicking(), "dropped rudely");
+    }
+}
+
+impl Drop for Puppet {
+    fn drop(&mut self) {
+        assert!(self.config.at_birth != "haunt", "the puppet haunts");
+    }
+}
+
 impl Adapter for Puppet {
     const MANIFEST: Manifest = manifest! {
         id: "puppet",
@@ -116,6 +131,15 @@ impl Adapter for Puppet {
                 let _counted = Counted(Arc::clone(&self.dropped));
                 self.host.announce("hanging", "");
                 std::future::pending::<()>().await;
+            }
+            "hang rudely" => {
+                let _rude = Rude;
+                self.host.announce("hanging", "");
+                std::future::pending::<()>().await;
+            }
+            "log elsewhere" => {
+                let logged = tokio::task::spawn_blocking(|| tracing::info!("from the pool"));
+                logged.await.expect("it does not panic");
             }
             "spin" => loop {
                 self.host.announce("spinning", "");

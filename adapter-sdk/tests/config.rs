@@ -67,7 +67,10 @@ fn a_new_that_blocks_is_refused_within_a_second_or_so() {
 fn the_schema_has_descriptions_defaults_and_refuses_unknown_keys() {
     let schema = MockHost::config_schema::<Puppet>();
     assert_eq!(schema["additionalProperties"], json!(false));
-    assert_eq!(schema["properties"]["at_birth"]["description"], json!("What `new` does: `panic` or `block`."));
+    assert_eq!(
+        schema["properties"]["at_birth"]["description"],
+        json!("What `new` does: `panic` or `block`; or what `drop` does: `haunt`.")
+    );
     assert_eq!(schema["properties"]["at_birth"]["default"], json!(""));
     assert_eq!(schema["title"], json!("PuppetConfig"));
     assert!(schema["required"].is_null(), "{schema}");

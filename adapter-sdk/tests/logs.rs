@@ -38,3 +38,12 @@ fn the_hosts_level_is_honoured() {
     let messages: Vec<String> = host.logs().iter().map(|line| line.message().to_owned()).collect();
     assert_eq!(messages, ["slow link"]);
 }
+
+#[test]
+fn a_record_of_the_blocking_pool_reaches_the_same_host() {
+    let one = MockHost::setup("one").start::<Puppet>(json!({})).expect("it starts");
+    let two = MockHost::setup("two").start::<Puppet>(json!({})).expect("it starts");
+    let _sent: SendOutcome = one.send(&text("log elsewhere"));
+    assert_eq!(one.wait_log("from the pool").level, 3);
+    assert!(two.logs().iter().all(|line| line.message() != "from the pool"));
+}

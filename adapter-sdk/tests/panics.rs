@@ -61,3 +61,26 @@ fn a_poisoned_instance_still_ends_and_a_new_one_works() {
 
     assert_eq!(puppet().send(&text("hello")), SendOutcome::delivered("hello", 0));
 }
+
+#[test]
+fn a_panic_while_a_cancelled_call_is_dropped_poisons() {
+    let host = puppet();
+    let run = host.run();
+    let hanging = host.call("send", &text("hang rudely"));
+    host.next_host_call("announce");
+    hanging.cancel();
+    assert_eq!(hanging.wait().status, status::DROPPED);
+    assert_eq!(run.wait().status, status::PANIC);
+    let later = host.call("send", &text("hello")).wait();
+    assert_eq!(later.status, status::POISONED);
+    assert!(later.text().contains("panic in the end of a call: dropped rudely"), "{}", later.text());
+}
+
+#[test]
+fn an_adapter_that_panics_when_dropped_still_ends() {
+    let host = MockHost::start::<Puppet>(json!({ "at_birth": "haunt" })).expect("it starts");
+    assert_eq!(host.shutdown(std::time::Duration::from_secs(5)).wait().status, status::OK);
+    assert_eq!(host.wait_log("the puppet haunts").target, "panic");
+    assert!(host.destroy(std::time::Duration::from_secs(5)));
+    assert!(host.is_released());
+}
