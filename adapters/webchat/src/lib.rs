@@ -1,1 +1,153 @@
+//! A chat page on loopback: the conversation that needs no account anywhere.
+//!
+//! The adapter is the platform here. It serves one page, keeps the conversations in
+//! the host's key-value store, and speaks for one person, the operator, who holds
+//! the link that is printed at start-up.
+//!
+//! * `door`: who may come in (Host, Origin, token);
+//! * `api`: the HTTP routes and the page's files;
+//! * `connection`: the port and the token;
+//! * `inbound`: from what the page sends to events;
+//! * `outbound`: from parts and turn events to what the page shows;
+//! * `log`: the conversations, durable and bounded;
+//! * `live`: running turns, and the events a reconnecting page missed;
+//! * `page/`: the page itself, without a framework or a build step.
+//!
+//! A part counts as delivered once it is committed to the log: the page may be
+//! closed and shows it when it is opened again. A repeated key is recognised in the
+//! log, so a doubtful send never shows twice.
+
 #![forbid(unsafe_code)]
+
+mod api;
+mod connection;
+mod door;
+mod inbound;
+mod live;
+mod log;
+mod outbound;
+
+use std::sync::Arc;
+
+use hermes_adapter_sdk::prelude::*;
+
+use crate::connection::Connection;
+
+/// Keys of `[adapter.webchat]`.
+#[derive(AdapterConfig)]
+pub struct Config {
+    /// Where the page is served; by default 127.0.0.1:8643, or the next free port.
+    #[serde(default)]
+    listen: Option<String>,
+    /// Names besides the address itself under which the page is opened, for a reverse
+    /// proxy: `["chat.example.org"]`. Needed when `listen` is not on loopback.
+    #[serde(default)]
+    allowed_hosts: Vec<String>,
+    /// The token in the link, at least 16 characters; by default made once and kept.
+    #[serde(default)]
+    token: Option<String>,
+    /// The largest file that can be uploaded, in bytes.
+    #[serde(default = "default_upload_bytes_max")]
+    upload_bytes_max: u64,
+}
+
+fn default_upload_bytes_max() -> u64 {
+    25 * 1024 * 1024
+}
+
+/// The page and everyone who has it open.
+pub struct Webchat {
+    connection: Arc<Connection>,
+}
+
+impl Adapter for Webchat {
+    const MANIFEST: Manifest = manifest! {
+        id: "webchat",
+        label: "Web chat",
+        transport: "http",
+        listens: ["127.0.0.1:8643"],
+        secrets: ["token"],
+        uses: ["turns.stop", "sessions.rename", "sessions.delete"],
+        authorizes_upstream: true,
+        supports_async_delivery: true,
+        buttons: true,
+        media: { in: true, out: true, in_bytes_max: 26214400 },
+        text: { limit: 0, unit: scalars, dialect: commonmark },
+        stream: native,
+        delivery: idempotent,
+        liveness: { interval_s: 60 },
+        platform_hint: "You are talking on a web page. Markdown is rendered: headings, lists, tables, code with a copy button.",
+        home_channel_help: "`inbox`, or the title of a conversation",
+    };
+
+    type Config = Config;
+
+    fn new(config: Config, host: Host) -> Self {
+        Self { connection: Arc::new(Connection::new(config, host)) }
+    }
+
+    async fn connect(&self) -> Result<(), ConnectError> {
+        self.connection.open().await
+    }
+
+    async fn run(&self) -> Result<(), ConnectError> {
+        Connection::serve(&self.connection).await
+    }
+
+    async fn health(&self) -> Result<(), CallError> {
+        self.connection.prove().await
+    }
+
+    async fn disconnect(&self) {
+        self.connection.close();
+    }
+
+    async fn send(&self, message: Outgoing) -> SendOutcome {
+        outbound::send(&self.connection, message).await
+    }
+}
+
+impl Edit for Webchat {
+    async fn edit(&self, message: SentMessage, outgoing: Outgoing) -> SendOutcome {
+        outbound::edit(&self.connection, message, outgoing).await
+    }
+}
+
+impl NativeStream for Webchat {
+    async fn turn_event(&self, inbox_id: i64, seq: u64, event: TurnEvent) -> Result<(), CallError> {
+        outbound::turn_event(&self.connection, inbox_id, seq, event).await
+    }
+}
+
+impl CommandsMenu for Webchat {
+    async fn set_commands(&self, commands: Vec<CommandInfo>) -> Result<(), CallError> {
+        self.connection.live.set_commands(commands);
+        Ok(())
+    }
+}
+
+impl ResolveTarget for Webchat {
+    /// `inbox`, the id of a conversation, or its title.
+    async fn resolve_target(&self, target: String) -> Result<Option<Chat>, CallError> {
+        let wanted = target.trim();
+        if wanted.eq_ignore_ascii_case("inbox") {
+            return Ok(Some(Chat::dm("inbox").named("Inbox")));
+        }
+        let conversations = self.connection.log.conversations().await;
+        let by_id = conversations.iter().find(|c| c.id == wanted);
+        let found = by_id.or_else(|| conversations.iter().find(|c| c.title.eq_ignore_ascii_case(wanted)));
+        Ok(found.map(inbound::chat))
+    }
+}
+
+impl ChatInfo for Webchat {
+    async fn chat_info(&self, chat: Chat) -> Result<Option<Chat>, CallError> {
+        Ok(self.connection.log.conversation(&chat.id).await.as_ref().map(inbound::chat))
+    }
+
+    async fn chat_list(&self) -> Result<Vec<Chat>, CallError> {
+        Ok(self.connection.log.conversations().await.iter().map(inbound::chat).collect())
+    }
+}
+
+export_adapter!(Webchat: Edit + NativeStream + CommandsMenu + ResolveTarget + ChatInfo);

@@ -1,0 +1,276 @@
+//! The port and the token.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use hermes_adapter_sdk::prelude::*;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+
+use crate::Config;
+use crate::door::Door;
+use crate::live::Live;
+use crate::log::Log;
+
+const PORT: u16 = 8643;
+/// Where to look when the usual port is taken; its neighbours belong to other parts of the host.
+const PORTS_BESIDE: std::ops::Range<u16> = 8645..8665;
+/// How often the page is fetched to prove that it can be.
+const PROVE_EVERY: Duration = Duration::from_secs(20);
+const PROVE_TIMEOUT: Duration = Duration::from_secs(5);
+const TOKEN_CHARS_MIN: usize = 16;
+/// Files that were uploaded and not sent yet.
+const UPLOADS_MAX: usize = 64;
+
+/// A file that was uploaded and waits for its message.
+#[derive(Clone, Debug)]
+pub(crate) struct Upload {
+    pub(crate) conversation: String,
+    pub(crate) attachment: Attachment,
+    pub(crate) path: String,
+}
+
+/// One instance: its configuration, its port, what it shows.
+pub(crate) struct Connection {
+    config: Config,
+    pub(crate) host: Host,
+    pub(crate) log: Log,
+    pub(crate) live: Live,
+    /// Names this life of the adapter, so that the self-check does not talk to another process.
+    pub(crate) life: String,
+    state: Mutex<State>,
+    /// Counts calls of `serve`; streams of an earlier one end.
+    generation: AtomicU64,
+    uploads: Mutex<BTreeMap<String, Upload>>,
+}
+
+#[derive(Default)]
+struct State {
+    listener: Option<TcpListener>,
+    address: Option<SocketAddr>,
+    door: Option<Arc<Door>>,
+}
+
+impl Connection {
+    pub(crate) fn new(config: Config, host: Host) -> Self {
+        let life = random_word();
+        Self {
+            config,
+            log: Log::new(host.clone()),
+            host,
+            live: Live::new(life.clone()),
+            life,
+            state: Mutex::default(),
+            generation: AtomicU64::new(0),
+            uploads: Mutex::default(),
+        }
+    }
+
+    fn state(&self) -> std::sync::MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn door(&self) -> Option<Arc<Door>> {
+        self.state().door.clone()
+    }
+
+    pub(crate) fn upload_bytes_max(&self) -> u64 {
+        self.config.upload_bytes_max
+    }
+
+    pub(crate) fn generation(&self) -> u64 {
+        self.generation.load(Ordering::SeqCst)
+    }
+
+    /// Binds the port, reads what is kept, and says where the page is.
+    pub(crate) async fn open(&self) -> Result<(), ConnectError> {
+        let wanted = self.wanted_address()?;
+        let token = self.token().await?;
+        self.log.load().await.map_err(|error| ConnectError::retry(error.to_string()))?;
+        let held = self.state().listener.take();
+        let listener = match held {
+            Some(listener) => listener,
+            None => self.bind(wanted).await?,
+        };
+        let address =
+            listener.local_addr().map_err(|error| ConnectError::retry(format!("the port is gone: {error}")))?;
+        let door = Door::new(address, &self.config.allowed_hosts, token.clone(), self.host.instance());
+        let name = match self.config.allowed_hosts.first() {
+            Some(name) if !address.ip().is_loopback() => name.clone(),
+            _ => SocketAddr::new(reachable(address.ip()), address.port()).to_string(),
+        };
+        *self.state() = State { listener: Some(listener), address: Some(address), door: Some(Arc::new(door)) };
+        self.host.announce("chat", format!("http://{name}/?token={token}"));
+        Ok(())
+    }
+
+    /// Serves the page until the instance ends.
+    pub(crate) async fn serve(link: &Arc<Self>) -> Result<(), ConnectError> {
+        let Some(listener) = link.state().listener.take() else {
+            return Err(ConnectError::retry("the port is not bound"));
+        };
+        let _closing = Closing::begin(link);
+        let prove = async {
+            loop {
+                tokio::time::sleep(PROVE_EVERY).await;
+                if let Err(error) = link.prove().await {
+                    return error;
+                }
+            }
+        };
+        link.host.proved();
+        tokio::select! {
+            served = async { axum::serve(listener, crate::api::router(Arc::clone(link))).await } => {
+                let why = served.err().map_or_else(|| "the server ended".to_owned(), |error| error.to_string());
+                Err(ConnectError::retry(why))
+            }
+            error = prove => Err(ConnectError::retry(error.to_string())),
+            () = link.host.cancelled() => Ok(()),
+        }
+    }
+
+    /// Lets go of the port.
+    pub(crate) fn close(&self) {
+        *self.state() = State::default();
+        self.generation.fetch_add(1, Ordering::SeqCst);
+        self.live.wake();
+    }
+
+    /// Fetches the page's health like a browser would.
+    pub(crate) async fn prove(&self) -> Result<(), CallError> {
+        let unavailable = |why: String| CallError::new("unavailable", why);
+        let address = self.state().address.ok_or_else(|| unavailable("the page is not served".to_owned()))?;
+        let target = SocketAddr::new(reachable(address.ip()), address.port());
+        let fetch = async {
+            let mut stream = TcpStream::connect(target).await?;
+            let request = format!("GET /healthz HTTP/1.1\r\nHost: {target}\r\nConnection: close\r\n\r\n");
+            stream.write_all(request.as_bytes()).await?;
+            let mut answer = Vec::new();
+            stream.take(4096).read_to_end(&mut answer).await?;
+            io::Result::Ok(String::from_utf8_lossy(&answer).into_owned())
+        };
+        let answer = tokio::time::timeout(PROVE_TIMEOUT, fetch)
+            .await
+            .map_err(|_| unavailable(format!("the page at {target} did not answer in {} s", PROVE_TIMEOUT.as_secs())))?
+            .map_err(|error| unavailable(format!("the page at {target} cannot be fetched: {error}")))?;
+        if !answer.contains(&self.life) {
+            return Err(unavailable(format!("something else answers at {target}")));
+        }
+        self.host.proved();
+        Ok(())
+    }
+
+    pub(crate) fn keep_upload(&self, upload: Upload) {
+        let Some(id) = upload.attachment.media.clone() else { return };
+        let mut uploads = self.uploads.lock().unwrap_or_else(PoisonError::into_inner);
+        while uploads.len() >= UPLOADS_MAX {
+            uploads.pop_first();
+        }
+        uploads.insert(id, upload);
+    }
+
+    /// Looks at uploads of a conversation without taking them: a message may be sent again.
+    pub(crate) fn uploads(&self, conversation: &str, ids: &[String]) -> Option<Vec<Upload>> {
+        let uploads = self.uploads.lock().unwrap_or_else(PoisonError::into_inner);
+        ids.iter().map(|id| uploads.get(id).filter(|upload| upload.conversation == conversation).cloned()).collect()
+    }
+
+    fn wanted_address(&self) -> Result<Option<SocketAddr>, ConnectError> {
+        let Some(listen) = &self.config.listen else { return Ok(None) };
+        let address: SocketAddr = listen.parse().map_err(|_| {
+            ConnectError::fatal(
+                format!("`listen` is {listen:?}"),
+                "write an address and a port: listen = \"127.0.0.1:8643\"",
+            )
+        })?;
+        if !address.ip().is_loopback() && self.config.allowed_hosts.is_empty() {
+            return Err(ConnectError::fatal(
+                format!("`listen` {address} can be reached from other machines, but no name is allowed"),
+                "set `allowed_hosts` to the names under which the page is opened, or listen on 127.0.0.1",
+            ));
+        }
+        Ok(Some(address))
+    }
+
+    async fn bind(&self, wanted: Option<SocketAddr>) -> Result<TcpListener, ConnectError> {
+        if let Some(address) = wanted {
+            return TcpListener::bind(address).await.map_err(|error| {
+                let port = address.port();
+                let why = match error.kind() {
+                    io::ErrorKind::AddrInUse => format!(
+                        "`listen` {address} is taken by another process; find it with `ss -ltnp 'sport = :{port}'` or choose another port"
+                    ),
+                    _ => format!("`listen` {address} cannot be used: {error}"),
+                };
+                ConnectError::retry(why)
+            });
+        }
+        let mut last = None;
+        for port in std::iter::once(PORT).chain(PORTS_BESIDE) {
+            match TcpListener::bind((Ipv4Addr::LOCALHOST, port)).await {
+                Ok(listener) => return Ok(listener),
+                Err(error) => last = Some(error),
+            }
+        }
+        let error = last.map(|error| error.to_string()).unwrap_or_default();
+        Err(ConnectError::retry(format!("no port from {PORT} on is free ({error}); set `listen`")))
+    }
+
+    async fn token(&self) -> Result<String, ConnectError> {
+        if let Some(token) = &self.config.token {
+            let simple = token.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte));
+            if token.len() < TOKEN_CHARS_MIN || !simple {
+                return Err(ConnectError::fatal(
+                    format!(
+                        "`token` is shorter than {TOKEN_CHARS_MIN} characters or has others than letters, digits and -_.~"
+                    ),
+                    "choose a longer one, or remove the key: one is made and kept",
+                ));
+            }
+            return Ok(token.clone());
+        }
+        let retry = |error: CallError| ConnectError::retry(format!("the kept token cannot be read: {error}"));
+        if let Some(token) = self.host.kv().get("token").await.map_err(retry)? {
+            return Ok(token);
+        }
+        let token = random_word() + &random_word();
+        self.host.kv().set("token", &token).await.map_err(retry)?;
+        Ok(token)
+    }
+}
+
+/// Ends the streams of one call of `serve`, however it ends.
+struct Closing<'l>(&'l Connection);
+
+impl<'l> Closing<'l> {
+    fn begin(link: &'l Connection) -> Self {
+        link.generation.fetch_add(1, Ordering::SeqCst);
+        Self(link)
+    }
+}
+
+impl Drop for Closing<'_> {
+    fn drop(&mut self) {
+        self.0.generation.fetch_add(1, Ordering::SeqCst);
+        self.0.live.wake();
+    }
+}
+
+fn reachable(ip: IpAddr) -> IpAddr {
+    match ip {
+        IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
+        IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
+        ip => ip,
+    }
+}
+
+/// Returns 128 random bits in hexadecimal.
+pub(crate) fn random_word() -> String {
+    let mut bytes = [0_u8; 16];
+    getrandom::fill(&mut bytes).expect("the kernel gives random bytes once it is up");
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}

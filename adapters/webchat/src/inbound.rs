@@ -1,0 +1,224 @@
+//! From what the page sends to events of the host.
+//!
+//! The page names each message itself, so a request that is repeated because its
+//! answer was lost is the same event: the host recognises it, and so does the log.
+
+use std::sync::Arc;
+
+use hermes_adapter_sdk::prelude::*;
+use hermes_adapter_sdk::protocol::host_method;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use crate::connection::{Connection, Upload};
+use crate::log::{Conversation, Entry, File, From};
+use crate::outbound;
+
+/// Bytes of one message; longer texts go as a file.
+pub(crate) const MESSAGE_BYTES_MAX: usize = 256 * 1024;
+/// Files with one message.
+const FILES_MAX: usize = 10;
+/// The one person at the page.
+const OPERATOR: &str = "operator";
+
+/// A message as the page sends it.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Said {
+    /// The page's own name for it.
+    id: String,
+    text: String,
+    #[serde(default)]
+    files: Vec<String>,
+}
+
+/// A pressed button as the page sends it.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Pressed {
+    entry: String,
+    ask: String,
+    option: String,
+}
+
+/// The chat that a conversation is.
+pub(crate) fn chat(conversation: &Conversation) -> Chat {
+    Chat::dm(conversation.id.as_str()).named(conversation.title.as_str())
+}
+
+/// Who sits at the page. The link is the operator's, so the role is the adapter's to give.
+pub(crate) fn operator() -> Sender {
+    Sender::new(OPERATOR).named("Operator").with_role("operator")
+}
+
+/// Whether a word can name a conversation or a message.
+pub(crate) fn is_id(word: &str) -> bool {
+    (1..=64).contains(&word.len()) && word.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-".contains(&byte))
+}
+
+/// Hands a message over and returns its entry, once the host has it and the log too.
+pub(crate) async fn say(link: &Arc<Connection>, conversation: &str, said: Said) -> Result<Entry, CallError> {
+    let refuse = |why: &str| CallError::new("invalid", why);
+    if !is_id(&said.id) {
+        return Err(refuse("the message's id is no id"));
+    }
+    if said.text.len() > MESSAGE_BYTES_MAX {
+        return Err(refuse("the message is longer than 256 KiB; send it as a file"));
+    }
+    if said.files.len() > FILES_MAX {
+        return Err(refuse("a message takes at most 10 files"));
+    }
+    if said.text.trim().is_empty() && said.files.is_empty() {
+        return Err(refuse("the message is empty"));
+    }
+    let line = known(link, conversation).await?;
+    let uploads = link
+        .uploads(conversation, &said.files)
+        .ok_or_else(|| CallError::new("not_found", "a file of this message is not here any more; add it again"))?;
+    let now_ms = link.host.now_ms();
+    let command = said.text.trim_start().starts_with('/');
+    let mut event =
+        Event::message(format!("m:{conversation}:{}", said.id), chat(&line), operator(), said.text.as_str())
+            .at_ms(now_ms)
+            .with_message_id(said.id.as_str())
+            .addressed(Addressed::new(false, false, command));
+    event.attachments = uploads.iter().map(|upload| upload.attachment.clone()).collect();
+    let inbox_id = emit(link, &event).await?;
+
+    let mut entry = Entry::new(said.id, From::Me, said.text, now_ms);
+    entry.inbox_id = Some(inbox_id);
+    entry.files = uploads.into_iter().filter_map(file).collect();
+    let entry = link.log.append(conversation, entry).await?;
+    link.live.answered(conversation, None, &outbound::shown(conversation, &entry));
+    if !command {
+        link.live.expect(conversation, inbox_id);
+    }
+    title_from(link, conversation, &entry.text).await?;
+    Ok(entry)
+}
+
+/// Hands a pressed button over.
+pub(crate) async fn press(link: &Arc<Connection>, conversation: &str, pressed: Pressed) -> Result<(), CallError> {
+    let line = known(link, conversation).await?;
+    if [&pressed.ask, &pressed.option, &pressed.entry].iter().any(|word| word.is_empty() || word.len() > 64) {
+        return Err(CallError::new("invalid", "the choice names no question"));
+    }
+    let now_ms = link.host.now_ms();
+    let Pressed { entry, ask, option } = pressed;
+    let mut event = Event::message(format!("c:{conversation}:{entry}:{ask}:{option}"), chat(&line), operator(), "")
+        .of_kind(EventKind::Choice)
+        .at_ms(now_ms)
+        .with_message_id(entry.as_str());
+    event.choice = Some(ChoiceMade::new(ask, option.as_str()));
+    emit(link, &event).await?;
+    if let Some(entry) = link.log.edit(conversation, &entry, |entry| entry.chosen = Some(option)).await? {
+        link.live.answered(conversation, None, &outbound::shown(conversation, &entry));
+    }
+    Ok(())
+}
+
+/// Whether a stop stopped something.
+#[derive(Debug, Serialize)]
+pub(crate) struct Stopped {
+    stopped: bool,
+}
+
+/// Stops the running turn of a conversation.
+pub(crate) async fn stop(link: &Arc<Connection>, conversation: &str) -> Result<Stopped, CallError> {
+    let line = known(link, conversation).await?;
+    let Some(inbox_id) = link.live.running(conversation).or_else(|| line.inbox.last().copied()) else {
+        return Ok(Stopped { stopped: false });
+    };
+    match link.host.call::<Value>(host_method::TURNS_STOP, &json!({ "inbox_id": inbox_id })).await {
+        Ok(answer) => Ok(Stopped { stopped: answer.get("stopped").and_then(Value::as_bool).unwrap_or(false) }),
+        Err(error) if matches!(error.code.as_str(), "not_granted" | "unsupported") => {
+            // The command does the same for everyone who may write.
+            let id = crate::connection::random_word();
+            let event = Event::message(format!("m:{conversation}:{id}"), chat(&line), operator(), "/stop")
+                .at_ms(link.host.now_ms())
+                .with_message_id(id)
+                .addressed(Addressed::new(false, false, true));
+            emit(link, &event).await?;
+            Ok(Stopped { stopped: true })
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// Renames a conversation, and its session where the host lets us.
+pub(crate) async fn rename(link: &Arc<Connection>, conversation: &str, title: &str) -> Result<Conversation, CallError> {
+    let title: String = title.split_whitespace().collect::<Vec<_>>().join(" ");
+    let title: String = title.chars().take(crate::log::TITLE_CHARS_MAX).collect();
+    if title.is_empty() {
+        return Err(CallError::new("invalid", "a title needs at least one letter"));
+    }
+    let changed = link
+        .log
+        .change(conversation, |line| {
+            line.title.clone_from(&title);
+            line.named = true;
+        })
+        .await?
+        .ok_or_else(|| CallError::new("not_found", "there is no such conversation"))?;
+    outbound::tell_conversation(link, &changed);
+    if let Some(session) = &changed.session {
+        let asked = json!({ "sender": operator(), "session_id": session, "title": title });
+        tell_session(link, host_method::SESSIONS_RENAME, &asked).await;
+    }
+    Ok(changed)
+}
+
+/// Deletes a conversation, and its session where the host lets us.
+pub(crate) async fn delete(link: &Arc<Connection>, conversation: &str) -> Result<(), CallError> {
+    let line = known(link, conversation).await?;
+    if let Some(inbox_id) = link.live.running(conversation) {
+        tell_session(link, host_method::TURNS_STOP, &json!({ "inbox_id": inbox_id })).await;
+    }
+    link.log.delete(conversation).await?;
+    link.live.forget(conversation);
+    if let Some(session) = &line.session {
+        tell_session(link, host_method::SESSIONS_DELETE, &json!({ "sender": operator(), "session_id": session })).await;
+    }
+    Ok(())
+}
+
+/// The page's list is ours; the host's session follows where it can, and what it
+/// cannot is no fault of the person who clicked.
+async fn tell_session(link: &Connection, method: &str, payload: &Value) {
+    if let Err(error) = link.host.call::<Value>(method, payload).await {
+        tracing::info!(method, code = error.code, "the host's session stays as it is: {error}");
+    }
+}
+
+async fn known(link: &Connection, conversation: &str) -> Result<Conversation, CallError> {
+    link.log
+        .conversation(conversation)
+        .await
+        .ok_or_else(|| CallError::new("not_found", "there is no such conversation"))
+}
+
+async fn emit(link: &Connection, event: &Event) -> Result<i64, CallError> {
+    match link.host.emit(event).await? {
+        Emitted::New { inbox_id } => Ok(inbox_id),
+        Emitted::Duplicate { duplicate_of } => Ok(duplicate_of),
+        _ => Err(CallError::new("unavailable", "the host answered with a word of a later version")),
+    }
+}
+
+fn file(upload: Upload) -> Option<File> {
+    let Attachment { media, mime, name, size, .. } = upload.attachment;
+    Some(File { id: media?, name, mime, size, path: upload.path })
+}
+
+/// Names a conversation after its first message.
+async fn title_from(link: &Arc<Connection>, conversation: &str, text: &str) -> Result<(), CallError> {
+    let line = known(link, conversation).await?;
+    if line.named || !line.title.is_empty() {
+        outbound::tell_conversation(link, &line);
+        return Ok(());
+    }
+    let first = text.lines().map(str::trim).find(|line| !line.is_empty() && !line.starts_with('/')).unwrap_or("");
+    let title: String = first.chars().take(60).collect();
+    if let Some(changed) = link.log.change(conversation, |line| line.title = title).await? {
+        outbound::tell_conversation(link, &changed);
+    }
+    Ok(())
+}

@@ -1,0 +1,329 @@
+//! What happens right now: running turns, and a ring of the latest events for pages.
+//!
+//! Every page listens to one stream of numbered events. A page that reconnects names
+//! the last number it saw and gets what it missed from the ring; one that missed more
+//! than the ring holds, or comes from an earlier life of the adapter, is told to read
+//! everything anew. So nothing is lost and nothing comes twice, and no slow page can
+//! hold anything up.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use hermes_adapter_sdk::prelude::*;
+use serde::Serialize;
+use serde_json::{Value, json};
+use tokio::sync::watch;
+
+/// Events in the ring.
+const RING_EVENTS_MAX: usize = 2_000;
+/// Bytes in the ring.
+const RING_BYTES_MAX: usize = 4 * 1024 * 1024;
+/// Turns that are remembered.
+const TURNS_MAX: usize = 64;
+/// Bytes of streamed text kept for one turn; the final text comes by `send` anyway.
+const TURN_TEXT_BYTES_MAX: usize = 1024 * 1024;
+/// Slash commands on the menu.
+const COMMANDS_MAX: usize = 200;
+
+/// A running turn, as the page shows it.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Turn {
+    pub(crate) conversation: String,
+    pub(crate) inbox_id: i64,
+    /// The answer so far.
+    pub(crate) text: String,
+    /// What it is doing.
+    pub(crate) progress: String,
+    /// `waiting`, `running`, `done`, `failed`.
+    pub(crate) state: &'static str,
+    /// Why it failed, or how it ended.
+    pub(crate) reason: String,
+    /// Number of the last event.
+    #[serde(skip)]
+    seq: Option<u64>,
+    /// Length of `text` as the page counts it.
+    #[serde(skip)]
+    text_utf16: usize,
+}
+
+/// A number in the stream: which life of the adapter, which event.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Cursor {
+    pub(crate) life: String,
+    pub(crate) seq: u64,
+}
+
+impl Cursor {
+    /// Reads `life.seq`.
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        let (life, seq) = text.trim().split_once('.')?;
+        Some(Self { life: life.to_owned(), seq: seq.parse().ok()? })
+    }
+}
+
+impl std::fmt::Display for Cursor {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}.{}", self.life, self.seq)
+    }
+}
+
+/// What a page that stands at a cursor gets.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Missed {
+    /// These events, in order.
+    Events(Vec<(u64, Arc<str>)>),
+    /// More than is known here: read everything anew.
+    Reset(u64),
+}
+
+/// Running turns and the ring.
+pub(crate) struct Live {
+    life: String,
+    state: Mutex<State>,
+    news: watch::Sender<u64>,
+}
+
+#[derive(Default)]
+struct State {
+    seq: u64,
+    ring: VecDeque<(u64, Arc<str>)>,
+    ring_bytes: usize,
+    turns: BTreeMap<i64, Turn>,
+    commands: Vec<CommandInfo>,
+}
+
+impl Live {
+    pub(crate) fn new(life: String) -> Self {
+        Self { life, state: Mutex::default(), news: watch::Sender::new(0) }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Where the stream stands.
+    pub(crate) fn cursor(&self) -> Cursor {
+        Cursor { life: self.life.clone(), seq: self.lock().seq }
+    }
+
+    /// Tells every page.
+    pub(crate) fn publish(&self, event: &Value) {
+        self.publish_in(&mut self.lock(), event);
+    }
+
+    fn publish_in(&self, state: &mut State, event: &Value) {
+        let text: Arc<str> = event.to_string().into();
+        state.seq += 1;
+        state.ring_bytes += text.len();
+        state.ring.push_back((state.seq, text));
+        while state.ring.len() > RING_EVENTS_MAX || state.ring_bytes > RING_BYTES_MAX {
+            let Some((_, text)) = state.ring.pop_front() else { break };
+            state.ring_bytes -= text.len();
+        }
+        self.news.send_replace(state.seq);
+    }
+
+    /// Wakes whoever listens, so that it looks whether it is still wanted.
+    pub(crate) fn wake(&self) {
+        self.news.send_modify(|_| {});
+    }
+
+    /// A receiver that changes with every event.
+    pub(crate) fn news(&self) -> watch::Receiver<u64> {
+        self.news.subscribe()
+    }
+
+    /// Returns what came after `cursor`.
+    pub(crate) fn after(&self, cursor: &Cursor) -> Missed {
+        let state = self.lock();
+        let oldest = state.ring.front().map_or(state.seq + 1, |(seq, _)| *seq);
+        if cursor.life != self.life || cursor.seq > state.seq || cursor.seq + 1 < oldest {
+            return Missed::Reset(state.seq);
+        }
+        let skip = usize::try_from(cursor.seq + 1 - oldest).unwrap_or(usize::MAX);
+        Missed::Events(state.ring.iter().skip(skip).cloned().collect())
+    }
+
+    /// The running turns of a conversation, and where the stream stands with them.
+    pub(crate) fn snapshot(&self, conversation: &str) -> (Cursor, Vec<Turn>) {
+        let state = self.lock();
+        let turns = state.turns.values().filter(|turn| turn.conversation == conversation).cloned().collect();
+        (Cursor { life: self.life.clone(), seq: state.seq }, turns)
+    }
+
+    /// The turn that a stop in this conversation means.
+    pub(crate) fn running(&self, conversation: &str) -> Option<i64> {
+        let state = self.lock();
+        let mut turns = state.turns.values().filter(|turn| turn.conversation == conversation);
+        turns.find(|turn| matches!(turn.state, "running" | "waiting")).map(|turn| turn.inbox_id)
+    }
+
+    /// The menu of slash commands.
+    pub(crate) fn commands(&self) -> Vec<CommandInfo> {
+        self.lock().commands.clone()
+    }
+
+    pub(crate) fn set_commands(&self, mut commands: Vec<CommandInfo>) {
+        commands.truncate(COMMANDS_MAX);
+        let mut state = self.lock();
+        self.publish_in(&mut state, &json!({ "type": "commands", "commands": commands }));
+        state.commands = commands;
+    }
+
+    /// An event was handed over: its turn is waited for.
+    pub(crate) fn expect(&self, conversation: &str, inbox_id: i64) {
+        let mut state = self.lock();
+        if !state.turns.contains_key(&inbox_id) {
+            let turn = turn_of(&mut state, conversation, inbox_id).clone();
+            self.publish_in(&mut state, &json!({ "type": "turn", "turn": turn }));
+        }
+    }
+
+    /// Takes one event of a turn.
+    pub(crate) fn turn_event(&self, conversation: &str, inbox_id: i64, seq: u64, event: &TurnEvent) {
+        let mut state = self.lock();
+        let turn = turn_of(&mut state, conversation, inbox_id);
+        let restarted = matches!(event, TurnEvent::Metadata { .. });
+        if !restarted && turn.seq.is_some_and(|last| seq <= last) {
+            return;
+        }
+        turn.seq = Some(seq);
+        let told = match event {
+            TurnEvent::Metadata { .. } => {
+                // A resumed turn begins anew.
+                turn.text.clear();
+                turn.text_utf16 = 0;
+                turn.progress.clear();
+                turn.state = "running";
+                json!({ "type": "turn", "turn": turn })
+            }
+            TurnEvent::Progress { text, tool, .. } => {
+                turn.progress = match tool {
+                    Some(tool) if text.is_empty() => tool.clone(),
+                    _ => text.clone(),
+                };
+                turn.progress = turn.progress.chars().take(300).collect();
+                turn.state = "running";
+                json!({ "type": "progress", "conversation": conversation, "inbox_id": inbox_id, "text": turn.progress })
+            }
+            TurnEvent::Chunk { text } => {
+                if turn.text.len() + text.len() > TURN_TEXT_BYTES_MAX {
+                    return;
+                }
+                let at = turn.text_utf16;
+                turn.text.push_str(text);
+                turn.text_utf16 += text.encode_utf16().count();
+                turn.state = "running";
+                json!({ "type": "chunk", "conversation": conversation, "inbox_id": inbox_id, "at": at, "text": text })
+            }
+            TurnEvent::Error { code, message, .. } => {
+                turn.state = "failed";
+                turn.reason = message.clone();
+                json!({ "type": "turn_end", "conversation": conversation, "inbox_id": inbox_id, "state": "failed", "code": code, "reason": message })
+            }
+            TurnEvent::Done { finish_reason, .. } => {
+                turn.state = "done";
+                turn.reason = finish_reason.clone();
+                json!({ "type": "turn_end", "conversation": conversation, "inbox_id": inbox_id, "state": "done", "reason": finish_reason })
+            }
+            _ => return,
+        };
+        if matches!(event, TurnEvent::Done { finish_reason, .. } if finish_reason == "silent") {
+            state.turns.remove(&inbox_id);
+        }
+        self.publish_in(&mut state, &told);
+    }
+
+    /// The answer of a turn is in the log: what was streamed is done with.
+    pub(crate) fn answered(&self, conversation: &str, inbox_id: Option<i64>, entry: &Value) {
+        let mut state = self.lock();
+        if let Some(inbox_id) = inbox_id {
+            // A turn may take several events at once; those before it wait for nothing any more.
+            state.turns.retain(|id, turn| {
+                *id > inbox_id || turn.conversation != conversation || (*id < inbox_id && turn.state != "waiting")
+            });
+        }
+        self.publish_in(&mut state, &json!({ "type": "entry", "conversation": conversation, "entry": entry }));
+    }
+
+    /// A conversation is gone.
+    pub(crate) fn forget(&self, conversation: &str) {
+        let mut state = self.lock();
+        state.turns.retain(|_, turn| turn.conversation != conversation);
+        self.publish_in(&mut state, &json!({ "type": "deleted", "conversation": conversation }));
+    }
+}
+
+fn turn_of<'s>(state: &'s mut State, conversation: &str, inbox_id: i64) -> &'s mut Turn {
+    while state.turns.len() >= TURNS_MAX && !state.turns.contains_key(&inbox_id) {
+        state.turns.pop_first();
+    }
+    state.turns.entry(inbox_id).or_insert_with(|| Turn {
+        conversation: conversation.to_owned(),
+        inbox_id,
+        text: String::new(),
+        progress: String::new(),
+        state: "waiting",
+        reason: String::new(),
+        seq: None,
+        text_utf16: 0,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn texts(missed: Missed) -> Vec<String> {
+        match missed {
+            Missed::Events(events) => events.into_iter().map(|(_, text)| text.to_string()).collect(),
+            Missed::Reset(_) => vec!["reset".to_owned()],
+        }
+    }
+
+    #[test]
+    fn a_page_that_comes_back_gets_what_it_missed() {
+        let live = Live::new("a".to_owned());
+        live.publish(&json!(1));
+        let cursor = live.cursor();
+        assert_eq!(texts(live.after(&cursor)), Vec::<String>::new());
+        live.publish(&json!(2));
+        live.publish(&json!(3));
+        assert_eq!(texts(live.after(&cursor)), ["2", "3"]);
+    }
+
+    #[test]
+    fn a_page_that_missed_too_much_or_comes_from_another_life_reads_anew() {
+        let live = Live::new("a".to_owned());
+        let start = live.cursor();
+        for n in 0..=RING_EVENTS_MAX {
+            live.publish(&json!(n));
+        }
+        assert_eq!(texts(live.after(&start)), ["reset"]);
+        assert_eq!(texts(live.after(&Cursor { life: "b".to_owned(), seq: 1 })), ["reset"]);
+        assert_eq!(texts(live.after(&Cursor { life: "a".to_owned(), seq: 1_000_000 })), ["reset"]);
+    }
+
+    #[test]
+    fn the_ring_is_bounded_in_bytes() {
+        let live = Live::new("a".to_owned());
+        let large = json!("x".repeat(RING_BYTES_MAX / 4));
+        for _ in 0..20 {
+            live.publish(&large);
+        }
+        assert!(live.lock().ring_bytes <= RING_BYTES_MAX);
+    }
+
+    #[test]
+    fn a_repeated_turn_event_is_taken_once() {
+        let live = Live::new("a".to_owned());
+        let chunk = |text: &str| TurnEvent::Chunk { text: text.to_owned() };
+        for (seq, text) in [(1, "a"), (2, "😀"), (2, "😀"), (3, "c")] {
+            live.turn_event("c", 7, seq, &chunk(text));
+        }
+        assert_eq!(live.snapshot("c").1[0].text, "a😀c");
+        assert!(
+            texts(live.after(&Cursor { life: "a".to_owned(), seq: 0 })).last().is_some_and(|e| e.contains("\"at\":3"))
+        );
+    }
+}

@@ -1,0 +1,463 @@
+//! The conversations: what was said, in pages of the host's key-value store.
+//!
+//! One value `index` names the conversations; each has numbered pages
+//! `log/<conversation>/<page>` of at most [`PAGE_BYTES_MAX`]. A new page is named in
+//! the index before it is written, so a page that is missing is an empty one and
+//! nothing written is ever out of sight. Writes happen one at a time.
+//!
+//! The host keeps the session itself (`hermes-host session list`); this log is what
+//! the page shows, notices and files included, and what makes a delivery durable.
+
+use std::collections::BTreeMap;
+
+use hermes_adapter_sdk::prelude::*;
+use serde::{Deserialize, Serialize};
+use tokio::sync::Mutex;
+
+/// Conversations on the page; the one that was quiet longest makes room for a new one.
+pub(crate) const CONVERSATIONS_MAX: usize = 100;
+/// Bytes of one page, below the host's 64 KiB a value.
+const PAGE_BYTES_MAX: usize = 48 * 1024;
+/// Bytes of text of one record; longer texts go on in the next record.
+const RECORD_TEXT_BYTES_MAX: usize = 16 * 1024;
+/// Pages of one conversation; the oldest make room.
+const PAGES_MAX: u32 = 64;
+/// How many entries the page is given at once, at least.
+const ENTRIES_AT_ONCE: usize = 40;
+/// How many of the latest events of a conversation are remembered, to know whose turn runs.
+const INBOX_KEPT: usize = 8;
+/// How many last pages stay in memory.
+const TAILS_MAX: usize = 16;
+/// Characters of a title.
+pub(crate) const TITLE_CHARS_MAX: usize = 80;
+
+/// One conversation of the list.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Conversation {
+    pub(crate) id: String,
+    pub(crate) title: String,
+    pub(crate) created_ms: i64,
+    pub(crate) updated_ms: i64,
+    /// Whether a person chose the title.
+    #[serde(default)]
+    pub(crate) named: bool,
+    /// Whether something came in that was not looked at.
+    #[serde(default)]
+    pub(crate) unread: bool,
+    /// The host's session, once a turn told it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) session: Option<String>,
+    /// The latest events.
+    #[serde(default)]
+    pub(crate) inbox: Vec<i64>,
+    #[serde(default)]
+    first_page: u32,
+    #[serde(default)]
+    last_page: u32,
+}
+
+/// Who said an entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum From {
+    /// The person at the page.
+    Me,
+    /// The agent.
+    Agent,
+    /// The host.
+    Notice,
+}
+
+/// One thing that was said.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Entry {
+    pub(crate) id: String,
+    pub(crate) from: From,
+    pub(crate) text: String,
+    pub(crate) at_ms: i64,
+    /// Whether `text` is markdown.
+    #[serde(default)]
+    pub(crate) markdown: bool,
+    /// For what was said here: the event it became.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) inbox_id: Option<i64>,
+    /// For an answer: the event it answers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) in_reply_to: Option<i64>,
+    /// The host's key of the part.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub(crate) key: String,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) files: Vec<File>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) choices: Option<Choices>,
+    /// Which option was pressed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) chosen: Option<String>,
+    /// Whether this record goes on with the text of the one before it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    continues: bool,
+}
+
+/// A file of an entry.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct File {
+    pub(crate) id: String,
+    pub(crate) name: String,
+    pub(crate) mime: String,
+    pub(crate) size: u64,
+    /// Where the host keeps it, while it does. The page never sees it.
+    pub(crate) path: String,
+}
+
+impl Entry {
+    pub(crate) fn new(id: String, from: From, text: String, at_ms: i64) -> Self {
+        Self {
+            id,
+            from,
+            text,
+            at_ms,
+            markdown: false,
+            inbox_id: None,
+            in_reply_to: None,
+            key: String::new(),
+            files: Vec::new(),
+            choices: None,
+            chosen: None,
+            continues: false,
+        }
+    }
+}
+
+#[derive(Default, Serialize, Deserialize)]
+struct Index {
+    conversations: Vec<Conversation>,
+}
+
+#[derive(Clone, Default, Serialize, Deserialize)]
+struct Page {
+    entries: Vec<Entry>,
+}
+
+impl Page {
+    fn bytes(&self) -> usize {
+        json(self).len()
+    }
+}
+
+/// What the page gets of a conversation.
+#[derive(Debug, Serialize)]
+pub(crate) struct Excerpt {
+    pub(crate) entries: Vec<Entry>,
+    /// The page before which there is more.
+    pub(crate) before: Option<u32>,
+}
+
+/// The conversations of one instance.
+pub(crate) struct Log {
+    host: Host,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    index: Index,
+    /// Last pages of the conversations used lately, by conversation.
+    tails: BTreeMap<String, Page>,
+}
+
+impl Log {
+    pub(crate) fn new(host: Host) -> Self {
+        Self { host, state: Mutex::default() }
+    }
+
+    /// Reads the index.
+    pub(crate) async fn load(&self) -> Result<(), CallError> {
+        let mut state = self.state.lock().await;
+        if let Some(text) = self.host.kv().get("index").await? {
+            state.index = serde_json::from_str(&text).map_err(|error| {
+                CallError::new("invalid", format!("the kept list of conversations cannot be read: {error}"))
+            })?;
+        }
+        state.tails.clear();
+        Ok(())
+    }
+
+    /// Lists the conversations, the latest first.
+    pub(crate) async fn conversations(&self) -> Vec<Conversation> {
+        let mut list = self.state.lock().await.index.conversations.clone();
+        list.sort_by(|a, b| b.updated_ms.cmp(&a.updated_ms).then_with(|| a.id.cmp(&b.id)));
+        list
+    }
+
+    pub(crate) async fn conversation(&self, id: &str) -> Option<Conversation> {
+        self.state.lock().await.index.conversations.iter().find(|c| c.id == id).cloned()
+    }
+
+    /// Finds the conversation that an event belongs to.
+    pub(crate) async fn conversation_of(&self, inbox_id: i64) -> Option<String> {
+        let state = self.state.lock().await;
+        state.index.conversations.iter().find(|c| c.inbox.contains(&inbox_id)).map(|c| c.id.clone())
+    }
+
+    /// Opens a conversation, or returns the one that is there.
+    pub(crate) async fn open(&self, id: &str, title: &str, at_ms: i64) -> Result<Conversation, CallError> {
+        let mut state = self.state.lock().await;
+        if let Some(conversation) = state.index.conversations.iter().find(|c| c.id == id) {
+            return Ok(conversation.clone());
+        }
+        while state.index.conversations.len() >= CONVERSATIONS_MAX {
+            let Some(oldest) = state.index.conversations.iter().min_by_key(|c| c.updated_ms).map(|c| c.id.clone())
+            else {
+                break;
+            };
+            self.forget(&mut state, &oldest).await?;
+        }
+        let conversation = Conversation {
+            id: id.to_owned(),
+            title: title.chars().take(TITLE_CHARS_MAX).collect(),
+            created_ms: at_ms,
+            updated_ms: at_ms,
+            named: false,
+            unread: false,
+            session: None,
+            inbox: Vec::new(),
+            first_page: 0,
+            last_page: 0,
+        };
+        state.index.conversations.push(conversation.clone());
+        self.write_index(&state).await?;
+        Ok(conversation)
+    }
+
+    /// Changes a conversation's line in the list and returns it.
+    pub(crate) async fn change(
+        &self,
+        id: &str,
+        change: impl FnOnce(&mut Conversation),
+    ) -> Result<Option<Conversation>, CallError> {
+        let mut state = self.state.lock().await;
+        let Some(conversation) = state.index.conversations.iter_mut().find(|c| c.id == id) else { return Ok(None) };
+        change(conversation);
+        let changed = conversation.clone();
+        self.write_index(&state).await?;
+        Ok(Some(changed))
+    }
+
+    /// Forgets a conversation and its pages.
+    pub(crate) async fn delete(&self, id: &str) -> Result<bool, CallError> {
+        let mut state = self.state.lock().await;
+        self.forget(&mut state, id).await
+    }
+
+    /// Adds an entry unless one with its id, or its key, is among the latest; returns
+    /// the entry that stands in the log.
+    pub(crate) async fn append(&self, conversation: &str, entry: Entry) -> Result<Entry, CallError> {
+        let mut state = self.state.lock().await;
+        let Some(at) = state.index.conversations.iter().position(|c| c.id == conversation) else {
+            return Err(CallError::new("not_found", "there is no such conversation"));
+        };
+        let (first, last) = {
+            let c = &state.index.conversations[at];
+            (c.first_page, c.last_page)
+        };
+        let mut tail = self.tail(&mut state, conversation, last).await?;
+        let same = |known: &&Entry| known.id == entry.id || (!entry.key.is_empty() && known.key == entry.key);
+        if let Some(known) = tail.entries.iter().find(same) {
+            return Ok(known.clone());
+        }
+        if last > first {
+            let before = self.page(conversation, last - 1).await?;
+            if let Some(known) = before.entries.iter().find(same) {
+                return Ok(known.clone());
+            }
+        }
+        let mut number = last;
+        let mut pages: Vec<(u32, Page)> = Vec::new();
+        for record in records(&entry) {
+            if !tail.entries.is_empty() && tail.bytes() + json(&record).len() > PAGE_BYTES_MAX {
+                pages.push((number, std::mem::take(&mut tail)));
+                number += 1;
+            }
+            tail.entries.push(record);
+        }
+        pages.push((number, tail.clone()));
+        let oldest = number.saturating_sub(PAGES_MAX - 1).max(first);
+        let line = &mut state.index.conversations[at];
+        line.updated_ms = line.updated_ms.max(entry.at_ms);
+        line.last_page = number;
+        line.first_page = oldest;
+        line.unread |= entry.from != From::Me;
+        if let Some(inbox_id) = entry.inbox_id {
+            line.inbox.push(inbox_id);
+            let extra = line.inbox.len().saturating_sub(INBOX_KEPT);
+            line.inbox.drain(..extra);
+        }
+        self.write_index(&state).await?;
+        for (number, page) in &pages {
+            self.host.kv().set(&page_key(conversation, *number), &json(page)).await?;
+        }
+        for number in first..oldest {
+            self.host.kv().delete(&page_key(conversation, number)).await?;
+        }
+        keep_tail(&mut state, conversation, tail);
+        Ok(entry)
+    }
+
+    /// Changes an entry among the latest two pages; `None` when it is not there or is
+    /// too long to be changed in place.
+    pub(crate) async fn edit(
+        &self,
+        conversation: &str,
+        entry_id: &str,
+        change: impl FnOnce(&mut Entry),
+    ) -> Result<Option<Entry>, CallError> {
+        let mut state = self.state.lock().await;
+        let Some(line) = state.index.conversations.iter().find(|c| c.id == conversation) else { return Ok(None) };
+        let (first, last) = (line.first_page, line.last_page);
+        for number in (first.max(last.saturating_sub(1))..=last).rev() {
+            let mut page = if number == last {
+                self.tail(&mut state, conversation, last).await?
+            } else {
+                self.page(conversation, number).await?
+            };
+            let mut found = page.entries.iter_mut().filter(|entry| entry.id == entry_id);
+            let Some(entry) = found.next() else { continue };
+            if found.next().is_some() {
+                return Ok(None);
+            }
+            change(entry);
+            let changed = entry.clone();
+            if changed.text.len() > RECORD_TEXT_BYTES_MAX || page.bytes() > PAGE_BYTES_MAX + RECORD_TEXT_BYTES_MAX / 2 {
+                return Ok(None);
+            }
+            self.host.kv().set(&page_key(conversation, number), &json(&page)).await?;
+            if number == last {
+                keep_tail(&mut state, conversation, page);
+            }
+            return Ok(Some(changed));
+        }
+        Ok(None)
+    }
+
+    /// Reads the latest entries, or those before a page.
+    pub(crate) async fn read(&self, conversation: &str, before: Option<u32>) -> Result<Option<Excerpt>, CallError> {
+        let mut state = self.state.lock().await;
+        let Some(line) = state.index.conversations.iter().find(|c| c.id == conversation) else { return Ok(None) };
+        let (first, last) = (line.first_page, line.last_page);
+        let mut number = match before {
+            None => last + 1,
+            Some(before) => before.min(last + 1),
+        };
+        let mut records: Vec<Entry> = Vec::new();
+        while number > first
+            && (records.len() < ENTRIES_AT_ONCE || records.first().is_some_and(|entry| entry.continues))
+        {
+            number -= 1;
+            let page = if number == last {
+                self.tail(&mut state, conversation, last).await?
+            } else {
+                self.page(conversation, number).await?
+            };
+            records.splice(0..0, page.entries);
+        }
+        Ok(Some(Excerpt { entries: join(records), before: (number > first).then_some(number) }))
+    }
+
+    /// Finds a file that an entry of this conversation names.
+    pub(crate) async fn file(&self, conversation: &str, file: &str) -> Result<Option<File>, CallError> {
+        let mut before = None;
+        while let Some(excerpt) = self.read(conversation, before).await? {
+            let mut files = excerpt.entries.iter().flat_map(|entry| &entry.files);
+            if let Some(found) = files.find(|known| known.id == file) {
+                return Ok(Some(found.clone()));
+            }
+            match excerpt.before {
+                Some(page) => before = Some(page),
+                None => break,
+            }
+        }
+        Ok(None)
+    }
+
+    async fn forget(&self, state: &mut State, id: &str) -> Result<bool, CallError> {
+        let Some(at) = state.index.conversations.iter().position(|c| c.id == id) else { return Ok(false) };
+        let line = state.index.conversations.remove(at);
+        state.tails.remove(id);
+        self.write_index(state).await?;
+        for number in line.first_page..=line.last_page {
+            self.host.kv().delete(&page_key(id, number)).await?;
+        }
+        Ok(true)
+    }
+
+    async fn tail(&self, state: &mut State, conversation: &str, number: u32) -> Result<Page, CallError> {
+        if let Some(page) = state.tails.get(conversation) {
+            return Ok(page.clone());
+        }
+        let page = self.page(conversation, number).await?;
+        keep_tail(state, conversation, page.clone());
+        Ok(page)
+    }
+
+    async fn page(&self, conversation: &str, number: u32) -> Result<Page, CallError> {
+        let Some(text) = self.host.kv().get(&page_key(conversation, number)).await? else { return Ok(Page::default()) };
+        serde_json::from_str(&text).map_err(|error| {
+            CallError::new("invalid", format!("page {number} of conversation {conversation} cannot be read: {error}"))
+        })
+    }
+
+    async fn write_index(&self, state: &State) -> Result<(), CallError> {
+        self.host.kv().set("index", &json(&state.index)).await
+    }
+}
+
+fn keep_tail(state: &mut State, conversation: &str, page: Page) {
+    if state.tails.len() >= TAILS_MAX && !state.tails.contains_key(conversation) {
+        state.tails.pop_first();
+    }
+    state.tails.insert(conversation.to_owned(), page);
+}
+
+fn page_key(conversation: &str, number: u32) -> String {
+    format!("log/{conversation}/{number}")
+}
+
+fn json(value: &impl Serialize) -> String {
+    serde_json::to_string(value).expect("entries and conversations are plain JSON")
+}
+
+/// Cuts an entry into records whose text fits a page.
+fn records(entry: &Entry) -> Vec<Entry> {
+    let mut records = Vec::new();
+    let mut rest = entry.text.as_str();
+    loop {
+        let mut at = rest.len().min(RECORD_TEXT_BYTES_MAX);
+        while !rest.is_char_boundary(at) {
+            at -= 1;
+        }
+        let (now, later) = rest.split_at(at);
+        let record = if records.is_empty() {
+            Entry { text: now.to_owned(), ..entry.clone() }
+        } else {
+            Entry { continues: true, ..Entry::new(entry.id.clone(), entry.from, now.to_owned(), entry.at_ms) }
+        };
+        records.push(record);
+        if later.is_empty() {
+            return records;
+        }
+        rest = later;
+    }
+}
+
+/// Puts the records of each entry together again.
+fn join(records: Vec<Entry>) -> Vec<Entry> {
+    let mut entries: Vec<Entry> = Vec::with_capacity(records.len());
+    for record in records {
+        match entries.last_mut() {
+            Some(last) if record.continues && last.id == record.id => last.text.push_str(&record.text),
+            _ => entries.push(record),
+        }
+    }
+    entries
+}

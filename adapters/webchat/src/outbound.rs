@@ -1,0 +1,184 @@
+//! From parts and turn events to what the page shows, and the one place where a
+//! delivery is classified.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use hermes_adapter_sdk::prelude::*;
+use serde_json::{Value, json};
+
+use crate::connection::{Connection, random_word};
+use crate::inbound::is_id;
+use crate::log::{Conversation, Entry, File, From};
+
+/// How long a turn's first event waits for the answer of `emit`, which may come later.
+const REGISTERED_WITHIN: Duration = Duration::from_secs(2);
+
+/// Puts one part into the log: that is its delivery.
+pub(crate) async fn send(link: &Arc<Connection>, message: Outgoing) -> SendOutcome {
+    let conversation = message.chat.id.clone();
+    if message.chat.kind != ChatType::Dm || !is_id(&conversation) {
+        return SendOutcome::refused(RefusalKind::Invalid, "the chat is none of this page's");
+    }
+    let Some(markdown) = is_markdown(&message.format) else {
+        return SendOutcome::refused(RefusalKind::BadFormat, "this page shows markdown and plain text");
+    };
+    let at_ms = link.host.now_ms();
+    let title = message
+        .chat
+        .name
+        .clone()
+        .unwrap_or_else(|| if conversation == "inbox" { "Inbox".into() } else { String::new() });
+    if let Err(error) = link.log.open(&conversation, &title, at_ms).await {
+        return not_kept(&error);
+    }
+    let id = if message.key.is_empty() { random_word() } else { format!("d-{}", message.key) };
+    let from = match message.purpose {
+        Purpose::Notice => From::Notice,
+        _ => From::Agent,
+    };
+    let mut entry = Entry::new(id, from, message.text, at_ms);
+    entry.markdown = markdown;
+    entry.in_reply_to = message.in_reply_to;
+    entry.key = message.key;
+    entry.choices = message.choices;
+    entry.files = message.media.into_iter().map(file).collect();
+    match link.log.append(&conversation, entry).await {
+        Ok(entry) => {
+            let answered = entry.in_reply_to.filter(|_| message.part >= message.of);
+            link.live.answered(&conversation, answered, &shown(&conversation, &entry));
+            if let Some(line) = link.log.conversation(&conversation).await {
+                tell_conversation(link, &line);
+            }
+            SendOutcome::delivered(entry.id, entry.at_ms)
+        }
+        Err(error) => not_kept(&error),
+    }
+}
+
+/// Makes a message say something else; a message that left its buttons behind loses them.
+pub(crate) async fn edit(link: &Arc<Connection>, message: SentMessage, outgoing: Outgoing) -> SendOutcome {
+    let Some(markdown) = is_markdown(&outgoing.format) else {
+        return SendOutcome::refused(RefusalKind::BadFormat, "this page shows markdown and plain text");
+    };
+    let conversation = message.chat.id;
+    if link.log.conversation(&conversation).await.is_none() {
+        return SendOutcome::refused(RefusalKind::ChatGone, "the conversation was deleted");
+    }
+    let changed = link
+        .log
+        .edit(&conversation, &message.id, |entry| {
+            entry.text = outgoing.text;
+            entry.markdown = markdown;
+            entry.choices = outgoing.choices;
+            if !outgoing.media.is_empty() {
+                entry.files = outgoing.media.into_iter().map(file).collect();
+            }
+        })
+        .await;
+    match changed {
+        Ok(Some(entry)) => {
+            link.live.answered(&conversation, outgoing.in_reply_to, &shown(&conversation, &entry));
+            SendOutcome::delivered(entry.id, link.host.now_ms())
+        }
+        Ok(None) => {
+            SendOutcome::refused(RefusalKind::TooLong, "the message is too old or too long to be changed in place")
+        }
+        Err(error) => not_kept(&error),
+    }
+}
+
+/// Shows one event of a running turn.
+pub(crate) async fn turn_event(
+    link: &Arc<Connection>,
+    inbox_id: i64,
+    seq: u64,
+    event: TurnEvent,
+) -> Result<(), CallError> {
+    let conversation = conversation_of(link, inbox_id)
+        .await
+        .ok_or_else(|| CallError::new("not_found", format!("event {inbox_id} is of no conversation here")))?;
+    if let TurnEvent::Metadata { session_id, .. } = &event
+        && link.log.conversation(&conversation).await.is_some_and(|line| line.session.as_ref() != Some(session_id))
+    {
+        let session = Some(session_id.clone());
+        link.log.change(&conversation, |line| line.session = session).await?;
+    }
+    link.live.turn_event(&conversation, inbox_id, seq, &event);
+    Ok(())
+}
+
+/// The turn may begin before the answer of `emit` has put its event into the log.
+async fn conversation_of(link: &Connection, inbox_id: i64) -> Option<String> {
+    let mut news = link.live.news();
+    let wait = async {
+        loop {
+            if let Some(found) = link.log.conversation_of(inbox_id).await {
+                return Some(found);
+            }
+            news.changed().await.ok()?;
+        }
+    };
+    tokio::time::timeout(REGISTERED_WITHIN, wait).await.ok().flatten()
+}
+
+/// Tells every page what a conversation's line says.
+pub(crate) fn tell_conversation(link: &Connection, conversation: &Conversation) {
+    link.live.publish(&json!({ "type": "conversation", "conversation": line(conversation) }));
+}
+
+/// A conversation, as the page may see it.
+pub(crate) fn line(conversation: &Conversation) -> Value {
+    json!({
+        "id": conversation.id,
+        "title": conversation.title,
+        "created_ms": conversation.created_ms,
+        "updated_ms": conversation.updated_ms,
+        "unread": conversation.unread,
+    })
+}
+
+/// An entry, as the page may see it: files by address, not by path.
+pub(crate) fn shown(conversation: &str, entry: &Entry) -> Value {
+    let files: Vec<Value> = entry
+        .files
+        .iter()
+        .map(|file| {
+            json!({
+                "url": format!("/files/{conversation}/{}", file.id),
+                "name": file.name,
+                "mime": file.mime,
+                "size": file.size,
+            })
+        })
+        .collect();
+    json!({
+        "id": entry.id,
+        "from": entry.from,
+        "text": entry.text,
+        "at_ms": entry.at_ms,
+        "markdown": entry.markdown,
+        "inbox_id": entry.inbox_id,
+        "in_reply_to": entry.in_reply_to,
+        "files": files,
+        "choices": entry.choices,
+        "chosen": entry.chosen,
+    })
+}
+
+fn is_markdown(format: &Format) -> Option<bool> {
+    match format {
+        Format::Markdown => Some(true),
+        Format::Plain => Some(false),
+        _ => None,
+    }
+}
+
+fn file(media: OutMedia) -> File {
+    File { id: media.id, name: media.name, mime: media.mime, size: media.size, path: media.path }
+}
+
+/// The host keeps the log, so a write that failed may be tried again under the same key.
+fn not_kept(error: &CallError) -> SendOutcome {
+    SendOutcome::not_sent(None, WaitScope::Instance, format!("the conversation cannot be kept: {error}"))
+}

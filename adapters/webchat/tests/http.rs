@@ -1,0 +1,579 @@
+//! The page's server, spoken to as a browser does, on a host in this process.
+
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use hermes_adapter_sdk::prelude::*;
+use hermes_adapter_sdk::protocol::method;
+use hermes_adapter_sdk::testing::{MockHost, Pending, Setup};
+use hermes_adapter_webchat::Webchat;
+use serde_json::{Value, json};
+
+hermes_adapter_sdk::conformance!(Webchat, { "listen": "127.0.0.1:0" });
+
+#[test]
+fn the_link_opens_the_page_and_leaves_a_cookie() {
+    let page = Served::start(json!({}));
+    let opened = page.plain("GET", &format!("/?token={}", page.token), &[]);
+    assert_eq!(opened.status, 200);
+    let cookie = opened.header("set-cookie").expect("a cookie");
+    assert!(
+        cookie.contains("HttpOnly") && cookie.contains("SameSite=Strict") && cookie.contains(&page.token),
+        "{cookie}"
+    );
+    assert!(opened.header("content-security-policy").is_some_and(|csp| csp.contains("default-src 'none'")));
+    assert_eq!(opened.header("location"), None);
+    assert_eq!(page.get("/").status, 200);
+    assert_eq!(page.get("/app.js").status, 200);
+}
+
+#[test]
+fn nobody_comes_in_without_the_token() {
+    let page = Served::start(json!({}));
+    for path in ["/", "/?token=", "/?token=0123456789abcdef0123456789abcdef", "/api/state", "/api/stream"] {
+        let refused = page.plain("GET", path, &[]);
+        assert_eq!(refused.status, 401, "{path}");
+        assert_eq!(refused.header("set-cookie"), None);
+        assert!(!refused.body.contains(&page.token));
+    }
+    let wrong = format!("{}={}", page.cookie_name, "x".repeat(page.token.len()));
+    assert_eq!(page.plain("GET", "/api/state", &[("Cookie", &wrong)]).status, 401);
+}
+
+#[test]
+fn a_rebound_name_gets_nothing() {
+    let page = Served::start(json!({}));
+    for host in ["evil.example", "evil.example:80", "", "127.0.0.1.evil.example"] {
+        let refused = page.raw("GET", &format!("/?token={}", page.token), host, &[("Cookie", &page.cookie())], b"");
+        assert_eq!(refused.status, 403, "{host}");
+    }
+    let localhost = format!("localhost:{}", page.port());
+    assert_eq!(page.raw("GET", "/api/state", &localhost, &[("Cookie", &page.cookie())], b"").status, 200);
+}
+
+#[test]
+fn another_site_gets_nothing() {
+    let page = Served::start(json!({}));
+    let cookie = page.cookie();
+    for (method, headers) in [
+        ("GET", vec![("Origin", "https://evil.example")]),
+        ("GET", vec![("Sec-Fetch-Site", "cross-site")]),
+        ("GET", vec![("Origin", "null")]),
+        ("POST", vec![("Origin", "http://127.0.0.1:1")]),
+        ("POST", vec![]),
+    ] {
+        let path = if method == "GET" { "/api/state" } else { "/api/conversations" };
+        let headers: Vec<(&str, &str)> = headers.into_iter().chain([("Cookie", cookie.as_str())]).collect();
+        assert_eq!(page.plain(method, path, &headers).status, 403, "{headers:?}");
+    }
+}
+
+#[test]
+fn a_message_becomes_one_event_of_the_operator() {
+    let page = Served::start(json!({}));
+    let id = page.conversation();
+    let said = json!({ "id": "w1", "text": "hello there" });
+    let entry = page.post(&format!("/api/conversations/{id}/messages"), &said);
+    assert_eq!((entry.status, entry.json()["text"].as_str()), (200, Some("hello there")));
+    let again = page.post(&format!("/api/conversations/{id}/messages"), &said);
+    assert_eq!(again.json()["inbox_id"], entry.json()["inbox_id"]);
+
+    let event = page.host.next_event();
+    assert_eq!(event.event_id, format!("m:{id}:w1"));
+    assert_eq!((event.chat.kind.as_str(), event.chat.id.as_str()), ("dm", id.as_str()));
+    assert_eq!(event.sender.id, "operator");
+    assert_eq!(event.sender.roles, ["operator"]);
+    let read = page.get(&format!("/api/conversations/{id}")).json();
+    assert_eq!(read["entries"].as_array().map(Vec::len), Some(1));
+    assert_eq!(read["conversation"]["title"], "hello there");
+    assert_eq!(page.get("/api/state").json()["conversations"][0]["title"], "hello there");
+}
+
+#[test]
+fn what_the_host_did_not_take_is_not_shown_as_said() {
+    let page = Served::with(json!({}), |setup| {
+        setup.answer("emit", |_| Err(CallError::new("unavailable", "the disk is full")))
+    });
+    let id = page.conversation();
+    let refused = page.post(&format!("/api/conversations/{id}/messages"), &json!({ "id": "w1", "text": "hello" }));
+    assert_eq!(refused.status, 502);
+    assert!(refused.body.contains("the disk is full"));
+    assert_eq!(page.get(&format!("/api/conversations/{id}")).json()["entries"], json!([]));
+}
+
+#[test]
+fn messages_have_bounds() {
+    let page = Served::start(json!({}));
+    let id = page.conversation();
+    let path = format!("/api/conversations/{id}/messages");
+    for said in [
+        json!({ "id": "w1", "text": "   " }),
+        json!({ "id": "", "text": "x" }),
+        json!({ "id": "a/b", "text": "x" }),
+        json!({ "id": "w1", "text": "x".repeat(300 * 1024) }),
+        json!({ "id": "w1", "text": "x", "files": ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k"] }),
+    ] {
+        assert_eq!(page.post(&path, &said).status, 400);
+    }
+    assert_eq!(page.post(&path, &json!({ "id": "w1", "text": "x", "files": ["nothing"] })).status, 404);
+    assert_eq!(page.post("/api/conversations/c_unknown/messages", &json!({ "id": "w1", "text": "x" })).status, 404);
+    assert!(page.host.emitted().is_empty());
+}
+
+#[test]
+fn an_answer_streams_and_its_final_text_takes_its_place() {
+    let page = Served::start(json!({}));
+    let id = page.conversation();
+    let mut stream = page.stream(None);
+    let inbox_id = page.say(&id, "w1", "hello");
+    page.turn(inbox_id, 0, json!({ "type": "metadata", "session_id": "s1", "turn_id": 1 }));
+    page.turn(inbox_id, 1, json!({ "type": "chunk", "text": "Hel" }));
+    page.turn(inbox_id, 2, json!({ "type": "chunk", "text": "lo" }));
+    let turns = page.get(&format!("/api/conversations/{id}")).json()["turns"].clone();
+    assert_eq!((turns[0]["text"].as_str(), turns[0]["state"].as_str()), (Some("Hello"), Some("running")));
+    page.turn(inbox_id, 3, json!({ "type": "done", "finish_reason": "stop" }));
+    let outcome = page.host.send(&answer(&id, "k1", inbox_id, "Hello."));
+    assert!(matches!(&outcome, SendOutcome::Delivered { receipt } if receipt.message_ids == ["d-k1"]), "{outcome:?}");
+
+    let kinds: Vec<String> = stream.until(|event| event["entry"]["text"] == "Hello.").iter().map(kind).collect();
+    let expected = ["entry", "turn", "turn", "chunk", "chunk", "turn_end", "entry"];
+    assert_eq!(
+        kinds.iter().filter(|kind| *kind != "conversation").collect::<Vec<_>>(),
+        expected.iter().collect::<Vec<_>>()
+    );
+    let read = page.get(&format!("/api/conversations/{id}")).json();
+    assert_eq!(read["turns"], json!([]));
+    assert_eq!(read["entries"][1]["text"], "Hello.");
+}
+
+#[test]
+fn the_same_key_is_shown_once() {
+    let page = Served::start(json!({}));
+    let first = page.host.send(&answer("inbox", "k1", 0, "once"));
+    let second = page.host.send(&answer("inbox", "k1", 0, "once"));
+    assert_eq!(first, second);
+    assert_eq!(page.get("/api/conversations/inbox").json()["entries"].as_array().map(Vec::len), Some(1));
+}
+
+#[test]
+fn a_page_that_reconnects_loses_nothing_and_doubles_nothing() {
+    let page = Served::start(json!({}));
+    let id = page.conversation();
+    let mut stream = page.stream(None);
+    page.deliver(&answer(&id, "k1", 0, "one"));
+    stream.until(|event| event["entry"]["text"] == "one");
+    let last = stream.last_id.clone();
+    drop(stream);
+    page.deliver(&answer(&id, "k2", 0, "two"));
+    page.deliver(&answer(&id, "k3", 0, "three"));
+
+    let mut again = page.stream(Some(&last));
+    let seen = again.until(|event| event["entry"]["text"] == "three");
+    let texts: Vec<&str> = seen.iter().filter_map(|event| event["entry"]["text"].as_str()).collect();
+    assert_eq!(texts, ["two", "three"]);
+
+    for foreign in ["0123.7", "nonsense", &last.replace('.', "9.")] {
+        assert_eq!(page.stream(Some(foreign)).next()["type"], "reset", "{foreign}");
+    }
+}
+
+#[test]
+fn stop_stops_the_turn_of_its_conversation() {
+    let page = Served::with(json!({}), |setup| setup.answer("turns.stop", |_| Ok(json!({ "stopped": true }))));
+    let (one, two) = (page.conversation(), page.conversation());
+    page.say(&one, "w1", "first");
+    let inbox_id = page.say(&two, "w2", "second");
+    let stopped = page.post(&format!("/api/conversations/{two}/stop"), &json!({}));
+    assert_eq!(stopped.json()["stopped"], true);
+    assert_eq!(page.host.next_host_call("turns.stop")["inbox_id"], inbox_id);
+}
+
+#[test]
+fn stop_is_the_command_where_the_method_is_not_granted() {
+    let page = Served::start(json!({}));
+    let id = page.conversation();
+    page.say(&id, "w1", "go on for long");
+    assert_eq!(page.post(&format!("/api/conversations/{id}/stop"), &json!({})).status, 200);
+    let commands: Vec<Event> = page.host.emitted().into_iter().filter(|event| event.addressed.command).collect();
+    assert_eq!(commands.iter().map(|event| event.text.as_str()).collect::<Vec<_>>(), ["/stop"]);
+}
+
+#[test]
+fn a_file_goes_with_its_message() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let page = Served::with(json!({}), |setup| setup.media_dir(folder.path()));
+    let id = page.conversation();
+    let cookie = page.cookie();
+    let headers = [("Cookie", cookie.as_str()), ("Origin", page.origin.as_str()), ("Content-Type", "image/png")];
+    let path = format!("/api/conversations/{id}/files?name=..%2F..%2Fa%20b.png");
+    let kept = page.raw("POST", &path, &page.address, &headers, b"not really a picture");
+    assert_eq!(kept.status, 200, "{}", kept.body);
+    assert_eq!(kept.json()["name"], "a b.png");
+    let media = kept.json()["id"].as_str().map(str::to_owned).expect("an id");
+    let said = json!({ "id": "w1", "text": "", "files": [media] });
+    let entry = page.post(&format!("/api/conversations/{id}/messages"), &said).json();
+    let event = page.host.next_event();
+    assert_eq!((event.attachments[0].media.as_deref(), event.attachments[0].size), (Some(media.as_str()), 20));
+
+    let file = page.get(entry["files"][0]["url"].as_str().expect("an address"));
+    assert_eq!((file.status, file.body.as_str()), (200, "not really a picture"));
+    assert!(file.header("content-security-policy").is_some_and(|csp| csp.contains("sandbox")));
+    assert_eq!(page.get(&format!("/files/{id}/other")).status, 404);
+}
+
+#[test]
+fn an_upload_that_is_too_large_is_refused() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let page = Served::with(json!({ "upload_bytes_max": 1000 }), |setup| setup.media_dir(folder.path()));
+    let id = page.conversation();
+    let cookie = page.cookie();
+    let headers = [("Cookie", cookie.as_str()), ("Origin", page.origin.as_str())];
+    let path = format!("/api/conversations/{id}/files?name=a");
+    assert_eq!(page.raw("POST", &path, &page.address, &headers, &[b'x'; 1001]).status, 413);
+    let chunked = [("Cookie", cookie.as_str()), ("Origin", page.origin.as_str()), ("Transfer-Encoding", "chunked")];
+    let body = format!("{:x}\r\n{}\r\n0\r\n\r\n", 1001, "x".repeat(1001));
+    assert_eq!(page.raw("POST", &path, &page.address, &chunked, body.as_bytes()).status, 413);
+    assert_eq!(page.raw("POST", &path, &page.address, &headers, &[b'x'; 1000]).status, 200);
+}
+
+#[test]
+fn a_pressed_button_becomes_a_choice_and_the_host_takes_the_buttons_away() {
+    let page = Served::start(json!({}));
+    let mut ask = answer("inbox", "k1", 0, "Run it?");
+    ask.purpose = Purpose::Ask;
+    ask.choices = Some(Choices::new("ask1", vec![ChoiceOption::new("yes", "Yes"), ChoiceOption::new("no", "No")], 0));
+    assert!(matches!(page.host.send(&ask), SendOutcome::Delivered { .. }));
+    let pressed = json!({ "entry": "d-k1", "ask": "ask1", "option": "yes" });
+    assert_eq!(page.post("/api/conversations/inbox/choices", &pressed).status, 200);
+    let event = page.host.next_event();
+    assert_eq!((event.kind.as_str(), event.sender.id.as_str()), ("choice", "operator"));
+    assert_eq!(event.choice.map(|choice| (choice.ask, choice.option)), Some(("ask1".to_owned(), "yes".to_owned())));
+    assert_eq!(page.get("/api/conversations/inbox").json()["entries"][0]["chosen"], "yes");
+
+    let edit = json!({ "message": SentMessage::new(Chat::dm("inbox"), "d-k1"), "outgoing": answer("inbox", "k2", 0, "Run it? Yes") });
+    let outcome: SendOutcome = page.host.call(method::EDIT, &edit).wait().ok();
+    assert!(matches!(outcome, SendOutcome::Delivered { .. }));
+    let entry = page.get("/api/conversations/inbox").json()["entries"][0].clone();
+    assert_eq!((entry["text"].as_str(), &entry["choices"]), (Some("Run it? Yes"), &Value::Null));
+}
+
+#[test]
+fn a_conversation_is_renamed_and_deleted_with_its_session() {
+    let page = Served::with(json!({}), |setup| {
+        setup.answer("sessions.rename", |_| Ok(json!({}))).answer("sessions.delete", |_| Ok(json!({})))
+    });
+    let id = page.conversation();
+    let inbox_id = page.say(&id, "w1", "hello");
+    page.turn(inbox_id, 0, json!({ "type": "metadata", "session_id": "s1", "turn_id": 1 }));
+    let renamed = page.send_json("PATCH", &format!("/api/conversations/{id}"), &json!({ "title": "  My\n plan " }));
+    assert_eq!(renamed.json()["title"], "My plan");
+    let asked = page.host.next_host_call("sessions.rename");
+    assert_eq!((asked["session_id"].as_str(), asked["title"].as_str()), (Some("s1"), Some("My plan")));
+    assert_eq!(page.send_json("DELETE", &format!("/api/conversations/{id}"), &json!({})).status, 200);
+    assert_eq!(page.host.next_host_call("sessions.delete")["session_id"], "s1");
+    assert_eq!(page.get(&format!("/api/conversations/{id}")).status, 404);
+    assert_eq!(page.host.kv(&format!("log/{id}/0")), None);
+}
+
+#[test]
+fn conversations_and_the_link_survive_a_restart() {
+    let kept: Arc<Mutex<BTreeMap<String, String>>> = Arc::default();
+    let long = "a long answer 😀 ".repeat(8_000);
+    let first = Served::with(json!({}), |setup| keeping(setup, &kept));
+    let id = first.conversation();
+    first.say(&id, "w1", "hello");
+    for n in 0..60 {
+        first.deliver(&answer(&id, &format!("k{n}"), 0, &format!("answer {n} {}", "x".repeat(2_000))));
+    }
+    first.deliver(&answer(&id, "long", 0, &long));
+    let token = first.token.clone();
+    drop(first);
+
+    let second = Served::with(json!({}), |setup| keeping(setup, &kept));
+    assert_eq!(second.token, token);
+    let mut entries: Vec<Value> = Vec::new();
+    let mut before = String::new();
+    loop {
+        let read = second.get(&format!("/api/conversations/{id}{before}")).json();
+        entries.splice(0..0, read["entries"].as_array().expect("entries").iter().cloned());
+        let Some(page) = read["before"].as_u64() else { break };
+        before = format!("?before={page}");
+    }
+    assert_eq!(entries.len(), 62);
+    assert_eq!(entries[0]["text"], "hello");
+    assert!(entries[60]["text"].as_str().is_some_and(|text| text.starts_with("answer 59 ")));
+    assert_eq!(entries[61]["text"].as_str(), Some(long.as_str()));
+    assert!(kept.lock().expect("the map").values().all(|value| value.len() < 64 * 1024));
+}
+
+#[test]
+fn a_port_that_cannot_be_had_is_named() {
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = taken.local_addr().expect("an address").to_string();
+    let host = MockHost::start::<Webchat>(json!({ "listen": address })).expect("it starts");
+    let error = host.connect().expect_err("the port is taken");
+    assert!(
+        matches!(&error, ConnectError::Retry { reason, .. } if reason.contains("`listen`") && reason.contains(&address)),
+        "{error:?}"
+    );
+
+    for config in [json!({ "listen": "8643" }), json!({ "listen": "0.0.0.0:0" }), json!({ "token": "short" })] {
+        let host = MockHost::start::<Webchat>(config.clone()).expect("it starts");
+        assert!(matches!(host.connect(), Err(ConnectError::Fatal { .. })), "{config}");
+    }
+}
+
+#[test]
+fn health_is_a_real_fetch() {
+    let page = Served::start(json!({}));
+    let healthy = page.host.call(method::HEALTH, &json!({})).wait();
+    assert_eq!(healthy.status, hermes_adapter_sdk::testing::status::OK);
+    page.host.call(method::DISCONNECT, &json!({})).wait();
+    let sick = page.host.call(method::HEALTH, &json!({})).wait();
+    assert_eq!(sick.status, hermes_adapter_sdk::testing::status::ERR);
+}
+
+#[test]
+fn targets_are_found_by_id_and_title() {
+    let page = Served::start(json!({}));
+    let id = page.conversation();
+    page.say(&id, "w1", "Shopping list");
+    for target in [id.as_str(), "shopping LIST"] {
+        let found: Option<Chat> = page.host.call(method::RESOLVE_TARGET, &json!({ "target": target })).wait().ok();
+        assert_eq!(found.map(|chat| chat.id), Some(id.clone()), "{target}");
+    }
+    let unknown: Option<Chat> = page.host.call(method::RESOLVE_TARGET, &json!({ "target": "other" })).wait().ok();
+    assert_eq!(unknown, None);
+}
+
+// ---------------------------------------------------------------- the bench
+
+/// A served page and the host behind it.
+struct Served {
+    _run: Pending,
+    host: MockHost,
+    address: String,
+    origin: String,
+    token: String,
+    cookie_name: String,
+}
+
+impl Served {
+    fn start(config: Value) -> Self {
+        Self::with(config, |setup| setup)
+    }
+
+    fn with(mut config: Value, setup: impl FnOnce(Setup) -> Setup) -> Self {
+        config["listen"] = json!("127.0.0.1:0");
+        let host = setup(MockHost::setup("webchat")).start::<Webchat>(config).expect("it starts");
+        host.connect().expect("it connects");
+        let url = host.next_host_call("announce")["url"].as_str().map(str::to_owned).expect("an address");
+        let run = host.run();
+        let (address, token) = url.trim_start_matches("http://").split_once("/?token=").expect("a token");
+        let cookie_name = format!("hermes_webchat_{}", address.rsplit(':').next().expect("a port"));
+        Self {
+            _run: run,
+            address: address.to_owned(),
+            origin: format!("http://{address}"),
+            token: token.to_owned(),
+            cookie_name,
+            host,
+        }
+    }
+
+    fn port(&self) -> &str {
+        self.address.rsplit(':').next().expect("a port")
+    }
+
+    fn cookie(&self) -> String {
+        format!("{}={}", self.cookie_name, self.token)
+    }
+
+    fn connect(&self) -> TcpStream {
+        let stream = TcpStream::connect(&self.address).expect("the page answers");
+        stream.set_read_timeout(Some(Duration::from_secs(10))).expect("a deadline");
+        stream
+    }
+
+    fn raw(&self, method: &str, path: &str, host: &str, headers: &[(&str, &str)], body: &[u8]) -> Answer {
+        let mut stream = self.connect();
+        let mut head = format!("{method} {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n");
+        for (name, value) in headers {
+            head += &format!("{name}: {value}\r\n");
+        }
+        if !head.contains("Transfer-Encoding") {
+            head += &format!("Content-Length: {}\r\n", body.len());
+        }
+        stream.write_all((head + "\r\n").as_bytes()).expect("the head is sent");
+        // A refused upload may be cut off while it is sent.
+        let _ = stream.write_all(body);
+        let mut answer = Vec::new();
+        let _ = stream.read_to_end(&mut answer);
+        Answer::parse(&String::from_utf8_lossy(&answer))
+    }
+
+    fn plain(&self, method: &str, path: &str, headers: &[(&str, &str)]) -> Answer {
+        self.raw(method, path, &self.address, headers, b"")
+    }
+
+    fn get(&self, path: &str) -> Answer {
+        self.plain("GET", path, &[("Cookie", &self.cookie())])
+    }
+
+    fn send_json(&self, method: &str, path: &str, body: &Value) -> Answer {
+        let cookie = self.cookie();
+        let headers =
+            [("Cookie", cookie.as_str()), ("Origin", self.origin.as_str()), ("Content-Type", "application/json")];
+        self.raw(method, path, &self.address, &headers, body.to_string().as_bytes())
+    }
+
+    fn post(&self, path: &str, body: &Value) -> Answer {
+        self.send_json("POST", path, body)
+    }
+
+    fn conversation(&self) -> String {
+        let made = self.post("/api/conversations", &json!({})).json();
+        made["id"].as_str().map(str::to_owned).expect("an id")
+    }
+
+    fn say(&self, conversation: &str, id: &str, text: &str) -> i64 {
+        let said =
+            self.post(&format!("/api/conversations/{conversation}/messages"), &json!({ "id": id, "text": text }));
+        said.json()["inbox_id"].as_i64().unwrap_or_else(|| panic!("not taken: {}", said.body))
+    }
+
+    fn deliver(&self, outgoing: &Outgoing) {
+        let outcome = self.host.send(outgoing);
+        assert!(matches!(outcome, SendOutcome::Delivered { .. }), "{outcome:?}");
+    }
+
+    fn turn(&self, inbox_id: i64, seq: u64, event: Value) {
+        let call = json!({ "inbox_id": inbox_id, "seq": seq, "event": event });
+        let answer = self.host.call(method::TURN_EVENT, &call).wait();
+        assert_eq!(answer.status, hermes_adapter_sdk::testing::status::OK, "{answer:?}");
+    }
+
+    fn stream(&self, last: Option<&str>) -> EventStream {
+        let mut stream = self.connect();
+        let last = last.map(|id| format!("Last-Event-ID: {id}\r\n")).unwrap_or_default();
+        let cookie = self.cookie();
+        let head = format!("GET /api/stream HTTP/1.1\r\nHost: {}\r\nCookie: {cookie}\r\n{last}\r\n", self.address);
+        stream.write_all(head.as_bytes()).expect("the head is sent");
+        let mut lines = BufReader::new(stream);
+        // The greeting says that the stream stands, so that nothing after this is missed.
+        let mut line = String::new();
+        while !line.contains("hello") {
+            line.clear();
+            assert!(lines.read_line(&mut line).expect("a line") > 0, "the stream did not begin");
+        }
+        EventStream { lines, last_id: String::new() }
+    }
+}
+
+fn answer(chat: &str, key: &str, inbox_id: i64, text: &str) -> Outgoing {
+    let mut outgoing = Outgoing::text(Chat::dm(chat), text);
+    outgoing.key = key.to_owned();
+    outgoing.purpose = Purpose::Reply;
+    outgoing.format = Format::Markdown;
+    outgoing.in_reply_to = (inbox_id != 0).then_some(inbox_id);
+    outgoing
+}
+
+fn kind(event: &Value) -> String {
+    event["type"].as_str().unwrap_or_default().to_owned()
+}
+
+/// Answers the key-value store from a map that outlives the host.
+fn keeping(setup: Setup, kept: &Arc<Mutex<BTreeMap<String, String>>>) -> Setup {
+    let (get, set, delete) = (Arc::clone(kept), Arc::clone(kept), Arc::clone(kept));
+    let key = |payload: &Value| payload["key"].as_str().map(str::to_owned).expect("a key");
+    setup
+        .answer("kv.get", move |payload| Ok(json!({ "value": get.lock().expect("the map").get(&key(payload)) })))
+        .answer("kv.set", move |payload| {
+            let value = payload["value"].as_str().map(str::to_owned).expect("a value");
+            set.lock().expect("the map").insert(key(payload), value);
+            Ok(json!({}))
+        })
+        .answer("kv.delete", move |payload| {
+            delete.lock().expect("the map").remove(&key(payload));
+            Ok(json!({}))
+        })
+}
+
+struct Answer {
+    status: u16,
+    head: String,
+    body: String,
+}
+
+impl Answer {
+    fn parse(text: &str) -> Self {
+        let (head, body) = text.split_once("\r\n\r\n").unwrap_or((text, ""));
+        let status = head.split(' ').nth(1).and_then(|status| status.parse().ok()).unwrap_or(0);
+        let body = if head.to_ascii_lowercase().contains("transfer-encoding: chunked") {
+            unchunk(body)
+        } else {
+            body.to_owned()
+        };
+        Self { status, head: head.to_owned(), body }
+    }
+
+    fn header(&self, name: &str) -> Option<&str> {
+        let mut lines = self.head.lines().skip(1).filter_map(|line| line.split_once(": "));
+        lines.find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, value)| value)
+    }
+
+    fn json(&self) -> Value {
+        serde_json::from_str(&self.body).unwrap_or_else(|error| panic!("{error}: {} {}", self.head, self.body))
+    }
+}
+
+fn unchunk(mut body: &str) -> String {
+    let mut whole = String::new();
+    while let Some((size, rest)) = body.split_once("\r\n") {
+        let size = usize::from_str_radix(size.trim(), 16).expect("a size");
+        whole += &rest[..size];
+        body = rest.get(size + 2..).unwrap_or("");
+    }
+    whole
+}
+
+struct EventStream {
+    lines: BufReader<TcpStream>,
+    last_id: String,
+}
+
+impl EventStream {
+    fn next(&mut self) -> Value {
+        let mut id = String::new();
+        loop {
+            let mut line = String::new();
+            assert!(self.lines.read_line(&mut line).expect("an event comes in time") > 0, "the stream ended");
+            if let Some(word) = line.strip_prefix("id: ") {
+                id = word.trim().to_owned();
+            } else if let Some(data) = line.strip_prefix("data: ") {
+                // The id may stand before or after the data.
+                if id.is_empty() {
+                    let mut next = String::new();
+                    self.lines.read_line(&mut next).expect("the rest of the event");
+                    id = next.strip_prefix("id: ").unwrap_or("").trim().to_owned();
+                }
+                self.last_id = id;
+                return serde_json::from_str(data).expect("JSON");
+            }
+        }
+    }
+
+    fn until(&mut self, found: impl Fn(&Value) -> bool) -> Vec<Value> {
+        let mut seen = Vec::new();
+        loop {
+            seen.push(self.next());
+            if seen.last().is_some_and(&found) {
+                return seen;
+            }
+        }
+    }
+}
