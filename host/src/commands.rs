@@ -21,6 +21,8 @@ impl Dispatcher {
         }
         let (act, changes, bypasses) = match commands::parse(text, prefix.as_deref().unwrap_or_default()) {
             Parsed::NotCommand => return None,
+            // The echo runtime has words of its own for tests.
+            Parsed::Unknown { .. } if self.host.live().config.agent.test_words => return None,
             Parsed::Unknown { name, nearest } => (Act::Say(unknown(&name, nearest)), Vec::new(), true),
             Parsed::Command { spec, args } => match self.forbids(arrived, spec) {
                 Some(words) => (Act::Say(words), Vec::new(), true),
@@ -125,5 +127,5 @@ fn whoami(arrived: &Arrived, found: &Found) -> String {
         Tier::Admin => "admin",
         Tier::Operator => "operator",
     };
-    format!("Instance: `{}`  \nYour id: `{id}`  \nYou are: {may}  \nConversation: `{}`", arrived.instance, found.key)
+    format!("- Instance: `{}`\n- Your id: `{id}`\n- You are: {may}\n- Conversation: `{}`", arrived.instance, found.key)
 }

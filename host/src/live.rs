@@ -21,14 +21,20 @@ pub struct Live {
 }
 
 impl Live {
-    /// What follows from `config`; `secrets` are values that no text may show.
-    pub fn new(config: Config, secrets: impl IntoIterator<Item = String>) -> Self {
+    /// What follows from `config`, after the manifests were applied to it.
+    pub fn new(config: Config) -> Self {
+        let secrets = config.secrets();
         let rules = config
             .adapters
             .iter()
             .map(|(instance, adapter)| (instance.clone(), address_rules(&adapter.session)))
             .collect();
-        Self { access: config.access_policy(), masker: Masker::new(secrets), rules, config }
+        Self {
+            access: config.access_policy(),
+            masker: Masker::new(secrets.iter().map(|secret| secret.expose().to_owned())),
+            rules,
+            config,
+        }
     }
 
     /// The rules for conversations on `instance`.

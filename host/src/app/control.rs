@@ -3,8 +3,7 @@
 use std::future::Future;
 use std::sync::Arc;
 
-use hermes_core::delivery::PartState;
-use hermes_core::ids::{DeliveryId, SessionId};
+use hermes_core::ids::DeliveryId;
 use hermes_protocol::Purpose;
 use tokio::sync::{mpsc, oneshot};
 
@@ -12,15 +11,12 @@ use super::stop::End;
 use super::{App, targets};
 use crate::config::nearest;
 use crate::context::compose;
-use crate::control::{
-    Asked, ControlReply, ControlRequest, DeliveryInfo, ErrorKind, HitInfo, MessageInfo, PartInfo, SessionInfo,
-};
+use crate::control::records::{find_session, read_only};
+use crate::control::{Asked, ControlReply, ControlRequest, ErrorKind};
 use crate::events::{Control, HostEvent};
 use crate::outbox::Target;
 use crate::pairing::{PairingCall, PairingChange};
-use crate::store::{
-    Change, CommandTx, DeliveryFilter, DeliveryState, OwedDelivery, Resolved, SessionFilter, SessionRow, StoreError,
-};
+use crate::store::{Change, CommandTx, OwedDelivery, SessionRow, StoreError};
 
 /// The longest text that `send` takes, in bytes.
 const SEND_BYTES_MAX: usize = 256 << 10;
@@ -79,25 +75,8 @@ impl App {
                 self.pairing(PairingChange::Revoke { instance, user }).await
             }
             ControlRequest::PairingClear { instance } => self.pairing(PairingChange::Clear { instance }).await,
-            ControlRequest::SessionList { limit, all } => {
-                let filter = SessionFilter { with_ended: all, limit, ..SessionFilter::default() };
-                let sessions = stored(self.host.store.sessions(filter)).await?;
-                Ok(ControlReply::Sessions { sessions: sessions.into_iter().map(session_info).collect() })
-            }
-            ControlRequest::SessionShow { session, limit } => self.show_session(&session, limit).await,
-            ControlRequest::SessionSearch { query, limit } => self.search(&query, limit).await,
             ControlRequest::SessionEnd { session } => self.end_session(&session).await,
             ControlRequest::SessionDelete { session } => self.delete_session(&session).await,
-            ControlRequest::OutboxList { limit, all } => self.list_outbox(limit, all).await,
-            ControlRequest::OutboxShow { delivery } => {
-                let delivery = self.delivery(delivery).await?;
-                let parts = delivery.parts.iter().map(part_info).collect();
-                Ok(ControlReply::Delivery {
-                    text: delivery.markdown.clone(),
-                    delivery: delivery_info(&delivery),
-                    parts,
-                })
-            }
             ControlRequest::OutboxRetry { delivery } => {
                 let owed = stored(self.host.store.outbox_retry(DeliveryId(delivery))).await?;
                 self.refresh(&owed.clone(), Some(owed)).await;
@@ -109,6 +88,10 @@ impl App {
                 stored(self.host.store.outbox_drop(DeliveryId(delivery), &why)).await?;
                 Ok(ControlReply::done(format!("Delivery {delivery} is given up.")))
             }
+            reads => match read_only(&self.host.store, &reads).await {
+                Some(reply) => Ok(reply),
+                None => Err(refused("this host does not know that request; it may be older than the command line")),
+            },
         }
     }
 
@@ -179,29 +162,6 @@ impl App {
         Ok(reply)
     }
 
-    async fn show_session(&self, name: &str, limit: u32) -> Answer {
-        let session = self.session(name).await?;
-        let messages = stored(self.host.store.history(&session.id, limit)).await?;
-        let messages = messages.into_iter().map(|row| MessageInfo {
-            role: row.message.role.as_str().to_owned(),
-            content: row.message.content,
-            at_ms: row.at_ms,
-        });
-        Ok(ControlReply::Session { messages: messages.collect(), session: session_info(session) })
-    }
-
-    async fn search(&self, query: &str, limit: u32) -> Answer {
-        let hits = stored(self.host.store.search(query, limit)).await?;
-        let hits = hits.into_iter().map(|hit| HitInfo {
-            session: hit.session.0,
-            title: hit.title,
-            role: hit.role,
-            snippet: hit.snippet,
-            at_ms: hit.at_ms,
-        });
-        Ok(ControlReply::Hits { hits: hits.collect() })
-    }
-
     async fn end_session(&self, name: &str) -> Answer {
         let id = self.session(name).await?.id;
         let session = id.clone();
@@ -221,33 +181,7 @@ impl App {
     }
 
     async fn session(&self, name: &str) -> Result<SessionRow, Refusal> {
-        match stored(self.host.store.resolve_session(name)).await? {
-            Resolved::Found(session) => Ok(*session),
-            Resolved::Ambiguous(ids) => {
-                let ids: Vec<&str> = ids.iter().map(|SessionId(id)| id.as_str()).collect();
-                let words = format!("several sessions begin with {name:?}: {}", ids.join(", "));
-                Err(refusal(ErrorKind::Invalid, words))
-            }
-            Resolved::Unknown => {
-                let words = format!("there is no session {name:?}; `hermes-host session list` shows what there is");
-                Err(refusal(ErrorKind::NotFound, words))
-            }
-        }
-    }
-
-    async fn list_outbox(&self, limit: u32, all: bool) -> Answer {
-        let filter = |state, dead| DeliveryFilter { state, dead, limit, ..DeliveryFilter::default() };
-        let mut deliveries = if all {
-            stored(self.host.store.deliveries(filter(None, false))).await?
-        } else {
-            let mut open = stored(self.host.store.deliveries(filter(Some(DeliveryState::Owed), false))).await?;
-            open.extend(stored(self.host.store.deliveries(filter(None, true))).await?);
-            open
-        };
-        deliveries.sort_by_key(|delivery| std::cmp::Reverse(delivery.id));
-        deliveries.dedup_by_key(|delivery| delivery.id);
-        deliveries.truncate(limit as usize);
-        Ok(ControlReply::Outbox { deliveries: deliveries.iter().map(delivery_info).collect() })
+        find_session(&self.host.store, name).await.map_err(Box::new)
     }
 
     async fn delivery(&self, id: i64) -> Result<OwedDelivery, Refusal> {
@@ -297,52 +231,4 @@ fn refused(words: impl Into<String>) -> Refusal {
 
 fn refusal(kind: ErrorKind, words: impl Into<String>) -> Refusal {
     Box::new(ControlReply::error(kind, words))
-}
-
-fn session_info(row: SessionRow) -> SessionInfo {
-    SessionInfo {
-        id: row.id.0,
-        title: row.title,
-        source: row.source,
-        messages: row.messages,
-        started_ms: row.started_ms,
-        ended_ms: row.ended_ms,
-        end_reason: row.end_reason,
-        last_ms: row.active_ms,
-    }
-}
-
-fn delivery_info(delivery: &OwedDelivery) -> DeliveryInfo {
-    let delivered = delivery.parts.iter().filter(|part| matches!(part.state, PartState::Delivered { .. })).count();
-    let chat = match &delivery.chat.thread {
-        Some(thread) => format!("{}:{thread}", delivery.chat.id),
-        None => delivery.chat.id.clone(),
-    };
-    DeliveryInfo {
-        id: delivery.id.0,
-        instance: delivery.instance.clone(),
-        chat,
-        purpose: delivery.purpose.to_string(),
-        state: delivery.state.to_string(),
-        why: delivery.why.clone(),
-        since_ms: delivery.created_ms,
-        deadline_ms: delivery.deadline_ms,
-        parts: u32::try_from(delivery.parts.len()).unwrap_or(u32::MAX),
-        delivered: u32::try_from(delivered).unwrap_or(u32::MAX),
-    }
-}
-
-fn part_info(part: &crate::store::OwedPart) -> PartInfo {
-    let message_ids = match &part.state {
-        PartState::Delivered { receipt } => receipt.message_ids.clone(),
-        _ => Vec::new(),
-    };
-    PartInfo {
-        n: part.n,
-        state: part.state.word().to_owned(),
-        attempts: part.facts.attempts,
-        not_before_ms: Some(part.not_before_ms).filter(|at| *at > 0),
-        message_ids,
-        text: part.text.clone(),
-    }
 }

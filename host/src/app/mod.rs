@@ -7,7 +7,6 @@
 
 mod control;
 mod lock;
-mod logging;
 mod notify;
 mod plan;
 mod ready;
@@ -37,7 +36,6 @@ use crate::recovery;
 use crate::services::Services;
 use crate::store::Store;
 pub use lock::{HostLock, LockError};
-pub use logging::start as start_logging;
 use notify::Notify;
 use signals::{Signals, Wish};
 
@@ -149,10 +147,11 @@ async fn serve(config: Config, options: RunOptions) -> Result<ExitCode, RunError
     let opened = opened.map_err(|error| RunError::System(error.into()))??;
     let runtime = hermes_agent::build(&config.agent)?;
     let planner = plan::Planner::new(&opened.loaded);
-    let planned = planner.plan(config, &options.sources.env).await?;
+    let warned = config.warnings.len();
+    let planned = planner.plan(config).await?;
 
     let (events, inbox) = mpsc::channel(planned.config.limits.ingress_queue_max.max(1));
-    let live = Live::new(planned.config, planned.secrets);
+    let live = Live::new(planned.config);
     let host = Arc::new(Host::new(opened.store, opened.epoch, clock, chance, runtime, events, live));
     let dispatcher = tokio::spawn(Dispatcher::new(Arc::clone(&host), opened.loaded).run(inbox));
 
@@ -185,7 +184,7 @@ async fn serve(config: Config, options: RunOptions) -> Result<ExitCode, RunError
     let shown = status::listen(&app).await?;
     tokio::spawn(sweep_for_ever(Arc::clone(&app.host)));
     app.state.send_replace("online");
-    ready::say(&app, &left);
+    ready::say(&app, &left, warned);
     notify.ready();
     if let Some(every) = watchdog {
         tokio::spawn(notify::feed_watchdog(Arc::clone(&app), Arc::clone(&notify), every));
@@ -270,8 +269,8 @@ impl App {
     pub(crate) async fn reload(&self) -> Result<(), crate::config::Problems> {
         let config = crate::config::load(self.options.sources.clone())?;
         let planner = self.planner();
-        let planned = planner.plan(config, &self.options.sources.env).await?;
-        self.host.set_live(Live::new(planned.config, planned.secrets));
+        let planned = planner.plan(config).await?;
+        self.host.set_live(Live::new(planned.config));
         self.adapters.apply(planned.plans);
         self.host.tell(HostEvent::control(Control::Reloaded)).await;
         tracing::info!("the configuration was reloaded");

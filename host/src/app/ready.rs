@@ -5,8 +5,9 @@ use hermes_agent::RuntimeKind;
 use super::App;
 use crate::recovery::Found;
 
-/// Prints the start-up lines. Addresses follow as adapters announce them.
-pub fn say(app: &App, left: &Found) {
+/// Prints the start-up lines. Addresses follow as adapters announce them. The first `warned`
+/// warnings were shown before.
+pub fn say(app: &App, left: &Found, warned: usize) {
     let live = app.host.live();
     let config = &live.config;
     println!("hermes-host {} is up (process {}).", env!("CARGO_PKG_VERSION"), std::process::id());
@@ -29,7 +30,7 @@ pub fn say(app: &App, left: &Found) {
     } else {
         println!("Agent: {}.", app.host.runtime.name());
     }
-    for warning in &config.warnings {
+    for warning in config.warnings.iter().skip(warned) {
         tracing::warn!("{warning}");
     }
     if *left != Found::default() {

@@ -83,23 +83,23 @@ impl Lane {
     }
 
     async fn describe(&self) -> String {
-        let mut lines = vec![format!("Session: `{}`", self.session)];
+        let mut lines = vec![format!("- Session: `{}`", self.session)];
         match self.host.store.session(&self.session).await {
             Ok(Some(row)) => {
-                lines.extend(row.title.map(|title| format!("Title: {title}")));
-                lines.push(format!("Messages: {}", row.messages));
+                lines.extend(row.title.map(|title| format!("- Title: {title}")));
+                lines.push(format!("- Messages: {}", row.messages));
             }
-            Ok(None) => lines.push("Messages: 0".to_owned()),
+            Ok(None) => lines.push("- Messages: 0".to_owned()),
             Err(error) => tracing::warn!(session = %self.session, %error, "a session cannot be described in full"),
         }
         let model = self.host.runtime.models().into_iter().next().unwrap_or_default();
-        lines.push(format!("Agent: {} {model}", self.host.runtime.name()).trim_end().to_owned());
+        lines.push(format!("- Agent: {} {model}", self.host.runtime.name()).trim_end().to_owned());
         lines.push(match (self.running.is_some(), self.guard.depth()) {
-            (false, _) => "Now: idle".to_owned(),
-            (true, 0) => "Now: working".to_owned(),
-            (true, n) => format!("Now: working, {n} waiting"),
+            (false, _) => "- Now: idle".to_owned(),
+            (true, 0) => "- Now: working".to_owned(),
+            (true, n) => format!("- Now: working, {n} waiting"),
         });
-        lines.join("  \n")
+        lines.join("\n")
     }
 
     /// Ends the session: its turn is stopped and what waited for it is dropped, and said to be.
