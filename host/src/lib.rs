@@ -8,6 +8,7 @@ pub mod chance;
 pub mod clock;
 pub mod crash;
 pub mod clerk;
+pub mod cli;
 pub mod commands;
 pub mod config;
 pub mod context;

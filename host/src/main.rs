@@ -1,1 +1,17 @@
-fn main() {}
+//! The program: reads what the process was given, once, and hands it to the command line.
+
+use std::process::ExitCode;
+
+use hermes_host::cli::{self, Given};
+
+fn main() -> ExitCode {
+    // Names and values that are not text are none of ours.
+    let env =
+        std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
+    cli::main(Given {
+        args: std::env::args_os().collect(),
+        env: env.collect(),
+        cwd: std::env::current_dir().unwrap_or_else(|_| "/".into()),
+        beside: std::env::current_exe().ok().and_then(|exe| Some(exe.parent()?.to_owned())),
+    })
+}

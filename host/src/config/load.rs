@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
+use tracing_subscriber::EnvFilter;
+
 use super::build::{self, Get};
 use super::environment::{Environment, read_bounded};
 use super::keys::{ENVIRONMENT, KEYS, Key, find};
@@ -191,8 +193,15 @@ fn apply_environment(reader: &mut Reader<'_>, values: &mut Values) {
     }
 }
 
-/// Rules that concern more than one key.
+/// Rules that the kind of a key cannot say.
 fn check_together(reader: &mut Reader<'_>, values: &Values) {
+    if let Some(found) = values.get("host.log")
+        && let Value::String(filter) = &found.value
+        && EnvFilter::try_new(filter).is_err()
+    {
+        let sentence = format!("{filter:?} is no level and no filter; write \"info\" or \"info,hermes_host=debug\"");
+        reader.problems.push(found.source.clone(), "host.log", sentence);
+    }
     let number = |path: &str| match find(KEYS, path).and_then(|key| values.value(key)) {
         Some(Value::Integer(n)) => n,
         _ => 0,

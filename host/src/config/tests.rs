@@ -293,6 +293,16 @@ fn every_comment_of_the_sample_that_is_a_setting_works_when_it_is_one() {
 }
 
 #[test]
+fn the_repositorys_own_file_is_right() {
+    let mut world = World::new();
+    world.file(include_str!("../../../plugins.toml"));
+    let config = world.load().unwrap_or_else(|problems| panic!("{problems}"));
+    assert_eq!(config.agent.runtime, RuntimeKind::Echo);
+    assert_eq!(config.adapters.keys().collect::<Vec<_>>(), ["api_server", "webchat"]);
+    assert!(config.warnings.is_empty());
+}
+
+#[test]
 fn the_tables_of_keys_agree_with_each_other() {
     for key in KEYS.iter().chain(ADAPTER_KEYS).chain(ADAPTER_SESSION_KEYS) {
         assert!(key.default.is_empty() != key.example.is_empty(), "{}: a default or an example", key.path);

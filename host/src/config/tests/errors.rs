@@ -12,6 +12,10 @@ fn each_mistake_has_its_sentence() {
         ("[host]\nlgo = \"info\"", "plugins.toml:2:1: host.lgo: unknown key; did you mean `host.log`?"),
         ("[host]\n  busy = \"queue\"", "plugins.toml:2:3: host.busy: unknown key; did you mean `session.busy`?"),
         ("[host]\nlog = 3", "plugins.toml:2:1: host.log: must be a string, not an integer"),
+        (
+            "[host]\nlog = \"info,a=loud\"",
+            "plugins.toml:2:1: host.log: \"info,a=loud\" is no level and no filter; write \"info\" or \"info,hermes_host=debug\"",
+        ),
         ("[host]\nlog = \"\"", "plugins.toml:2:1: host.log: must not be empty"),
         ("[host]\ndrain_s = \"30\"", "plugins.toml:2:1: host.drain_s: must be an integer, not a string"),
         ("[host]\ndrain_s = 1.5", "plugins.toml:2:1: host.drain_s: must be an integer, not a number with a point"),

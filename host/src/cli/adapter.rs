@@ -1,0 +1,213 @@
+//! `adapter`: libraries in the plugins folder, and the instances that run them.
+
+use std::fs;
+use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use hermes_protocol::Manifest;
+use serde_json::Value as Json;
+
+use super::args::AdapterCommand;
+use super::ask::{self, print, print_json, say, unexpected};
+use super::{Context, Failure};
+use crate::clock::{Clock, SystemClock};
+use crate::control::{Client, ClientError, ControlReply, ControlRequest};
+use crate::plugins::{self, AdapterSettings, Found, Place, PluginsLock};
+use crate::status::AdapterStatus;
+
+/// The largest library that is copied, in bytes.
+const LIBRARY_BYTES_MAX: u64 = 512 * 1024 * 1024;
+
+pub async fn adapter(context: &Context, command: AdapterCommand) -> Result<(), Failure> {
+    match command {
+        AdapterCommand::List { json } => list(context, json).await,
+        AdapterCommand::Inspect { file, json } => inspect(&context.sources.cwd.join(file), json),
+        AdapterCommand::Check { file, json } => check(context, &file, json).await,
+        AdapterCommand::Add { file } => add(context, &file).await,
+        AdapterCommand::Remove { id } => remove(context, &id).await,
+        AdapterCommand::Enable { instance } => ask::done(context, &ControlRequest::AdapterEnable { instance }).await,
+        AdapterCommand::Disable { instance } => ask::done(context, &ControlRequest::AdapterDisable { instance }).await,
+        AdapterCommand::Reload { instance } => ask::done(context, &ControlRequest::AdapterReload { instance }).await,
+    }
+}
+
+/// The host's view when it runs, else what lies in the folders.
+async fn list(context: &Context, json: bool) -> Result<(), Failure> {
+    let home = context.home()?;
+    match Client::connect(&home).await {
+        Ok(mut client) => match client.ask(&ControlRequest::AdapterList {}).await? {
+            ControlReply::Status(status) if json => print_json(&status.adapters),
+            ControlReply::Status(status) => print(&super::status::adapters(&status.adapters, SystemClock.now_ms())),
+            ControlReply::Error { kind, message } => Err(Failure::answered(kind, message)),
+            other => Err(unexpected(&other)),
+        },
+        Err(ClientError::NotRunning { .. }) => {
+            let settings = settings(context)?;
+            let lines: Vec<AdapterStatus> = plugins::discover(&settings.search).iter().map(available).collect();
+            if json { print_json(&lines) } else { print(&super::status::adapters(&lines, 0)) }
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// A library as `status` shows one that nothing runs.
+fn available(found: &Found) -> AdapterStatus {
+    let file = found.path.file_stem().unwrap_or_default().to_string_lossy();
+    let (id, version, state, reason) = match &found.manifest {
+        Ok(manifest) => (manifest.id.clone(), manifest.version.clone(), "available", found.warning.clone()),
+        Err(error) => (file.into_owned(), String::new(), "failed", Some(error.to_string())),
+    };
+    AdapterStatus {
+        name: id.clone(),
+        plugin: id,
+        version,
+        isolation: String::new(),
+        state: state.to_owned(),
+        since: 0,
+        reason,
+        next_try: None,
+        last_proven: None,
+        held: 0,
+        guarantee: found.manifest.as_ref().map_or_else(|_| String::new(), |manifest| class(manifest)),
+        announced: Vec::new(),
+        code: found.manifest.as_ref().err().map(|error| error.code().to_owned()),
+        restarts: 0,
+        upstream_ignored: false,
+    }
+}
+
+fn class(manifest: &Manifest) -> String {
+    manifest.capabilities.delivery.as_str().replace('_', "-")
+}
+
+fn inspect(file: &Path, json: bool) -> Result<(), Failure> {
+    let manifest = plugins::inspect(file).map_err(|error| Failure::failed(error.to_string()))?;
+    if json { print_json(&manifest) } else { print(&describe(&manifest)) }
+}
+
+/// What an adapter is and asks for, for people.
+fn describe(manifest: &Manifest) -> String {
+    let mut out = format!(
+        "{} ({} {}), built with SDK {} for {}\n",
+        manifest.label, manifest.id, manifest.version, manifest.sdk, manifest.target
+    );
+    let mut line = |name: &str, words: Vec<String>| {
+        if !words.is_empty() {
+            out.push_str(&format!("{name:<12}{}\n", words.join(", ")));
+        }
+    };
+    let capabilities = serde_json::to_value(&manifest.capabilities).unwrap_or_default();
+    let yes = capabilities.as_object().into_iter().flatten().filter(|(_, value)| **value == Json::Bool(true));
+    line("transport", vec![manifest.transport.clone()].into_iter().filter(|word| !word.is_empty()).collect());
+    line("can", yes.map(|(name, _)| name.clone()).collect());
+    line("guarantee", vec![class(manifest)]);
+    line("secrets", manifest.secrets.clone());
+    line("variables", manifest.env.iter().map(|name| format!("{} ({})", name.name, name.key)).collect());
+    line("asks for", manifest.uses.clone());
+    line("listens", manifest.listens.clone());
+    line("connects", manifest.connects.clone());
+    line("licence", vec![manifest.license.clone()].into_iter().filter(|word| !word.is_empty()).collect());
+    out
+}
+
+async fn check(context: &Context, file: &Path, json: bool) -> Result<(), Failure> {
+    let settings = settings(context)?;
+    let lines = plugins::check(&context.sources.cwd.join(file), &settings).await;
+    if json {
+        print_json(&lines)?;
+    } else {
+        let width = lines.iter().map(|line| line.name.len()).max().unwrap_or(0);
+        let text: String = lines
+            .iter()
+            .map(|line| format!("{:width$}  {}  {}\n", line.name, if line.ok { "ok" } else { "no" }, line.sentence))
+            .collect();
+        print(&text)?;
+    }
+    if lines.iter().all(|line| line.ok) { Ok(()) } else { Err(Failure::silent(super::FAILED)) }
+}
+
+/// Copies the library into the plugins folder, then accepts its bytes.
+async fn add(context: &Context, file: &Path) -> Result<(), Failure> {
+    let file = context.sources.cwd.join(file);
+    let settings = settings(context)?;
+    let manifest = plugins::inspect(&file).map_err(|error| Failure::failed(error.to_string()))?;
+    let folder = settings.search.folders.last().cloned().unwrap_or_else(|| settings.home.join("plugins"));
+    let target = folder.join(format!("{}.so", manifest.id));
+    // A library of this id under another name would keep both from starting.
+    let old = in_folders(&settings, &manifest.id);
+    let target = old.first().cloned().unwrap_or(target);
+    if fs::canonicalize(&file).ok() != fs::canonicalize(&target).ok() || !target.exists() {
+        copy(&file, &target).map_err(|error| {
+            Failure::failed(format!("{} cannot be copied to {} ({error})", file.display(), target.display()))
+        })?;
+    }
+    let accepted =
+        plugins::accept(&target, "adapter add", &settings).map_err(|error| Failure::failed(error.to_string()))?;
+    say(&format!(
+        "{} {} is accepted (sha256 {}) and lies in {}",
+        accepted.id,
+        accepted.version,
+        accepted.sha256.get(..12).unwrap_or(&accepted.sha256),
+        target.display()
+    ))?;
+    say(&match context.config() {
+        Ok(config) if config.adapters.values().any(|adapter| adapter.plugin == accepted.id) => {
+            format!("`hermes-host adapter reload {}` starts it in a running host", accepted.id)
+        }
+        _ => format!(
+            "add [adapter.{}] to plugins.toml to start it; `hermes-host config sample` shows its keys",
+            accepted.id
+        ),
+    })
+}
+
+async fn remove(context: &Context, id: &str) -> Result<(), Failure> {
+    let settings = settings(context)?;
+    let files = in_folders(&settings, id);
+    let forgotten = PluginsLock::update(&settings.home, |lock| Ok(lock.forget(id)))
+        .map_err(|error| Failure::failed(error.to_string()))?;
+    if files.is_empty() && !forgotten {
+        return Err(Failure::failed(format!(
+            "no library of the id {id:?} lies in the plugins folder; `hermes-host adapter list` shows what does"
+        )));
+    }
+    for file in &files {
+        fs::remove_file(file)
+            .map_err(|error| Failure::failed(format!("{} cannot be removed ({error})", file.display())))?;
+    }
+    let names: Vec<String> = files.iter().map(|file| file.display().to_string()).collect();
+    say(&format!("{id} is removed ({})", if names.is_empty() { "its hash only".to_owned() } else { names.join(", ") }))
+}
+
+fn settings(context: &Context) -> Result<AdapterSettings, Failure> {
+    Ok(context.config()?.adapter_settings(context.beside.as_deref()))
+}
+
+/// The files of an id in the plugins folders; what lies beside the binary belongs to the installation.
+fn in_folders(settings: &AdapterSettings, id: &str) -> Vec<PathBuf> {
+    plugins::discover(&settings.search)
+        .into_iter()
+        .filter(|found| found.place == Place::Folder)
+        .filter(|found| found.manifest.as_ref().is_ok_and(|manifest| manifest.id == id))
+        .map(|found| found.path)
+        .collect()
+}
+
+/// Copies in one step: the target is the old file or the whole new one.
+fn copy(from: &Path, to: &Path) -> std::io::Result<()> {
+    if fs::metadata(from)?.len() > LIBRARY_BYTES_MAX {
+        return Err(std::io::Error::other(format!("it is larger than {LIBRARY_BYTES_MAX} bytes")));
+    }
+    let folder = to.parent().unwrap_or(Path::new("."));
+    fs::create_dir_all(folder)?;
+    let temporary = to.with_extension("so.tmp");
+    // Whatever lies there is from a copy that was cut off.
+    let _ = fs::remove_file(&temporary);
+    let mut out = fs::OpenOptions::new().write(true).create_new(true).mode(0o644).open(&temporary)?;
+    std::io::copy(&mut fs::File::open(from)?, &mut out)?;
+    out.flush()?;
+    out.sync_all()?;
+    fs::rename(&temporary, to)?;
+    fs::File::open(folder)?.sync_all()
+}

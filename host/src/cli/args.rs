@@ -1,0 +1,289 @@
+//! What can be written on the command line.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+
+/// Sits between chat platforms and an AI agent: every platform an adapter, every reply delivered.
+#[derive(Debug, Parser)]
+#[command(
+    name = "hermes-host",
+    version,
+    max_term_width = 100,
+    subcommand_required = true,
+    arg_required_else_help = true
+)]
+pub struct Cli {
+    /// The configuration file [default: ./plugins.toml, then plugins.toml in the home folder]
+    #[arg(long, global = true, value_name = "PATH")]
+    pub config: Option<PathBuf>,
+    /// The home folder [default: $HERMES_HOST_HOME, then ~/.hermes-host]
+    #[arg(long, global = true, value_name = "PATH")]
+    pub home: Option<PathBuf>,
+    /// What to do.
+    #[command(subcommand)]
+    pub(super) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(super) enum Command {
+    /// Run the host in the foreground
+    Run(RunArgs),
+    /// Show the host, its adapters and its queues
+    Status {
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Stop the host: running turns are finished first
+    Stop,
+    /// Restart the host under its service manager: running turns are finished first
+    Restart,
+    /// Take no new events and finish what runs; the host stays up
+    Drain,
+    /// Read the configuration again
+    Reload,
+    /// Deliver a text through the running host's outbox
+    Send(SendArgs),
+    /// Adapter libraries and instances
+    #[command(subcommand)]
+    Adapter(AdapterCommand),
+    /// Strangers who asked for access, and who got it
+    #[command(subcommand)]
+    Pairing(PairingCommand),
+    /// The configuration
+    #[command(subcommand)]
+    Config(ConfigCommand),
+    /// Conversations
+    #[command(subcommand)]
+    Session(SessionCommand),
+    /// What is owed, and what could not be delivered
+    #[command(subcommand)]
+    Outbox(OutboxCommand),
+    /// Print a completion script
+    Completions {
+        /// For which shell
+        #[arg(value_parser = shell)]
+        shell: clap_complete::Shell,
+    },
+    /// The process of one adapter; started by the host
+    #[command(hide = true)]
+    AdapterRunner {
+        /// What the host hands over.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true, hide = true)]
+        rest: Vec<std::ffi::OsString>,
+    },
+}
+
+fn shell(word: &str) -> Result<clap_complete::Shell, String> {
+    match word {
+        "bash" => Ok(clap_complete::Shell::Bash),
+        "zsh" => Ok(clap_complete::Shell::Zsh),
+        "fish" => Ok(clap_complete::Shell::Fish),
+        _ => Err("write bash, zsh or fish".to_owned()),
+    }
+}
+
+#[derive(Debug, Args)]
+pub(super) struct RunArgs {
+    /// Take over from a host that runs in the same home
+    #[arg(long)]
+    pub replace: bool,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct SendArgs {
+    /// INSTANCE (its home channel), INSTANCE:CHAT[:THREAD] or INSTANCE:@NAME
+    pub target: String,
+    /// The text, in markdown; - reads it from the standard input
+    #[arg(allow_hyphen_values = true)]
+    pub text: String,
+    /// A file to send with it
+    #[arg(long, value_name = "PATH")]
+    pub file: Option<PathBuf>,
+}
+
+#[derive(Debug, Subcommand)]
+pub(super) enum AdapterCommand {
+    /// List instances, and libraries that no section asks for
+    List {
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Say what a library is and asks for, without opening it
+    Inspect {
+        /// The library
+        file: PathBuf,
+        /// Print the manifest as JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Check a library; its code runs in a child process only
+    Check {
+        /// The library
+        file: PathBuf,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Copy a library into the plugins folder and accept its bytes
+    Add {
+        /// The library
+        file: PathBuf,
+    },
+    /// Remove a library from the plugins folder and forget its bytes
+    Remove {
+        /// Its id
+        id: String,
+    },
+    /// Start an instance and keep it started
+    Enable {
+        /// The instance
+        instance: String,
+    },
+    /// Stop an instance and keep it stopped
+    Disable {
+        /// The instance
+        instance: String,
+    },
+    /// Stop an instance and start it from the file that lies there
+    Reload {
+        /// The instance
+        instance: String,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+pub(super) enum PairingCommand {
+    /// List open requests and grants
+    List {
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Admit who was shown this code
+    Approve {
+        /// The instance
+        instance: String,
+        /// The code
+        code: String,
+    },
+    /// Take access back
+    Revoke {
+        /// The instance
+        instance: String,
+        /// The user's id
+        user: String,
+    },
+    /// Forget open requests and lockouts
+    Clear {
+        /// Only of this instance
+        instance: Option<String>,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+pub(super) enum ConfigCommand {
+    /// Check everything; all problems are printed at once
+    Check,
+    /// Show every effective value and where it comes from
+    Show {
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Print the JSON Schema of plugins.toml
+    Schema,
+    /// Print a documented plugins.toml with every key and default
+    Sample,
+}
+
+#[derive(Debug, Subcommand)]
+pub(super) enum SessionCommand {
+    /// List conversations, the latest first
+    List {
+        /// Ended ones too
+        #[arg(long)]
+        all: bool,
+        /// How many
+        #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=1000))]
+        limit: u32,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Show one conversation
+    Show {
+        /// An id, a unique beginning of one, or a title
+        session: String,
+        /// How many messages, from the end
+        #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=1000))]
+        limit: u32,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Find messages
+    Search {
+        /// Words
+        #[arg(required = true)]
+        words: Vec<String>,
+        /// How many
+        #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=100))]
+        limit: u32,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// End a conversation; its chat begins anew
+    End {
+        /// An id, a unique beginning of one, or a title
+        session: String,
+    },
+    /// Delete a conversation and its messages
+    Delete {
+        /// An id, a unique beginning of one, or a title
+        session: String,
+        /// Do it without asking
+        #[arg(long)]
+        yes: bool,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+pub(super) enum OutboxCommand {
+    /// List what is owed and what was given up, the latest first
+    List {
+        /// Settled ones too
+        #[arg(long)]
+        all: bool,
+        /// How many
+        #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=1000))]
+        limit: u32,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Show one delivery with its parts
+    Show {
+        /// Its number
+        delivery: i64,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Try a delivery anew
+    Retry {
+        /// Its number
+        delivery: i64,
+    },
+    /// Give a delivery up
+    Drop {
+        /// Its number
+        delivery: i64,
+        /// What to write beside it
+        #[arg(long, default_value = "dropped by the operator")]
+        why: String,
+    },
+}

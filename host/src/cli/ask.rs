@@ -1,0 +1,91 @@
+//! Asking the running host, or the store when none runs.
+
+use std::io::Write;
+use std::path::Path;
+use std::sync::Arc;
+
+use serde::Serialize;
+
+use super::{Context, Failure};
+use crate::app::{HostLock, LockError};
+use crate::clock::SystemClock;
+use crate::control::{Client, ClientError, ControlReply, ControlRequest, records};
+use crate::store::Store;
+
+/// Asks the running host; without one the command ends with 69.
+pub async fn host(context: &Context, request: &ControlRequest) -> Result<ControlReply, Failure> {
+    let home = context.home()?;
+    let mut client = Client::connect(&home).await?;
+    answered(client.ask(request).await?)
+}
+
+/// Asks the running host, or reads the store under its lock when none runs.
+pub async fn host_or_store(context: &Context, request: &ControlRequest) -> Result<ControlReply, Failure> {
+    let home = context.home()?;
+    match Client::connect(&home).await {
+        Ok(mut client) => answered(client.ask(request).await?),
+        Err(ClientError::NotRunning { .. }) => store(&home, request).await,
+        Err(error) => Err(error.into()),
+    }
+}
+
+async fn store(home: &Path, request: &ControlRequest) -> Result<ControlReply, Failure> {
+    let database = home.join("state.db");
+    if !database.is_file() {
+        let sentence = format!("{} does not exist; `hermes-host run` makes it", database.display());
+        return Err(Failure::failed(sentence));
+    }
+    let lock = HostLock::take(home).map_err(|error| match error {
+        LockError::Held { .. } => Failure::failed(format!("{error}; it is starting or stopping, try again")),
+        error => Failure::failed(error.to_string()),
+    })?;
+    let opened = Store::open(&database, Arc::new(SystemClock)).map_err(|error| Failure::failed(error.to_string()))?;
+    let reply = records::read_only(&opened.store, request).await;
+    opened.store.close().await.map_err(|error| Failure::failed(error.to_string()))?;
+    drop(lock);
+    answered(reply.ok_or_else(|| ClientError::NotRunning { home: home.to_owned() })?)
+}
+
+fn answered(reply: ControlReply) -> Result<ControlReply, Failure> {
+    match reply {
+        ControlReply::Error { kind, message } => Err(Failure::answered(kind, message)),
+        reply => Ok(reply),
+    }
+}
+
+/// Asks the host for something that is done rather than told, and prints its sentence.
+pub async fn done(context: &Context, request: &ControlRequest) -> Result<(), Failure> {
+    match host(context, request).await? {
+        ControlReply::Done { message } => say(&message),
+        other => Err(unexpected(&other)),
+    }
+}
+
+/// The host answered with something else than was asked for: two releases meet.
+pub fn unexpected(reply: &ControlReply) -> Failure {
+    let kind = serde_json::to_value(reply).ok();
+    let kind = kind.as_ref().and_then(|reply| reply.get("type")).and_then(serde_json::Value::as_str).unwrap_or("?");
+    Failure::failed(format!("the host answered with `{kind}`, which this program did not ask for; restart the host"))
+}
+
+/// Prints one line.
+pub fn say(text: &str) -> Result<(), Failure> {
+    print(&format!("{text}\n"))
+}
+
+/// Prints text; a reader that went away is no failure.
+pub fn print(text: &str) -> Result<(), Failure> {
+    let mut out = std::io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
+            Err(Failure::failed(format!("the output cannot be written ({error})")))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Prints a value as JSON, indented.
+pub fn print_json(value: &impl Serialize) -> Result<(), Failure> {
+    let text = serde_json::to_string_pretty(value).map_err(|error| Failure::failed(error.to_string()))?;
+    say(&text)
+}

@@ -1,0 +1,96 @@
+//! `config`: check, show, schema, sample.
+
+use std::collections::BTreeMap;
+use std::io::Write;
+
+use super::args::ConfigCommand;
+use super::ask::{print, print_json, say};
+use super::table::Table;
+use super::{Context, Failure};
+use crate::config::{self, Prepared, Warning, manifests_of};
+use crate::plugins;
+
+pub async fn config(context: &Context, command: ConfigCommand) -> Result<(), Failure> {
+    match command {
+        ConfigCommand::Check => check(context).await,
+        ConfigCommand::Show { json } => show(context, json).await,
+        ConfigCommand::Schema => {
+            let (_, schemas) = libraries(context).await;
+            print_json(&config::json_schema(&schemas))
+        }
+        ConfigCommand::Sample => {
+            let (manifests, schemas) = libraries(context).await;
+            print(&config::sample(&manifests, &schemas))
+        }
+    }
+}
+
+async fn prepared(context: &Context) -> Result<Prepared, Failure> {
+    let config = context.config()?;
+    let warned = config.warnings.clone();
+    config.prepare(context.beside.as_deref()).await.map_err(|problems| {
+        warn(&warned);
+        problems.into()
+    })
+}
+
+fn warn(warnings: &[Warning]) {
+    for warning in warnings {
+        // A closed terminal cannot be told anything.
+        let _ = writeln!(std::io::stderr(), "warning: {warning}");
+    }
+}
+
+async fn check(context: &Context) -> Result<(), Failure> {
+    let prepared = prepared(context).await?;
+    warn(&prepared.config.warnings);
+    // A runtime that cannot be made refuses to start, too.
+    if let Err(error) = hermes_agent::build(&prepared.config.agent) {
+        return Err(Failure::config(error.to_string()));
+    }
+    let file = match &prepared.config.file {
+        Some(file) => file.display().to_string(),
+        None => "no plugins.toml was found, every value has its default".to_owned(),
+    };
+    let names: Vec<&str> = prepared.plans.iter().map(|plan| plan.instance.as_str()).collect();
+    let adapters = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
+    say(&format!("{file}: no problems; adapters: {adapters}"))
+}
+
+async fn show(context: &Context, json: bool) -> Result<(), Failure> {
+    let prepared = prepared(context).await?;
+    warn(&prepared.config.warnings);
+    let shown = prepared.config.show(&prepared.manifests);
+    if json {
+        return print_json(&shown);
+    }
+    let mut table = Table::new(&["KEY", "VALUE", "SOURCE"]);
+    for line in shown {
+        table.row([line.key, line.value, line.source]);
+    }
+    print(&table.render("nothing"))
+}
+
+/// The libraries that are found, whatever the configuration says; a broken one is left out.
+async fn libraries(
+    context: &Context,
+) -> (BTreeMap<String, hermes_protocol::Manifest>, BTreeMap<String, serde_json::Value>) {
+    // `config sample` must work where there is no valid configuration yet: that is when it is asked for.
+    let config = context.config().or_else(|_| {
+        let sources = config::Sources { config: None, cwd: "/nonexistent".into(), ..context.sources.clone() };
+        config::load(sources).map_err(Failure::from)
+    });
+    let Ok(config) = config else { return (BTreeMap::new(), BTreeMap::new()) };
+    let settings = config.adapter_settings(context.beside.as_deref());
+    let found = plugins::discover(&settings.search);
+    let manifests = manifests_of(&found);
+    let mut schemas = BTreeMap::new();
+    for found in &found {
+        if let Ok(manifest) = &found.manifest
+            && let Ok(schema) = plugins::schema(&found.path, &settings).await
+        {
+            schemas.insert(manifest.id.clone(), schema);
+        }
+    }
+    (manifests, schemas)
+}

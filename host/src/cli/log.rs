@@ -1,0 +1,60 @@
+//! Log lines: to the standard error, as `[host] log` and `log_format` say, every
+//! configured secret masked.
+
+use std::io::{self, IsTerminal, Write};
+use std::sync::Arc;
+
+use tracing_subscriber::EnvFilter;
+use tracing_subscriber::fmt::MakeWriter;
+
+use super::Failure;
+use crate::config::{Config, LogFormat};
+use crate::mask::Masker;
+
+/// Starts logging for the life of the process.
+pub fn start(config: &Config) -> Result<(), Failure> {
+    let filter = EnvFilter::try_new(&config.host.log).map_err(|error| Failure::config(format!("host.log: {error}")))?;
+    let masker = Masker::new(config.secrets().iter().map(|secret| secret.expose().to_owned()));
+    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(Masked(Arc::new(masker)));
+    let started = match config.host.log_format {
+        LogFormat::Json => builder.json().try_init(),
+        LogFormat::Text => builder.with_ansi(io::stderr().is_terminal()).with_target(false).try_init(),
+    };
+    started.map_err(|error| Failure::failed(format!("logging cannot start ({error})")))
+}
+
+/// Makes writers that mask each line.
+struct Masked(Arc<Masker>);
+
+impl<'a> MakeWriter<'a> for Masked {
+    type Writer = Line;
+
+    fn make_writer(&'a self) -> Line {
+        Line { masker: Arc::clone(&self.0), text: Vec::new() }
+    }
+}
+
+/// One line; it is written when it is dropped, so that a secret in two pieces is seen whole.
+struct Line {
+    masker: Arc<Masker>,
+    text: Vec<u8>,
+}
+
+impl Write for Line {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.text.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Drop for Line {
+    fn drop(&mut self) {
+        let text = String::from_utf8_lossy(&self.text);
+        // A log that cannot be written has nowhere else to say so.
+        let _ = io::stderr().lock().write_all(self.masker.mask(text).as_bytes());
+    }
+}

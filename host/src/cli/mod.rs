@@ -1,0 +1,127 @@
+//! The command line: one file per noun, one sentence per error.
+//!
+//! Commands talk to the running host over its socket. Those that only read open
+//! the store under `host.lock` when none runs. Listings print aligned tables, or
+//! JSON with `--json`; nothing is coloured, so a pipe sees what a person sees.
+//!
+//! Exit codes: 0 done, 1 failed, 2 wrong usage, 69 no host runs, 75 restart
+//! wanted, 78 the configuration refuses to start.
+
+mod adapter;
+mod args;
+mod ask;
+mod config;
+mod exit;
+mod log;
+mod outbox;
+mod pairing;
+mod run;
+mod session;
+mod status;
+mod table;
+
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{CommandFactory, Parser};
+
+pub use args::Cli;
+use args::Command;
+pub use exit::{CONFIG, FAILED, Failure, NO_HOST, RESTART, USAGE};
+
+use crate::config::Sources;
+
+/// What the process was given, read once in `main`.
+#[derive(Clone, Debug, Default)]
+pub struct Given {
+    /// The arguments, the program's name first.
+    pub args: Vec<std::ffi::OsString>,
+    /// The environment.
+    pub env: BTreeMap<String, String>,
+    /// The working folder.
+    pub cwd: PathBuf,
+    /// The folder of the running binary.
+    pub beside: Option<PathBuf>,
+}
+
+/// Runs one command and returns the exit code of the process.
+pub fn main(given: Given) -> ExitCode {
+    let cli = match Cli::try_parse_from(&given.args) {
+        Ok(cli) => cli,
+        Err(error) => {
+            // A closed terminal cannot be told anything.
+            let _ = error.print();
+            return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(USAGE));
+        }
+    };
+    match dispatch(cli, &given) {
+        Ok(code) => code,
+        Err(failure) => {
+            if !failure.is_silent() {
+                // A closed terminal cannot be told anything.
+                let _ = writeln!(std::io::stderr(), "error: {failure}");
+            }
+            ExitCode::from(failure.code)
+        }
+    }
+}
+
+/// What every command gets.
+struct Context {
+    sources: Sources,
+    beside: Option<PathBuf>,
+}
+
+impl Context {
+    /// The home folder, without reading the configuration.
+    fn home(&self) -> Result<PathBuf, Failure> {
+        Ok(crate::config::home(&self.sources)?)
+    }
+
+    /// The whole configuration.
+    fn config(&self) -> Result<crate::config::Config, Failure> {
+        Ok(crate::config::load(self.sources.clone())?)
+    }
+}
+
+fn dispatch(cli: Cli, given: &Given) -> Result<ExitCode, Failure> {
+    let sources = Sources { config: cli.config, home: cli.home, env: given.env.clone(), cwd: given.cwd.clone() };
+    let context = Context { sources, beside: given.beside.clone() };
+    match cli.command {
+        Command::Run(args) => return run::run(&context, &args),
+        // The child of an adapter reads its arguments itself and never sees the rest of this program.
+        Command::AdapterRunner { .. } => return Ok(crate::plugins::runner_main()),
+        Command::Completions { shell } => {
+            clap_complete::generate(shell, &mut Cli::command(), "hermes-host", &mut std::io::stdout());
+            return Ok(ExitCode::SUCCESS);
+        }
+        command => block_on(async {
+            match command {
+                Command::Status { json } => status::status(&context, json).await,
+                Command::Stop => status::stop(&context).await,
+                Command::Restart => status::restart(&context).await,
+                Command::Drain => status::drain(&context).await,
+                Command::Reload => status::reload(&context).await,
+                Command::Send(args) => outbox::send(&context, args).await,
+                Command::Adapter(command) => adapter::adapter(&context, command).await,
+                Command::Pairing(command) => pairing::pairing(&context, command).await,
+                Command::Config(command) => config::config(&context, command).await,
+                Command::Session(command) => session::session(&context, command).await,
+                Command::Outbox(command) => outbox::outbox(&context, command).await,
+                Command::Run(_) | Command::AdapterRunner { .. } | Command::Completions { .. } => Ok(()),
+            }
+        })??,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// A small runtime for one command.
+fn block_on<T>(work: impl Future<Output = T>) -> Result<T, Failure> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    Ok(runtime.map_err(|error| Failure::failed(format!("the system gives no runtime ({error})")))?.block_on(work))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,125 @@
+//! `send` and `outbox`: what is owed, and what could not be delivered.
+
+use std::io::Read;
+
+use super::args::{OutboxCommand, SendArgs};
+use super::ask::{self, print, print_json, say, unexpected};
+use super::table::{Table, ago};
+use super::{Context, Failure};
+use crate::clock::{Clock, SystemClock};
+use crate::control::{ControlReply, ControlRequest, DeliveryInfo, PartInfo};
+use crate::status::human::{one_line, span};
+
+/// The longest text that `send` takes, in bytes.
+const TEXT_BYTES_MAX: u64 = 256 * 1024;
+
+pub async fn send(context: &Context, args: SendArgs) -> Result<(), Failure> {
+    let text = if args.text == "-" { read_text()? } else { args.text };
+    if text.trim().is_empty() && args.file.is_none() {
+        return Err(Failure::usage("there is nothing to send; write a text or --file"));
+    }
+    let file = match args.file {
+        Some(file) => Some(
+            std::path::absolute(context.sources.cwd.join(&file))
+                .ok()
+                .filter(|file| file.is_file())
+                .ok_or_else(|| Failure::failed(format!("{} is not a file", file.display())))?,
+        ),
+        None => None,
+    };
+    let target = args.target;
+    let reply = ask::host(context, &ControlRequest::Send { target: target.clone(), text, file }).await?;
+    match reply {
+        ControlReply::Owed { delivery } => say(&format!(
+            "owed to {target} as delivery {delivery}; `hermes-host outbox show {delivery}` says whether it arrived"
+        )),
+        ControlReply::Done { message } => say(&message),
+        other => Err(unexpected(&other)),
+    }
+}
+
+fn read_text() -> Result<String, Failure> {
+    let mut text = String::new();
+    std::io::stdin()
+        .take(TEXT_BYTES_MAX + 1)
+        .read_to_string(&mut text)
+        .map_err(|error| Failure::failed(format!("the standard input cannot be read ({error})")))?;
+    if text.len() as u64 > TEXT_BYTES_MAX {
+        return Err(Failure::failed(format!("the text is longer than {TEXT_BYTES_MAX} bytes; send it with --file")));
+    }
+    Ok(text)
+}
+
+pub async fn outbox(context: &Context, command: OutboxCommand) -> Result<(), Failure> {
+    match command {
+        OutboxCommand::List { all, limit, json } => list(context, all, limit, json).await,
+        OutboxCommand::Show { delivery, json } => show(context, delivery, json).await,
+        OutboxCommand::Retry { delivery } => ask::done(context, &ControlRequest::OutboxRetry { delivery }).await,
+        OutboxCommand::Drop { delivery, why } => {
+            ask::done(context, &ControlRequest::OutboxDrop { delivery, why }).await
+        }
+    }
+}
+
+async fn list(context: &Context, all: bool, limit: u32, json: bool) -> Result<(), Failure> {
+    let reply = ask::host_or_store(context, &ControlRequest::OutboxList { limit, all }).await?;
+    let ControlReply::Outbox { deliveries } = &reply else { return Err(unexpected(&reply)) };
+    if json {
+        return print_json(deliveries);
+    }
+    let now_ms = SystemClock.now_ms();
+    let mut table = Table::new(&["DELIVERY", "TO", "PURPOSE", "STATE", "PARTS", "SINCE", "TRIED", "WHY"]);
+    for delivery in deliveries {
+        table.row([
+            delivery.id.to_string(),
+            format!("{}:{}", delivery.instance, delivery.chat),
+            delivery.purpose.clone(),
+            delivery.state.clone(),
+            format!("{}/{}", delivery.delivered, delivery.parts),
+            ago(now_ms, delivery.since_ms),
+            until(delivery, now_ms),
+            delivery.why.clone().unwrap_or_default(),
+        ]);
+    }
+    print(&table.render("nothing is owed and nothing was given up; --all shows settled deliveries too"))
+}
+
+fn until(delivery: &DeliveryInfo, now_ms: i64) -> String {
+    if delivery.state == "owed" { format!("for {} more", span(delivery.deadline_ms - now_ms)) } else { String::new() }
+}
+
+async fn show(context: &Context, delivery: i64, json: bool) -> Result<(), Failure> {
+    let reply = ask::host_or_store(context, &ControlRequest::OutboxShow { delivery }).await?;
+    let ControlReply::Delivery { delivery, text, parts } = &reply else { return Err(unexpected(&reply)) };
+    if json {
+        return print_json(&serde_json::json!({ "delivery": delivery, "text": text, "parts": parts }));
+    }
+    print(&render(delivery, parts, SystemClock.now_ms()))
+}
+
+fn render(delivery: &DeliveryInfo, parts: &[PartInfo], now_ms: i64) -> String {
+    let why = delivery.why.as_ref().map_or_else(String::new, |why| format!(": {}", one_line(why, 200)));
+    let mut table = Table::new(&["PART", "STATE", "TRIES", "NEXT", "MESSAGE", "TEXT"]);
+    for part in parts {
+        table.row([
+            part.n.to_string(),
+            part.state.clone(),
+            part.attempts.to_string(),
+            part.not_before_ms
+                .filter(|at| *at > now_ms)
+                .map_or_else(String::new, |at| format!("in {}", span(at - now_ms))),
+            part.message_ids.join(" "),
+            part.text.clone(),
+        ]);
+    }
+    format!(
+        "delivery {} to {}:{} ({}) is {}{why}, owed {}\n\n{}",
+        delivery.id,
+        delivery.instance,
+        delivery.chat,
+        delivery.purpose,
+        delivery.state,
+        ago(now_ms, delivery.since_ms),
+        table.render("it has no parts")
+    )
+}

@@ -1,0 +1,88 @@
+//! `status`, and the orders to the host as a whole.
+
+use super::ask::{self, print, print_json, unexpected};
+use super::table::{Table, ago};
+use super::{Context, Failure};
+use crate::clock::{Clock, SystemClock};
+use crate::control::{ControlReply, ControlRequest};
+use crate::status::human::span;
+use crate::status::{AdapterStatus, StatusJson};
+
+pub async fn status(context: &Context, json: bool) -> Result<(), Failure> {
+    let status = match ask::host(context, &ControlRequest::Status {}).await? {
+        ControlReply::Status(status) => status,
+        other => return Err(unexpected(&other)),
+    };
+    if json { print_json(&status) } else { print(&render(&status, SystemClock.now_ms())) }
+}
+
+pub async fn stop(context: &Context) -> Result<(), Failure> {
+    ask::done(context, &ControlRequest::Stop {}).await
+}
+
+pub async fn restart(context: &Context) -> Result<(), Failure> {
+    ask::done(context, &ControlRequest::Restart {}).await
+}
+
+pub async fn drain(context: &Context) -> Result<(), Failure> {
+    ask::done(context, &ControlRequest::Drain {}).await
+}
+
+pub async fn reload(context: &Context) -> Result<(), Failure> {
+    ask::done(context, &ControlRequest::Reload {}).await
+}
+
+/// The status for people.
+pub fn render(status: &StatusJson, now_ms: i64) -> String {
+    let host = &status.host;
+    let model = status.agent.model.as_ref().map_or_else(String::new, |model| format!(" ({model})"));
+    let mut out = format!(
+        "hermes-host {} is {} for {}, process {}\nhome    {}\nconfig  {}\nagent   {}{model}\n\n",
+        host.version,
+        host.state,
+        span(now_ms - host.since),
+        host.pid,
+        host.home,
+        host.config.as_deref().unwrap_or("none; every value has its default"),
+        status.agent.runtime,
+    );
+    out.push_str(&adapters(&status.adapters, now_ms));
+    for adapter in &status.adapters {
+        for announced in &adapter.announced {
+            out.push_str(&format!("\n{}: {}  {}", adapter.name, announced.label, announced.url));
+        }
+    }
+    let queues = &status.queues;
+    out.push_str(&format!(
+        "\nwaiting  {} events, {} turns, {} deliveries, {} handoffs; sessions {} open, {} in all\n",
+        queues.inbox, queues.turns, queues.outbox, queues.handoffs, status.sessions.open, status.sessions.total
+    ));
+    if queues.dead > 0 {
+        out.push_str(&format!("given up {} deliveries; `hermes-host outbox list` shows them\n", queues.dead));
+    }
+    for warning in &status.warnings {
+        out.push_str(&format!("warning: {warning}\n"));
+    }
+    out
+}
+
+/// The table of adapters.
+pub fn adapters(adapters: &[AdapterStatus], now_ms: i64) -> String {
+    let mut table = Table::new(&["ADAPTER", "PLUGIN", "STATE", "SINCE", "PROVEN", "HELD", "RUNS", "GUARANTEE", "WHY"]);
+    for adapter in adapters {
+        let next = adapter.next_try.map_or_else(String::new, |at| format!(" (next try in {})", span(at - now_ms)));
+        let ignored = if adapter.upstream_ignored { "; its word about senders is ignored" } else { "" };
+        table.row([
+            adapter.name.clone(),
+            format!("{} {}", adapter.plugin, adapter.version),
+            adapter.state.clone(),
+            ago(now_ms, adapter.since),
+            adapter.last_proven.map_or_else(String::new, |at| ago(now_ms, at)),
+            if adapter.held > 0 { adapter.held.to_string() } else { String::new() },
+            adapter.isolation.clone(),
+            adapter.guarantee.clone(),
+            format!("{}{next}{ignored}", adapter.reason.as_deref().unwrap_or_default()),
+        ]);
+    }
+    table.render("no adapter is configured; add a section to plugins.toml")
+}

@@ -1,0 +1,326 @@
+//! What the command line understands, prints and ends with. Commands run in the
+//! process, against a host that is a few lines long.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use clap::{CommandFactory, Parser};
+use tokio::sync::mpsc;
+
+use super::args::{AdapterCommand, Command, OutboxCommand, SessionCommand};
+use super::*;
+use crate::control::{self, Asked, ControlReply, ControlRequest, ErrorKind};
+
+#[test]
+fn the_grammar_is_consistent() {
+    Cli::command().debug_assert();
+}
+
+#[test]
+fn every_documented_command_is_understood() {
+    let lines = [
+        "run",
+        "run --config p.toml --home h --replace",
+        "--home h run",
+        "status",
+        "status --json",
+        "stop",
+        "restart",
+        "drain",
+        "reload",
+        "send telegram:1 hello --file x.png",
+        "send telegram -",
+        "adapter list --json",
+        "adapter inspect f.so --json",
+        "adapter check f.so",
+        "adapter add f.so",
+        "adapter remove telegram",
+        "adapter enable telegram",
+        "adapter disable telegram",
+        "adapter reload telegram",
+        "adapter-runner --fd 3 anything",
+        "pairing list --json",
+        "pairing approve telegram ABCD2345",
+        "pairing revoke telegram 123",
+        "pairing clear",
+        "pairing clear telegram",
+        "config check",
+        "config show --json",
+        "config schema",
+        "config sample",
+        "session list --all --limit 10 --json",
+        "session show 2026 --limit 5",
+        "session search two words",
+        "session end 2026",
+        "session delete 2026 --yes",
+        "outbox list --all",
+        "outbox show 7 --json",
+        "outbox retry 7",
+        "outbox drop 7 --why no",
+        "completions bash",
+        "completions zsh",
+        "completions fish",
+    ];
+    for line in lines {
+        let words = std::iter::once("hermes-host").chain(line.split(' '));
+        if let Err(error) = Cli::try_parse_from(words) {
+            panic!("{line}: {error}");
+        }
+    }
+}
+
+#[test]
+fn wrong_words_end_with_two() {
+    for line in [
+        "",
+        "rnu",
+        "status --jsno",
+        "outbox show seven",
+        "session list --limit 0",
+        "completions powershell",
+        "send telegram",
+    ] {
+        let words: Vec<&str> =
+            std::iter::once("hermes-host").chain(line.split(' ').filter(|word| !word.is_empty())).collect();
+        let error = Cli::try_parse_from(words).unwrap_err();
+        assert_eq!(error.exit_code(), i32::from(USAGE), "{line}: {error}");
+    }
+    assert_eq!(Cli::try_parse_from(["hermes-host", "--help"]).unwrap_err().exit_code(), 0);
+    assert_eq!(Cli::try_parse_from(["hermes-host", "--version"]).unwrap_err().exit_code(), 0);
+}
+
+#[test]
+fn without_a_host_its_commands_end_with_69_and_say_how_to_start_it() {
+    let world = World::new();
+    for line in ["status", "stop", "send a b", "pairing list", "adapter enable x", "outbox retry 1", "session end x"] {
+        let failure = world.fails(line);
+        assert_eq!(failure.code, NO_HOST, "{line}: {failure}");
+        assert!(failure.to_string().ends_with("start it with `hermes-host run`"), "{line}: {failure}");
+    }
+}
+
+#[test]
+fn reading_commands_need_no_host_but_a_state() {
+    let world = World::new();
+    std::fs::create_dir(world.home()).unwrap();
+    let failure = world.fails("session list");
+    let expected = format!("{} does not exist; `hermes-host run` makes it", world.home().join("state.db").display());
+    assert_eq!((failure.code, failure.to_string()), (FAILED, expected));
+
+    let opened =
+        crate::store::Store::open(&world.home().join("state.db"), std::sync::Arc::new(crate::clock::SystemClock))
+            .unwrap();
+    block_on(opened.store.close()).unwrap().unwrap();
+    for line in ["session list --json", "session search hello", "outbox list --all"] {
+        world.runs(line);
+    }
+    let failure = world.fails("session show nothing");
+    assert_eq!(
+        (failure.code, failure.to_string().as_str()),
+        (FAILED, "no session is called \"nothing\"; `hermes-host session list --all` shows them")
+    );
+    let failure = world.fails("outbox show 7");
+    assert_eq!(failure.to_string(), "there is no delivery 7; `hermes-host outbox list --all` shows them");
+
+    let lock = crate::app::HostLock::take(&world.home()).unwrap();
+    let failure = world.fails("session list");
+    assert!(failure.to_string().contains("it is starting or stopping, try again"), "{failure}");
+    drop(lock);
+}
+
+#[test]
+fn problems_of_the_configuration_end_with_78_all_at_once() {
+    let world = World::new();
+    world.file("[host]\nlgo = 1\ndrain_s = \"x\"\n");
+    for line in ["config check", "config show", "run", "adapter list"] {
+        let failure = world.fails(line);
+        assert_eq!(failure.code, CONFIG, "{line}: {failure}");
+        let file = world.dir().join("plugins.toml");
+        assert_eq!(
+            failure.to_string(),
+            format!(
+                "the configuration has 2 problems\n  {0}:2:1: host.lgo: unknown key; did you mean `host.log`?\n  \
+                 {0}:3:1: host.drain_s: must be an integer, not a string",
+                file.display()
+            ),
+            "{line}"
+        );
+    }
+    world.file("[agent]\nruntime = \"openai\"\nbase_url = \"http://127.0.0.1:1\"\n");
+    let failure = world.fails("config check");
+    assert_eq!(failure.code, CONFIG, "{failure}");
+    assert!(failure.to_string().contains("model"), "{failure}");
+}
+
+#[test]
+fn a_good_configuration_and_the_sample_pass_the_check() {
+    let world = World::new();
+    world.runs("config check");
+    world.file(&crate::config::sample(&BTreeMap::new(), &BTreeMap::new()));
+    for line in ["config check", "config show", "config schema", "config sample"] {
+        world.runs(line);
+    }
+}
+
+#[test]
+fn a_broken_configuration_does_not_keep_the_sample_from_being_printed() {
+    let world = World::new();
+    world.file("[host\n");
+    world.runs("config sample");
+}
+
+#[test]
+fn what_the_host_refuses_ends_with_its_code() {
+    let world = World::new();
+    for (kind, code) in [
+        (ErrorKind::Refused, FAILED),
+        (ErrorKind::NotFound, FAILED),
+        (ErrorKind::Invalid, USAGE),
+        (ErrorKind::Config, CONFIG),
+        (ErrorKind::Busy, FAILED),
+    ] {
+        let asked = world.with_host(ControlReply::error(kind, "no; do this"), || {
+            let failure = world.fails("reload");
+            assert_eq!((failure.code, failure.to_string().as_str()), (code, "no; do this"));
+        });
+        assert_eq!(asked, [ControlRequest::Reload {}]);
+    }
+}
+
+#[test]
+fn words_become_requests() {
+    let world = World::new();
+    let done = || ControlReply::done("It is done.");
+    let cases = [
+        ("stop", ControlRequest::Stop {}),
+        ("pairing approve chat ABC", ControlRequest::PairingApprove { instance: "chat".into(), code: "ABC".into() }),
+        ("pairing clear", ControlRequest::PairingClear { instance: None }),
+        ("adapter disable chat", ControlRequest::AdapterDisable { instance: "chat".into() }),
+        ("session delete x --yes", ControlRequest::SessionDelete { session: "x".into() }),
+        ("outbox drop 3", ControlRequest::OutboxDrop { delivery: 3, why: "dropped by the operator".into() }),
+        ("send chat:1 -dash", ControlRequest::Send { target: "chat:1".into(), text: "-dash".into(), file: None }),
+    ];
+    for (line, request) in cases {
+        assert_eq!(world.with_host(done(), || world.runs(line)), [request], "{line}");
+    }
+}
+
+#[test]
+fn an_answer_that_nobody_asked_for_is_no_crash() {
+    let world = World::new();
+    world.with_host(ControlReply::Owed { delivery: 1 }, || {
+        let failure = world.fails("status");
+        assert!(failure.to_string().contains("answered with `owed`"), "{failure}");
+    });
+}
+
+#[test]
+fn deleting_without_anybody_to_ask_needs_yes() {
+    let world = World::new();
+    let cli = Cli::try_parse_from(["hermes-host", "session", "delete", "x"]).unwrap();
+    assert!(matches!(cli.command, Command::Session(SessionCommand::Delete { yes: false, .. })));
+    // The standard input of a test is no terminal where it counts; where it is one, nobody types.
+    if !std::io::IsTerminal::is_terminal(&std::io::stdin()) {
+        assert_eq!(world.fails("session delete x").code, USAGE);
+    }
+}
+
+#[test]
+fn tables_are_aligned_and_leave_out_what_is_empty_throughout() {
+    let mut table = table::Table::new(&["NAME", "EMPTY", "LAST"]);
+    table.row(["ä".to_owned(), String::new(), "1".to_owned()]);
+    table.row(["longer\nname".to_owned(), String::new(), "\u{1b}[31m2".to_owned()]);
+    assert_eq!(table.render("none"), "NAME         LAST\nä            1\nlonger name  [31m2\n");
+    assert_eq!(table::Table::new(&["A"]).render("none"), "none\n");
+}
+
+#[test]
+fn a_file_that_is_no_library_is_told_apart() {
+    let world = World::new();
+    world.file("");
+    let failure = world.fails("adapter inspect plugins.toml");
+    assert_eq!(failure.code, FAILED);
+    assert!(failure.to_string().contains("plugins.toml"), "{failure}");
+    assert_eq!(world.fails("adapter add plugins.toml").code, FAILED);
+    assert!(!world.home().join("plugins").exists(), "nothing is copied before it was read");
+    assert!(world.fails("adapter remove nothing").to_string().contains("no library of the id \"nothing\""));
+    let failure = world.fails("adapter check plugins.toml");
+    assert!(failure.is_silent() && failure.code == FAILED);
+}
+
+#[test]
+fn help_of_the_hidden_runner_is_not_shown() {
+    let help = Cli::command().render_long_help().to_string();
+    assert!(!help.contains("adapter-runner"), "{help}");
+    assert!(help.contains("outbox"));
+    let parsed = Cli::try_parse_from(["hermes-host", "adapter", "list"]).unwrap().command;
+    assert!(matches!(parsed, Command::Adapter(AdapterCommand::List { json: false })));
+    let parsed = Cli::try_parse_from(["hermes-host", "outbox", "show", "7"]).unwrap().command;
+    assert!(matches!(parsed, Command::Outbox(OutboxCommand::Show { delivery: 7, json: false })));
+}
+
+/// A folder with a home and an environment of its own.
+struct World {
+    folder: tempfile::TempDir,
+}
+
+impl World {
+    fn new() -> Self {
+        Self { folder: tempfile::tempdir().unwrap() }
+    }
+
+    fn dir(&self) -> &Path {
+        self.folder.path()
+    }
+
+    fn home(&self) -> PathBuf {
+        self.dir().join("home")
+    }
+
+    fn file(&self, text: &str) {
+        std::fs::write(self.dir().join("plugins.toml"), text).unwrap();
+    }
+
+    fn dispatch(&self, line: &str) -> Result<ExitCode, Failure> {
+        let cli = Cli::try_parse_from(std::iter::once("hermes-host").chain(line.split(' '))).unwrap();
+        let env = BTreeMap::from([("HERMES_HOST_HOME".to_owned(), self.home().display().to_string())]);
+        dispatch(cli, &Given { args: Vec::new(), env, cwd: self.dir().to_owned(), beside: None })
+    }
+
+    fn runs(&self, line: &str) {
+        self.dispatch(line).unwrap_or_else(|failure| panic!("{line}: {failure}"));
+    }
+
+    fn fails(&self, line: &str) -> Failure {
+        match self.dispatch(line) {
+            Ok(_) => panic!("{line} does not fail"),
+            Err(failure) => failure,
+        }
+    }
+
+    /// Runs `work` beside a host that answers everything with `reply`; returns what was asked.
+    fn with_host(&self, reply: ControlReply, work: impl FnOnce()) -> Vec<ControlRequest> {
+        std::fs::create_dir_all(self.home()).unwrap();
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+        let (requests, mut inbox) = mpsc::channel::<Asked>(4);
+        let listener = {
+            let _inside = runtime.enter();
+            control::bind(&self.home()).unwrap()
+        };
+        let server = runtime.spawn(control::serve(listener, requests, 4));
+        let host = runtime.spawn(async move {
+            let mut asked = Vec::new();
+            while let Some((request, answer)) = inbox.recv().await {
+                asked.push(request);
+                // A client that went away needs no answer.
+                let _ = answer.send(reply.clone());
+            }
+            asked
+        });
+        work();
+        server.abort();
+        let asked = runtime.block_on(host).unwrap();
+        control::remove(&self.home());
+        asked
+    }
+}
