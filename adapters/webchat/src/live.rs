@@ -213,6 +213,7 @@ impl Live {
                 let at = turn.text_utf16;
                 turn.text.push_str(text);
                 turn.text_utf16 += text.encode_utf16().count();
+                turn.progress.clear();
                 turn.state = "running";
                 json!({ "type": "chunk", "conversation": conversation, "inbox_id": inbox_id, "at": at, "text": text })
             }

@@ -366,8 +366,9 @@ function answered(inboxId) {
 async function open(id) {
   const token = (state.opening += 1);
   saveDraft();
+  // What could not be sent stays to be tried again when the same conversation is read anew.
+  state.entries = id === state.current ? state.entries.filter((entry) => entry.sending || entry.failed) : [];
   state.current = id;
-  state.entries = [];
   state.turns = new Map();
   state.before = null;
   state.uploads = [];
@@ -506,6 +507,7 @@ function take(event, cursor) {
     case "chunk":
       withTurn(event, (turn) => {
         if (event.at === turn.text.length) turn.text += event.text;
+        turn.progress = "";
         turn.state = "running";
       });
       break;

@@ -1,0 +1,224 @@
+// webchat and the status page, as a person meets them. The host is the built one, the
+// agent is `echo`. Screenshots lie in target/browser; a failure leaves one too.
+import assert from "node:assert/strict";
+import { mkdirSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+
+import { Browser } from "./cdp.mjs";
+import { Host } from "./host.mjs";
+
+const SHOTS = join("target", "browser");
+const only = process.argv[2] ?? "";
+const tests = [];
+const test = (name, run) => tests.push({ name, run });
+
+const INPUT = `document.querySelector("#input")`;
+const answers = `[...document.querySelectorAll(".msg.agent:not(.live) .body")].map((node) => node.innerText.trim())`;
+const mine = `[...document.querySelectorAll(".msg.me .body")].map((node) => node.innerText.trim())`;
+const says = (text) => `${answers}.includes(${JSON.stringify(text)})`;
+
+async function say(page, text) {
+  await page.evaluate(`${INPUT}.focus()`);
+  await page.type(text);
+  await page.press("Enter");
+}
+
+/** Says something and waits for its echo. */
+async function talk(page, text, answer = text) {
+  await say(page, text);
+  await page.until(says(answer), `the answer ${answer}`);
+}
+
+test("the link opens the page and leaves the address bar", async ({ page, link }) => {
+  await page.until(`!document.querySelector("#welcome").hidden`);
+  assert.equal(await page.evaluate("location.search"), "");
+  assert.equal(await page.evaluate("document.cookie"), "", "a script can read the key");
+  assert.ok(!(await page.evaluate("document.documentElement.outerHTML")).includes(new URL(link).searchParams.get("token")));
+});
+
+test("a stranger's browser is shown the way in and nothing else", async ({ browser, link }) => {
+  const { browserContextId } = await browser.send("Target.createBrowserContext");
+  const { targetId } = await browser.send("Target.createTarget", { url: "about:blank", browserContextId });
+  const { sessionId } = await browser.send("Target.attachToTarget", { targetId, flatten: true });
+  const send = (method, params) => browser.send(method, params, sessionId);
+  await send("Page.navigate", { url: new URL("/", link).href });
+  const look = `new Promise((resolve) => { const look = () => document.querySelector("h1") ? resolve(document.querySelector("h1").innerText) : setTimeout(look, 25); look(); })`;
+  const { result } = await send("Runtime.evaluate", { expression: look, awaitPromise: true, returnByValue: true });
+  assert.equal(result.value, "This page needs its link");
+  await browser.send("Target.disposeBrowserContext", { browserContextId });
+});
+
+test("a message is delivered, and its answer streams", async ({ page }) => {
+  await say(page, "/slow 120 one two three four five six");
+  await page.until(`document.querySelector(".msg.me .status")?.innerText === "delivered to host"`);
+  // It grows before it is there.
+  await page.until(`/^one/.test(document.querySelector(".msg.live .body")?.innerText ?? "")`, "a piece of the answer");
+  assert.ok(await page.evaluate(`!document.querySelector("#stop").hidden`));
+  await page.until(says("one two three four five six"));
+  assert.equal(await page.evaluate(`document.querySelectorAll(".msg.live").length`), 0, "the streamed text stays beside the answer");
+  assert.equal(await page.evaluate(`document.querySelectorAll(".msg.agent").length`), 1);
+  assert.ok(await page.evaluate(`document.querySelector("#stop").hidden`));
+});
+
+test("Shift+Enter makes a line and Enter sends it", async ({ page }) => {
+  await page.evaluate(`${INPUT}.focus()`);
+  await page.type("first");
+  await page.press("Enter", { shift: true });
+  assert.equal(await page.evaluate(`document.querySelectorAll(".msg.me").length`), 0);
+  await page.type("\nsecond");
+  await page.press("Enter");
+  await page.until(`${mine}.some((text) => /first\\s+second/.test(text))`);
+});
+
+test("Esc stops a turn", async ({ page }) => {
+  await say(page, "/hang for ever");
+  await page.until(`/for ever/.test(document.querySelector(".msg.live .body")?.innerText ?? "")`, "the text before it hangs");
+  await page.press("Escape");
+  await page.until(`document.querySelector("#stop").hidden && !document.querySelector(".msg.live .dots")`, "the turn to end");
+  await talk(page, "still there");
+});
+
+test("two conversations are kept apart, and a reload keeps both", async ({ page }) => {
+  await talk(page, "apples");
+  await page.click("#new");
+  await page.until(`!document.querySelector("#welcome").hidden`);
+  await talk(page, "pears");
+  assert.deepEqual(await page.evaluate(mine), ["pears"]);
+  await page.reload();
+  await page.until(says("pears"), "the history after a reload");
+  const names = await page.evaluate(`[...document.querySelectorAll(".conversations a .name")].map((node) => node.innerText)`);
+  assert.deepEqual(names.slice(0, 2), ["pears", "apples"]);
+  await page.press("k", { ctrl: true });
+  await page.until(`document.querySelector("#palette").open`);
+  await page.type("appl");
+  await page.until(`document.querySelectorAll("#palette-list li").length === 1`);
+  await page.press("Enter");
+  await page.until(says("apples"));
+  assert.deepEqual(await page.evaluate(mine), ["apples"]);
+});
+
+test("markup is shown, and nothing in it runs", async ({ page }) => {
+  const hostile = '<img src=x onerror="window.hit=1"> [go](javascript:window.hit=2) <script>window.hit=3</script>';
+  await say(page, `${hostile} **bold** [site](https://example.org/) \`code\``);
+  await page.until(`document.querySelector(".msg.agent:not(.live) strong")?.innerText === "bold"`);
+  const seen = await page.evaluate(`(() => { const body = document.querySelector(".msg.agent:not(.live) .body");
+    return { images: body.querySelectorAll("img, script").length, links: [...body.querySelectorAll("a")].map((a) => [a.href, a.rel]), code: body.querySelector("code").innerText, text: body.innerText, hit: window.hit ?? null }; })()`);
+  assert.equal(seen.images, 0);
+  assert.deepEqual(seen.links, [["https://example.org/", "noopener noreferrer nofollow"]]);
+  assert.equal(seen.code, "code");
+  assert.ok(seen.text.includes("<script>window.hit=3</script>"), seen.text);
+  assert.equal(seen.hit, null);
+});
+
+test("a file goes along", async ({ page, host }) => {
+  const path = join(host.folder, "notes.txt");
+  writeFileSync(path, "some notes");
+  const { root } = await page.send("DOM.getDocument");
+  const { nodeId } = await page.send("DOM.querySelector", { nodeId: root.nodeId, selector: "#files" });
+  await page.send("DOM.setFileInputFiles", { files: [path], nodeId });
+  await page.until(`/10 B/.test(document.querySelector("#uploads li")?.innerText ?? "")`, "the uploaded file");
+  await say(page, "look at this");
+  await page.until(`document.querySelector(".msg.me a.file")?.innerText.includes("notes.txt")`);
+  await page.until(`${answers}.some((text) => text.includes("[notes.txt]"))`);
+
+  writeFileSync(path, "x".repeat(100_001));
+  await page.send("DOM.setFileInputFiles", { files: [path], nodeId });
+  await page.until(`/larger than/.test(document.querySelector("#uploads li.bad")?.innerText ?? "")`, "the refusal of a large file");
+});
+
+test("a host that comes back finds its page waiting", async ({ page, host }) => {
+  await talk(page, "before");
+  await host.stop("SIGKILL");
+  await page.until(`document.querySelector("#banner").innerText.includes("cannot be reached")`);
+  await host.start();
+  await page.until(`document.querySelector("#banner").hidden`, "the banner to go");
+  await talk(page, "after");
+  assert.deepEqual(await page.evaluate(answers), ["before", "after"]);
+  page.complaints = page.complaints.filter((text) => !/ERR_CONNECTION_REFUSED|ERR_INCOMPLETE_CHUNKED|ERR_EMPTY_RESPONSE|ERR_CONNECTION_RESET/.test(text));
+});
+
+test("a conversation is renamed and deleted", async ({ page }) => {
+  await talk(page, "old name");
+  await page.click("#rename");
+  await page.until(`document.querySelector("#ask").open`);
+  await page.type("New name");
+  await page.press("Enter");
+  await page.until(`document.querySelector("#title").innerText === "New name"`);
+  await page.click("#delete");
+  await page.until(`document.querySelector("#ask").open`);
+  await page.click("#ask-yes");
+  await page.until(`!document.querySelector("#welcome").hidden && !document.querySelector(".conversations").innerText.includes("New name")`);
+});
+
+test("the theme follows the system, and a choice is kept", async ({ page }) => {
+  const ground = `getComputedStyle(document.body).backgroundColor`;
+  await talk(page, "in the dark");
+  const light = await page.evaluate(ground);
+  await page.dark(true);
+  const dark = await page.evaluate(ground);
+  assert.notEqual(dark, light);
+  await page.shot(join(SHOTS, "dark.png"));
+  await page.click("#theme");
+  assert.equal(await page.evaluate(ground), light);
+  await page.reload();
+  assert.equal(await page.evaluate(ground), light);
+  await page.evaluate("localStorage.clear()");
+});
+
+test("it fits a telephone", async ({ page }) => {
+  await page.size(360, 740);
+  await say(page, `| a | b |\n|---|---|\n| ${"wide ".repeat(30)} | ${"x".repeat(80)} |`);
+  await page.until(`document.querySelector(".msg.agent:not(.live) table")`);
+  assert.ok(await page.evaluate("document.documentElement.scrollWidth <= innerWidth"), "the page is wider than the screen");
+  assert.equal(await page.evaluate(`getComputedStyle(document.querySelector("#sidebar")).visibility`), "hidden");
+  await page.shot(join(SHOTS, "narrow.png"));
+  await page.click("#menu");
+  await page.until(`getComputedStyle(document.querySelector("#sidebar")).visibility === "visible"`);
+});
+
+test("commands are offered and answered", async ({ page }) => {
+  await page.evaluate(`${INPUT}.focus()`);
+  await page.type("/stat");
+  await page.until(`document.querySelector("#commands li strong")?.innerText === "/status"`, "the menu of commands");
+  await page.press("Tab");
+  await page.press("Enter");
+  await page.until(`document.querySelectorAll(".msg.agent:not(.live), .msg.notice").length > 0`, "an answer of the host");
+});
+
+test("the status page opens", async ({ browser, host }) => {
+  const page = await browser.open(`http://127.0.0.1:${host.status}/`);
+  await page.until(`/webchat/.test(document.body.innerText) && /online/i.test(document.body.innerText)`, "webchat online");
+  assert.ok(!(await page.evaluate("document.documentElement.outerHTML")).includes("token="));
+  await page.shot(join(SHOTS, "status.png"));
+  assert.deepEqual(page.complaints, []);
+  await page.close();
+});
+
+mkdirSync(SHOTS, { recursive: true });
+const host = await Host.make();
+const browser = await Browser.start();
+let failed = 0;
+try {
+  const link = await host.start();
+  for (const { name, run } of tests.filter((one) => one.name.includes(only))) {
+    const page = await browser.open(link);
+    try {
+      await page.until(`document.querySelector("#input") && !document.querySelector("#welcome").hidden`, "the page");
+      await run({ page, browser, host, link });
+      assert.deepEqual(page.complaints, [], "the page complains");
+      console.log(`ok    ${name}`);
+    } catch (error) {
+      failed += 1;
+      console.log(`FAIL  ${name}\n${error.stack}`);
+      await page.shot(join(SHOTS, `failed-${failed}.png`)).catch(() => { /* The browser itself may be what failed. */ });
+    }
+    await page.close();
+  }
+} finally {
+  await browser.close();
+  await host.stop();
+  if (failed) console.log(`the host said:\n${host.said.replace(/token=[\w-]+/g, "token=…").slice(-4000)}`);
+  host.forget();
+}
+console.log(failed ? `${failed} failed` : "all passed");
+process.exitCode = failed ? 1 : 0;
