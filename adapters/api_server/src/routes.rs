@@ -41,8 +41,8 @@ const LOOK_EVERY: Duration = Duration::from_secs(15);
 /// How soon it is asked for the first time, and again once it says no.
 const LOOK_SOON: Duration = Duration::from_secs(2);
 
-/// How long a reply may still be on its way once the host says that the turn is over.
-const REPLY_ON_ITS_WAY: Duration = Duration::from_secs(10);
+/// How long a reply may still be on its way, or the event to its session, once the host says that it has no turn.
+const REPLY_ON_ITS_WAY: Duration = Duration::from_secs(5);
 
 /// Everything that is served.
 pub fn router(server: Arc<Server>) -> Router {
@@ -200,7 +200,7 @@ async fn follow(server: Arc<Server>, turn: Arc<Turn>, event: Event, _place: Owne
         Ok(inbox_id) => until_end(&server, &turn, inbox_id).await,
         Err(end) => end,
     };
-    if turn.is_keyed() && turn.inbox_id().is_some() {
+    if turn.is_keyed() && end.is_final() {
         kept::keep(&server, turn.event_id(), &end).await;
     }
     if !turn.end(end) {
@@ -210,14 +210,16 @@ async fn follow(server: Arc<Server>, turn: Arc<Turn>, event: Event, _place: Owne
 
 async fn submit(server: &Arc<Server>, turn: &Arc<Turn>, event: &Event) -> Result<i64, End> {
     let emitted = timeout(EMIT_TIMEOUT, server.host.emit(event)).await;
-    let inbox_id = match emitted {
-        Ok(Ok(Emitted::New { inbox_id })) => Ok(inbox_id),
-        Ok(Ok(Emitted::Duplicate { duplicate_of })) => Ok(duplicate_of),
-        Ok(Ok(_)) => Err(End::failed(502, "not_accepted", "the host's answer is not understood")),
-        Ok(Err(error)) => Err(End::failed(503, "not_accepted", format!("the host did not take the request: {error}"))),
-        Err(_) => Err(End::failed(503, "not_accepted", "the host did not take the request in time")),
+    let (inbox_id, repeated) = match emitted {
+        Ok(Ok(Emitted::New { inbox_id })) => (Ok(inbox_id), false),
+        Ok(Ok(Emitted::Duplicate { duplicate_of })) => (Ok(duplicate_of), true),
+        Ok(Ok(_)) => (Err(End::failed(502, "not_accepted", "the host's answer is not understood")), false),
+        Ok(Err(error)) => {
+            (Err(End::failed(503, "not_accepted", format!("the host did not take the request: {error}"))), false)
+        }
+        Err(_) => (Err(End::failed(503, "not_accepted", "the host did not take the request in time")), false),
     };
-    turn.confirm(inbox_id.as_ref().ok().copied());
+    turn.confirm(inbox_id.as_ref().ok().copied(), repeated);
     server.confirmed(turn, inbox_id.as_ref().ok().copied());
     if let (Ok(inbox_id), true) = (&inbox_id, turn.is_keyed()) {
         kept::begin(server, turn.event_id(), *inbox_id).await;
@@ -264,9 +266,9 @@ async fn until_end(server: &Server, turn: &Turn, inbox_id: i64) -> End {
             continue;
         }
         look = Instant::now() + LOOK_SOON;
-        let patience = if life == Life::Over && !looks_refused { REPLY_ON_ITS_WAY } else { LOOK_SOON };
+        let patience = if looks_refused { LOOK_SOON } else { REPLY_ON_ITS_WAY };
         if Instant::now() >= *over_since.get_or_insert(Instant::now()) + patience {
-            return turn.without_turn(life == Life::Dropped);
+            return turn.without_answer();
         }
     }
 }
@@ -278,8 +280,6 @@ enum Life {
     Alive,
     /// It was answered, or will never be.
     Over,
-    /// It was not admitted.
-    Dropped,
     /// The host does not tell.
     Unknown,
 }
@@ -293,7 +293,6 @@ async fn look_at(server: &Server, inbox_id: i64) -> Life {
     match timeout(LOOK_SOON, server.host.call::<Status>("turns.status", &question)).await {
         Ok(Ok(status)) => match status.state.as_str() {
             "accepted" | "waiting" | "queued" | "turned" | "running" => Life::Alive,
-            "dropped" => Life::Dropped,
             _ => Life::Over,
         },
         Ok(Err(error)) => {

@@ -67,6 +67,11 @@ impl End {
         Self::Failed { status, code: code.to_owned(), message: message.into(), retryable, of_host: false }
     }
 
+    /// Whether nothing better can come of the same event.
+    pub fn is_final(&self) -> bool {
+        self.tells_reply() || matches!(self, Self::Failed { status: 504, .. })
+    }
+
     /// Whether a reply of the host is delivered with this end.
     pub fn tells_reply(&self) -> bool {
         matches!(self, Self::Answered { .. } | Self::Failed { of_host: true, .. })
@@ -111,6 +116,7 @@ pub struct Turn {
 struct State {
     inbox_id: Option<i64>,
     confirmed: bool,
+    repeated: bool,
     said: Vec<Said>,
     /// All text of the stream.
     streamed: String,
@@ -152,7 +158,7 @@ impl Turn {
     /// A request whose answer is known already.
     pub fn ended(event_id: String, chat: Chat, end: End) -> Self {
         let turn = Self::new(event_id, chat, true, Duration::ZERO);
-        turn.confirm(None);
+        turn.confirm(None, false);
         turn.end(end);
         turn
     }
@@ -177,10 +183,11 @@ impl Turn {
         self.lock().inbox_id
     }
 
-    /// The host has the event under this id, or has no id for it.
-    pub fn confirm(&self, inbox_id: Option<i64>) {
+    /// The host has the event under this id, or has no id for it; `repeated` when it had it before.
+    pub fn confirm(&self, inbox_id: Option<i64>, repeated: bool) {
         self.change(|state| {
             state.inbox_id = inbox_id;
+            state.repeated = repeated;
             state.confirmed = true;
         });
     }
@@ -246,25 +253,27 @@ impl Turn {
         state.notice.is_some() && state.seq == 0 && state.reply.is_none()
     }
 
-    /// How the request ends when the host says that no turn will follow.
-    pub fn without_turn(&self, dropped: bool) -> End {
-        match (self.lock().notice.clone(), dropped) {
-            (Some(notice), _) => End::Failed {
+    /// How the request ends when the host says that it is over, and nothing came.
+    pub fn without_answer(&self) -> End {
+        let state = self.lock();
+        match &state.notice {
+            Some(notice) => End::Failed {
                 status: 503,
                 code: "not_answered".to_owned(),
-                message: notice,
+                message: notice.clone(),
                 retryable: true,
                 of_host: true,
             },
-            (None, true) => End::failed(
-                403,
-                "not_admitted",
-                "the host did not admit this request; its operator has to set trust_upstream = true for this adapter",
-            ),
-            (None, false) => End::failed(
+            None if state.repeated => End::failed(
                 409,
                 "already_answered",
                 "this request was answered before, and its answer is not kept here any more; it is in the session",
+            ),
+            None => End::failed(
+                403,
+                "not_admitted",
+                "the host ended this request without an answer; if that happens to every request, its operator has to \
+                 set trust_upstream = true for this adapter",
             ),
         }
     }

@@ -8,7 +8,7 @@ const TIMEOUT: Duration = Duration::from_secs(60);
 fn turn(keyed: bool) -> Turn {
     let turn = Turn::new("r:1".to_owned(), Chat::dm("c"), keyed, TIMEOUT);
     turn.change(|state| state.readers = 1);
-    turn.confirm(Some(7));
+    turn.confirm(Some(7), false);
     turn
 }
 

@@ -123,3 +123,26 @@ fn a_repeated_request_waits_for_a_turn_that_a_restart_left_running() {
     assert!(is_delivered(&world.reply(1, "resumed")));
     assert_eq!(text(&asking.join().unwrap()), "resumed");
 }
+
+#[test]
+fn an_answer_that_is_not_kept_any_more_is_told_as_such() {
+    let setup = MockHost::setup("api_server")
+        .answer("emit", |_| Ok(json!({"duplicate_of": 5})))
+        .answer("turns.status", |_| Ok(json!({"state": "over"})));
+    let world = World::with(setup, json!({}));
+    let answer = world.ask(ONCE, hello()).join().unwrap();
+    assert_eq!((answer.status, answer.error_code().as_str()), (409, "already_answered"));
+}
+
+#[test]
+fn a_failure_is_kept_as_well() {
+    let world = World::new();
+    let asking = world.ask(ONCE, hello());
+    world.host.next_event();
+    let failure = TurnEvent::Error { code: "runtime_failed".into(), message: "It failed.".into(), retryable: false };
+    world.stream(1, 1, failure);
+    world.deliver(1, "It failed.");
+    let (first, again) = (asking.join().unwrap(), world.ask(ONCE, hello()).join().unwrap());
+    assert_eq!((again.status, &again.body), (502, &first.body));
+    assert_eq!(world.host.emitted().len(), 1);
+}

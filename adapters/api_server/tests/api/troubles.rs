@@ -82,7 +82,7 @@ fn a_request_has_a_deadline_and_its_turn_ends_with_it() {
 
 #[test]
 fn a_request_that_the_host_does_not_admit_is_told_so() {
-    let world = World::with(status_of("dropped"), json!({}));
+    let world = World::with(status_of("over"), json!({}));
     let answer = world.ask(&[], hello()).join().unwrap();
     assert_eq!((answer.status, answer.error_code().as_str()), (403, "not_admitted"));
     assert!(answer.body.contains("trust_upstream"));
@@ -90,7 +90,7 @@ fn a_request_that_the_host_does_not_admit_is_told_so() {
 
 #[test]
 fn a_notice_instead_of_an_answer_is_the_answer() {
-    let world = World::with(status_of("dropped"), json!({}));
+    let world = World::with(status_of("over"), json!({}));
     let asking = world.ask(&[], hello());
     world.host.next_event();
     let mut notice = reply(1, "Not queued: 32 messages already wait here.");
@@ -103,7 +103,7 @@ fn a_notice_instead_of_an_answer_is_the_answer() {
 
 #[test]
 fn a_notice_while_the_turn_waits_ends_nothing() {
-    let world = World::with(status_of("accepted"), json!({}));
+    let world = World::with(status_of("queued"), json!({}));
     let asking = world.ask(&[], hello());
     world.host.next_event();
     let mut notice = reply(1, "Queued behind 2 others.");
