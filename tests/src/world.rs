@@ -42,6 +42,7 @@ pub struct World {
     /// The scripted platform.
     pub scripted: Scripted,
     host: Option<Child>,
+    binary: PathBuf,
     environment: Vec<(String, String)>,
 }
 
@@ -60,7 +61,7 @@ impl World {
     pub fn with(sections: &str) -> Self {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let scripted = Scripted::listen(folder.path().join("platform.sock"));
-        let world = Self { folder, scripted, host: None, environment: Vec::new() };
+        let world = Self { folder, scripted, host: None, binary: artefacts().host(), environment: Vec::new() };
         fs::create_dir(world.home()).expect("the folder is new");
         fs::set_permissions(world.home(), fs::Permissions::from_mode(0o700)).expect("the folder is ours");
         fs::create_dir(world.plugins()).expect("the folder is new");
@@ -75,6 +76,11 @@ impl World {
         let text = text.replace("SOCKET", &self.scripted.path().display().to_string());
         fs::write(self.config(), text).expect("the folder is ours");
         fs::set_permissions(self.config(), fs::Permissions::from_mode(0o600)).expect("the file is ours");
+    }
+
+    /// Another binary for the hosts to come.
+    pub fn use_host(&mut self, binary: &Path) {
+        binary.clone_into(&mut self.binary);
     }
 
     /// Adds an environment variable for the hosts to come.
@@ -184,7 +190,7 @@ impl World {
     }
 
     fn command(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::new(artefacts().host());
+        let mut command = Command::new(&self.binary);
         command
             .args(arguments)
             .arg("--home")

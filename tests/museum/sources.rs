@@ -1,0 +1,132 @@
+//! Copies of this workspace's sources, changed by exact edits and built on their own.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+/// What a copy holds. `tests/` itself is no member of it.
+const COPIED: [&str; 7] =
+    ["Cargo.toml", "Cargo.lock", "adapter-sdk", "adapters", "host", "tests/fixtures", "tests/museum/foreign"];
+
+/// Never copied.
+const LEFT_OUT: [&str; 3] = ["target", "node_modules", "__pycache__"];
+
+/// A copy in the making.
+pub struct Sources {
+    name: &'static str,
+    files: BTreeMap<PathBuf, Vec<u8>>,
+}
+
+impl Sources {
+    /// The sources as they stand.
+    pub fn of_today(name: &'static str) -> Self {
+        let mut files = BTreeMap::new();
+        for part in COPIED {
+            gather(&root(), Path::new(part), &mut files);
+        }
+        let mut sources = Self { name, files };
+        sources.edit("Cargo.toml", "    \"tests\",\n", "");
+        sources
+    }
+
+    /// Replaces `old`, which has to stand in `file` exactly once.
+    pub fn edit(&mut self, file: &str, old: &str, new: &str) -> &mut Self {
+        let bytes = self.files.get_mut(Path::new(file)).unwrap_or_else(|| panic!("there is no {file} any more"));
+        let text = String::from_utf8(bytes.clone()).unwrap_or_else(|_| panic!("{file} is no text"));
+        let found = text.matches(old).count();
+        assert_eq!(found, 1, "the museum's edit of {file} wants this text once, found it {found} times:\n{old}");
+        *bytes = text.replacen(old, new, 1).into_bytes();
+        self
+    }
+
+    /// Adds `new` right before `old`.
+    pub fn before(&mut self, file: &str, old: &str, new: &str) -> &mut Self {
+        self.edit(file, old, &format!("{new}{old}"))
+    }
+
+    /// Adds `new` right after `old`.
+    pub fn after(&mut self, file: &str, old: &str, new: &str) -> &mut Self {
+        self.edit(file, old, &format!("{old}{new}"))
+    }
+
+    /// Adds `new` at the end of `file`.
+    pub fn append(&mut self, file: &str, new: &str) -> &mut Self {
+        let bytes = self.files.get_mut(Path::new(file)).unwrap_or_else(|| panic!("there is no {file} any more"));
+        bytes.extend_from_slice(new.as_bytes());
+        self
+    }
+
+    /// Writes the copy and returns its folder. What did not change is not touched, so that it is not built again.
+    pub fn write(&self) -> PathBuf {
+        let folder = target().join("museum").join(self.name);
+        let mut there = BTreeMap::new();
+        if folder.exists() {
+            gather(&folder, Path::new(""), &mut there);
+        }
+        for (path, bytes) in &self.files {
+            if there.remove(path).as_ref() != Some(bytes) {
+                let path = folder.join(path);
+                fs::create_dir_all(path.parent().expect("it is inside of the copy")).expect("target/ is writable");
+                fs::write(path, bytes).expect("target/ is writable");
+            }
+        }
+        for path in there.into_keys().filter(|path| path != Path::new("Cargo.lock")) {
+            fs::remove_file(folder.join(path)).expect("target/ is writable");
+        }
+        folder
+    }
+}
+
+fn gather(root: &Path, part: &Path, files: &mut BTreeMap<PathBuf, Vec<u8>>) {
+    let path = root.join(part);
+    if path.is_file() {
+        files.insert(part.to_owned(), fs::read(&path).expect("the sources can be read"));
+        return;
+    }
+    for entry in fs::read_dir(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display())) {
+        let name = entry.expect("the sources can be read").file_name();
+        if !LEFT_OUT.iter().any(|left_out| name == *left_out) {
+            gather(root, &part.join(name), files);
+        }
+    }
+}
+
+/// Runs cargo in `folder` into this workspace's target folder: the crates of the registry are shared with it.
+/// Everything the copies build has a file name of its own, so that nothing of this workspace is overwritten.
+pub fn cargo(folder: &Path, arguments: &[&str]) -> std::process::Output {
+    Command::new(env!("CARGO"))
+        .args(arguments)
+        .args(["--offline", "--quiet", "--target-dir"])
+        .arg(target())
+        .current_dir(folder)
+        .output()
+        .expect("cargo starts")
+}
+
+/// As [`cargo`], for what must build; returns the file that it left.
+pub fn build(folder: &Path, arguments: &[&str], left: &str) -> PathBuf {
+    let output = cargo(folder, &[&["build"], arguments].concat());
+    assert!(output.status.success(), "{}: {}", folder.display(), String::from_utf8_lossy(&output.stderr));
+    let profile = if arguments.contains(&"--release") { "release" } else { "debug" };
+    let kept = target().join("museum").join("built").join(profile);
+    fs::create_dir_all(&kept).expect("target/ is writable");
+    let to = kept.join(left);
+    let beside = kept.join(format!("{left}.new.{}", std::process::id()));
+    fs::copy(target().join(profile).join(left), &beside).expect("cargo left it there");
+    fs::rename(&beside, &to).expect("target/ is writable");
+    to
+}
+
+/// This workspace.
+pub fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("tests/ lies in the workspace").to_owned()
+}
+
+/// The target folder that this program was built into.
+pub fn target() -> PathBuf {
+    let program = std::env::current_exe().expect("the program knows its path");
+    program.ancestors().nth(3).expect("it lies in target/<profile>/deps").to_owned()
+}

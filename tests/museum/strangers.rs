@@ -1,0 +1,47 @@
+//! Adapters of SDKs that broke the rules of 1.x, built stripped as a release is.
+
+use std::{path::PathBuf, sync::OnceLock};
+
+use crate::sources::{Sources, build};
+
+const ABI: &str = "adapter-sdk/abi/src/lib.rs";
+
+/// Built from an SDK in which a function of a vtable answers with another type.
+pub fn retyped() -> &'static PathBuf {
+    static BUILT: OnceLock<PathBuf> = OnceLock::new();
+    BUILT.get_or_init(|| {
+        let mut sources = Sources::of_today("retyped");
+        sources
+            .edit(
+                ABI,
+                "    pub max_level: extern \"C\" fn(ctx: *const c_void) -> u8,\n",
+                "    pub max_level: extern \"C\" fn(ctx: *const c_void) -> u32,\n",
+            )
+            .edit(
+                "adapter-sdk/src/export/host_side.rs",
+                "        (self.handle.vtable.max_level())(self.handle.ctx)\n",
+                "        u8::try_from((self.handle.vtable.max_level())(self.handle.ctx)).unwrap_or(u8::MAX)\n",
+            );
+        stranger(sources, "retyped")
+    })
+}
+
+/// Built from an SDK in which a struct that crosses has one field more.
+pub fn widened() -> &'static PathBuf {
+    static BUILT: OnceLock<PathBuf> = OnceLock::new();
+    BUILT.get_or_init(|| {
+        let mut sources = Sources::of_today("widened");
+        sources.after(ABI, "    pub vtable: HostVt_Ref,\n", "    /// One more.\n    pub more: u64,\n");
+        stranger(sources, "widened")
+    })
+}
+
+fn stranger(mut sources: Sources, name: &str) -> PathBuf {
+    sources.edit("tests/museum/foreign/Cargo.toml", "\"fixture_foreign\"", &format!("\"fixture_{name}\"")).edit(
+        "tests/museum/foreign/src/lib.rs",
+        "        id: \"foreign\",\n",
+        &format!("        id: {name:?},\n"),
+    );
+    let arguments = ["-p", "fixture-foreign", "--lib", "--config", "profile.dev.package.fixture-foreign.strip=true"];
+    build(&sources.write(), &arguments, &format!("libfixture_{name}.so"))
+}

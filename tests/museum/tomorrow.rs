@@ -1,0 +1,222 @@
+//! The SDK of tomorrow: version 1.1.0 of what lies here, with everything appended that 1.x may append.
+//!
+//! One function behind the last of each vtable, one method on either side, one optional field in what
+//! comes in and in what goes out, one variant in a tagged enum. A host and an adapter are built of it,
+//! and both say what they find on the other side.
+
+use std::{
+    path::{Path, PathBuf},
+    sync::OnceLock,
+};
+
+use crate::sources::{Sources, build};
+
+/// What the new functions answer.
+pub const ANSWER: u32 = 11;
+
+/// The host of tomorrow.
+pub fn host() -> &'static Path {
+    static BUILT: OnceLock<PathBuf> = OnceLock::new();
+    BUILT.get_or_init(|| {
+        build(folder(), &["-p", "hermes-host", "--bin", "hermes-host-tomorrow"], "hermes-host-tomorrow")
+    })
+}
+
+/// The scripted adapter of tomorrow; its id is `tomorrow`.
+pub fn adapter() -> &'static Path {
+    static BUILT: OnceLock<PathBuf> = OnceLock::new();
+    BUILT.get_or_init(|| build(folder(), &["-p", "fixture-scripted", "--lib"], "libfixture_tomorrow.so"))
+}
+
+fn folder() -> &'static Path {
+    static WRITTEN: OnceLock<PathBuf> = OnceLock::new();
+    WRITTEN.get_or_init(|| {
+        let mut sources = Sources::of_today("tomorrow");
+        sdk(&mut sources);
+        adapter_of(&mut sources);
+        host_of(&mut sources);
+        sources.write()
+    })
+}
+
+/// Version 1.1.0 of the crates an adapter is built of.
+pub fn version(sources: &mut Sources, version: &str) {
+    for crate_ in ["", "abi/", "conformance/", "macros/", "markup/", "net/", "protocol/"] {
+        let manifest = format!("adapter-sdk/{crate_}Cargo.toml");
+        sources.edit(&manifest, "version = \"1.0.0\"\nrust-version", &format!("version = \"{version}\"\nrust-version"));
+    }
+}
+
+fn sdk(sources: &mut Sources) {
+    version(sources, "1.1.0");
+    vtables(sources);
+    payloads(sources);
+    sources
+        .before(
+            "adapter-sdk/src/host.rs",
+            "    /// Waits until the instance is asked to end.\n",
+            "    /// The function that hosts before 1.1 lack.\n    \
+             pub fn tomorrow(&self) -> Option<u32> {\n        self.core.side().tomorrow()\n    }\n\n",
+        )
+        .after(
+            "adapter-sdk/src/adapter.rs",
+            "    fn send(&self, message: Outgoing) -> impl Future<Output = SendOutcome> + Send;\n",
+            r#"
+    /// The method that adapters before 1.1 lack.
+    ///
+    /// # Errors
+    ///
+    /// By default always.
+    fn tomorrow(&self) -> impl Future<Output = Result<String, CallError>> + Send {
+        std::future::ready(Err(CallError::new("unsupported", "this adapter does not think of tomorrow")))
+    }
+"#,
+        )
+        .before(
+            "adapter-sdk/src/dispatch.rs",
+            "        other => A::Parts::answer(adapter, other, payload),\n",
+            "        \"tomorrow\" => Some(plain(async move { Reply::of(adapter_.tomorrow().await) })),\n",
+        );
+}
+
+fn vtables(sources: &mut Sources) {
+    const ABI: &str = "adapter-sdk/abi/src/lib.rs";
+    const VTABLE: &str = "adapter-sdk/src/export/vtable.rs";
+    sources
+        .after(
+            ABI,
+            "    pub release: extern \"C\" fn(ctx: *const c_void),\n",
+            "    /// New in 1.1. `[any-thread & !released]`\n    \
+             pub tomorrow: extern \"C\" fn(ctx: *const c_void) -> u32,\n",
+        )
+        .after(
+            ABI,
+            "    pub destroy: extern \"C\" fn(this: *mut c_void, deadline_ms: u64) -> u32,\n",
+            "    /// New in 1.1. `[any-thread & started]`\n    \
+             pub tomorrow: extern \"C\" fn(this: *mut c_void) -> u32,\n",
+        )
+        .after(
+            ABI,
+            "    pub create: extern \"C\" fn(host: HostHandle, envelope: RSlice<'_, u8>) -> RResult<Instance, RString>,\n",
+            "    /// New in 1.1. `[any-thread & loaded]`\n    pub tomorrow: extern \"C\" fn() -> u32,\n",
+        )
+        .after(VTABLE, "            create: create::<A>,\n", "            tomorrow: tomorrow_module,\n")
+        .after(VTABLE, "            destroy: destroy::<A>,\n", "            tomorrow: tomorrow_instance::<A>,\n")
+        .append(
+            VTABLE,
+            &format!(
+                r#"
+/// New in 1.1. `[any-thread & loaded]`
+extern "C" fn tomorrow_module() -> u32 {{
+    {ANSWER}
+}}
+
+/// New in 1.1. `[any-thread & started]`
+extern "C" fn tomorrow_instance<A: Exported>(this: *mut c_void) -> u32 {{
+    // SAFETY: the host calls with an instance of this vtable that is not destroyed.
+    guard(|| unsafe {{ seat::<A>(this) }}.map_or(0, |_| {ANSWER})).unwrap_or(0)
+}}
+"#
+            ),
+        )
+        .before(
+            "adapter-sdk/src/export/host_side.rs",
+            "    pub(crate) fn max_level(&self) -> u8 {\n",
+            "    pub(crate) fn tomorrow(&self) -> Option<u32> {\n        \
+             self.handle.vtable.tomorrow().map(|ask| ask(self.handle.ctx))\n    }\n\n",
+        );
+}
+
+fn payloads(sources: &mut Sources) {
+    const EVENT: &str = "adapter-sdk/protocol/src/event.rs";
+    const OUTGOING: &str = "adapter-sdk/protocol/src/outgoing.rs";
+    const FIELD: &str = "    /// New in 1.1.\n    #[serde(default, skip_serializing_if = \"Option::is_none\")]\n    \
+                         pub tomorrow: Option<String>,\n";
+    sources
+        .before(EVENT, "    /// What the platform sent, bounded by the adapter to 64 KiB.\n", FIELD)
+        .before(EVENT, "            raw: Value::Null,\n            extra:", "            tomorrow: None,\n")
+        .before(OUTGOING, "    /// Only this sender may see it, where the platform can.\n", FIELD)
+        .before(
+            OUTGOING,
+            "            ephemeral_to: None,\n            extra:",
+            "            tomorrow: Some(\"1.1\".to_owned()),\n",
+        )
+        .before(
+            OUTGOING,
+            "    /// An answer of a later version; it counts as [`SendOutcome::Unknown`].\n",
+            "    /// New in 1.1.\n    Tomorrow {\n        /// Anything.\n        note: String,\n    },\n",
+        );
+}
+
+fn adapter_of(sources: &mut Sources) {
+    const FIXTURE: &str = "tests/fixtures/scripted/src/lib.rs";
+    sources
+        .edit("tests/fixtures/scripted/Cargo.toml", "name = \"fixture_scripted\"", "name = \"fixture_tomorrow\"")
+        .edit(
+            FIXTURE,
+            "        id: \"scripted\",\n",
+            "        id: \"tomorrow\",\n        requires_host: \">=1.0, <2\",\n",
+        )
+        .edit(
+            FIXTURE,
+            "        self.saw(\"connect\", json!({})).await;\n",
+            r#"        let method = match self.host.call::<Value>("tomorrow", &json!({})).await {
+            Ok(answer) => answer,
+            Err(error) => json!(error.code),
+        };
+        self.saw("connect", json!({ "host_function": self.host.tomorrow(), "host_method": method })).await;
+"#,
+        )
+        .before(
+            FIXTURE,
+            "    async fn send(&self, message: Outgoing) -> SendOutcome {\n",
+            "    async fn tomorrow(&self) -> Result<String, CallError> {\n        \
+             Ok(\"the adapter of tomorrow answers\".to_owned())\n    }\n\n",
+        );
+}
+
+fn host_of(sources: &mut Sources) {
+    const CALLBACKS: &str = "host/src/ffi/callbacks.rs";
+    sources
+        .edit(
+            "host/Cargo.toml",
+            "license.workspace = true\n",
+            "license.workspace = true\nautobins = false\n",
+        )
+        .append(
+            "host/Cargo.toml",
+            "\n[[bin]]\nname = \"hermes-host-tomorrow\"\npath = \"src/main.rs\"\n",
+        )
+        .edit(CALLBACKS, "HostVt { call, log, max_level, release }", "HostVt { call, log, max_level, release, tomorrow }")
+        .append(
+            CALLBACKS,
+            &format!(
+                "\n/// New in 1.1. `[any-thread & !released]`\nextern \"C\" fn tomorrow(ctx: *const c_void) -> u32 {{\n    \
+                 guarded(0, || port(ctx).map_or(0, |_| {ANSWER}))\n}}\n"
+            ),
+        )
+        .edit(
+            "host/src/ffi/library.rs",
+            "            RResult::ROk(instance) => Ok(ForeignInstance::new(instance, number)),\n",
+            r#"            RResult::ROk(instance) => {
+                let module = self.module.tomorrow().map(|ask| ask());
+                let own = instance.vtable.tomorrow().map(|ask| ask(instance.this));
+                eprintln!("museum: module {module:?}, instance {own:?}");
+                Ok(ForeignInstance::new(instance, number))
+            }
+"#,
+        )
+        .before(
+            "host/src/plugins/services.rs",
+            "            host_method::PROVED => {\n",
+            "            \"tomorrow\" => Ok(json!(\"the host of tomorrow answers\")),\n",
+        )
+        .before(
+            "host/src/plugins/supervisor.rs",
+            "        let running = born.life.call(method::RUN, b\"{}\".to_vec());\n",
+            r#"        let asked = born.life.call("tomorrow", b"{}".to_vec()).await;
+        let said = String::from_utf8_lossy(&asked.payload);
+        eprintln!("museum: {} answers {} {said}", shared.instance, asked.status);
+"#,
+        );
+}
