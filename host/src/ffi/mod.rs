@@ -15,8 +15,6 @@
 //! Not here: whether a file may be loaded (see [`crate::plugins`]), and panics of
 //! a plugin, which its own copy of the SDK has to catch.
 
-#![expect(unsafe_code, reason = "the one room that talks to foreign libraries")]
-
 mod callbacks;
 mod completion;
 mod instance;

@@ -65,6 +65,24 @@ impl Adapters {
         adapters
     }
 
+    /// Instances over links that a test made; nothing supervises them.
+    #[cfg(test)]
+    pub(crate) fn of(handles: Vec<AdapterHandle>, services: Arc<dyn HostServices>) -> Self {
+        let entries = handles.into_iter().map(|handle| {
+            let plan = AdapterPlan::new(handle.instance().to_string(), handle.plugin(), serde_json::Value::Null);
+            let (wanted, _) = watch::channel(Wanted { enabled: true, plan: Arc::new(plan), start: 0, end: None });
+            (handle.instance().to_string(), Entry { handle, wanted, task: tokio::spawn(async {}) })
+        });
+        let inner = Inner {
+            settings: Arc::new(AdapterSettings::new("/nowhere", super::SearchPath::default())),
+            services,
+            events: mpsc::channel(1).0,
+            instances: Mutex::new(entries.collect()),
+            found: Mutex::default(),
+        };
+        Self { inner: Arc::new(inner) }
+    }
+
     /// The handle of an instance.
     pub fn get(&self, instance: &str) -> Option<AdapterHandle> {
         self.instances().get(instance).map(|entry| entry.handle.clone())

@@ -154,6 +154,31 @@ impl Shared {
     }
 }
 
+#[cfg(test)]
+impl AdapterHandle {
+    /// An instance that is online over a link that a test made.
+    pub(crate) fn over(link: Arc<dyn super::AdapterLink>, plan: &AdapterPlan, manifest: Manifest) -> Self {
+        let settings = AdapterSettings::new("/nowhere", super::SearchPath::default());
+        let (announcements, _) = mpsc::channel(1);
+        let shared = Shared::new(plan, Arc::new(settings), announcements);
+        shared.capabilities.store(Arc::new(manifest.capabilities.clone()));
+        shared.manifest.store(Arc::new(manifest));
+        shared.life.store(Some(Arc::new(Life::new(link, Arc::new(AtomicBool::new(true))))));
+        shared.apply(AdapterChange::Start);
+        shared.apply(AdapterChange::Connected);
+        Self { shared: Arc::new(shared) }
+    }
+
+    /// Loses or regains the link.
+    pub(crate) fn set_online(&self, online: bool) {
+        if online {
+            self.shared.apply(AdapterChange::Connected);
+        } else {
+            self.shared.apply(AdapterChange::Lost { reason: "a test cut it".to_owned(), next_try_ms: 0 });
+        }
+    }
+}
+
 impl AdapterHandle {
     /// Name of the instance.
     pub fn instance(&self) -> &Arc<str> {

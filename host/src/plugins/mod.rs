@@ -34,6 +34,8 @@ mod schema;
 mod services;
 mod spawn;
 mod supervisor;
+#[cfg(test)]
+mod tests;
 
 pub use adapters::Adapters;
 pub use check::{CheckLine, check};

@@ -1,0 +1,225 @@
+//! A home with the hostile library in it, and a host that remembers what it was asked.
+
+use std::{
+    collections::BTreeSet,
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+    sync::{Arc, Mutex, OnceLock},
+    time::Duration,
+};
+
+use futures_util::future::BoxFuture;
+use hermes_protocol::{CallError, Chat, Outgoing};
+use serde_json::json;
+use tempfile::TempDir;
+use tokio::sync::mpsc;
+
+use crate::plugins::{
+    AdapterEvent, AdapterHandle, AdapterPlan, AdapterSettings, AdapterState, Adapters, HostServices, IsolationChoice,
+    SearchPath, runner,
+};
+
+/// Longest wait for anything that must happen; only reached by a failing test.
+pub(super) const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Libraries of `tests/fixtures`.
+pub(super) mod fixtures {
+    use super::*;
+
+    /// The built library `lib<name>.so`, beside the folder of this test executable.
+    ///
+    /// Built here once a run: `cargo test` alone does not build a cdylib that nothing depends on.
+    pub(in super::super) fn library(name: &str) -> PathBuf {
+        static BUILT: OnceLock<()> = OnceLock::new();
+        let exe = std::env::current_exe().unwrap();
+        let profile = exe.parent().and_then(Path::parent).unwrap();
+        BUILT.get_or_init(|| build(profile, name));
+        let library = profile.join(format!("lib{name}.so"));
+        assert!(library.exists(), "{} was not built", library.display());
+        library
+    }
+
+    fn build(profile: &Path, name: &str) {
+        let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+        let package = name.replace('_', "-");
+        if !workspace.join("tests/fixtures").exists() {
+            return;
+        }
+        let profile_name = match profile.file_name().and_then(|name| name.to_str()) {
+            Some("debug") | None => "dev",
+            Some(other) => other,
+        };
+        let built = Command::new(env!("CARGO"))
+            .current_dir(workspace)
+            .args(["build", "--quiet", "--package", &package, "--profile", profile_name, "--target-dir"])
+            .arg(profile.parent().unwrap())
+            .status()
+            .unwrap();
+        assert!(built.success(), "{package} does not build");
+    }
+}
+
+/// The child side of every test here: this executable is started again with these arguments.
+///
+/// In an ordinary run the word is not among the arguments, and nothing happens.
+#[test]
+fn adapter_runner_child() {
+    if std::env::args().any(|argument| argument == runner::SUBCOMMAND) {
+        runner::runner_main();
+        // Not through the harness, which would print.
+        std::process::exit(0);
+    }
+}
+
+/// The command that makes this test executable the runner.
+pub(super) fn runner_command() -> Vec<std::ffi::OsString> {
+    let exe = std::env::current_exe().unwrap();
+    let path = module_path!().split_once("::").unwrap().1;
+    let child = format!("{path}::adapter_runner_child");
+    vec![
+        exe.into_os_string(),
+        "--exact".into(),
+        child.into(),
+        "--nocapture".into(),
+        "--test-threads=1".into(),
+        "--".into(),
+        runner::SUBCOMMAND.into(),
+    ]
+}
+
+/// A home folder with a `plugins` folder.
+pub(super) struct Home {
+    folder: TempDir,
+}
+
+impl Home {
+    pub(super) fn empty() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        fs::create_dir(folder.path().join("plugins")).unwrap();
+        fs::create_dir(folder.path().join("runtime")).unwrap();
+        Self { folder }
+    }
+
+    /// With the hostile library.
+    pub(super) fn hostile() -> Self {
+        let home = Self::empty();
+        fs::copy(fixtures::library("fixture_hostile"), home.library()).unwrap();
+        home
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        self.folder.path()
+    }
+
+    pub(super) fn plugins(&self) -> PathBuf {
+        self.path().join("plugins")
+    }
+
+    pub(super) fn library(&self) -> PathBuf {
+        self.plugins().join("libhostile.so")
+    }
+
+    /// Short waits, and this executable as the runner.
+    pub(super) fn settings(&self) -> AdapterSettings {
+        let search = SearchPath { beside: None, folders: vec![self.plugins()] };
+        let mut settings = AdapterSettings::new(self.path(), search);
+        settings.runner = runner_command();
+        settings.create = Duration::from_secs(10);
+        settings.end = Duration::from_secs(10);
+        settings.backoff_first = Duration::from_millis(10);
+        settings.backoff_max = Duration::from_millis(100);
+        settings.runtime_dir = Some(self.path().join("runtime"));
+        settings
+    }
+}
+
+/// A plan of the hostile library in this mode.
+pub(super) fn plan(isolation: IsolationChoice, mode: &str) -> AdapterPlan {
+    let mut plan = AdapterPlan::new("one", "hostile", json!({ "mode": mode, "token": "s3cret-token" }));
+    plan.isolation = isolation;
+    plan.secrets = vec!["s3cret-token".to_owned()];
+    plan
+}
+
+/// A host that answers `emit` and remembers.
+#[derive(Default)]
+pub(super) struct Services {
+    pub(super) calls: Mutex<Vec<(String, String)>>,
+    /// Methods that are never answered.
+    pub(super) silent: BTreeSet<&'static str>,
+}
+
+impl HostServices for Services {
+    fn call(
+        &self,
+        from: &AdapterHandle,
+        method: &str,
+        payload: Vec<u8>,
+    ) -> BoxFuture<'static, Result<Vec<u8>, CallError>> {
+        self.calls.lock().unwrap().push((from.instance().to_string(), method.to_owned()));
+        if self.silent.contains(method) {
+            return Box::pin(std::future::pending());
+        }
+        let answer = match method {
+            "emit" => Ok(json!({"type": "accepted", "inbox_id": payload.len()}).to_string().into_bytes()),
+            "models.list" => Ok(b"[]".to_vec()),
+            _ => Err(CallError::new("unsupported", "there is no such method")),
+        };
+        Box::pin(std::future::ready(answer))
+    }
+}
+
+/// A host that runs plans.
+pub(super) struct Host {
+    pub(super) adapters: Adapters,
+    pub(super) services: Arc<Services>,
+    pub(super) events: mpsc::Receiver<AdapterEvent>,
+}
+
+impl Host {
+    pub(super) fn start(settings: AdapterSettings, plans: Vec<AdapterPlan>) -> Self {
+        Self::with(settings, plans, Services::default())
+    }
+
+    pub(super) fn with(settings: AdapterSettings, plans: Vec<AdapterPlan>, services: Services) -> Self {
+        let services = Arc::new(services);
+        let (tell, events) = mpsc::channel(4096);
+        let asked = Arc::clone(&services) as Arc<dyn HostServices>;
+        Self { adapters: Adapters::start(plans, asked, tell, settings), services, events }
+    }
+
+    pub(super) fn one(&self) -> AdapterHandle {
+        self.adapters.get("one").unwrap()
+    }
+
+    /// The next event of this kind.
+    pub(super) async fn event<T>(&mut self, mut want: impl FnMut(AdapterEvent) -> Option<T>) -> T {
+        tokio::time::timeout(PATIENCE, async {
+            loop {
+                if let Some(found) = want(self.events.recv().await.unwrap()) {
+                    return found;
+                }
+            }
+        })
+        .await
+        .expect("the event did not come")
+    }
+}
+
+/// Waits until the instance is in such a state.
+pub(super) async fn until(handle: &AdapterHandle, what: &str, mut is: impl FnMut(&AdapterState) -> bool) {
+    let mut state = handle.shared.state.subscribe();
+    let reached = tokio::time::timeout(PATIENCE, state.wait_for(|life| is(&life.state))).await;
+    assert!(reached.is_ok(), "{what} was not reached; it is {:?}", handle.state());
+}
+
+/// Waits until it is online.
+pub(super) async fn online(handle: &AdapterHandle) {
+    until(handle, "online", AdapterState::is_online).await;
+}
+
+/// A message whose text the hostile adapter may obey.
+pub(super) fn message(text: &str) -> Outgoing {
+    Outgoing::text(Chat::dm("1"), text)
+}
