@@ -170,7 +170,7 @@ test("it fits a telephone", async ({ page }) => {
   await say(page, `| a | b |\n|---|---|\n| ${"wide ".repeat(30)} | ${"x".repeat(80)} |`);
   await page.until(`document.querySelector(".msg.agent:not(.live) table")`);
   assert.ok(await page.evaluate("document.documentElement.scrollWidth <= innerWidth"), "the page is wider than the screen");
-  assert.equal(await page.evaluate(`getComputedStyle(document.querySelector("#sidebar")).visibility`), "hidden");
+  await page.until(`getComputedStyle(document.querySelector("#sidebar")).visibility === "hidden"`);
   await page.shot(join(SHOTS, "narrow.png"));
   await page.click("#menu");
   await page.until(`getComputedStyle(document.querySelector("#sidebar")).visibility === "visible"`);

@@ -8,6 +8,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use hermes_adapter_sdk::prelude::*;
+use hermes_adapter_sdk::protocol::host_method;
+use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
@@ -123,6 +125,8 @@ impl Connection {
             }
         };
         link.host.proved();
+        let asked = Arc::clone(link);
+        link.host.spawn(async move { asked.ask_commands().await });
         tokio::select! {
             served = async { axum::serve(listener, crate::api::router(Arc::clone(link))).await } => {
                 let why = served.err().map_or_else(|| "the server ended".to_owned(), |error| error.to_string());
@@ -130,6 +134,14 @@ impl Connection {
             }
             error = prove => Err(ConnectError::retry(error.to_string())),
             () = link.host.cancelled() => Ok(()),
+        }
+    }
+
+    /// Asks which slash commands there are; a host that tells them by itself is heard too.
+    async fn ask_commands(&self) {
+        match self.host.call(host_method::COMMANDS_LIST, &json!({})).await {
+            Ok(commands) => self.live.set_commands(commands),
+            Err(error) => tracing::debug!(code = error.code, "the page offers no commands: {error}"),
         }
     }
 

@@ -67,7 +67,7 @@ impl Adapter for Webchat {
         transport: "http",
         listens: ["127.0.0.1:8643"],
         secrets: ["token"],
-        uses: ["turns.stop", "sessions.rename", "sessions.delete"],
+        uses: ["turns.stop", "sessions.rename", "sessions.delete", "commands.list"],
         authorizes_upstream: true,
         supports_async_delivery: true,
         buttons: true,

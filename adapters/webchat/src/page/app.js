@@ -366,12 +366,13 @@ function answered(inboxId) {
 async function open(id) {
   const token = (state.opening += 1);
   saveDraft();
-  // What could not be sent stays to be tried again when the same conversation is read anew.
-  state.entries = id === state.current ? state.entries.filter((entry) => entry.sending || entry.failed) : [];
+  // What could not be sent yet stays when the same conversation is read anew.
+  const again = id === state.current;
+  state.entries = again ? state.entries.filter((entry) => entry.sending || entry.failed) : [];
+  state.uploads = again ? state.uploads : [];
   state.current = id;
   state.turns = new Map();
   state.before = null;
-  state.uploads = [];
   drawUploads();
   showSidebar(false);
   drawList();
