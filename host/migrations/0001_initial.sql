@@ -1,6 +1,9 @@
 -- The tables of hermes-host. Times are milliseconds since the Unix epoch; states are the stable words of
 -- host/src/store/words.rs. Every change of a state names the state it starts from, so no trigger guards them.
 --
+-- A list of words is written as OR, because SQLite makes a table in memory for an IN of more than two, at each
+-- insert; that would cost more than the insert.
+--
 -- Foreign keys are named in comments only: each is written in the same transaction as the row it names, and a
 -- check on every insert would cost more than the insert.
 --
@@ -36,7 +39,8 @@ CREATE TABLE sessions (
     output_tokens  INTEGER NOT NULL DEFAULT 0,
     summary        TEXT,
     handoff_state  TEXT NOT NULL DEFAULT 'none'
-        CHECK (handoff_state IN ('none', 'pending', 'running', 'completed', 'failed')),
+        CHECK (handoff_state = 'none' OR handoff_state = 'pending' OR handoff_state = 'running'
+            OR handoff_state = 'completed' OR handoff_state = 'failed'),
     handoff_target TEXT,                        -- instance asked for
     handoff_error  TEXT,
     handoff_epoch  INTEGER,                     -- the epoch that claimed it
@@ -73,7 +77,7 @@ CREATE TABLE messages (
     id             INTEGER PRIMARY KEY AUTOINCREMENT,
     session_id     TEXT    NOT NULL,            -- sessions.id
     turn_id        INTEGER,                     -- turns.id
-    role           TEXT    NOT NULL CHECK (role IN ('system', 'user', 'assistant', 'tool')),
+    role           TEXT    NOT NULL CHECK (role = 'system' OR role = 'user' OR role = 'assistant' OR role = 'tool'),
     content        TEXT    NOT NULL,
     reasoning      TEXT,
     tool_calls     TEXT,                        -- JSON array
@@ -101,7 +105,8 @@ CREATE TABLE inbox (
     at_ms          INTEGER NOT NULL,
     received_ms    INTEGER NOT NULL,
     event          TEXT,                        -- Event as JSON; gone at once when dropped
-    state          TEXT    NOT NULL CHECK (state IN ('accepted', 'turned', 'answered', 'dropped')),
+    state          TEXT    NOT NULL
+        CHECK (state = 'accepted' OR state = 'turned' OR state = 'answered' OR state = 'dropped'),
     why            TEXT,
     stray          INTEGER NOT NULL DEFAULT 0 CHECK (stray IN (0, 1)),   -- not admitted or not addressed
     UNIQUE (instance, event_id),
@@ -114,7 +119,9 @@ CREATE TABLE turns (
     id             INTEGER PRIMARY KEY,
     session_id     TEXT    NOT NULL,            -- sessions.id
     inbox          TEXT    NOT NULL,            -- inbox.id, in order, separated by commas
-    state          TEXT    NOT NULL CHECK (state IN ('queued', 'running', 'finished', 'interrupted', 'failed')),
+    state          TEXT    NOT NULL
+        CHECK (state = 'queued' OR state = 'running' OR state = 'finished' OR state = 'interrupted'
+            OR state = 'failed'),
     epoch          INTEGER,                     -- the life of the host that runs it
     attempts       INTEGER NOT NULL,
     started_ms     INTEGER NOT NULL,
@@ -143,7 +150,8 @@ CREATE TABLE outbox (
     choices        TEXT,                        -- JSON
     ephemeral_to   TEXT,
     silent         INTEGER NOT NULL CHECK (silent IN (0, 1)),
-    state          TEXT    NOT NULL CHECK (state IN ('drafting', 'owed', 'settled', 'abandoned')),
+    state          TEXT    NOT NULL
+        CHECK (state = 'drafting' OR state = 'owed' OR state = 'settled' OR state = 'abandoned'),
     why            TEXT,                        -- the first refusal or abandonment of a part
     draft_message  TEXT,                        -- what a draft has become on the platform
     open_parts     INTEGER NOT NULL CHECK (open_parts >= 0),
@@ -166,7 +174,8 @@ CREATE TABLE outbox_parts (
     media          TEXT,                        -- JSON array
     key            TEXT    NOT NULL,            -- idempotency key
     state          TEXT    NOT NULL
-        CHECK (state IN ('owed', 'in_flight', 'delivered', 'refused', 'unknown', 'deferred', 'abandoned')),
+        CHECK (state = 'owed' OR state = 'in_flight' OR state = 'delivered' OR state = 'refused'
+            OR state = 'unknown' OR state = 'deferred' OR state = 'abandoned'),
     epoch          INTEGER,                     -- the life of the host that sends it
     attempts       INTEGER NOT NULL DEFAULT 0,
     facts          TEXT,                        -- PartFacts as JSON, where it knows more than the attempts
@@ -275,14 +284,16 @@ CREATE TABLE cron_jobs (
     session_id     TEXT,                        -- sessions.id
     created_by     TEXT    NOT NULL,
     created_ms     INTEGER NOT NULL,
-    state          TEXT    NOT NULL CHECK (state IN ('active', 'paused', 'done')),
+    state          TEXT    NOT NULL CHECK (state = 'active' OR state = 'paused' OR state = 'done'),
     next_ms        INTEGER
 ) STRICT, WITHOUT ROWID;
 
 CREATE TABLE cron_fires (
     job            TEXT    NOT NULL,            -- cron_jobs.id
     scheduled_ms   INTEGER NOT NULL,            -- UTC
-    state          TEXT    NOT NULL CHECK (state IN ('claimed', 'running', 'finished', 'failed', 'skipped')),
+    state          TEXT    NOT NULL
+        CHECK (state = 'claimed' OR state = 'running' OR state = 'finished' OR state = 'failed'
+            OR state = 'skipped'),
     epoch          INTEGER,
     lease_ms       INTEGER,
     turn_id        INTEGER,                     -- turns.id
@@ -301,7 +312,9 @@ CREATE TABLE tasks (
     title          TEXT    NOT NULL,
     request        TEXT    NOT NULL,            -- JSON
     result         TEXT,
-    state          TEXT    NOT NULL CHECK (state IN ('queued', 'running', 'finished', 'failed', 'cancelled')),
+    state          TEXT    NOT NULL
+        CHECK (state = 'queued' OR state = 'running' OR state = 'finished' OR state = 'failed'
+            OR state = 'cancelled'),
     epoch          INTEGER,
     created_ms     INTEGER NOT NULL,
     ended_ms       INTEGER
@@ -334,7 +347,7 @@ CREATE TABLE watches (
     command        TEXT    NOT NULL,
     notify         INTEGER NOT NULL CHECK (notify IN (0, 1)),
     patterns       TEXT,                        -- JSON array
-    state          TEXT    NOT NULL CHECK (state IN ('running', 'ended', 'told', 'lost')),
+    state          TEXT    NOT NULL CHECK (state = 'running' OR state = 'ended' OR state = 'told' OR state = 'lost'),
     seen_upto      INTEGER NOT NULL DEFAULT 0,
     exit_code      INTEGER,
     created_ms     INTEGER NOT NULL,

@@ -21,15 +21,9 @@ const COPIES_MAX: usize = 2;
 
 /// Brings the file to the newest of `steps`.
 pub(super) fn migrate(db: &Connection, path: &Path, steps: &[&str]) -> Result<()> {
-    let found = schema(db, path)?;
+    let found = recognise(db, path, steps)?;
     let known = steps.len() as u32;
-    if found > known {
-        return Err(StoreError::NewerSchema { path: path.to_owned(), found, known, copy: copy_of(path, known) });
-    }
-    if found == known {
-        return Ok(());
-    }
-    if found > 0 {
+    if found > 0 && found < known {
         copy(db, path, found).map_err(|fault| failed(path, known, &fault))?;
     }
     for (step, sql) in steps.iter().enumerate().skip(found as usize) {
@@ -39,8 +33,8 @@ pub(super) fn migrate(db: &Connection, path: &Path, steps: &[&str]) -> Result<()
     Ok(())
 }
 
-/// Returns the schema of the file, 0 for an empty one.
-pub(super) fn schema(db: &Connection, path: &Path) -> Result<u32> {
+/// Returns the schema of the file, 0 for an empty one; refuses a newer one and another program's.
+pub(super) fn recognise(db: &Connection, path: &Path, steps: &[&str]) -> Result<u32> {
     let read = || -> Result<(i64, i64, i64), rusqlite::Error> {
         Ok((
             db.query_row("PRAGMA application_id", [], |row| row.get(0))?,
@@ -49,13 +43,16 @@ pub(super) fn schema(db: &Connection, path: &Path) -> Result<u32> {
         ))
     };
     let (owner, version, tables) = read().map_err(|error| Fault::from(error).explain(path))?;
-    match (owner, version, tables) {
-        (0, 0, 0) => Ok(0),
-        (APPLICATION_ID, version, _) => {
-            u32::try_from(version).map_err(|_| StoreError::Foreign { path: path.to_owned() })
-        }
-        _ => Err(StoreError::Foreign { path: path.to_owned() }),
+    let found = match (owner, u32::try_from(version), tables) {
+        (0, Ok(0), 0) => 0,
+        (APPLICATION_ID, Ok(found), _) => found,
+        _ => return Err(StoreError::Foreign { path: path.to_owned() }),
+    };
+    let known = steps.len() as u32;
+    if found > known {
+        return Err(StoreError::NewerSchema { path: path.to_owned(), found, known, copy: copy_of(path, known) });
     }
+    Ok(found)
 }
 
 fn apply(db: &Connection, sql: &str, to: u32) -> std::result::Result<(), Fault> {
@@ -95,7 +92,8 @@ fn copy(db: &Connection, path: &Path, version: u32) -> std::result::Result<(), F
 /// Makes a file readable for its owner only, without opening it.
 pub(super) fn private(path: &Path) -> std::result::Result<(), StoreError> {
     use std::os::unix::fs::PermissionsExt;
-    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600)).map_err(|error| disk(path, &error))
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))
+        .map_err(|error| StoreError::Open { path: path.to_owned(), detail: error.to_string() })
 }
 
 fn remove(path: &Path) -> std::result::Result<(), StoreError> {

@@ -28,10 +28,12 @@ const LOG_BYTES_MAX: i64 = 64 << 20;
 pub(super) fn open(path: &Path, clock: Arc<dyn Clock>, settings: Settings) -> Result<Opened> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let db = connect(path, flags)?;
-    migrate::private(path)?;
     let explained = |fault: Fault| fault.explain(path);
+    // Before anything is changed: a file that is not ours stays as it is.
+    let found = migrate::recognise(&db, path, MIGRATIONS)?;
+    migrate::private(path)?;
     configure(&db, settings).map_err(explained)?;
-    let unclean = migrate::schema(&db, path)? > 0 && !ended_cleanly(&db).map_err(explained)?;
+    let unclean = found > 0 && !ended_cleanly(&db).map_err(explained)?;
     if unclean {
         check(&db, path)?;
     }

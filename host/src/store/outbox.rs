@@ -37,7 +37,7 @@ impl Store {
             change_one(
                 db,
                 "UPDATE outbox_parts SET state = 'in_flight', epoch = ?3, attempts = ?4
-                 WHERE delivery = ?1 AND n = ?2 AND state IN ('owed', 'unknown', 'deferred')",
+                 WHERE delivery = ?1 AND n = ?2 AND (state = 'owed' OR state = 'unknown' OR state = 'deferred')",
                 params![delivery.0, n, epoch.0, attempt],
                 || part_name(delivery, n),
             )
@@ -270,21 +270,34 @@ fn facts_json(facts: &PartFacts) -> Outcome<Option<String>> {
 
 /// Counts one part of a delivery as over; with the last one the delivery is settled or abandoned.
 fn close_part(db: &Connection, delivery: DeliveryId, why: Option<&str>, now_ms: i64) -> Outcome<Settled> {
-    let update = db.prepare_cached(
-        "UPDATE outbox SET
-             open_parts = open_parts - 1,
-             why = COALESCE(why, ?2),
-             settled_ms = CASE WHEN open_parts = 1 THEN ?3 END,
-             state = CASE
-                 WHEN open_parts > 1 THEN state
-                 WHEN EXISTS (SELECT 1 FROM outbox_parts WHERE delivery = ?1 AND state = 'abandoned') THEN 'abandoned'
-                 ELSE 'settled' END
-         WHERE id = ?1 AND state = 'owed' AND open_parts > 0
-         RETURNING open_parts",
+    // Not RETURNING: it makes a table in memory for its row, which costs more than the change.
+    let open = db.prepare_cached("SELECT open_parts FROM outbox WHERE id = ?1 AND state = 'owed'")?;
+    let open = first(open, [delivery.0], |row| Ok(row.get::<_, i64>(0)?))?;
+    let left = match open {
+        Some(open) if open > 0 => open - 1,
+        _ => return Err(Fault::conflict(format_args!("delivery {delivery}"))),
+    };
+    let over = left == 0;
+    let state = if !over {
+        DeliveryState::Owed
+    } else if has_abandoned(db, delivery)? {
+        DeliveryState::Abandoned
+    } else {
+        DeliveryState::Settled
+    };
+    change_one(
+        db,
+        "UPDATE outbox SET open_parts = ?2, state = ?3, why = COALESCE(why, ?4), settled_ms = ?5
+         WHERE id = ?1 AND state = 'owed'",
+        params![delivery.0, left, state.as_str(), why, over.then_some(now_ms)],
+        || format!("delivery {delivery}"),
     )?;
-    let left = first(update, params![delivery.0, why, now_ms], |row| Ok(row.get::<_, i64>(0)?))?;
-    let left = left.ok_or_else(|| Fault::conflict(format_args!("delivery {delivery}")))?;
-    Ok(Settled { over: left == 0 })
+    Ok(Settled { over })
+}
+
+fn has_abandoned(db: &Connection, delivery: DeliveryId) -> Outcome<bool> {
+    let abandoned = db.prepare_cached("SELECT 1 FROM outbox_parts WHERE delivery = ?1 AND state = 'abandoned'")?;
+    Ok(first(abandoned, [delivery.0], |_| Ok(()))?.is_some())
 }
 
 /// Replaces part `settle.n` and all after it by `parts`.

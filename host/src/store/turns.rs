@@ -93,31 +93,30 @@ fn start(db: &Connection, admit: &Admit) -> Outcome<TurnId> {
 
 fn finish(db: &Connection, nonce: &str, end: &EndTurn) -> Outcome<Vec<DeliveryId>> {
     let EndTurn { turn, usage, now_ms, .. } = *end;
-    let over = match end.state {
-        TurnEnd::Finished => db.prepare_cached(
-            "UPDATE turns SET state = ?3, epoch = NULL, ended_ms = ?4, error = ?5, tool_calls = ?6, api_calls = ?7,
-                 input_tokens = ?8, output_tokens = ?9
-             WHERE id = ?1 AND session_id = ?2 AND state = 'running' RETURNING inbox",
-        )?,
-        TurnEnd::Interrupted | TurnEnd::Failed => db.prepare_cached(
-            "UPDATE turns SET state = ?3, epoch = NULL, ended_ms = ?4, error = ?5, tool_calls = ?6, api_calls = ?7,
-                 input_tokens = ?8, output_tokens = ?9
-             WHERE id = ?1 AND session_id = ?2 AND state IN ('running', 'queued') RETURNING inbox",
-        )?,
-    };
     let Usage { tool_calls, api_calls, input_tokens, output_tokens, .. } = usage;
-    let values = params![
-        turn.0,
-        end.session.0,
-        end.state.as_str(),
-        now_ms,
-        end.error,
-        counted(tool_calls),
-        counted(api_calls),
-        counted(input_tokens),
-        counted(output_tokens),
-    ];
-    let events = first(over, values, |row| split(text(row, 0)?))?.ok_or_else(|| Fault::conflict(name(turn)))?;
+    // Not RETURNING: it makes a table in memory for its row, which costs more than the change.
+    let known = db.prepare_cached("SELECT inbox, state = 'queued' FROM turns WHERE id = ?1 AND session_id = ?2")?;
+    let known = first(known, params![turn.0, end.session.0], |row| Ok((split(text(row, 0)?)?, row.get(1)?)))?;
+    let (events, queued) = known.ok_or_else(|| Fault::conflict(name(turn)))?;
+    let from = if queued && end.state != TurnEnd::Finished { "queued" } else { "running" };
+    change_one(
+        db,
+        "UPDATE turns SET state = ?2, epoch = NULL, ended_ms = ?3, error = ?4, tool_calls = ?5, api_calls = ?6,
+             input_tokens = ?7, output_tokens = ?8
+         WHERE id = ?1 AND state = ?9",
+        params![
+            turn.0,
+            end.state.as_str(),
+            now_ms,
+            end.error,
+            counted(tool_calls),
+            counted(api_calls),
+            counted(input_tokens),
+            counted(output_tokens),
+            from,
+        ],
+        || name(turn),
+    )?;
     for message in &end.messages {
         write_message(db, &end.session, turn, message)?;
     }

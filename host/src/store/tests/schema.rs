@@ -95,8 +95,10 @@ fn the_database_of_another_program_is_left_alone() {
     let db = Connection::open(home.path()).unwrap();
     db.execute_batch("CREATE TABLE schema_version (version INTEGER)").unwrap();
     drop(db);
+    let (before, mode_before) = (std::fs::read(home.path()).unwrap(), mode(&home.path()));
     let Err(refused) = Store::open(&home.path(), home.clock.clone()) else { panic!("a foreign file was opened") };
     assert_eq!(refused, StoreError::Foreign { path: home.path() });
+    assert_eq!((std::fs::read(home.path()).unwrap(), mode(&home.path())), (before, mode_before));
 }
 
 #[test]
