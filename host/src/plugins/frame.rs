@@ -157,6 +157,12 @@ pub(super) fn read(from: &mut impl Read) -> Result<Frame, FrameError> {
     Frame::decode(&rest)
 }
 
+/// Reads one frame and writes it again: the codec as the fuzz ring reaches it.
+#[doc(hidden)]
+pub fn reread(mut bytes: &[u8]) -> Option<Vec<u8>> {
+    read(&mut bytes).ok().map(|frame| frame.encode())
+}
+
 /// Writes one frame; for the child, which has threads.
 pub(super) fn write(to: &mut impl Write, frame: &Frame) -> std::io::Result<()> {
     to.write_all(&frame.encode())

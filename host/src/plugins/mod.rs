@@ -41,6 +41,8 @@ pub use adapters::Adapters;
 pub use check::{CheckLine, check};
 pub use discover::{Found, Place, SearchPath, accept, discover, inspect};
 pub use error::LoadError;
+#[doc(hidden)]
+pub use frame::reread as reread_frame;
 pub use handle::{AdapterHandle, INSTANCE_DIED};
 pub use hermes_core::adapter::{AdapterChange, AdapterLife, AdapterState};
 pub use link::{AdapterLink, Answer, Destroyed, Isolation, IsolationChoice, PendingCall};

@@ -1,0 +1,52 @@
+//! What is tried, and what has to hold for every input.
+
+mod chat;
+mod files;
+mod text;
+mod wire;
+
+/// One door through which bytes come in.
+pub struct Target {
+    /// A word without dashes.
+    pub name: &'static str,
+    /// Inputs to begin with; never empty.
+    pub seeds: Vec<Vec<u8>>,
+    /// Words that the grammar knows.
+    pub words: &'static [&'static str],
+    /// Tries one input; panics where something does not hold.
+    pub run: Box<dyn Fn(&[u8])>,
+}
+
+impl Target {
+    fn new(
+        name: &'static str,
+        seeds: Vec<Vec<u8>>,
+        words: &'static [&'static str],
+        run: impl Fn(&[u8]) + 'static,
+    ) -> Self {
+        assert!(!seeds.is_empty() && !name.contains('-'), "{name}");
+        Self { name, seeds, words, run: Box::new(run) }
+    }
+}
+
+/// All of them.
+pub fn all() -> Vec<Target> {
+    vec![
+        wire::payloads(),
+        wire::frames(),
+        wire::control(),
+        wire::events(),
+        wire::completions(),
+        files::library(),
+        files::configuration(),
+        text::markup(),
+        text::command(),
+        text::mask(),
+        chat::key(),
+        chat::telegram(),
+    ]
+}
+
+fn texts(seeds: &[&str]) -> Vec<Vec<u8>> {
+    seeds.iter().map(|seed| seed.as_bytes().to_vec()).collect()
+}

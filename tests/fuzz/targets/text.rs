@@ -1,0 +1,132 @@
+//! What people and models write.
+
+use hermes_core::{
+    commands::{self, Parsed},
+    secret::{Secret, mask as core_mask},
+};
+use hermes_host::mask::Masker;
+use hermes_markup::{LIMIT_MIN, Limit, MarkupDialect, Unit, measure, plain, render};
+
+use super::{Target, texts};
+
+const MARKDOWN: &[&str] = &[
+    "**",
+    "*",
+    "_",
+    "~~",
+    "`",
+    "```",
+    "```rust\n",
+    "\n\n",
+    "\n",
+    "> ",
+    "- ",
+    "1. ",
+    "- [x] ",
+    "# ",
+    "[a](",
+    "](b)",
+    "![",
+    "<u>",
+    "</u>",
+    "<b",
+    "&amp;",
+    "&#128512;",
+    "|---|",
+    "| a | b |\n",
+    "\\",
+    "---\n",
+    "    ",
+    "\t",
+    "<!--",
+    "[^1]",
+    "||",
+    "<tg-spoiler>",
+];
+
+/// Every dialect, unit and limit. The first four bytes choose them.
+pub fn markup() -> Target {
+    let seeds = texts(&[
+        "\0\0\0\0# Title\n\nSome *words* and `code` and [a link](https://example.org/x?y=1).\n",
+        "\u{1}\u{1}\u{40}\0- one\n  - two\n    1. three\n\n```rust\nfn main() {}\n```\n",
+        "\u{2}\u{2}\u{10}\0| a | b |\n|---|:-:|\n| 1 | **2** |\n\n> quoted\n> > twice\n",
+        "\u{2}\0\u{1}\u{1}👩‍👩‍👧 &amp; <b>html</b> a word that is long enough to be cut off somewhere in its middle\n",
+    ]);
+    Target::new("markup", seeds, MARKDOWN, |bytes| {
+        let Some((head, rest)) = bytes.split_first_chunk::<4>() else { return };
+        let dialects = [MarkupDialect::Plain, MarkupDialect::CommonMark, MarkupDialect::Telegram];
+        let units = [Unit::Utf16, Unit::Scalars, Unit::Bytes, Unit::Graphemes];
+        let (dialect, unit) = (dialects[usize::from(head[0]) % 3], units[usize::from(head[1]) % 4]);
+        let max = LIMIT_MIN + u32::from(u16::from_le_bytes([head[2], head[3]])) % 4096;
+        let text = String::from_utf8_lossy(rest);
+        let parts = render(&text, dialect, Limit::new(max, unit));
+        for part in &parts {
+            assert!(measure(&part.text, unit) <= max as usize, "a part is beyond its limit");
+            assert!(measure(&part.source, unit) <= max as usize, "a source is beyond its limit");
+            assert!(!part.text.trim().is_empty(), "a part that shows nothing");
+        }
+        assert_eq!(parts.is_empty(), plain(&text).trim().is_empty(), "text is lost, or made of nothing");
+    })
+}
+
+/// Slash commands. The first line is the prefix besides `/`.
+pub fn command() -> Target {
+    let seeds = texts(&[
+        "!\n/new",
+        "\n/model@hermes_bot gpt —fast",
+        "!\n!help me",
+        "\n/usr/bin/x",
+        "//\n//stop",
+        "\n/hándoff x",
+    ]);
+    Target::new(
+        "command",
+        seeds,
+        &["/", "@", "!", "—", "–", "new", "sto", "handoff", " ", "\u{a0}", "-", "_"],
+        |bytes| {
+            let text = String::from_utf8_lossy(bytes);
+            let (prefix, text) = text.split_once('\n').unwrap_or(("", &text));
+            let begins = text.trim().starts_with('/') || (!prefix.is_empty() && text.trim().starts_with(prefix));
+            match commands::parse(text, prefix) {
+                Parsed::NotCommand => {}
+                Parsed::Command { args, .. } => {
+                    assert!(begins, "words for the agent became a command");
+                    assert_eq!(args, args.trim(), "arguments are trimmed");
+                }
+                Parsed::Unknown { name, .. } => {
+                    assert!(begins && !name.is_empty(), "words for the agent became a command");
+                    assert_eq!(name, name.to_lowercase());
+                }
+            }
+        },
+    )
+}
+
+/// Secrets in texts: the first lines are secrets, the rest is the text.
+pub fn mask() -> Target {
+    let seeds = texts(&[
+        "hunter2hunter2\n0123456789\nthe word is hunter2hunter2, 0123456789012",
+        "aaaaaaaa\naaaaaaaab\naaaaaaaaaaaab",
+    ]);
+    Target::new("mask", seeds, &["hunter2hunter2", "0123456789", "\n", "é"], |bytes| {
+        let text = String::from_utf8_lossy(bytes);
+        let mut lines = text.splitn(3, '\n');
+        let secrets: Vec<String> = [lines.next(), lines.next()].into_iter().flatten().map(str::to_owned).collect();
+        let text = lines.next().unwrap_or_default();
+        // A secret that shares letters with what stands for one may be spelled by it.
+        let secrets: Vec<String> = secrets
+            .into_iter()
+            .filter(|secret| secret.len() >= 8 && !secret.contains(['[', ']', '*', '<', '>', 's', 'e', 'c', 'r', 't']))
+            .collect();
+        let shown = Masker::new(secrets.clone()).mask(text).into_owned();
+        let core = core_mask(text, &secrets.iter().map(Secret::new).collect::<Vec<_>>());
+        for secret in &secrets {
+            assert!(!shown.contains(secret.as_str()), "the host shows a secret");
+            assert!(!core.contains(secret.as_str()), "the core shows a secret");
+        }
+        if secrets.iter().all(|secret| !text.contains(secret.as_str())) {
+            assert_eq!(shown, text, "what is no secret is not touched");
+            assert_eq!(core, text, "what is no secret is not touched");
+        }
+    })
+}
