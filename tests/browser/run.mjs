@@ -110,6 +110,21 @@ test("markup is shown, and nothing in it runs", async ({ page }) => {
   assert.equal(seen.hit, null);
 });
 
+test("no text takes long to show or breaks the page", async ({ page }) => {
+  const texts = [
+    ["> ", 3000], ["- ", 3000], ["*a ", 8000], ["**a *b ", 5000], ["[", 20000], ["![[", 8000], ["[a](", 8000], ["`", 20000], ["` `` ", 5000], ["<u>", 8000],
+    ["_a_", 8000], ["~~a", 8000], ["|", 20000], ["| a ", 4000], ["a\n", 20000], ["&#99999999;", 4000], ["\\", 20000], ["https://a.b/", 4000], ["1. a\n  ", 3000], ["```\n", 5000],
+  ];
+  for (const [piece, times] of texts) {
+    const text = JSON.stringify(piece.repeat(times));
+    const [took, letters] = await page.evaluate(
+      `(() => { const from = performance.now(); const shown = Markdown.render(${text}); return [performance.now() - from, (shown.textContent.match(/[a-z]/g) ?? []).length]; })()`,
+    );
+    assert.ok(took < 3000, `${JSON.stringify(piece)} took ${Math.round(took)} ms`);
+    if (/^[^<&]*[a-z]/.test(piece) && !piece.includes("](")) assert.ok(letters >= times * 0.9, `${JSON.stringify(piece)} lost its words`);
+  }
+});
+
 test("a file goes along", async ({ page, host }) => {
   const path = join(host.folder, "notes.txt");
   writeFileSync(path, "some notes");
@@ -169,6 +184,7 @@ test("it fits a telephone", async ({ page }) => {
   await page.size(360, 740);
   await say(page, `| a | b |\n|---|---|\n| ${"wide ".repeat(30)} | ${"x".repeat(80)} |`);
   await page.until(`document.querySelector(".msg.agent:not(.live) table")`);
+  await page.until(`!document.querySelector(".msg.live")`, "the streamed text to go");
   assert.ok(await page.evaluate("document.documentElement.scrollWidth <= innerWidth"), "the page is wider than the screen");
   await page.until(`getComputedStyle(document.querySelector("#sidebar")).visibility === "hidden"`);
   await page.shot(join(SHOTS, "narrow.png"));

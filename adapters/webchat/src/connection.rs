@@ -14,6 +14,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
 use crate::Config;
+use crate::bounded::Bounded;
 use crate::door::Door;
 use crate::live::Live;
 use crate::log::Log;
@@ -24,6 +25,9 @@ const PORTS_BESIDE: std::ops::Range<u16> = 8645..8665;
 /// How often the page is fetched to prove that it can be.
 const PROVE_EVERY: Duration = Duration::from_secs(20);
 const PROVE_TIMEOUT: Duration = Duration::from_secs(5);
+/// Connections at once, and how long one may be silent.
+const CONNECTIONS_MAX: usize = 256;
+const IDLE_MAX: Duration = Duration::from_secs(60);
 const TOKEN_CHARS_MIN: usize = 16;
 /// Files that were uploaded and not sent yet.
 const UPLOADS_MAX: usize = 64;
@@ -128,7 +132,7 @@ impl Connection {
         let asked = Arc::clone(link);
         link.host.spawn(async move { asked.ask_commands().await });
         tokio::select! {
-            served = async { axum::serve(listener, crate::api::router(Arc::clone(link))).await } => {
+            served = async { axum::serve(Bounded::new(listener, CONNECTIONS_MAX, IDLE_MAX), crate::api::router(Arc::clone(link))).await } => {
                 let why = served.err().map_or_else(|| "the server ended".to_owned(), |error| error.to_string());
                 Err(ConnectError::retry(why))
             }

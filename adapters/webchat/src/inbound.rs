@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::connection::{Connection, Upload};
+use crate::live::Ends;
 use crate::log::{Conversation, Entry, File, From};
 use crate::outbound;
 
@@ -87,7 +88,7 @@ pub(crate) async fn say(link: &Arc<Connection>, conversation: &str, said: Said) 
     entry.inbox_id = Some(inbox_id);
     entry.files = uploads.into_iter().filter_map(file).collect();
     let entry = link.log.append(conversation, entry).await?;
-    link.live.answered(conversation, None, &outbound::shown(conversation, &entry));
+    link.live.entry(conversation, Ends::Nothing, &outbound::shown(conversation, &entry));
     if !command {
         link.live.expect(conversation, inbox_id);
     }
@@ -110,7 +111,7 @@ pub(crate) async fn press(link: &Arc<Connection>, conversation: &str, pressed: P
     event.choice = Some(ChoiceMade::new(ask, option.as_str()));
     emit(link, &event).await?;
     if let Some(entry) = link.log.edit(conversation, &entry, |entry| entry.chosen = Some(option)).await? {
-        link.live.answered(conversation, None, &outbound::shown(conversation, &entry));
+        link.live.entry(conversation, Ends::Nothing, &outbound::shown(conversation, &entry));
     }
     Ok(())
 }

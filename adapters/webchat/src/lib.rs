@@ -6,7 +6,7 @@
 //!
 //! * `door`: who may come in (Host, Origin, token);
 //! * `api`: the HTTP routes and the page's files;
-//! * `connection`: the port and the token;
+//! * `connection`: the port and the token; `bounded`: how many connections it keeps;
 //! * `inbound`: from what the page sends to events;
 //! * `outbound`: from parts and turn events to what the page shows;
 //! * `log`: the conversations, durable and bounded;
@@ -20,6 +20,7 @@
 #![forbid(unsafe_code)]
 
 mod api;
+mod bounded;
 mod connection;
 mod door;
 mod inbound;

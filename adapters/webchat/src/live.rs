@@ -22,6 +22,8 @@ const RING_BYTES_MAX: usize = 4 * 1024 * 1024;
 const TURNS_MAX: usize = 64;
 /// Bytes of streamed text kept for one turn; the final text comes by `send` anyway.
 const TURN_TEXT_BYTES_MAX: usize = 1024 * 1024;
+/// Answered events that are remembered: what is told of their turns comes too late.
+const ANSWERED_KEPT: usize = 256;
 /// Slash commands on the menu.
 const COMMANDS_MAX: usize = 200;
 
@@ -76,6 +78,18 @@ pub(crate) enum Missed {
     Reset(u64),
 }
 
+/// What an entry puts an end to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ends {
+    /// Nothing.
+    Nothing,
+    /// The turn of this event: the entry is its answer. The events of a turn are hints
+    /// and may come after it.
+    Turn(i64),
+    /// The wait for a turn of this event, unless it runs: the host said something else.
+    Waiting(i64),
+}
+
 /// Running turns and the ring.
 pub(crate) struct Live {
     life: String,
@@ -89,6 +103,7 @@ struct State {
     ring: VecDeque<(u64, Arc<str>)>,
     ring_bytes: usize,
     turns: BTreeMap<i64, Turn>,
+    answered: VecDeque<i64>,
     commands: Vec<CommandInfo>,
 }
 
@@ -173,7 +188,8 @@ impl Live {
     /// An event was handed over: its turn is waited for.
     pub(crate) fn expect(&self, conversation: &str, inbox_id: i64) {
         let mut state = self.lock();
-        if !state.turns.contains_key(&inbox_id) {
+        // An answer may be quicker than the thanks for the question.
+        if !state.turns.contains_key(&inbox_id) && !state.answered.contains(&inbox_id) {
             let turn = turn_of(&mut state, conversation, inbox_id).clone();
             self.publish_in(&mut state, &json!({ "type": "turn", "turn": turn }));
         }
@@ -182,6 +198,9 @@ impl Live {
     /// Takes one event of a turn.
     pub(crate) fn turn_event(&self, conversation: &str, inbox_id: i64, seq: u64, event: &TurnEvent) {
         let mut state = self.lock();
+        if state.answered.contains(&inbox_id) {
+            return;
+        }
         let turn = turn_of(&mut state, conversation, inbox_id);
         let restarted = matches!(event, TurnEvent::Metadata { .. });
         if !restarted && turn.seq.is_some_and(|last| seq <= last) {
@@ -235,14 +254,24 @@ impl Live {
         self.publish_in(&mut state, &told);
     }
 
-    /// The answer of a turn is in the log: what was streamed is done with.
-    pub(crate) fn answered(&self, conversation: &str, inbox_id: Option<i64>, entry: &Value) {
+    /// An entry is in the log.
+    pub(crate) fn entry(&self, conversation: &str, ends: Ends, entry: &Value) {
         let mut state = self.lock();
-        if let Some(inbox_id) = inbox_id {
-            // A turn may take several events at once; those before it wait for nothing any more.
-            state.turns.retain(|id, turn| {
-                *id > inbox_id || turn.conversation != conversation || (*id < inbox_id && turn.state != "waiting")
-            });
+        match ends {
+            Ends::Nothing => {}
+            Ends::Turn(inbox_id) => {
+                // A turn may take several events at once; those before it wait for nothing any more.
+                state.turns.retain(|id, turn| {
+                    *id > inbox_id || turn.conversation != conversation || (*id < inbox_id && turn.state != "waiting")
+                });
+                if state.answered.len() >= ANSWERED_KEPT {
+                    state.answered.pop_front();
+                }
+                state.answered.push_back(inbox_id);
+            }
+            Ends::Waiting(inbox_id) => {
+                state.turns.retain(|id, turn| *id != inbox_id || turn.state == "running");
+            }
         }
         self.publish_in(&mut state, &json!({ "type": "entry", "conversation": conversation, "entry": entry }));
     }
@@ -313,6 +342,20 @@ mod tests {
             live.publish(&large);
         }
         assert!(live.lock().ring_bytes <= RING_BYTES_MAX);
+    }
+
+    #[test]
+    fn what_comes_after_the_answer_brings_no_turn_back() {
+        let live = Live::new("a".to_owned());
+        live.expect("c", 6);
+        live.expect("c", 7);
+        live.entry("c", Ends::Waiting(7), &json!({}));
+        assert_eq!(live.snapshot("c").1.len(), 1);
+        live.entry("c", Ends::Turn(7), &json!({}));
+        assert!(live.snapshot("c").1.is_empty(), "an earlier event waits for its answer still");
+        live.turn_event("c", 7, 3, &TurnEvent::Chunk { text: "late".to_owned() });
+        live.expect("c", 7);
+        assert!(live.snapshot("c").1.is_empty());
     }
 
     #[test]

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use crate::connection::{Connection, random_word};
 use crate::inbound::is_id;
+use crate::live::Ends;
 use crate::log::{Conversation, Entry, File, From};
 
 /// How long a turn's first event waits for the answer of `emit`, which may come later.
@@ -45,8 +46,12 @@ pub(crate) async fn send(link: &Arc<Connection>, message: Outgoing) -> SendOutco
     entry.files = message.media.into_iter().map(file).collect();
     match link.log.append(&conversation, entry).await {
         Ok(entry) => {
-            let answered = entry.in_reply_to.filter(|_| message.part >= message.of);
-            link.live.answered(&conversation, answered, &shown(&conversation, &entry));
+            let ends = match entry.in_reply_to {
+                Some(inbox_id) if entry.from == From::Agent && message.part >= message.of => Ends::Turn(inbox_id),
+                Some(inbox_id) if entry.from == From::Notice => Ends::Waiting(inbox_id),
+                _ => Ends::Nothing,
+            };
+            link.live.entry(&conversation, ends, &shown(&conversation, &entry));
             if let Some(line) = link.log.conversation(&conversation).await {
                 tell_conversation(link, &line);
             }
@@ -78,7 +83,7 @@ pub(crate) async fn edit(link: &Arc<Connection>, message: SentMessage, outgoing:
         .await;
     match changed {
         Ok(Some(entry)) => {
-            link.live.answered(&conversation, outgoing.in_reply_to, &shown(&conversation, &entry));
+            link.live.entry(&conversation, Ends::Nothing, &shown(&conversation, &entry));
             SendOutcome::delivered(entry.id, link.host.now_ms())
         }
         Ok(None) => {

@@ -345,15 +345,17 @@ function putEntry(entry) {
       if (!last || day(last.at_ms) !== day(entry.at_ms)) put(make("p", "day", day(entry.at_ms)));
       put(node);
     }
-    if (entry.in_reply_to !== null && entry.in_reply_to !== undefined && entry.from !== "me") answered(entry.in_reply_to);
+    if (entry.in_reply_to !== null && entry.in_reply_to !== undefined) answered(entry.in_reply_to, entry.from === "agent");
     drawWelcome();
   });
 }
 
-/** The answer is there: what was streamed goes, and nothing before it waits any more. */
-function answered(inboxId) {
+/** The answer is there: what was streamed goes, and nothing before it waits any more.
+    A word of the host ends only the wait. */
+function answered(inboxId, isAnswer) {
   for (const [id, turn] of state.turns) {
-    if (id === inboxId || (id < inboxId && turn.state === "waiting")) {
+    const over = isAnswer ? id === inboxId || (id < inboxId && turn.state === "waiting") : id === inboxId && turn.state !== "running";
+    if (over) {
       state.turns.delete(id);
       $("log").querySelector(`[data-turn="${id}"]`)?.remove();
     }
