@@ -69,7 +69,7 @@ fn available(found: &Found) -> AdapterStatus {
         next_try: None,
         last_proven: None,
         held: 0,
-        guarantee: found.manifest.as_ref().map_or_else(|_| String::new(), |manifest| class(manifest)),
+        guarantee: found.manifest.as_ref().map_or_else(|_| String::new(), class),
         announced: Vec::new(),
         code: found.manifest.as_ref().err().map(|error| error.code().to_owned()),
         restarts: 0,

@@ -75,6 +75,11 @@ pub fn say(text: &str) -> Result<(), Failure> {
 
 /// Prints text; a reader that went away is no failure.
 pub fn print(text: &str) -> Result<(), Failure> {
+    if cfg!(test) {
+        // The test harness keeps what this macro prints, and only that.
+        print!("{text}");
+        return Ok(());
+    }
     let mut out = std::io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {

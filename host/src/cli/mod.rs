@@ -94,8 +94,9 @@ fn dispatch(cli: Cli, given: &Given) -> Result<ExitCode, Failure> {
         // The child of an adapter reads its arguments itself and never sees the rest of this program.
         Command::AdapterRunner { .. } => return Ok(crate::plugins::runner_main()),
         Command::Completions { shell } => {
-            clap_complete::generate(shell, &mut Cli::command(), "hermes-host", &mut std::io::stdout());
-            return Ok(ExitCode::SUCCESS);
+            let mut script = Vec::new();
+            clap_complete::generate(shell, &mut Cli::command(), "hermes-host", &mut script);
+            ask::print(&String::from_utf8_lossy(&script))?;
         }
         command => block_on(async {
             match command {

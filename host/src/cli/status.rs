@@ -35,22 +35,24 @@ pub async fn reload(context: &Context) -> Result<(), Failure> {
 /// The status for people.
 pub fn render(status: &StatusJson, now_ms: i64) -> String {
     let host = &status.host;
-    let model = status.agent.model.as_ref().map_or_else(String::new, |model| format!(" ({model})"));
     let mut out = format!(
-        "hermes-host {} is {} for {}, process {}\nhome    {}\nconfig  {}\nagent   {}{model}\n\n",
+        "hermes-host {} is {} for {}, process {}\nhome    {}\nconfig  {}\nagent   {}\n\n",
         host.version,
         host.state,
         span(now_ms - host.since),
         host.pid,
         host.home,
         host.config.as_deref().unwrap_or("none; every value has its default"),
-        status.agent.runtime,
+        status.agent.describe(),
     );
     out.push_str(&adapters(&status.adapters, now_ms));
     for adapter in &status.adapters {
         for announced in &adapter.announced {
             out.push_str(&format!("\n{}: {}  {}", adapter.name, announced.label, announced.url));
         }
+    }
+    if status.adapters.iter().any(|adapter| !adapter.announced.is_empty()) {
+        out.push('\n');
     }
     let queues = &status.queues;
     out.push_str(&format!(

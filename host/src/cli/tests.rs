@@ -226,6 +226,44 @@ fn deleting_without_anybody_to_ask_needs_yes() {
 }
 
 #[test]
+fn completions_know_the_commands() {
+    let world = World::new();
+    for shell in ["bash", "zsh", "fish"] {
+        world.runs(&format!("completions {shell}"));
+    }
+}
+
+#[test]
+fn the_status_names_what_waits_and_what_to_do() {
+    let status: crate::status::StatusJson = serde_json::from_value(serde_json::json!({
+        "host": { "version": "1.0.0", "pid": 7, "since": 0, "state": "online", "home": "/h", "epoch": 3 },
+        "adapters": [
+            { "name": "work", "plugin": "telegram", "version": "1.0.0", "isolation": "process", "state": "reconnecting",
+              "since": 1_000, "reason": "the link is down", "next_try": 15_000, "held": 2, "guarantee": "at-least-once",
+              "announced": [{ "label": "open", "url": "http://127.0.0.1/" }] },
+        ],
+        "queues": { "inbox": 1, "turns": 0, "outbox": 2, "handoffs": 0, "dead": 1 },
+        "sessions": { "open": 1, "running": 0, "total": 9 },
+        "agent": { "runtime": "openai", "model": "tiny" },
+        "warnings": ["one"],
+    }))
+    .unwrap();
+    assert_eq!(
+        status::render(&status, 10_000),
+        "hermes-host 1.0.0 is online for 10 s, process 7\n\
+         home    /h\n\
+         config  none; every value has its default\n\
+         agent   openai (tiny)\n\n\
+         ADAPTER  PLUGIN          STATE         SINCE    HELD  RUNS     GUARANTEE      WHY\n\
+         work     telegram 1.0.0  reconnecting  9 s ago  2     process  at-least-once  the link is down (next try in 5 s)\n\n\
+         work: open  http://127.0.0.1/\n\n\
+         waiting  1 events, 0 turns, 2 deliveries, 0 handoffs; sessions 1 open, 9 in all\n\
+         given up 1 deliveries; `hermes-host outbox list` shows them\n\
+         warning: one\n"
+    );
+}
+
+#[test]
 fn tables_are_aligned_and_leave_out_what_is_empty_throughout() {
     let mut table = table::Table::new(&["NAME", "EMPTY", "LAST"]);
     table.row(["ä".to_owned(), String::new(), "1".to_owned()]);

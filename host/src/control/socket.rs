@@ -46,7 +46,7 @@ pub fn bind(home: &Path) -> io::Result<UnixListener> {
 /// As the system says; `NotFound` and `ConnectionRefused` mean that no host runs there.
 pub fn connect(home: &Path) -> io::Result<UnixStream> {
     // A connection to a local socket stands at once or not at all.
-    let stream = reach(home, |path| std::os::unix::net::UnixStream::connect(path))?;
+    let stream = reach(home, std::os::unix::net::UnixStream::connect)?;
     stream.set_nonblocking(true)?;
     UnixStream::from_std(stream)
 }

@@ -44,10 +44,6 @@ pub fn render(status: &StatusJson, now_ms: i64) -> String {
             format!("<h2>Worth knowing</h2><ul class=\"warnings\">{items}</ul>")
         }
     };
-    let agent = match &status.agent.model {
-        Some(model) => format!("{} · {}", status.agent.runtime, model),
-        None => status.agent.runtime.clone(),
-    };
     format!(
         "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>hermes-host: {state}</title>\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"><meta http-equiv=\"refresh\" content=\"5\">\
@@ -61,7 +57,7 @@ pub fn render(status: &StatusJson, now_ms: i64) -> String {
         version = text(&host.version),
         pid = host.pid,
         home = text(&host.home),
-        agent = text(&agent),
+        agent = text(&status.agent.describe()),
     )
 }
 

@@ -97,7 +97,7 @@ impl From<crate::plugins::AdapterStatus> for AdapterStatus {
             next_try: status.next_try,
             last_proven: status.last_proven,
             held: status.held,
-            guarantee: status.guarantee,
+            guarantee: status.guarantee.replace('_', "-"),
             announced: status.announced.into_iter().map(|(label, url)| Announced { label, url }).collect(),
             code: status.code.map(str::to_owned),
             restarts: status.restarts,
@@ -149,4 +149,14 @@ pub struct AgentStatus {
     /// The model, where there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
+}
+
+impl AgentStatus {
+    /// The runtime, and its model where that says more.
+    pub fn describe(&self) -> String {
+        match &self.model {
+            Some(model) if *model != self.runtime => format!("{} ({model})", self.runtime),
+            _ => self.runtime.clone(),
+        }
+    }
 }
