@@ -19,7 +19,7 @@ function freePort() {
 }
 
 export class Host {
-  static async make() {
+  static async make(isolation) {
     const host = new Host();
     host.folder = mkdtempSync(join(tmpdir(), "hermes-browser-"));
     host.home = join(host.folder, "home");
@@ -28,7 +28,7 @@ export class Host {
     host.config = join(host.folder, "plugins.toml");
     writeFileSync(
       host.config,
-      `[host]\nstatus = "127.0.0.1:${host.status}"\nplugins_dir = "plugins"\n\n[agent]\nruntime = "echo"\ntest_words = true\n\n`
+      `[host]\nstatus = "127.0.0.1:${host.status}"\nplugins_dir = "plugins"\nisolation = "${isolation}"\n\n[agent]\nruntime = "echo"\ntest_words = true\n\n`
         + `[adapter.webchat]\nlisten = "127.0.0.1:${host.page}"\nupload_bytes_max = 100000\n`,
       { mode: 0o600 },
     );

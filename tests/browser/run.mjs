@@ -60,6 +60,16 @@ test("a message is delivered, and its answer streams", async ({ page }) => {
   assert.ok(await page.evaluate(`document.querySelector("#stop").hidden`));
 });
 
+test("a reload in the middle of an answer loses none of it", async ({ page }) => {
+  const words = Array.from({ length: 14 }, (_, n) => `word${n}`).join(" ");
+  await say(page, `/slow 150 ${words}`);
+  await page.until(`/word3/.test(document.querySelector(".msg.live .body")?.innerText ?? "")`, "a piece of the answer");
+  await page.reload();
+  await page.until(`/^word0 .*word7/.test(document.querySelector(".msg.live .body")?.innerText ?? "")`, "the answer going on from its beginning");
+  await page.until(says(words));
+  assert.equal(await page.evaluate(`document.querySelectorAll(".msg.agent").length`), 1);
+});
+
 test("Shift+Enter makes a line and Enter sends it", async ({ page }) => {
   await page.evaluate(`${INPUT}.focus()`);
   await page.type("first");
@@ -210,31 +220,41 @@ test("the status page opens", async ({ browser, host }) => {
   await page.close();
 });
 
+/** Runs every test on a host that keeps its adapters in one way; returns how many failed. */
+async function round(browser, isolation) {
+  const host = await Host.make(isolation);
+  let failed = 0;
+  try {
+    const link = await host.start();
+    for (const { name, run } of tests.filter((one) => one.name.includes(only))) {
+      const page = await browser.open(link);
+      try {
+        await page.until(`document.querySelector("#input") && !document.querySelector("#welcome").hidden`, "the page");
+        await run({ page, browser, host, link });
+        assert.deepEqual(page.complaints, [], "the page complains");
+        console.log(`ok    ${isolation}: ${name}`);
+      } catch (error) {
+        failed += 1;
+        console.log(`FAIL  ${isolation}: ${name}\n${error.stack}`);
+        await page.shot(join(SHOTS, `failed-${isolation}-${failed}.png`)).catch(() => { /* The browser itself may be what failed. */ });
+      }
+      await page.close();
+    }
+  } finally {
+    await host.stop();
+    if (failed) console.log(`the host said:\n${host.said.replace(/token=[\w-]+/g, "token=…").slice(-4000)}`);
+    host.forget();
+  }
+  return failed;
+}
+
 mkdirSync(SHOTS, { recursive: true });
-const host = await Host.make();
 const browser = await Browser.start();
 let failed = 0;
 try {
-  const link = await host.start();
-  for (const { name, run } of tests.filter((one) => one.name.includes(only))) {
-    const page = await browser.open(link);
-    try {
-      await page.until(`document.querySelector("#input") && !document.querySelector("#welcome").hidden`, "the page");
-      await run({ page, browser, host, link });
-      assert.deepEqual(page.complaints, [], "the page complains");
-      console.log(`ok    ${name}`);
-    } catch (error) {
-      failed += 1;
-      console.log(`FAIL  ${name}\n${error.stack}`);
-      await page.shot(join(SHOTS, `failed-${failed}.png`)).catch(() => { /* The browser itself may be what failed. */ });
-    }
-    await page.close();
-  }
+  for (const isolation of ["in-process", "process"]) failed += await round(browser, isolation);
 } finally {
   await browser.close();
-  await host.stop();
-  if (failed) console.log(`the host said:\n${host.said.replace(/token=[\w-]+/g, "token=…").slice(-4000)}`);
-  host.forget();
 }
 console.log(failed ? `${failed} failed` : "all passed");
 process.exitCode = failed ? 1 : 0;
