@@ -156,7 +156,7 @@ fn run(file: &Path, sandbox_refused: &[String]) -> ExitCode {
         Ok((instance, manifest)) => {
             let hello = AdapterHello { protocol: PROTOCOL, manifest };
             let payload = serde_json::to_vec(&hello).expect("a manifest has string keys only");
-            out.push(Frame::hello(status::OK, payload));
+            out.greet(Frame::hello(status::OK, payload));
             Arc::new(instance)
         }
         Err(error) => {
@@ -280,6 +280,9 @@ struct Outbox {
 #[derive(Default)]
 struct Queue {
     frames: VecDeque<Frame>,
+    /// Calls of an adapter that speaks while it is being created; the host hears nothing before hello.
+    early: Vec<Frame>,
+    greeted: bool,
     logs: usize,
     writing: bool,
     over: bool,
@@ -288,10 +291,25 @@ struct Queue {
 impl Outbox {
     fn push(&self, frame: Frame) {
         let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
-        if !queue.over {
-            queue.frames.push_back(frame);
-            self.changed.notify_all();
+        if queue.over {
+            return;
         }
+        if frame.kind == FrameKind::Call && !queue.greeted {
+            queue.early.push(frame);
+            return;
+        }
+        queue.frames.push_back(frame);
+        self.changed.notify_all();
+    }
+
+    /// Says hello, and then what the adapter could not wait to say.
+    fn greet(&self, hello: Frame) {
+        let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
+        queue.greeted = true;
+        let early = std::mem::take(&mut queue.early);
+        queue.frames.push_back(hello);
+        queue.frames.extend(early);
+        self.changed.notify_all();
     }
 
     fn push_log(&self, frame: Frame) {
