@@ -11,7 +11,7 @@ use std::{
 };
 
 use abi_stable::std_types::{RSlice, RStr};
-use hermes_adapter_abi::{Instance, InstanceVt_Ref};
+use hermes_adapter_abi::{Instance, InstanceVt_Ref, status};
 
 use super::{Reply, callbacks, completion::completion};
 
@@ -38,9 +38,9 @@ impl ForeignInstance {
         Self { this: instance.this, vtable: instance.vtable, port, gate: Gate::default() }
     }
 
-    /// Calls method `method` as number `id`. Never blocks.
+    /// Calls method `method` as number `id`. Never blocks. After `destroy` it is BUSY: nothing happened.
     pub fn call(&self, id: u64, method: &str, payload: &[u8], reply: Reply) {
-        let Some(_inside) = self.gate.enter() else { return };
+        let Some(_inside) = self.gate.enter() else { return reply.send(status::BUSY, Vec::new()) };
         let then = completion(move |status, payload| reply.send(status, payload));
         (self.vtable.call())(self.this, id, RStr::from_str(method), RSlice::from_slice(payload), then);
     }

@@ -120,7 +120,8 @@ impl Adapters {
         self.want(instance, |wanted, _| wanted.enabled = false)
     }
 
-    /// Ends an instance and starts it anew from the file that lies there. False: there is none of this name.
+    /// Ends an instance and starts it anew from the file that lies there. A file that may not be loaded changes
+    /// nothing but `status`: the running copy goes on. False: there is none of this name.
     pub fn reload(&self, instance: &str) -> bool {
         self.look();
         self.want(instance, |wanted, _| wanted.start += 1)
@@ -271,6 +272,7 @@ fn status(handle: &AdapterHandle) -> AdapterStatus {
         Some(mend) => format!("{reason}; {mend}"),
         None => reason.to_owned(),
     });
+    let reason = reason.or_else(|| told.kept.clone());
     AdapterStatus {
         name: handle.instance().to_string(),
         plugin: handle.plugin().to_owned(),

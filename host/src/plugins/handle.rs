@@ -26,6 +26,9 @@ use super::{AdapterChange, AdapterLife, AdapterPlan, AdapterSettings, AdapterSta
 /// Detail of an unknown outcome whose instance died under it. Two of these on one part mean that the part breaks the adapter.
 pub const INSTANCE_DIED: &str = "instance died";
 
+/// Detail of an unknown outcome whose instance the host itself ended under it.
+const CUT_OFF: &str = "the host ended the instance";
+
 /// Announcements and counters one instance may have.
 const TOLD_MAX: usize = 64;
 
@@ -63,6 +66,8 @@ pub(super) struct Told {
     pub(super) announced: BTreeMap<String, String>,
     pub(super) metrics: BTreeMap<String, f64>,
     pub(super) code: Option<&'static str>,
+    /// Why the instance that runs was not replaced.
+    pub(super) kept: Option<String>,
 }
 
 impl Shared {
@@ -269,9 +274,13 @@ impl AdapterHandle {
 
     async fn deliver(&self, method: &'static str, payload: Vec<u8>) -> SendOutcome {
         // Whoever drains waits for what is being sent.
-        let _sending = self.shared.life.load_full().map(|life| life.sending());
+        let life = self.shared.life.load_full();
+        let _sending = life.as_ref().map(|life| life.sending());
         let outcome = match self.ask(method, payload, self.shared.settings.send).await {
-            Asked::Answered(answer) => outcome(answer),
+            Asked::Answered(answer) => {
+                let leaving = life.as_ref().is_some_and(|life| life.is_leaving());
+                outcome(answer, if leaving { CUT_OFF } else { INSTANCE_DIED })
+            }
             Asked::Offline => {
                 SendOutcome::not_sent(None, WaitScope::Instance, format!("{} is not online", self.shared.instance))
             }
@@ -333,7 +342,7 @@ impl Answer {
 }
 
 /// The table of 8-contracts: what a status means for a delivery.
-fn outcome(answer: Answer) -> SendOutcome {
+fn outcome(answer: Answer, ended: &str) -> SendOutcome {
     match answer.status {
         status::OK => match serde_json::from_slice(&answer.payload) {
             Ok(SendOutcome::Unrecognised) => SendOutcome::unknown("an answer of a later version"),
@@ -343,7 +352,7 @@ fn outcome(answer: Answer) -> SendOutcome {
         status::BUSY => SendOutcome::not_sent(None, WaitScope::Instance, "too many open calls"),
         status::POISONED => SendOutcome::not_sent(None, WaitScope::Instance, "the instance is being rebuilt"),
         status::UNSUPPORTED => SendOutcome::refused(RefusalKind::Invalid, "the adapter has no such method"),
-        status::PANIC | status::DROPPED => SendOutcome::unknown(INSTANCE_DIED),
+        status::PANIC | status::DROPPED => SendOutcome::unknown(ended),
         _ => {
             let error = serde_json::from_slice::<CallError>(&answer.payload);
             SendOutcome::unknown(

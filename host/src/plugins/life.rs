@@ -15,6 +15,8 @@ pub(super) struct Life {
     pub(super) link: Arc<dyn AdapterLink>,
     /// Cleared when the host has given this life up; its host calls are refused from then on.
     pub(super) counts: Arc<AtomicBool>,
+    /// Set when the host ends this life politely: what is cut off then did not kill it.
+    leaving: AtomicBool,
     broken: watch::Sender<Option<String>>,
     sending: Arc<watch::Sender<usize>>,
 }
@@ -30,7 +32,13 @@ impl Drop for Sending {
 
 impl Life {
     pub(super) fn new(link: Arc<dyn AdapterLink>, counts: Arc<AtomicBool>) -> Self {
-        Self { link, counts, broken: watch::Sender::new(None), sending: Arc::new(watch::Sender::new(0)) }
+        Self {
+            link,
+            counts,
+            leaving: AtomicBool::new(false),
+            broken: watch::Sender::new(None),
+            sending: Arc::new(watch::Sender::new(0)),
+        }
     }
 
     /// Calls a method and notices a panic.
@@ -72,6 +80,16 @@ impl Life {
             Ok(reason) => reason.clone().unwrap_or_default(),
             Err(_) => String::new(),
         }
+    }
+
+    /// Notes that the host ends this life.
+    pub(super) fn leave(&self) {
+        self.leaving.store(true, Ordering::Release);
+    }
+
+    /// Whether the host ends this life.
+    pub(super) fn is_leaving(&self) -> bool {
+        self.leaving.load(Ordering::Acquire)
     }
 
     /// Stops counting: what the instance still says is refused.

@@ -141,13 +141,21 @@ mod tests {
         }
     }
 
+    fn put(home: &Path, entry: Accepted) {
+        let put = |lock: &mut PluginsLock| {
+            lock.put(entry);
+            Ok(())
+        };
+        PluginsLock::update(home, put).unwrap();
+    }
+
     #[test]
     fn an_entry_is_read_back_and_replaced_by_id() {
         let home = tempfile::tempdir().unwrap();
         assert_eq!(PluginsLock::read(home.path()).unwrap(), PluginsLock::default());
-        PluginsLock::update(home.path(), |lock| Ok(lock.put(entry("b", "1")))).unwrap();
-        PluginsLock::update(home.path(), |lock| Ok(lock.put(entry("a", "2")))).unwrap();
-        PluginsLock::update(home.path(), |lock| Ok(lock.put(entry("b", "3")))).unwrap();
+        put(home.path(), entry("b", "1"));
+        put(home.path(), entry("a", "2"));
+        put(home.path(), entry("b", "3"));
         let lock = PluginsLock::read(home.path()).unwrap();
         assert_eq!(lock.plugins, [entry("a", "2"), entry("b", "3")]);
         assert!(PluginsLock::update(home.path(), |lock| Ok(lock.forget("a"))).unwrap());

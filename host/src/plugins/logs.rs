@@ -203,6 +203,34 @@ mod tests {
         assert_eq!(told, serde_json::json!({"url": "https://x/***/y", "deep": {"list": ["***", 1]}, "***": true}));
     }
 
+    #[derive(Clone, Default)]
+    struct Written(std::sync::Arc<Mutex<Vec<u8>>>);
+
+    impl std::io::Write for Written {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0.lock().unwrap().extend_from_slice(bytes);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_record_is_told_under_its_instance_without_its_secret() {
+        let written = Written::default();
+        let writer = written.clone();
+        let subscriber = tracing_subscriber::fmt().with_ansi(false).with_writer(move || writer.clone()).finish();
+        tracing::subscriber::with_default(subscriber, || {
+            gate(&["s3cret"]).tell(2, "lib::s3cret", r#"{"message":"token s3cret","n":1}"#);
+        });
+        let text = String::from_utf8(written.0.lock().unwrap().clone()).unwrap();
+        assert!(text.contains("WARN adapter: token ***"), "{text}");
+        assert!(text.contains(r#"instance="one""#) && text.contains(r#"source="lib::***""#), "{text}");
+        assert!(!text.contains("s3cret"), "{text}");
+    }
+
     #[test]
     fn a_short_secret_does_not_stain_every_text() {
         assert_eq!(gate(&["a", ""]).line(r#"{"message":"all banana"}"#).message, "all banana");

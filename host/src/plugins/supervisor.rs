@@ -87,7 +87,7 @@ impl Supervisor {
     /// Keeps the instance alive until it shall end for good.
     pub(super) async fn run(mut self) {
         loop {
-            let wanted = self.wanted.borrow_and_update().clone();
+            let mut wanted = self.wanted.borrow_and_update().clone();
             if wanted.end.is_some() {
                 if !self.is_stuck() {
                     self.apply(AdapterChange::Drain);
@@ -103,7 +103,7 @@ impl Supervisor {
                 continue;
             }
             self.apply(AdapterChange::Start);
-            match self.live(&wanted).await {
+            match self.live(&mut wanted).await {
                 Step::Fatal { reason, mend } => {
                     tracing::error!(target: "plugins", instance = %self.shared().instance, "failed: {reason} {mend}");
                     self.apply(AdapterChange::Fatal { reason, mend });
@@ -119,7 +119,7 @@ impl Supervisor {
     }
 
     /// One life, from `create` to `destroy`.
-    async fn live(&mut self, wanted: &Wanted) -> Step {
+    async fn live(&mut self, wanted: &mut Wanted) -> Step {
         let born = match self.create(&wanted.plan).await {
             Ok(born) => born,
             Err(error) => {
@@ -134,7 +134,11 @@ impl Supervisor {
                 return Step::Fatal { reason: error.to_string(), mend: String::new() };
             }
         };
-        self.shared().told().code = None;
+        {
+            let mut told = self.shared().told();
+            told.code = None;
+            told.kept = None;
+        }
         self.shared().life.store(Some(Arc::clone(&born.life)));
         let step = self.drive(&born, wanted).await;
         let polite = match &step {
@@ -169,7 +173,7 @@ impl Supervisor {
     }
 
     /// Connects and runs until something other than the link ends it.
-    async fn drive(&mut self, born: &Born, wanted: &Wanted) -> Step {
+    async fn drive(&mut self, born: &Born, wanted: &mut Wanted) -> Step {
         loop {
             let step = match self.connect(born, wanted).await {
                 Step::Up => {
@@ -185,18 +189,18 @@ impl Supervisor {
                 () = time::sleep(wait) => {}
                 reason = born.life.broken() => return Step::Broken { reason },
                 reason = closed => return Step::Broken { reason },
-                () = Self::other_wanted(&mut self.wanted, wanted) => return Step::Changed,
+                () = must_end(&mut self.wanted, wanted, &self.handle) => return Step::Changed,
             }
         }
     }
 
-    async fn connect(&mut self, born: &Born, wanted: &Wanted) -> Step {
+    async fn connect(&mut self, born: &Born, wanted: &mut Wanted) -> Step {
         let deadline = self.shared().settings.connect;
         let closed = born.life.link.closed();
         tokio::select! {
             biased;
             reason = closed => Step::Broken { reason },
-            () = Self::other_wanted(&mut self.wanted, wanted) => Step::Changed,
+            () = must_end(&mut self.wanted, wanted, &self.handle) => Step::Changed,
             answer = time::timeout(deadline, born.life.call(method::CONNECT, b"{}".to_vec())) => match answer {
                 Ok(answer) => connected(answer),
                 // The instance is rebuilt: whether its thread still runs, nobody can tell.
@@ -205,7 +209,7 @@ impl Supervisor {
         }
     }
 
-    async fn run_link(&mut self, born: &Born, wanted: &Wanted) -> Step {
+    async fn run_link(&mut self, born: &Born, wanted: &mut Wanted) -> Step {
         let shared = Arc::clone(self.shared());
         let mut link = born.link.clone();
         let running = born.life.call(method::RUN, b"{}".to_vec());
@@ -218,7 +222,7 @@ impl Supervisor {
                 biased;
                 reason = &mut closed => return Step::Broken { reason },
                 reason = born.life.broken() => return Step::Broken { reason },
-                () = Self::other_wanted(&mut self.wanted, wanted) => return Step::Changed,
+                () = must_end(&mut self.wanted, wanted, &self.handle) => return Step::Changed,
                 answer = &mut running, if runs => match answer.status {
                     // It has no receive loop of its own.
                     status::UNSUPPORTED => runs = false,
@@ -281,7 +285,7 @@ impl Supervisor {
         tokio::select! {
             // A stuck instance has no time of its own.
             () = time::sleep(left.unwrap_or(backoff)) => {}
-            () = Self::other_wanted(&mut self.wanted, wanted) => {}
+            () = other_wanted(&mut self.wanted, wanted) => {}
         }
     }
 
@@ -289,6 +293,7 @@ impl Supervisor {
     async fn end(&self, born: &Born, polite: bool, deadline: Duration) -> Destroyed {
         let life = &born.life;
         if polite {
+            life.leave();
             // Late or not, the life ends.
             let _ = time::timeout(deadline, life.idle()).await;
             let _ = time::timeout(deadline, life.call(method::DISCONNECT, b"{}".to_vec())).await;
@@ -311,11 +316,7 @@ impl Supervisor {
         let settings = Arc::clone(&shared.settings);
         let admitted = match &plan.command {
             Some(_) => None,
-            None => {
-                let (plugin, settings) = (plan.plugin.clone(), Arc::clone(&settings));
-                let judging = tokio::task::spawn_blocking(move || discover::admit(&plugin, &settings));
-                Some(judging.await.expect("judging files does not panic")?)
-            }
+            None => Some(admitted(plan, shared).await?),
         };
         let beside = admitted.as_ref().is_some_and(|admitted| admitted.place == Place::Beside);
         shared.trusted.store(beside || plan.trust_upstream, Ordering::Relaxed);
@@ -431,15 +432,6 @@ impl Supervisor {
         matches!(self.handle.state(), AdapterState::Stuck)
     }
 
-    /// Returns once something else is wanted than `present`.
-    async fn other_wanted(wanted: &mut watch::Receiver<Wanted>, present: &Wanted) {
-        let other = wanted.wait_for(|wanted| {
-            wanted.end.is_some() || wanted.start != present.start || wanted.enabled != present.enabled
-        });
-        // Without anybody who wants something, nobody is left to serve either.
-        let _ = other.await;
-    }
-
     fn apply(&self, change: AdapterChange) {
         self.shared().apply(change);
     }
@@ -447,6 +439,39 @@ impl Supervisor {
     fn shared(&self) -> &Arc<Shared> {
         &self.handle.shared
     }
+}
+
+/// Returns once something else is wanted than `present`.
+async fn other_wanted(wanted: &mut watch::Receiver<Wanted>, present: &Wanted) {
+    let other = wanted
+        .wait_for(|wanted| wanted.end.is_some() || wanted.start != present.start || wanted.enabled != present.enabled);
+    // Without anybody who wants something, nobody is left to serve either.
+    let _ = other.await;
+}
+
+/// Returns once the running instance has to end. One that would only be replaced stays if there is nothing to
+/// replace it with: a file that was changed or broken does not take down what runs from the old copy.
+async fn must_end(wanted: &mut watch::Receiver<Wanted>, present: &mut Wanted, handle: &AdapterHandle) {
+    loop {
+        other_wanted(wanted, present).await;
+        let next = wanted.borrow().clone();
+        if next.end.is_some() || !next.enabled || next.start == present.start || next.plan.command.is_some() {
+            return;
+        }
+        let Err(error) = admitted(&next.plan, &handle.shared).await else { return };
+        tracing::error!(target: "plugins", instance = %handle.instance(), "not replaced, the running copy goes on: {error}");
+        let mut told = handle.shared.told();
+        told.code = Some(error.code());
+        told.kept = Some(format!("not replaced, the running copy goes on: {error}"));
+        present.start = next.start;
+    }
+}
+
+/// Finds the library of a plan and decides whether its bytes may run.
+async fn admitted(plan: &AdapterPlan, shared: &Shared) -> Result<Admitted, LoadError> {
+    let (plugin, settings) = (plan.plugin.clone(), Arc::clone(&shared.settings));
+    let judging = tokio::task::spawn_blocking(move || discover::admit(&plugin, &settings));
+    judging.await.expect("judging files does not panic")
 }
 
 async fn create_inside(

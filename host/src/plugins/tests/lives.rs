@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::support::*;
 use crate::plugins::{
-    AdapterEvent, AdapterState, INSTANCE_DIED, Isolation, IsolationChoice,
+    AdapterEvent, AdapterState, INSTANCE_DIED, Isolation, IsolationChoice, accept,
     credential::{self, Owner},
 };
 
@@ -322,6 +322,60 @@ async fn reloading_makes_a_new_instance_and_a_new_plan_only_what_it_changes() {
     })
     .await;
     assert!(two.is_online());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_changed_file_does_not_take_down_what_runs_from_the_old_copy() {
+    let home = Home::hostile();
+    let settings = home.settings();
+    let host = Host::start(settings.clone(), vec![plan(IsolationChoice::InProcess, "ok")]);
+    let one = host.one();
+    online(&one).await;
+    assert_eq!(number(&one.send(&message("x")).await), 0);
+    let mut bytes = std::fs::read(home.library()).unwrap();
+    bytes.push(0);
+    std::fs::write(home.library(), bytes).unwrap();
+
+    host.adapters.reload("one");
+    let refused = async {
+        while host.adapters.statuses()[0].code.is_none() {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, refused).await.unwrap();
+    let status = host.adapters.statuses().remove(0);
+    assert_eq!((status.state.as_str(), status.code), ("online", Some("changed_hash")));
+    assert!(status.reason.unwrap().contains("hermes-host adapter add"));
+    assert_eq!(number(&one.send(&message("x")).await), 1, "the old copy goes on");
+
+    accept(&home.library(), "operator", &settings).unwrap();
+    host.adapters.reload("one");
+    until(&one, "starting", |state| !state.is_online()).await;
+    online(&one).await;
+    assert_eq!(number(&one.send(&message("x")).await), 0);
+    assert_eq!(host.adapters.statuses()[0].code, None);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_send_that_the_host_itself_cuts_off_did_not_break_the_adapter() {
+    for isolation in BOTH {
+        let home = Home::hostile();
+        let mut settings = home.settings();
+        settings.end = Duration::from_millis(200);
+        let host = Host::start(settings, vec![plan(isolation, "hang_in_send")]);
+        let one = host.one();
+        online(&one).await;
+        let cut = tokio::spawn({
+            let one = one.clone();
+            async move { one.send(&message("x")).await }
+        });
+        // Answered after the send was begun: calls of one instance are taken in order.
+        while !cut.is_finished() && one.hint(method::HEALTH, b"{}".to_vec()).await.is_ok() {
+            host.adapters.disable("one");
+        }
+        let outcome = cut.await.unwrap();
+        assert!(!died(&outcome), "{outcome:?}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
