@@ -55,10 +55,8 @@ fn loose_lists(events: &[Event<'_>]) -> Vec<bool> {
                 loose.push(false);
             }
             Event::Start(tag) => {
-                if matches!(tag, Tag::Paragraph)
-                    && let [.., Some(list), None] = open[..]
-                {
-                    loose[list] = true;
+                if let (Tag::Paragraph, [.., Some(list), None]) = (tag, &open[..]) {
+                    loose[*list] = true;
                 }
                 open.push(None);
             }
@@ -148,10 +146,8 @@ impl Builder {
                 self.inline = false;
             }
             Event::TaskListMarker(done) => {
-                let at = self.containers.last().and_then(|c| c.item_at);
-                if let Some(at) = at
-                    && let Node::Open(Frame::Item { task, .. }) = &mut self.nodes[at]
-                {
+                let item = self.containers.last().and_then(|c| c.item_at).map(|at| &mut self.nodes[at]);
+                if let Some(Node::Open(Frame::Item { task, .. })) = item {
                     *task = Some(*done);
                 }
             }

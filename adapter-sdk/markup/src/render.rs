@@ -309,12 +309,12 @@ impl<'t, 'r> Writer<'t, 'r> {
     fn open_level(&mut self, n: usize) {
         let frame = self.levels[n].frame;
         let mut opener = self.renderer.open(frame, self.previous);
-        if let Frame::Table { header } = frame
-            && self.lazy
-            && self.levels[n].resumed
-        {
-            opener.push_str(header);
-            opener.push('\n');
+        match frame {
+            Frame::Table { header } if self.lazy && self.levels[n].resumed => {
+                opener.push_str(header);
+                opener.push('\n');
+            }
+            _ => {}
         }
         let closer = self.renderer.close(frame, &opener);
         // The closer of a block may come on a line of its own, behind the indent.

@@ -162,13 +162,10 @@ fn walk<'t>(nodes: &'t [Node], from: Pos, to: Pos, mut each: impl FnMut(Step<'t>
 
 fn first_grapheme(text: &str) -> &str {
     // Two ASCII characters in a row are two graphemes; line ends do not occur in texts.
-    if let [first, second, ..] = text.as_bytes()
-        && first.is_ascii()
-        && second.is_ascii()
-    {
-        return &text[..1];
+    match text.as_bytes() {
+        [first, second, ..] if first.is_ascii() && second.is_ascii() => &text[..1],
+        _ => text.graphemes(true).next().unwrap_or(""),
     }
-    text.graphemes(true).next().unwrap_or("")
 }
 
 /// Finds where the part that begins at `start` ends.
@@ -208,10 +205,8 @@ fn find_cut<'t>(
                 };
                 let written = writer.written();
                 apply(Step::Node(node), &mut source);
-                if let Some(quality) = quality
-                    && written > 0
-                    && source.written() - source_start <= room.source
-                {
+                let fits = written > 0 && source.written() - source_start <= room.source;
+                if let Some(quality) = quality.filter(|_| fits) {
                     best[quality as usize] = Some(Candidate { end: pos, next, written });
                 }
                 apply(Step::Node(node), &mut writer);

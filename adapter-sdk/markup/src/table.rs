@@ -139,9 +139,8 @@ impl Lowering<'_> {
 
     fn table(&mut self, table: &Table) {
         let lines = aligned(table);
-        if self.renderer.tables()
-            && let Some(rows) = self.piped(table, &lines)
-        {
+        let rows = if self.renderer.tables() { self.piped(table, &lines) } else { None };
+        if let Some(rows) = rows {
             self.nodes.extend(rows);
             return;
         }
