@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::Write;
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use hermes_protocol::Manifest;
@@ -200,7 +200,8 @@ fn copy(from: &Path, to: &Path) -> std::io::Result<()> {
         return Err(std::io::Error::other(format!("it is larger than {LIBRARY_BYTES_MAX} bytes")));
     }
     let folder = to.parent().unwrap_or(Path::new("."));
-    fs::create_dir_all(folder)?;
+    // The home may be made here, and is for its owner only.
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
     let temporary = to.with_extension("so.tmp");
     // Whatever lies there is from a copy that was cut off.
     let _ = fs::remove_file(&temporary);
@@ -210,4 +211,26 @@ fn copy(from: &Path, to: &Path) -> std::io::Result<()> {
     out.sync_all()?;
     fs::rename(&temporary, to)?;
     fs::File::open(folder)?.sync_all()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    #[test]
+    fn a_copy_replaces_the_old_file_whole_in_a_folder_for_its_owner() {
+        let world = tempfile::tempdir().unwrap();
+        let (from, to) = (world.path().join("new.so"), world.path().join("home/plugins/a.so"));
+        fs::write(&from, "first").unwrap();
+        copy(&from, &to).unwrap();
+        fs::write(to.with_extension("so.tmp"), "cut off").unwrap();
+        fs::write(&from, "second").unwrap();
+        copy(&from, &to).unwrap();
+        assert_eq!(fs::read_to_string(&to).unwrap(), "second");
+        assert_eq!(fs::read_dir(to.parent().unwrap()).unwrap().count(), 1);
+        let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        assert_eq!((mode(&world.path().join("home")), mode(&to)), (0o700, 0o644));
+    }
 }

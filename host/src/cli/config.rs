@@ -28,7 +28,7 @@ pub async fn config(context: &Context, command: ConfigCommand) -> Result<(), Fai
 async fn prepared(context: &Context) -> Result<Prepared, Failure> {
     let config = context.config()?;
     let warned = config.warnings.clone();
-    config.prepare(context.beside.as_deref()).await.map_err(|problems| {
+    config.prepare(context.beside.as_deref()).await.and_then(Prepared::strict).map_err(|problems| {
         warn(&warned);
         problems.into()
     })
