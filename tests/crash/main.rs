@@ -13,7 +13,7 @@ use rusqlite::{Connection, OpenFlags};
 use serde_json::{Value, json};
 
 /// What a repeated answer ends or begins with.
-const MARK: &str = "(repeated)";
+const MARK: &str = "(possibly repeated)";
 
 #[test]
 fn a_host_that_dies_after_receiving_has_acknowledged_nothing() {

@@ -104,7 +104,8 @@ fn two_people_in_one_group_have_conversations_of_their_own_and_a_thread_is_share
     }
     world.scripted.group("g", "7").hears(2);
     world.scripted.group("g", "7").thread("t").hears(2);
-    let sessions: serde_json::Value = serde_json::from_str(&world.told(&["session", "list", "--json"])).expect("JSON");
+    let sessions: serde_json::Value =
+        serde_json::from_str(&world.told(&["session", "list", "--all", "--json"])).expect("JSON");
     assert_eq!(sessions.as_array().map(Vec::len), Some(3), "{sessions}");
     world.stop();
 }
@@ -120,7 +121,8 @@ fn new_begins_a_new_conversation_and_status_tells_the_truth() {
     chat.hears(2);
     chat.says("second");
     chat.hears(3);
-    let sessions: serde_json::Value = serde_json::from_str(&world.told(&["session", "list", "--json"])).expect("JSON");
+    let sessions: serde_json::Value =
+        serde_json::from_str(&world.told(&["session", "list", "--all", "--json"])).expect("JSON");
     assert_eq!(sessions.as_array().map(Vec::len), Some(2), "{sessions}");
     chat.says("/whoami");
     let answers = chat.hears(4);

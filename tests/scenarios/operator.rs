@@ -51,7 +51,7 @@ fn sessions_are_listed_shown_searched_ended_and_deleted() {
     let chat = world.scripted.chat("7");
     chat.says("the word is xylophone");
     chat.hears(1);
-    let listed: Value = serde_json::from_str(&world.told(&["session", "list", "--json"])).expect("JSON");
+    let listed: Value = serde_json::from_str(&world.told(&["session", "list", "--all", "--json"])).expect("JSON");
     let id = listed[0]["id"].as_str().expect("a session has an id").to_owned();
     assert!(world.told(&["session", "show", &id]).contains("xylophone"));
     assert!(world.told(&["session", "search", "xylophone"]).contains(&id));
@@ -59,13 +59,13 @@ fn sessions_are_listed_shown_searched_ended_and_deleted() {
     world.told(&["session", "end", &id]);
     chat.says("a new one");
     chat.hears(2);
-    let listed: Value = serde_json::from_str(&world.told(&["session", "list", "--json"])).expect("JSON");
+    let listed: Value = serde_json::from_str(&world.told(&["session", "list", "--all", "--json"])).expect("JSON");
     assert_eq!(listed.as_array().map(Vec::len), Some(2), "{listed}");
     world.told(&["session", "delete", &id]);
-    assert!(!world.told(&["session", "list", "--json"]).contains(&id));
+    assert!(!world.told(&["session", "list", "--all", "--json"]).contains(&id));
     // The same without a host.
     world.stop();
-    assert!(world.told(&["session", "list", "--json"]).contains("[{"));
+    assert!(world.told(&["session", "list", "--all", "--json"]).contains("[{"));
 }
 
 #[test]

@@ -26,6 +26,17 @@ impl Config {
         manifests: &BTreeMap<String, Manifest>,
         schemas: &BTreeMap<String, Json>,
     ) -> Result<Vec<AdapterPlan>, Problems> {
+        let (plans, problems) = self.judged_plans(manifests, schemas);
+        problems.or(plans)
+    }
+
+    /// The plans, and what the schemas forbid beside them: one adapter's wrong key keeps that adapter
+    /// from starting, where its supervisor says so, and no other.
+    pub(super) fn judged_plans(
+        &self,
+        manifests: &BTreeMap<String, Manifest>,
+        schemas: &BTreeMap<String, Json>,
+    ) -> (Vec<AdapterPlan>, Problems) {
         let mut problems = Problems::default();
         let mut plans = Vec::new();
         for (instance, adapter) in &self.adapters {
@@ -44,7 +55,7 @@ impl Config {
             plan.granted = adapter.access.grants.iter().filter(|name| uses.contains(name)).cloned().collect();
             plans.push(plan);
         }
-        problems.or(plans)
+        (plans, problems)
     }
 
     /// The rules for conversations on `instance`: its section's, else those of `[session]`.

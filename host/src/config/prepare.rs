@@ -28,6 +28,20 @@ pub struct Prepared {
     pub plans: Vec<AdapterPlan>,
     /// Bounds and places for `plugins`.
     pub settings: AdapterSettings,
+    /// What the schemas forbid. A host runs its other adapters all the same; see [`Prepared::strict`].
+    pub problems: Problems,
+}
+
+impl Prepared {
+    /// Itself, when no schema forbids anything.
+    ///
+    /// # Errors
+    ///
+    /// Every key that a schema forbids.
+    pub fn strict(mut self) -> Result<Self, Problems> {
+        let problems = std::mem::take(&mut self.problems);
+        problems.or(self)
+    }
 }
 
 impl Config {
@@ -38,15 +52,15 @@ impl Config {
     ///
     /// # Errors
     ///
-    /// As [`Config::resolve`] and [`Config::plans`].
+    /// As [`Config::resolve`].
     pub async fn prepare(mut self, beside: Option<&Path>) -> Result<Prepared, Problems> {
         let settings = self.adapter_settings(beside);
         let found = plugins::discover(&settings.search);
         let manifests = manifests_of(&found);
         self.resolve(&manifests)?;
         let schemas = self.schemas(&found, &settings).await;
-        let plans = self.plans(&manifests, &schemas)?;
-        Ok(Prepared { config: self, manifests, schemas, plans, settings })
+        let (plans, problems) = self.judged_plans(&manifests, &schemas);
+        Ok(Prepared { config: self, manifests, schemas, plans, settings, problems })
     }
 
     /// Where libraries are looked for.

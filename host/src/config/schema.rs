@@ -214,6 +214,12 @@ impl<'a> Checker<'a> {
 
     /// The findings of the alternative that fits best, when none fits.
     fn alternatives(&mut self, parts: &'a [Json], value: &Json, path: &str, depth: usize) {
+        // A documented enum comes as one constant each: its words are said together.
+        let words: Option<Vec<&Json>> = parts.iter().map(|part| part.get("const")).collect();
+        if let Some(words) = words.filter(|words| words.len() > 1 && !words.contains(&value)) {
+            let words: Vec<String> = words.iter().filter(|word| !word.is_null()).map(|word| word.to_string()).collect();
+            return self.find(path, &format!("must be {}", words.join(" or ")));
+        }
         let mut best: Option<Vec<Finding>> = None;
         for part in parts {
             let mut attempt = Checker { root: self.root, also: self.also, findings: Vec::new() };
