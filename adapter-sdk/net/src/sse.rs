@@ -106,6 +106,8 @@ impl SseParser {
         let (field, value) = text.split_once(':').unwrap_or((&text, ""));
         let value = value.strip_prefix(' ').unwrap_or(value);
         match field {
+            // A line within its bound can be longer once it is text: each bad byte becomes three.
+            "event" if value.len() > self.bytes_max => return Err(self.too_long()),
             "event" => self.event = value.to_owned(),
             "data" => {
                 if self.data.len() + value.len() + 1 > self.bytes_max {
@@ -168,6 +170,13 @@ mod tests {
         assert_eq!(read(&[b"data: a\n\nda", b"ta: b"]), [data("a"), data("b")]);
         assert_eq!(read(&[b"data: a\n"]), [data("a")]);
         assert_eq!(read(&[b": nothing"]), []);
+    }
+
+    #[test]
+    fn a_name_that_grows_beyond_the_bound_as_text_is_refused() {
+        let name = [b"event: ".as_slice(), &[0xff; 9], b"\ndata: a\n\n"].concat();
+        assert!(SseParser::new(27).feed(&name).is_ok());
+        assert_eq!(SseParser::new(26).feed(&name), Err(SseError::TooLong { bytes_max: 26 }));
     }
 
     #[test]
