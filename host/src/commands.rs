@@ -1,6 +1,7 @@
 //! Slash commands: read, permitted, and turned into an order for the session's lane.
 //! The table of all commands is [`hermes_core::commands`].
 
+use hermes_agent::echo::TEST_WORDS;
 use hermes_core::access::Tier;
 use hermes_core::commands::{self, Command, CommandId, Parsed};
 use hermes_core::session::is_dm;
@@ -22,7 +23,7 @@ impl Dispatcher {
         let (act, changes, bypasses) = match commands::parse(text, prefix.as_deref().unwrap_or_default()) {
             Parsed::NotCommand => return None,
             // The echo runtime has words of its own for tests.
-            Parsed::Unknown { .. } if self.host.live().config.agent.test_words => return None,
+            Parsed::Unknown { name, .. } if self.is_test_word(&name) => return None,
             Parsed::Unknown { name, nearest } => (Act::Say(unknown(&name, nearest)), Vec::new(), true),
             Parsed::Command { spec, args } => match self.forbids(arrived, spec) {
                 Some(words) => (Act::Say(words), Vec::new(), true),
@@ -40,6 +41,10 @@ impl Dispatcher {
             arrived.id,
         );
         Some(Order { place, act, changes, bypasses })
+    }
+
+    fn is_test_word(&self, name: &str) -> bool {
+        self.host.live().config.agent.test_words && TEST_WORDS.iter().any(|word| word.strip_prefix('/') == Some(name))
     }
 
     /// Says why somebody may not run a command here.

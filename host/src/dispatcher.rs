@@ -9,14 +9,14 @@
 //! is [`crate::lane`] and [`crate::outbox`]. Orders of people are read in
 //! [`crate::commands`], strangers are met in [`crate::pairing`].
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use hermes_core::access::{Authorized, Denied, Grants, HostCause, Tier, Trust, addressed};
 use hermes_core::ids::{InboxId, SessionId};
 use hermes_core::routes::{Route, RouteTable};
 use hermes_core::session::{MAIN_PROFILE, SessionKey, is_dm, participant};
-use hermes_protocol::{Chat, ChatType, Event, EventKind};
+use hermes_protocol::{Chat, ChatType, CommandsCall, Event, EventKind, method};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::clerk::{self, Note};
@@ -49,6 +49,8 @@ pub struct Dispatcher {
     lanes: Lanes<SessionId, LaneMessage>,
     outbox: Lanes<Target, OutboxMessage>,
     holds: BTreeMap<Arc<str>, Arc<Holds>>,
+    /// Instances that have their command menu.
+    menus: BTreeSet<Arc<str>>,
     clerk: mpsc::UnboundedSender<Note>,
     lanes_drained: Option<oneshot::Sender<()>>,
     outbox_drained: Option<oneshot::Sender<()>>,
@@ -97,6 +99,7 @@ impl Dispatcher {
             lanes: Lanes::default(),
             outbox: Lanes::default(),
             holds: BTreeMap::new(),
+            menus: BTreeSet::new(),
             clerk,
             lanes_drained: None,
             outbox_drained: None,
@@ -130,7 +133,7 @@ impl Dispatcher {
         let Some(arrived) = self.admit(inbound) else { return };
         let Some(arrived) = self.meant_for_the_agent(arrived) else { return };
         let Some((arrived, found)) = self.resolve(arrived) else { return };
-        let session = found.session.clone();
+        let (session, instance) = (found.session.clone(), Arc::clone(&arrived.instance));
         let message = match self.command(&arrived, &found) {
             Some(order) => LaneMessage::Order(order, arrived.permit),
             None => {
@@ -138,7 +141,7 @@ impl Dispatcher {
                 LaneMessage::Heard(heard, permit)
             }
         };
-        self.send_to(session, found.birth, message);
+        self.send_to(session, &instance, found.birth, message);
     }
 
     /// Lets an event in, or meets the stranger.
@@ -178,6 +181,7 @@ impl Dispatcher {
     fn meant_for_the_agent(&mut self, arrived: Arrived) -> Option<Arrived> {
         let event = arrived.event.get();
         let why = match event.kind {
+            EventKind::Message if event.text.trim().is_empty() && event.attachments.is_empty() => "nothing was said",
             EventKind::Message => {
                 let participates = self.routes.participates(MAIN_PROFILE, &arrived.instance, &event.chat);
                 if (is_dm(&event.chat.kind) && !event.sender.is_bot) || self.is_addressed(&arrived, participates) {
@@ -263,14 +267,19 @@ impl Dispatcher {
     }
 
     /// Hands a message to the lane of a session; makes the lane when there is none.
-    pub(crate) fn send_to(&mut self, session: SessionId, birth: Option<Birth>, message: LaneMessage) {
+    fn send_to(&mut self, session: SessionId, instance: &str, birth: Option<Birth>, message: LaneMessage) {
         let Err(message) = self.lanes.send(&session, message) else { return };
         let after = birth.as_ref().and_then(|birth| self.ending.remove(&birth.route.key));
-        let lane = Lane::new(Arc::clone(&self.host), session.clone(), birth, after);
+        let queue_max = self.host.live().session_of(instance).queue_max;
+        let lane = Lane::new(Arc::clone(&self.host), session.clone(), queue_max, birth, after);
         let over = |over| HostEvent::Turn(TurnNews::Over(over));
         self.lanes.open(&self.host, session.clone(), |mailbox| lane.run(mailbox), over);
-        // The lane was made one line above.
-        let _ = self.lanes.send(&session, message);
+        // A lane that is made while the host drains was not told with the others.
+        let drain = self.host.draining.is_cancelled().then_some(LaneMessage::Drain);
+        for message in drain.into_iter().chain([message]) {
+            // The lane was made a few lines above.
+            let _ = self.lanes.send(&session, message);
+        }
     }
 
     /// Forgets where a session was bound; returns the stored keys that led to it.
@@ -287,6 +296,7 @@ impl Dispatcher {
     pub(crate) fn free_key(&mut self, key: String) -> (Change, oneshot::Sender<()>) {
         let (then, ended) = oneshot::channel();
         self.routes.unbind(&key);
+        self.used.remove(&key);
         self.ending.insert(key.clone(), ended);
         (Change::UnbindRoute { key }, then)
     }
@@ -301,7 +311,7 @@ impl Dispatcher {
             changes.push(change);
             then.push(freed);
         }
-        self.send_to(session, None, LaneMessage::Close { changes, then, reply });
+        self.send_to(session, "", None, LaneMessage::Close { changes, then, reply });
     }
 
     pub(crate) fn note(&self, note: Note) {
@@ -373,8 +383,12 @@ impl Dispatcher {
         let lane = OutboxLane::new(Arc::clone(&self.host), target.clone(), holds);
         let over = |over| HostEvent::Delivery(DeliveryNews::Over(over));
         self.outbox.open(&self.host, target.clone(), |mailbox| lane.run(mailbox), over);
-        // The lane was made one line above.
-        let _ = self.outbox.send(&target, message);
+        // A lane that is made while the outbox drains was not told with the others.
+        let drain = self.outbox_drained.is_some().then_some(OutboxMessage::Drain);
+        for message in std::iter::once(message).chain(drain) {
+            // The lane was made a few lines above.
+            let _ = self.outbox.send(&target, message);
+        }
     }
 
     fn handle_adapter(&mut self, news: AdapterEvent) {
@@ -390,6 +404,24 @@ impl Dispatcher {
             }
         };
         self.outbox.send_where(|target| target.instance == instance, || OutboxMessage::Look);
+        self.show_commands(instance);
+    }
+
+    /// Gives an adapter its command menu, once in this life of the host: the table does not change.
+    fn show_commands(&mut self, instance: Arc<str>) {
+        let Some(adapter) = self.host.adapter(&instance).filter(|adapter| adapter.capabilities().commands_menu) else {
+            return;
+        };
+        if !self.menus.insert(instance) {
+            return;
+        }
+        tokio::spawn(async move {
+            let call = CommandsCall::new(hermes_core::commands::menu());
+            let payload = serde_json::to_vec(&call).expect("a menu is always JSON");
+            if let Err(error) = adapter.hint(method::SET_COMMANDS, payload).await {
+                tracing::warn!(instance = %adapter.instance(), %error, "the command menu was not taken");
+            }
+        });
     }
 
     fn handle_control(&mut self, control: Control) {
@@ -450,7 +482,8 @@ impl Dispatcher {
             let event = Authorized::<Event>::host(event, HostCause::Resume);
             Some(Heard { inbox: row.id, at_ms: row.at_ms, place, event, key, several })
         });
-        self.send_to(session, None, LaneMessage::Resume(cut_off, heard));
+        let instance = cut_off.inbox.first().map(|row| row.instance.clone()).unwrap_or_default();
+        self.send_to(session, &instance, None, LaneMessage::Resume(cut_off, heard));
     }
 
     /// A chat spoke: it can be written to again.

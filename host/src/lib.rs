@@ -34,3 +34,6 @@ pub mod services;
 pub mod status;
 pub mod store;
 pub mod turn;
+
+#[cfg(test)]
+mod tests;

@@ -2,34 +2,29 @@
 
 use std::borrow::Cow;
 
+use hermes_core::secret::{Secret, mask};
+
 /// The shortest secret that is looked for; anything shorter would mask ordinary words.
 const SECRET_BYTES_MIN: usize = 8;
-
-/// What stands in place of a secret.
-const MASK: &str = "[secret]";
 
 /// Replaces the values of secrets wherever they stand.
 #[derive(Clone, Default)]
 pub struct Masker {
-    secrets: Vec<String>,
+    secrets: Vec<Secret>,
 }
 
 impl Masker {
-    /// A masker for these values, the longest first so that a part never uncovers the whole.
+    /// A masker for these values.
     pub fn new(secrets: impl IntoIterator<Item = String>) -> Self {
-        let mut secrets: Vec<String> = secrets.into_iter().filter(|s| s.len() >= SECRET_BYTES_MIN).collect();
-        secrets.sort_by(|a, b| b.len().cmp(&a.len()).then_with(|| a.cmp(b)));
-        secrets.dedup();
-        Self { secrets }
+        let secrets = secrets.into_iter().filter(|secret| secret.len() >= SECRET_BYTES_MIN).map(Secret::new);
+        Self { secrets: secrets.collect() }
     }
 
-    /// Returns `text` without any secret.
+    /// Returns `text` without any secret, nor a rest of one where two overlap.
     pub fn mask<'t>(&self, text: impl Into<Cow<'t, str>>) -> Cow<'t, str> {
-        let mut text = text.into();
-        for secret in &self.secrets {
-            if text.contains(secret.as_str()) {
-                text = Cow::Owned(text.replace(secret.as_str(), MASK));
-            }
+        let text = text.into();
+        if self.secrets.iter().any(|secret| text.contains(secret.expose())) {
+            return Cow::Owned(mask(&text, &self.secrets));
         }
         text
     }
@@ -48,8 +43,14 @@ mod tests {
     #[test]
     fn a_secret_is_masked_even_when_another_is_its_prefix() {
         let masker = Masker::new(["tok-12345678".to_owned(), "tok-12345678-long".to_owned(), "x".to_owned()]);
-        assert_eq!(masker.mask("a tok-12345678-long x tok-12345678"), "a [secret] x [secret]");
+        assert_eq!(masker.mask("a tok-12345678-long x tok-12345678"), "a [***] x [***]");
         assert_eq!(format!("{masker:?}"), "Masker(2 secrets)");
+    }
+
+    #[test]
+    fn secrets_that_overlap_leave_no_rest() {
+        let masker = Masker::new(["tok-12345678".to_owned(), "5678-and-more".to_owned()]);
+        assert_eq!(masker.mask("a tok-12345678-and-more"), "a [***]");
     }
 
     #[test]

@@ -44,6 +44,14 @@ pub const STOP_GRACE: Duration = Duration::from_millis(500);
 /// A lane without anything to do keeps its memory for this long.
 const IDLE: Duration = Duration::from_secs(60);
 
+impl Waiting {
+    fn heard(&self) -> &Heard {
+        match self {
+            Self::Heard(heard) | Self::CutOff(_, heard) => heard,
+        }
+    }
+}
+
 /// What the dispatcher asks of a lane. The channel has no bound of its own: each
 /// message holds a [`Permit`] or comes from the operator.
 #[derive(Debug)]
@@ -108,6 +116,7 @@ pub struct Lane {
     session: SessionId,
     birth: Option<Birth>,
     guard: Guard,
+    queue_max: usize,
     waiting: BTreeMap<InboxId, Waiting>,
     running: Option<Running>,
     /// A turn that a crash cut off, while its adapter is not back.
@@ -130,16 +139,17 @@ impl Lane {
     pub fn new(
         host: Arc<Host>,
         session: SessionId,
+        queue_max: usize,
         birth: Option<Birth>,
         after: Option<oneshot::Receiver<()>>,
     ) -> Self {
-        let queue_max = host.live().config.session.queue_max;
         Self {
             memory: Memory::new(birth.is_some()),
             host,
             session,
             birth,
             guard: Guard::new(queue_max),
+            queue_max,
             waiting: BTreeMap::new(),
             running: None,
             resuming: None,
@@ -423,7 +433,7 @@ impl Lane {
 
     /// Says truthfully that there was no room for these events.
     async fn refuse(&self, refused: Vec<Heard>) {
-        let max = self.host.live().config.session.queue_max;
+        let max = self.queue_max;
         let words = match refused.len() {
             1 => format!("Not queued: {max} messages already wait here. Send it again when they are answered."),
             n => format!(
@@ -455,26 +465,33 @@ impl Lane {
 
     /// Answers about a turn, if this lane has its event.
     async fn answer(&mut self, instance: &str, inbox: InboxId, wish: TurnWish, reply: mpsc::Sender<&'static str>) {
-        let runs =
-            self.running.as_ref().is_some_and(|r| r.heard.inbox == inbox && *r.heard.place.instance == *instance);
-        let state = if runs {
-            "running"
-        } else if self.waiting.contains_key(&inbox) {
-            "queued"
-        } else {
-            return;
+        let is_it = |heard: &Heard| heard.inbox == inbox && *heard.place.instance == *instance;
+        let runs = self.running.as_ref().is_some_and(|running| is_it(&running.heard));
+        let resumes = self.resuming.as_ref().is_some_and(|(_, heard)| is_it(heard));
+        let waits = self.waiting.get(&inbox).is_some_and(|waiting| is_it(waiting.heard()));
+        let state = match (runs, resumes || waits) {
+            (true, _) => "running",
+            (false, true) => "queued",
+            (false, false) => return,
         };
         // Whoever asked may have gone away.
         let _ = reply.try_send(state);
         match wish {
             TurnWish::Tell => {}
-            TurnWish::Stop if runs => self.stop().await,
-            TurnWish::Stop => {
-                self.guard.withdraw(inbox);
-                self.waiting.remove(&inbox);
+            TurnWish::Stop if runs || resumes => self.stop().await,
+            TurnWish::Stop => self.withdraw(inbox).await,
+        }
+    }
+
+    /// Takes an event out of the queue because its sender said so.
+    async fn withdraw(&mut self, inbox: InboxId) {
+        self.guard.withdraw(inbox);
+        match self.waiting.remove(&inbox) {
+            Some(Waiting::CutOff(turn, _)) => self.give_up(turn).await,
+            Some(Waiting::Heard(_)) | None => {
                 let changes = vec![Change::DropInbox { ids: vec![inbox], why: "withdrawn".to_owned() }];
-                self.write_order(CommandTx { inbox: None, changes, reply: Vec::new(), now_ms: self.host.now_ms() })
-                    .await;
+                let now_ms = self.host.now_ms();
+                self.write_order(CommandTx { inbox: None, changes, reply: Vec::new(), now_ms }).await;
             }
         }
     }

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hermes_agent::{EventSink, Failure, Message, TurnOutcome, TurnRequest};
+use hermes_core::delivery::strip_control;
 use hermes_core::ids::TurnId;
 use hermes_protocol::{StreamKind, TurnEvent};
 use tokio::sync::mpsc;
@@ -20,6 +21,7 @@ use super::hints::{NativeStream, Typing};
 use crate::config::StreamMode;
 use crate::context::Heard;
 use crate::host::{CountedTurn, Host};
+use crate::mask::Masker;
 
 /// A turn that runs.
 pub struct Running {
@@ -34,6 +36,7 @@ pub struct Running {
     cancel: CancellationToken,
     said: String,
     said_bytes_max: usize,
+    masker: Masker,
     doing: String,
     pace: Pace,
     stream: Option<NativeStream>,
@@ -97,6 +100,7 @@ impl Running {
             cancel,
             said: String::new(),
             said_bytes_max,
+            masker: live.masker.clone(),
             doing: String::new(),
             pace,
             stream,
@@ -130,14 +134,19 @@ impl Running {
         }
     }
 
-    fn hear(&mut self, event: TurnEvent) {
+    fn hear(&mut self, mut event: TurnEvent) {
         self.pace.heard();
-        match &event {
+        match &mut event {
             TurnEvent::Chunk { text } if self.said.len() + text.len() <= self.said_bytes_max => {
-                self.said.push_str(text)
+                // A secret that comes in two pieces is caught in the answer, which replaces what was shown.
+                *text = self.masker.mask(strip_control(text)).into_owned();
+                self.said.push_str(text);
             }
             TurnEvent::Chunk { .. } => return,
-            TurnEvent::Progress { text, .. } => self.doing.clone_from(text),
+            TurnEvent::Progress { text, .. } => {
+                *text = self.masker.mask(strip_control(text)).into_owned();
+                self.doing.clone_from(text);
+            }
             // The lane alone says how a turn begins and ends.
             _ => return,
         }

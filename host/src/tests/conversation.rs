@@ -1,0 +1,226 @@
+//! What people in a chat see.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use hermes_protocol::{Addressed, Chat, ChatType, Emitted, Event, Sender, TurnEvent};
+use serde_json::json;
+
+use super::world::{Deaf, Setting, World};
+
+#[test]
+fn a_message_is_answered_and_remembered() {
+    let world = World::new();
+    let chat = world.chat("7");
+    chat.says("hello");
+    assert_eq!(chat.hears(1), ["hello"]);
+    world.settled();
+    let sent = world.platform.sent().remove(0);
+    assert_eq!((sent.reply_to.as_deref(), sent.of), (Some("1"), 1));
+    assert!(sent.in_reply_to.is_some());
+    let sessions = world.call("sessions.list", json!({ "sender": { "id": "7" } })).unwrap();
+    assert_eq!(sessions[0]["messages"], 2);
+}
+
+#[test]
+fn the_same_event_never_starts_a_second_turn() {
+    let world = World::new();
+    let chat = world.chat("7");
+    let event = chat.event("once");
+    let Emitted::New { inbox_id } = chat.gives(&event) else { panic!("it is new") };
+    for _ in 0..3 {
+        assert_eq!(chat.gives(&event), Emitted::Duplicate { duplicate_of: inbox_id });
+    }
+    chat.says("another");
+    assert_eq!(chat.hears(2), ["once", "another"]);
+    world.settled();
+    assert_eq!(chat.heard().len(), 2);
+}
+
+#[test]
+fn messages_that_come_while_a_turn_runs_wait_in_order() {
+    let world = World::new();
+    let chat = world.chat("7");
+    let given: Vec<_> = (0..20).map(|n| world.give(&chat.event(&format!("message {n}")))).collect();
+    for given in given {
+        world.block_on(given).unwrap();
+    }
+    let expected: Vec<String> = (0..20).map(|n| format!("message {n}")).collect();
+    assert_eq!(chat.hears(20), expected);
+}
+
+#[test]
+fn stop_frees_the_session_within_a_second_although_the_runtime_is_deaf() {
+    let world = World::with(Setting { runtime: Some(Arc::new(Deaf)), ..Setting::default() });
+    let chat = world.chat("7");
+    chat.says("hang here");
+    chat.says("the next one");
+    let began = tokio::time::Instant::now();
+    chat.says("/stop");
+    let heard = chat.hears(2);
+    assert!(began.elapsed() < Duration::from_secs(1), "{:?}", began.elapsed());
+    assert!(heard.contains(&"the next one".to_owned()), "the queue goes on: {heard:?}");
+    assert!(heard.iter().any(|text| text.starts_with("Stopped. One message still waits")), "{heard:?}");
+    world.settled();
+    assert!(!chat.heard().contains(&"hang here".to_owned()), "what was stopped is never shown");
+}
+
+#[test]
+fn a_message_beyond_the_queue_is_refused_truthfully() {
+    let section = "access = { allowed_users = [\"7\"] }\nsession = { queue_max = 2 }".to_owned();
+    let world = World::with(Setting { section, ..Setting::default() });
+    let chat = world.chat("7");
+    chat.says("/hang");
+    for n in 0..4 {
+        chat.says(&format!("message {n}"));
+    }
+    let refusal = chat.hears(1).remove(0);
+    assert!(refusal.starts_with("Not queued: 2 messages already wait here"), "{refusal}");
+    chat.says("/stop");
+    world.settled();
+    let heard = chat.heard();
+    assert!(heard.contains(&"message 0".to_owned()) && heard.contains(&"message 1".to_owned()), "{heard:?}");
+    assert!(!heard.contains(&"message 2".to_owned()) && !heard.contains(&"message 3".to_owned()), "{heard:?}");
+}
+
+#[test]
+fn a_turn_that_fails_or_panics_says_so_in_one_sentence_and_the_session_goes_on() {
+    let world = World::new();
+    let chat = world.chat("7");
+    chat.says("/fail now");
+    assert_eq!(chat.hears(1), ["The echo runtime failed because it was asked to."]);
+    chat.says("/panic now");
+    assert!(chat.hears(2)[1].contains("broke down"));
+    chat.says("still there?");
+    assert_eq!(chat.hears(3)[2], "still there?");
+    let sessions = world.call("sessions.list", json!({ "sender": { "id": "7" } })).unwrap();
+    assert_eq!(sessions[0]["messages"], 2, "nothing half-written stays behind: {sessions}");
+}
+
+#[test]
+fn silence_is_kept_and_not_sent() {
+    let world = World::new();
+    let chat = world.chat("7");
+    chat.says("[SILENT]");
+    world.settled();
+    chat.says("words");
+    assert_eq!(chat.hears(1), ["words"]);
+}
+
+#[test]
+fn a_native_stream_begins_with_metadata_and_ends_with_done() {
+    let capabilities = json!({ "stream": "native", "typing": true });
+    let world = World::with(Setting { capabilities, ..Setting::default() });
+    let chat = world.chat("7");
+    chat.says("/slow 100 one two three four");
+    chat.hears(1);
+    let stream = world.until("the stream ends", || {
+        let stream = world.platform.stream();
+        stream.last().is_some_and(TurnEvent::is_last).then_some(stream)
+    });
+    assert!(matches!(&stream[0], TurnEvent::Metadata { runtime, .. } if runtime == "echo"), "{stream:?}");
+    let text: String = stream
+        .iter()
+        .filter_map(|event| match event {
+            TurnEvent::Chunk { text } => Some(text.as_str()),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(text, "one two three four");
+    assert!(matches!(stream.last(), Some(TurnEvent::Done { finish_reason, .. }) if finish_reason == "stop"));
+    world.until("typing ends with the turn", || (world.platform.typing() == [true, false]).then_some(()));
+}
+
+#[test]
+fn a_stopped_stream_shows_that_it_was_stopped() {
+    let world = World::with(Setting { capabilities: json!({ "stream": "native" }), ..Setting::default() });
+    let chat = world.chat("7");
+    let Emitted::New { inbox_id } = chat.says("/hang on") else { panic!("it is new") };
+    world.until("it has begun", || (world.platform.stream().len() >= 2).then_some(()));
+    assert_eq!(world.call("turns.status", json!({ "inbox_id": inbox_id })).unwrap()["state"], "running");
+    assert_eq!(world.call("turns.stop", json!({ "inbox_id": inbox_id })).unwrap()["stopped"], true);
+    let last = world.until("the stream ends", || world.platform.stream().pop().filter(TurnEvent::is_last));
+    assert!(matches!(&last, TurnEvent::Done { finish_reason, .. } if finish_reason == "stopped"), "{last:?}");
+    assert_eq!(world.call("turns.stop", json!({ "inbox_id": inbox_id })).unwrap()["stopped"], false);
+}
+
+#[test]
+fn a_stranger_is_paired_by_the_code_that_the_offer_shows() {
+    let world = World::with(Setting { section: String::new(), ..Setting::default() });
+    let chat = world.chat("99");
+    chat.says("hello");
+    let offer = chat.hears(1).remove(0);
+    let line = offer.lines().find(|line| line.contains("pairing approve")).unwrap().trim_matches('`');
+    let code = line.strip_prefix("hermes-host pairing approve fake ").expect(line).to_owned();
+    chat.says("let me in");
+    chat.says("please");
+    assert_eq!(chat.hears(2).len(), 2, "one reminder, then silence");
+    let approve = |code: &str| {
+        let (reply, answer) = tokio::sync::oneshot::channel();
+        let change = crate::pairing::PairingChange::Approve { instance: "fake".to_owned(), code: code.to_owned() };
+        let call = crate::pairing::PairingCall::Change(change, reply);
+        world.block_on(async {
+            world.host().tell(crate::events::HostEvent::control(crate::events::Control::Pairing(call))).await;
+            answer.await.unwrap()
+        })
+    };
+    assert!(matches!(approve("AAAAAAAA").0, crate::control::ControlReply::Error { .. }));
+    assert!(matches!(approve(&code).0, crate::control::ControlReply::Done { .. }));
+    chat.says("and now");
+    assert_eq!(chat.hears(3)[2], "and now");
+}
+
+#[test]
+fn a_group_hears_nothing_unless_it_is_addressed_by_somebody_who_may() {
+    let world = World::new();
+    let group = Chat::new(ChatType::Group, "g");
+    let give = |id: &str, who: &str, mention: bool| {
+        let event =
+            Event::message(id, group.clone(), Sender::new(who), id).addressed(Addressed::new(mention, false, false));
+        world.block_on(world.give(&event)).unwrap();
+    };
+    give("m:1", "99", true);
+    give("m:2", "7", false);
+    give("m:3", "7", true);
+    world.settled();
+    let sent = world.platform.sent();
+    assert_eq!(sent.len(), 1, "{sent:?}");
+    assert!(sent[0].text.contains("m:3"));
+}
+
+#[test]
+fn commands_answer_and_new_begins_another_session() {
+    let world = World::new();
+    let chat = world.chat("7");
+    chat.says("first");
+    chat.hears(1);
+    chat.says("/new");
+    assert_eq!(chat.hears(2)[1], "A new conversation begins.");
+    chat.says("second");
+    chat.hears(3);
+    let sessions = world.call("sessions.list", json!({ "sender": { "id": "7" } })).unwrap();
+    assert_eq!(sessions.as_array().unwrap().len(), 2, "{sessions}");
+    chat.says("/whoami");
+    assert!(chat.hears(4)[3].contains("agent:main:fake:dm:7"));
+    chat.says("/hlep");
+    assert!(chat.hears(5)[4].contains("/help"));
+    chat.says("/status");
+    assert!(chat.hears(6)[5].contains("Messages: 2"));
+    chat.says("/usr/bin/x is a path");
+    assert_eq!(chat.hears(7)[6], "/usr/bin/x is a path");
+}
+
+#[test]
+fn a_sender_sees_only_their_own_sessions() {
+    let section = "access = { allowed_users = [\"7\", \"8\"], admins = [\"1\"] }".to_owned();
+    let world = World::with(Setting { section, ..Setting::default() });
+    world.chat("7").says("mine");
+    world.chat("7").hears(1);
+    let mine = world.call("sessions.list", json!({ "sender": { "id": "7" } })).unwrap();
+    let id = mine[0]["id"].as_str().unwrap();
+    assert_eq!(world.call("sessions.list", json!({ "sender": { "id": "8" } })).unwrap(), json!([]));
+    let stolen = world.call("sessions.history", json!({ "sender": { "id": "8" }, "session_id": id }));
+    assert_eq!(stolen.unwrap_err().code, "not_found");
+    let stranger = world.call("sessions.list", json!({ "sender": { "id": "99" } }));
+    assert_eq!(stranger.unwrap_err().code, "refused");
+}

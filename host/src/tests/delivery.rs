@@ -1,0 +1,163 @@
+//! What becomes of an answer.
+
+use hermes_core::delivery::PartState;
+use hermes_protocol::{Format, LookupReply, Receipt, RefusalKind, SendOutcome, WaitScope};
+use serde_json::json;
+
+use super::world::{Setting, World};
+use crate::store::DeliveryFilter;
+
+#[test]
+fn a_platform_that_asks_to_wait_gets_the_same_text_later() {
+    let world = World::new();
+    world.platform.answers(SendOutcome::not_sent(Some(30), WaitScope::Chat, "slow down"));
+    let chat = world.chat("7");
+    chat.says("question");
+    assert_eq!(chat.hears(2), ["question", "question"]);
+    let sent = world.platform.sent();
+    assert_eq!(sent[0].key, sent[1].key);
+    world.settled();
+}
+
+#[test]
+fn a_doubtful_send_is_repeated_once_marked_and_then_given_up_visibly() {
+    let world = World::new();
+    for _ in 0..3 {
+        world.platform.answers(SendOutcome::unknown("cut"));
+    }
+    let chat = world.chat("7");
+    chat.says("question");
+    assert_eq!(chat.hears(2), ["question", "(possibly repeated) question"]);
+    world.settled();
+    assert_eq!(chat.heard().len(), 2);
+    assert_eq!(abandoned(&world), ["doubtful twice"]);
+}
+
+#[test]
+fn an_idempotent_adapter_is_sent_the_same_key_again_without_a_mark() {
+    let world = World::with(Setting { capabilities: json!({ "delivery": "idempotent" }), ..Setting::default() });
+    world.platform.answers(SendOutcome::unknown("cut"));
+    let chat = world.chat("7");
+    chat.says("question");
+    assert_eq!(chat.hears(2), ["question", "question"]);
+    world.settled();
+}
+
+#[test]
+fn a_reconcilable_adapter_is_asked_and_nothing_is_repeated() {
+    let capabilities = json!({ "delivery": "reconcilable", "lookup": true });
+    let world = World::with(Setting { capabilities, ..Setting::default() });
+    world.platform.answers(SendOutcome::unknown("cut"));
+    world.platform.knows(LookupReply::Found { receipt: Receipt::new(vec!["p1".to_owned()], 1) });
+    let chat = world.chat("7");
+    chat.says("question");
+    chat.hears(1);
+    world.settled();
+    assert_eq!(chat.heard(), ["question"]);
+}
+
+#[test]
+fn markup_that_is_refused_goes_once_more_as_plain_text() {
+    let world = World::new();
+    world.platform.refuses(RefusalKind::BadFormat);
+    let chat = world.chat("7");
+    chat.says("some *markup*");
+    chat.hears(2);
+    let sent = world.platform.sent();
+    assert_eq!((&sent[0].format, &sent[1].format), (&Format::Markdown, &Format::Plain));
+    assert_eq!(sent[1].text, "some markup");
+    world.settled();
+}
+
+#[test]
+fn a_text_that_is_too_long_after_all_is_cut_smaller_once() {
+    let world = World::new();
+    world.platform.refuses(RefusalKind::TooLong);
+    let chat = world.chat("7");
+    let text = "many words ".repeat(300);
+    chat.says(&text);
+    let heard = chat.hears(3);
+    assert!(heard[1].len() < heard[0].len() && heard[2].len() < heard[0].len(), "smaller parts follow");
+    world.settled();
+}
+
+#[test]
+fn a_dead_chat_is_not_written_to_until_it_speaks_again() {
+    let world = World::new();
+    world.platform.refuses(RefusalKind::Forbidden);
+    let chat = world.chat("7");
+    chat.says("question");
+    chat.hears(1);
+    world.settled();
+    chat.says("I am back");
+    assert_eq!(chat.hears(2)[1], "I am back");
+    world.settled();
+}
+
+#[test]
+fn a_request_that_is_gone_takes_its_answer_with_it_and_nothing_else() {
+    let capabilities = json!({ "supports_async_delivery": false });
+    let world = World::with(Setting { capabilities, ..Setting::default() });
+    world.platform.refuses(RefusalKind::ChatGone);
+    let chat = world.chat("7");
+    chat.says("question");
+    chat.hears(1);
+    world.settled();
+    assert_eq!(abandoned(&world), ["requester gone"]);
+    chat.says("again");
+    assert_eq!(chat.hears(2)[1], "again", "the chat is not dead");
+}
+
+#[test]
+fn a_chat_that_moved_gets_the_answer_at_its_new_place_and_keeps_its_session() {
+    let world = World::new();
+    world.platform.answers(SendOutcome::migrated("8"));
+    world.chat("7").says("where now");
+    assert_eq!(world.chat("8").hears(1), ["where now"]);
+    world.settled();
+    let sessions = world.call("sessions.list", json!({ "sender": { "id": "7" } })).unwrap();
+    world.chat("8").says("still me");
+    world.chat("8").hears(2);
+    assert_eq!(world.call("sessions.list", json!({ "sender": { "id": "7" } })).unwrap()[0]["id"], sessions[0]["id"]);
+}
+
+#[test]
+fn what_is_owed_while_the_adapter_is_away_goes_when_it_is_back_in_order() {
+    let world = World::new();
+    let chat = world.chat("7");
+    world.set_online(false);
+    for n in 0..40 {
+        chat.says(&format!("message {n}"));
+        world.until("it is owed", || {
+            let counts = world.block_on(world.host().store.counts()).unwrap();
+            (counts.outbox == n + 1).then_some(())
+        });
+    }
+    assert!(chat.heard().is_empty());
+    world.set_online(true);
+    let expected: Vec<String> = (0..40).map(|n| format!("message {n}")).collect();
+    assert_eq!(chat.hears(40), expected, "also beyond what a lane holds in memory");
+    world.settled();
+}
+
+#[test]
+fn a_send_that_hangs_holds_up_no_other_chat() {
+    let world = World::new();
+    world.platform.hangs();
+    world.chat("7").says("stuck");
+    world.chat("7").hears(1);
+    world.chat("8").says("free");
+    assert_eq!(world.chat("8").hears(1), ["free"]);
+}
+
+/// Why deliveries were given up.
+fn abandoned(world: &World) -> Vec<String> {
+    let filter = DeliveryFilter { dead: true, ..DeliveryFilter::default() };
+    let dead = world.block_on(world.host().store.deliveries(filter)).unwrap();
+    let parts = dead.into_iter().flat_map(|delivery| delivery.parts);
+    let why = parts.filter_map(|part| match part.state {
+        PartState::Abandoned { why } => Some(why),
+        _ => None,
+    });
+    why.collect()
+}

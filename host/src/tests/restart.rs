@@ -1,0 +1,123 @@
+//! What a crash or a planned end leaves, and what becomes of it.
+
+use hermes_protocol::Emitted;
+use serde_json::json;
+
+use super::world::World;
+use crate::store::{Accepted, NewInbox};
+
+#[test]
+fn an_event_that_was_committed_and_not_yet_heard_is_answered_after_a_crash() {
+    let mut world = World::new();
+    let event = world.chat("7").event("committed");
+    let new = NewInbox {
+        instance: "fake".to_owned(),
+        event_id: event.event_id.clone(),
+        at_ms: 1,
+        received_ms: 1,
+        event: serde_json::to_string(&event).unwrap(),
+    };
+    assert!(matches!(world.block_on(world.host().store.accept(new)).unwrap(), Accepted::New(_)));
+    world.crash();
+    world.start();
+    assert_eq!(world.chat("7").hears(1), ["committed"]);
+    world.settled();
+}
+
+#[test]
+fn a_turn_that_was_cut_off_is_resumed_before_anything_newer() {
+    let mut world = World::new();
+    world.chat("7").says("/hang on");
+    world.chat("7").says("newer");
+    world.until("it runs", || (world.block_on(world.host().store.counts()).unwrap().turns == 1).then_some(()));
+    world.crash();
+    world.start();
+    // It hangs again, so the newer one still waits.
+    world.until("it runs again", || (world.block_on(world.host().store.counts()).unwrap().turns == 1).then_some(()));
+    assert!(world.chat("7").heard().is_empty());
+    world.chat("7").says("/stop");
+    let heard = world.chat("7").hears(2);
+    assert!(heard.contains(&"newer".to_owned()), "{heard:?}");
+    world.settled();
+}
+
+#[test]
+fn a_turn_is_resumed_three_times_and_then_closed_with_a_notice() {
+    let mut world = World::new();
+    world.chat("7").says("/hang for ever");
+    for _ in 0..4 {
+        world.until("it runs", || {
+            let counts = world.block_on(world.host().store.counts()).unwrap();
+            let running = world.host().counts.turns_running.load(std::sync::atomic::Ordering::Relaxed);
+            (counts.turns == 1 && running == 1).then_some(())
+        });
+        world.crash();
+        world.start();
+    }
+    let heard = world.chat("7").hears(1);
+    assert_eq!(heard, [crate::turn::GIVEN_UP]);
+    world.settled();
+}
+
+#[test]
+fn a_cut_off_turn_waits_for_its_adapter() {
+    let mut world = World::new();
+    let Emitted::New { inbox_id } = world.chat("7").says("/hang on") else { panic!("it is new") };
+    let is = |world: &World, state: &str| {
+        world.until("the turn's state", || {
+            let told = world.call("turns.status", json!({ "inbox_id": inbox_id })).unwrap();
+            (told["state"] == state).then_some(())
+        });
+    };
+    is(&world, "running");
+    world.crash();
+    world.start_with(false);
+    is(&world, "queued");
+    world.set_online(true);
+    is(&world, "running");
+    world.chat("7").says("/stop");
+    world.settled();
+}
+
+#[test]
+fn a_send_that_a_crash_cut_off_is_repeated_marked() {
+    let mut world = World::new();
+    world.platform.hangs();
+    world.chat("7").says("question");
+    world.chat("7").hears(1);
+    world.crash();
+    world.start();
+    assert_eq!(world.chat("7").hears(2), ["question", "(possibly repeated) question"]);
+    world.settled();
+}
+
+#[test]
+fn grants_and_sessions_outlive_the_host() {
+    let mut world = World::new();
+    world.chat("7").says("before");
+    world.chat("7").hears(1);
+    world.settled();
+    world.stop();
+    world.start();
+    world.chat("7").says("after");
+    world.chat("7").hears(2);
+    let sessions = world.call("sessions.list", serde_json::json!({ "sender": { "id": "7" } })).unwrap();
+    assert_eq!(sessions.as_array().unwrap().len(), 1, "{sessions}");
+    assert_eq!(sessions[0]["messages"], 4);
+}
+
+#[test]
+fn a_planned_end_finishes_what_runs_and_leaves_the_rest_for_later() {
+    let mut world = World::new();
+    world.chat("7").says("/slow 100 one two three");
+    world.chat("7").says("later");
+    world.until("it runs", || {
+        let running = world.host().counts.turns_running.load(std::sync::atomic::Ordering::Relaxed);
+        (running == 1).then_some(())
+    });
+    world.stop();
+    assert_eq!(world.chat_heard("7"), ["one two three"]);
+    world.start();
+    assert_eq!(world.chat("7").hears(2), ["one two three", "later"]);
+    world.settled();
+}

@@ -1,0 +1,442 @@
+//! A host and a platform in memory. Dropping the runtime is the crash.
+
+use std::collections::VecDeque;
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use hermes_adapter_abi::status;
+use hermes_agent::{AgentRuntime, EventSink, TurnOutcome, TurnRequest};
+use hermes_protocol::{
+    CallError, Chat, Emitted, Event, LookupReply, Manifest, Outgoing, RefusalKind, SendOutcome, Sender, TurnEvent,
+    TurnEventCall, method,
+};
+use serde_json::{Value, json};
+use tokio::runtime::Runtime;
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio_util::sync::CancellationToken;
+
+use crate::chance::SystemChance;
+use crate::clock::SystemClock;
+use crate::config::{Sources, load};
+use crate::dispatcher::Dispatcher;
+use crate::events::{Control, HostEvent};
+use crate::host::Host;
+use crate::live::Live;
+use crate::media::Media;
+use crate::plugins::{
+    AdapterHandle, AdapterLink, AdapterPlan, Adapters, Answer, Destroyed, HostServices, Isolation, PendingCall,
+};
+use crate::recovery;
+use crate::services::Services;
+use crate::store::Store;
+
+/// How long anything may take before a test gives up.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// What a test can say about the world before it begins.
+pub struct Setting {
+    /// Lines of `[adapter.fake]`.
+    pub section: String,
+    /// Capabilities of the platform.
+    pub capabilities: Value,
+    /// Who answers, where it is not echo with its test words.
+    pub runtime: Option<Arc<dyn AgentRuntime>>,
+}
+
+impl Default for Setting {
+    fn default() -> Self {
+        Self {
+            section: "access = { allowed_users = [\"7\", \"8\"] }".to_owned(),
+            capabilities: json!({ "text": { "limit": 4096, "unit": "scalars", "dialect": "commonmark" } }),
+            runtime: None,
+        }
+    }
+}
+
+/// One host on one home, with one platform.
+pub struct World {
+    home: tempfile::TempDir,
+    setting: Setting,
+    /// The platform outlives the host.
+    pub platform: Arc<Platform>,
+    life: Option<Life>,
+    events: AtomicU64,
+}
+
+struct Life {
+    runtime: Runtime,
+    host: Arc<Host>,
+    services: Arc<dyn HostServices>,
+    handle: AdapterHandle,
+}
+
+impl World {
+    /// A world in which everything works.
+    pub fn new() -> Self {
+        Self::with(Setting::default())
+    }
+
+    /// A world as the test wants it.
+    pub fn with(setting: Setting) -> Self {
+        let mut world = Self {
+            home: tempfile::tempdir().unwrap(),
+            setting,
+            platform: Arc::default(),
+            life: None,
+            events: AtomicU64::new(1),
+        };
+        world.start();
+        world
+    }
+
+    /// Starts a host on what the last one left.
+    pub fn start(&mut self) {
+        self.start_with(true);
+    }
+
+    /// Starts a host whose platform may be away.
+    pub fn start_with(&mut self, online: bool) {
+        assert!(self.life.is_none());
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+        let life = runtime.block_on(begin(self.home.path(), &self.setting, &self.platform, online));
+        let (host, services, handle) = life;
+        self.life = Some(Life { runtime, host, services, handle });
+    }
+
+    /// The host dies where it stands.
+    pub fn crash(&mut self) {
+        let life = self.life.take().unwrap();
+        life.runtime.shutdown_background();
+    }
+
+    /// The host ends as asked.
+    pub fn stop(&mut self) {
+        let life = self.life.take().unwrap();
+        life.runtime.block_on(async {
+            life.host.draining.cancel();
+            for drain in [Control::DrainLanes, Control::DrainOutbox] {
+                let (done, drained) = oneshot::channel();
+                life.host.tell(HostEvent::control(drain(done))).await;
+                tokio::time::timeout(PATIENCE, drained).await.unwrap().unwrap();
+            }
+            life.host.store.close().await.unwrap();
+        });
+        life.runtime.shutdown_background();
+    }
+
+    /// The platform's link is cut or mended.
+    pub fn set_online(&self, online: bool) {
+        self.life().handle.set_online(online);
+    }
+
+    /// The host.
+    pub fn host(&self) -> &Arc<Host> {
+        &self.life().host
+    }
+
+    /// Runs something against the host.
+    pub fn block_on<T>(&self, work: impl Future<Output = T>) -> T {
+        self.life().runtime.block_on(async { tokio::time::timeout(PATIENCE, work).await.expect("in time") })
+    }
+
+    /// A direct message chat in which `who` writes.
+    pub fn chat<'w>(&'w self, who: &str) -> Talk<'w> {
+        Talk { world: self, chat: Chat::dm(who), sender: Sender::new(who) }
+    }
+
+    /// What arrived in a direct message chat, also while no host runs.
+    pub fn chat_heard(&self, who: &str) -> Vec<String> {
+        let chat = Chat::dm(who);
+        self.platform.sent().into_iter().filter(|sent| sent.chat == chat).map(|sent| sent.text).collect()
+    }
+
+    /// The next event's number.
+    fn number(&self) -> u64 {
+        self.events.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Calls a host method as the adapter would.
+    pub fn call(&self, method: &str, payload: Value) -> Result<Value, CallError> {
+        let life = self.life();
+        let call = life.services.call(&life.handle, method, payload.to_string().into_bytes());
+        self.block_on(call).map(|answer| serde_json::from_slice(&answer).unwrap())
+    }
+
+    /// Hands an event over without waiting for the acknowledgement.
+    pub fn give(&self, event: &Event) -> BoxFuture<'static, Result<Vec<u8>, CallError>> {
+        let life = self.life();
+        life.services.call(&life.handle, "emit", serde_json::to_vec(event).unwrap())
+    }
+
+    /// Waits until nothing waits anywhere.
+    pub fn settled(&self) {
+        self.until("everything is settled", || {
+            let counts = self.block_on(self.host().store.counts()).unwrap();
+            (counts.inbox + counts.turns + counts.outbox == 0).then_some(())
+        });
+    }
+
+    /// Waits for something that comes about without a signal of its own.
+    pub fn until<T>(&self, what: &str, mut check: impl FnMut() -> Option<T>) -> T {
+        let until = tokio::time::Instant::now() + PATIENCE;
+        loop {
+            if let Some(found) = check() {
+                return found;
+            }
+            assert!(tokio::time::Instant::now() < until, "not in time: {what}");
+            std::thread::yield_now();
+        }
+    }
+
+    fn life(&self) -> &Life {
+        self.life.as_ref().expect("a host runs")
+    }
+}
+
+async fn begin(
+    home: &Path,
+    setting: &Setting,
+    platform: &Arc<Platform>,
+    online: bool,
+) -> (Arc<Host>, Arc<dyn HostServices>, AdapterHandle) {
+    let file = home.join("plugins.toml");
+    let text = format!(
+        "[agent]\nruntime = \"echo\"\ntest_words = true\n\n[delivery]\nbackoff_ms = 10\n\n[adapter.fake]\n{}\n",
+        setting.section
+    );
+    std::fs::write(&file, text).unwrap();
+    let sources =
+        Sources { config: Some(file), home: Some(home.to_owned()), env: Default::default(), cwd: home.to_owned() };
+    let config = load(sources).unwrap();
+    let agent = setting.runtime.clone().unwrap_or_else(|| hermes_agent::build(&config.agent).unwrap());
+    let path = home.join("state.db");
+    let opened = Store::open(&path, Arc::new(SystemClock)).unwrap();
+    let (events, inbox) = mpsc::channel(1_024);
+    let (clock, chance) = (Arc::new(SystemClock), Arc::new(SystemChance));
+    let host = Host::new(opened.store, opened.epoch, clock, chance, agent, events, Live::new(config));
+    let host = Arc::new(host);
+    tokio::spawn(Dispatcher::new(Arc::clone(&host), opened.loaded).run(inbox));
+    let media = Media::new(home.join("media"), Arc::new(SystemChance));
+    let services: Arc<dyn HostServices> = Arc::new(Services::new(Arc::clone(&host), media));
+    let manifest = json!({
+        "schema": 1, "id": "fake", "label": "Fake", "version": "1", "sdk": "1.0.0", "abi": 1,
+        "capabilities": setting.capabilities,
+    });
+    let manifest: Manifest = serde_json::from_value(manifest).unwrap();
+    let link: Arc<dyn AdapterLink> = Arc::new(Link(Arc::clone(platform)));
+    let handle = AdapterHandle::over(link, &AdapterPlan::new("fake", "fake", Value::Null), manifest);
+    handle.set_online(online);
+    host.set_adapters(Adapters::of(vec![handle.clone()], Arc::clone(&services)));
+    recovery::recover(&host).await.unwrap();
+    (host, services, handle)
+}
+
+/// What one person sees of one chat.
+pub struct Talk<'w> {
+    world: &'w World,
+    chat: Chat,
+    sender: Sender,
+}
+
+impl Talk<'_> {
+    /// The event of saying something, not yet said.
+    pub fn event(&self, text: &str) -> Event {
+        let number = self.world.number();
+        Event::message(format!("m:{}:{number}", self.chat.id), self.chat.clone(), self.sender.clone(), text)
+            .at_ms(1)
+            .with_message_id(number.to_string())
+    }
+
+    /// Says something; returns once the host has it.
+    pub fn says(&self, text: &str) -> Emitted {
+        self.gives(&self.event(text))
+    }
+
+    /// Hands over an event that was made before.
+    pub fn gives(&self, event: &Event) -> Emitted {
+        serde_json::from_slice(&self.world.block_on(self.world.give(event)).unwrap()).unwrap()
+    }
+
+    /// What arrived here so far.
+    pub fn heard(&self) -> Vec<String> {
+        self.world.platform.sent().into_iter().filter(|sent| sent.chat == self.chat).map(|sent| sent.text).collect()
+    }
+
+    /// Waits until `count` texts arrived.
+    pub fn hears(&self, count: usize) -> Vec<String> {
+        let mut news = self.world.platform.news.subscribe();
+        self.world.block_on(async {
+            loop {
+                let heard = self.heard();
+                if heard.len() >= count {
+                    return heard;
+                }
+                news.changed().await.unwrap();
+            }
+        })
+    }
+}
+
+/// A platform that does what the test says and remembers everything.
+pub struct Platform {
+    sent: Mutex<Vec<Outgoing>>,
+    stream: Mutex<Vec<TurnEvent>>,
+    typing: Mutex<Vec<bool>>,
+    outcomes: Mutex<VecDeque<Option<SendOutcome>>>,
+    lookup: Mutex<Option<LookupReply>>,
+    /// Changes with everything that happens.
+    news: watch::Sender<u64>,
+}
+
+impl Default for Platform {
+    fn default() -> Self {
+        Self {
+            sent: Mutex::default(),
+            stream: Mutex::default(),
+            typing: Mutex::default(),
+            outcomes: Mutex::default(),
+            lookup: Mutex::default(),
+            news: watch::Sender::new(0),
+        }
+    }
+}
+
+impl Platform {
+    /// The next send ends so.
+    pub fn answers(&self, outcome: SendOutcome) {
+        self.outcomes.lock().unwrap().push_back(Some(outcome));
+    }
+
+    /// The next send ends so, too.
+    pub fn refuses(&self, kind: RefusalKind) {
+        self.answers(SendOutcome::refused(kind, "no"));
+    }
+
+    /// The next send never ends.
+    pub fn hangs(&self) {
+        self.outcomes.lock().unwrap().push_back(None);
+    }
+
+    /// Look-ups are answered so.
+    pub fn knows(&self, reply: LookupReply) {
+        *self.lookup.lock().unwrap() = Some(reply);
+    }
+
+    /// Every part that was sent.
+    pub fn sent(&self) -> Vec<Outgoing> {
+        self.sent.lock().unwrap().clone()
+    }
+
+    /// Every event of native streams.
+    pub fn stream(&self) -> Vec<TurnEvent> {
+        self.stream.lock().unwrap().clone()
+    }
+
+    /// Every typing sign, on and off.
+    pub fn typing(&self) -> Vec<bool> {
+        self.typing.lock().unwrap().clone()
+    }
+
+    fn happened(&self) {
+        self.news.send_modify(|count| *count += 1);
+    }
+
+    fn answer(&self, method: &str, payload: &[u8]) -> Option<Value> {
+        let answer = match method {
+            method::SEND => {
+                let outgoing: Outgoing = serde_json::from_slice(payload).unwrap();
+                self.sent.lock().unwrap().push(outgoing);
+                let outcome = self.outcomes.lock().unwrap().pop_front();
+                let number = self.sent.lock().unwrap().len();
+                json!(outcome.unwrap_or_else(|| Some(SendOutcome::delivered(format!("p{number}"), 1)))?)
+            }
+            method::TURN_EVENT => {
+                let call: TurnEventCall = serde_json::from_slice(payload).unwrap();
+                self.stream.lock().unwrap().push(call.event);
+                json!({})
+            }
+            method::TYPING => {
+                let call: Value = serde_json::from_slice(payload).unwrap();
+                self.typing.lock().unwrap().push(call["on"] == true);
+                json!({})
+            }
+            method::LOOKUP => json!(self.lookup.lock().unwrap().clone().unwrap_or(LookupReply::Unclear)),
+            _ => json!({}),
+        };
+        Some(answer)
+    }
+}
+
+/// The link of one life of the host to the platform.
+struct Link(Arc<Platform>);
+
+impl AdapterLink for Link {
+    fn call(&self, method: &str, payload: Vec<u8>) -> PendingCall {
+        let answer = self.0.answer(method, &payload);
+        self.0.happened();
+        match answer {
+            Some(value) => {
+                PendingCall::answered(Answer { status: status::OK, payload: value.to_string().into_bytes() })
+            }
+            None => {
+                // The call stays open for as long as somebody waits for it.
+                let (keep, never) = oneshot::channel();
+                PendingCall::new(1, never, move |_| drop(keep))
+            }
+        }
+    }
+
+    fn shutdown(&self, _: Duration) -> BoxFuture<'static, Answer> {
+        Box::pin(async { Answer::bare(status::OK) })
+    }
+
+    fn destroy(self: Arc<Self>, _: Duration) -> BoxFuture<'static, Destroyed> {
+        Box::pin(async { Destroyed::Joined })
+    }
+
+    fn closed(&self) -> BoxFuture<'static, String> {
+        Box::pin(std::future::pending())
+    }
+
+    fn heartbeat(&self) -> BoxFuture<'static, bool> {
+        Box::pin(async { true })
+    }
+
+    fn isolation(&self) -> Isolation {
+        Isolation::InProcess
+    }
+}
+
+/// A runtime that hears nothing, not even that it should stop.
+pub struct Deaf;
+
+impl AgentRuntime for Deaf {
+    fn name(&self) -> &'static str {
+        "deaf"
+    }
+
+    fn models(&self) -> Vec<String> {
+        vec!["deaf".to_owned()]
+    }
+
+    fn run(&self, request: TurnRequest, events: EventSink, _: CancellationToken) -> BoxFuture<'_, TurnOutcome> {
+        Box::pin(async move {
+            let said = request.input[0].content.clone();
+            events.chunk(said.clone()).await;
+            if said.contains("hang") {
+                std::future::pending::<()>().await;
+            }
+            TurnOutcome::Finished {
+                text: said,
+                messages: Vec::new(),
+                usage: Default::default(),
+                finish_reason: "stop".to_owned(),
+                model: "deaf".to_owned(),
+                state: None,
+            }
+        })
+    }
+}
