@@ -104,9 +104,8 @@ impl Library {
             RResult::ROk(instance) => Ok(ForeignInstance::new(instance, number)),
             RResult::RErr(sentence) => {
                 callbacks::forget(number);
-                let mut sentence = sentence.into_string();
-                sentence.truncate(sentence.floor_char_boundary(PAYLOAD_BYTES_MAX));
-                Err(sentence)
+                let bytes = sentence.as_str().as_bytes();
+                Err(String::from_utf8_lossy(&bytes[..bytes.len().min(PAYLOAD_BYTES_MAX)]).into_owned())
             }
         }
     }

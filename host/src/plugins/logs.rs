@@ -167,7 +167,8 @@ fn level_of(level: u8) -> Level {
 
 fn cut(mut text: String) -> String {
     if text.len() > TEXT_BYTES_MAX {
-        text.truncate(text.floor_char_boundary(TEXT_BYTES_MAX));
+        let end = (0..=TEXT_BYTES_MAX).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
+        text.truncate(end);
         text.push('…');
     }
     // One record is one line; control characters could write into a terminal.
