@@ -126,12 +126,15 @@ fn interrupted(text: &str, cause: Cause, live: &Live) -> Conclusion {
 
 /// What may leave the host: no control sequences, no secrets, bounded.
 fn clean(text: &str, live: &Live) -> String {
-    let text = live.masker.mask(strip_control(text)).into_owned();
-    let max = live.config.limits.reply_bytes_max;
-    if text.len() <= max {
+    cut(live.masker.mask(strip_control(text)).into_owned(), live.config.limits.reply_bytes_max)
+}
+
+fn cut(text: String, bytes_max: usize) -> String {
+    if text.len() <= bytes_max {
         return text;
     }
-    let end = text.floor_char_boundary(max.saturating_sub(CUT.len()));
+    let at = bytes_max.saturating_sub(CUT.len());
+    let end = (0..=at).rev().find(|end| text.is_char_boundary(*end)).unwrap_or_default();
     format!("{}{CUT}", &text[..end])
 }
 
@@ -140,4 +143,16 @@ fn clean_message(mut message: Message, live: &Live) -> Message {
         message.content = masked;
     }
     message
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reply_that_is_too_long_is_cut_at_a_character() {
+        let cut = cut("äöü".repeat(20), 40);
+        assert!(cut.len() <= 40 && cut.ends_with(CUT) && cut.starts_with("äöü"), "{cut}");
+        assert_eq!(super::cut("short".to_owned(), 40), "short");
+    }
 }

@@ -34,6 +34,10 @@ impl Planner {
     pub async fn plan(&self, config: Config) -> Result<Prepared, Problems> {
         let beside = std::env::current_exe().ok().and_then(|exe| Some(exe.parent()?.to_owned()));
         let mut prepared = config.prepare(beside.as_deref()).await?;
+        if !prepared.problems.0.is_empty() {
+            // Only the adapter that a problem belongs to stays away.
+            tracing::error!("plugins.toml has problems:\n{}", prepared.problems);
+        }
         for plan in &mut prepared.plans {
             // What the section says wins over the switch.
             let decided = prepared.config.adapters.get(&plan.instance).and_then(|section| section.enabled).is_some();
