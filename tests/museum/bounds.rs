@@ -114,9 +114,9 @@ fn fifty_reloads_stay_within_their_bound() {
 
 /// Memory of the host that no file backs.
 fn anonymous_kib(world: &World) -> u64 {
-    let status = fs::read_to_string(format!("/proc/{}/status", world.pid())).unwrap();
-    let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).unwrap();
-    line.trim().trim_end_matches("kB").trim().parse().unwrap()
+    let status = fs::read_to_string(format!("/proc/{}/status", world.pid())).expect("the host runs");
+    let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).expect("the kernel counts");
+    line.trim().trim_end_matches("kB").trim().parse().expect("it is a number")
 }
 
 #[test]

@@ -29,7 +29,27 @@ impl Sources {
         }
         let mut sources = Self { name, files };
         sources.edit("Cargo.toml", "    \"tests\",\n", "");
+        sources.move_members();
         sources
+    }
+
+    /// Cargo tells packages of one name and version apart by their path below the workspace's root. In a folder
+    /// of their own name the members of a copy are never taken for those of this workspace or of another copy.
+    fn move_members(&mut self) {
+        let manifest = self.files.get_mut(Path::new("Cargo.toml")).expect("it was copied");
+        let text = String::from_utf8(manifest.clone()).expect("a manifest is text");
+        let (members, rest) = text.split_once("\n]\n").expect("the members come first");
+        let members = members.replace("\n    \"", &format!("\n    \"{}/", self.name));
+        let rest = rest.replace("path = \"", &format!("path = \"{}/", self.name));
+        *manifest = format!("{members}\n]\n{rest}").into_bytes();
+    }
+
+    /// Where a file lies in the written copy.
+    fn place(&self, path: &Path) -> PathBuf {
+        match path.parent() {
+            Some(folder) if folder == Path::new("") => path.to_owned(),
+            _ => Path::new(self.name).join(path),
+        }
     }
 
     /// Replaces `old`, which has to stand in `file` exactly once.
@@ -67,7 +87,8 @@ impl Sources {
             gather(&folder, Path::new(""), &mut there);
         }
         for (path, bytes) in &self.files {
-            if there.remove(path).as_ref() != Some(bytes) {
+            let path = self.place(path);
+            if there.remove(&path).as_ref() != Some(bytes) {
                 let path = folder.join(path);
                 fs::create_dir_all(path.parent().expect("it is inside of the copy")).expect("target/ is writable");
                 fs::write(path, bytes).expect("target/ is writable");
@@ -95,7 +116,7 @@ fn gather(root: &Path, part: &Path, files: &mut BTreeMap<PathBuf, Vec<u8>>) {
 }
 
 /// Runs cargo in `folder` into this workspace's target folder: the crates of the registry are shared with it.
-/// Everything the copies build has a file name of its own, so that nothing of this workspace is overwritten.
+/// What a copy leaves has a file name of its own, so that nothing of this workspace is overwritten.
 pub fn cargo(folder: &Path, arguments: &[&str]) -> std::process::Output {
     Command::new(env!("CARGO"))
         .args(arguments)

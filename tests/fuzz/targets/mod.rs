@@ -5,6 +5,9 @@ mod files;
 mod text;
 mod wire;
 
+/// Tries one input.
+type Try = dyn Fn(&[u8]);
+
 /// One door through which bytes come in.
 pub struct Target {
     /// A word without dashes.
@@ -14,7 +17,7 @@ pub struct Target {
     /// Words that the grammar knows.
     pub words: &'static [&'static str],
     /// Tries one input; panics where something does not hold.
-    pub run: Box<dyn Fn(&[u8])>,
+    pub run: Box<Try>,
 }
 
 impl Target {
