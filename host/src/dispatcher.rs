@@ -9,10 +9,13 @@
 //! is [`crate::lane`] and [`crate::outbox`]. Orders of people are read in
 //! [`crate::commands`], strangers are met in [`crate::pairing`].
 
+mod control;
+mod moves;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use hermes_core::access::{Authorized, Denied, Grants, HostCause, Tier, Trust, addressed};
+use hermes_core::access::{Authorized, Denied, Grants, Tier, Trust, addressed};
 use hermes_core::ids::{InboxId, SessionId};
 use hermes_core::routes::{Route, RouteTable};
 use hermes_core::session::{MAIN_PROFILE, SessionKey, is_dm, participant};
@@ -21,7 +24,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::clerk::{self, Note};
 use crate::context::{Heard, Place};
-use crate::events::{Census, Control, DeliveryNews, Due, HostEvent, Inbound, Migration, Permit, TurnNews};
+use crate::events::{DeliveryNews, Due, HostEvent, Inbound, Migration, Permit, TurnNews};
 use crate::host::Host;
 use crate::lane::{Birth, Lane, LaneMessage, Takeover};
 use crate::lanes::Lanes;
@@ -29,7 +32,7 @@ use crate::outbox::{Holds, OutboxLane, OutboxMessage, Target};
 use crate::pairing::Pairing;
 use crate::plugins::{AdapterEvent, AdapterHandle};
 use crate::reset;
-use crate::store::{Change, CutOffTurn, Loaded, NewSession, OwedDelivery, RouteRow};
+use crate::store::{Change, Loaded, NewSession, OwedDelivery, RouteRow};
 
 /// Events taken from the queue at once.
 const BATCH_MAX: usize = 64;
@@ -301,19 +304,6 @@ impl Dispatcher {
         (Change::UnbindRoute { key }, then)
     }
 
-    /// The operator ends a session: its lane stops what runs and writes it.
-    fn end(&mut self, session: SessionId, reply: oneshot::Sender<bool>) {
-        let mut changes =
-            vec![Change::EndSession { session: session.clone(), reason: "ended by the operator".to_owned() }];
-        let mut then = Vec::new();
-        for key in self.routes.of_session(&session).map(|route| route.key.clone()).collect::<Vec<_>>() {
-            let (change, freed) = self.free_key(key);
-            changes.push(change);
-            then.push(freed);
-        }
-        self.send_to(session, "", None, LaneMessage::Close { changes, then, reply });
-    }
-
     pub(crate) fn note(&self, note: Note) {
         // The clerk lives as long as its sender does.
         let _ = self.clerk.send(note);
@@ -395,7 +385,10 @@ impl Dispatcher {
         let instance = match news {
             AdapterEvent::Ready { instance } => instance,
             AdapterEvent::Announced { label, url, .. } => {
-                tracing::info!("{label}: {url}");
+                match url.as_str() {
+                    "" => tracing::info!("{label}"),
+                    url => tracing::info!("{label}: {url}"),
+                }
                 return;
             }
             AdapterEvent::State { instance, state } => {
@@ -424,115 +417,6 @@ impl Dispatcher {
         });
     }
 
-    fn handle_control(&mut self, control: Control) {
-        match control {
-            Control::Resume(cut_off) => self.resume(cut_off),
-            Control::Turn { instance, inbox, wish, reply } => {
-                let ask = || LaneMessage::Ask { instance: Arc::clone(&instance), inbox, wish, reply: reply.clone() };
-                self.lanes.broadcast(ask);
-            }
-            Control::Bind { route: row } => {
-                self.used.insert(row.key.clone(), row.updated_ms);
-                self.routes.bind(route(*row));
-            }
-            Control::Forget { session, reply } => {
-                self.unbind(&session);
-                // A session without a lane is remembered by nobody.
-                self.lanes.send(&session, LaneMessage::Forget).ok();
-                // Whoever asked may have gone away.
-                let _ = reply.send(());
-            }
-            Control::End { session, reply } => self.end(session, reply),
-            Control::Pairing(call) => self.handle_pairing(call),
-            Control::Reloaded => self.outbox.broadcast(|| OutboxMessage::Look),
-            Control::DrainLanes(reply) => {
-                self.lanes.broadcast(|| LaneMessage::Drain);
-                self.lanes_drained = Some(reply);
-                self.say_drained();
-            }
-            Control::DrainOutbox(reply) => {
-                self.outbox.broadcast(|| OutboxMessage::Drain);
-                self.outbox_drained = Some(reply);
-                self.say_drained();
-            }
-            Control::Refresh { target, owed, id } => self.carry_to(target, OutboxMessage::Refresh(id, owed)),
-            Control::Chats { instance, reply } => {
-                let chats =
-                    self.routes.iter().filter(|route| route.instance == instance).map(|route| route.origin.clone());
-                // Whoever asked may have gone away.
-                let _ = reply.send(chats.collect());
-            }
-            Control::Census(reply) => {
-                // Whoever asked may have gone away.
-                let _ = reply.send(self.census());
-            }
-        }
-    }
-
-    /// Takes up a turn that a crash cut off: its session's lane resumes it before anything newer.
-    fn resume(&mut self, cut_off: CutOffTurn) {
-        let session = cut_off.session.clone();
-        let key = self.routes.of_session(&session).next().map(|route| route.key.clone()).unwrap_or_default();
-        let heard = cut_off.inbox.first().and_then(|row| {
-            let event: Event = serde_json::from_str(&row.event).ok()?;
-            let instance: Arc<str> = Arc::from(row.instance.as_str());
-            let adapter = self.host.adapter(&instance);
-            let several = !is_dm(&event.chat.kind);
-            let place = place(instance, adapter, &event, session.clone(), row.id);
-            let event = Authorized::<Event>::host(event, HostCause::Resume);
-            Some(Heard { inbox: row.id, at_ms: row.at_ms, place, event, key, several })
-        });
-        let instance = cut_off.inbox.first().map(|row| row.instance.clone()).unwrap_or_default();
-        self.send_to(session, &instance, None, LaneMessage::Resume(cut_off, heard));
-    }
-
-    /// A chat spoke: it can be written to again.
-    fn revive(&mut self, instance: &str, chat: &Chat) {
-        if self.dead.is_empty() {
-            return;
-        }
-        if let Some((chat, _)) = self.dead.remove(&(instance.to_owned(), chat.id.clone())) {
-            self.note(Note::Changes(vec![Change::Revive { instance: instance.to_owned(), chat }]));
-        }
-    }
-
-    /// The platform says that a chat continues under another id.
-    fn follow(&mut self, arrived: &Arrived) {
-        let event = arrived.event.get();
-        let Some(id) = event.migrated_to.clone().filter(|id| !id.is_empty()) else { return };
-        let mut to = event.chat.clone();
-        to.id = id;
-        let routes = self.migrate(&arrived.instance, &event.chat, &to);
-        let changes = routes.into_iter().flat_map(|(key, row)| [Change::UnbindRoute { key }, Change::BindRoute(row)]);
-        self.note(Note::Changes(changes.collect()));
-    }
-
-    /// Leads every route of a chat to its new id; returns the old key and the new row of each.
-    fn migrate(&mut self, instance: &str, from: &Chat, to: &Chat) -> Vec<(String, RouteRow)> {
-        let now_ms = self.host.now_ms();
-        let moving: Vec<Route> = self
-            .routes
-            .iter()
-            .filter(|route| route.instance == instance && route.origin.id == from.id && route.origin.kind == from.kind)
-            .cloned()
-            .collect();
-        let mut rows = Vec::new();
-        for old in moving {
-            let Some(key) = moved_key(&old, to) else { continue };
-            let mut row =
-                RouteRow::new(key, &*old.profile, &*old.instance, old.session.clone(), old.origin.clone(), now_ms);
-            row.origin.id.clone_from(&to.id);
-            row.shared = old.shared;
-            row.participates = old.participates;
-            self.routes.unbind(&old.key);
-            self.routes.bind(route(row.clone()));
-            rows.push((old.key, row));
-        }
-        let is_chat = |target: &Target| *target.instance == *instance && target.chat == from.id;
-        self.outbox.send_where(is_chat, || OutboxMessage::Moved(to.clone()));
-        rows
-    }
-
     fn sweep(&mut self) {
         let now_ms = self.host.now_ms();
         for holds in self.holds.values() {
@@ -556,10 +440,6 @@ impl Dispatcher {
         }
     }
 
-    fn census(&self) -> Census {
-        let held = self.holds.iter().map(|(instance, holds)| (instance.to_string(), holds.held())).collect();
-        Census { lanes: self.lanes.alive(), outbox_lanes: self.outbox.alive(), held }
-    }
 }
 
 /// What a lane gets of an event.
@@ -594,15 +474,6 @@ fn owner(instance: &str, event: &Authorized<Event>) -> Option<String> {
         return Some(crate::services::OPERATOR.to_owned());
     }
     participant(&event.get().sender).map(|id| format!("{instance}:{id}"))
-}
-
-/// The key of a route after its chat moved. What follows the place in a key is kept as it is.
-fn moved_key(route: &Route, to: &Chat) -> Option<String> {
-    let mut origin = route.origin.clone();
-    let old = SessionKey::shared(&route.profile, &route.instance, &origin).ok()?.stored();
-    origin.id.clone_from(&to.id);
-    let new = SessionKey::shared(&route.profile, &route.instance, &origin).ok()?.stored();
-    Some(format!("{new}{}", route.key.strip_prefix(&old)?))
 }
 
 /// A row of the store as the table in memory has it.

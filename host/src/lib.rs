@@ -1,18 +1,30 @@
 //! The host process, in the order of the sentence:
 //! event → authorized → session → guard → turn → outbox → delivery → adapter.
+//!
+//! | word | here |
+//! |---|---|
+//! | event | [`ingress`] commits it before anybody acknowledges it |
+//! | authorized, session | [`dispatcher`], with [`commands`] and [`pairing`] beside it |
+//! | guard, turn | [`lane`], one per session; [`context`] before a turn, [`mod@turn`] after it |
+//! | outbox, delivery | [`outbox`], one lane per chat; [`mod@render`] makes its parts |
+//! | adapter | [`plugins`], and [`services`] for what adapters ask of the host |
+//!
+//! [`app`] puts it together and takes it apart, [`recovery`] picks up what a crash left,
+//! [`host`] is the bundle that all of them hold, [`store`] the memory that survives.
+//! [`cli`], [`config`], [`control`] and [`status`] are what the operator sees.
 
 #![deny(unsafe_code)]
 
 pub mod app;
 pub mod chance;
-pub mod clock;
-pub mod crash;
 pub mod clerk;
 pub mod cli;
+pub mod clock;
 pub mod commands;
 pub mod config;
 pub mod context;
 pub mod control;
+pub mod crash;
 pub mod dispatcher;
 pub mod events;
 #[expect(unsafe_code, reason = "the one room that talks to foreign libraries")]

@@ -1,0 +1,98 @@
+//! What the operator, an adapter or the process itself wants of the dispatcher.
+
+use std::sync::Arc;
+
+use hermes_core::access::{Authorized, HostCause};
+use hermes_core::ids::SessionId;
+use hermes_core::session::is_dm;
+use hermes_protocol::Event;
+use tokio::sync::oneshot;
+
+use super::{Dispatcher, place, route};
+use crate::context::Heard;
+use crate::events::{Census, Control};
+use crate::lane::LaneMessage;
+use crate::outbox::OutboxMessage;
+use crate::store::{Change, CutOffTurn};
+
+impl Dispatcher {
+    pub(super) fn handle_control(&mut self, control: Control) {
+        match control {
+            Control::Resume(cut_off) => self.resume(cut_off),
+            Control::Turn { instance, inbox, wish, reply } => {
+                let ask = || LaneMessage::Ask { instance: Arc::clone(&instance), inbox, wish, reply: reply.clone() };
+                self.lanes.broadcast(ask);
+            }
+            Control::Bind { route: row } => {
+                self.used.insert(row.key.clone(), row.updated_ms);
+                self.routes.bind(route(*row));
+            }
+            Control::Forget { session, reply } => {
+                self.unbind(&session);
+                // A session without a lane is remembered by nobody.
+                self.lanes.send(&session, LaneMessage::Forget).ok();
+                // Whoever asked may have gone away.
+                let _ = reply.send(());
+            }
+            Control::End { session, reply } => self.end(session, reply),
+            Control::Pairing(call) => self.handle_pairing(call),
+            Control::Reloaded => self.outbox.broadcast(|| OutboxMessage::Look),
+            Control::DrainLanes(reply) => {
+                self.lanes.broadcast(|| LaneMessage::Drain);
+                self.lanes_drained = Some(reply);
+                self.say_drained();
+            }
+            Control::DrainOutbox(reply) => {
+                self.outbox.broadcast(|| OutboxMessage::Drain);
+                self.outbox_drained = Some(reply);
+                self.say_drained();
+            }
+            Control::Refresh { target, owed, id } => self.carry_to(target, OutboxMessage::Refresh(id, owed)),
+            Control::Chats { instance, reply } => {
+                let chats =
+                    self.routes.iter().filter(|route| route.instance == instance).map(|route| route.origin.clone());
+                // Whoever asked may have gone away.
+                let _ = reply.send(chats.collect());
+            }
+            Control::Census(reply) => {
+                // Whoever asked may have gone away.
+                let _ = reply.send(self.census());
+            }
+        }
+    }
+
+    /// Takes up a turn that a crash cut off: its session's lane resumes it before anything newer.
+    fn resume(&mut self, cut_off: CutOffTurn) {
+        let session = cut_off.session.clone();
+        let key = self.routes.of_session(&session).next().map(|route| route.key.clone()).unwrap_or_default();
+        let heard = cut_off.inbox.first().and_then(|row| {
+            let event: Event = serde_json::from_str(&row.event).ok()?;
+            let instance: Arc<str> = Arc::from(row.instance.as_str());
+            let adapter = self.host.adapter(&instance);
+            let several = !is_dm(&event.chat.kind);
+            let place = place(instance, adapter, &event, session.clone(), row.id);
+            let event = Authorized::<Event>::host(event, HostCause::Resume);
+            Some(Heard { inbox: row.id, at_ms: row.at_ms, place, event, key, several })
+        });
+        let instance = cut_off.inbox.first().map(|row| row.instance.clone()).unwrap_or_default();
+        self.send_to(session, &instance, None, LaneMessage::Resume(cut_off, heard));
+    }
+
+    /// The operator ends a session: its lane stops what runs and writes it.
+    fn end(&mut self, session: SessionId, reply: oneshot::Sender<bool>) {
+        let mut changes =
+            vec![Change::EndSession { session: session.clone(), reason: "ended by the operator".to_owned() }];
+        let mut then = Vec::new();
+        for key in self.routes.of_session(&session).map(|route| route.key.clone()).collect::<Vec<_>>() {
+            let (change, freed) = self.free_key(key);
+            changes.push(change);
+            then.push(freed);
+        }
+        self.send_to(session, "", None, LaneMessage::Close { changes, then, reply });
+    }
+
+    fn census(&self) -> Census {
+        let held = self.holds.iter().map(|(instance, holds)| (instance.to_string(), holds.held())).collect();
+        Census { lanes: self.lanes.alive(), outbox_lanes: self.outbox.alive(), held }
+    }
+}
