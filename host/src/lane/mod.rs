@@ -39,7 +39,7 @@ pub use orders::{Act, Order};
 use running::{Running, Step};
 
 /// How long a stopped runtime may take to end by itself before its task is abandoned.
-pub const STOP_GRACE: Duration = Duration::from_millis(500);
+pub const STOP_GRACE: Duration = Duration::from_millis(300);
 
 /// A lane without anything to do keeps its memory for this long.
 const IDLE: Duration = Duration::from_secs(60);

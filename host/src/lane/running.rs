@@ -122,7 +122,12 @@ impl Running {
                 while let Ok(event) = self.events.try_recv() {
                     self.hear(event);
                 }
-                Step::Ended(ended.unwrap_or_else(|error| TurnOutcome::Failed(broken(&error))))
+                match ended {
+                    Ok(outcome) => Step::Ended(outcome),
+                    // Only the end of the process cancels it; the next life of the host finds the turn running.
+                    Err(error) if error.is_cancelled() => std::future::pending().await,
+                    Err(error) => Step::Ended(TurnOutcome::Failed(broken(&error))),
+                }
             }
             beat = self.pace.next() => match beat {
                 Beat::Silent => Step::Silent,
