@@ -14,7 +14,7 @@ use std::{
 
 use crate::{
     mutate::{self, Random},
-    targets::{self, Target},
+    targets::{self, Target, Try},
 };
 
 /// How long one input may take, in a build without optimization on a busy machine.
@@ -60,6 +60,7 @@ pub fn drive(run: &Run) -> ExitCode {
     let mut found: BTreeMap<String, PathBuf> = BTreeMap::new();
     let share = run.seconds / u32::try_from(targets.len()).expect("there are few targets");
     for target in &targets {
+        let run_one = (target.open)();
         let mut random = Random::new(run.seed ^ hash(target.name.as_bytes()));
         let until = Instant::now() + share;
         let mut tried = 0_u64;
@@ -68,7 +69,7 @@ pub fn drive(run: &Run) -> ExitCode {
             for _ in 0..BATCH {
                 let input = seeds.next().unwrap_or_else(|| mutate::input(&mut random, &target.seeds, target.words));
                 tried += 1;
-                if let Err(why) = attempt(target, &input, &trying) {
+                if let Err(why) = attempt(target, &run_one, &input, &trying) {
                     let what = format!("{}: {why}", target.name);
                     found.entry(what).or_insert_with(|| keep(target.name, &input));
                 }
@@ -91,20 +92,21 @@ pub fn replay(path: &Path) -> ExitCode {
     let target = targets.iter().find(|target| target.name == name);
     let target = target.unwrap_or_else(|| panic!("{name:?} is no target; a kept input is called <target>-<hash>"));
     let input = fs::read(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    let run_one = (target.open)();
     let began = Instant::now();
-    (target.run)(&input);
+    run_one(&input);
     println!("fuzz: {} took {:?} and found nothing", target.name, began.elapsed());
     ExitCode::SUCCESS
 }
 
-fn attempt(target: &Target, input: &[u8], trying: &Mutex<Trying>) -> Result<(), String> {
+fn attempt(target: &Target, run: &Try, input: &[u8], trying: &Mutex<Trying>) -> Result<(), String> {
     {
         let mut trying = trying.lock().unwrap_or_else(PoisonError::into_inner);
         trying.target = target.name;
         input.clone_into(&mut trying.input);
         trying.since = Some(Instant::now());
     }
-    let ended = panic::catch_unwind(AssertUnwindSafe(|| (target.run)(input)));
+    let ended = panic::catch_unwind(AssertUnwindSafe(|| run(input)));
     trying.lock().unwrap_or_else(PoisonError::into_inner).since = None;
     ended.map_err(|payload| {
         let text = payload.downcast_ref::<String>().cloned();

@@ -14,29 +14,31 @@ pub fn key() -> Target {
         "p\na:b\ndm\n!room:server\n\nx\np\na\ndm\nb:!room:server\n\nx",
         "\n\nthread\n%3A\n:\n\n\n\nthread\n:\n%3A\n",
     ]);
-    let seen = std::cell::RefCell::new(BTreeMap::new());
-    Target::new("key", seeds, &["%3A", ":", "::", "%", "\n", "dm", "group", "thread", "channel"], move |bytes| {
-        let text = String::from_utf8_lossy(bytes);
-        let fields: Vec<&str> = text.split('\n').collect();
-        for place in fields.chunks(6) {
-            let field = |number: usize| place.get(number).copied().unwrap_or_default();
-            let mut chat = Chat::new(ChatType::from(field(2)), field(3));
-            if !field(4).is_empty() {
-                chat = chat.in_thread(field(4));
+    Target::opened("key", seeds, &["%3A", ":", "::", "%", "\n", "dm", "group", "thread", "channel"], || {
+        let seen = std::cell::RefCell::new(BTreeMap::new());
+        Box::new(move |bytes| {
+            let text = String::from_utf8_lossy(bytes);
+            let fields: Vec<&str> = text.split('\n').collect();
+            for place in fields.chunks(6) {
+                let field = |number: usize| place.get(number).copied().unwrap_or_default();
+                let mut chat = Chat::new(ChatType::from(field(2)), field(3));
+                if !field(4).is_empty() {
+                    chat = chat.in_thread(field(4));
+                }
+                let sender = Sender::new(field(5));
+                let Ok(key) = SessionKey::for_chat(field(0), field(1), &chat, &sender, KeyPolicy::default()) else {
+                    continue;
+                };
+                let stored = key.stored();
+                assert_eq!(stored, key.to_string());
+                let mut seen = seen.borrow_mut();
+                if seen.len() > 100_000 {
+                    seen.clear();
+                }
+                let before = seen.entry(stored).or_insert_with(|| key.clone());
+                assert_eq!(*before, key, "two places have one name");
             }
-            let sender = Sender::new(field(5));
-            let Ok(key) = SessionKey::for_chat(field(0), field(1), &chat, &sender, KeyPolicy::default()) else {
-                continue;
-            };
-            let stored = key.stored();
-            assert_eq!(stored, key.to_string());
-            let mut seen = seen.borrow_mut();
-            if seen.len() > 100_000 {
-                seen.clear();
-            }
-            let before = seen.entry(stored).or_insert_with(|| key.clone());
-            assert_eq!(*before, key, "two places have one name");
-        }
+        })
     })
 }
 

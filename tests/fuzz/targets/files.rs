@@ -4,7 +4,7 @@ use std::{
     collections::BTreeMap,
     fs::{self, File},
     os::unix::fs::{FileExt, PermissionsExt},
-    path::PathBuf,
+    path::{Path, PathBuf},
 };
 
 use hermes_host::{
@@ -32,14 +32,16 @@ pub fn library() -> Target {
         [change(3, 0, 0), change(4, 100, 3)].concat(),
         change(5, 4096, 0),
     ];
-    let bench = std::cell::OnceCell::new();
-    Target::new("library", seeds, &[], move |bytes| {
-        let bench = bench.get_or_init(Bench::new);
-        bench.change(bytes);
-        if let Ok(manifest) = plugins::inspect(&bench.path) {
-            assert!(!manifest.id.is_empty() && manifest.id.len() <= 32, "an id that is none");
-        }
-        bench.mend();
+    Target::opened("library", seeds, &[], || {
+        let bench = Bench::new();
+        Box::new(move |bytes| {
+            bench.change(bytes);
+            let read = plugins::inspect(&bench.path);
+            bench.mend();
+            if let Ok(manifest) = read {
+                assert!(!manifest.id.is_empty() && manifest.id.len() <= 32, "an id that is none");
+            }
+        })
     })
 }
 
@@ -141,27 +143,31 @@ pub fn configuration() -> Target {
         "[host]\nhome = \"x\"\n[agent]\nruntime = \"echo\"\n[adapter.a]\nplugin = \"b\"\naccess = { allowed_users = [\"1\"] }\n",
         "[adapter.telegram]\ntoken = \"${TOKEN}\"\nhome_channel = \"-100:7\"\nisolation = \"process\"\n",
     ]);
-    let folder = tempfile::tempdir().expect("a temporary folder");
-    Target::new("configuration", seeds.into_iter().chain(more).collect(), TOML, move |bytes| {
-        let file = folder.path().join("plugins.toml");
-        fs::write(&file, bytes).expect("the folder is ours");
-        fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).expect("the file is ours");
-        let sources = Sources {
-            config: Some(file),
-            home: Some(folder.path().join("home")),
-            env: BTreeMap::from([("TOKEN".to_owned(), "hunter2-hunter2".to_owned())]),
-            cwd: folder.path().to_owned(),
-        };
-        match config::load(sources) {
-            Ok(config) => {
-                let shown = format!("{config:?}");
-                assert!(!shown.contains("hunter2"), "a secret of the environment is shown");
-            }
-            Err(problems) => {
-                let told = problems.to_string();
-                assert!(!told.trim().is_empty(), "a refusal without words");
-                assert!(!told.contains("hunter2"), "a secret of the environment is told");
-            }
-        }
+    Target::opened("configuration", seeds.into_iter().chain(more).collect(), TOML, || {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        Box::new(move |bytes| load(folder.path(), bytes))
     })
+}
+
+fn load(folder: &Path, bytes: &[u8]) {
+    let file = folder.join("plugins.toml");
+    fs::write(&file, bytes).expect("the folder is ours");
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).expect("the file is ours");
+    let sources = Sources {
+        config: Some(file),
+        home: Some(folder.join("home")),
+        env: BTreeMap::from([("TOKEN".to_owned(), "hunter2-hunter2".to_owned())]),
+        cwd: folder.to_owned(),
+    };
+    match config::load(sources) {
+        Ok(config) => {
+            let shown = format!("{config:?}");
+            assert!(!shown.contains("hunter2"), "a secret of the environment is shown");
+        }
+        Err(problems) => {
+            let told = problems.to_string();
+            assert!(!told.trim().is_empty(), "a refusal without words");
+            assert!(!told.contains("hunter2"), "a secret of the environment is told");
+        }
+    }
 }

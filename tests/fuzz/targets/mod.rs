@@ -5,8 +5,8 @@ mod files;
 mod text;
 mod wire;
 
-/// Tries one input.
-type Try = dyn Fn(&[u8]);
+/// Tries one input; panics where something does not hold.
+pub type Try = Box<dyn Fn(&[u8])>;
 
 /// One door through which bytes come in.
 pub struct Target {
@@ -16,19 +16,25 @@ pub struct Target {
     pub seeds: Vec<Vec<u8>>,
     /// Words that the grammar knows.
     pub words: &'static [&'static str],
-    /// Tries one input; panics where something does not hold.
-    pub run: Box<Try>,
+    /// Opens the door, which may take its time.
+    pub open: Box<dyn Fn() -> Try>,
 }
 
 impl Target {
-    fn new(
+    /// A door that is always open.
+    fn new(name: &'static str, seeds: Vec<Vec<u8>>, words: &'static [&'static str], run: fn(&[u8])) -> Self {
+        Self::opened(name, seeds, words, move || Box::new(run))
+    }
+
+    /// A door that has to be opened first.
+    fn opened(
         name: &'static str,
         seeds: Vec<Vec<u8>>,
         words: &'static [&'static str],
-        run: impl Fn(&[u8]) + 'static,
+        open: impl Fn() -> Try + 'static,
     ) -> Self {
         assert!(!seeds.is_empty() && !name.contains('-'), "{name}");
-        Self { name, seeds, words, run: Box::new(run) }
+        Self { name, seeds, words, open: Box::new(open) }
     }
 }
 

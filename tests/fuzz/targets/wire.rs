@@ -199,18 +199,16 @@ pub fn completions() -> Target {
         "null",
         "\"choices\":{}",
     ];
-    // Made when it is first used: a list of targets needs no endpoint.
-    let endpoint = std::cell::OnceCell::new();
-    Target::new("completions", seeds, WORDS, move |bytes| {
-        let endpoint = endpoint.get_or_init(Endpoint::start);
-        match endpoint.answer(bytes) {
+    Target::opened("completions", seeds, WORDS, || {
+        let endpoint = Endpoint::start();
+        Box::new(move |bytes| match endpoint.answer(bytes) {
             TurnOutcome::Finished { text, .. } | TurnOutcome::Interrupted { text } => {
                 assert!(text.len() <= 2 * 1024 * 1024, "beyond its bound");
             }
             TurnOutcome::Failed(failure) => {
                 assert!(!failure.sentence.is_empty() && !failure.code.is_empty(), "a failure without words");
             }
-        }
+        })
     })
 }
 
