@@ -18,6 +18,8 @@ pub const MARKDOWN_BYTES_MAX: usize = 1024 * 1024;
 const SPANS_MAX: usize = 8;
 /// How far quotes and lists may indent a line, in characters.
 const INDENT_MAX: usize = 8;
+/// Items in items that have a marker of their own.
+const ITEMS_MAX: usize = 8;
 /// The largest number that is a marker in a nested list; there a larger one leaves no room.
 const MARKER_NUMBER_MAX: u64 = 9_999;
 /// Blank lines in a row that code keeps, and blanks in a row that prose keeps: a
@@ -109,6 +111,8 @@ struct Builder {
     nodes: Vec<Node>,
     root: Container,
     containers: Vec<Container>,
+    /// How many of the open containers are items with a marker.
+    items: usize,
     /// How far the open containers indent together.
     indent: usize,
     spans: Vec<AtEnd>,
@@ -302,21 +306,26 @@ impl Builder {
         let width = number.map_or(2, |n| n.to_string().len() + 2);
         let indents = self.indent + width <= INDENT_MAX;
         item.indent = if indents { width } else { 0 };
-        item.framed = true;
-        item.item_at = Some(self.nodes.len());
-        self.nodes.push(Node::Open(Frame::Item { marker, task: None, indents }));
+        // Markers that stand on one line cannot be cut apart, so they may not fill a part.
+        if self.items < ITEMS_MAX {
+            item.framed = true;
+            item.item_at = Some(self.nodes.len());
+            self.nodes.push(Node::Open(Frame::Item { marker, task: None, indents }));
+        }
         self.push_container(item);
         self.inline = false;
     }
 
     fn push_container(&mut self, container: Container) {
         self.indent += container.indent;
+        self.items += usize::from(container.item_at.is_some());
         self.containers.push(container);
     }
 
     fn pop_container(&mut self) -> Container {
         let container = self.containers.pop().unwrap_or_default();
         self.indent -= container.indent;
+        self.items -= usize::from(container.item_at.is_some());
         container
     }
 

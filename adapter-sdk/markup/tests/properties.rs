@@ -229,3 +229,20 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn items_in_items_on_one_line_stay_within_the_limit() {
+    let text = format!("{}end", "* ".repeat(150));
+    for dialect in DIALECTS {
+        for unit in UNITS {
+            for max in [32, 64, 289, 4096] {
+                let parts = render(&text, dialect, Limit::new(max, unit));
+                for part in &parts {
+                    assert!(measure(&part.text, unit) <= max as usize, "{dialect:?} {unit:?} {max}: {part:?}");
+                    assert!(measure(&part.source, unit) <= max as usize, "{dialect:?} {unit:?} {max}: {part:?}");
+                }
+                assert!(parts.iter().any(|part| part.text.contains("end")), "{parts:?}");
+            }
+        }
+    }
+}
