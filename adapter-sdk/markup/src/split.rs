@@ -111,9 +111,14 @@ fn cut(nodes: &[Node], renderer: &dyn Renderer, room: Room) -> Vec<Piece> {
         walk(nodes, start, cut.end, |step| apply(step, &mut writer));
         walk(nodes, start, cut.next, |step| apply(step, &mut source));
         let following = writer.resume();
-        let (len, source_len) = (writer.total(), source.written());
+        let (len, mut source_len) = (writer.total(), source.written());
         let (text, after_block, visible) = std::mem::replace(&mut writer, following).finish();
-        let text_source = source.take();
+        let mut text_source = source.take();
+        if source_len > room.source {
+            // Empty quotes write blank lines before anything is seen that could be cut.
+            text_source = text_source.trim_start().to_owned();
+            source_len = measure(&text_source, room.unit);
+        }
         start = cut.next;
         if visible && !text.is_empty() {
             pieces.push(Piece { text, source: text_source, len, source_len, after_block });
