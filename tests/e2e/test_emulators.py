@@ -18,13 +18,14 @@ def test_two_client_libraries_find_the_telegram_emulator_true(telegram):
 def test_the_host_passes_an_independent_emulators_verdict(host, tmp_path, isolation):
     port, journal = free_port(), tmp_path / "journal.jsonl"
     program = Program([LO, "--port", str(port), "--enable-control", "--journal", journal], tmp_path / "lo.log")
+    # This emulator calls the bot 7.
     base, token = f"http://127.0.0.1:{port}", "123:abc"
 
     def pushed():
         try:
             return request("POST", f"{base}/__fixture/updates", {"token": token, "update": {"message": {
-                "message_id": 5, "date": int(time.time()), "chat": {"id": 7, "type": "private", "first_name": "A"},
-                "from": {"id": 7, "is_bot": False, "first_name": "A"}, "text": "hello"}}})
+                "message_id": 5, "date": int(time.time()), "chat": {"id": 8, "type": "private", "first_name": "A"},
+                "from": {"id": 8, "is_bot": False, "first_name": "A"}, "text": "hello"}}})
         except OSError:
             return None
 
@@ -35,7 +36,7 @@ token     = "{token}"
 base_url  = "{base}"
 isolation = "{isolation}"
 poll_timeout_s = 2
-access    = {{ allowed_users = ["7"] }}
+access    = {{ allowed_users = ["8"] }}
 """).start(online=["telegram"])
         until("the update is taken", pushed)
         until("the answer is in the journal", lambda: "sendMessage" in journal.read_text())

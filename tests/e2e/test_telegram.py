@@ -210,7 +210,7 @@ def test_kill_nine_in_the_middle_loses_nothing(host, telegram, isolation):
 
 def test_a_long_answer_is_split_within_the_limit(host, telegram, isolation):
     one = started(host, telegram, isolation)
-    code = "\n".join(f"    let value_{n} = {n}; // 🦀" for n in range(120))
+    code = "\n".join(f"    let value_{n} = {n}; // 🦀" for n in range(300))
     telegram.says(7, f"look\n\n```rust\n{code}\n```\n\nend of it")
     first = telegram.answers(7, 2)
     until("the end arrives", lambda: "end of it" in "".join(message["text"] for message in telegram.from_bot(7)))
