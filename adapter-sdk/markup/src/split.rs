@@ -114,9 +114,10 @@ fn cut(nodes: &[Node], renderer: &dyn Renderer, room: Room) -> Vec<Piece> {
         let (len, mut source_len) = (writer.total(), source.written());
         let (text, after_block, visible) = std::mem::replace(&mut writer, following).finish();
         let mut text_source = source.take();
-        if source_len > room.source {
-            // Empty quotes write blank lines before anything is seen that could be cut.
-            text_source = text_source.trim_start().to_owned();
+        // Empty quotes write lines before anything is seen, and only what is seen can be cut.
+        while source_len > room.source {
+            let Some((_, rest)) = text_source.split_once('\n') else { break };
+            text_source = rest.to_owned();
             source_len = measure(&text_source, room.unit);
         }
         start = cut.next;

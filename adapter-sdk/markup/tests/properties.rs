@@ -249,12 +249,15 @@ fn items_in_items_on_one_line_stay_within_the_limit() {
 
 #[test]
 fn empty_quotes_before_a_word_do_not_fill_a_source() {
-    let text = format!("{}>>>end", ">>\n>\n".repeat(40));
-    for dialect in DIALECTS {
-        for max in [32, 48, 64] {
-            let parts = render(&text, dialect, Limit::new(max, Unit::Bytes));
-            assert!(parts.iter().all(|part| measure(&part.source, Unit::Bytes) <= max as usize), "{max}: {parts:?}");
-            assert!(parts.iter().any(|part| part.source.contains("end")), "{parts:?}");
+    for times in 1..60 {
+        let text = format!("{}>>>👩\u{200d}", ">>\n>\n".repeat(times));
+        for dialect in DIALECTS {
+            for max in [32, 48, 64] {
+                let parts = render(&text, dialect, Limit::new(max, Unit::Bytes));
+                let fits = |part: &Part| measure(&part.source, Unit::Bytes) <= max as usize;
+                assert!(parts.iter().all(fits), "{times} quotes, {dialect:?}, {max}: {parts:?}");
+                assert!(parts.iter().any(|part| part.source.contains('\u{1f469}')), "{parts:?}");
+            }
         }
     }
 }
