@@ -29,7 +29,7 @@ fn replaced(bytes: &[u8], from: &[u8], to: &[u8]) -> Vec<u8> {
 }
 
 fn good() -> Vec<u8> {
-    fs::read(fixtures::library("fixture_hostile")).unwrap()
+    fs::read(hostile_library()).unwrap()
 }
 
 /// The library with another manifest in its section, while `manifest()` says what it always said.
@@ -56,7 +56,7 @@ fn refused_as_file(home: &Home, bytes: &[u8]) -> LoadError {
 
 #[test]
 fn a_good_library_tells_its_manifest_without_being_opened() {
-    let manifest = inspect(&fixtures::library("fixture_hostile")).unwrap();
+    let manifest = inspect(&hostile_library()).unwrap();
     assert_eq!(manifest.id, "hostile");
     assert_eq!(manifest.capabilities.text.limit, 4096);
     assert_eq!(manifest.secrets, ["token"]);
@@ -257,7 +257,7 @@ fn a_plugin_without_a_file_is_refused_and_a_broken_file_of_its_name_explains_why
     assert_eq!(find_and_admit(&home).unwrap_err().code(), "no_file");
     fs::write(home.library(), "text").unwrap();
     assert_eq!(find_and_admit(&home).unwrap_err().code(), "not_a_library");
-    fs::copy(fixtures::library("fixture_hostile"), home.library()).unwrap();
+    fs::copy(hostile_library(), home.library()).unwrap();
     fs::set_permissions(home.library(), fs::Permissions::from_mode(0o757)).unwrap();
     assert_eq!(find_and_admit(&home).unwrap_err().code(), "world_writable");
 }

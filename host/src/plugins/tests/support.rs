@@ -4,8 +4,7 @@ use std::{
     collections::BTreeSet,
     fs,
     path::{Path, PathBuf},
-    process::Command,
-    sync::{Arc, Mutex, OnceLock},
+    sync::{Arc, Mutex},
     time::Duration,
 };
 
@@ -23,41 +22,12 @@ use crate::plugins::{
 /// Longest wait for anything that must happen; only reached by a failing test.
 pub(super) const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Libraries of `tests/fixtures`.
-pub(super) mod fixtures {
-    use super::*;
-
-    /// The built library `lib<name>.so`, beside the folder of this test executable.
-    ///
-    /// Built here once a run: `cargo test` alone does not build a cdylib that nothing depends on.
-    pub(in super::super) fn library(name: &str) -> PathBuf {
-        static BUILT: OnceLock<()> = OnceLock::new();
-        let exe = std::env::current_exe().unwrap();
-        let profile = exe.parent().and_then(Path::parent).unwrap();
-        BUILT.get_or_init(|| build(profile, name));
-        let library = profile.join(format!("lib{name}.so"));
-        assert!(library.exists(), "{} was not built", library.display());
-        library
-    }
-
-    fn build(profile: &Path, name: &str) {
-        let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
-        let package = name.replace('_', "-");
-        if !workspace.join("tests/fixtures").exists() {
-            return;
-        }
-        let profile_name = match profile.file_name().and_then(|name| name.to_str()) {
-            Some("debug") | None => "dev",
-            Some(other) => other,
-        };
-        let built = Command::new(env!("CARGO"))
-            .current_dir(workspace)
-            .args(["build", "--quiet", "--package", &package, "--profile", profile_name, "--target-dir"])
-            .arg(profile.parent().unwrap())
-            .status()
-            .unwrap();
-        assert!(built.success(), "{package} does not build");
-    }
+/// The library of `tests/fixtures/hostile`. Cargo puts it beside this test executable, as that of a dev-dependency.
+pub(super) fn hostile_library() -> PathBuf {
+    let exe = std::env::current_exe().unwrap();
+    let library = exe.with_file_name("libfixture_hostile.so");
+    assert!(library.exists(), "{} is missing; cargo builds it with these tests", library.display());
+    library
 }
 
 /// The child side of every test here: this executable is started again with these arguments.
@@ -104,7 +74,7 @@ impl Home {
     /// With the hostile library.
     pub(super) fn hostile() -> Self {
         let home = Self::empty();
-        fs::copy(fixtures::library("fixture_hostile"), home.library()).unwrap();
+        fs::copy(hostile_library(), home.library()).unwrap();
         home
     }
 
