@@ -108,7 +108,7 @@ impl Adapter for Puppet {
     fn new(config: PuppetConfig, host: Host) -> Self {
         match config.at_birth.as_str() {
             "panic" => panic!("stillborn"),
-            "block" => std::thread::sleep(Duration::from_secs(3)),
+            "block" => std::thread::sleep(Duration::from_secs(3)), // misbehaves
             _ => {}
         }
         tracing::info!(instance = host.instance(), "born");
@@ -143,10 +143,10 @@ impl Adapter for Puppet {
             }
             "spin" => loop {
                 self.host.announce("spinning", "");
-                std::thread::sleep(Duration::from_millis(5));
+                std::thread::sleep(Duration::from_millis(5)); // misbehaves
                 if self.host.is_cancelled() && self.config.link.wait_ms == 0 {
                     // Long after every deadline of the test, so that the test process ends clean.
-                    std::thread::sleep(Duration::from_millis(600));
+                    std::thread::sleep(Duration::from_millis(600)); // misbehaves
                     break;
                 }
             },

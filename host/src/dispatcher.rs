@@ -439,7 +439,6 @@ impl Dispatcher {
             let _ = reply.send(());
         }
     }
-
 }
 
 /// What a lane gets of an event.

@@ -213,14 +213,9 @@ pub const KEYS: &[Key] = &[
         "false",
         "Whether everybody may speak on instances that have no list of any kind.",
     ),
-    key("access.allowed_users", Kind::QualifiedIds, "[]", "Who may speak: [\"telegram:123\"]."),
-    key(
-        "access.operators",
-        Kind::QualifiedIds,
-        "[]",
-        "The same person as the terminal and the webchat link: [\"telegram:123\"].",
-    ),
-    key("access.admins", Kind::QualifiedIds, "[]", "Who may approve, pair and restart: [\"telegram:123\"]."),
+    key("access.allowed_users", Kind::QualifiedIds, "[]", "Who may speak: [\"example:123\"]."),
+    key("access.operators", Kind::QualifiedIds, "[]", "The same person as at the terminal: [\"example:123\"]."),
+    key("access.admins", Kind::QualifiedIds, "[]", "Who may approve, pair and restart: [\"example:123\"]."),
     key(
         "access.strangers",
         Kind::Word(&["pair", "ignore"]),

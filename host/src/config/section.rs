@@ -61,7 +61,7 @@ pub fn read_all(reader: &mut Reader<'_>, node: &Node) -> BTreeMap<String, Sectio
         reader.problem(
             node.at,
             "adapter",
-            format!("must be tables such as [adapter.telegram], not {}", node.value.type_name()),
+            format!("must be tables such as [adapter.example], not {}", node.value.type_name()),
         );
         return BTreeMap::new();
     };

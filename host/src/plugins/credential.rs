@@ -161,14 +161,14 @@ mod tests {
     fn a_second_instance_is_refused_and_told_who_holds_it() {
         let folder = tempfile::tempdir().unwrap();
         let folder = folder.path().join("locks");
-        let first = lock(&folder, "telegram", "42", &owner("/home/a", "one")).unwrap();
-        let refused = lock(&folder, "telegram", "42", &owner("/home/b", "two")).unwrap_err();
+        let first = lock(&folder, "telegram", "42", &owner("/srv/a", "one")).unwrap();
+        let refused = lock(&folder, "telegram", "42", &owner("/srv/b", "two")).unwrap_err();
         assert_eq!(refused.code, "credential_in_use");
-        assert!(refused.message.contains("instance one of the host in /home/a"), "{refused}");
-        assert!(lock(&folder, "telegram", "43", &owner("/home/b", "two")).is_ok(), "another credential is free");
-        assert!(lock(&folder, "discord", "42", &owner("/home/b", "two")).is_ok(), "another platform is free");
+        assert!(refused.message.contains("instance one of the host in /srv/a"), "{refused}");
+        assert!(lock(&folder, "telegram", "43", &owner("/srv/b", "two")).is_ok(), "another credential is free");
+        assert!(lock(&folder, "discord", "42", &owner("/srv/b", "two")).is_ok(), "another platform is free");
         drop(first);
-        assert!(lock(&folder, "telegram", "42", &owner("/home/b", "two")).is_ok());
+        assert!(lock(&folder, "telegram", "42", &owner("/srv/b", "two")).is_ok());
     }
 
     #[test]

@@ -223,8 +223,7 @@ pub(super) fn hex(bytes: &[u8]) -> String {
 mod tests {
     use super::*;
 
-    const PASSWD: &str =
-        "root:x:0:0:root:/root:/bin/sh\nann:x:1000:1000::/home/ann:/bin/sh\nbob:x:1001:100::/:/bin/sh\n";
+    const PASSWD: &str = "root:x:0:0:root:/:/bin/sh\nann:x:1000:1000::/:/bin/sh\nbob:x:1001:100::/:/bin/sh\n";
     const GROUP: &str = "root:x:0:\nann:x:1000:\nusers:x:100:ann\nshared:x:1002:ann,bob\n";
 
     #[test]

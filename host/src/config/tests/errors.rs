@@ -8,7 +8,7 @@ fn each_mistake_has_its_sentence() {
         ("[hots]", "plugins.toml:1:2: hots: unknown section; did you mean `host`?"),
         ("[zzz]", "plugins.toml:1:2: zzz: unknown section"),
         ("host = 1", "plugins.toml:1:1: host: must be a table [host], not an integer"),
-        ("adapter = 1", "plugins.toml:1:1: adapter: must be tables such as [adapter.telegram], not an integer"),
+        ("adapter = 1", "plugins.toml:1:1: adapter: must be tables such as [adapter.example], not an integer"),
         ("[host]\nlgo = \"info\"", "plugins.toml:2:1: host.lgo: unknown key; did you mean `host.log`?"),
         ("[host]\n  busy = \"queue\"", "plugins.toml:2:3: host.busy: unknown key; did you mean `session.busy`?"),
         ("[host]\nlog = 3", "plugins.toml:2:1: host.log: must be a string, not an integer"),
