@@ -82,6 +82,7 @@ impl Host {
         events: mpsc::Sender<HostEvent>,
         live: Live,
     ) -> Self {
+        store.set_keep(live.keep());
         let turns = Arc::new(Semaphore::new(live.config.limits.turns_max.max(1)));
         Self {
             store,
@@ -125,6 +126,7 @@ impl Host {
 
     /// Replaces the configuration.
     pub fn set_live(&self, live: Live) {
+        self.store.set_keep(live.keep());
         self.live.store(Arc::new(live));
     }
 

@@ -1,6 +1,7 @@
 //! What the configuration says at this moment, in the form in which the pipeline asks.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use hermes_core::access::{AccessPolicy, AddressRules};
 use hermes_core::session::KeyPolicy;
@@ -8,6 +9,7 @@ use hermes_protocol::Capabilities;
 
 use crate::config::{Config, SessionConfig};
 use crate::mask::Masker;
+use crate::store::Keep;
 
 /// One reading of the configuration. A reload replaces the whole.
 pub struct Live {
@@ -34,6 +36,17 @@ impl Live {
             masker: Masker::new(secrets.iter().map(|secret| secret.expose().to_owned())),
             rules,
             config,
+        }
+    }
+
+    /// How much of the past the store keeps.
+    pub fn keep(&self) -> Keep {
+        let limits = &self.config.limits;
+        let ms = |time: Duration| i64::try_from(time.as_millis()).unwrap_or(i64::MAX);
+        Keep {
+            settled_ms: ms(limits.retention),
+            stray_events_max: i64::try_from(limits.stranger_events_max).unwrap_or(i64::MAX),
+            pairing_ms: ms(limits.pairing_code.max(limits.pairing_interval)),
         }
     }
 

@@ -5,12 +5,6 @@
 
 /// `session.queue_max`: events that wait while a turn of their session runs.
 pub const QUEUE_EVENTS_MAX: usize = 32;
-/// `session.continuation_ms`: how long a text near the platform's limit waits for its continuation.
-pub const CONTINUATION_WAIT_MS: u64 = 2_000;
-/// `session.join_ms`: texts of one sender that follow within this time while busy are joined.
-pub const JOIN_WAIT_MS: u64 = 350;
-/// `session.join_ms_max`: the longest time a text waits to be joined.
-pub const JOIN_WAIT_MS_MAX: u64 = 1_000;
 /// `session.inactivity_s`: how long a turn may be silent before it is ended.
 pub const TURN_INACTIVITY_S: u64 = 1_800;
 /// `session.inactivity_warning_s`: how long a turn may be silent before the chat is warned.
@@ -19,10 +13,6 @@ pub const TURN_INACTIVITY_WARNING_S: u64 = 900;
 pub const HEARTBEAT_S: u64 = 180;
 /// `session.resume_attempts_max`: how often a turn that a crash cut off is resumed.
 pub const TURN_RESUMES_MAX: u32 = 3;
-/// `session.handoff_timeout_s`: how long a handoff may run.
-pub const HANDOFF_TIMEOUT_S: u64 = 300;
-/// `session.approval_timeout_s`: when an unanswered approval counts as refused.
-pub const APPROVAL_TIMEOUT_S: u64 = 300;
 
 /// `delivery.reply_deadline_s`: how long a reply is tried.
 pub const REPLY_DEADLINE_S: u64 = 86_400;
@@ -93,7 +83,6 @@ pub const COMMAND_NAME_BYTES_MAX: usize = 32;
 pub const COMMAND_PREFIX_CHARS_MIN: usize = 3;
 
 const _: () = {
-    assert!(JOIN_WAIT_MS <= JOIN_WAIT_MS_MAX);
     assert!(TURN_INACTIVITY_WARNING_S < TURN_INACTIVITY_S);
     assert!(BACKOFF_BASE_MS <= BACKOFF_MS_MAX);
     assert!(NOTICE_DEADLINE_S <= REPLY_DEADLINE_S);

@@ -188,21 +188,15 @@ pub fn session(get: &Get<'_>) -> SessionConfig {
         },
         busy: BusyMode::Queue,
         stream: if get.word("session.stream") == "off" { StreamMode::Off } else { StreamMode::Auto },
-        approval_timeout: get.seconds("session.approval_timeout_s"),
         outbound_dirs: get.list("session.outbound_dirs").iter().map(|path| relative_to(get.file, path)).collect(),
         inactivity: get.seconds("session.inactivity_s"),
         inactivity_warning: get.seconds("session.inactivity_warning_s"),
         heartbeat: get.seconds("session.heartbeat_s"),
-        handoff_timeout: get.seconds("session.handoff_timeout_s"),
         queue_max: get.count("session.queue_max"),
-        join: get.millis("session.join_ms"),
-        join_max: get.millis("session.join_ms_max"),
-        continuation: get.millis("session.continuation_ms"),
         resume_attempts_max: get.count32("session.resume_attempts_max"),
         require_mention: get.flag("session.require_mention"),
         free_chats: get.list("session.free_chats"),
         mention_patterns: get.list("session.mention_patterns"),
-        observe: get.on("session.observe"),
     }
 }
 
@@ -241,8 +235,6 @@ pub fn delivery(get: &Get<'_>) -> DeliveryConfig {
         backoff: get.millis("delivery.backoff_ms"),
         backoff_max: get.seconds("delivery.backoff_s_max"),
         hold: get.seconds("delivery.hold_s"),
-        preview_interval: get.millis("delivery.preview_interval_ms"),
-        preview_chars_min: get.count("delivery.preview_chars_min"),
     }
 }
 

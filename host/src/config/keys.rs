@@ -171,7 +171,6 @@ pub const KEYS: &[Key] = &[
         "\"auto\"",
         "Whether growing answers are shown where the adapter can: auto | off.",
     ),
-    key("session.approval_timeout_s", int(1, DAY_S), "300", "When an unanswered approval counts as refused."),
     key(
         "session.outbound_dirs",
         Kind::Paths,
@@ -186,21 +185,7 @@ pub const KEYS: &[Key] = &[
         "How long a turn may be silent before the chat is warned. 0: never.",
     ),
     key("session.heartbeat_s", int(0, DAY_S), "180", "How often the chat hears what a long turn is doing. 0: never."),
-    key("session.handoff_timeout_s", int(1, DAY_S), "300", "How long a handoff may run."),
     key("session.queue_max", int(1, 10_000), "32", "How many messages wait while a turn runs; more are refused."),
-    key(
-        "session.join_ms",
-        int(0, 10_000),
-        "350",
-        "Texts of one sender that follow each other this fast while a turn runs are joined. 0: never.",
-    ),
-    key("session.join_ms_max", int(0, 60_000), "1000", "The longest time that a text waits to be joined."),
-    key(
-        "session.continuation_ms",
-        int(0, 60_000),
-        "2000",
-        "How long a text near the platform's limit waits for its continuation. 0: never.",
-    ),
     key(
         "session.resume_attempts_max",
         int(0, 100),
@@ -227,8 +212,6 @@ pub const KEYS: &[Key] = &[
     key("delivery.backoff_ms", int(10, 60_000), "1000", "The first wait before a retry; it doubles, with jitter."),
     key("delivery.backoff_s_max", int(1, 3600), "300", "The longest such wait."),
     key("delivery.hold_s", int(0, 3600), "60", "How long a failing part holds up what follows it in its chat."),
-    key("delivery.preview_interval_ms", int(100, 60_000), "800", "How often a growing preview is edited at most."),
-    key("delivery.preview_chars_min", int(1, 10_000), "24", "How many new characters such an edit carries at least."),
     key("limits.event_bytes_max", int(1024, 8_388_608), "1048576", "The largest event that an adapter may hand in."),
     key("limits.reply_bytes_max", int(1024, 67_108_864), "1048576", "The longest reply of an agent; the rest is cut."),
     key("limits.turns_max", int(1, 100_000), "256", "How many turns run side by side; further ones wait."),
@@ -302,7 +285,6 @@ pub const ADAPTER_SESSION_KEYS: &[Key] = &[
     ),
     key("session.free_chats", Kind::List, "[]", "Ids of chats in which every message counts."),
     key("session.mention_patterns", Kind::List, "[]", "Words that count as addressing the agent."),
-    key("session.observe", Kind::Bool, "false", "Whether unaddressed group messages are kept."),
 ];
 
 /// Session keys that may stand directly in an adapter section too.

@@ -208,7 +208,6 @@ fn check_together(reader: &mut Reader<'_>, values: &Values) {
     };
     let pairs = [
         ("session.inactivity_warning_s", 1, "session.inactivity_s", 1),
-        ("session.join_ms", 1, "session.join_ms_max", 1),
         ("delivery.backoff_ms", 1, "delivery.backoff_s_max", 1000),
         ("host.adapter_backoff_ms", 1, "host.adapter_backoff_s_max", 1000),
     ];

@@ -72,8 +72,6 @@ pub struct SessionConfig {
     pub busy: BusyMode,
     /// Whether growing answers are shown.
     pub stream: StreamMode,
-    /// When an unanswered approval counts as refused.
-    pub approval_timeout: Duration,
     /// Folders besides the host's media folder from which files may be sent; absolute.
     pub outbound_dirs: Vec<PathBuf>,
     /// How long a turn may be silent before it is ended.
@@ -82,16 +80,8 @@ pub struct SessionConfig {
     pub inactivity_warning: Duration,
     /// How often the chat hears what a long turn is doing.
     pub heartbeat: Duration,
-    /// How long a handoff may run.
-    pub handoff_timeout: Duration,
     /// How many messages wait while a turn runs.
     pub queue_max: usize,
-    /// Texts of one sender that follow within this time while busy are joined.
-    pub join: Duration,
-    /// The longest time a text waits to be joined.
-    pub join_max: Duration,
-    /// How long a text near the platform's limit waits for its continuation.
-    pub continuation: Duration,
     /// How often a turn that a crash cut off is resumed.
     pub resume_attempts_max: u32,
     /// Whether a group message counts only when it is addressed; `None`: as the adapter's manifest says.
@@ -100,8 +90,6 @@ pub struct SessionConfig {
     pub free_chats: Vec<String>,
     /// Words that count as addressing the agent, case-insensitive, at word bounds.
     pub mention_patterns: Vec<String>,
-    /// Whether unaddressed group messages are kept.
-    pub observe: bool,
 }
 
 /// `session.reset`: when a conversation begins anew by itself.
@@ -218,10 +206,6 @@ pub struct DeliveryConfig {
     pub backoff_max: Duration,
     /// How long a failing part holds up what follows it.
     pub hold: Duration,
-    /// How often a growing preview is edited at most.
-    pub preview_interval: Duration,
-    /// How many new characters an edit of a preview carries at least.
-    pub preview_chars_min: usize,
 }
 
 /// `[limits]`: bounds that protect the host.

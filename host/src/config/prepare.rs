@@ -82,6 +82,7 @@ impl Config {
         settings.send = host.adapter_send;
         settings.hint = host.adapter_call;
         settings.end = host.adapter_stop;
+        settings.host_calls_max = self.limits.host_calls_max;
         settings.backoff_first = host.adapter_backoff;
         settings.backoff_max = host.adapter_backoff_max;
         settings.runtime_dir = self.variable("XDG_RUNTIME_DIR").map(PathBuf::from);

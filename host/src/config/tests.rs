@@ -331,15 +331,10 @@ fn defaults_are_the_limits_of_the_core() {
     let config = World::new().load().unwrap();
     let seconds = Duration::from_secs;
     assert_eq!(config.session.queue_max, limits::QUEUE_EVENTS_MAX);
-    assert_eq!(config.session.join, Duration::from_millis(limits::JOIN_WAIT_MS));
-    assert_eq!(config.session.join_max, Duration::from_millis(limits::JOIN_WAIT_MS_MAX));
-    assert_eq!(config.session.continuation, Duration::from_millis(limits::CONTINUATION_WAIT_MS));
     assert_eq!(config.session.inactivity, seconds(limits::TURN_INACTIVITY_S));
     assert_eq!(config.session.inactivity_warning, seconds(limits::TURN_INACTIVITY_WARNING_S));
     assert_eq!(config.session.heartbeat, seconds(limits::HEARTBEAT_S));
     assert_eq!(config.session.resume_attempts_max, limits::TURN_RESUMES_MAX);
-    assert_eq!(config.session.handoff_timeout, seconds(limits::HANDOFF_TIMEOUT_S));
-    assert_eq!(config.session.approval_timeout, seconds(limits::APPROVAL_TIMEOUT_S));
     assert_eq!(config.delivery.reply_deadline, seconds(limits::REPLY_DEADLINE_S));
     assert_eq!(config.delivery.notice_deadline, seconds(limits::NOTICE_DEADLINE_S));
     assert_eq!(config.delivery.backoff, Duration::from_millis(limits::BACKOFF_BASE_MS));

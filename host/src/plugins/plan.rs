@@ -3,6 +3,7 @@
 use std::{collections::BTreeSet, ffi::OsString, path::PathBuf, sync::Arc, time::Duration};
 
 use futures_util::future::BoxFuture;
+use hermes_core::limits::HOST_CALLS_IN_FLIGHT_MAX;
 use hermes_protocol::CallError;
 use serde::Serialize;
 use serde_json::Value;
@@ -165,6 +166,8 @@ pub struct AdapterSettings {
     pub backoff_first: Duration,
     /// Longest wait of the backoff.
     pub backoff_max: Duration,
+    /// Host calls of one instance that are under way at once.
+    pub host_calls_max: usize,
     /// How long an instance may be silent before it is asked, where its manifest promises nothing.
     pub ask_after: Duration,
     /// How long a question after its health may stay unanswered.
@@ -197,6 +200,7 @@ impl AdapterSettings {
             end: Duration::from_secs(5),
             backoff_first: Duration::from_secs(1),
             backoff_max: Duration::from_secs(300),
+            host_calls_max: HOST_CALLS_IN_FLIGHT_MAX,
             ask_after: Duration::from_secs(60),
             health: Duration::from_secs(30),
             heartbeat: Duration::from_secs(10),

@@ -25,8 +25,6 @@ use super::{
 };
 use crate::ffi::{HostPort, Reply};
 
-/// Host calls of one instance that are under way at once.
-const CALLS_MAX: usize = 64;
 /// Credentials one instance holds at once.
 const CREDENTIALS_MAX: usize = 16;
 /// Prefixes of methods that a manifest has to name in `uses`.
@@ -72,6 +70,7 @@ impl InstancePort {
         services: Arc<dyn HostServices>,
         log: Arc<LogGate>,
     ) -> Self {
+        let calls_max = handle.shared.settings.host_calls_max.max(1);
         Self {
             handle,
             plan,
@@ -81,7 +80,7 @@ impl InstancePort {
             link: watch::Sender::new(None),
             log,
             credentials: Arc::default(),
-            in_flight: Arc::new(Semaphore::new(CALLS_MAX)),
+            in_flight: Arc::new(Semaphore::new(calls_max)),
         }
     }
 

@@ -1,7 +1,6 @@
 //! What came in: transactions (a) and (f).
 
 use hermes_core::ids::{DeliveryId, InboxId};
-use hermes_core::limits::STRANGER_EVENTS_MAX;
 use rusqlite::{Connection, Row, params};
 
 use super::error::Fault;
@@ -35,11 +34,11 @@ impl Store {
         why: &str,
         offer: Option<PairingOffer>,
     ) -> Result<Option<DeliveryId>> {
-        let (why, nonce) = (why.to_owned(), self.nonce());
+        let (why, nonce, strays_max) = (why.to_owned(), self.nonce(), self.keep().stray_events_max);
         self.write(move |db| {
             drop_one(db, inbox, &why, true)?;
             if inbox.0 % STRAY_CHECK_EVERY == 0 {
-                trim_strays_beside(db, inbox)?;
+                trim_strays_beside(db, inbox, strays_max)?;
             }
             let Some(offer) = offer else { return Ok(None) };
             pairing::write_request(db, &offer.request)?;
@@ -101,22 +100,22 @@ pub(super) fn drop_one(db: &Connection, inbox: InboxId, why: &str, stray: bool) 
     )
 }
 
-fn trim_strays_beside(db: &Connection, inbox: InboxId) -> Outcome<()> {
+fn trim_strays_beside(db: &Connection, inbox: InboxId, max: i64) -> Outcome<()> {
     let instance = db.prepare_cached("SELECT instance FROM inbox WHERE id = ?1")?;
     if let Some(instance) = first(instance, [inbox.0], |row| Ok(text(row, 0)?.to_owned()))? {
-        trim_strays(db, &instance, u32::MAX)?;
+        trim_strays(db, &instance, max, u32::MAX)?;
     }
     Ok(())
 }
 
-/// Removes the oldest stray events of an instance beyond the bound, at most `rows`.
-pub(super) fn trim_strays(db: &Connection, instance: &str, rows: u32) -> Outcome<usize> {
+/// Removes the oldest stray events of an instance beyond `max`, at most `rows` at once.
+pub(super) fn trim_strays(db: &Connection, instance: &str, max: i64, rows: u32) -> Outcome<usize> {
     change(
         db,
         "DELETE FROM inbox WHERE id IN (
              SELECT id FROM inbox INDEXED BY inbox_stray WHERE instance = ?1 AND stray = 1
              ORDER BY id DESC LIMIT ?3 OFFSET ?2)",
-        params![instance, STRANGER_EVENTS_MAX as i64, rows],
+        params![instance, max, rows],
     )
 }
 

@@ -35,6 +35,7 @@ mod writer;
 use std::path::Path;
 use std::sync::Arc;
 
+use arc_swap::ArcSwap;
 use hermes_core::ids::{DeliveryId, Epoch};
 
 use rusqlite::Connection;
@@ -90,6 +91,7 @@ struct Inner {
     readers: Readers,
     clock: Arc<dyn Clock>,
     nonce: Arc<str>,
+    keep: ArcSwap<Keep>,
 }
 
 impl Store {
@@ -123,6 +125,11 @@ impl Store {
     /// Returns how many requests and commits the writer has done.
     pub fn stats(&self) -> WriterStats {
         self.inner.writer.stats()
+    }
+
+    /// Says how much of the past is kept from now on.
+    pub fn set_keep(&self, keep: Keep) {
+        self.inner.keep.store(Arc::new(keep));
     }
 
     /// Moves what the write-ahead log holds into the database, without waiting for readers.
@@ -160,6 +167,10 @@ impl Store {
         Q: FnOnce(&Connection) -> Outcome<T> + Send + 'static,
     {
         self.inner.readers.ask(question).await
+    }
+
+    fn keep(&self) -> Keep {
+        **self.inner.keep.load()
     }
 
     fn nonce(&self) -> Arc<str> {

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use arc_swap::ArcSwap;
 use hermes_core::ids::Epoch;
 use rusqlite::{Connection, OpenFlags};
 
@@ -49,7 +50,7 @@ pub(super) fn open(path: &Path, clock: Arc<dyn Clock>, settings: Settings) -> Re
         path: path.to_owned(),
         detail: format!("no thread to write with: {error}"),
     })?;
-    let store = Store { inner: Arc::new(Inner { writer, readers, clock, nonce: nonce.into() }) };
+    let store = Store { inner: Arc::new(Inner { writer, readers, clock, nonce: nonce.into(), keep: ArcSwap::default() }) };
     Ok(Opened { store, epoch, loaded, unclean })
 }
 

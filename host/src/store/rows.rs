@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 
 use hermes_agent::Message;
 use hermes_core::ids::{DeliveryId, Epoch, InboxId, SessionId, TurnId};
+use hermes_core::limits::{PAIRING_CODE_S, PAIRING_INTERVAL_S, RETENTION_DAYS, STRANGER_EVENTS_MAX};
 use hermes_protocol::{Chat, Choices, Format, OutMedia, Purpose, Usage};
 use serde::Serialize;
 use serde_json::Value;
@@ -711,6 +712,27 @@ pub struct SearchHit {
     pub at_ms: i64,
     /// The place itself, matches between `>>>` and `<<<`.
     pub snippet: String,
+}
+
+/// How much of the past is kept; the sweep removes the rest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Keep {
+    /// How long settled rows are kept.
+    pub settled_ms: i64,
+    /// Events of strangers that one instance may leave behind.
+    pub stray_events_max: i64,
+    /// How long a pairing request counts, by its code or by the wait for the next one.
+    pub pairing_ms: i64,
+}
+
+impl Default for Keep {
+    fn default() -> Self {
+        Self {
+            settled_ms: RETENTION_DAYS as i64 * 86_400_000,
+            stray_events_max: STRANGER_EVENTS_MAX as i64,
+            pairing_ms: PAIRING_CODE_S.max(PAIRING_INTERVAL_S) as i64 * 1_000,
+        }
+    }
 }
 
 /// What one sweep did.

@@ -3,7 +3,6 @@
 //! Tables are walked from their oldest row and left at the first that is young
 //! enough. The newest row of a table is never removed, so that no id is given twice.
 
-use hermes_core::limits::{PAIRING_CODE_S, PAIRING_INTERVAL_S, RETENTION_DAYS};
 use rusqlite::{Connection, params};
 
 use super::sql::{change, collect, text};
@@ -16,7 +15,6 @@ const WALKED_ROWS_MAX: u32 = 1_000;
 const STRAY_ROWS_MAX: u32 = 2_000;
 /// Messages that one sweep makes searchable.
 const INDEXED_ROWS_MAX: u32 = 500;
-const DAY_MS: i64 = 86_400_000;
 
 impl Store {
     /// Removes what has outlived its time and makes new messages searchable, a bounded number of rows; called
@@ -27,13 +25,13 @@ impl Store {
     /// When it could not be committed.
     pub async fn sweep(&self, now_ms: i64) -> Result<Swept> {
         // One request each, so that the host's own are not held up by all of them.
-        let before_ms = now_ms.saturating_sub(RETENTION_DAYS as i64 * DAY_MS);
+        let keep = self.keep();
+        let before_ms = now_ms.saturating_sub(keep.settled_ms);
         let inbox = self.write(move |db| walk(db, &INBOX, before_ms)).await?;
         let turns = self.write(move |db| walk(db, &TURNS, before_ms)).await?;
         let deliveries = self.write(move |db| walk(db, &OUTBOX, before_ms)).await?;
-        let strays = self.write(strays).await?;
-        let code_ms = PAIRING_CODE_S.max(PAIRING_INTERVAL_S) as i64 * 1_000;
-        let pairing = self.write(move |db| pairing::expire(db, now_ms.saturating_sub(code_ms))).await?;
+        let strays = self.write(move |db| strays(db, keep.stray_events_max)).await?;
+        let pairing = self.write(move |db| pairing::expire(db, now_ms.saturating_sub(keep.pairing_ms))).await?;
         let indexed = self.write(|db| search::index(db, INDEXED_ROWS_MAX)).await?;
         Ok(Swept {
             inbox: inbox.removed + strays.removed,
@@ -98,12 +96,12 @@ fn walk(db: &Connection, table: &Table, before_ms: i64) -> Outcome<Walked> {
     Ok(walked)
 }
 
-fn strays(db: &Connection) -> Outcome<Walked> {
+fn strays(db: &Connection, max: i64) -> Outcome<Walked> {
     let instances = db.prepare_cached("SELECT DISTINCT instance FROM inbox INDEXED BY inbox_stray WHERE stray = 1")?;
     let instances = collect(instances, [], |row| Ok(text(row, 0)?.to_owned()))?;
     let mut walked = Walked::default();
     for instance in instances {
-        let removed = inbox::trim_strays(db, &instance, STRAY_ROWS_MAX)?;
+        let removed = inbox::trim_strays(db, &instance, max, STRAY_ROWS_MAX)?;
         walked.removed += removed as u64;
         walked.more |= removed as u32 == STRAY_ROWS_MAX;
     }

@@ -36,6 +36,19 @@ async fn old_rows_go_and_young_and_live_ones_stay() {
 }
 
 #[tokio::test]
+async fn what_the_configuration_keeps_is_what_is_kept() {
+    let home = Home::new();
+    let (store, _) = home.store();
+    store.set_keep(Keep { settled_ms: DAY_MS, stray_events_max: 2, ..Keep::default() });
+    for event in ["a", "b", "c", "d"] {
+        let stray = accepted(&store, event).await;
+        store.drop_event(stray, "a stranger", None).await.unwrap();
+    }
+    assert_eq!(store.sweep(START_MS).await.unwrap().inbox, 2, "two of a stranger's four events are beyond the bound");
+    assert_eq!(store.sweep(START_MS + 2 * DAY_MS).await.unwrap().inbox, 1, "the newest row keeps the ids growing");
+}
+
+#[tokio::test]
 async fn an_id_is_never_given_twice() {
     let home = Home::new();
     let (store, _) = home.store();
