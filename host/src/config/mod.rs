@@ -28,6 +28,7 @@ mod section;
 mod show;
 mod tree;
 
+pub use keys::RESERVED;
 pub use load::{Origin, Sources, home, load};
 pub use model::*;
 pub use plans::isolation;
@@ -35,6 +36,7 @@ pub use prepare::{Prepared, manifests_of};
 pub use problem::{Problem, Problems, Source, Warning, nearest};
 pub use read::is_instance_name;
 pub use sample::sample;
+pub use schema::check;
 pub use show::{Shown, json_schema};
 
 pub use tree::At;

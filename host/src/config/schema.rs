@@ -22,6 +22,19 @@ pub struct Finding {
     pub nearest: Option<String>,
 }
 
+impl std::fmt::Display for Finding {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        if !self.path.is_empty() {
+            write!(f, "{}: ", self.path)?;
+        }
+        f.write_str(&self.sentence)?;
+        match &self.nearest {
+            Some(nearest) => write!(f, "; did you mean {nearest}?"),
+            None => Ok(()),
+        }
+    }
+}
+
 /// References may point in circles; nothing sensible is nested deeper.
 const DEPTH_MAX: usize = 32;
 

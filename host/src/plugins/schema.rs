@@ -1,9 +1,8 @@
 //! What an adapter's own config keys may be.
 //!
 //! The schema is asked of the library in a short-lived child and kept by the hash
-//! of the file. The check here finds what an operator gets wrong most: a key that
-//! does not exist, a key that is missing, a value of another type. The adapter
-//! itself parses the configuration again when it is created.
+//! of the file; [`crate::config`] judges a section by it. The adapter itself parses
+//! the configuration again when it is created.
 
 use std::{fs, path::Path, time::Duration};
 
@@ -17,30 +16,12 @@ use super::{
     process::{self, ChildSpec},
     runner::Report,
 };
+use crate::config::{RESERVED, check};
 
 /// How long a short-lived child may take.
 const CHILD: Duration = Duration::from_secs(15);
 /// The longest schema that is kept, in bytes.
 const SCHEMA_BYTES_MAX: usize = 1024 * 1024;
-/// How like a known key an unknown one must be to be taken for it.
-const LIKENESS_MIN: f64 = 0.7;
-
-/// Keys of an adapter section that belong to the host, closed for 1.x.
-pub const RESERVED_KEYS: [&str; 12] = [
-    "plugin",
-    "command",
-    "enabled",
-    "isolation",
-    "profile",
-    "access",
-    "home_channel",
-    "trust_upstream",
-    "session",
-    "busy",
-    "stream",
-    "require_mention",
-];
-
 /// The JSON Schema of the adapter's own config keys in the library at `path`.
 ///
 /// # Errors
@@ -113,116 +94,17 @@ pub(super) fn runner_arguments(origin: &Path, copy: &Path) -> Vec<std::ffi::OsSt
     ]
 }
 
-/// Compares an adapter's own keys with its schema; every problem is one sentence.
-pub fn problems(schema: &Value, config: &Value) -> Vec<String> {
-    let empty = serde_json::Map::new();
-    let known = schema.get("properties").and_then(Value::as_object).unwrap_or(&empty);
-    let config = match config {
-        Value::Object(config) => config,
-        Value::Null => &empty,
-        _ => return vec!["the section must be a table".to_owned()],
-    };
-    let open = match schema.get("additionalProperties") {
-        None => schema.get("properties").is_none(),
-        Some(Value::Bool(open)) => *open,
-        Some(_) => true,
-    };
-    let mut problems = Vec::new();
-    for (key, value) in config {
-        match known.get(key) {
-            Some(property) => {
-                if let Some(expected) = mismatch(schema, property, value) {
-                    problems.push(format!("{key} must be {expected}, not {}", name_of(value)));
-                }
-            }
-            None if open => {}
-            None => problems.push(match nearest(key, known.keys().map(String::as_str)) {
-                Some(near) => format!("{key} is no key of this adapter; did you mean {near}?"),
-                None => format!("{key} is no key of this adapter"),
-            }),
-        }
-    }
-    let required = schema.get("required").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str);
-    problems.extend(required.filter(|key| !config.contains_key(*key)).map(|key| format!("{key} is missing")));
-    problems
-}
-
-/// The known key that an unknown one most resembles.
-fn nearest<'a>(key: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
-    known
-        .map(|candidate| (strsim::jaro_winkler(key, candidate), candidate))
-        .filter(|(likeness, _)| *likeness >= LIKENESS_MIN)
-        .max_by(|a, b| a.0.total_cmp(&b.0))
-        .map(|(_, candidate)| candidate)
+/// What the schema forbids of an adapter's own keys; every problem is one sentence.
+pub(super) fn problems(schema: &Value, config: &Value) -> Vec<String> {
+    let nothing = Value::Object(serde_json::Map::new());
+    let config = if config.is_null() { &nothing } else { config };
+    check(schema, config, RESERVED).iter().map(ToString::to_string).collect()
 }
 
 /// The host's keys that a schema uses although they are reserved.
 pub(super) fn reserved(schema: &Value) -> Vec<&'static str> {
     let properties = schema.get("properties").and_then(Value::as_object);
-    RESERVED_KEYS.into_iter().filter(|key| properties.is_some_and(|known| known.contains_key(*key))).collect()
-}
-
-/// What the property wants, if the value is something else. Types only.
-fn mismatch(schema: &Value, property: &Value, value: &Value) -> Option<String> {
-    let wanted = types(schema, property, 0)?;
-    let fits = wanted.iter().any(|wanted| is(value, wanted));
-    (!fits).then(|| wanted.iter().map(|word| article(word)).collect::<Vec<_>>().join(" or "))
-}
-
-/// The types a property allows; `None`: the schema does not say, or says more than is looked at.
-fn types(schema: &Value, property: &Value, depth: usize) -> Option<Vec<String>> {
-    if depth > 8 {
-        return None;
-    }
-    if let Some(reference) = property.get("$ref").and_then(Value::as_str) {
-        return types(schema, schema.pointer(reference.strip_prefix('#')?)?, depth + 1);
-    }
-    for any in ["anyOf", "oneOf"] {
-        if let Some(cases) = property.get(any).and_then(Value::as_array) {
-            let all: Option<Vec<Vec<String>>> = cases.iter().map(|case| types(schema, case, depth + 1)).collect();
-            return all.map(|all| all.concat());
-        }
-    }
-    match property.get("type")? {
-        Value::String(word) => Some(vec![word.clone()]),
-        Value::Array(words) => Some(words.iter().filter_map(Value::as_str).map(str::to_owned).collect()),
-        _ => None,
-    }
-}
-
-fn is(value: &Value, wanted: &str) -> bool {
-    match wanted {
-        "string" => value.is_string(),
-        "boolean" => value.is_boolean(),
-        "integer" => value.is_i64() || value.is_u64(),
-        "number" => value.is_number(),
-        "array" => value.is_array(),
-        "object" => value.is_object(),
-        "null" => value.is_null(),
-        _ => true,
-    }
-}
-
-fn article(word: &str) -> String {
-    match word {
-        "integer" => "a whole number".to_owned(),
-        "array" => "a list".to_owned(),
-        "object" => "a table".to_owned(),
-        "null" => "nothing".to_owned(),
-        "boolean" => "true or false".to_owned(),
-        other => format!("a {other}"),
-    }
-}
-
-fn name_of(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "nothing",
-        Value::Bool(_) => "true or false",
-        Value::Number(_) => "a number",
-        Value::String(_) => "a string",
-        Value::Array(_) => "a list",
-        Value::Object(_) => "a table",
-    }
+    RESERVED.iter().copied().filter(|key| properties.is_some_and(|known| known.contains_key(*key))).collect()
 }
 
 #[cfg(test)]
@@ -231,51 +113,17 @@ mod tests {
 
     use super::*;
 
-    fn schema() -> Value {
-        json!({
+    #[test]
+    fn every_problem_of_a_section_is_one_sentence() {
+        let schema = json!({
             "type": "object",
-            "properties": {
-                "token": {"type": "string"},
-                "port": {"type": ["integer", "null"]},
-                "mode": {"$ref": "#/$defs/Mode"},
-                "either": {"anyOf": [{"type": "boolean"}, {"$ref": "#/$defs/Mode"}]},
-            },
+            "properties": {"token": {"type": "string"}, "port": {"type": ["integer", "null"]}},
             "required": ["token"],
-            "$defs": {"Mode": {"type": "string", "enum": ["a", "b"]}},
-        })
-    }
-
-    #[test]
-    fn a_section_that_fits_has_no_problem() {
-        assert!(problems(&schema(), &json!({"token": "x", "port": 3, "mode": "a", "either": true})).is_empty());
-        assert!(problems(&schema(), &json!({"token": "x", "port": null, "either": "b"})).is_empty());
-    }
-
-    #[test]
-    fn an_unknown_key_is_told_with_its_nearest() {
-        let told = problems(&schema(), &json!({"token": "x", "prot": 1, "zzz": 1}));
-        assert_eq!(told, ["prot is no key of this adapter; did you mean port?", "zzz is no key of this adapter"]);
-    }
-
-    #[test]
-    fn wrong_types_and_missing_keys_are_told_all_at_once() {
-        let told = problems(&schema(), &json!({"port": "x", "mode": 1, "either": 3}));
-        assert_eq!(
-            told,
-            [
-                "either must be true or false or a string, not a number",
-                "mode must be a string, not a number",
-                "port must be a whole number or nothing, not a string",
-                "token is missing",
-            ]
-        );
-    }
-
-    #[test]
-    fn an_open_schema_takes_any_key() {
-        assert!(problems(&json!({}), &json!({"any": 1})).is_empty());
-        assert!(problems(&json!({"properties": {}, "additionalProperties": true}), &json!({"any": 1})).is_empty());
-        assert_eq!(problems(&json!({"properties": {}}), &json!({"any": 1})).len(), 1);
+        });
+        assert!(problems(&schema, &json!({"token": "x", "port": null})).is_empty());
+        assert_eq!(problems(&schema, &Value::Null), ["needs the key `token`"]);
+        let told = problems(&schema, &json!({"prot": 1, "port": "x", "token": "x"}));
+        assert_eq!(told, ["prot: unknown key; did you mean port?", "port: must be an integer, not a string"]);
     }
 
     #[test]
