@@ -1,6 +1,7 @@
 //! Takes secrets out of what leaves the host.
 
 use std::borrow::Cow;
+use std::sync::{Arc, PoisonError, RwLock};
 
 use hermes_core::secret::{Secret, mask};
 
@@ -36,9 +37,42 @@ impl std::fmt::Debug for Masker {
     }
 }
 
+/// The masker of the log. Logging starts before the libraries have said which of their keys are
+/// secret, so it learns; it never forgets, since a line may still speak of what a reload has replaced.
+#[derive(Clone, Debug, Default)]
+pub struct LogMask(Arc<RwLock<Arc<Masker>>>);
+
+impl LogMask {
+    /// Masks these values from now on, too.
+    pub fn learn<'s>(&self, secrets: impl IntoIterator<Item = &'s Secret>) {
+        let mut masker = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        for secret in secrets {
+            if secret.expose().len() >= SECRET_BYTES_MIN && !masker.secrets.contains(secret) {
+                Arc::make_mut(&mut masker).secrets.push(secret.clone());
+            }
+        }
+    }
+
+    /// The masker as it is now.
+    pub fn now(&self) -> Arc<Masker> {
+        Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_log_learns_secrets_while_it_runs_and_forgets_none() {
+        let log = LogMask::default();
+        let writer = log.clone();
+        assert_eq!(writer.now().mask("tok-12345678"), "tok-12345678");
+        log.learn(&[Secret::new("tok-12345678"), Secret::new("short")]);
+        log.learn(&[Secret::new("tok-12345678"), Secret::new("tok-of-tomorrow")]);
+        assert_eq!(writer.now().mask("tok-12345678 short tok-of-tomorrow"), "[***] short [***]");
+        assert_eq!(format!("{:?}", writer.now()), "Masker(2 secrets)");
+    }
 
     #[test]
     fn a_secret_is_masked_even_when_another_is_its_prefix() {

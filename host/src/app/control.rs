@@ -49,13 +49,14 @@ impl App {
             ControlRequest::Restart {} => self.end(End::Restart, "The host restarts.").await,
             ControlRequest::Drain {} => self.drain_only().await,
             ControlRequest::Reload {} => match self.reload().await {
-                Ok(()) => Ok(ControlReply::done("The configuration is reloaded.")),
+                Ok(later) if later.is_empty() => Ok(ControlReply::done("The configuration is reloaded.")),
+                Ok(later) => Ok(ControlReply::done(format!(
+                    "The configuration is reloaded, but for {}; `hermes-host restart` takes that over.",
+                    later.join(", ")
+                ))),
                 Err(problems) => Err(refusal(ErrorKind::Config, problems.to_string())),
             },
-            ControlRequest::Send { target, text, file } => match file {
-                None => self.send(&target, text).await,
-                Some(_) => Err(refused("files cannot be sent in this version; send a text")),
-            },
+            ControlRequest::Send { target, text } => self.send(&target, text).await,
             ControlRequest::AdapterEnable { instance } => self.switch(&instance, true).await,
             ControlRequest::AdapterDisable { instance } => self.switch(&instance, false).await,
             ControlRequest::AdapterReload { instance } => {

@@ -1,11 +1,12 @@
 //! Wires the host together, keeps it running, and takes it apart in order.
 //!
-//! Up: lock → store → dispatcher → adapters → what an earlier life left → control
-//! socket → status → ready. Down, within `[host] drain_s`: no new events → turns end,
+//! Up: home → lock → status address → store → dispatcher → adapters → what an earlier
+//! life left → control socket → ready. Down, within `[host] drain_s`: no new events → turns end,
 //! or are parked for the next life → what can be sent is sent → adapters disconnect →
 //! the store closes. A host without adapters keeps running: one can be added.
 
 mod control;
+mod home;
 mod lock;
 mod notify;
 mod plan;
@@ -15,6 +16,7 @@ mod status;
 mod stop;
 mod targets;
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex};
@@ -30,11 +32,13 @@ use crate::dispatcher::Dispatcher;
 use crate::events::{Control, Due, HostEvent};
 use crate::host::Host;
 use crate::live::Live;
+use crate::mask::LogMask;
 use crate::media::Media;
 use crate::plugins::{Adapters, HostServices};
 use crate::recovery;
 use crate::services::Services;
 use crate::store::Store;
+pub use home::HomeError;
 pub use lock::{HostLock, LockError};
 use notify::Notify;
 use signals::{Signals, Wish};
@@ -61,21 +65,17 @@ pub struct RunOptions {
     pub sources: Sources,
     /// Whether a host that holds the home is asked to stop first.
     pub replace: bool,
+    /// What the log masks.
+    pub log_mask: LogMask,
 }
 
 /// Why the host did not start, or did not end well.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RunError {
-    /// The operator: the home folder cannot be made.
-    #[error("cannot make the home folder {path:?}; choose another with --home")]
-    Home {
-        /// The folder.
-        path: PathBuf,
-        /// What the system said.
-        #[source]
-        source: std::io::Error,
-    },
+    /// The operator: the home folder cannot be used.
+    #[error(transparent)]
+    Home(#[from] home::HomeError),
     /// The operator: another host works here.
     #[error(transparent)]
     Lock(#[from] LockError),
@@ -114,6 +114,8 @@ pub struct App {
     /// `starting`, `online`, `draining`, `stopping`.
     pub(crate) state: watch::Sender<&'static str>,
     pub(crate) since_ms: i64,
+    /// The values that are read at the start only, as they were then.
+    pub(crate) started_with: BTreeMap<&'static str, String>,
     pub(crate) end: mpsc::Sender<stop::End>,
 }
 
@@ -134,8 +136,10 @@ async fn serve(config: Config, options: RunOptions) -> Result<ExitCode, RunError
     let mut signals = Signals::listen().map_err(RunError::System)?;
     let notify = Arc::new(Notify::new(options.sources.env.get("NOTIFY_SOCKET").map(PathBuf::from)));
     let watchdog = notify::watchdog_every(options.sources.env.get("WATCHDOG_USEC"));
-    make_home(&config)?;
+    home::make(&config.home)?;
     let lock = lock::take(&config.home, options.replace, config.host.drain).await?;
+    // A host that cannot have its address does not begin anything.
+    let status_listener = status::bind(&config).await?;
 
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let chance: Arc<dyn Chance> = Arc::new(SystemChance);
@@ -148,7 +152,7 @@ async fn serve(config: Config, options: RunOptions) -> Result<ExitCode, RunError
     let runtime = hermes_agent::build(&config.agent)?;
     let planner = plan::Planner::new(&opened.loaded);
     let warned = config.warnings.len();
-    let planned = planner.plan(config).await?;
+    let planned = planner.plan(config, &options.log_mask).await?;
 
     let (events, inbox) = mpsc::channel(planned.config.limits.ingress_queue_max.max(1));
     let live = Live::new(planned.config);
@@ -166,6 +170,7 @@ async fn serve(config: Config, options: RunOptions) -> Result<ExitCode, RunError
     let (end, mut ends) = mpsc::channel(4);
     let app = Arc::new(App {
         since_ms: host.now_ms(),
+        started_with: host.live().config.for_the_start(),
         host,
         adapters,
         options,
@@ -181,7 +186,7 @@ async fn serve(config: Config, options: RunOptions) -> Result<ExitCode, RunError
     let listener = socket::bind(&home).map_err(|source| RunError::Control { path: home.clone(), source })?;
     let control = tokio::spawn(socket::serve(listener, requests, limits.control_clients_max));
     let answering = tokio::spawn(control::answer_all(Arc::clone(&app), asked));
-    let shown = status::listen(&app).await?;
+    let shown = status::serve(&app, status_listener);
     tokio::spawn(sweep_for_ever(Arc::clone(&app.host)));
     app.state.send_replace("online");
     ready::say(&app, &left, warned);
@@ -231,13 +236,6 @@ async fn wait_for_the_end(
     }
 }
 
-/// Makes the home folder, open to nobody else.
-fn make_home(config: &Config) -> Result<(), RunError> {
-    use std::os::unix::fs::DirBuilderExt;
-    let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&config.home);
-    made.map_err(|source| RunError::Home { path: config.home.clone(), source })
-}
-
 /// Passes news of the adapters on to the dispatcher.
 async fn pass_on(host: Arc<Host>, mut news: mpsc::Receiver<crate::plugins::AdapterEvent>) {
     while let Some(event) = news.recv().await {
@@ -265,16 +263,21 @@ async fn sweep_for_ever(host: Arc<Host>) {
 }
 
 impl App {
-    /// Reads the configuration again and takes it over, or changes nothing.
-    pub(crate) async fn reload(&self) -> Result<(), crate::config::Problems> {
+    /// Reads the configuration again and takes it over, or changes nothing. Returns the keys that
+    /// were changed and are read at the start only.
+    pub(crate) async fn reload(&self) -> Result<Vec<String>, crate::config::Problems> {
         let config = crate::config::load(self.options.sources.clone())?;
         let planner = self.planner();
-        let planned = planner.plan(config).await?;
+        let planned = planner.plan(config, &self.options.log_mask).await?;
+        let later = planned.config.changed_for_the_next_start(&self.started_with);
         self.host.set_live(Live::new(planned.config));
         self.adapters.apply(planned.plans);
         self.host.tell(HostEvent::control(Control::Reloaded)).await;
         tracing::info!("the configuration was reloaded");
-        Ok(())
+        if !later.is_empty() {
+            tracing::warn!("read at the next start only: {}", later.join(", "));
+        }
+        Ok(later)
     }
 
     pub(crate) fn planner(&self) -> plan::Planner {

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use crate::config::{Config, Prepared, Problems};
+use crate::mask::LogMask;
 use crate::store::Loaded;
 
 /// Makes plans; remembers what `adapter disable` switched off.
@@ -26,14 +27,15 @@ impl Planner {
         }
     }
 
-    /// Plans what is run.
+    /// Plans what is run. The log learns the secrets that only manifests make known.
     ///
     /// # Errors
     ///
     /// What manifests and schemas find wrong with the configuration, all at once.
-    pub async fn plan(&self, config: Config) -> Result<Prepared, Problems> {
+    pub async fn plan(&self, config: Config, log_mask: &LogMask) -> Result<Prepared, Problems> {
         let beside = std::env::current_exe().ok().and_then(|exe| Some(exe.parent()?.to_owned()));
         let mut prepared = config.prepare(beside.as_deref()).await?;
+        log_mask.learn(&prepared.config.secrets());
         if !prepared.problems.0.is_empty() {
             // Only the adapter that a problem belongs to stays away.
             tracing::error!("plugins.toml has problems:\n{}", prepared.problems);

@@ -4,23 +4,29 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use futures_util::future::BoxFuture;
+use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
 use super::{App, RunError};
+use crate::config::Config;
 use crate::events::{Census, Control, HostEvent};
 use crate::status::{self, AgentStatus, HostStatus, Metrics, QueueStatus, SessionStatus, StatusJson, StatusSource};
 
 /// Opens the status listener, where the configuration wants one.
-pub async fn listen(app: &Arc<App>) -> Result<JoinHandle<()>, RunError> {
-    let (address, clients_max) = {
-        let live = app.host.live();
-        (live.config.host.status, live.config.limits.status_clients_max)
-    };
-    let Some(address) = address else { return Ok(tokio::spawn(async {})) };
-    let listener = status::bind(address).await?;
+pub async fn bind(config: &Config) -> Result<Option<TcpListener>, RunError> {
+    match config.host.status {
+        Some(address) => Ok(Some(status::bind(address).await?)),
+        None => Ok(None),
+    }
+}
+
+/// Answers on the status listener.
+pub fn serve(app: &Arc<App>, listener: Option<TcpListener>) -> JoinHandle<()> {
+    let Some(listener) = listener else { return tokio::spawn(async {}) };
+    let clients_max = app.host.live().config.limits.status_clients_max;
     let source: Arc<dyn StatusSource> = Arc::new(Source(Arc::clone(app)));
-    Ok(tokio::spawn(status::serve(listener, source, Arc::clone(&app.host.clock), clients_max)))
+    tokio::spawn(status::serve(listener, source, Arc::clone(&app.host.clock), clients_max))
 }
 
 struct Source(Arc<App>);

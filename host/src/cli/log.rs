@@ -1,5 +1,5 @@
 //! Log lines: to the standard error, as `[host] log` and `log_format` say, every
-//! configured secret masked.
+//! known secret masked.
 
 use std::io::{self, IsTerminal, Write};
 use std::sync::Arc;
@@ -9,28 +9,30 @@ use tracing_subscriber::fmt::MakeWriter;
 
 use super::Failure;
 use crate::config::{Config, LogFormat};
-use crate::mask::Masker;
+use crate::mask::{LogMask, Masker};
 
-/// Starts logging for the life of the process.
-pub fn start(config: &Config) -> Result<(), Failure> {
+/// Starts logging for the life of the process. What is returned learns more secrets.
+pub fn start(config: &Config) -> Result<LogMask, Failure> {
     let filter = EnvFilter::try_new(&config.host.log).map_err(|error| Failure::config(format!("host.log: {error}")))?;
-    let masker = Masker::new(config.secrets().iter().map(|secret| secret.expose().to_owned()));
-    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(Masked(Arc::new(masker)));
+    let mask = LogMask::default();
+    mask.learn(&config.secrets());
+    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(Masked(mask.clone()));
     let started = match config.host.log_format {
         LogFormat::Json => builder.json().try_init(),
         LogFormat::Text => builder.with_ansi(io::stderr().is_terminal()).with_target(false).try_init(),
     };
-    started.map_err(|error| Failure::failed(format!("logging cannot start ({error})")))
+    started.map_err(|error| Failure::failed(format!("logging cannot start ({error})")))?;
+    Ok(mask)
 }
 
 /// Makes writers that mask each line.
-struct Masked(Arc<Masker>);
+struct Masked(LogMask);
 
 impl<'a> MakeWriter<'a> for Masked {
     type Writer = Line;
 
     fn make_writer(&'a self) -> Line {
-        Line { masker: Arc::clone(&self.0), text: Vec::new() }
+        Line { masker: self.0.now(), text: Vec::new() }
     }
 }
 

@@ -15,20 +15,11 @@ const TEXT_BYTES_MAX: u64 = 256 * 1024;
 
 pub async fn send(context: &Context, args: SendArgs) -> Result<(), Failure> {
     let text = if args.text == "-" { read_text()? } else { args.text };
-    if text.trim().is_empty() && args.file.is_none() {
-        return Err(Failure::usage("there is nothing to send; write a text or --file"));
+    if text.trim().is_empty() {
+        return Err(Failure::usage("there is nothing to send; write a text"));
     }
-    let file = match args.file {
-        Some(file) => Some(
-            std::path::absolute(context.sources.cwd.join(&file))
-                .ok()
-                .filter(|file| file.is_file())
-                .ok_or_else(|| Failure::failed(format!("{} is not a file", file.display())))?,
-        ),
-        None => None,
-    };
     let target = args.target;
-    let reply = ask::host(context, &ControlRequest::Send { target: target.clone(), text, file }).await?;
+    let reply = ask::host(context, &ControlRequest::Send { target: target.clone(), text }).await?;
     match reply {
         ControlReply::Owed { delivery } => say(&format!(
             "owed to {target} as delivery {delivery}; `hermes-host outbox show {delivery}` says whether it arrived"
@@ -45,7 +36,7 @@ fn read_text() -> Result<String, Failure> {
         .read_to_string(&mut text)
         .map_err(|error| Failure::failed(format!("the standard input cannot be read ({error})")))?;
     if text.len() as u64 > TEXT_BYTES_MAX {
-        return Err(Failure::failed(format!("the text is longer than {TEXT_BYTES_MAX} bytes; send it with --file")));
+        return Err(Failure::failed(format!("the text is longer than {TEXT_BYTES_MAX} bytes; send it in pieces")));
     }
     Ok(text)
 }

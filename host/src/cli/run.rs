@@ -9,11 +9,11 @@ use crate::app::{self, RunError, RunOptions};
 /// Reads the configuration, starts logging, and runs the host until it is told to stop.
 pub fn run(context: &Context, args: &RunArgs) -> Result<ExitCode, Failure> {
     let config = context.config()?;
-    log::start(&config)?;
+    let log_mask = log::start(&config)?;
     for warning in &config.warnings {
         tracing::warn!("{warning}");
     }
-    let options = RunOptions { sources: context.sources.clone(), replace: args.replace };
+    let options = RunOptions { sources: context.sources.clone(), replace: args.replace, log_mask };
     app::run(config, options).map_err(failure)
 }
 

@@ -5,8 +5,11 @@ use super::table::{Table, ago};
 use super::{Context, Failure};
 use crate::clock::{Clock, SystemClock};
 use crate::control::{ControlReply, ControlRequest};
-use crate::status::human::span;
+use crate::status::human::{one_line, span};
 use crate::status::{AdapterStatus, StatusJson};
+
+/// The longest reason that is shown, in characters.
+const WHY_CHARS_MAX: usize = 1_000;
 
 pub async fn status(context: &Context, json: bool) -> Result<(), Failure> {
     let status = match ask::host(context, &ControlRequest::Status {}).await? {
@@ -36,7 +39,7 @@ pub async fn reload(context: &Context) -> Result<(), Failure> {
 pub fn render(status: &StatusJson, now_ms: i64) -> String {
     let host = &status.host;
     let mut out = format!(
-        "hermes-host {} is {} for {}, process {}\nhome    {}\nconfig  {}\nagent   {}\n\n",
+        "hermes-host {} is {}, up for {}, process {}\nhome    {}\nconfig  {}\nagent   {}\n\n",
         host.version,
         host.state,
         span(now_ms - host.since),
@@ -68,12 +71,17 @@ pub fn render(status: &StatusJson, now_ms: i64) -> String {
     out
 }
 
-/// The table of adapters.
+/// The table of adapters, and below it why one is as it is: a sentence that is cut off mends nothing.
 pub fn adapters(adapters: &[AdapterStatus], now_ms: i64) -> String {
-    let mut table = Table::new(&["ADAPTER", "PLUGIN", "STATE", "SINCE", "PROVEN", "HELD", "RUNS", "GUARANTEE", "WHY"]);
+    let mut table = Table::new(&["ADAPTER", "PLUGIN", "STATE", "SINCE", "PROVEN", "HELD", "RUNS", "GUARANTEE"]);
+    let mut reasons = String::new();
     for adapter in adapters {
-        let next = adapter.next_try.map_or_else(String::new, |at| format!(" (next try in {})", span(at - now_ms)));
-        let ignored = if adapter.upstream_ignored { "; its word about senders is ignored" } else { "" };
+        let next = adapter.next_try.map(|at| format!("next try in {}", span(at - now_ms)));
+        let ignored = adapter.upstream_ignored.then(|| "its word about senders is ignored".to_owned());
+        let why: Vec<String> = adapter.reason.iter().cloned().chain(next).chain(ignored).collect();
+        if !why.is_empty() {
+            reasons.push_str(&format!("{}: {}\n", adapter.name, one_line(&why.join("; "), WHY_CHARS_MAX)));
+        }
         table.row([
             adapter.name.clone(),
             format!("{} {}", adapter.plugin, adapter.version),
@@ -83,8 +91,8 @@ pub fn adapters(adapters: &[AdapterStatus], now_ms: i64) -> String {
             if adapter.held > 0 { adapter.held.to_string() } else { String::new() },
             adapter.isolation.clone(),
             adapter.guarantee.clone(),
-            format!("{}{next}{ignored}", adapter.reason.as_deref().unwrap_or_default()),
         ]);
     }
-    table.render("no adapter is configured; add a section to plugins.toml")
+    let table = table.render("no adapter is configured; add a section to plugins.toml");
+    if reasons.is_empty() { table } else { format!("{table}\n{reasons}") }
 }

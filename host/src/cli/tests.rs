@@ -28,7 +28,7 @@ fn every_documented_command_is_understood() {
         "restart",
         "drain",
         "reload",
-        "send telegram:1 hello --file x.png",
+        "send telegram:1:7 hello",
         "send telegram -",
         "adapter list --json",
         "adapter inspect f.so --json",
@@ -153,6 +153,17 @@ fn problems_of_the_configuration_end_with_78_all_at_once() {
 }
 
 #[test]
+fn a_section_without_a_library_does_not_pass_the_check() {
+    let world = World::new();
+    world.file("[adapter.telegarm]\n");
+    let failure = world.fails("config check");
+    assert_eq!(failure.code, CONFIG, "{failure}");
+    let said = "plugins.toml:1:10: adapter.telegarm: no library that can be read has the id \"telegarm\"; \
+                `hermes-host adapter list` shows what lies there";
+    assert!(failure.to_string().ends_with(said), "{failure}");
+}
+
+#[test]
 fn a_good_configuration_and_the_sample_pass_the_check() {
     let world = World::new();
     world.runs("config check");
@@ -198,7 +209,7 @@ fn words_become_requests() {
         ("adapter disable chat", ControlRequest::AdapterDisable { instance: "chat".into() }),
         ("session delete x --yes", ControlRequest::SessionDelete { session: "x".into() }),
         ("outbox drop 3", ControlRequest::OutboxDrop { delivery: 3, why: "dropped by the operator".into() }),
-        ("send chat:1 -dash", ControlRequest::Send { target: "chat:1".into(), text: "-dash".into(), file: None }),
+        ("send chat:1 -dash", ControlRequest::Send { target: "chat:1".into(), text: "-dash".into() }),
     ];
     for (line, request) in cases {
         assert_eq!(world.with_host(done(), || world.runs(line)), [request], "{line}");
@@ -250,12 +261,13 @@ fn the_status_names_what_waits_and_what_to_do() {
     .unwrap();
     assert_eq!(
         status::render(&status, 10_000),
-        "hermes-host 1.0.0 is online for 10 s, process 7\n\
+        "hermes-host 1.0.0 is online, up for 10 s, process 7\n\
          home    /h\n\
          config  none; every value has its default\n\
          agent   openai (tiny)\n\n\
-         ADAPTER  PLUGIN          STATE         SINCE    HELD  RUNS     GUARANTEE      WHY\n\
-         work     telegram 1.0.0  reconnecting  9 s ago  2     process  at-least-once  the link is down (next try in 5 s)\n\n\
+         ADAPTER  PLUGIN          STATE         SINCE    HELD  RUNS     GUARANTEE\n\
+         work     telegram 1.0.0  reconnecting  9 s ago  2     process  at-least-once\n\n\
+         work: the link is down; next try in 5 s\n\n\
          work: open  http://127.0.0.1/\n\n\
          waiting  1 events, 0 turns, 2 deliveries, 0 handoffs; sessions 1 open, 9 in all\n\
          given up 1 deliveries; `hermes-host outbox list` shows them\n\

@@ -42,7 +42,7 @@ impl Environment {
             if process.get(name).is_some_and(|other| !other.is_empty() && other != value) {
                 warnings.push(Warning {
                     source: Source::DotEnv(name.clone()),
-                    key: name.clone(),
+                    key: String::new(),
                     sentence: "the process environment has another value, which wins; remove one of them".to_owned(),
                 });
             }

@@ -145,6 +145,7 @@ fn file(sources: &Sources, home: &Path, env: &Environment) -> Result<Option<Path
 
 fn read_document(reader: &mut Reader<'_>, text: &str, values: &mut Values, sections: &mut BTreeMap<String, Section>) {
     let (tree, errors) = tree::parse(text);
+    let whole = errors.is_empty();
     for error in errors {
         reader.problem(error.at, "", error.message);
     }
@@ -157,6 +158,8 @@ fn read_document(reader: &mut Reader<'_>, text: &str, values: &mut Values, secti
             other if is_section => {
                 reader.problem(node.at, name, format!("must be a table [{name}], not {}", other.type_name()));
             }
+            // Behind a heading that cannot be read its keys look like sections.
+            _ if !whole => {}
             _ => {
                 let names = super::keys::SECTIONS.iter().map(|(section, _)| *section).chain(["adapter"]);
                 let source = reader.at(node.at);

@@ -10,7 +10,7 @@ use serde_json::Value as Json;
 
 use super::model::Config;
 use super::plans::isolation;
-use super::problem::{Problems, Warning};
+use super::problem::{Problem, Problems, Warning, nearest};
 use crate::plugins::{self, AdapterPlan, AdapterSettings, Found, Place, SearchPath};
 
 /// Variables that the process of an adapter keeps; it gets nothing else of the environment.
@@ -33,13 +33,26 @@ pub struct Prepared {
 }
 
 impl Prepared {
-    /// Itself, when no schema forbids anything.
+    /// Itself, when no schema forbids anything and every section has its library.
     ///
     /// # Errors
     ///
-    /// Every key that a schema forbids.
+    /// Every key that a schema forbids, every section that no library answers to.
     pub fn strict(mut self) -> Result<Self, Problems> {
-        let problems = std::mem::take(&mut self.problems);
+        let mut problems = std::mem::take(&mut self.problems);
+        for (instance, adapter) in &self.config.adapters {
+            let plugin = adapter.plugin.as_str();
+            if adapter.command.is_none() && !self.manifests.contains_key(plugin) {
+                problems.0.push(Problem {
+                    source: adapter.section.source.clone(),
+                    key: format!("adapter.{instance}"),
+                    sentence: format!(
+                        "no library that can be read has the id {plugin:?}; `hermes-host adapter list` shows what lies there"
+                    ),
+                    nearest: nearest(plugin, self.manifests.keys().map(String::as_str)).map(str::to_owned),
+                });
+            }
+        }
         problems.or(self)
     }
 }

@@ -113,7 +113,7 @@ impl std::error::Error for Problems {}
 pub struct Warning {
     /// Where it stands.
     pub source: Source,
-    /// The full key, or the variable.
+    /// The full key; empty where the source says it.
     pub key: String,
     /// What, and what to do about it.
     pub sentence: String,
@@ -121,7 +121,11 @@ pub struct Warning {
 
 impl fmt::Display for Warning {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}: {}", self.source, self.key, self.sentence)
+        write!(f, "{}: ", self.source)?;
+        if !self.key.is_empty() {
+            write!(f, "{}: ", self.key)?;
+        }
+        f.write_str(&self.sentence)
     }
 }
 

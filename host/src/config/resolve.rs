@@ -57,7 +57,7 @@ impl Config {
             if !name.retired_for.is_empty() {
                 self.warnings.push(Warning {
                     source: source.clone(),
-                    key: name.name.clone(),
+                    key: String::new(),
                     sentence: format!("retired; set {} instead", name.retired_for),
                 });
             }
@@ -92,7 +92,7 @@ impl Config {
                     Some(found) => found.source.clone(),
                 },
                 Err(why) => {
-                    problems.push(hit.source, hit.name.name, why);
+                    problems.push(hit.source, format!("{shown}.{}", key.path), why);
                     return;
                 }
             }

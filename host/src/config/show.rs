@@ -58,6 +58,25 @@ impl Config {
         all
     }
 
+    /// The values that only a start reads. To compare, not to show: there are secrets among them.
+    pub fn for_the_start(&self) -> BTreeMap<&'static str, String> {
+        let own = KEYS.iter().filter(|key| is_for_the_start(key.path));
+        own.map(|key| {
+            let value = self.origin.values.value(key).map(|value| value.to_json().to_string()).unwrap_or_default();
+            (key.path, value)
+        })
+        .collect()
+    }
+
+    /// The keys whose values differ from those that a start has read.
+    pub fn changed_for_the_next_start(&self, started_with: &BTreeMap<&'static str, String>) -> Vec<String> {
+        let now = self.for_the_start();
+        now.iter()
+            .filter(|(key, value)| started_with.get(*key) != Some(value))
+            .map(|(key, _)| (*key).to_owned())
+            .collect()
+    }
+
     /// One value; for keys whose default depends on others, the one that is used.
     fn shown_key(&self, key: &Key, found: Option<&Found>) -> Option<Shown> {
         let used = match key.path {
@@ -75,6 +94,19 @@ fn shown(key: &str, kind: Kind, found: Option<&Found>, default: Option<Json>) ->
     let value = if kind == Kind::Secret { MASK.to_owned() } else { toml(&value) };
     let source = found.map_or(Source::Default, |found| found.source.clone());
     Some(Shown { key: key.to_owned(), value, source: source.to_string() })
+}
+
+/// Whether a key is read at the start only, since what it belongs to lives as long as the process.
+fn is_for_the_start(path: &str) -> bool {
+    const LIVE: &[&str] = &["host.drain_s", "host.isolation", "agent.system_prompt", "agent.history_messages_max"];
+    const LIMITS: &[&str] = &[
+        "limits.ingress_queue_max",
+        "limits.host_calls_max",
+        "limits.control_clients_max",
+        "limits.status_clients_max",
+    ];
+    let section = path.starts_with("agent.") || path.starts_with("host.");
+    section && !LIVE.contains(&path) || LIMITS.contains(&path)
 }
 
 /// Whether the name of a key of an unknown adapter suggests a secret.

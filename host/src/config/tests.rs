@@ -146,7 +146,7 @@ fn a_section_wins_over_the_process_and_the_process_over_the_file_of_variables() 
     assert_eq!(config.agent.model.as_deref(), Some("from process"));
     assert_eq!(
         config.warnings[0].to_string(),
-        ".env OPENAI_MODEL: OPENAI_MODEL: the process environment has another value, which wins; remove one of them"
+        ".env OPENAI_MODEL: the process environment has another value, which wins; remove one of them"
     );
 
     world.file("[agent]\nmodel = \"from file\"");

@@ -3,7 +3,6 @@
 //! The client's first line is [`Hello`], the server answers with its own; then
 //! each request gets exactly one reply, in order.
 
-use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
@@ -47,9 +46,6 @@ pub enum ControlRequest {
         target: String,
         /// House markdown.
         text: String,
-        /// A file to send with it.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        file: Option<PathBuf>,
     },
     /// The adapters and the libraries found.
     AdapterList {},

@@ -221,3 +221,13 @@ fn without_any_home_the_mend_is_named() {
         "environment HOME: no home folder is known; set HERMES_HOST_HOME or pass --home"
     );
 }
+
+#[test]
+fn behind_a_heading_that_cannot_be_read_nothing_else_is_guessed() {
+    let mut world = World::new();
+    world.file("[host\nstatus = \"\"\n[session]\nbusy = \"wait\"\n");
+    assert_eq!(
+        world.relative(world.load().unwrap_err()),
+        "plugins.toml:1:6: unclosed table, expected `]`\nplugins.toml:4:1: session.busy: must be \"queue\", not \"wait\""
+    );
+}

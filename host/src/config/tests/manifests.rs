@@ -121,10 +121,7 @@ fn a_retired_variable_warns_and_works_unless_the_current_one_is_there() {
     let mut config = world.load().unwrap();
     config.resolve(&telegram()).unwrap();
     assert_eq!(config.plans(&telegram(), &schemas()).unwrap()[0].config["token"], "1:old");
-    assert_eq!(
-        config.warnings[0].to_string(),
-        "environment TELEGRAM_TOKEN: TELEGRAM_TOKEN: retired; set TELEGRAM_BOT_TOKEN instead"
-    );
+    assert_eq!(config.warnings[0].to_string(), "environment TELEGRAM_TOKEN: retired; set TELEGRAM_BOT_TOKEN instead");
     world.env("TELEGRAM_BOT_TOKEN", "1:new");
     let mut config = world.load().unwrap();
     config.resolve(&telegram()).unwrap();
@@ -155,7 +152,7 @@ fn a_variable_that_cannot_be_its_key_is_named() {
     let mut config = world.load().unwrap();
     assert_eq!(
         config.resolve(&telegram()).unwrap_err().to_string(),
-        "environment TELEGRAM_REQUIRE_MENTION: TELEGRAM_REQUIRE_MENTION: must be true or false"
+        "environment TELEGRAM_REQUIRE_MENTION: adapter.telegram.session.require_mention: must be true or false"
     );
 }
 
@@ -226,4 +223,17 @@ fn a_schema_that_points_at_itself_is_judged_in_finite_time() {
     let config = world.load().unwrap();
     let problems = config.plans(&BTreeMap::new(), &BTreeMap::from([("telegram".to_owned(), schema)])).unwrap_err();
     assert!(problems.to_string().contains("left.left.right: unknown key"), "{problems}");
+}
+
+#[test]
+fn keys_that_only_a_start_reads_are_named_when_they_change() {
+    let mut world = World::new();
+    world.file("[agent]\nruntime = \"openai\"\nsystem_prompt = \"be kind\"\n");
+    world.env("OPENAI_API_KEY", "sk-of-yesterday");
+    let started_with = world.load().unwrap().for_the_start();
+    assert!(world.load().unwrap().changed_for_the_next_start(&started_with).is_empty());
+    world.env("OPENAI_API_KEY", "sk-of-today");
+    world.file("[host]\nlog = \"debug\"\ndrain_s = 3\n[agent]\nruntime = \"openai\"\nsystem_prompt = \"be brief\"\n");
+    let later = world.load().unwrap().changed_for_the_next_start(&started_with);
+    assert_eq!(later, ["agent.api_key", "host.log"]);
 }

@@ -1,0 +1,111 @@
+//! The home folder: made for its owner alone, and kept so.
+
+use std::fs::{self, DirBuilder, Permissions};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+/// The mode of a home: messages, grants and keys lie in it.
+const MODE: u32 = 0o700;
+
+/// What makes a folder a home.
+const SIGNS: &[&str] = &["state.db", super::lock::FILE_NAME, "plugins.toml", ".env"];
+
+/// Why the home folder cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum HomeError {
+    /// The operator: it cannot be made.
+    #[error("cannot make the home folder {path:?}; choose another with --home")]
+    Make {
+        /// The folder.
+        path: PathBuf,
+        /// What the system said.
+        #[source]
+        source: io::Error,
+    },
+    /// The operator: others can open it.
+    #[error(
+        "others can open the home folder {path:?} (mode {mode:04o}); run `chmod 700` on it, or choose another with --home"
+    )]
+    Open {
+        /// The folder.
+        path: PathBuf,
+        /// Its mode.
+        mode: u32,
+    },
+}
+
+/// Makes the home folder, or sees to it that nobody else can open the one that is there.
+///
+/// A looser mode is tightened where the folder is a home, or empty; a folder that holds something
+/// else (`/tmp`, a checkout) is somebody's, and closing it to others would break what is in use there.
+///
+/// # Errors
+///
+/// When it cannot be made, or when it stays open to others.
+pub fn make(path: &Path) -> Result<(), HomeError> {
+    let failed = |source| HomeError::Make { path: path.to_owned(), source };
+    DirBuilder::new().recursive(true).mode(MODE).create(path).map_err(failed)?;
+    let meta = fs::metadata(path).map_err(failed)?;
+    let mode = meta.permissions().mode() & 0o7777;
+    if mode & 0o077 == 0 {
+        return Ok(());
+    }
+    let ours = meta.uid() == rustix::process::geteuid().as_raw();
+    if ours && is_home(path) && fs::set_permissions(path, Permissions::from_mode(MODE)).is_ok() {
+        tracing::warn!("others could open the home folder {path:?} (mode {mode:04o}); it is closed to them now");
+        return Ok(());
+    }
+    Err(HomeError::Open { path: path.to_owned(), mode })
+}
+
+fn is_home(path: &Path) -> bool {
+    let empty = fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_none());
+    empty || SIGNS.iter().any(|name| path.join(name).exists())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn folder(mode: u32, holds: &[&str]) -> tempfile::TempDir {
+        let folder = tempfile::tempdir().unwrap();
+        for name in holds {
+            fs::write(folder.path().join(name), "").unwrap();
+        }
+        fs::set_permissions(folder.path(), Permissions::from_mode(mode)).unwrap();
+        folder
+    }
+
+    fn mode(path: &Path) -> u32 {
+        fs::metadata(path).unwrap().permissions().mode() & 0o7777
+    }
+
+    #[test]
+    fn a_home_is_made_for_its_owner_alone() {
+        let folder = folder(0o755, &[]);
+        let home = folder.path().join("a/b");
+        make(&home).unwrap();
+        make(&home).unwrap();
+        assert_eq!(mode(&home), 0o700);
+    }
+
+    #[test]
+    fn a_home_that_others_can_open_is_closed_to_them() {
+        for holds in [&[][..], &["state.db"], &["plugins.toml", "plugins"]] {
+            let folder = folder(0o755, holds);
+            make(folder.path()).unwrap();
+            assert_eq!(mode(folder.path()), 0o700, "{holds:?}");
+        }
+    }
+
+    #[test]
+    fn an_open_folder_of_something_else_is_refused_and_left_as_it_is() {
+        let folder = folder(0o755, &["thesis.txt"]);
+        let error = make(folder.path()).unwrap_err();
+        assert!(matches!(error, HomeError::Open { mode: 0o755, .. }), "{error}");
+        assert!(error.to_string().contains("(mode 0755); run `chmod 700`"), "{error}");
+        assert_eq!(mode(folder.path()), 0o755);
+    }
+}
