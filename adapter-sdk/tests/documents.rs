@@ -1,7 +1,10 @@
 //! The documents say what the code does.
 
-use hermes_adapter_sdk::protocol::{TurnEvent, TurnEventCall};
-use hermes_adapter_sdk::serde_json;
+use hermes_adapter_sdk::protocol::{
+    CallError, ConnectError, Event, Manifest, Outgoing, SendOutcome, TurnEvent, TurnEventCall,
+};
+use hermes_adapter_sdk::serde::{Serialize, de::DeserializeOwned};
+use hermes_adapter_sdk::serde_json::{self, Value};
 
 const PROTOCOL: &str = include_str!("../PROTOCOL.md");
 const STREAM: &str = include_str!("../protocol/stream.md");
@@ -22,6 +25,69 @@ fn every_method_has_its_row() {
     assert!(methods.len() > 40, "{methods:?}");
     for method in methods {
         assert!(PROTOCOL.contains(&format!("| `{method}` |")), "PROTOCOL.md has no row for `{method}`");
+    }
+}
+
+/// The example, read as `T` and written again.
+fn reread<T: DeserializeOwned + Serialize>(example: &str) -> Value {
+    let read: T = serde_json::from_str(example).unwrap_or_else(|error| panic!("{error} in {example}"));
+    serde_json::to_value(read).expect("what was read can be written")
+}
+
+/// Whether all that `example` says is in `whole`.
+fn says(whole: &Value, example: &Value) -> bool {
+    match (whole, example) {
+        (Value::Object(whole), Value::Object(example)) => {
+            example.iter().all(|(key, value)| whole.get(key).is_some_and(|whole| says(whole, value)))
+        }
+        (whole, example) => whole == example,
+    }
+}
+
+#[test]
+fn the_examples_of_payloads_are_read_as_what_they_say() {
+    let rows: Vec<(&str, &str)> = PROTOCOL
+        .lines()
+        .filter_map(|line| line.strip_prefix("| `")?.strip_suffix("` |")?.split_once("` | `{"))
+        .collect();
+    assert!(rows.len() >= 10, "{rows:?}");
+    for (name, rest) in rows {
+        let example = format!("{{{rest}");
+        let whole = match name {
+            "Event" => reread::<Event>(&example),
+            "Outgoing" => reread::<Outgoing>(&example),
+            "SendOutcome" => reread::<SendOutcome>(&example),
+            "ConnectError" => reread::<ConnectError>(&example),
+            "CallError" => reread::<CallError>(&example),
+            "Manifest" => reread::<Manifest>(&example),
+            other => panic!("nobody reads {other}"),
+        };
+        assert!(says(&whole, &reread::<Value>(&example)), "{whole} does not say {example}");
+        // A field that no type has would be kept, too.
+        let known = include_str!("../protocol/golden/1.0/schema.json");
+        let Value::Object(fields) = reread::<Value>(&example) else { panic!("{example} is no object") };
+        assert!(fields.keys().all(|field| known.contains(&format!("\"{field}\": {{"))), "{example}");
+    }
+}
+
+#[test]
+fn every_word_has_its_row() {
+    let sources = [
+        CALLS,
+        include_str!("../protocol/src/capabilities.rs"),
+        include_str!("../protocol/src/chat.rs"),
+        include_str!("../protocol/src/event.rs"),
+        include_str!("../protocol/src/outgoing.rs"),
+    ];
+    let words = sources.iter().flat_map(|source| source.lines()).filter_map(|line| {
+        let (name, word) = line.trim().strip_suffix("\",")?.split_once(" = \"")?;
+        name.chars().all(char::is_alphanumeric).then_some(word)
+    });
+    let words: Vec<&str> = words.collect();
+    assert!(words.len() > 40, "{words:?}");
+    for word in words {
+        let said = PROTOCOL.lines().any(|line| line.starts_with("| ") && line.contains(&format!("`{word}`")));
+        assert!(said, "no table of PROTOCOL.md has the word `{word}`");
     }
 }
 
