@@ -14,7 +14,20 @@ use proc_macro::TokenStream;
 
 /// Makes an adapter's `MANIFEST` of its properties. Keys are those of
 /// `hermes_protocol::Manifest` and `Capabilities`; a key that is not known, or a
-/// value of the wrong kind, does not compile.
+/// value of the wrong kind, does not compile, and the error lists what does. Only
+/// `id` and `label` are required; `version` is the crate's.
+///
+/// ```text
+/// manifest! {
+///     id: "line_chat",
+///     label: "Line chat",
+///     transport: "tcp",
+///     secrets: ["password"],
+///     env: [{ name: "LINE_CHAT_PASSWORD", key: "password", enables: true }],
+///     text: { limit: 400, unit: bytes, dialect: plain },
+///     delivery: at_least_once,
+/// }
+/// ```
 #[proc_macro]
 pub fn manifest(input: TokenStream) -> TokenStream {
     manifest::expand(input.into()).unwrap_or_else(syn::Error::into_compile_error).into()
