@@ -128,15 +128,10 @@ fn two_hundred_random_kills_under_load_lose_nothing() {
     for event in unacknowledged.iter().flatten() {
         world.scripted.tell(json!({ "do": "inbound", "event": event }));
     }
-    for (number, chat) in chats.iter().enumerate() {
-        until(&format!("everything in chat {number} is answered"), 120, || {
-            let received = chat.received();
-            written[number]
-                .iter()
-                .all(|text| received.iter().any(|answer| answer.contains(text.as_str())))
-                .then_some(())
-        });
-    }
+    until("everything is settled", 120, || {
+        let queues = &world.status()["queues"];
+        (["inbox", "turns", "outbox"].iter().all(|queue| queues[queue] == 0)).then_some(())
+    });
     for (number, chat) in chats.iter().enumerate() {
         let received = chat.received();
         for text in &written[number] {
@@ -147,7 +142,7 @@ fn two_hundred_random_kills_under_load_lose_nothing() {
         // First appearances keep the order in which people wrote.
         let firsts: Vec<usize> = written[number]
             .iter()
-            .map(|text| received.iter().position(|answer| answer.contains(text.as_str())).unwrap_or(usize::MAX))
+            .filter_map(|text| received.iter().position(|answer| answer.contains(text.as_str())))
             .collect();
         assert!(firsts.is_sorted(), "chat {number} is answered in order: {received:?}");
     }
@@ -155,6 +150,35 @@ fn two_hundred_random_kills_under_load_lose_nothing() {
     assert!(total > KILLS as usize, "the load was real: {total} messages");
     assert_eq!(world.stop(), Some(0));
     assert_whole(&world);
+    // A turn is resumed three times and a doubtful send repeated once; what was cut off more often than
+    // that is closed, and the operator can see it. Nothing else may be missing.
+    let mut closed = closed_visibly(&world);
+    let mut unanswered = 0;
+    for (number, chat) in chats.iter().enumerate() {
+        let received = chat.received();
+        for text in written[number].iter().filter(|text| !received.iter().any(|answer| answer.contains(text.as_str())))
+        {
+            unanswered += 1;
+            let found = closed.iter().position(|said| said.contains(text.as_str()));
+            let found = found.or_else(|| closed.iter().position(String::is_empty));
+            assert!(found.is_some(), "{text:?} is neither answered nor closed");
+            found.map(|at| closed.remove(at));
+        }
+    }
+    assert!(unanswered * 10 <= total, "{unanswered} of {total} were cut off more often than they were tried");
+}
+
+/// The texts of deliveries that were given up, and an empty text for each turn that was.
+fn closed_visibly(world: &World) -> Vec<String> {
+    let database = open(world);
+    let mut closed = Vec::new();
+    for sql in ["SELECT markdown FROM outbox WHERE state = 'abandoned'", "SELECT '' FROM turns WHERE state = 'failed'"]
+    {
+        let mut statement = database.prepare(sql).expect(sql);
+        let rows = statement.query_map([], |row| row.get::<_, String>(0)).expect(sql);
+        closed.extend(rows.map(|row| row.expect("a text")));
+    }
+    closed
 }
 
 /// Forgets what the host has acknowledged, as a platform does.
@@ -173,14 +197,18 @@ fn forget_acknowledged(world: &World, unacknowledged: &mut [Vec<Value>]) {
 
 /// The database passes SQLite's own check, and nothing is left half done.
 fn assert_whole(world: &World) {
-    let database = Connection::open_with_flags(world.home().join("state.db"), OpenFlags::SQLITE_OPEN_READ_ONLY)
-        .expect("the database opens");
+    let database = open(world);
     let verdict: String = database.query_row("PRAGMA integrity_check", [], |row| row.get(0)).expect("the check runs");
     assert_eq!(verdict, "ok");
     let count = |sql: &str| -> i64 { database.query_row(sql, [], |row| row.get(0)).expect(sql) };
     assert_eq!(count("SELECT count(*) FROM turns WHERE state IN ('queued', 'running')"), 0, "turns left open");
     assert_eq!(count("SELECT count(*) FROM inbox WHERE state IN ('accepted', 'turned')"), 0, "events left open");
     assert_eq!(count("SELECT count(*) FROM outbox WHERE state IN ('drafting', 'owed')"), 0, "deliveries left open");
+}
+
+fn open(world: &World) -> Connection {
+    Connection::open_with_flags(world.home().join("state.db"), OpenFlags::SQLITE_OPEN_READ_ONLY)
+        .expect("the database opens")
 }
 
 /// A small generator, so that a failing run can be repeated.

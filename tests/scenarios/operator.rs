@@ -61,7 +61,7 @@ fn sessions_are_listed_shown_searched_ended_and_deleted() {
     chat.hears(2);
     let listed: Value = serde_json::from_str(&world.told(&["session", "list", "--all", "--json"])).expect("JSON");
     assert_eq!(listed.as_array().map(Vec::len), Some(2), "{listed}");
-    world.told(&["session", "delete", &id]);
+    world.told(&["session", "delete", "--yes", &id]);
     assert!(!world.told(&["session", "list", "--all", "--json"]).contains(&id));
     // The same without a host.
     world.stop();
