@@ -12,6 +12,7 @@ use hermes_core::session::MAIN_PROFILE;
 use hermes_protocol::{Attachment, Chat, Event, Purpose};
 use serde_json::Value;
 
+use crate::enclose;
 use crate::host::Host;
 use crate::plugins::AdapterHandle;
 use crate::render::render;
@@ -79,19 +80,26 @@ impl Place {
 
     /// What answers the event: rendered, ready to be owed.
     pub async fn say(&self, host: &Host, purpose: Purpose, markdown: String) -> NewDelivery {
-        let mut delivery = self.compose(host, purpose, markdown).await;
+        self.replying(compose(host, &self.instance, self.chat.clone(), purpose, markdown).await)
+    }
+
+    fn replying(&self, mut delivery: NewDelivery) -> NewDelivery {
+        delivery.session = Some(self.session.clone());
         delivery.in_reply_to = Some(self.inbox);
         delivery.reply_to.clone_from(&self.reply_to);
         delivery
     }
 
-    /// What is told on the way, and is not the answer.
-    pub async fn tell(&self, host: &Host, markdown: String) -> NewDelivery {
-        self.compose(host, Purpose::Notice, markdown).await
+    /// The agent's answer to the event, with the files it names.
+    pub async fn answer(&self, host: &Host, reply: String) -> NewDelivery {
+        let (text, files) = enclose::from_reply(host, &self.instance, reply).await;
+        let delivery = enclose::with_files(host, &self.instance, self.chat.clone(), Purpose::Reply, text, files).await;
+        self.replying(delivery)
     }
 
-    async fn compose(&self, host: &Host, purpose: Purpose, markdown: String) -> NewDelivery {
-        let mut delivery = compose(host, &self.instance, self.chat.clone(), purpose, markdown).await;
+    /// What is told on the way, and is not the answer.
+    pub async fn tell(&self, host: &Host, markdown: String) -> NewDelivery {
+        let mut delivery = compose(host, &self.instance, self.chat.clone(), Purpose::Notice, markdown).await;
         delivery.session = Some(self.session.clone());
         delivery
     }

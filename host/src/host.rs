@@ -20,6 +20,7 @@ use crate::chance::Chance;
 use crate::clock::Clock;
 use crate::events::{DeliveryNews, HostEvent};
 use crate::live::Live;
+use crate::media::Media;
 use crate::plugins::{AdapterHandle, Adapters};
 use crate::store::{NewDelivery, Store, StoreError};
 
@@ -43,6 +44,8 @@ pub struct Host {
     pub runtime: Arc<dyn AgentRuntime>,
     /// Wakes the dispatcher; full means that whoever has news waits.
     pub events: mpsc::Sender<HostEvent>,
+    /// Files that come in and go out.
+    pub media: Media,
     /// How many turns run side by side.
     pub turns: Arc<Semaphore>,
     /// Cancelled once everything that an earlier life of the host left is on its way.
@@ -83,6 +86,7 @@ impl Host {
         live: Live,
     ) -> Self {
         store.set_keep(live.keep());
+        let media = Media::new(live.config.home.join("media"), Arc::clone(&chance));
         let turns = Arc::new(Semaphore::new(live.config.limits.turns_max.max(1)));
         Self {
             store,
@@ -91,6 +95,7 @@ impl Host {
             chance,
             runtime,
             events,
+            media,
             turns,
             recovered: CancellationToken::new(),
             draining: CancellationToken::new(),

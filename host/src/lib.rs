@@ -26,6 +26,7 @@ pub mod context;
 pub mod control;
 pub mod crash;
 pub mod dispatcher;
+pub mod enclose;
 pub mod events;
 #[expect(unsafe_code, reason = "the one room that talks to foreign libraries")]
 mod ffi;

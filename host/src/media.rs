@@ -1,7 +1,13 @@
-//! Files that come in: the host names the place, the adapter writes, the host checks.
+//! Files. One that comes in: the host names the place, the adapter writes, the host
+//! checks. One that goes out: the host opens it and lends a copy ([`out`]). What nobody
+//! needs any more is swept away ([`sweep`]).
 //!
 //! An adapter gets a path below its own folder and nothing else; the name that people
 //! see never becomes part of it.
+
+mod kind;
+pub mod out;
+mod sweep;
 
 use std::io::Read;
 use std::path::PathBuf;
@@ -17,6 +23,7 @@ use crate::chance::Chance;
 const FILE_BYTES_MAX: u64 = 100 << 20;
 
 /// Keeper of the media folder.
+#[derive(Clone)]
 pub struct Media {
     folder: PathBuf,
     chance: Arc<dyn Chance>,
@@ -46,12 +53,9 @@ impl Media {
         if wanted.size.is_some_and(|size| size > FILE_BYTES_MAX) {
             return Err(CallError::new("too_large", format!("a file has at most {FILE_BYTES_MAX} bytes")));
         }
-        let mut random = [0; 12];
-        self.chance.fill(&mut random);
-        let id = hex(&random);
+        let id = self.new_id();
         let folder = self.incoming(instance);
-        tokio::fs::create_dir_all(&folder)
-            .await
+        private_folder(&folder)
             .map_err(|error| CallError::new("unavailable", format!("the media folder cannot be made: {error}")))?;
         let path = folder.join(&id);
         Ok(MediaSlot::new(id, path.to_string_lossy()))
@@ -69,6 +73,12 @@ impl Media {
         let path = self.incoming(instance).join(id);
         let checked = tokio::task::spawn_blocking(move || check(path)).await;
         checked.unwrap_or_else(|_| Err(CallError::new("failed", "the file could not be checked")))
+    }
+
+    fn new_id(&self) -> String {
+        let mut random = [0; 12];
+        self.chance.fill(&mut random);
+        hex(&random)
     }
 
     fn incoming(&self, instance: &str) -> PathBuf {
@@ -99,6 +109,12 @@ fn check(path: PathBuf) -> Result<Committed, CallError> {
         return Err(CallError::new("too_large", format!("a file has at most {FILE_BYTES_MAX} bytes")));
     }
     Ok(Committed { size, sha256: hex(&hasher.finalize()) })
+}
+
+/// Makes a folder, and those above it, that only this user can enter.
+fn private_folder(folder: &std::path::Path) -> std::io::Result<()> {
+    use std::os::unix::fs::DirBuilderExt;
+    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)
 }
 
 fn hex(bytes: &[u8]) -> String {

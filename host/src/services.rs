@@ -21,7 +21,6 @@ use tokio::sync::{mpsc, oneshot};
 use crate::events::{Control, HostEvent, TurnWish};
 use crate::host::Host;
 use crate::ingress::Ingress;
-use crate::media::Media;
 use crate::plugins::{AdapterHandle, HostServices};
 use crate::store::{Change, CommandTx, NewSession, RouteRow, SessionFilter, SessionRow, StoreError};
 
@@ -42,16 +41,15 @@ pub struct Services {
 struct Shared {
     host: Arc<Host>,
     ingress: Ingress,
-    media: Media,
 }
 
 type Answer = Result<Vec<u8>, CallError>;
 
 impl Services {
     /// Services that work on `host`. To be made inside its runtime.
-    pub fn new(host: Arc<Host>, media: Media) -> Self {
+    pub fn new(host: Arc<Host>) -> Self {
         let ingress = Ingress::new(Arc::clone(&host));
-        Self { shared: Arc::new(Shared { host, ingress, media }) }
+        Self { shared: Arc::new(Shared { host, ingress }) }
     }
 }
 
@@ -77,8 +75,8 @@ impl Shared {
             host_method::KV_GET => self.kv_get(instance, read(&payload)?).await,
             host_method::KV_SET => self.kv_set(instance, read(&payload)?).await,
             host_method::KV_DELETE => self.kv_delete(instance, read(&payload)?).await,
-            host_method::MEDIA_CREATE => write(&self.media.create(instance, read(&payload)?).await?),
-            host_method::MEDIA_COMMIT => write(&self.media.commit(instance, &read::<Named>(&payload)?.id).await?),
+            host_method::MEDIA_CREATE => write(&self.host.media.create(instance, read(&payload)?).await?),
+            host_method::MEDIA_COMMIT => write(&self.host.media.commit(instance, &read::<Named>(&payload)?.id).await?),
             host_method::TURNS_STOP => self.turn_stop(instance, read(&payload)?).await,
             host_method::TURNS_STATUS => self.turn_status(instance, read(&payload)?).await,
             host_method::CHOICES_ANSWER => Err(CallError::new("not_found", "no question is open under this id")),

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 
 use hermes_agent::{Message, TurnOutcome};
 use hermes_core::delivery::{silence, strip_control};
-use hermes_protocol::{Purpose, TurnEvent, Usage};
+use hermes_protocol::{TurnEvent, Usage};
 use serde_json::Value;
 
 use crate::live::Live;
@@ -48,7 +48,7 @@ pub struct Conclusion {
     /// What the transcript gains besides the question.
     pub messages: Vec<Message>,
     /// What the chat is told.
-    pub says: Option<(Purpose, String)>,
+    pub says: Option<String>,
     /// What it cost.
     pub usage: Usage,
     /// The runtime's own continuity data.
@@ -66,9 +66,9 @@ pub fn conclude(outcome: TurnOutcome, cause: Cause, live: &Live) -> Conclusion {
             let (says, finish_reason) = if silence(&text) {
                 (None, "silent".to_owned())
             } else if text.trim().is_empty() {
-                (Some((Purpose::Reply, EMPTY.to_owned())), finish_reason)
+                (Some(EMPTY.to_owned()), finish_reason)
             } else {
-                (Some((Purpose::Reply, text)), finish_reason)
+                (Some(text), finish_reason)
             };
             let last = TurnEvent::Done { finish_reason, usage };
             Conclusion { end: TurnEnd::Finished, error: None, keeps: true, messages, says, usage, state, last }
@@ -88,7 +88,7 @@ pub fn conclude(outcome: TurnOutcome, cause: Cause, live: &Live) -> Conclusion {
                 // A half answer would make the next turn worse than none.
                 keeps: false,
                 messages: Vec::new(),
-                says: Some((Purpose::Reply, sentence)),
+                says: Some(sentence),
                 usage: Usage::default(),
                 state: None,
                 last,
@@ -105,7 +105,7 @@ fn interrupted(text: &str, cause: Cause, live: &Live) -> Conclusion {
     };
     let (says, last) = match cause {
         Cause::Inactive => (
-            Some((Purpose::Reply, INACTIVE.to_owned())),
+            Some(INACTIVE.to_owned()),
             TurnEvent::Error { code: "runtime_timeout".to_owned(), message: INACTIVE.to_owned(), retryable: true },
         ),
         Cause::Stopped | Cause::Itself => {

@@ -247,6 +247,20 @@ def test_send_reaches_a_chat_and_an_unknown_target_is_an_error(host, telegram, i
     telegram.verdict()
 
 
+def test_a_file_goes_with_a_text(host, telegram, isolation):
+    one = started(host, telegram, isolation)
+    (one.folder / "x.txt").write_text("what is in it")
+    one.cli("send", "telegram:7", "look", "--file", "x.txt")
+    until("the document", lambda: telegram.from_bot(7))
+    [message] = telegram.from_bot(7)
+    assert message["document"]["file_name"] == "x.txt" and message["document"]["file_size"] == len("what is in it")
+    assert message["caption"] == "look"
+    failed = one.cli("send", "telegram:7", "look", "--file", "missing.txt", check=False)
+    assert failed.returncode != 0 and "missing.txt" in failed.stderr
+    one.stop()
+    telegram.verdict()
+
+
 def test_commands_are_answered(host, telegram, isolation):
     one = started(host, telegram, isolation)
     telegram.says(7, "/help", entities=[{"type": "bot_command", "offset": 0, "length": 5}])

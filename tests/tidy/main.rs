@@ -269,6 +269,46 @@ fn the_readme_commands_are_the_ones_that_are_run() {
 }
 
 #[test]
+fn every_setting_is_used_where_the_host_works() {
+    let model = fs::read_to_string(root().join("host/src/config/model.rs")).expect("the model of the configuration");
+    let mut settings = Vec::new();
+    let mut within = "";
+    for line in model.lines() {
+        match line.strip_prefix("pub struct ") {
+            Some(name) => within = name.trim_end_matches(" {"),
+            None if line.starts_with('}') => within = "",
+            None => {}
+        }
+        if let Some(field) = line.strip_prefix("    pub ").and_then(|field| field.split_once(':')) {
+            // Of these two only one value can be written, which is what the host does.
+            if within.ends_with("Config") && !["busy", "profile"].contains(&field.0) {
+                settings.push(field.0.to_owned());
+            }
+        }
+    }
+    assert!(settings.len() > 40, "the model was not understood: {settings:?}");
+    let sources = rust_sources();
+    // The room of the configuration fills the fields in; its plans for adapters and for access use them.
+    let works = |path: &str| {
+        let uses = ["host/src/config/plans.rs", "host/src/config/prepare.rs"];
+        path.starts_with("host/src/")
+            && !path.contains("/tests")
+            && (!path.contains("/config/") || uses.contains(&path))
+    };
+    let code: Vec<&str> = sources.iter().filter(|(path, _)| works(path)).map(|(_, source)| source.as_str()).collect();
+    settings.retain(|field| !code.iter().any(|source| reads_field(source, field)));
+    assert!(settings.is_empty(), "settings without an effect: {settings:?}");
+}
+
+/// Whether `.field` stands in `source`, and is no call of a method.
+fn reads_field(source: &str, field: &str) -> bool {
+    source.match_indices(&format!(".{field}")).any(|(at, found)| {
+        let after = source[at + found.len()..].chars().next();
+        after.is_none_or(|c| c != '(' && c != '_' && !c.is_ascii_alphanumeric())
+    })
+}
+
+#[test]
 fn every_adapter_has_a_page_and_a_row() {
     let table = fs::read_to_string(root().join("adapters/README.md")).expect("adapters/README.md exists");
     for entry in fs::read_dir(root().join("adapters")).expect("adapters/ exists").filter_map(Result::ok) {

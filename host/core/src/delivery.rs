@@ -27,7 +27,7 @@ pub use hermes_protocol::DeliveryClass as Class;
 pub use part::{Impossible, PartChange, PartFacts, PartState};
 pub use penalty::PenaltyClock;
 pub use step::{RetryPolicy, RetryScope, Step, after_lookup, kills_target, next_step};
-pub use text::{silence, strip_control};
+pub use text::{silence, strip_control, take_media};
 
 /// What is put before the text of a part that may already have arrived.
 pub const REPEATED_MARK: &str = "(possibly repeated)";

@@ -1,6 +1,7 @@
 //! What the operator asks over the control socket.
 
 use std::future::Future;
+use std::path::Path;
 use std::sync::Arc;
 
 use hermes_core::ids::DeliveryId;
@@ -8,11 +9,13 @@ use hermes_protocol::Purpose;
 use tokio::sync::{mpsc, oneshot};
 
 use super::stop::End;
+use super::targets::Address;
 use super::{App, targets};
 use crate::config::nearest;
 use crate::context::compose;
 use crate::control::records::{find_session, read_only};
 use crate::control::{Asked, ControlReply, ControlRequest, ErrorKind};
+use crate::enclose;
 use crate::events::{Control, HostEvent};
 use crate::outbox::Target;
 use crate::pairing::{PairingCall, PairingChange};
@@ -56,7 +59,7 @@ impl App {
                 ))),
                 Err(problems) => Err(refusal(ErrorKind::Config, problems.to_string())),
             },
-            ControlRequest::Send { target, text } => self.send(&target, text).await,
+            ControlRequest::Send { target, text, file } => self.send(&target, text, file.as_deref()).await,
             ControlRequest::AdapterEnable { instance } => self.switch(&instance, true).await,
             ControlRequest::AdapterDisable { instance } => self.switch(&instance, false).await,
             ControlRequest::AdapterReload { instance } => {
@@ -110,14 +113,24 @@ impl App {
         Ok(ControlReply::done("No turn runs and no new event is taken; `hermes-host stop` or `restart` goes on."))
     }
 
-    async fn send(&self, target: &str, text: String) -> Answer {
-        if text.trim().is_empty() || text.len() > SEND_BYTES_MAX {
+    async fn send(&self, target: &str, text: String, file: Option<&Path>) -> Answer {
+        if (text.trim().is_empty() && file.is_none()) || text.len() > SEND_BYTES_MAX {
             return Err(refusal(ErrorKind::Invalid, format!("a text has 1 to {SEND_BYTES_MAX} bytes")));
         }
         let address =
             targets::resolve(&self.host, target).await.map_err(|words| refusal(ErrorKind::NotFound, words))?;
         let text = self.host.live().masker.mask(hermes_core::delivery::strip_control(&text)).into_owned();
-        let delivery = compose(&self.host, &address.instance, address.chat, Purpose::Reply, text).await;
+        let Address { instance, chat } = address;
+        let delivery = match file {
+            None => compose(&self.host, &instance, chat, Purpose::Reply, text).await,
+            Some(file) if file.is_absolute() => enclose::for_operator(&self.host, &instance, chat, text, file)
+                .await
+                .map_err(|error| refusal(ErrorKind::Invalid, error.to_string()))?,
+            Some(file) => {
+                let words = format!("{file:?} is no absolute path, and the host works in another folder");
+                return Err(refusal(ErrorKind::Invalid, words));
+            }
+        };
         let id = stored(self.host.store.owe(delivery.clone())).await?;
         self.host.carry(vec![id], vec![delivery]).await;
         Ok(ControlReply::Owed { delivery: id.0 })

@@ -33,7 +33,6 @@ use crate::events::{Control, Due, HostEvent};
 use crate::host::Host;
 use crate::live::Live;
 use crate::mask::LogMask;
-use crate::media::Media;
 use crate::plugins::{Adapters, HostServices};
 use crate::recovery;
 use crate::services::Services;
@@ -159,8 +158,7 @@ async fn serve(config: Config, options: RunOptions) -> Result<ExitCode, RunError
     let host = Arc::new(Host::new(opened.store, opened.epoch, clock, chance, runtime, events, live));
     let dispatcher = tokio::spawn(Dispatcher::new(Arc::clone(&host), opened.loaded).run(inbox));
 
-    let media = Media::new(host.live().config.home.join("media"), Arc::clone(&host.chance));
-    let services: Arc<dyn HostServices> = Arc::new(Services::new(Arc::clone(&host), media));
+    let services: Arc<dyn HostServices> = Arc::new(Services::new(Arc::clone(&host)));
     let (adapter_events, adapter_news) = mpsc::channel(ADAPTER_QUEUE_MAX);
     tokio::spawn(pass_on(Arc::clone(&host), adapter_news));
     let adapters = Adapters::start(planned.plans, services, adapter_events, planned.settings);
@@ -249,6 +247,12 @@ async fn sweep_for_ever(host: Arc<Host>) {
     loop {
         minute.tick().await;
         host.tell(HostEvent::Due(Due::Sweep)).await;
+        let retention = host.live().config.limits.media_retention;
+        match host.media.sweep(&host.store, retention).await {
+            Ok(0) => {}
+            Ok(files) => tracing::debug!(files, "swept from the media folder"),
+            Err(error) => tracing::warn!(%error, "the media folder is not swept"),
+        }
         loop {
             match host.store.sweep(host.now_ms()).await {
                 Ok(swept) if swept.more => tokio::task::yield_now().await,

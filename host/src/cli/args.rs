@@ -98,6 +98,9 @@ pub(super) struct SendArgs {
     /// The text, in markdown; - reads it from the standard input
     #[arg(allow_hyphen_values = true)]
     pub text: String,
+    /// A file to send with it
+    #[arg(long, value_name = "PATH")]
+    pub file: Option<PathBuf>,
 }
 
 #[derive(Debug, Subcommand)]

@@ -15,11 +15,16 @@ const TEXT_BYTES_MAX: u64 = 256 * 1024;
 
 pub async fn send(context: &Context, args: SendArgs) -> Result<(), Failure> {
     let text = if args.text == "-" { read_text()? } else { args.text };
-    if text.trim().is_empty() {
+    if text.trim().is_empty() && args.file.is_none() {
         return Err(Failure::usage("there is nothing to send; write a text"));
     }
+    // The host works in another folder.
+    let absolute = |path| {
+        std::path::absolute(&path).map_err(|error| Failure::failed(format!("{path:?} cannot be found ({error})")))
+    };
+    let file = args.file.map(absolute).transpose()?;
     let target = args.target;
-    let reply = ask::host(context, &ControlRequest::Send { target: target.clone(), text }).await?;
+    let reply = ask::host(context, &ControlRequest::Send { target: target.clone(), text, file }).await?;
     match reply {
         ControlReply::Owed { delivery } => say(&format!(
             "owed to {target} as delivery {delivery}; `hermes-host outbox show {delivery}` says whether it arrived"

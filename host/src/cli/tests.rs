@@ -209,7 +209,7 @@ fn words_become_requests() {
         ("adapter disable chat", ControlRequest::AdapterDisable { instance: "chat".into() }),
         ("session delete x --yes", ControlRequest::SessionDelete { session: "x".into() }),
         ("outbox drop 3", ControlRequest::OutboxDrop { delivery: 3, why: "dropped by the operator".into() }),
-        ("send chat:1 -dash", ControlRequest::Send { target: "chat:1".into(), text: "-dash".into() }),
+        ("send chat:1 -dash", ControlRequest::Send { target: "chat:1".into(), text: "-dash".into(), file: None }),
     ];
     for (line, request) in cases {
         assert_eq!(world.with_host(done(), || world.runs(line)), [request], "{line}");

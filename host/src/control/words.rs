@@ -3,6 +3,7 @@
 //! The client's first line is [`Hello`], the server answers with its own; then
 //! each request gets exactly one reply, in order.
 
+use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
@@ -46,6 +47,9 @@ pub enum ControlRequest {
         target: String,
         /// House markdown.
         text: String,
+        /// A file to send with it; absolute.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        file: Option<PathBuf>,
     },
     /// The adapters and the libraries found.
     AdapterList {},

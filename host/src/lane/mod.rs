@@ -382,8 +382,8 @@ impl Lane {
         let Some(running) = self.running.take() else { return };
         let conclusion = turn::conclude(outcome, cause, &self.host.live());
         let mut deliveries = Vec::new();
-        if let Some((purpose, markdown)) = conclusion.says {
-            deliveries.push(running.heard.place.say(&self.host, purpose, markdown).await);
+        if let Some(markdown) = conclusion.says {
+            deliveries.push(running.heard.place.answer(&self.host, markdown).await);
         }
         let now_ms = self.host.now_ms();
         let heard_ms = running.heard.at_ms;

@@ -1,6 +1,7 @@
 //! What came in: transactions (a) and (f).
 
 use hermes_core::ids::{DeliveryId, InboxId};
+use hermes_protocol::Event;
 use rusqlite::{Connection, Row, params};
 
 use super::error::Fault;
@@ -137,6 +138,14 @@ fn read(row: &Row<'_>) -> Outcome<InboxRow> {
 /// Returns one event.
 pub(super) fn one(db: &Connection, inbox: InboxId) -> Outcome<Option<InboxRow>> {
     first(db.prepare_cached(&format!("SELECT {COLUMNS} FROM inbox WHERE id = ?1"))?, [inbox.0], read)
+}
+
+/// The events whose text is still needed; it goes with their end.
+pub(super) fn unsettled(db: &Connection) -> Outcome<Vec<Event>> {
+    let sql = db.prepare_cached("SELECT event FROM inbox WHERE event IS NOT NULL")?;
+    let events = super::sql::collect(sql, [], |row| Ok(text(row, 0)?.to_owned()))?;
+    // One that cannot be read names nothing; the turn that needs it says so.
+    Ok(events.iter().filter_map(|event| serde_json::from_str(event).ok()).collect())
 }
 
 /// Returns the accepted events that no turn has taken, in id order.

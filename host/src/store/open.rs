@@ -50,7 +50,8 @@ pub(super) fn open(path: &Path, clock: Arc<dyn Clock>, settings: Settings) -> Re
         path: path.to_owned(),
         detail: format!("no thread to write with: {error}"),
     })?;
-    let store = Store { inner: Arc::new(Inner { writer, readers, clock, nonce: nonce.into(), keep: ArcSwap::default() }) };
+    let store =
+        Store { inner: Arc::new(Inner { writer, readers, clock, nonce: nonce.into(), keep: ArcSwap::default() }) };
     Ok(Opened { store, epoch, loaded, unclean })
 }
 

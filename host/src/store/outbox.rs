@@ -1,8 +1,10 @@
 //! What is owed: transactions (d) and (e), and the operator's hand on dead letters.
 
+use std::collections::BTreeSet;
+
 use hermes_core::ids::{DeliveryId, Epoch, InboxId, SessionId, TurnId};
 use hermes_core::limits::REPLY_DEADLINE_S;
-use hermes_protocol::{Format, Purpose, Receipt, RefusalKind};
+use hermes_protocol::{Format, OutMedia, Purpose, Receipt, RefusalKind};
 use rusqlite::{Connection, Row, params};
 
 use super::error::{Fault, StoreError};
@@ -10,7 +12,7 @@ use super::sql::{change, change_one, collect, first, json, json_list, parsed, pa
 use super::writer::Outcome;
 use super::{
     DeliveryFilter, DeliveryState, LISTING_ROWS_MAX, NewDelivery, NewPart, OwedDelivery, OwedPart, PartFacts,
-    PartState, Result, Settle, Settled, Store, effects,
+    PartState, Result, Settle, Settled, Store, effects, inbox,
 };
 
 /// The shortest time for which a dead letter is tried anew.
@@ -105,6 +107,25 @@ impl Store {
     /// When the disk fails.
     pub async fn delivery(&self, id: DeliveryId) -> Result<Option<OwedDelivery>> {
         self.read(move |db| one(db, id)).await
+    }
+
+    /// The ids of all files that an unsettled delivery or event names.
+    ///
+    /// # Errors
+    ///
+    /// When the disk fails.
+    pub async fn media_in_use(&self) -> Result<BTreeSet<String>> {
+        self.read(|db| {
+            let out = db.prepare_cached(
+                "SELECT media FROM outbox_parts WHERE media IS NOT NULL AND delivery IN
+                     (SELECT id FROM outbox INDEXED BY outbox_live WHERE state IN ('drafting', 'owed'))",
+            )?;
+            let out: Vec<Vec<OutMedia>> = collect(out, [], |row| parsed_list(row, 0))?;
+            let events = inbox::unsettled(db)?;
+            let coming = events.into_iter().flat_map(|event| event.attachments).filter_map(|file| file.media);
+            Ok(out.into_iter().flatten().map(|file| file.id).chain(coming).collect())
+        })
+        .await
     }
 
     /// Lists what is owed, oldest first.

@@ -3,5 +3,6 @@
 
 mod conversation;
 mod delivery;
+mod files;
 mod restart;
 mod world;

@@ -25,7 +25,6 @@ use crate::dispatcher::Dispatcher;
 use crate::events::{Control, HostEvent};
 use crate::host::Host;
 use crate::live::Live;
-use crate::media::Media;
 use crate::plugins::{
     AdapterHandle, AdapterLink, AdapterPlan, Adapters, Answer, Destroyed, HostServices, Isolation, PendingCall,
 };
@@ -132,6 +131,11 @@ impl World {
         self.life().handle.set_online(online);
     }
 
+    /// The home folder.
+    pub fn home(&self) -> &Path {
+        self.home.path()
+    }
+
     /// The host.
     pub fn host(&self) -> &Arc<Host> {
         &self.life().host
@@ -219,8 +223,7 @@ async fn begin(
     let host = Host::new(opened.store, opened.epoch, clock, chance, agent, events, Live::new(config));
     let host = Arc::new(host);
     tokio::spawn(Dispatcher::new(Arc::clone(&host), opened.loaded).run(inbox));
-    let media = Media::new(home.join("media"), Arc::new(SystemChance));
-    let services: Arc<dyn HostServices> = Arc::new(Services::new(Arc::clone(&host), media));
+    let services: Arc<dyn HostServices> = Arc::new(Services::new(Arc::clone(&host)));
     let manifest = json!({
         "schema": 1, "id": "fake", "label": "Fake", "version": "1", "sdk": "1.0.0", "abi": 1,
         "capabilities": setting.capabilities,

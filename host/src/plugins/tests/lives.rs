@@ -253,7 +253,7 @@ async fn constructors_that_fail_are_told_apart() {
         for (mode, word, code) in [
             ("panic_in_create", "reconnecting", "create_panicked"),
             ("hang_in_create", "reconnecting", "create_timed_out"),
-            ("no_such_mode", "failed", "create_failed"),
+            ("no_such_mode", "failed", "config_refused"),
         ] {
             let home = Home::hostile();
             let mut settings = home.settings();

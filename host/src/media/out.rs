@@ -1,0 +1,238 @@
+//! Files that go out. The host opens the file, so that an adapter needs no right to
+//! read anything but the copy that it is lent.
+//!
+//! What an agent names leaves only from the media folder and from `outbound_dirs`; it is
+//! opened step by step beneath them, and no step may be a link. What the operator names
+//! may lie anywhere: the operator can read it anyhow.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Component, Path, PathBuf};
+
+use hermes_protocol::OutMedia;
+use rustix::fs::{Mode, OFlags};
+
+use super::{FILE_BYTES_MAX, Media, kind, private_folder};
+
+/// The longest name of a file that is passed on, in characters.
+const NAME_CHARS_MAX: usize = 128;
+
+/// From where a file may be taken.
+#[derive(Clone, Debug)]
+pub enum From {
+    /// From wherever the host's user can read; for the operator.
+    Anywhere,
+    /// From beneath the media folder and these folders.
+    Folders(Vec<PathBuf>),
+}
+
+/// Why a file is not sent.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum OutError {
+    /// It cannot be opened.
+    #[error("{path:?} cannot be read ({source})")]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        #[source]
+        source: io::Error,
+    },
+    /// It is a folder, a device, a pipe.
+    #[error("{path:?} is no plain file; name one")]
+    NotPlain {
+        /// What it is.
+        path: PathBuf,
+    },
+    /// It may not leave.
+    #[error(
+        "{path:?} lies in no folder from which files may be sent; move it into {media:?}, or add its folder to \
+         `outbound_dirs` in [session]"
+    )]
+    Outside {
+        /// The file.
+        path: PathBuf,
+        /// Where it could be.
+        media: PathBuf,
+    },
+    /// It is more than the platform or the host carries.
+    #[error("{path:?} is larger than the {bytes_max} bytes that can be sent there; send less of it, or a link")]
+    TooLarge {
+        /// The file.
+        path: PathBuf,
+        /// The bound.
+        bytes_max: u64,
+    },
+    /// There is no copy to lend.
+    #[error("the file cannot be copied into {folder:?} ({source}); see to room and rights there")]
+    NoCopy {
+        /// Where to.
+        folder: PathBuf,
+        /// What the system said.
+        #[source]
+        source: io::Error,
+    },
+}
+
+impl Media {
+    /// Lends `instance` a copy of a file; `bytes_max` is the platform's bound, 0 for none.
+    ///
+    /// # Errors
+    ///
+    /// When it may not leave, cannot be read, or is too large.
+    pub async fn lend(&self, instance: &str, path: &Path, from: From, bytes_max: u64) -> Result<OutMedia, OutError> {
+        let (media, path, id) = (self.clone(), path.to_owned(), self.new_id());
+        let folder = self.outgoing(instance);
+        let bytes_max = if bytes_max == 0 { FILE_BYTES_MAX } else { bytes_max.min(FILE_BYTES_MAX) };
+        let unreadable = path.clone();
+        let lent = tokio::task::spawn_blocking(move || {
+            let file = media.open(&path, &from)?;
+            let to = folder.join(&id);
+            let size = copy(file, &path, &folder, &to, bytes_max)?;
+            let name = shown_name(&path);
+            Ok(OutMedia::new(id, to.to_string_lossy(), kind::of_name(&name), name, size))
+        });
+        let ended = |error| OutError::Unreadable { path: unreadable, source: io::Error::other(error) };
+        lent.await.map_err(ended)?
+    }
+
+    fn open(&self, path: &Path, from: &From) -> Result<File, OutError> {
+        let opened = match from {
+            From::Anywhere => open_at(rustix::fs::CWD, path, OFlags::empty()),
+            From::Folders(folders) => {
+                let beneath = std::iter::once(&self.folder).chain(folders);
+                let found = beneath.filter_map(|folder| Some((folder, path.strip_prefix(folder).ok()?))).next();
+                let Some((folder, rest)) = found else {
+                    return Err(OutError::Outside { path: path.to_owned(), media: self.folder.clone() });
+                };
+                open_beneath(folder, rest)
+            }
+        };
+        let file = opened.map_err(|source| OutError::Unreadable { path: path.to_owned(), source })?;
+        match file.metadata() {
+            Ok(meta) if meta.is_file() => Ok(file),
+            Ok(_) => Err(OutError::NotPlain { path: path.to_owned() }),
+            Err(source) => Err(OutError::Unreadable { path: path.to_owned(), source }),
+        }
+    }
+
+    fn outgoing(&self, instance: &str) -> PathBuf {
+        self.folder.join(instance).join("out")
+    }
+}
+
+/// Opens step by step: neither `..` nor a link leads out.
+fn open_beneath(folder: &Path, rest: &Path) -> io::Result<File> {
+    let mut at = open_at(rustix::fs::CWD, folder, OFlags::DIRECTORY)?;
+    let mut steps = rest.components().peekable();
+    while let Some(step) = steps.next() {
+        let Component::Normal(name) = step else {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "its path has a step upwards"));
+        };
+        let folder = if steps.peek().is_some() { OFlags::DIRECTORY } else { OFlags::empty() };
+        at = open_at(&at, Path::new(name), OFlags::NOFOLLOW | folder)?;
+    }
+    Ok(at)
+}
+
+fn open_at(folder: impl std::os::fd::AsFd, path: &Path, flags: OFlags) -> io::Result<File> {
+    // NONBLOCK: opening a pipe must not wait for its other end.
+    let flags = flags | OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    Ok(File::from(rustix::fs::openat(folder, path, flags, Mode::empty())?))
+}
+
+fn copy(from: File, path: &Path, folder: &Path, to: &Path, bytes_max: u64) -> Result<u64, OutError> {
+    let no_copy = |source| OutError::NoCopy { folder: folder.to_owned(), source };
+    private_folder(folder).map_err(no_copy)?;
+    let mut copy = OpenOptions::new().write(true).create_new(true).mode(0o600).open(to).map_err(no_copy)?;
+    let size = io::copy(&mut from.take(bytes_max + 1), &mut copy);
+    let refused = match size {
+        Ok(size) if size <= bytes_max => return Ok(size),
+        Ok(_) => OutError::TooLarge { path: path.to_owned(), bytes_max },
+        Err(source) => no_copy(source),
+    };
+    // What is left of the copy is swept away otherwise.
+    let _ = std::fs::remove_file(to);
+    Err(refused)
+}
+
+/// The name as people see it: one line, nothing invisible, bounded from its end, where the type stands.
+pub fn shown_name(path: &Path) -> String {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let clean: Vec<char> = name.chars().filter(|c| !c.is_control()).collect();
+    let name: String = clean[clean.len().saturating_sub(NAME_CHARS_MAX)..].iter().collect();
+    if name.is_empty() { "file".to_owned() } else { name }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::chance::SystemChance;
+
+    struct Room {
+        home: tempfile::TempDir,
+        media: Media,
+    }
+
+    fn room() -> Room {
+        let home = tempfile::tempdir().unwrap();
+        std::fs::create_dir_all(home.path().join("media/deep")).unwrap();
+        std::fs::write(home.path().join("media/deep/x.txt"), b"abc").unwrap();
+        std::fs::write(home.path().join("secret.txt"), b"secret").unwrap();
+        let media = Media::new(home.path().join("media"), Arc::new(SystemChance));
+        Room { home, media }
+    }
+
+    impl Room {
+        async fn lend(&self, path: &str, from: From, bytes_max: u64) -> Result<OutMedia, OutError> {
+            self.media.lend("chat", &self.home.path().join(path), from, bytes_max).await
+        }
+    }
+
+    #[tokio::test]
+    async fn a_file_of_an_allowed_folder_is_lent_as_a_copy() {
+        let room = room();
+        let lent = room.lend("media/deep/x.txt", From::Folders(Vec::new()), 3).await.unwrap();
+        assert_eq!((lent.name.as_str(), lent.mime.as_str(), lent.size), ("x.txt", "text/plain", 3));
+        assert!(Path::new(&lent.path).starts_with(room.home.path().join("media/chat/out")), "{}", lent.path);
+        assert_eq!(std::fs::read(&lent.path).unwrap(), b"abc");
+        let also = From::Folders(vec![room.home.path().to_owned()]);
+        assert!(room.lend("secret.txt", also, 0).await.is_ok(), "the operator opened that folder");
+    }
+
+    #[tokio::test]
+    async fn what_lies_elsewhere_leaves_only_for_the_operator() {
+        let room = room();
+        let inside = || From::Folders(Vec::new());
+        assert!(matches!(room.lend("secret.txt", inside(), 0).await, Err(OutError::Outside { .. })));
+        let upwards = room.lend("media/deep/../../secret.txt", inside(), 0).await;
+        assert!(matches!(upwards, Err(OutError::Unreadable { .. })), "{upwards:?}");
+        assert_eq!(room.lend("secret.txt", From::Anywhere, 0).await.unwrap().size, 6);
+    }
+
+    #[tokio::test]
+    async fn no_link_leads_out_of_a_folder() {
+        let room = room();
+        symlink(room.home.path().join("secret.txt"), room.home.path().join("media/link.txt")).unwrap();
+        symlink(room.home.path(), room.home.path().join("media/home")).unwrap();
+        for path in ["media/link.txt", "media/home/secret.txt"] {
+            let refused = room.lend(path, From::Folders(Vec::new()), 0).await;
+            assert!(matches!(refused, Err(OutError::Unreadable { .. })), "{path}: {refused:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_file_that_is_too_large_or_none_leaves_no_copy_behind() {
+        let room = room();
+        let large = room.lend("media/deep/x.txt", From::Anywhere, 2).await;
+        assert!(matches!(large, Err(OutError::TooLarge { bytes_max: 2, .. })), "{large:?}");
+        assert_eq!(std::fs::read_dir(room.home.path().join("media/chat/out")).unwrap().count(), 0);
+        assert!(matches!(room.lend("media/deep", From::Anywhere, 0).await, Err(OutError::NotPlain { .. })));
+        assert!(matches!(room.lend("nothing", From::Anywhere, 0).await, Err(OutError::Unreadable { .. })));
+    }
+}

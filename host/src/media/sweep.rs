@@ -1,0 +1,102 @@
+//! What nobody needs any more goes: a file whose last unsettled row is long gone.
+//!
+//! A file carries its own clock. As long as an event or a part names it and is not
+//! settled, each sweep sets its time anew; from then on it grows old.
+
+use std::collections::BTreeSet;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use super::Media;
+use crate::store::{Store, StoreError};
+
+/// Files of one folder that one sweep looks at.
+const FILES_MAX: usize = 10_000;
+
+/// A file older than this share of its time is looked after.
+const SHARE: u32 = 16;
+
+impl Media {
+    /// Removes what was not named by anything unsettled for `retention`; returns how many files.
+    ///
+    /// # Errors
+    ///
+    /// When the store cannot say what is named; nothing is removed then.
+    pub async fn sweep(&self, store: &Store, retention: Duration) -> Result<usize, StoreError> {
+        let root = self.folder.clone();
+        let now = SystemTime::now();
+        let aged = blocking(move || aged(&root, now, retention / SHARE)).await;
+        if aged.is_empty() {
+            return Ok(0);
+        }
+        let named = store.media_in_use().await?;
+        Ok(blocking(move || settle(aged, &named, now, retention)).await)
+    }
+}
+
+async fn blocking<T: Send + Default + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
+    tokio::task::spawn_blocking(work).await.unwrap_or_default()
+}
+
+/// The files whose time is older than `age`, with it.
+fn aged(root: &Path, now: SystemTime, age: Duration) -> Vec<(PathBuf, Duration)> {
+    let mut files = Vec::new();
+    for instance in fs::read_dir(root).into_iter().flatten().flatten() {
+        for side in ["in", "out"] {
+            let entries = fs::read_dir(instance.path().join(side)).into_iter().flatten().flatten();
+            for entry in entries.take(FILES_MAX) {
+                let Ok(meta) = entry.metadata() else { continue };
+                let old = meta.modified().ok().and_then(|at| now.duration_since(at).ok()).unwrap_or_default();
+                if !meta.is_dir() && old > age {
+                    files.push((entry.path(), old));
+                }
+            }
+        }
+    }
+    files
+}
+
+fn settle(aged: Vec<(PathBuf, Duration)>, named: &BTreeSet<String>, now: SystemTime, retention: Duration) -> usize {
+    let mut removed = 0;
+    for (path, old) in aged {
+        let id = path.file_name().unwrap_or_default().to_string_lossy();
+        let done = if named.contains(&*id) {
+            File::options().append(true).open(&path).and_then(|file| file.set_modified(now))
+        } else if old > retention {
+            removed += 1;
+            fs::remove_file(&path)
+        } else {
+            Ok(())
+        };
+        if let Err(error) = done {
+            tracing::warn!(path = %path.display(), %error, "a file of the media folder cannot be kept in order");
+        }
+    }
+    removed
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn old_files_go_unless_something_unsettled_names_them() {
+        let root = tempfile::tempdir().unwrap();
+        let folder = root.path().join("chat/out");
+        fs::create_dir_all(&folder).unwrap();
+        let now = SystemTime::now();
+        let day = Duration::from_secs(86_400);
+        for (name, age) in [("named", day * 3), ("old", day * 2), ("young", day / 2), ("new", Duration::ZERO)] {
+            fs::write(folder.join(name), b"x").unwrap();
+            File::options().append(true).open(folder.join(name)).unwrap().set_modified(now - age).unwrap();
+        }
+        let found = aged(root.path(), now, day / SHARE);
+        assert_eq!(found.len(), 3, "what is new is not even asked about");
+        assert_eq!(settle(found, &BTreeSet::from(["named".to_owned()]), now, day), 1);
+        let there = |name: &str| folder.join(name).exists();
+        assert_eq!((there("named"), there("old"), there("young"), there("new")), (true, false, true, true));
+        let again = aged(root.path(), now, day / SHARE);
+        assert_eq!(again.len(), 1, "what is named is young again: {again:?}");
+    }
+}

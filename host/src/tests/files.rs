@@ -1,0 +1,97 @@
+//! Files that go with an answer.
+
+use std::path::Path;
+use std::time::Duration;
+
+use hermes_protocol::{Chat, OutMedia};
+use serde_json::json;
+
+use super::world::{Setting, World};
+use crate::enclose;
+use crate::media::out::OutError;
+
+/// A platform that takes files, and a file in the media folder.
+fn world(media: serde_json::Value) -> World {
+    let mut capabilities = Setting::default().capabilities;
+    capabilities["media"] = media;
+    let world = World::with(Setting { capabilities, ..Setting::default() });
+    std::fs::create_dir_all(world.home().join("media")).unwrap();
+    std::fs::write(world.home().join("media/x.txt"), b"abc").unwrap();
+    world
+}
+
+fn for_operator(world: &World, path: &Path) -> Result<Vec<OutMedia>, OutError> {
+    let sent = enclose::for_operator(world.host(), "fake", Chat::dm("7"), "look".to_owned(), path);
+    world.block_on(sent).map(|delivery| delivery.parts.into_iter().flat_map(|part| part.media).collect())
+}
+
+#[test]
+fn a_reply_takes_along_the_file_that_it_names() {
+    let world = world(json!({ "out": true }));
+    let chat = world.chat("7");
+    chat.says(&format!("look\nMEDIA:{}", world.home().join("media/x.txt").display()));
+    chat.hears(1);
+    world.settled();
+    let sent = world.platform.sent().remove(0);
+    assert_eq!(sent.text.trim(), "look");
+    let [file] = sent.media.as_slice() else { panic!("one file: {:?}", sent.media) };
+    assert_eq!((file.name.as_str(), file.mime.as_str(), file.size), ("x.txt", "text/plain", 3));
+    assert_eq!(std::fs::read(&file.path).unwrap(), b"abc");
+}
+
+#[test]
+fn a_file_alone_needs_no_words() {
+    let world = world(json!({ "out": true }));
+    let chat = world.chat("7");
+    chat.says(&format!("MEDIA:{}", world.home().join("media/x.txt").display()));
+    chat.hears(1);
+    let sent = world.platform.sent().remove(0);
+    assert_eq!((sent.text.as_str(), sent.media.len()), ("", 1));
+}
+
+#[test]
+fn a_reply_takes_nothing_from_elsewhere_and_says_so() {
+    let world = world(json!({ "out": true }));
+    let chat = world.chat("7");
+    chat.says(&format!("look\nMEDIA:{}", world.home().join("state.db").display()));
+    let heard = chat.hears(1).remove(0);
+    assert!(heard.starts_with("look\n\n(The file \"state.db\" is not attached"), "{heard}");
+    assert!(world.platform.sent().remove(0).media.is_empty());
+}
+
+#[test]
+fn a_platform_without_files_gets_a_sentence_instead() {
+    let world = world(json!({ "out": false }));
+    let file = world.home().join("media/x.txt");
+    let delivery = enclose::for_operator(world.host(), "fake", Chat::dm("7"), "look".to_owned(), &file);
+    let delivery = world.block_on(delivery).unwrap();
+    assert_eq!(delivery.markdown, "look\n\n(The file \"x.txt\" is not attached: fake carries no files.)");
+    assert!(delivery.parts.iter().all(|part| part.media.is_empty()));
+}
+
+#[test]
+fn the_operator_sends_from_anywhere_within_the_bound_of_the_platform() {
+    let world = world(json!({ "out": true, "out_bytes_max": 8 }));
+    std::fs::write(world.home().join("small.txt"), b"12345678").unwrap();
+    std::fs::write(world.home().join("large.txt"), b"123456789").unwrap();
+    assert_eq!(for_operator(&world, &world.home().join("small.txt")).unwrap().len(), 1);
+    let refused = for_operator(&world, &world.home().join("large.txt")).unwrap_err();
+    assert!(matches!(refused, OutError::TooLarge { bytes_max: 8, .. }), "{refused}");
+}
+
+#[test]
+fn a_file_is_in_use_until_what_names_it_is_settled() {
+    let world = world(json!({ "out": true }));
+    world.set_online(false);
+    let chat = world.chat("7");
+    chat.says(&format!("look\nMEDIA:{}", world.home().join("media/x.txt").display()));
+    let in_use = || world.block_on(world.host().store.media_in_use()).unwrap();
+    world.until("the reply is owed", || (in_use().len() == 1).then_some(()));
+    let sweep = || world.block_on(world.host().media.sweep(&world.host().store, Duration::ZERO)).unwrap();
+    assert_eq!(sweep(), 0, "what is owed is kept");
+    world.set_online(true);
+    chat.hears(1);
+    world.settled();
+    assert!(in_use().is_empty());
+    assert_eq!(sweep(), 1, "then only its time counts");
+}
