@@ -2,7 +2,7 @@
 
 use std::fs::{self, DirBuilder, Permissions};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 /// The mode of a home: messages, grants and keys lie in it.
@@ -24,9 +24,21 @@ pub enum HomeError {
         #[source]
         source: io::Error,
     },
-    /// The operator: others can open it.
+    /// The operator: others can open it, and it may be somebody's.
     #[error(
-        "others can open the home folder {path:?} (mode {mode:04o}); run `chmod 700` on it, or choose another with --home"
+        "others can open {path:?} (mode {mode:04o}), which holds no home yet; name another folder with --home, \
+         or run `chmod 700` on it if nobody else needs it"
+    )]
+    Foreign {
+        /// The folder.
+        path: PathBuf,
+        /// Its mode.
+        mode: u32,
+    },
+    /// The operator: others can open it, and only its owner can change that.
+    #[error(
+        "others can open the home folder {path:?} (mode {mode:04o}), and it belongs to somebody else, who has to run \
+         `chmod 700` on it; or name a folder below it with --home"
     )]
     Open {
         /// The folder.
@@ -52,12 +64,14 @@ pub fn make(path: &Path) -> Result<(), HomeError> {
     if mode & 0o077 == 0 {
         return Ok(());
     }
-    let ours = meta.uid() == rustix::process::geteuid().as_raw();
-    if ours && is_home(path) && fs::set_permissions(path, Permissions::from_mode(MODE)).is_ok() {
-        tracing::warn!("others could open the home folder {path:?} (mode {mode:04o}); it is closed to them now");
-        return Ok(());
+    if !is_home(path) {
+        return Err(HomeError::Foreign { path: path.to_owned(), mode });
     }
-    Err(HomeError::Open { path: path.to_owned(), mode })
+    if fs::set_permissions(path, Permissions::from_mode(MODE)).is_err() {
+        return Err(HomeError::Open { path: path.to_owned(), mode });
+    }
+    tracing::warn!("others could open the home folder {path:?} (mode {mode:04o}); it is closed to them now");
+    Ok(())
 }
 
 fn is_home(path: &Path) -> bool {
@@ -104,8 +118,8 @@ mod tests {
     fn an_open_folder_of_something_else_is_refused_and_left_as_it_is() {
         let folder = folder(0o755, &["thesis.txt"]);
         let error = make(folder.path()).unwrap_err();
-        assert!(matches!(error, HomeError::Open { mode: 0o755, .. }), "{error}");
-        assert!(error.to_string().contains("(mode 0755); run `chmod 700`"), "{error}");
+        assert!(matches!(error, HomeError::Foreign { mode: 0o755, .. }), "{error}");
+        assert!(error.to_string().contains("(mode 0755), which holds no home yet"), "{error}");
         assert_eq!(mode(folder.path()), 0o755);
     }
 }

@@ -7,7 +7,7 @@ use super::args::ConfigCommand;
 use super::ask::{print, print_json, say};
 use super::table::Table;
 use super::{Context, Failure};
-use crate::config::{self, Prepared, Warning, manifests_of};
+use crate::config::{self, Prepared, Problems, Warning, manifests_of};
 use crate::plugins;
 
 pub async fn config(context: &Context, command: ConfigCommand) -> Result<(), Failure> {
@@ -26,12 +26,18 @@ pub async fn config(context: &Context, command: ConfigCommand) -> Result<(), Fai
 }
 
 async fn prepared(context: &Context) -> Result<Prepared, Failure> {
-    let config = context.config()?;
+    let (config, problems) = config::read(context.sources.clone())?;
+    if problems.hide_others() {
+        return Err(problems.and(Problems::default()).into());
+    }
     let warned = config.warnings.clone();
-    config.prepare(context.beside.as_deref()).await.and_then(Prepared::strict).map_err(|problems| {
-        warn(&warned);
-        problems.into()
-    })
+    let all = match config.prepare(context.beside.as_deref()).await.and_then(Prepared::strict) {
+        Ok(prepared) if problems.0.is_empty() => return Ok(prepared),
+        Ok(_) => problems.and(Problems::default()),
+        Err(more) => problems.and(more),
+    };
+    warn(&warned);
+    Err(all.into())
 }
 
 fn warn(warnings: &[Warning]) {

@@ -153,12 +153,13 @@ fn problems_of_the_configuration_end_with_78_all_at_once() {
 }
 
 #[test]
-fn a_section_without_a_library_does_not_pass_the_check() {
+fn a_section_without_a_library_is_told_beside_what_else_is_wrong() {
     let world = World::new();
-    world.file("[adapter.telegarm]\n");
+    world.file("[host]\nlgo = 1\n[adapter.telegarm]\n");
     let failure = world.fails("config check");
     assert_eq!(failure.code, CONFIG, "{failure}");
-    let said = "plugins.toml:1:10: adapter.telegarm: no library that can be read has the id \"telegarm\"; \
+    assert!(failure.to_string().contains("host.lgo: unknown key"), "{failure}");
+    let said = "plugins.toml:3:10: adapter.telegarm: no library that can be read has the id \"telegarm\"; \
                 `hermes-host adapter list` shows what lies there";
     assert!(failure.to_string().ends_with(said), "{failure}");
 }

@@ -170,6 +170,11 @@ pub fn agent(get: &Get<'_>) -> AgentConfig {
     }
 }
 
+/// Whether the agent answers at the endpoint that is meant when nobody names one.
+pub fn is_hosted(agent: &AgentConfig) -> bool {
+    agent.runtime == RuntimeKind::OpenAi && agent.base_url.as_deref() == Some(OPENAI_BASE_URL)
+}
+
 /// `[session]`, or that of one adapter.
 pub fn session(get: &Get<'_>) -> SessionConfig {
     SessionConfig {

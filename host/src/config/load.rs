@@ -47,6 +47,17 @@ pub struct Origin {
 ///
 /// Every problem of the file, of `.env` and of the variables at once.
 pub fn load(sources: Sources) -> Result<Config, Problems> {
+    let (config, problems) = read(sources)?;
+    problems.or(config)
+}
+
+/// Reads what can be read, with every problem beside it: for the check, which goes on to what
+/// libraries say.
+///
+/// # Errors
+///
+/// What keeps the file from being found or read.
+pub fn read(sources: Sources) -> Result<(Config, Problems), Problems> {
     let mut problems = Problems::default();
     let mut warnings = Vec::new();
     let (home, home_source) = home_of(&sources)?;
@@ -73,9 +84,17 @@ pub fn load(sources: Sources) -> Result<Config, Problems> {
     warnings.append(&mut reader.warnings);
     let literal_secrets = reader.literal_secrets;
     let get = Get::host(&values, &path);
+    let agent = build::agent(&get);
+    if build::is_hosted(&agent) && agent.api_key.is_none() {
+        warnings.push(Warning {
+            source: values.get("agent.runtime").map_or(Source::Default, |found| found.source.clone()),
+            key: "agent.api_key".to_owned(),
+            sentence: "is not set, and this endpoint answers nobody without one; set OPENAI_API_KEY".to_owned(),
+        });
+    }
     let config = Config {
         host: build::host(&get),
-        agent: build::agent(&get),
+        agent,
         session: build::session(&get),
         access: build::access(&get),
         delivery: build::delivery(&get),
@@ -92,7 +111,7 @@ pub fn load(sources: Sources) -> Result<Config, Problems> {
         file,
         origin: Origin { values, env, literal_secrets, home: home_source, file: path },
     };
-    problems.or(config)
+    Ok((config, problems))
 }
 
 /// Makes the typed section of one adapter: its host keys over those of `[session]`.

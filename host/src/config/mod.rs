@@ -29,7 +29,7 @@ mod show;
 mod tree;
 
 pub use keys::RESERVED;
-pub use load::{Origin, Sources, home, load};
+pub use load::{Origin, Sources, home, load, read};
 pub use model::*;
 pub use plans::isolation;
 pub use prepare::{Prepared, manifests_of};

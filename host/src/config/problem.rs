@@ -80,6 +80,18 @@ impl Problems {
         if self.0.is_empty() { Ok(value) } else { Err(self.sorted()) }
     }
 
+    /// These problems and `more`, each once.
+    #[must_use]
+    pub fn and(mut self, more: Self) -> Self {
+        self.0.extend(more.0);
+        self.sorted()
+    }
+
+    /// Whether something is wrong with a file as a whole, so that what stands in it is not known.
+    pub fn hide_others(&self) -> bool {
+        self.0.iter().any(|problem| problem.key.is_empty() && matches!(problem.source, Source::File { .. }))
+    }
+
     pub(super) fn push(&mut self, source: Source, key: impl Into<String>, sentence: impl Into<String>) {
         self.0.push(Problem { source, key: key.into(), sentence: sentence.into(), nearest: None });
     }

@@ -130,7 +130,8 @@ impl Config {
         for (instance, adapter) in &mut self.adapters {
             let Some(manifest) = manifests.get(&adapter.plugin) else { continue };
             for (key, own) in &mut adapter.section.own {
-                let literal = own.secrets.is_empty() && own.value.is_string();
+                // A reference that leads nowhere has its problem already and left an empty text.
+                let literal = own.secrets.is_empty() && own.value.as_str().is_some_and(|text| !text.is_empty());
                 if !literal || !is_secret(manifest, key) {
                     continue;
                 }

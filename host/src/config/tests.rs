@@ -124,8 +124,14 @@ fn an_endpoint_in_the_environment_chooses_its_runtime_unless_the_section_does() 
     let config = world.load().unwrap();
     assert_eq!(config.agent.runtime, RuntimeKind::OpenAi);
     assert_eq!(config.agent.base_url.as_deref(), Some("https://api.openai.com/v1"));
-    assert!(config.agent.model.is_some());
-    world.env("OPENAI_BASE_URL", "http://127.0.0.1:1/v1").env("OPENAI_MODEL", "tiny");
+    assert!(config.agent.model.is_some() && config.warnings.is_empty());
+    world.file("[agent]\nruntime = \"openai\"");
+    world.sources.env.remove("OPENAI_API_KEY");
+    let warnings = world.load().unwrap().warnings;
+    assert_eq!(warnings.len(), 1, "{warnings:?}");
+    assert!(warnings[0].to_string().contains("agent.api_key: is not set"), "{}", warnings[0]);
+    world.file("");
+    world.env("OPENAI_BASE_URL", "http://127.0.0.1:1/v1").env("OPENAI_MODEL", "tiny").env("OPENAI_API_KEY", "sk-1234");
     let config = world.load().unwrap();
     assert_eq!(config.agent.base_url.as_deref(), Some("http://127.0.0.1:1/v1"));
     assert_eq!(config.agent.model.as_deref(), Some("tiny"));

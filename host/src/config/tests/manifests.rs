@@ -237,3 +237,12 @@ fn keys_that_only_a_start_reads_are_named_when_they_change() {
     let later = world.load().unwrap().changed_for_the_next_start(&started_with);
     assert_eq!(later, ["agent.api_key", "host.log"]);
 }
+
+#[test]
+fn a_reference_that_leads_nowhere_is_no_secret_that_was_written_out() {
+    let mut world = World::new();
+    world.file("[adapter.telegram]\ntoken = { env = \"NOWHERE\" }\n");
+    let (mut config, problems) = read(world.sources.clone()).unwrap();
+    assert_eq!(problems.0.len(), 1, "{problems}");
+    config.resolve(&telegram()).unwrap();
+}
