@@ -208,7 +208,8 @@ pub fn latency() -> Vec<Measured> {
 /// Runs the load generator; returns messages a second and the world, still running.
 fn flood(isolation: Isolation, chats: u64, messages: u64) -> (f64, World) {
     let mut world = World::with("");
-    let flood = format!("flood = {{ chats = {chats}, messages = {messages} }}\naccess = {{ allow_all = true }}");
+    let flood =
+        format!("flood = {{ chats = {chats}, messages = {messages}, window = 8 }}\naccess = {{ allow_all = true }}");
     world.configure(&format!("{HEAD}{ECHO}{}", scripted("scripted", isolation, &flood)));
     let started = Instant::now();
     world.launch();
