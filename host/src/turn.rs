@@ -43,8 +43,6 @@ pub struct Conclusion {
     pub end: TurnEnd,
     /// Why it failed, for the log and the row.
     pub error: Option<String>,
-    /// Whether question and answer stay in the transcript.
-    pub keeps: bool,
     /// What the transcript gains besides the question.
     pub messages: Vec<Message>,
     /// What the chat is told.
@@ -71,7 +69,7 @@ pub fn conclude(outcome: TurnOutcome, cause: Cause, live: &Live) -> Conclusion {
                 (Some(text), finish_reason)
             };
             let last = TurnEvent::Done { finish_reason, usage };
-            Conclusion { end: TurnEnd::Finished, error: None, keeps: true, messages, says, usage, state, last }
+            Conclusion { end: TurnEnd::Finished, error: None, messages, says, usage, state, last }
         }
         TurnOutcome::Interrupted { text } => interrupted(&text, cause, live),
         TurnOutcome::Failed(failure) => {
@@ -85,9 +83,8 @@ pub fn conclude(outcome: TurnOutcome, cause: Cause, live: &Live) -> Conclusion {
             Conclusion {
                 end: TurnEnd::Failed,
                 error: Some(live.masker.mask(format!("{}: {}", failure.code, failure.detail)).into_owned()),
-                // A half answer would make the next turn worse than none.
-                keeps: false,
-                messages: Vec::new(),
+                // A half answer would make the next turn worse than none; that there was none has to be known.
+                messages: vec![Message::assistant(format!("(no answer: the turn failed with {})", failure.code))],
                 says: Some(sentence),
                 usage: Usage::default(),
                 state: None,
@@ -115,7 +112,6 @@ fn interrupted(text: &str, cause: Cause, live: &Live) -> Conclusion {
     Conclusion {
         end: TurnEnd::Interrupted,
         error: (cause == Cause::Inactive).then(|| "silent for too long".to_owned()),
-        keeps: true,
         messages,
         says,
         usage: Usage::default(),

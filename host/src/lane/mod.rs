@@ -387,23 +387,22 @@ impl Lane {
         }
         let now_ms = self.host.now_ms();
         let heard_ms = running.heard.at_ms;
-        let transcript = conclusion.keeps.then(|| {
-            let input = running.input.iter().map(|message| (heard_ms, message.clone()));
-            input.chain(conclusion.messages.iter().map(|message| (now_ms, message.clone()))).collect::<Vec<_>>()
-        });
+        let said = running.input.iter().map(|message| (heard_ms, message.clone()));
+        let transcript: Vec<_> =
+            said.chain(conclusion.messages.iter().map(|message| (now_ms, message.clone()))).collect();
         let end = EndTurn {
             turn: running.turn,
             state: conclusion.end,
             error: conclusion.error,
             session: self.session.clone(),
-            messages: memory::rows(transcript.as_deref().unwrap_or_default(), &running.heard),
+            messages: memory::rows(&transcript, &running.heard),
             deliveries,
             usage: conclusion.usage,
             agent_state: conclusion.state.clone().map(|state| (self.host.runtime.name().to_owned(), state)),
             now_ms,
         };
         self.write_end(end).await;
-        self.memory.add(&self.host, transcript.unwrap_or_default(), conclusion.state);
+        self.memory.add(&self.host, transcript, conclusion.state);
         running.close(conclusion.last);
         if let Some(next) = self.next_waiting() {
             self.begin(next).await;
