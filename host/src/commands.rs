@@ -65,8 +65,13 @@ impl Dispatcher {
             CommandId::Commands => (Act::Say(self.help(arrived, "")), Vec::new()),
             CommandId::New => {
                 let (free, then) = self.free_key(found.key.stored());
-                let end = Change::EndSession { session: found.session.clone(), reason: "new".to_owned() };
-                (Act::End { then }, vec![end, free])
+                let mut changes =
+                    vec![Change::EndSession { session: found.session.clone(), reason: "new".to_owned() }, free];
+                if !args.is_empty() {
+                    // A title needs its session at once; without one the next message begins it.
+                    changes.extend(self.begin_titled(arrived, found.key.stored(), args));
+                }
+                (Act::End { then }, changes)
             }
             CommandId::Stop => (Act::Stop, Vec::new()),
             CommandId::Status => (Act::Describe, Vec::new()),

@@ -137,6 +137,9 @@ impl Dispatcher {
         let Some(arrived) = self.meant_for_the_agent(arrived) else { return };
         let Some((arrived, found)) = self.resolve(arrived) else { return };
         let (session, instance) = (found.session.clone(), Arc::clone(&arrived.instance));
+        // Whoever ends the former session of this key writes what this one builds upon. Looked up before a
+        // command of this very event ends the session again.
+        let after = if self.ending.is_empty() { None } else { self.ending.remove(&found.key.stored()) };
         let message = match self.command(&arrived, &found) {
             Some(order) => LaneMessage::Order(order, arrived.permit),
             None => {
@@ -144,7 +147,7 @@ impl Dispatcher {
                 LaneMessage::Heard(heard, permit)
             }
         };
-        self.send_to(session, &instance, found.birth, message);
+        self.send_to(session, &instance, after, found.birth, message);
     }
 
     /// Lets an event in, or meets the stranger.
@@ -257,6 +260,15 @@ impl Dispatcher {
         Birth { session, route: row, takeover }
     }
 
+    /// Begins a session of this title. Its key leads to it from now on; whoever gets the changes writes it.
+    pub(crate) fn begin_titled(&mut self, arrived: &Arrived, key: String, title: &str) -> [Change; 2] {
+        let now_ms = self.host.now_ms();
+        self.used.insert(key.clone(), now_ms);
+        let Birth { mut session, route, .. } = self.begin_session(arrived, key, None, now_ms);
+        session.title = Some(title.to_owned());
+        [Change::NewSession(session), Change::BindRoute(route)]
+    }
+
     /// Whether a rule says that this conversation begins anew.
     fn takeover(&self, route: &Route, now_ms: i64) -> Option<Takeover> {
         let live = self.host.live();
@@ -270,9 +282,15 @@ impl Dispatcher {
     }
 
     /// Hands a message to the lane of a session; makes the lane when there is none.
-    fn send_to(&mut self, session: SessionId, instance: &str, birth: Option<Birth>, message: LaneMessage) {
+    fn send_to(
+        &mut self,
+        session: SessionId,
+        instance: &str,
+        after: Option<oneshot::Receiver<()>>,
+        birth: Option<Birth>,
+        message: LaneMessage,
+    ) {
         let Err(message) = self.lanes.send(&session, message) else { return };
-        let after = birth.as_ref().and_then(|birth| self.ending.remove(&birth.route.key));
         let queue_max = self.host.live().session_of(instance).queue_max;
         let lane = Lane::new(Arc::clone(&self.host), session.clone(), queue_max, birth, after);
         let over = |over| HostEvent::Turn(TurnNews::Over(over));

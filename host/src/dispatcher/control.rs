@@ -75,7 +75,7 @@ impl Dispatcher {
             Some(Heard { inbox: row.id, at_ms: row.at_ms, place, event, key, several })
         });
         let instance = cut_off.inbox.first().map(|row| row.instance.clone()).unwrap_or_default();
-        self.send_to(session, &instance, None, LaneMessage::Resume(cut_off, heard));
+        self.send_to(session, &instance, None, None, LaneMessage::Resume(cut_off, heard));
     }
 
     /// The operator ends a session: its lane stops what runs and writes it.
@@ -88,7 +88,7 @@ impl Dispatcher {
             changes.push(change);
             then.push(freed);
         }
-        self.send_to(session, "", None, LaneMessage::Close { changes, then, reply });
+        self.send_to(session, "", None, None, LaneMessage::Close { changes, then, reply });
     }
 
     fn census(&self) -> Census {

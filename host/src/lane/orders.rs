@@ -6,7 +6,7 @@ use tokio::sync::oneshot;
 
 use super::{Lane, Waiting};
 use crate::context::Place;
-use crate::store::{Change, CommandTx, EndTurn, TurnEnd};
+use crate::store::{Change, CommandTx, EndTurn, StoreError, TurnEnd};
 
 /// A slash command on its way to its session.
 #[derive(Debug)]
@@ -58,9 +58,11 @@ impl Lane {
                 }
             }
         };
-        let reply = place.say(&self.host, Purpose::Reply, words).await;
+        let reply = place.say(&self.host, Purpose::Reply, words.clone()).await;
         let order = CommandTx { inbox: Some(place.inbox), changes, reply: vec![reply], now_ms: self.host.now_ms() };
-        self.write_order(order).await;
+        if let Some(order) = self.write_titled(order, &place, &words).await {
+            self.write_order(order).await;
+        }
         drop(then);
     }
 
@@ -68,6 +70,33 @@ impl Lane {
     pub(super) async fn close(&mut self, mut changes: Vec<Change>) -> bool {
         self.end_session(&mut changes).await;
         self.write_order(CommandTx { inbox: None, changes, reply: Vec::new(), now_ms: self.host.now_ms() }).await
+    }
+
+    /// Writes an order that begins a session with a title. Returns what is still to be written: the same order,
+    /// without the title where another session has it.
+    async fn write_titled(&self, mut order: CommandTx, place: &Place, words: &str) -> Option<CommandTx> {
+        let titled = |change: &Change| matches!(change, Change::NewSession(new) if new.title.is_some());
+        if !order.changes.iter().any(titled) {
+            return Some(order);
+        }
+        match self.host.store.command(order.clone()).await {
+            Ok(ids) => {
+                self.host.carry(ids, order.reply).await;
+                return None;
+            }
+            Err(error @ (StoreError::TitleTaken { .. } | StoreError::TitleTooLong { .. })) => {
+                for change in &mut order.changes {
+                    if let Change::NewSession(new) = change {
+                        new.title = None;
+                    }
+                }
+                let words = format!("{words} It has no title: {error}.");
+                order.reply = vec![place.say(&self.host, Purpose::Reply, words).await];
+            }
+            // Tried again like every order, and told in the log.
+            Err(_) => {}
+        }
+        Some(order)
     }
 
     async fn stop_and_say(&mut self) -> String {
@@ -115,8 +144,8 @@ impl Lane {
         }
         self.stop().await;
         if self.birth.is_some() {
-            // Nothing of this session was ever written.
-            changes.clear();
+            // Nothing of this session was ever written; what begins after it is.
+            changes.retain(|change| matches!(change, Change::NewSession(_) | Change::BindRoute(_)));
         }
         if !accepted.is_empty() {
             changes.push(Change::DropInbox { ids: accepted, why: "a new conversation began".to_owned() });

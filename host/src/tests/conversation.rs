@@ -95,7 +95,7 @@ fn a_turn_that_fails_or_panics_says_so_in_one_sentence_and_the_session_goes_on()
     chat.says("still there?");
     assert_eq!(chat.hears(3)[2], "still there?");
     let sessions = world.call("sessions.list", json!({ "sender": { "id": "7" } })).unwrap();
-    assert_eq!(sessions[0]["messages"], 2, "nothing half-written stays behind: {sessions}");
+    assert_eq!(sessions[0]["messages"], 6, "each question stays, with what became of it: {sessions}");
 }
 
 #[test]
@@ -224,4 +224,65 @@ fn a_sender_sees_only_their_own_sessions() {
     assert_eq!(stolen.unwrap_err().code, "not_found");
     let stranger = world.call("sessions.list", json!({ "sender": { "id": "99" } }));
     assert_eq!(stranger.unwrap_err().code, "refused");
+}
+
+#[test]
+fn a_new_conversation_can_have_a_title_at_once() {
+    let mut world = World::new();
+    let titles = |world: &World| -> Vec<serde_json::Value> {
+        let sessions = world.call("sessions.list", json!({ "sender": { "id": "7" } })).unwrap();
+        sessions.as_array().unwrap().iter().map(|session| session["title"].clone()).collect()
+    };
+    let chat = world.chat("7");
+    chat.says("hello");
+    chat.says("/new  The  garden ");
+    chat.says("plant this");
+    assert_eq!(chat.hears(3), ["hello", "A new conversation begins.", "plant this"]);
+    world.settled();
+    let named = titles(&world);
+    assert_eq!(named.iter().filter(|title| *title == "The garden").count(), 1, "{named:?}");
+
+    chat.says("/new The garden");
+    let refused = chat.hears(4).remove(3);
+    assert!(refused.starts_with("A new conversation begins. It has no title: another session"), "{refused}");
+    world.stop();
+    world.start();
+    let chat = world.chat("7");
+    chat.says("after a restart");
+    assert_eq!(chat.hears(5).remove(4), "after a restart");
+    world.settled();
+    assert_eq!(titles(&world).len(), 3, "no session was begun that nobody needs");
+}
+
+#[test]
+fn a_first_word_can_be_a_titled_conversation() {
+    let world = World::new();
+    let chat = world.chat("7");
+    chat.says("/new Plans");
+    chat.says("hello");
+    assert_eq!(chat.hears(2), ["A new conversation begins.", "hello"]);
+    let sessions = world.call("sessions.list", json!({ "sender": { "id": "7" } })).unwrap();
+    assert_eq!(sessions[0]["title"], "Plans");
+    assert_eq!(sessions.as_array().unwrap().len(), 1);
+}
+
+#[test]
+fn a_question_whose_turn_failed_stays_in_the_transcript() {
+    let world = World::new();
+    let chat = world.chat("7");
+    chat.says("/fail");
+    chat.hears(1);
+    world.settled();
+    let sessions = world.call("sessions.list", json!({ "sender": { "id": "7" } })).unwrap();
+    let session = sessions[0]["id"].clone();
+    let history = world.call("sessions.history", json!({ "sender": { "id": "7" }, "session_id": session })).unwrap();
+    let said: Vec<(&str, &str)> = history
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|row| (row["role"].as_str().unwrap(), row["content"].as_str().unwrap()))
+        .collect();
+    assert_eq!(said.len(), 2, "{said:?}");
+    assert_eq!(said[0], ("user", "/fail"));
+    assert!(said[1].0 == "assistant" && said[1].1.starts_with("(no answer: the turn failed with "), "{said:?}");
 }
