@@ -31,6 +31,7 @@ impl OutboxLane {
                 if is_refusal_of_a_request(&outcome, capabilities.supports_async_delivery) {
                     Step::Abandon(REQUESTER_GONE)
                 } else {
+                    self.say_unauthorized(&adapter, &outcome);
                     self.judge(which, &outcome, &class, deadline_ms)
                 }
             }
@@ -67,6 +68,13 @@ impl OutboxLane {
             facts.deaths = facts.deaths.saturating_add(1);
         }
         Some(outcome)
+    }
+
+    /// Lets `status` say what a person has to mend.
+    fn say_unauthorized(&self, adapter: &AdapterHandle, outcome: &SendOutcome) {
+        if let SendOutcome::Refused { kind: RefusalKind::Unauthorized, detail, .. } = outcome {
+            adapter.unauthorized(&self.host.live().masker.mask(detail));
+        }
     }
 
     fn judge(

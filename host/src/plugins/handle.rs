@@ -29,6 +29,9 @@ pub const INSTANCE_DIED: &str = "instance died";
 /// Detail of an unknown outcome whose instance the host itself ended under it.
 const CUT_OFF: &str = "the host ended the instance";
 
+/// The longest word of a platform that `status` repeats, in characters.
+const DETAIL_CHARS_MAX: usize = 200;
+
 /// Announcements and counters one instance may have.
 const TOLD_MAX: usize = 64;
 
@@ -68,6 +71,8 @@ pub(super) struct Told {
     pub(super) code: Option<&'static str>,
     /// Why the instance that runs was not replaced.
     pub(super) kept: Option<String>,
+    /// What is said while the platform does not accept the credential.
+    pub(super) unauthorized: Option<String>,
 }
 
 impl Shared {
@@ -126,6 +131,31 @@ impl Shared {
             let counts = life.state.is_online() && life.state.failures() > 0;
             counts && life.apply(AdapterChange::Proved, now_ms).is_ok()
         });
+    }
+
+    /// Notes that the link is up and yet nothing can be sent.
+    fn unauthorized(&self, detail: &str) {
+        let instance = &self.instance;
+        let detail: String = detail.chars().filter(|c| !c.is_control()).take(DETAIL_CHARS_MAX).collect();
+        let said = if detail.is_empty() { String::new() } else { format!(" ({detail})") };
+        let duty = format!(
+            "the platform refuses what is sent with this credential{said}; what is owed waits: put a valid one where \
+             [adapter.{instance}] takes it from, then run `hermes-host reload`"
+        );
+        self.told().unauthorized = Some(duty.clone());
+        // Without a link there is another reason to tell.
+        if self.state.borrow().state.is_online() {
+            self.apply(AdapterChange::Degrade { duty });
+        }
+    }
+
+    /// Takes back what [`Shared::unauthorized`] said, and nothing that the adapter said itself.
+    fn authorized(&self) {
+        let Some(said) = self.told().unauthorized.take() else { return };
+        let is_said = matches!(&self.state.borrow().state, AdapterState::Degraded { duty, .. } if *duty == said);
+        if is_said {
+            self.apply(AdapterChange::Recovered);
+        }
     }
 
     /// When data was last carried.
@@ -238,6 +268,12 @@ impl AdapterHandle {
         self.shared.told().metrics.clone()
     }
 
+    /// Notes that the platform does not accept the credential any more: the instance is degraded until
+    /// something is delivered, or until it connects again.
+    pub fn unauthorized(&self, detail: &str) {
+        self.shared.unauthorized(detail);
+    }
+
     /// Sends one part.
     pub async fn send(&self, message: &Outgoing) -> SendOutcome {
         self.deliver(method::SEND, to_json(message)).await
@@ -290,6 +326,7 @@ impl AdapterHandle {
         };
         if matches!(outcome, SendOutcome::Delivered { .. }) {
             self.shared.proved();
+            self.shared.authorized();
         }
         outcome
     }

@@ -8,6 +8,26 @@ use super::world::{Setting, World};
 use crate::store::DeliveryFilter;
 
 #[test]
+fn a_credential_that_is_refused_is_told_until_something_is_delivered() {
+    let world = World::new();
+    let chat = world.chat("7");
+    world.platform.refuses(RefusalKind::Unauthorized);
+    chat.says("hello");
+    let adapter = world.host().adapter("fake").unwrap();
+    world.until("the adapter is degraded", || (adapter.state().word() == "degraded").then_some(()));
+    let reason = adapter.state().reason().unwrap().to_owned();
+    assert!(reason.contains("credential (no)") && reason.contains("[adapter.fake]"), "{reason}");
+    assert!(adapter.is_online(), "its link is up");
+    let outcome = world.block_on(adapter.send(&hermes_protocol::Outgoing::text(hermes_protocol::Chat::dm("7"), "x")));
+    assert!(matches!(outcome, SendOutcome::Delivered { .. }), "{outcome:?}");
+    assert_eq!(adapter.state().word(), "online");
+    adapter.unauthorized("no");
+    world.set_online(false);
+    world.set_online(true);
+    assert_eq!(adapter.state().word(), "online", "a new link is asked anew");
+}
+
+#[test]
 fn a_platform_that_asks_to_wait_gets_the_same_text_later() {
     let world = World::new();
     world.platform.answers(SendOutcome::not_sent(Some(30), WaitScope::Chat, "slow down"));
