@@ -1,6 +1,7 @@
 //! Turns sections into what `plugins` runs and what `access` decides by.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
 use hermes_core::access::{self, AccessPolicy, InstanceAccess};
 use hermes_protocol::Manifest;
@@ -51,6 +52,9 @@ impl Config {
             plan.enabled = adapter.enabled.unwrap_or(true);
             plan.trust_upstream = adapter.trust_upstream;
             plan.command = adapter.command.clone();
+            // As every path in the file: what it says is meant from where it lies.
+            let folder = self.file.as_deref().and_then(Path::parent).unwrap_or(&self.home);
+            plan.folder = plan.command.is_some().then(|| folder.to_owned());
             let uses = manifests.get(&adapter.plugin).map_or(&[][..], |manifest| &manifest.uses);
             plan.granted = adapter.access.grants.iter().filter(|name| uses.contains(name)).cloned().collect();
             plans.push(plan);

@@ -82,6 +82,12 @@ pub(super) enum FrameError {
     /// Longer than a frame may be.
     #[error("a frame of {0} bytes is longer than {FRAME_BYTES_MAX}")]
     TooLong(usize),
+    /// Text where a length belongs: somebody printed into the frames.
+    #[error(
+        "the program wrote text ({0:?}…) to its standard output, which belongs to the frames; it has to write it to \
+         its standard error"
+    )]
+    Text(String),
     /// Shorter than its own header, or a method that is not UTF-8.
     #[error("a frame does not add up")]
     Malformed,
@@ -178,8 +184,12 @@ pub(super) async fn read_async(from: &mut (impl AsyncRead + Unpin)) -> Result<Fr
 }
 
 fn checked(length: [u8; 4]) -> Result<usize, FrameError> {
-    let length = usize::try_from(u32::from_le_bytes(length)).unwrap_or(usize::MAX);
+    let bytes = length;
+    let length = usize::try_from(u32::from_le_bytes(bytes)).unwrap_or(usize::MAX);
     if length > FRAME_BYTES_MAX {
+        if bytes.iter().all(|byte| byte.is_ascii_graphic() || byte.is_ascii_whitespace()) {
+            return Err(FrameError::Text(bytes.map(char::from).iter().collect()));
+        }
         return Err(FrameError::TooLong(length));
     }
     if length < HEADER_BYTES {

@@ -6,9 +6,13 @@ use std::sync::{
 };
 
 use hermes_adapter_abi::status;
+use hermes_protocol::CallError;
 use tokio::sync::watch;
 
 use super::{AdapterLink, Answer};
+
+/// The longest words of a panic that are repeated, in characters.
+const SAID_CHARS_MAX: usize = 400;
 
 /// One created instance and the first reason it is known to be broken for.
 pub(super) struct Life {
@@ -45,7 +49,7 @@ impl Life {
     pub(super) async fn call(&self, method: &str, payload: Vec<u8>) -> Answer {
         let answer = self.link.call(method, payload).await;
         if matches!(answer.status, status::PANIC | status::POISONED) {
-            self.break_with(format!("panicked in {method}"));
+            self.break_with(panicked(method, &answer));
         }
         answer
     }
@@ -95,5 +99,35 @@ impl Life {
     /// Stops counting: what the instance still says is refused.
     pub(super) fn give_up(&self) {
         self.counts.store(false, Ordering::Release);
+    }
+}
+
+/// Where an adapter panicked, and what the panic said.
+pub(super) fn panicked(method: &str, answer: &Answer) -> String {
+    let said = serde_json::from_slice::<CallError>(&answer.payload).map(|error| error.message).unwrap_or_default();
+    // The SDK says in which instance, which is named where this is told, and in which method, which every call
+    // that was open then repeats.
+    let quoted = |said: &str, before: &str| {
+        let (name, said) = said.strip_prefix(before)?.split_once("`: ")?;
+        Some((name.to_owned(), said.to_owned()))
+    };
+    let said = quoted(&said, "instance `").map_or(said, |(_, said)| said);
+    let (place, said) = quoted(&said, "panic in `").unwrap_or((method.to_owned(), said));
+    let said: String = said.chars().take(SAID_CHARS_MAX).collect();
+    if said.is_empty() { format!("panicked in {place}") } else { format!("panicked in {place}: {said}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_reason_of_a_panic_has_its_words() {
+        let said =
+            |payload: &str| panicked("send", &Answer { status: status::PANIC, payload: payload.as_bytes().to_vec() });
+        assert_eq!(said(""), "panicked in send");
+        assert_eq!(said(r#"{"code":"panic","message":"KeyError: 'x'"}"#), "panicked in send: KeyError: 'x'");
+        let ours = r#"{"code":"panic","message":"instance `one`: panic in `run`: out of bounds"}"#;
+        assert_eq!(said(ours), "panicked in run: out of bounds");
     }
 }

@@ -32,6 +32,8 @@ pub struct AdapterPlan {
     pub granted: BTreeSet<String>,
     /// A program that speaks frames, instead of a library.
     pub command: Option<Vec<String>>,
+    /// Where that program works: the folder of the file that names it. `None`: where the host works.
+    pub folder: Option<PathBuf>,
 }
 
 impl AdapterPlan {
@@ -47,6 +49,7 @@ impl AdapterPlan {
             trust_upstream: false,
             granted: BTreeSet::new(),
             command: None,
+            folder: None,
         }
     }
 }

@@ -11,6 +11,7 @@ use std::{
         fd::OwnedFd,
         unix::process::{CommandExt, ExitStatusExt},
     },
+    path::PathBuf,
     process::{Child, Command, ExitStatus, Stdio},
     sync::{
         Arc, Mutex, PoisonError,
@@ -63,6 +64,8 @@ pub(super) struct ChildSpec {
     pub(super) env: Vec<(OsString, OsString)>,
     /// Whether it writes its frames to stdout instead of to the socket on stdin.
     pub(super) stdout: bool,
+    /// Where it works; also what a relative path of the program is relative to. `None`: where the host works.
+    pub(super) folder: Option<PathBuf>,
 }
 
 /// What the host says first.
@@ -151,7 +154,14 @@ pub(super) async fn start(spec: &ChildSpec) -> std::io::Result<Started> {
     let (ours, theirs) = std::os::unix::net::UnixStream::pair()?;
     ours.set_nonblocking(true)?;
     let stdout = if spec.stdout { Stdio::from(OwnedFd::from(theirs.try_clone()?)) } else { Stdio::null() };
-    let mut command = Command::new(program);
+    let mut command = match &spec.folder {
+        // A bare name is looked for on `PATH`.
+        Some(folder) if program.as_encoded_bytes().contains(&b'/') => Command::new(folder.join(program)),
+        _ => Command::new(program),
+    };
+    if let Some(folder) = &spec.folder {
+        command.current_dir(folder);
+    }
     command
         .args(arguments)
         .env_clear()
@@ -252,7 +262,7 @@ impl ProcessLink {
         let (end, ended) = watch::channel(false);
         let pending = Arc::new(Mutex::new(Pending::default()));
         tokio::spawn(write_out(writer, queue, Arc::clone(&pending)));
-        let reading = read_in(reader, Arc::clone(&pending), port, out.clone());
+        let reading = read_in(reader, Arc::clone(&pending), Arc::clone(&port), out.clone());
         let watched = Arc::clone(&pending);
         let mut ended = ended;
         tokio::spawn(async move {
@@ -261,9 +271,11 @@ impl ProcessLink {
                 // Also when the link itself is gone.
                 _ = ended.wait_for(|end| *end) => (None, Duration::ZERO),
             };
-            lock(&watched).end();
             let gone = reap(child, grace).await;
+            // First how it ended, then the calls that are lost with it: whoever meets a lost call can tell why.
             say_closed.send_replace(Some(why.unwrap_or(gone)));
+            lock(&watched).end();
+            drop(port);
         });
         Self { out, pending, next: AtomicU64::new(1), closed, end }
     }
@@ -446,7 +458,7 @@ async fn reap(mut child: Child, grace: Duration) -> String {
 fn ended(status: ExitStatus) -> String {
     match (status.code(), status.signal()) {
         (Some(code), _) => format!("its process exited with {code}"),
-        (_, Some(signal)) => format!("its process was ended by signal {signal}"),
+        (_, Some(signal)) => format!("its process was killed by signal {signal}"),
         _ => "its process ended".to_owned(),
     }
 }

@@ -74,7 +74,7 @@ pub(super) async fn ask(
     let mut command = settings.runner.clone();
     command.extend([task.into(), "--framed".into()]);
     command.extend(runner_arguments(origin, &admitted.copy));
-    let spec = ChildSpec { command, env: settings.child_env.clone(), stdout: false };
+    let spec = ChildSpec { command, env: settings.child_env.clone(), stdout: false, folder: None };
     let child = process::start(&spec).await.map_err(|error| failed(error.to_string()))?;
     let frame = child.ask(CHILD).await.map_err(failed)?;
     if frame.kind != FrameKind::Reply {

@@ -11,6 +11,7 @@ use std::{
     time::Duration,
 };
 
+use futures_util::FutureExt;
 use hermes_adapter_abi::{SDK_VERSION, status};
 use hermes_core::backoff::Backoff;
 use hermes_protocol::{CallError, ConnectError, Envelope, HostInfo, LinkState, LinkWord, Manifest, method};
@@ -24,7 +25,7 @@ use super::{
     frame::PROTOCOL,
     handle::Shared,
     in_process::{self, InProcess},
-    life::Life,
+    life::{Life, panicked},
     logs::{self, LogGate, Mask},
     negotiate,
     process::{self, ChildSpec, HostHello},
@@ -202,7 +203,7 @@ impl Supervisor {
             reason = closed => Step::Broken { reason },
             () = must_end(&mut self.wanted, wanted, &self.handle) => Step::Changed,
             answer = time::timeout(deadline, born.life.call(method::CONNECT, b"{}".to_vec())) => match answer {
-                Ok(answer) => connected(answer),
+                Ok(answer) => connected(&born.life, method::CONNECT, answer),
                 // The instance is rebuilt: whether its thread still runs, nobody can tell.
                 Err(_) => Step::Broken { reason: format!("it did not connect within {} s", deadline.as_secs_f32()) },
             },
@@ -226,7 +227,7 @@ impl Supervisor {
                 answer = &mut running, if runs => match answer.status {
                     // It has no receive loop of its own.
                     status::UNSUPPORTED => runs = false,
-                    _ => return match connected(answer) {
+                    _ => return match connected(&born.life, method::RUN, answer) {
                         Step::Up => Step::Again { reason: "its receive loop ended".to_owned(), after_ms: None },
                         other => other,
                     },
@@ -356,12 +357,13 @@ impl Supervisor {
             (Some(admitted), _) => {
                 let mut command = settings.runner.clone();
                 command.extend(schema::runner_arguments(&origin, &admitted.copy));
-                ChildSpec { command, env: settings.child_env.clone(), stdout: false }
+                ChildSpec { command, env: settings.child_env.clone(), stdout: false, folder: None }
             }
             (None, command) => ChildSpec {
                 command: command.iter().flatten().map(Into::into).collect(),
                 env: settings.child_env.clone(),
                 stdout: true,
+                folder: plan.folder.clone(),
             },
         };
         let hello = HostHello {
@@ -373,7 +375,12 @@ impl Supervisor {
         };
         let failed = |error: std::io::Error| LoadError::ProcessFailed {
             instance: plan.instance.clone(),
-            why: error.to_string(),
+            why: match plan.command.iter().flatten().next() {
+                Some(program) => {
+                    format!("`{program}` cannot be started ({error}); correct `command` in [adapter.{}]", plan.instance)
+                }
+                None => error.to_string(),
+            },
         };
         let child = process::start(&spec).await.map_err(failed)?;
         let deadline = settings.create.saturating_add(CHILD_START);
@@ -491,12 +498,15 @@ async fn create_inside(
     creating.await.expect("creating an instance does not panic").map(InProcess::new)
 }
 
-/// What the answer to `connect` or `run` means.
-fn connected(answer: Answer) -> Step {
+/// What the answer to `connect`, `run` or `health` means.
+fn connected(life: &Life, method: &str, answer: Answer) -> Step {
     match answer.status {
         status::OK => Step::Up,
-        status::PANIC | status::POISONED => Step::Broken { reason: "the adapter panicked".to_owned() },
-        status::DROPPED => Step::Broken { reason: "the instance ended".to_owned() },
+        status::PANIC | status::POISONED => Step::Broken { reason: panicked(method, &answer) },
+        // A process has said by then how it ended.
+        status::DROPPED => Step::Broken {
+            reason: life.link.closed().now_or_never().unwrap_or_else(|| "the instance ended".to_owned()),
+        },
         status::BUSY => Step::Again { reason: "the instance is busy".to_owned(), after_ms: None },
         status::UNSUPPORTED => Step::Fatal {
             reason: "the adapter cannot connect".to_owned(),
@@ -560,7 +570,7 @@ async fn ask_health(life: &Life, deadline: Duration) -> Step {
     };
     match time::timeout(deadline, asking).await {
         Err(_) => Step::Broken { reason: format!("it did not answer `health` within {} s", deadline.as_secs_f32()) },
-        Ok(answer) => match connected(answer) {
+        Ok(answer) => match connected(life, method::HEALTH, answer) {
             // An adapter without the method is alive: it answered.
             Step::Fatal { .. } => Step::Up,
             other => other,

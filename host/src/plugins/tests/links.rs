@@ -70,7 +70,7 @@ async fn create(isolation: Isolation, mode: &str, create: Duration) -> Result<Ca
         Isolation::Process => {
             let mut command = runner_command();
             command.extend(runner_arguments(&admitted.path, &admitted.copy));
-            let spec = ChildSpec { command, env: Vec::new(), stdout: false };
+            let spec = ChildSpec { command, env: Vec::new(), stdout: false, folder: None };
             let hello = HostHello {
                 protocol: PROTOCOL,
                 envelope: serde_json::to_value(&envelope).unwrap(),
@@ -296,7 +296,8 @@ async fn a_child_is_gone_when_its_link_is_dropped() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_program_that_does_not_speak_frames_is_refused() {
     for command in [["/bin/cat", "/dev/null"].as_slice(), &["/bin/cat"], &["/nonexistent/program"]] {
-        let spec = ChildSpec { command: command.iter().map(Into::into).collect(), env: Vec::new(), stdout: true };
+        let command = command.iter().map(Into::into).collect();
+        let spec = ChildSpec { command, env: Vec::new(), stdout: true, folder: None };
         let Ok(child) = process::start(&spec).await else { continue };
         let hello =
             HostHello { protocol: PROTOCOL, envelope: json!({}), create_ms: 1, log_level: 0, origin: String::new() };

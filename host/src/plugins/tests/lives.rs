@@ -149,6 +149,12 @@ async fn a_panic_gives_an_unknown_outcome_and_a_new_instance() {
         let ready = |event| matches!(event, AdapterEvent::Ready { .. }).then_some(());
         host.event(ready).await;
         assert!(died(&one.send(&message("x")).await));
+        let why = host.event(|event| match event {
+            AdapterEvent::State { state: AdapterState::Reconnecting { reason, .. }, .. } => Some(reason),
+            _ => None,
+        });
+        let why = why.await;
+        assert!(why.starts_with("panicked in send: "), "{why}");
         host.event(ready).await;
         assert!(died(&one.send(&message("x")).await), "a second death of one part looks the same");
     }
@@ -527,6 +533,33 @@ async fn a_program_in_any_language_is_an_adapter() {
     assert_eq!(number(&one.send(&message("hello")).await), 41);
     assert_eq!(one.manifest().label, "Snake");
     assert_eq!(one.isolation(), Some(Isolation::Process));
+}
+
+/// What `status` says of a program that lies in a folder of its own and does not come to stay.
+async fn why_not(command: &[&str], files: &[(&str, &str)]) -> String {
+    let home = Home::empty();
+    for (name, text) in files {
+        std::fs::write(home.path().join(name), text).unwrap();
+    }
+    let mut any = plan(IsolationChoice::Auto, "ok");
+    any.command = Some(command.iter().map(|&word| word.to_owned()).collect());
+    any.folder = Some(home.path().to_owned());
+    let host = Host::start(home.settings(), vec![any]);
+    until(&host.one(), "reconnecting", |state| state.word() == "reconnecting").await;
+    host.adapters.statuses()[0].reason.clone().unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_program_that_does_not_come_to_stay_says_what_to_mend() {
+    let missing = why_not(&["pythonx3", "a.py"], &[]).await;
+    assert!(missing.contains("`pythonx3` cannot be started"), "{missing}");
+    assert!(missing.contains("correct `command` in [adapter.one]"), "{missing}");
+    // Found from the folder of the file that names it.
+    let prints = why_not(&["python3", "a.py"], &[("a.py", "print('Hello, world')")]).await;
+    assert!(prints.contains("\"Hell\"") && prints.contains("standard output"), "{prints}");
+    let exits = SNAKE.replace("if kind != 1 or method == \"run\": continue", "if method == \"run\": sys.exit(7)");
+    let exited = why_not(&["python3", "./a.py"], &[("a.py", &exits)]).await;
+    assert_eq!(exited, "its process exited with 7");
 }
 
 /// The frames in another language: hello, then one answer to every call.
