@@ -248,7 +248,7 @@ async fn sweep_for_ever(host: Arc<Host>) {
         minute.tick().await;
         host.tell(HostEvent::Due(Due::Sweep)).await;
         let retention = host.live().config.limits.media_retention;
-        match host.media.sweep(&host.store, retention).await {
+        match host.media.sweep(&host.store, host.now_ms(), retention).await {
             Ok(0) => {}
             Ok(files) => tracing::debug!(files, "swept from the media folder"),
             Err(error) => tracing::warn!(%error, "the media folder is not swept"),

@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use super::Media;
 use crate::store::{Store, StoreError};
@@ -23,9 +23,9 @@ impl Media {
     /// # Errors
     ///
     /// When the store cannot say what is named; nothing is removed then.
-    pub async fn sweep(&self, store: &Store, retention: Duration) -> Result<usize, StoreError> {
+    pub async fn sweep(&self, store: &Store, now_ms: i64, retention: Duration) -> Result<usize, StoreError> {
         let root = self.folder.clone();
-        let now = SystemTime::now();
+        let now = UNIX_EPOCH + Duration::from_millis(u64::try_from(now_ms).unwrap_or_default());
         let aged = blocking(move || aged(&root, now, retention / SHARE)).await;
         if aged.is_empty() {
             return Ok(0);
@@ -85,8 +85,8 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let folder = root.path().join("chat/out");
         fs::create_dir_all(&folder).unwrap();
-        let now = SystemTime::now();
         let day = Duration::from_secs(86_400);
+        let now = UNIX_EPOCH + 20_000 * day;
         for (name, age) in [("named", day * 3), ("old", day * 2), ("young", day / 2), ("new", Duration::ZERO)] {
             fs::write(folder.join(name), b"x").unwrap();
             File::options().append(true).open(folder.join(name)).unwrap().set_modified(now - age).unwrap();

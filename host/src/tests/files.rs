@@ -87,11 +87,16 @@ fn a_file_is_in_use_until_what_names_it_is_settled() {
     chat.says(&format!("look\nMEDIA:{}", world.home().join("media/x.txt").display()));
     let in_use = || world.block_on(world.host().store.media_in_use()).unwrap();
     world.until("the reply is owed", || (in_use().len() == 1).then_some(()));
-    let sweep = || world.block_on(world.host().media.sweep(&world.host().store, Duration::ZERO)).unwrap();
-    assert_eq!(sweep(), 0, "what is owed is kept");
+    let host = world.host();
+    let began_ms = host.now_ms();
+    let sweep = |days: i64| {
+        let later_ms = began_ms + days * 86_400_000;
+        world.block_on(host.media.sweep(&host.store, later_ms, Duration::from_secs(3_600))).unwrap()
+    };
+    assert_eq!(sweep(1), 0, "what is owed is kept");
     world.set_online(true);
     chat.hears(1);
     world.settled();
     assert!(in_use().is_empty());
-    assert_eq!(sweep(), 1, "then only its time counts");
+    assert_eq!(sweep(2), 1, "then only its time counts");
 }
