@@ -175,7 +175,7 @@ pub const KEYS: &[Key] = &[
         "session.outbound_dirs",
         Kind::Paths,
         "[]",
-        "Folders besides the host's media folder from which files may be sent.",
+        "Folders besides the host's media folder from which a reply may send files; it names one by a line MEDIA:/path.",
     ),
     key("session.inactivity_s", int(1, DAY_S), "1800", "How long a turn may be silent before it is ended."),
     key(
