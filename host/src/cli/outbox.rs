@@ -10,6 +10,9 @@ use crate::clock::{Clock, SystemClock};
 use crate::control::{ControlReply, ControlRequest, DeliveryInfo, PartInfo};
 use crate::status::human::{one_line, span};
 
+/// What is shown of why a part did not arrive, in characters.
+const DETAIL_CHARS_MAX: usize = 500;
+
 /// The longest text that `send` takes, in bytes.
 const TEXT_BYTES_MAX: u64 = 256 * 1024;
 
@@ -108,8 +111,14 @@ fn render(delivery: &DeliveryInfo, parts: &[PartInfo], now_ms: i64) -> String {
             part.text.clone(),
         ]);
     }
+    let details = parts.iter().filter_map(|part| {
+        let detail = part.detail.as_ref()?;
+        Some(format!("\npart {}: {}", part.n, one_line(detail, DETAIL_CHARS_MAX)))
+    });
+    let details: String = details.collect();
+    let below = if details.is_empty() { String::new() } else { format!("{details}\n") };
     format!(
-        "delivery {} to {}:{} ({}) is {}{why}, owed {}\n\n{}",
+        "delivery {} to {}:{} ({}) is {}{why}, owed {}\n\n{}{below}",
         delivery.id,
         delivery.instance,
         delivery.chat,

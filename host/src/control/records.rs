@@ -149,6 +149,7 @@ fn part_info(part: &crate::store::OwedPart) -> PartInfo {
         attempts: part.facts.attempts,
         not_before_ms: Some(part.not_before_ms).filter(|at| *at > 0),
         message_ids,
+        detail: part.detail.clone().filter(|detail| !detail.is_empty()),
         text: part.text.clone(),
     }
 }

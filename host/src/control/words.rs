@@ -366,6 +366,9 @@ pub struct PartInfo {
     /// What the platform called it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub message_ids: Vec<String>,
+    /// What was last said about why it did not arrive.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub detail: Option<String>,
     /// The rendered text.
     pub text: String,
 }

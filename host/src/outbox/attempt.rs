@@ -17,6 +17,9 @@ use crate::events::{DeliveryNews, HostEvent, Migration};
 use crate::plugins::{AdapterHandle, INSTANCE_DIED};
 use crate::store::{DeadTargetRow, Effect, NewPart, OwedPart, PartFacts, PartState, Settle};
 
+/// What is kept of the words about a part that did not arrive, in characters.
+const DETAIL_CHARS_MAX: usize = 400;
+
 impl OutboxLane {
     /// Tries the next part of a job once and settles what became of it.
     pub(super) async fn attempt(&mut self, which: Which) {
@@ -28,6 +31,7 @@ impl OutboxLane {
         let step = match job.next {
             Next::Send => {
                 let Some(outcome) = self.send(which, &adapter).await else { return };
+                self.note_detail(which, &outcome);
                 if is_refusal_of_a_request(&outcome, capabilities.supports_async_delivery) {
                     Step::Abandon(REQUESTER_GONE)
                 } else {
@@ -37,6 +41,7 @@ impl OutboxLane {
             }
             Next::Judge => {
                 let outcome = SendOutcome::unknown("the host ended during the attempt");
+                self.note_detail(which, &outcome);
                 self.judge(which, &outcome, &class, deadline_ms)
             }
             Next::Lookup => self.look_up(which, &adapter, deadline_ms).await,
@@ -68,6 +73,20 @@ impl OutboxLane {
             facts.deaths = facts.deaths.saturating_add(1);
         }
         Some(outcome)
+    }
+
+    /// Keeps with the part why it did not arrive, for `outbox show`.
+    fn note_detail(&mut self, which: Which, outcome: &SendOutcome) {
+        let said = match outcome {
+            SendOutcome::Refused { kind, detail, .. } if detail.is_empty() => kind.to_string(),
+            SendOutcome::Refused { kind, detail, .. } => format!("{kind}: {detail}"),
+            SendOutcome::NotSent { detail, .. } | SendOutcome::Unknown { detail } => detail.clone(),
+            _ => return,
+        };
+        let said = self.host.live().masker.mask(said.chars().take(DETAIL_CHARS_MAX).collect::<String>()).into_owned();
+        if let Some(job) = self.job(which).filter(|_| !said.is_empty()) {
+            job.part_mut().detail = Some(said);
+        }
     }
 
     /// Lets `status` say what a person has to mend.
@@ -117,7 +136,10 @@ impl OutboxLane {
         let chat = job.delivery.chat.clone();
         match step {
             Step::Settle(state) => self.settle_part(which, state).await,
-            Step::Abandon(why) => self.settle_part(which, PartState::Abandoned { why: why.to_owned() }).await,
+            Step::Abandon(why) => {
+                let state = abandoned(why, job.part());
+                self.settle_part(which, state).await;
+            }
             Step::RetryAt { not_before_ms, scope } => {
                 match scope {
                     RetryScope::Instance => holds.hold_instance(&instance, not_before_ms),
@@ -134,7 +156,8 @@ impl OutboxLane {
                 self.again(which, Next::Send, PartState::Owed, not_before_ms).await;
             }
             Step::Lookup { not_before_ms, .. } => {
-                let state = PartState::Unknown { detail: "being looked up".to_owned() };
+                let detail = job.part().detail.clone().unwrap_or_else(|| "being looked up".to_owned());
+                let state = PartState::Unknown { detail };
                 self.again(which, Next::Lookup, state, not_before_ms).await;
                 self.step_aside(which);
             }
@@ -236,7 +259,7 @@ impl OutboxLane {
 
     async fn abandon(&self, job: Job, why: &str) {
         for part in job.open_parts() {
-            let state = PartState::Abandoned { why: why.to_owned() };
+            let state = abandoned(why, part);
             let settle = Settle::new(job.id(), part.n, state, part.facts.clone(), self.host.now_ms());
             self.host.until_written("a given up part", || self.host.store.settle(settle.clone())).await;
         }
@@ -257,7 +280,7 @@ impl OutboxLane {
         let host = self.host.clone();
         let Some(job) = self.job(which) else { return };
         let id = job.id();
-        let facts = job.facts().clone();
+        let (facts, detail) = (job.facts().clone(), job.part().detail.clone());
         let new = parts.into_iter().enumerate().map(|(at, part)| OwedPart {
             key: if part.key.is_empty() { host.store.part_key(id, part.n) } else { part.key },
             n: part.n,
@@ -268,6 +291,7 @@ impl OutboxLane {
             state: PartState::Owed,
             facts: if at == 0 { facts.clone() } else { PartFacts::default() },
             not_before_ms: 0,
+            detail: detail.clone().filter(|_| at == 0),
         });
         job.replace(new);
         job.next = Next::Send;
@@ -304,9 +328,18 @@ impl OutboxLane {
         let host = self.host.clone();
         let Some(job) = self.job(which) else { return };
         let base = Settle::new(job.id(), job.part().n, state, job.facts().clone(), now_ms);
-        let settle = Settle { not_before_ms, effects, parts, ..base };
+        let settle = Settle { not_before_ms, effects, parts, detail: job.part().detail.clone(), ..base };
         host.until_written("what became of a part", || host.store.settle(settle.clone())).await;
     }
+}
+
+/// Given up: why, and what was last said about it.
+fn abandoned(why: &str, part: &OwedPart) -> PartState {
+    let why = match &part.detail {
+        Some(last) => format!("{why}; last: {last}"),
+        None => why.to_owned(),
+    };
+    PartState::Abandoned { why }
 }
 
 /// An adapter that only answers requests refuses a chat when nobody waits any more: that says nothing about the chat.

@@ -83,6 +83,7 @@ pub fn owed(id: DeliveryId, new: NewDelivery, key: impl Fn(u32) -> String) -> Ow
             state: PartState::Owed,
             facts: PartFacts::default(),
             not_before_ms: 0,
+            detail: None,
         })
         .collect();
     OwedDelivery {

@@ -183,7 +183,7 @@ pub(super) fn insert(db: &Connection, nonce: &str, new: &NewDelivery, turn: Opti
     )?;
     let delivery = DeliveryId(db.last_insert_rowid());
     for part in &new.parts {
-        insert_part(db, nonce, delivery, part, &PartFacts::default(), 0)?;
+        insert_part(db, nonce, delivery, part, &PartFacts::default(), (0, None))?;
     }
     Ok(delivery)
 }
@@ -194,7 +194,7 @@ fn insert_part(
     delivery: DeliveryId,
     part: &NewPart,
     facts: &PartFacts,
-    not_before_ms: i64,
+    (not_before_ms, detail): (i64, Option<&str>),
 ) -> Outcome<()> {
     let made;
     let key = if part.key.is_empty() {
@@ -208,8 +208,8 @@ fn insert_part(
     change(
         db,
         "INSERT INTO outbox_parts (delivery, n, text, format, source, media, key, state, attempts, facts,
-             not_before_ms)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, 'owed', ?8, ?9, ?10)",
+             not_before_ms, detail)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, 'owed', ?8, ?9, ?10, ?11)",
         params![
             delivery.0,
             part.n,
@@ -220,7 +220,8 @@ fn insert_part(
             key,
             facts.attempts,
             facts_json(facts)?,
-            not_before_ms
+            not_before_ms,
+            detail
         ],
     )?;
     Ok(())
@@ -229,7 +230,7 @@ fn insert_part(
 fn settle_part(db: &Connection, settle: &Settle) -> Outcome<Settled> {
     let Settle { delivery, n, .. } = *settle;
     let (receipt, refusal, detail) = match &settle.state {
-        PartState::Owed | PartState::Deferred => (None, None, None),
+        PartState::Owed | PartState::Deferred => (None, None, settle.detail.as_deref()),
         PartState::Delivered { receipt } => (Some(json(receipt)?), None, None),
         PartState::Refused { kind, detail } => (None, Some(kind.as_str()), Some(detail.as_str())),
         PartState::Unknown { detail } => (None, None, Some(detail.as_str())),
@@ -341,8 +342,8 @@ fn replace_parts(db: &Connection, nonce: &str, settle: &Settle, parts: &[NewPart
     };
     change(db, "DELETE FROM outbox_parts WHERE delivery = ?1 AND n >= ?2", params![delivery.0, n])?;
     for part in parts {
-        let not_before_ms = if part.n == n { settle.not_before_ms } else { 0 };
-        insert_part(db, nonce, delivery, part, &settle.facts, not_before_ms)?;
+        let first = if part.n == n { (settle.not_before_ms, settle.detail.as_deref()) } else { (0, None) };
+        insert_part(db, nonce, delivery, part, &settle.facts, first)?;
     }
     change_one(
         db,
@@ -384,7 +385,7 @@ fn abandon(db: &Connection, delivery: DeliveryId, why: &str, now_ms: i64) -> Out
     if DeliveryState::from_word(&state).is_some_and(DeliveryState::is_live) {
         change(
             db,
-            "UPDATE outbox_parts SET state = 'abandoned', epoch = NULL, detail = ?2
+            "UPDATE outbox_parts SET state = 'abandoned', epoch = NULL, detail = ?2 || COALESCE('; last: ' || detail, '')
              WHERE delivery = ?1 AND state IN ('owed', 'in_flight', 'unknown', 'deferred')",
             params![delivery.0, why],
         )?;
@@ -454,6 +455,7 @@ fn parts(db: &Connection, delivery: DeliveryId) -> Outcome<Vec<OwedPart>> {
             state: part_state(row, attempts)?,
             facts: PartFacts { attempts, ..parsed_or_none::<PartFacts>(row, 13)?.unwrap_or_default() },
             not_before_ms: row.get(8)?,
+            detail: row.get(12)?,
         })
     })
 }

@@ -376,6 +376,8 @@ pub struct OwedPart {
     pub facts: PartFacts,
     /// Not to be tried before.
     pub not_before_ms: i64,
+    /// What was last said about why it did not arrive.
+    pub detail: Option<String>,
 }
 
 /// A delivery as the store holds it.
@@ -451,6 +453,8 @@ pub struct Settle {
     pub facts: PartFacts,
     /// Not to be tried before; meaningless for a final state.
     pub not_before_ms: i64,
+    /// What was last said about why it did not arrive, where the state itself has no place for it.
+    pub detail: Option<String>,
     /// What else follows from it.
     pub effects: Vec<Effect>,
     /// Replaces part `n` and all after it, numbered from `n`; with `state: Owed` only.
@@ -462,7 +466,7 @@ pub struct Settle {
 impl Settle {
     /// Part `n` of `delivery` becomes `state`; nothing else follows.
     pub fn new(delivery: DeliveryId, n: u32, state: PartState, facts: PartFacts, now_ms: i64) -> Self {
-        Self { delivery, n, state, facts, not_before_ms: 0, effects: Vec::new(), parts: None, now_ms }
+        Self { delivery, n, state, facts, not_before_ms: 0, detail: None, effects: Vec::new(), parts: None, now_ms }
     }
 }
 

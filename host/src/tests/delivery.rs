@@ -40,6 +40,18 @@ fn a_platform_that_asks_to_wait_gets_the_same_text_later() {
 }
 
 #[test]
+fn why_a_part_did_not_arrive_is_kept_with_it() {
+    let world = World::new();
+    world.platform.answers(SendOutcome::not_sent(Some(3_600_000), WaitScope::Chat, "slow down"));
+    world.chat("7").says("question");
+    let detail = world.until("the part waits", || {
+        let owed = world.block_on(world.host().store.owed(1)).unwrap();
+        owed.first()?.parts[0].detail.clone()
+    });
+    assert_eq!(detail, "slow down");
+}
+
+#[test]
 fn a_doubtful_send_is_repeated_once_marked_and_then_given_up_visibly() {
     let world = World::new();
     for _ in 0..3 {
@@ -50,7 +62,7 @@ fn a_doubtful_send_is_repeated_once_marked_and_then_given_up_visibly() {
     assert_eq!(chat.hears(2), ["question", "(possibly repeated) question"]);
     world.settled();
     assert_eq!(chat.heard().len(), 2);
-    assert_eq!(abandoned(&world), ["doubtful twice"]);
+    assert_eq!(abandoned(&world), ["doubtful twice; last: cut"]);
 }
 
 #[test]
@@ -123,7 +135,7 @@ fn a_request_that_is_gone_takes_its_answer_with_it_and_nothing_else() {
     chat.says("question");
     chat.hears(1);
     world.settled();
-    assert_eq!(abandoned(&world), ["requester gone"]);
+    assert_eq!(abandoned(&world), ["requester gone; last: chat_gone: no"]);
     chat.says("again");
     assert_eq!(chat.hears(2)[1], "again", "the chat is not dead");
 }

@@ -90,11 +90,16 @@ async fn what_was_tried_stays_with_the_part() {
     let facts = PartFacts { attempts: 1, doubts: 1, plain: true, ..PartFacts::default() };
     let settle =
         Settle { not_before_ms: START_MS + 5_000, ..Settle::new(id, 1, PartState::Owed, facts.clone(), START_MS) };
+    let settle = Settle { detail: Some("the network is down".to_owned()), ..settle };
     store.settle(settle).await.unwrap();
     drop(store);
     let (store, _) = home.store();
     let part = part(&store, id, 1).await;
     assert_eq!((part.facts, part.not_before_ms), (facts, START_MS + 5_000));
+    assert_eq!(part.detail.as_deref(), Some("the network is down"));
+    store.outbox_drop(id, "seen").await.unwrap();
+    let dropped = PartState::Abandoned { why: "seen; last: the network is down".to_owned() };
+    assert_eq!(self::part(&store, id, 1).await.state, dropped);
 }
 
 #[tokio::test]
