@@ -315,7 +315,7 @@ impl AdapterHandle {
         let outcome = match self.ask(method, payload, self.shared.settings.send).await {
             Asked::Answered(answer) => {
                 let leaving = life.as_ref().is_some_and(|life| life.is_leaving());
-                outcome(answer, if leaving { CUT_OFF } else { INSTANCE_DIED })
+                self.outcome(method, answer, if leaving { CUT_OFF } else { INSTANCE_DIED })
             }
             Asked::Offline => {
                 SendOutcome::not_sent(None, WaitScope::Instance, format!("{} is not online", self.shared.instance))
@@ -329,6 +329,20 @@ impl AdapterHandle {
             self.shared.authorized();
         }
         outcome
+    }
+
+    /// The table of 8-contracts, and a line for the author where the answer is none.
+    fn outcome(&self, method: &'static str, answer: Answer, ended: &str) -> SendOutcome {
+        outcome(answer, ended).unwrap_or_else(|error| {
+            let instance = &self.shared.instance;
+            // It may quote a word of the answer, however long that is.
+            let error: String = error.to_string().chars().take(DETAIL_CHARS_MAX).collect();
+            tracing::error!(
+                target: "plugins", %instance, method, error,
+                "the adapter's answer is no `SendOutcome`; its author has to mend it, the part counts as unknown"
+            );
+            SendOutcome::unknown(format!("the answer to `{method}` cannot be read: {error}"))
+        })
     }
 
     async fn ask(&self, name: &'static str, payload: Vec<u8>, deadline: Duration) -> Asked {
@@ -378,28 +392,37 @@ impl Answer {
     }
 }
 
-/// The table of 8-contracts: what a status means for a delivery.
-fn outcome(answer: Answer, ended: &str) -> SendOutcome {
-    match answer.status {
-        status::OK => match serde_json::from_slice(&answer.payload) {
-            Ok(SendOutcome::Unrecognised) => SendOutcome::unknown("an answer of a later version"),
-            Ok(outcome) => outcome,
-            Err(_) => SendOutcome::unknown("the answer cannot be read"),
+/// The table of 8-contracts: what a status means for a delivery. An error: the answer cannot be read.
+fn outcome(answer: Answer, ended: &str) -> Result<SendOutcome, serde_json::Error> {
+    Ok(match answer.status {
+        status::OK => match serde_json::from_slice(&answer.payload)? {
+            SendOutcome::Unrecognised => SendOutcome::unknown("an answer of a later version"),
+            outcome => outcome,
         },
         status::BUSY => SendOutcome::not_sent(None, WaitScope::Instance, "too many open calls"),
         status::POISONED => SendOutcome::not_sent(None, WaitScope::Instance, "the instance is being rebuilt"),
         status::UNSUPPORTED => SendOutcome::refused(RefusalKind::Invalid, "the adapter has no such method"),
         status::PANIC | status::DROPPED => SendOutcome::unknown(ended),
-        _ => {
-            let error = serde_json::from_slice::<CallError>(&answer.payload);
-            SendOutcome::unknown(
-                error.map_or_else(|_| "an error that cannot be read".to_owned(), |error| error.message),
-            )
-        }
-    }
+        _ => SendOutcome::unknown(serde_json::from_slice::<CallError>(&answer.payload)?.message),
+    })
 }
 
 /// Payload types always serialize: they hold strings, numbers and maps with string keys.
 fn to_json(value: &impl serde::Serialize) -> Vec<u8> {
     serde_json::to_vec(value).expect("payload types have string keys only")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_that_is_no_outcome_says_what_is_wrong_with_it() {
+        let answer = |status, payload: &str| Answer { status, payload: payload.as_bytes().to_vec() };
+        let error = outcome(answer(status::OK, r#"{"type":"delivered"}"#), INSTANCE_DIED).unwrap_err();
+        assert!(error.to_string().contains("missing field `receipt`"), "{error}");
+        assert!(outcome(answer(status::ERR, "oops"), INSTANCE_DIED).is_err());
+        let refused = outcome(answer(status::ERR, r#"{"code":"failed","message":"no"}"#), INSTANCE_DIED).unwrap();
+        assert_eq!(refused, SendOutcome::unknown("no"));
+    }
 }
