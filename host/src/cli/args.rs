@@ -93,7 +93,7 @@ pub(super) struct RunArgs {
 
 #[derive(Debug, Args)]
 pub(super) struct SendArgs {
-    /// INSTANCE (its home channel), INSTANCE:CHAT[:THREAD] or INSTANCE:@NAME
+    /// INSTANCE (its home channel), INSTANCE:CHAT, INSTANCE:CHAT:THREAD or INSTANCE:@NAME
     pub target: String,
     /// The text, in markdown; - reads it from the standard input
     #[arg(allow_hyphen_values = true)]
