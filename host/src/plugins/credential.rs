@@ -22,6 +22,8 @@ use super::files;
 
 /// The longest identity, in bytes.
 const IDENTITY_BYTES_MAX: usize = 1024;
+/// Credentials one instance holds at once.
+const CREDENTIALS_MAX: usize = 16;
 
 /// Who holds a lock, as written into its file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -43,7 +45,7 @@ struct Held {
 }
 
 /// A lock. Given back when dropped.
-#[derive(Debug)]
+#[derive(Debug, PartialEq, Eq)]
 pub(super) struct CredentialLock {
     path: PathBuf,
 }
@@ -58,6 +60,18 @@ impl Drop for CredentialLock {
             }
         }
     }
+}
+
+/// Adds a lock to those of one life. One that it holds already is held once: it asks again at every connect.
+pub(super) fn keep(held: &mut Vec<CredentialLock>, lock: CredentialLock) -> Result<(), CallError> {
+    if held.contains(&lock) {
+        return Ok(());
+    }
+    if held.len() >= CREDENTIALS_MAX {
+        return Err(CallError::new("busy", format!("an instance holds at most {CREDENTIALS_MAX} credentials")));
+    }
+    held.push(lock);
+    Ok(())
 }
 
 /// The folder of locks: below the user's runtime folder, or a private one below `/tmp`.
@@ -181,6 +195,24 @@ mod tests {
         assert!(lock(&folder, "x", "1", &owner("/a", "two")).is_err(), "the new life still holds it");
         drop(new);
         assert!(lock(&folder, "x", "1", &owner("/a", "two")).is_ok());
+    }
+
+    #[test]
+    fn a_life_that_reconnects_for_years_holds_its_credential_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let folder = folder.path().join("locks");
+        let take = |identity: &str| lock(&folder, "x", identity, &owner("/a", "one")).unwrap();
+        let mut held = Vec::new();
+        for _ in 0..1_000 {
+            keep(&mut held, take("1")).unwrap();
+        }
+        assert_eq!(held.len(), 1);
+        for other in 2..=CREDENTIALS_MAX {
+            keep(&mut held, take(&other.to_string())).unwrap();
+        }
+        assert_eq!(keep(&mut held, take("one more")).unwrap_err().code, "busy");
+        drop(held);
+        assert!(lock(&folder, "x", "1", &owner("/a", "two")).is_ok(), "nothing is held any more");
     }
 
     #[test]

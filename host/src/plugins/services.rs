@@ -25,8 +25,6 @@ use super::{
 };
 use crate::ffi::{HostPort, Reply};
 
-/// Credentials one instance holds at once.
-const CREDENTIALS_MAX: usize = 16;
 /// Prefixes of methods that a manifest has to name in `uses`.
 const GRANTED_PREFIXES: [&str; 7] = ["turns.", "choices.", "sessions.", "models.", "commands.", "cron.", "tasks."];
 
@@ -143,14 +141,7 @@ impl InstancePort {
             let folder = credential::folder(settings.runtime_dir.as_deref());
             let taken = credential::lock(&folder, &plugin, &identity, &owner);
             let kept = taken.and_then(|lock| {
-                let mut held = credentials.lock().unwrap_or_else(PoisonError::into_inner);
-                if held.len() >= CREDENTIALS_MAX {
-                    return Err(CallError::new(
-                        "busy",
-                        format!("an instance holds at most {CREDENTIALS_MAX} credentials"),
-                    ));
-                }
-                held.push(lock);
+                credential::keep(&mut credentials.lock().unwrap_or_else(PoisonError::into_inner), lock)?;
                 Ok(json!({}))
             });
             answer(reply, kept);
