@@ -22,6 +22,8 @@ const BATCH_MAX: u32 = 100;
 const ALBUM_PAUSE: Duration = Duration::from_millis(700);
 /// How often the rest of an album is asked for; an album has at most ten parts.
 const ALBUM_ROUNDS_MAX: usize = 10;
+/// How long a server is left alone that sends again what was confirmed.
+const REPEATED_PAUSE: Duration = Duration::from_secs(1);
 /// The longest raw update that is kept with its event, in bytes.
 const RAW_BYTES_MAX: usize = 16 * 1024;
 
@@ -62,8 +64,12 @@ impl Connection {
             for group in groups(&batch) {
                 self.hand_over(group, me).await?;
             }
-            let next = batch.iter().filter_map(update_id).max().map(|id| id + 1);
-            offset = next.or(offset);
+            let next = next_offset(&batch);
+            if next.is_none() || next == offset {
+                tokio::time::sleep(REPEATED_PAUSE).await;
+                continue;
+            }
+            offset = next;
             self.store_offset(offset).await?;
         }
     }
@@ -137,10 +143,14 @@ impl Connection {
                 event.raw = update.clone();
             }
         }
-        self.host
-            .emit(&event)
-            .await
-            .map_err(|error| ConnectError::retry(format!("the host did not take an event: {error}")))?;
+        match self.host.emit(&event).await {
+            Ok(_) => {}
+            // It will never take this one, and what is behind it must not wait for ever.
+            Err(error) if matches!(error.code.as_str(), "invalid" | "too_large") => {
+                tracing::warn!(update_id = group.first().and_then(update_id), %error, "an update is left out");
+            }
+            Err(error) => return Err(ConnectError::retry(format!("the host did not take an event: {error}"))),
+        }
         if let Some(callback) = callback {
             // Ends the little clock on the button; nothing depends on it.
             if let Err(error) =
@@ -220,6 +230,11 @@ pub fn lost(error: &ApiError) -> ConnectError {
 
 fn update_id(update: &Value) -> Option<i64> {
     update["update_id"].as_i64()
+}
+
+/// Where to poll next; `None` when no update says which one it is.
+fn next_offset(batch: &[Value]) -> Option<i64> {
+    batch.iter().filter_map(update_id).max().map(|id| id.saturating_add(1))
 }
 
 fn media_group(update: &Value) -> Option<&str> {

@@ -12,6 +12,9 @@ use crate::api::{self, Entity, Message, Update};
 /// the server refuses it as a target.
 const GENERAL_TOPIC: i64 = 1;
 
+/// Entities of one message that are looked at; the server sends at most as many.
+const ENTITIES_MAX: usize = 100;
+
 /// An event whose files are still with the platform.
 pub struct Incoming {
     /// The event, without attachments.
@@ -165,45 +168,47 @@ struct Meant {
 
 /// Removes the mentions of this bot and tells whether there were any; `None` for a command to another bot.
 fn read_entities(text: &str, entities: &[Entity], me: &api::User) -> Option<Meant> {
-    let mut meant = Meant { text: text.to_owned(), mention: false, command: false };
+    let mut meant = Meant { text: String::new(), mention: false, command: false };
     let handle = me.username.as_deref().map(|name| format!("@{name}")).unwrap_or_default();
     let is_handle = |piece: &str| !handle.is_empty() && piece.eq_ignore_ascii_case(&handle);
-    // From the end, so that earlier offsets stay true.
-    let mut ordered: Vec<&Entity> = entities.iter().collect();
-    ordered.sort_by_key(|entity| std::cmp::Reverse(entity.offset));
-    for entity in ordered {
+    let mut cuts = Vec::new();
+    for entity in entities.iter().take(ENTITIES_MAX) {
         let Some((start, end)) = byte_range(text, entity) else { continue };
         let piece = &text[start..end];
-        let ours = match entity.kind.as_str() {
-            "mention" => is_handle(piece),
-            "text_mention" => entity.user.as_ref().is_some_and(|user| user.id == me.id),
-            "bot_command" => match piece.split_once('@') {
-                Some((_, bot)) if !is_handle(&format!("@{bot}")) => {
-                    if entity.offset == 0 {
-                        return None;
+        match entity.kind.as_str() {
+            "mention" if is_handle(piece) => cuts.push((start, end)),
+            "text_mention" if entity.user.as_ref().is_some_and(|user| user.id == me.id) => cuts.push((start, end)),
+            "bot_command" => {
+                let is_first = entity.offset == 0;
+                match piece.split_once('@') {
+                    Some((command, bot)) if is_handle(&format!("@{bot}")) => {
+                        meant.command |= is_first;
+                        cuts.push((start + command.len(), end));
                     }
-                    false
+                    Some(_) if is_first => return None,
+                    Some(_) => {}
+                    None => meant.command |= is_first,
                 }
-                Some((command, _)) => {
-                    meant.command |= entity.offset == 0;
-                    meant.mention = true;
-                    meant.text.replace_range(start + command.len()..end, "");
-                    false
-                }
-                None => {
-                    meant.command |= entity.offset == 0;
-                    false
-                }
-            },
-            _ => false,
-        };
-        if ours {
-            meant.mention = true;
-            meant.text.replace_range(start..end, "");
+            }
+            _ => {}
         }
     }
+    meant.mention = !cuts.is_empty();
+    meant.text = without(text, cuts);
     meant.text = meant.text.trim().to_owned();
     Some(meant)
+}
+
+/// The text without these byte ranges, which may overlap.
+fn without(text: &str, mut cuts: Vec<(usize, usize)>) -> String {
+    cuts.sort_unstable();
+    let (mut kept, mut at) = (String::with_capacity(text.len()), 0);
+    for (start, end) in cuts {
+        kept.push_str(text.get(at..start).unwrap_or_default());
+        at = at.max(end);
+    }
+    kept.push_str(text.get(at..).unwrap_or_default());
+    kept
 }
 
 /// The byte range of an entity, whose offsets count UTF-16 units; `None` when they point nowhere.

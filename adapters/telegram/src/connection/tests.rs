@@ -18,6 +18,14 @@ fn neighbours_of_one_album_are_one_group_and_others_stand_alone() {
 }
 
 #[test]
+fn the_next_poll_begins_behind_the_last_update_whatever_its_id() {
+    let batch = |ids: &[Value]| ids.iter().map(|id| json!({ "update_id": id })).collect::<Vec<_>>();
+    assert_eq!(next_offset(&batch(&[json!(7), json!(5)])), Some(8));
+    assert_eq!(next_offset(&batch(&[json!(i64::MAX)])), Some(i64::MAX));
+    assert_eq!(next_offset(&batch(&[json!("7"), Value::Null])), None);
+}
+
+#[test]
 fn a_refused_token_needs_a_person_and_a_conflict_only_time() {
     let refused = |code| {
         ApiError::Refused(crate::api::Refused {

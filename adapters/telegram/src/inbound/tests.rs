@@ -84,6 +84,31 @@ fn entities_that_point_nowhere_are_ignored() {
 }
 
 #[test]
+fn entities_that_overlap_or_repeat_are_removed_once() {
+    let mention = |offset: usize| json!({ "type": "mention", "offset": offset, "length": 11 });
+    let person = |offset: usize, length: usize| {
+        json!({ "type": "text_mention", "offset": offset, "length": length, "user": { "id": 42, "first_name": "x" } })
+    };
+    let cases = [
+        ("@hermes_bot", json!([mention(0), mention(0)]), ""),
+        ("ä@hermes_bot/x y", json!([mention(1), person(0, 13), person(3, 9)]), "x y"),
+        ("/do@hermes_bot it", json!([{ "type": "bot_command", "offset": 0, "length": 14 }, mention(3)]), "/do it"),
+    ];
+    for (text, entities, left) in cases {
+        let event = read(in_group(text, entities)).unwrap().event;
+        assert_eq!((event.text.as_str(), event.addressed.mention), (left, true), "{text:?}");
+    }
+}
+
+#[test]
+fn a_message_of_nothing_but_entities_costs_no_more_than_a_hundred_of_them() {
+    let entity = json!({ "type": "mention", "offset": 399_990, "length": 2 });
+    let update = in_group(&"e".repeat(400_000), json!(vec![entity; 100_000]));
+    // Looked at one by one over the whole text this takes minutes.
+    assert_eq!(read(update).unwrap().event.text.len(), 400_000);
+}
+
+#[test]
 fn our_own_echo_and_service_messages_are_dropped() {
     let message = |more: Value| {
         let mut message = json!({ "message_id": 1, "date": 1, "chat": { "id": 7, "type": "private" }, "from": { "id": 7, "first_name": "A" } });
