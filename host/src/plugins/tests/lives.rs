@@ -342,24 +342,20 @@ async fn a_changed_file_does_not_take_down_what_runs_from_the_old_copy() {
     bytes.push(0);
     std::fs::write(home.library(), bytes).unwrap();
 
-    host.adapters.reload("one");
-    let refused = async {
-        while host.adapters.statuses()[0].code.is_none() {
-            tokio::task::yield_now().await;
-        }
-    };
-    tokio::time::timeout(PATIENCE, refused).await.unwrap();
+    let refused = host.adapters.replace("one", PATIENCE).await.unwrap_err();
+    assert!(refused.contains("adapter add") && refused.ends_with("the running copy goes on"), "{refused}");
     let status = host.adapters.statuses().remove(0);
     assert_eq!((status.state.as_str(), status.code), ("online", Some("changed_hash")));
     assert!(status.reason.unwrap().contains("hermes-host adapter add"));
     assert_eq!(number(&one.send(&message("x")).await), 1, "the old copy goes on");
 
     accept(&home.library(), "operator", &settings).unwrap();
-    host.adapters.reload("one");
-    until(&one, "starting", |state| !state.is_online()).await;
+    assert_eq!(host.adapters.replace("one", PATIENCE).await, Ok(true));
     online(&one).await;
     assert_eq!(number(&one.send(&message("x")).await), 0);
     assert_eq!(host.adapters.statuses()[0].code, None);
+    host.adapters.disable("one");
+    assert_eq!(host.adapters.replace("one", PATIENCE).await, Ok(false), "one that is off does not start");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -463,17 +459,23 @@ async fn events_and_granted_methods_reach_the_host_and_nothing_else_does() {
 async fn an_instance_has_a_bound_on_what_it_asks_at_once() {
     let home = Home::hostile();
     let mut settings = home.settings();
-    settings.send = Duration::from_millis(300);
+    settings.host_calls_max = 4;
+    settings.send = PATIENCE;
     let services = Services { silent: BTreeSet::from(["emit"]), ..Services::default() };
     let host = Host::with(settings, vec![plan(IsolationChoice::InProcess, "ok")], services);
     let one = host.one();
     online(&one).await;
-    // Emits stay open in the host although the sends that made them have ended.
     let emit = message("emit m:1:1");
-    let open = |count: usize| futures_util::future::join_all((0..count).map(|_| one.send(&emit)));
-    for half in [open(32).await, open(32).await] {
-        assert!(half.iter().all(|outcome| matches!(outcome, SendOutcome::Unknown { .. })), "{half:?}");
+    for _ in 0..4 {
+        let (one, emit) = (one.clone(), emit.clone());
+        tokio::spawn(async move { one.send(&emit).await });
     }
+    let asked = async {
+        while host.services.calls.lock().unwrap().len() < 4 {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, asked).await.expect("four calls stay open");
     assert!(refused_with(&one.send(&emit).await, "busy"));
 }
 
