@@ -3,6 +3,7 @@
 use std::future::Future;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use hermes_core::ids::DeliveryId;
 use hermes_protocol::Purpose;
@@ -20,6 +21,9 @@ use crate::events::{Control, HostEvent};
 use crate::outbox::Target;
 use crate::pairing::{PairingCall, PairingChange};
 use crate::store::{Change, CommandTx, OwedDelivery, SessionRow, StoreError};
+
+/// How long `adapter reload` waits for what becomes of the file.
+const VERDICT: Duration = Duration::from_secs(5);
 
 /// The longest text that `send` takes, in bytes.
 const SEND_BYTES_MAX: usize = 256 << 10;
@@ -52,11 +56,12 @@ impl App {
             ControlRequest::Restart {} => self.end(End::Restart, "The host restarts.").await,
             ControlRequest::Drain {} => self.drain_only().await,
             ControlRequest::Reload {} => match self.reload().await {
-                Ok(later) if later.is_empty() => Ok(ControlReply::done("The configuration is reloaded.")),
-                Ok(later) => Ok(ControlReply::done(format!(
-                    "The configuration is reloaded, but for {}; `hermes-host restart` takes that over.",
-                    later.join(", ")
-                ))),
+                Ok(reloaded) if reloaded.problems.0.is_empty() => Ok(ControlReply::done(reloaded.sentence())),
+                Ok(reloaded) => {
+                    let problems = reloaded.problems.to_string();
+                    let words = format!("{} These adapters do not run:\n{problems}", reloaded.sentence());
+                    Err(refusal(ErrorKind::Failed, words))
+                }
                 Err(problems) => Err(refusal(ErrorKind::Config, problems.to_string())),
             },
             ControlRequest::Send { target, text, file } => self.send(&target, text, file.as_deref()).await,
@@ -64,8 +69,13 @@ impl App {
             ControlRequest::AdapterDisable { instance } => self.switch(&instance, false).await,
             ControlRequest::AdapterReload { instance } => {
                 self.instance(&instance)?;
-                self.adapters.reload(&instance);
-                Ok(ControlReply::done(format!("{instance} starts from the file that lies there.")))
+                match self.adapters.replace(&instance, VERDICT).await {
+                    Ok(true) => Ok(ControlReply::done(format!("{instance} runs from the file that lies there."))),
+                    Ok(false) => Ok(ControlReply::done(format!(
+                        "{instance} has not started yet; `hermes-host adapter list` shows what becomes of it."
+                    ))),
+                    Err(why) => Err(refusal(ErrorKind::Failed, format!("not replaced: {why}"))),
+                }
             }
             ControlRequest::PairingList {} => {
                 let ask = |reply| Control::Pairing(PairingCall::List(reply));

@@ -266,10 +266,28 @@ async fn sweep_for_ever(host: Arc<Host>) {
     }
 }
 
+/// What a reload took over, and what it did not.
+pub(crate) struct Reloaded {
+    /// Keys that were changed and are read at the start only.
+    pub(crate) later: Vec<String>,
+    /// What keeps single adapters from running.
+    pub(crate) problems: crate::config::Problems,
+}
+
+impl Reloaded {
+    /// What is true after it, problems aside.
+    pub(crate) fn sentence(&self) -> String {
+        if self.later.is_empty() {
+            return "The configuration is reloaded.".to_owned();
+        }
+        let later = self.later.join(", ");
+        format!("The configuration is reloaded, but for {later}; `hermes-host restart` takes that over.")
+    }
+}
+
 impl App {
-    /// Reads the configuration again and takes it over, or changes nothing. Returns the keys that
-    /// were changed and are read at the start only.
-    pub(crate) async fn reload(&self) -> Result<Vec<String>, crate::config::Problems> {
+    /// Reads the configuration again and takes it over, or changes nothing.
+    pub(crate) async fn reload(&self) -> Result<Reloaded, crate::config::Problems> {
         let config = crate::config::load(self.options.sources.clone())?;
         let planner = self.planner();
         let planned = planner.plan(config, &self.options.log_mask).await?;
@@ -281,7 +299,7 @@ impl App {
         if !later.is_empty() {
             tracing::warn!("read at the next start only: {}", later.join(", "));
         }
-        Ok(later)
+        Ok(Reloaded { later, problems: planned.problems })
     }
 
     pub(crate) fn planner(&self) -> plan::Planner {

@@ -127,6 +127,26 @@ impl Adapters {
         self.want(instance, |wanted, _| wanted.start += 1)
     }
 
+    /// As [`reload`](Self::reload), and waits for what becomes of it. `Ok`: whether it runs from the file by then.
+    ///
+    /// # Errors
+    ///
+    /// Why the file does not run.
+    pub async fn replace(&self, instance: &str, patience: Duration) -> Result<bool, String> {
+        self.look();
+        let mut begun = None;
+        self.want(instance, |wanted, handle| {
+            wanted.start += 1;
+            begun = wanted.enabled.then(|| (wanted.start, handle.shared.judged.subscribe()));
+        });
+        let Some((start, mut judged)) = begun else { return Ok(false) };
+        match tokio::time::timeout(patience, judged.wait_for(|(of, _)| *of >= start)).await {
+            Ok(Ok(verdict)) => verdict.1.clone().map_or(Ok(true), Err),
+            // It takes its time, or it ended for good.
+            _ => Ok(false),
+        }
+    }
+
     /// Takes over a new plan: what changed is restarted, what is gone is ended, what is new is started.
     pub fn apply(&self, plan: Vec<AdapterPlan>) {
         self.look();

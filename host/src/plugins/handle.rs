@@ -61,6 +61,8 @@ pub(super) struct Shared {
     last_proven: AtomicI64,
     pub(super) told: Mutex<Told>,
     pub(super) announcements: mpsc::Sender<(String, String)>,
+    /// Which start was judged last, and why not where it was refused.
+    pub(super) judged: watch::Sender<(u64, Option<String>)>,
 }
 
 /// What an instance said about itself, and why it was last refused.
@@ -73,6 +75,14 @@ pub(super) struct Told {
     pub(super) kept: Option<String>,
     /// What is said while the platform does not accept the credential.
     pub(super) unauthorized: Option<String>,
+}
+
+impl Told {
+    /// Takes back what was said of a file.
+    pub(super) fn forget_refusal(&mut self) {
+        self.code = None;
+        self.kept = None;
+    }
 }
 
 impl Shared {
@@ -102,6 +112,7 @@ impl Shared {
             last_proven: AtomicI64::new(0),
             told: Mutex::default(),
             announcements,
+            judged: watch::Sender::new((0, None)),
         }
     }
 

@@ -87,6 +87,7 @@ struct Born {
 impl Supervisor {
     /// Keeps the instance alive until it shall end for good.
     pub(super) async fn run(mut self) {
+        let mut start = None;
         loop {
             let mut wanted = self.wanted.borrow_and_update().clone();
             if wanted.end.is_some() {
@@ -102,6 +103,10 @@ impl Supervisor {
                     return;
                 }
                 continue;
+            }
+            if start.replace(wanted.start) != Some(wanted.start) {
+                // What was said of the file before does not count for this one.
+                self.shared().told().forget_refusal();
             }
             self.apply(AdapterChange::Start);
             match self.live(&mut wanted).await {
@@ -125,6 +130,7 @@ impl Supervisor {
             Ok(born) => born,
             Err(error) => {
                 self.shared().told().code = Some(error.code());
+                self.shared().judged.send_replace((wanted.start, Some(error.to_string())));
                 let in_process = matches!(error, LoadError::CreateTimedOut { .. });
                 self.stuck |= in_process;
                 if error.may_pass() {
@@ -135,11 +141,8 @@ impl Supervisor {
                 return Step::Fatal { reason: error.to_string(), mend: String::new() };
             }
         };
-        {
-            let mut told = self.shared().told();
-            told.code = None;
-            told.kept = None;
-        }
+        self.shared().told().forget_refusal();
+        self.shared().judged.send_replace((wanted.start, None));
         self.shared().life.store(Some(Arc::clone(&born.life)));
         let step = self.drive(&born, wanted).await;
         let polite = match &step {
@@ -465,11 +468,17 @@ async fn must_end(wanted: &mut watch::Receiver<Wanted>, present: &mut Wanted, ha
         if next.end.is_some() || !next.enabled || next.start == present.start || next.plan.command.is_some() {
             return;
         }
-        let Err(error) = admitted(&next.plan, &handle.shared).await else { return };
+        let Err(error) = admitted(&next.plan, &handle.shared).await else {
+            handle.shared.told().forget_refusal();
+            return;
+        };
         tracing::error!(target: "plugins", instance = %handle.instance(), "not replaced, the running copy goes on: {error}");
-        let mut told = handle.shared.told();
-        told.code = Some(error.code());
-        told.kept = Some(format!("not replaced, the running copy goes on: {error}"));
+        {
+            let mut told = handle.shared.told();
+            told.code = Some(error.code());
+            told.kept = Some(format!("not replaced, the running copy goes on: {error}"));
+        }
+        handle.shared.judged.send_replace((next.start, Some(format!("{error}; the running copy goes on"))));
         present.start = next.start;
     }
 }
