@@ -30,7 +30,7 @@ use crate::lane::{Birth, Lane, LaneMessage, Takeover};
 use crate::lanes::Lanes;
 use crate::outbox::{Holds, OutboxLane, OutboxMessage, Target};
 use crate::pairing::Pairing;
-use crate::plugins::{AdapterEvent, AdapterHandle};
+use crate::plugins::{AdapterEvent, AdapterHandle, AdapterState};
 use crate::reset;
 use crate::store::{Change, Loaded, NewSession, OwedDelivery, RouteRow};
 
@@ -54,6 +54,8 @@ pub struct Dispatcher {
     holds: BTreeMap<Arc<str>, Arc<Holds>>,
     /// Instances that have their command menu.
     menus: BTreeSet<Arc<str>>,
+    /// What the log says of each instance: the word of its state, and why.
+    said: BTreeMap<Arc<str>, (&'static str, Option<String>)>,
     clerk: mpsc::UnboundedSender<Note>,
     lanes_drained: Option<oneshot::Sender<()>>,
     outbox_drained: Option<oneshot::Sender<()>>,
@@ -103,6 +105,7 @@ impl Dispatcher {
             outbox: Lanes::default(),
             holds: BTreeMap::new(),
             menus: BTreeSet::new(),
+            said: BTreeMap::new(),
             clerk,
             lanes_drained: None,
             outbox_drained: None,
@@ -410,7 +413,14 @@ impl Dispatcher {
                 return;
             }
             AdapterEvent::State { instance, state } => {
-                tracing::info!(%instance, state = state.word(), reason = state.reason(), "adapter");
+                let said = (state.word(), state.reason().map(str::to_owned));
+                if self.said.get(&instance) != Some(&said) {
+                    // Why it has no link, or cannot have one, its supervisor has said by then.
+                    if !matches!(state, AdapterState::Failed { .. } | AdapterState::Reconnecting { .. }) {
+                        tracing::info!(%instance, state = said.0, reason = said.1, "adapter");
+                    }
+                    self.said.insert(instance, said);
+                }
                 return;
             }
         };

@@ -1,6 +1,8 @@
 //! How strangers are met, and how they are let in: the core's pairing book, its rows,
 //! and its words.
 
+use std::collections::BTreeSet;
+
 use hermes_core::access::{Denial, Denied};
 use hermes_core::pairing::{Approval, Offer, PairingBook, PairingLimits};
 use hermes_core::session::participant;
@@ -11,11 +13,19 @@ use crate::control::{ControlReply, ErrorKind, GrantInfo, PairingInfo};
 use crate::dispatcher::Dispatcher;
 use crate::store::{Change, LockoutRow, PairingRequestRow};
 
+/// What the log shows of an id, in characters.
+const ID_CHARS_MAX: usize = 64;
+
 /// The book and its bounds, as the dispatcher holds them.
 pub struct Pairing {
     book: PairingBook,
     code_ms: i64,
+    /// Strangers of whom the log knows.
+    told: BTreeSet<(String, String)>,
 }
+
+/// Strangers that are remembered; beyond it the memory begins anew.
+const TOLD_MAX: usize = 1024;
 
 /// What the operator wants of the book.
 #[derive(Debug)]
@@ -64,16 +74,32 @@ impl Pairing {
     /// The book of these rows.
     pub fn new(limits: &LimitsConfig, open: Vec<PairingRequestRow>, lockouts: Vec<LockoutRow>) -> Self {
         let bounds = bounds(limits);
-        Self { book: PairingBook::new(bounds, open, lockouts), code_ms: bounds.code_ms }
+        Self { book: PairingBook::new(bounds, open, lockouts), code_ms: bounds.code_ms, told: BTreeSet::new() }
     }
 }
 
 impl Dispatcher {
     /// Decides how somebody who is not admitted is met.
     pub(crate) fn meet(&mut self, instance: &str, denied: &Denied) -> Met {
-        match denied.denial {
+        let met = match denied.denial {
             Denial::Silent { why } => Met::Silence(why),
             Denial::Stranger => self.meet_stranger(instance, denied),
+        };
+        if let Met::Silence(why) = &met {
+            self.tell_of_stranger(instance, denied, why);
+        }
+        met
+    }
+
+    /// One line in the log for whoever gets no answer, once for each of them.
+    fn tell_of_stranger(&mut self, instance: &str, denied: &Denied, why: &str) {
+        let user: String = participant(&denied.event.sender).unwrap_or_default().chars().take(ID_CHARS_MAX).collect();
+        let told = &mut self.pairing.told;
+        if told.len() >= TOLD_MAX {
+            told.clear();
+        }
+        if told.insert((instance.to_owned(), user.clone())) {
+            tracing::info!(instance, sender = ?user, why, "somebody who may not speak here gets no answer");
         }
     }
 

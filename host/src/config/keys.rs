@@ -205,7 +205,7 @@ pub const KEYS: &[Key] = &[
         "access.strangers",
         Kind::Word(&["pair", "ignore"]),
         "\"pair\"",
-        "What a stranger's direct message gets: pair (a code) | ignore. Groups are always silent.",
+        "What a stranger's direct message gets: pair (a code) | ignore. Groups, and instances with a list of who may speak, are always silent.",
     ),
     key("delivery.reply_deadline_s", int(60, 30 * DAY_S), "86400", "How long a reply is tried."),
     key("delivery.notice_deadline_s", int(1, 30 * DAY_S), "600", "How long a notice or a question is tried."),
