@@ -12,6 +12,7 @@ use super::args::AdapterCommand;
 use super::ask::{self, print, print_json, say, unexpected};
 use super::{Context, Failure};
 use crate::clock::{Clock, SystemClock};
+use crate::config;
 use crate::control::{Client, ClientError, ControlReply, ControlRequest};
 use crate::plugins::{self, AdapterSettings, Found, Place, PluginsLock};
 use crate::status::AdapterStatus;
@@ -180,8 +181,14 @@ async fn remove(context: &Context, id: &str) -> Result<(), Failure> {
     say(&format!("{id} is removed ({})", if names.is_empty() { "its hash only".to_owned() } else { names.join(", ") }))
 }
 
+/// What concerns files: a wrong or unset key of an adapter, or of the agent, is none of it.
 fn settings(context: &Context) -> Result<AdapterSettings, Failure> {
-    Ok(context.config()?.adapter_settings(context.beside.as_deref()))
+    let (config, mut problems) = config::read(context.sources.clone())?;
+    problems.0.retain(|problem| problem.key.is_empty() || problem.key.split('.').next() == Some("host"));
+    if !problems.0.is_empty() {
+        return Err(problems.and(config::Problems::default()).into());
+    }
+    Ok(config.adapter_settings(context.beside.as_deref()))
 }
 
 /// The files of an id in the plugins folders; what lies beside the binary belongs to the installation.

@@ -165,6 +165,23 @@ fn a_section_without_a_library_is_told_beside_what_else_is_wrong() {
 }
 
 #[test]
+fn a_library_that_may_not_be_loaded_is_told_and_files_are_checked_without_secrets() {
+    let world = World::new();
+    world.file("[adapter.linecat]\ntoken = { env = \"NO_SUCH_VARIABLE\" }\n");
+    world.runs("adapter list");
+    let failure = world.fails("adapter check linecat.so");
+    assert_eq!(failure.code, FAILED, "{failure}");
+    world.file("[adapter.linecat]\n");
+    let library = world.home().join("plugins/linecat.so");
+    std::fs::create_dir_all(library.parent().unwrap()).unwrap();
+    std::fs::write(&library, "no library").unwrap();
+    std::fs::set_permissions(&library, std::os::unix::fs::PermissionsExt::from_mode(0o666)).unwrap();
+    let failure = world.fails("config check");
+    assert!(failure.to_string().contains("adapter.linecat: its library is refused: "), "{failure}");
+    assert!(failure.to_string().contains("chmod"), "{failure}");
+}
+
+#[test]
 fn a_good_configuration_and_the_sample_pass_the_check() {
     let world = World::new();
     world.runs("config check");

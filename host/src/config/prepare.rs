@@ -46,9 +46,12 @@ impl Prepared {
                 problems.0.push(Problem {
                     source: adapter.section.source.clone(),
                     key: format!("adapter.{instance}"),
-                    sentence: format!(
-                        "no library that can be read has the id {plugin:?}; `hermes-host adapter list` shows what lies there"
-                    ),
+                    sentence: match self.settings.search.refused(plugin) {
+                        Some(error) => format!("its library is refused: {error}"),
+                        None => format!(
+                            "no library that can be read has the id {plugin:?}; `hermes-host adapter list` shows what lies there"
+                        ),
+                    },
                     nearest: nearest(plugin, self.manifests.keys().map(String::as_str)).map(str::to_owned),
                 });
             }

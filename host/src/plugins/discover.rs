@@ -33,6 +33,12 @@ impl SearchPath {
         Self { beside: exe.and_then(|exe| exe.parent().map(Path::to_owned)), folders }
     }
 
+    /// Why the file that is named like `plugin` is not its library, where there is such a file.
+    pub fn refused(&self, plugin: &str) -> Option<LoadError> {
+        let mut files = discover(self).into_iter().filter(|found| is_named(&found.path, plugin));
+        files.find_map(|found| found.manifest.err())
+    }
+
     fn named(&self) -> String {
         let all: Vec<String> = self.beside.iter().chain(&self.folders).map(|path| path.display().to_string()).collect();
         if all.is_empty() { "no folder at all".to_owned() } else { all.join(", ") }
