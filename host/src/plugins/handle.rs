@@ -21,7 +21,9 @@ use hermes_protocol::{
 };
 use tokio::sync::{mpsc, watch};
 
-use super::{AdapterChange, AdapterLife, AdapterPlan, AdapterSettings, AdapterState, Answer, Isolation, life::Life};
+use super::{
+    AdapterChange, AdapterLife, AdapterPlan, AdapterSettings, AdapterState, Answer, Isolation, life::Life, said,
+};
 
 /// Detail of an unknown outcome whose instance died under it. Two of these on one part mean that the part breaks the adapter.
 pub const INSTANCE_DIED: &str = "instance died";
@@ -119,6 +121,7 @@ impl Shared {
     /// Takes a change of state. An arrow that does not exist is our fault and changes nothing.
     pub(super) fn apply(&self, change: AdapterChange) {
         let now_ms = self.settings.clock.now_ms();
+        let change = said::change(change);
         let connected = change == AdapterChange::Connected;
         self.state.send_if_modified(|life| {
             let before = life.state.clone();
@@ -176,6 +179,10 @@ impl Shared {
 
     /// Takes a line for start-up and `status`.
     pub(super) fn announce(&self, label: String, url: String) {
+        if !said::is_name(&label) || !said::is_name(&url) {
+            tracing::warn!(target: "plugins", instance = %self.instance, "it announced a line that is too long to be shown");
+            return;
+        }
         {
             let announced = &mut self.told().announced;
             if announced.len() >= TOLD_MAX && !announced.contains_key(&label) {
@@ -190,7 +197,8 @@ impl Shared {
     /// Adds to a counter.
     pub(super) fn count(&self, name: String, value: f64) {
         let metrics = &mut self.told().metrics;
-        if metrics.len() < TOLD_MAX || metrics.contains_key(&name) {
+        let has_room = metrics.len() < TOLD_MAX && said::is_name(&name);
+        if has_room || metrics.contains_key(&name) {
             *metrics.entry(name).or_default() += value;
         }
     }
@@ -408,13 +416,13 @@ fn outcome(answer: Answer, ended: &str) -> Result<SendOutcome, serde_json::Error
     Ok(match answer.status {
         status::OK => match serde_json::from_slice(&answer.payload)? {
             SendOutcome::Unrecognised => SendOutcome::unknown("an answer of a later version"),
-            outcome => outcome,
+            outcome => said::outcome(outcome),
         },
         status::BUSY => SendOutcome::not_sent(None, WaitScope::Instance, "too many open calls"),
         status::POISONED => SendOutcome::not_sent(None, WaitScope::Instance, "the instance is being rebuilt"),
         status::UNSUPPORTED => SendOutcome::refused(RefusalKind::Invalid, "the adapter has no such method"),
         status::PANIC | status::DROPPED => SendOutcome::unknown(ended),
-        _ => SendOutcome::unknown(serde_json::from_slice::<CallError>(&answer.payload)?.message),
+        _ => SendOutcome::unknown(said::words(&serde_json::from_slice::<CallError>(&answer.payload)?.message)),
     })
 }
 

@@ -29,6 +29,7 @@ mod negotiate;
 mod plan;
 mod process;
 mod runner;
+mod said;
 mod sandbox;
 mod schema;
 mod services;

@@ -29,6 +29,7 @@ use super::{
     logs::{self, LogGate, Mask},
     negotiate,
     process::{self, ChildSpec, HostHello},
+    said,
     schema,
     services::InstancePort,
 };
@@ -38,6 +39,8 @@ use crate::ffi::HostPort;
 const CHILD_START: Duration = Duration::from_secs(10);
 /// How long a busy instance is left before it is asked again.
 const BUSY_WAIT: Duration = Duration::from_millis(500);
+/// The longest wait that an adapter may ask for: who asks for more would never be seen again.
+const WAIT_MS_MAX: u64 = 24 * 3_600 * 1_000;
 /// Features of this host beyond its SDK version.
 const FEATURES: [&str; 3] = ["emit.ack", "kv", "media"];
 
@@ -111,6 +114,7 @@ impl Supervisor {
             self.apply(AdapterChange::Start);
             match self.live(&mut wanted).await {
                 Step::Fatal { reason, mend } => {
+                    let (reason, mend) = (said::words(&reason), said::words(&mend));
                     tracing::error!(target: "plugins", instance = %self.shared().instance, "failed: {reason} {mend}");
                     self.apply(AdapterChange::Fatal { reason, mend });
                     if self.wanted.changed().await.is_err() {
@@ -266,6 +270,7 @@ impl Supervisor {
 
     /// Notes that there is no link; returns how long to wait.
     fn lost(&self, reason: String, after_ms: Option<u64>) -> Duration {
+        let reason = said::words(&reason);
         let shared = self.shared();
         let settings = &shared.settings;
         let failures = shared.state.borrow().state.failures().saturating_add(1);
@@ -273,7 +278,7 @@ impl Supervisor {
         let backoff = Backoff::new(millis(settings.backoff_first).max(1), millis(settings.backoff_max).max(1));
         // Without randomness the waits are those without jitter.
         let jitter = getrandom::u64().unwrap_or(0);
-        let wait_ms = backoff.delay_ms(failures, jitter).max(after_ms.unwrap_or(0));
+        let wait_ms = backoff.delay_ms(failures, jitter).max(after_ms.unwrap_or(0).min(WAIT_MS_MAX));
         tracing::warn!(target: "plugins", instance = %shared.instance, wait_ms, "no link: {reason}");
         let next_try_ms = settings.clock.now_ms().saturating_add_unsigned(wait_ms);
         self.apply(AdapterChange::Lost { reason, next_try_ms });

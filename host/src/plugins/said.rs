@@ -1,0 +1,104 @@
+//! What an adapter says, at the lengths at which it is kept.
+//!
+//! Reasons, announcements and receipts go into `status`, the log and the store. One
+//! adapter that says too much must not make any of them useless.
+
+use hermes_core::adapter::AdapterChange;
+use hermes_protocol::SendOutcome;
+
+use crate::status::human::one_line;
+
+/// The longest reason or detail, in characters.
+const WORDS_CHARS_MAX: usize = 2_000;
+/// The longest label, address or name of a counter, in bytes. Half of one would lead nowhere.
+const NAME_BYTES_MAX: usize = 1_024;
+/// The longest id of a chat or a message, in bytes.
+const ID_BYTES_MAX: usize = 512;
+/// Messages that one part can become.
+const RECEIPT_IDS_MAX: usize = 64;
+
+/// A reason or a detail: one line, cut.
+pub(super) fn words(text: &str) -> String {
+    one_line(text, WORDS_CHARS_MAX)
+}
+
+/// Whether something that only counts as a whole is short enough to be kept.
+pub(super) fn is_name(text: &str) -> bool {
+    text.len() <= NAME_BYTES_MAX
+}
+
+/// A change of state with the reasons that are kept.
+pub(super) fn change(change: AdapterChange) -> AdapterChange {
+    match change {
+        AdapterChange::Degrade { duty } => AdapterChange::Degrade { duty: words(&duty) },
+        AdapterChange::Lost { reason, next_try_ms } => AdapterChange::Lost { reason: words(&reason), next_try_ms },
+        AdapterChange::Fatal { reason, mend } => AdapterChange::Fatal { reason: words(&reason), mend: words(&mend) },
+        other => other,
+    }
+}
+
+/// An outcome with the details and ids that are kept. An id that is too long is no id.
+pub(super) fn outcome(outcome: SendOutcome) -> SendOutcome {
+    let is_id = |id: &String| id.len() <= ID_BYTES_MAX;
+    match outcome {
+        SendOutcome::Delivered { mut receipt } => {
+            receipt.message_ids.retain(is_id);
+            receipt.message_ids.truncate(RECEIPT_IDS_MAX);
+            SendOutcome::Delivered { receipt }
+        }
+        SendOutcome::Refused { kind, detail, migrated_to } => {
+            SendOutcome::Refused { kind, detail: words(&detail), migrated_to: migrated_to.filter(is_id) }
+        }
+        SendOutcome::NotSent { retry_after_ms, scope, detail } => {
+            SendOutcome::NotSent { retry_after_ms, scope, detail: words(&detail) }
+        }
+        SendOutcome::Unknown { detail } => SendOutcome::Unknown { detail: words(&detail) },
+        other => other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use hermes_protocol::{Receipt, RefusalKind};
+
+    use super::*;
+
+    #[test]
+    fn what_is_kept_of_an_outcome_is_short_and_on_one_line() {
+        let long = "\u{1b}[31mno\n".repeat(100_000);
+        let kept = outcome(SendOutcome::Refused {
+            kind: RefusalKind::Migrated,
+            detail: long.clone(),
+            migrated_to: Some(long.clone()),
+        });
+        let SendOutcome::Refused { detail, migrated_to, .. } = kept else { panic!("{kept:?}") };
+        assert!(detail.chars().count() <= WORDS_CHARS_MAX && !detail.contains(['\n', '\u{1b}']), "{detail}");
+        assert_eq!(migrated_to, None);
+        let ids = [vec![long], (0..1_000).map(|n| n.to_string()).collect()].concat();
+        let SendOutcome::Delivered { receipt } = outcome(SendOutcome::Delivered { receipt: Receipt::new(ids, 5) })
+        else {
+            panic!("what was delivered stays delivered");
+        };
+        assert_eq!(
+            (receipt.message_ids.len(), receipt.message_ids[0].as_str(), receipt.at_ms),
+            (RECEIPT_IDS_MAX, "0", 5)
+        );
+    }
+
+    #[test]
+    fn what_is_short_is_kept_as_it_is() {
+        let delivered = SendOutcome::delivered("m:1", 7);
+        assert_eq!(outcome(delivered.clone()), delivered);
+        let fatal = AdapterChange::Fatal { reason: "no token".to_owned(), mend: "write one".to_owned() };
+        assert_eq!(change(fatal.clone()), fatal);
+    }
+
+    #[test]
+    fn a_reason_without_end_leaves_room_in_status() {
+        let long = "R".repeat(3_000_000);
+        let AdapterChange::Lost { reason, .. } = change(AdapterChange::Lost { reason: long, next_try_ms: 1 }) else {
+            panic!("a change stays what it is");
+        };
+        assert_eq!(reason.chars().count(), WORDS_CHARS_MAX);
+    }
+}
