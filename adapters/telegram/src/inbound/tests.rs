@@ -86,9 +86,7 @@ fn entities_that_point_nowhere_are_ignored() {
 #[test]
 fn entities_that_overlap_or_repeat_are_removed_once() {
     let mention = |offset: usize| json!({ "type": "mention", "offset": offset, "length": 11 });
-    let person = |offset: usize, length: usize| {
-        json!({ "type": "text_mention", "offset": offset, "length": length, "user": { "id": 42, "first_name": "x" } })
-    };
+    let person = |offset: usize, length: usize| json!({ "type": "text_mention", "offset": offset, "length": length, "user": { "id": 42, "first_name": "x" } });
     let cases = [
         ("@hermes_bot", json!([mention(0), mention(0)]), ""),
         ("ä@hermes_bot/x y", json!([mention(1), person(0, 13), person(3, 9)]), "x y"),
