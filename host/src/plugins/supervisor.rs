@@ -29,8 +29,7 @@ use super::{
     logs::{self, LogGate, Mask},
     negotiate,
     process::{self, ChildSpec, HostHello},
-    said,
-    schema,
+    said, schema,
     services::InstancePort,
 };
 use crate::ffi::HostPort;
@@ -115,7 +114,8 @@ impl Supervisor {
             match self.live(&mut wanted).await {
                 Step::Fatal { reason, mend } => {
                     let (reason, mend) = (said::words(&reason), said::words(&mend));
-                    tracing::error!(target: "plugins", instance = %self.shared().instance, "failed: {reason} {mend}");
+                    let said = format!("{reason} {mend}");
+                    tracing::error!(target: "plugins", instance = %self.shared().instance, "failed: {}", said.trim_end());
                     self.apply(AdapterChange::Fatal { reason, mend });
                     if self.wanted.changed().await.is_err() {
                         return;
