@@ -128,3 +128,23 @@ fn render(delivery: &DeliveryInfo, parts: &[PartInfo], now_ms: i64) -> String {
         table.render("it has no parts")
     )
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn why_a_part_did_not_arrive_is_shown_below_the_parts() {
+        let delivery = serde_json::json!({
+            "id": 7, "instance": "one", "chat": "5", "purpose": "reply", "state": "owed",
+            "since_ms": 0, "deadline_ms": 9, "parts": 2, "delivered": 1,
+        });
+        let parts = serde_json::json!([
+            { "n": 1, "state": "delivered", "attempts": 1, "text": "a" },
+            { "n": 2, "state": "owed", "attempts": 3, "text": "b", "detail": "the network\nis down" },
+        ]);
+        let (delivery, parts) = (serde_json::from_value(delivery).unwrap(), serde_json::from_value::<Vec<_>>(parts));
+        let shown = render(&delivery, &parts.unwrap(), 1);
+        assert!(shown.ends_with("\npart 2: the network is down\n"), "{shown}");
+    }
+}
