@@ -73,7 +73,9 @@ pub struct Found {
 pub fn discover(search: &SearchPath) -> Vec<Found> {
     let mut places: BTreeMap<PathBuf, (PathBuf, Place)> = BTreeMap::new();
     if let Some(beside) = &search.beside {
-        let owner = std::env::current_exe().and_then(fs::metadata).map(|meta| meta.uid()).ok();
+        // The file that runs, also after an upgrade has put another one in its place.
+        let running = fs::metadata("/proc/self/exe").or_else(|_| std::env::current_exe().and_then(fs::metadata));
+        let owner = running.map(|meta| meta.uid()).ok();
         for path in libraries(beside) {
             let ships = path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(BESIDE_PREFIX));
             if ships && fs::metadata(&path).is_ok_and(|meta| Some(meta.uid()) == owner) {
