@@ -106,7 +106,7 @@ impl Shared {
         if pair.value.len() > KV_VALUE_BYTES_MAX {
             return Err(CallError::new("too_large", format!("a kept value has at most {KV_VALUE_BYTES_MAX} bytes")));
         }
-        self.host.store.kv_set(instance, key, &pair.value).await.map_err(unavailable)?;
+        self.host.store.kv_set(instance, key, &pair.value).await.map_err(refused)?;
         nothing()
     }
 
@@ -323,7 +323,7 @@ fn unavailable(error: StoreError) -> CallError {
 fn refused(error: StoreError) -> CallError {
     let code = match error {
         StoreError::Missing { .. } => "not_found",
-        StoreError::TitleTaken { .. } | StoreError::Conflict { .. } => "refused",
+        StoreError::TitleTaken { .. } | StoreError::Conflict { .. } | StoreError::TooMany { .. } => "refused",
         _ => "unavailable",
     };
     CallError::new(code, error.to_string())

@@ -26,6 +26,14 @@ pub enum StoreError {
         /// The bound.
         chars_max: usize,
     },
+    /// The author of an adapter: it keeps more than it may.
+    #[error("there are {max} {what} already, and no room for another; delete some first")]
+    TooMany {
+        /// What there is too much of.
+        what: String,
+        /// The bound.
+        max: u32,
+    },
     /// Us or the user: there is no such row.
     #[error("there is no {what}")]
     Missing {

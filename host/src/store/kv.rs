@@ -6,7 +6,10 @@ use serde_json::Value;
 
 use super::sql::{change, first, parsed};
 use super::writer::Outcome;
-use super::{Result, Store};
+use super::{Result, Store, StoreError};
+
+/// Keys that one scope may have.
+const KEYS_MAX: u32 = 10_000;
 
 /// The scope of the host's own facts.
 pub(super) const HOST_SCOPE: &str = "host";
@@ -30,7 +33,7 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// When it could not be committed.
+    /// When it could not be committed, or the scope has no room for another key.
     pub async fn kv_set(&self, scope: &str, key: &str, value: &str) -> Result<()> {
         let (scope, key, value) = (scope.to_owned(), key.to_owned(), value.to_owned());
         self.write(move |db| set(db, &scope, &key, &value)).await
@@ -63,11 +66,17 @@ impl Store {
 }
 
 pub(super) fn set(db: &Connection, scope: &str, key: &str, value: &str) -> Outcome<()> {
-    change(
+    let written = change(
         db,
-        "INSERT INTO kv (scope, key, value) VALUES (?1, ?2, ?3) ON CONFLICT DO UPDATE SET value = excluded.value",
-        params![scope, key, value],
+        "INSERT INTO kv (scope, key, value) SELECT ?1, ?2, ?3
+         WHERE EXISTS (SELECT 1 FROM kv WHERE scope = ?1 AND key = ?2)
+            OR (SELECT count(*) FROM kv WHERE scope = ?1) < ?4
+         ON CONFLICT DO UPDATE SET value = excluded.value",
+        params![scope, key, value, KEYS_MAX],
     )?;
+    if written == 0 {
+        return Err(StoreError::TooMany { what: format!("values of {scope}"), max: KEYS_MAX }.into());
+    }
     Ok(())
 }
 

@@ -237,6 +237,23 @@ async fn small_values_belong_to_their_scope() {
 }
 
 #[tokio::test]
+async fn a_scope_has_room_for_so_many_values_and_can_still_change_them() {
+    let home = Home::new();
+    let (store, _) = home.store();
+    let set = |scope: &'static str, n: u32| {
+        let store = store.clone();
+        async move { store.kv_set(scope, &n.to_string(), "v").await }
+    };
+    let filled = futures_util::future::join_all((0..10_000).map(|n| set("a", n))).await;
+    assert!(filled.iter().all(Result::is_ok));
+    assert!(matches!(set("a", 10_000).await, Err(StoreError::TooMany { .. })));
+    assert_eq!(set("a", 7).await, Ok(()), "one that is there can be changed");
+    assert_eq!(set("b", 1).await, Ok(()), "another scope has its own room");
+    store.kv_delete("a", "7").await.unwrap();
+    assert_eq!(set("a", 10_000).await, Ok(()));
+}
+
+#[tokio::test]
 async fn a_history_is_the_newest_messages_in_order_with_all_they_hold() {
     let home = Home::new();
     let (store, epoch) = home.store();
