@@ -11,8 +11,13 @@ use tokio::sync::oneshot;
 use crate::config::LimitsConfig;
 use crate::control::{ControlReply, ErrorKind, GrantInfo, PairingInfo};
 use crate::dispatcher::Dispatcher;
+use crate::status::human::one_line;
 use crate::store::{Change, LockoutRow, PairingRequestRow};
 
+/// The longest id of somebody who may ask, in bytes.
+const USER_BYTES_MAX: usize = 512;
+/// What is kept of a display name, in characters.
+const NAME_CHARS_MAX: usize = 64;
 /// What the log shows of an id, in characters.
 const ID_CHARS_MAX: usize = 64;
 
@@ -107,8 +112,12 @@ impl Dispatcher {
         let now_ms = self.host.now_ms();
         let sender = &denied.event.sender;
         let user = participant(sender).unwrap_or_default();
-        let name = sender.name.as_deref().unwrap_or_default();
-        if let Some(approval) = self.pairing.book.redeem(instance, user, name, &denied.event.text, now_ms) {
+        if user.len() > USER_BYTES_MAX {
+            return Met::Silence("the sender's id is too long");
+        }
+        // It goes into lists and sentences that decide about access: what it shows is what it is.
+        let name = one_line(sender.name.as_deref().unwrap_or_default(), NAME_CHARS_MAX);
+        if let Some(approval) = self.pairing.book.redeem(instance, user, &name, &denied.event.text, now_ms) {
             return match self.settle(instance, approval, "an invitation") {
                 (changes, Ok(_)) => Met::Welcome(changes, "Welcome. You may write to the agent here.".to_owned()),
                 (changes, Err(_)) => {
@@ -119,7 +128,7 @@ impl Dispatcher {
         }
         let mut random = [0; 32];
         self.host.chance.fill(&mut random);
-        match self.pairing.book.offer(instance, user, name, now_ms, random) {
+        match self.pairing.book.offer(instance, user, &name, now_ms, random) {
             Offer::New { code, request } => {
                 let words = format!(
                     "I do not know you yet. Ask whoever runs this host to enter:\n\n\

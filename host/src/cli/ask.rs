@@ -10,6 +10,7 @@ use super::{Context, Failure};
 use crate::app::{HostLock, LockError};
 use crate::clock::SystemClock;
 use crate::control::{Client, ClientError, ControlReply, ControlRequest, records};
+use crate::status::human::is_shown;
 use crate::store::Store;
 
 /// Asks the running host; without one the command ends with 69.
@@ -73,8 +74,18 @@ pub fn say(text: &str) -> Result<(), Failure> {
     print(&format!("{text}\n"))
 }
 
-/// Prints text; a reader that went away is no failure.
+/// Prints text for people. Names and words in it come from strangers, so nothing reaches the terminal but text.
 pub fn print(text: &str) -> Result<(), Failure> {
+    write_out(&plain(text))
+}
+
+/// The text without what could command a terminal or hide in it.
+pub fn plain(text: &str) -> String {
+    text.chars().filter(|c| is_shown(*c) || matches!(c, '\n' | '\t')).collect()
+}
+
+/// Writes to the standard output; a reader that went away is no failure.
+fn write_out(text: &str) -> Result<(), Failure> {
     if cfg!(test) {
         // The test harness keeps what this macro prints, and only that.
         print!("{text}");
@@ -92,5 +103,5 @@ pub fn print(text: &str) -> Result<(), Failure> {
 /// Prints a value as JSON, indented.
 pub fn print_json(value: &impl Serialize) -> Result<(), Failure> {
     let text = serde_json::to_string_pretty(value).map_err(|error| Failure::failed(error.to_string()))?;
-    say(&text)
+    write_out(&format!("{text}\n"))
 }

@@ -61,7 +61,7 @@ pub fn main(given: Given) -> ExitCode {
         Err(failure) => {
             if !failure.is_silent() {
                 // A closed terminal cannot be told anything.
-                let _ = writeln!(std::io::stderr(), "error: {failure}");
+                let _ = writeln!(std::io::stderr(), "error: {}", ask::plain(&failure.to_string()));
             }
             ExitCode::from(failure.code)
         }

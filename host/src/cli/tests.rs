@@ -17,6 +17,12 @@ fn the_grammar_is_consistent() {
 }
 
 #[test]
+fn what_is_printed_for_people_commands_no_terminal() {
+    let hostile = "\u{1b}]0;title\u{7}Eve \u{202e}nimda\u{9b}2J\r\n\tnext: ä";
+    assert_eq!(ask::plain(hostile), "]0;titleEve nimda2J\n\tnext: ä");
+}
+
+#[test]
 fn every_documented_command_is_understood() {
     let lines = [
         "run",

@@ -11,10 +11,16 @@ pub fn span(ms: i64) -> String {
     }
 }
 
-/// `text` on one line, without control characters, at most `chars_max` long.
+/// Whether a character may be shown: it moves no cursor and turns no text around it.
+pub fn is_shown(c: char) -> bool {
+    let turns = matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    !c.is_control() && !turns
+}
+
+/// `text` on one line, without what must not be shown, at most `chars_max` long.
 pub fn one_line(text: &str, chars_max: usize) -> String {
     let flat = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    let mut line: String = flat.chars().filter(|c| !c.is_control()).take(chars_max).collect();
+    let mut line: String = flat.chars().filter(|c| is_shown(*c)).take(chars_max).collect();
     if flat.chars().count() > chars_max && line.pop().is_some() {
         line.push('…');
     }
@@ -38,6 +44,7 @@ mod tests {
     #[test]
     fn a_line_has_no_escape_sequences_and_ends_at_its_bound() {
         assert_eq!(one_line("a\n\tb \u{1b}[31mred", 20), "a b [31mred");
+        assert_eq!(one_line("Eve\u{202e}nimda\u{2066}\u{9b}2J", 20), "Evenimda2J");
         assert_eq!(one_line("äöüß", 3), "äö…");
         assert_eq!(one_line("abc", 3), "abc");
         assert_eq!(one_line("abc", 0), "");

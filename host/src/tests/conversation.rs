@@ -172,6 +172,28 @@ fn a_stranger_is_paired_by_the_code_that_the_offer_shows() {
 }
 
 #[test]
+fn the_name_of_a_stranger_is_one_short_line_wherever_it_is_shown() {
+    let world = World::with(Setting { section: String::new(), ..Setting::default() });
+    let name = format!("Eve\u{1b}]0;x\u{7}\n(op)\u{202e}{}", "N".repeat(100_000));
+    let sender = Sender::new("99").named(name);
+    world.block_on(world.give(&Event::message("m:1", Chat::dm("99"), sender, "hello"))).unwrap();
+    world
+        .block_on(world.give(&Event::message("m:2", Chat::dm("98"), Sender::new("9".repeat(100_000)), "hello")))
+        .unwrap();
+    world.chat("99").hears(1);
+    let (reply, answer) = tokio::sync::oneshot::channel();
+    let call = crate::events::Control::Pairing(crate::pairing::PairingCall::List(reply));
+    let listed = world.block_on(async {
+        world.host().tell(crate::events::HostEvent::control(call)).await;
+        answer.await.unwrap()
+    });
+    let crate::control::ControlReply::Pairing { requests, .. } = listed else { panic!("{listed:?}") };
+    assert_eq!(requests.len(), 1, "an id without end is nobody's");
+    let name = requests[0].name.as_deref().unwrap();
+    assert!(name.starts_with("Eve]0;x (op)NNN") && name.chars().count() <= 64, "{name}");
+}
+
+#[test]
 fn a_group_hears_nothing_unless_it_is_addressed_by_somebody_who_may() {
     let world = World::new();
     let group = Chat::new(ChatType::Group, "g");
