@@ -13,7 +13,7 @@ use axum::serve::{IncomingStream, Listener};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tokio::time::Sleep;
+use tokio::time::{Instant, Sleep};
 
 /// How long accepting rests after the system refused (too many open files).
 const ACCEPT_REST: Duration = Duration::from_millis(100);
@@ -22,13 +22,14 @@ const ACCEPT_REST: Duration = Duration::from_millis(100);
 pub struct Bounded {
     inner: TcpListener,
     places: Arc<Semaphore>,
+    head: Duration,
     life: Duration,
 }
 
 impl Bounded {
-    /// At most `clients_max` connections at once, each for at most `life`.
-    pub fn new(inner: TcpListener, clients_max: usize, life: Duration) -> Self {
-        Self { inner, places: Arc::new(Semaphore::new(clients_max)), life }
+    /// At most `clients_max` connections at once: each for `head` until it is first answered, and for `life` from then on.
+    pub fn new(inner: TcpListener, clients_max: usize, head: Duration, life: Duration) -> Self {
+        Self { inner, places: Arc::new(Semaphore::new(clients_max)), head, life }
     }
 }
 
@@ -41,8 +42,8 @@ impl Listener for Bounded {
         loop {
             match self.inner.accept().await {
                 Ok((stream, peer)) => {
-                    let end = Box::pin(tokio::time::sleep(self.life));
-                    return (Mortal { stream, end, _place: place }, peer);
+                    let end = Box::pin(tokio::time::sleep(self.head));
+                    return (Mortal { stream, end, life: Some(self.life), _place: place }, peer);
                 }
                 Err(error) => {
                     tracing::warn!(%error, "the status listener cannot accept");
@@ -61,6 +62,8 @@ impl Listener for Bounded {
 pub struct Mortal {
     stream: TcpStream,
     end: Pin<Box<Sleep>>,
+    /// How long it lives from its first answer on, until there is one.
+    life: Option<Duration>,
     _place: OwnedSemaphorePermit,
 }
 
@@ -83,6 +86,9 @@ impl AsyncRead for Mortal {
 impl AsyncWrite for Mortal {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
         self.alive(cx)?;
+        if let Some(life) = self.life.take() {
+            self.end.as_mut().reset(Instant::now() + life);
+        }
         Pin::new(&mut self.stream).poll_write(cx, buf)
     }
 

@@ -24,7 +24,9 @@ use crate::clock::Clock;
 
 /// How long the host may take to say its status.
 const STATUS_WAIT: Duration = Duration::from_secs(2);
-/// How long one connection lives.
+/// How long a connection may take to say what it wants, the answer included.
+const HEAD_WAIT: Duration = Duration::from_secs(5);
+/// How long one connection lives once it was answered.
 const CONNECTION_LIFE: Duration = Duration::from_secs(30);
 
 /// Who knows the status.
@@ -74,7 +76,7 @@ pub async fn bind(address: SocketAddr) -> Result<TcpListener, BindError> {
 /// Serves until it is dropped.
 pub async fn serve(listener: TcpListener, source: Arc<dyn StatusSource>, clock: Arc<dyn Clock>, clients_max: usize) {
     let at_home = listener.local_addr().is_ok_and(|address| address.ip().is_loopback());
-    let bounded = Bounded::new(listener, clients_max, CONNECTION_LIFE);
+    let bounded = Bounded::new(listener, clients_max, HEAD_WAIT, CONNECTION_LIFE);
     let router = router(source, clock, at_home).into_make_service_with_connect_info::<Peer>();
     if let Err(error) = axum::serve(bounded, router).await {
         tracing::error!(%error, "the status listener ended");
@@ -261,7 +263,7 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let source = Arc::new(Fixed(Arc::new(Mutex::new(example()))));
-        let bounded = Bounded::new(listener, 1, Duration::from_millis(50));
+        let bounded = Bounded::new(listener, 1, Duration::from_millis(50), CONNECTION_LIFE);
         let router = router(source, Arc::new(At(0)), true).into_make_service_with_connect_info::<Peer>();
         let server = tokio::spawn(async move { axum::serve(bounded, router).await });
         let mut dawdler = TcpStream::connect(address).await.unwrap();
