@@ -214,6 +214,8 @@ async fn submit(server: &Arc<Server>, turn: &Arc<Turn>, event: &Event) -> Result
         Ok(Ok(Emitted::New { inbox_id })) => (Ok(inbox_id), false),
         Ok(Ok(Emitted::Duplicate { duplicate_of })) => (Ok(duplicate_of), true),
         Ok(Ok(_)) => (Err(End::failed(502, "not_accepted", "the host's answer is not understood")), false),
+        // Trying again changes nothing.
+        Ok(Err(error)) if error.code == "too_large" => (Err(End::failed(413, "body_too_large", error.message)), false),
         Ok(Err(error)) => {
             (Err(End::failed(503, "not_accepted", format!("the host did not take the request: {error}"))), false)
         }

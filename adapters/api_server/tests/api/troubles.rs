@@ -143,6 +143,17 @@ fn a_host_that_does_not_take_the_event_is_told_as_it_is() {
 }
 
 #[test]
+fn a_request_that_the_host_never_takes_is_not_to_be_tried_again() {
+    let setup = MockHost::setup("api_server").answer("emit", |_| Err(CallError::new("too_large", "at most 7 bytes")));
+    let world = World::with(setup, json!({}));
+    for body in [hello(), streamed()] {
+        let answer = world.ask(&[], body).join().unwrap();
+        assert_eq!((answer.status, answer.error_code().as_str()), (413, "body_too_large"));
+        assert!(answer.body.contains("at most 7 bytes"));
+    }
+}
+
+#[test]
 fn what_cannot_be_read_is_refused_and_starts_nothing() {
     let world = World::with(MockHost::setup("api_server"), json!({"body_bytes_max": 2048}));
     let post = |body: &str| world.address.post("/v1/chat/completions", &[], body);
