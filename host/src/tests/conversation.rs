@@ -257,6 +257,8 @@ fn a_new_conversation_can_have_a_title_at_once() {
     };
     let chat = world.chat("7");
     chat.says("hello");
+    // A turn that still runs is ended by /new, and its answer with it.
+    chat.hears(1);
     chat.says("/new  The  garden ");
     chat.says("plant this");
     assert_eq!(chat.hears(3), ["hello", "A new conversation begins.", "plant this"]);
