@@ -30,7 +30,7 @@ fn the_corpus_of_every_version_is_read_and_written_back() {
 
 fn again<T: DeserializeOwned + Serialize>(json: &Value) -> Value {
     let read: T = serde_json::from_value(json.clone()).unwrap_or_else(|error| panic!("{error}: {json}"));
-    serde_json::to_value(read).unwrap()
+    serde_json::to_value(read).expect("a payload is JSON")
 }
 
 #[test]
