@@ -1,0 +1,79 @@
+//! Commands about the host, and who may use it.
+
+use hermes_core::access::Tier;
+use hermes_core::commands::{self, Parsed};
+
+use super::{Asked, Deed, unknown, where_is};
+use crate::dispatcher::Dispatcher;
+use crate::store::Change;
+
+const HELLO: &str = "Hello. Write to me, and the agent answers. `/help` lists what else you can do.";
+
+impl Dispatcher {
+    /// `/start`: says hello.
+    pub(super) fn start(&mut self) -> Deed {
+        Deed::say(HELLO)
+    }
+
+    /// `/help [command]`: explains what may be run here, or one command.
+    pub(super) fn help(&mut self, asked: &Asked<'_>) -> Deed {
+        match commands::parse(&format!("/{}", asked.args.trim_start_matches('/')), "") {
+            Parsed::Command { spec, .. } => Deed::say(commands::help_for(spec)),
+            Parsed::Unknown { name, nearest } => Deed::say(unknown(&name, nearest)),
+            Parsed::NotCommand => self.commands(asked),
+        }
+    }
+
+    /// `/commands`: lists what may be run here.
+    pub(super) fn commands(&mut self, asked: &Asked<'_>) -> Deed {
+        let arrived = asked.arrived;
+        let live = self.host.live();
+        let (chat, tier) = (&arrived.event.get().chat, arrived.event.tier());
+        let may = |command: &commands::Command| live.access.may_run(&arrived.instance, chat, tier, command);
+        Deed::say(commands::help(where_is(arrived), may))
+    }
+
+    /// `/whoami`: who the sender is to this host.
+    pub(super) fn whoami(&mut self, asked: &Asked<'_>) -> Deed {
+        let Asked { arrived, found, .. } = asked;
+        let sender = &arrived.event.get().sender;
+        let id = if sender.id.is_empty() { "(none)" } else { &sender.id };
+        let may = match arrived.event.tier() {
+            Tier::User => "user",
+            Tier::Admin => "admin",
+            Tier::Operator => "operator",
+        };
+        Deed::say(format!(
+            "- Instance: `{}`\n- Your id: `{id}`\n- You are: {may}\n- Conversation: `{}`",
+            arrived.instance, found.key
+        ))
+    }
+
+    /// `/pair`: lets somebody in, hands out a code, or lists who waits.
+    pub(super) fn pair(&mut self, asked: &Asked<'_>) -> Deed {
+        let (words, changes) = self.pairing_words(asked);
+        Deed { changes, ..Deed::say(words) }
+    }
+
+    fn pairing_words(&mut self, asked: &Asked<'_>) -> (String, Vec<Change>) {
+        let arrived = asked.arrived;
+        let instance = &arrived.instance;
+        let mut words = asked.args.split_whitespace();
+        match (words.next(), words.next()) {
+            (Some("list"), None) => (self.open_requests(instance), Vec::new()),
+            (Some("approve"), Some(code)) => {
+                let by = format!("{instance}:{}", arrived.event.get().sender.id);
+                let (changes, said) = self.approve(instance, code, &by);
+                (said.unwrap_or_else(|why| why), changes)
+            }
+            (None, None) => {
+                let (changes, said) = self.invite(instance);
+                (said, changes)
+            }
+            _ => (
+                "Use `/pair approve CODE`, `/pair list`, or `/pair` alone for a code to hand out.".to_owned(),
+                Vec::new(),
+            ),
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! Slash commands: read, permitted, and turned into an order for the session's lane.
+//! The table of all commands is [`hermes_core::commands`].
+//!
+//! [`Dispatcher::act`] knows every command; its function stands in the file of its
+//! group: [`session`] for the conversation itself, [`busy`] for what runs in it,
+//! [`settings`] for how it behaves, [`delivery`] for where things go, [`host`] for
+//! the host and who may use it.
+
+mod busy;
+mod delivery;
+mod host;
+mod session;
+mod settings;
+
+use hermes_agent::echo::TEST_WORDS;
+use hermes_core::commands::{self, Command, CommandId, Parsed};
+use hermes_core::session::is_dm;
+
+use crate::dispatcher::{Arrived, Dispatcher, Found, place};
+use crate::lane::{Act, Order};
+use crate::store::Change;
+
+/// A command that may be run, as its function gets it.
+pub(crate) struct Asked<'a> {
+    /// Who asked, and where.
+    pub(crate) arrived: &'a Arrived,
+    /// The session it is about.
+    pub(crate) found: &'a Found,
+    /// What stands behind the name, trimmed.
+    pub(crate) args: &'a str,
+}
+
+/// What a command does: what the lane has to do, and what changes with it.
+pub(crate) struct Deed {
+    act: Act,
+    changes: Vec<Change>,
+}
+
+impl Deed {
+    /// An answer and nothing else.
+    fn say(words: impl Into<String>) -> Self {
+        Act::Say(words.into()).into()
+    }
+}
+
+impl From<Act> for Deed {
+    fn from(act: Act) -> Self {
+        Self { act, changes: Vec::new() }
+    }
+}
+
+impl Dispatcher {
+    /// Reads an event as a command; `None` when it is words for the agent.
+    pub(crate) fn command(&mut self, arrived: &Arrived, found: &Found) -> Option<Order> {
+        let prefix = arrived.adapter.as_ref().map(|adapter| adapter.capabilities().command_prefix.clone());
+        let text = &arrived.event.get().text;
+        if !text.trim_start().starts_with('/') && prefix.as_deref().unwrap_or_default().is_empty() {
+            return None;
+        }
+        let (Deed { act, changes }, bypasses) = match commands::parse(text, prefix.as_deref().unwrap_or_default()) {
+            Parsed::NotCommand => return None,
+            // The echo runtime has words of its own for tests.
+            Parsed::Unknown { name, .. } if self.is_test_word(&name) => return None,
+            Parsed::Unknown { name, nearest } => (Deed::say(unknown(&name, nearest)), true),
+            Parsed::Command { spec, args } => match self.forbids(arrived, spec) {
+                Some(words) => (Deed::say(words), true),
+                None => (self.act(spec.id, &Asked { arrived, found, args: &args }), spec.bypasses),
+            },
+        };
+        let place = place(
+            arrived.instance.clone(),
+            arrived.adapter.clone(),
+            arrived.event.get(),
+            found.session.clone(),
+            arrived.id,
+        );
+        Some(Order { place, act, changes, bypasses })
+    }
+
+    fn is_test_word(&self, name: &str) -> bool {
+        self.host.live().config.agent.test_words && TEST_WORDS.iter().any(|word| word.strip_prefix('/') == Some(name))
+    }
+
+    /// Says why somebody may not run a command here.
+    fn forbids(&self, arrived: &Arrived, spec: &Command) -> Option<String> {
+        let chat = &arrived.event.get().chat;
+        if !spec.scope.includes(where_is(arrived)) {
+            return Some(format!("/{} works in a direct message only.", spec.name));
+        }
+        let may = self.host.live().access.may_run(&arrived.instance, chat, arrived.event.tier(), spec);
+        (!may).then(|| format!("/{} is for {}s of this host.", spec.name, spec.tier))
+    }
+
+    /// Runs a command.
+    fn act(&mut self, id: CommandId, asked: &Asked<'_>) -> Deed {
+        match id {
+            CommandId::Start => self.start(),
+            CommandId::Help => self.help(asked),
+            CommandId::Commands => self.commands(asked),
+            CommandId::New => self.new_session(asked),
+            CommandId::Stop => self.stop(),
+            CommandId::Status => self.status(),
+            CommandId::Whoami => self.whoami(asked),
+            CommandId::Pair => self.pair(asked),
+            other => Deed::say(format!("{other:?} is not available in this version.")),
+        }
+    }
+}
+
+/// Where somebody is when they ask.
+fn where_is(arrived: &Arrived) -> commands::Place {
+    if is_dm(&arrived.event.get().chat.kind) { commands::Place::Dm } else { commands::Place::Group }
+}
+
+/// What is said about a name that no command has.
+fn unknown(name: &str, nearest: Option<&str>) -> String {
+    match nearest {
+        Some(nearest) => format!("There is no command /{name}. Did you mean `/{nearest}`?"),
+        None => format!("There is no command /{name}. `/help` lists what there is."),
+    }
+}
