@@ -28,16 +28,18 @@ CREATE TABLE sessions (
     owner          TEXT,                        -- <instance>:<user>
     model          TEXT,
     parent         TEXT,                        -- sessions.id
+    lineage        TEXT CHECK (lineage = 'reset' OR lineage = 'branch' OR lineage = 'compression'),
     started_ms     INTEGER NOT NULL,
     active_ms      INTEGER NOT NULL,            -- end of its last turn
     ended_ms       INTEGER,
     end_reason     TEXT,
-    messages       INTEGER NOT NULL DEFAULT 0,
+    messages       INTEGER NOT NULL DEFAULT 0,  -- active ones
+    turns          INTEGER NOT NULL DEFAULT 0,
     tool_calls     INTEGER NOT NULL DEFAULT 0,
     api_calls      INTEGER NOT NULL DEFAULT 0,
     input_tokens   INTEGER NOT NULL DEFAULT 0,
     output_tokens  INTEGER NOT NULL DEFAULT 0,
-    summary        TEXT,
+    summary        TEXT,                        -- of what a compression left in its parent
     handoff_state  TEXT NOT NULL DEFAULT 'none'
         CHECK (handoff_state = 'none' OR handoff_state = 'pending' OR handoff_state = 'running'
             OR handoff_state = 'completed' OR handoff_state = 'failed'),
@@ -48,9 +50,10 @@ CREATE TABLE sessions (
     handoff_chat   TEXT,                        -- Chat as JSON, kept over a second claim
     handoff_prev_session TEXT,                  -- what the chat's route led to before
     handoff_at_ms  INTEGER,
+    CHECK ((parent IS NULL) = (lineage IS NULL)),
     CHECK ((ended_ms IS NULL) = (end_reason IS NULL))
 ) STRICT;
-CREATE UNIQUE INDEX sessions_title ON sessions (title COLLATE NOCASE) WHERE title IS NOT NULL;
+CREATE UNIQUE INDEX sessions_title ON sessions (profile, COALESCE(owner, ''), title COLLATE NOCASE) WHERE title IS NOT NULL;
 CREATE INDEX sessions_parent ON sessions (parent) WHERE parent IS NOT NULL;
 CREATE INDEX sessions_handoff ON sessions (handoff_at_ms) WHERE handoff_state IN ('pending', 'running');
 
@@ -86,7 +89,9 @@ CREATE TABLE messages (
     platform_ids   TEXT,                        -- JSON array
     at_ms          INTEGER NOT NULL,
     active         INTEGER NOT NULL DEFAULT 1 CHECK (active IN (0, 1)),
-    compacted      INTEGER NOT NULL DEFAULT 0 CHECK (compacted IN (0, 1))
+    compacted      INTEGER NOT NULL DEFAULT 0 CHECK (compacted IN (0, 1)),
+    undone         INTEGER,                     -- which undo of its session took it away, from 1
+    CHECK (undone IS NULL OR active = 0)
 ) STRICT;
 CREATE INDEX messages_session ON messages (session_id);
 
@@ -105,6 +110,7 @@ CREATE TABLE inbox (
     at_ms          INTEGER NOT NULL,
     received_ms    INTEGER NOT NULL,
     event          TEXT,                        -- Event as JSON; gone at once when dropped
+    input          TEXT,                        -- JSON array of Messages: what its turn hears instead of the event
     state          TEXT    NOT NULL
         CHECK (state = 'accepted' OR state = 'turned' OR state = 'answered' OR state = 'dropped'),
     why            TEXT,

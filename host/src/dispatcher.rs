@@ -10,6 +10,7 @@
 //! [`crate::commands`], strangers are met in [`crate::pairing`].
 
 mod control;
+mod expiry;
 mod moves;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -32,7 +33,7 @@ use crate::outbox::{Holds, OutboxLane, OutboxMessage, Target};
 use crate::pairing::Pairing;
 use crate::plugins::{AdapterEvent, AdapterHandle, AdapterState};
 use crate::reset;
-use crate::store::{Change, Loaded, NewSession, OwedDelivery, RouteRow};
+use crate::store::{Change, Lineage, Loaded, NewSession, OwedDelivery, Parent, RouteRow};
 
 /// Events taken from the queue at once.
 const BATCH_MAX: usize = 64;
@@ -45,6 +46,8 @@ pub struct Dispatcher {
     routes: RouteTable,
     /// When a route was last used, by its key; for the rules that reset a conversation.
     used: BTreeMap<String, i64>,
+    /// Keys whose session a rule has ended, and which; their next message begins another one.
+    ended: BTreeMap<String, &'static str>,
     /// Keys whose former session is still being ended: the next one begins after that.
     ending: BTreeMap<String, oneshot::Receiver<()>>,
     /// Chats that cannot be written to, by instance and id, and why.
@@ -83,8 +86,12 @@ impl Dispatcher {
         let clerk = clerk::start(Arc::clone(&host));
         let mut routes = RouteTable::new();
         let mut used = BTreeMap::new();
+        let mut ended = BTreeMap::new();
         for row in loaded.routes {
             used.insert(row.key.clone(), row.updated_ms);
+            if let Some(rule) = row.ended.as_deref().and_then(reset::rule_of) {
+                ended.insert(row.key.clone(), rule);
+            }
             routes.bind(route(row));
         }
         let grants: Grants = loaded.grants.into_iter().collect();
@@ -99,6 +106,7 @@ impl Dispatcher {
             pairing,
             routes,
             used,
+            ended,
             ending: BTreeMap::new(),
             dead,
             lanes: Lanes::default(),
@@ -256,7 +264,9 @@ impl Dispatcher {
             source: arrived.instance.to_string(),
             owner: owner(&arrived.instance, &arrived.event),
             model: None,
-            parent: takeover.as_ref().map(|takeover| takeover.former.clone()),
+            parent: takeover
+                .as_ref()
+                .map(|takeover| Parent { session: takeover.former.clone(), lineage: Lineage::Reset }),
             title: None,
             started_ms: now_ms,
         };
@@ -270,18 +280,6 @@ impl Dispatcher {
         let Birth { mut session, route, .. } = self.begin_session(arrived, key, None, now_ms);
         session.title = Some(title.to_owned());
         [Change::NewSession(session), Change::BindRoute(route)]
-    }
-
-    /// Whether a rule says that this conversation begins anew.
-    fn takeover(&self, route: &Route, now_ms: i64) -> Option<Takeover> {
-        let live = self.host.live();
-        let rule = live.session_of(&route.instance).reset;
-        let used_ms = *self.used.get(&route.key)?;
-        // A session with a lane is in use, whatever the clock says.
-        let due = reset::due(&rule, used_ms, now_ms, &jiff::tz::TimeZone::system());
-        let reason = due.filter(|_| !self.lanes.has(&route.session))?;
-        let notice = rule.notify.then(|| reset::notice(reason).to_owned());
-        Some(Takeover { former: route.session.clone(), reason, notice })
     }
 
     /// Hands a message to the lane of a session; makes the lane when there is none.
@@ -450,6 +448,7 @@ impl Dispatcher {
         for holds in self.holds.values() {
             holds.sweep(now_ms);
         }
+        self.expire();
         self.ending.retain(|_, ended| matches!(ended.try_recv(), Err(oneshot::error::TryRecvError::Empty)));
     }
 

@@ -1,9 +1,12 @@
 //! When a conversation begins anew by itself.
+//!
+//! A rule is turned into the two moments that matter now; whoever was last used
+//! before one of them is over. So a sweep judges many conversations at the price of
+//! two comparisons each.
 
-use std::time::Duration;
-
+use jiff::Timestamp;
+use jiff::civil::Date;
 use jiff::tz::TimeZone;
-use jiff::{Timestamp, ToSpan};
 
 use crate::config::{ResetConfig, ResetMode};
 
@@ -13,70 +16,165 @@ const IDLE: &str = "idle";
 /// Why a conversation was reset by the hour.
 const DAILY: &str = "daily";
 
-/// Returns why a conversation that was last used at `used_ms` begins anew, if a rule says so.
-pub fn due(rule: &ResetConfig, used_ms: i64, now_ms: i64, zone: &TimeZone) -> Option<&'static str> {
-    let idle = || silent_for(rule.idle, used_ms, now_ms).then_some(IDLE);
-    let daily = || an_hour_has_struck(rule.at_hour, used_ms, now_ms, zone).then_some(DAILY);
-    match rule.mode {
-        ResetMode::None => None,
-        ResetMode::Idle => idle(),
-        ResetMode::Daily => daily(),
-        ResetMode::Both => idle().or_else(daily),
+/// What a rule says at one moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Limits {
+    /// Last used at or before this: silent for too long.
+    idle_ms: Option<i64>,
+    /// Last used before this: the hour has struck since.
+    struck_ms: Option<i64>,
+}
+
+impl Limits {
+    /// What `rule` says at `now_ms`.
+    pub fn at(rule: &ResetConfig, now_ms: i64) -> Self {
+        let (idle, daily) = match rule.mode {
+            ResetMode::None => (false, false),
+            ResetMode::Idle => (true, false),
+            ResetMode::Daily => (false, true),
+            ResetMode::Both => (true, true),
+        };
+        let silence_ms = i64::try_from(rule.idle.as_millis()).unwrap_or(i64::MAX);
+        Self {
+            idle_ms: idle.then(|| now_ms.saturating_sub(silence_ms)),
+            struck_ms: daily.then(|| last_strike(rule.at_hour, now_ms, &rule.zone)).flatten(),
+        }
     }
+
+    /// Returns why a conversation that was last used at `used_ms` begins anew, if it does.
+    pub fn due(self, used_ms: i64) -> Option<&'static str> {
+        if self.idle_ms.is_some_and(|limit_ms| used_ms <= limit_ms) {
+            return Some(IDLE);
+        }
+        self.struck_ms.is_some_and(|struck_ms| used_ms < struck_ms).then_some(DAILY)
+    }
+}
+
+/// Returns the rule that ended a session, where one did: its stored word, as this module spells it.
+pub fn rule_of(end_reason: &str) -> Option<&'static str> {
+    [IDLE, DAILY].into_iter().find(|reason| *reason == end_reason)
 }
 
 /// What the chat is told.
 pub fn notice(reason: &str) -> &'static str {
     match reason {
-        DAILY => "A new day, a new conversation: the former one is kept.",
-        _ => "This conversation was idle for long, so a new one begins. The former one is kept.",
+        DAILY => "A new day, a new conversation: the former one is kept, and `/sessions` shows it.",
+        _ => {
+            "This conversation was idle for long, so a new one begins. The former one is kept, and `/sessions` shows it."
+        }
     }
 }
 
-fn silent_for(limit: Duration, used_ms: i64, now_ms: i64) -> bool {
-    u128::try_from(now_ms.saturating_sub(used_ms)).is_ok_and(|silent| silent >= limit.as_millis())
-}
-
-/// Whether that hour of some day lies after the last use.
-fn an_hour_has_struck(hour: u8, used_ms: i64, now_ms: i64, zone: &TimeZone) -> bool {
-    let struck = || {
-        let now = Timestamp::from_millisecond(now_ms).ok()?.to_zoned(zone.clone());
-        let today = now.date().at(i8::try_from(hour.min(23)).ok()?, 0, 0, 0).to_zoned(zone.clone()).ok()?;
-        let last = if today <= now { today } else { today.checked_sub(1.day()).ok()? };
-        Some(last.timestamp().as_millisecond() > used_ms)
+/// When that hour last struck; `None` where the time cannot be told, which resets nothing.
+///
+/// An hour that a day skips strikes when the gap ends, one that comes twice strikes the first time.
+fn last_strike(hour: u8, now_ms: i64, zone: &TimeZone) -> Option<i64> {
+    let now = Timestamp::from_millisecond(now_ms).ok()?;
+    let strike = |day: Date| {
+        let struck = day.at(i8::try_from(hour.min(23)).ok()?, 0, 0, 0).to_zoned(zone.clone()).ok()?;
+        Some(struck.timestamp().as_millisecond())
     };
-    // A time that cannot be told resets nothing.
-    struck().unwrap_or(false)
+    let today = now.to_zoned(zone.clone()).date();
+    let struck_ms = strike(today)?;
+    if struck_ms <= now_ms { Some(struck_ms) } else { strike(today.yesterday().ok()?) }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     const HOUR_MS: i64 = 3_600_000;
 
-    fn rule(mode: ResetMode) -> ResetConfig {
-        ResetConfig { mode, at_hour: 4, idle: Duration::from_secs(3_600), notify: true }
+    fn rule(mode: ResetMode, at_hour: u8, zone: TimeZone) -> ResetConfig {
+        ResetConfig { mode, at_hour, idle: Duration::from_secs(3_600), notify: true, zone }
+    }
+
+    fn due(rule: &ResetConfig, used_ms: i64, now_ms: i64) -> Option<&'static str> {
+        Limits::at(rule, now_ms).due(used_ms)
+    }
+
+    /// Central Europe: the clock skips 2:00 to 3:00 in March and repeats it in October.
+    fn europe() -> TimeZone {
+        TimeZone::posix("CET-1CEST,M3.5.0,M10.5.0/3").unwrap()
+    }
+
+    fn utc(text: &str) -> i64 {
+        text.parse::<Timestamp>().unwrap().as_millisecond()
     }
 
     #[test]
     fn an_idle_conversation_begins_anew() {
-        let idle = rule(ResetMode::Idle);
-        assert_eq!(due(&idle, 0, HOUR_MS - 1, &TimeZone::UTC), None);
-        assert_eq!(due(&idle, 0, HOUR_MS, &TimeZone::UTC), Some(IDLE));
-        assert_eq!(due(&idle, HOUR_MS, 0, &TimeZone::UTC), None, "a clock that went back resets nothing");
+        let idle = rule(ResetMode::Idle, 4, TimeZone::UTC);
+        assert_eq!(due(&idle, 0, HOUR_MS - 1), None);
+        assert_eq!(due(&idle, 0, HOUR_MS), Some(IDLE));
+        assert_eq!(due(&idle, HOUR_MS, 0), None, "a clock that went back resets nothing");
     }
 
     #[test]
     fn the_hour_counts_once_a_day_in_its_zone() {
-        let daily = rule(ResetMode::Daily);
+        let daily = rule(ResetMode::Daily, 4, TimeZone::UTC);
         let day = 24 * HOUR_MS;
         let at = |hours: i64| 20_000 * day + hours * HOUR_MS;
-        assert_eq!(due(&daily, at(3), at(5), &TimeZone::UTC), Some(DAILY));
-        assert_eq!(due(&daily, at(5), at(20), &TimeZone::UTC), None);
-        assert_eq!(due(&daily, at(5), at(27), &TimeZone::UTC), None);
-        assert_eq!(due(&daily, at(5), at(28), &TimeZone::UTC), Some(DAILY));
-        let east = TimeZone::fixed(jiff::tz::offset(2));
-        assert_eq!(due(&daily, at(1), at(2), &east), Some(DAILY), "4 o'clock in the east is 2 in UTC");
+        assert_eq!(due(&daily, at(3), at(5)), Some(DAILY));
+        assert_eq!(due(&daily, at(5), at(20)), None);
+        assert_eq!(due(&daily, at(5), at(27)), None);
+        assert_eq!(due(&daily, at(5), at(28)), Some(DAILY));
+        let east = rule(ResetMode::Daily, 4, TimeZone::fixed(jiff::tz::offset(2)));
+        assert_eq!(due(&east, at(1), at(2)), Some(DAILY), "4 o'clock in the east is 2 in UTC");
+    }
+
+    #[test]
+    fn without_a_rule_nothing_is_ever_due() {
+        let none = rule(ResetMode::None, 4, TimeZone::UTC);
+        assert_eq!(due(&none, i64::MIN, i64::MAX), None);
+    }
+
+    #[test]
+    fn with_both_rules_a_silence_is_named_before_the_hour() {
+        let both = rule(ResetMode::Both, 4, TimeZone::UTC);
+        let (three, half_past_four) = (utc("2026-05-05T03:45:00Z"), utc("2026-05-05T04:30:00Z"));
+        assert_eq!(due(&both, three, half_past_four), Some(DAILY), "silent for less than an hour");
+        assert_eq!(due(&both, three - HOUR_MS, half_past_four), Some(IDLE));
+    }
+
+    #[test]
+    fn an_hour_that_the_spring_skips_strikes_once_when_the_gap_ends() {
+        let daily = rule(ResetMode::Daily, 2, europe());
+        // 2:00 does not exist on 29 March 2026: the clock goes from 1:59 (00:59 UTC) to 3:00 (01:00 UTC).
+        let evening = utc("2026-03-28T20:00:00Z");
+        assert_eq!(due(&daily, evening, utc("2026-03-29T00:59:00Z")), None);
+        assert_eq!(due(&daily, evening, utc("2026-03-29T01:00:00Z")), Some(DAILY));
+        assert_eq!(due(&daily, utc("2026-03-29T01:00:00Z"), utc("2026-03-29T23:59:00Z")), None);
+        assert_eq!(due(&daily, utc("2026-03-29T23:59:00Z"), utc("2026-03-30T00:00:00Z")), Some(DAILY));
+    }
+
+    #[test]
+    fn the_day_after_a_gap_the_hour_before_it_is_still_the_right_one() {
+        let daily = rule(ResetMode::Daily, 2, europe());
+        // At 1:00 on 30 March the last strike was at the end of the gap, not an hour later or earlier.
+        let now = utc("2026-03-29T23:00:00Z");
+        assert_eq!(due(&daily, utc("2026-03-29T00:59:59Z"), now), Some(DAILY));
+        assert_eq!(due(&daily, utc("2026-03-29T01:00:00Z"), now), None);
+    }
+
+    #[test]
+    fn an_hour_that_the_autumn_repeats_strikes_the_first_time_only() {
+        let daily = rule(ResetMode::Daily, 2, europe());
+        // 2:00 comes twice on 25 October 2026: at 00:00 UTC and at 01:00 UTC.
+        let evening = utc("2026-10-24T20:00:00Z");
+        assert_eq!(due(&daily, evening, utc("2026-10-24T23:59:00Z")), None);
+        assert_eq!(due(&daily, evening, utc("2026-10-25T00:00:00Z")), Some(DAILY));
+        assert_eq!(due(&daily, utc("2026-10-25T00:30:00Z"), utc("2026-10-25T01:30:00Z")), None);
+        assert_eq!(due(&daily, utc("2026-10-25T01:30:00Z"), utc("2026-10-26T00:59:00Z")), None);
+        assert_eq!(due(&daily, utc("2026-10-25T01:30:00Z"), utc("2026-10-26T01:00:00Z")), Some(DAILY));
+    }
+
+    #[test]
+    fn only_a_rules_own_words_mean_that_a_rule_ended_a_session() {
+        assert_eq!(rule_of("idle"), Some(IDLE));
+        assert_eq!(rule_of("daily"), Some(DAILY));
+        assert_eq!(rule_of("new"), None);
     }
 }

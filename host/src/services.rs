@@ -137,7 +137,8 @@ impl Shared {
     async fn sessions_list(&self, from: &AdapterHandle, call: ListSessions) -> Answer {
         let owner = self.owner(from, &call.sender)?;
         let limit = call.limit.unwrap_or(ROWS_MAX).min(ROWS_MAX);
-        let filter = SessionFilter { owner: Some(owner), source: None, with_ended: true, limit: ROWS_MAX };
+        let filter =
+            SessionFilter { owner: Some(owner), with_ended: true, limit: ROWS_MAX, ..SessionFilter::default() };
         let rows = self.host.store.sessions(filter).await.map_err(unavailable)?;
         let before = call.before_ms.unwrap_or(i64::MAX);
         let rows = rows.iter().filter(|row| row.active_ms < before).take(limit as usize);

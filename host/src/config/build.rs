@@ -9,6 +9,7 @@ use hermes_core::secret::Secret;
 use super::keys::{ADAPTER_KEYS, ADAPTER_SESSION_KEYS, KEYS, Key, find};
 use super::model::*;
 use super::read::{Values, relative_to};
+use super::resets;
 use super::tree::{Node, Value};
 
 /// Where the hosted endpoint is, for who sets nothing but a key.
@@ -40,18 +41,18 @@ impl<'a> Get<'a> {
         key.expect("every path asked for is in the table; a test reads them all")
     }
 
-    fn value(&self, path: &str) -> Option<Value> {
+    pub(super) fn value(&self, path: &str) -> Option<Value> {
         self.values.value(self.key(path))
     }
 
-    fn text(&self, path: &str) -> Option<String> {
+    pub(super) fn text(&self, path: &str) -> Option<String> {
         match self.value(path) {
             Some(Value::String(text)) => Some(text),
             _ => None,
         }
     }
 
-    fn word(&self, path: &str) -> String {
+    pub(super) fn word(&self, path: &str) -> String {
         self.text(path).unwrap_or_default()
     }
 
@@ -62,11 +63,11 @@ impl<'a> Get<'a> {
         }
     }
 
-    fn on(&self, path: &str) -> bool {
+    pub(super) fn on(&self, path: &str) -> bool {
         self.flag(path).unwrap_or_default()
     }
 
-    fn whole(&self, path: &str) -> u64 {
+    pub(super) fn whole(&self, path: &str) -> u64 {
         match self.value(path) {
             Some(Value::Integer(n)) => u64::try_from(n).unwrap_or_default(),
             _ => 0,
@@ -180,17 +181,7 @@ pub fn session(get: &Get<'_>) -> SessionConfig {
     SessionConfig {
         group_sessions_per_user: get.on("session.group_sessions_per_user"),
         thread_sessions_per_user: get.on("session.thread_sessions_per_user"),
-        reset: ResetConfig {
-            mode: match get.word("session.reset.mode").as_str() {
-                "idle" => ResetMode::Idle,
-                "daily" => ResetMode::Daily,
-                "both" => ResetMode::Both,
-                _ => ResetMode::None,
-            },
-            at_hour: u8::try_from(get.whole("session.reset.at_hour")).unwrap_or_default(),
-            idle: Duration::from_secs(get.whole("session.reset.idle_minutes").saturating_mul(60)),
-            notify: get.on("session.reset.notify"),
-        },
+        reset: resets::rules(get),
         busy: BusyMode::Queue,
         stream: if get.word("session.stream") == "off" { StreamMode::Off } else { StreamMode::Auto },
         outbound_dirs: get.list("session.outbound_dirs").iter().map(|path| relative_to(get.file, path)).collect(),

@@ -67,6 +67,20 @@ const fn int(min: i64, max: i64) -> Kind {
     Kind::Int { min, max }
 }
 
+const RESET_MODES: Kind = Kind::Word(&["none", "idle", "daily", "both"]);
+
+const fn reset_mode(path: &'static str, doc: &'static str) -> Key {
+    unset(path, RESET_MODES, "\"idle\"", doc)
+}
+
+const fn reset_hour(path: &'static str) -> Key {
+    unset(path, int(0, 23), "4", "As above.")
+}
+
+const fn reset_idle(path: &'static str) -> Key {
+    unset(path, int(1, 525_600), "1440", "As above.")
+}
+
 /// A section and what it is about, in the order of the sample.
 pub const SECTIONS: &[(&str, &str)] = &[
     ("host", "The process itself."),
@@ -152,13 +166,31 @@ pub const KEYS: &[Key] = &[
     key("session.thread_sessions_per_user", Kind::Bool, "false", "Whether that also holds inside a thread."),
     key(
         "session.reset.mode",
-        Kind::Word(&["none", "idle", "daily", "both"]),
+        RESET_MODES,
         "\"none\"",
         "When a conversation begins anew by itself: none | idle | daily | both.",
     ),
     key("session.reset.at_hour", int(0, 23), "4", "The local hour of the daily reset."),
     key("session.reset.idle_minutes", int(1, 525_600), "1440", "The silence after which an idle reset happens."),
-    key("session.reset.notify", Kind::Bool, "true", "Whether the chat is told of a reset."),
+    key("session.reset.notify", Kind::Bool, "true", "Whether the chat is told of a reset, with its next message."),
+    unset(
+        "session.reset.zone",
+        Kind::Text,
+        "\"Europe/Berlin\"",
+        "The zone of that hour, by its IANA name; without it the machine's own.",
+    ),
+    reset_mode("session.reset.dm.mode", "The same rules for direct messages only; what is not said here is as above."),
+    reset_hour("session.reset.dm.at_hour"),
+    reset_idle("session.reset.dm.idle_minutes"),
+    reset_mode("session.reset.group.mode", "For groups only."),
+    reset_hour("session.reset.group.at_hour"),
+    reset_idle("session.reset.group.idle_minutes"),
+    reset_mode("session.reset.channel.mode", "For channels only."),
+    reset_hour("session.reset.channel.at_hour"),
+    reset_idle("session.reset.channel.idle_minutes"),
+    reset_mode("session.reset.thread.mode", "For chats that are threads only."),
+    reset_hour("session.reset.thread.at_hour"),
+    reset_idle("session.reset.thread.idle_minutes"),
     key(
         "session.busy",
         Kind::Word(&["queue"]),

@@ -12,6 +12,7 @@ use super::keys::{ENVIRONMENT, KEYS, Key, find};
 use super::model::Config;
 use super::problem::{Problem, Problems, Source, Warning, nearest};
 use super::read::{Reader, Values, from_variable};
+use super::resets;
 use super::section::{self, Section};
 use super::tree::{self, Value};
 
@@ -116,7 +117,7 @@ pub fn read(sources: Sources) -> Result<(Config, Problems), Problems> {
 
 /// Makes the typed section of one adapter: its host keys over those of `[session]`.
 pub fn adapter(instance: &str, section: Section, values: &Values, file: &Path) -> super::model::AdapterConfig {
-    let merged = values.overridden(&section.host);
+    let merged = resets::under(values, &section.host).overridden(&section.host);
     let session = build::session(&Get::adapter(&merged, file));
     let host = section.host.clone();
     build::adapter(instance, &Get::adapter(&host, file), session, section)
@@ -224,6 +225,7 @@ fn check_together(reader: &mut Reader<'_>, values: &Values) {
         let sentence = format!("{filter:?} is no level and no filter; write \"info\" or \"info,hermes_host=debug\"");
         reader.problems.push(found.source.clone(), "host.log", sentence);
     }
+    resets::check(reader, values, "session.");
     let number = |path: &str| match find(KEYS, path).and_then(|key| values.value(key)) {
         Some(Value::Integer(n)) => n,
         _ => 0,

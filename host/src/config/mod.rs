@@ -21,6 +21,7 @@ mod plans;
 mod prepare;
 mod problem;
 mod read;
+mod resets;
 mod resolve;
 mod sample;
 mod schema;

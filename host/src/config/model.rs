@@ -8,6 +8,9 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use hermes_protocol::ChatType;
+use jiff::tz::TimeZone;
+
 /// `[host]`: the process itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostConfig {
@@ -67,7 +70,7 @@ pub struct SessionConfig {
     /// Whether that also holds inside a thread.
     pub thread_sessions_per_user: bool,
     /// When a conversation begins anew by itself.
-    pub reset: ResetConfig,
+    pub reset: ResetRules,
     /// What happens to a message while a turn runs.
     pub busy: BusyMode,
     /// Whether growing answers are shown.
@@ -92,8 +95,38 @@ pub struct SessionConfig {
     pub mention_patterns: Vec<String>,
 }
 
-/// `session.reset`: when a conversation begins anew by itself.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// `session.reset`: when a conversation begins anew by itself, by the type of its chat.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ResetRules {
+    /// In direct messages.
+    pub dm: ResetConfig,
+    /// In groups.
+    pub group: ResetConfig,
+    /// In channels.
+    pub channel: ResetConfig,
+    /// In chats that are threads.
+    pub thread: ResetConfig,
+}
+
+impl ResetRules {
+    /// The rule for chats of this type.
+    pub fn of(&self, kind: &ChatType) -> &ResetConfig {
+        match kind {
+            ChatType::Group => &self.group,
+            ChatType::Channel => &self.channel,
+            ChatType::Thread => &self.thread,
+            _ => &self.dm,
+        }
+    }
+
+    /// Whether no conversation ever begins anew by itself.
+    pub fn is_never(&self) -> bool {
+        [&self.dm, &self.group, &self.channel, &self.thread].iter().all(|rule| rule.mode == ResetMode::None)
+    }
+}
+
+/// When a conversation of one kind begins anew by itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ResetConfig {
     /// Which rule.
     pub mode: ResetMode,
@@ -103,6 +136,8 @@ pub struct ResetConfig {
     pub idle: Duration,
     /// Whether the chat is told.
     pub notify: bool,
+    /// Where that hour is local.
+    pub zone: TimeZone,
 }
 
 /// Which rule resets a conversation.

@@ -406,6 +406,11 @@ impl Values {
         all
     }
 
+    /// Takes a value away.
+    pub fn forget(&mut self, path: &str) {
+        self.0.remove(path);
+    }
+
     /// The value of `key`, or its default; `None` where it has none.
     pub fn value(&self, key: &Key) -> Option<Value> {
         self.get(key.path).map(|found| found.value.clone()).or_else(|| default_of(key))

@@ -12,6 +12,7 @@ use serde_json::Value as Json;
 use super::keys::{ADAPTER_KEYS, ADAPTER_SESSION_KEYS, ADAPTER_SHORT_KEYS, KEYS, Key, RESERVED};
 use super::problem::Source;
 use super::read::{Reader, Values, is_instance_name, reference};
+use super::resets;
 use super::tree::{At, Node, Value};
 
 /// What was written in a section, and where.
@@ -115,6 +116,7 @@ fn read(reader: &mut Reader<'_>, table: &BTreeMap<String, Node>, at: At, shown: 
         reader.table(&BTreeMap::from([(name.clone(), node.clone())]), "session", shown, &keys, &mut values);
         host = host.overridden(&values);
     }
+    resets::check(reader, &host, &format!("{shown}.session."));
     Section { source: reader.at(at), host, own }
 }
 

@@ -15,6 +15,7 @@ use super::*;
 
 mod errors;
 mod manifests;
+mod resets;
 
 #[test]
 fn without_a_file_everything_has_its_default() {
@@ -76,8 +77,8 @@ fn the_documented_example_is_read_as_it_says() {
     assert_eq!(config.host.status, None);
     assert_eq!(config.agent.runtime, RuntimeKind::OpenAi);
     assert_eq!(config.agent.api_key.as_ref().unwrap().expose(), "sk-verysecret");
-    assert_eq!(config.session.reset.mode, ResetMode::Both);
-    assert_eq!(config.session.reset.idle, Duration::from_secs(600));
+    assert_eq!(config.session.reset.dm.mode, ResetMode::Both);
+    assert_eq!(config.session.reset.dm.idle, Duration::from_secs(600));
     assert_eq!(config.session.outbound_dirs, [world.dir().join("out")]);
     assert_eq!(config.access.allowed_users[1], QualifiedId { instance: "matrix".into(), id: "@a:b".into() });
     let work = &config.adapters["work"];

@@ -39,7 +39,7 @@ pub fn store_failed(error: &StoreError) -> ControlReply {
 ///
 /// The answer to give instead.
 pub async fn find_session(store: &Store, name: &str) -> Result<SessionRow, ControlReply> {
-    match store.resolve_session(name).await.map_err(|error| store_failed(&error))? {
+    match store.resolve_session(name, None).await.map_err(|error| store_failed(&error))? {
         Resolved::Found(row) => Ok(*row),
         Resolved::Unknown => Err(ControlReply::error(
             ErrorKind::NotFound,

@@ -294,7 +294,10 @@ impl Lane {
     async fn bear(&mut self, heard: &Heard) -> Option<()> {
         let Some(Birth { session, route, takeover: Some(takeover) }) = self.birth.clone() else { return Some(()) };
         let mut reply = Vec::new();
-        if let Some(notice) = takeover.notice {
+        if let Some(notice) = takeover.notice
+            && heard.place.can_deliver_later()
+            && self.said_something(&takeover.former).await
+        {
             reply.push(heard.place.tell(&self.host, notice).await);
         }
         let changes = vec![
@@ -308,6 +311,12 @@ impl Lane {
         }
         self.birth = None;
         Some(())
+    }
+
+    /// Whether a session has a transcript that somebody could miss.
+    async fn said_something(&self, session: &SessionId) -> bool {
+        let row = self.host.store.session(session).await;
+        row.is_ok_and(|row| row.is_some_and(|row| row.messages > 0))
     }
 
     /// Takes up a turn that a crash cut off, before anything newer.

@@ -5,7 +5,10 @@ use rusqlite::{Connection, params};
 
 use super::sql::{change, json};
 use super::writer::Outcome;
-use super::{Change, CommandTx, HomeChannelRow, Result, Store, effects, inbox, kv, outbox, pairing, sessions};
+use super::{
+    Change, CommandTx, HomeChannelRow, Result, Store, effects, inbox, kv, lineage, outbox, pairing, sessions, titles,
+    transcript,
+};
 
 impl Store {
     /// (g) What an order changes, its event `answered`, and what is said about it. All or nothing.
@@ -36,7 +39,12 @@ fn apply(db: &Connection, order: &Change, now_ms: i64) -> Outcome<()> {
         Change::NewSession(new) => sessions::insert(db, new),
         Change::BindRoute(route) => sessions::bind_route(db, route),
         Change::UnbindRoute { key } => sessions::unbind_route(db, key),
-        Change::SetTitle { session, title } => sessions::rename(db, session, title.as_deref()),
+        Change::Fork(new) => lineage::fork(db, new),
+        Change::Compress(new) => lineage::compress(db, new, now_ms),
+        Change::Undo { session, from } => transcript::take_back(db, session, *from),
+        Change::Redo { session, number } => transcript::bring_back(db, session, *number),
+        Change::Hear { inbox, input } => inbox::hear(db, *inbox, input),
+        Change::SetTitle { session, title } => titles::rename(db, session, title.as_deref()),
         Change::SetModel { session, model } => sessions::set_model(db, session, model.as_deref()),
         Change::Grant(grant) => pairing::grant(db, grant),
         Change::Revoke { instance, user } => pairing::revoke(db, instance, user),

@@ -1,11 +1,12 @@
 //! What came in: transactions (a) and (f).
 
+use hermes_agent::Message;
 use hermes_core::ids::{DeliveryId, InboxId};
 use hermes_protocol::Event;
 use rusqlite::{Connection, Row, params};
 
 use super::error::Fault;
-use super::sql::{change, change_one, first, text};
+use super::sql::{change, change_one, first, json, parsed_or_none, text};
 use super::writer::Outcome;
 use super::{Accepted, InboxRow, InboxState, NewInbox, PairingOffer, Result, Store, outbox, pairing};
 
@@ -75,17 +76,23 @@ pub(super) fn turned(db: &Connection, inbox: InboxId) -> Outcome<()> {
 pub(super) fn turn_answered(db: &Connection, inbox: InboxId) -> Outcome<()> {
     change_one(
         db,
-        "UPDATE inbox SET state = 'answered', event = NULL WHERE id = ?1 AND state = 'turned'",
+        "UPDATE inbox SET state = 'answered', event = NULL, input = NULL WHERE id = ?1 AND state = 'turned'",
         [inbox.0],
         || format!("event {inbox}"),
     )
+}
+
+/// What the turn of an accepted event hears instead of the event's own words.
+pub(super) fn hear(db: &Connection, inbox: InboxId, input: &[Message]) -> Outcome<()> {
+    let sql = "UPDATE inbox SET input = ?2 WHERE id = ?1 AND state = 'accepted'";
+    change_one(db, sql, params![inbox.0, json(&input)?], || format!("event {inbox}"))
 }
 
 /// `accepted` → `answered`, for a command.
 pub(super) fn command_answered(db: &Connection, inbox: InboxId) -> Outcome<()> {
     change_one(
         db,
-        "UPDATE inbox SET state = 'answered', event = NULL WHERE id = ?1 AND state = 'accepted'",
+        "UPDATE inbox SET state = 'answered', event = NULL, input = NULL WHERE id = ?1 AND state = 'accepted'",
         [inbox.0],
         || format!("event {inbox}"),
     )
@@ -95,7 +102,7 @@ pub(super) fn command_answered(db: &Connection, inbox: InboxId) -> Outcome<()> {
 pub(super) fn drop_one(db: &Connection, inbox: InboxId, why: &str, stray: bool) -> Outcome<()> {
     change_one(
         db,
-        "UPDATE inbox SET state = 'dropped', why = ?2, stray = ?3, event = NULL WHERE id = ?1 AND state = 'accepted'",
+        "UPDATE inbox SET state = 'dropped', why = ?2, stray = ?3, event = NULL, input = NULL WHERE id = ?1 AND state = 'accepted'",
         params![inbox.0, why, stray],
         || format!("event {inbox}"),
     )
@@ -120,7 +127,7 @@ pub(super) fn trim_strays(db: &Connection, instance: &str, max: i64, rows: u32) 
     )
 }
 
-const COLUMNS: &str = "id, instance, event_id, at_ms, received_ms, event, state";
+const COLUMNS: &str = "id, instance, event_id, at_ms, received_ms, event, state, input";
 
 fn read(row: &Row<'_>) -> Outcome<InboxRow> {
     let state = text(row, 6)?;
@@ -132,6 +139,7 @@ fn read(row: &Row<'_>) -> Outcome<InboxRow> {
         received_ms: row.get(4)?,
         event: row.get::<_, Option<String>>(5)?.unwrap_or_default(),
         state: InboxState::from_word(state).ok_or_else(|| Fault::unreadable(format_args!("inbox state {state:?}")))?,
+        input: parsed_or_none(row, 7)?,
     })
 }
 

@@ -16,7 +16,7 @@ pub use hermes_core::access::Grant as GrantRow;
 pub use hermes_core::delivery::{PartFacts, PartState};
 pub use hermes_core::pairing::{Lockout as LockoutRow, PairingRequest as PairingRequestRow};
 
-pub use super::words::{DeliveryState, InboxState, TurnEnd};
+pub use super::words::{DeliveryState, InboxState, Lineage, TurnEnd};
 
 /// What the dispatcher keeps in memory, read once at start.
 #[derive(Clone, Debug, Default)]
@@ -64,7 +64,7 @@ pub enum Accepted {
 }
 
 /// An event as the inbox holds it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct InboxRow {
     /// Its id.
     pub id: InboxId,
@@ -80,6 +80,8 @@ pub struct InboxRow {
     pub event: String,
     /// How far it got.
     pub state: InboxState,
+    /// What its turn hears instead of the event's own words.
+    pub input: Option<Vec<Message>>,
 }
 
 /// A conversation to be opened.
@@ -95,12 +97,21 @@ pub struct NewSession {
     pub owner: Option<String>,
     /// Model chosen for it, where one is.
     pub model: Option<String>,
-    /// The session it continues or was branched from.
-    pub parent: Option<SessionId>,
+    /// The session it follows, and how.
+    pub parent: Option<Parent>,
     /// Title, where one is known.
     pub title: Option<String>,
     /// When it began.
     pub started_ms: i64,
+}
+
+/// Where a session comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Parent {
+    /// The session before it.
+    pub session: SessionId,
+    /// How it follows.
+    pub lineage: Lineage,
 }
 
 /// A conversation as the store holds it.
@@ -110,7 +121,7 @@ pub struct SessionRow {
     pub id: SessionId,
     /// Profile it belongs to.
     pub profile: String,
-    /// Title, unique among sessions.
+    /// Title, unique among the sessions of its owner.
     pub title: Option<String>,
     /// Instance it began on.
     pub source: String,
@@ -118,8 +129,10 @@ pub struct SessionRow {
     pub owner: Option<String>,
     /// Model chosen for it.
     pub model: Option<String>,
-    /// The session it continues.
+    /// The session it follows.
     pub parent: Option<SessionId>,
+    /// How it follows its parent.
+    pub lineage: Option<Lineage>,
     /// When it began.
     pub started_ms: i64,
     /// When its last turn ended, or when it began.
@@ -130,10 +143,71 @@ pub struct SessionRow {
     pub end_reason: Option<String>,
     /// Messages in its transcript.
     pub messages: u64,
+    /// Turns that ended.
+    pub turns: u64,
     /// What its turns cost together.
     pub usage: Usage,
     /// Summary of what was compacted away.
     pub summary: Option<String>,
+}
+
+/// A session that is made from another one.
+#[derive(Clone, Debug)]
+pub struct NewFork {
+    /// The session whose transcript, model and settings it takes over.
+    pub from: SessionId,
+    /// Id made by the caller.
+    pub id: SessionId,
+    /// Instance it begins on.
+    pub source: String,
+    /// Who it belongs to; none: whom its parent belongs to.
+    pub owner: Option<String>,
+    /// Its title; none: that of its parent. Numbered where it is taken.
+    pub title: Option<String>,
+    /// When it begins.
+    pub started_ms: i64,
+}
+
+/// A session that goes on from a summary of another one.
+#[derive(Clone, Debug)]
+pub struct NewSummary {
+    /// The session; its title is that of its parent.
+    pub fork: NewFork,
+    /// What was said before.
+    pub summary: String,
+    /// So many of the last turns are kept as they are.
+    pub keep_turns: u32,
+    /// What the summary cost.
+    pub usage: Usage,
+}
+
+/// A turn of a transcript.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SaidTurn {
+    /// Its first message.
+    pub first: i64,
+    /// What people said in it.
+    pub heard: Vec<Message>,
+}
+
+/// What was last taken out of a transcript.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Taken {
+    /// Which undo it was.
+    pub number: i64,
+    /// How many turns it took.
+    pub turns: u32,
+    /// Whether something newer was said, so that it cannot come back.
+    pub overtaken: bool,
+}
+
+/// How much of a transcript is read at once.
+#[derive(Clone, Copy, Debug)]
+pub struct Page {
+    /// Messages.
+    pub rows_max: u32,
+    /// Bytes of text.
+    pub bytes_max: usize,
 }
 
 /// Which sessions a listing shows, newest activity first.
@@ -145,6 +219,10 @@ pub struct SessionFilter {
     pub source: Option<String>,
     /// Whether ended ones are shown.
     pub with_ended: bool,
+    /// Only those that can be gone on with: something was said, and no compression took their place.
+    pub resumable: bool,
+    /// Skips so many.
+    pub offset: u32,
     /// At most so many; 0 means [`super::LISTING_ROWS_MAX`].
     pub limit: u32,
 }
@@ -191,6 +269,8 @@ pub struct RouteRow {
     pub resume_count: u32,
     /// Settings of this conversation (`busy`, `model`, …), an object or null.
     pub overrides: Value,
+    /// Why its session has ended, where it has. Only read.
+    pub ended: Option<String>,
 }
 
 impl RouteRow {
@@ -218,6 +298,7 @@ impl RouteRow {
             resume_reason: None,
             resume_count: 0,
             overrides: Value::Null,
+            ended: None,
         }
     }
 }
@@ -534,6 +615,31 @@ pub enum Change {
     },
     /// Opens a session.
     NewSession(NewSession),
+    /// Opens a branch of a session.
+    Fork(NewFork),
+    /// Lets a session go on from a summary, and ends the one before.
+    Compress(Box<NewSummary>),
+    /// Takes messages back; nothing is deleted.
+    Undo {
+        /// The session.
+        session: SessionId,
+        /// The first of them.
+        from: i64,
+    },
+    /// Brings back what was last taken back.
+    Redo {
+        /// The session.
+        session: SessionId,
+        /// The number of that undo.
+        number: i64,
+    },
+    /// What the turn of a waiting event hears instead of the event's own words.
+    Hear {
+        /// The event.
+        inbox: InboxId,
+        /// What it hears, oldest first.
+        input: Vec<Message>,
+    },
     /// Binds or rewrites a route.
     BindRoute(RouteRow),
     /// Removes a route.

@@ -1,46 +1,19 @@
-//! Sessions, their routes and transcripts.
+//! Sessions and their routes. Their names are in [`super::titles`], what was said in [`super::transcript`].
 
-use hermes_agent::{Message, Role};
-use hermes_core::ids::{SessionId, TurnId};
+use hermes_core::ids::SessionId;
 use hermes_protocol::Usage;
 use rusqlite::{Connection, Row, params};
 use serde_json::Value;
 
 use super::error::{Fault, StoreError};
-use super::sql::{change, change_one, collect, count, first, json, parsed, parsed_list, parsed_or_none, text};
+use super::sql::{change, change_one, collect, count, first, json, parsed, parsed_or_none};
+use super::titles::clean_title;
 use super::writer::Outcome;
 use super::{
-    LISTING_ROWS_MAX, MessageRow, NewSession, QueueCounts, Resolved, Result, RouteRow, SessionFilter, SessionRow,
-    Store, search,
+    LISTING_ROWS_MAX, Lineage, NewSession, QueueCounts, Result, RouteRow, SessionFilter, SessionRow, Store, search,
 };
 
-/// The longest title of a session.
-const TITLE_CHARS_MAX: usize = 100;
-/// Sessions that an ambiguous name lists.
-const AMBIGUOUS_MAX: u32 = 10;
-/// Numbered variants of a title that are looked at.
-const VARIANTS_MAX: u32 = 1_000;
-
 impl Store {
-    /// Returns the last `limit` active messages of a session, oldest first.
-    ///
-    /// # Errors
-    ///
-    /// When the disk fails.
-    pub async fn history(&self, session: &SessionId, limit: u32) -> Result<Vec<MessageRow>> {
-        let session = session.0.clone();
-        self.read(move |db| {
-            let statement = db.prepare_cached(
-                "SELECT id, turn_id, role, content, reasoning, tool_calls, tool_call_id, attachments, platform_ids, at_ms
-                 FROM messages WHERE session_id = ?1 AND active = 1 ORDER BY id DESC LIMIT ?2",
-            )?;
-            let mut messages = collect(statement, params![session, limit], read_message)?;
-            messages.reverse();
-            Ok(messages)
-        })
-        .await
-    }
-
     /// Lists sessions, newest activity first.
     ///
     /// # Errors
@@ -51,10 +24,12 @@ impl Store {
             let statement = db.prepare_cached(&format!(
                 "SELECT {COLUMNS} FROM sessions
                  WHERE (?1 IS NULL OR owner = ?1) AND (?2 IS NULL OR source = ?2) AND (?3 OR ended_ms IS NULL)
-                 ORDER BY active_ms DESC, id DESC LIMIT ?4"
+                     AND (NOT ?4 OR (messages > 0 AND end_reason IS NOT 'compression'))
+                 ORDER BY active_ms DESC, id DESC LIMIT ?5 OFFSET ?6"
             ))?;
             let limit = if filter.limit == 0 { LISTING_ROWS_MAX } else { filter.limit.min(LISTING_ROWS_MAX) };
-            collect(statement, params![filter.owner, filter.source, filter.with_ended, limit], read)
+            let SessionFilter { owner, source, with_ended, resumable, offset, .. } = filter;
+            collect(statement, params![owner, source, with_ended, resumable, limit, offset], read)
         })
         .await
     }
@@ -69,17 +44,6 @@ impl Store {
         self.read(move |db| one(db, &id)).await
     }
 
-    /// Finds a session by its id, its title (of `title #2`, `title #3` … the newest), or an unambiguous beginning
-    /// of its id.
-    ///
-    /// # Errors
-    ///
-    /// When the disk fails.
-    pub async fn resolve_session(&self, name: &str) -> Result<Resolved> {
-        let name = name.trim().to_owned();
-        self.read(move |db| resolve(db, &name)).await
-    }
-
     /// Ends a session; one that has ended keeps its first reason.
     ///
     /// # Errors
@@ -88,16 +52,6 @@ impl Store {
     pub async fn session_end(&self, id: &SessionId, reason: &str) -> Result<()> {
         let (id, reason, now_ms) = (id.clone(), reason.to_owned(), self.now_ms());
         self.write(move |db| end(db, &id, &reason, now_ms)).await
-    }
-
-    /// Names a session; `None` takes the name away.
-    ///
-    /// # Errors
-    ///
-    /// [`StoreError::TitleTaken`], [`StoreError::TitleTooLong`], [`StoreError::Missing`].
-    pub async fn session_rename(&self, id: &SessionId, title: Option<&str>) -> Result<()> {
-        let (id, title) = (id.clone(), title.map(str::to_owned));
-        self.write(move |db| rename(db, &id, title.as_deref())).await
     }
 
     /// Deletes a session with its transcript and routes; what was said to chats stays in the outbox until its
@@ -146,7 +100,7 @@ impl Store {
     }
 }
 
-fn name(id: &SessionId) -> String {
+pub(super) fn name(id: &SessionId) -> String {
     format!("session {id}")
 }
 
@@ -154,8 +108,8 @@ pub(super) fn insert(db: &Connection, new: &NewSession) -> Outcome<()> {
     let title = new.title.as_deref().map(clean_title).transpose()?.flatten();
     let inserted = change(
         db,
-        "INSERT INTO sessions (id, profile, title, source, owner, model, parent, started_ms, active_ms)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?8)",
+        "INSERT INTO sessions (id, profile, title, source, owner, model, parent, lineage, started_ms, active_ms)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?9)",
         params![
             new.id.0,
             new.profile,
@@ -163,7 +117,8 @@ pub(super) fn insert(db: &Connection, new: &NewSession) -> Outcome<()> {
             new.source,
             new.owner,
             new.model,
-            new.parent.as_ref().map(|parent| &parent.0),
+            new.parent.as_ref().map(|parent| &parent.session.0),
+            new.parent.as_ref().map(|parent| parent.lineage.as_str()),
             new.started_ms,
         ],
     );
@@ -176,12 +131,12 @@ pub(super) fn insert(db: &Connection, new: &NewSession) -> Outcome<()> {
     }
 }
 
-fn exists(db: &Connection, id: &SessionId) -> Outcome<bool> {
+pub(super) fn exists(db: &Connection, id: &SessionId) -> Outcome<bool> {
     Ok(first(db.prepare_cached("SELECT 1 FROM sessions WHERE id = ?1")?, [&id.0], |_| Ok(()))?.is_some())
 }
 
 /// One change of one session that exists.
-fn change_session(db: &Connection, id: &SessionId, sql: &str, values: impl rusqlite::Params) -> Outcome<()> {
+pub(super) fn change_session(db: &Connection, id: &SessionId, sql: &str, values: impl rusqlite::Params) -> Outcome<()> {
     if change(db, sql, values)? == 1 { Ok(()) } else { Err(Fault::missing(name(id))) }
 }
 
@@ -202,32 +157,6 @@ pub(super) fn set_model(db: &Connection, id: &SessionId, model: Option<&str>) ->
     change_session(db, id, "UPDATE sessions SET model = ?2 WHERE id = ?1", params![id.0, model])
 }
 
-pub(super) fn rename(db: &Connection, id: &SessionId, title: Option<&str>) -> Outcome<()> {
-    let title = title.map(clean_title).transpose()?.flatten();
-    let renamed = change_session(db, id, "UPDATE sessions SET title = ?2 WHERE id = ?1", params![id.0, title]);
-    match (renamed, title) {
-        (Err(Fault::Sql(error)), Some(title)) if Fault::is_unique_violation(&error) => {
-            Err(StoreError::TitleTaken { title }.into())
-        }
-        (renamed, _) => renamed,
-    }
-}
-
-/// A title as it is kept: nothing invisible, one space between words; nothing left is no title.
-fn clean_title(title: &str) -> Outcome<Option<String>> {
-    let invisible = |c: char| {
-        c.is_control()
-            || matches!(c, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}')
-    };
-    let visible: String = title.chars().filter(|c| c.is_whitespace() || !invisible(*c)).collect();
-    let words: Vec<&str> = visible.split_whitespace().collect();
-    let title = words.join(" ");
-    if title.chars().count() > TITLE_CHARS_MAX {
-        return Err(StoreError::TitleTooLong { chars_max: TITLE_CHARS_MAX }.into());
-    }
-    Ok((!title.is_empty()).then_some(title))
-}
-
 fn delete(db: &Connection, id: &SessionId) -> Outcome<()> {
     if !exists(db, id)? {
         return Err(Fault::missing(name(id)));
@@ -246,10 +175,13 @@ fn delete(db: &Connection, id: &SessionId) -> Outcome<()> {
     change_one(db, "DELETE FROM sessions WHERE id = ?1", [&id.0], || name(id))
 }
 
-const COLUMNS: &str = "id, profile, title, source, owner, model, parent, started_ms, active_ms, ended_ms, end_reason,
-    messages, tool_calls, api_calls, input_tokens, output_tokens, summary";
+pub(super) const COLUMNS: &str = "id, profile, title, source, owner, model, parent, started_ms, active_ms, ended_ms,
+    end_reason, messages, tool_calls, api_calls, input_tokens, output_tokens, summary, lineage, turns";
 
-fn read(row: &Row<'_>) -> Outcome<SessionRow> {
+pub(super) fn read(row: &Row<'_>) -> Outcome<SessionRow> {
+    let lineage = row.get_ref(17)?.as_str_or_null().map_err(rusqlite::Error::from)?;
+    let lineage =
+        lineage.map(|word| Lineage::from_word(word).ok_or_else(|| Fault::unreadable(format_args!("lineage {word:?}"))));
     let mut usage = Usage::default();
     usage.tool_calls = count(row, 12)?;
     usage.api_calls = count(row, 13)?;
@@ -270,73 +202,13 @@ fn read(row: &Row<'_>) -> Outcome<SessionRow> {
         messages: count(row, 11)?,
         usage,
         summary: row.get(16)?,
+        lineage: lineage.transpose()?,
+        turns: count(row, 18)?,
     })
 }
 
-fn one(db: &Connection, id: &str) -> Outcome<Option<SessionRow>> {
+pub(super) fn one(db: &Connection, id: &str) -> Outcome<Option<SessionRow>> {
     first(db.prepare_cached(&format!("SELECT {COLUMNS} FROM sessions WHERE id = ?1"))?, [id], read)
-}
-
-fn resolve(db: &Connection, name: &str) -> Outcome<Resolved> {
-    if name.is_empty() {
-        return Ok(Resolved::Unknown);
-    }
-    if let Some(session) = one(db, name)? {
-        return Ok(Resolved::Found(Box::new(session)));
-    }
-    if let Some(session) = titled(db, name)? {
-        return Ok(Resolved::Found(Box::new(session)));
-    }
-    let beginning =
-        db.prepare_cached("SELECT id FROM sessions WHERE id >= ?1 AND id < ?2 ORDER BY id DESC LIMIT ?3")?;
-    // No id has a character that sorts behind this one.
-    let end = format!("{name}\u{10ffff}");
-    let mut ids = collect(beginning, params![name, end, AMBIGUOUS_MAX], |row| Ok(SessionId(row.get(0)?)))?;
-    match (ids.pop(), ids.is_empty()) {
-        (Some(only), true) => Ok(match one(db, &only.0)? {
-            Some(session) => Resolved::Found(Box::new(session)),
-            None => Resolved::Unknown,
-        }),
-        (Some(last), false) => {
-            ids.push(last);
-            Ok(Resolved::Ambiguous(ids))
-        }
-        (None, _) => Ok(Resolved::Unknown),
-    }
-}
-
-/// The newest numbered variant of a title, or the title itself.
-fn titled(db: &Connection, title: &str) -> Outcome<Option<SessionRow>> {
-    let variants = db.prepare_cached(
-        "SELECT id, title FROM sessions WHERE title LIKE ?1 ESCAPE '\\' ORDER BY length(title) DESC, title DESC LIMIT ?2",
-    )?;
-    let pattern = format!("{} #%", search::escape_like(title));
-    let number = |text: &str| -> Option<u64> { text.rsplit_once(" #")?.1.parse().ok() };
-    let numbered =
-        collect(variants, params![pattern, VARIANTS_MAX], |row| Ok((row.get::<_, String>(0)?, number(text(row, 1)?))))?;
-    let newest = numbered.into_iter().filter_map(|(id, number)| Some((number?, id))).max();
-    if let Some((_, id)) = newest {
-        return one(db, &id);
-    }
-    let exact = format!("SELECT {COLUMNS} FROM sessions WHERE title = ?1 COLLATE NOCASE");
-    first(db.prepare_cached(&exact)?, [title], read)
-}
-
-fn read_message(row: &Row<'_>) -> Outcome<MessageRow> {
-    let role = text(row, 2)?;
-    let role = Role::from_word(role).ok_or_else(|| Fault::unreadable(format_args!("role {role:?}")))?;
-    let mut message = Message::new(role, row.get::<_, String>(3)?);
-    message.reasoning = row.get(4)?;
-    message.tool_calls = parsed_list(row, 5)?;
-    message.tool_call_id = row.get(6)?;
-    message.attachments = parsed_list(row, 7)?;
-    Ok(MessageRow {
-        id: row.get(0)?,
-        turn: row.get::<_, Option<i64>>(1)?.map(TurnId),
-        message,
-        platform_ids: parsed_list(row, 8)?,
-        at_ms: row.get(9)?,
-    })
 }
 
 pub(super) fn bind_route(db: &Connection, route: &RouteRow) -> Outcome<()> {
@@ -380,7 +252,7 @@ pub(super) fn routes(db: &Connection) -> Outcome<Vec<RouteRow>> {
     let statement = db.prepare_cached(
         "SELECT key, routes.profile, instance, session_id, origin, created_ms,
              max(updated_ms, COALESCE(sessions.active_ms, 0)), shared, participates, suspended, resume_pending,
-             resume_reason, resume_count, overrides
+             resume_reason, resume_count, overrides, sessions.end_reason
          FROM routes LEFT JOIN sessions ON sessions.id = routes.session_id ORDER BY key",
     )?;
     collect(statement, [], |row| {
@@ -399,6 +271,7 @@ pub(super) fn routes(db: &Connection) -> Outcome<Vec<RouteRow>> {
             resume_reason: row.get(11)?,
             resume_count: row.get(12)?,
             overrides: parsed_or_none(row, 13)?.unwrap_or(Value::Null),
+            ended: row.get(14)?,
         })
     })
 }

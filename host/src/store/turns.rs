@@ -122,7 +122,7 @@ fn finish(db: &Connection, nonce: &str, end: &EndTurn) -> Outcome<Vec<DeliveryId
     }
     change_one(
         db,
-        "UPDATE sessions SET active_ms = ?2, messages = messages + ?3, tool_calls = tool_calls + ?4,
+        "UPDATE sessions SET active_ms = ?2, messages = messages + ?3, turns = turns + 1, tool_calls = tool_calls + ?4,
              api_calls = api_calls + ?5, input_tokens = input_tokens + ?6, output_tokens = output_tokens + ?7
          WHERE id = ?1",
         params![

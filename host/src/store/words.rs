@@ -55,6 +55,16 @@ states! {
         Failed = "failed",
     }
 
+    /// How a session follows another.
+    Lineage {
+        /// A rule ended the one before.
+        Reset = "reset",
+        /// It goes another way from what was said so far.
+        Branch = "branch",
+        /// It goes on from a summary of the one before.
+        Compression = "compression",
+    }
+
     /// How far a delivery got.
     DeliveryState {
         /// A preview of a running turn.

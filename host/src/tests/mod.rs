@@ -5,4 +5,5 @@ mod conversation;
 mod delivery;
 mod files;
 mod restart;
+mod sessions;
 mod world;

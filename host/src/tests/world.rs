@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -19,10 +19,10 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
 use crate::chance::SystemChance;
-use crate::clock::SystemClock;
+use crate::clock::{Clock, SystemClock};
 use crate::config::{Sources, load};
 use crate::dispatcher::Dispatcher;
-use crate::events::{Control, HostEvent};
+use crate::events::{Control, Due, HostEvent};
 use crate::host::Host;
 use crate::live::Live;
 use crate::plugins::{
@@ -63,6 +63,17 @@ pub struct World {
     pub platform: Arc<Platform>,
     life: Option<Life>,
     events: AtomicU64,
+    clock: Arc<Ahead>,
+}
+
+/// The system's clock, and how much further a test has put it.
+#[derive(Default)]
+struct Ahead(AtomicI64);
+
+impl Clock for Ahead {
+    fn now_ms(&self) -> i64 {
+        SystemClock.now_ms() + self.0.load(Ordering::Relaxed)
+    }
 }
 
 struct Life {
@@ -86,6 +97,7 @@ impl World {
             platform: Arc::default(),
             life: None,
             events: AtomicU64::new(1),
+            clock: Arc::default(),
         };
         world.start();
         world
@@ -100,7 +112,7 @@ impl World {
     pub fn start_with(&mut self, online: bool) {
         assert!(self.life.is_none());
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
-        let life = runtime.block_on(begin(self.home.path(), &self.setting, &self.platform, online));
+        let life = runtime.block_on(begin(self.home.path(), &self.setting, &self.platform, &self.clock, online));
         let (host, services, handle) = life;
         self.life = Some(Life { runtime, host, services, handle });
     }
@@ -124,6 +136,16 @@ impl World {
             life.host.store.close().await.unwrap();
         });
         life.runtime.shutdown_background();
+    }
+
+    /// Time passes, without anybody waiting for it.
+    pub fn passes(&self, time: Duration) {
+        self.clock.0.fetch_add(i64::try_from(time.as_millis()).unwrap(), Ordering::Relaxed);
+    }
+
+    /// The minute comes at which the host looks for what has expired.
+    pub fn sweeps(&self) {
+        self.block_on(self.host().tell(HostEvent::Due(Due::Sweep)));
     }
 
     /// The platform's link is cut or mended.
@@ -204,6 +226,7 @@ async fn begin(
     home: &Path,
     setting: &Setting,
     platform: &Arc<Platform>,
+    clock: &Arc<Ahead>,
     online: bool,
 ) -> (Arc<Host>, Arc<dyn HostServices>, AdapterHandle) {
     let file = home.join("plugins.toml");
@@ -217,10 +240,10 @@ async fn begin(
     let config = load(sources).unwrap();
     let agent = setting.runtime.clone().unwrap_or_else(|| hermes_agent::build(&config.agent).unwrap());
     let path = home.join("state.db");
-    let opened = Store::open(&path, Arc::new(SystemClock)).unwrap();
+    let opened = Store::open(&path, clock.clone()).unwrap();
     let (events, inbox) = mpsc::channel(1_024);
-    let (clock, chance) = (Arc::new(SystemClock), Arc::new(SystemChance));
-    let host = Host::new(opened.store, opened.epoch, clock, chance, agent, events, Live::new(config));
+    let chance = Arc::new(SystemChance);
+    let host = Host::new(opened.store, opened.epoch, clock.clone(), chance, agent, events, Live::new(config));
     let host = Arc::new(host);
     tokio::spawn(Dispatcher::new(Arc::clone(&host), opened.loaded).run(inbox));
     let services: Arc<dyn HostServices> = Arc::new(Services::new(Arc::clone(&host)));

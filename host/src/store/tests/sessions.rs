@@ -147,14 +147,14 @@ async fn a_session_is_found_by_id_title_or_beginning() {
     open_session(&store, 0x10, Some("Trip to 100%")).await;
     open_session(&store, 0x11, Some("trip to 100% #2")).await;
     open_session(&store, 0x20, Some("Other")).await;
-    assert_eq!(found(store.resolve_session(&session_id(0x10).0).await.unwrap()), session_id(0x10));
-    assert_eq!(found(store.resolve_session(" other ").await.unwrap()), session_id(0x20));
-    assert_eq!(found(store.resolve_session("trip to 100%").await.unwrap()), session_id(0x11));
-    assert_eq!(found(store.resolve_session("20250615_151515_0000002").await.unwrap()), session_id(0x20));
-    let ambiguous = store.resolve_session("20250615_151515_0000001").await.unwrap();
+    assert_eq!(found(store.resolve_session(&session_id(0x10).0, None).await.unwrap()), session_id(0x10));
+    assert_eq!(found(store.resolve_session(" other ", None).await.unwrap()), session_id(0x20));
+    assert_eq!(found(store.resolve_session("trip to 100%", None).await.unwrap()), session_id(0x11));
+    assert_eq!(found(store.resolve_session("20250615_151515_0000002", None).await.unwrap()), session_id(0x20));
+    let ambiguous = store.resolve_session("20250615_151515_0000001", None).await.unwrap();
     assert_eq!(ambiguous, Resolved::Ambiguous(vec![session_id(0x11), session_id(0x10)]));
-    assert_eq!(store.resolve_session("trip to 1__%").await, Ok(Resolved::Unknown));
-    assert_eq!(store.resolve_session("").await, Ok(Resolved::Unknown));
+    assert_eq!(store.resolve_session("trip to 1__%", None).await, Ok(Resolved::Unknown));
+    assert_eq!(store.resolve_session("", None).await, Ok(Resolved::Unknown));
 }
 
 #[tokio::test]

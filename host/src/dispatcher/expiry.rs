@@ -1,0 +1,92 @@
+//! Conversations that a rule ends.
+//!
+//! The sweep ends a session that is over without waiting for anybody: once, and
+//! without a word. The next message of its chat finds it so, begins another session
+//! and is told. A session with a lane is in use, whatever the clock says, and one
+//! that several chats lead to was last used in any of them.
+
+use std::collections::BTreeMap;
+
+use hermes_core::ids::SessionId;
+use hermes_core::routes::Route;
+use hermes_protocol::ChatType;
+
+use super::Dispatcher;
+use crate::clerk::Note;
+use crate::config::ResetRules;
+use crate::lane::Takeover;
+use crate::reset::{self, Limits};
+use crate::store::Change;
+
+/// Sessions that one sweep ends; the next one goes on.
+const ENDED_PER_SWEEP_MAX: usize = 500;
+
+impl Dispatcher {
+    /// Whether a rule says that this conversation begins anew with this message.
+    pub(super) fn takeover(&mut self, route: &Route, now_ms: i64) -> Option<Takeover> {
+        let ended = self.ended.remove(&route.key);
+        let live = self.host.live();
+        let rule = live.session_of(&route.instance).reset.of(&route.origin.kind);
+        let due = || {
+            let limits = Limits::at(rule, now_ms);
+            limits.due(*self.used.get(&route.key)?)?;
+            // A session with a lane is in use, whatever the clock says.
+            let used_ms = self.last_use(&route.session)?;
+            limits.due(used_ms).filter(|_| !self.lanes.has(&route.session))
+        };
+        let reason = ended.or_else(due)?;
+        let notice = rule.notify.then(|| reset::notice(reason).to_owned());
+        Some(Takeover { former: route.session.clone(), reason, notice })
+    }
+
+    /// When a session was last used, in whichever chat.
+    fn last_use(&self, session: &SessionId) -> Option<i64> {
+        self.routes.of_session(session).filter_map(|route| self.used.get(&route.key)).max().copied()
+    }
+
+    /// Ends what is over, at most so much at once.
+    pub(super) fn expire(&mut self) {
+        let over = self.over();
+        if over.is_empty() {
+            return;
+        }
+        let mut changes = Vec::with_capacity(over.len());
+        for (session, reason) in over {
+            for route in self.routes.of_session(&session) {
+                self.ended.insert(route.key.clone(), reason);
+            }
+            tracing::debug!(%session, reason, "a rule ends a session");
+            changes.push(Change::EndSession { session, reason: reason.to_owned() });
+        }
+        self.note(Note::Changes(changes));
+    }
+
+    /// Sessions that are over by the rule of every chat that leads to them, and not ended yet.
+    fn over(&self) -> BTreeMap<SessionId, &'static str> {
+        let now_ms = self.host.now_ms();
+        let live = self.host.live();
+        let rules = live.config.adapters.values().map(|adapter| &adapter.session).chain([&live.config.session]);
+        if rules.map(|session| &session.reset).all(ResetRules::is_never) {
+            return BTreeMap::new();
+        }
+        let mut limits: BTreeMap<(&str, &str), Limits> = BTreeMap::new();
+        let mut judged: BTreeMap<&SessionId, Option<&'static str>> = BTreeMap::new();
+        for route in self.routes.iter() {
+            let kind: &ChatType = &route.origin.kind;
+            let limits = limits
+                .entry((&route.instance, kind.as_str()))
+                .or_insert_with(|| Limits::at(live.session_of(&route.instance).reset.of(kind), now_ms));
+            let due = self.used.get(&route.key).and_then(|used_ms| limits.due(*used_ms));
+            let due = due.filter(|_| !self.ended.contains_key(&route.key));
+            let so_far = judged.entry(&route.session).or_insert(due);
+            *so_far = so_far.and(due);
+        }
+        judged
+            .into_iter()
+            .filter_map(|(session, reason)| Some((session, reason?)))
+            .filter(|(session, _)| !self.lanes.has(session))
+            .take(ENDED_PER_SWEEP_MAX)
+            .map(|(session, reason)| (session.clone(), reason))
+            .collect()
+    }
+}

@@ -1,0 +1,131 @@
+//! Sessions that come out of another one: branches, and what follows a compression.
+
+use hermes_core::ids::SessionId;
+use hermes_protocol::Usage;
+use rusqlite::{Connection, params};
+
+use super::error::Fault;
+use super::sql::{change_one, counted, first};
+use super::writer::Outcome;
+use super::{
+    Lineage, NewFork, NewSession, NewSummary, Parent, Result, SessionRow, Store, sessions, titles, transcript,
+};
+
+/// Compressions in a row that are followed.
+const HOPS_MAX: usize = 100;
+
+impl Store {
+    /// Returns the session in which a session goes on: itself, or what its compressions led to.
+    ///
+    /// # Errors
+    ///
+    /// When the disk fails.
+    pub async fn session_tip(&self, id: &SessionId) -> Result<Option<SessionRow>> {
+        let id = id.clone();
+        self.read(move |db| tip(db, id)).await
+    }
+
+    /// Whether a turn of this session waits or runs.
+    ///
+    /// # Errors
+    ///
+    /// When the disk fails.
+    pub async fn session_is_busy(&self, id: &SessionId) -> Result<bool> {
+        let id = id.clone();
+        self.read(move |db| {
+            let live = db.prepare_cached(
+                "SELECT 1 FROM turns INDEXED BY turns_running WHERE session_id = ?1 AND state = 'running'
+                 UNION ALL SELECT 1 FROM turns INDEXED BY turns_queued WHERE session_id = ?1 AND state = 'queued'",
+            )?;
+            Ok(first(live, [&id.0], |_| Ok(()))?.is_some())
+        })
+        .await
+    }
+
+    /// Opens a branch of a session outside of any order.
+    ///
+    /// # Errors
+    ///
+    /// As [`super::Change::Fork`].
+    pub async fn session_fork(&self, new: NewFork) -> Result<()> {
+        self.write(move |db| fork(db, &new)).await
+    }
+}
+
+fn tip(db: &Connection, mut id: SessionId) -> Outcome<Option<SessionRow>> {
+    for _ in 0..HOPS_MAX {
+        let next = db.prepare_cached(
+            "SELECT id FROM sessions WHERE parent = ?1 AND lineage = 'compression' ORDER BY started_ms DESC, id DESC",
+        )?;
+        match first(next, [&id.0], |row| Ok(SessionId(row.get(0)?)))? {
+            Some(next) => id = next,
+            None => break,
+        }
+    }
+    sessions::one(db, &id.0)
+}
+
+/// Opens a session with the transcript of another one and everything chosen for it.
+pub(super) fn fork(db: &Connection, new: &NewFork) -> Outcome<()> {
+    let title = match &new.title {
+        Some(title) => titles::clean_title(title)?,
+        None => titles::title_of(db, &new.from)?,
+    };
+    open(db, new, title, Lineage::Branch)?;
+    transcript::copy(db, &new.from, &new.id, 0)
+}
+
+/// Opens a session that goes on from a summary of another one, takes its title, and ends it.
+pub(super) fn compress(db: &Connection, new: &NewSummary, now_ms: i64) -> Outcome<()> {
+    let NewSummary { fork: of, summary, keep_turns, usage } = new;
+    let title = titles::title_of(db, &of.from)?;
+    titles::rename(db, &of.from, None)?;
+    open(db, of, title, Lineage::Compression)?;
+    transcript::copy(db, &of.from, &of.id, transcript::begin_of_last(db, &of.from, *keep_turns)?)?;
+    let sql = "UPDATE sessions SET summary = ?2 WHERE id = ?1";
+    change_one(db, sql, params![of.id.0, summary], || sessions::name(&of.id))?;
+    charge(db, &of.from, usage)?;
+    sessions::end(db, &of.from, Lineage::Compression.as_str(), now_ms)
+}
+
+fn open(db: &Connection, new: &NewFork, title: Option<String>, lineage: Lineage) -> Outcome<()> {
+    let Some(from) = sessions::one(db, &new.from.0)? else { return Err(Fault::missing(sessions::name(&new.from))) };
+    let owner = new.owner.clone().or(from.owner);
+    let title = title.map(|title| titles::free_title(db, &from.profile, owner.as_deref(), &title)).transpose()?;
+    let session = NewSession {
+        id: new.id.clone(),
+        profile: from.profile,
+        source: new.source.clone(),
+        owner,
+        model: from.model,
+        parent: Some(Parent { session: new.from.clone(), lineage }),
+        title,
+        started_ms: new.started_ms,
+    };
+    sessions::insert(db, &session)?;
+    inherit(db, &new.from, &new.id)
+}
+
+/// What a session takes over from its parent besides the transcript.
+fn inherit(db: &Connection, from: &SessionId, to: &SessionId) -> Outcome<()> {
+    let sql = "UPDATE sessions SET summary = (SELECT summary FROM sessions WHERE id = ?1) WHERE id = ?2";
+    change_one(db, sql, params![from.0, to.0], || sessions::name(to))
+}
+
+/// Adds what something outside of a turn cost.
+fn charge(db: &Connection, session: &SessionId, usage: &Usage) -> Outcome<()> {
+    change_one(
+        db,
+        "UPDATE sessions SET tool_calls = tool_calls + ?2, api_calls = api_calls + ?3,
+             input_tokens = input_tokens + ?4, output_tokens = output_tokens + ?5
+         WHERE id = ?1",
+        params![
+            session.0,
+            counted(usage.tool_calls),
+            counted(usage.api_calls),
+            counted(usage.input_tokens),
+            counted(usage.output_tokens),
+        ],
+        || sessions::name(session),
+    )
+}

@@ -1,0 +1,182 @@
+//! Names of sessions: cleaned, unique for their owner, numbered where they repeat.
+//!
+//! A title that is taken becomes `title #2`, `title #3` … where the host chooses it;
+//! a person who chooses it is told instead. By its plain name the newest of them is found.
+
+use std::collections::BTreeMap;
+
+use hermes_core::ids::SessionId;
+use rusqlite::{Connection, params};
+
+use super::error::{Fault, StoreError};
+use super::sql::{collect, first, text};
+use super::writer::Outcome;
+use super::{Resolved, Result, SessionRow, Store, search, sessions};
+
+/// The longest title of a session.
+pub(super) const TITLE_CHARS_MAX: usize = 100;
+/// Sessions that an ambiguous name lists.
+const AMBIGUOUS_MAX: u32 = 10;
+/// Numbered variants of a title that are looked at.
+const VARIANTS_MAX: u32 = 1_000;
+/// What stands before the number of a variant.
+const NUMBER: &str = " #";
+
+impl Store {
+    /// Finds a session by its id, its title (of `title #2`, `title #3` … the newest), or an unambiguous beginning
+    /// of its id. With `owner` the sessions of others do not exist.
+    ///
+    /// # Errors
+    ///
+    /// When the disk fails.
+    pub async fn resolve_session(&self, name: &str, owner: Option<&str>) -> Result<Resolved> {
+        let (name, owner) = (name.trim().to_owned(), owner.map(str::to_owned));
+        self.read(move |db| resolve(db, &name, owner.as_deref())).await
+    }
+
+    /// Names a session; `None` takes the name away.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::TitleTaken`], [`StoreError::TitleTooLong`], [`StoreError::Missing`].
+    pub async fn session_rename(&self, id: &SessionId, title: Option<&str>) -> Result<()> {
+        let (id, title) = (id.clone(), title.map(str::to_owned));
+        self.write(move |db| rename(db, &id, title.as_deref())).await
+    }
+
+    /// Names a session that has no name after `words`; returns whether it had none.
+    ///
+    /// # Errors
+    ///
+    /// When it could not be committed.
+    pub async fn session_name_after(&self, id: &SessionId, words: &str) -> Result<bool> {
+        let (id, words) = (id.clone(), words.to_owned());
+        self.write(move |db| name_after(db, &id, &words)).await
+    }
+}
+
+pub(super) fn rename(db: &Connection, id: &SessionId, title: Option<&str>) -> Outcome<()> {
+    let title = title.map(clean_title).transpose()?.flatten();
+    let sql = "UPDATE sessions SET title = ?2 WHERE id = ?1";
+    let renamed = sessions::change_session(db, id, sql, params![id.0, title]);
+    match (renamed, title) {
+        (Err(Fault::Sql(error)), Some(title)) if Fault::is_unique_violation(&error) => {
+            Err(StoreError::TitleTaken { title }.into())
+        }
+        (renamed, _) => renamed,
+    }
+}
+
+fn name_after(db: &Connection, id: &SessionId, words: &str) -> Outcome<bool> {
+    let Some(session) = sessions::one(db, &id.0)? else { return Err(Fault::missing(sessions::name(id))) };
+    let Some(wanted) = clean_title(words)?.filter(|_| session.title.is_none()) else { return Ok(false) };
+    let title = free_title(db, &session.profile, session.owner.as_deref(), &wanted)?;
+    rename(db, id, Some(&title))?;
+    Ok(true)
+}
+
+/// `wanted`, or where its owner has that already, the next of its numbered variants.
+pub(super) fn free_title(db: &Connection, profile: &str, owner: Option<&str>, wanted: &str) -> Outcome<String> {
+    let base = base(wanted);
+    let alike = db.prepare_cached(
+        "SELECT title FROM sessions
+         WHERE profile = ?1 AND COALESCE(owner, '') = ?2
+             AND (title = ?3 COLLATE NOCASE OR title = ?4 COLLATE NOCASE OR title LIKE ?5 ESCAPE '\\')
+         LIMIT ?6",
+    )?;
+    let pattern = format!("{}{NUMBER}%", search::escape_like(base));
+    let values = params![profile, owner.unwrap_or_default(), wanted, base, pattern, VARIANTS_MAX];
+    let taken = collect(alike, values, |row| Ok(text(row, 0)?.to_owned()))?;
+    // SQLite's NOCASE folds ASCII only, and so does this.
+    if !taken.iter().any(|title| title.eq_ignore_ascii_case(wanted)) {
+        return Ok(wanted.to_owned());
+    }
+    let next = taken.iter().map(|title| number(title).unwrap_or(1)).max().unwrap_or(1).saturating_add(1);
+    let suffix = format!("{NUMBER}{next}");
+    let room = TITLE_CHARS_MAX.saturating_sub(suffix.chars().count());
+    let base: String = base.chars().take(room).collect();
+    Ok(format!("{}{suffix}", base.trim_end()))
+}
+
+/// A title without the number of its variant.
+fn base(title: &str) -> &str {
+    match (title.rsplit_once(NUMBER), number(title)) {
+        (Some((base, _)), Some(_)) if !base.is_empty() => base,
+        _ => title,
+    }
+}
+
+/// The number of a variant.
+fn number(title: &str) -> Option<u64> {
+    title.rsplit_once(NUMBER)?.1.parse().ok()
+}
+
+/// A title as it is kept: nothing invisible, one space between words; nothing left is no title.
+pub(super) fn clean_title(title: &str) -> Outcome<Option<String>> {
+    let invisible = |c: char| {
+        c.is_control()
+            || matches!(c, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}')
+    };
+    let visible: String = title.chars().filter(|c| c.is_whitespace() || !invisible(*c)).collect();
+    let words: Vec<&str> = visible.split_whitespace().collect();
+    let title = words.join(" ");
+    if title.chars().count() > TITLE_CHARS_MAX {
+        return Err(StoreError::TitleTooLong { chars_max: TITLE_CHARS_MAX }.into());
+    }
+    Ok((!title.is_empty()).then_some(title))
+}
+
+fn resolve(db: &Connection, name: &str, owner: Option<&str>) -> Outcome<Resolved> {
+    if name.is_empty() {
+        return Ok(Resolved::Unknown);
+    }
+    let theirs = |session: &SessionRow| owner.is_none() || session.owner.as_deref() == owner;
+    if let Some(session) = sessions::one(db, name)?.filter(theirs) {
+        return Ok(Resolved::Found(Box::new(session)));
+    }
+    let mut ids = titled(db, name, owner)?;
+    if ids.is_empty() {
+        let beginning = db.prepare_cached(
+            "SELECT id FROM sessions WHERE id >= ?1 AND id < ?2 AND (?3 IS NULL OR owner = ?3)
+             ORDER BY id DESC LIMIT ?4",
+        )?;
+        // No id has a character that sorts behind this one.
+        let end = format!("{name}\u{10ffff}");
+        ids = collect(beginning, params![name, end, owner, AMBIGUOUS_MAX], |row| Ok(SessionId(row.get(0)?)))?;
+    }
+    match ids.as_slice() {
+        [] => Ok(Resolved::Unknown),
+        [only] => {
+            Ok(sessions::one(db, &only.0)?.map_or(Resolved::Unknown, |session| Resolved::Found(Box::new(session))))
+        }
+        _ => Ok(Resolved::Ambiguous(ids)),
+    }
+}
+
+/// Of each owner the newest numbered variant of a title, or the title itself.
+fn titled(db: &Connection, title: &str, owner: Option<&str>) -> Outcome<Vec<SessionId>> {
+    let variants = db.prepare_cached(
+        "SELECT id, COALESCE(owner, ''), title FROM sessions
+         WHERE (title = ?1 COLLATE NOCASE OR title LIKE ?2 ESCAPE '\\') AND (?3 IS NULL OR owner = ?3)
+         ORDER BY started_ms DESC LIMIT ?4",
+    )?;
+    let pattern = format!("{}{NUMBER}%", search::escape_like(title));
+    let mut newest: BTreeMap<String, (u64, String)> = BTreeMap::new();
+    let found = collect(variants, params![title, pattern, owner, VARIANTS_MAX], |row| {
+        let found = text(row, 2)?;
+        let rank = if found.eq_ignore_ascii_case(title) { Some(0) } else { number(found) };
+        Ok((row.get::<_, String>(1)?, rank, row.get::<_, String>(0)?))
+    })?;
+    for (owner, rank, id) in found {
+        let Some(rank) = rank else { continue };
+        let best = newest.entry(owner).or_default();
+        *best = std::mem::take(best).max((rank, id));
+    }
+    Ok(newest.into_values().map(|(_, id)| SessionId(id)).collect())
+}
+
+/// Returns the title of a session.
+pub(super) fn title_of(db: &Connection, id: &SessionId) -> Outcome<Option<String>> {
+    let title = db.prepare_cached("SELECT title FROM sessions WHERE id = ?1")?;
+    Ok(first(title, [&id.0], |row| Ok(row.get(0)?))?.flatten())
+}
