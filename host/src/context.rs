@@ -181,7 +181,8 @@ fn system(host: &Host, heard: &Heard) -> String {
 
 /// What was said, as the transcript keeps it: who speaks where several may, what is
 /// quoted, and files in words.
-fn input(event: &Event, several: bool) -> Message {
+/// What was said, as the transcript keeps it.
+pub fn input(event: &Event, several: bool) -> Message {
     let mut text = String::new();
     if several {
         let name = event.sender.name.as_deref().filter(|name| !name.is_empty()).unwrap_or(&event.sender.id);

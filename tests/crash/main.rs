@@ -8,7 +8,7 @@
 
 use std::{collections::BTreeMap, thread, time::Duration};
 
-use hermes_tests::{Isolation, World, until};
+use hermes_tests::{Chance, Isolation, World, until};
 use rusqlite::{Connection, OpenFlags};
 use serde_json::{Value, json};
 
@@ -104,7 +104,7 @@ fn two_hundred_random_kills_under_load_lose_nothing() {
     // Written by people, not yet acknowledged by the host, in the order of each chat.
     let mut unacknowledged: Vec<Vec<Value>> = vec![Vec::new(); CHATS];
     let mut written: Vec<Vec<String>> = vec![Vec::new(); CHATS];
-    let mut chance = Chance(0x9E37_79B9_7F4A_7C15);
+    let mut chance = Chance::new(1);
     for round in 0..KILLS {
         world.start();
         for (number, chat) in chats.iter().enumerate() {
@@ -209,16 +209,4 @@ fn assert_whole(world: &World) {
 fn open(world: &World) -> Connection {
     Connection::open_with_flags(world.home().join("state.db"), OpenFlags::SQLITE_OPEN_READ_ONLY)
         .expect("the database opens")
-}
-
-/// A small generator, so that a failing run can be repeated.
-struct Chance(u64);
-
-impl Chance {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 % bound
-    }
 }

@@ -7,9 +7,11 @@
 #![forbid(unsafe_code)]
 
 mod artefacts;
+mod chance;
 mod scripted;
 mod world;
 
 pub use artefacts::{Artefacts, artefacts};
+pub use chance::Chance;
 pub use scripted::{Chat, Scripted};
 pub use world::{Isolation, World, until};

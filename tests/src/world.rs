@@ -219,6 +219,13 @@ impl World {
         self.host.as_mut().is_some_and(|host| host.try_wait().expect("the child is ours").is_none())
     }
 
+    /// Forgets a host that has ended by itself, so that another can start.
+    pub fn forget_ended(&mut self) {
+        if !self.runs() {
+            self.host = None;
+        }
+    }
+
     /// kill -9.
     pub fn kill(&mut self) {
         let mut host = self.host.take().expect("a host runs");

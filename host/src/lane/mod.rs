@@ -495,7 +495,7 @@ impl Lane {
     async fn withdraw(&mut self, inbox: InboxId) {
         self.guard.withdraw(inbox);
         match self.waiting.remove(&inbox) {
-            Some(Waiting::CutOff(turn, _)) => self.give_up(turn).await,
+            Some(Waiting::CutOff(turn, heard)) => self.give_up(turn, &heard).await,
             Some(Waiting::Heard(_)) | None => {
                 let changes = vec![Change::DropInbox { ids: vec![inbox], why: "withdrawn".to_owned() }];
                 let now_ms = self.host.now_ms();
@@ -506,8 +506,8 @@ impl Lane {
 
     /// Ends the running turn because somebody said so; the next one starts.
     async fn stop(&mut self) {
-        if let Some((turn, _)) = self.resuming.take() {
-            self.give_up(turn).await;
+        if let Some((turn, heard)) = self.resuming.take() {
+            self.give_up(turn, &heard).await;
             if let Some(next) = self.next_waiting() {
                 self.begin(next).await;
             }

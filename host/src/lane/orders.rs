@@ -4,8 +4,8 @@
 use hermes_protocol::{Purpose, Usage};
 use tokio::sync::oneshot;
 
-use super::{Lane, Waiting};
-use crate::context::Place;
+use super::{Lane, Waiting, memory};
+use crate::context::{self, Heard, Place};
 use crate::store::{Change, CommandTx, EndTurn, StoreError, TurnEnd};
 
 /// A slash command on its way to its session.
@@ -138,7 +138,7 @@ impl Lane {
         let mut accepted = Vec::new();
         for id in ids {
             match self.waiting.remove(&id) {
-                Some(Waiting::CutOff(turn, _)) => self.give_up(turn).await,
+                Some(Waiting::CutOff(turn, heard)) => self.give_up(turn, &heard).await,
                 Some(Waiting::Heard(_)) | None => accepted.push(id),
             }
         }
@@ -158,19 +158,21 @@ impl Lane {
         }
     }
 
-    /// Ends a turn that was to be resumed and will not be.
-    pub(super) async fn give_up(&self, turn: hermes_core::ids::TurnId) {
+    /// Ends a turn that was to be resumed and will not be. What was asked stays in the transcript.
+    pub(super) async fn give_up(&mut self, turn: hermes_core::ids::TurnId, heard: &Heard) {
+        let asked = vec![(heard.at_ms, context::input(heard.event.get(), heard.several))];
         let end = EndTurn {
             turn,
             state: TurnEnd::Interrupted,
             error: None,
             session: self.session.clone(),
-            messages: Vec::new(),
+            messages: memory::rows(&asked, heard),
             deliveries: Vec::new(),
             usage: Usage::default(),
             agent_state: None,
             now_ms: self.host.now_ms(),
         };
         self.write_end(end).await;
+        self.memory.add(&self.host, asked, None);
     }
 }

@@ -1,0 +1,221 @@
+//! Lets a story happen to the built host.
+//!
+//! The platform is a good one: what was not acknowledged it delivers again, in order, to every new life of
+//! its adapter.
+
+use std::{thread, time::Duration};
+
+use hermes_tests::{Isolation, World, until};
+use serde_json::{Value, json};
+
+use crate::{
+    model::{Model, Written},
+    story::{ADMITTED, Place, Step, Story},
+};
+
+/// How long the end may take until nothing is owed any more, in seconds.
+const CALM_S: u64 = 120;
+
+/// Plays a story and judges it.
+pub fn play(story: &Story) {
+    let mut play = Play::new(story);
+    for step in &story.steps {
+        play.step(step);
+        play.revive();
+        play.model.glance(&play.world.scripted.seen());
+    }
+    play.end();
+}
+
+struct Play {
+    world: World,
+    model: Model,
+    /// Everything ever written, as the platform has it.
+    events: Vec<Value>,
+    /// The life of the adapter that has been told what it missed.
+    told_life: u64,
+    skew_ms: i64,
+    number: u64,
+}
+
+impl Play {
+    fn new(story: &Story) -> Self {
+        let world = World::with("");
+        world.configure(&config(story.isolation, story.busy));
+        let model = Model::new(story.busy == "interrupt");
+        let mut play = Self { world, model, events: Vec::new(), told_life: 0, skew_ms: 0, number: 0 };
+        play.start(None);
+        play
+    }
+
+    fn step(&mut self, step: &Step) {
+        match step {
+            Step::Write { place, who, text, token, addressed } => {
+                let event = self.event(*place, who, text, *addressed);
+                let expected = *addressed && ADMITTED.contains(who);
+                self.model.wrote(Written::new(&event, *place, who, text, token, expected));
+                self.deliver(event);
+            }
+            Step::Order { place, who, order } => {
+                let event = self.event(*place, who, order, true);
+                self.model.ordered(order, *place, who);
+                self.deliver(event);
+            }
+            Step::Again { back } => {
+                if let Some(at) = self.events.len().checked_sub(1 + back) {
+                    self.tell(&json!({ "do": "inbound", "event": self.events[at] }));
+                }
+            }
+            Step::Sends { outcome, times } => {
+                self.tell(&json!({ "do": "outcome", "for": "send", "outcome": outcome, "times": times }));
+            }
+            Step::Trouble { what: what @ ("panic_in_task" | "lose_link") } => self.tell(&json!({ "do": what })),
+            Step::Trouble { what } => self.tell(&json!({ "do": what, "method": "send" })),
+            Step::Away { times } => {
+                let error = json!({ "type": "retry", "detail": "away", "after_ms": 20 });
+                self.tell(&json!({ "do": "connect_error", "error": error, "times": times }));
+                self.tell(&json!({ "do": "lose_link" }));
+            }
+            Step::Kill => self.kill(),
+            Step::Restart => {
+                if self.world.runs() {
+                    self.world.stop();
+                }
+            }
+            Step::DieAt { point, nth } => {
+                self.kill();
+                self.start(Some(format!("{point}:{nth}")));
+            }
+            Step::SetClock { skew_ms } => {
+                self.kill();
+                self.skew_ms = *skew_ms;
+            }
+            Step::Rest { ms } => thread::sleep(Duration::from_millis(*ms)), // poll: how long nothing happens is drawn
+        }
+    }
+
+    /// A host that has died is started again, and a new life of the adapter hears what is not acknowledged.
+    fn revive(&mut self) {
+        if !self.world.runs() {
+            self.start(None);
+        }
+        self.tell_again();
+    }
+
+    fn start(&mut self, die_at: Option<String>) {
+        self.world.forget_ended();
+        self.world.clear_environment();
+        if let Some(point) = die_at {
+            self.world.environment("HERMES_CRASH_AT", &point);
+        }
+        self.world.environment("HERMES_CLOCK_SKEW_MS", &self.skew_ms.to_string());
+        let lives = self.world.scripted.lives();
+        self.world.launch();
+        // A host that is to die may do so before its adapter lives.
+        until("the adapter lives or the host has died", 40, || {
+            (self.world.scripted.lives() > lives || !self.world.runs()).then_some(())
+        });
+        self.tell_again();
+    }
+
+    fn kill(&mut self) {
+        if self.world.runs() {
+            self.world.kill();
+        }
+    }
+
+    fn event(&mut self, place: Place, who: &str, text: &str, addressed: bool) -> Value {
+        self.number += 1;
+        let chat = match place {
+            Place::Dm => json!({ "type": "dm", "id": who }),
+            Place::Group => json!({ "type": "group", "id": "g" }),
+            Place::Thread => json!({ "type": "group", "id": "g", "thread": "t" }),
+        };
+        json!({
+            "type": "message", "event_id": format!("m:{}", self.number), "at_ms": 1, "chat": chat,
+            "sender": { "id": who }, "message_id": self.number.to_string(), "text": text,
+            "addressed": { "mention": addressed && place != Place::Dm },
+        })
+    }
+
+    fn deliver(&mut self, event: Value) {
+        self.tell_again();
+        self.tell(&json!({ "do": "inbound", "event": event }));
+        self.events.push(event);
+    }
+
+    fn tell(&self, what: &Value) {
+        // Nobody there: a platform delivers its events later, and a trouble that meets nobody is none.
+        self.world.scripted.try_tell(what);
+    }
+
+    /// Delivers what was not acknowledged to a life of the adapter that has not heard it.
+    fn tell_again(&mut self) {
+        let life = self.world.scripted.lives();
+        if life == self.told_life {
+            return;
+        }
+        self.told_life = life;
+        for event in self.unacknowledged() {
+            self.tell(&json!({ "do": "inbound", "event": event }));
+        }
+    }
+
+    fn unacknowledged(&self) -> Vec<Value> {
+        let seen = self.world.scripted.seen();
+        let is_acknowledged =
+            |event: &Value| seen.iter().any(|said| said["emitted"].is_object() && said["event_id"] == event["event_id"]);
+        self.events.iter().filter(|event| !is_acknowledged(event)).cloned().collect()
+    }
+
+    /// Nothing is troubled any more: everything comes to its end, and is judged.
+    fn end(mut self) {
+        self.kill();
+        self.skew_ms = 0;
+        self.start(None);
+        self.tell(&json!({ "do": "calm" }));
+        until("everything is acknowledged and settled", CALM_S, || {
+            self.tell_again();
+            let queues = &self.world.status()["queues"];
+            let settled = ["inbox", "turns", "outbox"].iter().all(|queue| queues[queue] == 0);
+            (settled && self.unacknowledged().is_empty()).then_some(())
+        });
+        assert_eq!(self.world.stop(), Some(0), "the host ends as asked");
+        self.model.judge(&self.world.scripted.seen(), &self.world.home().join("state.db"));
+    }
+}
+
+fn config(isolation: Isolation, busy: &str) -> String {
+    let allowed = ADMITTED.map(|id| format!("{id:?}")).join(", ");
+    let isolation = isolation.word();
+    format!(
+        r#"[host]
+status = ""
+plugins_dir = "plugins"
+drain_s = 5
+adapter_connect_s = 2
+adapter_send_s = 1
+adapter_call_s = 1
+adapter_stop_s = 1
+adapter_backoff_ms = 20
+adapter_backoff_s_max = 1
+
+[agent]
+runtime = "echo"
+test_words = true
+
+[session]
+busy = "{busy}"
+
+[delivery]
+backoff_ms = 10
+backoff_s_max = 1
+hold_s = 1
+
+[adapter.scripted]
+isolation = "{isolation}"
+access = {{ allowed_users = [{allowed}] }}
+socket = "SOCKET"
+"#
+    )
+}
