@@ -136,8 +136,10 @@ impl Model {
     }
 
     fn may_be_silent(&self, written: &Written, fate: &Fate) -> bool {
-        let stopped = || self.stopped.iter().any(|(place, who)| (*place, who.as_str()) == (written.place, &*written.who))
-            || written.place == Place::Thread && self.stopped.iter().any(|(place, _)| *place == Place::Thread);
+        let stopped = || {
+            self.stopped.iter().any(|(place, who)| (*place, who.as_str()) == (written.place, &*written.who))
+                || written.place == Place::Thread && self.stopped.iter().any(|(place, _)| *place == Place::Thread)
+        };
         fate.inbox == "dropped"
             || fate.given_up
             || fate.turns.iter().any(|turn| turn == "failed")

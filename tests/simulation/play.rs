@@ -163,8 +163,9 @@ impl Play {
 
     fn unacknowledged(&self) -> Vec<Value> {
         let seen = self.world.scripted.seen();
-        let is_acknowledged =
-            |event: &Value| seen.iter().any(|said| said["emitted"].is_object() && said["event_id"] == event["event_id"]);
+        let is_acknowledged = |event: &Value| {
+            seen.iter().any(|said| said["emitted"].is_object() && said["event_id"] == event["event_id"])
+        };
         self.events.iter().filter(|event| !is_acknowledged(event)).cloned().collect()
     }
 

@@ -101,7 +101,15 @@ fn step(chance: &mut Chance, number: u64) -> Step {
         62..=65 => Step::Again { back: usize::try_from(chance.below(6)).expect("below six") },
         66..=74 => sends(chance),
         75..=80 => Step::Trouble {
-            what: chance.of(&["hang_in", "panic_in", "panic_in", "abort_in", "panic_in_task", "lose_link", "lose_link"]),
+            what: chance.of(&[
+                "hang_in",
+                "panic_in",
+                "panic_in",
+                "abort_in",
+                "panic_in_task",
+                "lose_link",
+                "lose_link",
+            ]),
         },
         81..=82 => Step::Away { times: 1 + chance.below(3) },
         83..=86 => Step::Kill,
@@ -117,9 +125,7 @@ fn step(chance: &mut Chance, number: u64) -> Step {
             ]),
             nth: 1 + chance.below(3),
         },
-        93..=94 => Step::SetClock {
-            skew_ms: chance.of(&[-7_200_000, -60_000, 60_000, 3_600_000, 90_000_000]),
-        },
+        93..=94 => Step::SetClock { skew_ms: chance.of(&[-7_200_000, -60_000, 60_000, 3_600_000, 90_000_000]) },
         _ => Step::Rest { ms: chance.below(150) },
     }
 }
