@@ -35,6 +35,7 @@ const MAY_IMPORT: &[(&str, &[&str], &[&str])] = &[
         "hermes-host",
         &[
             "hermes-adapter-abi",
+            "hermes-adapter-net",
             "hermes-agent",
             "hermes-conformance",
             "hermes-core",

@@ -9,6 +9,7 @@
 //! * [`retry_after`], [`backoff`]: how long to wait.
 //! * [`sse`]: reads server-sent events with bounds.
 //! * [`address`]: which addresses belong to the public network.
+//! * [`port`]: a port that cannot be had, and who has it.
 //!
 //! Without the feature `client` only what needs no TLS is left, for adapters
 //! that serve and never call. No websocket yet: it comes with the first adapter
@@ -18,6 +19,7 @@
 
 pub mod address;
 pub mod backoff;
+pub mod port;
 pub mod retry_after;
 pub mod sse;
 

@@ -1,11 +1,12 @@
 //! The listener.
 
+use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
-use hermes_adapter_net::address::is_loopback_ip;
+use hermes_adapter_net::{address::is_loopback_ip, port};
 use hermes_adapter_sdk::prelude::*;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -38,8 +39,9 @@ pub async fn open(server: &Arc<Server>) -> Result<TcpListener, ConnectError> {
     let on_loopback = addresses.iter().all(|address| is_loopback_ip(address.ip()));
     let made = ready_key(server, on_loopback).await?;
     kept::load(server).await.map_err(|error| ConnectError::retry(error.to_string()))?;
-    let listener = TcpListener::bind(&addresses[..]).await.map_err(|error| refused(&server.config.listen, &error))?;
-    let address = listener.local_addr().map_err(|error| refused(&server.config.listen, &error))?;
+    let refused = |error| port::refused("listen", addresses[0], &error);
+    let listener = TcpListener::bind(&addresses[..]).await.map_err(refused)?;
+    let address = listener.local_addr().map_err(refused)?;
     // Both stay as they were on the first connect: the configuration of an instance never changes.
     let _ = server.on_loopback.set(on_loopback);
     let label = match made {
@@ -125,6 +127,7 @@ fn check(config: &Config) -> Result<(), ConnectError> {
     Ok(())
 }
 
+/// Where `listen` is; never empty.
 async fn addresses(listen: &str) -> Result<Vec<SocketAddr>, ConnectError> {
     let mend = "write an address and a port, like \"127.0.0.1:8642\"";
     match lookup_host(listen).await {
@@ -134,6 +137,10 @@ async fn addresses(listen: &str) -> Result<Vec<SocketAddr>, ConnectError> {
                 return Err(ConnectError::fatal(format!("`listen` = {listen:?} has no address"), mend));
             }
             Ok(found)
+        }
+        // A name and a port: who answers for names may be away.
+        Err(error) if error.kind() != ErrorKind::InvalidInput => {
+            Err(ConnectError::retry(format!("`listen` = {listen:?} cannot be looked up: {error}")))
         }
         Err(error) => Err(ConnectError::fatal(format!("`listen` = {listen:?} cannot be used: {error}"), mend)),
     }
@@ -171,19 +178,4 @@ async fn ready_key(server: &Server, on_loopback: bool) -> Result<Option<String>,
     };
     let _ = server.key.set(Key::new(&key));
     Ok(Some(key))
-}
-
-fn refused(listen: &str, error: &std::io::Error) -> ConnectError {
-    use std::io::ErrorKind;
-    let reason = format!("`listen` = {listen:?} cannot be opened: {error}");
-    match error.kind() {
-        ErrorKind::AddrInUse => ConnectError::fatal(
-            reason,
-            "end the program that holds the port (`ss -ltnp` shows it), or choose another `listen`",
-        ),
-        ErrorKind::PermissionDenied | ErrorKind::AddrNotAvailable => {
-            ConnectError::fatal(reason, "choose an address and a port that this machine may listen on")
-        }
-        _ => ConnectError::retry(reason),
-    }
 }

@@ -53,12 +53,15 @@ pub struct Config {
     model_name: String,
     /// The longest a request may take, in seconds (1 to 86400).
     #[serde(default = "default_request_timeout_s")]
+    #[schemars(range(min = 1, max = 86400))]
     request_timeout_s: u64,
     /// How many requests may wait for answers at once (1 to 1000).
     #[serde(default = "default_requests_max")]
+    #[schemars(range(min = 1, max = 1000))]
     requests_max: usize,
-    /// The largest body of a request, in bytes.
+    /// The largest body of a request, in bytes (1024 to 4194304).
     #[serde(default = "default_body_bytes_max")]
+    #[schemars(range(min = 1024, max = 4194304))]
     body_bytes_max: usize,
 }
 

@@ -64,7 +64,8 @@ impl Server {
     /// A server without open requests.
     pub fn new(config: Config, host: Host) -> Self {
         Self {
-            room: Arc::new(Semaphore::new(config.requests_max.clamp(1, 1000))),
+            // What is out of range is refused on connect; this only must not panic before.
+            room: Arc::new(Semaphore::new(config.requests_max.min(Semaphore::MAX_PERMITS))),
             kept: Kept::default(),
             instructed: Instructed::default(),
             key: OnceLock::new(),
@@ -78,7 +79,7 @@ impl Server {
 
     /// The longest a request may take.
     pub fn request_timeout(&self) -> Duration {
-        Duration::from_secs(self.config.request_timeout_s.clamp(1, 86_400))
+        Duration::from_secs(self.config.request_timeout_s)
     }
 
     /// The open request with this event, or the one that `make` makes; `true` when it is new.

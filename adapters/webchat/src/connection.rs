@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use hermes_adapter_net::port;
 use hermes_adapter_sdk::prelude::*;
 use hermes_adapter_sdk::protocol::host_method;
 use serde_json::json;
@@ -214,16 +215,7 @@ impl Connection {
 
     async fn bind(&self, wanted: Option<SocketAddr>) -> Result<TcpListener, ConnectError> {
         if let Some(address) = wanted {
-            return TcpListener::bind(address).await.map_err(|error| {
-                let port = address.port();
-                let why = match error.kind() {
-                    io::ErrorKind::AddrInUse => format!(
-                        "`listen` {address} is taken by another process; find it with `ss -ltnp 'sport = :{port}'` or choose another port"
-                    ),
-                    _ => format!("`listen` {address} cannot be used: {error}"),
-                };
-                ConnectError::retry(why)
-            });
+            return TcpListener::bind(address).await.map_err(|error| port::refused("listen", address, &error));
         }
         let mut last = None;
         for port in std::iter::once(PORT).chain(PORTS_BESIDE) {

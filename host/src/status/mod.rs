@@ -4,7 +4,6 @@
 //! Not here: where the numbers come from. The pipeline implements [`StatusSource`].
 
 mod bounded;
-mod holder;
 pub mod human;
 pub mod metrics;
 mod page;

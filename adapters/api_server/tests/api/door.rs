@@ -117,6 +117,16 @@ fn values_that_cannot_work_are_named() {
 fn a_port_in_use_is_named_with_its_key() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let listen = taken.local_addr().unwrap().to_string();
-    let (reason, mend) = fatal(json!({"listen": listen, "key": KEY}));
-    assert!(reason.contains("`listen`") && reason.contains(&listen) && mend.contains("port"), "{reason}; {mend}");
+    let host = MockHost::start::<ApiServer>(json!({"listen": listen, "key": KEY})).unwrap();
+    let Err(ConnectError::Retry { reason, .. }) = host.connect() else { panic!("it comes free") };
+    let holder = format!("process {}", std::process::id());
+    assert!(reason.contains("`listen`") && reason.contains(&listen) && reason.contains(&holder), "{reason}");
+    drop(taken);
+    host.connect().expect("the port is free");
+}
+
+#[test]
+fn a_name_that_nobody_answers_for_is_asked_again() {
+    let host = MockHost::start::<ApiServer>(json!({"listen": "no-such-host.invalid:0", "key": KEY})).unwrap();
+    assert!(matches!(host.connect(), Err(ConnectError::Retry { reason, .. }) if reason.contains("no-such-host")));
 }
