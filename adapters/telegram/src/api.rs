@@ -29,6 +29,9 @@ pub struct Api {
     client: Client,
     methods: String,
     files: String,
+    /// The servers as errors name them: the key and the host, never the token behind it.
+    server: String,
+    file_server: String,
 }
 
 /// Why a call gave no result.
@@ -66,12 +69,18 @@ impl Api {
         let mut options = ClientOptions::for_base_url(&base);
         options.ca_file = ca_file.map(Path::to_owned);
         options.total_timeout = None;
+        let server = named("base_url", &base);
         let base = base.as_str().trim_end_matches('/').to_owned();
-        let files = match files {
-            Some(files) => base_url(files)?.as_str().trim_end_matches('/').to_owned(),
-            None => format!("{base}/file"),
+        let (files, file_server) = match files {
+            Some(files) => {
+                let files = base_url(files)?;
+                (files.as_str().trim_end_matches('/').to_owned(), named("file_url", &files))
+            }
+            None => (format!("{base}/file"), server.clone()),
         };
         Ok(Self {
+            server,
+            file_server,
             client: http_client(&options)?,
             methods: format!("{base}/bot{token}"),
             files: format!("{files}/bot{token}"),
@@ -91,19 +100,20 @@ impl Api {
         deadline: Duration,
     ) -> Result<T, ApiError> {
         let request = self.client.post(format!("{}/{method}", self.methods)).timeout(deadline).json(parameters);
-        answer(request.send().await).await
+        answer(request.send().await, &self.server).await
     }
 
     /// Calls a method with files.
     pub async fn upload<T: DeserializeOwned>(&self, method: &str, form: Form) -> Result<T, ApiError> {
         let request = self.client.post(format!("{}/{method}", self.methods)).timeout(CALL_TIMEOUT * 10).multipart(form);
-        answer(request.send().await).await
+        answer(request.send().await, &self.server).await
     }
 
     /// Fetches a file that `getFile` named, at most `bytes_max` bytes.
     pub async fn download(&self, file_path: &str, bytes_max: u64) -> Result<Vec<u8>, ApiError> {
         let address = format!("{}/{}", self.files, file_path.trim_start_matches('/'));
-        let response = self.client.get(address).timeout(CALL_TIMEOUT * 10).send().await.map_err(net)?;
+        let response = self.client.get(address).timeout(CALL_TIMEOUT * 10).send().await;
+        let response = response.map_err(|error| net(&self.file_server, error))?;
         if !response.status().is_success() {
             return Err(ApiError::Doubtful(format!("the file server answered {}", response.status())));
         }
@@ -113,8 +123,9 @@ impl Api {
 
 async fn answer<T: DeserializeOwned>(
     response: Result<hermes_adapter_net::reqwest::Response, hermes_adapter_net::reqwest::Error>,
+    server: &str,
 ) -> Result<T, ApiError> {
-    let response = response.map_err(net)?;
+    let response = response.map_err(|error| net(server, error))?;
     let status = response.status().as_u16();
     let header_wait = hermes_adapter_net::retry_after::from_headers(response.headers());
     let envelope: Envelope = match body::read_json(response, ANSWER_BYTES_MAX).await {
@@ -143,10 +154,16 @@ async fn answer<T: DeserializeOwned>(
     }))
 }
 
-fn net(error: hermes_adapter_net::reqwest::Error) -> ApiError {
+/// The key of an address, and the host that it names.
+fn named(key: &str, url: &Url) -> String {
+    let port = url.port().map(|port| format!(":{port}")).unwrap_or_default();
+    format!("{} (`{key}`)", url.host_str().unwrap_or_default().to_owned() + &port)
+}
+
+fn net(server: &str, error: hermes_adapter_net::reqwest::Error) -> ApiError {
     match NetError::from(error) {
-        error if error.is_not_sent() => ApiError::NotSent(error.to_string()),
-        error => ApiError::Doubtful(error.to_string()),
+        NetError::NotSent { detail, .. } => ApiError::NotSent(format!("{server} cannot be reached: {detail}")),
+        error => ApiError::Doubtful(format!("{server}: {error}")),
     }
 }
 

@@ -49,6 +49,7 @@ pub struct Config {
     ca_file: Option<PathBuf>,
     /// How long one poll waits for something new, in seconds (1 to 50).
     #[serde(default = "default_poll_timeout_s")]
+    #[schemars(range(min = 1, max = 50))]
     poll_timeout_s: u64,
     /// The largest file that is fetched, in bytes; the public server gives out at most 20 MiB.
     #[serde(default = "default_media_bytes_max")]
@@ -248,6 +249,9 @@ fn connection(config: Config, host: Host) -> Result<Connection, ConnectError> {
             "set it to \"first\", \"all\" or \"off\"",
         ));
     }
+    if !(1..=50).contains(&config.poll_timeout_s) {
+        return Err(ConnectError::fatal(format!("`poll_timeout_s` is {}", config.poll_timeout_s), "choose 1 to 50"));
+    }
     let api = Api::new(&config.token, &config.base_url, config.file_url.as_deref(), config.ca_file.as_deref());
     let api = api.map_err(|error| {
         ConnectError::fatal(
@@ -259,7 +263,7 @@ fn connection(config: Config, host: Host) -> Result<Connection, ConnectError> {
         api,
         host,
         me: OnceLock::new(),
-        poll_timeout: Duration::from_secs(config.poll_timeout_s.clamp(1, 50)),
+        poll_timeout: Duration::from_secs(config.poll_timeout_s),
         media_bytes_max: config.media_bytes_max,
     })
 }

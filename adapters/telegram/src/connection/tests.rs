@@ -1,6 +1,8 @@
+use hermes_adapter_sdk::testing::MockHost;
 use serde_json::json;
 
 use super::*;
+use crate::Telegram;
 
 #[test]
 fn neighbours_of_one_album_are_one_group_and_others_stand_alone() {
@@ -38,4 +40,24 @@ fn a_refused_token_needs_a_person_and_a_conflict_only_time() {
     assert!(matches!(lost(&refused(401)), ConnectError::Fatal { .. }));
     assert!(matches!(lost(&refused(409)), ConnectError::Retry { after_ms: Some(10_000), .. }));
     assert!(matches!(lost(&ApiError::Doubtful("cut".into())), ConnectError::Retry { after_ms: None, .. }));
+}
+
+#[test]
+fn a_server_that_is_away_is_named_with_its_key_and_not_with_the_token() {
+    let closed = std::net::TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("an address");
+    let config = json!({ "token": "1:SECRET", "base_url": format!("http://{closed}/path") });
+    let host = MockHost::start::<Telegram>(config).expect("it starts");
+    let Err(ConnectError::Retry { reason, .. }) = host.connect() else { panic!("it may come back") };
+    assert!(reason.starts_with(&format!("{closed} (`base_url`) cannot be reached: ")), "{reason}");
+    assert!(!reason.contains("SECRET") && !reason.contains("/path"), "{reason}");
+}
+
+#[test]
+fn a_value_out_of_its_range_is_refused_and_not_bent() {
+    for seconds in [0, 51, u64::MAX] {
+        let host =
+            MockHost::start::<Telegram>(json!({ "token": "1:A", "poll_timeout_s": seconds })).expect("it starts");
+        let Err(ConnectError::Fatal { reason, mend }) = host.connect() else { panic!("{seconds} is out of range") };
+        assert_eq!((reason, mend), (format!("`poll_timeout_s` is {seconds}"), "choose 1 to 50".to_owned()));
+    }
 }
