@@ -10,6 +10,7 @@ pub mod out;
 mod sweep;
 
 use std::io::Read;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -93,7 +94,20 @@ fn check(path: PathBuf) -> Result<Committed, CallError> {
     if !meta.is_file() {
         return Err(CallError::new("invalid", "what lies there is no plain file"));
     }
-    let mut file = std::fs::File::open(&path).map_err(missing)?.take(FILE_BYTES_MAX + 1);
+    let file = open_plain(&path).map_err(missing)?;
+    // Of the open file: the name may lead elsewhere by now.
+    let meta = file.metadata().map_err(missing)?;
+    if !meta.is_file() {
+        return Err(CallError::new("invalid", "what lies there is no plain file"));
+    }
+    // A second name means that it may be a file from outside, which was linked here and can still be written there.
+    if meta.nlink() > 1 {
+        return Err(CallError::new(
+            "invalid",
+            format!("the file has {} names (hard links); write a file of its own, or copy it", meta.nlink()),
+        ));
+    }
+    let mut file = file.take(FILE_BYTES_MAX + 1);
     let mut hasher = Sha256::new();
     let mut size = 0;
     let mut buffer = vec![0; 64 << 10];
@@ -109,6 +123,13 @@ fn check(path: PathBuf) -> Result<Committed, CallError> {
         return Err(CallError::new("too_large", format!("a file has at most {FILE_BYTES_MAX} bytes")));
     }
     Ok(Committed { size, sha256: hex(&hasher.finalize()) })
+}
+
+/// Opens a file to read; never through a link, never waiting for the other end of a pipe.
+fn open_plain(path: &std::path::Path) -> std::io::Result<std::fs::File> {
+    use rustix::fs::{Mode, OFlags};
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    Ok(rustix::fs::open(path, flags, Mode::empty())?.into())
 }
 
 /// Makes a folder, and those above it, that only this user can enter.
@@ -145,6 +166,21 @@ mod tests {
         std::fs::remove_file(&slot.path).unwrap();
         std::os::unix::fs::symlink("/etc/passwd", &slot.path).unwrap();
         assert_eq!(media.commit("chat", &slot.id).await.unwrap_err().code, "invalid");
+    }
+
+    #[tokio::test]
+    async fn a_file_with_a_second_name_is_refused_until_it_has_one() {
+        let home = tempfile::tempdir().unwrap();
+        let media = Media::new(home.path().join("media"), Arc::new(SystemChance));
+        let slot = media.create("chat", MediaCreate::new("x", "text/plain", None)).await.unwrap();
+        let outside = home.path().join("outside");
+        std::fs::write(&outside, b"not the adapter's").unwrap();
+        std::fs::hard_link(&outside, &slot.path).unwrap();
+        let refused = media.commit("chat", &slot.id).await.unwrap_err();
+        assert_eq!(refused.code, "invalid");
+        assert!(refused.message.contains("2 names (hard links)"), "{refused}");
+        std::fs::remove_file(&outside).unwrap();
+        assert_eq!(media.commit("chat", &slot.id).await.unwrap().size, 17);
     }
 
     #[tokio::test]
