@@ -6,6 +6,10 @@ use super::{BREAKS_THE_ADAPTER, Class, DEADLINE_PASSED, DOUBTFUL_TWICE, PartFact
 use crate::backoff::Backoff;
 use crate::limits;
 
+/// How long before its deadline a part is tried a last time, in milliseconds, where the platform
+/// asks for a longer wait than there is.
+const LAST_TRY_MS: i64 = 30_000;
+
 #[cfg(test)]
 mod tests;
 
@@ -257,14 +261,22 @@ impl Judge<'_> {
         }
     }
 
-    /// The platform said how long: neither sooner, nor after the deadline.
+    /// The platform said how long: not sooner. Such a figure is often larger than it has to be, so
+    /// where it leads past the deadline there is one more try, shortly before that.
     fn wait_as_told(&self, wait_ms: u64, scope: RetryScope) -> Step {
         let wait = i64::try_from(wait_ms).unwrap_or(i64::MAX);
-        let not_before_ms = self.now_ms.saturating_add(wait);
-        if not_before_ms > self.deadline_ms {
+        let told = self.now_ms.saturating_add(wait);
+        if told <= self.deadline_ms {
+            return Step::RetryAt { not_before_ms: told, scope };
+        }
+        let window = self.deadline_ms.saturating_sub(LAST_TRY_MS);
+        // A try within the window was the last one.
+        if self.now_ms >= window {
             return Step::Abandon(DEADLINE_PASSED);
         }
-        Step::RetryAt { not_before_ms, scope }
+        // In the first half of the window: what is due at the deadline itself may come too late.
+        let jitter = i64::try_from(self.jitter % (LAST_TRY_MS.unsigned_abs() / 2)).unwrap_or_default();
+        Step::RetryAt { not_before_ms: window.saturating_add(jitter), scope }
     }
 
     /// Nobody said how long: doubling waits, the last one ending at the deadline.

@@ -153,12 +153,22 @@ fn a_wait_that_the_platform_names_is_obeyed_for_its_scope() {
     assert_eq!(step, Step::RetryAt { not_before_ms: 30_000, scope: RetryScope::Instance });
     let step = first(&not_sent(Some(30_000), WaitScope::from("later")), &Class::AtLeastOnce);
     assert_eq!(step, Step::RetryAt { not_before_ms: 30_000, scope: RetryScope::Chat });
-    for hopeless in [u64::MAX, u64::try_from(DEADLINE).unwrap() + 1] {
-        assert_eq!(
-            first(&not_sent(Some(hopeless), WaitScope::Chat), &Class::AtLeastOnce),
-            Step::Abandon("deadline passed")
-        );
+}
+
+#[test]
+fn a_wait_past_the_deadline_leaves_one_try_shortly_before_it() {
+    for beyond in [u64::MAX, u64::try_from(DEADLINE).unwrap() + 1] {
+        let outcome = not_sent(Some(beyond), WaitScope::Chat);
+        let last = Step::RetryAt { not_before_ms: DEADLINE - LAST_TRY_MS, scope: RetryScope::Chat };
+        assert_eq!(first(&outcome, &Class::AtLeastOnce), last);
+        for now in [DEADLINE - LAST_TRY_MS, DEADLINE - 1, DEADLINE] {
+            let step = after_facts(&outcome, &tried(2), &Class::AtLeastOnce, now);
+            assert_eq!(step, Step::Abandon("deadline passed"));
+        }
     }
+    let in_time = not_sent(Some(29_000), WaitScope::Chat);
+    let step = after_facts(&in_time, &tried(2), &Class::AtLeastOnce, DEADLINE - LAST_TRY_MS);
+    assert_eq!(step, Step::RetryAt { not_before_ms: DEADLINE - 1_000, scope: RetryScope::Chat });
 }
 
 #[test]
@@ -246,6 +256,24 @@ fn any_class() -> impl Strategy<Value = Class> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
+    /// However often a platform asks for more than there is, one try is left, and it is in time.
+    #[test]
+    fn a_pessimistic_platform_gets_exactly_one_last_try(
+        first_ms in 0i64..DEADLINE - LAST_TRY_MS, beyond in any::<u32>(), jitter in any::<[u64; 2]>(),
+    ) {
+        let policy = RetryPolicy::default();
+        let asked = |now: i64, jitter| {
+            let wait = u64::try_from(DEADLINE - now).unwrap() + 1 + u64::from(beyond);
+            let outcome = not_sent(Some(wait), WaitScope::Chat);
+            next_step(&outcome, &tried(1), &Class::AtLeastOnce, &policy, now, DEADLINE, jitter)
+        };
+        let Step::RetryAt { not_before_ms, .. } = asked(first_ms, jitter[0]) else {
+            return Err(TestCaseError::fail("one try is left"));
+        };
+        prop_assert!(not_before_ms > first_ms && !policy.is_expired(not_before_ms, DEADLINE));
+        prop_assert_eq!(asked(not_before_ms, jitter[1]), Step::Abandon("deadline passed"));
+    }
+
     /// Drives one part through whatever a platform says, until it ends.
     #[test]
     fn whatever_happens_a_part_ends_and_keeps_its_promises(
@@ -292,7 +320,9 @@ proptest! {
                 Step::RetryAt { not_before_ms, .. } | Step::RepeatMarked { not_before_ms } | Step::Degrade { not_before_ms } => {
                     prop_assert!(*not_before_ms <= deadline);
                     if let SendOutcome::NotSent { retry_after_ms: Some(wait), .. } = outcome {
-                        prop_assert!(*not_before_ms >= now + i64::try_from(*wait).unwrap());
+                        let told = now + i64::try_from(*wait).unwrap();
+                        let window = deadline - LAST_TRY_MS..deadline;
+                        prop_assert!(*not_before_ms >= told || window.contains(not_before_ms) && told > deadline);
                     }
                     now = now.max(*not_before_ms);
                 }
