@@ -20,7 +20,6 @@ use std::time::Duration;
 
 use hermes_adapter_abi::{CALLS_MAX, status};
 use hermes_protocol::{Envelope, HostInfo, method};
-use serde::de::DeserializeOwned;
 use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
@@ -28,7 +27,7 @@ use tokio_util::sync::CancellationToken;
 use crate::dispatch::{Exported, Reply, dispatch};
 use crate::export::{Answer, HostSide};
 use crate::guard::{Guarded, guard};
-use crate::{Host, Manifest, logs};
+use crate::{AdapterConfig, Host, Manifest, logs};
 
 /// How long `new` may take.
 const NEW_DEADLINE: Duration = Duration::from_secs(1);
@@ -139,20 +138,38 @@ pub(crate) fn create<A: Exported>(side: HostSide, envelope: &[u8]) -> Result<Sea
     }
 }
 
-fn read_config<C: DeserializeOwned>(config: serde_json::Value, manifest: &Manifest) -> Result<C, String> {
+fn read_config<C: AdapterConfig>(config: serde_json::Value, manifest: &Manifest) -> Result<C, String> {
     let config = if config.is_null() { serde_json::json!({}) } else { config };
     serde_path_to_error::deserialize(config).map_err(|error| {
         let path = error.path().to_string();
-        let key = path.split(['.', '[']).next().unwrap_or_default();
         match path.as_str() {
             "." | "" => format!("configuration: {}", error.inner()),
             // The reader's own words would show the value.
-            _ if manifest.is_secret(key) => {
+            _ if is_secret::<C>(manifest, &path) => {
                 format!("configuration key `{path}`: not of the kind that the schema asks for (a secret's value is not shown)")
             }
             path => format!("configuration key `{path}`: {}", error.inner()),
         }
     })
+}
+
+/// Whether the manifest or the schema calls what stands at `path` a secret. The numbers of entries in
+/// lists do not count; a property of a marked name counts wherever it stands.
+fn is_secret<C: AdapterConfig>(manifest: &Manifest, path: &str) -> bool {
+    let keys: Vec<&str> =
+        path.split('.').filter_map(|part| part.split('[').next()).filter(|key| !key.is_empty()).collect();
+    let schema = schemars::schema_for!(C).to_value();
+    manifest.is_secret(&keys.join(".")) || keys.iter().any(|key| marks(&schema, key))
+}
+
+/// Whether a schema marks a property called `key` with `writeOnly`, or as a password.
+fn marks(schema: &serde_json::Value, key: &str) -> bool {
+    let marked = schema["properties"]
+        .get(key)
+        .is_some_and(|property| property["writeOnly"] == true || property["format"] == "password");
+    let mut below =
+        schema.as_object().into_iter().flat_map(serde_json::Map::values).chain(schema.as_array().into_iter().flatten());
+    marked || below.any(|part| marks(part, key))
 }
 
 /// The kernel shows 15 bytes of it.

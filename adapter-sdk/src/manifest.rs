@@ -28,11 +28,12 @@ impl Manifest {
         self.version
     }
 
-    /// Whether the configuration key `key` holds a secret.
-    pub(crate) fn is_secret(&self, key: &str) -> bool {
+    /// Whether the place `path` of the configuration (`token`, `webhook.secret`) is a secret, or part of one.
+    pub(crate) fn is_secret(&self, path: &str) -> bool {
+        let within = |key: &str| path.strip_prefix(key).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'));
         self.properties.iter().any(|(name, value)| match value {
             Value::List(keys) if *name == "secrets" => {
-                keys.iter().any(|secret| matches!(secret, Value::Text(secret) if *secret == key))
+                keys.iter().any(|secret| matches!(secret, Value::Text(secret) if within(secret)))
             }
             _ => false,
         })

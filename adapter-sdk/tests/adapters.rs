@@ -37,6 +37,11 @@ pub struct LinkConfig {
     /// How to speak.
     #[serde(default)]
     pub tone: Tone,
+    /// Words that nobody is to see.
+    #[serde(default)]
+    #[serde(rename = "words")]
+    #[schemars(extend("writeOnly" = true))]
+    pub _words: Vec<String>,
 }
 
 /// How to speak.

@@ -45,6 +45,16 @@ fn a_wrong_secret_is_named_but_not_shown() {
 }
 
 #[test]
+fn a_marked_secret_is_not_shown_at_any_depth() {
+    for words in [json!(987_654), json!([987_654])] {
+        let sentence = error_of(json!({ "link": { "words": words } }));
+        assert!(sentence.contains("`link.words") && !sentence.contains("987654"), "{sentence}");
+    }
+    let schema = MockHost::config_schema::<Puppet>();
+    assert_eq!(schema["$defs"]["LinkConfig"]["properties"]["words"]["writeOnly"], json!(true));
+}
+
+#[test]
 fn nested_values_arrive() {
     let config = json!({ "link": { "tone": { "loud": { "times": 2 } } } });
     let host = MockHost::start::<Puppet>(config).expect("it starts");

@@ -34,7 +34,8 @@ pub struct Manifest {
     /// Environment names that stand for config keys.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub env: Vec<EnvName>,
-    /// Config keys that hold secrets.
+    /// Config keys that hold secrets, with dots for what stands deeper: `token`, `webhook.secret`. The
+    /// schema may mark others with `writeOnly`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub secrets: Vec<String>,
     /// Host methods it wants besides the basic ones (`turns.stop`, `sessions.list`, …).

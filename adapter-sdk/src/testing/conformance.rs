@@ -47,7 +47,9 @@ fn keys_astray(manifest: &Manifest, schema: &Value) -> Vec<String> {
     // Keys of the host may have variables too: `home_channel`, and what has a dot.
     let own = |key: &str| key != "home_channel" && !key.contains('.');
     let variables = manifest.env.iter().map(|name| ("env", &name.key)).filter(|(_, key)| own(key));
-    let astray = secrets.chain(variables).filter(|(_, key)| schema["properties"].get(key.as_str()).is_none());
+    // Of a place that stands deeper, the first key is looked for.
+    let first = |key: &str| key.split('.').next().unwrap_or_default().to_owned();
+    let astray = secrets.chain(variables).filter(|(_, key)| schema["properties"].get(first(key)).is_none());
     astray.map(|(list, key)| format!("`{key}` in `{list}`")).collect()
 }
 

@@ -25,6 +25,7 @@ mod resets;
 mod resolve;
 mod sample;
 mod schema;
+mod secrets;
 mod section;
 mod show;
 mod tree;

@@ -9,7 +9,7 @@ use serde_json::{Map, Value as Json};
 
 use super::keys::RESERVED;
 use super::model::{AdapterConfig, Config, InstanceAccessConfig, Isolation, QualifiedId, SessionConfig, Strangers};
-use super::problem::{Problem, Problems, Source};
+use super::problem::{Problem, Problems};
 use super::schema;
 use crate::plugins::{AdapterPlan, IsolationChoice};
 
@@ -141,10 +141,7 @@ fn check(
     for finding in schema::check(schema, own, RESERVED) {
         let (key, rest) = finding.path.split_once('.').unwrap_or((&finding.path, ""));
         let source = match adapter.section.own.get(key) {
-            Some(own) => match (&own.source, own.places.get(rest)) {
-                (Source::File { path, .. }, Some(at)) => Source::File { path: path.clone(), at: Some(*at) },
-                (source, _) => source.clone(),
-            },
+            Some(own) => own.place(rest),
             None => adapter.section.source.clone(),
         };
         let dot = if finding.path.is_empty() { "" } else { "." };

@@ -68,13 +68,16 @@ impl Config {
     ///
     /// # Errors
     ///
-    /// As [`Config::resolve`].
+    /// As [`Config::resolve`]; secrets that the schemas mark are judged alike.
     pub async fn prepare(mut self, beside: Option<&Path>) -> Result<Prepared, Problems> {
         let settings = self.adapter_settings(beside);
         let found = plugins::discover(&settings.search);
         let manifests = manifests_of(&found);
         self.resolve(&manifests)?;
         let schemas = self.schemas(&found, &settings).await;
+        let mut written_out = Problems::default();
+        self.check_literals(&manifests, &schemas, &mut written_out);
+        written_out.or(())?;
         let (plans, problems) = self.judged_plans(&manifests, &schemas);
         Ok(Prepared { config: self, manifests, schemas, plans, settings, problems })
     }

@@ -14,6 +14,7 @@ use super::load::adapter;
 use super::model::Config;
 use super::problem::{Problems, Source, Warning};
 use super::read::{Values, from_variable};
+use super::secrets::is_secret;
 use super::section::{Own, Section, host_keys};
 use super::tree::{At, Node, Value};
 
@@ -44,7 +45,7 @@ impl Config {
             let made = adapter(&instance, section, &self.origin.values, &self.origin.file);
             self.adapters.insert(instance, made);
         }
-        self.check_literals(manifests, &mut problems);
+        self.check_literals(manifests, &BTreeMap::new(), &mut problems);
         problems.or(())
     }
 
@@ -103,10 +104,12 @@ impl Config {
             match section.own.get(key) {
                 None => {
                     let secrets = if is_secret(manifest, key) { vec![hit.text.clone()] } else { Vec::new() };
+                    let hidden = secrets.iter().map(|_| String::new()).collect();
                     let own = Own {
                         value: Json::String(hit.text),
                         source: hit.source,
                         secrets,
+                        hidden,
                         places: BTreeMap::new(),
                         from_variable: true,
                     };
@@ -124,33 +127,6 @@ impl Config {
         });
     }
 
-    /// Secrets by the manifests that were written out in a file that others may read.
-    fn check_literals(&mut self, manifests: &BTreeMap<String, Manifest>, problems: &mut Problems) {
-        let file = self.origin.file.display().to_string();
-        for (instance, adapter) in &mut self.adapters {
-            let Some(manifest) = manifests.get(&adapter.plugin) else { continue };
-            for (key, own) in &mut adapter.section.own {
-                // A reference that leads nowhere has its problem already and left an empty text.
-                let literal = own.secrets.is_empty() && own.value.as_str().is_some_and(|text| !text.is_empty());
-                if !literal || !is_secret(manifest, key) {
-                    continue;
-                }
-                if self.origin.literal_secrets {
-                    own.secrets.push(as_text(&own.value));
-                } else {
-                    problems.push(
-                        own.source.clone(),
-                        format!("adapter.{instance}.{key}"),
-                        format!(
-                            "a secret is written out in a file that others may read; \
-                             write {{ env = \"NAME\" }} or {{ file = \"path\" }}, or run `chmod 600 {file}`"
-                        ),
-                    );
-                }
-            }
-        }
-    }
-
     /// Every value that must not appear in a text that leaves.
     pub fn secrets(&self) -> Vec<hermes_core::secret::Secret> {
         let own = self.adapters.values().flat_map(|adapter| adapter.section.own.values()).flat_map(|own| &own.secrets);
@@ -165,11 +141,6 @@ struct Hit {
     name: EnvName,
     text: String,
     source: Source,
-}
-
-/// Whether the manifest calls a key a secret.
-pub fn is_secret(manifest: &Manifest, key: &str) -> bool {
-    manifest.secrets.iter().any(|secret| secret == key)
 }
 
 /// A scalar as a variable would write it.

@@ -11,8 +11,8 @@ use hermes_protocol::Manifest;
 use serde_json::Value as Json;
 
 use super::keys::{KEYS, Key, SECTIONS};
-use super::resolve::is_secret;
 use super::schema;
+use super::secrets::{self, is_secret};
 use super::show::{section_keys, toml};
 
 /// How wide a comment is.
@@ -93,7 +93,7 @@ fn adapter(out: &mut String, manifest: &Manifest, schema: Option<&Json>) {
 
 /// What to write for a key of an adapter: its default, else something of its type.
 fn own_example(manifest: &Manifest, root: &Json, name: &str, property: &Json) -> String {
-    if is_secret(manifest, name) {
+    if is_secret(manifest, name) || secrets::marked(root, property, 0) {
         let variable = manifest.env.iter().find(|env| env.key == name && env.retired_for.is_empty());
         let variable =
             variable.map_or_else(|| format!("{}_{name}", manifest.id).to_uppercase(), |env| env.name.clone());

@@ -137,7 +137,7 @@ pub fn first_word<'a>(root: &'a Json, schema: &'a Json, depth: usize) -> Option<
 }
 
 /// What `$ref` points at; only places inside of the same document.
-fn target<'a>(root: &'a Json, schema: &Map<String, Json>) -> Option<&'a Json> {
+pub fn target<'a>(root: &'a Json, schema: &Map<String, Json>) -> Option<&'a Json> {
     root.pointer(schema.get("$ref")?.as_str()?.strip_prefix('#')?)
 }
 

@@ -4,7 +4,7 @@
 //! adapter hands out, so an own key is kept with the place of every value in it
 //! until [`super::plans`] can judge it. References to secrets are resolved here.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use serde_json::Value as Json;
@@ -35,10 +35,22 @@ pub struct Own {
     pub source: Source,
     /// Resolved secrets inside of the value.
     pub secrets: Vec<String>,
+    /// The paths of secrets within this key, as in `places`.
+    pub hidden: BTreeSet<String>,
     /// The place of each value inside, by its path within this key (`routes.0.path`).
     pub places: BTreeMap<String, At>,
     /// Whether it is text from a variable, to be read as the type that the schema asks for.
     pub from_variable: bool,
+}
+
+impl Own {
+    /// Where the value at `path` within this key comes from.
+    pub fn place(&self, path: &str) -> Source {
+        match (&self.source, self.places.get(path)) {
+            (Source::File { path, .. }, Some(at)) => Source::File { path: path.clone(), at: Some(*at) },
+            (source, _) => source.clone(),
+        }
+    }
 }
 
 impl fmt::Debug for Own {
@@ -125,6 +137,7 @@ fn read_own(reader: &mut Reader<'_>, node: &Node, shown: &str) -> Own {
         value: Json::Null,
         source: reader.at(node.at),
         secrets: Vec::new(),
+        hidden: BTreeSet::new(),
         places: BTreeMap::new(),
         from_variable: false,
     };
@@ -139,6 +152,7 @@ fn resolve(reader: &mut Reader<'_>, node: &Node, shown: &str, path: &str, own: &
         return match reader.resolve(reference, node.at, shown) {
             Some(secret) => {
                 own.secrets.push(secret.clone());
+                own.hidden.insert(path.to_owned());
                 Json::String(secret)
             }
             // The problem is noted; an empty text keeps the type right for what is checked later.

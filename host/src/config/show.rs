@@ -11,7 +11,7 @@ use super::keys::{ADAPTER_KEYS, KEYS, Key, Kind, SECTIONS};
 use super::model::Config;
 use super::problem::Source;
 use super::read::{Found, default_of};
-use super::resolve::is_secret;
+use super::secrets::{self, is_secret};
 use super::section::host_keys;
 
 /// One effective value.
@@ -42,11 +42,11 @@ impl Config {
             }
             let manifest = manifests.get(&adapter.plugin);
             for (name, own) in &section.own {
-                let hidden = manifest.map_or_else(|| looks_secret(name), |manifest| is_secret(manifest, name));
-                let value = if hidden || own.value.is_string() && !own.secrets.is_empty() {
-                    MASK.to_owned()
-                } else {
-                    toml(&own.value)
+                let looks = |name: &str| manifest.is_none() && looks_secret(name);
+                let hidden = looks(name) || manifest.is_some_and(|manifest| is_secret(manifest, name));
+                let value = match secrets::shown(&own.value, &own.hidden, &looks) {
+                    whole if hidden || whole == MASK => MASK.to_owned(),
+                    value => toml(&value),
                 };
                 all.push(Shown { key: format!("adapter.{instance}.{name}"), value, source: own.source.to_string() });
             }

@@ -16,6 +16,7 @@ use super::*;
 mod errors;
 mod manifests;
 mod resets;
+mod secrets;
 
 #[test]
 fn without_a_file_everything_has_its_default() {

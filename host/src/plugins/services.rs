@@ -109,7 +109,8 @@ impl InstancePort {
 
     fn secret(&self, name: &str) -> Result<Value, CallError> {
         let known = self.handle.manifest().secrets.iter().any(|secret| secret == name);
-        match self.plan.config.get(name).and_then(Value::as_str).filter(|_| known) {
+        let value = name.split('.').try_fold(&self.plan.config, |value, key| value.get(key));
+        match value.and_then(Value::as_str).filter(|_| known) {
             Some(value) => Ok(json!({ "value": value })),
             None => Err(CallError::new("not_found", format!("this instance has no secret \"{name}\""))),
         }

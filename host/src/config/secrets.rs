@@ -1,0 +1,199 @@
+//! Which of an adapter's values are secret, at any depth.
+//!
+//! A manifest names keys in `secrets`; a schema marks properties with `writeOnly`
+//! or `format: password`. Whatever stands at such a place, or below it, is a
+//! secret: it is refused in a file that others may read, masked in texts that
+//! leave, and never shown.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use hermes_core::secret::MASK;
+use hermes_protocol::Manifest;
+use serde_json::Value as Json;
+
+use super::model::Config;
+use super::problem::Problems;
+use super::schema;
+use super::section::Own;
+
+/// Nothing sensible is nested deeper.
+const DEPTH_MAX: usize = 32;
+
+impl Config {
+    /// Finds the secrets that were written out, by the manifests and by the schemas that are known.
+    /// Each is hidden from then on, or a problem where others may read the file.
+    pub(super) fn check_literals(
+        &mut self,
+        manifests: &BTreeMap<String, Manifest>,
+        schemas: &BTreeMap<String, Json>,
+        problems: &mut Problems,
+    ) {
+        let file = self.origin.file.display().to_string();
+        for (instance, adapter) in &mut self.adapters {
+            let Some(manifest) = manifests.get(&adapter.plugin) else { continue };
+            let schema = schemas.get(&adapter.plugin).unwrap_or(&Json::Null);
+            for (key, own) in &mut adapter.section.own {
+                for Literal { path, text } in literals(manifest, schema, key, own) {
+                    if self.origin.literal_secrets || own.from_variable {
+                        own.secrets.push(text);
+                        own.hidden.insert(path);
+                        continue;
+                    }
+                    let dot = if path.is_empty() { "" } else { "." };
+                    problems.push(
+                        own.place(&path),
+                        format!("adapter.{instance}.{key}{dot}{path}"),
+                        format!(
+                            "a secret is written out in a file that others may read; \
+                             write {{ env = \"NAME\" }} or {{ file = \"path\" }}, or run `chmod 600 {file}`"
+                        ),
+                    );
+                }
+            }
+        }
+    }
+}
+
+/// A secret in the words of the file.
+struct Literal {
+    /// Its path within its key; empty for the key itself.
+    path: String,
+    text: String,
+}
+
+/// Every secret in a key that came by no reference.
+fn literals(manifest: &Manifest, root: &Json, key: &str, own: &Own) -> Vec<Literal> {
+    let mut schemas = Vec::new();
+    schema::properties(root, root, 0, &mut |name, schema| {
+        if name == key {
+            schemas.push(schema);
+        }
+    });
+    let mut walk = Walk { manifest, root, found: Vec::new() };
+    walk.visit(&schemas, &own.value, &[key], false);
+    // A reference that leads nowhere has its problem already and left an empty text.
+    walk.found.retain(|literal| !literal.text.is_empty() && !own.hidden.contains(&literal.path));
+    walk.found
+}
+
+struct Walk<'a> {
+    manifest: &'a Manifest,
+    root: &'a Json,
+    found: Vec<Literal>,
+}
+
+impl<'a> Walk<'a> {
+    fn visit(&mut self, schemas: &[&'a Json], value: &Json, path: &[&str], within: bool) {
+        if path.len() > DEPTH_MAX {
+            return;
+        }
+        let secret = within || names(self.manifest, path) || schemas.iter().any(|schema| marked(self.root, schema, 0));
+        match value {
+            Json::Object(table) => {
+                for (name, value) in table {
+                    let mut below = Vec::new();
+                    for schema in schemas {
+                        members(self.root, schema, name, 0, &mut below);
+                    }
+                    self.visit(&below, value, &[path, &[name]].concat(), secret);
+                }
+            }
+            Json::Array(entries) => {
+                let mut below = Vec::new();
+                for schema in schemas {
+                    items(self.root, schema, 0, &mut below);
+                }
+                for (n, value) in entries.iter().enumerate() {
+                    self.visit(&below, value, &[path, &[n.to_string().as_str()]].concat(), secret);
+                }
+            }
+            Json::String(text) if secret => self.find(path, text.clone()),
+            Json::Number(number) if secret => self.find(path, number.to_string()),
+            _ => {}
+        }
+    }
+
+    fn find(&mut self, path: &[&str], text: String) {
+        self.found.push(Literal { path: path[1..].join("."), text });
+    }
+}
+
+/// Whether the manifest calls a key a secret, or a place in it: `token`, `webhook.secret`.
+/// The number of an entry in a list may be left out.
+fn names(manifest: &Manifest, path: &[&str]) -> bool {
+    let named: Vec<&str> = path.iter().copied().filter(|part| part.parse::<usize>().is_err()).collect();
+    is_secret(manifest, &named.join("."))
+}
+
+/// Whether the manifest calls a key a secret.
+pub fn is_secret(manifest: &Manifest, key: &str) -> bool {
+    manifest.secrets.iter().any(|secret| secret == key)
+}
+
+/// Whether a schema says that what it describes is only ever written.
+pub fn marked(root: &Json, schema: &Json, depth: usize) -> bool {
+    let own = schema["writeOnly"] == true || schema["format"] == "password";
+    own || depth < DEPTH_MAX && parts(root, schema).into_iter().any(|part| marked(root, part, depth + 1))
+}
+
+/// What `schema` says of the member `name` of a table.
+fn members<'a>(root: &'a Json, schema: &'a Json, name: &str, depth: usize, found: &mut Vec<&'a Json>) {
+    if depth > DEPTH_MAX {
+        return;
+    }
+    let named = schema["properties"].get(name);
+    found.extend(named.or_else(|| schema.get("additionalProperties")));
+    for part in parts(root, schema) {
+        members(root, part, name, depth + 1, found);
+    }
+}
+
+/// What `schema` says of the entries of a list.
+fn items<'a>(root: &'a Json, schema: &'a Json, depth: usize, found: &mut Vec<&'a Json>) {
+    if depth > DEPTH_MAX {
+        return;
+    }
+    found.extend(schema.get("items"));
+    found.extend(schema["prefixItems"].as_array().into_iter().flatten());
+    for part in parts(root, schema) {
+        items(root, part, depth + 1, found);
+    }
+}
+
+/// The schemas that `schema` is made of: what it points at, and its alternatives.
+fn parts<'a>(root: &'a Json, schema: &'a Json) -> Vec<&'a Json> {
+    let target = schema.as_object().and_then(|object| schema::target(root, object));
+    let alternatives = ["allOf", "anyOf", "oneOf"].into_iter().filter_map(|word| schema[word].as_array()).flatten();
+    target.into_iter().chain(alternatives).collect()
+}
+
+/// The value of a key to show: [`MASK`] at each hidden place; `looks` judges names where nobody
+/// has said which are secret.
+pub fn shown(value: &Json, hidden: &BTreeSet<String>, looks: &dyn Fn(&str) -> bool) -> Json {
+    shown_at(value, "", hidden, looks)
+}
+
+fn shown_at(value: &Json, path: &str, hidden: &BTreeSet<String>, looks: &dyn Fn(&str) -> bool) -> Json {
+    let below = |name: &str| if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") };
+    match value {
+        _ if hidden.contains(path) => Json::from(MASK),
+        Json::Object(table) => Json::Object(
+            table
+                .iter()
+                .map(|(name, value)| {
+                    let secret = looks(name) && (value.is_string() || value.is_number());
+                    let value = if secret { Json::from(MASK) } else { shown_at(value, &below(name), hidden, looks) };
+                    (name.clone(), value)
+                })
+                .collect(),
+        ),
+        Json::Array(entries) => Json::Array(
+            entries
+                .iter()
+                .enumerate()
+                .map(|(n, value)| shown_at(value, &below(&n.to_string()), hidden, looks))
+                .collect(),
+        ),
+        other => other.clone(),
+    }
+}
