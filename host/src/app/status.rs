@@ -45,6 +45,7 @@ impl StatusSource for Source {
         metrics.add("hermes_parts_delivered_total", &[], whole(counts.delivered.load(Ordering::Relaxed)));
         metrics.add("hermes_store_requests_total", &[], whole(written.requests));
         metrics.add("hermes_store_commits_total", &[], whole(written.commits));
+        metrics.add("hermes_store_failures_total", &[], whole(written.failures));
         metrics.render()
     }
 }
@@ -54,6 +55,7 @@ impl App {
     pub(crate) async fn status(&self) -> StatusJson {
         let census = self.census().await;
         let counts = self.host.store.counts().await;
+        let trouble = self.host.store.trouble().await.map(|error| error.to_string());
         let live = self.host.live();
         let config = &live.config;
         let mut warnings: Vec<String> = config.warnings.iter().map(ToString::to_string).collect();
@@ -61,6 +63,8 @@ impl App {
             warnings.push(error.to_string());
             crate::store::QueueCounts::default()
         });
+        warnings
+            .extend(trouble.iter().map(|trouble| format!("nothing can be stored, so no message is taken: {trouble}")));
         let adapters = self.adapters.statuses().into_iter().map(|mut status| {
             status.held = census.held.get(&status.name).copied().unwrap_or_default();
             status.into()
@@ -75,6 +79,7 @@ impl App {
                 home: config.home.display().to_string(),
                 config: config.file.as_ref().map(|file| file.display().to_string()),
                 epoch: self.host.epoch.0,
+                trouble,
             },
             adapters: adapters.collect(),
             queues: QueueStatus {

@@ -19,7 +19,7 @@ use futures_util::future::BoxFuture;
 use tokio::net::TcpListener;
 
 use super::bounded::{Bounded, Peer};
-use super::{StatusJson, metrics, page};
+use super::{HostStatus, StatusJson, metrics, page};
 use crate::clock::Clock;
 
 /// How long the host may take to say its status.
@@ -43,12 +43,12 @@ pub trait StatusSource: Send + Sync + 'static {
 pub enum BindError {
     /// Somebody has the port.
     #[error(
-        "[host] status: {address} is in use{holder}; end that program, or write another address or \"\" into [host] status"
+        "[host] status: {address} is in use by {holder}; end that program, or write another address or \"\" into [host] status"
     )]
     InUse {
         /// The address.
         address: SocketAddr,
-        /// Who has it, when it can be seen.
+        /// Who has it.
         holder: String,
     },
     /// The system refused.
@@ -68,9 +68,13 @@ pub enum BindError {
 /// [`BindError`] names the key and, where it can be seen, who has the port.
 pub async fn bind(address: SocketAddr) -> Result<TcpListener, BindError> {
     TcpListener::bind(address).await.map_err(|source| match source.kind() {
-        std::io::ErrorKind::AddrInUse => BindError::InUse { address, holder: super::holder::of_port(address) },
+        std::io::ErrorKind::AddrInUse => BindError::InUse { address, holder: holder(address) },
         _ => BindError::Bind { address, source },
     })
+}
+
+fn holder(address: SocketAddr) -> String {
+    hermes_adapter_net::port::holder(address).unwrap_or_else(|| "another process".to_owned())
 }
 
 /// Serves until it is dropped.
@@ -178,6 +182,9 @@ async fn healthy(State(shared): State<Shared>) -> Response {
 /// Ready: events are taken.
 async fn ready(State(shared): State<Shared>) -> Response {
     match status(&shared).await {
+        Some(StatusJson { host: HostStatus { trouble: Some(trouble), .. }, .. }) => {
+            (StatusCode::SERVICE_UNAVAILABLE, format!("nothing can be stored: {trouble}\n")).into_response()
+        }
         Some(status) if status.host.state == "online" => "ready\n".into_response(),
         Some(status) => (StatusCode::SERVICE_UNAVAILABLE, format!("{}\n", status.host.state)).into_response(),
         None => late(),
@@ -256,6 +263,11 @@ mod tests {
         assert!(ready.starts_with("HTTP/1.1 503") && ready.ends_with("draining\n"), "{ready}");
         world.state.lock().unwrap().host.state = "online".to_owned();
         assert!(world.get("/readyz", "localhost").await.ends_with("ready\n"));
+        world.state.lock().unwrap().host.trouble = Some("the disk is full".to_owned());
+        let ready = world.get("/readyz", "localhost").await;
+        assert!(ready.starts_with("HTTP/1.1 503") && ready.ends_with("stored: the disk is full\n"), "{ready}");
+        assert!(world.get("/metrics", "localhost").await.contains("\nhermes_store_failing 1\n"));
+        assert!(world.get("/healthz", "localhost").await.starts_with("HTTP/1.1 200"));
     }
 
     #[tokio::test]

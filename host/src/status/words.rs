@@ -38,6 +38,9 @@ pub struct HostStatus {
     pub config: Option<String>,
     /// Which life of the host this is.
     pub epoch: i64,
+    /// Why nothing can be stored, while that is so; then no event is taken either.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trouble: Option<String>,
 }
 
 /// One instance.

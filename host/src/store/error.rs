@@ -155,25 +155,37 @@ impl Fault {
 
     /// Says it as a sentence about the database at `path`.
     pub(super) fn explain(self, path: &Path) -> StoreError {
+        match self {
+            Self::Rule(error) => error,
+            Self::Json(error) => StoreError::Internal { detail: error.to_string() },
+            Self::Sql(error) => StoreError::of_sqlite(&error, path),
+        }
+    }
+}
+
+impl StoreError {
+    /// What SQLite said, as a sentence about the database at `path`.
+    pub(super) fn of_sqlite(error: &rusqlite::Error, path: &Path) -> Self {
         let path = path.to_owned();
-        let error = match self {
-            Self::Rule(error) => return error,
-            Self::Json(error) => return StoreError::Internal { detail: error.to_string() },
-            Self::Sql(error) => error,
-        };
         let detail = error.to_string();
         match error.sqlite_error_code() {
-            Some(ErrorCode::DiskFull) => StoreError::DiskFull { path },
+            Some(ErrorCode::DiskFull) => Self::DiskFull { path },
             Some(ErrorCode::SystemIoFailure | ErrorCode::ReadOnly | ErrorCode::CannotOpen) => {
-                StoreError::Disk { path, detail }
+                Self::Disk { path, detail }
             }
-            Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => StoreError::Busy { path },
+            Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => Self::Busy { path },
             Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => {
                 let copy = super::migrate::newest_copy(&path);
-                StoreError::Corrupt { path, detail, copy }
+                Self::Corrupt { path, detail, copy }
             }
-            _ => StoreError::Internal { detail },
+            _ => Self::Internal { detail },
         }
+    }
+
+    /// Whether the disk, the file or another process on it is to blame: nothing that is asked can be
+    /// written until the operator has mended it.
+    pub(super) fn is_of_the_disk(&self) -> bool {
+        matches!(self, Self::DiskFull { .. } | Self::Disk { .. } | Self::Busy { .. } | Self::Corrupt { .. })
     }
 }
 

@@ -31,6 +31,7 @@ mod sql;
 mod sweep;
 mod titles;
 mod transcript;
+mod trouble;
 mod turns;
 pub mod words;
 mod writer;
@@ -195,6 +196,8 @@ pub struct WriterStats {
     pub requests: u64,
     /// Transactions committed, one fsync each.
     pub commits: u64,
+    /// Requests and transactions that the disk failed.
+    pub failures: u64,
 }
 
 #[cfg(test)]

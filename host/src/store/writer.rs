@@ -16,6 +16,7 @@ use rusqlite::Connection;
 use tokio::sync::{mpsc, oneshot};
 
 use super::error::{Fault, StoreError};
+use super::trouble::Trouble;
 use super::{Result, WriterStats};
 
 /// Requests that wait for the writer before their callers wait for the queue.
@@ -39,6 +40,8 @@ enum Message {
 trait Job: Send {
     /// Does the work and keeps the outcome; tells whether it succeeded.
     fn run(&mut self, db: &Connection) -> bool;
+    /// Why it failed, where SQLite said so.
+    fn failure(&self, at: &Path) -> Option<StoreError>;
     /// Tells the caller: the outcome, or why it could not be committed.
     fn answer(self: Box<Self>, committed: Result<(), &StoreError>, at: &Path);
 }
@@ -59,6 +62,13 @@ where
         self.outcome.insert(work(db)).is_ok()
     }
 
+    fn failure(&self, at: &Path) -> Option<StoreError> {
+        match &self.outcome {
+            Some(Err(Fault::Sql(error))) => Some(StoreError::of_sqlite(error, at)),
+            _ => None,
+        }
+    }
+
     fn answer(self: Box<Self>, committed: Result<(), &StoreError>, at: &Path) {
         let answer = match (self.outcome, committed) {
             // What failed by itself says why by itself, whatever became of its neighbours.
@@ -76,6 +86,8 @@ where
 struct Counters {
     requests: AtomicU64,
     commits: AtomicU64,
+    failures: AtomicU64,
+    trouble: Trouble,
 }
 
 /// The way to the writer thread.
@@ -136,7 +148,13 @@ impl Writer {
         WriterStats {
             requests: self.counters.requests.load(Ordering::Relaxed),
             commits: self.counters.commits.load(Ordering::Relaxed),
+            failures: self.counters.failures.load(Ordering::Relaxed),
         }
+    }
+
+    /// What the disk said last, unless something was written since.
+    pub(super) fn trouble(&self) -> Option<StoreError> {
+        self.counters.trouble.now()
     }
 }
 
@@ -179,6 +197,7 @@ impl Desk {
         let mut done: Vec<Box<dyn Job>> = Vec::new();
         let mut left_over = None;
         let mut next = Some(first);
+        let (before, failures) = (self.db.total_changes(), self.counters.failures.load(Ordering::Relaxed));
         let mut broken = self.statement("BEGIN IMMEDIATE").err();
         while let Some(mut job) = next.take() {
             if broken.is_none() {
@@ -200,7 +219,13 @@ impl Desk {
             Some(error) => Err(error),
         };
         match &committed {
-            Ok(()) => _ = self.counters.commits.fetch_add(1, Ordering::Relaxed),
+            Ok(()) => {
+                self.counters.commits.fetch_add(1, Ordering::Relaxed);
+                let unharmed = self.counters.failures.load(Ordering::Relaxed) == failures;
+                if unharmed && self.db.total_changes() > before {
+                    self.counters.trouble.worked();
+                }
+            }
             Err(error) => self.give_up(error, done.len()),
         }
         self.counters.requests.fetch_add(done.len() as u64, Ordering::Relaxed);
@@ -212,10 +237,19 @@ impl Desk {
 
     fn give_up(&self, error: &StoreError, requests: usize) {
         tracing::error!(%error, requests, "store: a commit failed");
+        self.failed(error);
         // SQLite may have rolled back by itself.
         let rolled_back = if self.db.is_autocommit() { Ok(()) } else { self.statement("ROLLBACK") };
         if let Err(error) = rolled_back {
             tracing::error!(%error, "store: a failed transaction could not be rolled back");
+        }
+    }
+
+    /// Remembers a failure that the disk is to blame for.
+    fn failed(&self, error: &StoreError) {
+        if error.is_of_the_disk() {
+            self.counters.failures.fetch_add(1, Ordering::Relaxed);
+            self.counters.trouble.failed(error);
         }
     }
 
@@ -224,6 +258,9 @@ impl Desk {
         self.statement("SAVEPOINT request")?;
         if job.run(&self.db) {
             return self.statement("RELEASE request");
+        }
+        if let Some(error) = job.failure(&self.path) {
+            self.failed(&error);
         }
         // A full or failing disk may have made SQLite give up the transaction as a whole.
         if self.db.is_autocommit() {

@@ -113,6 +113,26 @@ async fn a_full_disk_is_said_and_the_writer_goes_on_when_there_is_room() {
 }
 
 #[tokio::test]
+async fn trouble_is_told_while_the_disk_is_full_and_ends_by_itself() {
+    let home = Home::new();
+    let (store, _) = home.store();
+    assert_eq!(store.trouble().await, None);
+    pages_max(&store, 2).await;
+    let large = NewInbox { event: "x".repeat(100_000), ..event("large") };
+    store.accept(large).await.unwrap_err();
+    let failures = store.stats().failures;
+    assert!(failures > 0);
+    // There is room for a few bytes, which proves nothing.
+    assert_eq!(store.trouble().await, Some(StoreError::DiskFull { path: home.path() }));
+    assert!(store.stats().failures > failures, "the disk was asked again");
+    pages_max(&store, 1_000).await;
+    assert_eq!(store.trouble().await, None);
+    // Who asked for what cannot be is no trouble of the disk.
+    store.write(|db| Ok(db.execute("INSERT INTO nowhere VALUES (1)", [])?)).await.unwrap_err();
+    assert_eq!(store.trouble().await, None);
+}
+
+#[tokio::test]
 async fn a_full_disk_does_not_hurt_a_neighbour_that_fits() {
     let home = Home::new();
     let (store, _) = home.store();
