@@ -26,7 +26,7 @@ CREATE TABLE sessions (
     title          TEXT,
     source         TEXT    NOT NULL,            -- instance it began on
     owner          TEXT,                        -- <instance>:<user>
-    model          TEXT,
+    settings       TEXT,                        -- SessionSettings as JSON; null: nothing was chosen
     parent         TEXT,                        -- sessions.id
     lineage        TEXT CHECK (lineage = 'reset' OR lineage = 'branch' OR lineage = 'compression'),
     started_ms     INTEGER NOT NULL,

@@ -9,6 +9,7 @@ use hermes_core::access::Authorized;
 use hermes_core::context::TurnContext;
 use hermes_core::ids::{InboxId, SessionId, TurnId};
 use hermes_core::session::MAIN_PROFILE;
+use hermes_core::settings::SessionSettings;
 use hermes_protocol::{Attachment, Chat, Event, Purpose};
 use serde_json::Value;
 
@@ -60,8 +61,8 @@ pub struct Heard {
 pub struct Remembered {
     /// The transcript, oldest first.
     pub history: Vec<Message>,
-    /// The model chosen for the session.
-    pub model: Option<String>,
+    /// What was chosen for the session.
+    pub settings: SessionSettings,
     /// What the runtime left behind.
     pub state: Option<Value>,
 }
@@ -143,7 +144,7 @@ pub fn build(host: &Host, session: &SessionId, turn: TurnId, heard: &Heard, reme
         system: system(host, heard),
         history: remembered.history,
         input: vec![input(event, heard.several)],
-        model: remembered.model,
+        model: remembered.settings.model.or_else(|| host.chosen_model()),
         state: remembered.state,
     }
 }

@@ -38,6 +38,9 @@ use crate::store::{Change, Lineage, Loaded, NewSession, OwedDelivery, Parent, Ro
 /// Events taken from the queue at once.
 const BATCH_MAX: usize = 64;
 
+/// The flag of the store that holds the model chosen for every conversation.
+pub(crate) const MODEL_FLAG: &str = "model";
+
 /// The dispatcher and everything it owns.
 pub struct Dispatcher {
     pub(crate) host: Arc<Host>,
@@ -96,6 +99,7 @@ impl Dispatcher {
         }
         let grants: Grants = loaded.grants.into_iter().collect();
         host.show_grants(grants.clone());
+        host.choose_model(loaded.flags.get(MODEL_FLAG).cloned());
         let dead =
             loaded.dead_targets.into_iter().map(|row| ((row.instance, row.chat.id.clone()), (row.chat, row.why)));
         let dead = dead.collect();
@@ -263,7 +267,7 @@ impl Dispatcher {
             profile: MAIN_PROFILE.to_owned(),
             source: arrived.instance.to_string(),
             owner: owner(&arrived.instance, &arrived.event),
-            model: None,
+            settings: Default::default(),
             parent: takeover
                 .as_ref()
                 .map(|takeover| Parent { session: takeover.former.clone(), lineage: Lineage::Reset }),

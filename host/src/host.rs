@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use arc_swap::ArcSwap;
+use arc_swap::{ArcSwap, ArcSwapOption};
 use hermes_agent::AgentRuntime;
 use hermes_core::access::Grants;
 use hermes_core::ids::{DeliveryId, Epoch, SessionId};
@@ -60,6 +60,7 @@ pub struct Host {
     pub counts: Counts,
     live: ArcSwap<Live>,
     grants: ArcSwap<Grants>,
+    model: ArcSwapOption<String>,
     adapters: OnceLock<Adapters>,
 }
 
@@ -104,6 +105,7 @@ impl Host {
             counts: Counts::default(),
             live: ArcSwap::from_pointee(live),
             grants: ArcSwap::default(),
+            model: ArcSwapOption::empty(),
             adapters: OnceLock::new(),
         }
     }
@@ -143,6 +145,21 @@ impl Host {
     /// Shows the grants to those who only read them. The dispatcher alone changes any.
     pub fn show_grants(&self, grants: Grants) {
         self.grants.store(Arc::new(grants));
+    }
+
+    /// The model that an admin chose for every conversation, over the configuration.
+    pub fn chosen_model(&self) -> Option<String> {
+        self.model.load().as_deref().cloned()
+    }
+
+    /// Chooses the model of every conversation that has none of its own. The dispatcher alone does.
+    pub fn choose_model(&self, model: Option<String>) {
+        self.model.store(model.map(Arc::new));
+    }
+
+    /// The model that answers where a conversation chose none.
+    pub fn model(&self) -> String {
+        self.chosen_model().or_else(|| self.runtime.models().into_iter().next()).unwrap_or_default()
     }
 
     /// Now, in milliseconds since the Unix epoch.

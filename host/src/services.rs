@@ -171,7 +171,7 @@ impl Shared {
             profile: MAIN_PROFILE.to_owned(),
             source: from.instance().to_string(),
             owner: Some(owner),
-            model: None,
+            settings: Default::default(),
             parent: None,
             title: call.title,
             started_ms: now_ms,

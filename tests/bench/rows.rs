@@ -402,7 +402,7 @@ fn new_session(id: &SessionId) -> NewSession {
         profile: "main".into(),
         source: "bench".into(),
         owner: None,
-        model: None,
+        settings: Default::default(),
         parent: None,
         title: None,
         started_ms: 1,

@@ -47,6 +47,8 @@ pub struct AgentConfig {
     pub base_url: Option<String>,
     /// The model to ask for.
     pub model: Option<String>,
+    /// Other models that may be asked for.
+    pub models: Vec<String>,
     /// The endpoint's key; endpoints on this machine often need none.
     pub api_key: Option<Secret>,
     /// What the model is told before every conversation.
@@ -67,6 +69,7 @@ impl Default for AgentConfig {
             runtime: RuntimeKind::Echo,
             base_url: None,
             model: None,
+            models: Vec::new(),
             api_key: None,
             system_prompt: None,
             ca_file: None,

@@ -33,6 +33,8 @@ pub enum CommandId {
     Status,
     /// Tells who the sender is to this host.
     Whoami,
+    /// Chooses who answers.
+    Model,
     /// Lets strangers in.
     Pair,
 }
@@ -179,6 +181,17 @@ pub static REGISTRY: &[Command] = &[
         aliases: &[],
         args: "",
         help: "Show your id here and what you may do",
+        tier: Tier::User,
+        bypasses: true,
+        scope: Scope::Everywhere,
+        gate: None,
+    },
+    Command {
+        id: CommandId::Model,
+        name: "model",
+        aliases: &[],
+        args: "[name | reset] [--global]",
+        help: "Choose the model that answers, or list what there is",
         tier: Tier::User,
         bypasses: true,
         scope: Scope::Everywhere,

@@ -4,7 +4,7 @@
 //! [`routes`] find its conversation, [`commands`] and [`guard`] decide whether a
 //! [`turn`] may start, [`delivery`] says what becomes of each part that is owed.
 //! Beside it stand the life of an [`adapter`], [`pairing`], the [`context`] of a
-//! turn, [`backoff`], the [`limits`] of everything and the small words in [`ids`]
+//! turn, the [`settings`] of a conversation, [`backoff`], the [`limits`] of everything and the small words in [`ids`]
 //! and [`secret`].
 //!
 //! Nothing here reads a clock, draws a random number, touches a file or iterates
@@ -27,4 +27,5 @@ pub mod pairing;
 pub mod routes;
 pub mod secret;
 pub mod session;
+pub mod settings;
 pub mod turn;

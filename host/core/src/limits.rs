@@ -77,6 +77,9 @@ pub const PAIRING_LOCKOUT_S: u64 = 3_600;
 /// Further replies to somebody whose code is open.
 pub const PAIRING_REMINDERS_MAX: u32 = 1;
 
+/// The longest name of a model, in bytes.
+pub const MODEL_NAME_BYTES_MAX: usize = 128;
+
 /// The longest word after a slash that can be a command, in bytes.
 pub const COMMAND_NAME_BYTES_MAX: usize = 32;
 /// The fewest letters of a command that stand for the whole.

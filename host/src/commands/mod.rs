@@ -101,6 +101,7 @@ impl Dispatcher {
             CommandId::Stop => self.stop(),
             CommandId::Status => self.status(),
             CommandId::Whoami => self.whoami(asked),
+            CommandId::Model => self.model(asked),
             CommandId::Pair => self.pair(asked),
             other => Deed::say(format!("{other:?} is not available in this version.")),
         }

@@ -1,12 +1,78 @@
 //! Commands about how a conversation behaves, and how it stands.
 
-use super::Deed;
-use crate::dispatcher::Dispatcher;
+use hermes_core::access::Tier;
+use hermes_core::limits::MODEL_NAME_BYTES_MAX;
+use hermes_core::settings::{Setting, SettingChange};
+
+use super::{Asked, Deed};
+use crate::dispatcher::{Dispatcher, MODEL_FLAG};
 use crate::lane::Act;
+use crate::store::Change;
+
+/// What goes back to the configuration, as an argument.
+const RESET: &[&str] = &["reset", "default"];
 
 impl Dispatcher {
     /// `/status`: how this conversation stands.
     pub(super) fn status(&mut self) -> Deed {
         Act::Describe.into()
+    }
+
+    /// `/model [name | reset] [--global]`: who answers here, or everywhere.
+    pub(super) fn model(&mut self, asked: &Asked<'_>) -> Deed {
+        let (mut name, mut global) = (None, false);
+        for word in asked.args.split_whitespace() {
+            match word {
+                "--global" => global = true,
+                "--session" => global = false,
+                word if word.starts_with("--") || name.is_some() => {
+                    return Deed::say(
+                        "Use `/model`, `/model NAME`, `/model reset`, each for everybody with `--global`.",
+                    );
+                }
+                word => name = Some(word),
+            }
+        }
+        let staff = asked.arrived.event.tier() >= Tier::Admin;
+        let model = match name {
+            None => return Act::Show(Setting::Model).into(),
+            Some(word) if RESET.contains(&word) => None,
+            Some(word) => match self.known_model(word, staff) {
+                Ok(model) => Some(model),
+                Err(words) => return Deed::say(words),
+            },
+        };
+        match global {
+            false => Act::Set(SettingChange::Model(model)).into(),
+            true if staff => self.model_for_everybody(model),
+            true => Deed::say("The model of every conversation is chosen by admins of this host."),
+        }
+    }
+
+    fn model_for_everybody(&mut self, model: Option<String>) -> Deed {
+        self.host.choose_model(model.clone());
+        let words = format!(
+            "`{}` answers from the next message on in every conversation that chose no other.",
+            self.host.model()
+        );
+        let changes = vec![Change::Flag { key: MODEL_FLAG.to_owned(), value: model }];
+        Deed { changes, ..Deed::say(words) }
+    }
+
+    /// The model that a word means: one of the list, or for staff any that could exist.
+    fn known_model(&self, word: &str, staff: bool) -> Result<String, String> {
+        let models = self.host.runtime.models();
+        if let Some(model) = models.iter().find(|model| model.eq_ignore_ascii_case(word)) {
+            return Ok(model.clone());
+        }
+        let visible = word.chars().all(|c| c.is_ascii_graphic() && c != '`');
+        if word.len() > MODEL_NAME_BYTES_MAX || !visible {
+            return Err("That cannot be the name of a model. `/model` lists what there is.".to_owned());
+        }
+        if staff {
+            return Ok(word.to_owned());
+        }
+        let names: Vec<String> = models.iter().map(|model| format!("`{model}`")).collect();
+        Err(format!("There is no model `{word}` here. Choose one of {}.", names.join(", ")))
     }
 }

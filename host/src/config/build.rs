@@ -157,6 +157,7 @@ pub fn agent(get: &Get<'_>) -> AgentConfig {
     AgentConfig {
         runtime,
         model: get.text("agent.model").or_else(|| hosted.then(|| OPENAI_MODEL.to_owned())),
+        models: get.list("agent.models"),
         base_url: base_url.or_else(|| hosted.then(|| OPENAI_BASE_URL.to_owned())),
         api_key: get.text("agent.api_key").map(Secret::new),
         system_prompt: get.text("agent.system_prompt"),

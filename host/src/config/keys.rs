@@ -134,6 +134,12 @@ pub const KEYS: &[Key] = &[
         "What stands before /chat/completions, or OPENAI_BASE_URL.",
     ),
     unset("agent.model", Kind::Text, "\"some-model\"", "The model to ask for, or OPENAI_MODEL."),
+    key(
+        "agent.models",
+        Kind::List,
+        "[]",
+        "Other models of the endpoint that people may choose with /model. Admins may name any.",
+    ),
     unset("agent.api_key", Kind::Secret, "{ env = \"OPENAI_API_KEY\" }", "The endpoint's key, or OPENAI_API_KEY."),
     unset(
         "agent.system_prompt",

@@ -8,6 +8,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+pub use hermes_core::settings::BusyMode;
 use hermes_protocol::ChatType;
 use jiff::tz::TimeZone;
 
@@ -151,14 +152,6 @@ pub enum ResetMode {
     Daily,
     /// After a silence, and once a day.
     Both,
-}
-
-/// What happens to a message while a turn runs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum BusyMode {
-    /// It waits.
-    Queue,
 }
 
 /// Whether growing answers are shown.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use hermes_agent::Message;
 use hermes_core::ids::SessionId;
+use hermes_core::settings::SessionSettings;
 use serde_json::Value;
 
 use crate::context::{Heard, Remembered};
@@ -16,7 +17,7 @@ use crate::store::NewMessage;
 pub struct Memory {
     known: bool,
     messages: VecDeque<Message>,
-    model: Option<String>,
+    settings: SessionSettings,
     state: Option<Value>,
 }
 
@@ -33,7 +34,7 @@ impl Memory {
         }
         Remembered {
             history: self.messages.iter().cloned().collect(),
-            model: self.model.clone(),
+            settings: self.settings.clone(),
             state: self.state.clone(),
         }
     }
@@ -48,7 +49,7 @@ impl Memory {
             (Ok(history), Ok(state), Ok(row)) => {
                 self.messages = history.into_iter().map(|row| row.message).collect();
                 self.state = state;
-                self.model = row.and_then(|row| row.model);
+                self.settings = row.map(|row| row.settings).unwrap_or_default();
                 true
             }
             (Err(error), _, _) | (_, Err(error), _) | (_, _, Err(error)) => {
@@ -56,6 +57,19 @@ impl Memory {
                 false
             }
         }
+    }
+
+    /// Returns what was chosen for the session; `None` when it cannot be read.
+    pub async fn settings(&mut self, host: &Arc<Host>, session: &SessionId) -> Option<SessionSettings> {
+        if !self.known {
+            self.known = self.load(host, session).await;
+        }
+        self.known.then(|| self.settings.clone())
+    }
+
+    /// Remembers what was chosen.
+    pub fn choose(&mut self, settings: SessionSettings) {
+        self.settings = settings;
     }
 
     /// Adds what a turn said.

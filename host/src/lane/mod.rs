@@ -18,6 +18,7 @@ mod hints;
 mod memory;
 mod orders;
 mod running;
+mod settings;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -28,7 +29,7 @@ use hermes_core::ids::{InboxId, SessionId, TurnId};
 use hermes_protocol::Purpose;
 use tokio::sync::{mpsc, oneshot};
 
-use crate::context::{self, Heard};
+use crate::context::{self, Heard, Place};
 use crate::crash;
 use crate::events::{HostEvent, Permit, TurnNews, TurnWish};
 use crate::host::Host;
@@ -262,7 +263,7 @@ impl Lane {
 
     /// Commits that a turn runs, then runs it.
     async fn admit(&mut self, heard: Heard) -> Option<Running> {
-        self.bear(&heard).await?;
+        self.bear(&heard.place).await?;
         let admit = Admit {
             session: self.session.clone(),
             new_session: self.birth.as_ref().map(|birth| birth.session.clone()),
@@ -291,14 +292,14 @@ impl Lane {
     }
 
     /// Writes a session that takes over from another one. Any other is written with its first turn.
-    async fn bear(&mut self, heard: &Heard) -> Option<()> {
+    async fn bear(&mut self, place: &Place) -> Option<()> {
         let Some(Birth { session, route, takeover: Some(takeover) }) = self.birth.clone() else { return Some(()) };
         let mut reply = Vec::new();
         if let Some(notice) = takeover.notice
-            && heard.place.can_deliver_later()
+            && place.can_deliver_later()
             && self.said_something(&takeover.former).await
         {
-            reply.push(heard.place.tell(&self.host, notice).await);
+            reply.push(place.tell(&self.host, notice).await);
         }
         let changes = vec![
             Change::EndSession { session: takeover.former, reason: takeover.reason.to_owned() },

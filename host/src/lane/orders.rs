@@ -1,6 +1,7 @@
 //! Slash commands, as far as a session has to do with them. What they change is
 //! decided by the dispatcher; here it is written in the session's order and answered.
 
+use hermes_core::settings::{Setting, SettingChange};
 use hermes_protocol::{Purpose, Usage};
 use tokio::sync::oneshot;
 
@@ -30,6 +31,10 @@ pub enum Act {
     Stop,
     /// Say how the session stands.
     Describe,
+    /// Choose how the session behaves.
+    Set(SettingChange),
+    /// Say how a setting of the session stands.
+    Show(Setting),
     /// End the session; its key is free once the sender is dropped.
     End {
         /// Lets the next session of the same key begin.
@@ -52,6 +57,8 @@ impl Lane {
                 Act::Say(words) => words,
                 Act::Stop => self.stop_and_say().await,
                 Act::Describe => self.describe().await,
+                Act::Set(change) => self.set(&place, change, &mut changes).await,
+                Act::Show(setting) => self.show(setting).await,
                 Act::End { then: tell } => {
                     then = Some(tell);
                     self.end_session(&mut changes).await
@@ -60,8 +67,14 @@ impl Lane {
         };
         let reply = place.say(&self.host, Purpose::Reply, words.clone()).await;
         let order = CommandTx { inbox: Some(place.inbox), changes, reply: vec![reply], now_ms: self.host.now_ms() };
-        if let Some(order) = self.write_titled(order, &place, &words).await {
-            self.write_order(order).await;
+        let bears =
+            order.changes.iter().any(|change| matches!(change, Change::NewSession(new) if new.id == self.session));
+        let written = match self.write_titled(order, &place, &words).await {
+            Some(order) => self.write_order(order).await,
+            None => true,
+        };
+        if written && bears {
+            self.birth = None;
         }
         drop(then);
     }
@@ -111,7 +124,7 @@ impl Lane {
         }
     }
 
-    async fn describe(&self) -> String {
+    async fn describe(&mut self) -> String {
         let mut lines = vec![format!("- Session: `{}`", self.session)];
         match self.host.store.session(&self.session).await {
             Ok(Some(row)) => {
@@ -121,7 +134,8 @@ impl Lane {
             Ok(None) => lines.push("- Messages: 0".to_owned()),
             Err(error) => tracing::warn!(session = %self.session, %error, "a session cannot be described in full"),
         }
-        let model = self.host.runtime.models().into_iter().next().unwrap_or_default();
+        let settings = self.memory.settings(&self.host, &self.session).await.unwrap_or_default();
+        let model = settings.model.unwrap_or_else(|| self.host.model());
         lines.push(format!("- Agent: {} {model}", self.host.runtime.name()).trim_end().to_owned());
         lines.push(match (self.running.is_some(), self.guard.depth()) {
             (false, _) => "- Now: idle".to_owned(),

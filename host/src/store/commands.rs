@@ -45,7 +45,7 @@ fn apply(db: &Connection, order: &Change, now_ms: i64) -> Outcome<()> {
         Change::Redo { session, number } => transcript::bring_back(db, session, *number),
         Change::Hear { inbox, input } => inbox::hear(db, *inbox, input),
         Change::SetTitle { session, title } => titles::rename(db, session, title.as_deref()),
-        Change::SetModel { session, model } => sessions::set_model(db, session, model.as_deref()),
+        Change::Settings { session, settings } => sessions::set_settings(db, session, settings),
         Change::Grant(grant) => pairing::grant(db, grant),
         Change::Revoke { instance, user } => pairing::revoke(db, instance, user),
         Change::PairingRequest(request) => pairing::write_request(db, request),

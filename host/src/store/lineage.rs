@@ -97,7 +97,7 @@ fn open(db: &Connection, new: &NewFork, title: Option<String>, lineage: Lineage)
         profile: from.profile,
         source: new.source.clone(),
         owner,
-        model: from.model,
+        settings: from.settings,
         parent: Some(Parent { session: new.from.clone(), lineage }),
         title,
         started_ms: new.started_ms,

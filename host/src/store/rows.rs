@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use hermes_agent::Message;
 use hermes_core::ids::{DeliveryId, Epoch, InboxId, SessionId, TurnId};
 use hermes_core::limits::{PAIRING_CODE_S, PAIRING_INTERVAL_S, RETENTION_DAYS, STRANGER_EVENTS_MAX};
+use hermes_core::settings::SessionSettings;
 use hermes_protocol::{Chat, Choices, Format, OutMedia, Purpose, Usage};
 use serde::Serialize;
 use serde_json::Value;
@@ -95,8 +96,8 @@ pub struct NewSession {
     pub source: String,
     /// Who began it, `<instance>:<user>`.
     pub owner: Option<String>,
-    /// Model chosen for it, where one is.
-    pub model: Option<String>,
+    /// What was chosen for it.
+    pub settings: SessionSettings,
     /// The session it follows, and how.
     pub parent: Option<Parent>,
     /// Title, where one is known.
@@ -127,8 +128,8 @@ pub struct SessionRow {
     pub source: String,
     /// Who began it.
     pub owner: Option<String>,
-    /// Model chosen for it.
-    pub model: Option<String>,
+    /// What was chosen for it.
+    pub settings: SessionSettings,
     /// The session it follows.
     pub parent: Option<SessionId>,
     /// How it follows its parent.
@@ -654,12 +655,12 @@ pub enum Change {
         /// Its title.
         title: Option<String>,
     },
-    /// Chooses the model of a session.
-    SetModel {
+    /// Chooses how a session behaves.
+    Settings {
         /// The session.
         session: SessionId,
-        /// Its model.
-        model: Option<String>,
+        /// Everything that is chosen for it from now on.
+        settings: SessionSettings,
     },
     /// Grants access.
     Grant(GrantRow),

@@ -1,6 +1,7 @@
 //! Sessions and their routes. Their names are in [`super::titles`], what was said in [`super::transcript`].
 
 use hermes_core::ids::SessionId;
+use hermes_core::settings::SessionSettings;
 use hermes_protocol::Usage;
 use rusqlite::{Connection, Row, params};
 use serde_json::Value;
@@ -108,7 +109,7 @@ pub(super) fn insert(db: &Connection, new: &NewSession) -> Outcome<()> {
     let title = new.title.as_deref().map(clean_title).transpose()?.flatten();
     let inserted = change(
         db,
-        "INSERT INTO sessions (id, profile, title, source, owner, model, parent, lineage, started_ms, active_ms)
+        "INSERT INTO sessions (id, profile, title, source, owner, settings, parent, lineage, started_ms, active_ms)
          VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?9)",
         params![
             new.id.0,
@@ -116,7 +117,7 @@ pub(super) fn insert(db: &Connection, new: &NewSession) -> Outcome<()> {
             title,
             new.source,
             new.owner,
-            new.model,
+            settings_json(&new.settings)?,
             new.parent.as_ref().map(|parent| &parent.session.0),
             new.parent.as_ref().map(|parent| parent.lineage.as_str()),
             new.started_ms,
@@ -153,8 +154,14 @@ pub(super) fn reopen(db: &Connection, id: &SessionId) -> Outcome<()> {
     change_session(db, id, "UPDATE sessions SET ended_ms = NULL, end_reason = NULL WHERE id = ?1", [&id.0])
 }
 
-pub(super) fn set_model(db: &Connection, id: &SessionId, model: Option<&str>) -> Outcome<()> {
-    change_session(db, id, "UPDATE sessions SET model = ?2 WHERE id = ?1", params![id.0, model])
+pub(super) fn set_settings(db: &Connection, id: &SessionId, settings: &SessionSettings) -> Outcome<()> {
+    let settings = settings_json(settings)?;
+    change_session(db, id, "UPDATE sessions SET settings = ?2 WHERE id = ?1", params![id.0, settings])
+}
+
+/// What was chosen, as it is kept; nothing where nothing was.
+fn settings_json(settings: &SessionSettings) -> Outcome<Option<String>> {
+    if settings.is_empty() { Ok(None) } else { json(settings).map(Some) }
 }
 
 fn delete(db: &Connection, id: &SessionId) -> Outcome<()> {
@@ -175,7 +182,7 @@ fn delete(db: &Connection, id: &SessionId) -> Outcome<()> {
     change_one(db, "DELETE FROM sessions WHERE id = ?1", [&id.0], || name(id))
 }
 
-pub(super) const COLUMNS: &str = "id, profile, title, source, owner, model, parent, started_ms, active_ms, ended_ms,
+pub(super) const COLUMNS: &str = "id, profile, title, source, owner, settings, parent, started_ms, active_ms, ended_ms,
     end_reason, messages, tool_calls, api_calls, input_tokens, output_tokens, summary, lineage, turns";
 
 pub(super) fn read(row: &Row<'_>) -> Outcome<SessionRow> {
@@ -193,7 +200,7 @@ pub(super) fn read(row: &Row<'_>) -> Outcome<SessionRow> {
         title: row.get(2)?,
         source: row.get(3)?,
         owner: row.get(4)?,
-        model: row.get(5)?,
+        settings: read_settings(row)?,
         parent: row.get::<_, Option<String>>(6)?.map(SessionId),
         started_ms: row.get(7)?,
         active_ms: row.get(8)?,
@@ -205,6 +212,15 @@ pub(super) fn read(row: &Row<'_>) -> Outcome<SessionRow> {
         lineage: lineage.transpose()?,
         turns: count(row, 18)?,
     })
+}
+
+/// What was chosen for a session. What a later version wrote must not make its transcript unreadable.
+fn read_settings(row: &Row<'_>) -> Outcome<SessionSettings> {
+    let Some(written) = row.get::<_, Option<String>>(5)? else { return Ok(SessionSettings::default()) };
+    Ok(serde_json::from_str(&written).unwrap_or_else(|error| {
+        tracing::warn!(%error, "the settings of a session cannot be read; it is as the configuration says");
+        SessionSettings::default()
+    }))
 }
 
 pub(super) fn one(db: &Connection, id: &str) -> Outcome<Option<SessionRow>> {

@@ -51,6 +51,7 @@ pub struct OpenAi {
     headers: HeaderMap,
     key: String,
     model: String,
+    other_models: Vec<String>,
     system_prompt: String,
     history_messages_max: usize,
     timeouts: Timeouts,
@@ -93,6 +94,7 @@ impl OpenAi {
             url: endpoint(&base)?,
             headers: headers(&key)?,
             key,
+            other_models: config.models.iter().filter(|other| **other != model).cloned().collect(),
             model,
             system_prompt: config.system_prompt.clone().unwrap_or_default(),
             history_messages_max: config.history_messages_max,
@@ -193,7 +195,7 @@ impl AgentRuntime for OpenAi {
     }
 
     fn models(&self) -> Vec<String> {
-        vec![self.model.clone()]
+        std::iter::once(&self.model).chain(&self.other_models).cloned().collect()
     }
 
     fn run(&self, request: TurnRequest, events: EventSink, cancel: CancellationToken) -> BoxFuture<'_, TurnOutcome> {

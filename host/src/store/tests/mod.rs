@@ -69,7 +69,7 @@ fn new_session(n: u32) -> NewSession {
         profile: "main".to_owned(),
         source: "echo".to_owned(),
         owner: Some("echo:7".to_owned()),
-        model: None,
+        settings: Default::default(),
         parent: None,
         title: None,
         started_ms: START_MS,

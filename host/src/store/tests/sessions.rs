@@ -1,5 +1,7 @@
 //! Conversations, the places that lead to them, and the orders of people.
 
+use hermes_core::settings::SessionSettings;
+
 use super::*;
 
 async fn open_session(store: &Store, n: u32, title: Option<&str>) {
@@ -81,13 +83,18 @@ async fn everything_that_the_dispatcher_keeps_is_there_again() {
         Change::AdapterEnabled { instance: "other".to_owned(), on: true },
         Change::DropInbox { ids: vec![waiting], why: "the session was reset".to_owned() },
         Change::Flag { key: "seen".to_owned(), value: Some("1".to_owned()) },
-        Change::SetModel { session: session_id(1), model: Some("m".to_owned()) },
+        Change::Settings {
+            session: session_id(1),
+            settings: SessionSettings { model: Some("m".to_owned()), ..Default::default() },
+        },
     ];
     order(&store, changes).await.unwrap();
     assert_eq!(inbox_word(&store, waiting).await, "dropped");
     drop(store);
 
     let Opened { store, loaded, .. } = home.open();
+    let kept = store.session(&session_id(1)).await.unwrap().unwrap().settings;
+    assert_eq!(kept.model.as_deref(), Some("m"));
     assert_eq!(loaded.routes, [route]);
     assert_eq!(loaded.grants, [grant]);
     assert_eq!(loaded.home_channels, [home_channel]);
