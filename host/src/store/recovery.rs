@@ -24,9 +24,13 @@ use super::{
     pairing, sessions, turns,
 };
 
+/// How long a new life of the host heeds a wait of an earlier one. The wait is written as a time of day,
+/// and the clock may have been set since: without a bound, an hour too much would hold an answer for an hour.
+pub const PUT_OFF_MS_MAX: i64 = 30_000;
+
 impl Store {
     /// (i) Takes over what dead epochs left: their running turns become `queued`, their parts in flight
-    /// `unknown`. Called once, after open and before the first event.
+    /// `unknown`, what they put off comes soon. Called once, after open and before the first event.
     ///
     /// # Errors
     ///
@@ -49,6 +53,13 @@ fn recover(db: &Connection, epoch: Epoch, now_ms: i64) -> Outcome<Recovery> {
          WHERE delivery IN (SELECT id FROM outbox WHERE state IN ('drafting', 'owed'))
              AND state = 'in_flight' AND epoch <> ?1",
         params![epoch.0, doubt()],
+    )?;
+    // By the index of what is owed: a look at every part ever sent would grow with the years.
+    change(
+        db,
+        "UPDATE outbox_parts SET not_before_ms = ?1
+         WHERE delivery IN (SELECT id FROM outbox WHERE state IN ('drafting', 'owed')) AND not_before_ms > ?1",
+        [now_ms.saturating_add(PUT_OFF_MS_MAX)],
     )?;
     if turns + parts > 0 {
         tracing::info!(turns, parts, now_ms, "store: took over what an earlier life of the host left behind");

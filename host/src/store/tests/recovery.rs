@@ -124,3 +124,19 @@ async fn a_closed_store_says_so() {
     assert_eq!(store.accept(event("a")).await, Err(StoreError::Closed));
     assert_eq!(store.close().await, Err(StoreError::Closed));
 }
+
+#[tokio::test]
+async fn a_wait_of_an_earlier_life_ends_soon_even_when_the_clock_was_set_back_meanwhile() {
+    let home = Home::new();
+    let (store, epoch) = home.store();
+    let id = store.owe(delivery("hello")).await.unwrap();
+    store.claim(id, 1, epoch, 1).await.unwrap();
+    let facts = PartFacts { attempts: 1, ..PartFacts::default() };
+    let put_off = Settle::new(id, 1, PartState::Owed, facts, START_MS);
+    store.settle(Settle { not_before_ms: START_MS + 3_600_000, ..put_off }).await.unwrap();
+    drop(store);
+    let (store, epoch) = home.store();
+    store.recover(epoch, START_MS).await.unwrap();
+    let part = store.delivery(id).await.unwrap().unwrap().parts[0].clone();
+    assert!((START_MS..=START_MS + 30_000).contains(&part.not_before_ms), "{}", part.not_before_ms);
+}
