@@ -169,11 +169,12 @@ CREATE TABLE outbox (
     CHECK (state <> 'abandoned' OR why IS NOT NULL)
 ) STRICT;
 CREATE INDEX outbox_live ON outbox (id) WHERE state IN ('drafting', 'owed');
+CREATE INDEX outbox_drafting ON outbox (turn_id) WHERE state = 'drafting';
 CREATE INDEX outbox_dead ON outbox (id) WHERE why IS NOT NULL AND dismissed = 0;
 
 CREATE TABLE outbox_parts (
     delivery       INTEGER NOT NULL,            -- outbox.id
-    n              INTEGER NOT NULL CHECK (n >= 1),
+    n              INTEGER NOT NULL CHECK (n >= 0),   -- 0: the first piece of a message that grows
     text           TEXT    NOT NULL,
     format         TEXT    NOT NULL,
     source         TEXT,                        -- where it differs from text

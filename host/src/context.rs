@@ -17,7 +17,7 @@ use crate::enclose;
 use crate::host::Host;
 use crate::plugins::AdapterHandle;
 use crate::render::render;
-use crate::store::NewDelivery;
+use crate::store::{NewDelivery, NewPart};
 
 /// The longest quotation of the message that is answered, in characters.
 const QUOTE_CHARS_MAX: usize = 500;
@@ -98,6 +98,11 @@ impl Place {
         self.replying(delivery)
     }
 
+    /// The first piece of a message that grows.
+    pub fn first_piece(&self, host: &Host, purpose: Purpose, markdown: String, piece: NewPart) -> NewDelivery {
+        self.replying(in_parts(host, &self.instance, self.chat.clone(), purpose, markdown, vec![piece]))
+    }
+
     /// What is told on the way, and is not the answer.
     pub async fn tell(&self, host: &Host, markdown: String) -> NewDelivery {
         let mut delivery = compose(host, &self.instance, self.chat.clone(), Purpose::Notice, markdown).await;
@@ -109,6 +114,17 @@ impl Place {
 /// A text for a chat: rendered for its adapter, with the deadline of its purpose.
 pub async fn compose(host: &Host, instance: &str, chat: Chat, purpose: Purpose, markdown: String) -> NewDelivery {
     let parts = render(host.adapter(instance).as_ref(), &markdown, None, 1).await;
+    in_parts(host, instance, chat, purpose, markdown, parts)
+}
+
+fn in_parts(
+    host: &Host,
+    instance: &str,
+    chat: Chat,
+    purpose: Purpose,
+    markdown: String,
+    parts: Vec<NewPart>,
+) -> NewDelivery {
     let now_ms = host.now_ms();
     let live = host.live();
     let deadline = match purpose {
@@ -122,6 +138,7 @@ pub async fn compose(host: &Host, instance: &str, chat: Chat, purpose: Purpose, 
         turn: None,
         in_reply_to: None,
         reply_to: None,
+        draft: None,
         purpose,
         markdown,
         parts,

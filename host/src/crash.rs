@@ -6,8 +6,15 @@
 //! first). An abort flushes nothing and runs no destructor, as a power cut would.
 
 /// Every point, in the order in which one message passes them.
-pub const POINTS: [&str; 6] =
-    ["after_receive", "after_inbox_commit", "mid_turn", "after_owe", "mid_send", "after_send_before_settle"];
+pub const POINTS: [&str; 7] = [
+    "after_receive",
+    "after_inbox_commit",
+    "mid_turn",
+    "after_draft",
+    "after_owe",
+    "mid_send",
+    "after_send_before_settle",
+];
 
 /// Passes the point `name`, or does not return.
 #[cfg(not(feature = "crash-points"))]

@@ -33,7 +33,7 @@ use crate::outbox::{Holds, OutboxLane, OutboxMessage, Target};
 use crate::pairing::Pairing;
 use crate::plugins::{AdapterEvent, AdapterHandle, AdapterState};
 use crate::reset;
-use crate::store::{Change, Lineage, Loaded, NewSession, OwedDelivery, Parent, RouteRow};
+use crate::store::{Change, Lineage, Loaded, NewSession, Parent, RouteRow};
 
 /// Events taken from the queue at once.
 const BATCH_MAX: usize = 64;
@@ -353,7 +353,16 @@ impl Dispatcher {
 
     fn handle_delivery(&mut self, news: DeliveryNews) {
         match news {
-            DeliveryNews::Owed(delivery) => self.carry(delivery),
+            DeliveryNews::Owed(delivery) => {
+                let (instance, chat) = (delivery.instance.clone(), delivery.chat.clone());
+                self.carry(&instance, &chat, OutboxMessage::Owed(delivery));
+            }
+            DeliveryNews::Draft(delivery, text) => {
+                let (instance, chat) = (delivery.instance.clone(), delivery.chat.clone());
+                self.carry(&instance, &chat, OutboxMessage::Draft(delivery, text));
+            }
+            DeliveryNews::Grows(target, text) => self.carry_to(target, OutboxMessage::Grows(text)),
+            DeliveryNews::Grown { instance, chat, id } => self.carry(&instance, &chat, OutboxMessage::Grown(id)),
             DeliveryNews::Dead { instance, chat, why } => {
                 let is_chat = |target: &Target| *target.instance == *instance && target.chat == chat.id;
                 self.outbox.send_where(is_chat, || OutboxMessage::Dead(why.clone()));
@@ -380,11 +389,11 @@ impl Dispatcher {
     }
 
     /// Hands a committed delivery to the lane of its target.
-    fn carry(&mut self, delivery: Box<OwedDelivery>) {
-        let target = Target::of(&delivery.instance, &delivery.chat);
-        let dead = self.dead.get(&(delivery.instance.clone(), delivery.chat.id.clone()));
+    fn carry(&mut self, instance: &str, chat: &Chat, message: OutboxMessage) {
+        let target = Target::of(instance, chat);
+        let dead = self.dead.get(&(instance.to_owned(), chat.id.clone()));
         let dead = dead.map(|(_, why)| OutboxMessage::Dead(why.clone()));
-        self.carry_to(target.clone(), OutboxMessage::Owed(delivery));
+        self.carry_to(target.clone(), message);
         if let Some(dead) = dead {
             self.carry_to(target, dead);
         }

@@ -3,11 +3,11 @@
 
 use std::sync::Arc;
 
-use hermes_core::ids::{InboxId, SessionId};
+use hermes_core::ids::{DeliveryId, InboxId, SessionId};
 use hermes_protocol::{Chat, Event};
 use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 
-use crate::outbox::Target;
+use crate::outbox::{Growing, Target};
 use crate::plugins::AdapterEvent;
 use crate::store::{CutOffTurn, OwedDelivery, RouteRow};
 
@@ -155,6 +155,19 @@ pub enum TurnNews {
 pub enum DeliveryNews {
     /// A delivery is committed and wants to go.
     Owed(Box<OwedDelivery>),
+    /// The first piece of a growing message is committed and wants to go.
+    Draft(Box<OwedDelivery>, Arc<Growing>),
+    /// A growing message has something new.
+    Grows(Target, Arc<Growing>),
+    /// A growing message has ended.
+    Grown {
+        /// Where it is.
+        instance: String,
+        /// Where it is.
+        chat: Chat,
+        /// Which.
+        id: DeliveryId,
+    },
     /// A chat cannot be written to.
     Dead {
         /// Instance.

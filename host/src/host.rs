@@ -13,6 +13,7 @@ use arc_swap::{ArcSwap, ArcSwapOption};
 use hermes_agent::AgentRuntime;
 use hermes_core::access::Grants;
 use hermes_core::ids::{DeliveryId, Epoch, SessionId};
+use hermes_protocol::Chat;
 use tokio::sync::{Semaphore, mpsc};
 use tokio_util::sync::CancellationToken;
 
@@ -183,9 +184,18 @@ impl Host {
     /// Hands committed deliveries to their outbox lanes, in order.
     pub async fn carry(&self, ids: Vec<DeliveryId>, deliveries: Vec<NewDelivery>) {
         for (id, delivery) in ids.into_iter().zip(deliveries) {
+            if delivery.draft.is_some() {
+                self.tell_grown(delivery.instance, delivery.chat, id).await;
+                continue;
+            }
             let owed = Box::new(crate::outbox::owed(id, delivery, |n| self.store.part_key(id, n)));
             self.tell(HostEvent::Delivery(DeliveryNews::Owed(owed))).await;
         }
+    }
+
+    /// Tells the outbox that a growing message has ended.
+    pub async fn tell_grown(&self, instance: String, chat: Chat, id: DeliveryId) {
+        self.tell(HostEvent::Delivery(DeliveryNews::Grown { instance, chat, id })).await;
     }
 
     /// Repeats a commit that the disk refused until it is written.

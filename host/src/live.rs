@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use hermes_core::access::{AccessPolicy, AddressRules};
+use hermes_core::delivery::PaceRule;
 use hermes_core::session::KeyPolicy;
 use hermes_protocol::Capabilities;
 
@@ -23,6 +24,13 @@ pub struct Live {
 }
 
 impl Live {
+    /// The pace at which growing messages are shown.
+    pub fn pace(&self) -> PaceRule {
+        let delivery = &self.config.delivery;
+        let interval_ms = i64::try_from(delivery.preview_interval.as_millis()).unwrap_or(i64::MAX);
+        PaceRule { interval_ms, chars: delivery.preview_chars }
+    }
+
     /// What follows from `config`, after the manifests were applied to it.
     pub fn new(config: Config) -> Self {
         let secrets = config.secrets();

@@ -54,6 +54,10 @@ pub async fn recover(host: &Arc<Host>) -> Result<Found, StoreError> {
     for delivery in left.deliveries {
         host.tell(HostEvent::Delivery(DeliveryNews::Owed(Box::new(delivery)))).await;
     }
+    // A first piece that was on its way is resolved now; the resumed turn goes on from there.
+    for draft in left.drafts {
+        host.tell(HostEvent::Delivery(DeliveryNews::Owed(Box::new(draft)))).await;
+    }
     host.recovered.cancel();
     Ok(found)
 }

@@ -117,6 +117,11 @@ impl EventSink {
         self.put(TurnEvent::Progress { stage: stage.into(), text: text.into(), tool: None }).await;
     }
 
+    /// Says that a tool is used, and with what, in one line.
+    pub async fn tool(&self, name: impl Into<String>, text: impl Into<String>) {
+        self.put(TurnEvent::Progress { stage: "tool".to_owned(), text: text.into(), tool: Some(name.into()) }).await;
+    }
+
     async fn put(&self, event: TurnEvent) {
         // A closed sink has no reader to miss anything.
         let _ = self.events.send(event).await;

@@ -17,6 +17,7 @@
 //!
 //! [`SendOutcome`]: hermes_protocol::SendOutcome
 
+mod pace;
 mod part;
 mod penalty;
 mod step;
@@ -24,10 +25,11 @@ mod text;
 
 pub use hermes_protocol::DeliveryClass as Class;
 
+pub use pace::{Pace, PaceRule};
 pub use part::{Impossible, PartChange, PartFacts, PartState};
 pub use penalty::PenaltyClock;
 pub use step::{RetryPolicy, RetryScope, Step, after_lookup, kills_target, next_step};
-pub use text::{silence, strip_control, take_media};
+pub use text::{preview, silence, strip_control, take_media};
 
 /// What is put before the text of a part that may already have arrived.
 pub const REPEATED_MARK: &str = "(possibly repeated)";

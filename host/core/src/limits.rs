@@ -24,6 +24,10 @@ pub const BACKOFF_BASE_MS: u64 = 1_000;
 pub const BACKOFF_MS_MAX: u64 = 300_000;
 /// `delivery.hold_s`: how long a part that fails for its own sake holds up what follows it.
 pub const LANE_HOLD_S: u64 = 60;
+/// `delivery.preview_interval_ms`: the shortest time between two edits that show how an answer grows.
+pub const PREVIEW_INTERVAL_MS: u64 = 800;
+/// `delivery.preview_chars`: new characters that are worth such an edit.
+pub const PREVIEW_CHARS: usize = 24;
 /// After so many deaths of the instance during one part, the part is given up.
 pub const DEATHS_PER_PART_MAX: u32 = 2;
 /// Chats and instances that a penalty clock remembers at once.

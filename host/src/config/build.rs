@@ -232,6 +232,8 @@ pub fn delivery(get: &Get<'_>) -> DeliveryConfig {
         backoff: get.millis("delivery.backoff_ms"),
         backoff_max: get.seconds("delivery.backoff_s_max"),
         hold: get.seconds("delivery.hold_s"),
+        preview_interval: get.millis("delivery.preview_interval_ms"),
+        preview_chars: get.count("delivery.preview_chars"),
     }
 }
 

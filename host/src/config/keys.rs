@@ -250,6 +250,13 @@ pub const KEYS: &[Key] = &[
     key("delivery.backoff_ms", int(10, 60_000), "1000", "The first wait before a retry; it doubles, with jitter."),
     key("delivery.backoff_s_max", int(1, 3600), "300", "The longest such wait."),
     key("delivery.hold_s", int(0, 3600), "60", "How long a failing part holds up what follows it in its chat."),
+    key(
+        "delivery.preview_interval_ms",
+        int(10, 60_000),
+        "800",
+        "The shortest time between two edits that show how an answer grows; an answer that comes sooner is sent whole.",
+    ),
+    key("delivery.preview_chars", int(1, 10_000), "24", "How many new characters are worth such an edit."),
     key("limits.event_bytes_max", int(1024, 8_388_608), "1048576", "The largest event that an adapter may hand in."),
     key("limits.reply_bytes_max", int(1024, 67_108_864), "1048576", "The longest reply of an agent; the rest is cut."),
     key("limits.turns_max", int(1, 100_000), "256", "How many turns run side by side; further ones wait."),

@@ -234,6 +234,10 @@ pub struct DeliveryConfig {
     pub backoff_max: Duration,
     /// How long a failing part holds up what follows it.
     pub hold: Duration,
+    /// The shortest time between two edits that show how an answer grows.
+    pub preview_interval: Duration,
+    /// How many new characters are worth such an edit.
+    pub preview_chars: usize,
 }
 
 /// `[limits]`: bounds that protect the host.

@@ -348,6 +348,8 @@ fn defaults_are_the_limits_of_the_core() {
     assert_eq!(config.delivery.backoff, Duration::from_millis(limits::BACKOFF_BASE_MS));
     assert_eq!(config.delivery.backoff_max, Duration::from_millis(limits::BACKOFF_MS_MAX));
     assert_eq!(config.delivery.hold, seconds(limits::LANE_HOLD_S));
+    assert_eq!(config.delivery.preview_interval, Duration::from_millis(limits::PREVIEW_INTERVAL_MS));
+    assert_eq!(config.delivery.preview_chars, limits::PREVIEW_CHARS);
     assert_eq!(config.host.drain, seconds(limits::DRAIN_S));
     assert_eq!(config.host.adapter_connect, seconds(limits::ADAPTER_CONNECT_S));
     assert_eq!(config.host.adapter_send, seconds(limits::ADAPTER_SEND_S));

@@ -1,22 +1,30 @@
-//! What a chat sees of a running turn: its native stream and the typing sign.
+//! What a chat sees of a running turn besides its messages: its native stream, a draft
+//! that is not sent, and the typing sign.
 //!
 //! Hints go straight to the adapter, are never owed and may be lost. A hint
 //! never makes the lane wait: each turn has at most one task that carries its
 //! stream and one that keeps the typing sign up, and both end with the turn.
 
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use hermes_core::delivery::{Pace, PaceRule};
 use hermes_core::ids::InboxId;
-use hermes_protocol::{Chat, TurnEvent, TurnEventCall, TypingCall, method};
+use hermes_protocol::{CallError, Chat, DraftCall, TurnEvent, TurnEventCall, TypingCall, method};
 use tokio::sync::Notify;
+use tokio::time::Instant;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
+use crate::outbox::growing::piece;
 use crate::plugins::AdapterHandle;
 
 /// Events of one turn that may wait for its reader; chunks are joined, so they count as one.
 const STREAM_EVENTS_MAX: usize = 64;
+
+/// What is kept of an answer that is shown as a draft, in bytes; no platform shows more.
+const DRAFT_BYTES_MAX: usize = 64 << 10;
 
 /// An answer that comes sooner needs no typing sign.
 const TYPING_AFTER: Duration = Duration::from_millis(150);
@@ -122,6 +130,108 @@ async fn carry(adapter: AdapterHandle, inbox: InboxId, shared: Arc<Shared>) {
             return;
         }
     }
+}
+
+/// An answer that is shown as a draft nobody has sent yet, until it is dropped.
+pub struct Unsent {
+    shared: Arc<UnsentText>,
+    _on: DropGuard,
+}
+
+#[derive(Default)]
+struct UnsentText {
+    text: Mutex<(String, usize)>,
+    woken: Notify,
+    failed: AtomicBool,
+}
+
+impl Unsent {
+    /// Shows drafts in `chat` at this pace.
+    pub fn start(adapter: AdapterHandle, chat: Chat, rule: PaceRule) -> Self {
+        let (shared, ended) = (Arc::<UnsentText>::default(), CancellationToken::new());
+        tokio::spawn(show_drafts(adapter, chat, rule, Arc::clone(&shared), ended.clone()));
+        Self { shared, _on: ended.drop_guard() }
+    }
+
+    /// Whether the platform does not take them, so that the answer has to be shown otherwise.
+    pub fn has_failed(&self) -> bool {
+        self.shared.failed.load(Ordering::Relaxed)
+    }
+
+    /// Writes more; never waits.
+    pub fn push(&self, more: &str) {
+        self.shared.write(more, |text| {
+            if text.len() < DRAFT_BYTES_MAX {
+                text.push_str(more);
+            }
+        });
+    }
+
+    /// Begins another text.
+    pub fn begin_anew(&self, with: &str) {
+        self.shared.write(with, |text| with.clone_into(text));
+    }
+}
+
+impl UnsentText {
+    fn write(&self, more: &str, change: impl FnOnce(&mut String)) {
+        let mut text = self.text.lock().unwrap_or_else(PoisonError::into_inner);
+        change(&mut text.0);
+        text.1 += more.chars().count();
+        drop(text);
+        self.woken.notify_one();
+    }
+
+    fn read(&self) -> (String, usize) {
+        self.text.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+async fn show_drafts(
+    adapter: AdapterHandle,
+    chat: Chat,
+    rule: PaceRule,
+    shared: Arc<UnsentText>,
+    ended: CancellationToken,
+) {
+    let began = Instant::now();
+    let now_ms = || i64::try_from(began.elapsed().as_millis()).unwrap_or(i64::MAX);
+    let mut pace = Pace::new(rule, 0);
+    let mut shown = String::new();
+    loop {
+        let (text, chars) = shared.read();
+        let wait = pace.due_ms(chars).map(|due_ms| u64::try_from(due_ms.saturating_sub(now_ms())).unwrap_or(0));
+        let next = async {
+            match wait {
+                Some(wait_ms) => tokio::time::sleep(Duration::from_millis(wait_ms)).await,
+                None => shared.woken.notified().await,
+            }
+        };
+        if ended.run_until_cancelled(next).await.is_none() {
+            break;
+        }
+        if pace.due_ms(chars).is_none_or(|due_ms| due_ms > now_ms()) {
+            continue;
+        }
+        pace.shown(now_ms(), chars);
+        let Some(piece) = piece(&adapter, &text).await.filter(|piece| piece.source != shown) else { continue };
+        if let Err(error) = draft(&adapter, &chat, &piece.source).await {
+            tracing::debug!(instance = %adapter.instance(), %error, "a draft was not taken");
+            shared.failed.store(true, Ordering::Relaxed);
+            break;
+        }
+        shown = piece.source;
+    }
+    if !shown.is_empty()
+        && let Err(error) = draft(&adapter, &chat, "").await
+    {
+        tracing::debug!(instance = %adapter.instance(), %error, "a draft was not taken back");
+    }
+}
+
+async fn draft(adapter: &AdapterHandle, chat: &Chat, text: &str) -> Result<Vec<u8>, CallError> {
+    let call = serde_json::to_vec(&DraftCall::new(chat.clone(), text)).expect("a draft call is always JSON");
+    adapter.hint(method::DRAFT, call).await
 }
 
 /// Keeps the typing sign of a chat up until it is dropped.

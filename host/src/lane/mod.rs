@@ -14,6 +14,7 @@
 //! end means, [`crate::context`] for what the runtime gets, [`hints`] for what a
 //! chat sees meanwhile.
 
+mod draft;
 mod hints;
 mod memory;
 mod orders;
@@ -25,7 +26,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hermes_core::guard::{Admission, Guard};
-use hermes_core::ids::{InboxId, SessionId, TurnId};
+use hermes_core::ids::{DeliveryId, InboxId, SessionId, TurnId};
 use hermes_protocol::Purpose;
 use tokio::sync::{mpsc, oneshot};
 
@@ -281,7 +282,13 @@ impl Lane {
     async fn admit_again(&mut self, turn: TurnId, heard: Heard) -> Option<Running> {
         let epoch = self.host.epoch;
         self.host.until_written("the resumption of a turn", || self.host.store.resume_turn(turn, epoch)).await?;
-        self.start(turn, heard).await
+        let mut running = self.start(turn, heard).await?;
+        match self.host.store.drafts_of(turn).await {
+            Ok(drafts) => drafts.last().into_iter().for_each(|draft| running.adopt(draft)),
+            // Left alone it ends as interrupted, with the turn.
+            Err(error) => tracing::warn!(%turn, %error, "what a turn had begun to say cannot be read"),
+        }
+        Some(running)
     }
 
     async fn start(&mut self, turn: TurnId, heard: Heard) -> Option<Running> {
@@ -370,7 +377,11 @@ impl Lane {
     /// What happened to the running turn.
     async fn step(&mut self, step: Step) {
         match step {
-            Step::Said => {}
+            Step::Said => {
+                if let Some(running) = &mut self.running {
+                    running.show(&self.host).await;
+                }
+            }
             Step::Ended(outcome) => self.end(outcome, Cause::Itself).await,
             Step::Silent => {
                 if let Some(running) = &mut self.running {
@@ -389,12 +400,10 @@ impl Lane {
 
     /// Commits how the running turn ended and what is owed for it, then starts the next.
     async fn end(&mut self, outcome: hermes_agent::TurnOutcome, cause: Cause) {
-        let Some(running) = self.running.take() else { return };
+        let Some(mut running) = self.running.take() else { return };
+        running.show(&self.host).await;
         let conclusion = turn::conclude(outcome, cause, &self.host.live());
-        let mut deliveries = Vec::new();
-        if let Some(markdown) = conclusion.says {
-            deliveries.push(running.heard.place.answer(&self.host, markdown).await);
-        }
+        let deliveries = running.conclude(&self.host, conclusion.says, conclusion.end).await.into_iter().collect();
         let now_ms = self.host.now_ms();
         let heard_ms = running.heard.at_ms;
         let said = running.input.iter().map(|message| (heard_ms, message.clone()));
@@ -423,7 +432,22 @@ impl Lane {
         let written = self.host.until_written("the end of a turn", || self.host.store.end_turn(end.clone())).await;
         if let Some(ids) = written {
             crash::point("after_owe");
-            self.host.carry(ids, end.deliveries).await;
+            let (said, grown) = ids.split_at(end.deliveries.len().min(ids.len()));
+            self.host.carry(said.to_vec(), end.deliveries).await;
+            for id in grown {
+                self.tell_grown(*id).await;
+            }
+        }
+    }
+
+    /// A message that grew for a turn which is over was ended by the store: its lane goes on with that.
+    async fn tell_grown(&self, id: DeliveryId) {
+        match self.host.store.delivery(id).await {
+            Ok(Some(delivery)) => self.host.tell_grown(delivery.instance, delivery.chat, id).await,
+            Ok(None) => {}
+            Err(error) => {
+                tracing::error!(delivery = %id, %error, "what is owed cannot be read; it waits for the next start")
+            }
         }
     }
 

@@ -17,11 +17,13 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::STOP_GRACE;
+use super::draft::Draft;
 use super::hints::{NativeStream, Typing};
 use crate::config::StreamMode;
 use crate::context::Heard;
 use crate::host::{CountedTurn, Host};
 use crate::mask::Masker;
+use crate::store::{NewDelivery, OwedDelivery, TurnEnd};
 
 /// A turn that runs.
 pub struct Running {
@@ -40,6 +42,7 @@ pub struct Running {
     doing: String,
     pace: Pace,
     stream: Option<NativeStream>,
+    draft: Option<Draft>,
     _typing: Option<Typing>,
     _counted: CountedTurn,
 }
@@ -88,6 +91,7 @@ impl Running {
         let pace = Pace::new(session.inactivity, session.inactivity_warning, session.heartbeat, beats);
         let said_bytes_max = live.config.limits.reply_bytes_max;
         let input = request.input.clone();
+        let draft = Draft::start(host, &heard);
         let cancel = CancellationToken::new();
         let (sink, events) = EventSink::channel();
         let task = tokio::spawn(answer(Arc::clone(host), request, sink, cancel.clone()));
@@ -104,6 +108,7 @@ impl Running {
             doing: String::new(),
             pace,
             stream,
+            draft,
             _typing: typing,
             _counted: host.count_turn(),
         }
@@ -129,6 +134,7 @@ impl Running {
                     Err(error) => Step::Ended(TurnOutcome::Failed(broken(&error))),
                 }
             }
+            () = draft_due(&self.draft) => Step::Said,
             beat = self.pace.next() => match beat {
                 Beat::Silent => Step::Silent,
                 Beat::Warn { silent_min } => Step::StillWorking(format!(
@@ -146,17 +152,45 @@ impl Running {
                 // A secret that comes in two pieces is caught in the answer, which replaces what was shown.
                 *text = self.masker.mask(strip_control(text)).into_owned();
                 self.said.push_str(text);
+                if let Some(draft) = &mut self.draft {
+                    draft.heard_text(text);
+                }
             }
             TurnEvent::Chunk { .. } => return,
-            TurnEvent::Progress { text, .. } => {
+            TurnEvent::Progress { text, stage, .. } => {
                 *text = self.masker.mask(strip_control(text)).into_owned();
                 self.doing.clone_from(text);
+                if let Some(draft) = self.draft.as_mut().filter(|_| stage == "tool") {
+                    draft.heard_tool(self.said.len());
+                }
             }
             // The lane alone says how a turn begins and ends.
             _ => return,
         }
         if let Some(stream) = &self.stream {
             stream.push(event);
+        }
+    }
+
+    /// Goes on in a message that an earlier life of the host began.
+    pub fn adopt(&mut self, draft: &OwedDelivery) {
+        if let Some(own) = &mut self.draft {
+            own.adopt(draft);
+        }
+    }
+
+    /// Lets the chat see what was said, where it is time.
+    pub async fn show(&mut self, host: &Host) {
+        if let Some(draft) = &mut self.draft {
+            draft.show(host, &self.heard, self.turn, &self.said).await;
+        }
+    }
+
+    /// What is owed at the end of the turn, which says this at last.
+    pub async fn conclude(&mut self, host: &Host, says: Option<String>, end: TurnEnd) -> Option<NewDelivery> {
+        match &mut self.draft {
+            Some(draft) => draft.conclude(host, &self.heard, &self.said, says, end).await,
+            None => Some(self.heard.place.answer(host, says?).await),
         }
     }
 
@@ -177,7 +211,7 @@ impl Running {
             tracing::warn!(turn = %self.turn, "the runtime did not stop; its task was left behind");
         }
         // Whatever the runtime made of it: what counts is what had been said when it was stopped.
-        TurnOutcome::Interrupted { text: std::mem::take(&mut self.said) }
+        TurnOutcome::Interrupted { text: self.said.clone() }
     }
 
     /// Shows how the turn ended to whoever looks on.
@@ -200,6 +234,14 @@ impl Running {
                 retryable: true,
             });
         }
+    }
+}
+
+/// Waits until an answer begins to be shown; for ever when it is not shown.
+async fn draft_due(draft: &Option<Draft>) {
+    match draft {
+        Some(draft) => draft.due().await,
+        None => std::future::pending().await,
     }
 }
 

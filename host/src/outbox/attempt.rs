@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 
 use hermes_core::backoff::Backoff;
 use hermes_core::delivery::{self, DEADLINE_PASSED, REQUESTER_GONE, RetryPolicy, RetryScope, Step, next_step};
-use hermes_protocol::{Chat, LookupCall, RefusalKind, SendOutcome};
+use hermes_protocol::{Chat, DeliveryClass, LookupCall, RefusalKind, SendOutcome};
 use tokio::sync::oneshot;
 
 use super::job::{Job, Next, is_own};
@@ -65,7 +65,13 @@ impl OutboxLane {
         job.part_mut().facts.attempts = attempt;
         let outgoing = job.outgoing(&adapter.capabilities().delivery);
         crash::point("mid_send");
-        let outcome = adapter.send(&outgoing).await;
+        let outcome = match job.edits() {
+            Some(message) if self.says_already(id, &outgoing.text) => {
+                SendOutcome::delivered(message.id, self.host.now_ms())
+            }
+            Some(message) => adapter.edit(&message, &outgoing).await,
+            None => adapter.send(&outgoing).await,
+        };
         crash::point("after_send_before_settle");
         let job = self.job(which)?;
         if matches!(&outcome, SendOutcome::Unknown { detail } if detail == INSTANCE_DIED) {
@@ -96,15 +102,13 @@ impl OutboxLane {
         }
     }
 
-    fn judge(
-        &mut self,
-        which: Which,
-        outcome: &SendOutcome,
-        class: &hermes_protocol::DeliveryClass,
-        deadline_ms: i64,
-    ) -> Step {
+    fn judge(&mut self, which: Which, outcome: &SendOutcome, class: &DeliveryClass, deadline_ms: i64) -> Step {
         let (now_ms, policy, jitter) = self.circumstances();
         match self.job(which) {
+            // To change a message twice to the same text changes it once.
+            Some(job) if job.edits().is_some() => {
+                next_step(outcome, job.facts(), &DeliveryClass::Idempotent, &policy, now_ms, deadline_ms, jitter)
+            }
             Some(job) => next_step(outcome, job.facts(), class, &policy, now_ms, deadline_ms, jitter),
             None => Step::Abandon(DEADLINE_PASSED),
         }
@@ -132,7 +136,13 @@ impl OutboxLane {
         let instance = self.target.instance.clone();
         let holds = self.holds.clone();
         let Some(job) = self.job(which) else { return };
+        if job.edits().is_some() && matches!(step, Step::Settle(PartState::Refused { .. }) | Step::DropThread) {
+            // What it had grown to cannot be changed any more: whether it can be said at all, a send finds out.
+            job.delivery.draft_message = None;
+            return self.settle(which, PartState::Owed, 0, vec![Effect::DraftGone], None).await;
+        }
         job.part_mut().facts = step.note(job.facts(), now_ms);
+        let step = job.tempered(step);
         let chat = job.delivery.chat.clone();
         match step {
             Step::Settle(state) => self.settle_part(which, state).await,
@@ -220,6 +230,7 @@ impl OutboxLane {
             dead = Some((chat, why));
         }
         self.settle(which, state.clone(), 0, effects, None).await;
+        self.note_growth(which, &state);
         if let Some(job) = self.job(which) {
             job.part_mut().state = state;
             if !job.advance() {
@@ -236,12 +247,14 @@ impl OutboxLane {
     /// Gives one job up because its time is over.
     pub(super) async fn expire(&mut self, which: Which) {
         if let Some(job) = self.remove(which) {
+            self.stop_growing(job.id());
             self.abandon(job, DEADLINE_PASSED).await;
         }
     }
 
     /// Gives up whatever the lane has.
     pub(super) async fn give_up_all(&mut self, why: &str) {
+        self.stop_all_growing();
         let mut jobs: Vec<Job> = std::mem::take(&mut self.aside);
         for item in std::mem::take(&mut self.queue) {
             match item {

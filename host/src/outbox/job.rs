@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use hermes_core::delivery::{PartFacts, RetryScope};
+use hermes_core::delivery::{PartFacts, RetryScope, Step};
 use hermes_core::ids::DeliveryId;
-use hermes_protocol::{DeliveryClass, Outgoing};
+use hermes_protocol::{DeliveryClass, Outgoing, SentMessage};
 
 use super::Holds;
-use crate::store::{OwedDelivery, OwedPart, PartState};
+use crate::store::{DeliveryState, OwedDelivery, OwedPart, PartState};
 
 /// What is put before a text that lost its thread.
 const THREAD_GONE_MARK: &str = "(its thread is gone)";
@@ -38,8 +38,12 @@ pub enum Next {
 impl Job {
     /// The job of a delivery; `None` when no part of it is open.
     pub fn new(delivery: OwedDelivery, holds: &Arc<Holds>) -> Option<Self> {
+        if !delivery.state.is_live() {
+            return None;
+        }
         holds.add();
         let mut job = Self { delivery, due_ms: 0, next: Next::Send, at: 0, holds: Arc::clone(holds) };
+        job.carry_doubt();
         job.turn_to(0).then_some(job)
     }
 
@@ -87,7 +91,8 @@ impl Job {
     /// The next part as the adapter gets it.
     pub fn outgoing(&self, class: &DeliveryClass) -> Outgoing {
         let (delivery, part) = (&self.delivery, self.part());
-        let mut marks = self.facts().marks(class);
+        // To change a message to what it says already repeats nothing.
+        let mut marks = if self.edits().is_some() { Vec::new() } else { self.facts().marks(class) };
         if self.facts().thread_dropped {
             marks.push(THREAD_GONE_MARK);
         }
@@ -95,12 +100,12 @@ impl Job {
             [] => text.to_owned(),
             marks => format!("{} {text}", marks.join(" ")),
         };
-        let first = self.at == 0;
+        let first = part.n <= 1;
         let last = self.at + 1 == delivery.parts.len();
         let mut outgoing = Outgoing::text(delivery.chat.clone(), mark(&part.text));
         outgoing.delivery = delivery.id.0;
-        outgoing.part = part.n;
-        outgoing.of = u32::try_from(delivery.parts.len()).unwrap_or(u32::MAX);
+        outgoing.part = part.n.max(1);
+        outgoing.of = delivery.parts.last().map_or(1, |last| last.n.max(1));
         outgoing.key.clone_from(&part.key);
         outgoing.purpose = delivery.purpose.clone();
         outgoing.reply_to = delivery.reply_to.clone().filter(|_| first);
@@ -114,8 +119,53 @@ impl Job {
         outgoing
     }
 
+    /// The message that the next part is the final text of.
+    pub fn edits(&self) -> Option<SentMessage> {
+        let id = self.delivery.draft_message.as_ref().filter(|_| self.part().n == 1)?;
+        Some(SentMessage::new(self.delivery.chat.clone(), id.clone()))
+    }
+
+    /// Notes what became of the first piece of a growing message: what the final text does with it.
+    pub fn first_piece_settled(&mut self, state: &PartState) {
+        if let PartState::Delivered { receipt } = state {
+            self.delivery.draft_message = receipt.message_ids.last().cloned();
+        }
+        self.carry_doubt();
+    }
+
+    /// What is done about the next part where it is a first piece: it is neither repeated nor written otherwise,
+    /// since the final text will be.
+    pub fn tempered(&self, step: Step) -> Step {
+        let why = match step {
+            Step::RepeatMarked { .. } => "nobody knows whether its first piece arrived",
+            Step::ResendPlain | Step::Resplit => "its first piece was not taken",
+            step => return step,
+        };
+        if self.part().n > 0 {
+            return step;
+        }
+        Step::Settle(PartState::Abandoned { why: why.to_owned() })
+    }
+
+    /// Where nobody knows whether the first piece arrived, the final text is its marked repeat.
+    fn carry_doubt(&mut self) {
+        let doubted = matches!(self.delivery.parts.first(), Some(part) if part.n == 0 && part.facts.doubts > 0);
+        if let Some(part) = self.delivery.parts.iter_mut().find(|part| part.n == 1 && doubted) {
+            part.facts.doubts = part.facts.doubts.max(1);
+        }
+    }
+
+    /// Whether the final text goes in place of this first piece, which certainly never arrived.
+    fn is_superseded(&self, part: &OwedPart) -> bool {
+        part.n == 0
+            && self.delivery.state == DeliveryState::Owed
+            && matches!(part.state, PartState::Owed | PartState::Deferred)
+            && part.facts.failing_since_ms.is_none()
+    }
+
     fn turn_to(&mut self, from: usize) -> bool {
-        let open = self.delivery.parts.iter().enumerate().skip(from).find(|(_, part)| !part.state.is_settled());
+        let parts = self.delivery.parts.iter().enumerate().skip(from);
+        let open = parts.into_iter().find(|(_, part)| !part.state.is_settled() && !self.is_superseded(part));
         let Some((at, part)) = open else { return false };
         self.due_ms = part.not_before_ms;
         self.next = match part.state {

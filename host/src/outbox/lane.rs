@@ -1,12 +1,13 @@
 //! The lane of one target: what goes next, and what it waits for.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
 use hermes_core::ids::DeliveryId;
 use tokio::sync::mpsc;
 
+use super::growing::GrowingMessages;
 use super::job::Job;
 use super::{Holds, OutboxMessage, Target};
 use crate::events::{DeliveryNews, HostEvent};
@@ -30,6 +31,7 @@ pub struct OutboxLane {
     pub(super) queue: VecDeque<Item>,
     /// Jobs that stepped aside; each is retried alone.
     pub(super) aside: Vec<Job>,
+    pub(super) growing: GrowingMessages,
     draining: bool,
 }
 
@@ -59,6 +61,8 @@ enum Plan {
     Expire(Which),
     /// Try a job.
     Try(Which),
+    /// Show what a growing message says by now.
+    Show(DeliveryId),
     /// Wait for the adapter, or until a time.
     Wait { until_ms: i64, adapter: bool },
     /// Nothing is owed.
@@ -68,7 +72,15 @@ enum Plan {
 impl OutboxLane {
     /// Makes the lane of a target.
     pub fn new(host: Arc<Host>, target: Target, holds: Arc<Holds>) -> Self {
-        Self { host, target, holds, queue: VecDeque::new(), aside: Vec::new(), draining: false }
+        Self {
+            host,
+            target,
+            holds,
+            queue: VecDeque::new(),
+            aside: Vec::new(),
+            growing: BTreeMap::new(),
+            draining: false,
+        }
     }
 
     /// Lives until the dispatcher closes the mailbox, or until the host ends.
@@ -97,6 +109,10 @@ impl OutboxLane {
                 }
                 Plan::Try(which) => {
                     self.attempt(which).await;
+                    continue;
+                }
+                Plan::Show(id) => {
+                    self.show_piece(id).await;
                     continue;
                 }
                 Plan::Wait { .. } | Plan::Idle if self.draining => return,
@@ -129,6 +145,17 @@ impl OutboxLane {
     async fn take(&mut self, message: OutboxMessage) {
         match message {
             OutboxMessage::Owed(delivery) => self.line_up(*delivery),
+            OutboxMessage::Draft(delivery, text) => {
+                self.grow_from(text);
+                self.line_up(*delivery);
+            }
+            OutboxMessage::Grows(text) => self.look_at(text),
+            OutboxMessage::Grown(id) => {
+                self.stop_growing(id);
+                self.forget(id);
+                // The store knows whether the first piece arrived, which may have been settled since.
+                self.queue.push_back(Item::Stored(id));
+            }
             OutboxMessage::Refresh(id, delivery) => {
                 self.forget(id);
                 if let Some(delivery) = delivery {
@@ -141,6 +168,7 @@ impl OutboxLane {
                     job.delivery.chat.id.clone_from(&to.id);
                     job.delivery.chat.kind = to.kind.clone();
                 }
+                self.move_growing(&to);
             }
             OutboxMessage::Look => {}
             OutboxMessage::Drain => self.draining = true,
@@ -221,6 +249,13 @@ impl OutboxLane {
             let look_ms = if online { due_ms.min(job.delivery.deadline_ms + 1) } else { job.delivery.deadline_ms + 1 };
             wait = Some(wait.map_or(look_ms, |earliest| earliest.min(look_ms)));
         }
+        if online && !self.draining {
+            match self.next_piece(now_ms) {
+                Some((due_ms, id)) if due_ms <= now_ms => return Plan::Show(id),
+                Some((due_ms, _)) => wait = Some(wait.map_or(due_ms, |earliest| earliest.min(due_ms))),
+                None => {}
+            }
+        }
         wait.map_or(Plan::Idle, |until_ms| Plan::Wait { until_ms, adapter: !online })
     }
 
@@ -246,16 +281,15 @@ impl OutboxLane {
         let Some(Item::Stored(id)) = self.queue.front() else { return };
         let id = *id;
         match self.host.store.delivery(id).await {
-            Ok(Some(delivery)) => {
+            Ok(delivery) => {
                 self.queue.pop_front();
-                match Job::new(delivery, &self.holds) {
+                match delivery.and_then(|delivery| Job::new(delivery, &self.holds)) {
                     Some(job) if job.is_aside() => self.aside.push(job),
                     Some(job) => self.queue.push_front(Item::Here(Box::new(job))),
-                    None => {}
+                    None => {
+                        self.growing.remove(&id);
+                    }
                 }
-            }
-            Ok(None) => {
-                self.queue.pop_front();
             }
             Err(error) => {
                 tracing::error!(delivery = %id, %error, "an owed delivery cannot be read; it waits for the next start");

@@ -12,6 +12,8 @@
 //! * what a platform asked to wait for holds the chat or the whole instance
 //!   ([`holds`]); a part that fails for its own sake steps aside after a while and is
 //!   retried alone ([`job`]);
+//! * a message that grows is committed with its first piece; what is shown of it before
+//!   its final text is owed are edits that may be lost ([`growing`]);
 //! * while the adapter is not online the lane waits, and nothing is lost by waiting:
 //!   the rows are in the store, and beyond [`lane::HELD_MAX`] only their ids in memory.
 //!
@@ -19,6 +21,7 @@
 //! ([`crate::render`]).
 
 mod attempt;
+pub mod growing;
 pub mod holds;
 mod job;
 mod lane;
@@ -30,6 +33,7 @@ use hermes_core::ids::DeliveryId;
 use hermes_protocol::Chat;
 
 use crate::store::{DeliveryState, NewDelivery, OwedDelivery, OwedPart, PartFacts, PartState};
+pub use growing::Growing;
 pub use holds::Holds;
 pub use lane::OutboxLane;
 
@@ -56,6 +60,12 @@ impl Target {
 pub enum OutboxMessage {
     /// A delivery is committed and wants to go.
     Owed(Box<OwedDelivery>),
+    /// The first piece of a growing message is committed and wants to go.
+    Draft(Box<OwedDelivery>, Arc<Growing>),
+    /// A growing message has something new.
+    Grows(Arc<Growing>),
+    /// A growing message has ended; the store has what is owed of it.
+    Grown(DeliveryId),
     /// A delivery is as the store has it: it begins anew, or goes no more.
     Refresh(DeliveryId, Option<Box<OwedDelivery>>),
     /// Nobody can write to this chat until it speaks again.
@@ -70,6 +80,7 @@ pub enum OutboxMessage {
 
 /// The delivery that `end_turn`, `command` or `owe` has just committed, as the store holds it.
 pub fn owed(id: DeliveryId, new: NewDelivery, key: impl Fn(u32) -> String) -> OwedDelivery {
+    let state = if new.is_draft() { DeliveryState::Drafting } else { DeliveryState::Owed };
     let parts = new
         .parts
         .into_iter()
@@ -99,7 +110,7 @@ pub fn owed(id: DeliveryId, new: NewDelivery, key: impl Fn(u32) -> String) -> Ow
         choices: new.choices,
         ephemeral_to: new.ephemeral_to,
         silent: new.silent,
-        state: DeliveryState::Owed,
+        state,
         why: None,
         draft_message: None,
         deadline_ms: new.deadline_ms,

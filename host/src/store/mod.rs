@@ -13,6 +13,7 @@
 //! what a crash leaves behind, `migrate` for the schema.
 
 mod commands;
+mod drafts;
 mod effects;
 pub mod error;
 mod inbox;
@@ -45,6 +46,7 @@ use hermes_core::ids::{DeliveryId, Epoch};
 use rusqlite::Connection;
 
 use crate::clock::Clock;
+pub use drafts::interrupted;
 pub use error::StoreError;
 use readers::Readers;
 pub use rows::*;

@@ -12,7 +12,7 @@ use super::sql::{change, change_one, collect, first, json, json_list, parsed, pa
 use super::writer::Outcome;
 use super::{
     DeliveryFilter, DeliveryState, LISTING_ROWS_MAX, NewDelivery, NewPart, OwedDelivery, OwedPart, PartFacts,
-    PartState, Result, Settle, Settled, Store, effects, inbox,
+    PartState, Result, Settle, Settled, Store, drafts, effects, inbox,
 };
 
 /// The shortest time for which a dead letter is tried anew.
@@ -153,6 +153,23 @@ fn missing(delivery: DeliveryId) -> Fault {
 
 /// Writes a delivery and all its parts.
 pub(super) fn insert(db: &Connection, nonce: &str, new: &NewDelivery, turn: Option<TurnId>) -> Outcome<DeliveryId> {
+    if let Some(draft) = new.draft
+        && drafts::becomes(db, nonce, draft, new)?
+    {
+        return Ok(draft);
+    }
+    let open_parts = new.parts.iter().filter(|part| part.n > 0).count();
+    insert_as(db, nonce, new, turn, (DeliveryState::Owed, open_parts))
+}
+
+/// Writes a delivery in one state, with so many parts to settle.
+pub(super) fn insert_as(
+    db: &Connection,
+    nonce: &str,
+    new: &NewDelivery,
+    turn: Option<TurnId>,
+    (state, open_parts): (DeliveryState, usize),
+) -> Outcome<DeliveryId> {
     if new.parts.is_empty() {
         return Err(
             StoreError::Internal { detail: "a delivery without parts would never be settled".to_owned() }.into()
@@ -162,7 +179,7 @@ pub(super) fn insert(db: &Connection, nonce: &str, new: &NewDelivery, turn: Opti
         db,
         "INSERT INTO outbox (instance, chat, session_id, turn_id, in_reply_to, reply_to, purpose, markdown, choices,
              ephemeral_to, silent, state, open_parts, deadline_ms, max_attempts, created_ms)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, 'owed', ?12, ?13, ?14, ?15)",
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?16, ?12, ?13, ?14, ?15)",
         params![
             new.instance,
             json(&new.chat)?,
@@ -175,10 +192,11 @@ pub(super) fn insert(db: &Connection, nonce: &str, new: &NewDelivery, turn: Opti
             new.choices.as_ref().map(json).transpose()?,
             new.ephemeral_to,
             new.silent,
-            new.parts.len() as i64,
+            open_parts as i64,
             new.deadline_ms,
             new.max_attempts,
             new.created_ms,
+            state.as_str(),
         ],
     )?;
     let delivery = DeliveryId(db.last_insert_rowid());
@@ -188,7 +206,7 @@ pub(super) fn insert(db: &Connection, nonce: &str, new: &NewDelivery, turn: Opti
     Ok(delivery)
 }
 
-fn insert_part(
+pub(super) fn insert_part(
     db: &Connection,
     nonce: &str,
     delivery: DeliveryId,
@@ -253,6 +271,9 @@ fn settle_part(db: &Connection, settle: &Settle) -> Outcome<Settled> {
         facts_json(&settle.facts)?
     ];
     change_one(db, settle_sql(&settle.state), values, || part_name(delivery, n))?;
+    if n == 0 {
+        return drafts::first_piece_settled(db, delivery, &settle.state);
+    }
     if !settle.state.is_settled() {
         return Ok(Settled { over: false });
     }
@@ -318,7 +339,8 @@ fn close_part(db: &Connection, delivery: DeliveryId, why: Option<&str>, now_ms: 
 }
 
 fn has_abandoned(db: &Connection, delivery: DeliveryId) -> Outcome<bool> {
-    let abandoned = db.prepare_cached("SELECT 1 FROM outbox_parts WHERE delivery = ?1 AND state = 'abandoned'")?;
+    let abandoned =
+        db.prepare_cached("SELECT 1 FROM outbox_parts WHERE delivery = ?1 AND n > 0 AND state = 'abandoned'")?;
     Ok(first(abandoned, [delivery.0], |_| Ok(()))?.is_some())
 }
 
@@ -361,7 +383,7 @@ fn retry(db: &Connection, delivery: DeliveryId, now_ms: i64) -> Outcome<()> {
     let again = change(
         db,
         "UPDATE outbox_parts SET state = 'owed', attempts = 0, facts = NULL, not_before_ms = 0, refusal = NULL, detail = NULL
-         WHERE delivery = ?1 AND state IN ('refused', 'abandoned', 'unknown')",
+         WHERE delivery = ?1 AND n > 0 AND state IN ('refused', 'abandoned', 'unknown')",
         [delivery.0],
     )?;
     if again == 0 {
@@ -370,7 +392,7 @@ fn retry(db: &Connection, delivery: DeliveryId, now_ms: i64) -> Outcome<()> {
     change_one(
         db,
         "UPDATE outbox SET state = 'owed', why = NULL, dismissed = 0, settled_ms = NULL, deadline_ms = ?2,
-             open_parts = (SELECT count(*) FROM outbox_parts WHERE delivery = ?1 AND state <> 'delivered')
+             open_parts = (SELECT count(*) FROM outbox_parts WHERE delivery = ?1 AND n > 0 AND state <> 'delivered')
          WHERE id = ?1 AND state IN ('owed', 'settled', 'abandoned')",
         params![delivery.0, now_ms.saturating_add(span)],
         || format!("delivery {delivery}"),

@@ -5,7 +5,7 @@
 //! turn  running{dead}   → queued       resumed, or failed with a notice
 //! part  in_flight{dead} → unknown      looked up, repeated with a mark, or given up
 //! event accepted                       handled as if it came now
-//! draft drafting                       becomes the resumed turn's answer, or "(interrupted)"
+//! draft drafting                       the resumed turn's to go on with, or owed as "(interrupted)"
 //! ```
 //!
 //! These are the arrows `OwnerDied` and `ClaimerDied` of `hermes_core`. A turn that
@@ -20,8 +20,8 @@ use super::error::Fault;
 use super::sql::{change, collect, parsed, text};
 use super::writer::Outcome;
 use super::{
-    CutOffTurn, DeadTargetRow, DeliveryState, HomeChannelRow, Loaded, Recovery, Result, Store, inbox, kv, outbox,
-    pairing, sessions, turns,
+    CutOffTurn, DeadTargetRow, DeliveryState, HomeChannelRow, Loaded, Recovery, Result, Store, drafts, inbox, kv,
+    outbox, pairing, sessions, turns,
 };
 
 /// How long a new life of the host heeds a wait of an earlier one. The wait is written as a time of day,
@@ -36,11 +36,12 @@ impl Store {
     ///
     /// When it could not be committed; the host must not start then.
     pub async fn recover(&self, epoch: Epoch, now_ms: i64) -> Result<Recovery> {
-        self.write(move |db| recover(db, epoch, now_ms)).await
+        let nonce = self.nonce();
+        self.write(move |db| recover(db, &nonce, epoch, now_ms)).await
     }
 }
 
-fn recover(db: &Connection, epoch: Epoch, now_ms: i64) -> Outcome<Recovery> {
+fn recover(db: &Connection, nonce: &str, epoch: Epoch, now_ms: i64) -> Outcome<Recovery> {
     let turns = change(
         db,
         "UPDATE turns INDEXED BY turns_running SET state = 'queued', epoch = NULL
@@ -61,6 +62,7 @@ fn recover(db: &Connection, epoch: Epoch, now_ms: i64) -> Outcome<Recovery> {
          WHERE delivery IN (SELECT id FROM outbox WHERE state IN ('drafting', 'owed')) AND not_before_ms > ?1",
         [now_ms.saturating_add(PUT_OFF_MS_MAX)],
     )?;
+    drafts::recover(db, nonce, now_ms)?;
     if turns + parts > 0 {
         tracing::info!(turns, parts, now_ms, "store: took over what an earlier life of the host left behind");
     }

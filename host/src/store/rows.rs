@@ -392,11 +392,13 @@ pub struct NewDelivery {
     pub in_reply_to: Option<InboxId>,
     /// The platform message it answers.
     pub reply_to: Option<String>,
+    /// The growing message that becomes this; one that does not grow any more becomes nothing, and this is sent.
+    pub draft: Option<DeliveryId>,
     /// Why it is said.
     pub purpose: Purpose,
     /// The text as house markdown.
     pub markdown: String,
-    /// Its rendered parts, numbered from 1 without gaps.
+    /// Its rendered parts, numbered from 1 without gaps; of a growing message one, number 0: its first piece.
     pub parts: Vec<NewPart>,
     /// Buttons.
     pub choices: Option<Choices>,
@@ -412,10 +414,17 @@ pub struct NewDelivery {
     pub created_ms: i64,
 }
 
+impl NewDelivery {
+    /// Whether it begins a growing message.
+    pub fn is_draft(&self) -> bool {
+        self.parts.iter().any(|part| part.n == 0)
+    }
+}
+
 /// One part of a delivery to be written.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NewPart {
-    /// Number, from 1.
+    /// Number, from 1; 0 is the first piece of a growing message.
     pub n: u32,
     /// Rendered text.
     pub text: String,
@@ -577,6 +586,8 @@ pub enum Effect {
     },
     /// This delivery goes on without its thread.
     ThreadGone,
+    /// What the message had grown to cannot be changed any more: its text is sent.
+    DraftGone,
 }
 
 /// What a settled part left of its delivery.
@@ -785,7 +796,7 @@ pub struct Recovery {
     pub cut_off: Vec<CutOffTurn>,
     /// What is owed, in id order; what was in flight is `Unknown`.
     pub deliveries: Vec<OwedDelivery>,
-    /// Drafts whose turn is gone.
+    /// Growing messages whose turn will be resumed.
     pub drafts: Vec<OwedDelivery>,
 }
 

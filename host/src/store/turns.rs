@@ -7,7 +7,7 @@ use rusqlite::{Connection, params};
 use super::error::Fault;
 use super::sql::{change, change_one, counted, first, json, json_list, text};
 use super::writer::Outcome;
-use super::{Admit, EndTurn, NewMessage, Result, Store, TurnEnd, inbox, outbox, sessions};
+use super::{Admit, EndTurn, NewMessage, Result, Store, TurnEnd, drafts, inbox, outbox, sessions};
 
 impl Store {
     /// (b) Starts a turn: opens its session and route where given, marks its events `turned`.
@@ -21,7 +21,8 @@ impl Store {
     }
 
     /// (c) Ends a turn: transcript, deliveries and their parts, its events `answered`. A `queued` turn can only
-    /// fail or be interrupted.
+    /// fail or be interrupted. Returns the ids of its deliveries, and behind them those of messages that were
+    /// still growing: they end as interrupted.
     ///
     /// # Errors
     ///
@@ -147,7 +148,10 @@ fn finish(db: &Connection, nonce: &str, end: &EndTurn) -> Outcome<Vec<DeliveryId
     for event in events {
         inbox::turn_answered(db, event)?;
     }
-    end.deliveries.iter().map(|delivery| outbox::insert(db, nonce, delivery, Some(turn))).collect()
+    let said = end.deliveries.iter().map(|delivery| outbox::insert(db, nonce, delivery, Some(turn)));
+    let mut ids = said.collect::<Outcome<Vec<DeliveryId>>>()?;
+    ids.append(&mut drafts::interrupt_those_of(db, nonce, turn, now_ms)?);
+    Ok(ids)
 }
 
 fn write_message(db: &Connection, session: &SessionId, turn: TurnId, new: &NewMessage) -> Outcome<()> {

@@ -7,4 +7,5 @@ mod delivery;
 mod files;
 mod restart;
 mod sessions;
+mod streaming;
 mod world;

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::path::Path;
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -10,8 +10,8 @@ use futures_util::future::BoxFuture;
 use hermes_adapter_abi::status;
 use hermes_agent::{AgentRuntime, EventSink, TurnOutcome, TurnRequest};
 use hermes_protocol::{
-    CallError, Chat, Emitted, Event, LookupReply, Manifest, Outgoing, RefusalKind, SendOutcome, Sender, TurnEvent,
-    TurnEventCall, method,
+    CallError, Chat, EditCall, Emitted, Event, LookupReply, Manifest, Outgoing, RefusalKind, SendOutcome, Sender,
+    TurnEvent, TurnEventCall, method,
 };
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
@@ -39,6 +39,8 @@ const PATIENCE: Duration = Duration::from_secs(20);
 pub struct Setting {
     /// Lines of `[adapter.fake]`.
     pub section: String,
+    /// Lines of `[delivery]`.
+    pub delivery: String,
     /// Capabilities of the platform.
     pub capabilities: Value,
     /// Who answers, where it is not echo with its test words.
@@ -49,6 +51,7 @@ impl Default for Setting {
     fn default() -> Self {
         Self {
             section: "access = { allowed_users = [\"7\", \"8\"] }".to_owned(),
+            delivery: "backoff_ms = 10".to_owned(),
             capabilities: json!({ "text": { "limit": 4096, "unit": "scalars", "dialect": "commonmark" } }),
             runtime: None,
         }
@@ -231,8 +234,8 @@ async fn begin(
 ) -> (Arc<Host>, Arc<dyn HostServices>, AdapterHandle) {
     let file = home.join("plugins.toml");
     let text = format!(
-        "[agent]\nruntime = \"echo\"\ntest_words = true\n\n[delivery]\nbackoff_ms = 10\n\n[adapter.fake]\n{}\n",
-        setting.section
+        "[agent]\nruntime = \"echo\"\ntest_words = true\n\n[delivery]\n{}\n\n[adapter.fake]\n{}\n",
+        setting.delivery, setting.section
     );
     std::fs::write(&file, text).unwrap();
     let sources =
@@ -311,7 +314,13 @@ pub struct Platform {
     sent: Mutex<Vec<Outgoing>>,
     stream: Mutex<Vec<TurnEvent>>,
     typing: Mutex<Vec<bool>>,
+    edits: Mutex<Vec<EditCall>>,
+    drafts: Mutex<Vec<String>>,
+    /// What each message says, in the order in which they were sent.
+    screen: Mutex<Vec<(String, String)>>,
     outcomes: Mutex<VecDeque<Option<SendOutcome>>>,
+    edit_outcomes: Mutex<VecDeque<Option<SendOutcome>>>,
+    takes_no_drafts: AtomicBool,
     lookup: Mutex<Option<LookupReply>>,
     /// Changes with everything that happens.
     news: watch::Sender<u64>,
@@ -323,7 +332,12 @@ impl Default for Platform {
             sent: Mutex::default(),
             stream: Mutex::default(),
             typing: Mutex::default(),
+            edits: Mutex::default(),
+            drafts: Mutex::default(),
+            screen: Mutex::default(),
             outcomes: Mutex::default(),
+            edit_outcomes: Mutex::default(),
+            takes_no_drafts: AtomicBool::new(false),
             lookup: Mutex::default(),
             news: watch::Sender::new(0),
         }
@@ -339,6 +353,41 @@ impl Platform {
     /// The next send ends so, too.
     pub fn refuses(&self, kind: RefusalKind) {
         self.answers(SendOutcome::refused(kind, "no"));
+    }
+
+    /// The next edit ends so.
+    pub fn answers_edit(&self, outcome: SendOutcome) {
+        self.edit_outcomes.lock().unwrap().push_back(Some(outcome));
+    }
+
+    /// The next edit never ends.
+    pub fn hangs_in_edit(&self) {
+        self.edit_outcomes.lock().unwrap().push_back(None);
+    }
+
+    /// No draft is taken from here on.
+    pub fn takes_no_drafts(&self) {
+        self.takes_no_drafts.store(true, Ordering::Relaxed);
+    }
+
+    /// A message that arrived although nobody was told so.
+    pub fn shows(&self, id: &str, text: &str) {
+        self.screen.lock().unwrap().push((id.to_owned(), text.to_owned()));
+    }
+
+    /// Every edit that was asked for.
+    pub fn edits(&self) -> Vec<EditCall> {
+        self.edits.lock().unwrap().clone()
+    }
+
+    /// Every draft that was shown.
+    pub fn drafts(&self) -> Vec<String> {
+        self.drafts.lock().unwrap().clone()
+    }
+
+    /// What people see: each message as it is after its edits.
+    pub fn screen(&self) -> Vec<String> {
+        self.screen.lock().unwrap().iter().map(|(_, text)| text.clone()).collect()
     }
 
     /// The next send never ends.
@@ -370,14 +419,39 @@ impl Platform {
         self.news.send_modify(|count| *count += 1);
     }
 
-    fn answer(&self, method: &str, payload: &[u8]) -> Option<Value> {
+    fn answer(&self, method: &str, payload: &[u8]) -> Option<Result<Value, CallError>> {
         let answer = match method {
             method::SEND => {
                 let outgoing: Outgoing = serde_json::from_slice(payload).unwrap();
+                let text = outgoing.text.clone();
                 self.sent.lock().unwrap().push(outgoing);
                 let outcome = self.outcomes.lock().unwrap().pop_front();
                 let number = self.sent.lock().unwrap().len();
-                json!(outcome.unwrap_or_else(|| Some(SendOutcome::delivered(format!("p{number}"), 1)))?)
+                let outcome = outcome.unwrap_or_else(|| Some(SendOutcome::delivered(format!("p{number}"), 1)))?;
+                if matches!(outcome, SendOutcome::Delivered { .. }) {
+                    self.screen.lock().unwrap().push((format!("p{number}"), text));
+                }
+                json!(outcome)
+            }
+            method::EDIT => {
+                let call: EditCall = serde_json::from_slice(payload).unwrap();
+                self.edits.lock().unwrap().push(call.clone());
+                let outcome = self.edit_outcomes.lock().unwrap().pop_front();
+                let outcome = outcome.unwrap_or_else(|| Some(SendOutcome::delivered(call.message.id.clone(), 1)))?;
+                if matches!(outcome, SendOutcome::Delivered { .. }) {
+                    let mut screen = self.screen.lock().unwrap();
+                    let message = screen.iter_mut().find(|(id, _)| *id == call.message.id).unwrap();
+                    message.1 = call.outgoing.text;
+                }
+                json!(outcome)
+            }
+            method::DRAFT => {
+                let call: Value = serde_json::from_slice(payload).unwrap();
+                if self.takes_no_drafts.load(Ordering::Relaxed) {
+                    return Some(Err(CallError::new("refused", "no drafts here")));
+                }
+                self.drafts.lock().unwrap().push(call["text"].as_str().unwrap().to_owned());
+                json!({})
             }
             method::TURN_EVENT => {
                 let call: TurnEventCall = serde_json::from_slice(payload).unwrap();
@@ -392,7 +466,7 @@ impl Platform {
             method::LOOKUP => json!(self.lookup.lock().unwrap().clone().unwrap_or(LookupReply::Unclear)),
             _ => json!({}),
         };
-        Some(answer)
+        Some(Ok(answer))
     }
 }
 
@@ -404,8 +478,11 @@ impl AdapterLink for Link {
         let answer = self.0.answer(method, &payload);
         self.0.happened();
         match answer {
-            Some(value) => {
+            Some(Ok(value)) => {
                 PendingCall::answered(Answer { status: status::OK, payload: value.to_string().into_bytes() })
+            }
+            Some(Err(error)) => {
+                PendingCall::answered(Answer { status: status::ERR, payload: serde_json::to_vec(&error).unwrap() })
             }
             None => {
                 // The call stays open for as long as somebody waits for it.

@@ -37,6 +37,29 @@ pub fn take_media(text: &str) -> (String, Vec<&str>) {
     (said, paths)
 }
 
+/// What of an unfinished reply may be shown: without lines that name files, without a last
+/// line that may become one, and nothing at all while it may still turn out to be silence.
+pub fn preview(text: &str) -> String {
+    if may_become_silence(text) {
+        return String::new();
+    }
+    let (mut said, _) = take_media(text);
+    let last = said.rfind('\n').map_or(0, |at| at + 1);
+    if "MEDIA:".starts_with(said[last..].trim()) || said[last..].trim_start().starts_with("MEDIA:") {
+        said.truncate(last);
+    }
+    said.truncate(said.trim_end().len());
+    said
+}
+
+fn may_become_silence(text: &str) -> bool {
+    if text.chars().nth(SILENCE_CHARS_MAX).is_some() {
+        return false;
+    }
+    let bare = text.trim_matches(|c: char| !c.is_alphanumeric()).to_ascii_lowercase();
+    SILENCE_WORDS.iter().any(|word| word.starts_with(&bare))
+}
+
 /// Takes terminal sequences (ANSI and the like) and control characters out of a
 /// text. Line ends become `\n`, tabs stay; a sequence that was cut off costs its
 /// beginning and not the text behind it.
@@ -130,6 +153,17 @@ mod tests {
         for said in ["", "I am silent", "NO REPLY from them", &format!("[SILENT]{}", "!".repeat(60)), "silently"] {
             assert!(!silence(said), "{said:?}");
         }
+    }
+
+    #[test]
+    fn an_unfinished_reply_shows_neither_files_nor_what_may_become_silence() {
+        for hidden in ["", "[", "[SIL", "NO_RE", "no reply", "MEDIA", "MEDIA:/a/b", "\nMEDIA: /a"] {
+            assert_eq!(preview(hidden), "", "{hidden:?}");
+        }
+        assert_eq!(preview("Look:\nMEDIA:/a.png\nand more\nMED"), "Look:\nand more");
+        assert_eq!(preview("Mediation "), "Mediation");
+        assert_eq!(preview("No report yet"), "No report yet");
+        assert_eq!(preview("```\nMEDIA:/code\n"), "```\nMEDIA:/code");
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! The store from outside: each transaction, a crash between any two, and what the disk may do.
 
+mod drafts;
 mod lineage;
 mod outbox;
 mod recovery;
@@ -98,6 +99,7 @@ fn delivery(text: &str) -> NewDelivery {
         turn: None,
         in_reply_to: None,
         reply_to: None,
+        draft: None,
         purpose: Purpose::Reply,
         markdown: text.to_owned(),
         parts: vec![NewPart::plain(1, text)],

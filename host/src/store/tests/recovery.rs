@@ -100,23 +100,6 @@ async fn what_this_life_has_claimed_is_not_taken_from_it() {
 }
 
 #[tokio::test]
-async fn a_draft_whose_turn_died_is_handed_over() {
-    let home = Home::new();
-    let (store, epoch) = home.store();
-    let id = store.owe(delivery("half a")).await.unwrap();
-    store
-        .write(move |db| {
-            db.execute("UPDATE outbox SET state = 'drafting', draft_message = 'm7' WHERE id = ?1", [id.0])?;
-            Ok(())
-        })
-        .await
-        .unwrap();
-    let recovery = store.recover(epoch, START_MS).await.unwrap();
-    assert!(recovery.deliveries.is_empty());
-    assert_eq!((recovery.drafts[0].id, recovery.drafts[0].draft_message.as_deref()), (id, Some("m7")));
-}
-
-#[tokio::test]
 async fn a_closed_store_says_so() {
     let home = Home::new();
     let (store, _) = home.store();

@@ -1,0 +1,209 @@
+//! Messages that grow while their turn runs: transaction (h).
+//!
+//! A growing message is a delivery in the state `drafting` with one part, number 0:
+//! its first piece. It is committed before it is sent, goes through the states of any
+//! part, and its receipt becomes `draft_message`. What is shown between is not kept.
+//!
+//! ```text
+//! drafting → owed      its text is final: parts from 1 on, the first settled by an edit
+//! drafting → settled   nothing more is said in it
+//! ```
+//!
+//! Nothing is `drafting` without a turn that runs or will be resumed: the end of a turn
+//! and recovery see to that in their own transactions.
+
+use hermes_core::delivery::PartState;
+use hermes_core::ids::{DeliveryId, TurnId};
+use hermes_protocol::Purpose;
+use rusqlite::{Connection, params};
+
+use super::error::StoreError;
+use super::sql::{change, change_one, collect, json};
+use super::writer::Outcome;
+use super::{DeliveryState, NewDelivery, NewPart, OwedDelivery, PartFacts, Result, Settled, Store, outbox};
+
+/// What stands under a text whose turn did not come to its end.
+const INTERRUPTED: &str = "(interrupted)";
+
+impl Store {
+    /// (h) Writes a growing message with its first piece, which may then be sent.
+    ///
+    /// # Errors
+    ///
+    /// When it could not be committed; nothing may be sent then.
+    pub async fn draft(&self, new: NewDelivery) -> Result<DeliveryId> {
+        let nonce = self.nonce();
+        self.write(move |db| match new.parts.as_slice() {
+            [first] if first.n == 0 => outbox::insert_as(db, &nonce, &new, None, (DeliveryState::Drafting, 0)),
+            _ => Err(StoreError::Internal { detail: "a growing message begins with part 0".to_owned() }.into()),
+        })
+        .await
+    }
+
+    /// (h) Ends a growing message as it stands; one that has ended already stays as it is.
+    ///
+    /// # Errors
+    ///
+    /// When it could not be committed.
+    pub async fn close_draft(&self, id: DeliveryId) -> Result<()> {
+        let now_ms = self.now_ms();
+        self.write(move |db| close(db, id, now_ms)).await
+    }
+
+    /// Returns the growing messages of a turn, oldest first.
+    ///
+    /// # Errors
+    ///
+    /// When the disk fails.
+    pub async fn drafts_of(&self, turn: TurnId) -> Result<Vec<OwedDelivery>> {
+        self.read(move |db| of(db, turn)).await
+    }
+}
+
+/// Gives a growing message its final text; `false` when it does not grow any more.
+pub(super) fn becomes(db: &Connection, nonce: &str, id: DeliveryId, new: &NewDelivery) -> Outcome<bool> {
+    let met = change(
+        db,
+        "UPDATE outbox SET state = 'owed', purpose = ?2, markdown = ?3, choices = ?4, open_parts = ?5,
+             deadline_ms = ?6, max_attempts = ?7
+         WHERE id = ?1 AND state = 'drafting'",
+        params![
+            id.0,
+            new.purpose.as_str(),
+            new.markdown,
+            new.choices.as_ref().map(json).transpose()?,
+            new.parts.len() as i64,
+            new.deadline_ms,
+            new.max_attempts,
+        ],
+    )?;
+    if met == 0 {
+        return Ok(false);
+    }
+    // What was never tried need not be: the final text goes in its place.
+    change(db, "DELETE FROM outbox_parts WHERE delivery = ?1 AND n = 0 AND state = 'owed' AND attempts = 0", [id.0])?;
+    for part in &new.parts {
+        outbox::insert_part(db, nonce, id, part, &PartFacts::default(), (0, None))?;
+    }
+    Ok(true)
+}
+
+/// Notes what became of the first piece.
+pub(super) fn first_piece_settled(db: &Connection, id: DeliveryId, state: &PartState) -> Outcome<Settled> {
+    if let PartState::Delivered { receipt } = state
+        && let Some(message) = receipt.message_ids.last()
+    {
+        let what = || format!("delivery {id}");
+        change_one(db, "UPDATE outbox SET draft_message = ?2 WHERE id = ?1", params![id.0, message], what)?;
+    }
+    Ok(Settled { over: false })
+}
+
+/// Forgets the message: it cannot be changed any more.
+pub(super) fn gone(db: &Connection, id: DeliveryId) -> Outcome<()> {
+    change_one(db, "UPDATE outbox SET draft_message = NULL WHERE id = ?1", [id.0], || format!("delivery {id}"))
+}
+
+/// Lets whatever still grows for a turn that is over end as interrupted; returns what is owed for that.
+pub(super) fn interrupt_those_of(db: &Connection, nonce: &str, turn: TurnId, now_ms: i64) -> Outcome<Vec<DeliveryId>> {
+    let mut owed = Vec::new();
+    for draft in of(db, turn)? {
+        if interrupt(db, nonce, &draft, now_ms)? {
+            owed.push(draft.id);
+        }
+    }
+    Ok(owed)
+}
+
+/// Ends what grew in an earlier life of the host, except the answers of turns that are resumed.
+pub(super) fn recover(db: &Connection, nonce: &str, now_ms: i64) -> Outcome<()> {
+    let waits = "SELECT 1 FROM turns WHERE id = ?1 AND state = 'queued'";
+    for draft in outbox::live(db, DeliveryState::Drafting, u32::MAX)? {
+        let resumed = match draft.turn {
+            Some(turn) => super::sql::first(db.prepare_cached(waits)?, [turn.0], |_| Ok(()))?.is_some(),
+            None => false,
+        };
+        if !resumed || draft.purpose != Purpose::Reply {
+            interrupt(db, nonce, &draft, now_ms)?;
+        }
+    }
+    Ok(())
+}
+
+/// Ends one message whose turn will say nothing more; `true` when that has to be shown.
+fn interrupt(db: &Connection, nonce: &str, draft: &OwedDelivery, now_ms: i64) -> Outcome<bool> {
+    let first = draft.parts.iter().find(|part| part.n == 0);
+    let Some(first) = first.filter(|_| draft.purpose == Purpose::Reply) else {
+        return close(db, draft.id, now_ms).map(|()| false);
+    };
+    let was_seen = match first.state {
+        PartState::Owed | PartState::Deferred => false,
+        PartState::Refused { .. } | PartState::Abandoned { .. } => false,
+        PartState::InFlight { .. } | PartState::Unknown { .. } | PartState::Delivered { .. } => true,
+    };
+    if !was_seen {
+        return close(db, draft.id, now_ms).map(|()| false);
+    }
+    let part = NewPart {
+        n: 1,
+        text: interrupted(&first.text),
+        format: first.format.clone(),
+        source: interrupted(&first.source),
+        media: Vec::new(),
+        key: String::new(),
+    };
+    let end = NewDelivery {
+        instance: draft.instance.clone(),
+        chat: draft.chat.clone(),
+        session: draft.session.clone(),
+        turn: draft.turn,
+        in_reply_to: draft.in_reply_to,
+        reply_to: draft.reply_to.clone(),
+        draft: Some(draft.id),
+        purpose: draft.purpose.clone(),
+        markdown: interrupted(&draft.markdown),
+        parts: vec![part],
+        choices: None,
+        ephemeral_to: draft.ephemeral_to.clone(),
+        silent: draft.silent,
+        deadline_ms: draft.deadline_ms,
+        max_attempts: draft.max_attempts,
+        created_ms: draft.created_ms,
+    };
+    becomes(db, nonce, draft.id, &end)
+}
+
+/// A text that says that it goes no further.
+pub fn interrupted(text: &str) -> String {
+    format!("{}\n\n{INTERRUPTED}", text.trim_end())
+}
+
+fn close(db: &Connection, id: DeliveryId, now_ms: i64) -> Outcome<()> {
+    let met = change(
+        db,
+        "UPDATE outbox SET state = 'settled', settled_ms = ?2 WHERE id = ?1 AND state = 'drafting'",
+        params![id.0, now_ms],
+    )?;
+    if met == 0 {
+        return Ok(());
+    }
+    change(
+        db,
+        "UPDATE outbox_parts SET state = 'abandoned', detail = 'not needed any more'
+         WHERE delivery = ?1 AND n = 0 AND state IN ('owed', 'deferred')",
+        [id.0],
+    )?;
+    Ok(())
+}
+
+fn of(db: &Connection, turn: TurnId) -> Outcome<Vec<OwedDelivery>> {
+    let ids = db.prepare_cached(
+        "SELECT id FROM outbox INDEXED BY outbox_drafting WHERE state = 'drafting' AND turn_id = ?1 ORDER BY id",
+    )?;
+    let ids: Vec<DeliveryId> = collect(ids, [turn.0], |row| Ok(DeliveryId(row.get(0)?)))?;
+    let mut drafts = Vec::new();
+    for id in ids {
+        drafts.extend(outbox::one(db, id)?);
+    }
+    Ok(drafts)
+}
