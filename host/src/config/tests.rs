@@ -397,6 +397,8 @@ proptest! {
         let key = KEYS[index.index(KEYS.len())].path;
         let mut world = World::new();
         let (table, leaf) = key.rsplit_once('.').unwrap();
+        // One letter more is sometimes another key.
+        prop_assume!(KEYS.iter().all(|other| other.path != format!("{key}{letter}")));
         world.file(&format!("[{table}]\n{leaf}{letter} = 1"));
         let problems = world.load().unwrap_err();
         prop_assert_eq!(problems.0[0].nearest.as_deref(), Some(key));

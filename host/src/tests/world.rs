@@ -33,7 +33,10 @@ use crate::services::Services;
 use crate::store::Store;
 
 /// How long anything may take before a test gives up.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// How often a test looks again.
+const POLL: Duration = Duration::from_millis(2);
 
 /// What a test can say about the world before it begins.
 pub struct Setting {
@@ -216,7 +219,7 @@ impl World {
                 return found;
             }
             assert!(tokio::time::Instant::now() < until, "not in time: {what}");
-            std::thread::yield_now();
+            std::thread::sleep(POLL); // poll: the host is not kept from its work by being watched
         }
     }
 
