@@ -427,7 +427,9 @@ impl Dispatcher {
                 let said = (state.word(), state.reason().map(str::to_owned));
                 if self.said.get(&instance) != Some(&said) {
                     // Why it has no link, or cannot have one, its supervisor has said by then.
-                    if !matches!(state, AdapterState::Failed { .. } | AdapterState::Reconnecting { .. }) {
+                    // A further try of what has no link is no news.
+                    let again = matches!(state, AdapterState::Starting { failures: 1.. });
+                    if !again && !matches!(state, AdapterState::Failed { .. } | AdapterState::Reconnecting { .. }) {
                         tracing::info!(%instance, state = said.0, reason = said.1, "adapter");
                     }
                     self.said.insert(instance, said);

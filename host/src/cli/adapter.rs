@@ -64,6 +64,7 @@ fn available(found: &Found) -> AdapterStatus {
         plugin: id,
         version,
         isolation: String::new(),
+        confined: None,
         state: state.to_owned(),
         since: 0,
         reason,

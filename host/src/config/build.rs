@@ -135,6 +135,7 @@ pub fn host(get: &Get<'_>) -> HostConfig {
         status: get.word("host.status").parse().ok(),
         drain: get.seconds("host.drain_s"),
         pin: get.word("host.pin") != "off",
+        confine: get.word("host.confine") != "off",
         adapter_connect: get.seconds("host.adapter_connect_s"),
         adapter_send: get.seconds("host.adapter_send_s"),
         adapter_call: get.seconds("host.adapter_call_s"),

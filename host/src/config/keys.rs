@@ -110,6 +110,12 @@ pub const KEYS: &[Key] = &[
         "\"on\"",
         "Whether changed bytes of a library in plugins_dir are refused until `adapter add`: on | off.",
     ),
+    key(
+        "host.confine",
+        Kind::Word(&["on", "off"]),
+        "\"on\"",
+        "Whether an adapter in a process of its own gives up files, ports and system calls that it does not need, where the kernel can (Landlock, seccomp): on | off.",
+    ),
     key("host.adapter_connect_s", int(1, 600), "60", "How long an adapter may take to connect."),
     key("host.adapter_send_s", int(1, 600), "60", "How long an adapter may take to send or edit a message."),
     key("host.adapter_call_s", int(1, 600), "10", "How long any other call of an adapter may take."),

@@ -35,6 +35,8 @@ pub struct Origin {
     pub(super) values: Values,
     pub(super) env: Environment,
     pub(super) literal_secrets: bool,
+    /// Files that secrets were taken from.
+    pub(super) secret_files: Vec<PathBuf>,
     pub(super) home: Source,
     /// The file, or the one that relative paths would belong to if it existed.
     pub(super) file: PathBuf,
@@ -84,6 +86,7 @@ pub fn read(sources: Sources) -> Result<(Config, Problems), Problems> {
     problems.0.append(&mut reader.problems.0);
     warnings.append(&mut reader.warnings);
     let literal_secrets = reader.literal_secrets;
+    let secret_files = std::mem::take(&mut reader.secret_files);
     let get = Get::host(&values, &path);
     let agent = build::agent(&get);
     if build::is_hosted(&agent) && agent.api_key.is_none() {
@@ -110,7 +113,7 @@ pub fn read(sources: Sources) -> Result<(Config, Problems), Problems> {
         warnings,
         home,
         file,
-        origin: Origin { values, env, literal_secrets, home: home_source, file: path },
+        origin: Origin { values, env, literal_secrets, secret_files, home: home_source, file: path },
     };
     Ok((config, problems))
 }
@@ -165,6 +168,7 @@ fn file(sources: &Sources, home: &Path, env: &Environment) -> Result<Option<Path
 
 fn read_document(reader: &mut Reader<'_>, text: &str, values: &mut Values, sections: &mut BTreeMap<String, Section>) {
     let (tree, errors) = tree::parse(text);
+    reader.secret_files = super::private::secret_files(&tree, reader.file);
     let whole = errors.is_empty();
     for error in errors {
         reader.problem(error.at, "", error.message);

@@ -19,6 +19,7 @@ mod load;
 pub mod model;
 mod plans;
 mod prepare;
+mod private;
 mod problem;
 mod read;
 mod resets;

@@ -29,6 +29,8 @@ pub struct HostConfig {
     pub drain: Duration,
     /// Whether changed bytes of a library are refused until `adapter add`.
     pub pin: bool,
+    /// Whether an adapter in a process of its own gives up what it does not need.
+    pub confine: bool,
     /// How long an adapter may take to connect.
     pub adapter_connect: Duration,
     /// How long `send` and `edit` may take.

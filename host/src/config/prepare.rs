@@ -97,6 +97,8 @@ impl Config {
         let mut settings = AdapterSettings::new(&self.home, self.search_path(beside));
         settings.isolation = isolation(host.isolation);
         settings.pin = host.pin;
+        settings.confine = host.confine;
+        settings.private = self.origin.secret_files.iter().chain(&self.file).cloned().collect();
         settings.connect = host.adapter_connect;
         settings.send = host.adapter_send;
         settings.hint = host.adapter_call;

@@ -40,6 +40,8 @@ pub struct Reader<'a> {
     pub env: &'a Environment,
     /// Whether a literal secret may stand in the file: only its owner reads it.
     pub literal_secrets: bool,
+    /// Files that secrets are taken from.
+    pub secret_files: Vec<PathBuf>,
     /// What must be mended.
     pub problems: Problems,
     /// What should be heard.
@@ -50,7 +52,14 @@ impl<'a> Reader<'a> {
     /// A reader of `file`, with nothing found yet.
     pub fn new(file: &'a Path, env: &'a Environment) -> Self {
         let literal_secrets = std::fs::metadata(file).is_ok_and(|meta| meta.permissions().mode() & 0o077 == 0);
-        Self { file, env, literal_secrets, problems: Problems::default(), warnings: Vec::new() }
+        Self {
+            file,
+            env,
+            literal_secrets,
+            secret_files: Vec::new(),
+            problems: Problems::default(),
+            warnings: Vec::new(),
+        }
     }
 
     /// The source of what stands at `at`.

@@ -15,7 +15,7 @@ use super::{
     AdapterEvent, AdapterHandle, AdapterPlan, AdapterSettings, AdapterState, AdapterStatus, Found, HostServices, Place,
     discover, files,
     handle::Shared,
-    supervisor::{Supervisor, Wanted},
+    supervisor::{Maker, Supervisor, Wanted},
 };
 
 /// Announcements of one instance that wait to be told.
@@ -62,7 +62,24 @@ impl Adapters {
         };
         let adapters = Self { inner: Arc::new(inner) };
         adapters.apply(plan);
+        adapters.collect_copies();
         adapters
+    }
+
+    /// Removes the private copies that no instance has taken up, once all have had their turn.
+    fn collect_copies(&self) {
+        let instances = self.instances();
+        let enabled = instances.values().filter(|entry| entry.wanted.borrow().enabled);
+        let mut judged: Vec<_> = enabled.map(|entry| entry.handle.shared.judged.subscribe()).collect();
+        let home = self.inner.settings.home.clone();
+        tokio::spawn(async move {
+            for judged in &mut judged {
+                // One that ended by then takes up nothing.
+                let _ = judged.changed().await;
+            }
+            let collecting = tokio::task::spawn_blocking(move || files::collect(&home));
+            collecting.await.expect("collecting copies does not panic");
+        });
     }
 
     /// Instances over links that a test made; nothing supervises them.
@@ -211,21 +228,15 @@ impl Adapters {
         if let Some((manifest, place)) = found {
             // Known before the first start, so that what is asked of a handle early is answered truly: what
             // an earlier life of the host left is judged before the library is loaded.
-            shared.capabilities.store(Arc::new(manifest.capabilities.clone()));
-            shared.manifest.store(Arc::new(manifest));
+            shared.describe(Arc::new(manifest));
             shared.trusted.fetch_or(place == Place::Beside, Ordering::Relaxed);
         }
         let handle = AdapterHandle { shared };
         let wanted = Wanted { enabled: plan.enabled, plan: Arc::new(plan), start: 0, end: None };
         let (wanted, watching) = watch::channel(wanted);
         tokio::spawn(tell(handle.clone(), inner.events.clone(), announced));
-        let supervisor = Supervisor {
-            handle: handle.clone(),
-            services: Arc::clone(&inner.services),
-            wanted: watching,
-            stuck: false,
-        };
-        Entry { handle, wanted, task: tokio::spawn(supervisor.run()) }
+        let maker = Maker { handle: handle.clone(), services: Arc::clone(&inner.services), stuck: Arc::default() };
+        Entry { handle, wanted, task: tokio::spawn(Supervisor::new(maker, watching).run()) }
     }
 
     fn want(&self, instance: &str, change: impl FnOnce(&mut Wanted, &AdapterHandle)) -> bool {
@@ -298,6 +309,7 @@ fn status(handle: &AdapterHandle) -> AdapterStatus {
         plugin: handle.plugin().to_owned(),
         version: manifest.version.clone(),
         isolation: handle.isolation().map_or("", |isolation| isolation.as_str()),
+        confined: handle.confined(),
         state: life.state.word().to_owned(),
         since: life.since_ms,
         reason,
@@ -335,6 +347,7 @@ fn available(found: &Found, used: &[&str]) -> Option<AdapterStatus> {
         plugin,
         version,
         isolation: "",
+        confined: None,
         state: state.to_owned(),
         since: 0,
         reason,

@@ -2,9 +2,10 @@
 
 use std::{
     collections::BTreeMap,
-    fs,
+    fs::{self, File},
     os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
 use hermes_protocol::Manifest;
@@ -150,6 +151,8 @@ pub(super) struct Admitted {
     pub(super) copy: PathBuf,
     /// Hash of the copy.
     pub(super) sha256: String,
+    /// Holds the copy for as long as somebody runs it, or may run it again.
+    pub(super) _held: Arc<File>,
     /// Where the original lies.
     pub(super) place: Place,
     /// The manifest.
@@ -217,6 +220,7 @@ pub(super) fn admit_file(
         path: path.to_owned(),
         copy: copy.path,
         sha256: copy.sha256,
+        _held: copy.held,
         place,
         manifest: library.manifest,
         manifest_json: library.manifest_json,

@@ -42,6 +42,16 @@ pub enum LoadError {
         /// What the system said.
         why: String,
     },
+    /// Something of the host's own cannot be written. It mends itself when there is room, or the operator does.
+    #[error("{what} cannot be written to {path}: {why}; make room there, or let the user of this host write there")]
+    Unwritable {
+        /// What was to be written.
+        what: String,
+        /// The file or folder.
+        path: PathBuf,
+        /// What the system said.
+        why: String,
+    },
     /// A folder, device, socket or dangling link. The operator removes it.
     #[error("{path} is not a regular file: remove it from the folder")]
     NotRegular {
@@ -254,6 +264,20 @@ pub enum LoadError {
         /// The deadline.
         deadline_ms: u64,
     },
+    /// A program says that it is another plugin than its section names. The operator mends the section.
+    #[error(
+        "the program `{program}` is the plugin \"{found}\", [adapter.{instance}] runs it as \"{expected}\": write plugin = \"{found}\" there, or correct `command`"
+    )]
+    OtherPlugin {
+        /// The instance.
+        instance: String,
+        /// The program.
+        program: String,
+        /// What its manifest says.
+        found: String,
+        /// What the section says.
+        expected: String,
+    },
     /// The child process of the adapter did not come up. The operator looks at the machine.
     #[error("the process of {instance} did not come up: {why}")]
     ProcessFailed {
@@ -271,6 +295,7 @@ impl LoadError {
             Self::NoFile { .. } => "no_file",
             Self::SameId { .. } => "same_id",
             Self::Unreadable { .. } => "unreadable",
+            Self::Unwritable { .. } => "unwritable",
             Self::NotRegular { .. } => "not_regular",
             Self::OutsideFolder { .. } => "outside_folder",
             Self::ForeignOwner { .. } => "foreign_owner",
@@ -296,12 +321,19 @@ impl LoadError {
             Self::CreateFailed { .. } => "create_failed",
             Self::CreatePanicked { .. } => "create_panicked",
             Self::CreateTimedOut { .. } => "create_timed_out",
+            Self::OtherPlugin { .. } => "other_plugin",
             Self::ProcessFailed { .. } => "process_failed",
         }
     }
 
     /// Whether the same bytes and the same configuration may fare better later.
     pub fn may_pass(&self) -> bool {
-        matches!(self, Self::CreatePanicked { .. } | Self::CreateTimedOut { .. } | Self::ProcessFailed { .. })
+        matches!(
+            self,
+            Self::CreatePanicked { .. }
+                | Self::CreateTimedOut { .. }
+                | Self::ProcessFailed { .. }
+                | Self::Unwritable { .. }
+        )
     }
 }

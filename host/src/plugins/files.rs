@@ -6,13 +6,16 @@
 
 use std::{
     fs::{self, File, OpenOptions},
-    io::{Read, Write},
+    io::{Read, Seek, Write},
     os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt},
     path::{Path, PathBuf},
-    sync::atomic::{AtomicU64, Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::{FlockOperation, Mode, OFlags};
 use sha2::{Digest, Sha256};
 
 use super::{LoadError, elf::FILE_BYTES_MAX};
@@ -23,6 +26,8 @@ const WRITE_OTHERS: u32 = 0o002;
 const WRITE_GROUP: u32 = 0o020;
 /// Bit of a mode: in this folder only owners remove.
 const STICKY: u32 = 0o1000;
+/// How often a copy is made that is collected at once.
+const COPIES_MAX: usize = 3;
 /// Bytes copied at a time.
 const CHUNK_BYTES: usize = 128 * 1024;
 
@@ -118,6 +123,8 @@ pub(super) struct PrivateCopy {
     pub(super) sha256: String,
     /// Whether this call made it.
     pub(super) fresh: bool,
+    /// Holds it: what somebody holds is not collected.
+    pub(super) held: Arc<File>,
 }
 
 /// Where private copies lie below a home.
@@ -127,26 +134,40 @@ pub(super) fn copies(home: &Path) -> PathBuf {
 
 /// Copies a judged file to `<home>/run/plugins/<sha256>.so`.
 pub(super) fn private_copy(judged: &mut Judged, home: &Path) -> Result<PrivateCopy, LoadError> {
-    copy(&mut judged.file, &copies(home))
-        .map_err(|error| LoadError::Unreadable { path: judged.path.clone(), why: error.to_string() })
+    let folder = copies(home);
+    for _ in 0..COPIES_MAX {
+        let copied = copy(&mut judged.file, &folder).map_err(|failed| match failed {
+            Failed::Reading(error) => LoadError::Unreadable { path: judged.path.clone(), why: error.to_string() },
+            Failed::Writing(error) => LoadError::Unwritable {
+                what: format!("the private copy of {}", judged.path.display()),
+                path: folder.clone(),
+                why: error.to_string(),
+            },
+        })?;
+        if let Some(copy) = copied {
+            return Ok(copy);
+        }
+    }
+    let why = "it is collected as fast as it is made".to_owned();
+    Err(LoadError::Unwritable { what: "a private copy".to_owned(), path: folder, why })
 }
 
-fn copy(from: &mut File, folder: &Path) -> std::io::Result<PrivateCopy> {
+/// Which side of a copy failed.
+enum Failed {
+    Reading(std::io::Error),
+    Writing(std::io::Error),
+}
+
+/// `None`: what was copied was collected before it could be held.
+fn copy(from: &mut File, folder: &Path) -> Result<Option<PrivateCopy>, Failed> {
     static NEXT: AtomicU64 = AtomicU64::new(0);
-    private_folder(folder)?;
+    from.rewind().map_err(Failed::Reading)?;
+    private_folder(folder).map_err(Failed::Writing)?;
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
     let temporary = folder.join(format!(".{}-{number}.tmp", std::process::id()));
     let copied = copy_to(from, &temporary).and_then(|sha256| {
         let path = folder.join(format!("{sha256}.so"));
-        // Existing copies were renamed into place complete and may be mapped: they stay as they are.
-        let fresh = !path.exists();
-        if fresh {
-            fs::rename(&temporary, &path)?;
-            File::open(folder)?.sync_all()?;
-        } else {
-            fs::remove_file(&temporary)?;
-        }
-        Ok(PrivateCopy { path, sha256, fresh })
+        place(&temporary, &path, folder, sha256).map_err(Failed::Writing)
     });
     if copied.is_err() {
         // The first error is the one to tell; a left-over is removed at the next start.
@@ -155,25 +176,54 @@ fn copy(from: &mut File, folder: &Path) -> std::io::Result<PrivateCopy> {
     copied
 }
 
-fn copy_to(from: &mut File, temporary: &Path) -> std::io::Result<String> {
-    let mut to = OpenOptions::new().write(true).create_new(true).mode(0o600).open(temporary)?;
+fn place(temporary: &Path, path: &Path, folder: &Path, sha256: String) -> std::io::Result<Option<PrivateCopy>> {
+    // Existing copies were renamed into place complete and may be mapped: they stay as they are.
+    if let Some(held) = hold(path)? {
+        fs::remove_file(temporary)?;
+        return Ok(Some(PrivateCopy { path: path.to_owned(), sha256, fresh: false, held: Arc::new(held) }));
+    }
+    fs::rename(temporary, path)?;
+    File::open(folder)?.sync_all()?;
+    let copy = |held| PrivateCopy { path: path.to_owned(), sha256, fresh: true, held: Arc::new(held) };
+    Ok(hold(path)?.map(copy))
+}
+
+/// Holds a copy against being collected. `None`: there is none, or it is just being collected.
+fn hold(path: &Path) -> std::io::Result<Option<File>> {
+    let file = match File::open(path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    match rustix::fs::flock(&file, FlockOperation::NonBlockingLockShared) {
+        // Between the open and the lock it may have been removed.
+        Ok(()) if file.metadata()?.nlink() > 0 => Ok(Some(file)),
+        Ok(()) | Err(rustix::io::Errno::WOULDBLOCK) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn copy_to(from: &mut File, temporary: &Path) -> Result<String, Failed> {
+    let to = OpenOptions::new().write(true).create_new(true).mode(0o600).open(temporary);
+    let mut to = to.map_err(Failed::Writing)?;
     let mut hash = Sha256::new();
     let mut chunk = vec![0; CHUNK_BYTES];
     let mut total = 0_u64;
     loop {
-        let read = from.read(&mut chunk)?;
+        let read = from.read(&mut chunk).map_err(Failed::Reading)?;
         if read == 0 {
             break;
         }
         total += read as u64;
         if total > FILE_BYTES_MAX {
-            return Err(std::io::Error::other(format!("it is larger than {FILE_BYTES_MAX} bytes")));
+            let why = format!("it is larger than {FILE_BYTES_MAX} bytes");
+            return Err(Failed::Reading(std::io::Error::other(why)));
         }
         hash.update(&chunk[..read]);
-        to.write_all(&chunk[..read])?;
+        to.write_all(&chunk[..read]).map_err(Failed::Writing)?;
     }
-    to.set_permissions(fs::Permissions::from_mode(0o400))?;
-    to.sync_all()?;
+    to.set_permissions(fs::Permissions::from_mode(0o400)).map_err(Failed::Writing)?;
+    to.sync_all().map_err(Failed::Writing)?;
     Ok(hex(&hash.finalize()))
 }
 
@@ -192,6 +242,21 @@ pub(super) fn sweep(home: &Path) {
         if name.ends_with(".tmp") && !name.starts_with(&own) {
             // A left-over that stays costs only its space.
             let _ = fs::remove_file(entry.path());
+        }
+    }
+}
+
+/// Removes the copies that nobody holds, in this process or in another one.
+pub(super) fn collect(home: &Path) {
+    let Ok(entries) = fs::read_dir(copies(home)) else { return };
+    for path in entries.flatten().map(|entry| entry.path()) {
+        if path.extension().is_none_or(|extension| extension != "so") {
+            continue;
+        }
+        let Ok(file) = File::open(&path) else { continue };
+        if rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok() {
+            // One that stays costs only its space.
+            let _ = fs::remove_file(&path);
         }
     }
 }
@@ -261,6 +326,38 @@ mod tests {
         assert!(first.fresh && !second.fresh);
         assert_eq!(first.sha256, sha256(&file).unwrap());
         assert_eq!(fs::read_dir(copies(home.path())).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_copy_is_collected_when_nobody_holds_it() {
+        let home = tempfile::tempdir().unwrap();
+        let file = home.path().join("x.so");
+        let copied = |bytes: &[u8]| {
+            fs::write(&file, bytes).unwrap();
+            private_copy(&mut judge(&file).unwrap(), home.path()).unwrap()
+        };
+        let (old, held) = (copied(b"old"), copied(b"held"));
+        let again = held.clone();
+        drop((old.held, held));
+        collect(home.path());
+        assert!(!old.path.exists() && again.path.exists());
+        drop(again.held);
+        collect(home.path());
+        assert!(!again.path.exists());
+        assert!(copied(b"old").fresh, "it is made again when it is needed");
+    }
+
+    #[test]
+    fn a_copy_that_cannot_be_written_does_not_blame_the_library() {
+        let home = tempfile::tempdir().unwrap();
+        let file = home.path().join("x.so");
+        fs::write(&file, b"bytes").unwrap();
+        // A file where the folder belongs: also who may write everywhere is stopped by it.
+        fs::write(home.path().join("run"), b"").unwrap();
+        let refused = private_copy(&mut judge(&file).unwrap(), home.path()).unwrap_err();
+        assert_eq!((refused.code(), refused.may_pass()), ("unwritable", true));
+        let said = refused.to_string();
+        assert!(said.starts_with("the private copy of") && said.contains("run/plugins: "), "{said}");
     }
 
     #[test]

@@ -22,7 +22,9 @@ use hermes_protocol::{
 use tokio::sync::{mpsc, watch};
 
 use super::{
-    AdapterChange, AdapterLife, AdapterPlan, AdapterSettings, AdapterState, Answer, Isolation, life::Life, said,
+    AdapterChange, AdapterLife, AdapterPlan, AdapterSettings, AdapterState, Answer, Isolation,
+    life::{Life, Sending},
+    said,
 };
 
 /// Detail of an unknown outcome whose instance died under it. Two of these on one part mean that the part breaks the adapter.
@@ -115,6 +117,24 @@ impl Shared {
             told: Mutex::default(),
             announcements,
             judged: watch::Sender::new((0, None)),
+        }
+    }
+
+    /// Notes what it can do.
+    pub(super) fn describe(&self, manifest: Arc<Manifest>) {
+        self.capabilities.store(Arc::new(manifest.capabilities.clone()));
+        self.manifest.store(manifest);
+    }
+
+    /// The life that a delivery goes through, which waits for it when it ends. `None`: nothing runs.
+    fn life_to_send(&self) -> Option<(Arc<Life>, Sending)> {
+        loop {
+            let life = self.life.load_full()?;
+            let sending = life.sending();
+            // One that was replaced in between may have seen nothing to wait for.
+            if self.life.load().as_ref().is_some_and(|present| Arc::ptr_eq(present, &life)) {
+                return Some((life, sending));
+            }
         }
     }
 
@@ -215,8 +235,7 @@ impl AdapterHandle {
         let settings = AdapterSettings::new("/nowhere", super::SearchPath::default());
         let (announcements, _) = mpsc::channel(1);
         let shared = Shared::new(plan, Arc::new(settings), announcements);
-        shared.capabilities.store(Arc::new(manifest.capabilities.clone()));
-        shared.manifest.store(Arc::new(manifest));
+        shared.describe(Arc::new(manifest));
         shared.life.store(Some(Arc::new(Life::new(link, Arc::new(AtomicBool::new(true))))));
         shared.apply(AdapterChange::Start);
         shared.apply(AdapterChange::Connected);
@@ -282,6 +301,11 @@ impl AdapterHandle {
         self.shared.life.load().as_ref().map(|life| life.link.isolation())
     }
 
+    /// What its process has given up, in words; `None` while nothing runs, and inside the host.
+    pub fn confined(&self) -> Option<String> {
+        self.shared.life.load().as_ref().and_then(|life| life.link.confined().map(str::to_owned))
+    }
+
     /// What it counted.
     pub fn metrics(&self) -> BTreeMap<String, f64> {
         self.shared.told().metrics.clone()
@@ -329,11 +353,11 @@ impl AdapterHandle {
 
     async fn deliver(&self, method: &'static str, payload: Vec<u8>) -> SendOutcome {
         // Whoever drains waits for what is being sent.
-        let life = self.shared.life.load_full();
-        let _sending = life.as_ref().map(|life| life.sending());
-        let outcome = match self.ask(method, payload, self.shared.settings.send).await {
+        let sending = self.shared.life_to_send();
+        let life = sending.as_ref().map(|(life, _)| life).filter(|_| self.is_online());
+        let outcome = match ask(life, method, payload, self.shared.settings.send).await {
             Asked::Answered(answer) => {
-                let leaving = life.as_ref().is_some_and(|life| life.is_leaving());
+                let leaving = life.is_some_and(|life| life.is_leaving());
                 self.outcome(method, answer, if leaving { CUT_OFF } else { INSTANCE_DIED })
             }
             Asked::Offline => {
@@ -367,14 +391,16 @@ impl AdapterHandle {
     async fn ask(&self, name: &'static str, payload: Vec<u8>, deadline: Duration) -> Asked {
         // Rendering is pure: it needs an instance, not a link.
         let ready = name == method::RENDER || self.is_online();
-        let Some(life) = self.shared.life.load_full().filter(|_| ready) else {
-            return Asked::Offline;
-        };
-        // Dropping the call at the deadline cancels it on the other side.
-        match tokio::time::timeout(deadline, life.call(name, payload)).await {
-            Ok(answer) => Asked::Answered(answer),
-            Err(_) => Asked::Late,
-        }
+        ask(self.shared.life.load_full().filter(|_| ready).as_ref(), name, payload, deadline).await
+    }
+}
+
+/// Asks a life; dropping the call at the deadline cancels it on the other side.
+async fn ask(life: Option<&Arc<Life>>, name: &'static str, payload: Vec<u8>, deadline: Duration) -> Asked {
+    let Some(life) = life else { return Asked::Offline };
+    match tokio::time::timeout(deadline, life.call(name, payload)).await {
+        Ok(answer) => Asked::Answered(answer),
+        Err(_) => Asked::Late,
     }
 }
 

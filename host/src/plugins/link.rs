@@ -94,6 +94,10 @@ pub trait AdapterLink: Send + Sync {
     fn heartbeat(&self) -> BoxFuture<'static, bool>;
     /// Where it runs.
     fn isolation(&self) -> Isolation;
+    /// What a process of its own has given up, in words; `None` inside the host, or where nobody said.
+    fn confined(&self) -> Option<&str> {
+        None
+    }
 }
 
 /// A call under way. Dropping it cancels the call.

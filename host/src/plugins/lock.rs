@@ -87,7 +87,11 @@ impl PluginsLock {
     /// The file cannot be read or written, or `change` refused.
     pub fn update<T>(home: &Path, change: impl FnOnce(&mut Self) -> Result<T, LoadError>) -> Result<T, LoadError> {
         let path = home.join(FILE_NAME);
-        let failed = |error: std::io::Error| LoadError::Unreadable { path: path.clone(), why: error.to_string() };
+        let failed = |error: std::io::Error| LoadError::Unwritable {
+            what: "what is accepted".to_owned(),
+            path: path.clone(),
+            why: error.to_string(),
+        };
         files::private_folder(home).map_err(failed)?;
         let guard = File::open(home).map_err(failed)?;
         rustix::fs::flock(&guard, FlockOperation::LockExclusive).map_err(|error| failed(error.into()))?;

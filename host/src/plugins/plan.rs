@@ -8,7 +8,7 @@ use hermes_protocol::CallError;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::{AdapterHandle, AdapterState, IsolationChoice, SearchPath};
+use super::{AdapterHandle, AdapterState, IsolationChoice, SearchPath, sandbox::Ground};
 use crate::clock::{Clock, SystemClock};
 
 /// One instance as the configuration describes it.
@@ -114,6 +114,9 @@ pub struct AdapterStatus {
     pub version: String,
     /// `in-process` or `process`; empty while nothing runs.
     pub isolation: &'static str,
+    /// What its process has given up, in words; `None` inside the host and while nothing runs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub confined: Option<String>,
     /// The word of its state; `available` for a file without a section.
     pub state: String,
     /// Since when, in milliseconds since the Unix epoch.
@@ -183,6 +186,10 @@ pub struct AdapterSettings {
     pub runtime_dir: Option<PathBuf>,
     /// Environment names a child keeps, with their values.
     pub child_env: Vec<(OsString, OsString)>,
+    /// Whether a child gives up files, ports and system calls that it does not need, where the kernel can.
+    pub confine: bool,
+    /// Files that no child may read, besides what is private in the home: where secrets were configured.
+    pub private: Vec<PathBuf>,
 }
 
 impl AdapterSettings {
@@ -210,7 +217,14 @@ impl AdapterSettings {
             clock: Arc::new(SystemClock),
             runtime_dir: None,
             child_env: Vec::new(),
+            confine: true,
+            private: Vec::new(),
         }
+    }
+
+    /// What is needed to decide what a child may touch.
+    pub(super) fn ground(&self) -> Ground<'_> {
+        Ground { home: &self.home, private: &self.private, env: &self.child_env }
     }
 }
 

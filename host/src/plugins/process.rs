@@ -37,7 +37,8 @@ use tokio::{
 use super::{
     AdapterLink, Answer, Destroyed, Isolation, LoadError, PendingCall,
     frame::{self, Frame, FrameKind, PROTOCOL},
-    spawn,
+    runner::{CONFINED, SUBCOMMAND},
+    said, spawn,
 };
 use crate::ffi::{HostPort, Reply};
 
@@ -62,9 +63,7 @@ pub(super) struct ChildSpec {
     pub(super) command: Vec<OsString>,
     /// Its whole environment.
     pub(super) env: Vec<(OsString, OsString)>,
-    /// Whether it writes its frames to stdout instead of to the socket on stdin.
-    pub(super) stdout: bool,
-    /// Where it works; also what a relative path of the program is relative to. `None`: where the host works.
+    /// Where it works. `None`: where the host works.
     pub(super) folder: Option<PathBuf>,
 }
 
@@ -99,6 +98,8 @@ pub(super) struct ProcessLink {
     next: AtomicU64,
     closed: watch::Receiver<Option<String>>,
     end: watch::Sender<bool>,
+    /// What the child said to have given up; `None` where it said nothing.
+    confined: Option<String>,
 }
 
 /// Something to write.
@@ -153,12 +154,7 @@ pub(super) async fn start(spec: &ChildSpec) -> std::io::Result<Started> {
         spec.command.split_first().ok_or_else(|| std::io::Error::other("the path of this program is not known"))?;
     let (ours, theirs) = std::os::unix::net::UnixStream::pair()?;
     ours.set_nonblocking(true)?;
-    let stdout = if spec.stdout { Stdio::from(OwnedFd::from(theirs.try_clone()?)) } else { Stdio::null() };
-    let mut command = match &spec.folder {
-        // A bare name is looked for on `PATH`.
-        Some(folder) if program.as_encoded_bytes().contains(&b'/') => Command::new(folder.join(program)),
-        _ => Command::new(program),
-    };
+    let mut command = Command::new(program);
     if let Some(folder) = &spec.folder {
         command.current_dir(folder);
     }
@@ -167,7 +163,7 @@ pub(super) async fn start(spec: &ChildSpec) -> std::io::Result<Started> {
         .env_clear()
         .envs(spec.env.iter().map(|(name, value)| (name, value)))
         .stdin(Stdio::from(OwnedFd::from(theirs)))
-        .stdout(stdout)
+        .stdout(Stdio::null())
         .stderr(Stdio::piped())
         .process_group(0);
     let stream = UnixStream::from_std(ours)?;
@@ -197,14 +193,15 @@ impl Started {
         port: Arc<dyn HostPort>,
         deadline: Duration,
     ) -> Result<(ProcessLink, Manifest), LoadError> {
+        let told = Arc::clone(&port);
         if let Some(stderr) = self.child.stderr.take() {
             tell_stderr(stderr, Arc::clone(&port));
         }
         let payload = serde_json::to_vec(hello).expect("a hello has string keys only");
-        let shaken = tokio::time::timeout(deadline, shake_hands(&mut self.stream, payload)).await;
+        let shaken = tokio::time::timeout(deadline, shake_hands(&mut self.stream, payload, &*told)).await;
         let failed = |why: String| LoadError::ProcessFailed { instance: instance.to_owned(), why };
         let refused = match shaken {
-            Ok(Ok(manifest)) => return Ok((ProcessLink::new(self, port), manifest)),
+            Ok(Ok((manifest, confined))) => return Ok((ProcessLink::new(self, port, confined), manifest)),
             Ok(Err(refused)) => refused,
             Err(_) => Refused::Other(format!("it said nothing within {} s", deadline.as_secs_f32())),
         };
@@ -224,7 +221,14 @@ enum Refused {
     Other(String),
 }
 
-async fn shake_hands(stream: &mut UnixStream, payload: Vec<u8>) -> Result<Manifest, Refused> {
+/// Waits for the adapter's hello. Also returns what the runner said to be in force; what comes after its first word
+/// about that is foreign.
+async fn shake_hands(
+    stream: &mut UnixStream,
+    payload: Vec<u8>,
+    port: &dyn HostPort,
+) -> Result<(Manifest, Option<String>), Refused> {
+    let mut confined = None;
     // A child that ends before it reads is told apart below, by what it said or by how it ended.
     let _ = stream.write_all(&Frame::hello(status::OK, payload).encode()).await;
     loop {
@@ -239,7 +243,7 @@ async fn shake_hands(stream: &mut UnixStream, payload: Vec<u8>) -> Result<Manife
                 if hello.protocol != PROTOCOL {
                     return Err(Refused::Other(format!("it speaks frames {}, this host {PROTOCOL}", hello.protocol)));
                 }
-                return Ok(hello.manifest);
+                return Ok((hello.manifest, confined));
             }
             FrameKind::Hello => {
                 let error = serde_json::from_slice(&frame.payload);
@@ -247,14 +251,30 @@ async fn shake_hands(stream: &mut UnixStream, payload: Vec<u8>) -> Result<Manife
                     error.map_or_else(|_| Refused::Other("it refused without a reason".to_owned()), Refused::Load)
                 );
             }
-            // Records of its constructor may come first.
+            FrameKind::Log => {
+                tell_record(&frame, port);
+                if frame.method == SUBCOMMAND && confined.is_none() {
+                    confined = confined_of(&frame.payload);
+                }
+            }
+            // Nothing else is heard before the hello.
             _ => {}
         }
     }
 }
 
+fn confined_of(payload: &[u8]) -> Option<String> {
+    let fields: serde_json::Value = serde_json::from_slice(payload).ok()?;
+    fields.get(CONFINED)?.as_str().map(said::words)
+}
+
+fn tell_record(frame: &Frame, port: &dyn HostPort) {
+    let level = u8::try_from(frame.status).unwrap_or(0);
+    port.log(level, &frame.method, &String::from_utf8_lossy(&frame.payload));
+}
+
 impl ProcessLink {
-    fn new(started: Started, port: Arc<dyn HostPort>) -> Self {
+    fn new(started: Started, port: Arc<dyn HostPort>, confined: Option<String>) -> Self {
         let Started { stream, child } = started;
         let (reader, writer) = stream.into_split();
         let (out, queue) = mpsc::channel(OUT_MAX);
@@ -277,7 +297,7 @@ impl ProcessLink {
             lock(&watched).end();
             drop(port);
         });
-        Self { out, pending, next: AtomicU64::new(1), closed, end }
+        Self { out, pending, next: AtomicU64::new(1), closed, end, confined }
     }
 
     /// Queues a call. `bounded`: whether it counts against the bound on open calls.
@@ -357,6 +377,10 @@ impl AdapterLink for ProcessLink {
     fn isolation(&self) -> Isolation {
         Isolation::Process
     }
+
+    fn confined(&self) -> Option<&str> {
+        self.confined.as_deref()
+    }
 }
 
 async fn write_out(mut writer: OwnedWriteHalf, mut queue: mpsc::Receiver<Out>, pending: Arc<Mutex<Pending>>) {
@@ -404,10 +428,7 @@ async fn read_in(
                 }
                 port.call(&frame.method, frame.payload, reply_to(frame.id, out.clone()));
             }
-            FrameKind::Log => {
-                let level = u8::try_from(frame.status).unwrap_or(0);
-                port.log(level, &frame.method, &String::from_utf8_lossy(&frame.payload));
-            }
+            FrameKind::Log => tell_record(&frame, &*port),
             FrameKind::Cancel | FrameKind::Hello | FrameKind::Other(_) => {}
         }
     }

@@ -1,7 +1,8 @@
 //! The other end of the frames: one library, one instance, in a child of the host.
 //!
 //! `adapter-runner FILE` creates the instance that the host's hello describes and
-//! forwards calls, cancels, logs and the end. It meets the library through the
+//! forwards calls, cancels, logs and the end. `adapter-runner --exec … PROGRAM` is
+//! for another language: it gives up the same and becomes that program. It meets the library through the
 //! same code as the host does, so both kinds of isolation refuse alike. Plain
 //! threads: the reader is this one, a writer keeps the adapter from blocking on
 //! the socket. The process ends when the socket does.
@@ -10,9 +11,12 @@ use std::{
     collections::{BTreeMap, VecDeque},
     ffi::OsString,
     io::Write,
-    os::{fd::AsFd, unix::net::UnixStream},
+    os::{
+        fd::{AsFd, OwnedFd},
+        unix::{net::UnixStream, process::CommandExt},
+    },
     path::{Path, PathBuf},
-    process::ExitCode,
+    process::{Command, ExitCode, Stdio},
     sync::{
         Arc, Condvar, Mutex, PoisonError,
         atomic::{AtomicU8, AtomicU64, Ordering},
@@ -28,16 +32,21 @@ use super::{
     frame::{self, Frame, FrameKind, PROTOCOL},
     in_process,
     process::{AdapterHello, HostHello, PING, SHUTDOWN},
-    sandbox,
+    sandbox::{self, Allowed},
 };
 use crate::ffi::{ForeignInstance, HostPort, Library, Reply};
 
 /// The subcommand.
 pub(super) const SUBCOMMAND: &str = "adapter-runner";
+/// Field of the runner's record that says what is in force.
+pub(super) const CONFINED: &str = "confined";
 /// Exit code: the arguments or the first frame cannot be read.
 const EXIT_USAGE: u8 = 2;
 /// Exit code: the host was gone before the child began.
 pub(super) const EXIT_NO_HOST: u8 = 69;
+/// Level of a record about what is given up: info; of what the kernel refused: a warning.
+const GIVEN_UP: u8 = 3;
+const NOT_GIVEN_UP: u8 = 2;
 /// Log records that wait to be written; beyond it they are dropped.
 const LOGS_MAX: usize = 256;
 /// How long an instance may take to end when the host is gone.
@@ -48,6 +57,7 @@ enum Task {
     Run,
     Check,
     Schema,
+    Exec,
 }
 
 /// What a short-lived child found out.
@@ -59,36 +69,107 @@ pub(super) struct Report {
     pub(super) schema: String,
 }
 
-/// The `adapter-runner` subcommand: `[--check | --schema] [--framed] [--parent PID] [--origin PATH] FILE`.
+/// What the arguments say.
+struct Asked {
+    task: Task,
+    framed: bool,
+    parent: Option<u32>,
+    origin: Option<PathBuf>,
+    instance: String,
+    /// What it may touch; `None` without a host.
+    allowed: Option<Allowed>,
+    /// The file, or the program and its arguments.
+    words: Vec<OsString>,
+}
+
+impl Asked {
+    fn read(mut arguments: impl Iterator<Item = OsString>) -> Self {
+        let mut asked = Self {
+            task: Task::Run,
+            framed: false,
+            parent: None,
+            origin: None,
+            instance: String::new(),
+            allowed: None,
+            words: Vec::new(),
+        };
+        while let Some(argument) = arguments.next() {
+            match argument.to_str() {
+                Some("--check") => asked.task = Task::Check,
+                Some("--schema") => asked.task = Task::Schema,
+                Some("--framed") => asked.framed = true,
+                Some("--parent") => asked.parent = arguments.next().and_then(number),
+                Some("--origin") => asked.origin = arguments.next().map(PathBuf::from),
+                Some("--instance") => {
+                    asked.instance = arguments.next().unwrap_or_default().to_string_lossy().into_owned();
+                }
+                Some("--exec") => {
+                    asked.task = Task::Exec;
+                    asked.words.extend(arguments);
+                    return asked;
+                }
+                Some("--confined") => asked.allowed = Some(Allowed::default()),
+                // What is allowed follows the word that there are limits.
+                Some(flag) if asked.allowed.as_mut().is_some_and(|limits| limits.take(flag, &mut arguments)) => {}
+                _ => asked.words.push(argument),
+            }
+        }
+        asked
+    }
+}
+
+/// The `adapter-runner` subcommand: `[--check | --schema] [--framed] [--parent PID] [--origin PATH] FILE`, or
+/// `--parent PID --instance NAME --exec PROGRAM [ARGUMENT]…`.
 ///
 /// Without a host (`--check FILE`, `--schema FILE`) it prints JSON.
 pub fn runner_main() -> ExitCode {
-    let mut task = Task::Run;
-    let mut framed = false;
-    let mut parent = None;
-    let mut origin = None;
-    let mut file = None;
-    let mut arguments = std::env::args_os().skip_while(|argument| argument != SUBCOMMAND).skip(1);
-    while let Some(argument) = arguments.next() {
-        match argument.to_str() {
-            Some("--check") => task = Task::Check,
-            Some("--schema") => task = Task::Schema,
-            Some("--framed") => framed = true,
-            Some("--parent") => parent = arguments.next().and_then(number),
-            Some("--origin") => origin = arguments.next().map(PathBuf::from),
-            _ => file = Some(PathBuf::from(argument)),
-        }
-    }
-    let Some(file) = file else {
+    let asked = Asked::read(std::env::args_os().skip_while(|argument| argument != SUBCOMMAND).skip(1));
+    let Some(file) = asked.words.first().map(PathBuf::from) else {
         eprintln!("usage: hermes-host adapter-runner [--check | --schema] FILE");
         return ExitCode::from(EXIT_USAGE);
     };
-    let refused = parent.map(sandbox::enter).unwrap_or_default();
-    let origin = origin.unwrap_or_else(|| file.clone());
-    match task {
-        Task::Run => run(&file, &refused),
-        Task::Check | Task::Schema => report(&file, &origin, framed),
+    let program = matches!(asked.task, Task::Exec);
+    let mut records: Vec<Frame> = Vec::new();
+    for refused in asked.parent.map(|parent| sandbox::enter(parent, program)).unwrap_or_default() {
+        records.push(record(NOT_GIVEN_UP, &serde_json::json!({ "message": format!("not narrowed: {refused}") })));
     }
+    if let Some(allowed) = asked.allowed.as_ref().filter(|_| asked.parent.is_some()) {
+        let confined = sandbox::confine(allowed);
+        let fields = serde_json::json!({ "message": format!("confined: {confined}"), CONFINED: confined });
+        records.push(record(GIVEN_UP, &fields));
+    }
+    let origin = asked.origin.unwrap_or_else(|| file.clone());
+    match asked.task {
+        Task::Run => run(&file, records),
+        Task::Check | Task::Schema => report(&file, &origin, asked.framed),
+        Task::Exec => exec(&asked.words, &asked.instance, &records),
+    }
+}
+
+fn record(level: u8, fields: &serde_json::Value) -> Frame {
+    Frame::log(level, SUBCOMMAND, &fields.to_string())
+}
+
+/// Becomes a program of another language; returns only if there is none.
+fn exec(words: &[OsString], instance: &str, records: &[Frame]) -> ExitCode {
+    let Ok(mut socket) = socket() else { return ExitCode::from(EXIT_USAGE) };
+    let Ok(stdout) = socket.try_clone() else { return ExitCode::from(EXIT_USAGE) };
+    if records.iter().any(|record| frame::write(&mut socket, record).is_err()) {
+        return ExitCode::from(EXIT_NO_HOST);
+    }
+    let Some((program, arguments)) = words.split_first() else { return ExitCode::from(EXIT_USAGE) };
+    let error = Command::new(program).args(arguments).stdout(Stdio::from(OwnedFd::from(stdout))).exec();
+    let refused = LoadError::ProcessFailed {
+        instance: instance.to_owned(),
+        why: format!(
+            "`{}` cannot be started ({error}); correct `command` in [adapter.{instance}]",
+            program.to_string_lossy()
+        ),
+    };
+    let payload = serde_json::to_vec(&refused).expect("a refusal has string keys only");
+    // A host that is gone needs no reason.
+    let _ = frame::write(&mut socket, &Frame::hello(status::ERR, payload));
+    ExitCode::FAILURE
 }
 
 fn number(argument: OsString) -> Option<u32> {
@@ -126,7 +207,7 @@ fn report(file: &Path, origin: &Path, framed: bool) -> ExitCode {
     }
 }
 
-fn run(file: &Path, sandbox_refused: &[String]) -> ExitCode {
+fn run(file: &Path, records: Vec<Frame>) -> ExitCode {
     let Ok(mut reader) = socket() else { return ExitCode::from(EXIT_USAGE) };
     let Ok(writer) = reader.try_clone() else { return ExitCode::from(EXIT_USAGE) };
     let hello = match frame::read(&mut reader) {
@@ -144,8 +225,8 @@ fn run(file: &Path, sandbox_refused: &[String]) -> ExitCode {
         next: AtomicU64::new(1),
         log_level: AtomicU8::new(hello.log_level),
     });
-    for refused in sandbox_refused {
-        host.log(2, SUBCOMMAND, &serde_json::json!({ "message": format!("not narrowed: {refused}") }).to_string());
+    for record in records {
+        host.out.push_log(record);
     }
     let writing = Arc::clone(&out);
     let writes = std::thread::Builder::new().name("frames".to_owned()).spawn(move || writing.write(writer));

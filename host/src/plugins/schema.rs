@@ -73,8 +73,11 @@ pub(super) async fn ask(
     let failed = |why: String| LoadError::ProcessFailed { instance: origin.display().to_string(), why };
     let mut command = settings.runner.clone();
     command.extend([task.into(), "--framed".into()]);
+    if settings.confine {
+        command.extend(settings.ground().asking(&admitted.copy).arguments());
+    }
     command.extend(runner_arguments(origin, &admitted.copy));
-    let spec = ChildSpec { command, env: settings.child_env.clone(), stdout: false, folder: None };
+    let spec = ChildSpec { command, env: settings.child_env.clone(), folder: None };
     let child = process::start(&spec).await.map_err(|error| failed(error.to_string()))?;
     let frame = child.ask(CHILD).await.map_err(failed)?;
     if frame.kind != FrameKind::Reply {
@@ -85,13 +88,14 @@ pub(super) async fn ask(
 
 /// What every runner is told: who started it, which file is meant, which copy is opened.
 pub(super) fn runner_arguments(origin: &Path, copy: &Path) -> Vec<std::ffi::OsString> {
-    vec![
-        "--parent".into(),
-        std::process::id().to_string().into(),
-        "--origin".into(),
-        origin.as_os_str().to_owned(),
-        copy.as_os_str().to_owned(),
-    ]
+    let mut arguments = parent().to_vec();
+    arguments.extend(["--origin".into(), origin.as_os_str().to_owned(), copy.as_os_str().to_owned()]);
+    arguments
+}
+
+/// Who a runner's parent has to be.
+pub(super) fn parent() -> [std::ffi::OsString; 2] {
+    ["--parent".into(), std::process::id().to_string().into()]
 }
 
 /// What the schema forbids of an adapter's own keys; every problem is one sentence.

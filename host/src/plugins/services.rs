@@ -9,8 +9,9 @@ use std::sync::{
     atomic::{AtomicBool, Ordering},
 };
 
+use arc_swap::ArcSwapOption;
 use hermes_adapter_abi::status;
-use hermes_protocol::{Announce, CallError, LinkState, host_method};
+use hermes_protocol::{Announce, CallError, LinkState, Manifest, host_method};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::{
@@ -39,7 +40,28 @@ pub(super) struct InstancePort {
     pub(super) link: watch::Sender<Option<LinkState>>,
     pub(super) log: Arc<LogGate>,
     pub(super) credentials: Arc<Mutex<Vec<CredentialLock>>>,
+    /// What this life said of itself, which need not be what the one that runs beside it said.
+    pub(super) known: Arc<Known>,
     in_flight: Arc<Semaphore>,
+}
+
+/// What a life may do by its manifest.
+#[derive(Default)]
+pub(super) struct Known {
+    manifest: ArcSwapOption<Manifest>,
+    trusted: AtomicBool,
+}
+
+impl Known {
+    /// Notes what it said, and whether it is trusted.
+    pub(super) fn learn(&self, manifest: Option<Arc<Manifest>>, trusted: bool) {
+        self.manifest.store(manifest);
+        self.trusted.store(trusted, Ordering::Relaxed);
+    }
+
+    fn has(&self, is: impl FnOnce(&Manifest) -> bool) -> bool {
+        self.manifest.load().as_ref().is_some_and(|manifest| is(manifest))
+    }
 }
 
 /// `{"name"}`
@@ -78,6 +100,7 @@ impl InstancePort {
             link: watch::Sender::new(None),
             log,
             credentials: Arc::default(),
+            known: Arc::default(),
             in_flight: Arc::new(Semaphore::new(calls_max)),
         }
     }
@@ -108,7 +131,7 @@ impl InstancePort {
     }
 
     fn secret(&self, name: &str) -> Result<Value, CallError> {
-        let known = self.handle.manifest().secrets.iter().any(|secret| secret == name);
+        let known = self.known.has(|manifest| manifest.secrets.iter().any(|secret| secret == name));
         let value = name.split('.').try_fold(&self.plan.config, |value, key| value.get(key));
         match value.and_then(Value::as_str).filter(|_| known) {
             Some(value) => Ok(json!({ "value": value })),
@@ -121,8 +144,8 @@ impl InstancePort {
         if !GRANTED_PREFIXES.iter().any(|prefix| method.starts_with(prefix)) {
             return Ok(());
         }
-        let named = self.handle.manifest().uses.iter().any(|used| used == method);
-        if named && (self.handle.trusted() || self.plan.granted.contains(method)) {
+        let named = self.known.has(|manifest| manifest.uses.iter().any(|used| used == method));
+        if named && (self.known.trusted.load(Ordering::Relaxed) || self.plan.granted.contains(method)) {
             return Ok(());
         }
         let why = if named { "the operator has not granted it" } else { "the manifest does not name it in `uses`" };

@@ -302,6 +302,7 @@ mod tests {
             plugin: "telegram".into(),
             version: "1.0.0".into(),
             isolation: "process".into(),
+            confined: None,
             state: "reconnecting".into(),
             since: 1_000,
             reason: Some("the link <is> down".into()),

@@ -54,6 +54,9 @@ pub struct AdapterStatus {
     pub version: String,
     /// `in-process` or `process`.
     pub isolation: String,
+    /// What its process has given up: `landlock v6 (files, ports, signals), seccomp`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub confined: Option<String>,
     /// `starting`, `online`, `reconnecting`, `degraded`, `paused`, `draining`, `stopped`, `stuck`, `failed`, `available`.
     pub state: String,
     /// Since when, Unix ms.
@@ -94,6 +97,7 @@ impl From<crate::plugins::AdapterStatus> for AdapterStatus {
             plugin: status.plugin,
             version: status.version,
             isolation: status.isolation.to_owned(),
+            confined: status.confined,
             state: status.state,
             since: status.since,
             reason: status.reason,

@@ -19,7 +19,7 @@ use crate::{
         frame::{FRAME_BYTES_MAX, PROTOCOL},
         in_process::{self, InProcess},
         process::{self, ChildSpec, HostHello},
-        schema::runner_arguments,
+        schema::{self, runner_arguments},
     },
 };
 
@@ -70,7 +70,7 @@ async fn create(isolation: Isolation, mode: &str, create: Duration) -> Result<Ca
         Isolation::Process => {
             let mut command = runner_command();
             command.extend(runner_arguments(&admitted.path, &admitted.copy));
-            let spec = ChildSpec { command, env: Vec::new(), stdout: false, folder: None };
+            let spec = ChildSpec { command, env: Vec::new(), folder: None };
             let hello = HostHello {
                 protocol: PROTOCOL,
                 envelope: serde_json::to_value(&envelope).unwrap(),
@@ -296,9 +296,12 @@ async fn a_child_is_gone_when_its_link_is_dropped() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_program_that_does_not_speak_frames_is_refused() {
     for command in [["/bin/cat", "/dev/null"].as_slice(), &["/bin/cat"], &["/nonexistent/program"]] {
-        let command = command.iter().map(Into::into).collect();
-        let spec = ChildSpec { command, env: Vec::new(), stdout: true, folder: None };
-        let Ok(child) = process::start(&spec).await else { continue };
+        let mut started = runner_command();
+        started.extend(schema::parent());
+        started.push("--exec".into());
+        started.extend(command.iter().map(Into::into));
+        let spec = ChildSpec { command: started, env: Vec::new(), folder: None };
+        let child = process::start(&spec).await.unwrap();
         let hello =
             HostHello { protocol: PROTOCOL, envelope: json!({}), create_ms: 1, log_level: 0, origin: String::new() };
         let refused = child.link("one", &hello, Arc::new(Port::default()), DEADLINE).await.err().unwrap();

@@ -537,6 +537,19 @@ async fn a_program_in_any_language_is_an_adapter() {
     assert_eq!(one.isolation(), Some(Isolation::Process));
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_program_that_is_another_plugin_than_its_section_says_is_refused() {
+    let home = Home::empty();
+    let mut any = plan(IsolationChoice::Auto, "ok");
+    any.command = Some(vec!["python3".to_owned(), "-c".to_owned(), SNAKE.to_owned()]);
+    let host = Host::start(home.settings(), vec![any]);
+    until(&host.one(), "failed", |state| state.word() == "failed").await;
+    let status = host.adapters.statuses().remove(0);
+    assert_eq!(status.code, Some("other_plugin"));
+    let reason = status.reason.unwrap();
+    assert!(reason.contains("\"snake\"") && reason.contains("plugin = \"snake\""), "{reason}");
+}
+
 /// What `status` says of a program that lies in a folder of its own and does not come to stay.
 async fn why_not(command: &[&str], files: &[(&str, &str)]) -> String {
     let home = Home::empty();
@@ -544,6 +557,7 @@ async fn why_not(command: &[&str], files: &[(&str, &str)]) -> String {
         std::fs::write(home.path().join(name), text).unwrap();
     }
     let mut any = plan(IsolationChoice::Auto, "ok");
+    any.plugin = "snake".to_owned();
     any.command = Some(command.iter().map(|&word| word.to_owned()).collect());
     any.folder = Some(home.path().to_owned());
     let host = Host::start(home.settings(), vec![any]);
@@ -565,7 +579,7 @@ async fn a_program_that_does_not_come_to_stay_says_what_to_mend() {
 }
 
 /// The frames in another language: hello, then one answer to every call.
-const SNAKE: &str = r#"
+pub(super) const SNAKE: &str = r#"
 import json, struct, sys
 def read():
     head = sys.stdin.buffer.read(4)

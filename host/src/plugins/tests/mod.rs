@@ -1,6 +1,8 @@
 //! Real libraries against the real loader, inside this process and in children.
 
+mod confined;
 mod links;
 mod lives;
 mod refusals;
+mod replaced;
 mod support;

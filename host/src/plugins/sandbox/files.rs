@@ -1,0 +1,94 @@
+//! Files and ports, by Landlock: what is not allowed cannot be opened or bound.
+
+use std::path::Path;
+
+use landlock::{
+    ABI, Access, AccessFs, AccessNet, BitFlags, LandlockStatus, NetPort, RestrictionStatus, Ruleset, RulesetAttr,
+    RulesetCreatedAttr, RulesetError, RulesetStatus, Scope, path_beneath_rules,
+};
+
+use super::Allowed;
+
+/// The Landlock that is asked for; an older kernel gives what it has.
+const ASKED: ABI = ABI::V6;
+/// The first Landlock that knows ports, and the first that knows signals.
+const PORTS_SINCE: u32 = 4;
+const SIGNALS_SINCE: u32 = 6;
+
+/// What is read and run by about every program, besides `/etc`, of which the host says how much: libraries,
+/// interpreters, certificates, names.
+const SYSTEM: &[&str] = &[
+    "/usr",
+    "/bin",
+    "/sbin",
+    "/lib",
+    "/lib32",
+    "/lib64",
+    "/nix/store",
+    "/gnu/store",
+    "/run/resolvconf",
+    "/run/systemd/resolve",
+    "/run/nscd",
+    "/var/lib/ca-certificates",
+    // Other processes of the same user are closed: Landlock forbids to look into those outside.
+    "/proc",
+    "/sys/devices/system/cpu",
+    "/sys/fs/cgroup",
+    "/sys/kernel/mm/transparent_hugepage",
+    "/dev/random",
+    "/dev/urandom",
+];
+
+/// Devices that swallow or give nothing.
+const DEVICES: &[&str] = &["/dev/null", "/dev/zero", "/dev/full"];
+
+/// Restricts this thread and all that it starts. Returns what is in force.
+pub(super) fn restrict(allowed: &Allowed) -> Result<String, String> {
+    let status = ask(allowed).map_err(|error| error.to_string())?;
+    let abi = match status.landlock {
+        LandlockStatus::NotImplemented => return Err(format!("kernel {} has none", kernel())),
+        LandlockStatus::NotEnabled => return Err(format!("kernel {} has it switched off", kernel())),
+        LandlockStatus::Available { effective_abi, .. } => effective_abi as u32,
+    };
+    if status.ruleset == RulesetStatus::NotEnforced {
+        return Err(format!("kernel {} enforces nothing of it", kernel()));
+    }
+    let mut limits = vec!["files"];
+    if allowed.ports.is_some() && abi >= PORTS_SINCE {
+        limits.push("ports");
+    }
+    if abi >= SIGNALS_SINCE {
+        limits.push("signals");
+    }
+    Ok(format!("landlock v{abi} ({})", limits.join(", ")))
+}
+
+fn ask(allowed: &Allowed) -> Result<RestrictionStatus, RulesetError> {
+    let all = AccessFs::from_all(ASKED);
+    let read = AccessFs::from_read(ASKED);
+    let list = BitFlags::from(AccessFs::ReadDir);
+    let links_and_devices = AccessFs::MakeSym | AccessFs::MakeChar | AccessFs::MakeBlock | AccessFs::IoctlDev;
+    // What is written is not run, and no link that leads elsewhere is left for somebody else.
+    let write = all & !AccessFs::Execute & !links_and_devices;
+    let devices = AccessFs::ReadFile | AccessFs::WriteFile;
+    let mut ruleset = Ruleset::default().handle_access(all)?.scope(Scope::from_all(ASKED))?;
+    if allowed.ports.is_some() {
+        ruleset = ruleset.handle_access(AccessNet::BindTcp)?;
+    }
+    let ports =
+        allowed.ports.iter().flatten().map(|port| Ok::<_, RulesetError>(NetPort::new(*port, AccessNet::BindTcp)));
+    // What does not exist cannot be opened either, and is left out.
+    ruleset
+        .create()?
+        .add_rules(path_beneath_rules(SYSTEM.iter().map(Path::new), read))?
+        .add_rules(path_beneath_rules(DEVICES.iter().map(Path::new), devices))?
+        .add_rules(path_beneath_rules(&allowed.reads, read))?
+        .add_rules(path_beneath_rules(&allowed.lists, list))?
+        .add_rules(path_beneath_rules(&allowed.writes, write))?
+        .add_rules(ports)?
+        .restrict_self()
+}
+
+fn kernel() -> String {
+    rustix::system::uname().release().to_string_lossy().into_owned()
+}

@@ -1,0 +1,281 @@
+//! From a plan to a created instance, in this process or in a child.
+//!
+//! Nothing here touches what the running instance is known by: an instance that is
+//! made beside another one is told about only when it takes that one's place.
+
+use std::{
+    path::Path,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use futures_util::future::BoxFuture;
+use hermes_adapter_abi::SDK_VERSION;
+use hermes_protocol::{Envelope, HostInfo, LinkState, Manifest};
+use tokio::sync::watch;
+
+use crate::{
+    ffi::HostPort,
+    plugins::{
+        AdapterHandle, AdapterLink, AdapterPlan, AdapterSettings, Answer, HostServices, Isolation, IsolationChoice,
+        LoadError, Place,
+        credential::CredentialLock,
+        discover::{self, Admitted},
+        frame::PROTOCOL,
+        in_process::{self, InProcess},
+        life::Life,
+        logs::{self, LogGate, Mask},
+        negotiate,
+        process::{self, ChildSpec, HostHello},
+        schema,
+        services::InstancePort,
+    },
+};
+
+/// What a child may take to start and open its library, besides the deadline of `create`.
+const CHILD_START: Duration = Duration::from_secs(10);
+/// Features of this host beyond its SDK version.
+const FEATURES: [&str; 3] = ["emit.ack", "kv", "media"];
+
+/// What an instance is made of: its plan, and its library with the bytes that were judged.
+#[derive(Clone)]
+pub(super) struct Make {
+    pub(super) plan: Arc<AdapterPlan>,
+    /// `None` for a program.
+    pub(super) admitted: Option<Admitted>,
+}
+
+impl Make {
+    /// Whether what it proves about its senders counts.
+    pub(super) fn trusted(&self) -> bool {
+        self.beside() || self.plan.trust_upstream
+    }
+
+    fn beside(&self) -> bool {
+        self.admitted.as_ref().is_some_and(|admitted| admitted.place == Place::Beside)
+    }
+}
+
+/// A created instance with what belongs to it. One that is not ended ends when it is dropped.
+pub(super) struct Born {
+    pub(super) life: Arc<Life>,
+    pub(super) link: watch::Receiver<Option<LinkState>>,
+    pub(super) credentials: Arc<Mutex<Vec<CredentialLock>>>,
+    pub(super) make: Make,
+    pub(super) manifest: Arc<Manifest>,
+    /// Its receive loop, where it runs.
+    pub(super) running: Option<BoxFuture<'static, Answer>>,
+    /// How long its end may take, where it is only dropped.
+    end: Duration,
+    ended: bool,
+}
+
+impl Born {
+    /// Takes over its end from the drop.
+    pub(super) fn end_here(&mut self) {
+        self.ended = true;
+    }
+}
+
+impl Drop for Born {
+    fn drop(&mut self) {
+        if self.ended {
+            return;
+        }
+        // Whatever became of it, nothing goes through it any more.
+        self.life.give_up();
+        let destroying = Arc::clone(&self.life.link).destroy(self.end);
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            runtime.spawn(destroying);
+        }
+    }
+}
+
+/// Makes instances of one name.
+#[derive(Clone)]
+pub(in crate::plugins) struct Maker {
+    pub(in crate::plugins) handle: AdapterHandle,
+    pub(in crate::plugins) services: Arc<dyn HostServices>,
+    /// A thread of this instance could not be ended: from then on it runs in a process.
+    pub(in crate::plugins) stuck: Arc<AtomicBool>,
+}
+
+impl Maker {
+    /// Finds the library of a plan and decides whether its bytes may run.
+    pub(super) async fn judge(&self, plan: &Arc<AdapterPlan>) -> Result<Make, LoadError> {
+        let admitted = match &plan.command {
+            Some(_) => None,
+            None => {
+                let (plugin, settings) = (plan.plugin.clone(), Arc::clone(self.settings()));
+                let judging = tokio::task::spawn_blocking(move || discover::admit(&plugin, &settings));
+                Some(judging.await.expect("judging files does not panic")?)
+            }
+        };
+        Ok(Make { plan: Arc::clone(plan), admitted })
+    }
+
+    /// Makes a new instance.
+    pub(super) async fn create(&self, make: Make) -> Result<Born, LoadError> {
+        let (settings, plan) = (self.settings(), Arc::clone(&make.plan));
+        if let Some(admitted) = &make.admitted {
+            self.fits_schema(&plan, admitted).await?;
+        }
+        let log = Arc::new(LogGate::new(&plan.instance, Mask::new(&plan.secrets)));
+        let manifest = make.admitted.as_ref().map(|admitted| Arc::new(admitted.manifest.clone()));
+        let port = InstancePort::new(self.handle.clone(), Arc::clone(&plan), Arc::clone(&self.services), log);
+        let (counts, link_state) = (Arc::clone(&port.counts), port.link.subscribe());
+        let (credentials, known) = (Arc::clone(&port.credentials), Arc::clone(&port.known));
+        known.learn(manifest.clone(), make.trusted());
+        let port: Arc<dyn HostPort> = Arc::new(port);
+        let host = HostInfo::new(SDK_VERSION, FEATURES.map(str::to_owned).to_vec());
+        let envelope = Envelope::new(host, plan.instance.clone(), plan.config.clone());
+        let inside = self.isolation(&plan, make.beside()) == Isolation::InProcess;
+        let (link, manifest): (Arc<dyn AdapterLink>, _) = match (&make.admitted, manifest) {
+            (Some(admitted), Some(manifest)) if inside => {
+                let created = create_inside(&plan, admitted.clone(), port, &envelope, settings.create).await;
+                if matches!(created, Err(LoadError::CreateTimedOut { .. })) {
+                    self.stuck.store(true, Ordering::Relaxed);
+                }
+                (Arc::new(created?), manifest)
+            }
+            (admitted, manifest) => {
+                let (link, said) = self.create_outside(&plan, admitted.as_ref(), port, &envelope).await?;
+                (link, manifest.unwrap_or_else(|| Arc::new(said)))
+            }
+        };
+        known.learn(Some(Arc::clone(&manifest)), make.trusted());
+        let (life, end) = (Arc::new(Life::new(link, counts)), settings.end);
+        Ok(Born { life, link: link_state, credentials, make, manifest, running: None, end, ended: false })
+    }
+
+    async fn create_outside(
+        &self,
+        plan: &AdapterPlan,
+        admitted: Option<&Admitted>,
+        port: Arc<dyn HostPort>,
+        envelope: &Envelope,
+    ) -> Result<(Arc<dyn AdapterLink>, Manifest), LoadError> {
+        let settings = self.settings();
+        let origin = match (admitted, &plan.command) {
+            (Some(admitted), _) => admitted.path.clone(),
+            (None, command) => command.iter().flatten().next().map(Into::into).unwrap_or_default(),
+        };
+        let spec = self.child(plan, admitted, &origin)?;
+        let hello = HostHello {
+            protocol: PROTOCOL,
+            envelope: serde_json::to_value(envelope).expect("an envelope has string keys only"),
+            create_ms: u64::try_from(settings.create.as_millis()).unwrap_or(u64::MAX),
+            log_level: logs::max_level(),
+            origin: origin.display().to_string(),
+        };
+        let child = process::start(&spec).await.map_err(|error| process_failed(plan, &error))?;
+        let deadline = settings.create.saturating_add(CHILD_START);
+        let (link, manifest) = child.link(&plan.instance, &hello, port, deadline).await?;
+        if admitted.is_none() {
+            negotiate::judge(&origin, &manifest)?;
+            if manifest.id != plan.plugin {
+                return Err(LoadError::OtherPlugin {
+                    instance: plan.instance.clone(),
+                    program: origin.display().to_string(),
+                    found: manifest.id,
+                    expected: plan.plugin.clone(),
+                });
+            }
+        }
+        Ok((Arc::new(link), manifest))
+    }
+
+    /// How the child is started: this program again, which gives up what it may not touch.
+    fn child(&self, plan: &AdapterPlan, admitted: Option<&Admitted>, origin: &Path) -> Result<ChildSpec, LoadError> {
+        let settings = self.settings();
+        let ground = settings.ground();
+        let program = plan.command.as_deref().unwrap_or_default();
+        let allowed = match admitted {
+            Some(Admitted { copy, manifest, .. }) => {
+                ground.library(copy, &plan.instance, &manifest.listens, &plan.config)
+            }
+            None => ground.program(program, plan.folder.as_deref(), &plan.instance, &plan.config),
+        };
+        let allowed = allowed.map_err(|error| LoadError::Unwritable {
+            what: format!("the media folder of {}", plan.instance),
+            path: settings.home.join("media"),
+            why: error.to_string(),
+        })?;
+        let mut command = settings.runner.clone();
+        if settings.confine {
+            command.extend(allowed.arguments());
+        }
+        let folder = match admitted {
+            Some(admitted) => {
+                command.extend(schema::runner_arguments(origin, &admitted.copy));
+                None
+            }
+            None => {
+                command.extend(schema::parent());
+                command.extend(["--instance".into(), plan.instance.clone().into(), "--exec".into()]);
+                command.extend(program.iter().map(Into::into));
+                plan.folder.clone()
+            }
+        };
+        Ok(ChildSpec { command, env: settings.child_env.clone(), folder })
+    }
+
+    /// Refuses a section that does not fit the adapter's schema, where the schema can be had.
+    async fn fits_schema(&self, plan: &AdapterPlan, admitted: &Admitted) -> Result<(), LoadError> {
+        let schema = match schema::schema_of(admitted, self.settings()).await {
+            Ok(schema) => schema,
+            Err(error) => {
+                tracing::debug!(target: "plugins", instance = %plan.instance, "its schema cannot be had: {error}");
+                return Ok(());
+            }
+        };
+        let problems = schema::problems(&schema, &plan.config);
+        if problems.is_empty() {
+            return Ok(());
+        }
+        Err(LoadError::ConfigRefused { instance: plan.instance.clone(), problems: problems.join("; ") })
+    }
+
+    fn isolation(&self, plan: &AdapterPlan, beside: bool) -> Isolation {
+        if self.stuck.load(Ordering::Relaxed) {
+            return Isolation::Process;
+        }
+        let choice = match plan.isolation {
+            IsolationChoice::Auto => self.settings().isolation,
+            chosen => chosen,
+        };
+        match choice {
+            IsolationChoice::InProcess => Isolation::InProcess,
+            IsolationChoice::Auto if beside => Isolation::InProcess,
+            IsolationChoice::Auto | IsolationChoice::Process => Isolation::Process,
+        }
+    }
+
+    fn settings(&self) -> &Arc<AdapterSettings> {
+        &self.handle.shared.settings
+    }
+}
+
+async fn create_inside(
+    plan: &AdapterPlan,
+    admitted: Admitted,
+    port: Arc<dyn HostPort>,
+    envelope: &Envelope,
+    deadline: Duration,
+) -> Result<InProcess, LoadError> {
+    let instance = plan.instance.clone();
+    let envelope = serde_json::to_vec(envelope).expect("an envelope has string keys only");
+    let creating = tokio::task::spawn_blocking(move || {
+        let Admitted { path, copy, manifest, manifest_json, .. } = &admitted;
+        let library = in_process::open(path, copy, &manifest.sdk, manifest_json)?;
+        in_process::create(library, &instance, port, envelope, deadline)
+    });
+    creating.await.expect("creating an instance does not panic").map(InProcess::new)
+}
+
+fn process_failed(plan: &AdapterPlan, error: &std::io::Error) -> LoadError {
+    LoadError::ProcessFailed { instance: plan.instance.clone(), why: error.to_string() }
+}

@@ -1,0 +1,98 @@
+//! Signs of life: what an instance answers, and what its silence means.
+
+use std::{sync::atomic::Ordering, time::Duration};
+
+use futures_util::FutureExt;
+use hermes_adapter_abi::status;
+use hermes_protocol::{CallError, ConnectError, method};
+use tokio::time;
+
+use super::Step;
+use crate::plugins::{
+    Answer, Isolation,
+    handle::Shared,
+    life::{Life, panicked},
+};
+
+/// How long a busy instance is left before it is asked again.
+const BUSY_WAIT: Duration = Duration::from_millis(500);
+
+/// What the answer to `connect`, `run` or `health` means.
+pub(super) fn connected(life: &Life, method: &str, answer: Answer) -> Step {
+    match answer.status {
+        status::OK => Step::Up,
+        status::PANIC | status::POISONED => Step::Broken { reason: panicked(method, &answer) },
+        // A process has said by then how it ended.
+        status::DROPPED => Step::Broken {
+            reason: life.link.closed().now_or_never().unwrap_or_else(|| "the instance ended".to_owned()),
+        },
+        status::BUSY => Step::Again { reason: "the instance is busy".to_owned(), after_ms: None },
+        status::UNSUPPORTED => Step::Fatal {
+            reason: "the adapter cannot connect".to_owned(),
+            mend: "its author has to implement `connect`".to_owned(),
+        },
+        _ => match serde_json::from_slice(&answer.payload) {
+            Ok(ConnectError::Fatal { reason, mend }) => Step::Fatal { reason, mend },
+            Ok(ConnectError::Retry { reason, after_ms }) => Step::Again { reason, after_ms },
+            _ => {
+                let error = serde_json::from_slice::<CallError>(&answer.payload);
+                let reason = error.map_or_else(|_| "the link was lost".to_owned(), |error| error.message);
+                Step::Again { reason, after_ms: None }
+            }
+        },
+    }
+}
+
+/// Asks for signs of life for as long as there are some.
+pub(super) async fn pulse(life: &Life, shared: &Shared) -> Step {
+    let settings = &shared.settings;
+    let heart = async {
+        loop {
+            time::sleep(settings.heartbeat).await;
+            let beat = time::timeout(settings.health, life.link.heartbeat()).await;
+            if beat != Ok(true) {
+                return Step::Broken { reason: "its process gives no sign of life".to_owned() };
+            }
+        }
+    };
+    let promised = shared.capabilities.load().liveness.interval_s;
+    let silence = if promised > 0 { Duration::from_secs(promised.into()) } else { settings.ask_after };
+    let health = async {
+        let mut seen = shared.proofs.load(Ordering::Relaxed);
+        loop {
+            time::sleep(silence).await;
+            let proofs = shared.proofs.load(Ordering::Relaxed);
+            if proofs == seen {
+                match ask_health(life, settings.health).await {
+                    Step::Up => {}
+                    silent => return silent,
+                }
+            }
+            seen = proofs;
+        }
+    };
+    tokio::select! {
+        step = heart, if life.link.isolation() == Isolation::Process => step,
+        step = health => step,
+    }
+}
+
+async fn ask_health(life: &Life, deadline: Duration) -> Step {
+    let asking = async {
+        loop {
+            let answer = life.call(method::HEALTH, b"{}".to_vec()).await;
+            if answer.status != status::BUSY {
+                return answer;
+            }
+            time::sleep(BUSY_WAIT).await;
+        }
+    };
+    match time::timeout(deadline, asking).await {
+        Err(_) => Step::Broken { reason: format!("it did not answer `health` within {} s", deadline.as_secs_f32()) },
+        Ok(answer) => match connected(life, method::HEALTH, answer) {
+            // An adapter without the method is alive: it answered.
+            Step::Fatal { .. } => Step::Up,
+            other => other,
+        },
+    }
+}
