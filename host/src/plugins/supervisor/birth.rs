@@ -45,7 +45,7 @@ const FEATURES: [&str; 3] = ["emit.ack", "kv", "media"];
 pub(super) struct Make {
     pub(super) plan: Arc<AdapterPlan>,
     /// `None` for a program.
-    pub(super) admitted: Option<Admitted>,
+    pub(super) admitted: Option<Arc<Admitted>>,
 }
 
 impl Make {
@@ -111,7 +111,7 @@ impl Maker {
             None => {
                 let (plugin, settings) = (plan.plugin.clone(), Arc::clone(self.settings()));
                 let judging = tokio::task::spawn_blocking(move || discover::admit(&plugin, &settings));
-                Some(judging.await.expect("judging files does not panic")?)
+                Some(Arc::new(judging.await.expect("judging files does not panic")?))
             }
         };
         Ok(Make { plan: Arc::clone(plan), admitted })
@@ -135,14 +135,14 @@ impl Maker {
         let inside = self.isolation(&plan, make.beside()) == Isolation::InProcess;
         let (link, manifest): (Arc<dyn AdapterLink>, _) = match (&make.admitted, manifest) {
             (Some(admitted), Some(manifest)) if inside => {
-                let created = create_inside(&plan, admitted.clone(), port, &envelope, settings.create).await;
+                let created = create_inside(&plan, Arc::clone(admitted), port, &envelope, settings.create).await;
                 if matches!(created, Err(LoadError::CreateTimedOut { .. })) {
                     self.stuck.store(true, Ordering::Relaxed);
                 }
                 (Arc::new(created?), manifest)
             }
             (admitted, manifest) => {
-                let (link, said) = self.create_outside(&plan, admitted.as_ref(), port, &envelope).await?;
+                let (link, said) = self.create_outside(&plan, admitted.as_deref(), port, &envelope).await?;
                 (link, manifest.unwrap_or_else(|| Arc::new(said)))
             }
         };
@@ -261,7 +261,7 @@ impl Maker {
 
 async fn create_inside(
     plan: &AdapterPlan,
-    admitted: Admitted,
+    admitted: Arc<Admitted>,
     port: Arc<dyn HostPort>,
     envelope: &Envelope,
     deadline: Duration,
@@ -269,7 +269,7 @@ async fn create_inside(
     let instance = plan.instance.clone();
     let envelope = serde_json::to_vec(envelope).expect("an envelope has string keys only");
     let creating = tokio::task::spawn_blocking(move || {
-        let Admitted { path, copy, manifest, manifest_json, .. } = &admitted;
+        let Admitted { path, copy, manifest, manifest_json, .. } = &*admitted;
         let library = in_process::open(path, copy, &manifest.sdk, manifest_json)?;
         in_process::create(library, &instance, port, envelope, deadline)
     });
