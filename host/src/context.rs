@@ -22,6 +22,9 @@ use crate::store::{NewDelivery, NewPart};
 /// The longest quotation of the message that is answered, in characters.
 const QUOTE_CHARS_MAX: usize = 500;
 
+/// What stands before the summary of an earlier part of the conversation.
+const SUMMARY: &str = "Summary of the conversation before the messages below:";
+
 /// Where an event came from, which is where its answer goes.
 #[derive(Clone, Debug)]
 pub struct Place {
@@ -54,6 +57,15 @@ pub struct Heard {
     pub key: String,
     /// Whether several people may speak in this session.
     pub several: bool,
+    /// What the turn hears instead of the event's own words.
+    pub input: Option<Vec<Message>>,
+}
+
+impl Heard {
+    /// What was said, as the transcript keeps it.
+    pub fn said(&self) -> Vec<Message> {
+        self.input.clone().unwrap_or_else(|| vec![input(self.event.get(), self.several)])
+    }
 }
 
 /// What is remembered of a session.
@@ -65,6 +77,8 @@ pub struct Remembered {
     pub settings: SessionSettings,
     /// What the runtime left behind.
     pub state: Option<Value>,
+    /// What was said before the transcript begins.
+    pub summary: Option<String>,
 }
 
 impl Place {
@@ -153,14 +167,13 @@ fn in_parts(
 
 /// Builds what the runtime gets.
 pub fn build(host: &Host, session: &SessionId, turn: TurnId, heard: &Heard, remembered: Remembered) -> TurnRequest {
-    let event = heard.event.get();
     TurnRequest {
         session_id: session.clone(),
         turn_id: turn,
         context: turn_context(session, heard),
-        system: system(host, heard),
+        system: with_summary(system(host, heard), remembered.summary.as_deref()),
         history: remembered.history,
-        input: vec![input(event, heard.several)],
+        input: heard.said(),
         model: remembered.settings.model.or_else(|| host.chosen_model()),
         state: remembered.state,
     }
@@ -194,6 +207,14 @@ fn system(host: &Host, heard: &Heard) -> String {
         "" => prompt,
         hint if prompt.is_empty() => hint.to_owned(),
         hint => format!("{prompt}\n\n{hint}"),
+    }
+}
+
+/// The prompt, and what was said before the history that the runtime gets.
+pub fn with_summary(system: String, summary: Option<&str>) -> String {
+    match summary {
+        None => system,
+        Some(summary) => format!("{system}\n\n{SUMMARY}\n{summary}").trim_start().to_owned(),
     }
 }
 

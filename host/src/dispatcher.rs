@@ -12,10 +12,12 @@
 mod control;
 mod expiry;
 mod moves;
+mod rebind;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use hermes_agent::Message;
 use hermes_core::access::{Authorized, Denied, Grants, Tier, Trust, addressed};
 use hermes_core::ids::{InboxId, SessionId};
 use hermes_core::routes::{Route, RouteTable};
@@ -27,7 +29,7 @@ use crate::clerk::{self, Note};
 use crate::context::{Heard, Place};
 use crate::events::{DeliveryNews, Due, HostEvent, Inbound, Migration, Permit, TurnNews};
 use crate::host::Host;
-use crate::lane::{Birth, Lane, LaneMessage, Takeover};
+use crate::lane::{After, Birth, Lane, LaneMessage, Takeover, Then};
 use crate::lanes::Lanes;
 use crate::outbox::{Holds, OutboxLane, OutboxMessage, Target};
 use crate::pairing::Pairing;
@@ -52,7 +54,7 @@ pub struct Dispatcher {
     /// Keys whose session a rule has ended, and which; their next message begins another one.
     ended: BTreeMap<String, &'static str>,
     /// Keys whose former session is still being ended: the next one begins after that.
-    ending: BTreeMap<String, oneshot::Receiver<()>>,
+    ending: BTreeMap<String, After>,
     /// Chats that cannot be written to, by instance and id, and why.
     dead: BTreeMap<(String, String), (Chat, String)>,
     lanes: Lanes<SessionId, LaneMessage>,
@@ -73,6 +75,8 @@ pub(crate) struct Arrived {
     pub(crate) instance: Arc<str>,
     pub(crate) adapter: Option<AdapterHandle>,
     pub(crate) event: Authorized<Event>,
+    /// What its turn hears instead of the event's own words, where that was decided before.
+    pub(crate) input: Option<Vec<Message>>,
     pub(crate) permit: Permit,
 }
 
@@ -155,7 +159,9 @@ impl Dispatcher {
         // Whoever ends the former session of this key writes what this one builds upon. Looked up before a
         // command of this very event ends the session again.
         let after = if self.ending.is_empty() { None } else { self.ending.remove(&found.key.stored()) };
-        let message = match self.command(&arrived, &found) {
+        // What an order turned into words for the agent is no order any more.
+        let order = if arrived.input.is_some() { None } else { self.command(&arrived, &found) };
+        let message = match order {
             Some(order) => LaneMessage::Order(order, arrived.permit),
             None => {
                 let (heard, permit) = heard(arrived, &found);
@@ -167,7 +173,7 @@ impl Dispatcher {
 
     /// Lets an event in, or meets the stranger.
     fn admit(&mut self, inbound: Inbound) -> Option<Arrived> {
-        let Inbound { id, instance, event, permit } = inbound;
+        let Inbound { id, instance, event, input, permit } = inbound;
         let adapter = self.host.adapter(&instance);
         let trust =
             adapter.as_ref().map_or(Trust::None, |adapter| Trust::of(adapter.trusted(), &adapter.capabilities()));
@@ -175,7 +181,7 @@ impl Dispatcher {
         match admitted {
             Ok(event) => {
                 self.revive(&instance, &event.get().chat);
-                Some(Arrived { id, instance, adapter, event, permit })
+                Some(Arrived { id, instance, adapter, event, input, permit })
             }
             Err(denied) => {
                 self.deny(id, instance, *denied, permit);
@@ -291,21 +297,32 @@ impl Dispatcher {
         &mut self,
         session: SessionId,
         instance: &str,
-        after: Option<oneshot::Receiver<()>>,
+        after: Option<After>,
         birth: Option<Birth>,
         message: LaneMessage,
     ) {
         let Err(message) = self.lanes.send(&session, message) else { return };
+        self.open_lane(session.clone(), instance, after, birth);
+        // The lane was made a line above.
+        let _ = self.lanes.send(&session, message);
+    }
+
+    /// Makes the lane of a session.
+    fn open_lane(&mut self, session: SessionId, instance: &str, after: Option<After>, birth: Option<Birth>) {
         let queue_max = self.host.live().session_of(instance).queue_max;
         let lane = Lane::new(Arc::clone(&self.host), session.clone(), queue_max, birth, after);
         let over = |over| HostEvent::Turn(TurnNews::Over(over));
         self.lanes.open(&self.host, session.clone(), |mailbox| lane.run(mailbox), over);
         // A lane that is made while the host drains was not told with the others.
-        let drain = self.host.draining.is_cancelled().then_some(LaneMessage::Drain);
-        for message in drain.into_iter().chain([message]) {
-            // The lane was made a few lines above.
-            let _ = self.lanes.send(&session, message);
+        if self.host.draining.is_cancelled() {
+            // The lane was made a line above.
+            let _ = self.lanes.send(&session, LaneMessage::Drain);
         }
+    }
+
+    /// Whether any chat leads to a session.
+    pub(crate) fn is_led_to(&self, session: &SessionId) -> bool {
+        self.routes.of_session(session).next().is_some()
     }
 
     /// Forgets where a session was bound; returns the stored keys that led to it.
@@ -319,7 +336,7 @@ impl Dispatcher {
     }
 
     /// Frees a key: its next event begins another session, once `then` is dropped.
-    pub(crate) fn free_key(&mut self, key: String) -> (Change, oneshot::Sender<()>) {
+    pub(crate) fn free_key(&mut self, key: String) -> (Change, Then) {
         let (then, ended) = oneshot::channel();
         self.routes.unbind(&key);
         self.used.remove(&key);
@@ -485,7 +502,7 @@ impl Dispatcher {
 
 /// What a lane gets of an event.
 fn heard(arrived: Arrived, found: &Found) -> (Heard, Permit) {
-    let Arrived { id, instance, adapter, event, permit } = arrived;
+    let Arrived { id, instance, adapter, event, input, permit } = arrived;
     let place = place(instance, adapter, event.get(), found.session.clone(), id);
     let heard = Heard {
         inbox: id,
@@ -494,8 +511,24 @@ fn heard(arrived: Arrived, found: &Found) -> (Heard, Permit) {
         event,
         key: found.key.to_string(),
         several: found.key.is_shared_by_several(),
+        input,
     };
     (heard, permit)
+}
+
+/// What a lane gets of an event that asks for words said before.
+pub(crate) fn heard_again(arrived: &Arrived, found: &Found) -> Heard {
+    let Arrived { id, ref instance, ref adapter, ref event, .. } = *arrived;
+    let place = place(instance.clone(), adapter.clone(), event.get(), found.session.clone(), id);
+    Heard {
+        inbox: id,
+        at_ms: event.get().at_ms,
+        place,
+        event: event.clone(),
+        key: found.key.to_string(),
+        several: found.key.is_shared_by_several(),
+        input: None,
+    }
 }
 
 /// Where an event came from.
@@ -510,7 +543,7 @@ pub(crate) fn place(
 }
 
 /// Who a session belongs to: the operator is one person, whatever they write through.
-fn owner(instance: &str, event: &Authorized<Event>) -> Option<String> {
+pub(crate) fn owner(instance: &str, event: &Authorized<Event>) -> Option<String> {
     if event.tier() == Tier::Operator {
         return Some(crate::services::OPERATOR.to_owned());
     }

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use hermes_agent::Message;
 use hermes_core::ids::{DeliveryId, InboxId, SessionId};
 use hermes_protocol::{Chat, Event};
 use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
@@ -44,6 +45,8 @@ pub struct Inbound {
     pub instance: Arc<str>,
     /// What happened.
     pub event: Box<Event>,
+    /// What its turn hears instead of the event's own words, where that was decided before.
+    pub input: Option<Vec<Message>>,
     /// Its place in the queue between its adapter and the lanes; recovery needs none.
     pub permit: Permit,
 }
@@ -67,6 +70,8 @@ pub enum Control {
         /// Hears the state word from the lane that has it; closed when none has.
         reply: mpsc::Sender<&'static str>,
     },
+    /// A conversation goes on in another session.
+    Rebind(Rebind),
     /// Bind the key of a chat to a session that exists.
     Bind {
         /// The route.
@@ -112,6 +117,28 @@ pub enum Control {
     },
     /// How much there is in memory, for status.
     Census(oneshot::Sender<Census>),
+}
+
+/// Chats are to be led from one session to another.
+#[derive(Debug)]
+pub struct Rebind {
+    /// The session that is left; its lane asks.
+    pub from: SessionId,
+    /// The stored key of the chat that moves; `None`: all that lead there.
+    pub key: Option<String>,
+    /// The session they are led to.
+    pub to: SessionId,
+    /// Hears what has to be written.
+    pub reply: oneshot::Sender<Rebound>,
+}
+
+/// What follows from leading chats elsewhere.
+#[derive(Debug, Default)]
+pub struct Rebound {
+    /// The routes as they are from here on; none when the chat led elsewhere already.
+    pub routes: Vec<RouteRow>,
+    /// Whether other chats still lead to the session that was left.
+    pub still_led_to: bool,
 }
 
 /// What is wanted of a turn.

@@ -116,7 +116,7 @@ async fn accept(
     };
     match host.store.accept(new).await {
         Ok(Accepted::New(id)) => {
-            let inbound = Inbound { id, instance: Arc::clone(instance), event, permit };
+            let inbound = Inbound { id, instance: Arc::clone(instance), event, input: None, permit };
             Ok(Taken { emitted: Emitted::New { inbox_id: id.0 }, inbound: Some(inbound) })
         }
         Ok(Accepted::Duplicate(id)) => Ok(Taken { emitted: Emitted::Duplicate { duplicate_of: id.0 }, inbound: None }),

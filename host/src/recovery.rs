@@ -39,7 +39,8 @@ pub async fn recover(host: &Arc<Host>) -> Result<Found, StoreError> {
         match serde_json::from_str::<Box<Event>>(&row.event) {
             Ok(event) => {
                 let instance = Arc::from(row.instance);
-                host.tell(HostEvent::Inbound(Inbound { id: row.id, instance, event, permit: None })).await;
+                host.tell(HostEvent::Inbound(Inbound { id: row.id, instance, event, input: row.input, permit: None }))
+                    .await;
             }
             Err(error) => {
                 tracing::error!(inbox = %row.id, %error, "an event in the inbox cannot be read");

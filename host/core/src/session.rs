@@ -18,8 +18,12 @@ use std::fmt;
 
 use hermes_protocol::{Chat, ChatType, Sender};
 
+mod title;
+
 #[cfg(test)]
 mod tests;
+
+pub use title::title_from;
 
 /// The namespace of the default profile.
 pub const MAIN_PROFILE: &str = "main";

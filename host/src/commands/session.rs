@@ -1,8 +1,11 @@
-//! Commands about the conversation itself: which one this is, and how it begins and ends.
+//! Commands about the conversation itself: which one this is, how it begins and ends,
+//! what is taken back, and where it goes on.
+
+use hermes_core::access::Tier;
 
 use super::{Asked, Deed};
-use crate::dispatcher::Dispatcher;
-use crate::lane::Act;
+use crate::dispatcher::{Dispatcher, heard_again, owner};
+use crate::lane::{Act, UNDO_TURNS_MAX, Wish, WishKind};
 use crate::store::Change;
 
 impl Dispatcher {
@@ -10,11 +13,87 @@ impl Dispatcher {
     pub(super) fn new_session(&mut self, asked: &Asked<'_>) -> Deed {
         let Asked { arrived, found, args } = asked;
         let (free, then) = self.free_key(found.key.stored());
-        let mut changes = vec![Change::EndSession { session: found.session.clone(), reason: "new".to_owned() }, free];
+        // One that other chats are in goes on there.
+        let stays = self.is_led_to(&found.session);
+        let mut changes = vec![free];
+        if !stays {
+            changes.insert(0, Change::EndSession { session: found.session.clone(), reason: "new".to_owned() });
+        }
         if !args.is_empty() {
             // A title needs its session at once; without one the next message begins it.
             changes.extend(self.begin_titled(arrived, found.key.stored(), args));
         }
-        Deed { act: Act::End { then }, changes }
+        Deed { act: if stays { Act::Leave { then } } else { Act::End { then } }, changes }
     }
+
+    /// `/retry`: the last message again.
+    pub(super) fn retry(&mut self, asked: &Asked<'_>) -> Deed {
+        wish(asked, WishKind::Retry(Box::new(heard_again(asked.arrived, asked.found))))
+    }
+
+    /// `/undo [number | redo]`: the last turns are taken back, or brought back.
+    pub(super) fn undo(&mut self, asked: &Asked<'_>) -> Deed {
+        match (asked.args, asked.args.parse()) {
+            ("", _) => wish(asked, WishKind::Undo(1)),
+            ("redo", _) => wish(asked, WishKind::Redo),
+            (_, Ok(turns @ 1..=UNDO_TURNS_MAX)) => wish(asked, WishKind::Undo(turns)),
+            _ => Deed::say(format!(
+                "Use `/undo`, `/undo NUMBER` up to {UNDO_TURNS_MAX}, or `/undo redo` to bring back what was taken back."
+            )),
+        }
+    }
+
+    /// `/title [text]`: how this conversation is called.
+    pub(super) fn title(&mut self, asked: &Asked<'_>) -> Deed {
+        wish(asked, WishKind::Title(some(asked.args)))
+    }
+
+    /// `/branch [title]`: another way from here.
+    pub(super) fn branch(&mut self, asked: &Asked<'_>) -> Deed {
+        wish(asked, WishKind::Branch(some(asked.args)))
+    }
+
+    /// `/compress [what matters]`: on from a summary.
+    pub(super) fn compress(&mut self, asked: &Asked<'_>) -> Deed {
+        wish(asked, WishKind::Compress(asked.args.to_owned()))
+    }
+
+    /// `/sessions [page]`: what there is to go on with.
+    pub(super) fn sessions(&mut self, asked: &Asked<'_>) -> Deed {
+        match (asked.args, asked.args.parse()) {
+            ("", _) => wish(asked, WishKind::List(1)),
+            (_, Ok(page @ 1..)) => wish(asked, WishKind::List(page)),
+            _ => Deed::say("Use `/sessions` or `/sessions PAGE`."),
+        }
+    }
+
+    /// `/resume <number | title | id>`: on with another conversation.
+    pub(super) fn resume_session(&mut self, asked: &Asked<'_>) -> Deed {
+        match some(asked.args) {
+            Some(name) => wish(asked, WishKind::Resume(name)),
+            None => Deed::say("Say which one: `/resume NUMBER`, a title or an id. `/sessions` lists what there is."),
+        }
+    }
+
+    /// `/usage`: what was spent.
+    pub(super) fn usage(&mut self, asked: &Asked<'_>) -> Deed {
+        wish(asked, WishKind::Usage)
+    }
+}
+
+/// Something that the lane of this conversation has to do.
+fn wish(asked: &Asked<'_>, kind: WishKind) -> Deed {
+    let Asked { arrived, found, .. } = asked;
+    let wish = Wish {
+        owner: owner(&arrived.instance, &arrived.event),
+        key: found.key.stored(),
+        is_staff: arrived.event.tier() >= Tier::Admin,
+        several: found.key.is_shared_by_several(),
+        kind,
+    };
+    Act::Conversation(Box::new(wish)).into()
+}
+
+fn some(args: &str) -> Option<String> {
+    (!args.is_empty()).then(|| args.to_owned())
 }

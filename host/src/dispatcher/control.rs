@@ -23,6 +23,7 @@ impl Dispatcher {
                 let ask = || LaneMessage::Ask { instance: Arc::clone(&instance), inbox, wish, reply: reply.clone() };
                 self.lanes.broadcast(ask);
             }
+            Control::Rebind(rebind) => self.rebind(rebind),
             Control::Bind { route: row } => {
                 self.used.insert(row.key.clone(), row.updated_ms);
                 self.routes.bind(route(*row));
@@ -72,7 +73,7 @@ impl Dispatcher {
             let several = !is_dm(&event.chat.kind);
             let place = place(instance, adapter, &event, session.clone(), row.id);
             let event = Authorized::<Event>::host(event, HostCause::Resume);
-            Some(Heard { inbox: row.id, at_ms: row.at_ms, place, event, key, several })
+            Some(Heard { inbox: row.id, at_ms: row.at_ms, place, event, key, several, input: row.input.clone() })
         });
         let instance = cut_off.inbox.first().map(|row| row.instance.clone()).unwrap_or_default();
         self.send_to(session, &instance, None, None, LaneMessage::Resume(cut_off, heard));

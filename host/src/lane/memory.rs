@@ -19,6 +19,9 @@ pub struct Memory {
     messages: VecDeque<Message>,
     settings: SessionSettings,
     state: Option<Value>,
+    summary: Option<String>,
+    /// Whether the session has a title, as far as is known.
+    named: bool,
 }
 
 impl Memory {
@@ -36,6 +39,7 @@ impl Memory {
             history: self.messages.iter().cloned().collect(),
             settings: self.settings.clone(),
             state: self.state.clone(),
+            summary: self.summary.clone(),
         }
     }
 
@@ -49,7 +53,11 @@ impl Memory {
             (Ok(history), Ok(state), Ok(row)) => {
                 self.messages = history.into_iter().map(|row| row.message).collect();
                 self.state = state;
-                self.settings = row.map(|row| row.settings).unwrap_or_default();
+                if let Some(row) = row {
+                    self.named = row.title.is_some();
+                    self.settings = row.settings;
+                    self.summary = row.summary;
+                }
                 true
             }
             (Err(error), _, _) | (_, Err(error), _) | (_, _, Err(error)) => {
@@ -83,6 +91,16 @@ impl Memory {
         if state.is_some() {
             self.state = state;
         }
+    }
+
+    /// Whether the session is known to have a title.
+    pub fn is_named(&self) -> bool {
+        self.named
+    }
+
+    /// Remembers that the session has a title.
+    pub fn name(&mut self) {
+        self.named = true;
     }
 
     /// Forgets everything; the next turn reads the store again.

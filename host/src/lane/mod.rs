@@ -14,14 +14,18 @@
 //! end means, [`crate::context`] for what the runtime gets, [`hints`] for what a
 //! chat sees meanwhile.
 
+mod compress;
+mod conversation;
 mod draft;
 mod hints;
 mod memory;
+mod moved;
 mod orders;
+mod resume;
 mod running;
 mod settings;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -34,9 +38,13 @@ use crate::context::{self, Heard, Place};
 use crate::crash;
 use crate::events::{HostEvent, Permit, TurnNews, TurnWish};
 use crate::host::Host;
-use crate::store::{Admit, Change, CommandTx, CutOffTurn, EndTurn, NewDelivery, NewSession, RouteRow};
+use crate::store::{Admit, Change, CommandTx, CutOffTurn, EndTurn, NewDelivery, NewSession, RouteRow, TurnEnd};
 use crate::turn::{self, Cause};
+use compress::Compressing;
+pub use conversation::{UNDO_TURNS_MAX, Wish, WishKind};
 use memory::Memory;
+use moved::Moving;
+pub use moved::{After, Then};
 pub use orders::{Act, Order};
 use running::{Running, Step};
 
@@ -80,12 +88,21 @@ pub enum LaneMessage {
         /// What is written with it.
         changes: Vec<Change>,
         /// Lets the next sessions of the same keys begin.
-        then: Vec<oneshot::Sender<()>>,
+        then: Vec<Then>,
         /// Hears whether it is written.
         reply: oneshot::Sender<bool>,
     },
     /// What is in memory about the session is outdated.
     Forget,
+    /// Chats lead to another session from here on; what was on its way is handed on to its lane.
+    Moved {
+        /// Their stored keys.
+        keys: BTreeSet<String>,
+        /// Takes what is handed on.
+        then: Then,
+    },
+    /// Comes with what another lane hands on, before anything newer.
+    HandedOn(After),
     /// The host ends: start nothing new.
     Drain,
 }
@@ -124,8 +141,14 @@ pub struct Lane {
     /// A turn that a crash cut off, while its adapter is not back.
     resuming: Option<(TurnId, Heard)>,
     memory: Memory,
+    /// A compression of the history, while it runs. Nothing else does meanwhile.
+    compressing: Option<Compressing>,
+    /// Chats that lead elsewhere from here on.
+    moving: Moving,
+    /// The conversations that were listed last, by their number.
+    listed: BTreeMap<usize, SessionId>,
     /// Resolves when an earlier lane has written what this one builds upon.
-    after: Option<oneshot::Receiver<()>>,
+    after: Option<After>,
     draining: bool,
 }
 
@@ -143,7 +166,7 @@ impl Lane {
         session: SessionId,
         queue_max: usize,
         birth: Option<Birth>,
-        after: Option<oneshot::Receiver<()>>,
+        after: Option<After>,
     ) -> Self {
         Self {
             memory: Memory::new(birth.is_some()),
@@ -155,6 +178,9 @@ impl Lane {
             waiting: BTreeMap::new(),
             running: None,
             resuming: None,
+            compressing: None,
+            moving: Moving::default(),
+            listed: BTreeMap::new(),
             after,
             draining: false,
         }
@@ -163,15 +189,14 @@ impl Lane {
     /// Lives until the dispatcher closes the mailbox, or until the host ends.
     pub async fn run(mut self, mut mailbox: mpsc::UnboundedReceiver<LaneMessage>) {
         if let Some(after) = self.after.take() {
-            // An earlier lane that is gone has nothing more to write.
-            let _ = after.await;
+            self.take_over(after).await;
         }
         let host = Arc::clone(&self.host);
         let mut taken = 0;
         let mut batch = Vec::new();
         let mut told_idle = false;
         loop {
-            if self.draining && self.running.is_none() {
+            if self.draining && !self.is_busy() {
                 break;
             }
             tokio::select! {
@@ -185,6 +210,7 @@ impl Lane {
                 }
                 step = next_step(&mut self.running) => self.step(step).await,
                 () = adapter_back(&self.resuming) => self.go_on().await,
+                summary = compress::next(&mut self.compressing) => self.compressed(summary).await,
                 () = tokio::time::sleep(IDLE), if self.guard.is_idle() && !told_idle => {
                     told_idle = true;
                     let unborn = self.birth.is_some();
@@ -200,6 +226,7 @@ impl Lane {
     async fn take(&mut self, batch: &mut Vec<LaneMessage>) {
         let mut refused = Vec::new();
         for message in batch.drain(..) {
+            let Some(message) = self.moving.keep_back(message) else { continue };
             match message {
                 LaneMessage::Heard(heard, _permit) => {
                     if let Some(heard) = self.hear(heard).await {
@@ -216,7 +243,9 @@ impl Lane {
                     let _ = reply.send(written);
                 }
                 LaneMessage::Forget => self.memory.forget(),
-                LaneMessage::Drain => self.draining = true,
+                LaneMessage::Moved { keys, then } => self.moving.hand_on(&keys, then),
+                LaneMessage::HandedOn(after) => Box::pin(self.take_over(after)).await,
+                LaneMessage::Drain => self.drain(),
             }
         }
         if !refused.is_empty() {
@@ -362,7 +391,7 @@ impl Lane {
         }
         let end = EndTurn {
             turn,
-            state: crate::store::TurnEnd::Failed,
+            state: TurnEnd::Failed,
             error: Some(why.to_owned()),
             session: self.session.clone(),
             messages: Vec::new(),
@@ -422,6 +451,9 @@ impl Lane {
         };
         self.write_end(end).await;
         self.memory.add(&self.host, transcript, conclusion.state);
+        if conclusion.end == TurnEnd::Finished {
+            self.name_after(&running.heard).await;
+        }
         running.close(conclusion.last);
         if let Some(next) = self.next_waiting() {
             self.begin(next).await;
@@ -529,9 +561,22 @@ impl Lane {
         }
     }
 
+    /// Whether the session does something that must end before its transcript may change.
+    fn is_busy(&self) -> bool {
+        self.running.is_some() || self.is_compressing()
+    }
+
+    /// Starts nothing new. A compression is given up; its order waits in the inbox for the next life of the host.
+    fn drain(&mut self) {
+        self.draining = true;
+        self.compressing = None;
+    }
+
     /// Ends the running turn because somebody said so; the next one starts.
     async fn stop(&mut self) {
-        if let Some((turn, heard)) = self.resuming.take() {
+        if let Some(compressing) = self.compressing.take() {
+            self.not_compressed(compressing, "it was stopped").await;
+        } else if let Some((turn, heard)) = self.resuming.take() {
             self.give_up(turn, &heard).await;
             if let Some(next) = self.next_waiting() {
                 self.begin(next).await;

@@ -3,9 +3,8 @@
 
 use hermes_core::settings::{Setting, SettingChange};
 use hermes_protocol::{Purpose, Usage};
-use tokio::sync::oneshot;
 
-use super::{Lane, Waiting, memory};
+use super::{Lane, Then, Waiting, Wish, memory};
 use crate::context::{self, Heard, Place};
 use crate::store::{Change, CommandTx, EndTurn, StoreError, TurnEnd};
 
@@ -35,10 +34,17 @@ pub enum Act {
     Set(SettingChange),
     /// Say how a setting of the session stands.
     Show(Setting),
+    /// Let this chat begin anew; other chats go on in the session.
+    Leave {
+        /// Lets the next session of the same key begin.
+        then: Then,
+    },
+    /// Do something with the conversation as such.
+    Conversation(Box<Wish>),
     /// End the session; its key is free once the sender is dropped.
     End {
         /// Lets the next session of the same key begin.
-        then: oneshot::Sender<()>,
+        then: Then,
     },
 }
 
@@ -49,7 +55,11 @@ impl Lane {
     pub(super) async fn obey(&mut self, order: Order) {
         let Order { place, act, mut changes, bypasses } = order;
         let mut then = None;
-        let words = if self.running.is_some() && !bypasses {
+        let act = match act {
+            Act::Conversation(wish) if !self.is_busy() || bypasses => return self.converse(place, *wish).await,
+            act => act,
+        };
+        let words = if self.is_busy() && !bypasses {
             changes.clear();
             "The agent is working on your last message. /stop ends it, then try again.".to_owned()
         } else {
@@ -59,6 +69,12 @@ impl Lane {
                 Act::Describe => self.describe().await,
                 Act::Set(change) => self.set(&place, change, &mut changes).await,
                 Act::Show(setting) => self.show(setting).await,
+                // Obeyed above, unless something runs.
+                Act::Conversation(_) => String::new(),
+                Act::Leave { then: tell } => {
+                    then = Some(tell);
+                    NEW.to_owned()
+                }
                 Act::End { then: tell } => {
                     then = Some(tell);
                     self.end_session(&mut changes).await
@@ -114,7 +130,7 @@ impl Lane {
 
     async fn stop_and_say(&mut self) -> String {
         let waiting = self.guard.depth();
-        let stopped = self.running.is_some();
+        let stopped = self.is_busy();
         self.stop().await;
         match (stopped, waiting) {
             (false, _) => "Nothing is running.".to_owned(),
@@ -137,7 +153,7 @@ impl Lane {
         let settings = self.memory.settings(&self.host, &self.session).await.unwrap_or_default();
         let model = settings.model.unwrap_or_else(|| self.host.model());
         lines.push(format!("- Agent: {} {model}", self.host.runtime.name()).trim_end().to_owned());
-        lines.push(match (self.running.is_some(), self.guard.depth()) {
+        lines.push(match (self.is_busy(), self.guard.depth()) {
             (false, _) => "- Now: idle".to_owned(),
             (true, 0) => "- Now: working".to_owned(),
             (true, n) => format!("- Now: working, {n} waiting"),
@@ -174,7 +190,7 @@ impl Lane {
 
     /// Ends a turn that was to be resumed and will not be. What was asked stays in the transcript.
     pub(super) async fn give_up(&mut self, turn: hermes_core::ids::TurnId, heard: &Heard) {
-        let asked = vec![(heard.at_ms, context::input(heard.event.get(), heard.several))];
+        let asked = heard.said().into_iter().map(|message| (heard.at_ms, message)).collect::<Vec<_>>();
         let end = EndTurn {
             turn,
             state: TurnEnd::Interrupted,

@@ -5,10 +5,11 @@ use hermes_protocol::Usage;
 use rusqlite::{Connection, params};
 
 use super::error::Fault;
-use super::sql::{change_one, counted, first};
+use super::sql::{change_one, count, counted, first};
 use super::writer::Outcome;
 use super::{
-    Lineage, NewFork, NewSession, NewSummary, Parent, Result, SessionRow, Store, sessions, titles, transcript,
+    Costs, InUse, Lineage, NewFork, NewSession, NewSummary, Parent, Result, SessionRow, Store, sessions, titles,
+    transcript,
 };
 
 /// Compressions in a row that are followed.
@@ -25,19 +26,46 @@ impl Store {
         self.read(move |db| tip(db, id)).await
     }
 
-    /// Whether a turn of this session waits or runs.
+    /// Returns why a session cannot be gone on with elsewhere right now.
     ///
     /// # Errors
     ///
     /// When the disk fails.
-    pub async fn session_is_busy(&self, id: &SessionId) -> Result<bool> {
+    pub async fn session_in_use(&self, id: &SessionId) -> Result<Option<InUse>> {
         let id = id.clone();
         self.read(move |db| {
-            let live = db.prepare_cached(
+            let turns = db.prepare_cached(
                 "SELECT 1 FROM turns INDEXED BY turns_running WHERE session_id = ?1 AND state = 'running'
                  UNION ALL SELECT 1 FROM turns INDEXED BY turns_queued WHERE session_id = ?1 AND state = 'queued'",
             )?;
-            Ok(first(live, [&id.0], |_| Ok(()))?.is_some())
+            if first(turns, [&id.0], |_| Ok(()))?.is_some() {
+                return Ok(Some(InUse::Turn));
+            }
+            let handoff =
+                db.prepare_cached("SELECT 1 FROM sessions WHERE id = ?1 AND handoff_state IN ('pending', 'running')")?;
+            Ok(first(handoff, [&id.0], |_| Ok(()))?.map(|()| InUse::Handoff))
+        })
+        .await
+    }
+
+    /// Returns what all sessions of a person cost together.
+    ///
+    /// # Errors
+    ///
+    /// When the disk fails.
+    pub async fn usage_of(&self, owner: &str) -> Result<Costs> {
+        let owner = owner.to_owned();
+        self.read(move |db| {
+            let sum = db.prepare_cached(
+                "SELECT count(*), sum(turns), sum(input_tokens), sum(output_tokens) FROM sessions WHERE owner = ?1",
+            )?;
+            let costs = first(sum, [owner], |row| {
+                let sum = |column| {
+                    Ok::<_, Fault>(u64::try_from(row.get::<_, Option<i64>>(column)?.unwrap_or(0)).unwrap_or(0))
+                };
+                Ok(Costs { sessions: count(row, 0)?, turns: sum(1)?, usage: Usage::tokens(sum(2)?, sum(3)?) })
+            })?;
+            Ok(costs.unwrap_or_default())
         })
         .await
     }

@@ -182,6 +182,26 @@ pub struct NewSummary {
     pub usage: Usage,
 }
 
+/// Why a session cannot be gone on with elsewhere.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum InUse {
+    /// A turn of it runs, or waits to be resumed.
+    Turn,
+    /// It is being handed over.
+    Handoff,
+}
+
+/// What sessions cost together.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Costs {
+    /// How many there are.
+    pub sessions: u64,
+    /// Turns that ended.
+    pub turns: u64,
+    /// Tokens.
+    pub usage: Usage,
+}
+
 /// A turn of a transcript.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SaidTurn {

@@ -34,6 +34,18 @@ impl Store {
         self.read(move |db| resolve(db, &name, owner.as_deref())).await
     }
 
+    /// Whether a text can be a title at all; whether it is free only a transaction can tell.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::TitleTooLong`].
+    pub fn check_title(title: &str) -> Result<()> {
+        match title.trim().chars().count() {
+            0..=TITLE_CHARS_MAX => Ok(()),
+            _ => Err(StoreError::TitleTooLong { chars_max: TITLE_CHARS_MAX }),
+        }
+    }
+
     /// Names a session; `None` takes the name away.
     ///
     /// # Errors

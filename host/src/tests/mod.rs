@@ -5,6 +5,7 @@ mod commands;
 mod conversation;
 mod delivery;
 mod files;
+mod resets;
 mod restart;
 mod sessions;
 mod streaming;

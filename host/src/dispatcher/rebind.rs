@@ -1,0 +1,64 @@
+//! Conversations that go on in another session: branched, compressed, resumed.
+//!
+//! The lane of the session that is left decides; here the route moves, at once, so that
+//! what comes next finds the other session. What is on its way to the old lane by then
+//! is handed on by it, in order, once it has written the move ([`LaneMessage::Moved`]);
+//! the other session's lane reads that before anything newer.
+
+use std::collections::BTreeSet;
+
+use hermes_core::ids::SessionId;
+use hermes_core::routes::Route;
+use tokio::sync::oneshot;
+
+use super::{Dispatcher, route};
+use crate::events::{Rebind, Rebound};
+use crate::lane::LaneMessage;
+use crate::store::RouteRow;
+
+impl Dispatcher {
+    /// Leads one chat, or every chat, of a session to another one.
+    pub(super) fn rebind(&mut self, rebind: Rebind) {
+        let Rebind { from, key, to, reply } = rebind;
+        let now_ms = self.host.now_ms();
+        let routes: Vec<Route> = self.routes.of_session(&from).cloned().collect();
+        let (moving, staying): (Vec<Route>, Vec<Route>) =
+            routes.into_iter().partition(|route| key.as_ref().is_none_or(|key| *key == route.key));
+        let instance = moving.first().map(|route| route.instance.clone()).unwrap_or_default();
+        let rows: Vec<RouteRow> = moving.into_iter().map(|old| row(old, &to, now_ms)).collect();
+        for row in &rows {
+            self.used.insert(row.key.clone(), now_ms);
+            self.ended.remove(&row.key);
+            self.routes.bind(route(row.clone()));
+        }
+        let keys: BTreeSet<String> = rows.iter().map(|row| row.key.clone()).collect();
+        if !keys.is_empty() {
+            self.hand_on(&from, &to, &instance, keys);
+        }
+        // A lane that is gone has nothing to write.
+        let _ = reply.send(Rebound { routes: rows, still_led_to: !staying.is_empty() });
+    }
+
+    /// Lets the lane of `from` hand on to that of `to` what is on its way to it.
+    fn hand_on(&mut self, from: &SessionId, to: &SessionId, instance: &str, keys: BTreeSet<String>) {
+        let (then, after) = oneshot::channel();
+        if self.lanes.has(to) {
+            // It has been used by another chat meanwhile and waits for nothing.
+            let handed = LaneMessage::HandedOn(after);
+            // The lane was there a line above.
+            let _ = self.lanes.send(to, handed);
+        } else {
+            self.open_lane(to.clone(), instance, Some(after), None);
+        }
+        // Whoever asked has a lane; without one there is nothing to hand on.
+        self.lanes.send(from, LaneMessage::Moved { keys, then }).ok();
+    }
+}
+
+/// The route as it leads to another session.
+fn row(old: Route, to: &SessionId, now_ms: i64) -> RouteRow {
+    let mut row = RouteRow::new(old.key, old.profile, old.instance, to.clone(), old.origin, now_ms);
+    row.shared = old.shared;
+    row.participates = old.participates;
+    row
+}

@@ -1,0 +1,301 @@
+//! What people do with a conversation as such: name it, take something back, say it
+//! again, go another way from here, see what it cost.
+//!
+//! Each is one transaction with its answer. Nothing here deletes anything.
+
+use hermes_agent::Message;
+use hermes_core::session::title_from;
+use hermes_protocol::{Purpose, Usage};
+
+use super::Lane;
+use crate::context::{Heard, Place};
+use crate::status::human::one_line;
+use crate::store::{Change, CommandTx, NewFork, SessionFilter, SessionRow, Store, StoreError};
+
+/// Turns that one `/undo` takes back at most.
+pub const UNDO_TURNS_MAX: u32 = 100;
+
+/// Characters of a message that an answer repeats.
+const QUOTE_CHARS_MAX: usize = 60;
+
+/// Conversations that `/usage` names one by one.
+const USAGE_ROWS: u32 = 5;
+
+const NOTHING_SAID: &str = "Nothing was said in this conversation yet.";
+
+/// What somebody wants of a conversation.
+#[derive(Debug)]
+pub struct Wish {
+    /// Who wants it, as sessions name their owner.
+    pub owner: Option<String>,
+    /// The stored key of the chat it was said in.
+    pub key: String,
+    /// Whether they may change what several people share without having begun it.
+    pub is_staff: bool,
+    /// Whether several people share the conversation.
+    pub several: bool,
+    /// What it is.
+    pub kind: WishKind,
+}
+
+/// The things that can be wanted.
+#[derive(Debug)]
+pub enum WishKind {
+    /// Answer the last message again; the event asks for it.
+    Retry(Box<Heard>),
+    /// Take the last turns back.
+    Undo(u32),
+    /// Bring back what was taken back last.
+    Redo,
+    /// Name it, or say its name.
+    Title(Option<String>),
+    /// Go another way from here, under this title.
+    Branch(Option<String>),
+    /// Go on from a summary, which looks out for this.
+    Compress(String),
+    /// List conversations, page by page from 1.
+    List(u32),
+    /// Go on with another one.
+    Resume(String),
+    /// Say what it cost.
+    Usage,
+}
+
+/// An answer, and what changes with it.
+pub(super) struct Said {
+    pub(super) words: String,
+    pub(super) changes: Vec<Change>,
+}
+
+impl Said {
+    /// Nothing but words.
+    pub(super) fn only(words: impl Into<String>) -> Self {
+        Self { words: words.into(), changes: Vec::new() }
+    }
+}
+
+impl Lane {
+    /// Does what is wanted, and answers.
+    pub(super) async fn converse(&mut self, place: Place, wish: Wish) {
+        let Wish { ref owner, ref key, .. } = wish;
+        let said = match wish.kind {
+            WishKind::Retry(heard) => return self.retry(place, *heard).await,
+            WishKind::Compress(about) => return self.compress(place, &about).await,
+            WishKind::Undo(turns) => self.undo(turns).await,
+            WishKind::Redo => self.redo().await,
+            WishKind::Title(None) => self.tell_title().await,
+            WishKind::Title(Some(title)) => return self.give_title(place, title).await,
+            WishKind::Branch(title) => self.branch(&place, key, title).await,
+            WishKind::List(page) => self.list(owner.as_deref(), page).await,
+            WishKind::Resume(ref name) => self.resume_session(&wish, name).await,
+            WishKind::Usage => self.tell_usage(owner.as_deref()).await,
+        };
+        self.answer_order(&place, said.unwrap_or_else(|error| Said::only(unreadable(&error)))).await;
+    }
+
+    /// Writes an answer with what changes. Returns whether it is written.
+    pub(super) async fn answer_order(&self, place: &Place, said: Said) -> bool {
+        let Said { words, changes } = said;
+        let reply = place.say(&self.host, Purpose::Reply, words).await;
+        let order = CommandTx { inbox: Some(place.inbox), changes, reply: vec![reply], now_ms: self.host.now_ms() };
+        self.write_order(order).await
+    }
+
+    async fn undo(&mut self, turns: u32) -> Result<Said, StoreError> {
+        let taken = self.host.store.last_turns(&self.session, turns.min(UNDO_TURNS_MAX)).await?;
+        let Some(first) = taken.last() else { return Ok(Said::only("There is nothing to undo.")) };
+        let quote = first.heard.first().map(quote).unwrap_or_default();
+        let words = match taken.len() {
+            1 => format!("Taken back: {quote} `/undo redo` brings it back."),
+            n => format!("Taken back: your last {n} messages, from {quote} on. `/undo redo` brings them back."),
+        };
+        self.memory.forget();
+        Ok(Said { words, changes: vec![Change::Undo { session: self.session.clone(), from: first.first }] })
+    }
+
+    async fn redo(&mut self) -> Result<Said, StoreError> {
+        let Some(taken) = self.host.store.last_taken(&self.session).await? else {
+            return Ok(Said::only("There is nothing to bring back."));
+        };
+        if taken.overtaken {
+            return Ok(Said::only("Something newer was said since, so what was taken back stays away."));
+        }
+        self.memory.forget();
+        let words = match taken.turns {
+            1 => "Your message and its answer are back.".to_owned(),
+            n => format!("Your {n} messages and their answers are back."),
+        };
+        Ok(Said { words, changes: vec![Change::Redo { session: self.session.clone(), number: taken.number }] })
+    }
+
+    /// Answers the last message again. Its former answer is taken back, and this event hears it in one transaction;
+    /// so a crash in between loses neither.
+    async fn retry(&mut self, place: Place, mut heard: Heard) {
+        let last = match self.host.store.last_turns(&self.session, 1).await {
+            Ok(last) => last.into_iter().next().filter(|turn| !turn.heard.is_empty()),
+            Err(error) => {
+                self.answer_order(&place, Said::only(unreadable(&error))).await;
+                return;
+            }
+        };
+        let Some(last) = last else {
+            self.answer_order(&place, Said::only("There is nothing to repeat yet.")).await;
+            return;
+        };
+        let changes = vec![
+            Change::Undo { session: self.session.clone(), from: last.first },
+            Change::Hear { inbox: place.inbox, input: last.heard.clone() },
+        ];
+        let order = CommandTx { inbox: None, changes, reply: Vec::new(), now_ms: self.host.now_ms() };
+        if self.write_order(order).await {
+            self.memory.forget();
+            heard.input = Some(last.heard);
+            if let Some(refused) = self.hear(heard).await {
+                self.refuse(vec![refused]).await;
+            }
+        }
+    }
+
+    async fn tell_title(&self) -> Result<Said, StoreError> {
+        let row = self.host.store.session(&self.session).await?;
+        Ok(Said::only(match row.and_then(|row| row.title) {
+            Some(title) => format!("This conversation is called **{title}**. `/title TEXT` renames it."),
+            None => "This conversation has no title yet. `/title TEXT` gives it one.".to_owned(),
+        }))
+    }
+
+    async fn give_title(&mut self, place: Place, title: String) {
+        let mut changes = self.birth_changes();
+        changes.push(Change::SetTitle { session: self.session.clone(), title: Some(title.clone()) });
+        let words = format!("This conversation is called **{}** from here on.", one_line(&title, 200));
+        let reply = place.say(&self.host, Purpose::Reply, words).await;
+        let order = CommandTx { inbox: Some(place.inbox), changes, reply: vec![reply], now_ms: self.host.now_ms() };
+        let written = match self.host.store.command(order.clone()).await {
+            Err(error @ (StoreError::TitleTaken { .. } | StoreError::TitleTooLong { .. })) => {
+                self.answer_order(&place, Said::only(format!("Not renamed: {error}."))).await;
+                return;
+            }
+            Ok(ids) => {
+                self.host.carry(ids, order.reply).await;
+                true
+            }
+            // Tried again like every order, and told in the log.
+            Err(_) => self.write_order(order).await,
+        };
+        if written {
+            self.birth = None;
+            self.memory.name();
+        }
+    }
+
+    /// What makes a session exist that is not written yet, so that something can be written about it.
+    pub(super) fn birth_changes(&self) -> Vec<Change> {
+        let Some(birth) = &self.birth else { return Vec::new() };
+        let mut changes = self.takeover_changes();
+        changes.extend([Change::NewSession(birth.session.clone()), Change::BindRoute(birth.route.clone())]);
+        changes
+    }
+
+    /// What ends the session that this one, not written yet, takes over from.
+    pub(super) fn takeover_changes(&self) -> Vec<Change> {
+        let takeover = self.birth.as_ref().and_then(|birth| birth.takeover.as_ref());
+        let end = takeover.map(|takeover| Change::EndSession {
+            session: takeover.former.clone(),
+            reason: takeover.reason.to_owned(),
+        });
+        end.into_iter().collect()
+    }
+
+    async fn branch(&mut self, place: &Place, key: &str, title: Option<String>) -> Result<Said, StoreError> {
+        if let Some(title) = &title
+            && let Err(error) = Store::check_title(title)
+        {
+            return Ok(Said::only(format!("Not branched: {error}.")));
+        }
+        match self.host.store.session(&self.session).await? {
+            Some(row) if row.messages > 0 => {}
+            _ => return Ok(Said::only(NOTHING_SAID)),
+        }
+        let id = self.host.new_session_id();
+        let moved = self.rebind(Some(key.to_owned()), &id).await;
+        if moved.routes.is_empty() {
+            return Ok(Said::only("This chat goes on in another conversation by now. Try it again there."));
+        }
+        let fork = NewFork {
+            from: self.session.clone(),
+            id,
+            source: place.instance.to_string(),
+            owner: None,
+            title,
+            started_ms: self.host.now_ms(),
+        };
+        let mut changes = vec![Change::Fork(fork)];
+        changes.extend(moved.routes.into_iter().map(Change::BindRoute));
+        if !moved.still_led_to {
+            changes.push(Change::EndSession { session: self.session.clone(), reason: "branched".to_owned() });
+        }
+        let words = format!(
+            "You are in a branch: it knows what was said so far and goes its own way. `/resume {}` goes back.",
+            self.session
+        );
+        Ok(Said { words, changes })
+    }
+
+    async fn tell_usage(&self, owner: Option<&str>) -> Result<Said, StoreError> {
+        let mut lines = match self.host.store.session(&self.session).await? {
+            Some(row) => vec![format!("- This conversation: {}", costs(row.turns, &row.usage))],
+            None => vec![format!("- This conversation: {}", costs(0, &Usage::default()))],
+        };
+        // Without an owner nothing else is theirs.
+        if let Some(owner) = owner {
+            let all = self.host.store.usage_of(owner).await?;
+            lines.push(format!("- All of yours ({}): {}", all.sessions, costs(all.turns, &all.usage)));
+            let filter = SessionFilter {
+                owner: Some(owner.to_owned()),
+                with_ended: true,
+                limit: USAGE_ROWS,
+                ..SessionFilter::default()
+            };
+            let recent = self.host.store.sessions(filter).await?;
+            let recent = recent.iter().filter(|row| row.turns > 0);
+            lines.extend(recent.map(|row| format!("  - {}: {}", called(row), costs(row.turns, &row.usage))));
+        }
+        Ok(Said::only(lines.join("\n")))
+    }
+
+    /// Names a session without a title after what was said first.
+    pub(super) async fn name_after(&mut self, heard: &Heard) {
+        if self.memory.is_named() {
+            return;
+        }
+        let said = heard.input.as_ref().and_then(|input| input.first()).map(|message| message.content.as_str());
+        let Some(title) = title_from(said.unwrap_or(heard.event.get().text.as_str())) else { return };
+        match self.host.store.session_name_after(&self.session, &title).await {
+            Ok(_) => self.memory.name(),
+            // A title can wait for the next turn.
+            Err(error) => tracing::warn!(session = %self.session, %error, "a session stays without a title"),
+        }
+    }
+}
+
+/// How a conversation is called in answers.
+pub(super) fn called(row: &SessionRow) -> String {
+    match &row.title {
+        Some(title) => format!("**{}**", one_line(title, 100)),
+        None => format!("`{}`", row.id),
+    }
+}
+
+fn costs(turns: u64, usage: &Usage) -> String {
+    let (input, output) = (usage.input_tokens, usage.output_tokens);
+    format!("{turns} turns, {} tokens ({input} in, {output} out)", input.saturating_add(output))
+}
+
+fn quote(message: &Message) -> String {
+    format!("\"{}\"", one_line(&message.content, QUOTE_CHARS_MAX).replace('`', "'"))
+}
+
+pub(super) fn unreadable(error: &StoreError) -> String {
+    tracing::error!(%error, "a conversation cannot be read");
+    "The conversation cannot be read at the moment; the host's log says why. Try it again later.".to_owned()
+}

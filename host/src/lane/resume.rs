@@ -1,0 +1,141 @@
+//! Conversations listed, and gone on with in another chat.
+//!
+//! A conversation belongs to who began it, and only they find it here, wherever they
+//! write from. One that runs elsewhere stays there until it is done.
+
+use hermes_core::ids::SessionId;
+
+use super::conversation::{Said, called};
+use super::{Lane, Wish};
+use crate::status::human::span;
+use crate::store::{Change, InUse, Resolved, SessionFilter, SessionRow, StoreError};
+
+/// Conversations on one page.
+const PAGE_ROWS: u32 = 10;
+
+/// Candidates that an ambiguous name lists.
+const CANDIDATES_MAX: usize = 5;
+
+const NOBODY: &str = "Nobody can tell who you are here, so no conversation is known to be yours.";
+
+impl Lane {
+    /// Lists the conversations of a person, newest first.
+    pub(super) async fn list(&mut self, owner: Option<&str>, page: u32) -> Result<Said, StoreError> {
+        let Some(owner) = owner else { return Ok(Said::only(NOBODY)) };
+        let offset = page.saturating_sub(1).saturating_mul(PAGE_ROWS);
+        let rows = self.page(owner, offset, PAGE_ROWS + 1).await?;
+        if rows.is_empty() {
+            return Ok(Said::only(match page {
+                0 | 1 => "You have no conversations yet.",
+                _ => "There are no more conversations.",
+            }));
+        }
+        let now_ms = self.host.now_ms();
+        let mut lines = vec!["Your conversations, the last used first:".to_owned()];
+        for (number, row) in (offset as usize + 1..).zip(rows.iter().take(PAGE_ROWS as usize)) {
+            self.listed.insert(number, row.id.clone());
+            let here = if row.id == self.session { " (here)" } else { "" };
+            let used = span(now_ms - row.active_ms);
+            lines.push(format!("{number}. {}, {} messages, {used} ago{here}", called(row), row.messages));
+        }
+        lines.push(String::new());
+        lines.push("`/resume NUMBER` goes on with one.".to_owned());
+        if rows.len() > PAGE_ROWS as usize {
+            lines.push(format!("`/sessions {}` shows more.", page.max(1).saturating_add(1)));
+        }
+        Ok(Said::only(lines.join("\n")))
+    }
+
+    /// Goes on with another conversation of the same person in this chat.
+    pub(super) async fn resume_session(&mut self, wish: &Wish, name: &str) -> Result<Said, StoreError> {
+        let Some(owner) = wish.owner.as_deref() else { return Ok(Said::only(NOBODY)) };
+        let current = self.host.store.session(&self.session).await?;
+        if let Some(why) = may_not_leave(wish, owner, current.as_ref()) {
+            return Ok(Said::only(why));
+        }
+        let target = match self.wanted(owner, name).await? {
+            Ok(target) => target,
+            Err(words) => return Ok(Said::only(words)),
+        };
+        if target.id == self.session {
+            return Ok(Said::only(format!("You are in {} already.", called(&target))));
+        }
+        if let Some(in_use) = self.host.store.session_in_use(&target.id).await? {
+            return Ok(Said::only(elsewhere(&target, in_use)));
+        }
+        let moved = self.rebind(Some(wish.key.clone()), &target.id).await;
+        if moved.routes.is_empty() {
+            return Ok(Said::only("This chat goes on in another conversation by now. Try it again there."));
+        }
+        let mut changes = self.takeover_changes();
+        // One that was never written has nothing to end.
+        if self.birth.is_none() && !moved.still_led_to {
+            changes.push(Change::EndSession { session: self.session.clone(), reason: "switched".to_owned() });
+        }
+        changes.push(Change::ReopenSession { session: target.id.clone() });
+        changes.extend(moved.routes.into_iter().map(Change::BindRoute));
+        let used = span(self.host.now_ms() - target.active_ms);
+        let words = format!("You are in {} again: {} messages, {used} ago.", called(&target), target.messages);
+        Ok(Said { words, changes })
+    }
+
+    /// The conversation of a person that a number, a title or an id means; or why there is none.
+    async fn wanted(&self, owner: &str, name: &str) -> Result<Result<SessionRow, String>, StoreError> {
+        let unknown = || Err(format!("You have no conversation {name:?}. `/sessions` lists what there is."));
+        let number = name.strip_prefix('#').unwrap_or(name).parse().ok().filter(|number| *number > 0);
+        if let Some(number) = number {
+            // A title may be a number, too; what was listed comes first.
+            let listed = match self.listed.get(&number) {
+                Some(listed) => self.host.store.session(listed).await?,
+                None => self.page(owner, u32::try_from(number - 1).unwrap_or(u32::MAX), 1).await?.pop(),
+            };
+            if let Some(row) = listed.filter(|row| row.owner.as_deref() == Some(owner)) {
+                return self.tip(row).await;
+            }
+        }
+        Ok(match self.host.store.resolve_session(name, Some(owner)).await? {
+            Resolved::Found(row) => return self.tip(*row).await,
+            Resolved::Unknown => unknown(),
+            Resolved::Ambiguous(ids) => {
+                let ids: Vec<String> = ids.iter().take(CANDIDATES_MAX).map(|id| format!("`{id}`")).collect();
+                Err(format!("Several conversations begin with {name:?}: {}. Write more of the id.", ids.join(", ")))
+            }
+        })
+    }
+
+    /// What a conversation has become by compressions.
+    async fn tip(&self, row: SessionRow) -> Result<Result<SessionRow, String>, StoreError> {
+        let id: SessionId = row.id.clone();
+        Ok(Ok(self.host.store.session_tip(&id).await?.unwrap_or(row)))
+    }
+
+    async fn page(&self, owner: &str, offset: u32, limit: u32) -> Result<Vec<SessionRow>, StoreError> {
+        let filter = SessionFilter {
+            owner: Some(owner.to_owned()),
+            with_ended: true,
+            resumable: true,
+            offset,
+            limit,
+            ..SessionFilter::default()
+        };
+        self.host.store.sessions(filter).await
+    }
+}
+
+/// Why somebody may not lead a chat away from the conversation it is in.
+fn may_not_leave(wish: &Wish, owner: &str, current: Option<&SessionRow>) -> Option<String> {
+    let theirs = current.is_none_or(|row| row.owner.as_deref() == Some(owner));
+    (wish.several && !theirs && !wish.is_staff)
+        .then(|| "Several people share this conversation; only who began it can lead the chat elsewhere.".to_owned())
+}
+
+/// Why a conversation cannot be gone on with here.
+fn elsewhere(target: &SessionRow, in_use: InUse) -> String {
+    let called = called(target);
+    match in_use {
+        InUse::Turn => format!(
+            "{called} is answering a message elsewhere right now. Try it again when that is done, or stop it there."
+        ),
+        InUse::Handoff => format!("{called} is being handed over right now. Try it again in a moment."),
+    }
+}

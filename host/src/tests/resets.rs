@@ -1,0 +1,122 @@
+//! Conversations that a rule ends.
+
+use std::time::Duration;
+
+use hermes_protocol::{Chat, ChatType};
+use serde_json::{Value, json};
+
+use super::world::{Setting, World};
+use crate::reset;
+
+const HOUR: Duration = Duration::from_secs(3_600);
+
+/// A world in which a silence of an hour ends a conversation; `more` stands in the same table.
+fn idle_world(more: &str) -> World {
+    let section = format!(
+        "access = {{ allowed_users = [\"7\", \"8\"] }}\nsession = {{ reset = {{ mode = \"idle\", idle_minutes = 60{more} }} }}"
+    );
+    World::with(Setting { section, ..Setting::default() })
+}
+
+/// Sessions of person 7, newest first.
+fn sessions(world: &World) -> Vec<Value> {
+    world.call("sessions.list", json!({ "sender": { "id": "7" } })).unwrap().as_array().unwrap().clone()
+}
+
+/// The host ends and begins again: no conversation is in use.
+fn rests(world: &mut World) {
+    world.settled();
+    world.stop();
+    world.start();
+}
+
+#[test]
+fn a_session_that_a_rule_ends_is_ended_by_the_sweep_and_its_chat_hears_of_it_with_its_next_message() {
+    let mut world = idle_world("");
+    world.chat("7").says("before");
+    world.chat("7").hears(1);
+    rests(&mut world);
+    world.passes(2 * HOUR);
+    world.sweeps();
+    let ended = world.until("it is ended", || sessions(&world)[0]["ended_ms"].as_i64());
+    assert_eq!(world.chat("7").heard(), ["before"], "nobody is told while nobody is there");
+    world.passes(HOUR);
+    world.sweeps();
+    rests(&mut world);
+    world.sweeps();
+    world.chat("7").says("after");
+    let heard = world.chat("7").hears(3);
+    assert_eq!(heard[1..], [reset::notice("idle").to_owned(), "after".to_owned()]);
+    let sessions = sessions(&world);
+    assert_eq!(sessions.len(), 2, "{sessions:?}");
+    assert_eq!(sessions[1]["ended_ms"].as_i64(), Some(ended), "it ended once");
+}
+
+#[test]
+fn a_message_that_comes_before_the_sweep_begins_anew_all_the_same() {
+    let mut world = idle_world("");
+    world.chat("7").says("before");
+    world.chat("7").hears(1);
+    rests(&mut world);
+    world.passes(2 * HOUR);
+    world.chat("7").says("after");
+    assert_eq!(world.chat("7").hears(3)[1], reset::notice("idle"));
+    world.settled();
+    assert_eq!(sessions(&world).len(), 2);
+}
+
+#[test]
+fn a_conversation_in_use_is_not_ended_whatever_the_clock_says() {
+    let world = idle_world("");
+    world.chat("7").says("/hang on");
+    world.until("it runs", || (world.block_on(world.host().store.counts()).unwrap().turns == 1).then_some(()));
+    world.passes(2 * HOUR);
+    world.sweeps();
+    world.chat("7").says("/stop");
+    world.chat("7").says("still the same?");
+    world.chat("7").hears(2);
+    world.settled();
+    assert_eq!(sessions(&world).len(), 1);
+}
+
+#[test]
+fn a_reset_can_be_silent_and_is_never_told_where_nobody_waits_for_it() {
+    let mut world = idle_world(", notify = false");
+    world.chat("7").says("before");
+    world.chat("7").hears(1);
+    rests(&mut world);
+    world.passes(2 * HOUR);
+    world.chat("7").says("after");
+    assert_eq!(world.chat("7").hears(2), ["before", "after"]);
+
+    let section = "access = { allowed_users = [\"7\"] }\nsession = { reset = { mode = \"idle\", idle_minutes = 60 } }";
+    let capabilities = json!({ "supports_async_delivery": false });
+    let mut world = World::with(Setting { section: section.to_owned(), capabilities, ..Setting::default() });
+    world.chat("7").says("before");
+    world.chat("7").hears(1);
+    rests(&mut world);
+    world.passes(2 * HOUR);
+    world.chat("7").says("after");
+    assert_eq!(world.chat("7").hears(2), ["before", "after"]);
+}
+
+#[test]
+fn a_type_of_chat_has_its_own_rule() {
+    let mut world = idle_world(", dm = { mode = \"none\" }");
+    let group = |world: &World, text: &str| {
+        let mut event = world.chat("7").event(text);
+        event.chat = Chat::new(ChatType::Group, "g");
+        event.addressed.mention = true;
+        world.chat("7").gives(&event);
+    };
+    world.chat("7").says("private");
+    group(&world, "public");
+    rests(&mut world);
+    world.passes(2 * HOUR);
+    world.sweeps();
+    let one_ended = || {
+        let ended = sessions(&world).iter().filter(|session| !session["ended_ms"].is_null()).count();
+        (ended > 0).then_some(ended)
+    };
+    assert_eq!(world.until("the group's is ended", one_ended), 1);
+}
