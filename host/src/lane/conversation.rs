@@ -263,14 +263,18 @@ impl Lane {
         Ok(Said::only(lines.join("\n")))
     }
 
-    /// Names a session without a title after what was said first.
-    pub(super) async fn name_after(&mut self, heard: &Heard) {
+    /// The title that a session without one gets after what was said.
+    pub(super) fn title_after(&self, heard: &Heard) -> Option<String> {
         if self.memory.is_named() {
-            return;
+            return None;
         }
         let said = heard.input.as_ref().and_then(|input| input.first()).map(|message| message.content.as_str());
-        let Some(title) = title_from(said.unwrap_or(heard.event.get().text.as_str())) else { return };
-        match self.host.store.session_name_after(&self.session, &title).await {
+        title_from(said.unwrap_or(heard.event.get().text.as_str()))
+    }
+
+    /// Names the session, unless it has a title.
+    pub(super) async fn name_after(&mut self, title: &str) {
+        match self.host.store.session_name_after(&self.session, title).await {
             Ok(_) => self.memory.name(),
             // A title can wait for the next turn.
             Err(error) => tracing::warn!(session = %self.session, %error, "a session stays without a title"),

@@ -451,10 +451,11 @@ impl Lane {
         };
         self.write_end(end).await;
         self.memory.add(&self.host, transcript, conclusion.state);
-        if conclusion.end == TurnEnd::Finished {
-            self.name_after(&running.heard).await;
-        }
+        let title = (conclusion.end == TurnEnd::Finished).then(|| self.title_after(&running.heard)).flatten();
         running.close(conclusion.last);
+        if let Some(title) = title {
+            self.name_after(&title).await;
+        }
         if let Some(next) = self.next_waiting() {
             self.begin(next).await;
         }

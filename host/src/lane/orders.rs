@@ -5,7 +5,7 @@ use hermes_core::settings::{Setting, SettingChange};
 use hermes_protocol::{Purpose, Usage};
 
 use super::{Lane, Then, Waiting, Wish, memory};
-use crate::context::{self, Heard, Place};
+use crate::context::{Heard, Place};
 use crate::store::{Change, CommandTx, EndTurn, StoreError, TurnEnd};
 
 /// A slash command on its way to its session.

@@ -1,5 +1,7 @@
 //! Titles, what is taken back, and sessions that come out of another one.
 
+use hermes_core::settings::SessionSettings;
+
 use super::*;
 
 async fn order(store: &Store, changes: Vec<Change>) -> Result<Vec<DeliveryId>> {
@@ -191,13 +193,15 @@ async fn a_branch_has_what_was_said_so_far_and_the_next_number_of_its_title() {
         exchange(&store, epoch, said).await;
     }
     undo(&store, 1).await.unwrap();
+    let settings = SessionSettings { model: Some("m".to_owned()), ..SessionSettings::default() };
+    order(&store, vec![Change::Settings { session: session_id(1), settings }]).await.unwrap();
     order(&store, vec![Change::Fork(fork(2, None)), Change::Fork(fork(3, Some("Other way")))]).await.unwrap();
     exchange(&store, epoch, "only here").await;
     assert_eq!(transcript(&store, 2).await, ["a", "re a"]);
     let branch = row(&store, 2).await;
     assert_eq!((branch.title.as_deref(), branch.messages), (Some("trip #2"), 2));
     assert_eq!((branch.parent, branch.lineage), (Some(session_id(1)), Some(Lineage::Branch)));
-    assert_eq!(branch.owner.as_deref(), Some("echo:7"));
+    assert_eq!((branch.owner.as_deref(), branch.settings.model.as_deref()), (Some("echo:7"), Some("m")));
     assert_eq!(title(&store, 3).await, "Other way");
     assert_eq!(row(&store, 1).await.ended_ms, None, "what it came from is still there");
     assert_eq!(store.agent_state(&session_id(2), "echo").await, Ok(None), "a runtime's memory is of one session");
