@@ -10,15 +10,11 @@ struct Config {
     #[serde(default)]
     prefix: String,
     /// Who says the lines.
-    #[serde(default = "someone")]
-    user: String,
+    #[serde(default)]
+    user: Option<String>,
     /// Lines that are said once the adapter is connected.
     #[serde(default)]
     say: Vec<String>,
-}
-
-fn someone() -> String {
-    "echo-user".to_owned()
 }
 
 struct Echo {
@@ -39,7 +35,7 @@ impl Adapter for Echo {
     }
 
     async fn run(&self) -> Result<(), ConnectError> {
-        let user = &self.config.user;
+        let user = self.config.user.as_deref().unwrap_or("echo-user");
         for (n, line) in self.config.say.iter().enumerate() {
             // The id names the line, so the host knows it again after a restart.
             let event = Event::message(format!("m:{user}:{n}"), Chat::dm(user), Sender::new(user), line);
