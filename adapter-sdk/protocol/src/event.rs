@@ -265,3 +265,20 @@ pub enum Emitted {
         duplicate_of: i64,
     },
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_platform_sent_is_forwarded_with_every_digit() {
+        let long: Vec<String> = (1..=500).map(|n| format!(",{}", (f64::from(n) * 0.1 + 0.2) / 3.0)).collect();
+        let numbers = format!("[{},9007199254740993,18446744073709551615{}]", 0.1 + 0.2, long.concat());
+        let text = format!(
+            r#"{{"type":"message","event_id":"m:1","at_ms":1,"chat":{{"type":"dm","id":"1"}},"sender":{{"id":"1","is_bot":false}},"text":"x","raw":{numbers},"later":{numbers}}}"#
+        );
+        let event: Event = serde_json::from_str(&text).unwrap();
+        let again = serde_json::to_string(&event).unwrap();
+        assert_eq!(again.matches(&numbers).count(), 2, "{again}");
+    }
+}
