@@ -3,7 +3,7 @@
 //! They are written with `-> impl Future + Send` and implemented with `async fn`.
 //! A call is dropped at an await when the host cancels it, so a method keeps no
 //! invariant across an await that a drop would break. Methods of one instance run
-//! on its one thread, interleaved at awaits.
+//! on its one thread, interleaved at awaits, unless it asks for more.
 
 use std::future::Future;
 
@@ -18,6 +18,11 @@ use crate::{AdapterConfig, Host, Manifest};
 pub trait Adapter: Sized + Send + Sync + 'static {
     /// What the platform is like; made by [`manifest!`](crate::manifest).
     const MANIFEST: Manifest;
+
+    /// How many threads the instance's calls and tasks run on, besides its own. With 0 they all share
+    /// that one, which is right for almost every platform: a thread more costs memory in every instance.
+    #[cfg(feature = "multi-thread")]
+    const WORKER_THREADS: usize = 0;
 
     /// The instance's own configuration keys.
     type Config: AdapterConfig;

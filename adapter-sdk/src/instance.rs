@@ -103,6 +103,8 @@ pub(crate) fn create<A: Exported>(side: HostSide, envelope: &[u8]) -> Result<Sea
         .map_err(|error| format!("instance `{instance}` of adapter `{plugin}`: {error}"))?;
 
     logs::forward_panics();
+    #[cfg(feature = "log")]
+    crate::log_crate::install();
     let core = Arc::new(Core::new(side, Arc::clone(&instance), envelope.host));
     let (made, wait_made) = mpsc::sync_channel::<Made<A>>(1);
     let (alive, over) = mpsc::channel::<()>();
@@ -180,7 +182,7 @@ fn thread_name(instance: &str) -> String {
 /// The whole life of the instance's thread.
 fn body<A: Exported>(core: &Arc<Core>, config: A::Config, made: mpsc::SyncSender<Made<A>>) {
     let _route = logs::route(core);
-    let runtime = match runtime(core) {
+    let runtime = match runtime::<A>(core) {
         Ok(runtime) => runtime,
         Err(error) => {
             // A creator that is gone has said its own sentence.
@@ -219,10 +221,10 @@ fn body<A: Exported>(core: &Arc<Core>, config: A::Config, made: mpsc::SyncSender
     core.over();
 }
 
-fn runtime(core: &Arc<Core>) -> std::io::Result<Runtime> {
+fn runtime<A: Exported>(core: &Arc<Core>) -> std::io::Result<Runtime> {
     // Weak: the runtime's handle is inside of the core.
     let weak = Arc::downgrade(core);
-    Builder::new_current_thread()
+    builder::<A>()
         .enable_time()
         .enable_io()
         .max_blocking_threads(16)
@@ -233,6 +235,21 @@ fn runtime(core: &Arc<Core>) -> std::io::Result<Runtime> {
         })
         .on_thread_stop(logs::end_route)
         .build()
+}
+
+#[cfg(not(feature = "multi-thread"))]
+fn builder<A: Exported>() -> Builder {
+    Builder::new_current_thread()
+}
+
+#[cfg(feature = "multi-thread")]
+fn builder<A: Exported>() -> Builder {
+    if A::WORKER_THREADS == 0 {
+        return Builder::new_current_thread();
+    }
+    let mut builder = Builder::new_multi_thread();
+    builder.worker_threads(A::WORKER_THREADS);
+    builder
 }
 
 impl Core {

@@ -28,6 +28,8 @@ mod dispatch;
 mod guard;
 mod host;
 mod instance;
+#[cfg(feature = "log")]
+mod log_crate;
 mod logs;
 mod macros;
 mod manifest;

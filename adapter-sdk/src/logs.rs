@@ -94,6 +94,12 @@ fn log_panic(core: &Core, info: &PanicHookInfo<'_>) {
     core.side().log(1, "panic", &fields.to_string());
 }
 
+/// The instance that this thread works for.
+#[cfg(feature = "log")]
+pub(crate) fn current() -> Option<Arc<Core>> {
+    CURRENT.try_with(|current| current.try_borrow().ok().and_then(|core| core.clone())).ok().flatten()
+}
+
 /// The host's numbers: 1 is an error, 5 a trace.
 fn number(level: &Level) -> u8 {
     match *level {
@@ -105,7 +111,7 @@ fn number(level: &Level) -> u8 {
     }
 }
 
-fn cut(mut text: String) -> String {
+pub(crate) fn cut(mut text: String) -> String {
     if text.len() > FIELD_BYTES_MAX {
         let end = (0..=FIELD_BYTES_MAX).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
         text.truncate(end);

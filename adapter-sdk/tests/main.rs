@@ -11,3 +11,4 @@ mod host;
 mod logs;
 mod manifest;
 mod panics;
+mod threads;
