@@ -433,13 +433,8 @@ impl Dispatcher {
     fn handle_adapter(&mut self, news: AdapterEvent) {
         let instance = match news {
             AdapterEvent::Ready { instance } => instance,
-            AdapterEvent::Announced { label, url, .. } => {
-                match url.as_str() {
-                    "" => tracing::info!("{label}"),
-                    url => tracing::info!("{label}: {url}"),
-                }
-                return;
-            }
+            // The terminal is told by whoever passes the news on.
+            AdapterEvent::Announced { .. } => return,
             AdapterEvent::State { instance, state } => {
                 let said = (state.word(), state.reason().map(str::to_owned));
                 if self.said.get(&instance) != Some(&said) {

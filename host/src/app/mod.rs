@@ -33,7 +33,7 @@ use crate::events::{Control, Due, HostEvent};
 use crate::host::Host;
 use crate::live::Live;
 use crate::mask::LogMask;
-use crate::plugins::{Adapters, HostServices};
+use crate::plugins::{AdapterEvent, Adapters, HostServices};
 use crate::recovery;
 use crate::services::Services;
 use crate::store::Store;
@@ -234,10 +234,13 @@ async fn wait_for_the_end(
     }
 }
 
-/// Passes news of the adapters on to the dispatcher.
-async fn pass_on(host: Arc<Host>, mut news: mpsc::Receiver<crate::plugins::AdapterEvent>) {
+/// Passes news of the adapters on to the dispatcher, and what they announce to the terminal.
+async fn pass_on(host: Arc<Host>, mut news: mpsc::Receiver<AdapterEvent>) {
     while let Some(event) = news.recv().await {
-        host.tell(HostEvent::Adapter(event)).await;
+        match event {
+            AdapterEvent::Announced { label, url, .. } => ready::announced(&label, &url),
+            event => host.tell(HostEvent::Adapter(event)).await,
+        }
     }
 }
 
