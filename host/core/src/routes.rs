@@ -77,6 +77,11 @@ impl RouteTable {
         self.by_key.get(&key.stored())
     }
 
+    /// Whether a stored key leads somewhere.
+    pub fn has(&self, key: &str) -> bool {
+        self.by_key.contains_key(key)
+    }
+
     /// Binds a route and returns the one that had its key.
     pub fn bind(&mut self, route: Route) -> Option<Route> {
         let former = self.unbind(&route.key);

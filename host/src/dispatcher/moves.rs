@@ -31,7 +31,8 @@ impl Dispatcher {
         self.note(Note::Changes(changes.collect()));
     }
 
-    /// Leads every route of a chat to its new id; returns the old key and the new row of each.
+    /// Leads every route of a chat to its new id; returns the old key and the new row of each. Where the
+    /// new place has a conversation of its own, that one stays, and the one that would have moved ends.
     pub(super) fn migrate(&mut self, instance: &str, from: &Chat, to: &Chat) -> Vec<(String, RouteRow)> {
         let now_ms = self.host.now_ms();
         let moving: Vec<Route> = self
@@ -43,6 +44,10 @@ impl Dispatcher {
         let mut rows = Vec::new();
         for old in moving {
             let Some(key) = moved_key(&old, to) else { continue };
+            if self.routes.has(&key) {
+                self.end_moved(old);
+                continue;
+            }
             let mut row =
                 RouteRow::new(key, &*old.profile, &*old.instance, old.session.clone(), old.origin.clone(), now_ms);
             row.origin.id.clone_from(&to.id);
@@ -55,6 +60,20 @@ impl Dispatcher {
         let is_chat = |target: &Target| *target.instance == *instance && target.chat == from.id;
         self.outbox.send_where(is_chat, || OutboxMessage::Moved(to.clone()));
         rows
+    }
+}
+
+impl Dispatcher {
+    /// Takes away a route whose new place is occupied, and ends its session if nothing else leads there.
+    fn end_moved(&mut self, old: Route) {
+        self.routes.unbind(&old.key);
+        let mut changes = vec![Change::UnbindRoute { key: old.key }];
+        if self.routes.of_session(&old.session).next().is_none() {
+            let session = old.session;
+            tracing::info!(%session, "the chat moved to a place that has a conversation of its own; this one ends");
+            changes.push(Change::EndSession { session, reason: "moved".to_owned() });
+        }
+        self.note(Note::Changes(changes));
     }
 }
 

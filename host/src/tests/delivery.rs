@@ -154,6 +154,40 @@ fn a_chat_that_moved_gets_the_answer_at_its_new_place_and_keeps_its_session() {
 }
 
 #[test]
+fn a_chat_that_moves_to_where_another_talks_leaves_that_conversation_alone() {
+    let world = World::new();
+    let mine = |world: &World| world.call("sessions.list", json!({ "sender": { "id": "8" } })).unwrap();
+    world.chat("8").says("mine");
+    world.chat("8").hears(1);
+    world.settled();
+    let before = mine(&world);
+    world.platform.answers(SendOutcome::migrated("8"));
+    world.chat("7").says("where now");
+    assert_eq!(world.chat("8").hears(2), ["mine", "where now"]);
+    world.until("the former session has ended", || {
+        let counts = world.block_on(world.host().store.counts()).unwrap();
+        (counts.sessions_open == 1 && counts.sessions == 2).then_some(())
+    });
+    world.chat("8").says("still mine");
+    assert_eq!(world.chat("8").hears(3)[2], "still mine");
+    world.settled();
+    assert_eq!(mine(&world)[0]["id"], before[0]["id"]);
+}
+
+#[test]
+fn more_than_fits_at_once_is_taken_in_one_after_the_other() {
+    let world = World::new();
+    let chat = world.chat("7");
+    for n in 0..70 {
+        let mut event = chat.event(&format!("message {n}"));
+        event.raw = json!("x".repeat(1_000_000));
+        chat.gives(&event);
+    }
+    assert_eq!(chat.hears(70)[69], "message 69");
+    world.settled();
+}
+
+#[test]
 fn what_is_owed_while_the_adapter_is_away_goes_when_it_is_back_in_order() {
     let world = World::new();
     let chat = world.chat("7");
