@@ -52,7 +52,16 @@ pub struct Inbound {
 }
 
 /// A place in the queue between one instance and the lanes, given back when a lane has the event.
-pub type Permit = Option<OwnedSemaphorePermit>;
+pub type Permit = Option<Place>;
+
+/// What an event occupies until a lane has it.
+#[derive(Debug)]
+pub struct Place {
+    /// One place of its instance.
+    pub(crate) _place: OwnedSemaphorePermit,
+    /// Its bytes, in the room that all instances share.
+    pub(crate) _room: OwnedSemaphorePermit,
+}
 
 /// What the operator, an adapter or the process itself wants.
 #[derive(Debug)]

@@ -14,10 +14,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use futures_util::StreamExt;
 use futures_util::stream::FuturesOrdered;
 use hermes_protocol::{CallError, Emitted, Event};
-use tokio::sync::{Semaphore, mpsc, oneshot};
+use serde_json::Value;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 
 use crate::crash;
-use crate::events::{HostEvent, Inbound, Permit};
+use crate::events::{HostEvent, Inbound, Permit, Place};
 use crate::host::Host;
 use crate::store::{Accepted, NewInbox};
 
@@ -27,17 +28,25 @@ const EVENT_ID_BYTES_MAX: usize = 512;
 /// Events of one instance that are committed at once; beyond them they wait in order.
 const ACCEPTING_MAX: usize = 64;
 
+/// Bytes of events, of all instances together, that wait for the commit or for their lane.
+const WAITING_BYTES_MAX: usize = 64 << 20;
+/// In what these bytes are counted; a smaller event counts as one.
+const ROOM_UNIT_BYTES: usize = 1 << 10;
+
 /// The queues between the adapters and the dispatcher.
 pub struct Ingress {
     host: Arc<Host>,
     runtime: tokio::runtime::Handle,
     /// Unbounded channels of bounded content: the calls of one instance are bounded where they come in.
     queues: Mutex<BTreeMap<Arc<str>, mpsc::UnboundedSender<Given>>>,
+    /// Room for the events of all instances, in [`ROOM_UNIT_BYTES`].
+    room: Arc<Semaphore>,
 }
 
 /// An event that an adapter handed over, and who waits for the acknowledgement.
 struct Given {
     payload: Vec<u8>,
+    room: OwnedSemaphorePermit,
     reply: oneshot::Sender<Reply>,
 }
 
@@ -52,12 +61,26 @@ struct Taken {
 impl Ingress {
     /// The way in to `host`. To be made inside its runtime.
     pub fn new(host: Arc<Host>) -> Self {
-        Self { host, runtime: tokio::runtime::Handle::current(), queues: Mutex::default() }
+        Self {
+            host,
+            runtime: tokio::runtime::Handle::current(),
+            queues: Mutex::default(),
+            room: Arc::new(Semaphore::new(WAITING_BYTES_MAX / ROOM_UNIT_BYTES)),
+        }
     }
 
-    /// Puts an event in line. Never blocks; the order of the calls is the order of the events.
+    /// Puts an event in line. Never blocks; the order of the calls is the order of the events. When
+    /// too much waits already, of this instance or of others, it is refused: its adapter still has it.
     pub fn give(&self, instance: &Arc<str>, payload: Vec<u8>) -> oneshot::Receiver<Reply> {
         let (reply, taken) = oneshot::channel();
+        let room = match room_for(&self.room, payload.len()) {
+            Ok(room) => room,
+            Err(error) => {
+                // Whoever does not wait for it needs no answer.
+                let _ = reply.send(Err(error));
+                return taken;
+            }
+        };
         let mut queues = self.queues.lock().unwrap_or_else(PoisonError::into_inner);
         let queue = queues.entry(Arc::clone(instance)).or_insert_with(|| {
             let (queue, given) = mpsc::unbounded_channel();
@@ -65,9 +88,20 @@ impl Ingress {
             queue
         });
         // Its task ends with the process; a closed queue answers by the dropped reply.
-        let _ = queue.send(Given { payload, reply });
+        let _ = queue.send(Given { payload, room, reply });
         taken
     }
+}
+
+/// Room for one event, or the sentence that its adapter hears.
+fn room_for(room: &Arc<Semaphore>, bytes: usize) -> Result<OwnedSemaphorePermit, CallError> {
+    let units = u32::try_from(bytes.div_ceil(ROOM_UNIT_BYTES)).unwrap_or(u32::MAX);
+    Arc::clone(room).try_acquire_many_owned(units).map_err(|_| {
+        let mib = WAITING_BYTES_MAX >> 20;
+        let why =
+            format!("the host holds as many events that wait as it takes ({mib} MiB); hand this one in again later");
+        CallError::new("busy", why)
+    })
 }
 
 /// Takes the events of one instance in, in order.
@@ -79,7 +113,7 @@ async fn take_all(host: Arc<Host>, instance: Arc<str>, mut given: mpsc::Unbounde
     loop {
         tokio::select! {
             Some(next) = given.recv(), if accepting.len() < ACCEPTING_MAX => {
-                let accepted = accept(&host, &instance, &places, next.payload);
+                let accepted = accept(&host, &instance, &places, next.payload, next.room);
                 accepting.push_back(async { (accepted.await, next.reply) });
             }
             Some((accepted, reply)) = accepting.next() => {
@@ -98,14 +132,16 @@ async fn accept(
     instance: &Arc<str>,
     places: &Arc<Semaphore>,
     payload: Vec<u8>,
+    room: OwnedSemaphorePermit,
 ) -> Result<Taken, CallError> {
     if host.draining.is_cancelled() {
         return Err(CallError::new("unavailable", "the host is stopping and takes no new events"));
     }
-    let (event, text) = read(payload, host.live().config.limits.event_bytes_max)?;
+    let (mut event, text) = read(payload, host.live().config.limits.event_bytes_max)?;
     crash::point("after_receive");
     // Nobody closes the queue; an event without a place would still be kept.
-    let permit: Permit = Arc::clone(places).acquire_owned().await.ok();
+    let place = Arc::clone(places).acquire_owned().await.ok();
+    let permit: Permit = place.map(|place| Place { _place: place, _room: room });
     let received_ms = host.now_ms();
     let new = NewInbox {
         instance: instance.to_string(),
@@ -116,6 +152,8 @@ async fn accept(
     };
     match host.store.accept(new).await {
         Ok(Accepted::New(id)) => {
+            // The row has it, and nobody behind here reads it.
+            event.raw = Value::Null;
             let inbound = Inbound { id, instance: Arc::clone(instance), event, input: None, permit };
             Ok(Taken { emitted: Emitted::New { inbox_id: id.0 }, inbound: Some(inbound) })
         }
@@ -168,6 +206,18 @@ mod tests {
         let nameless =
             br#"{"type":"message","event_id":"","at_ms":1,"chat":{"type":"dm","id":"1"},"sender":{"id":"1"}}"#;
         assert_eq!(code(nameless), "invalid");
+    }
+
+    #[test]
+    fn events_of_all_instances_share_one_room_and_give_it_back() {
+        let room = Arc::new(Semaphore::new(WAITING_BYTES_MAX / ROOM_UNIT_BYTES));
+        let large: Vec<_> = (0..8).map(|_| room_for(&room, WAITING_BYTES_MAX / 8).unwrap()).collect();
+        let refused = room_for(&room, 1).unwrap_err();
+        assert_eq!(refused.code, "busy");
+        assert!(refused.message.contains("(64 MiB)") && refused.message.contains("again later"), "{refused}");
+        drop(large);
+        drop(room_for(&room, WAITING_BYTES_MAX).unwrap());
+        room_for(&room, usize::MAX).unwrap_err();
     }
 
     #[test]

@@ -6,11 +6,13 @@
 
 use std::sync::Arc;
 
+use hermes_core::ids::{DeliveryId, InboxId, TurnId};
 use hermes_protocol::Event;
+use serde_json::Value;
 
 use crate::events::{Control, DeliveryNews, HostEvent, Inbound};
 use crate::host::Host;
-use crate::store::{Change, CommandTx, StoreError};
+use crate::store::{Change, CommandTx, DeliveryState, InboxRow, StoreError};
 
 /// How much an earlier life of the host left.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -23,21 +25,62 @@ pub struct Found {
     pub owed: usize,
 }
 
-/// Reads what is left and hands it to the dispatcher, then lets adapters be heard.
+/// Reads what is left, a bounded batch at a time, and hands it to the dispatcher; then lets adapters
+/// be heard.
 ///
 /// # Errors
 ///
 /// When the store cannot be read; the host must not start then.
 pub async fn recover(host: &Arc<Host>) -> Result<Found, StoreError> {
     let left = host.store.recover(host.epoch, host.now_ms()).await?;
-    let found = Found { cut_off: left.cut_off.len(), pending: left.pending.len(), owed: left.deliveries.len() };
-    for cut_off in left.cut_off {
-        host.tell(HostEvent::control(Control::Resume(cut_off))).await;
+    let mut found = Found::default();
+    let mut after = TurnId(0);
+    loop {
+        let batch = host.store.left_turns(&left, after).await?;
+        let Some(last) = batch.last() else { break };
+        after = last.turn;
+        found.cut_off += batch.len();
+        for cut_off in batch {
+            host.tell(HostEvent::control(Control::Resume(cut_off))).await;
+        }
     }
+    let mut after = InboxId(0);
+    loop {
+        let batch = host.store.left_events(&left, after).await?;
+        let Some(last) = batch.last() else { break };
+        after = last.id;
+        found.pending += batch.len();
+        hear(host, batch).await?;
+    }
+    let mut after = DeliveryId(0);
+    loop {
+        let batch = host.store.left_deliveries(&left, after).await?;
+        let Some(last) = batch.last() else { break };
+        after = last.id;
+        for delivery in batch.into_iter().filter(|delivery| !left.drafts.contains(&delivery.id)) {
+            found.owed += 1;
+            host.tell(HostEvent::Delivery(DeliveryNews::Owed(Box::new(delivery)))).await;
+        }
+    }
+    // A first piece that was on its way is resolved now; the resumed turn goes on from there. One that
+    // its turn has ended by now was handed over with that end.
+    for id in left.drafts {
+        let draft = host.store.delivery(id).await?;
+        if let Some(draft) = draft.filter(|draft| draft.state == DeliveryState::Drafting) {
+            host.tell(HostEvent::Delivery(DeliveryNews::Owed(Box::new(draft)))).await;
+        }
+    }
+    host.recovered.cancel();
+    Ok(found)
+}
+
+/// Hands events to the dispatcher as if they came now; what cannot be read is dropped.
+async fn hear(host: &Arc<Host>, rows: Vec<InboxRow>) -> Result<(), StoreError> {
     let mut unreadable = Vec::new();
-    for row in left.pending {
+    for row in rows {
         match serde_json::from_str::<Box<Event>>(&row.event) {
-            Ok(event) => {
+            Ok(mut event) => {
+                event.raw = Value::Null;
                 let instance = Arc::from(row.instance);
                 host.tell(HostEvent::Inbound(Inbound { id: row.id, instance, event, input: row.input, permit: None }))
                     .await;
@@ -52,13 +95,5 @@ pub async fn recover(host: &Arc<Host>) -> Result<Found, StoreError> {
         let changes = vec![Change::DropInbox { ids: unreadable, why: "cannot be read".to_owned() }];
         host.store.command(CommandTx { inbox: None, changes, reply: Vec::new(), now_ms: host.now_ms() }).await?;
     }
-    for delivery in left.deliveries {
-        host.tell(HostEvent::Delivery(DeliveryNews::Owed(Box::new(delivery)))).await;
-    }
-    // A first piece that was on its way is resolved now; the resumed turn goes on from there.
-    for draft in left.drafts {
-        host.tell(HostEvent::Delivery(DeliveryNews::Owed(Box::new(draft)))).await;
-    }
-    host.recovered.cancel();
-    Ok(found)
+    Ok(())
 }

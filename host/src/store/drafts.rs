@@ -118,7 +118,7 @@ pub(super) fn interrupt_those_of(db: &Connection, nonce: &str, turn: TurnId, now
 /// Ends what grew in an earlier life of the host, except the answers of turns that are resumed.
 pub(super) fn recover(db: &Connection, nonce: &str, now_ms: i64) -> Outcome<()> {
     let waits = "SELECT 1 FROM turns WHERE id = ?1 AND state = 'queued'";
-    for draft in outbox::live(db, DeliveryState::Drafting, u32::MAX)? {
+    for draft in outbox::live(db, DeliveryState::Drafting, 0..i64::MAX, u32::MAX)? {
         let resumed = match draft.turn {
             Some(turn) => super::sql::first(db.prepare_cached(waits)?, [turn.0], |_| Ok(()))?.is_some(),
             None => false,

@@ -156,8 +156,11 @@ pub(super) fn unsettled(db: &Connection) -> Outcome<Vec<Event>> {
     Ok(events.iter().filter_map(|event| serde_json::from_str(event).ok()).collect())
 }
 
-/// Returns the accepted events that no turn has taken, in id order.
-pub(super) fn pending(db: &Connection) -> Outcome<Vec<InboxRow>> {
-    let sql = format!("SELECT {COLUMNS} FROM inbox INDEXED BY inbox_accepted WHERE state = 'accepted' ORDER BY id");
-    super::sql::collect(db.prepare_cached(&sql)?, [], read)
+/// Returns accepted events that no turn has taken, in id order: behind the start of `ids`, up to its end and with it.
+pub(super) fn pending(db: &Connection, ids: std::ops::Range<i64>, limit: u32) -> Outcome<Vec<InboxRow>> {
+    let sql = format!(
+        "SELECT {COLUMNS} FROM inbox INDEXED BY inbox_accepted
+         WHERE state = 'accepted' AND id > ?1 AND id <= ?2 ORDER BY id LIMIT ?3"
+    );
+    super::sql::collect(db.prepare_cached(&sql)?, params![ids.start, ids.end, limit], read)
 }

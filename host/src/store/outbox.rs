@@ -134,7 +134,7 @@ impl Store {
     ///
     /// When the disk fails.
     pub async fn owed(&self, limit: u32) -> Result<Vec<OwedDelivery>> {
-        self.read(move |db| live(db, DeliveryState::Owed, limit)).await
+        self.read(move |db| live(db, DeliveryState::Owed, 0..i64::MAX, limit)).await
     }
 }
 
@@ -502,13 +502,18 @@ pub(super) fn one(db: &Connection, id: DeliveryId) -> Outcome<Option<OwedDeliver
     first(statement, [id.0], |row| read(db, row))
 }
 
-/// Returns deliveries that are not over, in one state, oldest first.
-pub(super) fn live(db: &Connection, state: DeliveryState, limit: u32) -> Outcome<Vec<OwedDelivery>> {
+/// Returns deliveries that are not over, in one state, oldest first: behind the start of `ids`, up to its end and with it.
+pub(super) fn live(
+    db: &Connection,
+    state: DeliveryState,
+    ids: std::ops::Range<i64>,
+    limit: u32,
+) -> Outcome<Vec<OwedDelivery>> {
     let statement = db.prepare_cached(&format!(
         "SELECT {COLUMNS} FROM outbox INDEXED BY outbox_live
-         WHERE state IN ('drafting', 'owed') AND state = ?1 ORDER BY id LIMIT ?2"
+         WHERE state IN ('drafting', 'owed') AND state = ?1 AND id > ?2 AND id <= ?3 ORDER BY id LIMIT ?4"
     ))?;
-    collect(statement, params![state.as_str(), limit], |row| read(db, row))
+    collect(statement, params![state.as_str(), ids.start, ids.end, limit], |row| read(db, row))
 }
 
 fn listed(db: &Connection, filter: &DeliveryFilter) -> Outcome<Vec<OwedDelivery>> {

@@ -13,35 +13,69 @@
 //! that must go with its failure.
 
 use hermes_core::delivery::{PartChange, PartState};
-use hermes_core::ids::{Epoch, SessionId, TurnId};
+use hermes_core::ids::{DeliveryId, Epoch, InboxId, SessionId, TurnId};
 use rusqlite::{Connection, params};
 
 use super::error::Fault;
 use super::sql::{change, collect, parsed, text};
 use super::writer::Outcome;
 use super::{
-    CutOffTurn, DeadTargetRow, DeliveryState, HomeChannelRow, Loaded, Recovery, Result, Store, drafts, inbox, kv,
-    outbox, pairing, sessions, turns,
+    CutOffTurn, DeadTargetRow, DeliveryState, HomeChannelRow, InboxRow, Left, Loaded, OwedDelivery, Result, Store,
+    drafts, inbox, kv, outbox, pairing, sessions, turns,
 };
 
 /// How long a new life of the host heeds a wait of an earlier one. The wait is written as a time of day,
 /// and the clock may have been set since: without a bound, an hour too much would hold an answer for an hour.
 pub const PUT_OFF_MS_MAX: i64 = 30_000;
 
+/// How many rows of what was left are in memory at once.
+pub const BATCH_ROWS_MAX: u32 = 256;
+
 impl Store {
     /// (i) Takes over what dead epochs left: their running turns become `queued`, their parts in flight
-    /// `unknown`, what they put off comes soon. Called once, after open and before the first event.
+    /// `unknown`, what they put off comes soon. Called once, after open and before the first event; then
+    /// what is left is read in batches.
     ///
     /// # Errors
     ///
     /// When it could not be committed; the host must not start then.
-    pub async fn recover(&self, epoch: Epoch, now_ms: i64) -> Result<Recovery> {
+    pub async fn recover(&self, epoch: Epoch, now_ms: i64) -> Result<Left> {
         let nonce = self.nonce();
         self.write(move |db| recover(db, &nonce, epoch, now_ms)).await
     }
+
+    /// Returns the next turns that were cut off, in id order: at most [`BATCH_ROWS_MAX`] behind `after`.
+    ///
+    /// # Errors
+    ///
+    /// When the disk fails.
+    pub async fn left_turns(&self, left: &Left, after: TurnId) -> Result<Vec<CutOffTurn>> {
+        let last = left.turn;
+        self.read(move |db| cut_off(db, after, last)).await
+    }
+
+    /// Returns the next accepted events that no turn has taken, in the same way.
+    ///
+    /// # Errors
+    ///
+    /// When the disk fails.
+    pub async fn left_events(&self, left: &Left, after: InboxId) -> Result<Vec<InboxRow>> {
+        let ids = after.0..left.event;
+        self.read(move |db| inbox::pending(db, ids, BATCH_ROWS_MAX)).await
+    }
+
+    /// Returns the next deliveries that are owed, in the same way; what was in flight is `unknown`.
+    ///
+    /// # Errors
+    ///
+    /// When the disk fails.
+    pub async fn left_deliveries(&self, left: &Left, after: DeliveryId) -> Result<Vec<OwedDelivery>> {
+        let ids = after.0..left.delivery;
+        self.read(move |db| outbox::live(db, DeliveryState::Owed, ids, BATCH_ROWS_MAX)).await
+    }
 }
 
-fn recover(db: &Connection, nonce: &str, epoch: Epoch, now_ms: i64) -> Outcome<Recovery> {
+fn recover(db: &Connection, nonce: &str, epoch: Epoch, now_ms: i64) -> Outcome<Left> {
     let turns = change(
         db,
         "UPDATE turns INDEXED BY turns_running SET state = 'queued', epoch = NULL
@@ -66,12 +100,21 @@ fn recover(db: &Connection, nonce: &str, epoch: Epoch, now_ms: i64) -> Outcome<R
     if turns + parts > 0 {
         tracing::info!(turns, parts, now_ms, "store: took over what an earlier life of the host left behind");
     }
-    Ok(Recovery {
-        pending: inbox::pending(db)?,
-        cut_off: cut_off(db)?,
-        deliveries: outbox::live(db, DeliveryState::Owed, u32::MAX)?,
-        drafts: outbox::live(db, DeliveryState::Drafting, u32::MAX)?,
+    let last = |sql: &str| db.query_row(sql, [], |row| row.get::<_, i64>(0));
+    Ok(Left {
+        event: last("SELECT coalesce(max(id), 0) FROM inbox")?,
+        turn: last("SELECT coalesce(max(id), 0) FROM turns")?,
+        delivery: last("SELECT coalesce(max(id), 0) FROM outbox")?,
+        drafts: drafting(db)?,
     })
+}
+
+fn drafting(db: &Connection) -> Outcome<Vec<DeliveryId>> {
+    let statement = db.prepare_cached(
+        "SELECT id FROM outbox INDEXED BY outbox_live
+         WHERE state IN ('drafting', 'owed') AND state = 'drafting' ORDER BY id",
+    )?;
+    collect(statement, [], |row| Ok(DeliveryId(row.get(0)?)))
 }
 
 /// What the core says about a part whose claimer died.
@@ -83,11 +126,12 @@ fn doubt() -> String {
     }
 }
 
-fn cut_off(db: &Connection) -> Outcome<Vec<CutOffTurn>> {
+fn cut_off(db: &Connection, after: TurnId, last: i64) -> Outcome<Vec<CutOffTurn>> {
     let statement = db.prepare_cached(
-        "SELECT id, session_id, attempts, inbox FROM turns INDEXED BY turns_queued WHERE state = 'queued' ORDER BY id",
+        "SELECT id, session_id, attempts, inbox FROM turns INDEXED BY turns_queued
+         WHERE state = 'queued' AND id > ?1 AND id <= ?2 ORDER BY id LIMIT ?3",
     )?;
-    collect(statement, [], |row| {
+    collect(statement, params![after.0, last, BATCH_ROWS_MAX], |row| {
         let turn = TurnId(row.get(0)?);
         let event = |id| inbox::one(db, id)?.ok_or_else(|| Fault::unreadable(format_args!("event of turn {turn}")));
         Ok(CutOffTurn {

@@ -807,17 +807,19 @@ pub struct CutOffTurn {
     pub inbox: Vec<InboxRow>,
 }
 
-/// What a dead epoch left behind: transaction (i).
-#[derive(Clone, Debug, Default)]
-pub struct Recovery {
-    /// Accepted events without a turn, in id order.
-    pub pending: Vec<InboxRow>,
-    /// Turns that were cut off, in id order.
-    pub cut_off: Vec<CutOffTurn>,
-    /// What is owed, in id order; what was in flight is `Unknown`.
-    pub deliveries: Vec<OwedDelivery>,
-    /// Growing messages whose turn will be resumed.
-    pub drafts: Vec<OwedDelivery>,
+/// How far what an earlier life left behind goes. What this life adds has larger ids, so it is
+/// never read as something that was left.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Left {
+    /// The last event.
+    pub event: i64,
+    /// The last turn.
+    pub turn: i64,
+    /// The last delivery.
+    pub delivery: i64,
+    /// Growing messages whose turn will be resumed: at most one for each turn that ran. They are named
+    /// here since a turn that ends while the rest is read makes its own an owed delivery like others.
+    pub drafts: Vec<DeliveryId>,
 }
 
 /// How much is waiting where.

@@ -2,13 +2,14 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use super::kv::{self, HOST_SCOPE};
+use super::kv;
 use super::{Result, Store, StoreError};
 
 /// What is written to find out whether writing works again: a few pages, so that the room that is
 /// left for a handful of bytes is not taken for a mended disk.
 const PROBE_BYTES: usize = 32 << 10;
-const PROBE_KEY: &str = "probe";
+/// No instance can be called so.
+const PROBE_SCOPE: &str = "host:probe";
 
 /// What keeps the writer from writing.
 #[derive(Default)]
@@ -39,7 +40,7 @@ impl Store {
     pub async fn trouble(&self) -> Option<StoreError> {
         self.inner.writer.trouble()?;
         // The writer keeps what becomes of it.
-        let _: Result<()> = self.write(|db| kv::set(db, HOST_SCOPE, PROBE_KEY, &"x".repeat(PROBE_BYTES))).await;
+        let _: Result<()> = self.write(|db| kv::set(db, PROBE_SCOPE, "", &"x".repeat(PROBE_BYTES))).await;
         self.inner.writer.trouble()
     }
 }

@@ -178,7 +178,7 @@ async fn an_event_hears_other_words_until_it_is_answered() {
     drop(store);
     let Opened { store, epoch: next, .. } = home.open();
     assert!(next > epoch);
-    assert_eq!(store.recover(next, START_MS).await.unwrap().pending[0].input, Some(input.clone()));
+    assert_eq!(found(&store, next).await.pending[0].input, Some(input.clone()));
     let turn = running(&store, next, 1, vec![event]).await;
     let late = order(&store, vec![Change::Hear { inbox: event, input }]).await;
     assert!(is_conflict(late), "its turn runs already");

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use hermes_agent::Message;
-use hermes_core::ids::{Epoch, InboxId, SessionId, TurnId};
+use hermes_core::ids::{DeliveryId, Epoch, InboxId, SessionId, TurnId};
 use hermes_protocol::{Chat, Purpose, Receipt, Usage};
 use tempfile::TempDir;
 
@@ -177,4 +177,20 @@ async fn inbox_word(store: &Store, id: InboxId) -> String {
 
 async fn turn_word(store: &Store, id: TurnId) -> String {
     word(store, "SELECT state FROM turns WHERE id = ?1", id.0).await
+}
+
+/// The first batch of each kind of what an earlier life left behind.
+struct Found {
+    pending: Vec<InboxRow>,
+    cut_off: Vec<CutOffTurn>,
+    deliveries: Vec<OwedDelivery>,
+}
+
+async fn found(store: &Store, epoch: Epoch) -> Found {
+    let left = store.recover(epoch, START_MS).await.unwrap();
+    Found {
+        pending: store.left_events(&left, InboxId(0)).await.unwrap(),
+        cut_off: store.left_turns(&left, TurnId(0)).await.unwrap(),
+        deliveries: store.left_deliveries(&left, DeliveryId(0)).await.unwrap(),
+    }
 }

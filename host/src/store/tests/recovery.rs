@@ -1,5 +1,6 @@
 //! A host dies, another begins.
 
+use super::super::recovery::BATCH_ROWS_MAX;
 use super::*;
 
 #[tokio::test]
@@ -23,7 +24,7 @@ async fn an_accepted_event_is_found_again_after_a_crash() {
     let ids = [accepted(&store, "a").await, accepted(&store, "b").await];
     drop(store);
     let (store, epoch) = home.store();
-    let pending = store.recover(epoch, START_MS).await.unwrap().pending;
+    let pending = found(&store, epoch).await.pending;
     assert_eq!(pending.iter().map(|row| row.id).collect::<Vec<_>>(), ids);
     assert_eq!(pending[0].event, event("a").event);
 }
@@ -37,7 +38,7 @@ async fn a_turn_that_a_crash_cut_off_waits_to_be_resumed() {
     drop(store);
 
     let (store, epoch) = home.store();
-    let recovery = store.recover(epoch, START_MS).await.unwrap();
+    let recovery = found(&store, epoch).await;
     assert!(recovery.pending.is_empty());
     let [cut_off] = recovery.cut_off.as_slice() else { panic!("one turn was cut off: {:?}", recovery.cut_off) };
     assert_eq!((cut_off.turn, &cut_off.session, cut_off.attempts), (turn, &session_id(1), 1));
@@ -48,12 +49,12 @@ async fn a_turn_that_a_crash_cut_off_waits_to_be_resumed() {
     drop(store);
 
     let (store, epoch) = home.store();
-    let again = store.recover(epoch, START_MS).await.unwrap().cut_off;
+    let again = found(&store, epoch).await.cut_off;
     assert_eq!((again[0].turn, again[0].attempts), (turn, 2));
     let failed = EndTurn { state: TurnEnd::Failed, messages: vec![], ..end_of(turn, session_id(1)) };
     store.end_turn(failed).await.unwrap();
     assert_eq!(inbox_word(&store, event).await, "answered");
-    assert!(store.recover(epoch, START_MS).await.unwrap().cut_off.is_empty());
+    assert!(found(&store, epoch).await.cut_off.is_empty());
 }
 
 #[tokio::test]
@@ -79,7 +80,7 @@ async fn a_part_in_flight_at_the_crash_is_doubtful_and_the_others_are_owed() {
     drop(store);
 
     let (store, epoch) = home.store();
-    let owed = store.recover(epoch, START_MS).await.unwrap().deliveries;
+    let owed = found(&store, epoch).await.deliveries;
     let states: Vec<&str> = owed[0].parts.iter().map(|part| part.state.word()).collect();
     assert_eq!(states, ["delivered", "unknown", "owed"]);
     assert_eq!(owed[0].parts[1].facts.attempts, 1);
@@ -93,7 +94,7 @@ async fn what_this_life_has_claimed_is_not_taken_from_it() {
     let turn = running(&store, epoch, 1, vec![]).await;
     let id = store.owe(delivery("hello")).await.unwrap();
     store.claim(id, 1, epoch, 1).await.unwrap();
-    let recovery = store.recover(epoch, START_MS).await.unwrap();
+    let recovery = found(&store, epoch).await;
     assert!(recovery.cut_off.is_empty());
     assert_eq!(recovery.deliveries[0].parts[0].state, PartState::InFlight { epoch, attempt: 1 });
     assert_eq!(turn_word(&store, turn).await, "running");
@@ -122,4 +123,39 @@ async fn a_wait_of_an_earlier_life_ends_soon_even_when_the_clock_was_set_back_me
     store.recover(epoch, START_MS).await.unwrap();
     let part = store.delivery(id).await.unwrap().unwrap().parts[0].clone();
     assert!((START_MS..=START_MS + 30_000).contains(&part.not_before_ms), "{}", part.not_before_ms);
+}
+
+#[tokio::test]
+async fn however_much_was_left_it_is_read_in_bounded_batches_and_each_once() {
+    let home = Home::new();
+    let (store, _) = home.store();
+    let many = i64::from(BATCH_ROWS_MAX) * 2 + 7;
+    store
+        .write(move |db| {
+            for n in 0..many {
+                db.execute(
+                    "INSERT INTO inbox (instance, event_id, at_ms, received_ms, event, state)
+                     VALUES ('echo', ?1, 0, 0, '{}', 'accepted')",
+                    [n],
+                )?;
+            }
+            Ok(())
+        })
+        .await
+        .unwrap();
+    drop(store);
+    let (store, epoch) = home.store();
+    let left = store.recover(epoch, START_MS).await.unwrap();
+    // This life's own event is not among what was left.
+    let own = accepted(&store, "new").await;
+    let (mut sizes, mut ids) = (Vec::new(), Vec::new());
+    loop {
+        let batch = store.left_events(&left, ids.last().copied().unwrap_or_default()).await.unwrap();
+        let Some(last) = batch.last() else { break };
+        assert!(last.id < own);
+        sizes.push(batch.len());
+        ids.extend(batch.iter().map(|row| row.id));
+    }
+    assert_eq!(sizes, [256, 256, 7]);
+    assert!(ids.is_sorted() && ids.windows(2).all(|pair| pair[0] != pair[1]));
 }
