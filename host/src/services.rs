@@ -22,7 +22,7 @@ use crate::events::{Control, HostEvent, TurnWish};
 use crate::host::Host;
 use crate::ingress::Ingress;
 use crate::plugins::{AdapterHandle, HostServices};
-use crate::store::{Change, CommandTx, NewSession, RouteRow, SessionFilter, SessionRow, StoreError};
+use crate::store::{Change, CommandTx, NewFork, NewSession, RouteRow, SessionFilter, SessionRow, StoreError};
 
 /// The owner of what the operator began, through whatever instance.
 pub const OPERATOR: &str = "operator";
@@ -91,6 +91,7 @@ impl Shared {
             host_method::SESSIONS_CREATE => self.sessions_create(from, read(&payload)?).await,
             host_method::SESSIONS_RENAME => self.sessions_rename(from, read(&payload)?).await,
             host_method::SESSIONS_DELETE => self.sessions_delete(from, read(&payload)?).await,
+            host_method::SESSIONS_FORK => self.sessions_fork(from, read(&payload)?).await,
             host_method::SESSIONS_SEARCH => self.sessions_search(from, read(&payload)?).await,
             _ => Err(CallError::new("unsupported", format!("the host has no method {method}"))),
         }
@@ -161,11 +162,9 @@ impl Shared {
 
     async fn sessions_create(&self, from: &AdapterHandle, call: CreateSession) -> Answer {
         let owner = self.owner(from, &call.sender)?;
-        let policy = self.host.live().key_policy(from.instance());
-        let key = SessionKey::for_chat(MAIN_PROFILE, from.instance(), &call.chat, &call.sender, policy)
-            .map_err(|error| CallError::new("invalid", error.to_string()))?;
         let now_ms = self.host.now_ms();
         let id = self.host.new_session_id();
+        let route = self.route_of(from, &call.sender, call.chat, &id)?;
         let session = NewSession {
             id: id.clone(),
             profile: MAIN_PROFILE.to_owned(),
@@ -176,13 +175,45 @@ impl Shared {
             title: call.title,
             started_ms: now_ms,
         };
-        let route = RouteRow::new(key.stored(), MAIN_PROFILE, &**from.instance(), id.clone(), call.chat, now_ms);
         let changes = vec![Change::NewSession(session), Change::BindRoute(route.clone())];
         let order = CommandTx { inbox: None, changes, reply: Vec::new(), now_ms };
         self.host.store.command(order).await.map_err(refused)?;
         self.host.tell(HostEvent::control(Control::Bind { route: Box::new(route) })).await;
         let row = self.host.store.session(&id).await.map_err(unavailable)?;
         write(&row.as_ref().map_or(Value::Null, session_json))
+    }
+
+    async fn sessions_fork(&self, from: &AdapterHandle, call: ForkSession) -> Answer {
+        let parent = self.owned(from, &call.of).await?;
+        let now_ms = self.host.now_ms();
+        let id = self.host.new_session_id();
+        let fork = NewFork {
+            from: parent.id,
+            id: id.clone(),
+            source: from.instance().to_string(),
+            owner: parent.owner,
+            title: call.title,
+            started_ms: now_ms,
+        };
+        let route = call.chat.map(|chat| self.route_of(from, &call.of.sender, chat, &id)).transpose()?;
+        let bind = route.clone().map(Change::BindRoute);
+        let changes = [Change::Fork(fork)].into_iter().chain(bind).collect();
+        let order = CommandTx { inbox: None, changes, reply: Vec::new(), now_ms };
+        self.host.store.command(order).await.map_err(refused)?;
+        if let Some(route) = route {
+            self.host.tell(HostEvent::control(Control::Bind { route: Box::new(route) })).await;
+        }
+        let row = self.host.store.session(&id).await.map_err(unavailable)?;
+        write(&row.as_ref().map_or(Value::Null, session_json))
+    }
+
+    /// The route that leads what a sender says in a chat to a session.
+    fn route_of(&self, from: &AdapterHandle, who: &Sender, chat: Chat, to: &SessionId) -> Result<RouteRow, CallError> {
+        let policy = self.host.live().key_policy(from.instance());
+        let key = SessionKey::for_chat(MAIN_PROFILE, from.instance(), &chat, who, policy)
+            .map_err(|error| CallError::new("invalid", error.to_string()))?;
+        let now_ms = self.host.now_ms();
+        Ok(RouteRow::new(key.stored(), MAIN_PROFILE, &**from.instance(), to.clone(), chat, now_ms))
     }
 
     async fn sessions_rename(&self, from: &AdapterHandle, call: RenameSession) -> Answer {
@@ -287,6 +318,14 @@ struct RenameSession {
 struct CreateSession {
     sender: Sender,
     chat: Chat,
+    title: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct ForkSession {
+    #[serde(flatten)]
+    of: OneSession,
+    chat: Option<Chat>,
     title: Option<String>,
 }
 

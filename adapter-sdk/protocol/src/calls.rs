@@ -89,6 +89,8 @@ pub mod host_method {
     pub const SESSIONS_RENAME: &str = "sessions.rename";
     /// Deletes a session. `{"sender", "session_id"}` → `{}`.
     pub const SESSIONS_DELETE: &str = "sessions.delete";
+    /// Makes a branch of a session, for a chat where one is named. `{"sender", "session_id", "chat"?, "title"?}` → session object.
+    pub const SESSIONS_FORK: &str = "sessions.fork";
     /// Searches the sender's sessions. `{"sender", "query", "limit"?}` → list of hits.
     pub const SESSIONS_SEARCH: &str = "sessions.search";
     /// The models one can ask for. `{}` → list of `{id}`.

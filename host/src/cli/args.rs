@@ -236,6 +236,17 @@ pub(super) enum SessionCommand {
         #[arg(long)]
         json: bool,
     },
+    /// Write out one conversation as a whole
+    Export {
+        /// An id, a unique beginning of one, or a title
+        session: String,
+        /// json or markdown
+        #[arg(long, default_value = "markdown", value_parser = ["json", "markdown"])]
+        format: String,
+        /// Into this file instead of the standard output; only its owner can read it
+        #[arg(short, long, value_name = "FILE")]
+        output: Option<PathBuf>,
+    },
     /// End a conversation; its chat begins anew
     End {
         /// An id, a unique beginning of one, or a title

@@ -1,5 +1,7 @@
 //! `session`: conversations.
 
+mod export;
+
 use std::io::{self, BufRead, IsTerminal, Write};
 
 use super::args::SessionCommand;
@@ -15,6 +17,9 @@ pub async fn session(context: &Context, command: SessionCommand) -> Result<(), F
         SessionCommand::List { all, limit, json } => list(context, all, limit, json).await,
         SessionCommand::Show { session, limit, json } => show(context, session, limit, json).await,
         SessionCommand::Search { words, limit, json } => search(context, words.join(" "), limit, json).await,
+        SessionCommand::Export { session, format, output } => {
+            export::export(context, session, &format, output.as_deref()).await
+        }
         SessionCommand::End { session } => ask::done(context, &ControlRequest::SessionEnd { session }).await,
         SessionCommand::Delete { session, yes } => {
             if !yes {

@@ -56,6 +56,7 @@ fn every_documented_command_is_understood() {
         "config sample",
         "session list --all --limit 10 --json",
         "session show 2026 --limit 5",
+        "session export 2026 --format json -o out.json",
         "session search two words",
         "session end 2026",
         "session delete 2026 --yes",

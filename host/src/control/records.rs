@@ -6,11 +6,20 @@
 use hermes_core::delivery::PartState;
 use hermes_core::ids::{DeliveryId, SessionId};
 
-use super::{ControlReply, ControlRequest, DeliveryInfo, ErrorKind, HitInfo, MessageInfo, PartInfo, SessionInfo};
-use crate::store::{
-    DeliveryFilter, DeliveryState, MessageRow, OwedDelivery, Resolved, SearchHit, SessionFilter, SessionRow, Store,
-    StoreError,
+use super::{
+    ControlReply, ControlRequest, DeliveryInfo, ErrorKind, FullMessage, HitInfo, MessageInfo, PartInfo, SessionDetail,
+    SessionInfo,
 };
+use crate::store::{
+    DeliveryFilter, DeliveryState, MessageRow, OwedDelivery, Page, Resolved, SearchHit, SessionFilter, SessionRow,
+    Store, StoreError,
+};
+
+/// Messages in one piece of a transcript.
+const TRANSCRIPT_ROWS: u32 = 200;
+
+/// Bytes of text in one piece of a transcript: escaped as JSON it still fits in a line.
+const TRANSCRIPT_BYTES: usize = 128 << 10;
 
 /// How many ids an ambiguous name lists.
 const CANDIDATES_MAX: usize = 5;
@@ -20,6 +29,9 @@ pub async fn read_only(store: &Store, request: &ControlRequest) -> Option<Contro
     let reply = match request {
         ControlRequest::SessionList { limit, all } => sessions(store, *limit, *all).await,
         ControlRequest::SessionShow { session, limit } => session_with_messages(store, session, *limit).await,
+        ControlRequest::SessionTranscript { session, after, from_byte } => {
+            transcript(store, session, *after, *from_byte).await
+        }
         ControlRequest::SessionSearch { query, limit } => search(store, query, *limit).await,
         ControlRequest::OutboxList { limit, all } => deliveries(store, *limit, *all).await,
         ControlRequest::OutboxShow { delivery } => delivery_with_parts(store, DeliveryId(*delivery)).await,
@@ -96,6 +108,50 @@ async fn delivery_with_parts(store: &Store, id: DeliveryId) -> Result<ControlRep
     };
     let parts = row.parts.iter().map(part_info).collect();
     Ok(ControlReply::Delivery { delivery: delivery_info(&row), text: row.markdown, parts })
+}
+
+/// A piece of a transcript that fits in a line, however long its messages are.
+async fn transcript(store: &Store, name: &str, after: i64, from_byte: usize) -> Result<ControlReply, StoreError> {
+    let row = match find_session(store, name).await {
+        Ok(row) => row,
+        Err(answer) => return Ok(answer),
+    };
+    let page = Page { rows_max: TRANSCRIPT_ROWS, bytes_max: TRANSCRIPT_BYTES };
+    let rows = store.messages_after(&row.id, after, page).await?;
+    let mut messages: Vec<FullMessage> = rows
+        .into_iter()
+        .map(|row| FullMessage { id: row.id, at_ms: row.at_ms, rest_from_byte: None, message: row.message })
+        .collect();
+    if let Some(first) = messages.first_mut() {
+        cut(first, from_byte);
+        if first.rest_from_byte.is_some() {
+            messages.truncate(1);
+        }
+    }
+    Ok(ControlReply::Transcript { session: Box::new(session_detail(row)), messages })
+}
+
+/// Leaves of a message's text what follows a byte, as much as fits.
+fn cut(message: &mut FullMessage, from_byte: usize) {
+    let text = &message.message.content;
+    let boundary = |at: usize| (0..=at.min(text.len())).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
+    let begin = boundary(from_byte);
+    let end = boundary(begin.saturating_add(TRANSCRIPT_BYTES));
+    message.rest_from_byte = (end < text.len()).then_some(end);
+    message.message.content = text[begin..end].to_owned();
+}
+
+fn session_detail(row: SessionRow) -> SessionDetail {
+    SessionDetail {
+        owner: row.owner.clone(),
+        parent: row.parent.as_ref().map(|parent| parent.0.clone()),
+        lineage: row.lineage.map(|lineage| lineage.as_str().to_owned()),
+        summary: row.summary.clone(),
+        turns: row.turns,
+        input_tokens: row.usage.input_tokens,
+        output_tokens: row.usage.output_tokens,
+        info: session_info(row),
+    }
 }
 
 /// A session for a listing.

@@ -105,6 +105,17 @@ pub enum ControlRequest {
         /// How many messages, from the end.
         limit: u32,
     },
+    /// A piece of a session's transcript, to be asked for until nothing follows.
+    SessionTranscript {
+        /// An id, a unique beginning of one, or a title.
+        session: String,
+        /// Only what follows this message; 0 from the beginning.
+        #[serde(default)]
+        after: i64,
+        /// Only what follows this byte of the first such message.
+        #[serde(default)]
+        from_byte: usize,
+    },
     /// Messages that contain words.
     SessionSearch {
         /// The words.
@@ -191,6 +202,13 @@ pub enum ControlReply {
         session: SessionInfo,
         /// Its messages, oldest first.
         messages: Vec<MessageInfo>,
+    },
+    /// To `session_transcript`.
+    Transcript {
+        /// The session.
+        session: Box<SessionDetail>,
+        /// Messages, oldest first; none when nothing follows.
+        messages: Vec<FullMessage>,
     },
     /// To `session_search`.
     Hits {
@@ -296,6 +314,47 @@ pub struct SessionInfo {
     pub end_reason: Option<String>,
     /// When it was last used, Unix ms.
     pub last_ms: i64,
+}
+
+/// All there is about a session besides its messages.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SessionDetail {
+    /// What a listing shows of it.
+    #[serde(flatten)]
+    pub info: SessionInfo,
+    /// Whom it belongs to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub owner: Option<String>,
+    /// The session it follows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parent: Option<String>,
+    /// How it follows: `reset`, `branch`, `compression`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lineage: Option<String>,
+    /// What was said before it began, summed up.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub summary: Option<String>,
+    /// Turns that ended.
+    pub turns: u64,
+    /// Tokens that went in.
+    pub input_tokens: u64,
+    /// Tokens that came out.
+    pub output_tokens: u64,
+}
+
+/// One message with everything that is kept of it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct FullMessage {
+    /// Id, ascending.
+    pub id: i64,
+    /// When, Unix ms.
+    pub at_ms: i64,
+    /// The byte with which the rest of its text begins, where this is not all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rest_from_byte: Option<usize>,
+    /// What was said.
+    #[serde(flatten)]
+    pub message: hermes_agent::Message,
 }
 
 /// One message of a session.

@@ -10,6 +10,8 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use super::world::{Setting, World};
+use crate::control::records::read_only;
+use crate::control::{ControlReply, ControlRequest, LINE_BYTES_MAX};
 use crate::store::{Accepted, Change, CommandTx, NewInbox};
 
 /// Answers, tells its history when asked, and sums up as a test wants it.
@@ -435,4 +437,44 @@ fn an_event_of_a_command_is_not_a_message_for_the_agent() {
 fn listing_conversations_is_a_private_matter() {
     let world = world();
     assert_eq!(ask_in_group(&world, "7", "/sessions"), "/sessions works in a direct message only.");
+}
+
+#[test]
+fn an_adapter_forks_what_its_sender_owns_and_leads_a_chat_to_it() {
+    let world = world();
+    ask(&world, "7", "one");
+    world.until("it has a title", || (titles(&world, "7") == ["one"]).then_some(()));
+    let id = sessions(&world, "7")[0]["id"].clone();
+    let fork = |who: &str| {
+        let chat = json!({ "type": "group", "id": "g" });
+        world.call("sessions.fork", json!({ "sender": { "id": who }, "session_id": id, "chat": chat }))
+    };
+    assert_eq!(fork("8").unwrap_err().code, "not_found");
+    let branch = fork("7").unwrap();
+    assert_eq!((branch["title"].as_str(), branch["messages"].as_u64()), (Some("one #2"), Some(2)));
+    assert_eq!(ask_in_group(&world, "7", "history?"), "one / re one");
+}
+
+#[test]
+fn a_message_of_any_length_is_exported_in_pieces_that_fit_in_a_line() {
+    let world = world();
+    let long = "é".repeat(100_000);
+    world.chat("7").says(&long);
+    world.settled();
+    let (mut after, mut from_byte, mut pieces) = (0, 0, Vec::new());
+    loop {
+        let request = ControlRequest::SessionTranscript {
+            session: sessions(&world, "7")[0]["id"].as_str().unwrap().to_owned(),
+            after,
+            from_byte,
+        };
+        let reply = world.block_on(read_only(&world.host().store, &request)).unwrap();
+        assert!(serde_json::to_vec(&reply).unwrap().len() < LINE_BYTES_MAX);
+        let ControlReply::Transcript { messages, .. } = reply else { panic!("{reply:?}") };
+        let Some(last) = messages.last() else { break };
+        (after, from_byte) = last.rest_from_byte.map_or((last.id, 0), |byte| (after, byte));
+        pieces.extend(messages.into_iter().map(|piece| piece.message.content));
+    }
+    assert_eq!(pieces.len(), 4, "two messages in two pieces each");
+    assert_eq!(pieces.concat(), format!("{long}re {long}"));
 }
