@@ -6,3 +6,4 @@ mod conversation;
 mod delivery;
 mod operator;
 mod plugins;
+mod replacing;

@@ -66,7 +66,7 @@ impl Adapter for Webchat {
         id: "webchat",
         label: "Web chat",
         transport: "http",
-        listens: ["127.0.0.1:8643"],
+        listens: ["127.0.0.1:8643", "127.0.0.1:8645-8664"],
         secrets: ["token"],
         uses: ["turns.stop", "sessions.rename", "sessions.delete", "commands.list"],
         authorizes_upstream: true,

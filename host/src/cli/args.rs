@@ -186,6 +186,9 @@ pub(super) enum PairingCommand {
 #[derive(Debug, Subcommand)]
 pub(super) enum ConfigCommand {
     /// Check everything; all problems are printed at once
+    ///
+    /// An adapter's own keys are checked by the schema of its library. What only the adapter itself can judge, such as
+    /// whether an address can be used, it says when it is started: `adapter list` shows it.
     Check,
     /// Show every effective value and where it comes from
     Show {

@@ -13,7 +13,7 @@ use super::{
 /// One step and how it went.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct CheckLine {
-    /// The step: `file`, `elf`, `versions`, `pin`, `load`, `schema`.
+    /// The step: `file`, `elf`, `versions`, `pin`, `load`, `schema`, `secrets`.
     pub name: &'static str,
     /// Whether the library passed it.
     pub ok: bool,
@@ -42,7 +42,7 @@ pub async fn check(path: &Path, settings: &AdapterSettings) -> Vec<CheckLine> {
             "older_major" | "newer_major" | "newer_minor" | "requires_host" => "versions",
             "dlopen" | "no_root_symbol" | "wrong_header" | "layout_mismatch" | "manifest_differs"
             | "process_failed" => "load",
-            _ => ["file", "elf"].into_iter().nth(lines.len()).unwrap_or("schema"),
+            _ => ["file", "elf", "versions", "pin", "load", "schema"].get(lines.len()).copied().unwrap_or("secrets"),
         };
         lines.push(CheckLine::refused(name, &error));
     }
@@ -100,5 +100,11 @@ async fn checked(path: &Path, settings: &AdapterSettings, lines: &mut Vec<CheckL
         return Err(bad(format!("its config schema uses keys of the host: {}", reserved.join(", "))));
     }
     lines.push(CheckLine::passed("schema", "its config keys are its own"));
+    let astray = schema::astray(manifest, &keys);
+    if !astray.is_empty() {
+        let why = format!("it names keys that its configuration does not have: {}", astray.join(", "));
+        return Err(bad(format!("{why}; a secret under another key would be shown as it is")));
+    }
+    lines.push(CheckLine::passed("secrets", "its secrets and variables are keys of its configuration"));
     Ok(())
 }

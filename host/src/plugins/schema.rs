@@ -6,6 +6,7 @@
 
 use std::{fs, path::Path, time::Duration};
 
+use hermes_protocol::Manifest;
 use serde_json::Value;
 
 use super::{
@@ -105,6 +106,26 @@ pub(super) fn problems(schema: &Value, config: &Value) -> Vec<String> {
     check(schema, config, RESERVED).iter().map(ToString::to_string).collect()
 }
 
+/// Keys that a manifest calls the adapter's own and that its schema does not have. The host would show a secret that
+/// stands under another key as it is.
+pub(super) fn astray(manifest: &Manifest, schema: &Value) -> Vec<String> {
+    if ["oneOf", "anyOf", "allOf", "$ref"].iter().any(|word| schema.get(word).is_some()) {
+        // No plain struct: which keys there are depends on the values.
+        return Vec::new();
+    }
+    let properties = schema.get("properties").and_then(Value::as_object);
+    let is_missing = |key: &str| {
+        let first = key.split('.').next().unwrap_or_default();
+        properties.is_none_or(|known| !known.contains_key(first))
+    };
+    let secrets = manifest.secrets.iter().map(|key| ("secrets", key));
+    // Keys of the host may have variables, too: what is reserved, and places within it.
+    let own = |key: &str| !RESERVED.contains(&key) && !key.contains('.');
+    let variables = manifest.env.iter().map(|name| ("env", &name.key)).filter(|(_, key)| own(key));
+    let missing = secrets.chain(variables).filter(|(_, key)| is_missing(key));
+    missing.map(|(list, key)| format!("`{key}` in `{list}`")).collect()
+}
+
 /// The host's keys that a schema uses although they are reserved.
 pub(super) fn reserved(schema: &Value) -> Vec<&'static str> {
     let properties = schema.get("properties").and_then(Value::as_object);
@@ -134,6 +155,22 @@ mod tests {
     fn a_schema_that_points_at_itself_is_not_followed_for_ever() {
         let endless = json!({"properties": {"a": {"$ref": "#/properties/a"}}});
         assert!(problems(&endless, &json!({"a": 1})).is_empty());
+    }
+
+    #[test]
+    fn a_secret_that_the_schema_does_not_have_is_found() {
+        let manifest: Manifest = serde_json::from_value(json!({
+            "schema": 1, "id": "a", "label": "A", "version": "1.0.0", "sdk": "1.0.0", "abi": 1,
+            "secrets": ["token", "deep.key", "tokne"],
+            "env": [
+                {"name": "T", "key": "token"}, {"name": "H", "key": "home_channel"}, {"name": "P", "key": "prot"},
+                {"name": "A", "key": "access.allow_all"},
+            ],
+        }))
+        .unwrap();
+        let schema = json!({"properties": {"token": {}, "deep": {}, "port": {}}});
+        assert_eq!(astray(&manifest, &schema), ["`tokne` in `secrets`", "`prot` in `env`"]);
+        assert!(astray(&manifest, &json!({"oneOf": []})).is_empty());
     }
 
     #[test]

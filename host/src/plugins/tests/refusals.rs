@@ -347,7 +347,7 @@ async fn a_check_walks_every_step_and_stops_at_the_first_refusal() {
     let settings = home.settings();
     let lines = check(&home.library(), &settings).await;
     let steps: Vec<(&str, bool)> = lines.iter().map(|line| (line.name, line.ok)).collect();
-    let all = ["file", "elf", "versions", "pin", "load", "schema"];
+    let all = ["file", "elf", "versions", "pin", "load", "schema", "secrets"];
     assert_eq!(steps, all.map(|name| (name, true)), "{lines:?}");
 
     fs::write(home.library(), "text").unwrap();

@@ -1,0 +1,104 @@
+//! A library from the day it is added to the day it is removed, and one that takes another one's place.
+
+use std::fs;
+
+use hermes_tests::{Isolation, World, artefacts, until};
+
+const GOOD: &str = "[adapter.scripted]\nsocket = \"SOCKET\"\naccess = { allowed_users = [\"7\"] }\n\n";
+const HEAD: &str = "[host]\nstatus = \"\"\nplugins_dir = \"plugins\"\n\n[agent]\nruntime = \"echo\"\n\n";
+
+/// What a command said when it did not do what was asked.
+fn refused(world: &World, arguments: &[&str]) -> String {
+    let output = world.cli(arguments);
+    assert!(!output.status.success(), "{arguments:?} worked");
+    format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
+}
+
+#[test]
+fn a_library_is_added_named_changed_added_again_and_removed() {
+    let mut world = World::with(GOOD);
+    world.start();
+    let built = artefacts().fixture("hostile");
+    let added = world.told(&["adapter", "add", built.to_str().unwrap()]);
+    assert!(added.contains("hostile 1.0.0 is accepted") && added.contains("add [adapter.hostile]"), "{added}");
+    let lock = || fs::read_to_string(world.home().join("plugins.lock")).expect("what is accepted is written down");
+    let first = lock();
+    assert!(first.contains("id = \"hostile\"") && first.contains("accepted_by = \"adapter add\""), "{first}");
+
+    world.configure(&format!("{HEAD}{GOOD}[adapter.hostile]\nmode = \"ok\"\n"));
+    world.told(&["reload"]);
+    let running = world.wait_state("hostile", "online");
+    assert_eq!(running["isolation"], "process");
+    assert!(running["confined"].as_str().is_some_and(|words| words.contains("landlock")), "{running}");
+
+    let file = world.plugins().join("hostile.so");
+    let path = file.to_str().unwrap();
+    let mut bytes = fs::read(&file).unwrap();
+    bytes.push(0);
+    fs::write(&file, bytes).unwrap();
+    let changed = refused(&world, &["adapter", "reload", "hostile"]);
+    assert!(changed.contains(&format!("run `hermes-host adapter add {path}`")), "{changed}");
+    assert!(changed.contains("the running copy goes on"), "{changed}");
+    world.wait_state("hostile", "online");
+
+    let again = world.told(&["adapter", "add", path]);
+    assert!(again.contains("`hermes-host adapter reload hostile` starts it"), "{again}");
+    assert_ne!(lock(), first);
+    let reloaded = world.told(&["adapter", "reload", "hostile"]);
+    assert!(reloaded.contains("hostile runs from the file"), "{reloaded}");
+    world.wait_state("hostile", "online");
+
+    world.configure(&format!("{HEAD}{GOOD}"));
+    world.told(&["reload"]);
+    let removed = world.told(&["adapter", "remove", "hostile"]);
+    assert!(removed.contains("hostile is removed") && !file.exists(), "{removed}");
+    assert!(!lock().contains("hostile"));
+    let nothing = refused(&world, &["adapter", "remove", "hostile"]);
+    assert!(nothing.contains("no library of the id \"hostile\""), "{nothing}");
+    let unknown = refused(&world, &["adapter", "reload", "hostile"]);
+    assert!(unknown.contains("there is no instance \"hostile\""), "{unknown}");
+    assert_eq!(world.stop(), Some(0));
+}
+
+#[test]
+fn a_new_one_takes_the_place_of_the_old_one_without_a_gap() {
+    for isolation in Isolation::BOTH {
+        let mut world = World::new(isolation, &["7"]);
+        world.start();
+        let chat = world.scripted.chat("7");
+        chat.says("before");
+        chat.hears(1);
+        let since = world.adapter("scripted").expect("it runs")["since"].clone();
+        world.told(&["adapter", "reload", "scripted"]);
+        world.scripted.wait_life(2);
+        let disconnected =
+            |seen: &[serde_json::Value]| seen.iter().any(|said| said["saw"] == "disconnect").then_some(());
+        world.scripted.wait("the old one says goodbye", 30, disconnected);
+        let now = world.wait_state("scripted", "online");
+        assert_eq!(now["since"], since, "it was online all the time");
+        chat.says("after");
+        let heard = chat.hears(2);
+        assert!(heard[1].contains("after"), "{heard:?}");
+        assert_eq!(world.stop(), Some(0));
+    }
+}
+
+#[test]
+fn a_section_that_does_not_work_leaves_the_one_before_it_in_force() {
+    let mut world = World::with(GOOD);
+    let head = HEAD.replace("status = \"\"\n", "status = \"\"\nadapter_connect_s = 1\n");
+    world.configure(&format!("{head}{GOOD}"));
+    world.start();
+    world.wait_state("scripted", "online");
+    world.configure(&format!("{head}{}", GOOD.replace("SOCKET", "/nowhere/platform.sock")));
+    world.told(&["reload"]);
+    let told = until("what did not work is told", 60, || {
+        let adapter = world.adapter("scripted")?;
+        adapter["reason"].as_str().filter(|reason| reason.starts_with("not replaced")).map(str::to_owned)
+    });
+    assert!(told.contains("the changed section did not come online"), "{told}");
+    let chat = world.scripted.chat("7");
+    chat.says("does it still answer");
+    chat.hears(1);
+    assert_eq!(world.stop(), Some(0));
+}
