@@ -171,10 +171,11 @@ pub fn build(host: &Host, session: &SessionId, turn: TurnId, heard: &Heard, reme
         session_id: session.clone(),
         turn_id: turn,
         context: turn_context(session, heard),
-        system: with_summary(system(host, heard), remembered.summary.as_deref()),
+        system: with_summary(system(host, heard, &remembered.settings), remembered.summary.as_deref()),
         history: remembered.history,
         input: heard.said(),
         model: remembered.settings.model.or_else(|| host.chosen_model()),
+        reasoning: remembered.settings.reasoning.or(host.live().config.agent.reasoning),
         state: remembered.state,
     }
 }
@@ -199,9 +200,13 @@ fn turn_context(session: &SessionId, heard: &Heard) -> TurnContext {
     }
 }
 
-/// The operator's prompt, and what the platform is like.
-fn system(host: &Host, heard: &Heard) -> String {
-    let prompt = host.live().config.agent.system_prompt.clone().unwrap_or_default();
+/// The operator's prompt, who the agent is in this conversation, and what the platform is like.
+fn system(host: &Host, heard: &Heard, settings: &SessionSettings) -> String {
+    let live = host.live();
+    let agent = &live.config.agent;
+    let chosen = settings.personality.as_ref().and_then(|name| agent.personalities.get(name));
+    let texts = [agent.system_prompt.as_deref(), chosen.map(String::as_str)];
+    let prompt = texts.into_iter().flatten().collect::<Vec<_>>().join("\n\n");
     let manifest = heard.place.adapter.as_ref().map(AdapterHandle::manifest);
     match manifest.as_ref().map_or("", |manifest| manifest.platform_hint.as_str()) {
         "" => prompt,

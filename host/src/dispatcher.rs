@@ -12,6 +12,7 @@
 mod control;
 mod expiry;
 mod moves;
+mod pace;
 mod rebind;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -20,6 +21,7 @@ use std::sync::Arc;
 use hermes_agent::Message;
 use hermes_core::access::{Authorized, Denied, Grants, Tier, Trust, addressed};
 use hermes_core::ids::{InboxId, SessionId};
+use hermes_core::rate::{BotLoops, Rates};
 use hermes_core::routes::{Route, RouteTable};
 use hermes_core::session::{MAIN_PROFILE, SessionKey, is_dm, participant};
 use hermes_protocol::{Chat, ChatType, CommandsCall, Event, EventKind, method};
@@ -65,6 +67,10 @@ pub struct Dispatcher {
     /// What the log says of each instance: the word of its state, and why.
     said: BTreeMap<Arc<str>, (&'static str, Option<String>)>,
     clerk: mpsc::UnboundedSender<Note>,
+    /// How much everybody has written of late.
+    rates: Rates,
+    /// Chats in which bots talk to the agent.
+    bots: BotLoops,
     lanes_drained: Option<oneshot::Sender<()>>,
     outbox_drained: Option<oneshot::Sender<()>>,
 }
@@ -104,6 +110,9 @@ impl Dispatcher {
         let grants: Grants = loaded.grants.into_iter().collect();
         host.show_grants(grants.clone());
         host.choose_model(loaded.flags.get(MODEL_FLAG).cloned());
+        if let Some(flag) = crate::back::flag(&loaded.flags) {
+            tokio::spawn(crate::back::tell(Arc::clone(&host), flag.clone()));
+        }
         let dead =
             loaded.dead_targets.into_iter().map(|row| ((row.instance, row.chat.id.clone()), (row.chat, row.why)));
         let dead = dead.collect();
@@ -123,6 +132,8 @@ impl Dispatcher {
             menus: BTreeSet::new(),
             said: BTreeMap::new(),
             clerk,
+            rates: Rates::default(),
+            bots: BotLoops::default(),
             lanes_drained: None,
             outbox_drained: None,
         }
@@ -163,12 +174,28 @@ impl Dispatcher {
         let order = if arrived.input.is_some() { None } else { self.command(&arrived, &found) };
         let message = match order {
             Some(order) => LaneMessage::Order(order, arrived.permit),
-            None => {
-                let (heard, permit) = heard(arrived, &found);
-                LaneMessage::Heard(heard, permit)
-            }
+            None => match self.pace(arrived, &found) {
+                pace::Heard::Gone(arrived) => {
+                    let (heard, permit) = heard(*arrived, &found);
+                    LaneMessage::Heard(heard, permit)
+                }
+                pace::Heard::Told(order) => *order,
+                pace::Heard::Dropped => return self.drop_unborn(found, after),
+            },
         };
         self.send_to(session, &instance, after, found.birth, message);
+    }
+
+    /// Nothing reaches the session of an event: one that was begun for it alone is forgotten again.
+    fn drop_unborn(&mut self, found: Found, after: Option<oneshot::Receiver<()>>) {
+        let key = found.key.stored();
+        if found.birth.is_some() && !self.lanes.has(&found.session) {
+            self.routes.unbind(&key);
+            self.used.remove(&key);
+        }
+        if let Some(after) = after {
+            self.ending.insert(key, after);
+        }
     }
 
     /// Lets an event in, or meets the stranger.
@@ -181,7 +208,9 @@ impl Dispatcher {
         match admitted {
             Ok(event) => {
                 self.revive(&instance, &event.get().chat);
-                Some(Arrived { id, instance, adapter, event, input, permit })
+                let arrived = Arrived { id, instance, adapter, event, input, permit };
+                self.person_spoke(&arrived);
+                Some(arrived)
             }
             Err(denied) => {
                 self.deny(id, instance, *denied, permit);
@@ -475,6 +504,7 @@ impl Dispatcher {
         for holds in self.holds.values() {
             holds.sweep(now_ms);
         }
+        self.sweep_paces();
         self.expire();
         self.ending.retain(|_, ended| matches!(ended.try_recv(), Err(oneshot::error::TryRecvError::Empty)));
     }

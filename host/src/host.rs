@@ -5,7 +5,7 @@
 //! dispatcher and to the lanes.
 
 use std::future::Future;
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -17,6 +17,7 @@ use hermes_protocol::Chat;
 use tokio::sync::{Semaphore, mpsc};
 use tokio_util::sync::CancellationToken;
 
+use crate::app::plan::Planner;
 use crate::chance::Chance;
 use crate::clock::Clock;
 use crate::events::{DeliveryNews, HostEvent};
@@ -55,6 +56,8 @@ pub struct Host {
     pub draining: CancellationToken,
     /// Cancelled when running turns are parked for the next life of the host.
     pub parking: CancellationToken,
+    /// Cancelled when somebody in a chat wants the host to restart.
+    pub restarting: CancellationToken,
     /// Cancelled when a task that must not end has ended: the host restarts.
     pub broken: CancellationToken,
     /// Numbers for status.
@@ -62,6 +65,8 @@ pub struct Host {
     live: ArcSwap<Live>,
     grants: ArcSwap<Grants>,
     model: ArcSwapOption<String>,
+    supervised: AtomicBool,
+    planner: OnceLock<Planner>,
     adapters: OnceLock<Adapters>,
 }
 
@@ -74,6 +79,10 @@ pub struct Counts {
     pub events: AtomicU64,
     /// Parts delivered since start.
     pub delivered: AtomicU64,
+    /// Messages that were too many since start.
+    pub limited: AtomicU64,
+    /// Chats in which bots talk to each other and are not answered.
+    pub silent_bots: AtomicU64,
 }
 
 impl Host {
@@ -107,8 +116,36 @@ impl Host {
             live: ArcSwap::from_pointee(live),
             grants: ArcSwap::default(),
             model: ArcSwapOption::empty(),
+            supervised: AtomicBool::new(false),
+            planner: OnceLock::new(),
+            restarting: CancellationToken::new(),
             adapters: OnceLock::new(),
         }
+    }
+
+    /// Says whether somebody starts the host again when it ends.
+    pub fn set_supervised(&self, supervised: bool) {
+        self.supervised.store(supervised, Ordering::Relaxed);
+    }
+
+    /// Whether somebody starts the host again when it ends.
+    pub fn is_supervised(&self) -> bool {
+        self.supervised.load(Ordering::Relaxed)
+    }
+
+    /// Hands over, once, who remembers what is switched off.
+    pub fn set_planner(&self, planner: Planner) {
+        // As for the adapters.
+        let _ = self.planner.set(planner);
+    }
+
+    /// Starts or ends an instance, and remembers it for this life of the host. `false`: there is none of this name.
+    pub fn switch_adapter(&self, instance: &str, on: bool) -> bool {
+        let Some(adapters) = self.adapters() else { return false };
+        if let Some(planner) = self.planner.get() {
+            planner.switch(instance, on);
+        }
+        if on { adapters.enable(instance) } else { adapters.disable(instance) }
     }
 
     /// Hands the adapters over, once.
@@ -130,6 +167,11 @@ impl Host {
     /// What the configuration says at this moment.
     pub fn live(&self) -> arc_swap::Guard<Arc<Live>> {
         self.live.load()
+    }
+
+    /// What the configuration says at this moment, to be held over an await.
+    pub fn live_now(&self) -> Arc<Live> {
+        self.live.load_full()
     }
 
     /// Replaces the configuration.

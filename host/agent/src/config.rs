@@ -1,10 +1,12 @@
 //! Which runtime answers, and how long it may take.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use hermes_core::secret::Secret;
+use hermes_core::settings::Effort;
 
 use crate::AgentRuntime;
 use crate::echo::Echo;
@@ -53,6 +55,12 @@ pub struct AgentConfig {
     pub api_key: Option<Secret>,
     /// What the model is told before every conversation.
     pub system_prompt: Option<String>,
+    /// Whom the agent can be, by name: what is told besides the prompt where somebody chose it.
+    pub personalities: BTreeMap<String, String>,
+    /// How much the model should think where nobody chose it.
+    pub reasoning: Option<Effort>,
+    /// Whether its thoughts are shown where nobody chose it.
+    pub show_reasoning: bool,
     /// Certificates to trust besides the system's, as a PEM file.
     pub ca_file: Option<PathBuf>,
     /// How long it may take.
@@ -72,6 +80,9 @@ impl Default for AgentConfig {
             models: Vec::new(),
             api_key: None,
             system_prompt: None,
+            personalities: BTreeMap::new(),
+            reasoning: None,
+            show_reasoning: false,
             ca_file: None,
             timeouts: Timeouts::default(),
             history_messages_max: 200,

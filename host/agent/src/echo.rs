@@ -179,6 +179,7 @@ mod tests {
             history: Vec::new(),
             input: texts.iter().map(|text| Message::user(*text)).collect(),
             model: None,
+            reasoning: None,
             state: None,
         }
     }

@@ -3,6 +3,7 @@
 use futures_util::future::BoxFuture;
 use hermes_core::context::TurnContext;
 use hermes_core::ids::{SessionId, TurnId};
+use hermes_core::settings::Effort;
 use hermes_protocol::{TurnEvent, Usage};
 use serde_json::Value;
 use tokio::sync::mpsc;
@@ -39,6 +40,8 @@ pub struct TurnRequest {
     pub input: Vec<Message>,
     /// A model the session asks for instead of the configured one.
     pub model: Option<String>,
+    /// How much the model should think, where somebody chose it.
+    pub reasoning: Option<Effort>,
     /// What this runtime returned as `state` after the session's last turn.
     pub state: Option<Value>,
 }

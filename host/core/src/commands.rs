@@ -7,7 +7,7 @@
 mod help;
 mod parse;
 
-pub use help::{help, help_for, menu};
+pub use help::{help, help_for, menu, reference};
 pub use parse::{Parsed, nearest, parse};
 
 use crate::access::Tier;
@@ -51,6 +51,20 @@ pub enum CommandId {
     Resume,
     /// Tells what was spent.
     Usage,
+    /// Chooses who the agent is.
+    Personality,
+    /// Chooses how much the model thinks.
+    Reasoning,
+    /// Tells for which profile the host works.
+    Profile,
+    /// Tells which version this is.
+    Version,
+    /// Reports for whoever looks for a fault.
+    Debug,
+    /// Lists, pauses and resumes adapters.
+    Platform,
+    /// Restarts the host.
+    Restart,
     /// Lets strangers in.
     Pair,
 }
@@ -297,6 +311,83 @@ pub static REGISTRY: &[Command] = &[
         args: "[name | reset] [--global]",
         help: "Choose the model that answers, or list what there is",
         tier: Tier::User,
+        bypasses: true,
+        scope: Scope::Everywhere,
+        gate: None,
+    },
+    Command {
+        id: CommandId::Personality,
+        name: "personality",
+        aliases: &[],
+        args: "[name | none]",
+        help: "Choose who the agent is here, or list whom there is",
+        tier: Tier::User,
+        bypasses: true,
+        scope: Scope::Everywhere,
+        gate: None,
+    },
+    Command {
+        id: CommandId::Reasoning,
+        name: "reasoning",
+        aliases: &[],
+        args: "[none | minimal | low | medium | high | xhigh | show | hide | reset]",
+        help: "How much the model thinks, and whether you see it",
+        tier: Tier::User,
+        bypasses: true,
+        scope: Scope::Everywhere,
+        gate: None,
+    },
+    Command {
+        id: CommandId::Profile,
+        name: "profile",
+        aliases: &[],
+        args: "",
+        help: "Show the profile that this host works for",
+        tier: Tier::User,
+        bypasses: true,
+        scope: Scope::Everywhere,
+        gate: None,
+    },
+    Command {
+        id: CommandId::Version,
+        name: "version",
+        aliases: &["v"],
+        args: "",
+        help: "Show which version this is",
+        tier: Tier::User,
+        bypasses: true,
+        scope: Scope::Everywhere,
+        gate: None,
+    },
+    Command {
+        id: CommandId::Debug,
+        name: "debug",
+        aliases: &[],
+        args: "",
+        help: "Show a report for whoever looks for a fault; no secrets",
+        tier: Tier::Admin,
+        bypasses: true,
+        scope: Scope::Private,
+        gate: None,
+    },
+    Command {
+        id: CommandId::Platform,
+        name: "platform",
+        aliases: &[],
+        args: "[list | pause NAME | resume NAME]",
+        help: "List adapters, take one off or bring it back",
+        tier: Tier::Admin,
+        bypasses: true,
+        scope: Scope::Everywhere,
+        gate: None,
+    },
+    Command {
+        id: CommandId::Restart,
+        name: "restart",
+        aliases: &[],
+        args: "",
+        help: "Restart the host; running turns are finished first",
+        tier: Tier::Admin,
         bypasses: true,
         scope: Scope::Everywhere,
         gate: None,

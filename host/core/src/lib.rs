@@ -3,6 +3,7 @@
 //! The modules follow the sentence: [`access`] admits an event, [`session`] and
 //! [`routes`] find its conversation, [`commands`] and [`guard`] decide whether a
 //! [`turn`] may start, [`delivery`] says what becomes of each part that is owed.
+//! [`rate`] bounds how often people may ask.
 //! Beside it stand the life of an [`adapter`], [`pairing`], the [`context`] of a
 //! turn, the [`settings`] of a conversation, [`backoff`], the [`limits`] of everything and the small words in [`ids`]
 //! and [`secret`].
@@ -24,6 +25,7 @@ pub mod guard;
 pub mod ids;
 pub mod limits;
 pub mod pairing;
+pub mod rate;
 pub mod routes;
 pub mod secret;
 pub mod session;

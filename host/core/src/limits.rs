@@ -84,6 +84,15 @@ pub const PAIRING_REMINDERS_MAX: u32 = 1;
 /// The longest name of a model, in bytes.
 pub const MODEL_NAME_BYTES_MAX: usize = 128;
 
+/// `limits.bot_messages_max`: messages of bots in one chat that are answered while no person speaks there.
+pub const BOT_MESSAGES_MAX: u32 = 10;
+/// After so long without a word bots are answered again.
+pub const BOT_SILENCE_MS: i64 = 3_600_000;
+/// Whoever writes too much is told so once in this time.
+pub const NOTICE_INTERVAL_MS: i64 = 60_000;
+/// People, sessions and instances whose messages are counted at once.
+pub const RATES_MAX: usize = 4_096;
+
 /// The longest word after a slash that can be a command, in bytes.
 pub const COMMAND_NAME_BYTES_MAX: usize = 32;
 /// The fewest letters of a command that stand for the whole.

@@ -156,12 +156,10 @@ impl App {
         }
         let changes = vec![Change::AdapterEnabled { instance: instance.to_owned(), on }];
         self.write(changes).await?;
-        self.plans.lock().unwrap_or_else(std::sync::PoisonError::into_inner).switch(instance, on);
+        self.host.switch_adapter(instance, on);
         if on {
-            self.adapters.enable(instance);
             Ok(ControlReply::done(format!("{instance} starts.")))
         } else {
-            self.adapters.disable(instance);
             Ok(ControlReply::done(format!("{instance} stops and stays off.")))
         }
     }

@@ -9,7 +9,7 @@ mod control;
 mod home;
 mod lock;
 mod notify;
-mod plan;
+pub(crate) mod plan;
 mod ready;
 mod signals;
 mod status;
@@ -19,7 +19,7 @@ mod targets;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::{mpsc, watch};
@@ -109,7 +109,7 @@ pub struct App {
     pub(crate) host: Arc<Host>,
     pub(crate) adapters: Adapters,
     pub(crate) options: RunOptions,
-    pub(crate) plans: Mutex<plan::Planner>,
+    pub(crate) plans: plan::Planner,
     /// `starting`, `online`, `draining`, `stopping`.
     pub(crate) state: watch::Sender<&'static str>,
     pub(crate) since_ms: i64,
@@ -162,7 +162,9 @@ async fn serve(config: Config, options: RunOptions) -> Result<ExitCode, RunError
     let (adapter_events, adapter_news) = mpsc::channel(ADAPTER_QUEUE_MAX);
     tokio::spawn(pass_on(Arc::clone(&host), adapter_news));
     let adapters = Adapters::start(planned.plans, services, adapter_events, planned.settings);
+    host.set_planner(planner.clone());
     host.set_adapters(adapters.clone());
+    host.set_supervised(is_supervised(&options.sources.env));
     let left = recovery::recover(&host).await?;
 
     let (end, mut ends) = mpsc::channel(4);
@@ -172,7 +174,7 @@ async fn serve(config: Config, options: RunOptions) -> Result<ExitCode, RunError
         host,
         adapters,
         options,
-        plans: Mutex::new(planner),
+        plans: planner,
         state: watch::Sender::new("starting"),
         end,
     });
@@ -205,6 +207,20 @@ async fn serve(config: Config, options: RunOptions) -> Result<ExitCode, RunError
     Ok(code)
 }
 
+/// Whether something starts the host again when it ends: a service manager or a container's runtime says so in the
+/// environment.
+fn is_supervised(env: &BTreeMap<String, String>) -> bool {
+    const SIGNS: [&str; 6] = [
+        "INVOCATION_ID",
+        "NOTIFY_SOCKET",
+        "XPC_SERVICE_NAME",
+        "KUBERNETES_SERVICE_HOST",
+        "container",
+        "HERMES_GATEWAY_EXTERNAL_SUPERVISOR",
+    ];
+    SIGNS.iter().any(|name| env.get(*name).is_some_and(|value| !value.is_empty() && value != "0"))
+}
+
 /// Waits until somebody wants the host to end, or until it cannot go on.
 async fn wait_for_the_end(
     app: &Arc<App>,
@@ -225,6 +241,7 @@ async fn wait_for_the_end(
             },
             Some(end) = ends.recv() => return end,
             () = app.host.broken.cancelled() => return stop::End::Restart,
+            () = app.host.restarting.cancelled() => return stop::End::Restart,
             ended = &mut dispatcher => {
                 // A dispatcher that broke decides nothing any more. What is durable survives this process.
                 tracing::error!(?ended, "the dispatcher ended; the host restarts");
@@ -292,8 +309,7 @@ impl App {
     /// Reads the configuration again and takes it over, or changes nothing.
     pub(crate) async fn reload(&self) -> Result<Reloaded, crate::config::Problems> {
         let config = crate::config::load(self.options.sources.clone())?;
-        let planner = self.planner();
-        let planned = planner.plan(config, &self.options.log_mask).await?;
+        let planned = self.plans.plan(config, &self.options.log_mask).await?;
         let later = planned.config.changed_for_the_next_start(&self.started_with);
         self.host.set_live(Live::new(planned.config));
         self.adapters.apply(planned.plans);
@@ -303,9 +319,5 @@ impl App {
             tracing::warn!("read at the next start only: {}", later.join(", "));
         }
         Ok(Reloaded { later, problems: planned.problems })
-    }
-
-    pub(crate) fn planner(&self) -> plan::Planner {
-        self.plans.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone()
     }
 }

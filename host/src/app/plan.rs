@@ -1,6 +1,7 @@
 //! What is run: what the configuration asks for, less what the operator switched off.
 
 use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::config::{Config, Prepared, Problems};
 use crate::mask::LogMask;
@@ -9,21 +10,23 @@ use crate::store::Loaded;
 /// Makes plans; remembers what `adapter disable` switched off.
 #[derive(Clone, Debug, Default)]
 pub struct Planner {
-    disabled: BTreeSet<String>,
+    /// Shared by all copies: a switch in a chat and one on the command line are the same.
+    disabled: Arc<Mutex<BTreeSet<String>>>,
 }
 
 impl Planner {
     /// A planner that knows what is switched off.
     pub fn new(loaded: &Loaded) -> Self {
-        Self { disabled: loaded.disabled_adapters.iter().cloned().collect() }
+        Self { disabled: Arc::new(Mutex::new(loaded.disabled_adapters.iter().cloned().collect())) }
     }
 
     /// Notes that an instance was switched on or off.
-    pub fn switch(&mut self, instance: &str, on: bool) {
+    pub fn switch(&self, instance: &str, on: bool) {
+        let mut disabled = self.disabled.lock().unwrap_or_else(PoisonError::into_inner);
         if on {
-            self.disabled.remove(instance);
+            disabled.remove(instance);
         } else {
-            self.disabled.insert(instance.to_owned());
+            disabled.insert(instance.to_owned());
         }
     }
 
@@ -40,13 +43,15 @@ impl Planner {
             // Only the adapter that a problem belongs to stays away.
             tracing::error!("plugins.toml has problems:\n{}", prepared.problems);
         }
+        let disabled = self.disabled.lock().unwrap_or_else(PoisonError::into_inner);
         for plan in &mut prepared.plans {
             // What the section says wins over the switch.
             let decided = prepared.config.adapters.get(&plan.instance).and_then(|section| section.enabled).is_some();
-            if !decided && self.disabled.contains(&plan.instance) {
+            if !decided && disabled.contains(&plan.instance) {
                 plan.enabled = false;
             }
         }
+        drop(disabled);
         Ok(prepared)
     }
 }

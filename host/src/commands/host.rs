@@ -2,10 +2,18 @@
 
 use hermes_core::access::Tier;
 use hermes_core::commands::{self, Parsed};
+use hermes_core::session::MAIN_PROFILE;
 
 use super::{Asked, Deed, unknown, where_is};
+use crate::back;
 use crate::dispatcher::Dispatcher;
+use crate::lane::Act;
 use crate::store::Change;
+
+/// The version, and what it was built for.
+pub(super) fn version() -> String {
+    format!("hermes-host {} ({} {})", env!("CARGO_PKG_VERSION"), std::env::consts::OS, std::env::consts::ARCH)
+}
 
 const HELLO: &str = "Hello. Write to me, and the agent answers. `/help` lists what else you can do.";
 
@@ -43,10 +51,44 @@ impl Dispatcher {
             Tier::Admin => "admin",
             Tier::Operator => "operator",
         };
+        let live = self.host.live();
+        let (chat, tier) = (&arrived.event.get().chat, arrived.event.tier());
+        let here = where_is(arrived);
+        let names: Vec<String> = commands::REGISTRY
+            .iter()
+            .filter(|command| {
+                command.scope.includes(here) && live.access.may_run(&arrived.instance, chat, tier, command)
+            })
+            .map(|command| format!("/{}", command.name))
+            .collect();
         Deed::say(format!(
-            "- Instance: `{}`\n- Your id: `{id}`\n- You are: {may}\n- Conversation: `{}`",
-            arrived.instance, found.key
+            "- Instance: `{}`\n- Your id: `{id}`\n- You are: {may}\n- Conversation: `{}`\n- You may run here: {}",
+            arrived.instance,
+            found.key,
+            names.join(", ")
         ))
+    }
+
+    /// `/profile`: for whom the host works.
+    pub(super) fn profile(&mut self) -> Deed {
+        Deed::say(format!("- Profile: `{MAIN_PROFILE}`"))
+    }
+
+    /// `/version`: which version this is.
+    pub(super) fn version(&mut self) -> Deed {
+        Deed::say(version())
+    }
+
+    /// `/restart`: the host ends when nothing runs any more, and its service manager starts it again.
+    pub(super) fn restart(&mut self, asked: &Asked<'_>) -> Deed {
+        if !self.host.is_supervised() {
+            return Deed::say(
+                "Nothing would start this host again: no service manager runs it. Restart it where you started it.",
+            );
+        }
+        let arrived = asked.arrived;
+        let changes = vec![back::remember(&arrived.instance, &arrived.event.get().chat)];
+        Deed { act: Act::Restart, changes }
     }
 
     /// `/pair`: lets somebody in, hands out a code, or lists who waits.

@@ -9,6 +9,8 @@
 mod busy;
 mod delivery;
 mod host;
+mod platform;
+mod report;
 mod session;
 mod settings;
 
@@ -110,6 +112,13 @@ impl Dispatcher {
             CommandId::Sessions => self.sessions(asked),
             CommandId::Resume => self.resume_session(asked),
             CommandId::Usage => self.usage(asked),
+            CommandId::Personality => self.personality(asked),
+            CommandId::Reasoning => self.reasoning(asked),
+            CommandId::Profile => self.profile(),
+            CommandId::Version => self.version(),
+            CommandId::Debug => self.debug(),
+            CommandId::Platform => self.platform(asked),
+            CommandId::Restart => self.restart(asked),
             CommandId::Pair => self.pair(asked),
             other => Deed::say(format!("{other:?} is not available in this version.")),
         }

@@ -2,7 +2,7 @@
 
 use hermes_core::access::Tier;
 use hermes_core::limits::MODEL_NAME_BYTES_MAX;
-use hermes_core::settings::{Setting, SettingChange};
+use hermes_core::settings::{Effort, Setting, SettingChange};
 
 use super::{Asked, Deed};
 use crate::dispatcher::{Dispatcher, MODEL_FLAG};
@@ -47,6 +47,41 @@ impl Dispatcher {
             true if staff => self.model_for_everybody(model),
             true => Deed::say("The model of every conversation is chosen by admins of this host."),
         }
+    }
+
+    /// `/personality [name | none]`: who the agent is here.
+    pub(super) fn personality(&mut self, asked: &Asked<'_>) -> Deed {
+        match asked.args {
+            "" => Act::Show(Setting::Personality).into(),
+            "none" | "default" | "neutral" | "reset" => Act::Set(SettingChange::Personality(None)).into(),
+            name => {
+                let live = self.host.live();
+                let known = live.config.agent.personalities.keys().find(|known| known.eq_ignore_ascii_case(name));
+                match known {
+                    Some(name) => Act::Set(SettingChange::Personality(Some(name.clone()))).into(),
+                    None => Deed::say("There is no such personality. `/personality` lists what there is."),
+                }
+            }
+        }
+    }
+
+    /// `/reasoning [effort | show | hide | reset]`: how much the model thinks, and who sees it.
+    pub(super) fn reasoning(&mut self, asked: &Asked<'_>) -> Deed {
+        let word = asked.args.to_ascii_lowercase();
+        let change = match word.as_str() {
+            "" => return Act::Show(Setting::Reasoning).into(),
+            "show" => SettingChange::ShowReasoning(Some(true)),
+            "hide" => SettingChange::ShowReasoning(Some(false)),
+            "reset" | "default" => SettingChange::Reasoning(None),
+            "off" => SettingChange::Reasoning(Some(Effort::None)),
+            word => match Effort::from_word(word) {
+                Some(effort) => SettingChange::Reasoning(Some(effort)),
+                None => {
+                    return Deed::say(format!("Use `/reasoning {} | show | hide | reset`.", Effort::WORDS.join(" | ")));
+                }
+            },
+        };
+        Act::Set(change).into()
     }
 
     fn model_for_everybody(&mut self, model: Option<String>) -> Deed {

@@ -1,10 +1,12 @@
 //! Makes the typed sections out of checked values.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
 use hermes_agent::{AgentConfig, RuntimeKind, Timeouts};
 use hermes_core::secret::Secret;
+use hermes_core::settings::Effort;
 
 use super::keys::{ADAPTER_KEYS, ADAPTER_SESSION_KEYS, KEYS, Key, find};
 use super::model::*;
@@ -97,6 +99,15 @@ impl<'a> Get<'a> {
         }
     }
 
+    fn texts(&self, path: &str) -> BTreeMap<String, String> {
+        match self.value(path) {
+            Some(Value::Table(table)) => {
+                table.into_iter().filter_map(|(name, node)| Some((name, string(node)?))).collect()
+            }
+            _ => BTreeMap::new(),
+        }
+    }
+
     fn qualified(&self, path: &str) -> Vec<QualifiedId> {
         self.list(path)
             .iter()
@@ -162,6 +173,9 @@ pub fn agent(get: &Get<'_>) -> AgentConfig {
         base_url: base_url.or_else(|| hosted.then(|| OPENAI_BASE_URL.to_owned())),
         api_key: get.text("agent.api_key").map(Secret::new),
         system_prompt: get.text("agent.system_prompt"),
+        personalities: get.texts("agent.personalities"),
+        reasoning: get.text("agent.reasoning").and_then(|word| Effort::from_word(&word)),
+        show_reasoning: get.on("agent.show_reasoning"),
         ca_file: get.text("agent.ca_file").map(|path| relative_to(get.file, &path)),
         timeouts: Timeouts {
             connect: get.seconds("agent.connect_timeout_s"),
@@ -254,6 +268,10 @@ pub fn limits(get: &Get<'_>) -> LimitsConfig {
         pairing_open_max: get.count("limits.pairing_open_max"),
         pairing_wrong_max: get.count32("limits.pairing_wrong_max"),
         pairing_lockout: get.seconds("limits.pairing_lockout_s"),
+        user_messages_per_minute: get.count32("limits.user_messages_per_minute"),
+        session_messages_per_minute: get.count32("limits.session_messages_per_minute"),
+        instance_messages_per_minute: get.count32("limits.instance_messages_per_minute"),
+        bot_messages_max: get.count32("limits.bot_messages_max"),
         control_clients_max: get.count("limits.control_clients_max"),
         status_clients_max: get.count("limits.status_clients_max"),
     }

@@ -4,6 +4,8 @@
 //! Reading, `config show`, `config schema` and `config sample` all come from it.
 //! A default is written as TOML; an empty one means that the key is absent.
 
+use hermes_core::settings::Effort;
+
 /// What a key holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
@@ -34,6 +36,8 @@ pub enum Kind {
     Listen,
     /// An `http` or `https` address.
     Url,
+    /// A table of texts by name.
+    Texts,
     /// A chat: text, or `{ chat = "…", thread = "…" }`.
     Chat,
 }
@@ -153,6 +157,19 @@ pub const KEYS: &[Key] = &[
         "\"You are helpful and brief.\"",
         "What the model is told before every conversation.",
     ),
+    key(
+        "agent.personalities",
+        Kind::Texts,
+        "{}",
+        "Whom the agent can be, by name: { pirate = \"Talk like a pirate.\" }. /personality chooses one for a conversation.",
+    ),
+    unset(
+        "agent.reasoning",
+        Kind::Word(Effort::WORDS),
+        "\"medium\"",
+        "How much the model thinks: none | minimal | low | medium | high | xhigh. Unset: as the model does. /reasoning chooses it for a conversation.",
+    ),
+    key("agent.show_reasoning", Kind::Bool, "false", "Whether chats see what the model thought."),
     unset(
         "agent.ca_file",
         Kind::Path,
@@ -281,6 +298,20 @@ pub const KEYS: &[Key] = &[
     key("limits.pairing_open_max", int(1, 1000), "3", "How many codes are open per instance."),
     key("limits.pairing_wrong_max", int(1, 1000), "5", "How many wrong codes lock an instance."),
     key("limits.pairing_lockout_s", int(1, 30 * DAY_S), "3600", "How long it stays locked."),
+    key(
+        "limits.user_messages_per_minute",
+        int(0, 100_000),
+        "0",
+        "How many messages a minute one person may write; more are refused with a notice. 0: any number.",
+    ),
+    key("limits.session_messages_per_minute", int(0, 100_000), "0", "The same for one conversation."),
+    key("limits.instance_messages_per_minute", int(0, 1_000_000), "0", "The same for everybody on one instance."),
+    key(
+        "limits.bot_messages_max",
+        int(0, 100_000),
+        "10",
+        "How many messages of bots are answered in a chat while no person speaks there, so that two bots do not talk for ever.",
+    ),
     key("limits.control_clients_max", int(1, 1000), "16", "How many clients the control socket serves at once."),
     key("limits.status_clients_max", int(1, 10_000), "64", "How many connections the status listener serves at once."),
 ];

@@ -271,6 +271,14 @@ pub struct LimitsConfig {
     pub pairing_wrong_max: u32,
     /// How long it stays locked.
     pub pairing_lockout: Duration,
+    /// How many messages a minute one person may write; 0: any.
+    pub user_messages_per_minute: u32,
+    /// How many messages a minute one conversation takes; 0: any.
+    pub session_messages_per_minute: u32,
+    /// How many messages a minute one instance takes; 0: any.
+    pub instance_messages_per_minute: u32,
+    /// How many messages of bots are answered in a chat while no person speaks there.
+    pub bot_messages_max: u32,
     /// How many clients the control socket serves at once.
     pub control_clients_max: usize,
     /// How many connections the status listener serves at once.

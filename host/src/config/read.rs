@@ -285,6 +285,8 @@ fn check_kind(kind: Kind, value: &Value) -> Result<(), String> {
         // The shape of a secret is judged where it is resolved.
         (Kind::Secret, Value::String(_) | Value::Table(_)) => Ok(()),
         (Kind::Secret, other) => Err(format!("{SECRET_SHAPE}, not {}", other.type_name())),
+        (Kind::Texts, Value::Table(table)) => table.iter().try_for_each(|(name, node)| check_text(name, &node.value)),
+        (Kind::Texts, _) => wrong("a table of texts by name"),
         (Kind::Listen, Value::String(address)) => check_listen(address),
         (Kind::Listen, _) => wrong("a string such as \"127.0.0.1:8640\""),
         (Kind::Url, Value::String(url)) => check_url(url),
@@ -334,6 +336,17 @@ fn check_qualified(id: &str) -> Result<(), String> {
         _ => Err(format!(
             "\"{id}\" does not say on which instance; write \"<instance>:{id}\", or put it into the adapter's own access"
         )),
+    }
+}
+
+fn check_text(name: &str, value: &Value) -> Result<(), String> {
+    // People type it behind a command.
+    let is_word = name.len() <= 64 && !name.is_empty() && !name.contains(char::is_whitespace) && !name.starts_with('-');
+    match value {
+        _ if !is_word => Err(format!("{name:?} cannot be a name; write one word of at most 64 bytes")),
+        Value::String(text) if !text.trim().is_empty() => Ok(()),
+        Value::String(_) => Err(format!("{name:?} is empty")),
+        other => Err(format!("{name:?} must be a string, not {}", other.type_name())),
     }
 }
 

@@ -98,7 +98,15 @@ fn shown(key: &str, kind: Kind, found: Option<&Found>, default: Option<Json>) ->
 
 /// Whether a key is read at the start only, since what it belongs to lives as long as the process.
 fn is_for_the_start(path: &str) -> bool {
-    const LIVE: &[&str] = &["host.drain_s", "host.isolation", "agent.system_prompt", "agent.history_messages_max"];
+    const LIVE: &[&str] = &[
+        "host.drain_s",
+        "host.isolation",
+        "agent.system_prompt",
+        "agent.history_messages_max",
+        "agent.personalities",
+        "agent.reasoning",
+        "agent.show_reasoning",
+    ];
     const LIMITS: &[&str] = &[
         "limits.ingress_queue_max",
         "limits.host_calls_max",
@@ -205,6 +213,7 @@ fn value(key: &Key) -> Json {
             { "type": "object", "properties": { "env": { "type": "string" } }, "required": ["env"], "additionalProperties": false },
             { "type": "object", "properties": { "file": { "type": "string" } }, "required": ["file"], "additionalProperties": false },
         ] }),
+        Kind::Texts => json!({ "type": "object", "additionalProperties": { "type": "string", "minLength": 1 } }),
         Kind::Listen => json!({ "type": "string" }),
         Kind::Url => json!({ "type": "string", "format": "uri" }),
         Kind::Chat => json!({ "oneOf": [

@@ -432,7 +432,11 @@ impl Lane {
         let Some(mut running) = self.running.take() else { return };
         running.show(&self.host).await;
         let conclusion = turn::conclude(outcome, cause, &self.host.live());
-        let deliveries = running.conclude(&self.host, conclusion.says, conclusion.end).await.into_iter().collect();
+        let says = match conclusion.says {
+            Some(answer) => Some(self.with_thoughts(answer, &conclusion.messages).await),
+            None => None,
+        };
+        let deliveries = running.conclude(&self.host, says, conclusion.end).await.into_iter().collect();
         let now_ms = self.host.now_ms();
         let heard_ms = running.heard.at_ms;
         let said = running.input.iter().map(|message| (heard_ms, message.clone()));

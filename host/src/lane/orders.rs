@@ -32,6 +32,8 @@ pub enum Act {
     Describe,
     /// Choose how the session behaves.
     Set(SettingChange),
+    /// Say that the host restarts, and when that is written, let it.
+    Restart,
     /// Say how a setting of the session stands.
     Show(Setting),
     /// Let this chat begin anew; other chats go on in the session.
@@ -48,13 +50,15 @@ pub enum Act {
     },
 }
 
+const RESTART: &str = "The host restarts. Running turns are finished first; I write here when it is back.";
+
 const NEW: &str = "A new conversation begins.";
 
 impl Lane {
     /// Obeys a command: one transaction with its changes and its answer.
     pub(super) async fn obey(&mut self, order: Order) {
         let Order { place, act, mut changes, bypasses } = order;
-        let mut then = None;
+        let (mut then, mut restarts) = (None, false);
         let act = match act {
             Act::Conversation(wish) if !self.is_busy() || bypasses => return self.converse(place, *wish).await,
             act => act,
@@ -67,6 +71,10 @@ impl Lane {
                 Act::Say(words) => words,
                 Act::Stop => self.stop_and_say().await,
                 Act::Describe => self.describe().await,
+                Act::Restart => {
+                    restarts = true;
+                    RESTART.to_owned()
+                }
                 Act::Set(change) => self.set(&place, change, &mut changes).await,
                 Act::Show(setting) => self.show(setting).await,
                 // Obeyed above, unless something runs.
@@ -91,6 +99,9 @@ impl Lane {
         };
         if written && bears {
             self.birth = None;
+        }
+        if restarts {
+            self.host.restarting.cancel();
         }
         drop(then);
     }
@@ -145,19 +156,29 @@ impl Lane {
         match self.host.store.session(&self.session).await {
             Ok(Some(row)) => {
                 lines.extend(row.title.map(|title| format!("- Title: {title}")));
+                lines.push(format!("- Began: {}", when(row.started_ms)));
+                lines.push(format!("- Last turn: {}", when(row.active_ms)));
                 lines.push(format!("- Messages: {}", row.messages));
+                lines.push(format!("- Tokens: {} in, {} out", row.usage.input_tokens, row.usage.output_tokens));
             }
             Ok(None) => lines.push("- Messages: 0".to_owned()),
             Err(error) => tracing::warn!(session = %self.session, %error, "a session cannot be described in full"),
         }
         let settings = self.memory.settings(&self.host, &self.session).await.unwrap_or_default();
-        let model = settings.model.unwrap_or_else(|| self.host.model());
+        let model = settings.model.clone().unwrap_or_else(|| self.host.model());
         lines.push(format!("- Agent: {} {model}", self.host.runtime.name()).trim_end().to_owned());
+        lines.extend(self.chosen(&settings));
         lines.push(match (self.is_busy(), self.guard.depth()) {
             (false, _) => "- Now: idle".to_owned(),
             (true, 0) => "- Now: working".to_owned(),
             (true, n) => format!("- Now: working, {n} waiting"),
         });
+        let adapters = self.host.adapters().map(crate::plugins::Adapters::all).unwrap_or_default();
+        let states: Vec<String> =
+            adapters.iter().map(|adapter| format!("{} {}", adapter.instance(), adapter.state().word())).collect();
+        if !states.is_empty() {
+            lines.push(format!("- Platforms: {}", states.join(", ")));
+        }
         lines.join("\n")
     }
 
@@ -205,4 +226,10 @@ impl Lane {
         self.write_end(end).await;
         self.memory.add(&self.host, asked, None);
     }
+}
+
+/// A moment for people, in the time of the host.
+fn when(at_ms: i64) -> String {
+    let moment = jiff::Timestamp::from_millisecond(at_ms).unwrap_or_default();
+    moment.to_zoned(jiff::tz::TimeZone::system()).strftime("%Y-%m-%d %H:%M").to_string()
 }

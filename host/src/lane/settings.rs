@@ -1,7 +1,9 @@
 //! What was chosen for a session: changed, written, and put into words. The lane is
 //! the only owner of it; what it means is with whoever acts on it.
 
-use hermes_core::settings::{Setting, SettingChange};
+use hermes_agent::Message;
+use hermes_core::delivery::strip_control;
+use hermes_core::settings::{Effort, SessionSettings, Setting, SettingChange};
 
 use super::{Lane, Takeover};
 use crate::context::Place;
@@ -30,6 +32,8 @@ impl Lane {
         };
         match setting {
             Setting::Model => self.models(settings.model.as_deref()),
+            Setting::Personality => self.personalities(settings.personality.as_deref()),
+            Setting::Reasoning => self.reasoning(&settings),
             other => format!("{other:?} cannot be chosen in this version."),
         }
     }
@@ -57,8 +61,70 @@ impl Lane {
             SettingChange::Model(None) => {
                 format!("`{}` answers in this conversation again, from the next message on.", self.host.model())
             }
+            SettingChange::Personality(Some(name)) => {
+                format!("I am `{name}` in this conversation from the next message on.")
+            }
+            SettingChange::Personality(None) => "I am myself again from the next message on.".to_owned(),
+            SettingChange::Reasoning(Some(effort)) => {
+                format!("Effort `{effort}` from the next message on, where the model can think.")
+            }
+            SettingChange::Reasoning(None) => "The effort is as configured again.".to_owned(),
+            SettingChange::ShowReasoning(Some(true)) => {
+                "What the model thinks is shown before its answers here.".to_owned()
+            }
+            SettingChange::ShowReasoning(_) => "What the model thinks is not shown here.".to_owned(),
             other => format!("{other:?}: from the next message on."),
         }
+    }
+
+    /// What was chosen besides the model, for `/status`.
+    pub(super) fn chosen(&self, settings: &SessionSettings) -> Vec<String> {
+        let on = |on: bool| if on { "on" } else { "off" };
+        let said = [
+            ("Personality", settings.personality.clone()),
+            ("Effort", settings.reasoning.map(|effort| effort.to_string())),
+            ("Thoughts", settings.show_reasoning.map(|show| if show { "shown" } else { "hidden" }.to_owned())),
+            ("While busy", settings.busy.map(|busy| busy.to_string())),
+            ("Progress", settings.progress.map(|progress| progress.to_string())),
+            ("Footer", settings.footer.map(|footer| on(footer).to_owned())),
+            ("Yolo", settings.yolo.map(|yolo| on(yolo).to_owned())),
+        ];
+        said.into_iter().filter_map(|(name, value)| Some(format!("- {name}: {}", value?))).collect()
+    }
+
+    /// The answer with what the model thought before it, where somebody wants to see that.
+    pub(super) async fn with_thoughts(&mut self, answer: String, messages: &[Message]) -> String {
+        let live = self.host.live_now();
+        let settings = self.memory.settings(&self.host, &self.session).await.unwrap_or_default();
+        if !settings.show_reasoning.unwrap_or(live.config.agent.show_reasoning) {
+            return answer;
+        }
+        let thoughts: Vec<&str> = messages.iter().filter_map(|message| message.reasoning.as_deref()).collect();
+        let thoughts = live.masker.mask(strip_control(&thoughts.join("\n"))).into_owned();
+        if thoughts.trim().is_empty() { answer } else { format!("{}\n\n{answer}", quoted(&thoughts)) }
+    }
+
+    fn personalities(&self, chosen: Option<&str>) -> String {
+        let live = self.host.live();
+        let names = &live.config.agent.personalities;
+        if names.is_empty() {
+            return "No personality is configured; the operator writes them into `[agent.personalities]`.".to_owned();
+        }
+        let mark = |name: &str| if chosen == Some(name) { " (this conversation)" } else { "" };
+        let mut lines: Vec<String> = names.keys().map(|name| format!("- `{name}`{}", mark(name))).collect();
+        lines.push("\n`/personality NAME` chooses one, `/personality none` none.".to_owned());
+        lines.join("\n")
+    }
+
+    fn reasoning(&self, settings: &SessionSettings) -> String {
+        let live = self.host.live();
+        let agent = &live.config.agent;
+        let effort = settings.reasoning.or(agent.reasoning).map_or("as the model does", Effort::as_str);
+        let shown = if settings.show_reasoning.unwrap_or(agent.show_reasoning) { "shown" } else { "hidden" };
+        format!(
+            "- Effort: {effort}\n- Thoughts: {shown}\n\n`/reasoning {}` chooses the effort, `/reasoning show` and `hide` whether you see it, `/reasoning reset` goes back.",
+            Effort::WORDS.join(" | ")
+        )
     }
 
     fn models(&self, chosen: Option<&str>) -> String {
@@ -79,5 +145,33 @@ impl Lane {
         }
         lines.push("\n`/model NAME` chooses one for this conversation, `/model reset` goes back.".to_owned());
         lines.join("\n")
+    }
+}
+
+/// Lines of thought that are shown.
+const THOUGHT_LINES_MAX: usize = 20;
+/// Characters of thought that are shown.
+const THOUGHT_CHARS_MAX: usize = 2_000;
+
+/// Thoughts as a quotation, bounded.
+fn quoted(thoughts: &str) -> String {
+    let start: String = thoughts.trim().chars().take(THOUGHT_CHARS_MAX).collect();
+    let mut lines: Vec<String> = start.lines().take(THOUGHT_LINES_MAX).map(|line| format!("> {line}")).collect();
+    let shown: usize = lines.iter().map(|line| line.chars().count() - 1).sum();
+    if shown < thoughts.trim().chars().count() {
+        lines.push("> …".to_owned());
+    }
+    lines.join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn thoughts_are_quoted_and_bounded() {
+        assert_eq!(quoted("one\ntwo\n"), "> one\n> two");
+        assert_eq!(quoted(&"x\n".repeat(50)).lines().count(), THOUGHT_LINES_MAX + 1);
+        assert!(quoted(&"ä".repeat(5_000)).chars().count() < THOUGHT_CHARS_MAX + 10);
     }
 }

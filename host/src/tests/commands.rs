@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use futures_util::future::BoxFuture;
 use hermes_agent::{AgentRuntime, EventSink, Message, TurnOutcome, TurnRequest};
+use hermes_core::settings::Effort;
 use tokio_util::sync::CancellationToken;
 
 use super::world::{Setting, World};
@@ -141,4 +142,205 @@ fn only_an_admin_chooses_the_model_of_everybody_and_it_survives_a_restart() {
     world.chat("7").hears(2);
     other.says("hello");
     assert_eq!(other.hears(2)[1], "by small");
+}
+
+fn world_with(section: &str) -> (World, Arc<Recorder>) {
+    let recorder = Arc::new(Recorder::default());
+    let runtime: Arc<dyn AgentRuntime> = recorder.clone();
+    (World::with(Setting { section: section.to_owned(), runtime: Some(runtime), ..Setting::default() }), recorder)
+}
+
+#[test]
+fn a_personality_is_told_to_the_model_of_this_conversation_until_it_is_taken_back() {
+    let (world, recorder) = world_with(&format!("{SECTION}\n[agent.personalities]\npirate = \"Talk like a pirate.\""));
+    let ada = world.chat("8");
+    ada.says("/personality");
+    assert!(ada.hears(1)[0].starts_with("- `pirate`\n"), "{:?}", ada.heard());
+    ada.says("/personality Pirate");
+    ada.says("hello");
+    assert_eq!(ada.hears(3)[1], "I am `pirate` in this conversation from the next message on.");
+    assert_eq!(recorder.last().system, "Talk like a pirate.");
+    world.chat("9").says("hello");
+    world.chat("9").hears(1);
+    assert_eq!(recorder.last().system, "");
+    ada.says("/personality nobody");
+    ada.says("/personality none");
+    ada.says("hello");
+    let heard = ada.hears(6);
+    assert_eq!(heard[3], "There is no such personality. `/personality` lists what there is.");
+    assert_eq!(recorder.last().system, "");
+}
+
+#[test]
+fn the_effort_reaches_the_runtime_and_thoughts_are_hidden_until_somebody_wants_them() {
+    let (world, recorder) = world();
+    let ada = world.chat("8");
+    ada.says("hello");
+    assert_eq!(ada.hears(1)[0], "by small");
+    assert_eq!(recorder.last().reasoning, None);
+    ada.says("/reasoning high");
+    ada.says("/reasoning show");
+    ada.says("hello");
+    assert_eq!(ada.hears(4)[3], "> I thought\n> about it\n\nby small");
+    assert_eq!(recorder.last().reasoning, Some(Effort::High));
+    assert!(recorder.last().history.iter().all(|message| !message.content.contains('>')), "{:?}", recorder.last());
+    ada.says("/reasoning hide");
+    ada.says("/reasoning reset");
+    ada.says("hello");
+    assert_eq!(ada.hears(7)[6], "by small");
+    assert_eq!(recorder.last().reasoning, None);
+    ada.says("/reasoning loud");
+    assert!(ada.hears(8)[7].starts_with("Use `/reasoning none | minimal"), "{:?}", ada.heard());
+}
+
+#[test]
+fn the_status_of_a_conversation_says_what_was_chosen_for_it() {
+    let (world, _) = world();
+    let ada = world.chat("8");
+    ada.says("/model large");
+    ada.says("/reasoning low");
+    ada.says("hello");
+    ada.hears(3);
+    ada.says("/status");
+    let status = &ada.hears(4)[3];
+    for line in ["- Messages: 2", "- Agent: recorder large", "- Effort: low", "- Now: idle", "- Platforms: fake online"]
+    {
+        assert!(status.contains(line), "{line} in {status}");
+    }
+}
+
+#[test]
+fn whoami_lists_what_one_may_run_here() {
+    let (world, _) = world();
+    for (who, tier, admins) in [("8", "user", false), ("7", "admin", true)] {
+        let talk = world.chat(who);
+        talk.says("/whoami");
+        let said = &talk.hears(1)[0];
+        assert!(said.contains(&format!("- You are: {tier}\n")) && said.contains("/model"), "{said}");
+        assert_eq!((said.contains("/restart"), said.contains("/pair")), (admins, admins), "{said}");
+    }
+}
+
+#[test]
+fn version_and_profile_are_told_to_everybody() {
+    let (world, _) = world();
+    let ada = world.chat("8");
+    ada.says("/v");
+    ada.says("/profile");
+    let heard = ada.hears(2);
+    assert!(heard[0].starts_with(&format!("hermes-host {} (", env!("CARGO_PKG_VERSION"))), "{heard:?}");
+    assert_eq!(heard[1], "- Profile: `main`");
+}
+
+#[test]
+fn the_debug_report_is_for_admins_in_private_and_holds_no_secret() {
+    let (world, _) = world_with(&format!("{SECTION}\ntoken = \"s3cr3t-token-of-mine\""));
+    let ada = world.chat("8");
+    ada.says("/debug");
+    assert_eq!(ada.hears(1)[0], "/debug is for admins of this host.");
+    let admin = world.chat("7");
+    admin.says("/debug");
+    let report = &admin.hears(1)[0];
+    assert!(report.contains("hermes-host ") && report.contains("adapter.fake.access.admins"), "{report}");
+    assert!(!report.contains("s3cr3t-token-of-mine"), "{report}");
+}
+
+#[test]
+fn an_admin_lists_adapters_and_cannot_cut_the_branch_they_sit_on() {
+    let (world, _) = world();
+    let ada = world.chat("8");
+    ada.says("/platform list");
+    assert_eq!(ada.hears(1)[0], "/platform is for admins of this host.");
+    let admin = world.chat("7");
+    admin.says("/platform");
+    admin.says("/platform pause fake");
+    admin.says("/platform pause fale");
+    admin.says("/platform rm fake");
+    let heard = admin.hears(4);
+    assert_eq!(heard[0], "- `fake` (fake): online");
+    assert!(heard[1].starts_with("`fake` is what you are writing through"), "{heard:?}");
+    assert!(heard[2].contains("Did you mean `fake`?"), "{heard:?}");
+    assert!(heard[3].starts_with("Use `/platform list`"), "{heard:?}");
+}
+
+#[test]
+fn whoever_restarts_the_host_hears_of_it_before_and_once_after() {
+    let (mut world, _) = world();
+    let ada = world.chat("8");
+    ada.says("/restart");
+    assert_eq!(ada.hears(1)[0], "/restart is for admins of this host.");
+    let admin = world.chat("7");
+    admin.says("/restart");
+    assert!(admin.hears(1)[0].starts_with("Nothing would start this host again"), "{:?}", admin.heard());
+    world.host().set_supervised(true);
+    let restarting = world.host().restarting.clone();
+    admin.says("/restart");
+    assert!(admin.hears(2)[1].starts_with("The host restarts."), "{:?}", admin.heard());
+    world.block_on(restarting.cancelled());
+    world.stop();
+    world.start_with(false);
+    assert_eq!(world.chat_heard("7").len(), 2, "its adapter is not back");
+    world.set_online(true);
+    assert_eq!(world.chat("7").hears(3)[2], "The host is back.");
+    world.settled();
+    world.stop();
+    world.start();
+    world.chat("7").says("/version");
+    assert_eq!(world.chat("7").hears(4).len(), 4);
+    assert_eq!(world.chat_heard("8").len(), 1, "nobody else hears of it");
+}
+
+#[test]
+fn whoever_writes_too_much_is_told_once_and_commands_still_work() {
+    let (world, recorder) = world_with(&format!("{SECTION}\n[limits]\nuser_messages_per_minute = 2"));
+    let ada = world.chat("8");
+    for text in ["one", "two", "three", "four", "five"] {
+        ada.says(text);
+    }
+    ada.says("/version");
+    world.settled();
+    let heard = ada.heard();
+    let notices = heard.iter().filter(|text| text.starts_with("Not taken: at most 2 messages a minute"));
+    assert_eq!((heard.len(), notices.count()), (4, 1), "{heard:?}");
+    let asked = recorder.requests.lock().unwrap().len();
+    assert_eq!(asked, 2, "what was not taken is not asked");
+    let other = world.chat("9");
+    other.says("hello");
+    assert_eq!(other.hears(1)[0], "by small");
+}
+
+#[test]
+fn a_conversation_and_an_instance_take_only_so_many_messages() {
+    let limits = "[limits]\nsession_messages_per_minute = 1\ninstance_messages_per_minute = 2";
+    let (world, _) = world_with(&format!("{SECTION}\n{limits}"));
+    let (ada, bob) = (world.chat("8"), world.chat("9"));
+    ada.says("one");
+    ada.says("two");
+    assert!(ada.hears(2).iter().any(|text| text.starts_with("Not taken: at most 1 ")), "{:?}", ada.heard());
+    bob.says("one");
+    assert_eq!(bob.hears(1)[0], "by small");
+    let admin = world.chat("7");
+    admin.says("one");
+    assert!(admin.hears(1)[0].starts_with("Not taken: at most 2 "), "{:?}", admin.heard());
+}
+
+#[test]
+fn two_bots_that_answer_each_other_fall_silent_until_a_person_speaks() {
+    let (world, recorder) = world_with(&format!("{SECTION}\n[limits]\nbot_messages_max = 3"));
+    let chat = world.chat("8");
+    let bot_says = |text: &str| {
+        let mut event = chat.event(text);
+        event.sender.is_bot = true;
+        event.addressed.mention = true;
+        chat.gives(&event);
+    };
+    for n in 0..6 {
+        bot_says(&format!("@you {n}"));
+    }
+    world.settled();
+    assert_eq!((chat.heard().len(), recorder.requests.lock().unwrap().len()), (3, 3), "{:?}", chat.heard());
+    chat.says("a person");
+    bot_says("@you again");
+    world.settled();
+    assert_eq!(recorder.requests.lock().unwrap().len(), 5);
 }

@@ -261,6 +261,7 @@ impl Endpoint {
             history: Vec::new(),
             input: vec![Message::user("hello")],
             model: None,
+            reasoning: None,
             state: None,
         };
         let (sink, mut reader) = EventSink::channel();

@@ -30,6 +30,7 @@ use tokio_util::sync::CancellationToken;
 use self::answer::Answer;
 use self::failure::Trouble;
 use self::read::Patience;
+use self::request::Extras;
 use crate::{AgentConfig, AgentRuntime, BuildError, EventSink, Message, Timeouts, TurnOutcome, TurnRequest};
 
 /// The endpoint of a configuration that names none.
@@ -143,16 +144,23 @@ impl OpenAi {
         let patience = Patience { first: Instant::now() + first_byte, first_byte, idle };
         let mut backoff = Backoff::new(Duration::from_millis(250), Duration::from_secs(8));
         let mut retries = 0;
+        let mut effort = request.reasoning.is_some();
         loop {
-            let with_usage = self.takes_stream_options.load(Ordering::Relaxed);
+            let with = Extras { usage: self.takes_stream_options.load(Ordering::Relaxed), effort };
             *attempts += 1;
-            let trouble = match self.ask(request, model, with_usage, events, answer, patience).await {
+            let trouble = match self.ask(request, model, with, events, answer, patience).await {
                 Ok(()) => return Ok(()),
                 Err(trouble) => trouble,
             };
             let nothing_said = answer.text.is_empty() && answer.reasoning.is_empty() && answer.finish_reason.is_none();
-            if with_usage && dislikes_stream_options(&trouble) {
+            if with.usage && dislikes_stream_options(&trouble) {
                 self.takes_stream_options.store(false, Ordering::Relaxed);
+                continue;
+            }
+            if with.effort && dislikes_effort(&trouble) {
+                // Of this model only; another one may take it.
+                tracing::warn!(model, "the model takes no reasoning effort; it is asked without");
+                effort = false;
                 continue;
             }
             if !nothing_said || !trouble.is_passing() || retries == RETRIES_MAX {
@@ -173,12 +181,12 @@ impl OpenAi {
         &self,
         request: &TurnRequest,
         model: &str,
-        with_usage: bool,
+        with: Extras,
         events: &EventSink,
         answer: &mut Answer,
         patience: Patience,
     ) -> Result<(), Trouble> {
-        let body = request::body(request, model, &self.system_prompt, self.history_messages_max, with_usage);
+        let body = request::body(request, model, &self.system_prompt, self.history_messages_max, with);
         let send = self.client.post(self.url.clone()).headers(self.headers.clone()).json(&body).send();
         let no_answer = |_| Trouble::NoAnswer { after: patience.first_byte };
         let response = timeout_at(patience.first, send).await.map_err(no_answer)?.map_err(NetError::from)?;
@@ -238,6 +246,11 @@ async fn refused(response: Response, patience: Patience) -> Trouble {
 fn dislikes_stream_options(trouble: &Trouble) -> bool {
     matches!(trouble, Trouble::Refused { status: 400 | 422, words }
         if words.contains("stream_options") || words.contains("include_usage"))
+}
+
+/// Whether the model refused the request for the effort that was asked for.
+fn dislikes_effort(trouble: &Trouble) -> bool {
+    matches!(trouble, Trouble::Refused { status: 400 | 422, words } if words.contains("reasoning"))
 }
 
 fn endpoint(base: &Url) -> Result<Url, BuildError> {

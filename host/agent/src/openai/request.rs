@@ -4,13 +4,22 @@ use serde_json::{Value, json};
 
 use crate::{Message, Role, TurnRequest};
 
+/// What not every endpoint takes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Extras {
+    /// The wish to be told what it cost.
+    pub usage: bool,
+    /// How much the model should think.
+    pub effort: bool,
+}
+
 /// Builds the body of one chat completion request. No tools are offered.
 pub(super) fn body(
     request: &TurnRequest,
     model: &str,
     system_prompt: &str,
     history_messages_max: usize,
-    with_usage: bool,
+    with: Extras,
 ) -> Value {
     let skipped = request.history.len().saturating_sub(history_messages_max);
     let instructions = instructions(system_prompt, &request.system);
@@ -20,8 +29,11 @@ pub(super) fn body(
     }
     messages.extend(request.history[skipped..].iter().chain(&request.input).filter_map(message));
     let mut body = json!({"model": model, "messages": messages, "stream": true});
-    if with_usage {
+    if with.usage {
         body["stream_options"] = json!({"include_usage": true});
+    }
+    if let Some(effort) = request.reasoning.filter(|_| with.effort) {
+        body["reasoning_effort"] = json!(effort.as_str());
     }
     body
 }
@@ -59,6 +71,9 @@ mod tests {
 
     use super::*;
 
+    const ALL: Extras = Extras { usage: true, effort: true };
+    const NONE: Extras = Extras { usage: false, effort: false };
+
     fn request(system: &str, history: Vec<Message>, input: Vec<Message>) -> TurnRequest {
         TurnRequest {
             session_id: SessionId("s1".to_owned()),
@@ -68,6 +83,7 @@ mod tests {
             history,
             input,
             model: None,
+            reasoning: None,
             state: None,
         }
     }
@@ -82,7 +98,7 @@ mod tests {
     fn prompt_history_and_input_stand_in_this_order() {
         let history = vec![Message::user("one"), Message::assistant("two")];
         let request = request("You are in a chat.", history, vec![Message::user("three"), Message::user("four")]);
-        let body = body(&request, "m", "Be brief.", 200, true);
+        let body = body(&request, "m", "Be brief.", 200, ALL);
         let expected = [
             ("system", "Be brief.\n\nYou are in a chat."),
             ("user", "one"),
@@ -97,16 +113,25 @@ mod tests {
     }
 
     #[test]
+    fn the_chosen_effort_is_asked_for_where_the_endpoint_takes_it() {
+        let mut asked = request("", vec![], vec![Message::user("x")]);
+        assert_eq!(body(&asked, "m", "", 2, ALL).get("reasoning_effort"), None, "nobody chose any");
+        asked.reasoning = Some(hermes_core::settings::Effort::High);
+        assert_eq!(body(&asked, "m", "", 2, ALL)["reasoning_effort"], "high");
+        assert_eq!(body(&asked, "m", "", 2, NONE).get("reasoning_effort"), None);
+    }
+
+    #[test]
     fn the_oldest_history_is_left_out_first_and_the_input_never() {
         let history = (0..10).map(|n| Message::user(n.to_string())).collect();
-        let body = body(&request("", history, vec![Message::user("now")]), "m", "", 2, false);
+        let body = body(&request("", history, vec![Message::user("now")]), "m", "", 2, NONE);
         assert_eq!(said(&body).into_iter().map(|(_, text)| text).collect::<Vec<_>>(), ["8", "9", "now"]);
         assert_eq!(body.get("stream_options"), None);
     }
 
     #[test]
     fn a_prompt_that_the_host_says_too_is_said_once() {
-        let body = body(&request("Be brief.\nIn a chat.", vec![], vec![]), "m", "Be brief.", 2, false);
+        let body = body(&request("Be brief.\nIn a chat.", vec![], vec![]), "m", "Be brief.", 2, NONE);
         assert_eq!(said(&body), [("system".to_owned(), "Be brief.\nIn a chat.".to_owned())]);
     }
 
@@ -118,7 +143,7 @@ mod tests {
         let mut file = Message::user("look");
         file.attachments.push(Attachment::new("m1", AttachmentKind::Image, "image/png", "cat.png", 7));
         let history = vec![thought, Message::new(Role::Tool, "result"), Message::assistant("")];
-        let body = body(&request("", history, vec![file]), "m", "", 200, false);
+        let body = body(&request("", history, vec![file]), "m", "", 200, NONE);
         assert_eq!(
             said(&body),
             [

@@ -59,6 +59,7 @@ fn request(text: &str) -> TurnRequest {
         history: Vec::new(),
         input: vec![Message::user(text)],
         model: None,
+        reasoning: None,
         state: None,
     }
 }

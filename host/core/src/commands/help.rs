@@ -39,6 +39,33 @@ pub fn menu() -> Vec<CommandInfo> {
         .collect()
 }
 
+/// Returns the whole table for the documentation, as markdown.
+pub fn reference() -> String {
+    let mut text = String::from(
+        "| command | also | for | where | while a turn runs | what it does |\n|---|---|---|---|---|---|\n",
+    );
+    for command in REGISTRY {
+        let gap = if command.args.is_empty() { "" } else { " " };
+        let aliases: Vec<String> = command.aliases.iter().map(|alias| format!("`/{alias}`")).collect();
+        let place = match command.scope {
+            super::Scope::Everywhere => "everywhere",
+            super::Scope::Private => "direct messages",
+            super::Scope::Terminal => "the terminal",
+        };
+        text.push_str(&format!(
+            "| `/{}{gap}{}` | {} | {}s | {place} | {} | {} |\n",
+            command.name,
+            // A bar would end the cell.
+            command.args.replace('|', "\\|"),
+            aliases.join(", "),
+            command.tier,
+            if command.bypasses { "yes" } else { "no" },
+            command.help,
+        ));
+    }
+    text
+}
+
 fn line(command: &Command) -> String {
     let gap = if command.args.is_empty() { "" } else { " " };
     format!("- `/{}{gap}{}`: {}", command.name, command.args, command.help)

@@ -110,6 +110,16 @@ fn the_menu_of_a_platform_shows_what_everybody_may_run() {
 }
 
 #[test]
+fn the_reference_names_every_command_once_and_its_cells_hold() {
+    let reference = reference();
+    assert_eq!(reference.lines().count(), REGISTRY.len() + 2);
+    for line in reference.lines() {
+        assert_eq!(line.replace("\\|", "").matches('|').count(), 7, "{line}");
+    }
+    assert!(reference.contains("| `/pair [approve CODE \\| list]` |  | admins | direct messages | yes |"));
+}
+
+#[test]
 fn a_gate_asks_the_config() {
     let gated = Command { gate: Some("session.verbose"), ..*Command::of(CommandId::Status) };
     assert!(gated.is_enabled(|key| key == "session.verbose"));

@@ -1,0 +1,289 @@
+//! How often people may ask, and when two bots have talked enough.
+//!
+//! [`Rates`] is a bucket per user, session and instance that fills evenly: whoever
+//! writes slowly is never held up, whoever writes in a burst may use what has
+//! gathered. [`BotLoops`] counts messages of bots in a chat while no person speaks.
+//! Both forget the oldest when they are full, so neither grows with strangers.
+
+use std::collections::BTreeMap;
+
+use crate::limits::{BOT_SILENCE_MS, NOTICE_INTERVAL_MS, RATES_MAX};
+
+/// Messages a minute; 0: as many as there are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RateLimits {
+    /// Of one person on one instance.
+    pub user: u32,
+    /// In one session.
+    pub session: u32,
+    /// Of everybody on one instance.
+    pub instance: u32,
+}
+
+/// Whom a bucket belongs to. Ordered, so that the table has an order.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Whose {
+    User(String, String),
+    Session(String),
+    Instance(String),
+}
+
+/// What is left of a minute's messages.
+#[derive(Clone, Copy, Debug)]
+struct Bucket {
+    /// Thousandths of a message.
+    left_milli: i64,
+    at_ms: i64,
+    told_ms: Option<i64>,
+}
+
+/// Whether a message may go on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pace {
+    /// It may.
+    Free,
+    /// It may not.
+    Limited {
+        /// Messages a minute that are allowed there.
+        per_minute: u32,
+        /// How long until the next one may.
+        wait_ms: i64,
+        /// Whether its sender has to be told: they were not within the last minute.
+        tell: bool,
+    },
+}
+
+/// How much everybody has written of late.
+#[derive(Clone, Debug, Default)]
+pub struct Rates {
+    buckets: BTreeMap<Whose, Bucket>,
+}
+
+impl Rates {
+    /// Counts a message, or says why it may not go on; then nothing is counted.
+    pub fn take(&mut self, limits: RateLimits, instance: &str, user: &str, session: &str, now_ms: i64) -> Pace {
+        let person = Whose::User(instance.to_owned(), user.to_owned());
+        let asked = [
+            (person.clone(), limits.user),
+            (Whose::Session(session.to_owned()), limits.session),
+            (Whose::Instance(instance.to_owned()), limits.instance),
+        ];
+        for (whose, per_minute) in &asked {
+            let left_milli = self.refill(whose, *per_minute, now_ms);
+            if *per_minute > 0 && left_milli < ONE {
+                let missing = ONE - left_milli;
+                let per_minute = *per_minute;
+                let wait_ms = missing.saturating_mul(MINUTE_MS / ONE).div_euclid(i64::from(per_minute)) + 1;
+                return Pace::Limited { per_minute, wait_ms, tell: self.tell(person, now_ms) };
+            }
+        }
+        for (whose, per_minute) in asked {
+            if let Some(bucket) = self.buckets.get_mut(&whose).filter(|_| per_minute > 0) {
+                bucket.left_milli -= ONE;
+            }
+        }
+        Pace::Free
+    }
+
+    /// Returns what is left for somebody after the time that went by.
+    fn refill(&mut self, whose: &Whose, per_minute: u32, now_ms: i64) -> i64 {
+        if per_minute == 0 {
+            return ONE;
+        }
+        let full = i64::from(per_minute) * ONE;
+        let bucket = self.bucket(whose.clone(), Bucket { left_milli: full, at_ms: now_ms, told_ms: None });
+        // A clock that was set back gives nothing and takes nothing.
+        let passed_ms = now_ms.saturating_sub(bucket.at_ms).clamp(0, MINUTE_MS);
+        bucket.left_milli = (bucket.left_milli + passed_ms * i64::from(per_minute) * ONE / MINUTE_MS).min(full);
+        bucket.at_ms = now_ms;
+        bucket.left_milli
+    }
+
+    fn tell(&mut self, person: Whose, now_ms: i64) -> bool {
+        let bucket = self.bucket(person, Bucket { left_milli: 0, at_ms: now_ms, told_ms: None });
+        let told = bucket.told_ms.is_some_and(|told| (0..NOTICE_INTERVAL_MS).contains(&now_ms.saturating_sub(told)));
+        if !told {
+            bucket.told_ms = Some(now_ms);
+        }
+        !told
+    }
+
+    /// The bucket of somebody; a new one takes the place of the one that was used least lately.
+    fn bucket(&mut self, whose: Whose, new: Bucket) -> &mut Bucket {
+        if self.buckets.len() >= RATES_MAX && !self.buckets.contains_key(&whose) {
+            let oldest = self.buckets.iter().min_by_key(|(_, bucket)| bucket.at_ms).map(|(whose, _)| whose.clone());
+            if let Some(oldest) = oldest {
+                self.buckets.remove(&oldest);
+            }
+        }
+        self.buckets.entry(whose).or_insert(new)
+    }
+
+    /// Forgets who has written nothing for a minute: they may write as if they never had.
+    pub fn sweep(&mut self, now_ms: i64) {
+        self.buckets.retain(|_, bucket| now_ms.saturating_sub(bucket.at_ms) < MINUTE_MS);
+    }
+}
+
+const MINUTE_MS: i64 = 60_000;
+/// One message, in the thousandths that buckets count.
+const ONE: i64 = 1_000;
+
+/// Whether a bot is answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BotTurn {
+    /// It is.
+    Answer,
+    /// It is not, since no person has spoken there for too many messages.
+    Silence {
+        /// Whether this is the first one that is not.
+        first: bool,
+    },
+}
+
+/// Chats in which bots talk while nobody listens.
+#[derive(Clone, Debug, Default)]
+pub struct BotLoops {
+    /// Messages of bots since a person spoke, and when the last one came, by instance and chat.
+    chats: BTreeMap<(String, String), (u32, i64)>,
+}
+
+impl BotLoops {
+    /// A bot speaks to the agent.
+    pub fn bot(&mut self, max: u32, instance: &str, chat: &str, now_ms: i64) -> BotTurn {
+        let key = (instance.to_owned(), chat.to_owned());
+        if self.chats.len() >= RATES_MAX && !self.chats.contains_key(&key) {
+            let oldest = self.chats.iter().min_by_key(|(_, (_, at_ms))| *at_ms).map(|(key, _)| key.clone());
+            if let Some(oldest) = oldest {
+                self.chats.remove(&oldest);
+            }
+        }
+        let (count, at_ms) = self.chats.entry(key).or_insert((0, now_ms));
+        if now_ms.saturating_sub(*at_ms) >= BOT_SILENCE_MS {
+            *count = 0;
+        }
+        *at_ms = now_ms;
+        *count = count.saturating_add(1);
+        if *count <= max { BotTurn::Answer } else { BotTurn::Silence { first: *count == max.saturating_add(1) } }
+    }
+
+    /// A person speaks: whatever bots said before is forgotten.
+    pub fn person(&mut self, instance: &str, chat: &str) {
+        // Nearly always there is nothing to forget, and nothing to allocate for it.
+        if !self.chats.is_empty() {
+            self.chats.remove(&(instance.to_owned(), chat.to_owned()));
+        }
+    }
+
+    /// Returns in how many chats bots are not answered.
+    pub fn silent(&self, max: u32) -> usize {
+        self.chats.values().filter(|(count, _)| *count > max).count()
+    }
+
+    /// Forgets chats in which no bot has spoken for so long that it would be answered again.
+    pub fn sweep(&mut self, now_ms: i64) {
+        self.chats.retain(|_, (_, at_ms)| now_ms.saturating_sub(*at_ms) < BOT_SILENCE_MS);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const LIMITS: RateLimits = RateLimits { user: 3, session: 0, instance: 0 };
+
+    fn free(rates: &mut Rates, limits: RateLimits, user: &str, session: &str, now_ms: i64) -> bool {
+        rates.take(limits, "a", user, session, now_ms) == Pace::Free
+    }
+
+    #[test]
+    fn whoever_writes_too_much_is_told_once_a_minute_and_when_to_come_back() {
+        let mut rates = Rates::default();
+        for _ in 0..3 {
+            assert_eq!(rates.take(LIMITS, "a", "7", "s", 0), Pace::Free);
+        }
+        let Pace::Limited { per_minute: 3, wait_ms, tell: true } = rates.take(LIMITS, "a", "7", "s", 0) else {
+            panic!("the fourth is too much")
+        };
+        assert!((20_000..20_010).contains(&wait_ms), "{wait_ms}");
+        assert!(matches!(rates.take(LIMITS, "a", "7", "s", 1), Pace::Limited { tell: false, .. }));
+        assert_eq!(rates.take(LIMITS, "a", "7", "s", wait_ms), Pace::Free);
+        assert!(matches!(rates.take(LIMITS, "a", "7", "s", wait_ms), Pace::Limited { tell: false, .. }));
+        assert_eq!(rates.take(LIMITS, "a", "8", "s", 2), Pace::Free, "somebody else has a rate of their own");
+    }
+
+    #[test]
+    fn a_session_and_an_instance_have_rates_of_their_own() {
+        let mut rates = Rates::default();
+        let limits = RateLimits { user: 0, session: 2, instance: 3 };
+        assert!(free(&mut rates, limits, "7", "s", 0) && free(&mut rates, limits, "8", "s", 0));
+        assert!(!free(&mut rates, limits, "9", "s", 0), "the session has had two");
+        assert!(free(&mut rates, limits, "9", "t", 0));
+        assert!(!free(&mut rates, limits, "9", "u", 0), "the instance has had three");
+        assert!(free(&mut rates, RateLimits::default(), "9", "u", 0), "no limit is no limit");
+    }
+
+    #[test]
+    fn a_message_that_is_held_back_does_not_count() {
+        let mut rates = Rates::default();
+        let limits = RateLimits { user: 1, session: 10, instance: 0 };
+        assert!(free(&mut rates, limits, "7", "s", 0));
+        for _ in 0..50 {
+            assert!(!free(&mut rates, limits, "7", "s", 0));
+        }
+        assert!(free(&mut rates, limits, "8", "s", 0), "the session has room");
+    }
+
+    #[test]
+    fn the_tables_stay_bounded_whoever_writes() {
+        let (mut rates, mut loops) = (Rates::default(), BotLoops::default());
+        for n in 0..i64::try_from(RATES_MAX).unwrap() + 100 {
+            rates.take(LIMITS, "a", &n.to_string(), "s", n);
+            loops.bot(1, "a", &n.to_string(), n);
+        }
+        assert!(rates.buckets.len() <= RATES_MAX && loops.chats.len() <= RATES_MAX);
+        rates.sweep(10 * MINUTE_MS);
+        loops.sweep(10 * BOT_SILENCE_MS);
+        assert!(rates.buckets.is_empty() && loops.chats.is_empty());
+    }
+
+    #[test]
+    fn two_bots_exchange_so_many_messages_and_then_there_is_silence() {
+        let mut loops = BotLoops::default();
+        for _ in 0..4 {
+            assert_eq!(loops.bot(4, "a", "c", 0), BotTurn::Answer);
+        }
+        assert_eq!(loops.bot(4, "a", "c", 0), BotTurn::Silence { first: true });
+        assert_eq!(loops.bot(4, "a", "c", 1), BotTurn::Silence { first: false });
+        assert_eq!((loops.bot(4, "a", "d", 1), loops.silent(4)), (BotTurn::Answer, 1), "another chat");
+        loops.person("a", "c");
+        assert_eq!(loops.bot(4, "a", "c", 2), BotTurn::Answer, "a person spoke");
+    }
+
+    #[test]
+    fn bots_that_were_silent_for_an_hour_are_answered_again() {
+        let mut loops = BotLoops::default();
+        assert_eq!(loops.bot(0, "a", "c", 0), BotTurn::Silence { first: true }, "none at all");
+        loops.bot(1, "a", "c", 1);
+        assert_eq!(loops.bot(1, "a", "c", 1 + BOT_SILENCE_MS), BotTurn::Answer);
+    }
+
+    proptest! {
+        #[test]
+        fn nobody_gets_more_than_a_burst_and_the_time_that_passed(
+            per_minute in 1u32..20, steps in proptest::collection::vec(0i64..20_000, 1..80),
+        ) {
+            let limits = RateLimits { user: per_minute, ..RateLimits::default() };
+            let (mut rates, mut now_ms, mut taken) = (Rates::default(), 0, 0i64);
+            for step in steps {
+                now_ms += step;
+                if free(&mut rates, limits, "7", "s", now_ms) {
+                    taken += 1;
+                }
+                prop_assert!(taken <= i64::from(per_minute) + now_ms * i64::from(per_minute) / MINUTE_MS);
+            }
+        }
+    }
+}

@@ -1,0 +1,108 @@
+//! How often people and bots are heard: before an event reaches its session it is
+//! counted, and one too many goes no further. Commands are not counted, so that
+//! `/stop` works for whoever wrote too much.
+
+use std::sync::atomic::Ordering;
+
+use hermes_core::access::Tier;
+use hermes_core::rate::{BotTurn, Pace, RateLimits};
+use hermes_core::session::participant;
+
+use super::{Arrived, Dispatcher, Found, place};
+use crate::clerk::Note;
+use crate::lane::{Act, LaneMessage, Order};
+
+/// What becomes of an event.
+pub(super) enum Heard {
+    /// It goes on.
+    Gone(Box<Arrived>),
+    /// It does not, and its sender is told so through the lane.
+    Told(Box<LaneMessage>),
+    /// It does not, and nothing is said.
+    Dropped,
+}
+
+impl Dispatcher {
+    /// Counts an event that wants a turn.
+    pub(super) fn pace(&mut self, arrived: Arrived, found: &Found) -> Heard {
+        if arrived.event.get().sender.is_bot {
+            return self.pace_of_bot(arrived);
+        }
+        if arrived.event.tier() == Tier::Operator {
+            return Heard::Gone(Box::new(arrived));
+        }
+        let limits = {
+            let live = self.host.live();
+            let limits = &live.config.limits;
+            RateLimits {
+                user: limits.user_messages_per_minute,
+                session: limits.session_messages_per_minute,
+                instance: limits.instance_messages_per_minute,
+            }
+        };
+        if limits == RateLimits::default() {
+            return Heard::Gone(Box::new(arrived));
+        }
+        let user = participant(&arrived.event.get().sender).unwrap_or_default().to_owned();
+        let now_ms = self.host.now_ms();
+        match self.rates.take(limits, &arrived.instance, &user, &found.session.0, now_ms) {
+            Pace::Free => Heard::Gone(Box::new(arrived)),
+            Pace::Limited { per_minute, wait_ms, tell } => {
+                self.host.counts.limited.fetch_add(1, Ordering::Relaxed);
+                if !tell {
+                    self.note(Note::Drop { id: arrived.id, why: "too many messages", permit: arrived.permit });
+                    return Heard::Dropped;
+                }
+                let seconds = wait_ms.saturating_add(999).div_euclid(1_000).max(1);
+                let words = format!(
+                    "Not taken: at most {per_minute} messages a minute are answered here. \
+                     Send it again in {seconds} s; until then I say no more about it."
+                );
+                let event = arrived.event.get();
+                let place =
+                    place(arrived.instance.clone(), arrived.adapter.clone(), event, found.session.clone(), arrived.id);
+                let order = Order { place, act: Act::Say(words), changes: Vec::new(), bypasses: true };
+                Heard::Told(Box::new(LaneMessage::Order(order, arrived.permit)))
+            }
+        }
+    }
+
+    /// A bot is answered so often and no more while no person speaks in its chat.
+    fn pace_of_bot(&mut self, arrived: Arrived) -> Heard {
+        let max = self.host.live().config.limits.bot_messages_max;
+        let chat = chat_name(&arrived);
+        match self.bots.bot(max, &arrived.instance, &chat, self.host.now_ms()) {
+            BotTurn::Answer => Heard::Gone(Box::new(arrived)),
+            BotTurn::Silence { first } => {
+                self.host.counts.limited.fetch_add(1, Ordering::Relaxed);
+                if first {
+                    let instance = &arrived.instance;
+                    tracing::warn!(%instance, chat = ?chat, max, "bots talk to each other; they are not answered until a person speaks there");
+                }
+                self.note(Note::Drop { id: arrived.id, why: "bots talk to each other", permit: arrived.permit });
+                Heard::Dropped
+            }
+        }
+    }
+
+    /// A person was admitted: bots of this chat may be answered again.
+    pub(super) fn person_spoke(&mut self, arrived: &Arrived) {
+        if !arrived.event.get().sender.is_bot {
+            self.bots.person(&arrived.instance, &chat_name(arrived));
+        }
+    }
+
+    pub(super) fn sweep_paces(&mut self) {
+        let now_ms = self.host.now_ms();
+        self.rates.sweep(now_ms);
+        self.bots.sweep(now_ms);
+        let silent = self.bots.silent(self.host.live().config.limits.bot_messages_max);
+        self.host.counts.silent_bots.store(u64::try_from(silent).unwrap_or(u64::MAX), Ordering::Relaxed);
+    }
+}
+
+/// A chat and its thread, as one name that is only compared.
+fn chat_name(arrived: &Arrived) -> String {
+    let chat = &arrived.event.get().chat;
+    format!("{}\n{}", chat.id, chat.thread.as_deref().unwrap_or_default())
+}
