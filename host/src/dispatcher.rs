@@ -238,6 +238,7 @@ impl Dispatcher {
         let event = arrived.event.get();
         let why = match event.kind {
             EventKind::Message if event.text.trim().is_empty() && event.attachments.is_empty() => "nothing was said",
+            EventKind::Message if is_for_another(event) => "a command for another account",
             EventKind::Message => {
                 let participates = self.routes.participates(MAIN_PROFILE, &arrived.instance, &event.chat);
                 if (is_dm(&event.chat.kind) && !event.sender.is_bot) || self.is_addressed(&arrived, participates) {
@@ -523,6 +524,12 @@ impl Dispatcher {
             let _ = reply.send(());
         }
     }
+}
+
+/// Whether an event is a command for somebody else in the same chat. Only its adapter knows what this account is
+/// called.
+fn is_for_another(event: &Event) -> bool {
+    !is_dm(&event.chat.kind) && !event.addressed.command && hermes_core::commands::names_an_account(&event.text)
 }
 
 /// What a lane gets of an event.

@@ -3,6 +3,7 @@
 //! * `api`: the Bot API itself, typed, without policy;
 //! * `inbound`: from an update to an event;
 //! * `outbound`: from a part to the calls that carry it, and the one place where errors are classified;
+//! * `menu`: the commands that it offers;
 //! * `connection`: who we are, the poll and its offset, files.
 
 #![forbid(unsafe_code)]
@@ -10,6 +11,7 @@
 mod api;
 mod connection;
 mod inbound;
+mod menu;
 mod outbound;
 
 use std::path::PathBuf;
@@ -174,6 +176,12 @@ impl Typing for Telegram {
     }
 }
 
+impl CommandsMenu for Telegram {
+    async fn set_commands(&self, commands: Vec<CommandInfo>) -> Result<(), CallError> {
+        self.call::<Value>("setMyCommands", &json!({ "commands": menu::entries(&commands) })).await.map(drop)
+    }
+}
+
 impl HandoffThread for Telegram {
     /// Opens a topic, in a forum or in a private chat; the descriptor is the one its messages will carry.
     async fn create_handoff_thread(&self, chat: Chat, name: String, _key: String) -> Result<Option<Chat>, CallError> {
@@ -276,4 +284,4 @@ fn call_error(error: ApiError) -> CallError {
     CallError::new(code, error.to_string())
 }
 
-export_adapter!(Telegram: Edit + Typing + HandoffThread + ResolveTarget);
+export_adapter!(Telegram: Edit + Typing + HandoffThread + CommandsMenu + ResolveTarget);

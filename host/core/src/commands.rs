@@ -8,7 +8,7 @@ mod help;
 mod parse;
 
 pub use help::{help, help_for, menu, reference};
-pub use parse::{Parsed, nearest, parse};
+pub use parse::{Parsed, names_an_account, nearest, parse};
 
 use crate::access::Tier;
 

@@ -70,7 +70,7 @@ impl Lane {
             }
             SettingChange::Reasoning(None) => "The effort is as configured again.".to_owned(),
             SettingChange::ShowReasoning(Some(true)) => {
-                "What the model thinks is shown before its answers here.".to_owned()
+                "What the model thinks is shown behind its answers here.".to_owned()
             }
             SettingChange::ShowReasoning(_) => "What the model thinks is not shown here.".to_owned(),
             other => format!("{other:?}: from the next message on."),
@@ -92,7 +92,8 @@ impl Lane {
         said.into_iter().filter_map(|(name, value)| Some(format!("- {name}: {}", value?))).collect()
     }
 
-    /// The answer with what the model thought before it, where somebody wants to see that.
+    /// The answer with what the model thought behind it, where somebody wants to see that. Behind, since what was
+    /// shown of the answer while it grew must stay its beginning.
     pub(super) async fn with_thoughts(&mut self, answer: String, messages: &[Message]) -> String {
         let live = self.host.live_now();
         let settings = self.memory.settings(&self.host, &self.session).await.unwrap_or_default();
@@ -101,7 +102,7 @@ impl Lane {
         }
         let thoughts: Vec<&str> = messages.iter().filter_map(|message| message.reasoning.as_deref()).collect();
         let thoughts = live.masker.mask(strip_control(&thoughts.join("\n"))).into_owned();
-        if thoughts.trim().is_empty() { answer } else { format!("{}\n\n{answer}", quoted(&thoughts)) }
+        if thoughts.trim().is_empty() { answer } else { format!("{answer}\n\n{}", quoted(&thoughts)) }
     }
 
     fn personalities(&self, chosen: Option<&str>) -> String {

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex};
 use futures_util::future::BoxFuture;
 use hermes_agent::{AgentRuntime, EventSink, Message, TurnOutcome, TurnRequest};
 use hermes_core::settings::Effort;
+use hermes_protocol::{Chat, ChatType};
 use tokio_util::sync::CancellationToken;
 
 use super::world::{Setting, World};
@@ -181,7 +182,7 @@ fn the_effort_reaches_the_runtime_and_thoughts_are_hidden_until_somebody_wants_t
     ada.says("/reasoning high");
     ada.says("/reasoning show");
     ada.says("hello");
-    assert_eq!(ada.hears(4)[3], "> I thought\n> about it\n\nby small");
+    assert_eq!(ada.hears(4)[3], "by small\n\n> I thought\n> about it");
     assert_eq!(recorder.last().reasoning, Some(Effort::High));
     assert!(recorder.last().history.iter().all(|message| !message.content.contains('>')), "{:?}", recorder.last());
     ada.says("/reasoning hide");
@@ -288,6 +289,31 @@ fn whoever_restarts_the_host_hears_of_it_before_and_once_after() {
     world.chat("7").says("/version");
     assert_eq!(world.chat("7").hears(4).len(), 4);
     assert_eq!(world.chat_heard("8").len(), 1, "nobody else hears of it");
+}
+
+#[test]
+fn a_command_that_names_another_account_is_not_obeyed_in_a_group() {
+    let (world, _) = world();
+    let ada = world.chat("8");
+    let mut event = ada.event("/version@other_bot");
+    event.chat = Chat::new(ChatType::Group, "g");
+    event.addressed.mention = true;
+    ada.gives(&event);
+    let mut event = ada.event("/version@this_bot");
+    event.chat = Chat::new(ChatType::Group, "g");
+    event.addressed.command = true;
+    ada.gives(&event);
+    world.settled();
+    let sent = world.platform.sent();
+    assert_eq!(sent.len(), 1, "{sent:?}");
+    assert!(sent[0].text.starts_with("hermes-host "));
+}
+
+#[test]
+fn the_commands_reference_is_what_the_table_says() {
+    let page = include_str!("../../COMMANDS.md");
+    let table = hermes_core::commands::reference();
+    assert!(page.ends_with(&table), "host/COMMANDS.md has to end with\n{table}");
 }
 
 #[test]

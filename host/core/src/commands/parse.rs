@@ -59,6 +59,13 @@ pub fn nearest(name: &str) -> Option<&'static str> {
     best.map(|(_, name)| name)
 }
 
+/// Whether a text is a slash command with the name of an account behind it, `/stop@this_bot`.
+pub fn names_an_account(text: &str) -> bool {
+    let text = text.trim();
+    let word = text.split(char::is_whitespace).next().unwrap_or_default();
+    word.contains('@') && split(text, "").is_some()
+}
+
 /// Splits a text into the name of a command and what follows; `None` when it is no command.
 fn split<'a>(text: &'a str, prefix: &str) -> Option<(&'a str, &'a str)> {
     let rest = text.strip_prefix('/').or_else(|| text.strip_prefix(prefix).filter(|_| !prefix.is_empty()))?;

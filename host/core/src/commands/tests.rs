@@ -28,6 +28,14 @@ fn a_command_is_read_with_its_account_and_arguments() {
 }
 
 #[test]
+fn a_command_may_name_an_account() {
+    assert!(names_an_account(" /stop@my_bot now") && names_an_account("/nothing@x"));
+    for text in ["/stop now @my_bot", "stop@my_bot", "/usr@x/bin", "a /stop@my_bot", ""] {
+        assert!(!names_an_account(text), "{text}");
+    }
+}
+
+#[test]
 fn a_dash_that_a_keyboard_made_is_two_hyphens_again() {
     assert_eq!(name_of("/new x —global –all").1, "x --global --all");
     assert_eq!(name_of("/new a—b — c —").1, "a—b — c —");
