@@ -105,6 +105,7 @@ impl Lane {
             history: remembered.history,
             input: vec![Message::user(instruction)],
             model: remembered.settings.model.or_else(|| self.host.chosen_model()),
+            reasoning: None,
             state: None,
         };
         let cancel = CancellationToken::new();

@@ -100,7 +100,7 @@ impl Lane {
         if written && bears {
             self.birth = None;
         }
-        if restarts {
+        if restarts && written {
             self.host.restarting.cancel();
         }
         drop(then);
