@@ -187,7 +187,7 @@ impl Dispatcher {
     }
 
     /// Nothing reaches the session of an event: one that was begun for it alone is forgotten again.
-    fn drop_unborn(&mut self, found: Found, after: Option<oneshot::Receiver<Vec<LaneMessage>>>) {
+    fn drop_unborn(&mut self, found: Found, after: Option<After>) {
         let key = found.key.stored();
         if found.birth.is_some() && !self.lanes.has(&found.session) {
             self.routes.unbind(&key);

@@ -168,17 +168,17 @@ impl Lane {
         let model = settings.model.clone().unwrap_or_else(|| self.host.model());
         lines.push(format!("- Agent: {} {model}", self.host.runtime.name()).trim_end().to_owned());
         lines.extend(self.chosen(&settings));
-        lines.push(match (self.is_busy(), self.guard.depth()) {
-            (false, _) => "- Now: idle".to_owned(),
-            (true, 0) => "- Now: working".to_owned(),
-            (true, n) => format!("- Now: working, {n} waiting"),
-        });
         let adapters = self.host.adapters().map(crate::plugins::Adapters::all).unwrap_or_default();
         let states: Vec<String> =
             adapters.iter().map(|adapter| format!("{} {}", adapter.instance(), adapter.state().word())).collect();
         if !states.is_empty() {
             lines.push(format!("- Platforms: {}", states.join(", ")));
         }
+        lines.push(match (self.is_busy(), self.guard.depth()) {
+            (false, _) => "- Now: idle".to_owned(),
+            (true, 0) => "- Now: working".to_owned(),
+            (true, n) => format!("- Now: working, {n} waiting"),
+        });
         lines.join("\n")
     }
 
