@@ -44,8 +44,8 @@ pub(super) const CONFINED: &str = "confined";
 const EXIT_USAGE: u8 = 2;
 /// Exit code: the host was gone before the child began.
 pub(super) const EXIT_NO_HOST: u8 = 69;
-/// Level of a record about what is given up: info; of what the kernel refused: a warning.
-const GIVEN_UP: u8 = 3;
+/// Level of a record about what is given up, which `status` shows: debug; of what the kernel refused: a warning.
+const GIVEN_UP: u8 = 4;
 const NOT_GIVEN_UP: u8 = 2;
 /// Log records that wait to be written; beyond it they are dropped.
 const LOGS_MAX: usize = 256;
