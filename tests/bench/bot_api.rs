@@ -17,6 +17,8 @@ struct State {
     updates: VecDeque<Value>,
     next_update: i64,
     sent: u64,
+    /// When the model was asked, each time.
+    asked: Vec<Instant>,
 }
 
 /// A running server.
@@ -68,12 +70,32 @@ impl BotApi {
         }
     }
 
+    /// Waits until the model was asked `count` times in all; returns when that was.
+    pub fn wait_asked(&self, count: usize) -> Instant {
+        let deadline = Instant::now() + Duration::from_secs(30);
+        let mut state = self.shared.0.lock().expect("no thread fails with it");
+        loop {
+            if let Some(at) = state.asked.get(count - 1) {
+                return *at;
+            }
+            assert!(Instant::now() < deadline, "the model was asked {} times, not {count}", state.asked.len());
+            state = self.shared.1.wait_timeout(state, Duration::from_millis(200)).expect("no thread fails with it").0;
+        }
+    }
+
+    fn asked(&self) {
+        let now = Instant::now();
+        self.shared.0.lock().expect("no thread fails with it").asked.push(now);
+        self.shared.1.notify_all();
+    }
+
     fn serve(&self, stream: TcpStream) {
         stream.set_nodelay(true).expect("a socket has options");
         let mut writer = stream.try_clone().expect("a socket can be shared");
         let mut reader = BufReader::new(stream);
         while let Some((path, body)) = read_request(&mut reader) {
             let answered = if path.ends_with("/chat/completions") {
+                self.asked();
                 writer.write_all(MODEL.as_bytes())
             } else {
                 let result = json!({ "ok": true, "result": self.method(&path, &body) }).to_string();
