@@ -39,7 +39,6 @@ fn mib(kib: u64) -> f64 {
     kib as f64 / 1024.0
 }
 
-
 /// Says how far a long row is.
 fn progress(what: impl std::fmt::Display) {
     eprintln!("    {what}");
