@@ -47,7 +47,8 @@ pub mod reset;
 pub mod services;
 pub mod status;
 pub mod store;
-pub mod turn;
+pub mod tool_log;
+mod turn;
 
 #[cfg(test)]
 mod tests;

@@ -47,6 +47,8 @@ pub struct Conclusion {
     pub messages: Vec<Message>,
     /// What the chat is told.
     pub says: Option<String>,
+    /// The model that answered; empty when none did.
+    pub model: String,
     /// What it cost.
     pub usage: Usage,
     /// The runtime's own continuity data.
@@ -58,7 +60,7 @@ pub struct Conclusion {
 /// Concludes a turn.
 pub fn conclude(outcome: TurnOutcome, cause: Cause, live: &Live) -> Conclusion {
     match outcome {
-        TurnOutcome::Finished { text, messages, usage, finish_reason, state, .. } => {
+        TurnOutcome::Finished { text, messages, usage, finish_reason, state, model } => {
             let messages = messages.into_iter().map(|message| clean_message(message, live)).collect();
             let text = clean(&text, live);
             let (says, finish_reason) = if silence(&text) {
@@ -69,7 +71,7 @@ pub fn conclude(outcome: TurnOutcome, cause: Cause, live: &Live) -> Conclusion {
                 (Some(text), finish_reason)
             };
             let last = TurnEvent::Done { finish_reason, usage };
-            Conclusion { end: TurnEnd::Finished, error: None, messages, says, usage, state, last }
+            Conclusion { end: TurnEnd::Finished, error: None, messages, says, model, usage, state, last }
         }
         TurnOutcome::Interrupted { text } => interrupted(&text, cause, live),
         TurnOutcome::Failed(failure) => {
@@ -86,6 +88,7 @@ pub fn conclude(outcome: TurnOutcome, cause: Cause, live: &Live) -> Conclusion {
                 // A half answer would make the next turn worse than none; that there was none has to be known.
                 messages: vec![Message::assistant(format!("(no answer: the turn failed with {})", failure.code))],
                 says: Some(sentence),
+                model: String::new(),
                 usage: Usage::default(),
                 state: None,
                 last,
@@ -114,6 +117,7 @@ fn interrupted(text: &str, cause: Cause, live: &Live) -> Conclusion {
         error: (cause == Cause::Inactive).then(|| "silent for too long".to_owned()),
         messages,
         says,
+        model: String::new(),
         usage: Usage::default(),
         state: None,
         last,

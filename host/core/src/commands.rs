@@ -65,6 +65,10 @@ pub enum CommandId {
     Platform,
     /// Restarts the host.
     Restart,
+    /// Chooses what is seen of tools on the way.
+    Verbose,
+    /// Chooses whether an answer ends with a line about itself.
+    Footer,
     /// Lets strangers in.
     Pair,
 }
@@ -388,6 +392,28 @@ pub static REGISTRY: &[Command] = &[
         args: "",
         help: "Restart the host; running turns are finished first",
         tier: Tier::Admin,
+        bypasses: true,
+        scope: Scope::Everywhere,
+        gate: None,
+    },
+    Command {
+        id: CommandId::Verbose,
+        name: "verbose",
+        aliases: &[],
+        args: "[off | new | all | verbose | log]",
+        help: "Choose what is shown of tools on the way",
+        tier: Tier::User,
+        bypasses: true,
+        scope: Scope::Everywhere,
+        gate: None,
+    },
+    Command {
+        id: CommandId::Footer,
+        name: "footer",
+        aliases: &[],
+        args: "[on | off | status]",
+        help: "End answers with their model, tokens and time",
+        tier: Tier::User,
         bypasses: true,
         scope: Scope::Everywhere,
         gate: None,

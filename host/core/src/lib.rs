@@ -25,6 +25,7 @@ pub mod guard;
 pub mod ids;
 pub mod limits;
 pub mod pairing;
+pub mod progress;
 pub mod rate;
 pub mod routes;
 pub mod secret;

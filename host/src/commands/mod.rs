@@ -119,6 +119,8 @@ impl Dispatcher {
             CommandId::Debug => self.debug(),
             CommandId::Platform => self.platform(asked),
             CommandId::Restart => self.restart(asked),
+            CommandId::Verbose => self.verbose(asked),
+            CommandId::Footer => self.footer(asked),
             CommandId::Pair => self.pair(asked),
             other => Deed::say(format!("{other:?} is not available in this version.")),
         }

@@ -2,7 +2,7 @@
 
 use hermes_core::access::Tier;
 use hermes_core::limits::MODEL_NAME_BYTES_MAX;
-use hermes_core::settings::{Effort, Setting, SettingChange};
+use hermes_core::settings::{Effort, ProgressMode, Setting, SettingChange};
 
 use super::{Asked, Deed};
 use crate::dispatcher::{Dispatcher, MODEL_FLAG};
@@ -82,6 +82,30 @@ impl Dispatcher {
             },
         };
         Act::Set(change).into()
+    }
+
+    /// `/verbose [mode]`: what is shown of tools on the way; without a mode, the next one.
+    pub(super) fn verbose(&mut self, asked: &Asked<'_>) -> Deed {
+        match asked.args.trim() {
+            "" => Act::NextProgress.into(),
+            "status" => Act::Show(Setting::Progress).into(),
+            word if RESET.contains(&word) => Act::Set(SettingChange::Progress(None)).into(),
+            word => match ProgressMode::from_word(word) {
+                Some(mode) => Act::Set(SettingChange::Progress(Some(mode))).into(),
+                None => Deed::say(format!("Use `/verbose` with one of {}.", ProgressMode::WORDS.join(", "))),
+            },
+        }
+    }
+
+    /// `/footer [on | off | status]`: whether an answer ends with a line about itself.
+    pub(super) fn footer(&mut self, asked: &Asked<'_>) -> Deed {
+        match asked.args.trim() {
+            "on" => Act::Set(SettingChange::Footer(Some(true))).into(),
+            "off" => Act::Set(SettingChange::Footer(Some(false))).into(),
+            word if RESET.contains(&word) => Act::Set(SettingChange::Footer(None)).into(),
+            "" | "status" => Act::Show(Setting::Footer).into(),
+            _ => Deed::say("Use `/footer on`, `/footer off` or `/footer status`."),
+        }
     }
 
     fn model_for_everybody(&mut self, model: Option<String>) -> Deed {

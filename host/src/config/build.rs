@@ -204,6 +204,8 @@ pub fn session(get: &Get<'_>) -> SessionConfig {
         inactivity: get.seconds("session.inactivity_s"),
         inactivity_warning: get.seconds("session.inactivity_warning_s"),
         heartbeat: get.seconds("session.heartbeat_s"),
+        progress: ProgressMode::from_word(&get.word("session.progress")).unwrap_or(ProgressMode::Off),
+        footer: get.on("session.footer"),
         queue_max: get.count("session.queue_max"),
         resume_attempts_max: get.count32("session.resume_attempts_max"),
         require_mention: get.flag("session.require_mention"),

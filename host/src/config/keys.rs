@@ -246,6 +246,13 @@ pub const KEYS: &[Key] = &[
         "How long a turn may be silent before the chat is warned. 0: never.",
     ),
     key("session.heartbeat_s", int(0, DAY_S), "180", "How often the chat hears what a long turn is doing. 0: never."),
+    key(
+        "session.progress",
+        Kind::Word(&["off", "new", "all", "verbose", "log"]),
+        "\"off\"",
+        "What a chat sees of tools that are used: off | new (when it is another one) | all | verbose (with all they are used with) | log (nothing; they go to logs/tool_calls.log). /verbose chooses it for one conversation.",
+    ),
+    key("session.footer", Kind::Bool, "false", "Whether an answer ends with its model, tokens and time. Or /footer."),
     key("session.queue_max", int(1, 10_000), "32", "How many messages wait while a turn runs; more are refused."),
     key(
         "session.resume_attempts_max",

@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-pub use hermes_core::settings::BusyMode;
+pub use hermes_core::settings::{BusyMode, ProgressMode};
 use hermes_protocol::ChatType;
 use jiff::tz::TimeZone;
 
@@ -86,6 +86,10 @@ pub struct SessionConfig {
     pub inactivity_warning: Duration,
     /// How often the chat hears what a long turn is doing.
     pub heartbeat: Duration,
+    /// What is shown of tools on the way.
+    pub progress: ProgressMode,
+    /// Whether an answer ends with a line about itself.
+    pub footer: bool,
     /// How many messages wait while a turn runs.
     pub queue_max: usize,
     /// How often a turn that a crash cut off is resumed.

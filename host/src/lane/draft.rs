@@ -17,6 +17,7 @@ use hermes_protocol::{Purpose, StreamKind};
 use tokio::time::Instant;
 
 use super::hints::Unsent;
+use super::manner::Dress;
 use crate::config::StreamMode;
 use crate::context::Heard;
 use crate::crash;
@@ -196,11 +197,11 @@ impl Draft {
         host: &Host,
         heard: &Heard,
         said: &str,
-        says: Option<String>,
-        end: TurnEnd,
+        (says, end): (Option<String>, TurnEnd),
+        dress: &Dress,
     ) -> Option<NewDelivery> {
         let text = match says {
-            Some(says) if end == TurnEnd::Finished => self.unsaid(said, says)?,
+            Some(says) if end == TurnEnd::Finished => dress.put_on(self.unsaid(said, says))?,
             Some(says) => says,
             None => {
                 // A message of an earlier life of which nothing came is ended by the store.

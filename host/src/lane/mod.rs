@@ -18,6 +18,7 @@ mod compress;
 mod conversation;
 mod draft;
 mod hints;
+mod manner;
 mod memory;
 mod moved;
 mod orders;
@@ -42,6 +43,7 @@ use crate::store::{Admit, Change, CommandTx, CutOffTurn, EndTurn, NewDelivery, N
 use crate::turn::{self, Cause};
 use compress::Compressing;
 pub use conversation::{UNDO_TURNS_MAX, Wish, WishKind};
+use manner::Manner;
 use memory::Memory;
 use moved::Moving;
 pub use moved::{After, Then};
@@ -322,9 +324,10 @@ impl Lane {
 
     async fn start(&mut self, turn: TurnId, heard: Heard) -> Option<Running> {
         let remembered = self.memory.read(&self.host, &self.session).await;
+        let manner = Manner::of(&self.host.live(), &heard.place.instance, &remembered.settings);
         let request = context::build(&self.host, &self.session, turn, &heard, remembered);
         crash::point("mid_turn");
-        Some(Running::start(&self.host, turn, heard, request))
+        Some(Running::start(&self.host, turn, heard, request, manner))
     }
 
     /// Writes a session that takes over from another one. Any other is written with its first turn.
@@ -431,12 +434,11 @@ impl Lane {
     async fn end(&mut self, outcome: hermes_agent::TurnOutcome, cause: Cause) {
         let Some(mut running) = self.running.take() else { return };
         running.show(&self.host).await;
-        let conclusion = turn::conclude(outcome, cause, &self.host.live());
-        let says = match conclusion.says {
-            Some(answer) => Some(self.with_thoughts(answer, &conclusion.messages).await),
-            None => None,
-        };
-        let deliveries = running.conclude(&self.host, says, conclusion.end).await.into_iter().collect();
+        let mut conclusion = turn::conclude(outcome, cause, &self.host.live());
+        if let Some(answer) = conclusion.says.take() {
+            conclusion.says = Some(self.with_thoughts(answer, &conclusion.messages).await);
+        }
+        let deliveries = running.conclude(&self.host, &conclusion).await.into_iter().collect();
         let now_ms = self.host.now_ms();
         let heard_ms = running.heard.at_ms;
         let said = running.input.iter().map(|message| (heard_ms, message.clone()));
@@ -454,6 +456,9 @@ impl Lane {
             now_ms,
         };
         self.write_end(end).await;
+        if let Some(tools) = running.tools_shown() {
+            self.tell_grown(tools).await;
+        }
         self.memory.add(&self.host, transcript, conclusion.state);
         let title = (conclusion.end == TurnEnd::Finished).then(|| self.title_after(&running.heard)).flatten();
         running.close(conclusion.last);

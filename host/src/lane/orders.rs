@@ -34,6 +34,8 @@ pub enum Act {
     Set(SettingChange),
     /// Say that the host restarts, and when that is written, let it.
     Restart,
+    /// Show more of tools on the way, after the last mode nothing again.
+    NextProgress,
     /// Say how a setting of the session stands.
     Show(Setting),
     /// Let this chat begin anew; other chats go on in the session.
@@ -76,7 +78,8 @@ impl Lane {
                     RESTART.to_owned()
                 }
                 Act::Set(change) => self.set(&place, change, &mut changes).await,
-                Act::Show(setting) => self.show(setting).await,
+                Act::NextProgress => self.next_progress(&place, &mut changes).await,
+                Act::Show(setting) => self.show(&place, setting).await,
                 // Obeyed above, unless something runs.
                 Act::Conversation(_) => String::new(),
                 Act::Leave { then: tell } => {

@@ -4,12 +4,13 @@
 //! a runtime that hangs can be left behind. What an abandoned task still says goes
 //! into a closed channel.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use hermes_agent::{EventSink, Failure, Message, TurnOutcome, TurnRequest};
 use hermes_core::delivery::strip_control;
-use hermes_core::ids::TurnId;
+use hermes_core::ids::{DeliveryId, TurnId};
 use hermes_protocol::{StreamKind, TurnEvent};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
@@ -19,11 +20,14 @@ use tokio_util::sync::CancellationToken;
 use super::STOP_GRACE;
 use super::draft::Draft;
 use super::hints::{NativeStream, Typing};
+use super::manner::{Dress, Manner, Tools};
+use crate::clock::Clock;
 use crate::config::StreamMode;
 use crate::context::Heard;
 use crate::host::{CountedTurn, Host};
 use crate::mask::Masker;
 use crate::store::{NewDelivery, OwedDelivery, TurnEnd};
+use crate::turn::Conclusion;
 
 /// A turn that runs.
 pub struct Running {
@@ -43,6 +47,10 @@ pub struct Running {
     pace: Pace,
     stream: Option<NativeStream>,
     draft: Option<Draft>,
+    tools: Tools,
+    manner: Manner,
+    home: PathBuf,
+    clock: Arc<dyn Clock>,
     _typing: Option<Typing>,
     _counted: CountedTurn,
 }
@@ -62,7 +70,7 @@ pub enum Step {
 
 impl Running {
     /// Starts the runtime on a turn that is committed.
-    pub fn start(host: &Arc<Host>, turn: TurnId, heard: Heard, request: TurnRequest) -> Self {
+    pub fn start(host: &Arc<Host>, turn: TurnId, heard: Heard, request: TurnRequest, manner: Manner) -> Self {
         let live = host.live();
         let session = live.session_of(&heard.place.instance);
         let adapter = heard.place.adapter.clone();
@@ -92,6 +100,7 @@ impl Running {
         let said_bytes_max = live.config.limits.reply_bytes_max;
         let input = request.input.clone();
         let draft = Draft::start(host, &heard);
+        let tools = Tools::new(&heard, manner.progress);
         let cancel = CancellationToken::new();
         let (sink, events) = EventSink::channel();
         let task = tokio::spawn(answer(Arc::clone(host), request, sink, cancel.clone()));
@@ -109,6 +118,10 @@ impl Running {
             pace,
             stream,
             draft,
+            tools,
+            manner,
+            home: live.config.home.clone(),
+            clock: Arc::clone(&host.clock),
             _typing: typing,
             _counted: host.count_turn(),
         }
@@ -157,11 +170,14 @@ impl Running {
                 }
             }
             TurnEvent::Chunk { .. } => return,
-            TurnEvent::Progress { text, stage, .. } => {
+            TurnEvent::Progress { text, stage, tool } => {
                 *text = self.masker.mask(strip_control(text)).into_owned();
                 self.doing.clone_from(text);
-                if let Some(draft) = self.draft.as_mut().filter(|_| stage == "tool") {
-                    draft.heard_tool(self.said.len());
+                if stage == "tool" {
+                    self.tools.used(&self.home, self.clock.now_ms(), tool.as_deref().unwrap_or("tool"), text);
+                    if let Some(draft) = &mut self.draft {
+                        draft.heard_tool(self.said.len());
+                    }
                 }
             }
             // The lane alone says how a turn begins and ends.
@@ -184,14 +200,25 @@ impl Running {
         if let Some(draft) = &mut self.draft {
             draft.show(host, &self.heard, self.turn, &self.said).await;
         }
+        self.tools.show(host, &self.heard, self.turn).await;
     }
 
-    /// What is owed at the end of the turn, which says this at last.
-    pub async fn conclude(&mut self, host: &Host, says: Option<String>, end: TurnEnd) -> Option<NewDelivery> {
+    /// What is owed at the end of the turn.
+    pub async fn conclude(&mut self, host: &Host, conclusion: &Conclusion) -> Option<NewDelivery> {
+        let Conclusion { end, says, model, usage, .. } = conclusion;
+        let dress = match end {
+            TurnEnd::Finished if says.is_some() => Dress::of(self.manner, model, *usage, self.pace.started.elapsed()),
+            _ => Dress::default(),
+        };
         match &mut self.draft {
-            Some(draft) => draft.conclude(host, &self.heard, &self.said, says, end).await,
-            None => Some(self.heard.place.answer(host, says?).await),
+            Some(draft) => draft.conclude(host, &self.heard, &self.said, (says.clone(), *end), &dress).await,
+            None => Some(self.heard.place.answer(host, says.clone().and_then(|says| dress.put_on(Some(says)))?).await),
         }
+    }
+
+    /// The message that showed its tools, now that the turn is over.
+    pub fn tools_shown(&mut self) -> Option<DeliveryId> {
+        self.tools.ended()
     }
 
     fn still_working(&self, minutes: u64) -> String {

@@ -3,8 +3,9 @@
 
 use hermes_agent::Message;
 use hermes_core::delivery::strip_control;
-use hermes_core::settings::{Effort, SessionSettings, Setting, SettingChange};
+use hermes_core::settings::{Effort, ProgressMode, SessionSettings, Setting, SettingChange};
 
+use super::manner::Manner;
 use super::{Lane, Takeover};
 use crate::context::Place;
 use crate::store::Change;
@@ -25,8 +26,23 @@ impl Lane {
         words
     }
 
+    /// Chooses the next mode of what is shown of tools.
+    pub(super) async fn next_progress(&mut self, place: &Place, changes: &mut Vec<Change>) -> String {
+        let Some(settings) = self.memory.settings(&self.host, &self.session).await else {
+            return UNREADABLE.to_owned();
+        };
+        let next = match Manner::of(&self.host.live(), &place.instance, &settings).progress {
+            ProgressMode::Off => ProgressMode::New,
+            ProgressMode::New => ProgressMode::All,
+            ProgressMode::All => ProgressMode::Verbose,
+            ProgressMode::Verbose => ProgressMode::Log,
+            ProgressMode::Log => ProgressMode::Off,
+        };
+        self.set(place, SettingChange::Progress(Some(next)), changes).await
+    }
+
     /// Says how a setting stands.
-    pub(super) async fn show(&mut self, setting: Setting) -> String {
+    pub(super) async fn show(&mut self, place: &Place, setting: Setting) -> String {
         let Some(settings) = self.memory.settings(&self.host, &self.session).await else {
             return UNREADABLE.to_owned();
         };
@@ -34,6 +50,10 @@ impl Lane {
             Setting::Model => self.models(settings.model.as_deref()),
             Setting::Personality => self.personalities(settings.personality.as_deref()),
             Setting::Reasoning => self.reasoning(&settings),
+            Setting::Progress => {
+                progress(Manner::of(&self.host.live(), &place.instance, &settings).progress).to_owned()
+            }
+            Setting::Footer => footer(Manner::of(&self.host.live(), &place.instance, &settings).footer).to_owned(),
             other => format!("{other:?} cannot be chosen in this version."),
         }
     }
@@ -57,6 +77,11 @@ impl Lane {
         match change {
             SettingChange::Model(Some(model)) => {
                 format!("`{model}` answers in this conversation from the next message on.")
+            }
+            SettingChange::Progress(Some(mode)) => format!("From the next message on: {}", progress(*mode)),
+            SettingChange::Footer(Some(on)) => format!("From the next message on: {}", footer(*on)),
+            SettingChange::Progress(None) | SettingChange::Footer(None) => {
+                "As the configuration says, from the next message on.".to_owned()
             }
             SettingChange::Model(None) => {
                 format!("`{}` answers in this conversation again, from the next message on.", self.host.model())
@@ -163,6 +188,23 @@ fn quoted(thoughts: &str) -> String {
         lines.push("> …".to_owned());
     }
     lines.join("\n")
+}
+
+fn progress(mode: ProgressMode) -> &'static str {
+    match mode {
+        ProgressMode::Off => "nothing is shown of tools on the way (off).",
+        ProgressMode::New => "a tool is shown when it is another one than before (new).",
+        ProgressMode::All => "each use of a tool is shown (all).",
+        ProgressMode::Verbose => "each use of a tool is shown with all it is used with (verbose).",
+        ProgressMode::Log => "nothing is shown of tools on the way; they are written to logs/tool_calls.log (log).",
+    }
+}
+
+fn footer(on: bool) -> &'static str {
+    match on {
+        true => "answers end with their model, tokens and time.",
+        false => "answers end without a line about themselves.",
+    }
 }
 
 #[cfg(test)]

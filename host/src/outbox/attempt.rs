@@ -15,7 +15,7 @@ use crate::config::DeliveryConfig;
 use crate::crash;
 use crate::events::{DeliveryNews, HostEvent, Migration};
 use crate::plugins::{AdapterHandle, INSTANCE_DIED};
-use crate::store::{DeadTargetRow, Effect, NewPart, OwedPart, PartFacts, PartState, Settle};
+use crate::store::{DeadTargetRow, Effect, NewPart, OwedPart, PartFacts, PartState, Settle, StoreError};
 
 /// What is kept of the words about a part that did not arrive, in characters.
 const DETAIL_CHARS_MAX: usize = 400;
@@ -55,8 +55,12 @@ impl OutboxLane {
         let host = self.host.clone();
         let job = self.job(which)?;
         let (id, n, attempt) = (job.id(), job.part().n, job.facts().attempts.saturating_add(1));
-        let claimed = host.until_written("a claim", || host.store.claim(id, n, host.epoch, attempt)).await;
-        if claimed.is_none() {
+        let claim = async || match host.store.claim(id, n, host.epoch, attempt).await {
+            // The turn was quicker than its first piece: the final text goes instead.
+            Err(StoreError::Conflict { .. }) if n == 0 => Ok(false),
+            claimed => claimed.map(|()| true),
+        };
+        if host.until_written("a claim", claim).await != Some(true) {
             // The row says otherwise (an operator dropped it) or the host ends; either way it is not ours to send.
             self.remove(which);
             return None;

@@ -40,16 +40,6 @@ impl Store {
         .await
     }
 
-    /// (h) Ends a growing message as it stands; one that has ended already stays as it is.
-    ///
-    /// # Errors
-    ///
-    /// When it could not be committed.
-    pub async fn close_draft(&self, id: DeliveryId) -> Result<()> {
-        let now_ms = self.now_ms();
-        self.write(move |db| close(db, id, now_ms)).await
-    }
-
     /// Returns the growing messages of a turn, oldest first.
     ///
     /// # Errors

@@ -427,6 +427,112 @@ fn typing_ends_with_the_turn_however_it_ends() {
     assert_eq!(world.platform.typing(), [true, false].repeat(4));
 }
 
+#[test]
+fn tools_are_shown_in_one_message_that_is_changed_and_never_owed() {
+    let (world, agent) = chosen("progress = \"all\"");
+    world.chat("7").says("question");
+    agent.uses("search", "rust");
+    sees(&world, &["- `search`: `rust`"]);
+    agent.uses("read", "page");
+    sees(&world, &["- `search`: `rust`\n- `read`: `page`"]);
+    agent.finishes("Found it.");
+    sees(&world, &["- `search`: `rust`\n- `read`: `page`", "Found it."]);
+    world.settled();
+    assert_eq!(world.platform.sent().len(), 2);
+    world.chat("7").says("again");
+    agent.uses("search", "more");
+    world.until("another turn has a message of its own", || (world.platform.sent().len() == 3).then_some(()));
+    agent.ends();
+    world.settled();
+}
+
+#[test]
+fn a_chat_is_told_nothing_of_tools_unless_it_asks() {
+    let (world, agent) = world();
+    world.chat("7").says("question");
+    agent.uses("search", "rust");
+    agent.finishes("Found it.");
+    sees(&world, &["Found it."]);
+    world.chat("7").says("/verbose");
+    world.chat("7").hears(2);
+    world.chat("7").says("again");
+    agent.uses("search", "rust");
+    agent.uses("search", "again");
+    world.chat("7").hears(3);
+    agent.finishes("Found more.");
+    world.chat("7").hears(4);
+    world.settled();
+    let screen = world.platform.screen();
+    assert_eq!(screen[2..], ["- `search`: `rust`", "Found more."], "in the mode `new`: {}", screen[1]);
+}
+
+#[test]
+fn verbose_goes_through_its_modes_and_takes_one_by_name() {
+    let (world, _agent) = world();
+    let chat = world.chat("7");
+    for (said, mode) in [
+        ("", "(new)"),
+        ("", "(all)"),
+        ("", "(verbose)"),
+        ("", "(log)"),
+        ("", "(off)"),
+        ("all", "(all)"),
+        ("status", "(all)"),
+    ] {
+        let before = chat.heard().len();
+        chat.says(&format!("/verbose {said}"));
+        let heard = chat.hears(before + 1);
+        assert!(heard[before].contains(mode), "{said:?}: {}", heard[before]);
+    }
+    chat.says("/verbose loud");
+    assert!(chat.hears(8)[7].contains("off, new, all, verbose, log"));
+}
+
+#[test]
+fn tools_go_to_a_file_where_that_was_chosen() {
+    let (world, agent) = chosen("progress = \"log\"");
+    world.chat("7").says("question");
+    agent.uses("search", "rust");
+    agent.finishes("Found it.");
+    sees(&world, &["Found it."]);
+    let line = world.until("it is written", || {
+        std::fs::read_to_string(world.home().join("logs/tool_calls.log")).ok().filter(|log| log.ends_with('\n'))
+    });
+    assert!(line.ends_with(" search rust\n"), "{line}");
+}
+
+#[test]
+fn a_footer_stands_under_the_answer_where_it_is_wanted_and_not_in_the_transcript() {
+    let (world, agent) = world();
+    world.chat("7").says("/footer on");
+    world.chat("7").hears(1);
+    world.chat("7").says("question");
+    agent.says("one");
+    world.chat("7").hears(2);
+    agent.ends();
+    world.settled();
+    let screen = world.platform.screen();
+    assert!(screen[1].starts_with("one\n\n`told-1` · 1234 tokens · ") && screen[1].ends_with(" s"), "{screen:?}");
+    let sessions = world.call("sessions.list", json!({ "sender": { "id": "7" } })).unwrap();
+    let history = json!({ "sender": { "id": "7" }, "session_id": sessions[0]["id"] });
+    let history = world.call("sessions.history", history).unwrap().to_string();
+    assert!(history.contains("one") && !history.contains("1234 tokens"), "{history}");
+    world.chat("7").says("/footer off");
+    assert!(world.chat("7").hears(3)[2].contains("without"));
+}
+
+#[test]
+fn thoughts_are_never_part_of_what_grows() {
+    let (world, agent) = world();
+    world.chat("7").says("question");
+    agent.tell(Word::Thinks("I think".to_owned()));
+    agent.says("one");
+    sees(&world, &["one"]);
+    agent.ends();
+    world.settled();
+    assert_eq!(world.platform.screen(), ["one"]);
+}
+
 /// The message that grows, as the store has it.
 fn draft(world: &World) -> Option<crate::store::OwedDelivery> {
     let filter = crate::store::DeliveryFilter { state: Some(DeliveryState::Drafting), ..Default::default() };
@@ -447,6 +553,12 @@ fn world() -> (World, Agent) {
 
 fn paced(delivery: &str) -> (World, Agent) {
     with(json!({}), delivery)
+}
+
+/// A world whose adapter has this under `session`.
+fn chosen(session: &str) -> (World, Agent) {
+    let section = format!("access = {{ allowed_users = [\"7\"] }}\nsession = {{ {session} }}");
+    started(Setting { section, ..setting(json!({}), "preview_interval_ms = 10\npreview_chars = 1") })
 }
 
 fn limited(limit: u32) -> (World, Agent) {
@@ -482,6 +594,7 @@ struct Agent {
 enum Word {
     Says(String),
     Uses(String, String),
+    Thinks(String),
     Finishes(Option<String>),
     Fails,
     Panics,
@@ -542,7 +655,7 @@ impl AgentRuntime for Told {
 
     fn run(&self, _: TurnRequest, events: EventSink, cancel: CancellationToken) -> BoxFuture<'_, TurnOutcome> {
         Box::pin(async move {
-            let mut said = String::new();
+            let (mut said, mut thought) = (String::new(), None);
             let mut words = self.words.lock().await;
             loop {
                 let Some(Some(word)) = cancel.run_until_cancelled(words.recv()).await else {
@@ -554,7 +667,8 @@ impl AgentRuntime for Told {
                         events.chunk(text).await;
                     }
                     Word::Uses(tool, with) => events.tool(tool, with).await,
-                    Word::Finishes(text) => return finished(text.unwrap_or(said)),
+                    Word::Thinks(text) => thought = Some(text),
+                    Word::Finishes(text) => return finished(text.unwrap_or(said), thought),
                     Word::Fails => {
                         return TurnOutcome::Failed(Failure {
                             code: "runtime_failed",
@@ -573,9 +687,9 @@ impl AgentRuntime for Told {
     }
 }
 
-fn finished(text: String) -> TurnOutcome {
+fn finished(text: String, reasoning: Option<String>) -> TurnOutcome {
     TurnOutcome::Finished {
-        messages: vec![Message::assistant(text.clone())],
+        messages: vec![Message { reasoning, ..Message::assistant(text.clone()) }],
         text,
         usage: Usage::tokens(1_200, 34),
         finish_reason: "stop".to_owned(),

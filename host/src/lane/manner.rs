@@ -1,0 +1,147 @@
+//! What a conversation chose to see besides the answers: tools on the way, and a line
+//! about the answer behind it.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hermes_core::ids::{DeliveryId, SessionId, TurnId};
+use hermes_core::progress::Progress;
+use hermes_core::settings::{ProgressMode, SessionSettings};
+use hermes_protocol::{Purpose, StreamKind, Usage};
+
+use crate::context::Heard;
+use crate::events::{DeliveryNews, HostEvent};
+use crate::host::Host;
+use crate::live::Live;
+use crate::outbox::{Growing, Target, growing, owed};
+use crate::tool_log;
+
+/// What one conversation wants to see.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Manner {
+    /// Tools on the way.
+    pub progress: ProgressMode,
+    /// A line about the answer behind it.
+    pub footer: bool,
+}
+
+impl Manner {
+    /// What was chosen, else what the configuration says.
+    pub fn of(live: &Live, instance: &str, chosen: &SessionSettings) -> Self {
+        let usual = live.session_of(instance);
+        Self { progress: chosen.progress.unwrap_or(usual.progress), footer: chosen.footer.unwrap_or(usual.footer) }
+    }
+}
+
+/// What stands behind an answer. The transcript never has it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Dress {
+    behind: String,
+}
+
+impl Dress {
+    /// What goes with an answer that a model gave.
+    pub fn of(manner: Manner, model: &str, usage: Usage, took: Duration) -> Self {
+        Self { behind: if manner.footer { footer(model, usage, took) } else { String::new() } }
+    }
+
+    /// The answer with it; `None` when neither is left.
+    pub fn put_on(&self, answer: Option<String>) -> Option<String> {
+        let texts = [answer, Some(self.behind.clone())];
+        let texts: Vec<String> = texts.into_iter().flatten().filter(|text| !text.trim().is_empty()).collect();
+        (!texts.is_empty()).then(|| texts.join("\n\n"))
+    }
+}
+
+/// Who answered, with how much, in which time.
+fn footer(model: &str, usage: Usage, took: Duration) -> String {
+    let tokens = usage.input_tokens.saturating_add(usage.output_tokens);
+    let model = Some(format!("`{model}`")).filter(|_| !model.is_empty());
+    let tokens = (tokens > 0).then(|| format!("{tokens} tokens"));
+    let facts = [model, tokens, Some(format!("{:.1} s", took.as_secs_f64()))];
+    facts.into_iter().flatten().collect::<Vec<_>>().join(" · ")
+}
+
+/// The one message in which a chat sees which tools a turn uses. It is never owed: what
+/// of it does not arrive is not missed.
+pub struct Tools {
+    progress: Progress,
+    /// Where each use is written down, with this name of the session.
+    log: Option<SessionId>,
+    shows: bool,
+    is_new: bool,
+    message: Option<Arc<Growing>>,
+}
+
+impl Tools {
+    /// The tools of a turn that answers `heard`. Only where a message can be changed are they shown.
+    pub fn new(heard: &Heard, mode: ProgressMode) -> Self {
+        let can = heard.place.adapter.as_ref().map(|adapter| adapter.capabilities());
+        let shows = can.is_some_and(|can| can.edit && can.stream != StreamKind::Native && can.supports_async_delivery);
+        let log = (mode == ProgressMode::Log).then(|| heard.place.session.clone());
+        Self { progress: Progress::new(mode), log, shows, is_new: false, message: None }
+    }
+
+    /// A tool is used.
+    pub fn used(&mut self, home: &Path, now_ms: i64, tool: &str, with: &str) {
+        if let Some(session) = &self.log {
+            tool_log::write(home, session, now_ms, tool, with);
+        }
+        self.is_new |= self.progress.used(tool, with);
+    }
+
+    /// Shows what is new of it.
+    pub async fn show(&mut self, host: &Host, heard: &Heard, turn: TurnId) {
+        if !std::mem::take(&mut self.is_new) || !self.shows {
+            return;
+        }
+        let text = self.progress.markdown();
+        let news = match &self.message {
+            Some(message) if message.replace(&text) => {
+                DeliveryNews::Grows(Target::of(&heard.place.instance, &heard.place.chat), Arc::clone(message))
+            }
+            Some(_) => return,
+            None => match self.begin(host, heard, turn, text).await {
+                Some(news) => news,
+                None => return,
+            },
+        };
+        host.tell(HostEvent::Delivery(news)).await;
+    }
+
+    async fn begin(&mut self, host: &Host, heard: &Heard, turn: TurnId, text: String) -> Option<DeliveryNews> {
+        let piece = growing::piece(heard.place.adapter.as_ref()?, &text).await?;
+        let mut new = heard.place.first_piece(host, Purpose::Notice, text.clone(), piece);
+        (new.turn, new.reply_to) = (Some(turn), None);
+        let id = host.until_written("what a turn does", || host.store.draft(new.clone())).await?;
+        let message = Growing::new(id, new.chat.clone(), Purpose::Notice, &text);
+        self.message = Some(Arc::clone(&message));
+        Some(DeliveryNews::Draft(Box::new(owed(id, new, |n| host.store.part_key(id, n))), message))
+    }
+
+    /// The message, when the turn is over. The store has ended it with the turn.
+    pub fn ended(&mut self) -> Option<DeliveryId> {
+        self.message.take().map(|message| message.id)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_footer_says_who_answered_with_how_much_and_in_which_time() {
+        let took = Duration::from_millis(1_340);
+        assert_eq!(footer("m-1", Usage::tokens(1_200, 34), took), "`m-1` · 1234 tokens · 1.3 s");
+        assert_eq!(footer("", Usage::default(), took), "1.3 s", "what nobody told is not made up");
+    }
+
+    #[test]
+    fn an_answer_that_was_said_before_leaves_its_footer() {
+        let dress = Dress { behind: "m".to_owned() };
+        assert_eq!(dress.put_on(Some("hello".to_owned())).as_deref(), Some("hello\n\nm"));
+        assert_eq!(dress.put_on(None).as_deref(), Some("m"));
+        assert_eq!(Dress::default().put_on(None), None);
+    }
+}
