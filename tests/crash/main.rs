@@ -46,6 +46,40 @@ fn a_send_whose_outcome_was_lost_is_repeated_once_and_marked() {
     dies_at("after_send_before_settle", Redelivered::Yes, Copies::SecondMarked);
 }
 
+#[test]
+fn an_answer_that_grows_ends_whole_wherever_the_host_dies_over_its_first_piece() {
+    // Not sent yet, claimed, sent without a receipt, and then with it: only what may have arrived is marked.
+    for (point, marked) in
+        [("after_draft", false), ("mid_send", true), ("after_send_before_settle", true), ("after_owe", false)]
+    {
+        dies_while_it_grows(point, marked);
+    }
+}
+
+fn dies_while_it_grows(point: &str, marked: bool) {
+    const ANSWER: &str = "one two three four five six";
+    let mut world = World::new(Isolation::Process, &["7"]);
+    world.configure(
+        "[host]\nstatus = \"\"\nplugins_dir = \"plugins\"\n\n[agent]\nruntime = \"echo\"\ntest_words = true\n\n\
+         [delivery]\npreview_interval_ms = 50\npreview_chars = 1\n\n\
+         [adapter.scripted]\nisolation = \"process\"\naccess = { allowed_users = [\"7\"] }\nsocket = \"SOCKET\"\n",
+    );
+    let chat = world.scripted.chat("7");
+    world.environment("HERMES_CRASH_AT", point);
+    world.start();
+    chat.says(&format!("/slow 60 {ANSWER}"));
+    assert_ne!(world.ended(), Some(0), "{point}: the host dies");
+    world.clear_environment();
+    world.start();
+    let last = if marked { format!("{MARK} {ANSWER}") } else { ANSWER.to_owned() };
+    world.scripted.wait(&format!("{point}: {last}"), 30, |seen| {
+        let said = seen.iter().rev().find(|said| said["saw"] == "send" || said["saw"] == "edit")?;
+        (said["outgoing"]["text"] == *last).then_some(())
+    });
+    assert_eq!(world.stop(), Some(0), "{point}: the host ends as asked");
+    assert_whole(&world);
+}
+
 #[derive(Clone, Copy, PartialEq)]
 enum Redelivered {
     Yes,

@@ -7,3 +7,4 @@ mod delivery;
 mod operator;
 mod plugins;
 mod replacing;
+mod streaming;
