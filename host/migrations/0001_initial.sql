@@ -28,7 +28,8 @@ CREATE TABLE sessions (
     owner          TEXT,                        -- <instance>:<user>
     settings       TEXT,                        -- SessionSettings as JSON; null: nothing was chosen
     parent         TEXT,                        -- sessions.id
-    lineage        TEXT CHECK (lineage = 'reset' OR lineage = 'branch' OR lineage = 'compression'),
+    lineage        TEXT CHECK (lineage = 'reset' OR lineage = 'branch' OR lineage = 'compression'
+        OR lineage = 'aside'),
     started_ms     INTEGER NOT NULL,
     active_ms      INTEGER NOT NULL,            -- end of its last turn
     ended_ms       INTEGER,

@@ -2,10 +2,23 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use futures_util::future::BoxFuture;
+use tokio::time::Instant;
+
 /// Tells the time. Object safe, so that a test can hold the hands.
 pub trait Clock: Send + Sync + 'static {
     /// Milliseconds since the Unix epoch.
     fn now_ms(&self) -> i64;
+
+    /// This moment on a clock that never jumps, for whoever waits.
+    fn moment(&self) -> Instant {
+        Instant::now()
+    }
+
+    /// Resolves at a moment.
+    fn until(&self, moment: Instant) -> BoxFuture<'static, ()> {
+        Box::pin(tokio::time::sleep_until(moment))
+    }
 }
 
 /// The clock of the machine.

@@ -8,8 +8,8 @@ use hermes_agent::{Message, TurnRequest};
 use hermes_core::access::Authorized;
 use hermes_core::context::TurnContext;
 use hermes_core::ids::{InboxId, SessionId, TurnId};
-use hermes_core::session::MAIN_PROFILE;
-use hermes_core::settings::SessionSettings;
+use hermes_core::session::{MAIN_PROFILE, participant};
+use hermes_core::settings::{BusyMode, SessionSettings};
 use hermes_protocol::{Attachment, Chat, Event, Purpose};
 use serde_json::Value;
 
@@ -59,12 +59,61 @@ pub struct Heard {
     pub several: bool,
     /// What the turn hears instead of the event's own words.
     pub input: Option<Vec<Message>>,
+    /// What it may do to a turn that runs.
+    pub urge: Urge,
+    /// Whether its turn runs beside a conversation, in a session of its own.
+    pub aside: bool,
+}
+
+/// What an event may do to a turn that runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Urge {
+    /// What was chosen for its conversation.
+    AsChosen,
+    /// What its sender said.
+    As(BusyMode),
+    /// Nothing: it came in an earlier life of the host and waits in order.
+    InOrder,
+}
+
+/// What is kept of the events of one message while a turn runs.
+#[derive(Clone, Debug)]
+pub struct Spoken {
+    /// When it was said.
+    pub at_ms: i64,
+    /// Through which instance.
+    pub instance: Arc<str>,
+    /// By whom, and where.
+    pub by: String,
+    /// Its events.
+    pub events: Vec<InboxId>,
+    /// What the platform calls them.
+    pub platform_ids: Vec<String>,
 }
 
 impl Heard {
     /// What was said, as the transcript keeps it.
-    pub fn said(&self) -> Vec<Message> {
+    fn said(&self) -> Vec<Message> {
         self.input.clone().unwrap_or_else(|| vec![input(self.event.get(), self.several)])
+    }
+
+    /// Who said it, and where: what two events have in common that may be joined.
+    pub fn by(&self) -> String {
+        let (event, chat) = (self.event.get(), &self.place.chat);
+        let who = participant(&event.sender).unwrap_or_default();
+        format!("{}\n{}\n{}\n{who}", self.place.instance, chat.id, chat.thread.as_deref().unwrap_or_default())
+    }
+}
+
+impl Spoken {
+    fn of(group: &[Heard], first: &Heard) -> Self {
+        Self {
+            at_ms: first.at_ms,
+            instance: Arc::clone(&first.place.instance),
+            by: first.by(),
+            events: group.iter().map(|heard| heard.inbox).collect(),
+            platform_ids: group.iter().filter_map(|heard| heard.place.reply_to.clone()).collect(),
+        }
     }
 }
 
@@ -165,15 +214,22 @@ fn in_parts(
     }
 }
 
-/// Builds what the runtime gets.
-pub fn build(host: &Host, session: &SessionId, turn: TurnId, heard: &Heard, remembered: Remembered) -> TurnRequest {
+/// Builds what the runtime gets. The turn happens where the last of its `messages` was said, which is `heard`.
+pub fn build(
+    host: &Host,
+    session: &SessionId,
+    turn: TurnId,
+    heard: &Heard,
+    messages: Vec<Message>,
+    remembered: Remembered,
+) -> TurnRequest {
     TurnRequest {
         session_id: session.clone(),
         turn_id: turn,
         context: turn_context(session, heard),
         system: with_summary(system(host, heard, &remembered.settings), remembered.summary.as_deref()),
         history: remembered.history,
-        input: heard.said(),
+        input: messages,
         model: remembered.settings.model.or_else(|| host.chosen_model()),
         reasoning: remembered.settings.reasoning.or(host.live().config.agent.reasoning),
         state: remembered.state,
@@ -223,10 +279,32 @@ pub fn with_summary(system: String, summary: Option<&str>) -> String {
     }
 }
 
+/// What one or more events say together, as the transcript keeps it, and what is kept of them. They are joined
+/// with line breaks; only an event that hears something else says several messages.
+pub fn messages(group: &[Heard]) -> Vec<(Spoken, Message)> {
+    let Some((first, more)) = group.split_first() else { return Vec::new() };
+    let mut said = first.said();
+    for event in more {
+        // Who speaks stands at the beginning once.
+        let more = input(event.event.get(), false);
+        if let Some(message) = said.last_mut() {
+            message.content.push('\n');
+            message.content.push_str(&more.content);
+            message.attachments.extend(more.attachments);
+        }
+    }
+    let mut spoken = Spoken::of(group, first);
+    said.into_iter()
+        .map(|message| {
+            let rest = Spoken { events: Vec::new(), platform_ids: Vec::new(), ..spoken.clone() };
+            (std::mem::replace(&mut spoken, rest), message)
+        })
+        .collect()
+}
+
 /// What was said, as the transcript keeps it: who speaks where several may, what is
 /// quoted, and files in words.
-/// What was said, as the transcript keeps it.
-pub fn input(event: &Event, several: bool) -> Message {
+fn input(event: &Event, several: bool) -> Message {
     let mut text = String::new();
     if several {
         let name = event.sender.name.as_deref().filter(|name| !name.is_empty()).unwrap_or(&event.sender.id);

@@ -28,10 +28,12 @@ use hermes_protocol::{Chat, ChatType, CommandsCall, Event, EventKind, method};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::clerk::{self, Note};
-use crate::context::{Heard, Place};
+use crate::commands::Said;
+use crate::commands::busy::{Aside, ToAgent};
+use crate::context::{Heard, Place, Urge};
 use crate::events::{DeliveryNews, Due, HostEvent, Inbound, Migration, Permit, TurnNews};
 use crate::host::Host;
-use crate::lane::{After, Birth, Lane, LaneMessage, Takeover, Then};
+use crate::lane::{After, Birth, GuardLimits, Lane, LaneMessage, Takeover, Then};
 use crate::lanes::Lanes;
 use crate::outbox::{Holds, OutboxLane, OutboxMessage, Target};
 use crate::pairing::Pairing;
@@ -59,7 +61,9 @@ pub struct Dispatcher {
     ending: BTreeMap<String, After>,
     /// Chats that cannot be written to, by instance and id, and why.
     dead: BTreeMap<(String, String), (Chat, String)>,
-    lanes: Lanes<SessionId, LaneMessage>,
+    pub(crate) lanes: Lanes<SessionId, LaneMessage>,
+    /// Turns in the background, by the session each has for itself.
+    pub(crate) asides: BTreeMap<SessionId, Aside>,
     outbox: Lanes<Target, OutboxMessage>,
     holds: BTreeMap<Arc<str>, Arc<Holds>>,
     /// Instances that have their command menu.
@@ -91,6 +95,13 @@ pub(crate) struct Found {
     pub(crate) key: SessionKey,
     pub(crate) session: SessionId,
     birth: Option<Birth>,
+}
+
+impl Found {
+    /// Whether the session exists already.
+    pub(crate) fn is_written(&self) -> bool {
+        self.birth.is_none()
+    }
 }
 
 impl Dispatcher {
@@ -127,6 +138,7 @@ impl Dispatcher {
             ending: BTreeMap::new(),
             dead,
             lanes: Lanes::default(),
+            asides: BTreeMap::new(),
             outbox: Lanes::default(),
             holds: BTreeMap::new(),
             menus: BTreeSet::new(),
@@ -171,14 +183,15 @@ impl Dispatcher {
         // command of this very event ends the session again.
         let after = if self.ending.is_empty() { None } else { self.ending.remove(&found.key.stored()) };
         // What an order turned into words for the agent is no order any more.
-        let order = if arrived.input.is_some() { None } else { self.command(&arrived, &found) };
-        let message = match order {
-            Some(order) => LaneMessage::Order(order, arrived.permit),
-            None => match self.pace(arrived, &found) {
-                pace::Heard::Gone(arrived) => {
-                    let (heard, permit) = heard(*arrived, &found);
-                    LaneMessage::Heard(heard, permit)
-                }
+        let said = if arrived.input.is_some() { Said::Words } else { self.read(&arrived, &found) };
+        let message = match said {
+            Said::Order(order) => LaneMessage::Order(order, arrived.permit),
+            said => match self.pace(arrived, &found) {
+                pace::Heard::Gone(arrived) => match said {
+                    Said::ToAgent(words) if words.aside => return self.hear_aside(*arrived, found, after, words),
+                    Said::ToAgent(words) => heard(*arrived, &found, Some(words)),
+                    Said::Words | Said::Order(_) => heard(*arrived, &found, None),
+                },
                 pace::Heard::Told(order) => *order,
                 pace::Heard::Dropped => return self.drop_unborn(found, after),
             },
@@ -196,6 +209,21 @@ impl Dispatcher {
         if let Some(after) = after {
             self.ending.insert(key, after);
         }
+    }
+
+    /// Hands an event to a session of its own, beside the conversation that it was said in.
+    fn hear_aside(&mut self, arrived: Arrived, found: Found, after: Option<After>, words: ToAgent) {
+        let instance = Arc::clone(&arrived.instance);
+        let birth = self.begin_aside(&arrived, &found);
+        let session = birth.session.id.clone();
+        let Found { key, session: parent, birth: unborn } = found;
+        if unborn.is_some() || after.is_some() {
+            // A conversation that was begun for this event is kept for the next one.
+            self.send_to(parent, &instance, after, unborn, LaneMessage::Forget);
+        }
+        let beside = Found { key, session: session.clone(), birth: None };
+        let message = heard(arrived, &beside, Some(words));
+        self.send_to(session, &instance, None, Some(birth), message);
     }
 
     /// Lets an event in, or meets the stranger.
@@ -310,16 +338,16 @@ impl Dispatcher {
             title: None,
             started_ms: now_ms,
         };
-        Birth { session, route: row, takeover }
+        Birth { session, route: Some(row), takeover }
     }
 
     /// Begins a session of this title. Its key leads to it from now on; whoever gets the changes writes it.
-    pub(crate) fn begin_titled(&mut self, arrived: &Arrived, key: String, title: &str) -> [Change; 2] {
+    pub(crate) fn begin_titled(&mut self, arrived: &Arrived, key: String, title: &str) -> Vec<Change> {
         let now_ms = self.host.now_ms();
         self.used.insert(key.clone(), now_ms);
         let Birth { mut session, route, .. } = self.begin_session(arrived, key, None, now_ms);
         session.title = Some(title.to_owned());
-        [Change::NewSession(session), Change::BindRoute(route)]
+        std::iter::once(Change::NewSession(session)).chain(route.map(Change::BindRoute)).collect()
     }
 
     /// Hands a message to the lane of a session; makes the lane when there is none.
@@ -339,8 +367,8 @@ impl Dispatcher {
 
     /// Makes the lane of a session.
     fn open_lane(&mut self, session: SessionId, instance: &str, after: Option<After>, birth: Option<Birth>) {
-        let queue_max = self.host.live().session_of(instance).queue_max;
-        let lane = Lane::new(Arc::clone(&self.host), session.clone(), queue_max, birth, after);
+        let limits = GuardLimits::of(self.host.live().session_of(instance));
+        let lane = Lane::new(Arc::clone(&self.host), session.clone(), limits, birth, after);
         let over = |over| HostEvent::Turn(TurnNews::Over(over));
         self.lanes.open(&self.host, session.clone(), |mailbox| lane.run(mailbox), over);
         // A lane that is made while the host drains was not told with the others.
@@ -386,8 +414,12 @@ impl Dispatcher {
                     self.unbind(&session);
                 }
             }
+            TurnNews::Aside { session } => {
+                self.asides.remove(&session);
+            }
             TurnNews::Over(over) => {
                 self.lanes.over(&over);
+                self.asides.remove(&over.key);
                 if over.broken {
                     // What the lane held is in the inbox; only another life of the host finds it there.
                     tracing::error!(session = %over.key, "a session's lane broke; the host restarts to pick up its work");
@@ -532,9 +564,20 @@ fn is_for_another(event: &Event) -> bool {
     !is_dm(&event.chat.kind) && !event.addressed.command && hermes_core::commands::names_an_account(&event.text)
 }
 
-/// What a lane gets of an event.
-fn heard(arrived: Arrived, found: &Found) -> (Heard, Permit) {
+/// What a lane gets of an event, whose words may stand behind a command.
+fn heard(arrived: Arrived, found: &Found, words: Option<ToAgent>) -> LaneMessage {
     let Arrived { id, instance, adapter, event, input, permit } = arrived;
+    let aside = words.as_ref().is_some_and(|words| words.aside);
+    // Only what an earlier life of the host left needs no place in a queue.
+    let urge = match (&permit, &words) {
+        (None, _) => Urge::InOrder,
+        (Some(_), Some(words)) => words.urge,
+        (Some(_), None) => Urge::AsChosen,
+    };
+    let event = match words {
+        Some(words) => event.map(|event| with_text(event, words.words)),
+        None => event,
+    };
     let place = place(instance, adapter, event.get(), found.session.clone(), id);
     let heard = Heard {
         inbox: id,
@@ -544,8 +587,16 @@ fn heard(arrived: Arrived, found: &Found) -> (Heard, Permit) {
         key: found.key.to_string(),
         several: found.key.is_shared_by_several(),
         input,
+        urge,
+        aside,
     };
-    (heard, permit)
+    LaneMessage::Heard(Box::new(heard), permit)
+}
+
+/// The same event with other words.
+fn with_text(mut event: Event, text: String) -> Event {
+    event.text = text;
+    event
 }
 
 /// What a lane gets of an event that asks for words said before.
@@ -559,6 +610,8 @@ pub(crate) fn heard_again(arrived: &Arrived, found: &Found) -> Heard {
         event: event.clone(),
         key: found.key.to_string(),
         several: found.key.is_shared_by_several(),
+        urge: Urge::AsChosen,
+        aside: false,
         input: None,
     }
 }

@@ -182,6 +182,11 @@ pub enum TurnNews {
         /// Whether the session was never written.
         unborn: bool,
     },
+    /// A turn in the background is over.
+    Aside {
+        /// The session it had for itself.
+        session: SessionId,
+    },
     /// Its task is over.
     Over(LaneOver<SessionId>),
 }

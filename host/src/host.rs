@@ -25,6 +25,7 @@ use crate::live::Live;
 use crate::media::Media;
 use crate::plugins::{AdapterHandle, Adapters};
 use crate::store::{NewDelivery, Store, StoreError};
+use crate::working::Working;
 
 /// First wait after a commit failed.
 const WRITE_AGAIN_AFTER: Duration = Duration::from_millis(500);
@@ -60,6 +61,8 @@ pub struct Host {
     pub restarting: CancellationToken,
     /// Cancelled when a task that must not end has ended: the host restarts.
     pub broken: CancellationToken,
+    /// What the agent is doing.
+    pub working: Working,
     /// Numbers for status.
     pub counts: Counts,
     live: ArcSwap<Live>,
@@ -112,6 +115,7 @@ impl Host {
             draining: CancellationToken::new(),
             parking: CancellationToken::new(),
             broken: CancellationToken::new(),
+            working: Working::default(),
             counts: Counts::default(),
             live: ArcSwap::from_pointee(live),
             grants: ArcSwap::default(),

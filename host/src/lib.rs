@@ -49,6 +49,7 @@ pub mod status;
 pub mod store;
 pub mod tool_log;
 mod turn;
+pub mod working;
 
 #[cfg(test)]
 mod tests;

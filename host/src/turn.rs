@@ -32,6 +32,8 @@ pub enum Cause {
     Itself,
     /// Somebody stopped it.
     Stopped,
+    /// What came after it is answered instead.
+    Interrupted,
     /// It was silent for too long.
     Inactive,
 }
@@ -108,7 +110,7 @@ fn interrupted(text: &str, cause: Cause, live: &Live) -> Conclusion {
             Some(INACTIVE.to_owned()),
             TurnEvent::Error { code: "runtime_timeout".to_owned(), message: INACTIVE.to_owned(), retryable: true },
         ),
-        Cause::Stopped | Cause::Itself => {
+        Cause::Stopped | Cause::Interrupted | Cause::Itself => {
             (None, TurnEvent::Done { finish_reason: "stopped".to_owned(), usage: Usage::default() })
         }
     };

@@ -119,7 +119,10 @@ fn a_planned_stop_lets_the_running_turn_end_and_exits_with_zero() {
     });
     assert_eq!(world.stop(), Some(0));
     world.start();
-    let answers = chat.hears(10);
+    let answers = until("all are answered", 20, || {
+        let answers: Vec<_> = chat.received().into_iter().filter(|text| !text.starts_with("Queued (")).collect();
+        (answers.len() >= 10).then_some(answers)
+    });
     let told: Vec<_> = (0..10)
         .map(|number| answers.iter().filter(|answer| answer.contains(&format!("message {number}."))).count())
         .collect();

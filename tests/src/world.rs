@@ -47,11 +47,13 @@ pub struct World {
 }
 
 impl World {
-    /// A world whose only adapter is the scripted one; everybody in `allowed` may speak.
+    /// A world whose only adapter is the scripted one; everybody in `allowed` may speak. Each message gets an
+    /// answer of its own, however fast they come.
     pub fn new(isolation: Isolation, allowed: &[&str]) -> Self {
         let list = allowed.iter().map(|id| format!("{id:?}")).collect::<Vec<_>>().join(", ");
         Self::with(&format!(
-            "[adapter.scripted]\nisolation = \"{}\"\naccess = {{ allowed_users = [{list}] }}\nsocket = \"SOCKET\"\n",
+            "[adapter.scripted]\nisolation = \"{}\"\naccess = {{ allowed_users = [{list}] }}\nsocket = \"SOCKET\"\n\
+             session = {{ busy = \"queue\", merge_ms = 0, receipts = false }}\n",
             isolation.word()
         ))
     }

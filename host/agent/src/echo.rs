@@ -11,6 +11,8 @@
 //! | `/long n` | an answer of n characters |
 //! | `/empty` | an answer without text |
 //! | `/panic` | the runtime panics |
+//! | `/follow [text]` | the text is said, then what the turn is steered with, then the end |
+//! | `/helpers [text]` | as `/hang`, and must not be interrupted because its helpers work |
 //!
 //! Without them the same message is echoed like any other.
 
@@ -20,10 +22,10 @@ use futures_util::future::BoxFuture;
 use hermes_protocol::Usage;
 use tokio_util::sync::CancellationToken;
 
-use crate::{AgentRuntime, EventSink, Failure, Message, TurnOutcome, TurnRequest};
+use crate::{AgentRuntime, EventSink, Failure, Hold, Message, TurnOutcome, TurnRequest};
 
 /// What a message begins with to make the runtime misbehave.
-pub const TEST_WORDS: [&str; 6] = ["/slow", "/fail", "/hang", "/long", "/empty", "/panic"];
+pub const TEST_WORDS: [&str; 8] = ["/slow", "/fail", "/hang", "/long", "/empty", "/panic", "/follow", "/helpers"];
 
 /// The longest answer of `/long`, in characters.
 const LONG_CHARS_MAX: usize = 1_000_000;
@@ -51,6 +53,10 @@ impl AgentRuntime for Echo {
 
     fn models(&self) -> Vec<String> {
         vec!["echo".to_owned()]
+    }
+
+    fn steers(&self) -> bool {
+        self.test_words
     }
 
     fn run(&self, request: TurnRequest, events: EventSink, cancel: CancellationToken) -> BoxFuture<'_, TurnOutcome> {
@@ -90,6 +96,8 @@ enum End {
     Fail,
     Hang,
     Panic,
+    Follow,
+    Helpers,
 }
 
 impl Plan {
@@ -108,6 +116,8 @@ impl Plan {
             "/fail" => Self { end: End::Fail, ..plain(rest) },
             "/hang" => Self { end: End::Hang, ..plain(rest) },
             "/long" => plain(&long(rest.trim().parse().unwrap_or(10_000))),
+            "/follow" => Self { end: End::Follow, ..plain(rest) },
+            "/helpers" => Self { end: End::Helpers, ..plain(rest) },
             "/panic" => Self { end: End::Panic, ..plain("") },
             _ => plain(""),
         }
@@ -131,6 +141,17 @@ impl Plan {
                 partial: self.text,
             }),
             End::Hang => std::future::pending().await,
+            End::Helpers => {
+                let _held = events.hold(Hold::Children);
+                std::future::pending().await
+            }
+            End::Follow => {
+                events.steering().await;
+                let more = format!("\n{}", heard(&events.steered().await));
+                events.chunk(&*more).await;
+                said.push_str(&more);
+                finished(std::mem::take(said))
+            }
             End::Panic => panic!("test word /panic"),
         }
     }
@@ -246,6 +267,16 @@ mod tests {
         let turn = echo.run(request(&["/hang here"]), sink, cancel.clone());
         let (outcome, ()) = tokio::join!(turn, stop_after_the_first_word);
         assert!(matches!(&outcome, TurnOutcome::Interrupted { text } if text == "here"), "{outcome:?}");
+    }
+
+    #[tokio::test]
+    async fn a_turn_that_follows_says_what_it_is_steered_with() {
+        let (sink, _reader, mut line) = EventSink::with_line();
+        line.set_waiting(true);
+        let steer = async { line.asked().await.send(vec![Message::user("left"), Message::user("right")]).unwrap() };
+        let echo = Echo::new(true);
+        let (outcome, ()) = tokio::join!(echo.run(request(&["/follow me"]), sink, CancellationToken::new()), steer);
+        assert!(matches!(&outcome, TurnOutcome::Finished { text, .. } if text == "me\nleft\nright"), "{outcome:?}");
     }
 
     #[tokio::test]

@@ -7,6 +7,7 @@
 //! asked and one line for the log.
 //!
 //! * [`port`]: what the host and a runtime say to each other.
+//! * [`steer`]: words that reach a turn while it runs.
 //! * [`config`]: which runtime answers, and how long it may take.
 //! * [`echo`]: answers with what it heard; proves the path without a network.
 //! * [`openai`]: any OpenAI-compatible chat completions endpoint.
@@ -21,7 +22,9 @@ pub mod echo;
 pub mod message;
 pub mod openai;
 pub mod port;
+pub mod steer;
 
 pub use config::{AgentConfig, BuildError, RuntimeKind, Timeouts, build};
 pub use message::{Message, Role};
 pub use port::{AgentRuntime, EventSink, Failure, TurnOutcome, TurnRequest};
+pub use steer::Hold;

@@ -10,6 +10,7 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use crate::Message;
+use crate::steer::{self, Held, Hold, HostLine, TurnLine};
 
 /// Somebody who answers turns. Shared by all lanes; it keeps no state per session.
 pub trait AgentRuntime: Send + Sync {
@@ -18,6 +19,11 @@ pub trait AgentRuntime: Send + Sync {
 
     /// Returns the models a client may ask for, the default first. Never empty.
     fn models(&self) -> Vec<String>;
+
+    /// Returns whether a turn asks [`EventSink::steered`] between its steps, so that words can reach it while it runs.
+    fn steers(&self) -> bool {
+        false
+    }
 
     /// Answers one turn. Returns within a second of `cancel`, whatever it waits for.
     fn run(&self, request: TurnRequest, events: EventSink, cancel: CancellationToken) -> BoxFuture<'_, TurnOutcome>;
@@ -95,6 +101,7 @@ pub struct Failure {
 #[derive(Clone, Debug)]
 pub struct EventSink {
     events: mpsc::Sender<TurnEvent>,
+    line: HostLine,
 }
 
 impl EventSink {
@@ -103,8 +110,31 @@ impl EventSink {
 
     /// Makes a sink and the end its reader holds.
     pub fn channel() -> (Self, mpsc::Receiver<TurnEvent>) {
+        let (sink, reader, _) = Self::with_line();
+        (sink, reader)
+    }
+
+    /// The same, and the line by which the turn can be steered.
+    pub fn with_line() -> (Self, mpsc::Receiver<TurnEvent>, TurnLine) {
         let (events, reader) = mpsc::channel(Self::EVENTS_MAX);
-        (Self { events }, reader)
+        let (turn, line) = steer::line();
+        (Self { events, line }, reader, turn)
+    }
+
+    /// Takes what people said to steer the turn; empty when nothing waits. To be asked between two steps: what is
+    /// taken belongs to this turn and is answered nowhere else.
+    pub async fn steered(&self) -> Vec<Message> {
+        self.line.take().await
+    }
+
+    /// Waits until something is there to be taken with [`Self::steered`].
+    pub async fn steering(&self) {
+        self.line.waits().await;
+    }
+
+    /// Keeps the turn from being interrupted, other than by `/stop`, until the returned value is dropped.
+    pub fn hold(&self, why: Hold) -> Held {
+        self.line.hold(why)
     }
 
     /// Says the next piece of the answer; an empty piece is not said.

@@ -29,6 +29,16 @@ pub enum CommandId {
     New,
     /// Ends the running turn.
     Stop,
+    /// Chooses what happens to a message while a turn runs.
+    Busy,
+    /// Lets a message wait.
+    Queue,
+    /// Lets a message reach the running turn.
+    Steer,
+    /// Runs a turn beside the conversation.
+    Background,
+    /// Lists what runs.
+    Agents,
     /// Tells what is going on.
     Status,
     /// Tells who the sender is to this host.
@@ -193,6 +203,61 @@ pub static REGISTRY: &[Command] = &[
         aliases: &[],
         args: "",
         help: "Stop what the agent is doing; waiting messages stay",
+        tier: Tier::User,
+        bypasses: true,
+        scope: Scope::Everywhere,
+        gate: None,
+    },
+    Command {
+        id: CommandId::Queue,
+        name: "queue",
+        aliases: &["q"],
+        args: "TEXT",
+        help: "Let a message wait for its turn, whatever /busy says",
+        tier: Tier::User,
+        bypasses: true,
+        scope: Scope::Everywhere,
+        gate: None,
+    },
+    Command {
+        id: CommandId::Steer,
+        name: "steer",
+        aliases: &[],
+        args: "TEXT",
+        help: "Let a message reach what the agent is doing right now",
+        tier: Tier::User,
+        bypasses: true,
+        scope: Scope::Everywhere,
+        gate: None,
+    },
+    Command {
+        id: CommandId::Busy,
+        name: "busy",
+        aliases: &[],
+        args: "[interrupt | queue | steer | reset]",
+        help: "Choose what a message does while the agent works",
+        tier: Tier::User,
+        bypasses: true,
+        scope: Scope::Everywhere,
+        gate: None,
+    },
+    Command {
+        id: CommandId::Background,
+        name: "background",
+        aliases: &["bg"],
+        args: "TEXT",
+        help: "Let the agent work on something beside this conversation",
+        tier: Tier::User,
+        bypasses: true,
+        scope: Scope::Everywhere,
+        gate: None,
+    },
+    Command {
+        id: CommandId::Agents,
+        name: "agents",
+        aliases: &["tasks"],
+        args: "[stop NUMBER]",
+        help: "List what the agent is doing for you, or stop one of it",
         tier: Tier::User,
         bypasses: true,
         scope: Scope::Everywhere,

@@ -5,6 +5,20 @@
 
 /// `session.queue_max`: events that wait while a turn of their session runs.
 pub const QUEUE_EVENTS_MAX: usize = 32;
+/// `session.merge_ms`: how long after one text the next one of its sender still belongs to it, while a turn runs.
+pub const MERGE_MS: u64 = 350;
+/// `session.merge_ms_max`: how long one message may grow that way.
+pub const MERGE_MS_MAX: u64 = 1_000;
+/// `session.continuation_ms`: how long the continuation of a text that its platform may have cut is waited for.
+pub const CONTINUATION_MS: u64 = 2_000;
+/// How long such a text may grow.
+pub const CONTINUATION_MS_MAX: u64 = 10_000;
+/// A text of so much of its platform's limit may have been cut, in percent.
+pub const CONTINUED_FROM_PERCENT: usize = 90;
+/// How long a turn may take to reach a safe point after it was interrupted; then it is stopped.
+pub const INTERRUPT_MS_MAX: u64 = 10_000;
+/// How often one lane recovers from a fault of its own before the host restarts.
+pub const LANE_HEALS_MAX: u32 = 8;
 /// `session.inactivity_s`: how long a turn may be silent before it is ended.
 pub const TURN_INACTIVITY_S: u64 = 1_800;
 /// `session.inactivity_warning_s`: how long a turn may be silent before the chat is warned.
@@ -59,6 +73,8 @@ pub const KV_VALUE_BYTES_MAX: usize = 64 << 10;
 pub const FRAME_BYTES_MAX: usize = 8 << 20;
 /// `limits.turns_max`: turns that run side by side.
 pub const TURNS_MAX: usize = 256;
+/// `limits.background_max`: turns in the background that one person may have.
+pub const BACKGROUND_MAX: usize = 4;
 /// `limits.ingress_queue_max`: events that wait for the dispatcher.
 pub const INGRESS_QUEUE_MAX: usize = 1_024;
 /// `limits.stranger_events_max`: events of strangers that one instance may leave behind.

@@ -1,12 +1,154 @@
 //! Commands about what runs in a conversation, and what waits for it.
 
-use super::Deed;
-use crate::dispatcher::Dispatcher;
-use crate::lane::Act;
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use hermes_core::commands::{self, CommandId, Parsed};
+use hermes_core::ids::SessionId;
+use hermes_core::settings::{BusyMode, Setting, SettingChange};
+use hermes_protocol::Event;
+use tokio::sync::mpsc;
+
+use super::settings::RESET;
+use super::{Asked, Deed};
+use crate::context::Urge;
+use crate::dispatcher::{Arrived, Dispatcher, Found, owner};
+use crate::events::TurnWish;
+use crate::lane::{Act, Birth, LaneMessage};
+use crate::store::{Lineage, NewSession, Parent};
+
+/// What an event is, beside words for the agent and plain commands: words for the agent with a wish.
+pub(crate) struct ToAgent {
+    /// The words, without the command.
+    pub(crate) words: String,
+    /// How they want their turn.
+    pub(crate) urge: Urge,
+    /// Whether their turn runs beside the conversation.
+    pub(crate) aside: bool,
+}
+
+/// A turn in the background.
+pub(crate) struct Aside {
+    owner: Option<String>,
+}
+
+impl ToAgent {
+    /// Reads `/queue`, `/steer` and `/background` with something behind them.
+    pub(crate) fn read(id: CommandId, words: &str) -> Option<Self> {
+        let (urge, aside) = match id {
+            _ if words.is_empty() => return None,
+            CommandId::Queue => (Urge::As(BusyMode::Queue), false),
+            CommandId::Steer => (Urge::As(BusyMode::Steer), false),
+            CommandId::Background => (Urge::AsChosen, true),
+            _ => return None,
+        };
+        Some(Self { words: words.to_owned(), urge, aside })
+    }
+
+    /// Reads the words of an event as they were read when it came in.
+    pub(crate) fn again(event: &Event, prefix: &str) -> Option<Self> {
+        match commands::parse(&event.text, prefix) {
+            Parsed::Command { spec, args } => Self::read(spec.id, &args),
+            _ => None,
+        }
+    }
+}
 
 impl Dispatcher {
     /// `/stop`: the running turn ends.
     pub(super) fn stop(&mut self) -> Deed {
         Act::Stop.into()
+    }
+
+    /// `/busy [mode]`: what a message does while a turn runs.
+    pub(super) fn busy(&mut self, asked: &Asked<'_>) -> Deed {
+        match asked.args {
+            "" => Act::Show(Setting::Busy).into(),
+            word if RESET.contains(&word) => Act::Set(SettingChange::Busy(None)).into(),
+            word => match BusyMode::from_word(word) {
+                Some(mode) => Act::Set(SettingChange::Busy(Some(mode))).into(),
+                None => Deed::say("Use `/busy`, or `/busy` with `interrupt`, `queue`, `steer` or `reset`."),
+            },
+        }
+    }
+
+    /// `/queue`, `/steer` and `/background` with nothing behind them.
+    pub(super) fn without_words(&mut self, id: CommandId) -> Deed {
+        let name = commands::Command::of(id).name;
+        Deed::say(format!("Write what you want behind it: `/{name} TEXT`."))
+    }
+
+    /// `/agents [stop NUMBER]`: what the agent does for this person.
+    pub(super) fn agents(&mut self, asked: &Asked<'_>) -> Deed {
+        let Asked { arrived, found, args } = asked;
+        let owner = owner(&arrived.instance, &arrived.event);
+        let theirs = self.host.working.of(owner.as_deref());
+        if let Some(number) = args.strip_prefix("stop").map(|rest| rest.trim().trim_matches('`')) {
+            let Some(work) = theirs.iter().find(|work| work.turn.to_string() == number) else {
+                return Deed::say("There is no such turn of yours. `/agents` lists them with their numbers.");
+            };
+            // Nobody waits for the state; the chat of the turn sees its end.
+            let (reply, _) = mpsc::channel(1);
+            let (instance, inbox) = (Arc::clone(&work.instance), work.inbox);
+            let ask = LaneMessage::Ask { instance, inbox, wish: TurnWish::Stop, reply };
+            let sent = self.lanes.send(&work.session, ask).is_ok();
+            return Deed::say(if sent { "It is being stopped." } else { "It has ended meanwhile." });
+        }
+        if !args.is_empty() {
+            return Deed::say("Use `/agents`, or `/agents stop NUMBER`.");
+        }
+        if theirs.is_empty() {
+            return Deed::say("The agent does nothing for you at the moment.");
+        }
+        let now_ms = self.host.now_ms();
+        let mut lines = String::from("The agent works for you on:");
+        for work in &theirs {
+            let minutes = now_ms.saturating_sub(work.since_ms).max(0) / 60_000;
+            let where_it_is = match (work.aside, work.session == found.session) {
+                (true, _) => "in the background",
+                (false, true) => "here",
+                (false, false) => "elsewhere",
+            };
+            // Writing into a `String` cannot fail.
+            let _ = write!(lines, "\n- {}: `{}` ({where_it_is}, {minutes} min)", work.turn, work.asked);
+        }
+        Deed::say(lines)
+    }
+
+    /// Says why no further turn can begin beside this conversation.
+    pub(super) fn forbids_aside(&self, arrived: &Arrived) -> Option<String> {
+        let adapter = arrived.adapter.as_ref();
+        if adapter.is_some_and(|adapter| !adapter.capabilities().supports_async_delivery) {
+            return Some("A turn in the background needs a chat that its answer can be delivered to later.".to_owned());
+        }
+        let max = self.host.live().config.limits.background_max;
+        let owner = owner(&arrived.instance, &arrived.event);
+        let running = self.asides.values().filter(|aside| aside.owner == owner).count();
+        (running >= max)
+            .then(|| format!("Not started: {running} turns of yours run in the background. `/agents` lists them."))
+    }
+
+    /// Begins a turn beside a conversation, in a session of its own. Returns that session.
+    pub(crate) fn begin_aside(&mut self, arrived: &Arrived, found: &Found) -> Birth {
+        let session = self.host.new_session_id();
+        let owner = owner(&arrived.instance, &arrived.event);
+        self.note_aside(session.clone(), owner.clone());
+        let session = NewSession {
+            id: session,
+            profile: hermes_core::session::MAIN_PROFILE.to_owned(),
+            source: arrived.instance.to_string(),
+            owner,
+            settings: Default::default(),
+            // A conversation that nothing was said in yet is nobody's parent.
+            parent: found.is_written().then(|| Parent { session: found.session.clone(), lineage: Lineage::Aside }),
+            title: None,
+            started_ms: self.host.now_ms(),
+        };
+        Birth { session, route: None, takeover: None }
+    }
+
+    /// Counts a turn in the background until it is over.
+    pub(crate) fn note_aside(&mut self, session: SessionId, owner: Option<String>) {
+        self.asides.insert(session, Aside { owner });
     }
 }

@@ -6,7 +6,7 @@
 //! [`settings`] for how it behaves, [`delivery`] for where things go, [`host`] for
 //! the host and who may use it.
 
-mod busy;
+pub(crate) mod busy;
 mod delivery;
 mod host;
 mod platform;
@@ -17,6 +17,8 @@ mod settings;
 use hermes_agent::echo::TEST_WORDS;
 use hermes_core::commands::{self, Command, CommandId, Parsed};
 use hermes_core::session::is_dm;
+
+use busy::ToAgent;
 
 use crate::dispatcher::{Arrived, Dispatcher, Found, place};
 use crate::lane::{Act, Order};
@@ -51,21 +53,35 @@ impl From<Act> for Deed {
     }
 }
 
+/// What somebody said.
+pub(crate) enum Said {
+    /// Words for the agent.
+    Words,
+    /// Words for the agent, and how they want their turn.
+    ToAgent(ToAgent),
+    /// A command.
+    Order(Box<Order>),
+}
+
 impl Dispatcher {
-    /// Reads an event as a command; `None` when it is words for the agent.
-    pub(crate) fn command(&mut self, arrived: &Arrived, found: &Found) -> Option<Order> {
+    /// Reads what an event says.
+    pub(crate) fn read(&mut self, arrived: &Arrived, found: &Found) -> Said {
         let prefix = arrived.adapter.as_ref().map(|adapter| adapter.capabilities().command_prefix.clone());
         let text = &arrived.event.get().text;
         if !text.trim_start().starts_with('/') && prefix.as_deref().unwrap_or_default().is_empty() {
-            return None;
+            return Said::Words;
         }
         let (Deed { act, changes }, bypasses) = match commands::parse(text, prefix.as_deref().unwrap_or_default()) {
-            Parsed::NotCommand => return None,
+            Parsed::NotCommand => return Said::Words,
             // The echo runtime has words of its own for tests.
-            Parsed::Unknown { name, .. } if self.is_test_word(&name) => return None,
+            Parsed::Unknown { name, .. } if self.is_test_word(&name) => return Said::Words,
             Parsed::Unknown { name, nearest } => (Deed::say(unknown(&name, nearest)), true),
             Parsed::Command { spec, args } => match self.forbids(arrived, spec) {
                 Some(words) => (Deed::say(words), true),
+                None if let Some(to_agent) = ToAgent::read(spec.id, &args) => match to_agent.aside {
+                    true if let Some(why) = self.forbids_aside(arrived) => (Deed::say(why), true),
+                    _ => return Said::ToAgent(to_agent),
+                },
                 None => (self.act(spec.id, &Asked { arrived, found, args: &args }), spec.bypasses),
             },
         };
@@ -76,7 +92,7 @@ impl Dispatcher {
             found.session.clone(),
             arrived.id,
         );
-        Some(Order { place, act, changes, bypasses })
+        Said::Order(Box::new(Order { place, act, changes, bypasses }))
     }
 
     fn is_test_word(&self, name: &str) -> bool {
@@ -101,6 +117,9 @@ impl Dispatcher {
             CommandId::Commands => self.commands(asked),
             CommandId::New => self.new_session(asked),
             CommandId::Stop => self.stop(),
+            CommandId::Busy => self.busy(asked),
+            CommandId::Agents => self.agents(asked),
+            CommandId::Queue | CommandId::Steer | CommandId::Background => self.without_words(id),
             CommandId::Status => self.status(),
             CommandId::Whoami => self.whoami(asked),
             CommandId::Model => self.model(asked),

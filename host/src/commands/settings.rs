@@ -10,7 +10,7 @@ use crate::lane::Act;
 use crate::store::Change;
 
 /// What goes back to the configuration, as an argument.
-const RESET: &[&str] = &["reset", "default"];
+pub(super) const RESET: &[&str] = &["reset", "default"];
 
 impl Dispatcher {
     /// `/status`: how this conversation stands.

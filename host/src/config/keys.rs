@@ -4,7 +4,7 @@
 //! Reading, `config show`, `config schema` and `config sample` all come from it.
 //! A default is written as TOML; an empty one means that the key is absent.
 
-use hermes_core::settings::Effort;
+use hermes_core::settings::{BusyMode, Effort};
 
 /// What a key holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -222,9 +222,28 @@ pub const KEYS: &[Key] = &[
     reset_idle("session.reset.thread.idle_minutes"),
     key(
         "session.busy",
-        Kind::Word(&["queue"]),
-        "\"queue\"",
-        "What happens to a message while a turn runs: queue (it waits).",
+        Kind::Word(BusyMode::WORDS),
+        "\"interrupt\"",
+        "What happens to a message while a turn runs: interrupt (it ends that turn and is answered next) | queue (it waits) | steer (it reaches that turn, or waits where it cannot). /busy chooses for one conversation.",
+    ),
+    key(
+        "session.merge_ms",
+        int(0, 60_000),
+        "350",
+        "How long after one text the next one of the same sender belongs to it, while a turn runs. 0: never.",
+    ),
+    key(
+        "session.receipts",
+        Kind::Bool,
+        "true",
+        "Whether somebody whose message waits is told so. A refusal always is.",
+    ),
+    key("session.merge_ms_max", int(0, 60_000), "1000", "How long one message may grow that way."),
+    key(
+        "session.continuation_ms",
+        int(0, 10_000),
+        "2000",
+        "How long a text close to its platform's limit waits for its continuation, since clients cut long ones. 0: never.",
     ),
     key(
         "session.stream",
@@ -290,6 +309,7 @@ pub const KEYS: &[Key] = &[
     key("limits.event_bytes_max", int(1024, 8_388_608), "1048576", "The largest event that an adapter may hand in."),
     key("limits.reply_bytes_max", int(1024, 67_108_864), "1048576", "The longest reply of an agent; the rest is cut."),
     key("limits.turns_max", int(1, 100_000), "256", "How many turns run side by side; further ones wait."),
+    key("limits.background_max", int(0, 1000), "4", "How many turns one person may have in the background."),
     key("limits.ingress_queue_max", int(1, 1_000_000), "1024", "How many events wait for the dispatcher."),
     key("limits.host_calls_max", int(1, 10_000), "64", "How many calls of one adapter into the host run at once."),
     key(

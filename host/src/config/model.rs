@@ -76,6 +76,14 @@ pub struct SessionConfig {
     pub reset: ResetRules,
     /// What happens to a message while a turn runs.
     pub busy: BusyMode,
+    /// Whether somebody whose message waits is told so.
+    pub receipts: bool,
+    /// How long after one text the next one of its sender belongs to it, while a turn runs.
+    pub merge: Duration,
+    /// How long one message may grow that way.
+    pub merge_max: Duration,
+    /// How long the continuation of a text that its platform may have cut is waited for.
+    pub continuation: Duration,
     /// Whether growing answers are shown.
     pub stream: StreamMode,
     /// Folders besides the host's media folder from which files may be sent; absolute.
@@ -255,6 +263,8 @@ pub struct LimitsConfig {
     pub reply_bytes_max: usize,
     /// How many turns run side by side.
     pub turns_max: usize,
+    /// How many turns one person may have in the background.
+    pub background_max: usize,
     /// How many events wait between an adapter and the dispatcher.
     pub ingress_queue_max: usize,
     /// How many host calls of one adapter run at once.

@@ -299,9 +299,6 @@ fn check_word(words: &[&str], word: &str) -> Result<(), String> {
     if words.contains(&word) {
         return Ok(());
     }
-    if words == ["queue"] && ["interrupt", "steer"].contains(&word) {
-        return Err(format!("\"{word}\" does not exist in this version, only \"queue\" does"));
-    }
     if words.contains(&"echo") && ["acp", "sse"].contains(&word) {
         return Err(format!("\"{word}\" does not exist in this version, only {} do", quoted(words)));
     }

@@ -8,12 +8,13 @@ use hermes_core::session::is_dm;
 use hermes_protocol::Event;
 use tokio::sync::oneshot;
 
-use super::{Dispatcher, place, route};
-use crate::context::Heard;
+use super::{Dispatcher, owner, place, route, with_text};
+use crate::commands::busy::ToAgent;
+use crate::context::{Heard, Urge};
 use crate::events::{Census, Control};
 use crate::lane::LaneMessage;
 use crate::outbox::OutboxMessage;
-use crate::store::{Change, CutOffTurn};
+use crate::store::{Change, CutOffTurn, InboxRow};
 
 impl Dispatcher {
     pub(super) fn handle_control(&mut self, control: Control) {
@@ -66,17 +67,29 @@ impl Dispatcher {
     fn resume(&mut self, cut_off: CutOffTurn) {
         let session = cut_off.session.clone();
         let key = self.routes.of_session(&session).next().map(|route| route.key.clone()).unwrap_or_default();
-        let heard = cut_off.inbox.first().and_then(|row| {
-            let event: Event = serde_json::from_str(&row.event).ok()?;
-            let instance: Arc<str> = Arc::from(row.instance.as_str());
-            let adapter = self.host.adapter(&instance);
-            let several = !is_dm(&event.chat.kind);
-            let place = place(instance, adapter, &event, session.clone(), row.id);
-            let event = Authorized::<Event>::host(event, HostCause::Resume);
-            Some(Heard { inbox: row.id, at_ms: row.at_ms, place, event, key, several, input: row.input.clone() })
-        });
+        let events: Vec<Heard> = cut_off.inbox.iter().filter_map(|row| self.heard_again(row, &session, &key)).collect();
+        for heard in events.iter().filter(|heard| heard.aside) {
+            self.note_aside(session.clone(), owner(&heard.place.instance, &heard.event));
+        }
         let instance = cut_off.inbox.first().map(|row| row.instance.clone()).unwrap_or_default();
-        self.send_to(session, &instance, None, None, LaneMessage::Resume(cut_off, heard));
+        self.send_to(session, &instance, None, None, LaneMessage::Resume(cut_off, events));
+    }
+
+    /// An event of a turn that was cut off, as its lane heard it; `None` when it cannot be read.
+    fn heard_again(&self, row: &InboxRow, session: &SessionId, key: &str) -> Option<Heard> {
+        let event: Event = serde_json::from_str(&row.event).ok()?;
+        let instance: Arc<str> = Arc::from(row.instance.as_str());
+        let adapter = self.host.adapter(&instance);
+        let several = !is_dm(&event.chat.kind);
+        let prefix = adapter.as_ref().map(|adapter| adapter.capabilities().command_prefix.clone()).unwrap_or_default();
+        let (event, aside) = match ToAgent::again(&event, &prefix) {
+            Some(words) => (with_text(event, words.words), words.aside),
+            None => (event, false),
+        };
+        let place = place(instance, adapter, &event, session.clone(), row.id);
+        let event = Authorized::<Event>::host(event, HostCause::Resume);
+        let (inbox, at_ms, key) = (row.id, row.at_ms, key.to_owned());
+        Some(Heard { inbox, at_ms, place, event, key, several, urge: Urge::InOrder, aside, input: row.input.clone() })
     }
 
     /// The operator ends a session: its lane stops what runs and writes it.

@@ -62,7 +62,7 @@ impl Dispatcher {
                 let place =
                     place(arrived.instance.clone(), arrived.adapter.clone(), event, found.session.clone(), arrived.id);
                 let order = Order { place, act: Act::Say(words), changes: Vec::new(), bypasses: true };
-                Heard::Told(Box::new(LaneMessage::Order(order, arrived.permit)))
+                Heard::Told(Box::new(LaneMessage::Order(Box::new(order), arrived.permit)))
             }
         }
     }

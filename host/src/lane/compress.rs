@@ -13,7 +13,9 @@ use std::time::Duration;
 use hermes_agent::{EventSink, Message, TurnOutcome, TurnRequest};
 use hermes_core::context::TurnContext;
 use hermes_core::delivery::strip_control;
+use hermes_core::guard::{Arrival, Join};
 use hermes_core::ids::TurnId;
+use hermes_core::settings::BusyMode;
 use hermes_protocol::Usage;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
@@ -111,7 +113,9 @@ impl Lane {
         let cancel = CancellationToken::new();
         let task = tokio::spawn(sum_up(Arc::clone(&self.host), request, cancel.clone()));
         // What is said meanwhile waits behind the order.
-        let _ = self.guard.admit(place.inbox);
+        let by = String::new();
+        let arrival = Arrival { inbox: place.inbox, by, wish: BusyMode::Queue, join: Join::OwnTurn };
+        let _ = self.guard.arrive(arrival, self.now());
         self.compressing = Some(Compressing { place, task, cancel, until: Instant::now() + SUMMARY, messages });
     }
 
@@ -122,7 +126,7 @@ impl Lane {
             Ok((summary, usage)) => self.go_on_from(&compressing, &summary, usage).await,
             Err(why) => return self.not_compressed(compressing, &why).await,
         }
-        self.free().await;
+        self.free();
     }
 
     async fn go_on_from(&mut self, compressing: &Compressing, summary: &str, usage: Usage) {
@@ -156,14 +160,12 @@ impl Lane {
         let why = self.host.live().masker.mask(why).trim_end_matches('.').to_owned();
         let words = format!("Not compressed: {why}. The conversation is as it was.");
         self.answer_order(&compressing.place, Said::only(words)).await;
-        self.free().await;
+        self.free();
     }
 
     /// What waited goes on.
-    async fn free(&mut self) {
-        if let Some(next) = self.next_waiting() {
-            self.begin(next).await;
-        }
+    fn free(&mut self) {
+        self.guard.finished();
     }
 }
 

@@ -150,8 +150,8 @@ impl Lane {
         if self.write_order(order).await {
             self.memory.forget();
             heard.input = Some(last.heard);
-            if let Some(refused) = self.hear(heard).await {
-                self.refuse(vec![refused]).await;
+            if let Some(refused) = self.hear(Box::new(heard)).await {
+                self.refuse(vec![*refused]).await;
             }
         }
     }
@@ -192,7 +192,8 @@ impl Lane {
     pub(super) fn birth_changes(&self) -> Vec<Change> {
         let Some(birth) = &self.birth else { return Vec::new() };
         let mut changes = self.takeover_changes();
-        changes.extend([Change::NewSession(birth.session.clone()), Change::BindRoute(birth.route.clone())]);
+        changes.push(Change::NewSession(birth.session.clone()));
+        changes.extend(birth.route.clone().map(Change::BindRoute));
         changes
     }
 

@@ -8,7 +8,7 @@ use hermes_core::ids::SessionId;
 use hermes_core::settings::SessionSettings;
 use serde_json::Value;
 
-use crate::context::{Heard, Remembered};
+use crate::context::{Remembered, Spoken};
 use crate::host::Host;
 use crate::store::NewMessage;
 
@@ -113,12 +113,12 @@ fn history_max(host: &Arc<Host>) -> usize {
     host.live().config.agent.history_messages_max
 }
 
-/// The rows of a transcript; the first entry is what the event said.
-pub fn rows(transcript: &[(i64, Message)], heard: &Heard) -> Vec<NewMessage> {
+/// The rows of a transcript; its first entries are what the events said.
+pub fn rows(transcript: &[(i64, Message)], said: &[Spoken]) -> Vec<NewMessage> {
     let mut rows: Vec<NewMessage> =
         transcript.iter().map(|(at_ms, message)| NewMessage::new(message.clone(), *at_ms)).collect();
-    if let (Some(first), Some(id)) = (rows.first_mut(), &heard.place.reply_to) {
-        first.platform_ids.push(id.clone());
+    for (row, spoken) in rows.iter_mut().zip(said) {
+        row.platform_ids.clone_from(&spoken.platform_ids);
     }
     rows
 }

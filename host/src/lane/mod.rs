@@ -4,42 +4,56 @@
 //! and lets go when it has nothing. All live state of the session is here and
 //! nowhere else, so nothing about a session needs a lock.
 //!
-//! * At most one turn runs; whoever writes meanwhile waits in order, or is told
-//!   truthfully that there is no room.
+//! * At most one turn runs; whoever writes meanwhile ends it, waits in order or
+//!   reaches it, as was chosen, or is told truthfully that there is no room.
 //! * Every step that must survive is committed before the next begins: admit,
 //!   end of turn, command. Between two commits a crash loses nothing.
 //! * `/stop` frees the session within [`STOP_GRACE`], whatever the runtime does.
 //!
-//! Read on: [`running`] for the turn while it runs, [`crate::turn`] for what its
+//! * A fault of the lane itself costs the turn or the message it happened with, and
+//!   nothing else: [`heal`].
+//!
+//! Read on: [`queue`] for what waits, [`running`] for the turn while it runs, [`crate::turn`] for what its
 //! end means, [`crate::context`] for what the runtime gets, [`hints`] for what a
 //! chat sees meanwhile.
 
 mod compress;
 mod conversation;
 mod draft;
+mod heal;
 mod hints;
 mod manner;
 mod memory;
 mod moved;
 mod orders;
+mod queue;
 mod resume;
 mod running;
 mod settings;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hermes_core::guard::{Admission, Guard};
+use futures_util::FutureExt;
+use hermes_agent::Message;
+use hermes_core::guard::{Admission, Arrival, Guard, Join, Windows};
 use hermes_core::ids::{DeliveryId, InboxId, SessionId, TurnId};
+use hermes_core::limits::{CONTINUATION_MS_MAX, LANE_HEALS_MAX};
+use hermes_core::settings::BusyMode;
 use hermes_protocol::Purpose;
 use tokio::sync::{mpsc, oneshot};
+use tokio::time::Instant;
 
-use crate::context::{self, Heard, Place};
+use crate::config::SessionConfig;
+use crate::context::{self, Heard, Place, Spoken, Urge};
 use crate::crash;
 use crate::events::{HostEvent, Permit, TurnNews, TurnWish};
 use crate::host::Host;
-use crate::store::{Admit, Change, CommandTx, CutOffTurn, EndTurn, NewDelivery, NewSession, RouteRow, TurnEnd};
+use crate::store::{
+    Admit, Change, CommandTx, CutOffTurn, EndTurn, Lineage, NewDelivery, NewSession, Parent, RouteRow, TurnEnd,
+};
 use crate::turn::{self, Cause};
 use compress::Compressing;
 pub use conversation::{UNDO_TURNS_MAX, Wish, WishKind};
@@ -48,18 +62,24 @@ use memory::Memory;
 use moved::Moving;
 pub use moved::{After, Then};
 pub use orders::{Act, Order};
+use queue::after_words;
 use running::{Running, Step};
 
 /// How long a stopped runtime may take to end by itself before its task is abandoned.
 pub const STOP_GRACE: Duration = Duration::from_millis(300);
 
+/// What is repeated of the question when its answer comes from the background.
+const ASIDE_CHARS_MAX: usize = 60;
+
 /// A lane without anything to do keeps its memory for this long.
 const IDLE: Duration = Duration::from_secs(60);
 
 impl Waiting {
-    fn heard(&self) -> &Heard {
+    /// Its last event, which is where it is answered.
+    fn heard(&self) -> Option<&Heard> {
         match self {
-            Self::Heard(heard) | Self::CutOff(_, heard) => heard,
+            Self::Heard(heard) => Some(heard),
+            Self::CutOff(_, events) => events.last(),
         }
     }
 }
@@ -69,11 +89,11 @@ impl Waiting {
 #[derive(Debug)]
 pub enum LaneMessage {
     /// An event wants a turn.
-    Heard(Heard, Permit),
+    Heard(Box<Heard>, Permit),
     /// Somebody gave an order.
-    Order(Order, Permit),
+    Order(Box<Order>, Permit),
     /// A turn that a crash cut off is to go on.
-    Resume(CutOffTurn, Option<Heard>),
+    Resume(CutOffTurn, Vec<Heard>),
     /// Somebody asks about the turn of an event.
     Ask {
         /// The instance that the event came through.
@@ -114,8 +134,8 @@ pub enum LaneMessage {
 pub struct Birth {
     /// The session.
     pub session: NewSession,
-    /// The route that leads to it.
-    pub route: RouteRow,
+    /// The route that leads to it; none where it stands beside another.
+    pub route: Option<RouteRow>,
     /// The session it takes over from, where a rule ended that one.
     pub takeover: Option<Takeover>,
 }
@@ -137,11 +157,23 @@ pub struct Lane {
     session: SessionId,
     birth: Option<Birth>,
     guard: Guard,
-    queue_max: usize,
+    limits: GuardLimits,
+    /// What the times of the guard are counted from.
+    began: Instant,
     waiting: BTreeMap<InboxId, Waiting>,
     running: Option<Running>,
     /// A turn that a crash cut off, while its adapter is not back.
-    resuming: Option<(TurnId, Heard)>,
+    resuming: Option<(TurnId, Vec<Heard>)>,
+    /// Who sent files last, and when: what follows at once belongs to it.
+    files: Option<(String, Duration)>,
+    /// What came in and was not looked at yet.
+    batch: VecDeque<LaneMessage>,
+    /// What is being looked at.
+    in_hand: Option<Place>,
+    /// The turn that is written as running.
+    written: Option<(TurnId, Place)>,
+    /// How often the lane broke.
+    heals: u32,
     memory: Memory,
     /// A compression of the history, while it runs. Nothing else does meanwhile.
     compressing: Option<Compressing>,
@@ -154,11 +186,33 @@ pub struct Lane {
     draining: bool,
 }
 
+/// The bounds of a lane's guard, as they were when the lane was made.
+#[derive(Clone, Copy, Debug)]
+pub struct GuardLimits {
+    /// How many events wait.
+    pub queue_max: usize,
+    /// How long what is said may be joined.
+    pub windows: Windows,
+}
+
+impl GuardLimits {
+    /// As the configuration says.
+    pub fn of(session: &SessionConfig) -> Self {
+        let windows = Windows {
+            merge: session.merge,
+            merge_max: session.merge_max,
+            continuation: session.continuation,
+            continuation_max: Duration::from_millis(CONTINUATION_MS_MAX),
+        };
+        Self { queue_max: session.queue_max, windows }
+    }
+}
+
 /// An event whose turn has not started.
 #[derive(Debug)]
 enum Waiting {
-    Heard(Heard),
-    CutOff(TurnId, Heard),
+    Heard(Box<Heard>),
+    CutOff(TurnId, Vec<Heard>),
 }
 
 impl Lane {
@@ -166,23 +220,29 @@ impl Lane {
     pub fn new(
         host: Arc<Host>,
         session: SessionId,
-        queue_max: usize,
+        limits: GuardLimits,
         birth: Option<Birth>,
         after: Option<After>,
     ) -> Self {
         Self {
             memory: Memory::new(birth.is_some()),
+            began: host.clock.moment(),
             host,
             session,
             birth,
-            guard: Guard::new(queue_max),
-            queue_max,
+            guard: Guard::new(limits.queue_max, limits.windows),
+            limits,
             waiting: BTreeMap::new(),
             running: None,
             resuming: None,
             compressing: None,
             moving: Moving::default(),
             listed: BTreeMap::new(),
+            files: None,
+            batch: VecDeque::new(),
+            in_hand: None,
+            written: None,
+            heals: 0,
             after,
             draining: false,
         }
@@ -193,50 +253,69 @@ impl Lane {
         if let Some(after) = self.after.take() {
             self.take_over(after).await;
         }
-        let host = Arc::clone(&self.host);
         let mut taken = 0;
+        while let Err(fault) = AssertUnwindSafe(self.live(&mut mailbox, &mut taken)).catch_unwind().await {
+            if self.heals >= LANE_HEALS_MAX {
+                std::panic::resume_unwind(fault);
+            }
+            self.heals += 1;
+            self.heal().await;
+        }
+        self.park();
+    }
+
+    async fn live(&mut self, mailbox: &mut mpsc::UnboundedReceiver<LaneMessage>, taken: &mut u64) {
+        let host = Arc::clone(&self.host);
         let mut batch = Vec::new();
         let mut told_idle = false;
         loop {
+            self.take().await;
+            self.advance().await;
             if self.draining && !self.is_busy() {
                 break;
             }
+            let due = self.guard.due_at().map(|at| self.began + at);
             tokio::select! {
                 count = mailbox.recv_many(&mut batch, 64) => {
                     if count == 0 {
                         break;
                     }
-                    taken += count as u64;
+                    *taken += count as u64;
                     told_idle = false;
-                    self.take(&mut batch).await;
+                    self.batch.extend(batch.drain(..));
                 }
                 step = next_step(&mut self.running) => self.step(step).await,
                 () = adapter_back(&self.resuming) => self.go_on().await,
                 summary = compress::next(&mut self.compressing) => self.compressed(summary).await,
+                () = running::at(&*host.clock, due) => {}
                 () = tokio::time::sleep(IDLE), if self.guard.is_idle() && !told_idle => {
                     told_idle = true;
                     let unborn = self.birth.is_some();
+                    let taken = *taken;
                     host.tell(HostEvent::Turn(TurnNews::Idle { session: self.session.clone(), taken, unborn })).await;
                 }
                 () = host.parking.cancelled() => break,
             }
         }
-        self.park();
     }
 
     /// Takes what came in, in order. Refusals of one batch are told together.
-    async fn take(&mut self, batch: &mut Vec<LaneMessage>) {
+    async fn take(&mut self) {
         let mut refused = Vec::new();
-        for message in batch.drain(..) {
+        while let Some(message) = self.batch.pop_front() {
             let Some(message) = self.moving.keep_back(message) else { continue };
             match message {
                 LaneMessage::Heard(heard, _permit) => {
+                    self.in_hand = Some(heard.place.clone());
                     if let Some(heard) = self.hear(heard).await {
-                        refused.push(heard);
+                        refused.push(*heard);
                     }
                 }
-                LaneMessage::Order(order, _permit) => self.obey(order).await,
-                LaneMessage::Resume(cut_off, heard) => self.resume(cut_off, heard).await,
+                LaneMessage::Order(order, _permit) => {
+                    self.in_hand = Some(order.place.clone());
+                    self.obey(*order).await;
+                }
+                LaneMessage::Resume(cut_off, events) => self.resume(cut_off, events).await,
                 LaneMessage::Ask { instance, inbox, wish, reply } => self.answer(&instance, inbox, wish, reply).await,
                 LaneMessage::Close { changes, then, reply } => {
                     let written = self.close(changes).await;
@@ -246,74 +325,57 @@ impl Lane {
                 }
                 LaneMessage::Forget => self.memory.forget(),
                 LaneMessage::Moved { keys, then } => self.moving.hand_on(&keys, then),
-                LaneMessage::HandedOn(after) => Box::pin(self.take_over(after)).await,
+                LaneMessage::HandedOn(after) => self.take_over(after).await,
                 LaneMessage::Drain => self.drain(),
             }
+            self.in_hand = None;
+            self.advance().await;
         }
         if !refused.is_empty() {
             self.refuse(refused).await;
         }
     }
 
-    /// Lets an event start its turn or wait; returns one for which there is no room.
-    async fn hear(&mut self, heard: Heard) -> Option<Heard> {
-        match self.guard.admit(heard.inbox) {
-            Admission::Run if self.draining => {
-                // The event stays accepted in the inbox and is taken up by the next life of the host.
-                self.guard.finished();
-            }
-            Admission::Run => self.begin(Waiting::Heard(heard)).await,
-            Admission::Queued { .. } => {
-                self.waiting.entry(heard.inbox).or_insert(Waiting::Heard(heard));
-            }
-            Admission::Refused { .. } => return Some(heard),
-        }
-        None
-    }
-
-    /// Starts the turn of an event, and if that cannot be, the next one's.
-    async fn begin(&mut self, first: Waiting) {
-        let mut next = Some(first);
-        while let Some(waiting) = next.take() {
-            let (inbox, started) = match waiting {
-                Waiting::Heard(heard) => (heard.inbox, self.admit(heard).await),
-                Waiting::CutOff(turn, heard) if !heard.place.is_online() => {
-                    self.resuming = Some((turn, heard));
-                    return;
-                }
-                Waiting::CutOff(turn, heard) => (heard.inbox, self.admit_again(turn, heard).await),
-            };
-            match started {
-                Some(running) => self.running = Some(running),
-                None => {
-                    tracing::warn!(session = %self.session, %inbox, "a turn could not start");
-                    next = self.next_waiting();
-                }
-            }
-        }
-    }
-
-    /// Commits that a turn runs, then runs it.
-    async fn admit(&mut self, heard: Heard) -> Option<Running> {
-        self.bear(&heard.place).await?;
+    /// Commits that a turn runs, then runs it. `groups` are its messages, each of one or more events.
+    async fn admit(&mut self, groups: Vec<Vec<Heard>>) -> Option<Running> {
+        let place = groups.last()?.last()?.place.clone();
+        self.bear(&place).await?;
+        self.settle_beside().await;
         let admit = Admit {
             session: self.session.clone(),
             new_session: self.birth.as_ref().map(|birth| birth.session.clone()),
-            route: self.birth.as_ref().map(|birth| birth.route.clone()),
-            inbox: vec![heard.inbox],
+            route: self.birth.as_ref().and_then(|birth| birth.route.clone()),
+            inbox: groups.iter().flatten().map(|heard| heard.inbox).collect(),
             epoch: self.host.epoch,
             now_ms: self.host.now_ms(),
         };
         let turn = self.host.until_written("the start of a turn", || self.host.store.admit(admit.clone())).await?;
+        self.written = Some((turn, place));
         self.birth = None;
-        self.start(turn, heard).await
+        self.start(turn, groups).await
+    }
+
+    /// A session beside another one begins with what was chosen there.
+    async fn settle_beside(&mut self) {
+        let Some(Birth { session, .. }) = &mut self.birth else { return };
+        let Some(Parent { session: parent, lineage: Lineage::Aside }) = &session.parent else { return };
+        match self.host.store.session(parent).await {
+            Ok(Some(row)) => {
+                session.settings = row.settings;
+                self.memory.choose(session.settings.clone());
+            }
+            Ok(None) => {}
+            Err(error) => tracing::warn!(%parent, %error, "what was chosen for a session cannot be read"),
+        }
     }
 
     /// Commits that a turn which a crash cut off runs again.
-    async fn admit_again(&mut self, turn: TurnId, heard: Heard) -> Option<Running> {
+    async fn admit_again(&mut self, turn: TurnId, events: Vec<Heard>) -> Option<Running> {
+        let place = events.last()?.place.clone();
         let epoch = self.host.epoch;
         self.host.until_written("the resumption of a turn", || self.host.store.resume_turn(turn, epoch)).await?;
-        let mut running = self.start(turn, heard).await?;
+        self.written = Some((turn, place));
+        let mut running = self.start(turn, events.into_iter().map(|event| vec![event]).collect()).await?;
         match self.host.store.drafts_of(turn).await {
             Ok(drafts) => drafts.last().into_iter().for_each(|draft| running.adopt(draft)),
             // Left alone it ends as interrupted, with the turn.
@@ -322,17 +384,30 @@ impl Lane {
         Some(running)
     }
 
-    async fn start(&mut self, turn: TurnId, heard: Heard) -> Option<Running> {
+    async fn start(&mut self, turn: TurnId, mut groups: Vec<Vec<Heard>>) -> Option<Running> {
         let remembered = self.memory.read(&self.host, &self.session).await;
+        let said = groups.iter().flat_map(|group| context::messages(group));
+        let (said_by, messages): (Vec<Spoken>, Vec<Message>) = said.unzip();
+        let heard = groups.last_mut()?.pop()?;
         let manner = Manner::of(&self.host.live(), &heard.place.instance, &remembered.settings);
-        let request = context::build(&self.host, &self.session, turn, &heard, remembered);
+        let request = context::build(&self.host, &self.session, turn, &heard, messages, remembered);
         crash::point("mid_turn");
-        Some(Running::start(&self.host, turn, heard, request, manner))
+        self.look_away(groups.iter().flatten());
+        if heard.aside && heard.urge != Urge::InOrder {
+            let words = format!(
+                "Working on it beside this conversation, as turn {turn}. The answer comes here; `/agents` shows it."
+            );
+            let notice = heard.place.tell(&self.host, words).await;
+            self.owe(notice).await;
+        }
+        Some(Running::start(&self.host, turn, heard, said_by, request, manner))
     }
 
     /// Writes a session that takes over from another one. Any other is written with its first turn.
     async fn bear(&mut self, place: &Place) -> Option<()> {
-        let Some(Birth { session, route, takeover: Some(takeover) }) = self.birth.clone() else { return Some(()) };
+        let Some(Birth { session, route: Some(route), takeover: Some(takeover) }) = self.birth.clone() else {
+            return Some(());
+        };
         let mut reply = Vec::new();
         if let Some(notice) = takeover.notice
             && place.can_deliver_later()
@@ -360,36 +435,39 @@ impl Lane {
     }
 
     /// Takes up a turn that a crash cut off, before anything newer.
-    async fn resume(&mut self, cut_off: CutOffTurn, heard: Option<Heard>) {
-        let Some(heard) = heard else {
-            return self.close_cut_off(cut_off.turn, "its event cannot be read", None).await;
+    async fn resume(&mut self, cut_off: CutOffTurn, events: Vec<Heard>) {
+        self.wait_for_its_turn(cut_off.turn, cut_off.attempts, events).await;
+    }
+
+    async fn wait_for_its_turn(&mut self, turn: TurnId, attempts: u32, events: Vec<Heard>) {
+        let Some(last) = events.last() else {
+            return self.close_cut_off(turn, "its event cannot be read", None).await;
         };
         let attempts_max = self.host.live().config.session.resume_attempts_max;
-        if cut_off.attempts > attempts_max {
-            return self.close_cut_off(cut_off.turn, "interrupted too often", Some(heard)).await;
+        if attempts > attempts_max {
+            return self.close_cut_off(turn, "interrupted too often", Some(last)).await;
         }
-        match self.guard.admit(heard.inbox) {
-            Admission::Run => self.begin(Waiting::CutOff(cut_off.turn, heard)).await,
-            Admission::Queued { .. } => {
-                self.waiting.insert(heard.inbox, Waiting::CutOff(cut_off.turn, heard));
-            }
-            Admission::Refused { .. } => {
-                self.close_cut_off(cut_off.turn, "too many turns were cut off", Some(heard)).await
+        let (inbox, by) = (last.inbox, last.by());
+        match self.guard.arrive(Arrival { inbox, by, wish: BusyMode::Queue, join: Join::OwnTurn }, self.now()) {
+            Admission::Run => self.begin(vec![vec![Waiting::CutOff(turn, events)]]).await,
+            Admission::Refused { .. } => self.close_cut_off(turn, "too many turns were cut off", Some(last)).await,
+            _ => {
+                self.waiting.insert(inbox, Waiting::CutOff(turn, events));
             }
         }
     }
 
     /// Its adapter is back: the turn that waited for it goes on.
     async fn go_on(&mut self) {
-        if let Some((turn, heard)) = self.resuming.take() {
-            self.begin(Waiting::CutOff(turn, heard)).await;
+        if let Some((turn, events)) = self.resuming.take() {
+            self.begin(vec![vec![Waiting::CutOff(turn, events)]]).await;
         }
     }
 
     /// Ends a turn that will not be resumed, and says so where it was asked.
-    async fn close_cut_off(&mut self, turn: TurnId, why: &str, heard: Option<Heard>) {
+    async fn close_cut_off(&mut self, turn: TurnId, why: &str, heard: Option<&Heard>) {
         let mut deliveries = Vec::new();
-        if let Some(heard) = &heard {
+        if let Some(heard) = heard {
             deliveries.push(heard.place.say(&self.host, Purpose::Notice, turn::GIVEN_UP.to_owned()).await);
         }
         let end = EndTurn {
@@ -414,13 +492,14 @@ impl Lane {
                     running.show(&self.host).await;
                 }
             }
-            Step::Ended(outcome) => self.end(outcome, Cause::Itself).await,
-            Step::Silent => {
-                if let Some(running) = &mut self.running {
-                    let outcome = running.stop().await;
-                    self.end(outcome, Cause::Inactive).await;
-                }
+            Step::Ended(outcome) => {
+                let interrupted = self.running.as_ref().is_some_and(Running::is_interrupted);
+                let cause = if interrupted { Cause::Interrupted } else { Cause::Itself };
+                self.end(outcome, cause).await;
             }
+            Step::Asks(ask) => self.steer(ask).await,
+            Step::Stuck => self.stop_for(Cause::Interrupted).await,
+            Step::Silent => self.stop_for(Cause::Inactive).await,
             Step::StillWorking(words) => {
                 if let Some(running) = &self.running {
                     let notice = running.heard.place.tell(&self.host, words).await;
@@ -430,18 +509,31 @@ impl Lane {
         }
     }
 
-    /// Commits how the running turn ended and what is owed for it, then starts the next.
+    async fn stop_for(&mut self, cause: Cause) {
+        if let Some(running) = &mut self.running {
+            let outcome = running.stop().await;
+            self.end(outcome, cause).await;
+        }
+    }
+
+    /// Commits how the running turn ended and what is owed for it. What waits is next.
     async fn end(&mut self, outcome: hermes_agent::TurnOutcome, cause: Cause) {
         let Some(mut running) = self.running.take() else { return };
         running.show(&self.host).await;
         let mut conclusion = turn::conclude(outcome, cause, &self.host.live());
         if let Some(answer) = conclusion.says.take() {
-            conclusion.says = Some(self.with_thoughts(answer, &conclusion.messages).await);
+            let answer = self.with_thoughts(answer, &conclusion.messages).await;
+            conclusion.says = Some(aside(&running.heard, answer));
         }
-        let deliveries = running.conclude(&self.host, &conclusion).await.into_iter().collect();
+        let mut deliveries: Vec<NewDelivery> = running.conclude(&self.host, &conclusion).await.into_iter().collect();
+        let late = self.guard.finished();
+        let is_shown = running.is_streamed() || !deliveries.is_empty();
+        if let Some(words) = after_words(&running, conclusion.end, cause, is_shown, &late) {
+            deliveries.push(running.heard.place.tell(&self.host, words.to_owned()).await);
+        }
         let now_ms = self.host.now_ms();
-        let heard_ms = running.heard.at_ms;
-        let said = running.input.iter().map(|message| (heard_ms, message.clone()));
+        let said = running.said_by.iter().zip(&running.input);
+        let said = said.map(|(spoken, message)| (spoken.at_ms, message.clone()));
         let transcript: Vec<_> =
             said.chain(conclusion.messages.iter().map(|message| (now_ms, message.clone()))).collect();
         let end = EndTurn {
@@ -449,7 +541,7 @@ impl Lane {
             state: conclusion.end,
             error: conclusion.error,
             session: self.session.clone(),
-            messages: memory::rows(&transcript, &running.heard),
+            messages: memory::rows(&transcript, &running.said_by),
             deliveries,
             usage: conclusion.usage,
             agent_state: conclusion.state.clone().map(|state| (self.host.runtime.name().to_owned(), state)),
@@ -459,14 +551,15 @@ impl Lane {
         if let Some(tools) = running.tools_shown() {
             self.tell_grown(tools).await;
         }
+        self.written = None;
         self.memory.add(&self.host, transcript, conclusion.state);
         let title = (conclusion.end == TurnEnd::Finished).then(|| self.title_after(&running.heard)).flatten();
+        if running.heard.aside {
+            self.host.tell(HostEvent::Turn(TurnNews::Aside { session: self.session.clone() })).await;
+        }
         running.close(conclusion.last);
         if let Some(title) = title {
             self.name_after(&title).await;
-        }
-        if let Some(next) = self.next_waiting() {
-            self.begin(next).await;
         }
     }
 
@@ -493,34 +586,6 @@ impl Lane {
         }
     }
 
-    /// The event whose turn comes next, unless the host ends.
-    fn next_waiting(&mut self) -> Option<Waiting> {
-        while let Some(next) = self.guard.finished() {
-            if self.draining {
-                continue;
-            }
-            if let Some(waiting) = self.waiting.remove(&next) {
-                return Some(waiting);
-            }
-        }
-        None
-    }
-
-    /// Says truthfully that there was no room for these events.
-    async fn refuse(&self, refused: Vec<Heard>) {
-        let max = self.queue_max;
-        let words = match refused.len() {
-            1 => format!("Not queued: {max} messages already wait here. Send it again when they are answered."),
-            n => format!(
-                "Not queued: {max} messages already wait here, so your last {n} were not taken. Send them again later."
-            ),
-        };
-        let reply = refused[0].place.say(&self.host, Purpose::Notice, words).await;
-        let ids = refused.iter().map(|heard| heard.inbox).collect();
-        let changes = vec![Change::DropInbox { ids, why: "no room in the queue".to_owned() }];
-        self.write_order(CommandTx { inbox: None, changes, reply: vec![reply], now_ms: self.host.now_ms() }).await;
-    }
-
     /// Commits an order and hands its reply to the outbox.
     async fn write_order(&self, order: CommandTx) -> bool {
         let written = self.host.until_written("an order", || self.host.store.command(order.clone())).await;
@@ -541,9 +606,9 @@ impl Lane {
     /// Answers about a turn, if this lane has its event.
     async fn answer(&mut self, instance: &str, inbox: InboxId, wish: TurnWish, reply: mpsc::Sender<&'static str>) {
         let is_it = |heard: &Heard| heard.inbox == inbox && *heard.place.instance == *instance;
-        let runs = self.running.as_ref().is_some_and(|running| is_it(&running.heard));
-        let resumes = self.resuming.as_ref().is_some_and(|(_, heard)| is_it(heard));
-        let waits = self.waiting.get(&inbox).is_some_and(|waiting| is_it(waiting.heard()));
+        let runs = self.running.as_ref().is_some_and(|running| running.answers(instance, inbox));
+        let resumes = self.resuming.as_ref().is_some_and(|(_, events)| events.iter().any(is_it));
+        let waits = self.waiting.get(&inbox).and_then(Waiting::heard).is_some_and(is_it);
         let state = match (runs, resumes || waits) {
             (true, _) => "running",
             (false, true) => "queued",
@@ -562,7 +627,7 @@ impl Lane {
     async fn withdraw(&mut self, inbox: InboxId) {
         self.guard.withdraw(inbox);
         match self.waiting.remove(&inbox) {
-            Some(Waiting::CutOff(turn, heard)) => self.give_up(turn, &heard).await,
+            Some(Waiting::CutOff(turn, events)) => self.give_up(turn, &events).await,
             Some(Waiting::Heard(_)) | None => {
                 let changes = vec![Change::DropInbox { ids: vec![inbox], why: "withdrawn".to_owned() }];
                 let now_ms = self.host.now_ms();
@@ -582,18 +647,15 @@ impl Lane {
         self.compressing = None;
     }
 
-    /// Ends the running turn because somebody said so; the next one starts.
+    /// Ends the running turn because somebody said so.
     async fn stop(&mut self) {
         if let Some(compressing) = self.compressing.take() {
             self.not_compressed(compressing, "it was stopped").await;
-        } else if let Some((turn, heard)) = self.resuming.take() {
-            self.give_up(turn, &heard).await;
-            if let Some(next) = self.next_waiting() {
-                self.begin(next).await;
-            }
-        } else if let Some(running) = &mut self.running {
-            let outcome = running.stop().await;
-            self.end(outcome, Cause::Stopped).await;
+        } else if let Some((turn, events)) = self.resuming.take() {
+            self.give_up(turn, &events).await;
+            self.guard.finished();
+        } else {
+            self.stop_for(Cause::Stopped).await;
         }
     }
 
@@ -607,11 +669,21 @@ impl Lane {
 }
 
 /// Waits until a turn that was cut off can go on; for ever when there is none.
-async fn adapter_back(resuming: &Option<(TurnId, Heard)>) {
-    match resuming.as_ref().and_then(|(_, heard)| heard.place.adapter.as_ref()) {
+async fn adapter_back(resuming: &Option<(TurnId, Vec<Heard>)>) {
+    match resuming.as_ref().and_then(|(_, events)| events.last()?.place.adapter.as_ref()) {
         Some(adapter) => adapter.online().await,
         None => std::future::pending().await,
     }
+}
+
+/// What a turn beside a conversation says, as the conversation's chat sees it.
+fn aside(heard: &Heard, markdown: String) -> String {
+    if !heard.aside {
+        return markdown;
+    }
+    let asked: String = heard.event.get().text.chars().take(ASIDE_CHARS_MAX).collect();
+    let asked = asked.lines().next().unwrap_or_default().replace('`', "'");
+    format!("In the background, on `{asked}`:\n\n{markdown}")
 }
 
 /// Waits for the running turn; for ever when there is none.

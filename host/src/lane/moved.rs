@@ -85,7 +85,7 @@ impl Lane {
     /// Waits for what an earlier lane hands on, and takes it before anything newer.
     pub(super) async fn take_over(&mut self, after: After) {
         // An earlier lane that is gone has nothing more to write and hands nothing on.
-        let mut handed = after.await.unwrap_or_default();
-        self.take(&mut handed).await;
+        let handed = after.await.unwrap_or_default();
+        handed.into_iter().rev().for_each(|message| self.batch.push_front(message));
     }
 }

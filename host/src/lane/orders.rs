@@ -5,7 +5,7 @@ use hermes_core::settings::{Setting, SettingChange};
 use hermes_protocol::{Purpose, Usage};
 
 use super::{Lane, Then, Waiting, Wish, memory};
-use crate::context::{Heard, Place};
+use crate::context::{self, Heard, Place, Spoken};
 use crate::store::{Change, CommandTx, EndTurn, StoreError, TurnEnd};
 
 /// A slash command on its way to its session.
@@ -192,7 +192,7 @@ impl Lane {
         let mut accepted = Vec::new();
         for id in ids {
             match self.waiting.remove(&id) {
-                Some(Waiting::CutOff(turn, heard)) => self.give_up(turn, &heard).await,
+                Some(Waiting::CutOff(turn, events)) => self.give_up(turn, &events).await,
                 Some(Waiting::Heard(_)) | None => accepted.push(id),
             }
         }
@@ -213,14 +213,15 @@ impl Lane {
     }
 
     /// Ends a turn that was to be resumed and will not be. What was asked stays in the transcript.
-    pub(super) async fn give_up(&mut self, turn: hermes_core::ids::TurnId, heard: &Heard) {
-        let asked = heard.said().into_iter().map(|message| (heard.at_ms, message)).collect::<Vec<_>>();
+    pub(super) async fn give_up(&mut self, turn: hermes_core::ids::TurnId, events: &[Heard]) {
+        let (said, messages): (Vec<Spoken>, Vec<_>) = events.chunks(1).flat_map(context::messages).unzip();
+        let asked: Vec<_> = said.iter().map(|spoken| spoken.at_ms).zip(messages).collect();
         let end = EndTurn {
             turn,
             state: TurnEnd::Interrupted,
             error: None,
             session: self.session.clone(),
-            messages: memory::rows(&asked, heard),
+            messages: memory::rows(&asked, &said),
             deliveries: Vec::new(),
             usage: Usage::default(),
             agent_state: None,

@@ -8,9 +8,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use hermes_agent::steer::{Ask, TurnLine};
 use hermes_agent::{EventSink, Failure, Message, TurnOutcome, TurnRequest};
 use hermes_core::delivery::strip_control;
-use hermes_core::ids::{DeliveryId, TurnId};
+use hermes_core::ids::{DeliveryId, InboxId, TurnId};
+use hermes_core::limits::INTERRUPT_MS_MAX;
 use hermes_protocol::{StreamKind, TurnEvent};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
@@ -23,11 +25,13 @@ use super::hints::{NativeStream, Typing};
 use super::manner::{Dress, Manner, Tools};
 use crate::clock::Clock;
 use crate::config::StreamMode;
-use crate::context::Heard;
+use crate::context::{Heard, Spoken};
+use crate::dispatcher::owner;
 use crate::host::{CountedTurn, Host};
 use crate::mask::Masker;
 use crate::store::{NewDelivery, OwedDelivery, TurnEnd};
 use crate::turn::Conclusion;
+use crate::working::{Listed, Work, beginning};
 
 /// A turn that runs.
 pub struct Running {
@@ -37,6 +41,12 @@ pub struct Running {
     pub heard: Heard,
     /// The same, as the transcript will keep it.
     pub input: Vec<Message>,
+    /// What is kept of the events of each message of the input.
+    pub said_by: Vec<Spoken>,
+    /// By which it is steered.
+    pub line: TurnLine,
+    /// When it is stopped if it has not come to a safe point by then, once it was interrupted.
+    interrupted_until: Option<Instant>,
     task: JoinHandle<TurnOutcome>,
     events: mpsc::Receiver<TurnEvent>,
     cancel: CancellationToken,
@@ -53,6 +63,7 @@ pub struct Running {
     clock: Arc<dyn Clock>,
     _typing: Option<Typing>,
     _counted: CountedTurn,
+    _listed: Listed,
 }
 
 /// What happened to a running turn.
@@ -62,6 +73,10 @@ pub enum Step {
     Said,
     /// It is over.
     Ended(TurnOutcome),
+    /// It takes what waits to steer it.
+    Asks(Ask),
+    /// It was interrupted and does not come to a safe point.
+    Stuck,
     /// It has been silent for too long.
     Silent,
     /// It has been running for a while; what to tell the chat.
@@ -70,7 +85,14 @@ pub enum Step {
 
 impl Running {
     /// Starts the runtime on a turn that is committed.
-    pub fn start(host: &Arc<Host>, turn: TurnId, heard: Heard, request: TurnRequest, manner: Manner) -> Self {
+    pub fn start(
+        host: &Arc<Host>,
+        turn: TurnId,
+        heard: Heard,
+        said_by: Vec<Spoken>,
+        request: TurnRequest,
+        manner: Manner,
+    ) -> Self {
         let live = host.live();
         let session = live.session_of(&heard.place.instance);
         let adapter = heard.place.adapter.clone();
@@ -96,18 +118,38 @@ impl Running {
         };
         // Whoever waits for an answer hears that the host is at it only where that can still arrive.
         let beats = heard.place.can_deliver_later();
-        let pace = Pace::new(session.inactivity, session.inactivity_warning, session.heartbeat, beats);
+        let pace = Pace::new(
+            Arc::clone(&host.clock),
+            session.inactivity,
+            session.inactivity_warning,
+            session.heartbeat,
+            beats,
+        );
         let said_bytes_max = live.config.limits.reply_bytes_max;
         let input = request.input.clone();
-        let draft = Draft::start(host, &heard);
         let tools = Tools::new(&heard, manner.progress);
+        // What runs beside a conversation is shown there when it is whole, with what it answers.
+        let draft = if heard.aside { None } else { Draft::start(host, &heard) };
+        let listed = host.working.list(Work {
+            turn,
+            session: request.session_id.clone(),
+            instance: Arc::clone(&heard.place.instance),
+            inbox: heard.inbox,
+            owner: owner(&heard.place.instance, &heard.event),
+            asked: beginning(&heard.event.get().text),
+            since_ms: host.now_ms(),
+            aside: heard.aside,
+        });
         let cancel = CancellationToken::new();
-        let (sink, events) = EventSink::channel();
+        let (sink, events, line) = EventSink::with_line();
         let task = tokio::spawn(answer(Arc::clone(host), request, sink, cancel.clone()));
         Self {
             turn,
             heard,
             input,
+            said_by,
+            line,
+            interrupted_until: None,
             task,
             events,
             cancel,
@@ -124,6 +166,7 @@ impl Running {
             clock: Arc::clone(&host.clock),
             _typing: typing,
             _counted: host.count_turn(),
+            _listed: listed,
         }
     }
 
@@ -148,6 +191,8 @@ impl Running {
                 }
             }
             () = draft_due(&self.draft) => Step::Said,
+            ask = self.line.asked() => Step::Asks(ask),
+            () = at(&*self.clock, self.interrupted_until) => Step::Stuck,
             beat = self.pace.next() => match beat {
                 Beat::Silent => Step::Silent,
                 Beat::Warn { silent_min } => Step::StillWorking(format!(
@@ -228,6 +273,42 @@ impl Running {
         }
     }
 
+    /// Asks the turn to end at its next safe point.
+    pub fn interrupt(&mut self) {
+        self.cancel.cancel();
+        let until = self.clock.moment() + Duration::from_millis(INTERRUPT_MS_MAX);
+        self.interrupted_until.get_or_insert(until);
+    }
+
+    /// Whether it was asked to end.
+    pub fn is_interrupted(&self) -> bool {
+        self.interrupted_until.is_some()
+    }
+
+    /// Whether it is shown as it grows to somebody who looks on.
+    pub fn is_streamed(&self) -> bool {
+        self.stream.is_some()
+    }
+
+    /// Whether it answers somebody.
+    pub fn is_asked_by(&self, by: &str) -> bool {
+        self.said_by.iter().any(|spoken| spoken.by == by)
+    }
+
+    /// Whether it answers an event.
+    pub fn answers(&self, instance: &str, inbox: InboxId) -> bool {
+        self.said_by.iter().any(|spoken| *spoken.instance == *instance && spoken.events.contains(&inbox))
+    }
+
+    /// Leaves the runtime behind; what it still says is not heard.
+    pub fn abandon(self) {
+        self.cancel.cancel();
+        self.task.abort();
+        let Some(stream) = &self.stream else { return };
+        let message = "The host lost track of this turn.".to_owned();
+        stream.cut(TurnEvent::Error { code: "runtime_failed".to_owned(), message, retryable: true });
+    }
+
     /// Ends the turn now: asks the runtime, waits a moment, leaves it behind.
     pub async fn stop(&mut self) -> TurnOutcome {
         self.cancel.cancel();
@@ -274,10 +355,10 @@ async fn draft_due(draft: &Option<Draft>) {
 
 /// Runs one turn when there is room for it.
 async fn answer(host: Arc<Host>, request: TurnRequest, sink: EventSink, cancel: CancellationToken) -> TurnOutcome {
-    let _room = match Arc::clone(&host.turns).acquire_owned().await {
-        Ok(room) => room,
+    let _room = match cancel.run_until_cancelled(Arc::clone(&host.turns).acquire_owned()).await {
+        Some(Ok(room)) => room,
         // Nobody closes the semaphore; without it there would be no bound to keep.
-        Err(_) => return TurnOutcome::Interrupted { text: String::new() },
+        None | Some(Err(_)) => return TurnOutcome::Interrupted { text: String::new() },
     };
     host.runtime.run(request, sink, cancel).await
 }
@@ -293,8 +374,17 @@ fn broken(error: &tokio::task::JoinError) -> Failure {
     }
 }
 
+/// Waits for a moment; for ever when there is none.
+pub(super) async fn at(clock: &dyn Clock, moment: Option<Instant>) {
+    match moment {
+        Some(moment) => clock.until(moment).await,
+        None => std::future::pending().await,
+    }
+}
+
 /// When a turn was last heard, and what its silence asks for.
 struct Pace {
+    clock: Arc<dyn Clock>,
     started: Instant,
     heard: Instant,
     warned: bool,
@@ -313,14 +403,16 @@ enum Beat {
 }
 
 impl Pace {
-    fn new(inactivity: Duration, warning: Duration, heartbeat: Duration, beats: bool) -> Self {
-        let now = Instant::now();
+    fn new(clock: Arc<dyn Clock>, inactivity: Duration, warning: Duration, heartbeat: Duration, beats: bool) -> Self {
+        let now = clock.moment();
+        // Whoever cannot be told on the way is neither warned; a time of zero means never.
+        let warned = !beats || warning.is_zero();
         let beats = (beats && !heartbeat.is_zero()).then_some(1);
-        Self { started: now, heard: now, warned: beats.is_none(), inactivity, warning, heartbeat, beats }
+        Self { clock, started: now, heard: now, warned, inactivity, warning, heartbeat, beats }
     }
 
     fn heard(&mut self) {
-        self.heard = Instant::now();
+        self.heard = self.clock.moment();
     }
 
     /// Waits for the next beat. Cancel-safe: a beat counts only once it is returned.
@@ -330,8 +422,8 @@ impl Pace {
             let warn_at = (!self.warned).then(|| self.heard + self.warning);
             let beat_at = self.beats.map(|count| self.started + self.heartbeat * count);
             let next = [Some(silent_at), warn_at, beat_at].into_iter().flatten().min().unwrap_or(silent_at);
-            tokio::time::sleep_until(next).await;
-            let now = Instant::now();
+            self.clock.until(next).await;
+            let now = self.clock.moment();
             if now >= self.heard + self.inactivity {
                 return Beat::Silent;
             }
@@ -356,6 +448,7 @@ fn minutes(time: Duration) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::clock::SystemClock;
 
     fn s(seconds: u64) -> Duration {
         Duration::from_secs(seconds)
@@ -363,7 +456,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_silent_turn_beats_is_warned_about_and_ends() {
-        let mut pace = Pace::new(s(1_800), s(900), s(600), true);
+        let mut pace = Pace::new(Arc::new(SystemClock), s(1_800), s(900), s(600), true);
         assert_eq!(pace.next().await, Beat::Working { minutes: 10 });
         assert_eq!(pace.next().await, Beat::Warn { silent_min: 15 });
         assert_eq!(pace.next().await, Beat::Working { minutes: 20 });
@@ -372,8 +465,16 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn a_warning_needs_no_heartbeat_and_a_time_of_zero_means_never() {
+        let mut pace = Pace::new(Arc::new(SystemClock), s(1_800), s(900), s(0), true);
+        assert_eq!(pace.next().await, Beat::Warn { silent_min: 15 });
+        let mut pace = Pace::new(Arc::new(SystemClock), s(1_800), s(0), s(0), true);
+        assert_eq!(pace.next().await, Beat::Silent);
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn what_is_heard_puts_the_end_off() {
-        let mut pace = Pace::new(s(100), s(90), s(1_000), false);
+        let mut pace = Pace::new(Arc::new(SystemClock), s(100), s(90), s(1_000), false);
         tokio::time::advance(s(60)).await;
         pace.heard();
         assert_eq!(pace.next().await, Beat::Silent);

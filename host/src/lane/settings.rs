@@ -3,7 +3,7 @@
 
 use hermes_agent::Message;
 use hermes_core::delivery::strip_control;
-use hermes_core::settings::{Effort, ProgressMode, SessionSettings, Setting, SettingChange};
+use hermes_core::settings::{BusyMode, Effort, ProgressMode, SessionSettings, Setting, SettingChange};
 
 use super::manner::Manner;
 use super::{Lane, Takeover};
@@ -47,6 +47,7 @@ impl Lane {
             return UNREADABLE.to_owned();
         };
         match setting {
+            Setting::Busy => busy(settings.busy.unwrap_or(self.host.live().session_of(&place.instance).busy)),
             Setting::Model => self.models(settings.model.as_deref()),
             Setting::Personality => self.personalities(settings.personality.as_deref()),
             Setting::Reasoning => self.reasoning(&settings),
@@ -67,7 +68,8 @@ impl Lane {
                 let _ = self.bear(place).await;
             }
             Some(birth) => {
-                changes.extend([Change::NewSession(birth.session.clone()), Change::BindRoute(birth.route.clone())]);
+                changes.push(Change::NewSession(birth.session.clone()));
+                changes.extend(birth.route.clone().map(Change::BindRoute));
             }
         }
     }
@@ -98,6 +100,10 @@ impl Lane {
                 "What the model thinks is shown behind its answers here.".to_owned()
             }
             SettingChange::ShowReasoning(_) => "What the model thinks is not shown here.".to_owned(),
+            SettingChange::Busy(Some(mode)) => busy(*mode),
+            SettingChange::Busy(None) => {
+                "What a message does while the agent works is as the configuration says again.".to_owned()
+            }
             other => format!("{other:?}: from the next message on."),
         }
     }
@@ -172,6 +178,16 @@ impl Lane {
         lines.push("\n`/model NAME` chooses one for this conversation, `/model reset` goes back.".to_owned());
         lines.join("\n")
     }
+}
+
+/// What a message does while the agent works.
+fn busy(mode: BusyMode) -> String {
+    let what = match mode {
+        BusyMode::Interrupt => "ends what the agent is doing and is answered next",
+        BusyMode::Queue => "waits for its turn",
+        BusyMode::Steer => "reaches what the agent is doing, or waits where that is too late",
+    };
+    format!("A message that comes while the agent works {what} (`{mode}`).")
 }
 
 /// Lines of thought that are shown.

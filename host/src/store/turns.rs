@@ -33,6 +33,26 @@ impl Store {
         self.write(move |db| finish(db, &nonce, &end)).await
     }
 
+    /// Gives a running turn more events: from here on they are `turned` with it and answered by its end.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::Conflict`](super::StoreError::Conflict) when the turn does not run or an event is not
+    /// `accepted`; nothing has changed then.
+    pub async fn steer_turn(&self, turn: TurnId, events: Vec<InboxId>) -> Result<()> {
+        self.write(move |db| {
+            change_one(
+                db,
+                "UPDATE turns SET inbox = CASE inbox WHEN '' THEN ?2 ELSE inbox || ',' || ?2 END
+                 WHERE id = ?1 AND state = 'running'",
+                params![turn.0, joined(&events)],
+                || name(turn),
+            )?;
+            events.iter().try_for_each(|event| inbox::turned(db, *event))
+        })
+        .await
+    }
+
     /// Starts a `queued` turn in this epoch; returns how often it was started by now.
     ///
     /// # Errors

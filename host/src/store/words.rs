@@ -63,6 +63,8 @@ states! {
         Branch = "branch",
         /// It goes on from a summary of the one before.
         Compression = "compression",
+        /// One turn of it runs beside the other.
+        Aside = "aside",
     }
 
     /// How far a delivery got.

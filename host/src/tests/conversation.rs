@@ -39,14 +39,19 @@ fn the_same_event_never_starts_a_second_turn() {
 
 #[test]
 fn messages_that_come_while_a_turn_runs_wait_in_order() {
-    let world = World::new();
+    let section = "access = { allowed_users = [\"7\"] }\nsession = { busy = \"queue\", merge_ms = 0 }".to_owned();
+    let world = World::with(Setting { section, ..Setting::default() });
     let chat = world.chat("7");
     let given: Vec<_> = (0..20).map(|n| world.give(&chat.event(&format!("message {n}")))).collect();
     for given in given {
         world.block_on(given).unwrap();
     }
     let expected: Vec<String> = (0..20).map(|n| format!("message {n}")).collect();
-    assert_eq!(chat.hears(20), expected);
+    world.settled();
+    let heard = chat.heard();
+    let (receipts, answers): (Vec<_>, Vec<_>) = heard.into_iter().partition(|text| text.starts_with("Queued ("));
+    assert_eq!(answers, expected);
+    assert!(receipts.len() < 20, "the first did not wait: {receipts:?}");
 }
 
 #[test]
@@ -68,14 +73,15 @@ fn stop_frees_the_session_soon_although_the_runtime_is_deaf() {
 
 #[test]
 fn a_message_beyond_the_queue_is_refused_truthfully() {
-    let section = "access = { allowed_users = [\"7\"] }\nsession = { queue_max = 2 }".to_owned();
+    let section =
+        "access = { allowed_users = [\"7\"] }\nsession = { queue_max = 2, busy = \"queue\", merge_ms = 0 }".to_owned();
     let world = World::with(Setting { section, ..Setting::default() });
     let chat = world.chat("7");
     chat.says("/hang");
     for n in 0..4 {
         chat.says(&format!("message {n}"));
     }
-    let refusal = chat.hears(1).remove(0);
+    let refusal = chat.hears(3).remove(2);
     assert!(refusal.starts_with("Not queued: 2 messages already wait here"), "{refusal}");
     chat.says("/stop");
     world.settled();

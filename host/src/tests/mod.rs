@@ -1,6 +1,7 @@
 //! The pipeline as a whole, over a platform in memory: a real store, the real
 //! dispatcher and lanes, no library and no socket. Each test reads as a chat.
 
+mod busy;
 mod commands;
 mod conversation;
 mod delivery;

@@ -82,6 +82,9 @@ fn world() -> World {
     world_of(&Arc::new(Scribe(AtomicU8::new(SUMS_UP))), "")
 }
 
+/// What comes while something runs waits, each for itself, and nobody is told.
+const WAITS: &str = "session = { busy = \"queue\", merge_ms = 0, receipts = false }";
+
 /// Sessions of a person, the last used first.
 fn sessions(world: &World, who: &str) -> Vec<Value> {
     world.call("sessions.list", json!({ "sender": { "id": who } })).unwrap().as_array().unwrap().clone()
@@ -223,7 +226,7 @@ fn a_branch_knows_what_was_said_and_the_way_back_is_as_it_was() {
 
 #[test]
 fn what_is_said_right_behind_branch_is_heard_in_the_branch_in_order() {
-    let world = world();
+    let world = world_of(&Arc::new(Scribe(AtomicU8::new(SUMS_UP))), WAITS);
     ask(&world, "7", "one");
     let chat = world.chat("7");
     let mut texts = vec!["/branch".to_owned()];
@@ -345,7 +348,7 @@ fn a_compressed_conversation_goes_on_from_its_summary_under_its_old_name() {
 #[test]
 fn what_is_said_while_a_conversation_is_compressed_waits_and_goes_on_in_the_new_one() {
     let scribe = Arc::new(Scribe(AtomicU8::new(HANGS)));
-    let mut world = world_of(&scribe, "");
+    let mut world = world_of(&scribe, WAITS);
     for text in ["one", "two"] {
         ask(&world, "7", text);
     }
@@ -368,7 +371,7 @@ fn what_is_said_while_a_conversation_is_compressed_waits_and_goes_on_in_the_new_
 #[test]
 fn a_summary_that_fails_or_is_stopped_leaves_the_conversation_as_it_was() {
     let scribe = Arc::new(Scribe(AtomicU8::new(FAILS)));
-    let world = world_of(&scribe, "");
+    let world = world_of(&scribe, WAITS);
     for text in ["one", "two"] {
         ask(&world, "7", text);
     }

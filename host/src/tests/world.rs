@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -16,6 +16,7 @@ use hermes_protocol::{
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 use tokio::sync::{mpsc, oneshot, watch};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::chance::SystemChance;
@@ -48,6 +49,8 @@ pub struct Setting {
     pub capabilities: Value,
     /// Who answers, where it is not echo with its test words.
     pub runtime: Option<Arc<dyn AgentRuntime>>,
+    /// Whether time stands still unless the test lets it pass.
+    pub clock_stands: bool,
 }
 
 impl Default for Setting {
@@ -57,6 +60,7 @@ impl Default for Setting {
             delivery: "backoff_ms = 10".to_owned(),
             capabilities: json!({ "text": { "limit": 4096, "unit": "scalars", "dialect": "commonmark" } }),
             runtime: None,
+            clock_stands: false,
         }
     }
 }
@@ -72,13 +76,47 @@ pub struct World {
     clock: Arc<Ahead>,
 }
 
-/// The system's clock, and how much further a test has put it.
-#[derive(Default)]
-struct Ahead(AtomicI64);
+/// The system's clock, and how much further a test has put it; or one that only a test moves.
+struct Ahead {
+    by: watch::Sender<Duration>,
+    stands_at: Option<(Instant, i64)>,
+}
+
+impl Ahead {
+    fn new(stands: bool) -> Self {
+        let stands_at = stands.then(|| (Instant::now(), SystemClock.now_ms()));
+        Self { by: watch::Sender::new(Duration::ZERO), stands_at }
+    }
+}
 
 impl Clock for Ahead {
     fn now_ms(&self) -> i64 {
-        SystemClock.now_ms() + self.0.load(Ordering::Relaxed)
+        let base = self.stands_at.map_or_else(|| SystemClock.now_ms(), |(_, ms)| ms);
+        base + i64::try_from(self.by.borrow().as_millis()).unwrap()
+    }
+
+    fn moment(&self) -> Instant {
+        self.stands_at.map_or_else(Instant::now, |(moment, _)| moment) + *self.by.borrow()
+    }
+
+    fn until(&self, moment: Instant) -> BoxFuture<'static, ()> {
+        let (mut by, stands_at) = (self.by.subscribe(), self.stands_at);
+        Box::pin(async move {
+            loop {
+                let ahead = *by.borrow_and_update();
+                let now = stands_at.map_or_else(Instant::now, |(moment, _)| moment) + ahead;
+                let Some(left) = moment.checked_duration_since(now).filter(|left| !left.is_zero()) else { return };
+                let moved = async {
+                    if by.changed().await.is_err() {
+                        std::future::pending().await
+                    }
+                };
+                match stands_at {
+                    Some(_) => moved.await,
+                    None => tokio::select! { () = moved => {} () = tokio::time::sleep(left) => {} },
+                }
+            }
+        })
     }
 }
 
@@ -97,13 +135,14 @@ impl World {
 
     /// A world as the test wants it.
     pub fn with(setting: Setting) -> Self {
+        let clock = Arc::new(Ahead::new(setting.clock_stands));
         let mut world = Self {
             home: tempfile::tempdir().unwrap(),
             setting,
             platform: Arc::default(),
             life: None,
             events: AtomicU64::new(1),
-            clock: Arc::default(),
+            clock,
         };
         world.start();
         world
@@ -146,7 +185,7 @@ impl World {
 
     /// Time passes, without anybody waiting for it.
     pub fn passes(&self, time: Duration) {
-        self.clock.0.fetch_add(i64::try_from(time.as_millis()).unwrap(), Ordering::Relaxed);
+        self.clock.by.send_modify(|by| *by += time);
     }
 
     /// The minute comes at which the host looks for what has expired.

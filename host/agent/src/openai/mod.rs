@@ -104,8 +104,8 @@ impl OpenAi {
         })
     }
 
-    async fn answer(&self, request: &TurnRequest, events: &EventSink, answer: &mut Answer) -> TurnOutcome {
-        let model = request.model.as_deref().unwrap_or(&self.model);
+    async fn answer(&self, request: &mut TurnRequest, events: &EventSink, answer: &mut Answer) -> TurnOutcome {
+        let model = &request.model.clone().unwrap_or_else(|| self.model.clone());
         let mut attempts = 0;
         let trouble = match self.ask_until_answered(request, model, events, answer, &mut attempts).await {
             Ok(()) => trouble_of(answer),
@@ -134,7 +134,7 @@ impl OpenAi {
     /// Asks, and asks again as long as nothing was said, the trouble passes and there is time.
     async fn ask_until_answered(
         &self,
-        request: &TurnRequest,
+        request: &mut TurnRequest,
         model: &str,
         events: &EventSink,
         answer: &mut Answer,
@@ -147,6 +147,8 @@ impl OpenAi {
         let mut effort = request.reasoning.is_some();
         loop {
             let with = Extras { usage: self.takes_stream_options.load(Ordering::Relaxed), effort };
+            // Once an answer has begun it is too late to ask differently.
+            request.input.extend(events.steered().await);
             *attempts += 1;
             let trouble = match self.ask(request, model, with, events, answer, patience).await {
                 Ok(()) => return Ok(()),
@@ -206,13 +208,22 @@ impl AgentRuntime for OpenAi {
         std::iter::once(&self.model).chain(&self.other_models).cloned().collect()
     }
 
-    fn run(&self, request: TurnRequest, events: EventSink, cancel: CancellationToken) -> BoxFuture<'_, TurnOutcome> {
+    fn steers(&self) -> bool {
+        true
+    }
+
+    fn run(
+        &self,
+        mut request: TurnRequest,
+        events: EventSink,
+        cancel: CancellationToken,
+    ) -> BoxFuture<'_, TurnOutcome> {
         Box::pin(async move {
             let mut answer = Answer::default();
             tokio::select! {
                 biased;
                 () = cancel.cancelled() => {}
-                outcome = self.answer(&request, &events, &mut answer) => return outcome,
+                outcome = self.answer(&mut request, &events, &mut answer) => return outcome,
             }
             TurnOutcome::Interrupted { text: answer.text }
         })

@@ -176,3 +176,31 @@ fn a_configuration_that_cannot_work_is_refused_with_the_key_to_mend() {
     let no_address = AgentConfig { base_url: Some("api.example".to_owned()), ..keyed };
     assert!(matches!(build(&no_address).err(), Some(BuildError::BaseUrl { .. })));
 }
+
+#[tokio::test]
+async fn a_turn_is_steered_between_two_requests_and_asks_with_all_that_was_said() {
+    let busy = Reply::new(503, "text/plain", "busy").header("retry-after", "0");
+    let endpoint = Endpoint::new([busy, Reply::good("both")]).await;
+    let runtime = runtime(&endpoint);
+    assert!(runtime.steers());
+    let (sink, _reader, mut line) = hermes_agent::EventSink::with_line();
+    line.set_waiting(true);
+    let steer = async {
+        for words in ["and this", "and that"] {
+            line.asked().await.send(vec![Message::user(words)]).unwrap();
+        }
+    };
+    let (outcome, ()) = tokio::join!(runtime.run(request("hello"), sink, Default::default()), steer);
+    assert!(matches!(outcome, TurnOutcome::Finished { .. }), "{outcome:?}");
+    let said = |n: usize| -> Vec<String> {
+        let messages = endpoint.seen()[n].body["messages"].as_array().unwrap().clone();
+        messages.iter().map(|message| message["content"].as_str().unwrap().to_owned()).collect()
+    };
+    assert_eq!(
+        (said(0), said(1)),
+        (
+            vec!["hello".into(), "and this".into()],
+            vec!["hello".to_owned(), "and this".to_owned(), "and that".to_owned()]
+        )
+    );
+}

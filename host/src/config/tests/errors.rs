@@ -64,13 +64,10 @@ fn each_mistake_has_its_sentence() {
         ),
         ("[session.reset]\nat_hour = 24", "plugins.toml:2:1: session.reset.at_hour: must be between 0 and 23, not 24"),
         (
-            "[session]\nbusy = \"interrupt\"",
-            "plugins.toml:2:1: session.busy: \"interrupt\" does not exist in this version, only \"queue\" does",
+            "[session]\nbusy = \"interupt\"",
+            "plugins.toml:2:1: session.busy: must be \"interrupt\" or \"queue\" or \"steer\", not \"interupt\"; did you mean \"interrupt\"?",
         ),
-        (
-            "[session]\nbusy = \"steer\"",
-            "plugins.toml:2:1: session.busy: \"steer\" does not exist in this version, only \"queue\" does",
-        ),
+        ("[session]\nmerge_ms = 100000", "plugins.toml:2:1: session.merge_ms: must be between 0 and 60000, not 100000"),
         ("[session]\nrequire_mention = true", "plugins.toml:2:1: session.require_mention: unknown key"),
         (
             "[session]\ninactivity_s = 60",
@@ -103,8 +100,8 @@ fn each_mistake_has_its_sentence() {
             "plugins.toml:2:1: adapter.chat.profile: profiles do not exist in this version, only \"main\" does; remove the key",
         ),
         (
-            "[adapter.chat]\nbusy = \"interrupt\"",
-            "plugins.toml:2:1: adapter.chat.busy: \"interrupt\" does not exist in this version, only \"queue\" does",
+            "[adapter.chat]\nbusy = \"off\"",
+            "plugins.toml:2:1: adapter.chat.busy: must be \"interrupt\" or \"queue\" or \"steer\", not \"off\"",
         ),
         (
             "[adapter.chat]\nrequire_mention = true\nsession = { require_mention = false }",
@@ -142,10 +139,10 @@ fn each_mistake_has_its_sentence() {
 #[test]
 fn all_mistakes_are_told_at_once_in_the_order_of_the_file() {
     let mut world = World::new();
-    world.file("[session]\nbusy = \"steer\"\n\n[host]\nlgo = 1\ndrain_s = true\n[adapter.x]\nenabled = 1\n");
+    world.file("[session]\nbusy = \"off\"\n\n[host]\nlgo = 1\ndrain_s = true\n[adapter.x]\nenabled = 1\n");
     assert_eq!(
         world.relative(world.load().unwrap_err()),
-        "plugins.toml:2:1: session.busy: \"steer\" does not exist in this version, only \"queue\" does\n\
+        "plugins.toml:2:1: session.busy: must be \"interrupt\" or \"queue\" or \"steer\", not \"off\"\n\
          plugins.toml:5:1: host.lgo: unknown key; did you mean `host.log`?\n\
          plugins.toml:6:1: host.drain_s: must be an integer, not a boolean\n\
          plugins.toml:8:1: adapter.x.enabled: must be a boolean, not an integer"
@@ -228,6 +225,6 @@ fn behind_a_heading_that_cannot_be_read_nothing_else_is_guessed() {
     world.file("[host\nstatus = \"\"\n[session]\nbusy = \"wait\"\n");
     assert_eq!(
         world.relative(world.load().unwrap_err()),
-        "plugins.toml:1:6: unclosed table, expected `]`\nplugins.toml:4:1: session.busy: must be \"queue\", not \"wait\""
+        "plugins.toml:1:6: unclosed table, expected `]`\nplugins.toml:4:1: session.busy: must be \"interrupt\" or \"queue\" or \"steer\", not \"wait\""
     );
 }

@@ -77,6 +77,23 @@ async fn a_session_runs_one_turn_at_a_time() {
 }
 
 #[tokio::test]
+async fn what_steers_a_turn_is_answered_with_it_and_resumed_with_it() {
+    let home = Home::new();
+    let (store, epoch) = home.store();
+    let turn = running(&store, epoch, 1, vec![accepted(&store, "a").await]).await;
+    let steers = accepted(&store, "b").await;
+    store.steer_turn(turn, vec![steers]).await.unwrap();
+    assert_eq!(inbox_word(&store, steers).await, "turned");
+    assert!(is_conflict(store.steer_turn(turn, vec![steers]).await), "once");
+    let left = found(&store, Epoch(epoch.0 + 1)).await;
+    let resumed: Vec<_> = left.cut_off[0].inbox.iter().map(|row| row.event_id.clone()).collect();
+    assert_eq!((resumed.len(), left.pending.len()), (2, 0), "{resumed:?}");
+    let late = accepted(&store, "c").await;
+    assert!(is_conflict(store.steer_turn(turn, vec![late]).await), "it does not run any more");
+    assert_eq!(inbox_word(&store, late).await, "accepted");
+}
+
+#[tokio::test]
 async fn a_turn_without_its_session_or_with_a_taken_event_leaves_nothing_behind() {
     let home = Home::new();
     let (store, epoch) = home.store();

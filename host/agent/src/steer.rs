@@ -1,0 +1,159 @@
+//! What the host and a running turn tell each other beside its events: words that are to
+//! reach it while it runs, and why it must not be interrupted at the moment.
+//!
+//! The words stay with the host until the runtime asks for them between two steps. The
+//! host then writes that they belong to this turn, and only after that hands them over;
+//! so a turn that ends without asking leaves them to be answered next.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use tokio::sync::{mpsc, oneshot, watch};
+
+use crate::Message;
+
+/// Why a turn must not be interrupted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Hold {
+    /// Helpers of the turn still work and would be lost.
+    Children,
+    /// The history of the conversation is being shortened.
+    Compacting,
+}
+
+impl Hold {
+    const ALL: [Self; 2] = [Self::Children, Self::Compacting];
+}
+
+/// What waits to steer a turn; answered once it is written that it belongs to the turn.
+pub type Ask = oneshot::Sender<Vec<Message>>;
+
+/// The host's end.
+#[derive(Debug)]
+pub struct TurnLine {
+    waiting: watch::Sender<bool>,
+    asks: mpsc::Receiver<Ask>,
+    holds: Arc<[AtomicUsize; Hold::ALL.len()]>,
+}
+
+/// The runtime's end, part of its [`crate::EventSink`].
+#[derive(Clone, Debug)]
+pub(crate) struct HostLine {
+    waiting: watch::Receiver<bool>,
+    asks: mpsc::Sender<Ask>,
+    holds: Arc<[AtomicUsize; Hold::ALL.len()]>,
+}
+
+/// Keeps a turn from being interrupted until it is dropped.
+#[derive(Debug)]
+pub struct Held {
+    holds: Arc<[AtomicUsize; Hold::ALL.len()]>,
+    why: Hold,
+}
+
+/// Makes the two ends.
+pub(crate) fn line() -> (TurnLine, HostLine) {
+    let (tell, waiting) = watch::channel(false);
+    // One runtime asks one thing at a time.
+    let (ask, asks) = mpsc::channel(1);
+    let holds: Arc<[AtomicUsize; Hold::ALL.len()]> = Arc::default();
+    let host = TurnLine { waiting: tell, asks, holds: Arc::clone(&holds) };
+    (host, HostLine { waiting, asks: ask, holds })
+}
+
+impl TurnLine {
+    /// Tells the runtime whether something waits to steer its turn.
+    pub fn set_waiting(&self, waiting: bool) {
+        self.waiting.send_replace(waiting);
+    }
+
+    /// Waits until the runtime asks for what waits; for ever once it will not ask any more. Cancel-safe.
+    pub async fn asked(&mut self) -> Ask {
+        match self.asks.recv().await {
+            Some(ask) => ask,
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Returns why the turn must not be interrupted, if it must not.
+    pub fn hold(&self) -> Option<Hold> {
+        Hold::ALL.into_iter().find(|why| self.holds[*why as usize].load(Ordering::Relaxed) > 0)
+    }
+}
+
+impl HostLine {
+    pub(crate) async fn take(&self) -> Vec<Message> {
+        if !*self.waiting.borrow() {
+            return Vec::new();
+        }
+        let (ask, words) = oneshot::channel();
+        // A host that is gone has nothing to say.
+        match self.asks.send(ask).await {
+            Ok(()) => words.await.unwrap_or_default(),
+            Err(_) => Vec::new(),
+        }
+    }
+
+    pub(crate) async fn waits(&self) {
+        if self.waiting.clone().wait_for(|waiting| *waiting).await.is_err() {
+            std::future::pending().await
+        }
+    }
+
+    pub(crate) fn hold(&self, why: Hold) -> Held {
+        self.holds[why as usize].fetch_add(1, Ordering::Relaxed);
+        Held { holds: Arc::clone(&self.holds), why }
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.holds[self.why as usize].fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::EventSink;
+
+    #[tokio::test]
+    async fn what_waits_is_handed_over_when_the_runtime_asks_and_not_before() {
+        let (sink, _events, mut line) = EventSink::with_line();
+        assert!(sink.steered().await.is_empty(), "nothing waits, nobody is asked");
+        line.set_waiting(true);
+        let host = async {
+            let ask = line.asked().await;
+            line.set_waiting(false);
+            ask.send(vec![Message::user("turn left")]).unwrap();
+        };
+        let ((), words) = tokio::join!(host, async {
+            sink.steering().await;
+            sink.steered().await
+        });
+        assert_eq!(words, [Message::user("turn left")]);
+        assert!(sink.steered().await.is_empty());
+    }
+
+    #[tokio::test]
+    async fn a_host_that_is_gone_steers_nobody() {
+        let (sink, _events, line) = EventSink::with_line();
+        line.set_waiting(true);
+        drop(line);
+        assert!(sink.steered().await.is_empty());
+        let (sink, _events) = EventSink::channel();
+        assert!(sink.steered().await.is_empty(), "nor does one that has no line");
+    }
+
+    #[test]
+    fn a_turn_is_held_until_the_last_reason_is_gone() {
+        let (sink, _events, line) = EventSink::with_line();
+        assert_eq!(line.hold(), None);
+        let first = sink.hold(Hold::Compacting);
+        let second = sink.hold(Hold::Compacting);
+        drop(first);
+        assert_eq!(line.hold(), Some(Hold::Compacting));
+        drop(second);
+        assert_eq!(line.hold(), None);
+    }
+}

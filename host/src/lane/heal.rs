@@ -1,0 +1,93 @@
+//! What a lane does when a fault of its own broke it.
+//!
+//! The message that was in hand is closed with a sentence, since it would break the
+//! lane again; so is the turn that ran. Everything else is where it was: what waits
+//! still waits, in order, and is served next.
+
+use hermes_core::guard::Guard;
+use hermes_protocol::{Purpose, Usage};
+
+use super::{Lane, Waiting};
+use crate::context::{Heard, Urge};
+use crate::store::{CommandTx, EndTurn, StoreError, TurnEnd};
+
+/// What a chat hears.
+const BROKEN: &str = "The host broke down over this message. Your conversation is intact; try it again or differently.";
+
+impl Lane {
+    /// Goes on after a fault.
+    pub(super) async fn heal(&mut self) {
+        tracing::error!(session = %self.session, heals = self.heals, "a session's lane broke; it goes on with what waits");
+        self.memory.forget();
+        if let Some(running) = self.running.take() {
+            running.abandon();
+        }
+        if let Some(compressing) = self.compressing.take() {
+            self.not_compressed(compressing, "the host broke down meanwhile").await;
+        }
+        self.close_written().await;
+        self.close_in_hand().await;
+        self.guard = Guard::new(self.limits.queue_max, self.limits.windows);
+        // A turn that waits for its adapter comes before everything else, as before.
+        let resuming = self.resuming.take().map(|(turn, events)| Waiting::CutOff(turn, events));
+        let waiting = std::mem::take(&mut self.waiting);
+        for waiting in resuming.into_iter().chain(waiting.into_values()) {
+            self.wait_again(waiting).await;
+        }
+    }
+
+    /// The turn that was written as running ends, so that another one can.
+    async fn close_written(&mut self) {
+        let Some((turn, place)) = self.written.take() else { return };
+        if self.in_hand.as_ref().is_some_and(|held| held.inbox == place.inbox) {
+            self.in_hand = None;
+        }
+        let end = EndTurn {
+            turn,
+            state: TurnEnd::Failed,
+            error: Some("the session's lane broke".to_owned()),
+            session: self.session.clone(),
+            messages: Vec::new(),
+            deliveries: vec![place.say(&self.host, Purpose::Notice, BROKEN.to_owned()).await],
+            usage: Usage::default(),
+            agent_state: None,
+            now_ms: self.host.now_ms(),
+        };
+        match self.host.store.end_turn(end.clone()).await {
+            Ok(ids) => self.host.carry(ids, end.deliveries).await,
+            // Its end was written before the fault.
+            Err(StoreError::Conflict { .. }) => {}
+            Err(error) => tracing::error!(%turn, %error, "the end of a turn is not written"),
+        }
+    }
+
+    /// The message that was in hand is answered, unless it waits or was answered before the fault.
+    async fn close_in_hand(&mut self) {
+        let Some(place) = self.in_hand.take() else { return };
+        if self.waiting.contains_key(&place.inbox) {
+            return;
+        }
+        let reply = vec![place.say(&self.host, Purpose::Notice, BROKEN.to_owned()).await];
+        let (inbox, now_ms) = (Some(place.inbox), self.host.now_ms());
+        let order = CommandTx { inbox, changes: Vec::new(), reply, now_ms };
+        match self.host.store.command(order.clone()).await {
+            Ok(ids) => self.host.carry(ids, order.reply).await,
+            Err(StoreError::Conflict { .. }) => {}
+            Err(error) => tracing::error!(%error, "a message that broke a lane is not answered"),
+        }
+    }
+
+    /// Puts what waited back into the guard, with nothing to do but wait.
+    async fn wait_again(&mut self, waiting: Waiting) {
+        match waiting {
+            Waiting::Heard(heard) => {
+                // Nobody is told twice that it waits.
+                let heard = Box::new(Heard { urge: Urge::InOrder, ..*heard });
+                if let Some(heard) = self.hear(heard).await {
+                    self.refuse(vec![*heard]).await;
+                }
+            }
+            Waiting::CutOff(turn, events) => self.wait_for_its_turn(turn, 0, events).await,
+        }
+    }
+}

@@ -1,0 +1,343 @@
+//! What waits in a lane, and what it does to the turn that runs: the guard's decisions,
+//! carried out.
+//!
+//! What somebody hears about it is written from the guard's answer, never before it.
+//! Who may end a turn, and whether the runtime takes words on the way, is decided here,
+//! before the guard hears of the event.
+
+use hermes_agent::Hold;
+use hermes_agent::steer::Ask;
+use hermes_core::access::Tier;
+use hermes_core::guard::{Admission, Arrival, Due, Join};
+use hermes_core::ids::InboxId;
+use hermes_core::limits::CONTINUED_FROM_PERCENT;
+use hermes_core::settings::BusyMode;
+use hermes_markup::measure;
+use hermes_protocol::{Purpose, StreamKind, TextLimit, TurnEvent, Usage};
+
+use super::hints::NativeStream;
+use super::running::Running;
+use super::{Lane, Waiting};
+use crate::context::{self, Heard, Urge};
+use crate::render;
+use crate::store::{Change, CommandTx, TurnEnd};
+use crate::turn::Cause;
+
+/// What a chat hears about a turn that was ended for what came after it, where nothing else shows it.
+const INTERRUPTED: &str = "(interrupted)";
+
+/// What a chat hears about words that were to steer a turn which had ended.
+const LATE: &str = "What was to reach that turn came too late for it and is answered next.";
+
+/// Why an event waits although more was chosen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Demotion {
+    /// Somebody else's turn runs.
+    NotRequester,
+    /// It must not be interrupted at the moment.
+    Held(Hold),
+    /// The runtime takes nothing on the way.
+    CannotSteer,
+    /// It is part of what the running turn answers, and nothing is said about it.
+    SameBurst,
+}
+
+impl Lane {
+    /// The guard's time.
+    pub(super) fn now(&self) -> std::time::Duration {
+        self.host.clock.moment().saturating_duration_since(self.began)
+    }
+
+    /// Lets an event start its turn, wait, or do to the running turn what it may; returns one for which there is no
+    /// room.
+    pub(super) async fn hear(&mut self, heard: Box<Heard>) -> Option<Box<Heard>> {
+        let (wish, demotion) = self.may(&heard).await;
+        let arrival = Arrival { inbox: heard.inbox, by: heard.by(), wish, join: self.join(&heard, wish) };
+        if !heard.event.get().attachments.is_empty() {
+            self.files = Some((arrival.by.clone(), self.now()));
+        }
+        let words = match self.guard.arrive(arrival, self.now()) {
+            Admission::Run if self.draining => {
+                // The event stays accepted in the inbox and is taken up by the next life of the host.
+                self.guard.finished();
+                return None;
+            }
+            Admission::Run => {
+                self.begin(vec![vec![Waiting::Heard(heard)]]).await;
+                return None;
+            }
+            Admission::Refused { .. } => return Some(heard),
+            Admission::Known => return None,
+            Admission::Held | Admission::Joined { .. } | Admission::Interrupts { .. } => None,
+            Admission::Queued { .. } if demotion == Some(Demotion::SameBurst) => None,
+            Admission::Queued { waiting } => Some(queued(waiting, demotion)),
+            Admission::Steers { waiting } => Some(format!(
+                "Passed on ({waiting} waiting). The running turn takes it up at its next step; if it ends before that, this is answered next."
+            )),
+        };
+        let wanted = self.host.live().session_of(&heard.place.instance).receipts;
+        let receipt = words
+            .filter(|_| wanted && heard.urge != Urge::InOrder && heard.place.can_deliver_later() && !self.draining);
+        let place = heard.place.clone();
+        self.waiting.insert(heard.inbox, Waiting::Heard(heard));
+        self.show_steering();
+        if let Some(words) = receipt {
+            let notice = place.tell(&self.host, words).await;
+            self.owe(notice).await;
+        }
+        None
+    }
+
+    /// What an event may do to the running turn, and why not more.
+    async fn may(&mut self, heard: &Heard) -> (BusyMode, Option<Demotion>) {
+        // Whoever gets an answer only while they ask waits for theirs; so does what an earlier life of the host left.
+        let free = self.running.is_none() && !self.is_compressing();
+        if free || self.draining || heard.urge == Urge::InOrder || !heard.place.can_deliver_later() {
+            return (BusyMode::Queue, None);
+        }
+        let mode = match heard.urge {
+            Urge::As(mode) => mode,
+            Urge::AsChosen | Urge::InOrder => self.busy_mode(heard).await,
+        };
+        let Some(running) = &self.running else {
+            let why = (mode != BusyMode::Queue).then_some(Demotion::Held(Hold::Compacting));
+            return (BusyMode::Queue, why);
+        };
+        let by = heard.by();
+        let someone_elses = heard.several && heard.event.tier() < Tier::Admin && !running.is_asked_by(&by);
+        let demotion = match mode {
+            BusyMode::Queue => None,
+            _ if someone_elses => Some(Demotion::NotRequester),
+            _ if self.is_burst_of_files(heard, &by) => Some(Demotion::SameBurst),
+            BusyMode::Interrupt => running.line.hold().map(Demotion::Held),
+            BusyMode::Steer => (!self.host.runtime.steers()).then_some(Demotion::CannotSteer),
+        };
+        (if demotion.is_some() { BusyMode::Queue } else { mode }, demotion)
+    }
+
+    /// What was chosen for this conversation, or for the instance.
+    async fn busy_mode(&mut self, heard: &Heard) -> BusyMode {
+        let chosen = self.memory.settings(&self.host, &self.session).await.and_then(|settings| settings.busy);
+        chosen.unwrap_or_else(|| self.host.live().session_of(&heard.place.instance).busy)
+    }
+
+    /// Whether more files come right after those that the running turn answers.
+    fn is_burst_of_files(&self, heard: &Heard, by: &str) -> bool {
+        let recent = |(who, at): &(String, std::time::Duration)| {
+            who == by && self.now().saturating_sub(*at) <= self.limits.windows.merge
+        };
+        !heard.event.get().attachments.is_empty() && self.files.as_ref().is_some_and(recent)
+    }
+
+    fn join(&self, heard: &Heard, wish: BusyMode) -> Join {
+        let event = heard.event.get();
+        let limit = heard.place.adapter.as_ref().map(|adapter| adapter.capabilities().text.clone());
+        match heard.urge {
+            _ if heard.input.is_some() || !heard.place.can_deliver_later() => Join::OwnTurn,
+            Urge::InOrder | Urge::As(_) => Join::Alone,
+            Urge::AsChosen if wish == BusyMode::Steer => Join::Alone,
+            Urge::AsChosen
+                if !self.limits.windows.continuation.is_zero()
+                    && event.attachments.is_empty()
+                    && limit.is_some_and(|limit| may_be_cut(&event.text, &limit)) =>
+            {
+                Join::Cut
+            }
+            Urge::AsChosen => Join::Burst,
+        }
+    }
+
+    /// Does what time asks for: starts the next turn, ends the running one.
+    pub(super) async fn advance(&mut self) {
+        while let Some(due) = self.guard.due(self.now()) {
+            match due {
+                // What waits is found by the next life of the host.
+                Due::Start if self.draining => return,
+                Due::Start => {
+                    let Some(groups) = self.guard.start(self.now()) else { return };
+                    let groups: Vec<Vec<Waiting>> = groups
+                        .into_iter()
+                        .map(|group| group.iter().filter_map(|id| self.waiting.remove(id)).collect())
+                        .collect();
+                    self.begin(groups).await;
+                }
+                Due::Interrupt => self.interrupt().await,
+            }
+        }
+    }
+
+    /// Starts a turn on these messages; when that cannot be, the guard is free again.
+    pub(super) async fn begin(&mut self, groups: Vec<Vec<Waiting>>) {
+        let mut messages = Vec::new();
+        let mut started = None;
+        for waiting in groups.into_iter().map(Vec::into_iter) {
+            let mut message = Vec::new();
+            for waiting in waiting {
+                match waiting {
+                    Waiting::Heard(heard) => message.push(*heard),
+                    Waiting::CutOff(turn, events) if events.last().is_some_and(|last| !last.place.is_online()) => {
+                        self.resuming = Some((turn, events));
+                        return;
+                    }
+                    // Such a turn is alone in its list.
+                    Waiting::CutOff(turn, events) => started = self.admit_again(turn, events).await,
+                }
+            }
+            messages.extend((!message.is_empty()).then_some(message));
+        }
+        if !messages.is_empty() {
+            started = self.admit(messages).await;
+        }
+        if started.is_none() {
+            tracing::warn!(session = %self.session, "a turn could not start");
+            self.guard.finished();
+        }
+        self.running = started;
+        self.show_steering();
+    }
+
+    /// Ends the running turn at its next safe point, unless it must not be ended by now.
+    async fn interrupt(&mut self) {
+        match self.running.as_ref().map(|running| running.line.hold()) {
+            Some(None) => self.running.iter_mut().for_each(Running::interrupt),
+            Some(Some(hold)) => {
+                let demoted = self.guard.demote();
+                let place =
+                    demoted.first().and_then(|id| self.waiting.get(id)?.heard()).map(|heard| heard.place.clone());
+                if let Some(place) = place {
+                    let words = queued(self.guard.depth(), Some(Demotion::Held(hold)));
+                    let notice = place.tell(&self.host, words).await;
+                    self.owe(notice).await;
+                }
+            }
+            // A turn that was cut off and waits for its adapter is ended by /stop only.
+            None => {
+                self.guard.demote();
+            }
+        }
+    }
+
+    /// The running turn takes what is to steer it: written first, then handed over.
+    pub(super) async fn steer(&mut self, ask: Ask) {
+        let now = self.now();
+        let groups = self.guard.steer(now);
+        self.show_steering();
+        let Some(turn) = self.running.as_ref().map(|running| running.turn) else { return };
+        let taken: Vec<Vec<Heard>> = groups
+            .iter()
+            .map(|group| group.iter().filter_map(|id| self.waiting.remove(id)).filter_map(as_heard).collect())
+            .filter(|group: &Vec<Heard>| !group.is_empty())
+            .collect();
+        let ids: Vec<InboxId> = taken.iter().flatten().map(|heard| heard.inbox).collect();
+        if !ids.is_empty() {
+            let bind = || self.host.store.steer_turn(turn, ids.clone());
+            if self.host.until_written("what steers a turn", bind).await.is_none() {
+                // It stays accepted, and the next life of the host takes it up.
+                return;
+            }
+        }
+        self.look_away(taken.iter().flatten());
+        let (said_by, messages): (Vec<_>, Vec<_>) = taken.iter().flat_map(|group| context::messages(group)).unzip();
+        if let Some(running) = &mut self.running {
+            running.said_by.extend(said_by);
+            running.input.extend(messages.iter().cloned());
+        }
+        // A runtime that was stopped meanwhile has it in its transcript.
+        let _ = ask.send(messages);
+    }
+
+    fn show_steering(&self) {
+        if let Some(running) = &self.running {
+            running.line.set_waiting(self.guard.steers());
+        }
+    }
+
+    /// Ends the streams of events that are answered through another one.
+    pub(super) fn look_away<'h>(&self, events: impl Iterator<Item = &'h Heard>) {
+        for heard in events {
+            let Some(adapter) = &heard.place.adapter else { continue };
+            if adapter.capabilities().stream == StreamKind::Native {
+                let last = TurnEvent::Done { finish_reason: "silent".to_owned(), usage: Usage::default() };
+                NativeStream::start(adapter.clone(), heard.inbox).push(last);
+            }
+        }
+    }
+
+    /// Says truthfully that there was no room for these events.
+    pub(super) async fn refuse(&self, refused: Vec<Heard>) {
+        let max = self.limits.queue_max;
+        let words = match refused.len() {
+            1 => format!("Not queued: {max} messages already wait here. Send it again when they are answered."),
+            n => format!(
+                "Not queued: {max} messages already wait here, so your last {n} were not taken. Send them again later."
+            ),
+        };
+        let reply = refused[0].place.say(&self.host, Purpose::Notice, words).await;
+        let ids = refused.iter().map(|heard| heard.inbox).collect();
+        let changes = vec![Change::DropInbox { ids, why: "no room in the queue".to_owned() }];
+        self.write_order(CommandTx { inbox: None, changes, reply: vec![reply], now_ms: self.host.now_ms() }).await;
+    }
+}
+
+/// What the chat of a turn is told besides its answer; `is_shown` when it sees how the turn ended.
+pub(super) fn after_words(
+    running: &Running,
+    end: TurnEnd,
+    cause: Cause,
+    is_shown: bool,
+    late: &[InboxId],
+) -> Option<&'static str> {
+    match cause {
+        Cause::Interrupted if end == TurnEnd::Interrupted && !is_shown => Some(INTERRUPTED),
+        // Whoever stops a turn is told what waits.
+        Cause::Stopped => None,
+        _ => (!late.is_empty() && running.heard.place.can_deliver_later()).then_some(LATE),
+    }
+}
+
+fn as_heard(waiting: Waiting) -> Option<Heard> {
+    match waiting {
+        Waiting::Heard(heard) => Some(*heard),
+        Waiting::CutOff(..) => None,
+    }
+}
+
+/// Whether a text is so long that its sender's client may have cut it.
+fn may_be_cut(text: &str, limit: &TextLimit) -> bool {
+    let least = (limit.limit as usize).saturating_mul(CONTINUED_FROM_PERCENT) / 100;
+    // Nothing has more units than bytes.
+    least > 0 && text.len() >= least && measure(text, render::unit(&limit.unit)) >= least
+}
+
+/// What the sender of an event that waits is told.
+fn queued(waiting: usize, why: Option<Demotion>) -> String {
+    let why = match why {
+        None | Some(Demotion::SameBurst) => ". It is answered when the running turn is over.",
+        Some(Demotion::NotRequester) => {
+            ": the agent works for somebody else here, and only they or an admin interrupt that."
+        }
+        Some(Demotion::Held(Hold::Children)) => ": helpers of the running turn still work and would be lost.",
+        Some(Demotion::Held(Hold::Compacting)) => {
+            ": the history of this conversation is being shortened, which must not be interrupted."
+        }
+        Some(Demotion::CannotSteer) => ": this agent takes nothing up while it answers.",
+    };
+    format!("Queued ({waiting} waiting){why}")
+}
+
+#[cfg(test)]
+mod tests {
+    use hermes_protocol::{Dialect, TextUnit};
+
+    use super::*;
+
+    #[test]
+    fn only_a_text_near_its_platforms_limit_may_have_been_cut() {
+        let limit = TextLimit::new(100, TextUnit::Utf16, Dialect::Plain);
+        assert!(!may_be_cut(&"a".repeat(89), &limit));
+        assert!(may_be_cut(&"a".repeat(90), &limit));
+        assert!(!may_be_cut(&"ä".repeat(89), &limit), "units, not bytes");
+        assert!(may_be_cut(&"😀".repeat(45), &limit), "two units each");
+        assert!(!may_be_cut(&"a".repeat(9_000), &TextLimit::default()), "no limit cuts nothing");
+    }
+}
