@@ -122,6 +122,16 @@ pub trait HandoffThread: Adapter {
     ) -> impl Future<Output = Result<Option<Chat>, CallError>> + Send;
 }
 
+/// A thread can be given another name.
+pub trait RenameThread: Adapter {
+    /// Calls the thread `chat` `name` from now on.
+    ///
+    /// # Errors
+    ///
+    /// When `chat` is no thread, or the platform refuses or cannot be reached.
+    fn rename_thread(&self, chat: Chat, name: String) -> impl Future<Output = Result<(), CallError>> + Send;
+}
+
 /// The adapter renders text itself, because its dialect is its own.
 pub trait Render: Adapter {
     /// Renders house markdown into parts of at most `limit` units. Pure.

@@ -10,15 +10,15 @@ use std::sync::Arc;
 
 use hermes_adapter_abi::{Status, status};
 use hermes_protocol::{
-    CallError, Chat, CommandsCall, DraftCall, EditCall, HandoffThreadCall, LookupCall, Outgoing, ReactCall, RenderCall,
-    SentMessage, TurnEventCall, TypingCall, method,
+    CallError, Chat, CommandsCall, DraftCall, EditCall, HandoffThreadCall, LookupCall, Outgoing, ReactCall,
+    RenameThreadCall, RenderCall, SentMessage, TurnEventCall, TypingCall, method,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::adapter::{
-    Adapter, ChatInfo, CommandsMenu, Delete, Draft, Edit, HandoffThread, NativeStream, React, Reconcile, Render,
-    ResolveTarget, Typing,
+    Adapter, ChatInfo, CommandsMenu, Delete, Draft, Edit, HandoffThread, NativeStream, React, Reconcile, RenameThread,
+    Render, ResolveTarget, Typing,
 };
 
 /// How a call ended: a status and its payload.
@@ -237,6 +237,10 @@ pub mod parts {
     part!(HandoffThread ["create_handoff_thread"] {
         method::CREATE_HANDOFF_THREAD => |adapter, call: HandoffThreadCall|
             Reply::of(adapter.create_handoff_thread(call.chat, call.name, call.key).await);
+    });
+    part!(RenameThread ["rename_thread"] {
+        method::RENAME_THREAD => |adapter, call: RenameThreadCall|
+            Reply::empty(adapter.rename_thread(call.chat, call.name).await);
     });
     part!(Render ["render"] {
         method::RENDER => |adapter, call: RenderCall| Reply::of(adapter.render(call.markdown, call.limit).await);

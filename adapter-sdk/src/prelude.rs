@@ -2,7 +2,7 @@
 
 pub use crate::{
     Adapter, AdapterConfig, ChatInfo, CommandsMenu, Delete, Draft, Edit, HandoffThread, Host, Kv, Manifest, Media,
-    MediaInfo, NativeStream, React, Reconcile, Render, ResolveTarget, Typing, export_adapter, manifest,
+    MediaInfo, NativeStream, React, Reconcile, RenameThread, Render, ResolveTarget, Typing, export_adapter, manifest,
 };
 
 pub use crate::protocol::{

@@ -111,13 +111,14 @@ fn manifest_versions<S: Subject>(subject: &S) -> Seen {
 }
 
 /// Each capability's method, and whether `capabilities` declares it.
-fn methods(capabilities: &Capabilities) -> [(&'static str, bool); 12] {
+fn methods(capabilities: &Capabilities) -> [(&'static str, bool); 13] {
     [
         (method::EDIT, capabilities.edit),
         (method::DELETE, capabilities.delete),
         (method::TYPING, capabilities.typing),
         (method::REACT, capabilities.reactions),
         (method::CREATE_HANDOFF_THREAD, capabilities.create_handoff_thread),
+        (method::RENAME_THREAD, capabilities.rename_thread),
         (method::RENDER, capabilities.render),
         (method::SET_COMMANDS, capabilities.commands_menu),
         (method::RESOLVE_TARGET, capabilities.resolve_target),

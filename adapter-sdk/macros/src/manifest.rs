@@ -52,6 +52,7 @@ const CAPABILITIES: &[(&str, Kind)] = &[
             ("albums", Kind::Bool),
             ("in_bytes_max", Kind::Number),
             ("out_bytes_max", Kind::Number),
+            ("caption_limit", Kind::Number),
         ]),
     ),
     ("voice", Kind::Bool),
@@ -76,6 +77,7 @@ const CAPABILITIES: &[(&str, Kind)] = &[
 /// Capabilities that `export_adapter!` declares, and the trait each comes from.
 const FROM_TRAITS: &[(&str, &str)] = &[
     ("create_handoff_thread", "HandoffThread"),
+    ("rename_thread", "RenameThread"),
     ("edit", "Edit"),
     ("delete", "Delete"),
     ("typing", "Typing"),

@@ -31,6 +31,7 @@ fn main() {
         MediaSlot,
         Outgoing,
         ReactCall,
+        RenameThreadCall,
         RenderCall,
         RenderedPart,
         SendOutcome,

@@ -27,6 +27,8 @@ pub mod method {
     pub const REACT: &str = "react";
     /// Opens a thread for a handoff. [`HandoffThreadCall`](crate::HandoffThreadCall) → [`Chat`](crate::Chat) or `null`.
     pub const CREATE_HANDOFF_THREAD: &str = "create_handoff_thread";
+    /// Gives a thread another name. [`RenameThreadCall`](crate::RenameThreadCall) → `{}`.
+    pub const RENAME_THREAD: &str = "rename_thread";
     /// Renders and splits house markdown. [`RenderCall`](crate::RenderCall) → list of [`RenderedPart`](crate::RenderedPart).
     pub const RENDER: &str = "render";
     /// Replaces the command menu. [`CommandsCall`](crate::CommandsCall) → `{}`.
@@ -341,6 +343,24 @@ impl HandoffThreadCall {
     /// A thread `name` in `chat`.
     pub fn new(chat: Chat, name: impl Into<String>, key: impl Into<String>) -> Self {
         Self { chat, name: name.into(), key: key.into() }
+    }
+}
+
+/// Arguments of `rename_thread`.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[non_exhaustive]
+pub struct RenameThreadCall {
+    /// The thread.
+    pub chat: Chat,
+    /// Its new name.
+    pub name: String,
+}
+
+impl RenameThreadCall {
+    /// The thread `chat` is called `name` from now on.
+    pub fn new(chat: Chat, name: impl Into<String>) -> Self {
+        Self { chat, name: name.into() }
     }
 }
 

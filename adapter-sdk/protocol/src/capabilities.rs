@@ -18,6 +18,8 @@ pub struct Capabilities {
     pub supports_async_delivery: bool,
     /// Whether the host may open a thread for a handoff (`HandoffThread`).
     pub create_handoff_thread: bool,
+    /// Whether the host may give a thread another name (`RenameThread`).
+    pub rename_thread: bool,
     /// Whether a sent message can be changed (`Edit`).
     pub edit: bool,
     /// Whether a sent message can be taken back (`Delete`).
@@ -75,6 +77,7 @@ impl Default for Capabilities {
         Self {
             supports_async_delivery: true,
             create_handoff_thread: false,
+            rename_thread: false,
             edit: false,
             delete: false,
             typing: false,
@@ -174,6 +177,8 @@ pub struct MediaCapability {
     pub in_bytes_max: u64,
     /// The largest file out, in bytes; `0` means no limit of the platform.
     pub out_bytes_max: u64,
+    /// The longest text that goes with files, in the unit of `text`; `0` means as long as any text.
+    pub caption_limit: u32,
 }
 
 words! {

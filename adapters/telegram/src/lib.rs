@@ -105,12 +105,13 @@ impl Adapter for Telegram {
             { name: "TELEGRAM_ALLOWED_USERS", key: "access.allowed_users" },
             { name: "TELEGRAM_ALLOW_ALL_USERS", key: "access.allow_all" },
             { name: "TELEGRAM_HOME_CHANNEL", key: "home_channel" },
+            { name: "TELEGRAM_HOME_CHANNEL_THREAD_ID", key: "home_channel.thread" },
             { name: "TELEGRAM_REQUIRE_MENTION", key: "session.require_mention" },
         ],
         threads: true,
         voice: true,
         buttons: true,
-        media: { in: true, out: true, albums: true, in_bytes_max: 20971520, out_bytes_max: 52428800 },
+        media: { in: true, out: true, albums: true, in_bytes_max: 20971520, out_bytes_max: 52428800, caption_limit: 1024 },
         text: { limit: 4096, unit: utf16, dialect: telegram },
         stream: edit,
         delivery: at_least_once,
@@ -199,9 +200,29 @@ impl HandoffThread for Telegram {
     }
 }
 
+impl RenameThread for Telegram {
+    async fn rename_thread(&self, chat: Chat, name: String) -> Result<(), CallError> {
+        if chat.thread.is_none() {
+            return Err(CallError::new("invalid", "this is no topic; the general one keeps its name"));
+        }
+        let mut parameters =
+            outbound::place(&chat).map_err(|_| CallError::new("invalid", "the chat is none of Telegram's"))?;
+        parameters.insert("name".into(), json!(name.chars().take(TOPIC_NAME_MAX).collect::<String>()));
+        self.call::<Value>("editForumTopic", &parameters).await.map(drop)
+    }
+}
+
 impl ResolveTarget for Telegram {
-    /// `-1001234` or `123456`, with `:17` for a topic.
+    /// `-1001234` or `123456`, with `:17` for a topic; `@name` for a public channel or group.
     async fn resolve_target(&self, target: String) -> Result<Option<Chat>, CallError> {
+        if is_public_name(&target) {
+            return match self.call::<api::Chat>("getChat", &json!({ "chat_id": target })).await {
+                Ok(chat) => Ok(Some(inbound::chat(&chat, None))),
+                // The server knows no such name, or none that this bot may see.
+                Err(error) if error.code == "refused" => Ok(None),
+                Err(error) => Err(error),
+            };
+        }
         let (id, thread) = match target.split_once(':') {
             Some((id, thread)) => (id, Some(thread)),
             None => (target.as_str(), None),
@@ -224,6 +245,12 @@ impl ResolveTarget for Telegram {
         };
         Ok(Some(inbound::chat(&described, thread)))
     }
+}
+
+/// Whether this can be the public name of a channel or group. <https://core.telegram.org/bots/api#getchat>
+fn is_public_name(target: &str) -> bool {
+    let name = target.strip_prefix('@').unwrap_or_default();
+    (4..=32).contains(&name.len()) && name.bytes().all(|c| c.is_ascii_alphanumeric() || c == b'_')
 }
 
 impl Telegram {
@@ -284,4 +311,19 @@ fn call_error(error: ApiError) -> CallError {
     CallError::new(code, error.to_string())
 }
 
-export_adapter!(Telegram: Edit + Typing + HandoffThread + CommandsMenu + ResolveTarget);
+export_adapter!(Telegram: Edit + Typing + HandoffThread + RenameThread + CommandsMenu + ResolveTarget);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_can_be_a_public_name_is_asked_for() {
+        for name in ["@news", "@hermes_channel", "@a123"] {
+            assert!(is_public_name(name), "{name}");
+        }
+        for other in ["", "@", "@abc", "news", "@two words", "-100", "@ünter", "@{\"a\":1}"] {
+            assert!(!is_public_name(other), "{other}");
+        }
+    }
+}
