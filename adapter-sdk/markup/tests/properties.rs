@@ -123,7 +123,13 @@ fn check(markdown: &str, dialect: MarkupDialect, max: u32, unit: Unit) -> Result
         };
         match dialect {
             MarkupDialect::Telegram => check_html(&part.text)?,
-            MarkupDialect::CommonMark => check_fences(body)?,
+            MarkupDialect::CommonMark => {
+                check_fences(body)?;
+                if parts.len() > 1 {
+                    let numbered = part.text.lines().next_back().unwrap_or_default();
+                    prop_assert!(fence(numbered).is_none(), "the number stands on a fence in {:?}", part);
+                }
+            }
             _ => {}
         }
     }
@@ -161,17 +167,24 @@ fn check_html(html: &str) -> Result<(), TestCaseError> {
     Ok(())
 }
 
+/// The mark of a fence, how often it stands, and what stands behind it; `None` for any other line.
+fn fence(line: &str) -> Option<(char, usize, &str)> {
+    let line = line.trim_start_matches(|c: char| " >".contains(c));
+    let line = line.trim_start_matches(|c: char| c.is_ascii_digit() || "-*.) []x>".contains(c));
+    let mark = line.chars().next().filter(|c| "`~".contains(*c))?;
+    let run = line.chars().take_while(|c| *c == mark).count();
+    let info = &line[run..];
+    (run >= 3 && !(mark == '`' && info.contains('`'))).then_some((mark, run, info.trim()))
+}
+
 /// Every fence that opens in a part closes in it.
 fn check_fences(text: &str) -> Result<(), TestCaseError> {
     let mut open: Option<(char, usize)> = None;
     for line in text.lines() {
-        let line = line.trim_start_matches(|c: char| " >".contains(c));
-        let line = line.trim_start_matches(|c: char| c.is_ascii_digit() || "-*.) []x>".contains(c));
-        let Some(mark) = line.chars().next().filter(|c| "`~".contains(*c)) else { continue };
-        let run = line.chars().take_while(|c| *c == mark).count();
+        let Some((mark, run, info)) = fence(line) else { continue };
         match open {
-            None if run >= 3 && !(mark == '`' && line[run..].contains('`')) => open = Some((mark, run)),
-            Some((c, n)) if c == mark && run >= n && line[run..].trim().is_empty() => open = None,
+            None => open = Some((mark, run)),
+            Some((c, n)) if c == mark && run >= n && info.is_empty() => open = None,
             _ => {}
         }
     }
@@ -213,6 +226,34 @@ proptest! {
             at += part.source.len();
             prop_assert!(at >= whole.trim_end().len() || ends.contains(&at), "cut inside a grapheme at {}", at);
         }
+    }
+
+    #[test]
+    fn a_block_of_code_keeps_its_language_and_its_lines_in_every_part(
+        lines in prop::collection::vec(" {0,12}[a-z(){};=*_~<>&\"]{1,30}", 1..60),
+        around in "[a-z ]{0,40}",
+        // Where the marks of a language would take most of a part, it is left out.
+        max in 160_u32..600,
+        u in 0..4_usize,
+    ) {
+        let code = lines.join("\n");
+        let text = format!("{around}\n\n````rust\n{code}\n````\n\n{around}");
+        for part in check(&text, MarkupDialect::CommonMark, max, UNITS[u])? {
+            let mut open = false;
+            for (_, _, info) in part.text.lines().filter_map(fence) {
+                if !open {
+                    prop_assert_eq!(info, "rust", "{}", part.text);
+                }
+                open = !open;
+            }
+        }
+        for part in check(&text, MarkupDialect::Telegram, max, UNITS[u])? {
+            for (at, _) in part.text.match_indices("<pre>") {
+                prop_assert!(part.text[at..].starts_with("<pre><code class=\"language-rust\">"), "{}", part.text);
+            }
+        }
+        // What is cut is cut at line ends where that is possible, and nothing of a line's indentation is lost.
+        prop_assert!(plain(&text).contains(&code));
     }
 
     #[test]
