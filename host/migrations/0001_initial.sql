@@ -245,7 +245,6 @@ CREATE TABLE chat_directory (
     seen_ms        INTEGER NOT NULL,
     PRIMARY KEY (instance, chat_type, chat_id, thread)
 ) STRICT, WITHOUT ROWID;
-CREATE INDEX chat_directory_name ON chat_directory (instance, name);
 
 CREATE TABLE grants (
     instance       TEXT    NOT NULL,

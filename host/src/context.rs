@@ -2,19 +2,21 @@
 //! was said, and what was said before.
 
 use std::fmt::Write as _;
+use std::path::Path;
 use std::sync::Arc;
 
 use hermes_agent::{Message, TurnRequest};
 use hermes_core::access::Authorized;
 use hermes_core::context::TurnContext;
 use hermes_core::ids::{InboxId, SessionId, TurnId};
-use hermes_core::session::{MAIN_PROFILE, participant};
+use hermes_core::session::{MAIN_PROFILE, is_dm, participant};
 use hermes_core::settings::{BusyMode, SessionSettings};
 use hermes_protocol::{Attachment, Chat, Event, Purpose};
 use serde_json::Value;
 
 use crate::enclose;
 use crate::host::Host;
+use crate::media::is_id;
 use crate::plugins::AdapterHandle;
 use crate::render::render;
 use crate::store::{NewDelivery, NewPart};
@@ -40,6 +42,8 @@ pub struct Place {
     pub inbox: InboxId,
     /// The platform's id of that message.
     pub reply_to: Option<String>,
+    /// Who asked; what only they need to see is shown to them alone, where the platform can.
+    pub asker: String,
 }
 
 /// An admitted event that wants a turn.
@@ -93,8 +97,9 @@ pub struct Spoken {
 
 impl Heard {
     /// What was said, as the transcript keeps it.
-    fn said(&self) -> Vec<Message> {
-        self.input.clone().unwrap_or_else(|| vec![input(self.event.get(), self.several)])
+    pub fn said(&self, host: &Host) -> Vec<Message> {
+        let folder = || host.media.incoming(&self.place.instance);
+        self.input.clone().unwrap_or_else(|| vec![input(self.event.get(), self.several, &folder())])
     }
 
     /// Who said it, and where: what two events have in common that may be joined.
@@ -145,6 +150,15 @@ impl Place {
     /// What answers the event: rendered, ready to be owed.
     pub async fn say(&self, host: &Host, purpose: Purpose, markdown: String) -> NewDelivery {
         self.replying(compose(host, &self.instance, self.chat.clone(), purpose, markdown).await)
+    }
+
+    /// The answer to an order: in a group only who gave it sees it, where the platform can.
+    pub async fn answer_order(&self, host: &Host, markdown: String) -> NewDelivery {
+        let mut delivery = self.say(host, Purpose::Reply, markdown).await;
+        if !is_dm(&self.chat.kind) && !self.asker.is_empty() {
+            delivery.ephemeral_to = Some(self.asker.clone());
+        }
+        delivery
     }
 
     fn replying(&self, mut delivery: NewDelivery) -> NewDelivery {
@@ -230,6 +244,7 @@ pub fn build(
         system: with_summary(system(host, heard, &remembered.settings), remembered.summary.as_deref()),
         history: remembered.history,
         input: messages,
+        media: Some(host.media.incoming(&heard.place.instance)),
         model: remembered.settings.model.or_else(|| host.chosen_model()),
         reasoning: remembered.settings.reasoning.or(host.live().config.agent.reasoning),
         state: remembered.state,
@@ -281,12 +296,12 @@ pub fn with_summary(system: String, summary: Option<&str>) -> String {
 
 /// What one or more events say together, as the transcript keeps it, and what is kept of them. They are joined
 /// with line breaks; only an event that hears something else says several messages.
-pub fn messages(group: &[Heard]) -> Vec<(Spoken, Message)> {
+pub fn messages(host: &Host, group: &[Heard]) -> Vec<(Spoken, Message)> {
     let Some((first, more)) = group.split_first() else { return Vec::new() };
-    let mut said = first.said();
+    let mut said = first.said(host);
     for event in more {
         // Who speaks stands at the beginning once.
-        let more = input(event.event.get(), false);
+        let more = input(event.event.get(), false, &host.media.incoming(&event.place.instance));
         if let Some(message) = said.last_mut() {
             message.content.push('\n');
             message.content.push_str(&more.content);
@@ -304,7 +319,7 @@ pub fn messages(group: &[Heard]) -> Vec<(Spoken, Message)> {
 
 /// What was said, as the transcript keeps it: who speaks where several may, what is
 /// quoted, and files in words.
-fn input(event: &Event, several: bool) -> Message {
+fn input(event: &Event, several: bool, folder: &Path) -> Message {
     let mut text = String::new();
     if several {
         let name = event.sender.name.as_deref().filter(|name| !name.is_empty()).unwrap_or(&event.sender.id);
@@ -321,15 +336,15 @@ fn input(event: &Event, several: bool) -> Message {
         if !text.is_empty() {
             text.push('\n');
         }
-        text.push_str(&describe(attachment));
+        text.push_str(&describe(attachment, folder));
     }
     let mut message = Message::user(text);
     message.attachments.clone_from(&event.attachments);
     message
 }
 
-/// A file in words, for an agent that cannot open it.
-fn describe(attachment: &Attachment) -> String {
+/// A file in words: what it is, and where it lies for an agent that can open files.
+fn describe(attachment: &Attachment, folder: &Path) -> String {
     let mut words = format!("[attached {}", attachment.kind);
     if !attachment.name.is_empty() {
         let _ = write!(words, " \"{}\"", one_line(&attachment.name));
@@ -340,11 +355,14 @@ fn describe(attachment: &Attachment) -> String {
     if attachment.size > 0 {
         let _ = write!(words, ", {} bytes", attachment.size);
     }
-    match &attachment.note {
-        Some(note) => {
+    match (&attachment.note, &attachment.media) {
+        (Some(note), _) => {
             let _ = write!(words, "; not available: {}", one_line(note));
         }
-        None => words.push_str("; its content is not shown to you"),
+        (None, Some(id)) if is_id(id) => {
+            let _ = write!(words, ", at {}", folder.join(id).display());
+        }
+        (None, _) => words.push_str("; not available"),
     }
     words.push(']');
     words
@@ -367,12 +385,12 @@ mod tests {
 
     #[test]
     fn a_plain_message_is_kept_as_it_is() {
-        assert_eq!(input(&event("hello\nworld"), false), Message::user("hello\nworld"));
+        assert_eq!(input(&event("hello\nworld"), false, Path::new("/in")), Message::user("hello\nworld"));
     }
 
     #[test]
     fn where_several_speak_each_line_has_its_speaker_on_one_line() {
-        assert_eq!(input(&event("hello"), true).content, "[Ada system:] hello");
+        assert_eq!(input(&event("hello"), true, Path::new("/in")).content, "[Ada system:] hello");
     }
 
     #[test]
@@ -382,16 +400,18 @@ mod tests {
         reply.text = "which one?".to_owned();
         event.reply_to = Some(reply);
         event.attachments = vec![
-            Attachment::new("md1", AttachmentKind::Image, "image/png", "cat.png", 12),
+            Attachment::new("0123456789abcdef01234567", AttachmentKind::Image, "image/png", "cat.png", 12),
+            Attachment::new("../../etc/passwd", AttachmentKind::File, "text/plain", "odd.txt", 12),
             Attachment::missing(AttachmentKind::File, "big.iso", 9, "larger than this host takes"),
         ];
-        let message = input(&event, false);
+        let message = input(&event, false, Path::new("/in"));
         assert_eq!(
             message.content,
             "[in reply to: \"which one?\"]\n\nlook\n\
-             [attached image \"cat.png\", image/png, 12 bytes; its content is not shown to you]\n\
+             [attached image \"cat.png\", image/png, 12 bytes, at /in/0123456789abcdef01234567]\n\
+             [attached file \"odd.txt\", text/plain, 12 bytes; not available]\n\
              [attached file \"big.iso\", 9 bytes; not available: larger than this host takes]"
         );
-        assert_eq!(message.attachments.len(), 2);
+        assert_eq!(message.attachments.len(), 3);
     }
 }

@@ -13,6 +13,7 @@ mod control;
 mod expiry;
 mod moves;
 mod pace;
+mod places;
 mod rebind;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -20,6 +21,7 @@ use std::sync::Arc;
 
 use hermes_agent::Message;
 use hermes_core::access::{Authorized, Denied, Grants, Tier, Trust, addressed};
+use hermes_core::delivery::Homes;
 use hermes_core::ids::{InboxId, SessionId};
 use hermes_core::rate::{BotLoops, Rates};
 use hermes_core::routes::{Route, RouteTable};
@@ -39,7 +41,7 @@ use crate::outbox::{Holds, OutboxLane, OutboxMessage, Target};
 use crate::pairing::Pairing;
 use crate::plugins::{AdapterEvent, AdapterHandle, AdapterState};
 use crate::reset;
-use crate::store::{Change, Lineage, Loaded, NewSession, Parent, RouteRow};
+use crate::store::{Change, DeadTargetRow, Lineage, Loaded, NewSession, Parent, RouteRow};
 
 /// Events taken from the queue at once.
 const BATCH_MAX: usize = 64;
@@ -60,7 +62,11 @@ pub struct Dispatcher {
     /// Keys whose former session is still being ended: the next one begins after that.
     ending: BTreeMap<String, After>,
     /// Chats that cannot be written to, by instance and id, and why.
-    dead: BTreeMap<(String, String), (Chat, String)>,
+    dead: BTreeMap<(String, String), DeadTargetRow>,
+    /// Where each instance may write unasked.
+    homes: Homes,
+    /// Which chats are written down.
+    seen: places::Seen,
     pub(crate) lanes: Lanes<SessionId, LaneMessage>,
     /// Turns in the background, by the session each has for itself.
     pub(crate) asides: BTreeMap<SessionId, Aside>,
@@ -124,9 +130,10 @@ impl Dispatcher {
         if let Some(flag) = crate::back::flag(&loaded.flags) {
             tokio::spawn(crate::back::tell(Arc::clone(&host), flag.clone()));
         }
-        let dead =
-            loaded.dead_targets.into_iter().map(|row| ((row.instance, row.chat.id.clone()), (row.chat, row.why)));
+        let dead = loaded.dead_targets.into_iter().map(|row| ((row.instance.clone(), row.chat.id.clone()), row));
         let dead = dead.collect();
+        let homes = Homes::stored(loaded.home_channels.into_iter().map(|row| (row.instance, row.chat)));
+        host.show_homes(homes.clone());
         let pairing = Pairing::new(&host.live().config.limits, loaded.pairing, loaded.lockouts);
         Self {
             host,
@@ -137,6 +144,8 @@ impl Dispatcher {
             ended,
             ending: BTreeMap::new(),
             dead,
+            homes,
+            seen: places::Seen::default(),
             lanes: Lanes::default(),
             asides: BTreeMap::new(),
             outbox: Lanes::default(),
@@ -236,6 +245,7 @@ impl Dispatcher {
         match admitted {
             Ok(event) => {
                 self.revive(&instance, &event.get().chat);
+                self.saw(&instance, &event.get().chat);
                 let arrived = Arrived { id, instance, adapter, event, input, permit };
                 self.person_spoke(&arrived);
                 Some(arrived)
@@ -445,7 +455,8 @@ impl Dispatcher {
             DeliveryNews::Dead { instance, chat, why } => {
                 let is_chat = |target: &Target| *target.instance == *instance && target.chat == chat.id;
                 self.outbox.send_where(is_chat, || OutboxMessage::Dead(why.clone()));
-                self.dead.insert((instance, chat.id.clone()), (chat, why));
+                let since_ms = self.host.now_ms();
+                self.dead.insert((instance.clone(), chat.id.clone()), DeadTargetRow { instance, chat, why, since_ms });
             }
             DeliveryNews::Migrating(migration) => {
                 let Migration { instance, from, to, reply } = *migration;
@@ -471,7 +482,7 @@ impl Dispatcher {
     fn carry(&mut self, instance: &str, chat: &Chat, message: OutboxMessage) {
         let target = Target::of(instance, chat);
         let dead = self.dead.get(&(instance.to_owned(), chat.id.clone()));
-        let dead = dead.map(|(_, why)| OutboxMessage::Dead(why.clone()));
+        let dead = dead.map(|dead| OutboxMessage::Dead(dead.why.clone()));
         self.carry_to(target.clone(), message);
         if let Some(dead) = dead {
             self.carry_to(target, dead);
@@ -512,6 +523,7 @@ impl Dispatcher {
             }
         };
         self.outbox.send_where(|target| target.instance == instance, || OutboxMessage::Look);
+        self.ask_for_places(&instance);
         self.show_commands(instance);
     }
 
@@ -624,7 +636,8 @@ pub(crate) fn place(
     session: SessionId,
     inbox: InboxId,
 ) -> Place {
-    Place { instance, adapter, chat: event.chat.clone(), session, inbox, reply_to: event.message_id.clone() }
+    let (chat, reply_to) = (event.chat.clone(), event.message_id.clone());
+    Place { instance, adapter, chat, session, inbox, reply_to, asker: event.sender.id.clone() }
 }
 
 /// Who a session belongs to: the operator is one person, whatever they write through.

@@ -1,43 +1,58 @@
 //! Files that go with a text: lent to its adapter, or put into words where they cannot go.
+//!
+//! A part is one call of the platform, so that no attempt is half done: the files go with the
+//! text where it fits as their caption, else in parts of their own behind it; where the
+//! platform takes one file at a time, each further one is a part.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
-use hermes_core::delivery::take_media;
-use hermes_protocol::{Chat, OutMedia, Purpose};
+use hermes_core::delivery::{Enclosed, FileSource, take_media};
+use hermes_markup::measure;
+use hermes_protocol::{Capabilities, Chat, Dialect, OutMedia, Purpose};
 
 use crate::context::compose;
 use crate::host::Host;
 use crate::media::out::{From, OutError, shown_name};
+use crate::render::unit;
 use crate::store::{NewDelivery, NewPart};
 
 /// Files that one reply may have; the rest is told.
 const FILES_MAX: usize = 10;
 
+/// How long all files of one reply may take to be fetched.
+const FETCH_ALL: Duration = Duration::from_secs(30);
+
+/// The type of a file that is shown in no way of its own.
+const PLAIN_FILE: &str = "application/octet-stream";
+
 /// Takes the files that an agent names out of its reply. What cannot be sent is said instead.
 pub async fn from_reply(host: &Host, instance: &str, reply: String) -> (String, Vec<OutMedia>) {
-    let (mut text, paths) = match take_media(&reply) {
-        (_, paths) if paths.is_empty() => return (reply, Vec::new()),
-        (text, paths) => (text, paths.into_iter().map(PathBuf::from).collect::<Vec<_>>()),
-    };
+    let Enclosed { said: mut text, files: named, as_documents } = take_media(&reply);
+    if named.is_empty() {
+        return (text, Vec::new());
+    }
+    let until = tokio::time::Instant::now() + FETCH_ALL;
     let mut files = Vec::new();
-    for path in paths {
-        let from = From::Folders(host.live().session_of(instance).outbound_dirs.clone());
-        let why = if files.len() == FILES_MAX {
-            format!("at most {FILES_MAX} files go with one reply")
-        } else {
-            match lend(host, instance, &path, from).await {
-                Ok(Some(file)) => {
-                    files.push(file);
-                    continue;
-                }
-                Ok(None) => no_files(instance),
-                Err(error) => {
-                    tracing::warn!(instance, %error, "a file of a reply is not sent");
-                    "the host may not send it or cannot read it".to_owned()
-                }
+    for source in named {
+        if files.len() == FILES_MAX {
+            let why = format!("at most {FILES_MAX} files go with one reply");
+            say(&mut text, &not_attached(&name_of(source), &why));
+            continue;
+        }
+        let lent = tokio::time::timeout_at(until, lend_source(host, instance, source)).await;
+        match lent {
+            Ok(Ok(Some(file))) => files.push(file),
+            Ok(Ok(None)) => say(&mut text, &not_attached(&name_of(source), &no_files(instance))),
+            Ok(Err(error)) => {
+                tracing::warn!(instance, %error, "a file of a reply is not sent");
+                say(&mut text, &why_not(host, instance, source, &error));
             }
-        };
-        say(&mut text, &path, &why);
+            Err(_) => say(&mut text, &not_attached(&name_of(source), "it did not arrive in time")),
+        }
+    }
+    if as_documents {
+        files.iter_mut().for_each(|file| PLAIN_FILE.clone_into(&mut file.mime));
     }
     (text, files)
 }
@@ -54,9 +69,12 @@ pub async fn for_operator(
     mut text: String,
     file: &Path,
 ) -> Result<NewDelivery, OutError> {
-    let lent = lend(host, instance, file, From::Anywhere).await?;
+    let lent = match media_of(host, instance) {
+        Some(bytes_max) => Some(host.media.lend(instance, file, From::Anywhere, bytes_max).await?),
+        None => None,
+    };
     if lent.is_none() {
-        say(&mut text, file, &no_files(instance));
+        say(&mut text, &not_attached(&shown_name(file), &no_files(instance)));
     }
     Ok(with_files(host, instance, chat, Purpose::Reply, text, lent.into_iter().collect()).await)
 }
@@ -75,62 +93,188 @@ pub async fn with_files(
     if wordless {
         delivery.parts = vec![NewPart::plain(1, "")];
     }
-    let albums = host.adapter(instance).is_some_and(|adapter| adapter.capabilities().media.albums);
-    attach(&mut delivery.parts, files, albums);
+    let can = host.adapter(instance).map(|adapter| adapter.capabilities()).unwrap_or_default();
+    attach(&mut delivery.parts, files, &can);
     delivery
 }
 
-/// The files go with the first part; where the platform takes one at a time, each further one is a part.
-fn attach(parts: &mut Vec<NewPart>, files: Vec<OutMedia>, albums: bool) {
-    let mut files = files.into_iter();
-    let with_the_text: Vec<OutMedia> = if albums { files.by_ref().collect() } else { files.by_ref().take(1).collect() };
-    if let Some(first) = parts.first_mut() {
-        first.media = with_the_text;
+/// Files go with a text that fits as their caption, else behind it.
+fn attach(parts: &mut Vec<NewPart>, files: Vec<OutMedia>, can: &Capabilities) {
+    let at_once = if can.media.albums { FILES_MAX } else { 1 };
+    let mut calls = files.chunks(at_once).map(<[OutMedia]>::to_vec);
+    if let [only] = parts.as_mut_slice()
+        && is_caption(only, can)
+    {
+        only.media = calls.next().unwrap_or_default();
     }
-    for file in files {
+    for media in calls {
         let n = parts.last().map_or(1, |part| part.n + 1);
-        parts.push(NewPart { media: vec![file], ..NewPart::plain(n, "") });
+        parts.push(NewPart { media, ..NewPart::plain(n, "") });
     }
 }
 
+/// Whether a text fits beside files. What is marked up counts as it is seen where the platform counts so.
+fn is_caption(part: &NewPart, can: &Capabilities) -> bool {
+    let limit = can.media.caption_limit as usize;
+    let counted = if can.text.dialect == Dialect::Telegram { &part.source } else { &part.text };
+    limit == 0 || measure(counted, unit(&can.text.unit)) <= limit
+}
+
+/// The platform's bound of one file; `None` where it carries no files.
+fn media_of(host: &Host, instance: &str) -> Option<u64> {
+    let can = host.adapter(instance)?.capabilities();
+    can.media.outbound.then_some(can.media.out_bytes_max)
+}
+
 /// A copy for the adapter; `None` where it carries no files.
-async fn lend(host: &Host, instance: &str, path: &Path, from: From) -> Result<Option<OutMedia>, OutError> {
-    let media = host.adapter(instance).map(|adapter| adapter.capabilities().media.clone()).unwrap_or_default();
-    if !media.outbound {
-        return Ok(None);
+async fn lend_source(host: &Host, instance: &str, source: FileSource<'_>) -> Result<Option<OutMedia>, OutError> {
+    let Some(bytes_max) = media_of(host, instance) else { return Ok(None) };
+    let lent = match source {
+        FileSource::Path(path) => {
+            let from = From::Folders(host.live().session_of(instance).outbound_dirs.clone());
+            host.media.lend(instance, &PathBuf::from(path), from, bytes_max).await
+        }
+        FileSource::Url(address) => host.media.fetch(instance, address, bytes_max).await,
+        FileSource::Data(data) => host.media.unpack(instance, data, bytes_max).await,
+    };
+    lent.map(Some)
+}
+
+/// What a file is called in a sentence about it.
+fn name_of(source: FileSource<'_>) -> String {
+    match source {
+        FileSource::Path(named) => shown_name(Path::new(named)),
+        FileSource::Url(named) => {
+            let path = named.split(['?', '#']).next().unwrap_or_default();
+            shown_name(Path::new(path))
+        }
+        FileSource::Data(_) => "file".to_owned(),
     }
-    host.media.lend(instance, path, from, media.out_bytes_max).await.map(Some)
+}
+
+/// Why a file is not sent, as its chat may know it: where files lie is nobody's business there.
+fn why_not(host: &Host, instance: &str, source: FileSource<'_>, error: &OutError) -> String {
+    match error {
+        OutError::TooLarge { name, size, bytes_max } => {
+            let own = media_of(host, instance).is_some_and(|bound| bound == *bytes_max);
+            let label = host.adapter(instance).map(|adapter| adapter.manifest().label.clone());
+            let who = label.filter(|label| own && !label.is_empty()).unwrap_or_else(|| "this host".to_owned());
+            too_large(name, *size, &who, *bytes_max)
+        }
+        OutError::NotFetched { source: why, .. } => not_attached(&name_of(source), &why.to_string()),
+        OutError::NotData { why } => not_attached(&name_of(source), &format!("it is not written out as base64: {why}")),
+        _ => not_attached(&name_of(source), "the host may not send it or cannot read it"),
+    }
+}
+
+fn too_large(name: &str, size: Option<u64>, who: &str, bytes_max: u64) -> String {
+    let size = size.map(|size| format!(" ({})", megabytes(size))).unwrap_or_default();
+    format!("{name}{size} is larger than {who} accepts ({}), so it is not attached.", megabytes(bytes_max))
+}
+
+/// A size for people.
+fn megabytes(bytes: u64) -> String {
+    const KB: u64 = 1 << 10;
+    const MB: u64 = 1 << 20;
+    match bytes {
+        0..KB => format!("{bytes} bytes"),
+        KB..MB => format!("{} kB", bytes.div_ceil(KB)),
+        _ => format!("{} MB", bytes.div_ceil(MB)),
+    }
 }
 
 fn no_files(instance: &str) -> String {
     format!("{instance} carries no files")
 }
 
-fn say(text: &mut String, path: &Path, why: &str) {
+fn not_attached(name: &str, why: &str) -> String {
+    format!("The file \"{name}\" is not attached: {why}.")
+}
+
+fn say(text: &mut String, sentence: &str) {
     if !text.trim().is_empty() {
         text.truncate(text.trim_end().len());
         text.push_str("\n\n");
     }
-    text.push_str(&format!("(The file \"{}\" is not attached: {why}.)", shown_name(path)));
+    text.push_str(&format!("({sentence})"));
 }
 
 #[cfg(test)]
 mod tests {
+    use hermes_protocol::{Format, MediaCapability, TextLimit, TextUnit};
+
     use super::*;
 
     fn file(id: &str) -> OutMedia {
         OutMedia::new(id, "/x", "text/plain", "x.txt", 1)
     }
 
+    fn can(albums: bool, caption_limit: u32) -> Capabilities {
+        let mut can = Capabilities::default();
+        can.text = TextLimit::new(100, TextUnit::Scalars, Dialect::Plain);
+        can.media = MediaCapability::default();
+        can.media.albums = albums;
+        can.media.caption_limit = caption_limit;
+        can
+    }
+
+    /// Number, words and files of each part.
+    fn attached(texts: &[&str], files: usize, can: &Capabilities) -> Vec<(u32, String, usize)> {
+        let mut parts: Vec<NewPart> = texts.iter().zip(1..).map(|(text, n)| NewPart::plain(n, *text)).collect();
+        attach(&mut parts, (0..files).map(|n| file(&n.to_string())).collect(), can);
+        parts.into_iter().map(|part| (part.n, part.text, part.media.len())).collect()
+    }
+
+    fn shape(parts: &[(u32, &str, usize)]) -> Vec<(u32, String, usize)> {
+        parts.iter().map(|(n, text, files)| (*n, (*text).to_owned(), *files)).collect()
+    }
+
     #[test]
-    fn an_album_goes_with_the_text_and_single_files_follow_it() {
-        let parts = || vec![NewPart::plain(1, "one"), NewPart::plain(2, "two")];
-        let shape = |parts: &[NewPart]| -> Vec<(u32, usize)> { parts.iter().map(|p| (p.n, p.media.len())).collect() };
-        let mut album = parts();
-        attach(&mut album, vec![file("a"), file("b")], true);
-        assert_eq!(shape(&album), [(1, 2), (2, 0)]);
-        let mut single = parts();
-        attach(&mut single, vec![file("a"), file("b")], false);
-        assert_eq!(shape(&single), [(1, 1), (2, 0), (3, 1)]);
+    fn an_album_is_one_part_with_its_caption() {
+        assert_eq!(attached(&["look"], 3, &can(true, 10)), shape(&[(1, "look", 3)]));
+    }
+
+    #[test]
+    fn where_one_file_goes_at_a_time_each_further_one_is_a_part() {
+        assert_eq!(attached(&["look"], 3, &can(false, 0)), shape(&[(1, "look", 1), (2, "", 1), (3, "", 1)]));
+    }
+
+    #[test]
+    fn a_text_that_is_no_caption_goes_before_the_files() {
+        let long = "longer than ten";
+        assert_eq!(attached(&[long], 2, &can(true, 10)), shape(&[(1, long, 0), (2, "", 2)]));
+        assert_eq!(attached(&["one", "two"], 2, &can(true, 10)), shape(&[(1, "one", 0), (2, "two", 0), (3, "", 2)]));
+    }
+
+    #[test]
+    fn a_caption_counts_in_the_unit_of_the_platform_and_where_it_does_so_without_its_markup() {
+        let mut can = can(true, 4);
+        can.text.unit = TextUnit::Utf16;
+        let part = |text: &str, source: &str| NewPart {
+            n: 1,
+            text: text.to_owned(),
+            format: Format::TelegramHtml,
+            source: source.to_owned(),
+            media: Vec::new(),
+            key: String::new(),
+        };
+        assert!(
+            is_caption(&part("\u{1f980}\u{1f980}", ""), &can) && !is_caption(&part("\u{1f980}\u{1f980}!", ""), &can)
+        );
+        can.text.dialect = Dialect::Telegram;
+        assert!(is_caption(&part("<b>look</b>", "look"), &can));
+    }
+
+    #[test]
+    fn a_file_that_is_too_large_is_told_with_both_sizes() {
+        let mb = |count: u64| count << 20;
+        assert_eq!(
+            too_large("report.zip", Some(mb(73)), "Telegram", mb(50)),
+            "report.zip (73 MB) is larger than Telegram accepts (50 MB), so it is not attached."
+        );
+        assert_eq!(
+            too_large("a.bin", None, "this host", 2_000),
+            "a.bin is larger than this host accepts (2 kB), so it is not attached."
+        );
     }
 }

@@ -10,7 +10,7 @@ use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 
 use crate::outbox::{Growing, Target};
 use crate::plugins::AdapterEvent;
-use crate::store::{CutOffTurn, OwedDelivery, RouteRow};
+use crate::store::{CutOffTurn, DeadTargetRow, OwedDelivery, RouteRow};
 
 /// Something happened.
 #[derive(Debug)]
@@ -124,6 +124,29 @@ pub enum Control {
         /// Hears them.
         reply: oneshot::Sender<Vec<Chat>>,
     },
+    /// An adapter has read the home channel that the configuration names.
+    Home {
+        /// Which instance.
+        instance: String,
+        /// What the configuration said.
+        home: crate::config::HomeChannel,
+        /// The chat.
+        chat: Chat,
+    },
+    /// The one session that goes on in a chat and thread.
+    SessionOf {
+        /// Which instance.
+        instance: String,
+        /// The chat.
+        chat: Chat,
+        /// Hears it; `None` where there is none, or more than one.
+        reply: oneshot::Sender<Option<SessionId>>,
+    },
+    /// The transcript of a session was written to from outside of its lane.
+    Reread {
+        /// The session.
+        session: SessionId,
+    },
     /// How much there is in memory, for status.
     Census(oneshot::Sender<Census>),
 }
@@ -168,6 +191,10 @@ pub struct Census {
     pub outbox_lanes: usize,
     /// Parts held per instance.
     pub held: std::collections::BTreeMap<String, u64>,
+    /// Chats that cannot be written to; the first of them.
+    pub dead: Vec<DeadTargetRow>,
+    /// How many there are.
+    pub dead_chats: usize,
 }
 
 /// News of a session's lane.

@@ -12,6 +12,7 @@ use std::time::Duration;
 use arc_swap::{ArcSwap, ArcSwapOption};
 use hermes_agent::AgentRuntime;
 use hermes_core::access::Grants;
+use hermes_core::delivery::Homes;
 use hermes_core::ids::{DeliveryId, Epoch, SessionId};
 use hermes_protocol::Chat;
 use tokio::sync::{Semaphore, mpsc};
@@ -70,6 +71,7 @@ pub struct Host {
     model: ArcSwapOption<String>,
     supervised: AtomicBool,
     planner: OnceLock<Planner>,
+    homes: ArcSwap<Homes>,
     adapters: OnceLock<Adapters>,
 }
 
@@ -123,6 +125,7 @@ impl Host {
             supervised: AtomicBool::new(false),
             planner: OnceLock::new(),
             restarting: CancellationToken::new(),
+            homes: ArcSwap::default(),
             adapters: OnceLock::new(),
         }
     }
@@ -207,6 +210,16 @@ impl Host {
     /// The model that answers where a conversation chose none.
     pub fn model(&self) -> String {
         self.chosen_model().or_else(|| self.runtime.models().into_iter().next()).unwrap_or_default()
+    }
+
+    /// Where each instance may write unasked, as the dispatcher last said.
+    pub fn homes(&self) -> arc_swap::Guard<Arc<Homes>> {
+        self.homes.load()
+    }
+
+    /// Shows the home channels to those who only read them. The dispatcher alone changes any.
+    pub fn show_homes(&self, homes: Homes) {
+        self.homes.store(Arc::new(homes));
     }
 
     /// Now, in milliseconds since the Unix epoch.

@@ -38,6 +38,7 @@ pub mod lanes;
 pub mod live;
 pub mod mask;
 pub mod media;
+pub mod mirror;
 pub mod outbox;
 pub mod pairing;
 pub mod plugins;
@@ -47,8 +48,9 @@ pub mod reset;
 pub mod services;
 pub mod status;
 pub mod store;
+pub mod targets;
 pub mod tool_log;
-mod turn;
+pub mod turn;
 pub mod working;
 
 #[cfg(test)]

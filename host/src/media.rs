@@ -5,6 +5,7 @@
 //! An adapter gets a path below its own folder and nothing else; the name that people
 //! see never becomes part of it.
 
+mod fetch;
 mod kind;
 pub mod out;
 mod sweep;
@@ -68,7 +69,7 @@ impl Media {
     ///
     /// When there is no such file, or it is no plain file within the bound.
     pub async fn commit(&self, instance: &str, id: &str) -> Result<Committed, CallError> {
-        if id.len() != 24 || !id.bytes().all(|c| c.is_ascii_hexdigit()) {
+        if !is_id(id) {
             return Err(CallError::new("invalid", "this is no id of media.create"));
         }
         let path = self.incoming(instance).join(id);
@@ -82,9 +83,15 @@ impl Media {
         hex(&random)
     }
 
-    fn incoming(&self, instance: &str) -> PathBuf {
+    /// The folder of what came in for an instance.
+    pub fn incoming(&self, instance: &str) -> PathBuf {
         self.folder.join(instance).join("in")
     }
+}
+
+/// Whether this can be an id that `create` gave.
+pub fn is_id(id: &str) -> bool {
+    id.len() == 24 && id.bytes().all(|c| c.is_ascii_hexdigit())
 }
 
 fn check(path: PathBuf) -> Result<Committed, CallError> {
@@ -130,6 +137,11 @@ fn open_plain(path: &std::path::Path) -> std::io::Result<std::fs::File> {
     use rustix::fs::{Mode, OFlags};
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     Ok(rustix::fs::open(path, flags, Mode::empty())?.into())
+}
+
+/// The most bytes that go out; `bytes_max` is the platform's bound, 0 for none.
+fn bound(bytes_max: u64) -> u64 {
+    if bytes_max == 0 { FILE_BYTES_MAX } else { bytes_max.min(FILE_BYTES_MAX) }
 }
 
 /// Makes a folder, and those above it, that only this user can enter.

@@ -67,6 +67,8 @@ pub struct AgentConfig {
     pub timeouts: Timeouts,
     /// The most messages of history a model gets; the oldest are left out.
     pub history_messages_max: usize,
+    /// Whether pictures that come in are shown to the model.
+    pub pictures: bool,
     /// Whether the echo runtime understands its test words.
     pub test_words: bool,
 }
@@ -86,6 +88,7 @@ impl Default for AgentConfig {
             ca_file: None,
             timeouts: Timeouts::default(),
             history_messages_max: 200,
+            pictures: true,
             test_words: false,
         }
     }

@@ -199,6 +199,7 @@ mod tests {
             system: String::new(),
             history: Vec::new(),
             input: texts.iter().map(|text| Message::user(*text)).collect(),
+            media: None,
             model: None,
             reasoning: None,
             state: None,

@@ -1,5 +1,7 @@
 //! What the host and a runtime say to each other.
 
+use std::path::PathBuf;
+
 use futures_util::future::BoxFuture;
 use hermes_core::context::TurnContext;
 use hermes_core::ids::{SessionId, TurnId};
@@ -44,6 +46,8 @@ pub struct TurnRequest {
     pub history: Vec<Message>,
     /// What the turn answers, oldest first; never empty.
     pub input: Vec<Message>,
+    /// The folder in which the files of `attachments` lie, each under the id that `media` names.
+    pub media: Option<PathBuf>,
     /// A model the session asks for instead of the configured one.
     pub model: Option<String>,
     /// How much the model should think, where somebody chose it.

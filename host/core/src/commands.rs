@@ -81,6 +81,10 @@ pub enum CommandId {
     Footer,
     /// Lets strangers in.
     Pair,
+    /// Says where the host may write unasked.
+    Sethome,
+    /// Shows or renames a topic.
+    Topic,
 }
 
 /// One row of the table.
@@ -492,6 +496,28 @@ pub static REGISTRY: &[Command] = &[
         tier: Tier::Admin,
         bypasses: true,
         scope: Scope::Private,
+        gate: None,
+    },
+    Command {
+        id: CommandId::Sethome,
+        name: "sethome",
+        aliases: &["set-home"],
+        args: "[off]",
+        help: "Make this chat the one to which I may write unasked",
+        tier: Tier::Admin,
+        bypasses: true,
+        scope: Scope::Everywhere,
+        gate: None,
+    },
+    Command {
+        id: CommandId::Topic,
+        name: "topic",
+        aliases: &[],
+        args: "[name]",
+        help: "Show this topic, or give it another name",
+        tier: Tier::User,
+        bypasses: true,
+        scope: Scope::Everywhere,
         gate: None,
     },
 ];

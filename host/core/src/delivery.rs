@@ -17,19 +17,25 @@
 //!
 //! [`SendOutcome`]: hermes_protocol::SendOutcome
 
+mod homes;
+mod media;
 mod pace;
 mod part;
 mod penalty;
 mod step;
+mod target;
 mod text;
 
 pub use hermes_protocol::DeliveryClass as Class;
 
+pub use homes::{Homes, SaidBy};
+pub use media::{Enclosed, FileSource, take_media};
 pub use pace::{Pace, PaceRule};
 pub use part::{Impossible, PartChange, PartFacts, PartState};
 pub use penalty::PenaltyClock;
 pub use step::{RetryPolicy, RetryScope, Step, after_lookup, kills_target, next_step};
-pub use text::{preview, silence, strip_control, take_media};
+pub use target::{Named, OFFERED_MAX, Target, TargetError, by_name, readings};
+pub use text::{preview, silence, strip_control};
 
 /// What is put before the text of a part that may already have arrived.
 pub const REPEATED_MARK: &str = "(possibly repeated)";

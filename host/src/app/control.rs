@@ -9,18 +9,19 @@ use hermes_core::ids::DeliveryId;
 use hermes_protocol::Purpose;
 use tokio::sync::{mpsc, oneshot};
 
+use super::App;
 use super::stop::End;
-use super::targets::Address;
-use super::{App, targets};
 use crate::config::nearest;
 use crate::context::compose;
 use crate::control::records::{find_session, read_only};
 use crate::control::{Asked, ControlReply, ControlRequest, ErrorKind};
 use crate::enclose;
 use crate::events::{Control, HostEvent};
+use crate::mirror;
 use crate::outbox::Target;
 use crate::pairing::{PairingCall, PairingChange};
 use crate::store::{Change, CommandTx, OwedDelivery, SessionRow, StoreError};
+use crate::targets::{self, Address, Destination};
 
 /// How long `adapter reload` waits for what becomes of the file.
 const VERDICT: Duration = Duration::from_secs(5);
@@ -64,7 +65,9 @@ impl App {
                 }
                 Err(problems) => Err(refusal(ErrorKind::Config, problems.to_string())),
             },
-            ControlRequest::Send { target, text, file } => self.send(&target, text, file.as_deref()).await,
+            ControlRequest::Send { target, text, file, mirror } => {
+                self.send(&target, text, file.as_deref(), mirror).await
+            }
             ControlRequest::AdapterEnable { instance } => self.switch(&instance, true).await,
             ControlRequest::AdapterDisable { instance } => self.switch(&instance, false).await,
             ControlRequest::AdapterReload { instance } => {
@@ -123,12 +126,18 @@ impl App {
         Ok(ControlReply::done("No turn runs and no new event is taken; `hermes-host stop` or `restart` goes on."))
     }
 
-    async fn send(&self, target: &str, text: String, file: Option<&Path>) -> Answer {
+    async fn send(&self, target: &str, text: String, file: Option<&Path>, mirror: bool) -> Answer {
         if (text.trim().is_empty() && file.is_none()) || text.len() > SEND_BYTES_MAX {
             return Err(refusal(ErrorKind::Invalid, format!("a text has 1 to {SEND_BYTES_MAX} bytes")));
         }
-        let address =
-            targets::resolve(&self.host, target).await.map_err(|words| refusal(ErrorKind::NotFound, words))?;
+        let found = targets::resolve(&self.host, target, None).await;
+        let address = match found.map_err(|words| refusal(ErrorKind::NotFound, words))? {
+            Destination::Chat(address) => address,
+            Destination::Local => {
+                let words = "`local` sends nothing: what is kept on this machine you have already; name a chat";
+                return Err(refusal(ErrorKind::Invalid, words));
+            }
+        };
         let text = self.host.live().masker.mask(hermes_core::delivery::strip_control(&text)).into_owned();
         let Address { instance, chat } = address;
         let delivery = match file {
@@ -141,9 +150,12 @@ impl App {
                 return Err(refusal(ErrorKind::Invalid, words));
             }
         };
-        let id = stored(self.host.store.owe(delivery.clone())).await?;
+        let (id, note) = match mirror {
+            true => stored(mirror::owe(&self.host, delivery.clone())).await?,
+            false => (stored(self.host.store.owe(delivery.clone())).await?, None),
+        };
         self.host.carry(vec![id], vec![delivery]).await;
-        Ok(ControlReply::Owed { delivery: id.0 })
+        Ok(ControlReply::Owed { delivery: id.0, note: note.map(str::to_owned) })
     }
 
     /// Switches an instance on or off, so that it stays so.

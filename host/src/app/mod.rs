@@ -14,7 +14,6 @@ mod ready;
 mod signals;
 mod status;
 mod stop;
-mod targets;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;

@@ -11,7 +11,9 @@ use tokio::task::JoinHandle;
 use super::{App, RunError};
 use crate::config::Config;
 use crate::events::{Census, Control, HostEvent};
-use crate::status::{self, AgentStatus, HostStatus, Metrics, QueueStatus, SessionStatus, StatusJson, StatusSource};
+use crate::status::{
+    self, AgentStatus, DeadChat, HostStatus, Metrics, QueueStatus, SessionStatus, StatusJson, StatusSource,
+};
 
 /// Opens the status listener, where the configuration wants one.
 pub async fn bind(config: &Config) -> Result<Option<TcpListener>, RunError> {
@@ -69,6 +71,7 @@ impl App {
             status.held = census.held.get(&status.name).copied().unwrap_or_default();
             status.into()
         });
+        let shown = census.dead.len();
         let running = self.host.counts.turns_running.load(Ordering::Relaxed);
         StatusJson {
             host: HostStatus {
@@ -98,6 +101,8 @@ impl App {
                 runtime: self.host.runtime.name().to_owned(),
                 model: self.host.runtime.models().into_iter().next(),
             },
+            dead_chats: census.dead.into_iter().map(DeadChat::from).collect(),
+            dead_chats_more: census.dead_chats.saturating_sub(shown),
             warnings,
         }
     }

@@ -101,6 +101,9 @@ pub(super) struct SendArgs {
     /// A file to send with it
     #[arg(long, value_name = "PATH")]
     pub file: Option<PathBuf>,
+    /// Let the agent know: the text also stands in the transcript of that chat's session
+    #[arg(long)]
+    pub mirror: bool,
 }
 
 #[derive(Debug, Subcommand)]

@@ -26,12 +26,16 @@ pub async fn send(context: &Context, args: SendArgs) -> Result<(), Failure> {
         std::path::absolute(&path).map_err(|error| Failure::failed(format!("{path:?} cannot be found ({error})")))
     };
     let file = args.file.map(absolute).transpose()?;
-    let target = args.target;
-    let reply = ask::host(context, &ControlRequest::Send { target: target.clone(), text, file }).await?;
+    let SendArgs { target, mirror, .. } = args;
+    let reply = ask::host(context, &ControlRequest::Send { target: target.clone(), text, file, mirror }).await?;
     match reply {
-        ControlReply::Owed { delivery } => say(&format!(
-            "owed to {target} as delivery {delivery}; `hermes-host outbox show {delivery}` says whether it arrived"
-        )),
+        ControlReply::Owed { delivery, note } => {
+            let note = note.map(|note| format!("\n{note}")).unwrap_or_default();
+            say(&format!(
+                "owed to {target} as delivery {delivery}; `hermes-host outbox show {delivery}` says whether it \
+                 arrived{note}"
+            ))
+        }
         ControlReply::Done { message } => say(&message),
         other => Err(unexpected(&other)),
     }

@@ -11,6 +11,9 @@ use crate::status::{AdapterStatus, StatusJson};
 /// The longest reason that is shown, in characters.
 const WHY_CHARS_MAX: usize = 1_000;
 
+/// The longest name of a chat that is shown, in characters.
+const NAME_CHARS_MAX: usize = 60;
+
 pub async fn status(context: &Context, json: bool) -> Result<(), Failure> {
     let status = match ask::host(context, &ControlRequest::Status {}).await? {
         ControlReply::Status(status) => status,
@@ -64,6 +67,21 @@ pub fn render(status: &StatusJson, now_ms: i64) -> String {
     ));
     if queues.dead > 0 {
         out.push_str(&format!("given up {} deliveries; `hermes-host outbox list` shows them\n", queues.dead));
+    }
+    for dead in &status.dead_chats {
+        let name = dead.name.as_ref().map(|name| format!(" ({})", one_line(name, NAME_CHARS_MAX))).unwrap_or_default();
+        out.push_str(&format!(
+            "cannot be written to  {}:{}{name}, for {}: {}\n",
+            dead.instance,
+            dead.chat,
+            span(now_ms - dead.since),
+            one_line(&dead.why, WHY_CHARS_MAX),
+        ));
+    }
+    if !status.dead_chats.is_empty() {
+        let more =
+            if status.dead_chats_more > 0 { format!("and {} more; ", status.dead_chats_more) } else { String::new() };
+        out.push_str(&format!("{more}a chat can be written to again as soon as somebody writes there\n"));
     }
     for warning in &status.warnings {
         out.push_str(&format!("warning: {warning}\n"));

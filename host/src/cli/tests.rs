@@ -234,7 +234,10 @@ fn words_become_requests() {
         ("adapter disable chat", ControlRequest::AdapterDisable { instance: "chat".into() }),
         ("session delete x --yes", ControlRequest::SessionDelete { session: "x".into() }),
         ("outbox drop 3", ControlRequest::OutboxDrop { delivery: 3, why: "dropped by the operator".into() }),
-        ("send chat:1 -dash", ControlRequest::Send { target: "chat:1".into(), text: "-dash".into(), file: None }),
+        (
+            "send chat:1 -dash",
+            ControlRequest::Send { target: "chat:1".into(), text: "-dash".into(), file: None, mirror: false },
+        ),
     ];
     for (line, request) in cases {
         assert_eq!(world.with_host(done(), || world.runs(line)), [request], "{line}");
@@ -244,7 +247,7 @@ fn words_become_requests() {
 #[test]
 fn an_answer_that_nobody_asked_for_is_no_crash() {
     let world = World::new();
-    world.with_host(ControlReply::Owed { delivery: 1 }, || {
+    world.with_host(ControlReply::Owed { delivery: 1, note: None }, || {
         let failure = world.fails("status");
         assert!(failure.to_string().contains("answered with `owed`"), "{failure}");
     });

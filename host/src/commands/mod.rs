@@ -141,6 +141,8 @@ impl Dispatcher {
             CommandId::Verbose => self.verbose(asked),
             CommandId::Footer => self.footer(asked),
             CommandId::Pair => self.pair(asked),
+            CommandId::Sethome => self.sethome(asked),
+            CommandId::Topic => self.topic(asked),
             other => Deed::say(format!("{other:?} is not available in this version.")),
         }
     }

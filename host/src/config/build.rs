@@ -183,6 +183,7 @@ pub fn agent(get: &Get<'_>) -> AgentConfig {
             idle: get.seconds("agent.idle_timeout_s"),
         },
         history_messages_max: get.count("agent.history_messages_max"),
+        pictures: get.on("agent.pictures"),
         test_words: get.on("agent.test_words"),
     }
 }

@@ -181,6 +181,12 @@ pub const KEYS: &[Key] = &[
     key("agent.idle_timeout_s", int(1, 3600), "60", "How long between two pieces of an answer."),
     key("agent.history_messages_max", int(1, 100_000), "200", "The most messages of history that a model gets."),
     key(
+        "agent.pictures",
+        Kind::Bool,
+        "true",
+        "Whether pictures that come in are shown to the model; an endpoint that refuses them gets their names only.",
+    ),
+    key(
         "agent.test_words",
         Kind::Bool,
         "false",

@@ -194,8 +194,13 @@ proptest! {
 fn every_request_reads_back_as_itself() {
     let requests = [
         ControlRequest::Status {},
-        ControlRequest::Send { target: "telegram:1".into(), text: "hi\n".into(), file: Some("/tmp/x.txt".into()) },
-        ControlRequest::Send { target: "telegram".into(), text: String::new(), file: None },
+        ControlRequest::Send {
+            target: "telegram:1".into(),
+            text: "hi\n".into(),
+            file: Some("/tmp/x.txt".into()),
+            mirror: true,
+        },
+        ControlRequest::Send { target: "telegram".into(), text: String::new(), file: None, mirror: false },
         ControlRequest::PairingClear { instance: None },
         ControlRequest::SessionShow { session: "2026".into(), limit: 3 },
         ControlRequest::OutboxDrop { delivery: -1, why: "no".into() },

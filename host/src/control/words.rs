@@ -50,6 +50,9 @@ pub enum ControlRequest {
         /// A file to send with it; absolute.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         file: Option<PathBuf>,
+        /// Whether it also stands in the transcript of that chat's session.
+        #[serde(default)]
+        mirror: bool,
     },
     /// The adapters and the libraries found.
     AdapterList {},
@@ -183,6 +186,9 @@ pub enum ControlReply {
     Owed {
         /// The delivery that carries it.
         delivery: i64,
+        /// What was asked for and was not done.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        note: Option<String>,
     },
     /// To `pairing_list`.
     Pairing {

@@ -16,6 +16,9 @@ use crate::lane::LaneMessage;
 use crate::outbox::OutboxMessage;
 use crate::store::{Change, CutOffTurn, InboxRow};
 
+/// Chats that cannot be written to and are told in `status`.
+const DEAD_SHOWN_MAX: usize = 20;
+
 impl Dispatcher {
     pub(super) fn handle_control(&mut self, control: Control) {
         match control {
@@ -38,7 +41,19 @@ impl Dispatcher {
             }
             Control::End { session, reply } => self.end(session, reply),
             Control::Pairing(call) => self.handle_pairing(call),
-            Control::Reloaded => self.outbox.broadcast(|| OutboxMessage::Look),
+            Control::Reloaded => {
+                self.outbox.broadcast(|| OutboxMessage::Look);
+                self.reread_homes();
+            }
+            Control::Home { instance, home, chat } => self.has_home(&instance, &home, chat),
+            Control::SessionOf { instance, chat, reply } => {
+                // Whoever asked may have gone away.
+                let _ = reply.send(self.session_of(&instance, &chat));
+            }
+            Control::Reread { session } => {
+                // A session without a lane is remembered by nobody.
+                self.lanes.send(&session, LaneMessage::Forget).ok();
+            }
             Control::DrainLanes(reply) => {
                 self.lanes.broadcast(|| LaneMessage::Drain);
                 self.lanes_drained = Some(reply);
@@ -107,6 +122,7 @@ impl Dispatcher {
 
     fn census(&self) -> Census {
         let held = self.holds.iter().map(|(instance, holds)| (instance.to_string(), holds.held())).collect();
-        Census { lanes: self.lanes.alive(), outbox_lanes: self.outbox.alive(), held }
+        let dead = self.dead.values().take(DEAD_SHOWN_MAX).cloned().collect();
+        Census { lanes: self.lanes.alive(), outbox_lanes: self.outbox.alive(), held, dead, dead_chats: self.dead.len() }
     }
 }

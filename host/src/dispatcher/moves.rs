@@ -15,8 +15,8 @@ impl Dispatcher {
         if self.dead.is_empty() {
             return;
         }
-        if let Some((chat, _)) = self.dead.remove(&(instance.to_owned(), chat.id.clone())) {
-            self.note(Note::Changes(vec![Change::Revive { instance: instance.to_owned(), chat }]));
+        if let Some(dead) = self.dead.remove(&(instance.to_owned(), chat.id.clone())) {
+            self.note(Note::Changes(vec![Change::Revive { instance: dead.instance, chat: dead.chat }]));
         }
     }
 
@@ -27,8 +27,8 @@ impl Dispatcher {
         let mut to = event.chat.clone();
         to.id = id;
         let routes = self.migrate(&arrived.instance, &event.chat, &to);
-        let changes = routes.into_iter().flat_map(|(key, row)| [Change::UnbindRoute { key }, Change::BindRoute(row)]);
-        self.note(Note::Changes(changes.collect()));
+        let (instance, from) = (arrived.instance.to_string(), event.chat.clone());
+        self.note(Note::Changes(vec![Change::Migrated { instance, from, to, routes }]));
     }
 
     /// Leads every route of a chat to its new id; returns the old key and the new row of each. Where the
@@ -56,6 +56,9 @@ impl Dispatcher {
             self.routes.unbind(&old.key);
             self.routes.bind(route(row.clone()));
             rows.push((old.key, row));
+        }
+        if self.homes.follow(instance, from, to) {
+            self.host.show_homes(self.homes.clone());
         }
         let is_chat = |target: &Target| *target.instance == *instance && target.chat == from.id;
         self.outbox.send_where(is_chat, || OutboxMessage::Moved(to.clone()));

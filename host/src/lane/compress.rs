@@ -106,6 +106,7 @@ impl Lane {
             system: context::with_summary(String::new(), remembered.summary.as_deref()),
             history: remembered.history,
             input: vec![Message::user(instruction)],
+            media: None,
             model: remembered.settings.model.or_else(|| self.host.chosen_model()),
             reasoning: None,
             state: None,

@@ -61,7 +61,7 @@ use manner::Manner;
 use memory::Memory;
 use moved::Moving;
 pub use moved::{After, Then};
-pub use orders::{Act, Order};
+pub use orders::{Act, Later, Order};
 use queue::after_words;
 use running::{Running, Step};
 
@@ -386,7 +386,7 @@ impl Lane {
 
     async fn start(&mut self, turn: TurnId, mut groups: Vec<Vec<Heard>>) -> Option<Running> {
         let remembered = self.memory.read(&self.host, &self.session).await;
-        let said = groups.iter().flat_map(|group| context::messages(group));
+        let said = groups.iter().flat_map(|group| context::messages(&self.host, group));
         let (said_by, messages): (Vec<Spoken>, Vec<Message>) = said.unzip();
         let heard = groups.last_mut()?.pop()?;
         let manner = Manner::of(&self.host.live(), &heard.place.instance, &remembered.settings);

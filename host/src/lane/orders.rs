@@ -1,11 +1,15 @@
 //! Slash commands, as far as a session has to do with them. What they change is
 //! decided by the dispatcher; here it is written in the session's order and answered.
 
+use std::sync::{Arc, Mutex, PoisonError};
+
+use futures_util::future::BoxFuture;
 use hermes_core::settings::{Setting, SettingChange};
-use hermes_protocol::{Purpose, Usage};
+use hermes_protocol::Usage;
 
 use super::{Lane, Then, Waiting, Wish, memory};
 use crate::context::{self, Heard, Place, Spoken};
+use crate::host::Host;
 use crate::store::{Change, CommandTx, EndTurn, StoreError, TurnEnd};
 
 /// A slash command on its way to its session.
@@ -45,11 +49,30 @@ pub enum Act {
     },
     /// Do something with the conversation as such.
     Conversation(Box<Wish>),
+    /// Answer with what comes out of asking somebody who may take a while.
+    Later(Later),
     /// End the session; its key is free once the sender is dropped.
     End {
         /// Lets the next session of the same key begin.
         then: Then,
     },
+}
+
+/// Words that are still being found, and what changes with them. Bounded by whoever finds them.
+/// In a mutex that is never locked, since an order is looked at from more than one thread.
+pub struct Later(Mutex<BoxFuture<'static, (String, Vec<Change>)>>);
+
+impl Later {
+    /// What `finding` comes to.
+    pub fn new(finding: impl Future<Output = (String, Vec<Change>)> + Send + 'static) -> Self {
+        Self(Mutex::new(Box::pin(finding)))
+    }
+}
+
+impl std::fmt::Debug for Later {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Later(..)")
+    }
 }
 
 const RESTART: &str = "The host restarts. Running turns are finished first; I write here when it is back.";
@@ -80,6 +103,10 @@ impl Lane {
                 Act::Set(change) => self.set(&place, change, &mut changes).await,
                 Act::NextProgress => self.next_progress(&place, &mut changes).await,
                 Act::Show(setting) => self.show(&place, setting).await,
+                Act::Later(later) => {
+                    tokio::spawn(answer_later(Arc::clone(&self.host), place, changes, later));
+                    return;
+                }
                 // Obeyed above, unless something runs.
                 Act::Conversation(_) => String::new(),
                 Act::Leave { then: tell } => {
@@ -92,7 +119,7 @@ impl Lane {
                 }
             }
         };
-        let reply = place.say(&self.host, Purpose::Reply, words.clone()).await;
+        let reply = place.answer_order(&self.host, words.clone()).await;
         let order = CommandTx { inbox: Some(place.inbox), changes, reply: vec![reply], now_ms: self.host.now_ms() };
         let bears =
             order.changes.iter().any(|change| matches!(change, Change::NewSession(new) if new.id == self.session));
@@ -134,7 +161,7 @@ impl Lane {
                     }
                 }
                 let words = format!("{words} It has no title: {error}.");
-                order.reply = vec![place.say(&self.host, Purpose::Reply, words).await];
+                order.reply = vec![place.answer_order(&self.host, words).await];
             }
             // Tried again like every order, and told in the log.
             Err(_) => {}
@@ -214,7 +241,9 @@ impl Lane {
 
     /// Ends a turn that was to be resumed and will not be. What was asked stays in the transcript.
     pub(super) async fn give_up(&mut self, turn: hermes_core::ids::TurnId, events: &[Heard]) {
-        let (said, messages): (Vec<Spoken>, Vec<_>) = events.chunks(1).flat_map(context::messages).unzip();
+        let host = &self.host;
+        let (said, messages): (Vec<Spoken>, Vec<_>) =
+            events.chunks(1).flat_map(|event| context::messages(host, event)).unzip();
         let asked: Vec<_> = said.iter().map(|spoken| spoken.at_ms).zip(messages).collect();
         let end = EndTurn {
             turn,
@@ -236,4 +265,16 @@ impl Lane {
 fn when(at_ms: i64) -> String {
     let moment = jiff::Timestamp::from_millisecond(at_ms).unwrap_or_default();
     moment.to_zoned(jiff::tz::TimeZone::system()).strftime("%Y-%m-%d %H:%M").to_string()
+}
+
+/// Obeys an order whose words take a while, beside the lane: it must stay free to be stopped. Until it is
+/// written the event waits in the inbox.
+async fn answer_later(host: Arc<Host>, place: Place, mut changes: Vec<Change>, later: Later) {
+    let (words, more) = later.0.into_inner().unwrap_or_else(PoisonError::into_inner).await;
+    changes.extend(more);
+    let reply = place.answer_order(&host, words).await;
+    let order = CommandTx { inbox: Some(place.inbox), changes, reply: vec![reply], now_ms: host.now_ms() };
+    if let Some(ids) = host.until_written("an order", || host.store.command(order.clone())).await {
+        host.carry(ids, order.reply).await;
+    }
 }

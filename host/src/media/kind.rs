@@ -36,6 +36,11 @@ pub fn of_name(name: &str) -> &'static str {
     TYPES.iter().find(|(known, _)| *known == ending).map_or("application/octet-stream", |(_, mime)| mime)
 }
 
+/// What stands at the end of the name of a file of this type, with its dot; empty for a type nobody knows.
+pub fn ending_of(mime: &str) -> String {
+    TYPES.iter().find(|(_, known)| *known == mime).map(|(ending, _)| format!(".{ending}")).unwrap_or_default()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -13,7 +13,7 @@ use std::path::{Component, Path, PathBuf};
 use hermes_protocol::OutMedia;
 use rustix::fs::{Mode, OFlags};
 
-use super::{FILE_BYTES_MAX, Media, kind, private_folder};
+use super::{Media, kind, private_folder};
 
 /// The longest name of a file that is passed on, in characters.
 const NAME_CHARS_MAX: usize = 128;
@@ -58,12 +58,29 @@ pub enum OutError {
         media: PathBuf,
     },
     /// It is more than the platform or the host carries.
-    #[error("{path:?} is larger than the {bytes_max} bytes that can be sent there; send less of it, or a link")]
+    #[error("{name:?} is larger than the {bytes_max} bytes that can be sent there; send less of it, or a link")]
     TooLarge {
-        /// The file.
-        path: PathBuf,
+        /// The file's name.
+        name: String,
+        /// How large it is, where that is known.
+        size: Option<u64>,
         /// The bound.
         bytes_max: u64,
+    },
+    /// It cannot be fetched.
+    #[error("{name:?} is not fetched: {source}")]
+    NotFetched {
+        /// The file's name.
+        name: String,
+        /// What its server or the rules say.
+        #[source]
+        source: hermes_adapter_net::fetch::FetchError,
+    },
+    /// It is not written out as it should be.
+    #[error("a file that is written out cannot be read ({why}); write data:<mime>;base64,<content>")]
+    NotData {
+        /// What is wrong with it.
+        why: String,
     },
     /// There is no copy to lend.
     #[error("the file cannot be copied into {folder:?} ({source}); see to room and rights there")]
@@ -85,7 +102,7 @@ impl Media {
     pub async fn lend(&self, instance: &str, path: &Path, from: From, bytes_max: u64) -> Result<OutMedia, OutError> {
         let (media, path, id) = (self.clone(), path.to_owned(), self.new_id());
         let folder = self.outgoing(instance);
-        let bytes_max = if bytes_max == 0 { FILE_BYTES_MAX } else { bytes_max.min(FILE_BYTES_MAX) };
+        let bytes_max = super::bound(bytes_max);
         let unreadable = path.clone();
         let lent = tokio::task::spawn_blocking(move || {
             let file = media.open(&path, &from)?;
@@ -118,7 +135,7 @@ impl Media {
         }
     }
 
-    fn outgoing(&self, instance: &str) -> PathBuf {
+    pub(super) fn outgoing(&self, instance: &str) -> PathBuf {
         self.folder.join(instance).join("out")
     }
 }
@@ -144,13 +161,18 @@ fn open_at(folder: impl std::os::fd::AsFd, path: &Path, flags: OFlags) -> io::Re
 }
 
 fn copy(from: File, path: &Path, folder: &Path, to: &Path, bytes_max: u64) -> Result<u64, OutError> {
+    let told = from.metadata().map(|meta| meta.len()).ok();
+    let too_large = |size| OutError::TooLarge { name: shown_name(path), size, bytes_max };
+    if told.is_some_and(|size| size > bytes_max) {
+        return Err(too_large(told));
+    }
     let no_copy = |source| OutError::NoCopy { folder: folder.to_owned(), source };
     private_folder(folder).map_err(no_copy)?;
     let mut copy = OpenOptions::new().write(true).create_new(true).mode(0o600).open(to).map_err(no_copy)?;
     let size = io::copy(&mut from.take(bytes_max + 1), &mut copy);
     let refused = match size {
         Ok(size) if size <= bytes_max => return Ok(size),
-        Ok(_) => OutError::TooLarge { path: path.to_owned(), bytes_max },
+        Ok(_) => too_large(None),
         Err(source) => no_copy(source),
     };
     // What is left of the copy is swept away otherwise.
@@ -231,7 +253,7 @@ mod tests {
         let room = room();
         let large = room.lend("media/deep/x.txt", From::Anywhere, 2).await;
         assert!(matches!(large, Err(OutError::TooLarge { bytes_max: 2, .. })), "{large:?}");
-        assert_eq!(std::fs::read_dir(room.home.path().join("media/chat/out")).unwrap().count(), 0);
+        assert_eq!(std::fs::read_dir(room.home.path().join("media/chat/out")).map_or(0, Iterator::count), 0);
         assert!(matches!(room.lend("media/deep", From::Anywhere, 0).await, Err(OutError::NotPlain { .. })));
         assert!(matches!(room.lend("nothing", From::Anywhere, 0).await, Err(OutError::Unreadable { .. })));
     }

@@ -15,6 +15,12 @@ pub struct StatusJson {
     pub sessions: SessionStatus,
     /// Who answers.
     pub agent: AgentStatus,
+    /// Chats that cannot be written to until somebody writes there; the first of them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub dead_chats: Vec<DeadChat>,
+    /// How many more there are.
+    #[serde(default)]
+    pub dead_chats_more: usize,
     /// What the operator should know: configuration warnings, load errors.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
@@ -120,6 +126,29 @@ pub struct Announced {
     pub label: String,
     /// Where.
     pub url: String,
+}
+
+/// A chat that cannot be written to until somebody writes there.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DeadChat {
+    /// Through which instance.
+    pub instance: String,
+    /// Its id.
+    pub chat: String,
+    /// The name people know it by.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// What the platform said.
+    pub why: String,
+    /// Since when, Unix ms.
+    pub since: i64,
+}
+
+impl From<crate::store::DeadTargetRow> for DeadChat {
+    fn from(row: crate::store::DeadTargetRow) -> Self {
+        let crate::store::DeadTargetRow { instance, chat, why, since_ms } = row;
+        Self { instance, chat: chat.id, name: chat.name, why, since: since_ms }
+    }
 }
 
 /// How much waits.

@@ -6,8 +6,8 @@ use rusqlite::{Connection, params};
 use super::sql::{change, json};
 use super::writer::Outcome;
 use super::{
-    Change, CommandTx, HomeChannelRow, Result, Store, effects, inbox, kv, lineage, outbox, pairing, sessions, titles,
-    transcript,
+    Change, CommandTx, HomeChannelRow, Result, Store, directory, effects, inbox, kv, lineage, mirror, outbox, pairing,
+    sessions, titles, transcript,
 };
 
 impl Store {
@@ -38,7 +38,7 @@ fn apply(db: &Connection, order: &Change, now_ms: i64) -> Outcome<()> {
         Change::ReopenSession { session } => sessions::reopen(db, session),
         Change::NewSession(new) => sessions::insert(db, new),
         Change::BindRoute(route) => sessions::bind_route(db, route),
-        Change::UnbindRoute { key } => sessions::unbind_route(db, key),
+        Change::UnbindRoute { key } => sessions::unbind_route(db, key).map(drop),
         Change::Fork(new) => lineage::fork(db, new),
         Change::Compress(new) => lineage::compress(db, new, now_ms),
         Change::Undo { session, from } => transcript::take_back(db, session, *from),
@@ -59,6 +59,9 @@ fn apply(db: &Connection, order: &Change, now_ms: i64) -> Outcome<()> {
         }
         Change::DeadTarget(target) => effects::dead_target(db, target),
         Change::Revive { instance, chat } => effects::revive(db, instance, chat),
+        Change::Migrated { instance, from, to, routes } => effects::migrated(db, instance, from, to, routes),
+        Change::SawChat { instance, chat, seen_ms } => directory::saw(db, instance, chat, *seen_ms),
+        Change::Mirror { session, said } => mirror::say(db, session, said),
         Change::AdapterEnabled { instance, on } => switch_adapter(db, instance, *on),
         Change::DropInbox { ids, why } => ids.iter().try_for_each(|id| inbox::drop_one(db, *id, why, false)),
         Change::Flag { key, value: Some(value) } => kv::set(db, kv::HOST_SCOPE, key, value),

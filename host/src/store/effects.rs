@@ -6,7 +6,7 @@ use rusqlite::{Connection, params};
 
 use super::sql::{change, change_one, collect, first, json, parsed};
 use super::writer::Outcome;
-use super::{DeadTargetRow, Effect, RouteRow, drafts, sessions};
+use super::{DeadTargetRow, Effect, RouteRow, directory, drafts, sessions};
 
 /// Applies one effect of settling a part of `delivery`.
 pub(super) fn apply(db: &Connection, delivery: DeliveryId, effect: &Effect) -> Outcome<()> {
@@ -46,8 +46,14 @@ fn thread(chat: &Chat) -> &str {
     chat.thread.as_deref().unwrap_or_default()
 }
 
-/// Sends whatever is owed to `from` to `to`, and lets its routes and home channel follow.
-fn migrated(db: &Connection, instance: &str, from: &Chat, to: &Chat, routes: &[(String, RouteRow)]) -> Outcome<()> {
+/// Sends whatever is owed to `from` to `to`, and lets its routes, its home channel and what is known of it follow.
+pub(super) fn migrated(
+    db: &Connection,
+    instance: &str,
+    from: &Chat,
+    to: &Chat,
+    routes: &[(String, RouteRow)],
+) -> Outcome<()> {
     let owed = db.prepare_cached(
         "SELECT id, chat FROM outbox INDEXED BY outbox_live WHERE state IN ('drafting', 'owed') AND instance = ?1",
     )?;
@@ -63,9 +69,12 @@ fn migrated(db: &Connection, instance: &str, from: &Chat, to: &Chat, routes: &[(
         change(db, "UPDATE home_channels SET chat = ?2 WHERE instance = ?1", params![instance, json(&home)?])?;
     }
     for (old_key, route) in routes {
-        sessions::unbind_route(db, old_key)?;
-        sessions::bind_route(db, route)?;
+        // A session that is not written yet has no route here; its lane writes both.
+        if sessions::unbind_route(db, old_key)? {
+            sessions::bind_route(db, route)?;
+        }
     }
+    directory::moved(db, instance, from, to)?;
     revive(db, instance, to)
 }
 

@@ -13,6 +13,7 @@
 //! what a crash leaves behind, `migrate` for the schema.
 
 mod commands;
+mod directory;
 mod drafts;
 mod effects;
 pub mod error;
@@ -20,6 +21,7 @@ mod inbox;
 mod kv;
 mod lineage;
 mod migrate;
+mod mirror;
 mod open;
 mod outbox;
 mod pairing;

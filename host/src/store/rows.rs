@@ -736,6 +736,33 @@ pub enum Change {
         /// The chat.
         chat: Chat,
     },
+    /// A chat continues under another id: what is owed to it, its routes, its home channel and its name follow.
+    Migrated {
+        /// Instance.
+        instance: String,
+        /// Old place.
+        from: Chat,
+        /// New place.
+        to: Chat,
+        /// The old key and the new row of each route.
+        routes: Vec<(String, RouteRow)>,
+    },
+    /// A chat spoke, or its adapter listed it: it can be named from now on.
+    SawChat {
+        /// Instance.
+        instance: String,
+        /// The chat, with its names.
+        chat: Chat,
+        /// When.
+        seen_ms: i64,
+    },
+    /// What the host said in a chat by itself stands in the transcript of its session.
+    Mirror {
+        /// The session, which must be open.
+        session: SessionId,
+        /// What was said.
+        said: NewMessage,
+    },
     /// Switches an instance on or off.
     AdapterEnabled {
         /// Instance.
@@ -792,6 +819,17 @@ pub struct HomeChannelRow {
     pub set_by: String,
     /// When.
     pub set_ms: i64,
+}
+
+/// A chat that people can name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KnownChat {
+    /// The name it goes by; empty while none was told.
+    pub name: String,
+    /// The chat.
+    pub chat: Chat,
+    /// When it was last seen.
+    pub seen_ms: i64,
 }
 
 /// A turn that a dead epoch left behind.

@@ -259,9 +259,8 @@ pub(super) fn bind_route(db: &Connection, route: &RouteRow) -> Outcome<()> {
     Ok(())
 }
 
-pub(super) fn unbind_route(db: &Connection, key: &str) -> Outcome<()> {
-    change(db, "DELETE FROM routes WHERE key = ?1", [key])?;
-    Ok(())
+pub(super) fn unbind_route(db: &Connection, key: &str) -> Outcome<bool> {
+    Ok(change(db, "DELETE FROM routes WHERE key = ?1", [key])? > 0)
 }
 
 pub(super) fn routes(db: &Connection) -> Outcome<Vec<RouteRow>> {

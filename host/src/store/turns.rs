@@ -139,7 +139,7 @@ fn finish(db: &Connection, nonce: &str, end: &EndTurn) -> Outcome<Vec<DeliveryId
         || name(turn),
     )?;
     for message in &end.messages {
-        write_message(db, &end.session, turn, message)?;
+        write_message(db, &end.session, Some(turn), message)?;
     }
     change_one(
         db,
@@ -174,7 +174,13 @@ fn finish(db: &Connection, nonce: &str, end: &EndTurn) -> Outcome<Vec<DeliveryId
     Ok(ids)
 }
 
-fn write_message(db: &Connection, session: &SessionId, turn: TurnId, new: &NewMessage) -> Outcome<()> {
+/// Adds one entry to a transcript.
+pub(super) fn write_message(
+    db: &Connection,
+    session: &SessionId,
+    turn: Option<TurnId>,
+    new: &NewMessage,
+) -> Outcome<()> {
     let message = &new.message;
     change(
         db,
@@ -183,7 +189,7 @@ fn write_message(db: &Connection, session: &SessionId, turn: TurnId, new: &NewMe
          VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
         params![
             session.0,
-            turn.0,
+            turn.map(|turn| turn.0),
             message.role.as_str(),
             message.content,
             message.reasoning,

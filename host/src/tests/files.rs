@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use hermes_protocol::{Chat, OutMedia};
+use hermes_protocol::{Attachment, AttachmentKind, Chat, OutMedia};
 use serde_json::json;
 
 use super::world::{Setting, World};
@@ -99,4 +99,76 @@ fn a_file_is_in_use_until_what_names_it_is_settled() {
     world.settled();
     assert!(in_use().is_empty());
     assert_eq!(sweep(2), 1, "then only its time counts");
+}
+
+#[test]
+fn an_album_with_a_caption_is_one_call_and_a_longer_text_goes_before_it() {
+    let world = world(json!({ "out": true, "albums": true, "caption_limit": 10 }));
+    std::fs::write(world.home().join("media/y.txt"), b"def").unwrap();
+    let chat = world.chat("7");
+    let named = |name: &str| format!("MEDIA:{}", world.home().join("media").join(name).display());
+    chat.says(&format!("look\n{}\n{}", named("x.txt"), named("y.txt")));
+    chat.hears(1);
+    chat.says(&format!("longer than a caption\n{}\n{}", named("x.txt"), named("y.txt")));
+    chat.hears(3);
+    let seen: Vec<_> =
+        world.platform.sent().iter().map(|sent| (sent.text.trim().to_owned(), sent.media.len())).collect();
+    let expected = [("look", 2), ("longer than a caption", 0), ("", 2)].map(|(text, files)| (text.to_owned(), files));
+    assert_eq!(seen, expected);
+}
+
+#[test]
+fn a_file_that_the_platform_does_not_take_is_told_with_both_sizes() {
+    let world = world(json!({ "out": true, "out_bytes_max": 2 << 20 }));
+    std::fs::write(world.home().join("media/report.zip"), vec![0; 3 << 20]).unwrap();
+    let chat = world.chat("7");
+    chat.says(&format!("look\nMEDIA:{}", world.home().join("media/report.zip").display()));
+    assert_eq!(
+        chat.hears(1)[0],
+        "look\n\n(report.zip (3 MB) is larger than Fake accepts (2 MB), so it is not attached.)"
+    );
+}
+
+#[test]
+fn an_address_that_leads_into_this_machine_is_not_fetched_and_that_is_said() {
+    let world = world(json!({ "out": true }));
+    let chat = world.chat("7");
+    chat.says("look\nMEDIA:http://127.0.0.1:9/secret.txt");
+    let heard = chat.hears(1).remove(0);
+    assert!(
+        heard.starts_with("look\n\n(The file \"secret.txt\" is not attached: http://127.0.0.1:9 may not be fetched")
+    );
+    assert!(world.platform.sent().remove(0).media.is_empty());
+}
+
+#[test]
+fn a_file_that_is_written_out_goes_along_and_as_a_document_where_that_is_asked() {
+    let world = world(json!({ "out": true }));
+    let chat = world.chat("7");
+    chat.says("look\nMEDIA:data:image/png;base64,YWJj\n[[as_document]]");
+    chat.hears(1);
+    let sent = world.platform.sent().remove(0);
+    assert_eq!(sent.text.trim(), "look");
+    let file = &sent.media[0];
+    assert_eq!((file.name.as_str(), file.mime.as_str(), file.size), ("file.png", "application/octet-stream", 3));
+}
+
+#[test]
+fn several_files_that_came_in_are_named_with_their_places_and_what_is_missing_with_the_reason() {
+    let world = world(json!({ "in": true }));
+    let chat = world.chat("7");
+    let slot = world.call("media.create", json!({ "name": "cat.png", "mime": "image/png", "size": 3 })).unwrap();
+    std::fs::write(slot["path"].as_str().unwrap(), b"abc").unwrap();
+    let id = slot["id"].as_str().unwrap();
+    world.call("media.commit", json!({ "id": id })).unwrap();
+    let mut event = chat.event("look");
+    event.attachments = vec![
+        Attachment::new(id, AttachmentKind::Image, "image/png", "cat.png", 3),
+        Attachment::missing(AttachmentKind::File, "big.iso", 9, "it is larger than this host takes"),
+    ];
+    chat.gives(&event);
+    let heard = chat.hears(1).remove(0);
+    let place = world.home().join("media/fake/in").join(id);
+    assert!(heard.contains(&format!("image/png, 3 bytes, at {}", place.display())), "{heard}");
+    assert!(heard.contains("big.iso") && heard.contains("not available: it is larger than this host takes"), "{heard}");
 }

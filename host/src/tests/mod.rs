@@ -10,4 +10,5 @@ mod resets;
 mod restart;
 mod sessions;
 mod streaming;
+mod targets;
 mod world;

@@ -1,6 +1,6 @@
 //! A host and a platform in memory. Dropping the runtime is the crash.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -27,7 +27,8 @@ use crate::events::{Control, Due, HostEvent};
 use crate::host::Host;
 use crate::live::Live;
 use crate::plugins::{
-    AdapterHandle, AdapterLink, AdapterPlan, Adapters, Answer, Destroyed, HostServices, Isolation, PendingCall,
+    AdapterEvent, AdapterHandle, AdapterLink, AdapterPlan, Adapters, Answer, Destroyed, HostServices, Isolation,
+    PendingCall,
 };
 use crate::recovery;
 use crate::services::Services;
@@ -218,6 +219,17 @@ impl World {
         Talk { world: self, chat: Chat::dm(who), sender: Sender::new(who) }
     }
 
+    /// A chat of any kind in which `who` writes.
+    pub fn talk<'w>(&'w self, chat: Chat, who: &str) -> Talk<'w> {
+        Talk { world: self, chat, sender: Sender::new(who) }
+    }
+
+    /// The adapter has a link, as its supervisor would say.
+    pub fn is_ready(&self) {
+        let ready = AdapterEvent::Ready { instance: Arc::from("fake") };
+        self.block_on(self.host().tell(HostEvent::Adapter(ready)));
+    }
+
     /// What arrived in a direct message chat, also while no host runs.
     pub fn chat_heard(&self, who: &str) -> Vec<String> {
         let chat = Chat::dm(who);
@@ -364,6 +376,10 @@ pub struct Platform {
     edit_outcomes: Mutex<VecDeque<Option<SendOutcome>>>,
     takes_no_drafts: AtomicBool,
     lookup: Mutex<Option<LookupReply>>,
+    /// What other methods answer, by their name; `{}` otherwise.
+    others: Mutex<BTreeMap<String, Value>>,
+    /// Every call of another method, with its payload.
+    asked: Mutex<Vec<(String, Value)>>,
     /// Changes with everything that happens.
     news: watch::Sender<u64>,
 }
@@ -381,6 +397,8 @@ impl Default for Platform {
             edit_outcomes: Mutex::default(),
             takes_no_drafts: AtomicBool::new(false),
             lookup: Mutex::default(),
+            others: Mutex::default(),
+            asked: Mutex::default(),
             news: watch::Sender::new(0),
         }
     }
@@ -440,6 +458,16 @@ impl Platform {
     /// Look-ups are answered so.
     pub fn knows(&self, reply: LookupReply) {
         *self.lookup.lock().unwrap() = Some(reply);
+    }
+
+    /// Calls of another method are answered so from now on.
+    pub fn answers_to(&self, method: &str, answer: Value) {
+        self.others.lock().unwrap().insert(method.to_owned(), answer);
+    }
+
+    /// The payloads of every call of another method.
+    pub fn asked(&self, method: &str) -> Vec<Value> {
+        self.asked.lock().unwrap().iter().filter(|(one, _)| one == method).map(|(_, payload)| payload.clone()).collect()
     }
 
     /// Every part that was sent.
@@ -506,7 +534,11 @@ impl Platform {
                 json!({})
             }
             method::LOOKUP => json!(self.lookup.lock().unwrap().clone().unwrap_or(LookupReply::Unclear)),
-            _ => json!({}),
+            other => {
+                let payload = serde_json::from_slice(payload).unwrap_or_default();
+                self.asked.lock().unwrap().push((other.to_owned(), payload));
+                self.others.lock().unwrap().get(other).cloned().unwrap_or_else(|| json!({}))
+            }
         };
         Some(Ok(answer))
     }

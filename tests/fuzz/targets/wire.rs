@@ -260,6 +260,7 @@ impl Endpoint {
             system: String::new(),
             history: Vec::new(),
             input: vec![Message::user("hello")],
+            media: None,
             model: None,
             reasoning: None,
             state: None,

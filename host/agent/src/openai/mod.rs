@@ -7,10 +7,12 @@
 //! * [`request`]: what the endpoint is asked.
 //! * [`read`]: reads the answer, whatever its form.
 //! * [`answer`]: what has been said so far.
+//! * [`pictures`]: what a model that can see is shown.
 //! * [`failure`]: every way to fail, and its sentence.
 
 mod answer;
 mod failure;
+mod pictures;
 mod read;
 mod request;
 
@@ -29,6 +31,7 @@ use tokio_util::sync::CancellationToken;
 
 use self::answer::Answer;
 use self::failure::Trouble;
+use self::pictures::Pictures;
 use self::read::Patience;
 use self::request::Extras;
 use crate::{AgentConfig, AgentRuntime, BuildError, EventSink, Message, Timeouts, TurnOutcome, TurnRequest};
@@ -58,6 +61,8 @@ pub struct OpenAi {
     timeouts: Timeouts,
     /// Whether the endpoint takes `stream_options`; some refuse the whole request because of it.
     takes_stream_options: AtomicBool,
+    /// Whether the model is shown pictures: the operator wants it, and the endpoint has not refused any.
+    takes_pictures: AtomicBool,
 }
 
 impl OpenAi {
@@ -101,6 +106,7 @@ impl OpenAi {
             history_messages_max: config.history_messages_max,
             timeouts: config.timeouts,
             takes_stream_options: AtomicBool::new(true),
+            takes_pictures: AtomicBool::new(config.pictures),
         })
     }
 
@@ -145,12 +151,18 @@ impl OpenAi {
         let mut backoff = Backoff::new(Duration::from_millis(250), Duration::from_secs(8));
         let mut retries = 0;
         let mut effort = request.reasoning.is_some();
+        let mut pictures = match self.takes_pictures.load(Ordering::Relaxed) {
+            true => Pictures::read(request).await,
+            false => Pictures::default(),
+        };
         loop {
             let with = Extras { usage: self.takes_stream_options.load(Ordering::Relaxed), effort };
             // Once an answer has begun it is too late to ask differently.
             request.input.extend(events.steered().await);
             *attempts += 1;
-            let trouble = match self.ask(request, model, with, events, answer, patience).await {
+            let body =
+                request::body(request, model, &self.system_prompt, self.history_messages_max, with, &pictures);
+            let trouble = match self.ask(&body, events, answer, patience).await {
                 Ok(()) => return Ok(()),
                 Err(trouble) => trouble,
             };
@@ -163,6 +175,15 @@ impl OpenAi {
                 // Of this model only; another one may take it.
                 tracing::warn!(model, "the model takes no reasoning effort; it is asked without");
                 effort = false;
+                continue;
+            }
+            if !pictures.is_empty() && nothing_said && may_dislike_pictures(&trouble) {
+                // Once more without; only words about pictures mean that there is no use in trying again.
+                if names_pictures(&trouble) {
+                    tracing::warn!(model, "the endpoint takes no pictures; files are only named from here on");
+                    self.takes_pictures.store(false, Ordering::Relaxed);
+                }
+                pictures = Pictures::default();
                 continue;
             }
             if !nothing_said || !trouble.is_passing() || retries == RETRIES_MAX {
@@ -181,15 +202,12 @@ impl OpenAi {
 
     async fn ask(
         &self,
-        request: &TurnRequest,
-        model: &str,
-        with: Extras,
+        body: &serde_json::Value,
         events: &EventSink,
         answer: &mut Answer,
         patience: Patience,
     ) -> Result<(), Trouble> {
-        let body = request::body(request, model, &self.system_prompt, self.history_messages_max, with);
-        let send = self.client.post(self.url.clone()).headers(self.headers.clone()).json(&body).send();
+        let send = self.client.post(self.url.clone()).headers(self.headers.clone()).json(body).send();
         let no_answer = |_| Trouble::NoAnswer { after: patience.first_byte };
         let response = timeout_at(patience.first, send).await.map_err(no_answer)?.map_err(NetError::from)?;
         if response.status().is_success() {
@@ -262,6 +280,18 @@ fn dislikes_stream_options(trouble: &Trouble) -> bool {
 /// Whether the model refused the request for the effort that was asked for.
 fn dislikes_effort(trouble: &Trouble) -> bool {
     matches!(trouble, Trouble::Refused { status: 400 | 422, words } if words.contains("reasoning"))
+}
+
+/// Whether a refusal can be about the pictures of the request.
+fn may_dislike_pictures(trouble: &Trouble) -> bool {
+    matches!(trouble, Trouble::Refused { status: 400 | 404 | 413 | 415 | 422, .. })
+}
+
+/// Whether a refusal says that pictures are not taken at all.
+fn names_pictures(trouble: &Trouble) -> bool {
+    let Trouble::Refused { words, .. } = trouble else { return false };
+    let words = words.to_ascii_lowercase();
+    ["image", "vision", "multimodal"].iter().any(|word| words.contains(word))
 }
 
 fn endpoint(base: &Url) -> Result<Url, BuildError> {

@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use super::pictures::Pictures;
 use crate::{Message, Role, TurnRequest};
 
 /// What not every endpoint takes.
@@ -20,6 +21,7 @@ pub(super) fn body(
     system_prompt: &str,
     history_messages_max: usize,
     with: Extras,
+    pictures: &Pictures,
 ) -> Value {
     let skipped = request.history.len().saturating_sub(history_messages_max);
     let instructions = instructions(system_prompt, &request.system);
@@ -27,7 +29,7 @@ pub(super) fn body(
     if !instructions.is_empty() {
         messages.push(json!({"role": "system", "content": instructions}));
     }
-    messages.extend(request.history[skipped..].iter().chain(&request.input).filter_map(message));
+    messages.extend(request.history[skipped..].iter().chain(&request.input).filter_map(|said| message(said, pictures)));
     let mut body = json!({"model": model, "messages": messages, "stream": true});
     if with.usage {
         body["stream_options"] = json!({"include_usage": true});
@@ -49,18 +51,31 @@ fn instructions(system_prompt: &str, of_the_host: &str) -> String {
 
 /// One entry as the endpoint wants it. Tool results are left out together with
 /// their calls, since without the tools they mean nothing to the model;
-/// reasoning never goes back.
-fn message(message: &Message) -> Option<Value> {
+/// reasoning never goes back. The text names every file already; of those that are not
+/// pictures the model is told that it cannot look into them.
+fn message(message: &Message, pictures: &Pictures) -> Option<Value> {
     if message.role == Role::Tool {
         return None;
     }
-    let files = message.attachments.iter().map(|file| match &file.note {
-        Some(note) => format!("[attached: {} ({note})]", file.name),
-        None => format!("[attached: {}, {}, {} bytes; you cannot open it]", file.name, file.mime, file.size),
-    });
-    let lines = std::iter::once(message.content.clone()).chain(files).filter(|line| !line.is_empty());
-    let content = lines.collect::<Vec<_>>().join("\n");
-    (!content.is_empty()).then(|| json!({"role": message.role.as_str(), "content": content}))
+    let hidden = message.attachments.iter().filter(|file| file.note.is_none() && pictures.of(file).is_none());
+    let hidden: Vec<&str> = hidden.map(|file| file.name.as_str()).collect();
+    let mut content = message.content.clone();
+    if !hidden.is_empty() {
+        content.push_str(&format!("\n[you cannot open: {}]", hidden.join(", ")));
+    }
+    let content = content.trim_start_matches('\n').to_owned();
+    let shown: Vec<Value> = message
+        .attachments
+        .iter()
+        .filter_map(|file| Some(json!({"type": "image_url", "image_url": {"url": pictures.of(file)?}})))
+        .collect();
+    let content = match (content.is_empty(), shown.is_empty()) {
+        (true, true) => return None,
+        (_, true) => Value::String(content),
+        (true, false) => Value::Array(shown),
+        (false, false) => std::iter::once(json!({"type": "text", "text": content})).chain(shown).collect(),
+    };
+    Some(json!({"role": message.role.as_str(), "content": content}))
 }
 
 #[cfg(test)]
@@ -82,6 +97,7 @@ mod tests {
             system: system.to_owned(),
             history,
             input,
+            media: None,
             model: None,
             reasoning: None,
             state: None,
@@ -98,7 +114,7 @@ mod tests {
     fn prompt_history_and_input_stand_in_this_order() {
         let history = vec![Message::user("one"), Message::assistant("two")];
         let request = request("You are in a chat.", history, vec![Message::user("three"), Message::user("four")]);
-        let body = body(&request, "m", "Be brief.", 200, ALL);
+        let body = body(&request, "m", "Be brief.", 200, ALL, &Pictures::default());
         let expected = [
             ("system", "Be brief.\n\nYou are in a chat."),
             ("user", "one"),
@@ -124,14 +140,14 @@ mod tests {
     #[test]
     fn the_oldest_history_is_left_out_first_and_the_input_never() {
         let history = (0..10).map(|n| Message::user(n.to_string())).collect();
-        let body = body(&request("", history, vec![Message::user("now")]), "m", "", 2, NONE);
+        let body = body(&request("", history, vec![Message::user("now")]), "m", "", 2, NONE, &Pictures::default());
         assert_eq!(said(&body).into_iter().map(|(_, text)| text).collect::<Vec<_>>(), ["8", "9", "now"]);
         assert_eq!(body.get("stream_options"), None);
     }
 
     #[test]
     fn a_prompt_that_the_host_says_too_is_said_once() {
-        let body = body(&request("Be brief.\nIn a chat.", vec![], vec![]), "m", "Be brief.", 2, NONE);
+        let body = body(&request("Be brief.\nIn a chat.", vec![], vec![]), "m", "Be brief.", 2, NONE, &Pictures::default());
         assert_eq!(said(&body), [("system".to_owned(), "Be brief.\nIn a chat.".to_owned())]);
     }
 
@@ -143,14 +159,28 @@ mod tests {
         let mut file = Message::user("look");
         file.attachments.push(Attachment::new("m1", AttachmentKind::Image, "image/png", "cat.png", 7));
         let history = vec![thought, Message::new(Role::Tool, "result"), Message::assistant("")];
-        let body = body(&request("", history, vec![file]), "m", "", 200, NONE);
+        let body = body(&request("", history, vec![file]), "m", "", 200, NONE, &Pictures::default());
         assert_eq!(
             said(&body),
             [
                 ("assistant".to_owned(), "answer".to_owned()),
-                ("user".to_owned(), "look\n[attached: cat.png, image/png, 7 bytes; you cannot open it]".to_owned()),
+                ("user".to_owned(), "look\n[you cannot open: cat.png]".to_owned()),
             ]
         );
         assert!(!body.to_string().contains("secret thought"));
+    }
+
+    #[test]
+    fn a_picture_that_was_read_is_shown_beside_its_words() {
+        let mut look = Message::user("look");
+        look.attachments.push(Attachment::new("m1", AttachmentKind::Image, "image/png", "cat.png", 7));
+        look.attachments.push(Attachment::new("m2", AttachmentKind::File, "application/pdf", "a.pdf", 7));
+        let pictures = Pictures::with("m1", "data:image/png;base64,YWJj");
+        let body = body(&request("", vec![], vec![look]), "m", "", 200, NONE, &pictures);
+        let expected = json!([
+            {"type": "text", "text": "look\n[you cannot open: a.pdf]"},
+            {"type": "image_url", "image_url": {"url": "data:image/png;base64,YWJj"}},
+        ]);
+        assert_eq!(body["messages"][0]["content"], expected);
     }
 }

@@ -6,6 +6,7 @@
 mod endpoint;
 mod faults;
 mod good;
+mod pictures;
 mod stopping;
 
 use std::time::Duration;
@@ -58,6 +59,7 @@ fn request(text: &str) -> TurnRequest {
         system: String::new(),
         history: Vec::new(),
         input: vec![Message::user(text)],
+        media: None,
         model: None,
         reasoning: None,
         state: None,

@@ -3,6 +3,7 @@
 use std::iter::Peekable;
 use std::str::Chars;
 
+use super::take_media;
 use crate::limits::SILENCE_CHARS_MAX;
 
 /// Whole replies that mean: say nothing.
@@ -18,32 +19,13 @@ pub fn silence(text: &str) -> bool {
     SILENCE_WORDS.iter().any(|word| bare.eq_ignore_ascii_case(word))
 }
 
-/// Takes the lines `MEDIA:<path>` out of a reply: what is left to say, and the paths of the files
-/// to send with it. In a block of code such a line is words like any other.
-pub fn take_media(text: &str) -> (String, Vec<&str>) {
-    let mut said = String::with_capacity(text.len());
-    let mut paths = Vec::new();
-    let mut in_code = false;
-    for line in text.split_inclusive('\n') {
-        let bare = line.trim();
-        if bare.starts_with("```") || bare.starts_with("~~~") {
-            in_code = !in_code;
-        }
-        match bare.strip_prefix("MEDIA:").map(str::trim) {
-            Some(path) if !in_code && !path.is_empty() => paths.push(path),
-            _ => said.push_str(line),
-        }
-    }
-    (said, paths)
-}
-
 /// What of an unfinished reply may be shown: without lines that name files, without a last
 /// line that may become one, and nothing at all while it may still turn out to be silence.
 pub fn preview(text: &str) -> String {
     if may_become_silence(text) {
         return String::new();
     }
-    let (mut said, _) = take_media(text);
+    let mut said = take_media(text).said;
     let last = said.rfind('\n').map_or(0, |at| at + 1);
     if "MEDIA:".starts_with(said[last..].trim()) || said[last..].trim_start().starts_with("MEDIA:") {
         said.truncate(last);
@@ -136,14 +118,6 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-
-    #[test]
-    fn files_that_a_reply_names_are_taken_out_of_it_but_not_out_of_code() {
-        let reply = "Look:\nMEDIA:/a/b c.png\n```\nMEDIA:/code\n```\n MEDIA: /d.txt \nsee MEDIA:/no\nMEDIA:\n";
-        let (said, paths) = take_media(reply);
-        assert_eq!(paths, ["/a/b c.png", "/d.txt"]);
-        assert_eq!(said, "Look:\n```\nMEDIA:/code\n```\nsee MEDIA:/no\nMEDIA:\n");
-    }
 
     #[test]
     fn only_a_marker_alone_is_silence() {

@@ -1,7 +1,9 @@
 //! The store from outside: each transaction, a crash between any two, and what the disk may do.
 
+mod directory;
 mod drafts;
 mod lineage;
+mod mirror;
 mod outbox;
 mod recovery;
 mod retention;

@@ -1,0 +1,101 @@
+//! The chat that each instance may address unasked.
+//!
+//! What the configuration names wins over what `/sethome` stored: a file that an operator
+//! wrote must not be overruled from a chat.
+
+use std::collections::BTreeMap;
+
+use hermes_protocol::Chat;
+
+/// The home channels of all instances.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Homes {
+    configured: BTreeMap<String, Chat>,
+    set: BTreeMap<String, Chat>,
+}
+
+/// Who said which chat it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SaidBy {
+    /// The configuration.
+    Configuration,
+    /// `/sethome`.
+    Chat,
+}
+
+impl Homes {
+    /// None yet, but for those that `/sethome` stored.
+    pub fn stored(set: impl IntoIterator<Item = (String, Chat)>) -> Self {
+        Self { configured: BTreeMap::new(), set: set.into_iter().collect() }
+    }
+
+    /// The home channel of an instance.
+    pub fn get(&self, instance: &str) -> Option<&Chat> {
+        self.told(instance).map(|(chat, _)| chat)
+    }
+
+    /// The home channel of an instance, and who said so.
+    pub fn told(&self, instance: &str) -> Option<(&Chat, SaidBy)> {
+        let configured = self.configured.get(instance).map(|chat| (chat, SaidBy::Configuration));
+        configured.or_else(|| self.set.get(instance).map(|chat| (chat, SaidBy::Chat)))
+    }
+
+    /// Takes over what the configuration means; `None`: it names none.
+    pub fn configure(&mut self, instance: &str, chat: Option<Chat>) {
+        put(&mut self.configured, instance, chat);
+    }
+
+    /// Takes over what `/sethome` says; `None`: it is none any more.
+    pub fn set(&mut self, instance: &str, chat: Option<Chat>) {
+        put(&mut self.set, instance, chat);
+    }
+
+    /// Follows a chat to its new id. Returns whether a home channel moved.
+    pub fn follow(&mut self, instance: &str, from: &Chat, to: &Chat) -> bool {
+        let mut moved = false;
+        for homes in [&mut self.configured, &mut self.set] {
+            if let Some(home) = homes.get_mut(instance).filter(|home| home.id == from.id && home.kind == from.kind) {
+                home.id.clone_from(&to.id);
+                home.kind = to.kind.clone();
+                moved = true;
+            }
+        }
+        moved
+    }
+}
+
+fn put(homes: &mut BTreeMap<String, Chat>, instance: &str, chat: Option<Chat>) {
+    match chat {
+        Some(chat) => homes.insert(instance.to_owned(), chat),
+        None => homes.remove(instance),
+    };
+}
+
+#[cfg(test)]
+mod tests {
+    use hermes_protocol::ChatType;
+
+    use super::*;
+
+    #[test]
+    fn a_configured_home_channel_wins_over_one_that_was_set() {
+        let mut homes = Homes::stored([("mail".to_owned(), Chat::dm("set"))]);
+        assert_eq!(homes.told("mail"), Some((&Chat::dm("set"), SaidBy::Chat)));
+        homes.configure("mail", Some(Chat::dm("configured")));
+        homes.set("mail", Some(Chat::dm("set again")));
+        assert_eq!(homes.told("mail"), Some((&Chat::dm("configured"), SaidBy::Configuration)));
+        homes.configure("mail", None);
+        assert_eq!(homes.get("mail"), Some(&Chat::dm("set again")));
+        homes.set("mail", None);
+        assert_eq!(homes.get("mail"), None);
+    }
+
+    #[test]
+    fn a_home_channel_follows_its_chat_and_keeps_its_thread() {
+        let group = |id: &str| Chat::new(ChatType::Group, id);
+        let mut homes = Homes::stored([("mail".to_owned(), group("1").in_thread("7"))]);
+        assert!(!homes.follow("mail", &Chat::dm("1"), &group("2")), "another chat of the same id");
+        assert!(homes.follow("mail", &group("1"), &group("2")));
+        assert_eq!(homes.get("mail"), Some(&group("2").in_thread("7")));
+    }
+}

@@ -1,0 +1,116 @@
+//! The files that an agent's words take along.
+
+/// Says that everything goes as a file, also what a chat would show in a way of its own.
+const AS_DOCUMENT: &str = "[[as_document]]";
+
+/// Says that a recording is speech, which the platforms of this version tell by its type.
+const AS_VOICE: &str = "[[audio_as_voice]]";
+
+/// Quotes that may stand around the name of a file.
+const QUOTES: [char; 3] = ['"', '\'', '`'];
+
+/// What is left to say, and what goes with it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Enclosed<'t> {
+    /// The words without the lines that name files.
+    pub said: String,
+    /// The files, in their order.
+    pub files: Vec<FileSource<'t>>,
+    /// Whether all of them go as plain files.
+    pub as_documents: bool,
+}
+
+/// Where a file comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FileSource<'t> {
+    /// It lies on this machine.
+    Path(&'t str),
+    /// It has to be fetched.
+    Url(&'t str),
+    /// It is written out: what stands behind `data:`.
+    Data(&'t str),
+}
+
+impl<'t> FileSource<'t> {
+    /// Reads what stands behind `MEDIA:`.
+    pub fn of(named: &'t str) -> Self {
+        let begins = |scheme: &str| named.get(..scheme.len()).is_some_and(|start| start.eq_ignore_ascii_case(scheme));
+        if begins("data:") {
+            return Self::Data(&named["data:".len()..]);
+        }
+        if begins("http://") || begins("https://") { Self::Url(named) } else { Self::Path(named) }
+    }
+}
+
+/// Takes the lines `MEDIA:<path or address>` out of a reply. In a block of code such a line is words
+/// like any other.
+pub fn take_media(text: &str) -> Enclosed<'_> {
+    let mut enclosed = Enclosed { said: String::with_capacity(text.len()), ..Enclosed::default() };
+    let mut in_code = false;
+    for line in text.split_inclusive('\n') {
+        let bare = line.trim();
+        if bare.starts_with("```") || bare.starts_with("~~~") {
+            in_code = !in_code;
+        }
+        match bare.strip_prefix("MEDIA:").map(unquoted) {
+            Some(named) if !in_code && !named.is_empty() => enclosed.files.push(FileSource::of(named)),
+            _ if !in_code && bare == AS_DOCUMENT => enclosed.as_documents = true,
+            _ if !in_code && bare == AS_VOICE => {}
+            _ => enclosed.said.push_str(line),
+        }
+    }
+    enclosed
+}
+
+/// A name without the quotes that stand around it.
+fn unquoted(named: &str) -> &str {
+    let named = named.trim();
+    let inside = QUOTES.iter().find_map(|quote| named.strip_prefix(*quote)?.strip_suffix(*quote));
+    inside.map_or(named, str::trim)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn files_that_a_reply_names_are_taken_out_of_it_but_not_out_of_code() {
+        let reply =
+            "Look:\nMEDIA:/a/b c.png\n```\nMEDIA:/code\n```\n MEDIA: /d.txt \nsee MEDIA:/no\nMEDIA:\n> MEDIA:/quoted\n";
+        let enclosed = take_media(reply);
+        assert_eq!(enclosed.files, [FileSource::Path("/a/b c.png"), FileSource::Path("/d.txt")]);
+        assert_eq!(enclosed.said, "Look:\n```\nMEDIA:/code\n```\nsee MEDIA:/no\nMEDIA:\n> MEDIA:/quoted\n");
+        assert!(!enclosed.as_documents);
+    }
+
+    #[test]
+    fn a_name_may_stand_in_quotes_and_be_an_address_or_the_file_itself() {
+        let reply = "MEDIA:\"/a b.png\"\nMEDIA:`/c.png`\nMEDIA:HTTPS://x.y/z.png\nMEDIA:data:text/plain;base64,YQ==\n[[as_document]]\n[[audio_as_voice]]\nthere\n";
+        let enclosed = take_media(reply);
+        let expected = [
+            FileSource::Path("/a b.png"),
+            FileSource::Path("/c.png"),
+            FileSource::Url("HTTPS://x.y/z.png"),
+            FileSource::Data("text/plain;base64,YQ=="),
+        ];
+        assert_eq!(enclosed.files, expected);
+        assert_eq!((enclosed.said.as_str(), enclosed.as_documents), ("there\n", true));
+    }
+
+    proptest! {
+        #[test]
+        fn what_names_no_file_is_said_as_it_stands(text in "[a-z `~>:/\n\"\u{e4}]{0,80}") {
+            let enclosed = take_media(&text);
+            prop_assert_eq!(enclosed.said, text.as_str());
+            prop_assert!(enclosed.files.is_empty());
+        }
+
+        #[test]
+        fn any_text_at_all_is_read(text in any::<String>()) {
+            let enclosed = take_media(&text);
+            prop_assert!(enclosed.said.len() <= text.len());
+        }
+    }
+}

@@ -1,0 +1,48 @@
+//! What the host says in a chat by itself is not part of the conversation there, unless
+//! somebody asks for that: then it stands in the transcript of the chat's one session, in
+//! the same transaction as the delivery.
+
+use hermes_agent::Message;
+use hermes_core::ids::{DeliveryId, SessionId};
+use tokio::sync::oneshot;
+
+use crate::events::{Control, HostEvent};
+use crate::host::Host;
+use crate::store::{Change, CommandTx, NewDelivery, NewMessage, StoreError};
+
+/// Why nothing was written into a transcript.
+pub const NOT_MIRRORED: &str =
+    "it is in no transcript: no one conversation goes on in that chat, or several people have one each";
+
+/// Owes a delivery and writes its text into the transcript of the session that goes on where it goes.
+/// Returns the delivery, and why its text is in no transcript where it is not.
+///
+/// # Errors
+///
+/// When it is not owed.
+pub async fn owe(host: &Host, delivery: NewDelivery) -> Result<(DeliveryId, Option<&'static str>), StoreError> {
+    if let Some(session) = session_of(host, &delivery).await {
+        let now_ms = host.now_ms();
+        let said = NewMessage::new(Message::assistant(delivery.markdown.clone()), now_ms);
+        let changes = vec![Change::Mirror { session: session.clone(), said }];
+        let order = CommandTx { inbox: None, changes, reply: vec![delivery.clone()], now_ms };
+        match host.store.command(order).await {
+            Ok(ids) => {
+                host.tell(HostEvent::control(Control::Reread { session })).await;
+                let id = ids.first().copied().expect("one reply has one id");
+                return Ok((id, None));
+            }
+            // It ended a moment ago, or its first turn is not written yet.
+            Err(StoreError::Conflict { .. }) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok((host.store.owe(delivery).await?, Some(NOT_MIRRORED)))
+}
+
+async fn session_of(host: &Host, delivery: &NewDelivery) -> Option<SessionId> {
+    let (reply, session) = oneshot::channel();
+    let (instance, chat) = (delivery.instance.clone(), delivery.chat.clone());
+    host.tell(HostEvent::control(Control::SessionOf { instance, chat, reply })).await;
+    session.await.ok().flatten()
+}

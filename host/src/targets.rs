@@ -1,0 +1,298 @@
+//! Where a text goes that nobody asked for: from the words of a person to a chat.
+//!
+//! The grammar is [`hermes_core::delivery::Target`]. What stands behind an instance is read
+//! by its adapter where it can read its own ids (`ResolveTarget`), else looked up among the
+//! chats that are known. What nobody knows is an error that offers what is near, never
+//! somewhere else.
+
+use std::fmt::Write as _;
+
+use hermes_core::delivery::{Named, OFFERED_MAX, Target, by_name, readings};
+use hermes_protocol::{CallError, Chat, method};
+use serde_json::json;
+use tokio::sync::oneshot;
+
+use crate::config::{HomeChannel, nearest};
+use crate::events::{Control, HostEvent};
+use crate::host::Host;
+use crate::plugins::AdapterHandle;
+use crate::store::{Change, CommandTx, KnownChat};
+
+/// Chats that an adapter may list at once; the rest is left out.
+const LISTED_MAX: usize = 2_000;
+
+/// A place that can be written to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Address {
+    /// The instance.
+    pub instance: String,
+    /// The chat.
+    pub chat: Chat,
+}
+
+/// Where a target leads.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Destination {
+    /// It stays on this machine.
+    Local,
+    /// To a chat.
+    Chat(Address),
+}
+
+/// Reads a target as somebody wrote it; `origin` is where they wrote it, if in a chat.
+///
+/// # Errors
+///
+/// One sentence: what is near, or what to configure.
+pub async fn resolve(host: &Host, target: &str, origin: Option<&Address>) -> Result<Destination, String> {
+    let target: Target = target.parse().map_err(|error: hermes_core::delivery::TargetError| error.to_string())?;
+    let (instance, chat) = match target {
+        Target::Local => return Ok(Destination::Local),
+        Target::Origin => {
+            let origin = origin.cloned().map(Destination::Chat);
+            return origin.ok_or_else(|| "`origin` is the chat that asked, and no chat did; name one".to_owned());
+        }
+        Target::Home { instance } => {
+            let adapter = adapter(host, &instance)?;
+            let chat = home(host, &adapter).await?;
+            (instance, chat)
+        }
+        Target::Name { instance, name } => {
+            let adapter = adapter(host, &instance)?;
+            let chat = named(host, &adapter, &name).await?;
+            (instance, chat)
+        }
+        Target::Place { instance, place } => {
+            let adapter = adapter(host, &instance)?;
+            let chat = placed(host, &adapter, &place).await?;
+            (instance, chat)
+        }
+    };
+    Ok(Destination::Chat(Address { instance, chat }))
+}
+
+/// What the configuration calls the home channel of an instance, read by its adapter.
+///
+/// # Errors
+///
+/// As [`resolve`].
+pub async fn configured_home(host: &Host, adapter: &AdapterHandle, home: &HomeChannel) -> Result<Chat, String> {
+    let mut chat = match home.chat.strip_prefix('@') {
+        Some(name) => named(host, adapter, name).await?,
+        None => placed(host, adapter, &home.chat).await?,
+    };
+    if home.thread.is_some() {
+        chat.thread.clone_from(&home.thread);
+    }
+    Ok(chat)
+}
+
+/// Asks an adapter for the chats it knows and keeps them, so that they can be named.
+pub async fn learn(host: &Host, adapter: &AdapterHandle) {
+    if !adapter.capabilities().chat_info {
+        return;
+    }
+    let listed = adapter.hint(method::CHAT_LIST, b"{}".to_vec()).await;
+    let chats = listed.and_then(|answer| {
+        serde_json::from_slice::<Vec<Chat>>(&answer).map_err(|error| CallError::new("invalid", error.to_string()))
+    });
+    let chats = match chats {
+        Ok(chats) => chats,
+        Err(error) => {
+            tracing::debug!(instance = %adapter.instance(), %error, "the chats of an adapter are not known");
+            return;
+        }
+    };
+    // Seen by nobody here: they never push out a chat that spoke.
+    let saw = |chat| Change::SawChat { instance: adapter.instance().to_string(), chat, seen_ms: 0 };
+    let changes = chats.into_iter().filter(|chat| !chat.id.is_empty()).take(LISTED_MAX).map(saw).collect();
+    let order = CommandTx { inbox: None, changes, reply: Vec::new(), now_ms: host.now_ms() };
+    if let Err(error) = host.store.command(order).await {
+        tracing::warn!(instance = %adapter.instance(), %error, "the chats of an adapter are not kept");
+    }
+}
+
+fn adapter(host: &Host, instance: &str) -> Result<AdapterHandle, String> {
+    host.adapter(instance).ok_or_else(|| no_instance(host, instance))
+}
+
+fn no_instance(host: &Host, instance: &str) -> String {
+    let names: Vec<String> = host
+        .adapters()
+        .map(|adapters| adapters.all())
+        .unwrap_or_default()
+        .iter()
+        .map(|a| a.instance().to_string())
+        .collect();
+    match (nearest(instance, names.iter().map(String::as_str)), names.is_empty()) {
+        (Some(near), _) => format!("there is no instance {instance:?}; did you mean {near:?}?"),
+        (None, false) => format!("there is no instance {instance:?}; there are {}", names.join(", ")),
+        (None, true) => format!("there is no instance {instance:?}, because no adapter is configured"),
+    }
+}
+
+async fn home(host: &Host, adapter: &AdapterHandle) -> Result<Chat, String> {
+    let instance = adapter.instance();
+    if let Some(chat) = host.homes().get(instance) {
+        return Ok(chat.clone());
+    }
+    let configured = host.live().config.adapters.get(&**instance).and_then(|section| section.home_channel.clone());
+    match configured {
+        Some(home) => configured_home(host, adapter, &home).await,
+        None => Err(no_home(adapter)),
+    }
+}
+
+/// What to do about a home channel that is missing.
+pub fn no_home(adapter: &AdapterHandle) -> String {
+    let instance = adapter.instance();
+    let manifest = adapter.manifest();
+    let help = match manifest.home_channel_help.trim() {
+        "" => String::new(),
+        help => format!(" ({help})"),
+    };
+    format!(
+        "{instance} has no home channel; write /sethome in the chat that should be it, or home_channel into \
+         [adapter.{instance}]{help}, or name a chat: {instance}:CHAT"
+    )
+}
+
+/// The chat that goes by a name.
+async fn named(host: &Host, adapter: &AdapterHandle, name: &str) -> Result<Chat, String> {
+    let instance = adapter.instance();
+    let mut found = among(host, adapter, name).await;
+    if matches!(found, Named::None(_)) && adapter.capabilities().chat_info {
+        learn(host, adapter).await;
+        found = among(host, adapter, name).await;
+    }
+    match found {
+        Named::One(chat) => Ok(chat),
+        Named::Several(several) => {
+            let shown: Vec<String> = several
+                .iter()
+                .take(OFFERED_MAX)
+                .map(|(name, chat)| format!("{} ({name})", id(instance, chat)))
+                .collect();
+            Err(format!("several chats of {instance} go by {name:?}; name one by its id: {}", shown.join(", ")))
+        }
+        Named::None(near) => match ask(adapter, &format!("@{name}")).await {
+            Some(Ok(Some(chat))) => Ok(chat),
+            answer => {
+                let near = near.iter().map(|near| format!("{instance}:@{near}")).collect::<Vec<_>>().join(", ");
+                Err(unknown(host, adapter, &format!("@{name}"), &near, answer).await)
+            }
+        },
+    }
+}
+
+async fn among(host: &Host, adapter: &AdapterHandle, name: &str) -> Named<Chat> {
+    let known = known(host, adapter.instance()).await;
+    by_name(
+        name,
+        known.iter().filter(|known| !known.name.is_empty()).map(|known| (known.name.as_str(), known.chat.clone())),
+    )
+}
+
+/// The chat of an id: the adapter's own reading of it, else one that is known.
+async fn placed(host: &Host, adapter: &AdapterHandle, place: &str) -> Result<Chat, String> {
+    let answer = ask(adapter, place).await;
+    if let Some(Ok(Some(chat))) = answer {
+        return Ok(chat);
+    }
+    let known = known(host, adapter.instance()).await;
+    for (chat, thread) in readings(place) {
+        if let Some(chat) = spoken(&known, chat, thread) {
+            return Ok(chat);
+        }
+    }
+    if answer.is_none() {
+        // Nobody can read its ids: it is taken as it stands, and the platform says whether there is such a chat.
+        let cut = place
+            .rsplit_once(':')
+            .filter(|(id, thread)| adapter.capabilities().threads && !id.is_empty() && !thread.is_empty());
+        let (id, thread) = cut.map_or((place, None), |(id, thread)| (id, Some(thread)));
+        let mut chat = Chat::dm(id);
+        chat.thread = thread.map(str::to_owned);
+        return Ok(chat);
+    }
+    let near = nearest(place, known.iter().map(|known| known.chat.id.as_str()));
+    let near = near.map(|near| format!("{}:{near}", adapter.instance())).unwrap_or_default();
+    Err(unknown(host, adapter, place, &near, answer).await)
+}
+
+/// A known chat of this id, in this thread.
+fn spoken(known: &[KnownChat], id: &str, thread: Option<&str>) -> Option<Chat> {
+    let of_id = || known.iter().map(|known| &known.chat).filter(|chat| chat.id == id);
+    let mut chat = of_id().find(|chat| chat.thread.as_deref() == thread).or_else(|| of_id().next())?.clone();
+    if chat.thread.as_deref() != thread {
+        chat.thread = thread.map(str::to_owned);
+        chat.thread_name = None;
+    }
+    Some(chat)
+}
+
+/// An answer of `ResolveTarget`; `None`: the adapter has none.
+type Asked = Option<Result<Option<Chat>, CallError>>;
+
+async fn ask(adapter: &AdapterHandle, place: &str) -> Asked {
+    if !adapter.capabilities().resolve_target {
+        return None;
+    }
+    let call = serde_json::to_vec(&json!({ "target": place })).expect("a target is always JSON");
+    let answer = adapter.hint(method::RESOLVE_TARGET, call).await;
+    Some(answer.and_then(|answer| {
+        serde_json::from_slice(&answer).map_err(|error| CallError::new("invalid", error.to_string()))
+    }))
+}
+
+/// Nobody knows this chat: what is near, else what there is.
+async fn unknown(host: &Host, adapter: &AdapterHandle, place: &str, near: &str, answer: Asked) -> String {
+    let instance = adapter.instance();
+    let mut words = format!("{instance} knows no chat {place:?}");
+    if let Some(Err(error)) = answer {
+        let _ = write!(words, ", and it could not be asked ({error})");
+    }
+    if !near.is_empty() {
+        let _ = write!(words, "; did you mean {near}?");
+        return words;
+    }
+    let known = known(host, instance).await;
+    let shown: Vec<String> = known.iter().take(OFFERED_MAX).map(|known| shown(instance, known)).collect();
+    match shown.is_empty() {
+        true => words.push_str("; no chat has spoken there yet"),
+        false => {
+            let _ = write!(words, "; it knows {}", shown.join(", "));
+        }
+    }
+    words
+}
+
+fn shown(instance: &str, known: &KnownChat) -> String {
+    match known.name.as_str() {
+        "" => id(instance, &known.chat),
+        name => format!("{} ({name})", id(instance, &known.chat)),
+    }
+}
+
+fn id(instance: &str, chat: &Chat) -> String {
+    match &chat.thread {
+        Some(thread) => format!("{instance}:{}:{thread}", chat.id),
+        None => format!("{instance}:{}", chat.id),
+    }
+}
+
+/// Every chat that is known of an instance: those that spoke, then those that were listed.
+async fn known(host: &Host, instance: &str) -> Vec<KnownChat> {
+    let mut known = host.store.known_chats(instance).await.unwrap_or_else(|error| {
+        tracing::warn!(instance, %error, "the known chats cannot be read");
+        Vec::new()
+    });
+    let (reply, chats) = oneshot::channel();
+    host.tell(HostEvent::control(Control::Chats { instance: instance.to_owned(), reply })).await;
+    for chat in chats.await.unwrap_or_default() {
+        if !known.iter().any(|known| known.chat == chat) {
+            known.push(KnownChat { name: chat.name.clone().unwrap_or_default(), chat, seen_ms: 0 });
+        }
+    }
+    known
+}
