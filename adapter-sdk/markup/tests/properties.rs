@@ -239,12 +239,16 @@ proptest! {
         let code = lines.join("\n");
         let text = format!("{around}\n\n````rust\n{code}\n````\n\n{around}");
         for part in check(&text, MarkupDialect::CommonMark, max, UNITS[u])? {
-            let mut open = false;
-            for (_, _, info) in part.text.lines().filter_map(fence) {
-                if !open {
-                    prop_assert_eq!(info, "rust", "{}", part.text);
+            let mut open = None;
+            for (mark, run, info) in part.text.lines().filter_map(fence) {
+                match open {
+                    None => {
+                        prop_assert_eq!(info, "rust", "{}", part.text);
+                        open = Some((mark, run));
+                    }
+                    Some((c, n)) if c == mark && run >= n && info.is_empty() => open = None,
+                    Some(_) => {}
                 }
-                open = !open;
             }
         }
         for part in check(&text, MarkupDialect::Telegram, max, UNITS[u])? {
