@@ -160,8 +160,7 @@ impl OpenAi {
             // Once an answer has begun it is too late to ask differently.
             request.input.extend(events.steered().await);
             *attempts += 1;
-            let body =
-                request::body(request, model, &self.system_prompt, self.history_messages_max, with, &pictures);
+            let body = request::body(request, model, &self.system_prompt, self.history_messages_max, with, &pictures);
             let trouble = match self.ask(&body, events, answer, patience).await {
                 Ok(()) => return Ok(()),
                 Err(trouble) => trouble,

@@ -107,6 +107,7 @@ mod tests {
             input: messages.collect(),
             media: Some(folder),
             model: None,
+            reasoning: None,
             state: None,
         }
     }

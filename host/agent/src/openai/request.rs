@@ -131,10 +131,14 @@ mod tests {
     #[test]
     fn the_chosen_effort_is_asked_for_where_the_endpoint_takes_it() {
         let mut asked = request("", vec![], vec![Message::user("x")]);
-        assert_eq!(body(&asked, "m", "", 2, ALL).get("reasoning_effort"), None, "nobody chose any");
+        assert_eq!(
+            body(&asked, "m", "", 2, ALL, &Pictures::default()).get("reasoning_effort"),
+            None,
+            "nobody chose any"
+        );
         asked.reasoning = Some(hermes_core::settings::Effort::High);
-        assert_eq!(body(&asked, "m", "", 2, ALL)["reasoning_effort"], "high");
-        assert_eq!(body(&asked, "m", "", 2, NONE).get("reasoning_effort"), None);
+        assert_eq!(body(&asked, "m", "", 2, ALL, &Pictures::default())["reasoning_effort"], "high");
+        assert_eq!(body(&asked, "m", "", 2, NONE, &Pictures::default()).get("reasoning_effort"), None);
     }
 
     #[test]
@@ -147,7 +151,8 @@ mod tests {
 
     #[test]
     fn a_prompt_that_the_host_says_too_is_said_once() {
-        let body = body(&request("Be brief.\nIn a chat.", vec![], vec![]), "m", "Be brief.", 2, NONE, &Pictures::default());
+        let body =
+            body(&request("Be brief.\nIn a chat.", vec![], vec![]), "m", "Be brief.", 2, NONE, &Pictures::default());
         assert_eq!(said(&body), [("system".to_owned(), "Be brief.\nIn a chat.".to_owned())]);
     }
 
