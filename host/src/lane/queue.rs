@@ -237,7 +237,8 @@ impl Lane {
             }
         }
         self.look_away(taken.iter().flatten());
-        let (said_by, messages): (Vec<_>, Vec<_>) = taken.iter().flat_map(|group| context::messages(&self.host, group)).unzip();
+        let (said_by, messages): (Vec<_>, Vec<_>) =
+            taken.iter().flat_map(|group| context::messages(&self.host, group)).unzip();
         if let Some(running) = &mut self.running {
             running.said_by.extend(said_by);
             running.input.extend(messages.iter().cloned());
