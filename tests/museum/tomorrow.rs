@@ -213,8 +213,8 @@ fn host_of(sources: &mut Sources) {
         )
         .before(
             "host/src/plugins/supervisor.rs",
-            "        let running = born.life.call(method::RUN, b\"{}\".to_vec());\n",
-            r#"        let asked = born.life.call("tomorrow", b"{}".to_vec()).await;
+            "        let running = Arc::clone(&life);\n",
+            r#"        let asked = life.call("tomorrow", b"{}".to_vec()).await;
         let said = String::from_utf8_lossy(&asked.payload);
         eprintln!("museum: {} answers {} {said}", shared.instance, asked.status);
 "#,

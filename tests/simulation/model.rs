@@ -186,6 +186,10 @@ fn shown(seen: &[Value]) -> Vec<Shown> {
         match said["saw"].as_str() {
             Some("send") => {
                 let text = outgoing["text"].as_str().unwrap_or_default().to_owned();
+                // A conversation is named after its first words, and `/status` tells its name.
+                if text.starts_with("- Session: ") {
+                    continue;
+                }
                 open.insert(part(outgoing), shown.len());
                 shown.push((None, Shown { chat: outgoing["chat"].clone(), text }));
             }
