@@ -182,7 +182,11 @@ fn thread_name(instance: &str) -> String {
 /// The whole life of the instance's thread.
 fn body<A: Exported>(core: &Arc<Core>, config: A::Config, made: mpsc::SyncSender<Made<A>>) {
     let _route = logs::route(core);
-    let runtime = match runtime::<A>(core) {
+    #[cfg(feature = "multi-thread")]
+    let builder = on_threads(A::WORKER_THREADS);
+    #[cfg(not(feature = "multi-thread"))]
+    let builder = Builder::new_current_thread();
+    let runtime = match runtime(core, builder) {
         Ok(runtime) => runtime,
         Err(error) => {
             // A creator that is gone has said its own sentence.
@@ -221,10 +225,10 @@ fn body<A: Exported>(core: &Arc<Core>, config: A::Config, made: mpsc::SyncSender
     core.over();
 }
 
-fn runtime<A: Exported>(core: &Arc<Core>) -> std::io::Result<Runtime> {
+fn runtime(core: &Arc<Core>, mut builder: Builder) -> std::io::Result<Runtime> {
     // Weak: the runtime's handle is inside of the core.
     let weak = Arc::downgrade(core);
-    builder::<A>()
+    builder
         .enable_time()
         .enable_io()
         .max_blocking_threads(16)
@@ -237,18 +241,14 @@ fn runtime<A: Exported>(core: &Arc<Core>) -> std::io::Result<Runtime> {
         .build()
 }
 
-#[cfg(not(feature = "multi-thread"))]
-fn builder<A: Exported>() -> Builder {
-    Builder::new_current_thread()
-}
-
+/// A runtime of this many threads; of the instance's own when none is asked for.
 #[cfg(feature = "multi-thread")]
-fn builder<A: Exported>() -> Builder {
-    if A::WORKER_THREADS == 0 {
+fn on_threads(count: usize) -> Builder {
+    if count == 0 {
         return Builder::new_current_thread();
     }
     let mut builder = Builder::new_multi_thread();
-    builder.worker_threads(A::WORKER_THREADS);
+    builder.worker_threads(count);
     builder
 }
 
