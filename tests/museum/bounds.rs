@@ -1,6 +1,6 @@
 //! What a library carries, what it costs to take it again, and what does not become one.
 
-use std::{fs, process::Command};
+use std::fs;
 
 use hermes_tests::{Isolation, World, artefacts, until};
 
@@ -144,7 +144,7 @@ fn a_stripped_library_keeps_its_manifest() {
 
 #[test]
 fn an_adapter_that_aborts_on_a_panic_does_not_compile() {
-    let output = Command::new(env!("CARGO"))
+    let output = hermes_tests::cargo()
         .args(["rustc", "-p", "fixture-foreign", "--lib", "--quiet", "--offline", "--target-dir"])
         .arg(sources::target())
         // What `panic = "abort"` in a profile hands to the compiler.

@@ -4,7 +4,6 @@ use std::{
     collections::BTreeMap,
     fs,
     path::{Path, PathBuf},
-    process::Command,
 };
 
 /// What a copy holds. `tests/` itself is no member of it.
@@ -118,7 +117,7 @@ fn gather(root: &Path, part: &Path, files: &mut BTreeMap<PathBuf, Vec<u8>>) {
 /// Runs cargo in `folder` into this workspace's target folder: the crates of the registry are shared with it.
 /// What a copy leaves has a file name of its own, so that nothing of this workspace is overwritten.
 pub fn cargo(folder: &Path, arguments: &[&str]) -> std::process::Output {
-    Command::new(env!("CARGO"))
+    hermes_tests::cargo()
         .args(arguments)
         .args(["--offline", "--quiet", "--target-dir"])
         .arg(target())

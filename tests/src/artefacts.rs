@@ -36,7 +36,7 @@ pub fn artefacts() -> &'static Artefacts {
     BUILT.get_or_init(|| {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("tests/ lies in the workspace");
         let target = target_folder();
-        let status = Command::new(env!("CARGO"))
+        let status = cargo()
             .args([
                 "build",
                 "--workspace",
@@ -66,6 +66,20 @@ pub fn artefacts() -> &'static Artefacts {
         }
         Artefacts { folder }
     })
+}
+
+/// The cargo that builds this program, without what it tells a program about its own package: build scripts
+/// of dependencies read some of it, and would run again with all that stands on them, at every change between
+/// a build by hand and one out of a test.
+pub fn cargo() -> Command {
+    let mut cargo = Command::new(env!("CARGO"));
+    for (name, _) in env::vars_os() {
+        let of_package = |name: &str| name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_");
+        if name.to_str().is_some_and(of_package) {
+            cargo.env_remove(name);
+        }
+    }
+    cargo
 }
 
 /// Copies beside and renames: another test program may be running the old file.

@@ -11,7 +11,7 @@ mod chance;
 mod scripted;
 mod world;
 
-pub use artefacts::{Artefacts, artefacts};
+pub use artefacts::{Artefacts, artefacts, cargo};
 pub use chance::Chance;
 pub use scripted::{Chat, Scripted};
 pub use world::{Isolation, World, until};
