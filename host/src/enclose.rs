@@ -9,12 +9,12 @@ use std::time::Duration;
 
 use hermes_core::delivery::{Enclosed, FileSource, take_media};
 use hermes_markup::measure;
-use hermes_protocol::{Capabilities, Chat, Dialect, OutMedia, Purpose};
+use hermes_protocol::{Capabilities, Chat, OutMedia, Purpose};
 
 use crate::context::compose;
 use crate::host::Host;
 use crate::media::out::{From, OutError, shown_name};
-use crate::render::unit;
+use crate::render::{counted, unit};
 use crate::store::{NewDelivery, NewPart};
 
 /// Files that one reply may have; the rest is told.
@@ -113,11 +113,10 @@ fn attach(parts: &mut Vec<NewPart>, files: Vec<OutMedia>, can: &Capabilities) {
     }
 }
 
-/// Whether a text fits beside files. What is marked up counts as it is seen where the platform counts so.
+/// Whether a text fits beside files.
 fn is_caption(part: &NewPart, can: &Capabilities) -> bool {
     let limit = can.media.caption_limit as usize;
-    let counted = if can.text.dialect == Dialect::Telegram { &part.source } else { &part.text };
-    limit == 0 || measure(counted, unit(&can.text.unit)) <= limit
+    limit == 0 || measure(counted(part, &can.text.dialect), unit(&can.text.unit)) <= limit
 }
 
 /// The platform's bound of one file; `None` where it carries no files.
@@ -201,7 +200,7 @@ fn say(text: &mut String, sentence: &str) {
 
 #[cfg(test)]
 mod tests {
-    use hermes_protocol::{Format, MediaCapability, TextLimit, TextUnit};
+    use hermes_protocol::{Dialect, Format, MediaCapability, TextLimit, TextUnit};
 
     use super::*;
 

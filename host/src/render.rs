@@ -57,6 +57,14 @@ async fn render_there(adapter: &AdapterHandle, markdown: &str, limit: u32) -> Op
     }
 }
 
+/// The text of a part as a platform of this dialect counts it: HTML is taken out of it before.
+pub fn counted<'p>(part: &'p NewPart, dialect: &Dialect) -> &'p str {
+    match dialect {
+        Dialect::Telegram => &part.source,
+        _ => &part.text,
+    }
+}
+
 fn render_here(markdown: &str, text: &TextLimit) -> Vec<NewPart> {
     let (dialect, format) = match text.dialect {
         Dialect::CommonMark => (MarkupDialect::CommonMark, Format::Markdown),

@@ -61,14 +61,14 @@ mod tests {
     #[test]
     fn a_chat_waits_for_itself_and_for_its_instance() {
         let mut clock = PenaltyClock::new();
-        clock.hold_chat("telegram", "1", 500, 0);
-        assert_eq!(clock.held_until("telegram", "1", 100), Some(500));
-        assert_eq!(clock.held_until("telegram", "2", 100), None);
-        assert_eq!(clock.held_until("slack", "1", 100), None);
-        clock.hold_instance("telegram", 900);
-        assert_eq!(clock.held_until("telegram", "1", 100), Some(900));
-        assert_eq!(clock.held_until("telegram", "2", 899), Some(900));
-        assert_eq!(clock.held_until("telegram", "2", 900), None);
+        clock.hold_chat("here", "1", 500, 0);
+        assert_eq!(clock.held_until("here", "1", 100), Some(500));
+        assert_eq!(clock.held_until("here", "2", 100), None);
+        assert_eq!(clock.held_until("elsewhere", "1", 100), None);
+        clock.hold_instance("here", 900);
+        assert_eq!(clock.held_until("here", "1", 100), Some(900));
+        assert_eq!(clock.held_until("here", "2", 899), Some(900));
+        assert_eq!(clock.held_until("here", "2", 900), None);
     }
 
     #[test]
