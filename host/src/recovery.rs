@@ -1,8 +1,9 @@
 //! What an earlier life of the host left behind goes on its way, before anything new.
 //!
-//! The order matters: cut-off turns first, so that each is at the head of its session;
-//! then the events that wait, in the order in which they came; then what is owed, in
-//! the order in which it was decided. Adapters are heard only after that.
+//! The order matters: what is owed first, in the order in which it was decided, so that
+//! it stands in its lane before any answer to what was said later; then cut-off turns, so
+//! that each is at the head of its session; then the events that wait, in the order in
+//! which they came. Adapters are heard only after that.
 
 use std::sync::Arc;
 
@@ -12,7 +13,7 @@ use serde_json::Value;
 
 use crate::events::{Control, DeliveryNews, HostEvent, Inbound};
 use crate::host::Host;
-use crate::store::{Change, CommandTx, DeliveryState, InboxRow, StoreError};
+use crate::store::{Change, CommandTx, InboxRow, StoreError};
 
 /// How much an earlier life of the host left.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -34,6 +35,22 @@ pub struct Found {
 pub async fn recover(host: &Arc<Host>) -> Result<Found, StoreError> {
     let left = host.store.recover(host.epoch, host.now_ms()).await?;
     let mut found = Found::default();
+    let mut after = DeliveryId(0);
+    loop {
+        let batch = host.store.left_deliveries(&left, after).await?;
+        let Some(last) = batch.last() else { break };
+        after = last.id;
+        found.owed += batch.len();
+        for delivery in batch {
+            host.tell(HostEvent::Delivery(DeliveryNews::Owed(Box::new(delivery)))).await;
+        }
+    }
+    // A first piece that was on its way is resolved now; the resumed turn goes on from there.
+    for id in &left.drafts {
+        if let Some(draft) = host.store.delivery(*id).await? {
+            host.tell(HostEvent::Delivery(DeliveryNews::Owed(Box::new(draft)))).await;
+        }
+    }
     let mut after = TurnId(0);
     loop {
         let batch = host.store.left_turns(&left, after).await?;
@@ -51,24 +68,6 @@ pub async fn recover(host: &Arc<Host>) -> Result<Found, StoreError> {
         after = last.id;
         found.pending += batch.len();
         hear(host, batch).await?;
-    }
-    let mut after = DeliveryId(0);
-    loop {
-        let batch = host.store.left_deliveries(&left, after).await?;
-        let Some(last) = batch.last() else { break };
-        after = last.id;
-        for delivery in batch.into_iter().filter(|delivery| !left.drafts.contains(&delivery.id)) {
-            found.owed += 1;
-            host.tell(HostEvent::Delivery(DeliveryNews::Owed(Box::new(delivery)))).await;
-        }
-    }
-    // A first piece that was on its way is resolved now; the resumed turn goes on from there. One that
-    // its turn has ended by now was handed over with that end.
-    for id in left.drafts {
-        let draft = host.store.delivery(id).await?;
-        if let Some(draft) = draft.filter(|draft| draft.state == DeliveryState::Drafting) {
-            host.tell(HostEvent::Delivery(DeliveryNews::Owed(Box::new(draft)))).await;
-        }
     }
     host.recovered.cancel();
     Ok(found)

@@ -1,9 +1,10 @@
 //! What a crash or a planned end leaves, and what becomes of it.
 
-use hermes_protocol::Emitted;
+use hermes_protocol::{Chat, Emitted, Purpose};
 use serde_json::json;
 
 use super::world::World;
+use crate::context::compose;
 use crate::store::{Accepted, NewInbox};
 
 #[test]
@@ -22,6 +23,35 @@ fn an_event_that_was_committed_and_not_yet_heard_is_answered_after_a_crash() {
     world.start();
     assert_eq!(world.chat("7").hears(1), ["committed"]);
     world.settled();
+}
+
+#[test]
+fn what_is_owed_stands_before_the_answers_to_what_was_said_later_however_much_is_owed() {
+    /// More than recovery reads at once.
+    const OWED: usize = 1_000;
+    let mut world = World::new();
+    world.set_online(false);
+    let more = world.block_on(compose(world.host(), "fake", Chat::dm("8"), Purpose::Reply, "more".to_owned()));
+    for _ in 0..OWED {
+        world.block_on(world.host().store.owe(more.clone())).unwrap();
+    }
+    world.chat("7").says("first");
+    world.until("its answer is owed", || {
+        let counts = world.block_on(world.host().store.counts()).unwrap();
+        (counts.outbox as usize == OWED + 1 && counts.turns == 0).then_some(())
+    });
+    let event = world.chat("7").event("second");
+    let new = NewInbox {
+        instance: "fake".to_owned(),
+        event_id: event.event_id.clone(),
+        at_ms: 1,
+        received_ms: 1,
+        event: serde_json::to_string(&event).unwrap(),
+    };
+    assert!(matches!(world.block_on(world.host().store.accept(new)).unwrap(), Accepted::New(_)));
+    world.crash();
+    world.start();
+    assert_eq!(world.chat("7").hears(2), ["first", "second"]);
 }
 
 #[test]
