@@ -11,6 +11,9 @@ pub const ADMITTED: [&str; 3] = ["1", "2", "3"];
 /// Somebody who may not.
 pub const STRANGER: &str = "9";
 
+/// What may become of a message that comes while a turn runs.
+pub const BUSY: [&str; 2] = ["queue", "interrupt"];
+
 /// Steps of one story.
 const STEPS: u64 = 45;
 
@@ -70,7 +73,7 @@ impl Story {
     pub fn of(seed: u64) -> Self {
         let mut chance = Chance::new(seed);
         let isolation = chance.of(&Isolation::BOTH);
-        let busy = chance.of(&["queue"]);
+        let busy = chance.of(&BUSY);
         let steps = (0..STEPS).map(|number| step(&mut chance, number)).collect();
         Self { seed, isolation, busy, steps }
     }
