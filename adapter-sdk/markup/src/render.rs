@@ -132,6 +132,7 @@ pub(crate) struct Writer<'t, 'r> {
     line: LinePosition,
     /// Whether the last visible thing was a block that a suffix must not touch.
     after_block: bool,
+    /// Whether anything is seen that is not white space: words, a marker, a rule. Empty code is not.
     visible: bool,
     line_blank: bool,
     scratch: String,
@@ -219,12 +220,14 @@ impl<'t, 'r> Writer<'t, 'r> {
             Node::Gap { blank } => self.gap(*blank),
             Node::Rule => {
                 self.prepare();
+                self.visible = true;
                 let rule = self.renderer.rule();
                 self.push(rule);
                 self.after_block = true;
             }
             Node::Row { rendered, source } => {
                 self.prepare();
+                self.visible = true;
                 self.push(if self.lazy { rendered } else { source });
                 self.after_block = true;
             }
@@ -259,7 +262,9 @@ impl<'t, 'r> Writer<'t, 'r> {
         self.push(&escaped);
         self.scratch = escaped;
         self.line = if digits { LinePosition::AfterDigits } else { LinePosition::Middle };
-        self.line_blank &= grapheme.chars().all(char::is_whitespace);
+        let blank = grapheme.chars().all(char::is_whitespace);
+        self.line_blank &= blank;
+        self.visible |= !blank;
         self.after_block = code == Some(CodeKind::Block);
     }
 
@@ -274,7 +279,6 @@ impl<'t, 'r> Writer<'t, 'r> {
 
     /// Writes what was held back and opens what is not open yet.
     fn prepare(&mut self) {
-        self.visible = true;
         if !self.pending.is_empty() {
             let pending = std::mem::take(&mut self.pending);
             self.push(&pending);
@@ -303,6 +307,7 @@ impl<'t, 'r> Writer<'t, 'r> {
             indent.first.clone()
         };
         level.used = true;
+        self.visible |= level.is_item() && !text.trim().is_empty();
         self.push(&text);
     }
 

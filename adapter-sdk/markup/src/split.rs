@@ -120,6 +120,11 @@ fn cut(nodes: &[Node], renderer: &dyn Renderer, room: Room) -> Vec<Piece> {
             text_source = rest.to_owned();
             source_len = measure(&text_source, room.unit);
         }
+        // So do markers in markers on one line; the words stand behind them.
+        if source_len > room.source {
+            text_source = last_of(&text_source, room);
+            source_len = measure(&text_source, room.unit);
+        }
         start = cut.next;
         if visible && !text.is_empty() {
             pieces.push(Piece { text, source: text_source, len, source_len, after_block });
@@ -130,6 +135,19 @@ fn cut(nodes: &[Node], renderer: &dyn Renderer, room: Room) -> Vec<Piece> {
         }
     }
     pieces
+}
+
+/// The end of a text, as much of it as fits.
+fn last_of(text: &str, room: Room) -> String {
+    let mut left = room.source;
+    let fitting = text.graphemes(true).rev().take_while(|grapheme| {
+        let size = measure(grapheme, room.unit);
+        let fits = size <= left;
+        left = left.saturating_sub(size);
+        fits
+    });
+    let kept: usize = fitting.map(str::len).sum();
+    text[text.len() - kept..].to_owned()
 }
 
 /// One step of a walk.

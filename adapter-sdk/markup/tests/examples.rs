@@ -234,10 +234,9 @@ fn hostile_nesting_and_size_take_little_time() {
     for text in &deep {
         for dialect in [MarkupDialect::Plain, MarkupDialect::CommonMark, MarkupDialect::Telegram] {
             let parts = render(text, dialect, Limit::new(4096, Unit::Utf16));
-            assert_eq!(
-                parts.iter().map(|part| part.source.as_str()).collect::<String>().trim_end(),
-                plain(text).trim_end()
-            );
+            let joined: String = parts.iter().map(|part| part.source.as_str()).collect();
+            // White space alone is not sent: what stands before the first words has no part to go with.
+            assert_eq!(joined.trim(), plain(text).trim());
         }
     }
 }

@@ -306,3 +306,26 @@ fn empty_quotes_before_a_word_do_not_fill_a_source() {
         }
     }
 }
+
+#[test]
+fn markers_before_blanks_do_not_fill_a_source() {
+    for markers in 1..20 {
+        let text = format!("{}{}.", "1. ".repeat(markers), " ".repeat(72 - 3 * markers));
+        for dialect in DIALECTS {
+            let parts = render(&text, dialect, Limit::new(67, Unit::Scalars));
+            let fits = |part: &Part| measure(&part.source, Unit::Scalars) <= 67;
+            assert!(parts.iter().all(fits), "{markers} markers, {dialect:?}: {parts:?}");
+            assert!(parts.iter().any(|part| part.source.contains('.')), "{parts:?}");
+        }
+    }
+}
+
+#[test]
+fn code_without_a_character_in_it_makes_no_part() {
+    for text in ["` `", "`\0\0`", "\0`\n\0`\n\0`\n\0`", "```\n   \n```", "> ` `", "**` `**"] {
+        for dialect in DIALECTS {
+            let parts = render(text, dialect, Limit::new(4096, Unit::Utf16));
+            assert_eq!(parts, Vec::new(), "{text:?} in {dialect:?}");
+        }
+    }
+}
