@@ -535,8 +535,8 @@ impl Dispatcher {
         if !self.menus.insert(instance) {
             return;
         }
+        let call = CommandsCall::new(hermes_core::commands::menu(&self.host.live().gates));
         tokio::spawn(async move {
-            let call = CommandsCall::new(hermes_core::commands::menu());
             let payload = serde_json::to_vec(&call).expect("a menu is always JSON");
             if let Err(error) = adapter.hint(method::SET_COMMANDS, payload).await {
                 tracing::warn!(instance = %adapter.instance(), %error, "the command menu was not taken");

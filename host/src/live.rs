@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use hermes_core::access::{AccessPolicy, AddressRules};
+use hermes_core::commands::Gates;
 use hermes_core::delivery::PaceRule;
 use hermes_core::session::KeyPolicy;
 use hermes_protocol::Capabilities;
@@ -18,6 +19,8 @@ pub struct Live {
     pub config: Config,
     /// Who may speak.
     pub access: AccessPolicy,
+    /// Which commands are open.
+    pub gates: Gates,
     /// Takes secrets out of what is said.
     pub masker: Masker,
     rules: BTreeMap<String, AddressRules>,
@@ -41,6 +44,7 @@ impl Live {
             .collect();
         Self {
             access: config.access_policy(),
+            gates: config.gates.clone(),
             masker: Masker::new(secrets.iter().map(|secret| secret.expose().to_owned())),
             rules,
             config,

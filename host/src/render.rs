@@ -28,6 +28,16 @@ pub async fn render(adapter: Option<&AdapterHandle>, markdown: &str, limit: Opti
     number(parts, first)
 }
 
+/// Whether a text becomes one part for an adapter that can do this. Of a dialect that only
+/// the adapter knows, whose marks may take any room, half the limit counts.
+pub fn is_one_part(markdown: &str, can: &Capabilities) -> bool {
+    let mut text = can.text.clone();
+    if renders_itself(can) {
+        text.limit /= 2;
+    }
+    render_here(markdown, &text).len() <= 1
+}
+
 /// Whether the text is written in a dialect that only the adapter knows.
 fn renders_itself(can: &Capabilities) -> bool {
     can.render && !matches!(can.text.dialect, Dialect::Plain | Dialect::CommonMark | Dialect::Telegram)

@@ -84,7 +84,7 @@ impl Shared {
                 let models = self.host.runtime.models();
                 write(&models.into_iter().map(|id| json!({ "id": id })).collect::<Vec<_>>())
             }
-            host_method::COMMANDS_LIST => write(&hermes_core::commands::menu()),
+            host_method::COMMANDS_LIST => write(&hermes_core::commands::menu(&self.host.live().gates)),
             host_method::SESSIONS_LIST => self.sessions_list(from, read(&payload)?).await,
             host_method::SESSIONS_GET => self.sessions_get(from, read(&payload)?).await,
             host_method::SESSIONS_HISTORY => self.sessions_history(from, read(&payload)?).await,

@@ -4,10 +4,12 @@
 //! What a command does is the shell's; whether somebody may run it is
 //! [`crate::access::AccessPolicy::may_run`].
 
+mod gates;
 mod help;
 mod parse;
 
-pub use help::{help, help_for, menu, reference};
+pub use gates::{Gates, gate_keys};
+pub use help::{help_for, help_lines, menu, pages, reference};
 pub use parse::{Parsed, names_an_account, nearest, parse};
 
 use crate::access::Tier;
@@ -106,7 +108,7 @@ pub struct Command {
     pub bypasses: bool,
     /// Where it may be run.
     pub scope: Scope,
-    /// The config key that opens it; `None`: it is always there.
+    /// The config key that opens or closes it; `None`: it is always there.
     pub gate: Option<&'static str>,
 }
 
@@ -144,11 +146,6 @@ impl Scope {
 }
 
 impl Command {
-    /// Whether the config lets this command exist; `is_open` answers for a gate's key.
-    pub fn is_enabled(&self, is_open: impl FnOnce(&str) -> bool) -> bool {
-        self.gate.is_none_or(is_open)
-    }
-
     /// Returns the row of a command.
     pub fn of(id: CommandId) -> &'static Self {
         REGISTRY.iter().find(|command| command.id == id).expect("every id has its row, as a test shows")
@@ -183,7 +180,7 @@ pub static REGISTRY: &[Command] = &[
         id: CommandId::Commands,
         name: "commands",
         aliases: &[],
-        args: "",
+        args: "[page]",
         help: "List every command that you may run here",
         tier: Tier::User,
         bypasses: true,
@@ -254,7 +251,7 @@ pub static REGISTRY: &[Command] = &[
         tier: Tier::User,
         bypasses: true,
         scope: Scope::Everywhere,
-        gate: None,
+        gate: Some("commands.background"),
     },
     Command {
         id: CommandId::Agents,
@@ -441,7 +438,7 @@ pub static REGISTRY: &[Command] = &[
         tier: Tier::Admin,
         bypasses: true,
         scope: Scope::Private,
-        gate: None,
+        gate: Some("commands.debug"),
     },
     Command {
         id: CommandId::Platform,
@@ -452,7 +449,7 @@ pub static REGISTRY: &[Command] = &[
         tier: Tier::Admin,
         bypasses: true,
         scope: Scope::Everywhere,
-        gate: None,
+        gate: Some("commands.platform"),
     },
     Command {
         id: CommandId::Restart,
@@ -463,7 +460,7 @@ pub static REGISTRY: &[Command] = &[
         tier: Tier::Admin,
         bypasses: true,
         scope: Scope::Everywhere,
-        gate: None,
+        gate: Some("commands.restart"),
     },
     Command {
         id: CommandId::Verbose,
@@ -474,7 +471,7 @@ pub static REGISTRY: &[Command] = &[
         tier: Tier::User,
         bypasses: true,
         scope: Scope::Everywhere,
-        gate: None,
+        gate: Some("commands.verbose"),
     },
     Command {
         id: CommandId::Footer,

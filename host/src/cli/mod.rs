@@ -94,9 +94,7 @@ fn dispatch(cli: Cli, given: &Given) -> Result<ExitCode, Failure> {
         // The child of an adapter reads its arguments itself and never sees the rest of this program.
         Command::AdapterRunner { .. } => return Ok(crate::plugins::runner_main()),
         Command::Completions { shell } => {
-            let mut script = Vec::new();
-            clap_complete::generate(shell, &mut Cli::command(), "hermes-host", &mut script);
-            ask::print(&String::from_utf8_lossy(&script))?;
+            ask::print(&completions(shell))?;
         }
         command => block_on(async {
             match command {
@@ -116,6 +114,13 @@ fn dispatch(cli: Cli, given: &Given) -> Result<ExitCode, Failure> {
         })??,
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// The script that completes this program's words in a shell.
+fn completions(shell: clap_complete::Shell) -> String {
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut Cli::command(), "hermes-host", &mut script);
+    String::from_utf8_lossy(&script).into_owned()
 }
 
 /// A small runtime for one command.

@@ -265,10 +265,21 @@ fn deleting_without_anybody_to_ask_needs_yes() {
 }
 
 #[test]
-fn completions_know_the_commands() {
+fn completions_know_every_command_that_is_shown_and_what_stands_behind_it() {
     let world = World::new();
+    let grammar = Cli::command();
     for shell in ["bash", "zsh", "fish"] {
         world.runs(&format!("completions {shell}"));
+        let cli = Cli::try_parse_from(["hermes-host", "completions", shell]).unwrap();
+        let Command::Completions { shell: which } = cli.command else { panic!("{shell}") };
+        let script = completions(which);
+        for command in grammar.get_subcommands().filter(|command| !command.is_hide_set()) {
+            let words = std::iter::once(command).chain(command.get_subcommands());
+            for word in words.map(clap::Command::get_name) {
+                assert!(script.contains(word), "{shell} does not complete {word}");
+            }
+        }
+        assert!(script.contains("json") && script.contains("replace"), "{shell} completes options");
     }
 }
 

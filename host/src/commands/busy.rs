@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-use hermes_core::commands::{self, CommandId, Parsed};
+use hermes_core::commands::{self, CommandId, Gates, Parsed};
 use hermes_core::ids::SessionId;
 use hermes_core::settings::{BusyMode, Setting, SettingChange};
 use hermes_protocol::Event;
@@ -45,9 +45,10 @@ impl ToAgent {
         Some(Self { words: words.to_owned(), urge, aside })
     }
 
-    /// Reads the words of an event as they were read when it came in.
+    /// Reads the words of an event as they were read when it came in: what has been closed
+    /// since was open then.
     pub(crate) fn again(event: &Event, prefix: &str) -> Option<Self> {
-        match commands::parse(&event.text, prefix) {
+        match commands::parse(&event.text, prefix, &Gates::default()) {
             Parsed::Command { spec, args } => Self::read(spec.id, &args),
             _ => None,
         }

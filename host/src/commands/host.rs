@@ -8,6 +8,7 @@ use super::{Asked, Deed, unknown, where_is};
 use crate::back;
 use crate::dispatcher::Dispatcher;
 use crate::lane::Act;
+use crate::render;
 use crate::store::Change;
 
 /// The version, and what it was built for.
@@ -25,20 +26,41 @@ impl Dispatcher {
 
     /// `/help [command]`: explains what may be run here, or one command.
     pub(super) fn help(&mut self, asked: &Asked<'_>) -> Deed {
-        match commands::parse(&format!("/{}", asked.args.trim_start_matches('/')), "") {
+        let live = self.host.live();
+        match commands::parse(&format!("/{}", asked.args.trim_start_matches('/')), "", &live.gates) {
             Parsed::Command { spec, .. } => Deed::say(commands::help_for(spec)),
             Parsed::Unknown { name, nearest } => Deed::say(unknown(&name, nearest)),
-            Parsed::NotCommand => self.commands(asked),
+            Parsed::NotCommand => self.page_of_commands(asked, 1),
         }
     }
 
-    /// `/commands`: lists what may be run here.
+    /// `/commands [page]`: lists what may be run here.
     pub(super) fn commands(&mut self, asked: &Asked<'_>) -> Deed {
+        match asked.args {
+            "" => self.page_of_commands(asked, 1),
+            page => match page.parse() {
+                Ok(page) => self.page_of_commands(asked, page),
+                Err(_) => Deed::say("Use `/commands`, or `/commands` with the number of a page."),
+            },
+        }
+    }
+
+    /// A page of the list, as long as one message holds here.
+    fn page_of_commands(&self, asked: &Asked<'_>, page: usize) -> Deed {
         let arrived = asked.arrived;
         let live = self.host.live();
         let (chat, tier) = (&arrived.event.get().chat, arrived.event.tier());
         let may = |command: &commands::Command| live.access.may_run(&arrived.instance, chat, tier, command);
-        Deed::say(commands::help(where_is(arrived), may))
+        let lines = commands::help_lines(where_is(arrived), &live.gates, may);
+        let limit = arrived.adapter.as_ref().map(|adapter| adapter.capabilities()).unwrap_or_default();
+        let mut pages = commands::pages(&lines, |text| render::is_one_part(text, &limit));
+        if (1..=pages.len()).contains(&page) {
+            return Deed::say(pages.swap_remove(page - 1));
+        }
+        Deed::say(match pages.len() {
+            1 => "There is one page only: `/commands`.".to_owned(),
+            last => format!("There is no page {page}; the last one is `/commands {last}`."),
+        })
     }
 
     /// `/whoami`: who the sender is to this host.
@@ -57,7 +79,9 @@ impl Dispatcher {
         let names: Vec<String> = commands::REGISTRY
             .iter()
             .filter(|command| {
-                command.scope.includes(here) && live.access.may_run(&arrived.instance, chat, tier, command)
+                command.scope.includes(here)
+                    && live.gates.is_open(command)
+                    && live.access.may_run(&arrived.instance, chat, tier, command)
             })
             .map(|command| format!("/{}", command.name))
             .collect();

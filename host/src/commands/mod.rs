@@ -71,7 +71,8 @@ impl Dispatcher {
         if !text.trim_start().starts_with('/') && prefix.as_deref().unwrap_or_default().is_empty() {
             return Said::Words;
         }
-        let (Deed { act, changes }, bypasses) = match commands::parse(text, prefix.as_deref().unwrap_or_default()) {
+        let parsed = commands::parse(text, prefix.as_deref().unwrap_or_default(), &self.host.live().gates);
+        let (Deed { act, changes }, bypasses) = match parsed {
             Parsed::NotCommand => return Said::Words,
             // The echo runtime has words of its own for tests.
             Parsed::Unknown { name, .. } if self.is_test_word(&name) => return Said::Words,

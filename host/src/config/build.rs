@@ -5,6 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use hermes_agent::{AgentConfig, RuntimeKind, Timeouts};
+use hermes_core::commands::Gates;
 use hermes_core::secret::Secret;
 use hermes_core::settings::Effort;
 
@@ -228,6 +229,11 @@ pub fn access(get: &Get<'_>) -> AccessConfig {
         admins: get.qualified("access.admins"),
         strangers: strangers(&get.word("access.strangers")),
     }
+}
+
+/// `[commands]`.
+pub fn gates(get: &Get<'_>) -> Gates {
+    Gates::read(|key| get.on(key))
 }
 
 /// `access` of one adapter.

@@ -101,6 +101,7 @@ pub fn read(sources: Sources) -> Result<(Config, Problems), Problems> {
         agent,
         session: build::session(&get),
         access: build::access(&get),
+        gates: build::gates(&get),
         delivery: build::delivery(&get),
         limits: build::limits(&get),
         adapters: sections

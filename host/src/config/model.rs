@@ -8,6 +8,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use hermes_core::commands::Gates;
 pub use hermes_core::settings::{BusyMode, ProgressMode};
 use hermes_protocol::ChatType;
 use jiff::tz::TimeZone;
@@ -346,6 +347,8 @@ pub struct Config {
     pub session: SessionConfig,
     /// `[access]`.
     pub access: AccessConfig,
+    /// `[commands]`.
+    pub gates: Gates,
     /// `[delivery]`.
     pub delivery: DeliveryConfig,
     /// `[limits]`.

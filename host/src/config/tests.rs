@@ -10,7 +10,7 @@ use hermes_protocol::Manifest;
 use proptest::prelude::*;
 use serde_json::{Value as Json, json};
 
-use super::keys::{ADAPTER_KEYS, ADAPTER_SESSION_KEYS, ENVIRONMENT, KEYS, RESERVED, RETIRED, SECTIONS};
+use super::keys::{ADAPTER_KEYS, ADAPTER_SESSION_KEYS, ENVIRONMENT, KEYS, Kind, RESERVED, RETIRED, SECTIONS};
 use super::*;
 
 mod errors;
@@ -327,6 +327,13 @@ fn the_tables_of_keys_agree_with_each_other() {
     }
     for key in ADAPTER_KEYS.iter().chain(ADAPTER_SESSION_KEYS) {
         assert!(RESERVED.contains(&key.path.split('.').next().unwrap()), "{}", key.path);
+    }
+    let gates: Vec<&str> = hermes_core::commands::gate_keys().collect();
+    for gate in &gates {
+        assert!(keys::find(KEYS, gate).is_some_and(|key| matches!(key.kind, Kind::Bool)), "{gate} is a switch");
+    }
+    for key in KEYS.iter().filter(|key| key.path.starts_with("commands.")) {
+        assert!(gates.contains(&key.path), "{} opens a command", key.path);
     }
     for (_, key) in ENVIRONMENT.iter().chain(RETIRED) {
         assert!(keys::find(KEYS, key).is_some(), "{key}");

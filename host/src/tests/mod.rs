@@ -6,6 +6,7 @@ mod commands;
 mod conversation;
 mod delivery;
 mod files;
+mod listing;
 mod resets;
 mod restart;
 mod sessions;

@@ -87,7 +87,7 @@ pub fn command() -> Target {
             let text = String::from_utf8_lossy(bytes);
             let (prefix, text) = text.split_once('\n').unwrap_or(("", &text));
             let begins = text.trim().starts_with('/') || (!prefix.is_empty() && text.trim().starts_with(prefix));
-            match commands::parse(text, prefix) {
+            match commands::parse(text, prefix, &commands::Gates::default()) {
                 Parsed::NotCommand => {}
                 Parsed::Command { args, .. } => {
                     assert!(begins, "words for the agent became a command");

@@ -2,19 +2,48 @@
 
 use hermes_protocol::CommandInfo;
 
-use super::{Command, Place, REGISTRY};
+use super::{Command, Gates, Place, REGISTRY};
 use crate::access::Tier;
 
-/// Returns the help of what somebody may run here, as house markdown. `may_run` is
-/// asked for each command, so that a command the operator listed is shown too.
-pub fn help(place: Place, may_run: impl Fn(&Command) -> bool) -> String {
-    let mut text = String::new();
-    for command in REGISTRY.iter().filter(|command| command.scope.includes(place) && may_run(command)) {
-        text.push_str(&line(command));
-        text.push('\n');
+/// Returns the help of what somebody may run here, one line of house markdown for
+/// each command. `may_run` is asked for each, so that a command the operator listed
+/// is shown too.
+pub fn help_lines(place: Place, gates: &Gates, may_run: impl Fn(&Command) -> bool) -> Vec<String> {
+    let shown = |command: &&Command| command.scope.includes(place) && gates.is_open(command) && may_run(command);
+    REGISTRY.iter().filter(shown).map(line).collect()
+}
+
+/// Packs lines into pages, each as full as `fits` allows; it is asked with whole
+/// pages, their last line included, which says where the reader is. A line that
+/// fits nowhere has a page of its own.
+pub fn pages(lines: &[String], fits: impl Fn(&str) -> bool) -> Vec<String> {
+    let whole = lines.join("\n");
+    if fits(&whole) {
+        return vec![whole];
     }
-    text.truncate(text.trim_end().len());
-    text
+    let mut pages: Vec<Vec<&str>> = Vec::new();
+    for line in lines {
+        let joins = pages.last().is_some_and(|page| {
+            let longer: Vec<&str> = page.iter().copied().chain([line.as_str()]).collect();
+            // The longest last line that a page can have.
+            fits(&page_of(&longer, lines.len(), lines.len() + 1))
+        });
+        match pages.last_mut() {
+            Some(page) if joins => page.push(line),
+            _ => pages.push(vec![line]),
+        }
+    }
+    let of = pages.len();
+    pages.iter().zip(1..).map(|(page, n)| page_of(page, n, of)).collect()
+}
+
+/// One page, and where it is among the others.
+fn page_of(lines: &[&str], n: usize, of: usize) -> String {
+    let place = match n == of {
+        true => format!("Page {n} of {of}, the last."),
+        false => format!("Page {n} of {of}. `/commands {}` shows the next.", n + 1),
+    };
+    format!("{}\n\n{place}", lines.join("\n"))
 }
 
 /// Returns the help of one command, as house markdown.
@@ -31,10 +60,11 @@ pub fn help_for(command: &Command) -> String {
 }
 
 /// Returns the menu that a platform shows to everybody: what users may run in any chat.
-pub fn menu() -> Vec<CommandInfo> {
+pub fn menu(gates: &Gates) -> Vec<CommandInfo> {
     REGISTRY
         .iter()
         .filter(|command| command.tier == Tier::User && command.scope == super::Scope::Everywhere)
+        .filter(|command| gates.is_open(command))
         .map(|command| CommandInfo::new(command.name, command.help, command.args))
         .collect()
 }
@@ -42,7 +72,8 @@ pub fn menu() -> Vec<CommandInfo> {
 /// Returns the whole table for the documentation, as markdown.
 pub fn reference() -> String {
     let mut text = String::from(
-        "| command | also | for | where | while a turn runs | what it does |\n|---|---|---|---|---|---|\n",
+        "| command | also | for | where | while a turn runs | config key | what it does |\n\
+         |---|---|---|---|---|---|---|\n",
     );
     for command in REGISTRY {
         let gap = if command.args.is_empty() { "" } else { " " };
@@ -53,13 +84,14 @@ pub fn reference() -> String {
             super::Scope::Terminal => "the terminal",
         };
         text.push_str(&format!(
-            "| `/{}{gap}{}` | {} | {}s | {place} | {} | {} |\n",
+            "| `/{}{gap}{}` | {} | {}s | {place} | {} | {} | {} |\n",
             command.name,
             // A bar would end the cell.
             command.args.replace('|', "\\|"),
             aliases.join(", "),
             command.tier,
             if command.bypasses { "yes" } else { "no" },
+            command.gate.map(|key| format!("`{key}`")).unwrap_or_default(),
             command.help,
         ));
     }

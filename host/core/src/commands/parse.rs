@@ -1,6 +1,6 @@
 //! Reads a text as a command.
 
-use super::{Command, REGISTRY};
+use super::{Command, Gates, REGISTRY};
 use crate::limits::{COMMAND_NAME_BYTES_MAX, COMMAND_PREFIX_CHARS_MIN};
 
 /// How near a name must be to be offered, from 0 (nothing alike) to 1.
@@ -28,29 +28,29 @@ pub enum Parsed {
 }
 
 /// Reads a text as a command. `prefix` is what may stand before a name besides
-/// `/`; empty: nothing else.
+/// `/`; empty: nothing else. What `gates` closes is unknown.
 ///
 /// A name may be followed by `@account` and may be shortened to three letters or
 /// more where that fits one command only. A dash that a keyboard made of `--` is
 /// made `--` again.
-pub fn parse(text: &str, prefix: &str) -> Parsed {
+pub fn parse(text: &str, prefix: &str, gates: &Gates) -> Parsed {
     let Some((name, args)) = split(text.trim(), prefix) else {
         return Parsed::NotCommand;
     };
     let name = name.to_ascii_lowercase();
-    match resolve(&name) {
+    match resolve(&name, gates) {
         Some(spec) => Parsed::Command { spec, args: repair_dashes(args) },
         None => {
-            let nearest = nearest(&name);
+            let nearest = nearest(&name, gates);
             Parsed::Unknown { name, nearest }
         }
     }
 }
 
-/// Returns the command whose name or alias is most like a word.
-pub fn nearest(name: &str) -> Option<&'static str> {
+/// Returns the open command whose name or alias is most like a word.
+pub fn nearest(name: &str, gates: &Gates) -> Option<&'static str> {
     let mut best: Option<(f64, &'static str)> = None;
-    for (candidate, command) in names() {
+    for (candidate, command) in names(gates) {
         let likeness = strsim::normalized_damerau_levenshtein(name, candidate);
         if likeness >= NEARNESS_MIN && best.is_none_or(|(so_far, _)| likeness > so_far) {
             best = Some((likeness, command.name));
@@ -79,22 +79,22 @@ fn split<'a>(text: &'a str, prefix: &str) -> Option<(&'a str, &'a str)> {
 }
 
 /// Finds a command by name, alias or a unique beginning; `_` and `-` are the same.
-fn resolve(name: &str) -> Option<&'static Command> {
+fn resolve(name: &str, gates: &Gates) -> Option<&'static Command> {
     let name = name.replace('_', "-");
-    if let Some((_, command)) = names().find(|(known, _)| *known == name) {
+    if let Some((_, command)) = names(gates).find(|(known, _)| *known == name) {
         return Some(command);
     }
     if name.len() < COMMAND_PREFIX_CHARS_MIN {
         return None;
     }
-    let mut fitting = names().filter(|(known, _)| known.starts_with(&name)).map(|(_, command)| command);
+    let mut fitting = names(gates).filter(|(known, _)| known.starts_with(&name)).map(|(_, command)| command);
     let first = fitting.next()?;
     fitting.all(|other| other.id == first.id).then_some(first)
 }
 
-/// Every name and alias with its command, in the order of the table.
-fn names() -> impl Iterator<Item = (&'static str, &'static Command)> {
-    REGISTRY.iter().flat_map(|command| {
+/// Every name and alias of the open commands, in the order of the table.
+fn names(gates: &Gates) -> impl Iterator<Item = (&'static str, &'static Command)> {
+    REGISTRY.iter().filter(|command| gates.is_open(command)).flat_map(|command| {
         std::iter::once(command.name).chain(command.aliases.iter().copied()).map(move |name| (name, command))
     })
 }
