@@ -61,8 +61,8 @@ pub fn memory() -> Vec<Measured> {
     let idle = mib(process::pss_kib(world.pid()));
     for n in 0..60 {
         api.push(7, &format!("message {n}"));
+        api.wait_sent(n + 1);
     }
-    api.wait_sent(60);
     let after = mib(process::pss_kib(world.pid()));
     world.stop();
     vec![

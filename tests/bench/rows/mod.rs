@@ -12,8 +12,9 @@ use hermes_tests::Isolation;
 
 pub use self::{lives::*, memory::*, seam::*, store::*, way::*};
 
-/// Nothing but the adapters: no status page, no log.
-const HEAD: &str = "[host]\nstatus = \"\"\nplugins_dir = \"plugins\"\nlog = \"error\"\n\n";
+/// Nothing but the adapters: no status page, no log. Every message is a turn of its own, however fast they come.
+const HEAD: &str = "[host]\nstatus = \"\"\nplugins_dir = \"plugins\"\nlog = \"error\"\n\n\
+                    [session]\nbusy = \"queue\"\nmerge_ms = 0\n\n";
 /// The runtime that costs nothing.
 const ECHO: &str = "[agent]\nruntime = \"echo\"\n\n";
 
