@@ -19,6 +19,7 @@ use crate::host::Host;
 use crate::media::is_id;
 use crate::plugins::AdapterHandle;
 use crate::render::render;
+use crate::reset;
 use crate::store::{NewDelivery, NewPart};
 
 /// The longest quotation of the message that is answered, in characters.
@@ -57,6 +58,8 @@ pub struct Heard {
     pub place: Place,
     /// What was said, by somebody who may.
     pub event: Authorized<Event>,
+    /// Who a session of theirs would belong to.
+    pub owner: Option<String>,
     /// The session key, printed.
     pub key: String,
     /// Whether several people may speak in this session.
@@ -133,6 +136,8 @@ pub struct Remembered {
     pub state: Option<Value>,
     /// What was said before the transcript begins.
     pub summary: Option<String>,
+    /// Why a rule ended the conversation before this one, as long as nothing was said in this one.
+    pub anew: Option<&'static str>,
 }
 
 impl Place {
@@ -237,11 +242,12 @@ pub fn build(
     messages: Vec<Message>,
     remembered: Remembered,
 ) -> TurnRequest {
+    let system = with_summary(system(host, heard, &remembered.settings), remembered.summary.as_deref());
     TurnRequest {
         session_id: session.clone(),
         turn_id: turn,
         context: turn_context(session, heard),
-        system: with_summary(system(host, heard, &remembered.settings), remembered.summary.as_deref()),
+        system: with_note(system, remembered.anew.map(reset::note)),
         history: remembered.history,
         input: messages,
         media: Some(host.media.incoming(&heard.place.instance)),
@@ -291,6 +297,14 @@ pub fn with_summary(system: String, summary: Option<&str>) -> String {
     match summary {
         None => system,
         Some(summary) => format!("{system}\n\n{SUMMARY}\n{summary}").trim_start().to_owned(),
+    }
+}
+
+/// The prompt, and what the model has to know about the beginning of this conversation.
+fn with_note(system: String, note: Option<&str>) -> String {
+    match note {
+        None => system,
+        Some(note) => format!("{system}\n\n{note}").trim_start().to_owned(),
     }
 }
 

@@ -425,11 +425,11 @@ impl Dispatcher {
                 }
             }
             TurnNews::Aside { session } => {
-                self.asides.remove(&session);
+                self.forget_aside(&session);
             }
             TurnNews::Over(over) => {
                 self.lanes.over(&over);
-                self.asides.remove(&over.key);
+                self.forget_aside(&over.key);
                 if over.broken {
                     // What the lane held is in the inbox; only another life of the host finds it there.
                     tracing::error!(session = %over.key, "a session's lane broke; the host restarts to pick up its work");
@@ -594,6 +594,7 @@ fn heard(arrived: Arrived, found: &Found, words: Option<ToAgent>) -> LaneMessage
     let heard = Heard {
         inbox: id,
         at_ms: event.get().at_ms,
+        owner: owner(&place.instance, &event),
         place,
         event,
         key: found.key.to_string(),
@@ -618,6 +619,7 @@ pub(crate) fn heard_again(arrived: &Arrived, found: &Found) -> Heard {
     Heard {
         inbox: id,
         at_ms: event.get().at_ms,
+        owner: owner(instance, event),
         place,
         event: event.clone(),
         key: found.key.to_string(),
@@ -642,10 +644,14 @@ pub(crate) fn place(
 
 /// Who a session belongs to: the operator is one person, whatever they write through.
 pub(crate) fn owner(instance: &str, event: &Authorized<Event>) -> Option<String> {
-    if event.tier() == Tier::Operator {
+    owner_of(instance, event.get(), event.tier())
+}
+
+fn owner_of(instance: &str, event: &Event, tier: Tier) -> Option<String> {
+    if tier == Tier::Operator {
         return Some(crate::services::OPERATOR.to_owned());
     }
-    participant(&event.get().sender).map(|id| format!("{instance}:{id}"))
+    participant(&event.sender).map(|id| format!("{instance}:{id}"))
 }
 
 /// A row of the store as the table in memory has it.

@@ -65,6 +65,20 @@ pub fn notice(reason: &str) -> &'static str {
     }
 }
 
+/// What the model is told in the first turn of the conversation that follows.
+pub fn note(reason: &str) -> &'static str {
+    match reason {
+        DAILY => {
+            "[Note: this chat begins a new conversation every day, and this is the first message of today's. \
+             The former one is kept, but you do not see it.]"
+        }
+        _ => {
+            "[Note: the former conversation of this chat ended by itself after a long silence, and this is the first \
+             message of a new one. The former one is kept, but you do not see it.]"
+        }
+    }
+}
+
 /// When that hour last struck; `None` where the time cannot be told, which resets nothing.
 ///
 /// An hour that a day skips strikes when the gap ends, one that comes twice strikes the first time.

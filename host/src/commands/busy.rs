@@ -30,6 +30,8 @@ pub(crate) struct ToAgent {
 /// A turn in the background.
 pub(crate) struct Aside {
     owner: Option<String>,
+    /// The stored key of the conversation that it was asked in.
+    pub(crate) key: String,
 }
 
 impl ToAgent {
@@ -133,7 +135,7 @@ impl Dispatcher {
     pub(crate) fn begin_aside(&mut self, arrived: &Arrived, found: &Found) -> Birth {
         let session = self.host.new_session_id();
         let owner = owner(&arrived.instance, &arrived.event);
-        self.note_aside(session.clone(), owner.clone());
+        self.note_aside(session.clone(), owner.clone(), found.key.stored());
         let session = NewSession {
             id: session,
             profile: hermes_core::session::MAIN_PROFILE.to_owned(),
@@ -149,7 +151,7 @@ impl Dispatcher {
     }
 
     /// Counts a turn in the background until it is over.
-    pub(crate) fn note_aside(&mut self, session: SessionId, owner: Option<String>) {
-        self.asides.insert(session, Aside { owner });
+    pub(crate) fn note_aside(&mut self, session: SessionId, owner: Option<String>, key: String) {
+        self.asides.insert(session, Aside { owner, key });
     }
 }

@@ -2,15 +2,15 @@
 
 use std::sync::Arc;
 
-use hermes_core::access::{Authorized, HostCause};
+use hermes_core::access::{Authorized, HostCause, Tier, Trust};
 use hermes_core::ids::SessionId;
-use hermes_core::session::is_dm;
+use hermes_core::session::{MAIN_PROFILE, is_dm};
 use hermes_protocol::Event;
 use tokio::sync::oneshot;
 
-use super::{Dispatcher, owner, place, route, with_text};
+use super::{Dispatcher, owner_of, place, route, with_text};
 use crate::commands::busy::ToAgent;
-use crate::context::{Heard, Urge};
+use crate::context::{Heard, Place, Urge};
 use crate::events::{Census, Control};
 use crate::lane::LaneMessage;
 use crate::outbox::OutboxMessage;
@@ -84,7 +84,11 @@ impl Dispatcher {
         let key = self.routes.of_session(&session).next().map(|route| route.key.clone()).unwrap_or_default();
         let events: Vec<Heard> = cut_off.inbox.iter().filter_map(|row| self.heard_again(row, &session, &key)).collect();
         for heard in events.iter().filter(|heard| heard.aside) {
-            self.note_aside(session.clone(), owner(&heard.place.instance, &heard.event));
+            let (instance, event) = (&heard.place.instance, heard.event.get());
+            let policy = self.host.live().key_policy(instance);
+            let asked = self.routes.resolve(MAIN_PROFILE, instance, &event.chat, &event.sender, policy);
+            let key = asked.map(|(key, _)| key.stored()).unwrap_or_default();
+            self.note_aside(session.clone(), heard.owner.clone(), key);
         }
         let instance = cut_off.inbox.first().map(|row| row.instance.clone()).unwrap_or_default();
         self.send_to(session, &instance, None, None, LaneMessage::Resume(cut_off, events));
@@ -102,9 +106,19 @@ impl Dispatcher {
             None => (event, false),
         };
         let place = place(instance, adapter, &event, session.clone(), row.id);
+        let owner = self.owner_again(&place, &event);
         let event = Authorized::<Event>::host(event, HostCause::Resume);
-        let (inbox, at_ms, key) = (row.id, row.at_ms, key.to_owned());
-        Some(Heard { inbox, at_ms, place, event, key, several, urge: Urge::InOrder, aside, input: row.input.clone() })
+        let (inbox, at_ms, key, urge) = (row.id, row.at_ms, key.to_owned(), Urge::InOrder);
+        Some(Heard { inbox, at_ms, owner, place, event, key, several, urge, aside, input: row.input.clone() })
+    }
+
+    /// Who asked for a turn that goes on: what they own stays theirs, whatever rights the replay has.
+    fn owner_again(&self, place: &Place, event: &Event) -> Option<String> {
+        let trust =
+            place.adapter.as_ref().map_or(Trust::None, |adapter| Trust::of(adapter.trusted(), &adapter.capabilities()));
+        let access = &self.host.live().access;
+        let tier = access.tier_of(&place.instance, &event.chat, &event.sender, &self.grants, trust);
+        owner_of(&place.instance, event, tier.unwrap_or(Tier::User))
     }
 
     /// The operator ends a session: its lane stops what runs and writes it.

@@ -2,8 +2,9 @@
 //!
 //! The sweep ends a session that is over without waiting for anybody: once, and
 //! without a word. The next message of its chat finds it so, begins another session
-//! and is told. A session with a lane is in use, whatever the clock says, and one
-//! that several chats lead to was last used in any of them.
+//! and is told. A session with a lane is in use, whatever the clock says, and so is one
+//! with a turn in its background; one that several chats lead to was last used in any
+//! of them.
 
 use std::collections::BTreeMap;
 
@@ -13,6 +14,7 @@ use hermes_protocol::ChatType;
 
 use super::Dispatcher;
 use crate::clerk::Note;
+use crate::commands::busy::Aside;
 use crate::config::ResetRules;
 use crate::lane::Takeover;
 use crate::reset::{self, Limits};
@@ -30,13 +32,32 @@ impl Dispatcher {
         let due = || {
             let limits = Limits::at(rule, now_ms);
             limits.due(*self.used.get(&route.key)?)?;
-            // A session with a lane is in use, whatever the clock says.
             let used_ms = self.last_use(&route.session)?;
-            limits.due(used_ms).filter(|_| !self.lanes.has(&route.session))
+            limits.due(used_ms).filter(|_| !self.is_in_use(&route.session))
         };
         let reason = ended.or_else(due)?;
         let notice = rule.notify.then(|| reset::notice(reason).to_owned());
         Some(Takeover { former: route.session.clone(), reason, notice })
+    }
+
+    /// Whether a session is in use, whatever the clock says: it has a lane, or a turn runs in its background.
+    fn is_in_use(&self, session: &SessionId) -> bool {
+        self.lanes.has(session) || self.works_aside(session)
+    }
+
+    /// A turn in the background is over. Its conversation was in use until then.
+    pub(super) fn forget_aside(&mut self, session: &SessionId) {
+        let Some(Aside { key, .. }) = self.asides.remove(session) else { return };
+        let now_ms = self.host.now_ms();
+        if let Some(used_ms) = self.used.get_mut(&key) {
+            *used_ms = now_ms;
+        }
+    }
+
+    /// Whether a turn runs in the background of a conversation, whichever of its chats asked for it.
+    fn works_aside(&self, session: &SessionId) -> bool {
+        let is_its = |key: &str| self.routes.of_session(session).any(|route| route.key == key);
+        self.asides.values().any(|aside| is_its(&aside.key))
     }
 
     /// When a session was last used, in whichever chat.
@@ -84,7 +105,7 @@ impl Dispatcher {
         judged
             .into_iter()
             .filter_map(|(session, reason)| Some((session, reason?)))
-            .filter(|(session, _)| !self.lanes.has(session))
+            .filter(|(session, _)| !self.is_in_use(session))
             .take(ENDED_PER_SWEEP_MAX)
             .map(|(session, reason)| (session.clone(), reason))
             .collect()

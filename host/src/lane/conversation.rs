@@ -165,7 +165,8 @@ impl Lane {
     }
 
     async fn give_title(&mut self, place: Place, title: String) {
-        let mut changes = self.birth_changes();
+        let mut changes = Vec::new();
+        self.be_born(&place, &mut changes).await;
         changes.push(Change::SetTitle { session: self.session.clone(), title: Some(title.clone()) });
         let words = format!("This conversation is called **{}** from here on.", one_line(&title, 200));
         let reply = place.say(&self.host, Purpose::Reply, words).await;
@@ -186,15 +187,6 @@ impl Lane {
             self.birth = None;
             self.memory.name();
         }
-    }
-
-    /// What makes a session exist that is not written yet, so that something can be written about it.
-    pub(super) fn birth_changes(&self) -> Vec<Change> {
-        let Some(birth) = &self.birth else { return Vec::new() };
-        let mut changes = self.takeover_changes();
-        changes.push(Change::NewSession(birth.session.clone()));
-        changes.extend(birth.route.clone().map(Change::BindRoute));
-        changes
     }
 
     /// What ends the session that this one, not written yet, takes over from.

@@ -218,6 +218,12 @@ impl Draft {
         Some(new)
     }
 
+    /// The host ends and the turn goes on in its next life: the message says so until then.
+    pub async fn park(&self, host: &Host, said: &str) {
+        let Some(message) = &self.message else { return };
+        growing::show_parked(host, &self.adapter, message, &said[self.from..]).await;
+    }
+
     /// What of an answer is not yet said in messages that are final; `None`: all of it is.
     fn unsaid(&self, said: &str, answer: String) -> Option<String> {
         let before = said[..self.from].trim();

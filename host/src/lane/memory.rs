@@ -10,7 +10,8 @@ use serde_json::Value;
 
 use crate::context::{Remembered, Spoken};
 use crate::host::Host;
-use crate::store::NewMessage;
+use crate::reset;
+use crate::store::{Lineage, NewMessage, SessionRow};
 
 /// Transcript and runtime state of one session, read once and then kept up.
 #[derive(Debug, Default)]
@@ -20,6 +21,8 @@ pub struct Memory {
     settings: SessionSettings,
     state: Option<Value>,
     summary: Option<String>,
+    /// Why a rule ended the conversation before this one.
+    anew: Option<&'static str>,
     /// Whether the session has a title, as far as is known.
     named: bool,
 }
@@ -40,7 +43,13 @@ impl Memory {
             settings: self.settings.clone(),
             state: self.state.clone(),
             summary: self.summary.clone(),
+            anew: self.anew.filter(|_| self.messages.is_empty()),
         }
+    }
+
+    /// Remembers that a rule ended the conversation before this one.
+    pub fn begins_anew(&mut self, reason: &'static str) {
+        self.anew = Some(reason);
     }
 
     /// Reads the store; a turn without its history is better than no turn, so a failure is only logged.
@@ -54,6 +63,7 @@ impl Memory {
                 self.messages = history.into_iter().map(|row| row.message).collect();
                 self.state = state;
                 if let Some(row) = row {
+                    self.anew = if self.messages.is_empty() { ended_by_a_rule(host, &row).await } else { None };
                     self.named = row.title.is_some();
                     self.settings = row.settings;
                     self.summary = row.summary;
@@ -106,6 +116,18 @@ impl Memory {
     /// Forgets everything; the next turn reads the store again.
     pub fn forget(&mut self) {
         *self = Self::default();
+    }
+}
+
+/// Why a rule ended the session that this one took over from.
+async fn ended_by_a_rule(host: &Arc<Host>, row: &SessionRow) -> Option<&'static str> {
+    let former = row.parent.as_ref().filter(|_| row.lineage == Some(Lineage::Reset))?;
+    match host.store.session(former).await {
+        Ok(former) => reset::rule_of(former?.end_reason.as_deref()?),
+        Err(error) => {
+            tracing::warn!(session = %former, %error, "why a conversation ended cannot be read");
+            None
+        }
     }
 }
 

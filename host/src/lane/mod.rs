@@ -261,7 +261,7 @@ impl Lane {
             self.heals += 1;
             self.heal().await;
         }
-        self.park();
+        self.park().await;
     }
 
     async fn live(&mut self, mailbox: &mut mpsc::UnboundedReceiver<LaneMessage>, taken: &mut u64) {
@@ -425,6 +425,7 @@ impl Lane {
             return None;
         }
         self.birth = None;
+        self.memory.begins_anew(takeover.reason);
         Some(())
     }
 
@@ -660,10 +661,10 @@ impl Lane {
     }
 
     /// Leaves the running turn to the next life of the host, which finds its row.
-    fn park(&mut self) {
+    async fn park(&mut self) {
         if let Some(running) = self.running.take() {
             tracing::info!(session = %self.session, turn = %running.turn, "parked");
-            running.park();
+            running.park(&self.host).await;
         }
     }
 }

@@ -26,7 +26,6 @@ use super::manner::{Dress, Manner, Tools};
 use crate::clock::Clock;
 use crate::config::StreamMode;
 use crate::context::{Heard, Spoken};
-use crate::dispatcher::owner;
 use crate::host::{CountedTurn, Host};
 use crate::mask::Masker;
 use crate::store::{NewDelivery, OwedDelivery, TurnEnd};
@@ -135,7 +134,7 @@ impl Running {
             session: request.session_id.clone(),
             instance: Arc::clone(&heard.place.instance),
             inbox: heard.inbox,
-            owner: owner(&heard.place.instance, &heard.event),
+            owner: heard.owner.clone(),
             asked: beginning(&heard.event.get().text),
             since_ms: host.now_ms(),
             aside: heard.aside,
@@ -332,9 +331,12 @@ impl Running {
     }
 
     /// Leaves the turn as it is for the next life of the host.
-    pub fn park(self) {
+    pub async fn park(self, host: &Host) {
         self.cancel.cancel();
         self.task.abort();
+        if let Some(draft) = &self.draft {
+            draft.park(host, &self.said).await;
+        }
         if let Some(stream) = &self.stream {
             stream.cut(TurnEvent::Error {
                 code: "host_stopping".to_owned(),

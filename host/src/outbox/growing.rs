@@ -13,6 +13,7 @@ use hermes_core::ids::DeliveryId;
 use hermes_protocol::{Chat, Outgoing, Purpose, RefusalKind, SendOutcome, SentMessage, WaitScope};
 
 use super::lane::{OutboxLane, Which};
+use crate::host::Host;
 use crate::plugins::AdapterHandle;
 use crate::render::render;
 use crate::store::{NewPart, OwedDelivery, PartState};
@@ -22,6 +23,12 @@ const TEXT_BYTES_MAX: usize = 64 << 10;
 
 /// How long an edit on the way may take; the final text waits behind it.
 const EDIT: Duration = Duration::from_secs(5);
+
+/// How long the last edit before the end of the host may take.
+const PARKING_EDIT: Duration = Duration::from_millis(1_500);
+
+/// How a message ends whose turn goes on in the next life of the host.
+pub const PARKED: &str = "(interrupted, goes on after the restart)";
 
 /// How long a platform that did not say how long waits for the next edit.
 const WAIT_MS: i64 = 1_000;
@@ -293,6 +300,45 @@ impl OutboxLane {
             grown.at = at;
         }
     }
+}
+
+/// Lets a message that grew say that its turn goes on in the next life of the host.
+///
+/// It goes past the lane of its chat, which has ended by then: a hint, and nothing is owed for it. The turn's
+/// final text takes its place.
+pub async fn show_parked(host: &Host, adapter: &AdapterHandle, grown: &Growing, said: &str) {
+    let there = match host.store.delivery(grown.id).await {
+        Ok(delivery) => delivery.and_then(|delivery| delivery.draft_message),
+        Err(error) => {
+            tracing::warn!(delivery = %grown.id, %error, "a growing message cannot be read; it stays as it is");
+            None
+        }
+    };
+    let Some(message) = there.filter(|_| adapter.is_online()) else { return };
+    let Some(part) = parked(adapter, said).await else { return };
+    let message = SentMessage::new(grown.chat.clone(), message);
+    let outgoing = outgoing(grown.id, grown.purpose.clone(), grown.chat.clone(), &part);
+    let edit = tokio::time::timeout(PARKING_EDIT, adapter.edit(&message, &outgoing)).await;
+    let outcome = edit.unwrap_or_else(|_| SendOutcome::unknown("not in time"));
+    tracing::debug!(delivery = %grown.id, ?outcome, "says that it goes on after the restart");
+}
+
+/// What was said so far and that it goes on: one part, so less of the text where there is too much of it.
+async fn parked(adapter: &AdapterHandle, said: &str) -> Option<NewPart> {
+    let text = preview(said.trim());
+    let limit = usize::try_from(adapter.capabilities().text.limit).unwrap_or(usize::MAX);
+    for quarters in (0..=4).rev() {
+        let chars = limit / 4 * quarters;
+        let shown = match text.char_indices().nth(chars) {
+            Some((end, _)) => format!("{}…", preview(text[..end].trim_end())),
+            None => text.clone(),
+        };
+        let mut parts = render(Some(adapter), &format!("{shown}\n\n{PARKED}"), None, 0).await;
+        if parts.len() == 1 {
+            return parts.pop();
+        }
+    }
+    None
 }
 
 /// What one message shows of an unfinished text: as much as fits, with every fence closed.

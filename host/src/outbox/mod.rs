@@ -34,6 +34,7 @@ use hermes_protocol::Chat;
 
 use crate::store::{DeliveryState, NewDelivery, OwedDelivery, OwedPart, PartFacts, PartState};
 pub use growing::Growing;
+pub use growing::PARKED;
 pub use holds::Holds;
 pub use lane::OutboxLane;
 

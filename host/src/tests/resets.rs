@@ -1,10 +1,13 @@
 //! Conversations that a rule ends.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use hermes_agent::AgentRuntime;
 use hermes_protocol::{Chat, ChatType};
 use serde_json::{Value, json};
 
+use super::commands::Recorder;
 use super::world::{Setting, World};
 use crate::reset;
 
@@ -77,6 +80,74 @@ fn a_conversation_in_use_is_not_ended_whatever_the_clock_says() {
     world.chat("7").hears(2);
     world.settled();
     assert_eq!(sessions(&world).len(), 1);
+}
+
+#[test]
+fn the_model_is_told_in_the_first_turn_why_the_conversation_began_anew_also_after_a_restart() {
+    let recorder = Arc::new(Recorder::default());
+    let runtime: Arc<dyn AgentRuntime> = recorder.clone();
+    let section = "access = { allowed_users = [\"7\"] }\nsession = { reset = { mode = \"idle\", idle_minutes = 60 } }";
+    let mut world = World::with(Setting { section: section.to_owned(), runtime: Some(runtime), ..Setting::default() });
+    let told = || recorder.requests.lock().unwrap().last().unwrap().system.contains(reset::note("idle"));
+    world.chat("7").says("before");
+    world.chat("7").hears(1);
+    assert!(!told());
+    rests(&mut world);
+    world.passes(2 * HOUR);
+    world.chat("7").says("after");
+    world.chat("7").hears(3);
+    assert!(told());
+    world.chat("7").says("and on");
+    world.chat("7").hears(4);
+    assert!(!told(), "once");
+
+    rests(&mut world);
+    world.passes(2 * HOUR);
+    world.chat("7").says("/title a new one");
+    rests(&mut world);
+    let before = world.chat("7").heard();
+    assert_eq!(before.iter().filter(|text| *text == reset::notice("idle")).count(), 2, "{before:?}");
+    world.chat("7").says("the first message after the restart");
+    world.chat("7").hears(before.len() + 1);
+    assert!(told());
+}
+
+#[test]
+fn a_conversation_is_not_ended_while_a_turn_runs_in_its_background() {
+    let section = "access = { allowed_users = [\"7\"] }\nsession = { reset = { mode = \"idle\", idle_minutes = 60 }, \
+                   inactivity_s = 86400, inactivity_warning_s = 0, heartbeat_s = 0 }";
+    let mut world = World::with(Setting { section: section.to_owned(), ..Setting::default() });
+    let runs = |world: &World| {
+        world.until("it runs", || (world.block_on(world.host().store.counts()).unwrap().turns == 1).then_some(()));
+    };
+    world.chat("7").says("before");
+    world.chat("7").hears(1);
+    world.chat("7").says("/bg /hang on");
+    runs(&world);
+    // Another life of the host: only the turn in the background has a lane.
+    world.crash();
+    world.start();
+    runs(&world);
+    world.passes(2 * HOUR);
+    world.sweeps();
+    let before = world.chat("7").heard().len();
+    world.chat("7").says("still the same?");
+    assert_eq!(world.chat("7").hears(before + 1)[before], "still the same?");
+    world.chat("7").says("/agents");
+    let list = world.chat("7").hears(before + 2).swap_remove(before + 1);
+    let number = list.split("- ").nth(1).and_then(|line| line.split(':').next()).unwrap_or_else(|| panic!("{list}"));
+    world.chat("7").says(&format!("/agents stop {number}"));
+    world.settled();
+
+    rests(&mut world);
+    world.passes(2 * HOUR);
+    world.chat("7").says("anew");
+    let heard = world.until("it is told", || {
+        let heard = world.chat("7").heard();
+        heard.contains(&"anew".to_owned()).then_some(heard)
+    });
+    let notices = heard.iter().filter(|text| *text == reset::notice("idle")).count();
+    assert_eq!(notices, 1, "only when nothing ran: {heard:?}");
 }
 
 #[test]

@@ -11,6 +11,7 @@ use tokio::sync::{Mutex, mpsc};
 use tokio_util::sync::CancellationToken;
 
 use super::world::{Setting, World};
+use crate::outbox::PARKED;
 use crate::store::DeliveryState;
 
 #[test]
@@ -531,6 +532,46 @@ fn thoughts_are_never_part_of_what_grows() {
     agent.ends();
     world.settled();
     assert_eq!(world.platform.screen(), ["one"]);
+}
+
+#[test]
+fn a_parked_turn_says_that_it_goes_on_and_its_answer_takes_that_place_after_the_restart() {
+    let (mut world, agent) = world();
+    world.chat("7").says("question");
+    agent.says("half a ");
+    sees(&world, &["half a"]);
+    world.parks();
+    assert_eq!(world.platform.screen(), [format!("half a\n\n{PARKED}")]);
+    world.start();
+    agent.says("the whole");
+    agent.ends();
+    sees(&world, &["the whole"]);
+    world.settled();
+    assert_eq!(world.platform.sent().len(), 1, "one message all the time");
+}
+
+#[test]
+fn a_parked_text_as_long_as_a_message_leaves_room_for_its_end() {
+    let text = json!({ "limit": 80, "unit": "scalars", "dialect": "commonmark" });
+    let (mut world, agent) = with(json!({ "text": text }), "preview_interval_ms = 10\npreview_chars = 1");
+    world.chat("7").says("question");
+    agent.says(&"word ".repeat(40));
+    world.until("it is shown", || (!world.platform.screen().is_empty()).then_some(()));
+    world.parks();
+    let screen = world.platform.screen();
+    assert!(screen[0].starts_with("word word") && screen[0].ends_with(&format!("…\n\n{PARKED}")), "{screen:?}");
+    assert!(screen[0].chars().count() <= 80);
+}
+
+#[test]
+fn a_turn_that_is_parked_without_a_link_is_left_as_it_is() {
+    let (mut world, agent) = world();
+    world.chat("7").says("question");
+    agent.says("half");
+    sees(&world, &["half"]);
+    world.set_online(false);
+    world.parks();
+    assert_eq!(world.platform.screen(), ["half"]);
 }
 
 /// The message that grows, as the store has it.

@@ -184,6 +184,26 @@ impl World {
         life.runtime.shutdown_background();
     }
 
+    /// The host ends as asked although turns still run: they are left to its next life.
+    pub fn parks(&mut self) {
+        let life = self.life.take().unwrap();
+        life.runtime.block_on(async {
+            life.host.draining.cancel();
+            // Nobody waits for this one: the turn that runs does not let it end.
+            let (done, _) = oneshot::channel();
+            life.host.tell(HostEvent::control(Control::DrainLanes(done))).await;
+            let (done, drained) = oneshot::channel();
+            life.host.tell(HostEvent::control(Control::DrainOutbox(done))).await;
+            tokio::time::timeout(PATIENCE, drained).await.unwrap().unwrap();
+            life.host.parking.cancel();
+            let (done, drained) = oneshot::channel();
+            life.host.tell(HostEvent::control(Control::DrainLanes(done))).await;
+            tokio::time::timeout(PATIENCE, drained).await.unwrap().unwrap();
+            life.host.store.close().await.unwrap();
+        });
+        life.runtime.shutdown_background();
+    }
+
     /// Time passes, without anybody waiting for it.
     pub fn passes(&self, time: Duration) {
         self.clock.by.send_modify(|by| *by += time);
