@@ -155,6 +155,7 @@ CREATE TABLE outbox (
     purpose        TEXT    NOT NULL,
     markdown       TEXT    NOT NULL,
     choices        TEXT,                        -- JSON
+    code           TEXT,                        -- pairing_requests.hash of the code it tells; only memory has that
     ephemeral_to   TEXT,
     silent         INTEGER NOT NULL CHECK (silent IN (0, 1)),
     state          TEXT    NOT NULL

@@ -10,6 +10,7 @@ use hermes_core::ids::InboxId;
 use hermes_protocol::{Chat, Purpose};
 use tokio::sync::mpsc;
 
+use crate::codes::STAND_IN;
 use crate::context::compose;
 use crate::events::Permit;
 use crate::host::Host;
@@ -111,8 +112,10 @@ async fn offer_code(
     request: PairingRequestRow,
     words: String,
 ) {
+    let tells_code = words.contains(STAND_IN);
     let mut reply = compose(host, instance, chat, Purpose::Notice, words).await;
     reply.in_reply_to = Some(id);
+    reply.code = tells_code.then(|| request.hash.clone());
     let offer = PairingOffer { request, reply: Some(reply.clone()) };
     let write = || host.store.drop_event(id, "a stranger", Some(offer.clone()));
     if let Some(Some(delivery)) = host.until_written("an offer to a stranger", write).await {

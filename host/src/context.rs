@@ -225,6 +225,7 @@ fn in_parts(
         markdown,
         parts,
         choices: None,
+        code: None,
         ephemeral_to: None,
         silent: false,
         deadline_ms: now_ms.saturating_add(i64::try_from(deadline.as_millis()).unwrap_or(i64::MAX)),

@@ -21,6 +21,7 @@ use tokio_util::sync::CancellationToken;
 use crate::app::plan::Planner;
 use crate::chance::Chance;
 use crate::clock::Clock;
+use crate::codes::Codes;
 use crate::events::{DeliveryNews, HostEvent};
 use crate::live::Live;
 use crate::media::Media;
@@ -66,6 +67,8 @@ pub struct Host {
     pub working: Working,
     /// Numbers for status.
     pub counts: Counts,
+    /// Pairing codes that may still have to be told.
+    pub codes: Codes,
     live: ArcSwap<Live>,
     grants: ArcSwap<Grants>,
     model: ArcSwapOption<String>,
@@ -119,6 +122,7 @@ impl Host {
             broken: CancellationToken::new(),
             working: Working::default(),
             counts: Counts::default(),
+            codes: Codes::default(),
             live: ArcSwap::from_pointee(live),
             grants: ArcSwap::default(),
             model: ArcSwapOption::empty(),

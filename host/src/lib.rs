@@ -21,6 +21,7 @@ pub mod chance;
 pub mod clerk;
 pub mod cli;
 pub mod clock;
+mod codes;
 pub mod commands;
 pub mod config;
 pub mod context;

@@ -8,6 +8,7 @@ use hermes_core::pairing::{Approval, Offer, PairingBook, PairingLimits};
 use hermes_core::session::participant;
 use tokio::sync::oneshot;
 
+use crate::codes::STAND_IN;
 use crate::config::LimitsConfig;
 use crate::control::{ControlReply, ErrorKind, GrantInfo, PairingInfo};
 use crate::dispatcher::Dispatcher;
@@ -88,7 +89,8 @@ impl Dispatcher {
     pub(crate) fn meet(&mut self, instance: &str, denied: &Denied) -> Met {
         let met = match denied.denial {
             Denial::Silent { why } => Met::Silence(why),
-            Denial::Stranger => self.meet_stranger(instance, denied),
+            Denial::Unlisted { why } => self.redeem(instance, denied).unwrap_or(Met::Silence(why)),
+            Denial::Stranger => self.redeem(instance, denied).unwrap_or_else(|| self.offer(instance, denied)),
         };
         if let Met::Silence(why) = &met {
             self.tell_of_stranger(instance, denied, why);
@@ -108,32 +110,31 @@ impl Dispatcher {
         }
     }
 
-    fn meet_stranger(&mut self, instance: &str, denied: &Denied) -> Met {
+    /// Lets in who sends a code that was handed out; `None`: this is no such code.
+    fn redeem(&mut self, instance: &str, denied: &Denied) -> Option<Met> {
+        let (user, name) = who(denied)?;
         let now_ms = self.host.now_ms();
-        let sender = &denied.event.sender;
-        let user = participant(sender).unwrap_or_default();
-        if user.len() > USER_BYTES_MAX {
-            return Met::Silence("the sender's id is too long");
-        }
-        // It goes into lists and sentences that decide about access: what it shows is what it is.
-        let name = one_line(sender.name.as_deref().unwrap_or_default(), NAME_CHARS_MAX);
-        if let Some(approval) = self.pairing.book.redeem(instance, user, &name, &denied.event.text, now_ms) {
-            return match self.settle(instance, approval, "an invitation") {
-                (changes, Ok(_)) => Met::Welcome(changes, "Welcome. You may write to the agent here.".to_owned()),
-                (changes, Err(_)) => {
-                    self.note(crate::clerk::Note::Changes(changes));
-                    Met::Silence("a wrong code")
-                }
-            };
-        }
+        let approval = self.pairing.book.redeem(instance, user, &name, &denied.event.text, now_ms)?;
+        Some(match self.settle(instance, approval, "an invitation") {
+            (changes, Ok(_)) => Met::Welcome(changes, "Welcome. You may write to the agent here.".to_owned()),
+            (changes, Err(_)) => {
+                self.note(crate::clerk::Note::Changes(changes));
+                Met::Silence("a wrong code")
+            }
+        })
+    }
+
+    /// Offers a stranger a code, or reminds them of it.
+    fn offer(&mut self, instance: &str, denied: &Denied) -> Met {
+        let Some((user, name)) = who(denied) else { return Met::Silence("the sender's id is too long") };
         let mut random = [0; 32];
         self.host.chance.fill(&mut random);
-        match self.pairing.book.offer(instance, user, &name, now_ms, random) {
+        match self.pairing.book.offer(instance, user, &name, self.host.now_ms(), random) {
             Offer::New { code, request } => {
+                self.host.codes.keep(&request.hash, code);
                 let words = format!(
                     "I do not know you yet. Ask whoever runs this host to enter:\n\n\
-                     `hermes-host pairing approve {instance} {}`\n\nThe code works once and for a limited time.",
-                    code.expose()
+                     `hermes-host pairing approve {instance} {STAND_IN}`\n\nThe code works once and for a limited time.",
                 );
                 Met::Offer(request, words)
             }
@@ -155,6 +156,7 @@ impl Dispatcher {
         match approval {
             Approval::Granted { mut grant, request } => {
                 by.clone_into(&mut grant.granted_by);
+                self.host.codes.forget(&request.hash);
                 let who =
                     if grant.name.is_empty() { grant.user.clone() } else { format!("{} ({})", grant.name, grant.user) };
                 let changes = vec![Change::Grant(grant.clone()), Change::PairingDone(request)];
@@ -191,7 +193,8 @@ impl Dispatcher {
         self.host.chance.fill(&mut random);
         match self.pairing.book.invite(instance, self.host.now_ms(), random) {
             Some((code, request)) => {
-                let words = format!("Whoever sends me `{}` in a direct message here is let in, once.", code.expose());
+                self.host.codes.keep(&request.hash, code);
+                let words = format!("Whoever sends me `{STAND_IN}` in a direct message here is let in, once.");
                 (vec![Change::PairingRequest(request)], words)
             }
             None => {
@@ -265,6 +268,15 @@ impl Dispatcher {
             }
         }
     }
+}
+
+/// Who asks: their stable id, and a name that is one short line; it goes into lists and sentences that decide
+/// about access, so what it shows is what it is. `None`: the id is longer than any platform's.
+fn who(denied: &Denied) -> Option<(&str, String)> {
+    let sender = &denied.event.sender;
+    let user = participant(sender).unwrap_or_default();
+    let name = one_line(sender.name.as_deref().unwrap_or_default(), NAME_CHARS_MAX);
+    (user.len() <= USER_BYTES_MAX).then_some((user, name))
 }
 
 fn bounds(limits: &LimitsConfig) -> PairingLimits {

@@ -158,6 +158,11 @@ pub enum Denial {
         /// Why, for the row.
         why: &'static str,
     },
+    /// No code is offered; one that was handed out to them still lets them in.
+    Unlisted {
+        /// Why nothing is said otherwise, for the row.
+        why: &'static str,
+    },
     /// Somebody unknown wrote directly; a pairing code may be offered.
     Stranger,
 }
@@ -220,9 +225,9 @@ impl AccessPolicy {
         } else if event.sender.is_bot {
             Denial::Silent { why: "a bot that is not allowed" }
         } else if view.has_allow_list() {
-            Denial::Silent { why: "not on the list" }
+            Denial::Unlisted { why: "not on the list" }
         } else if strangers == Strangers::Ignore {
-            Denial::Silent { why: "strangers are ignored" }
+            Denial::Unlisted { why: "strangers are ignored" }
         } else {
             Denial::Stranger
         }

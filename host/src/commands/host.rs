@@ -124,15 +124,15 @@ impl Dispatcher {
     fn pairing_words(&mut self, asked: &Asked<'_>) -> (String, Vec<Change>) {
         let arrived = asked.arrived;
         let instance = &arrived.instance;
-        let mut words = asked.args.split_whitespace();
-        match (words.next(), words.next()) {
-            (Some("list"), None) => (self.open_requests(instance), Vec::new()),
-            (Some("approve"), Some(code)) => {
+        // A code may be written in groups.
+        match asked.args.split_once(char::is_whitespace).unwrap_or((asked.args, "")) {
+            ("list", "") => (self.open_requests(instance), Vec::new()),
+            ("approve", code) if !code.trim().is_empty() => {
                 let by = format!("{instance}:{}", arrived.event.get().sender.id);
                 let (changes, said) = self.approve(instance, code, &by);
                 (said.unwrap_or_else(|why| why), changes)
             }
-            (None, None) => {
+            ("", "") => {
                 let (changes, said) = self.invite(instance);
                 (said, changes)
             }

@@ -119,7 +119,8 @@ impl Lane {
                 }
             }
         };
-        let reply = place.answer_order(&self.host, words.clone()).await;
+        let mut reply = place.answer_order(&self.host, words.clone()).await;
+        reply.code = changes.iter().find_map(code_of);
         let order = CommandTx { inbox: Some(place.inbox), changes, reply: vec![reply], now_ms: self.host.now_ms() };
         let bears =
             order.changes.iter().any(|change| matches!(change, Change::NewSession(new) if new.id == self.session));
@@ -265,6 +266,14 @@ impl Lane {
 fn when(at_ms: i64) -> String {
     let moment = jiff::Timestamp::from_millisecond(at_ms).unwrap_or_default();
     moment.to_zoned(jiff::tz::TimeZone::system()).strftime("%Y-%m-%d %H:%M").to_string()
+}
+
+/// The hash of a request whose code the answer tells.
+fn code_of(change: &Change) -> Option<String> {
+    match change {
+        Change::PairingRequest(request) => Some(request.hash.clone()),
+        _ => None,
+    }
 }
 
 /// Obeys an order whose words take a while, beside the lane: it must stay free to be stopped. Until it is

@@ -17,18 +17,24 @@ use crate::events::{DeliveryNews, HostEvent, Migration};
 use crate::plugins::{AdapterHandle, INSTANCE_DIED};
 use crate::store::{DeadTargetRow, Effect, NewPart, OwedPart, PartFacts, PartState, Settle, StoreError};
 
+/// Why an offer is given up whose code an earlier life of the host has taken along.
+const CODE_LOST: &str = "its pairing code was not told before the host ended";
+
 /// What is kept of the words about a part that did not arrive, in characters.
 const DETAIL_CHARS_MAX: usize = 400;
 
 impl OutboxLane {
     /// Tries the next part of a job once and settles what became of it.
     pub(super) async fn attempt(&mut self, which: Which) {
-        let Some(adapter) = self.host.adapter(&self.target.instance) else { return };
+        let host = self.host.clone();
+        let Some(adapter) = host.adapter(&self.target.instance) else { return };
         let capabilities = adapter.capabilities();
         let class = capabilities.delivery.clone();
         let Some(job) = self.job(which) else { return };
-        let (id, deadline_ms) = (job.id(), job.delivery.deadline_ms);
-        let step = match job.next {
+        let (id, deadline_ms, next) = (job.id(), job.delivery.deadline_ms, job.next);
+        let tells_lost_code = job.delivery.code.as_ref().is_some_and(|hash| !host.codes.knows(hash));
+        let step = match next {
+            Next::Send if tells_lost_code => Step::Abandon(CODE_LOST),
             Next::Send => {
                 let Some(outcome) = self.send(which, &adapter).await else { return };
                 self.note_detail(which, &outcome);
@@ -67,7 +73,10 @@ impl OutboxLane {
         }
         let job = self.job(which)?;
         job.part_mut().facts.attempts = attempt;
-        let outgoing = job.outgoing(&adapter.capabilities().delivery);
+        let mut outgoing = job.outgoing(&adapter.capabilities().delivery);
+        if let Some(hash) = job.delivery.code.clone() {
+            host.codes.tell(&hash, &mut outgoing);
+        }
         crash::point("mid_send");
         let outcome = match job.edits() {
             Some(message) if self.says_already(id, &outgoing.text) => {

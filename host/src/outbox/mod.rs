@@ -109,6 +109,7 @@ pub fn owed(id: DeliveryId, new: NewDelivery, key: impl Fn(u32) -> String) -> Ow
         purpose: new.purpose,
         markdown: new.markdown,
         choices: new.choices,
+        code: new.code,
         ephemeral_to: new.ephemeral_to,
         silent: new.silent,
         state,

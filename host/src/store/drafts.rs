@@ -157,6 +157,7 @@ fn interrupt(db: &Connection, nonce: &str, draft: &OwedDelivery, now_ms: i64) ->
         ephemeral_to: draft.ephemeral_to.clone(),
         silent: draft.silent,
         deadline_ms: draft.deadline_ms,
+        code: None,
         max_attempts: draft.max_attempts,
         created_ms: draft.created_ms,
     };

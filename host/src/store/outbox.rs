@@ -178,8 +178,8 @@ pub(super) fn insert_as(
     change(
         db,
         "INSERT INTO outbox (instance, chat, session_id, turn_id, in_reply_to, reply_to, purpose, markdown, choices,
-             ephemeral_to, silent, state, open_parts, deadline_ms, max_attempts, created_ms)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?16, ?12, ?13, ?14, ?15)",
+             ephemeral_to, silent, state, open_parts, deadline_ms, max_attempts, created_ms, code)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?16, ?12, ?13, ?14, ?15, ?17)",
         params![
             new.instance,
             json(&new.chat)?,
@@ -197,6 +197,7 @@ pub(super) fn insert_as(
             new.max_attempts,
             new.created_ms,
             state.as_str(),
+            new.code,
         ],
     )?;
     let delivery = DeliveryId(db.last_insert_rowid());
@@ -428,7 +429,7 @@ fn abandon(db: &Connection, delivery: DeliveryId, why: &str, now_ms: i64) -> Out
 }
 
 const COLUMNS: &str = "id, instance, chat, session_id, turn_id, in_reply_to, reply_to, purpose, markdown, choices,
-    ephemeral_to, silent, state, why, draft_message, deadline_ms, max_attempts, created_ms, settled_ms";
+    ephemeral_to, silent, state, why, draft_message, deadline_ms, max_attempts, created_ms, settled_ms, code";
 
 fn read(db: &Connection, row: &Row<'_>) -> Outcome<OwedDelivery> {
     let id = DeliveryId(row.get(0)?);
@@ -454,6 +455,7 @@ fn read(db: &Connection, row: &Row<'_>) -> Outcome<OwedDelivery> {
         max_attempts: row.get(16)?,
         created_ms: row.get(17)?,
         settled_ms: row.get(18)?,
+        code: row.get(19)?,
         parts: parts(db, id)?,
     })
 }

@@ -110,3 +110,16 @@ pub(super) fn lockouts(db: &Connection) -> Outcome<Vec<LockoutRow>> {
 pub(super) fn expire(db: &Connection, made_before_ms: i64) -> Outcome<usize> {
     change(db, "DELETE FROM pairing_requests WHERE made_ms < ?1", [made_before_ms])
 }
+
+/// Takes back requests whose codes nobody was told before an earlier life of the host ended.
+pub(super) fn forget_untold(db: &Connection) -> Outcome<usize> {
+    change(
+        db,
+        "DELETE FROM pairing_requests WHERE hash IN (
+             SELECT code FROM outbox INDEXED BY outbox_live
+             WHERE state IN ('drafting', 'owed') AND code IS NOT NULL AND NOT EXISTS (
+                 SELECT 1 FROM outbox_parts WHERE delivery = outbox.id
+                     AND (state = 'delivered' OR state = 'in_flight' OR state = 'unknown')))",
+        [],
+    )
+}

@@ -422,6 +422,8 @@ pub struct NewDelivery {
     pub parts: Vec<NewPart>,
     /// Buttons.
     pub choices: Option<Choices>,
+    /// The hash of the pairing request whose code it tells; its text holds a stand-in.
+    pub code: Option<String>,
     /// Only this sender may see it.
     pub ephemeral_to: Option<String>,
     /// Without a sound.
@@ -514,6 +516,8 @@ pub struct OwedDelivery {
     pub markdown: String,
     /// Buttons.
     pub choices: Option<Choices>,
+    /// The hash of the pairing request whose code it tells; its text holds a stand-in.
+    pub code: Option<String>,
     /// Only this sender may see it.
     pub ephemeral_to: Option<String>,
     /// Without a sound.

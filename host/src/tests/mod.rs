@@ -1,12 +1,14 @@
 //! The pipeline as a whole, over a platform in memory: a real store, the real
 //! dispatcher and lanes, no library and no socket. Each test reads as a chat.
 
+mod access;
 mod busy;
 mod commands;
 mod conversation;
 mod delivery;
 mod files;
 mod listing;
+mod pairing;
 mod resets;
 mod restart;
 mod sessions;

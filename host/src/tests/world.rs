@@ -46,6 +46,8 @@ pub struct Setting {
     pub section: String,
     /// Lines of `[delivery]`.
     pub delivery: String,
+    /// Further sections.
+    pub more: String,
     /// Capabilities of the platform.
     pub capabilities: Value,
     /// Who answers, where it is not echo with its test words.
@@ -59,6 +61,7 @@ impl Default for Setting {
         Self {
             section: "access = { allowed_users = [\"7\", \"8\"] }".to_owned(),
             delivery: "backoff_ms = 10".to_owned(),
+            more: String::new(),
             capabilities: json!({ "text": { "limit": 4096, "unit": "scalars", "dialect": "commonmark" } }),
             runtime: None,
             clock_stands: false,
@@ -308,8 +311,8 @@ async fn begin(
 ) -> (Arc<Host>, Arc<dyn HostServices>, AdapterHandle) {
     let file = home.join("plugins.toml");
     let text = format!(
-        "[agent]\nruntime = \"echo\"\ntest_words = true\n\n[delivery]\n{}\n\n[adapter.fake]\n{}\n",
-        setting.delivery, setting.section
+        "[agent]\nruntime = \"echo\"\ntest_words = true\n\n[delivery]\n{}\n\n[adapter.fake]\n{}\n\n{}\n",
+        setting.delivery, setting.section, setting.more
     );
     std::fs::write(&file, text).unwrap();
     let sources =
@@ -330,7 +333,9 @@ async fn begin(
     });
     let manifest: Manifest = serde_json::from_value(manifest).unwrap();
     let link: Arc<dyn AdapterLink> = Arc::new(Link(Arc::clone(platform)));
-    let handle = AdapterHandle::over(link, &AdapterPlan::new("fake", "fake", Value::Null), manifest);
+    let mut plan = AdapterPlan::new("fake", "fake", Value::Null);
+    plan.trust_upstream = setting.section.contains("trust_upstream = true");
+    let handle = AdapterHandle::over(link, &plan, manifest);
     handle.set_online(online);
     host.set_adapters(Adapters::of(vec![handle.clone()], Arc::clone(&services)));
     recovery::recover(&host).await.unwrap();

@@ -106,6 +106,7 @@ fn delivery(text: &str) -> NewDelivery {
         markdown: text.to_owned(),
         parts: vec![NewPart::plain(1, text)],
         choices: None,
+        code: None,
         ephemeral_to: None,
         silent: false,
         deadline_ms: START_MS + 86_400_000,

@@ -1,0 +1,219 @@
+//! How strangers become users, and what nobody learns of it who should not.
+
+use std::time::Duration;
+
+use hermes_protocol::{Addressed, Chat, ChatType, Event, Sender};
+
+use super::world::{Setting, World};
+use crate::store::DeliveryFilter;
+
+const MINUTE: Duration = Duration::from_secs(60);
+
+/// Nobody is listed but an admin, and time stands still.
+fn world() -> World {
+    with("access = { admins = [\"1\"] }")
+}
+
+fn with(section: &str) -> World {
+    World::with(Setting { section: section.to_owned(), clock_stands: true, ..Setting::default() })
+}
+
+/// The code in a text that was heard.
+fn code_in(text: &str) -> String {
+    let words = text.split(|c: char| !c.is_ascii_alphanumeric());
+    let code = words.into_iter().find(|word| hermes_core::pairing::is_code(word) && word.to_uppercase() == **word);
+    code.unwrap_or_else(|| panic!("a code in {text:?}")).to_owned()
+}
+
+/// What `who` is offered.
+fn offered(world: &World, who: &str) -> String {
+    let before = world.chat(who).heard().len();
+    world.chat(who).says("hello");
+    let offer = world.chat(who).hears(before + 1).remove(before);
+    assert!(offer.contains("hermes-host pairing approve fake"), "{offer}");
+    code_in(&offer)
+}
+
+/// Whether `who` hears anything about a further message.
+fn is_met(world: &World, who: &str) -> bool {
+    let before = world.chat(who).heard().len();
+    world.chat(who).says("hello again");
+    world.settled();
+    world.chat(who).heard().len() > before
+}
+
+/// What an admin is answered.
+fn ordered(world: &World, order: &str) -> String {
+    let admin = world.chat("1");
+    let before = admin.heard().len();
+    admin.says(order);
+    admin.hears(before + 1).remove(before)
+}
+
+#[test]
+fn a_stranger_gets_a_code_one_reminder_and_silence_for_ten_minutes() {
+    let world = world();
+    let first = offered(&world, "99");
+    assert!(is_met(&world, "99"), "one reminder");
+    assert!(world.chat("99").heard()[1].contains("still waits"));
+    assert!(!is_met(&world, "99"), "and no more");
+    world.passes(10 * MINUTE);
+    let second = offered(&world, "99");
+    assert!(ordered(&world, &format!("/pair approve {first}")).contains("not open"), "the later one replaced it");
+    assert!(ordered(&world, &format!("/pair approve {second}")).contains("99 may write"));
+    world.chat("99").says("and now");
+    assert!(world.chat("99").hears(4)[3].contains("and now"));
+}
+
+#[test]
+fn three_strangers_are_offered_codes_at_once_and_the_next_after_their_hour() {
+    let world = world();
+    for who in ["91", "92", "93"] {
+        offered(&world, who);
+    }
+    assert!(!is_met(&world, "94"));
+    assert!(ordered(&world, "/pair").contains("Too many codes"));
+    assert_eq!(ordered(&world, "/pair list"), "- 91\n- 92\n- 93");
+    world.passes(60 * MINUTE);
+    assert_eq!(ordered(&world, "/pair list"), "Nobody waits here.");
+    offered(&world, "94");
+}
+
+#[test]
+fn no_code_is_offered_in_a_group_to_a_bot_beside_a_list_or_where_strangers_are_ignored() {
+    let group = Chat::new(ChatType::Group, "g");
+    let stranger = Sender::new("99");
+    for (section, chat, sender) in [
+        ("", group.clone(), stranger.clone()),
+        ("", Chat::dm("99"), stranger.clone().bot(true)),
+        ("access = { allowed_users = [\"7\"] }", Chat::dm("99"), stranger.clone()),
+        ("access = { allowed_groups = [\"g\"] }", Chat::dm("99"), stranger.clone()),
+        ("access = { strangers = \"ignore\" }", Chat::dm("99"), stranger),
+    ] {
+        let world = with(section);
+        let event = Event::message("m:1", chat, sender, "hello").addressed(Addressed::new(true, false, false));
+        world.block_on(world.give(&event)).unwrap();
+        world.settled();
+        assert!(world.platform.sent().is_empty(), "{section}");
+    }
+}
+
+#[test]
+fn a_code_that_an_admin_hands_out_lets_in_who_sends_it_also_beside_a_list() {
+    for section in [
+        "access = { admins = [\"1\"] }",
+        "access = { allowed_users = [\"1\"] }",
+        "access = { admins = [\"1\"], strangers = \"ignore\" }",
+    ] {
+        let world = with(section);
+        let code = code_in(&ordered(&world, "/pair"));
+        let friend = world.chat("99");
+        friend.says(&format!("{}-{}", &code[..4].to_lowercase(), &code[4..]));
+        assert!(friend.hears(1)[0].starts_with("Welcome"), "{section}");
+        friend.says("and now");
+        assert_eq!(friend.hears(2)[1], "and now", "{section}");
+        world.chat("98").says(&code);
+        world.settled();
+        assert!(!world.chat("98").heard().iter().any(|text| text.starts_with("Welcome")), "it works once: {section}");
+    }
+}
+
+#[test]
+fn a_code_that_was_handed_out_lets_nobody_in_from_a_group() {
+    let world = with("access = { allowed_users = [\"1\"] }");
+    let code = code_in(&ordered(&world, "/pair"));
+    let group = Chat::new(ChatType::Group, "g");
+    let event = Event::message("m:g:1", group.clone(), Sender::new("99"), &code);
+    world.block_on(world.give(&event.addressed(Addressed::new(true, false, false)))).unwrap();
+    world.settled();
+    assert!(world.talk(group, "99").heard().is_empty());
+    world.chat("99").says(&code);
+    assert!(world.chat("99").hears(1)[0].starts_with("Welcome"), "it is still open");
+}
+
+#[test]
+fn a_code_may_be_typed_as_people_type_and_is_good_for_an_hour() {
+    let world = world();
+    let code = offered(&world, "99");
+    world.passes(60 * MINUTE - Duration::from_secs(1));
+    let typed = format!("{} - {}", &code[..4].to_lowercase(), &code[4..]);
+    assert!(ordered(&world, &format!("/pair approve {typed}")).contains("99 may write"));
+    let late = offered(&world, "98");
+    world.passes(60 * MINUTE);
+    assert!(ordered(&world, &format!("/pair approve {late}")).contains("not open"));
+}
+
+#[test]
+fn five_wrong_codes_lock_pairing_for_an_hour_right_ones_included_also_across_a_restart() {
+    let mut world = world();
+    let code = offered(&world, "99");
+    for left in (1..=4).rev() {
+        assert!(ordered(&world, "/pair approve AAAAAAAA").contains(&format!("after {left} more")));
+    }
+    assert!(ordered(&world, "/pair approve AAAAAAAA").contains("locked"));
+    assert!(ordered(&world, &format!("/pair approve {code}")).contains("locked"));
+    assert!(ordered(&world, "/pair").contains("locked"));
+    world.settled();
+    world.crash();
+    world.start();
+    world.passes(60 * MINUTE - Duration::from_secs(1));
+    assert!(ordered(&world, &format!("/pair approve {code}")).contains("locked"));
+    assert!(!is_met(&world, "97"), "nobody is offered a code meanwhile");
+    world.passes(MINUTE);
+    let code = offered(&world, "97");
+    assert!(ordered(&world, &format!("/pair approve {code}")).contains("97 may write"));
+}
+
+#[test]
+fn wrong_codes_of_strangers_count_while_a_code_is_handed_out() {
+    let world = with("access = { allowed_users = [\"1\"] }");
+    let code = code_in(&ordered(&world, "/pair"));
+    for guess in ["AAAAAAAA", "BBBBBBBB", "CCCCCCCC", "DDDDDDDD", "EEEEEEEE"] {
+        world.chat("66").says(guess);
+    }
+    world.settled();
+    world.chat("99").says(&code);
+    world.settled();
+    assert!(world.chat("66").heard().is_empty() && world.chat("99").heard().is_empty());
+    assert!(ordered(&world, "/pair").contains("locked"));
+}
+
+#[test]
+fn no_code_that_works_stands_in_the_files_of_the_database() {
+    let mut world = world();
+    let codes = [offered(&world, "99"), code_in(&ordered(&world, "/pair"))];
+    world.settled();
+    let look = |world: &World, when: &str| {
+        let files = std::fs::read_dir(world.home()).unwrap().map(|file| file.unwrap().path());
+        let bytes: Vec<u8> = files.filter_map(|file| std::fs::read(file).ok()).flatten().collect();
+        let has = |text: &str| bytes.windows(text.len()).any(|bytes| bytes.eq_ignore_ascii_case(text.as_bytes()));
+        assert!(has("hermes-host pairing approve fake"), "{when}: what else was said stands there");
+        assert!(!codes.iter().any(|code| has(code)), "{when}");
+    };
+    look(&world, "while the host runs");
+    world.stop();
+    look(&world, "after it has ended");
+    world.start();
+    assert!(ordered(&world, &format!("/pair approve {}", codes[0])).contains("99 may write"), "and they work");
+    world.chat("98").says(&codes[1]);
+    assert!(world.chat("98").hears(1)[0].starts_with("Welcome"));
+}
+
+#[test]
+fn a_code_that_nobody_was_told_before_the_host_ended_is_taken_back_and_another_is_offered() {
+    let mut world = world();
+    world.set_online(false);
+    world.chat("99").says("hello");
+    world.until("the offer is owed", || {
+        (world.block_on(world.host().store.counts()).unwrap().outbox == 1).then_some(())
+    });
+    world.crash();
+    world.start();
+    world.settled();
+    assert!(world.chat("99").heard().is_empty(), "no stand-in is told");
+    let dead = DeliveryFilter { dead: true, ..DeliveryFilter::default() };
+    let dead = world.block_on(world.host().store.deliveries(dead)).unwrap();
+    assert_eq!(dead[0].why.as_deref(), Some("its pairing code was not told before the host ended"));
+    let code = offered(&world, "99");
+    assert!(ordered(&world, &format!("/pair approve {code}")).contains("99 may write"));
+}
