@@ -11,12 +11,13 @@
 
 mod control;
 mod expiry;
+mod menus;
 mod moves;
 mod pace;
 mod places;
 mod rebind;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use hermes_agent::Message;
@@ -26,7 +27,7 @@ use hermes_core::ids::{InboxId, SessionId};
 use hermes_core::rate::{BotLoops, Rates};
 use hermes_core::routes::{Route, RouteTable};
 use hermes_core::session::{MAIN_PROFILE, SessionKey, is_dm, participant};
-use hermes_protocol::{Chat, ChatType, CommandsCall, Event, EventKind, method};
+use hermes_protocol::{Chat, ChatType, Event, EventKind};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::clerk::{self, Note};
@@ -72,8 +73,8 @@ pub struct Dispatcher {
     pub(crate) asides: BTreeMap<SessionId, Aside>,
     outbox: Lanes<Target, OutboxMessage>,
     holds: BTreeMap<Arc<str>, Arc<Holds>>,
-    /// Instances that have their command menu.
-    menus: BTreeSet<Arc<str>>,
+    /// The command menu that each instance was given.
+    menus: menus::Menus,
     /// What the log says of each instance: the word of its state, and why.
     said: BTreeMap<Arc<str>, (&'static str, Option<String>)>,
     clerk: mpsc::UnboundedSender<Note>,
@@ -150,7 +151,7 @@ impl Dispatcher {
             asides: BTreeMap::new(),
             outbox: Lanes::default(),
             holds: BTreeMap::new(),
-            menus: BTreeSet::new(),
+            menus: menus::Menus::new(),
             said: BTreeMap::new(),
             clerk,
             rates: Rates::default(),
@@ -525,23 +526,6 @@ impl Dispatcher {
         self.outbox.send_where(|target| target.instance == instance, || OutboxMessage::Look);
         self.ask_for_places(&instance);
         self.show_commands(instance);
-    }
-
-    /// Gives an adapter its command menu, once in this life of the host: the table does not change.
-    fn show_commands(&mut self, instance: Arc<str>) {
-        let Some(adapter) = self.host.adapter(&instance).filter(|adapter| adapter.capabilities().commands_menu) else {
-            return;
-        };
-        if !self.menus.insert(instance) {
-            return;
-        }
-        let call = CommandsCall::new(hermes_core::commands::menu(&self.host.live().gates));
-        tokio::spawn(async move {
-            let payload = serde_json::to_vec(&call).expect("a menu is always JSON");
-            if let Err(error) = adapter.hint(method::SET_COMMANDS, payload).await {
-                tracing::warn!(instance = %adapter.instance(), %error, "the command menu was not taken");
-            }
-        });
     }
 
     fn sweep(&mut self) {

@@ -124,6 +124,18 @@ pub enum Control {
         /// Hears them.
         reply: oneshot::Sender<Vec<Chat>>,
     },
+    /// Where the conversations of an instance go on.
+    Led {
+        /// Which instance.
+        instance: Arc<str>,
+        /// Hears each chat with its session.
+        reply: oneshot::Sender<Vec<(SessionId, Chat)>>,
+    },
+    /// An instance did not take its command menu; it is offered anew when the instance is next ready.
+    MenuLost {
+        /// Which instance.
+        instance: Arc<str>,
+    },
     /// An adapter has read the home channel that the configuration names.
     Home {
         /// Which instance.

@@ -5,10 +5,12 @@
 //! kept per instance, turns are found by events of that instance, and sessions are
 //! shown to a sender who is admitted there and owns them.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
 use hermes_core::access::{Tier, Trust};
+use hermes_core::commands::{self, Place};
 use hermes_core::ids::{InboxId, SessionId};
 use hermes_core::limits::KV_VALUE_BYTES_MAX;
 use hermes_core::session::{MAIN_PROFILE, SessionKey, participant};
@@ -84,7 +86,7 @@ impl Shared {
                 let models = self.host.runtime.models();
                 write(&models.into_iter().map(|id| json!({ "id": id })).collect::<Vec<_>>())
             }
-            host_method::COMMANDS_LIST => write(&hermes_core::commands::menu(&self.host.live().gates)),
+            host_method::COMMANDS_LIST => self.commands_list(from, read(&payload)?),
             host_method::SESSIONS_LIST => self.sessions_list(from, read(&payload)?).await,
             host_method::SESSIONS_GET => self.sessions_get(from, read(&payload)?).await,
             host_method::SESSIONS_HISTORY => self.sessions_history(from, read(&payload)?).await,
@@ -142,12 +144,45 @@ impl Shared {
             SessionFilter { owner: Some(owner), with_ended: true, limit: ROWS_MAX, ..SessionFilter::default() };
         let rows = self.host.store.sessions(filter).await.map_err(unavailable)?;
         let before = call.before_ms.unwrap_or(i64::MAX);
+        let led = self.led(from).await;
         let rows = rows.iter().filter(|row| row.active_ms < before).take(limit as usize);
-        write(&rows.map(session_json).collect::<Vec<_>>())
+        write(&rows.map(|row| session_json(row, &led)).collect::<Vec<_>>())
     }
 
     async fn sessions_get(&self, from: &AdapterHandle, call: OneSession) -> Answer {
-        write(&session_json(&self.owned(from, &call).await?))
+        let row = self.owned(from, &call).await?;
+        write(&session_json(&row, &self.led(from).await))
+    }
+
+    /// Which chats of the asking instance go on in which session.
+    async fn led(&self, from: &AdapterHandle) -> Led {
+        let (reply, led) = oneshot::channel();
+        let instance = Arc::clone(from.instance());
+        self.host.tell(HostEvent::control(Control::Led { instance, reply })).await;
+        let mut chats = Led::new();
+        // Without the dispatcher the host ends, and nothing goes on anywhere.
+        for (session, chat) in led.await.unwrap_or_default() {
+            chats.entry(session).or_default().push(chat);
+        }
+        chats
+    }
+
+    /// Writes a session that was just made.
+    async fn write_session(&self, from: &AdapterHandle, id: &SessionId) -> Answer {
+        let row = self.host.store.session(id).await.map_err(unavailable)?;
+        let led = self.led(from).await;
+        write(&row.map_or(Value::Null, |row| session_json(&row, &led)))
+    }
+
+    /// The commands of everybody's menu, or those that one sender may run in a direct message.
+    fn commands_list(&self, from: &AdapterHandle, call: ListCommands) -> Answer {
+        let live = self.host.live();
+        let Some(sender) = call.sender else { return write(&commands::menu(&live.gates)) };
+        let (chat, instance) = (Chat::dm(sender.id.clone()), from.instance());
+        let tier = self.tier(from, &chat, &sender).ok_or_else(not_admitted)?;
+        write(&commands::menu_for(Place::Dm, &live.gates, |command| {
+            live.access.may_run(instance, &chat, tier, command)
+        }))
     }
 
     async fn sessions_history(&self, from: &AdapterHandle, call: OneSession) -> Answer {
@@ -179,8 +214,7 @@ impl Shared {
         let order = CommandTx { inbox: None, changes, reply: Vec::new(), now_ms };
         self.host.store.command(order).await.map_err(refused)?;
         self.host.tell(HostEvent::control(Control::Bind { route: Box::new(route) })).await;
-        let row = self.host.store.session(&id).await.map_err(unavailable)?;
-        write(&row.as_ref().map_or(Value::Null, session_json))
+        self.write_session(from, &id).await
     }
 
     async fn sessions_fork(&self, from: &AdapterHandle, call: ForkSession) -> Answer {
@@ -203,8 +237,7 @@ impl Shared {
         if let Some(route) = route {
             self.host.tell(HostEvent::control(Control::Bind { route: Box::new(route) })).await;
         }
-        let row = self.host.store.session(&id).await.map_err(unavailable)?;
-        write(&row.as_ref().map_or(Value::Null, session_json))
+        self.write_session(from, &id).await
     }
 
     /// The route that leads what a sender says in a chat to a session.
@@ -219,8 +252,16 @@ impl Shared {
     async fn sessions_rename(&self, from: &AdapterHandle, call: RenameSession) -> Answer {
         let session = self.owned(from, &call.of).await?;
         let title = Some(call.title.trim()).filter(|title| !title.is_empty());
-        self.host.store.session_rename(&session.id, title).await.map_err(refused)?;
-        nothing()
+        let kept = match (title, call.numbered) {
+            (Some(title), true) => {
+                Some(self.host.store.session_rename_numbered(&session.id, title).await.map_err(refused)?)
+            }
+            _ => {
+                self.host.store.session_rename(&session.id, title).await.map_err(refused)?;
+                title.map(str::to_owned)
+            }
+        };
+        write(&json!({ "title": kept }))
     }
 
     async fn sessions_delete(&self, from: &AdapterHandle, call: OneSession) -> Answer {
@@ -241,15 +282,17 @@ impl Shared {
 
     /// The owner that a sender is, if they are admitted on this instance.
     fn owner(&self, from: &AdapterHandle, sender: &Sender) -> Result<String, CallError> {
-        let trust = Trust::of(from.trusted(), &from.capabilities());
-        let chat = Chat::dm(sender.id.clone());
-        let live = self.host.live();
-        let tier = live.access.tier_of(from.instance(), &chat, sender, &self.host.grants(), trust);
-        match (tier, participant(sender)) {
+        match (self.tier(from, &Chat::dm(sender.id.clone()), sender), participant(sender)) {
             (Some(Tier::Operator), _) => Ok(OPERATOR.to_owned()),
             (Some(_), Some(id)) => Ok(format!("{}:{id}", from.instance())),
-            _ => Err(CallError::new("refused", "this sender is not admitted")),
+            _ => Err(not_admitted()),
         }
+    }
+
+    /// What a sender may do on this instance, if they are admitted.
+    fn tier(&self, from: &AdapterHandle, chat: &Chat, sender: &Sender) -> Option<Tier> {
+        let trust = Trust::of(from.trusted(), &from.capabilities());
+        self.host.live().access.tier_of(from.instance(), chat, sender, &self.host.grants(), trust)
     }
 
     /// A session that a sender owns. One that is another's does not exist for them.
@@ -312,7 +355,18 @@ struct RenameSession {
     #[serde(flatten)]
     of: OneSession,
     title: String,
+    /// Whether a title that is taken gets a number; else it is refused.
+    #[serde(default)]
+    numbered: bool,
 }
+
+#[derive(Deserialize)]
+struct ListCommands {
+    sender: Option<Sender>,
+}
+
+/// Chats by the session in which they go on.
+type Led = BTreeMap<SessionId, Vec<Chat>>;
 
 #[derive(Deserialize)]
 struct CreateSession {
@@ -336,10 +390,11 @@ struct SearchSessions {
     limit: Option<u32>,
 }
 
-fn session_json(row: &SessionRow) -> Value {
+fn session_json(row: &SessionRow, led: &Led) -> Value {
     json!({
+        "chats": led.get(&row.id).map(Vec::as_slice).unwrap_or_default(),
         "id": row.id, "title": row.title, "source": row.source, "messages": row.messages,
-        "started_ms": row.started_ms, "active_ms": row.active_ms, "ended_ms": row.ended_ms,
+        "started_ms": row.started_ms, "active_ms": row.active_ms, "ended_ms": row.ended_ms, "end_reason": row.end_reason,
     })
 }
 
@@ -354,6 +409,10 @@ fn write(value: &impl Serialize) -> Answer {
 
 fn nothing() -> Answer {
     Ok(b"{}".to_vec())
+}
+
+fn not_admitted() -> CallError {
+    CallError::new("refused", "this sender is not admitted")
 }
 
 fn unavailable(error: StoreError) -> CallError {

@@ -97,7 +97,8 @@ pub mod host_method {
     pub const SESSIONS_SEARCH: &str = "sessions.search";
     /// The models one can ask for. `{}` → list of `{id}`.
     pub const MODELS_LIST: &str = "models.list";
-    /// The slash commands. `{}` → list of [`CommandInfo`](crate::CommandInfo).
+    /// The slash commands: those of everybody's menu, or those that a sender may run in a direct message.
+    /// `{"sender"?}` → list of [`CommandInfo`](crate::CommandInfo).
     pub const COMMANDS_LIST: &str = "commands.list";
 }
 
@@ -428,12 +429,22 @@ pub struct CommandInfo {
     /// Arguments as a person reads them, `[title]`.
     #[serde(default)]
     pub args: String,
+    /// Words that may stand behind the name, as far as the host knows them; others may be right too.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub values: Vec<String>,
 }
 
 impl CommandInfo {
     /// Command `name`.
     pub fn new(name: impl Into<String>, help: impl Into<String>, args: impl Into<String>) -> Self {
-        Self { name: name.into(), help: help.into(), args: args.into() }
+        Self { name: name.into(), help: help.into(), args: args.into(), values: Vec::new() }
+    }
+
+    /// With the words that may stand behind it.
+    #[must_use]
+    pub fn with_values(mut self, values: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        self.values = values.into_iter().map(Into::into).collect();
+        self
     }
 }
 

@@ -7,10 +7,12 @@
 mod gates;
 mod help;
 mod parse;
+mod values;
 
 pub use gates::{Gates, gate_keys};
-pub use help::{help_for, help_lines, menu, pages, reference};
+pub use help::{help_for, help_lines, menu, menu_for, pages, reference};
 pub use parse::{Parsed, names_an_account, nearest, parse};
+pub use values::values;
 
 use crate::access::Tier;
 

@@ -43,6 +43,7 @@ impl Dispatcher {
             Control::Pairing(call) => self.handle_pairing(call),
             Control::Reloaded => {
                 self.outbox.broadcast(|| OutboxMessage::Look);
+                self.show_commands_anew();
                 self.reread_homes();
             }
             Control::Home { instance, home, chat } => self.has_home(&instance, &home, chat),
@@ -71,6 +72,12 @@ impl Dispatcher {
                 // Whoever asked may have gone away.
                 let _ = reply.send(chats.collect());
             }
+            Control::Led { instance, reply } => {
+                let here = self.routes.iter().filter(|route| *route.instance == *instance);
+                // Whoever asked may have gone away.
+                let _ = reply.send(here.map(|route| (route.session.clone(), route.origin.clone())).collect());
+            }
+            Control::MenuLost { instance } => _ = self.menus.remove(&instance),
             Control::Census(reply) => {
                 // Whoever asked may have gone away.
                 let _ = reply.send(self.census());

@@ -56,6 +56,16 @@ impl Store {
         self.write(move |db| rename(db, &id, title.as_deref())).await
     }
 
+    /// Names a session; a title that its owner has already gets the next number. Returns the title as it is kept.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::TitleTooLong`], [`StoreError::Missing`].
+    pub async fn session_rename_numbered(&self, id: &SessionId, title: &str) -> Result<String> {
+        let (id, title) = (id.clone(), title.to_owned());
+        self.write(move |db| rename_numbered(db, &id, &title)).await
+    }
+
     /// Names a session that has no name after `words`; returns whether it had none.
     ///
     /// # Errors
@@ -77,6 +87,19 @@ pub(super) fn rename(db: &Connection, id: &SessionId, title: Option<&str>) -> Ou
         }
         (renamed, _) => renamed,
     }
+}
+
+fn rename_numbered(db: &Connection, id: &SessionId, title: &str) -> Outcome<String> {
+    let Some(session) = sessions::one(db, &id.0)? else { return Err(Fault::missing(sessions::name(id))) };
+    let Some(wanted) = clean_title(title)? else { return Ok(session.title.unwrap_or_default()) };
+    // Its own name is not in the way of itself, however it is written.
+    let own = session.title.as_ref().is_some_and(|title| title.eq_ignore_ascii_case(&wanted));
+    let title = match own {
+        true => wanted,
+        false => free_title(db, &session.profile, session.owner.as_deref(), &wanted)?,
+    };
+    rename(db, id, Some(&title))?;
+    Ok(title)
 }
 
 fn name_after(db: &Connection, id: &SessionId, words: &str) -> Outcome<bool> {

@@ -8,6 +8,7 @@ mod conversation;
 mod delivery;
 mod files;
 mod listing;
+mod menus;
 mod pairing;
 mod resets;
 mod restart;

@@ -2,7 +2,7 @@
 
 use hermes_protocol::CommandInfo;
 
-use super::{Command, Gates, Place, REGISTRY};
+use super::{Command, Gates, Place, REGISTRY, values};
 use crate::access::Tier;
 
 /// Returns the help of what somebody may run here, one line of house markdown for
@@ -65,8 +65,18 @@ pub fn menu(gates: &Gates) -> Vec<CommandInfo> {
         .iter()
         .filter(|command| command.tier == Tier::User && command.scope == super::Scope::Everywhere)
         .filter(|command| gates.is_open(command))
-        .map(|command| CommandInfo::new(command.name, command.help, command.args))
+        .map(info)
         .collect()
+}
+
+/// Returns the menu of one person: what they may run here.
+pub fn menu_for(place: Place, gates: &Gates, may_run: impl Fn(&Command) -> bool) -> Vec<CommandInfo> {
+    let shown = |command: &&Command| command.scope.includes(place) && gates.is_open(command) && may_run(command);
+    REGISTRY.iter().filter(shown).map(info).collect()
+}
+
+fn info(command: &Command) -> CommandInfo {
+    CommandInfo::new(command.name, command.help, command.args).with_values(values(command.id).iter().copied())
 }
 
 /// Returns the whole table for the documentation, as markdown.

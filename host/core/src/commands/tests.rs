@@ -196,3 +196,13 @@ proptest! {
         prop_assert_eq!(name_of(&format!("/new {args}")).1, args);
     }
 }
+
+#[test]
+fn every_word_that_is_offered_stands_in_its_commands_arguments() {
+    for command in REGISTRY {
+        let words: Vec<&str> = command.args.split(|c: char| !c.is_ascii_alphanumeric()).collect();
+        for value in values(command.id) {
+            assert!(words.contains(value), "/{} {value} is not in {:?}", command.name, command.args);
+        }
+    }
+}
