@@ -528,7 +528,9 @@ impl Lane {
         }
         let mut deliveries: Vec<NewDelivery> = running.conclude(&self.host, &conclusion).await.into_iter().collect();
         let late = self.guard.finished();
-        let is_shown = running.is_streamed() || !deliveries.is_empty();
+        // A stream shows how a turn ended to those who look on; who can be told later is told to stay.
+        let looks_on = running.is_streamed() && !running.heard.place.can_deliver_later();
+        let is_shown = looks_on || !deliveries.is_empty();
         if let Some(words) = after_words(&running, conclusion.end, cause, is_shown, &late) {
             deliveries.push(running.heard.place.tell(&self.host, words.to_owned()).await);
         }

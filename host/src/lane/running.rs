@@ -256,8 +256,19 @@ impl Running {
         };
         match &mut self.draft {
             Some(draft) => draft.conclude(host, &self.heard, &self.said, (says.clone(), *end), &dress).await,
-            None => Some(self.heard.place.answer(host, says.clone().and_then(|says| dress.put_on(Some(says)))?).await),
+            None => {
+                let says = says.clone().or_else(|| self.cut_short(conclusion));
+                Some(self.heard.place.answer(host, says.and_then(|says| dress.put_on(Some(says)))?).await)
+            }
         }
+    }
+
+    /// What a reader of the stream saw of an answer that was cut short. The stream itself is a hint, so
+    /// who may be told later gets it as a message.
+    fn cut_short(&self, conclusion: &Conclusion) -> Option<String> {
+        let seen = self.is_streamed() && self.heard.place.can_deliver_later() && conclusion.end == TurnEnd::Interrupted;
+        let last = conclusion.messages.last().filter(|_| seen)?;
+        Some(last.content.clone())
     }
 
     /// The message that showed its tools, now that the turn is over.
