@@ -20,11 +20,11 @@ use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt;
 use tokio::sync::watch;
 
-use crate::connection::{Connection, Upload, random_word};
+use crate::connection::{Connection, Upload};
 use crate::door::{self, guard};
 use crate::inbound::{self, Pressed, Said};
 use crate::live::{Cursor, Missed};
-use crate::outbound;
+use crate::{outbound, sessions};
 
 /// Bytes of a JSON body: a message of 256 KiB, escaped.
 const BODY_BYTES_MAX: usize = 1024 * 1024;
@@ -34,6 +34,10 @@ const STREAMS_MAX: usize = 32;
 const HEARTBEAT: Duration = Duration::from_secs(15);
 /// How long an upload may pause between two pieces.
 const UPLOAD_PAUSE_MAX: Duration = Duration::from_secs(30);
+/// How long the host may take to tell its sessions before the page opens without.
+const ASKED_WITHIN: Duration = Duration::from_secs(1);
+/// Characters of a search.
+const QUERY_CHARS_MAX: usize = 200;
 /// How long a page waits before it connects again, in milliseconds.
 const RETRY: Duration = Duration::from_millis(1_000);
 
@@ -52,6 +56,9 @@ pub(crate) fn router(link: Arc<Connection>) -> Router {
         .route("/icon.svg", get(|| asset("image/svg+xml", include_str!("page/icon.svg"))))
         .route("/api/state", get(state))
         .route("/api/stream", get(stream_events))
+        .route("/api/search", get(search))
+        .route("/api/sessions/{id}", get(past).patch(rename_session).delete(delete_session))
+        .route("/api/sessions/{id}/conversation", post(go_on))
         .route("/api/conversations", post(create))
         .route("/api/conversations/{id}", get(read).patch(rename).delete(delete))
         .route("/api/conversations/{id}/messages", post(say))
@@ -87,6 +94,7 @@ impl IntoResponse for Refusal {
             "not_found" => StatusCode::NOT_FOUND,
             "too_large" => StatusCode::PAYLOAD_TOO_LARGE,
             "busy" => StatusCode::TOO_MANY_REQUESTS,
+            "refused" => StatusCode::CONFLICT,
             _ => StatusCode::BAD_GATEWAY,
         };
         refusal(status, &self.0.message)
@@ -131,22 +139,60 @@ async fn healthz(State(link): Link) -> String {
 }
 
 async fn state(State(link): Link) -> Json<Value> {
+    // A host that takes its time does not keep the page from opening.
+    let asked = async {
+        sessions::refresh(&link).await;
+        link.ask_commands().await;
+    };
+    if tokio::time::timeout(ASKED_WITHIN, asked).await.is_err() {
+        tracing::info!("the host takes long to tell its sessions; the page opens with what is known");
+    }
     let cursor = link.live.cursor();
-    let conversations: Vec<Value> = link.log.conversations().await.iter().map(outbound::line).collect();
+    let (conversations, sessions) = sessions::list(&link).await;
     Json(json!({
         "cursor": cursor.to_string(),
         "instance": link.host.instance(),
         "conversations": conversations,
+        "sessions": sessions,
         "commands": link.live.commands(),
         "upload_bytes_max": link.upload_bytes_max(),
     }))
 }
 
 async fn create(State(link): Link) -> Answer {
-    let id = format!("c_{}", &random_word()[..20]);
-    let line = link.log.open(&id, "", link.host.now_ms()).await?;
-    outbound::tell_conversation(&link, &line);
-    Ok(Json(outbound::line(&line)))
+    let line = inbound::begin(&link, "").await?;
+    Ok(Json(outbound::line(&link, &line)))
+}
+
+#[derive(Deserialize)]
+struct Wanted {
+    q: String,
+}
+
+async fn search(State(link): Link, Query(Wanted { q }): Query<Wanted>) -> Answer {
+    let query: String = q.chars().take(QUERY_CHARS_MAX).collect();
+    Ok(Json(json!(sessions::search(&link, &query).await?)))
+}
+
+async fn past(State(link): Link, Path(id): Path<String>) -> Result<Json<impl Serialize>, Refusal> {
+    Ok(Json(sessions::past(&link, &id).await?))
+}
+
+async fn rename_session(State(link): Link, Path(id): Path<String>, Json(Title { title }): Json<Title>) -> Answer {
+    let title = sessions::rename(&link, &id, &inbound::clean_title(&title)?).await?;
+    sessions::refresh(&link).await;
+    Ok(Json(json!({ "title": title })))
+}
+
+async fn delete_session(State(link): Link, Path(id): Path<String>) -> Answer {
+    sessions::delete(&link, &id).await?;
+    sessions::refresh(&link).await;
+    Ok(Json(json!({})))
+}
+
+async fn go_on(State(link): Link, Path(id): Path<String>) -> Answer {
+    let line = sessions::go_on(&link, &id).await?;
+    Ok(Json(outbound::line(&link, &line)))
 }
 
 #[derive(Deserialize)]
@@ -163,7 +209,7 @@ async fn read(State(link): Link, Path(id): Path<String>, Query(Before { before }
     let entries: Vec<Value> = excerpt.entries.iter().map(|entry| outbound::shown(&id, entry)).collect();
     Ok(Json(json!({
         "cursor": cursor.to_string(),
-        "conversation": outbound::line(&line),
+        "conversation": outbound::line(&link, &line),
         "entries": entries,
         "before": excerpt.before,
         "turns": turns,
@@ -176,7 +222,8 @@ struct Title {
 }
 
 async fn rename(State(link): Link, Path(id): Path<String>, Json(Title { title }): Json<Title>) -> Answer {
-    Ok(Json(outbound::line(&inbound::rename(&link, &id, &title).await?)))
+    let line = inbound::rename(&link, &id, &title).await?;
+    Ok(Json(outbound::line(&link, &line)))
 }
 
 async fn delete(State(link): Link, Path(id): Path<String>) -> Answer {
@@ -312,6 +359,11 @@ struct After {
 
 /// How many pages listen.
 static STREAMS: AtomicUsize = AtomicUsize::new(0);
+
+/// Whether a page is open anywhere.
+pub(crate) fn is_looked_at() -> bool {
+    STREAMS.load(Ordering::SeqCst) > 0
+}
 
 struct StreamSeat;
 

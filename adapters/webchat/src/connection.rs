@@ -9,8 +9,6 @@ use std::time::Duration;
 
 use hermes_adapter_net::port;
 use hermes_adapter_sdk::prelude::*;
-use hermes_adapter_sdk::protocol::host_method;
-use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
@@ -19,6 +17,7 @@ use crate::bounded::Bounded;
 use crate::door::Door;
 use crate::live::Live;
 use crate::log::Log;
+use crate::sessions::{self, Sessions};
 
 const PORT: u16 = 8643;
 /// Where to look when the usual port is taken; its neighbours belong to other parts of the host.
@@ -47,6 +46,7 @@ pub(crate) struct Connection {
     pub(crate) host: Host,
     pub(crate) log: Log,
     pub(crate) live: Live,
+    pub(crate) sessions: Sessions,
     /// Names this life of the adapter, so that the self-check does not talk to another process.
     pub(crate) life: String,
     state: Mutex<State>,
@@ -70,6 +70,7 @@ impl Connection {
             log: Log::new(host.clone()),
             host,
             live: Live::new(life.clone()),
+            sessions: Sessions::default(),
             life,
             state: Mutex::default(),
             generation: AtomicU64::new(0),
@@ -132,21 +133,22 @@ impl Connection {
         link.host.proved();
         let asked = Arc::clone(link);
         link.host.spawn(async move { asked.ask_commands().await });
+        link.sessions.stir();
         tokio::select! {
             served = async { axum::serve(Bounded::new(listener, CONNECTIONS_MAX, IDLE_MAX), crate::api::router(Arc::clone(link))).await } => {
                 let why = served.err().map_or_else(|| "the server ended".to_owned(), |error| error.to_string());
                 Err(ConnectError::retry(why))
             }
             error = prove => Err(ConnectError::retry(error.to_string())),
+            () = sessions::keep_true(link) => Ok(()),
             () = link.host.cancelled() => Ok(()),
         }
     }
 
     /// Asks which slash commands there are; a host that tells them by itself is heard too.
-    async fn ask_commands(&self) {
-        match self.host.call(host_method::COMMANDS_LIST, &json!({})).await {
-            Ok(commands) => self.live.set_commands(commands),
-            Err(error) => tracing::debug!(code = error.code, "the page offers no commands: {error}"),
+    pub(crate) async fn ask_commands(&self) {
+        if let Some(commands) = sessions::commands(self).await {
+            self.live.set_commands(commands);
         }
     }
 

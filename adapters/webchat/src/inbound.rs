@@ -4,21 +4,26 @@
 //! answer was lost is the same event: the host recognises it, and so does the log.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use hermes_adapter_sdk::prelude::*;
 use hermes_adapter_sdk::protocol::host_method;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use crate::connection::{Connection, Upload};
+use crate::connection::{Connection, Upload, random_word};
 use crate::live::Ends;
 use crate::log::{Conversation, Entry, File, From};
-use crate::outbound;
+use crate::{outbound, sessions};
 
 /// Bytes of one message; longer texts go as a file.
 pub(crate) const MESSAGE_BYTES_MAX: usize = 256 * 1024;
 /// Files with one message.
 const FILES_MAX: usize = 10;
+/// How long the host may take to go on with a session elsewhere.
+const RESUMED_WITHIN: Duration = Duration::from_secs(8);
+/// How long a command may take to become something that waits, looked at twice.
+const COMMAND_LOOKS: [Duration; 2] = [Duration::from_millis(150), Duration::from_millis(600)];
 /// The one person at the page.
 const OPERATOR: &str = "operator";
 
@@ -41,8 +46,8 @@ pub(crate) struct Pressed {
 }
 
 /// The chat that a conversation is.
-pub(crate) fn chat(conversation: &Conversation) -> Chat {
-    Chat::dm(conversation.id.as_str()).named(conversation.title.as_str())
+pub(crate) fn chat(link: &Connection, conversation: &Conversation) -> Chat {
+    Chat::dm(conversation.id.as_str()).named(outbound::title(link, conversation))
 }
 
 /// Who sits at the page. The link is the operator's, so the role is the adapter's to give.
@@ -77,7 +82,7 @@ pub(crate) async fn say(link: &Arc<Connection>, conversation: &str, said: Said) 
     let now_ms = link.host.now_ms();
     let command = said.text.trim_start().starts_with('/');
     let mut event =
-        Event::message(format!("m:{conversation}:{}", said.id), chat(&line), operator(), said.text.as_str())
+        Event::message(format!("m:{conversation}:{}", said.id), chat(link, &line), operator(), said.text.as_str())
             .at_ms(now_ms)
             .with_message_id(said.id.as_str())
             .addressed(Addressed::new(false, false, command));
@@ -89,11 +94,26 @@ pub(crate) async fn say(link: &Arc<Connection>, conversation: &str, said: Said) 
     entry.files = uploads.into_iter().filter_map(file).collect();
     let entry = link.log.append(conversation, entry).await?;
     link.live.entry(conversation, Ends::Nothing, &outbound::shown(conversation, &entry));
-    if !command {
+    if command {
+        link.host.spawn(look_after(Arc::clone(link), conversation.to_owned(), inbox_id));
+    } else {
         link.live.expect(conversation, inbox_id);
     }
     title_from(link, conversation, &entry.text).await?;
     Ok(entry)
+}
+
+/// A command may be words for the agent (`/queue …`), and then it waits like a message. Which
+/// ones are, only the host knows; when they begin, their turn shows by itself.
+async fn look_after(link: Arc<Connection>, conversation: String, inbox_id: i64) {
+    for pause in COMMAND_LOOKS {
+        tokio::time::sleep(pause).await;
+        match link.host.call::<Value>(host_method::TURNS_STATUS, &json!({ "inbox_id": inbox_id })).await {
+            Ok(answer) if answer["state"] == "queued" => return link.live.expect(&conversation, inbox_id),
+            Ok(_) => {}
+            Err(_) => return,
+        }
+    }
 }
 
 /// Hands a pressed button over.
@@ -104,10 +124,11 @@ pub(crate) async fn press(link: &Arc<Connection>, conversation: &str, pressed: P
     }
     let now_ms = link.host.now_ms();
     let Pressed { entry, ask, option } = pressed;
-    let mut event = Event::message(format!("c:{conversation}:{entry}:{ask}:{option}"), chat(&line), operator(), "")
-        .of_kind(EventKind::Choice)
-        .at_ms(now_ms)
-        .with_message_id(entry.as_str());
+    let mut event =
+        Event::message(format!("c:{conversation}:{entry}:{ask}:{option}"), chat(link, &line), operator(), "")
+            .of_kind(EventKind::Choice)
+            .at_ms(now_ms)
+            .with_message_id(entry.as_str());
     event.choice = Some(ChoiceMade::new(ask, option.as_str()));
     emit(link, &event).await?;
     if let Some(entry) = link.log.edit(conversation, &entry, |entry| entry.chosen = Some(option)).await? {
@@ -132,61 +153,97 @@ pub(crate) async fn stop(link: &Arc<Connection>, conversation: &str) -> Result<S
         Ok(answer) => Ok(Stopped { stopped: answer.get("stopped").and_then(Value::as_bool).unwrap_or(false) }),
         Err(error) if matches!(error.code.as_str(), "not_granted" | "unsupported") => {
             // The command does the same for everyone who may write.
-            let id = crate::connection::random_word();
-            let event = Event::message(format!("m:{conversation}:{id}"), chat(&line), operator(), "/stop")
-                .at_ms(link.host.now_ms())
-                .with_message_id(id)
-                .addressed(Addressed::new(false, false, true));
-            emit(link, &event).await?;
+            emit(link, &command(link, &line, "/stop")).await?;
             Ok(Stopped { stopped: true })
         }
         Err(error) => Err(error),
     }
 }
 
-/// Renames a conversation, and its session where the host lets us.
+/// Renames a conversation: the title is its session's, numbered by the host where it is taken.
 pub(crate) async fn rename(link: &Arc<Connection>, conversation: &str, title: &str) -> Result<Conversation, CallError> {
+    let title = clean_title(title)?;
+    known(link, conversation).await?;
+    sessions::refresh(link).await;
+    let named = match link.sessions.of(conversation) {
+        Some(session) => sessions::rename(link, &session.id, &title).await?,
+        None => None,
+    };
+    // Without a session, or a host that names it, the title is the page's.
+    let kept = named.unwrap_or(title);
+    let changed = link.log.change(conversation, |line| line.title = kept).await?;
+    let changed = changed.ok_or_else(|| CallError::new("not_found", "there is no such conversation"))?;
+    sessions::refresh(link).await;
+    outbound::tell_conversation(link, &changed);
+    Ok(changed)
+}
+
+/// A title as a person may give it.
+pub(crate) fn clean_title(title: &str) -> Result<String, CallError> {
     let title: String = title.split_whitespace().collect::<Vec<_>>().join(" ");
     let title: String = title.chars().take(crate::log::TITLE_CHARS_MAX).collect();
     if title.is_empty() {
         return Err(CallError::new("invalid", "a title needs at least one letter"));
     }
-    let changed = link
-        .log
-        .change(conversation, |line| {
-            line.title.clone_from(&title);
-            line.named = true;
-        })
-        .await?
-        .ok_or_else(|| CallError::new("not_found", "there is no such conversation"))?;
-    outbound::tell_conversation(link, &changed);
-    if let Some(session) = &changed.session {
-        let asked = json!({ "sender": operator(), "session_id": session, "title": title });
-        tell_session(link, host_method::SESSIONS_RENAME, &asked).await;
-    }
-    Ok(changed)
+    Ok(title)
 }
 
-/// Deletes a conversation, and its session where the host lets us.
+/// Deletes a conversation and its session: what runs is stopped and what waits is withdrawn.
 pub(crate) async fn delete(link: &Arc<Connection>, conversation: &str) -> Result<(), CallError> {
     let line = known(link, conversation).await?;
-    if let Some(inbox_id) = link.live.running(conversation) {
-        tell_session(link, host_method::TURNS_STOP, &json!({ "inbox_id": inbox_id })).await;
+    sessions::refresh(link).await;
+    for inbox_id in link.live.unanswered(conversation) {
+        // What cannot be stopped keeps the session from being deleted, and that is told.
+        link.host.call::<Value>(host_method::TURNS_STOP, &json!({ "inbox_id": inbox_id })).await.ok();
+    }
+    if let Some(session) = link.sessions.of(conversation).map(|session| session.id).or(line.session) {
+        sessions::delete(link, &session).await?;
     }
     link.log.delete(conversation).await?;
     link.live.forget(conversation);
-    if let Some(session) = &line.session {
-        tell_session(link, host_method::SESSIONS_DELETE, &json!({ "sender": operator(), "session_id": session })).await;
-    }
+    link.sessions.stir();
     Ok(())
 }
 
-/// The page's list is ours; the host's session follows where it can, and what it
-/// cannot is no fault of the person who clicked.
-async fn tell_session(link: &Connection, method: &str, payload: &Value) {
-    if let Err(error) = link.host.call::<Value>(method, payload).await {
-        tracing::info!(method, code = error.code, "the host's session stays as it is: {error}");
+/// Begins a conversation.
+pub(crate) async fn begin(link: &Arc<Connection>, title: &str) -> Result<Conversation, CallError> {
+    let id = format!("c_{}", &random_word()[..20]);
+    let line = link.log.open(&id, title, link.host.now_ms()).await?;
+    outbound::tell_conversation(link, &line);
+    Ok(line)
+}
+
+/// Leads a conversation to a session, and returns what the host says to that.
+pub(crate) async fn resume(
+    link: &Arc<Connection>,
+    line: &Conversation,
+    session: &str,
+) -> Result<Option<String>, CallError> {
+    let event = command(link, line, &format!("/resume {session}"));
+    let mut news = link.live.news();
+    let inbox_id = emit(link, &event).await?;
+    let answer = async {
+        loop {
+            if let Some(answer) = link.log.answer_to(&line.id, inbox_id).await? {
+                return Ok(answer);
+            }
+            // The adapter is over when nobody can tell any more.
+            news.changed().await.map_err(|_| CallError::new("unavailable", "the page is being closed"))?;
+        }
+    };
+    match tokio::time::timeout(RESUMED_WITHIN, answer).await {
+        Ok(answer) => answer.map(Some),
+        Err(_) => Ok(None),
     }
+}
+
+/// A command, as if it was written in this conversation.
+fn command(link: &Connection, line: &Conversation, text: &str) -> Event {
+    let id = random_word();
+    Event::message(format!("m:{}:{id}", line.id), chat(link, line), operator(), text)
+        .at_ms(link.host.now_ms())
+        .with_message_id(id)
+        .addressed(Addressed::new(false, false, true))
 }
 
 async fn known(link: &Connection, conversation: &str) -> Result<Conversation, CallError> {
@@ -212,7 +269,7 @@ fn file(upload: Upload) -> Option<File> {
 /// Names a conversation after its first message.
 async fn title_from(link: &Arc<Connection>, conversation: &str, text: &str) -> Result<(), CallError> {
     let line = known(link, conversation).await?;
-    if line.named || !line.title.is_empty() {
+    if !outbound::title(link, &line).is_empty() {
         outbound::tell_conversation(link, &line);
         return Ok(());
     }

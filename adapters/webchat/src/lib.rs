@@ -9,7 +9,8 @@
 //! * `connection`: the port and the token; `bounded`: how many connections it keeps;
 //! * `inbound`: from what the page sends to events;
 //! * `outbound`: from parts and turn events to what the page shows;
-//! * `log`: the conversations, durable and bounded;
+//! * `log`: what the page shows of each conversation, durable and bounded;
+//! * `sessions`: what the host says of them: titles, branches, what goes on elsewhere;
 //! * `live`: running turns, and the events a reconnecting page missed;
 //! * `page/`: the page itself, without a framework or a build step.
 //!
@@ -27,6 +28,7 @@ mod inbound;
 mod live;
 mod log;
 mod outbound;
+mod sessions;
 
 use std::sync::Arc;
 
@@ -68,7 +70,10 @@ impl Adapter for Webchat {
         transport: "http",
         listens: ["127.0.0.1:8643", "127.0.0.1:8645-8664"],
         secrets: ["token"],
-        uses: ["turns.stop", "sessions.rename", "sessions.delete", "commands.list"],
+        uses: [
+            "turns.stop", "turns.status", "commands.list", "models.list", "sessions.list", "sessions.get",
+            "sessions.history", "sessions.rename", "sessions.delete", "sessions.search",
+        ],
         authorizes_upstream: true,
         supports_async_delivery: true,
         buttons: true,
@@ -122,7 +127,9 @@ impl NativeStream for Webchat {
 
 impl CommandsMenu for Webchat {
     async fn set_commands(&self, commands: Vec<CommandInfo>) -> Result<(), CallError> {
-        self.connection.live.set_commands(commands);
+        // The menu is everybody's; the operator at the page may run more.
+        let theirs = sessions::commands(&self.connection).await;
+        self.connection.live.set_commands(theirs.unwrap_or(commands));
         Ok(())
     }
 }
@@ -136,18 +143,21 @@ impl ResolveTarget for Webchat {
         }
         let conversations = self.connection.log.conversations().await;
         let by_id = conversations.iter().find(|c| c.id == wanted);
-        let found = by_id.or_else(|| conversations.iter().find(|c| c.title.eq_ignore_ascii_case(wanted)));
-        Ok(found.map(inbound::chat))
+        let is_called = |c: &&log::Conversation| outbound::title(&self.connection, c).eq_ignore_ascii_case(wanted);
+        let found = by_id.or_else(|| conversations.iter().find(is_called));
+        Ok(found.map(|line| inbound::chat(&self.connection, line)))
     }
 }
 
 impl ChatInfo for Webchat {
     async fn chat_info(&self, chat: Chat) -> Result<Option<Chat>, CallError> {
-        Ok(self.connection.log.conversation(&chat.id).await.as_ref().map(inbound::chat))
+        let line = self.connection.log.conversation(&chat.id).await;
+        Ok(line.map(|line| inbound::chat(&self.connection, &line)))
     }
 
     async fn chat_list(&self) -> Result<Vec<Chat>, CallError> {
-        Ok(self.connection.log.conversations().await.iter().map(inbound::chat).collect())
+        let lines = self.connection.log.conversations().await;
+        Ok(lines.iter().map(|line| inbound::chat(&self.connection, line)).collect())
     }
 }
 

@@ -173,6 +173,13 @@ impl Live {
         turns.find(|turn| matches!(turn.state, "running" | "waiting")).map(|turn| turn.inbox_id)
     }
 
+    /// Events of this conversation that have no answer yet, the latest first.
+    pub(crate) fn unanswered(&self, conversation: &str) -> Vec<i64> {
+        let state = self.lock();
+        let open = |turn: &&Turn| turn.conversation == conversation && matches!(turn.state, "running" | "waiting");
+        state.turns.values().rev().filter(open).map(|turn| turn.inbox_id).collect()
+    }
+
     /// The menu of slash commands.
     pub(crate) fn commands(&self) -> Vec<CommandInfo> {
         self.lock().commands.clone()
@@ -181,6 +188,9 @@ impl Live {
     pub(crate) fn set_commands(&self, mut commands: Vec<CommandInfo>) {
         commands.truncate(COMMANDS_MAX);
         let mut state = self.lock();
+        if state.commands == commands {
+            return;
+        }
         self.publish_in(&mut state, &json!({ "type": "commands", "commands": commands }));
         state.commands = commands;
     }
@@ -248,7 +258,10 @@ impl Live {
             }
             _ => return,
         };
-        if matches!(event, TurnEvent::Done { finish_reason, .. } if finish_reason == "silent") {
+        // A turn that ended without a word has nothing to show any more.
+        let is_silent =
+            |turn: &Turn| matches!(event, TurnEvent::Done { .. }) && (turn.text.is_empty() || turn.reason == "silent");
+        if state.turns.get(&inbox_id).is_some_and(is_silent) {
             state.turns.remove(&inbox_id);
         }
         self.publish_in(&mut state, &told);

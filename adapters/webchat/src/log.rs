@@ -35,16 +35,14 @@ pub(crate) const TITLE_CHARS_MAX: usize = 80;
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Conversation {
     pub(crate) id: String,
+    /// What it is called while its session has no title.
     pub(crate) title: String,
     pub(crate) created_ms: i64,
     pub(crate) updated_ms: i64,
-    /// Whether a person chose the title.
-    #[serde(default)]
-    pub(crate) named: bool,
     /// Whether something came in that was not looked at.
     #[serde(default)]
     pub(crate) unread: bool,
-    /// The host's session, once a turn told it.
+    /// The host's session in which it goes on, as far as the host has told.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) session: Option<String>,
     /// The latest events.
@@ -218,7 +216,6 @@ impl Log {
             title: title.chars().take(TITLE_CHARS_MAX).collect(),
             created_ms: at_ms,
             updated_ms: at_ms,
-            named: false,
             unread: false,
             session: None,
             inbox: Vec::new(),
@@ -302,6 +299,42 @@ impl Log {
         }
         keep_tail(&mut state, conversation, tail);
         Ok(entry)
+    }
+
+    /// Begins an empty conversation with what was said elsewhere.
+    pub(crate) async fn copy(&self, conversation: &str, entries: Vec<Entry>) -> Result<(), CallError> {
+        let mut state = self.state.lock().await;
+        let Some(at) = state.index.conversations.iter().position(|c| c.id == conversation) else {
+            return Err(CallError::new("not_found", "there is no such conversation"));
+        };
+        let mut pages = vec![Page::default()];
+        for record in entries.iter().flat_map(records) {
+            let full = pages.last().is_some_and(|page: &Page| {
+                !page.entries.is_empty() && page.bytes() + json(&record).len() > PAGE_BYTES_MAX
+            });
+            if full {
+                pages.push(Page::default());
+            }
+            pages.last_mut().expect("there is one").entries.push(record);
+        }
+        let skipped = pages.len().saturating_sub(PAGES_MAX as usize);
+        let pages: Vec<Page> = pages.into_iter().skip(skipped).collect();
+        let line = &mut state.index.conversations[at];
+        line.first_page = 0;
+        line.last_page = u32::try_from(pages.len() - 1).unwrap_or(PAGES_MAX);
+        self.write_index(&state).await?;
+        for (number, page) in (0..).zip(&pages) {
+            self.host.kv().set(&page_key(conversation, number), &json(page)).await?;
+        }
+        state.tails.remove(conversation);
+        Ok(())
+    }
+
+    /// Whether an entry answers this event, and what it says.
+    pub(crate) async fn answer_to(&self, conversation: &str, inbox_id: i64) -> Result<Option<String>, CallError> {
+        let excerpt = self.read(conversation, None).await?;
+        let entries = excerpt.map(|excerpt| excerpt.entries).unwrap_or_default();
+        Ok(entries.into_iter().rev().find(|entry| entry.in_reply_to == Some(inbox_id)).map(|entry| entry.text))
     }
 
     /// Changes an entry among the latest two pages; `None` when it is not there or is

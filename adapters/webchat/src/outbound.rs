@@ -12,6 +12,8 @@ use crate::inbound::is_id;
 use crate::live::Ends;
 use crate::log::{Conversation, Entry, File, From};
 
+/// How the host ends an answer that was cut short.
+const INTERRUPTED: &str = "(interrupted)";
 /// How long a turn's first event waits for the answer of `emit`, which may come later.
 const REGISTERED_WITHIN: Duration = Duration::from_secs(2);
 
@@ -51,6 +53,7 @@ pub(crate) async fn send(link: &Arc<Connection>, message: Outgoing) -> SendOutco
                 Some(inbox_id) if entry.from == From::Notice => Ends::Waiting(inbox_id),
                 _ => Ends::Nothing,
             };
+            link.sessions.stir();
             link.live.entry(&conversation, ends, &shown(&conversation, &entry));
             if let Some(line) = link.log.conversation(&conversation).await {
                 tell_conversation(link, &line);
@@ -103,11 +106,8 @@ pub(crate) async fn turn_event(
     let conversation = conversation_of(link, inbox_id)
         .await
         .ok_or_else(|| CallError::new("not_found", format!("event {inbox_id} is of no conversation here")))?;
-    if let TurnEvent::Metadata { session_id, .. } = &event
-        && link.log.conversation(&conversation).await.is_some_and(|line| line.session.as_ref() != Some(session_id))
-    {
-        let session = Some(session_id.clone());
-        link.log.change(&conversation, |line| line.session = session).await?;
+    if matches!(event, TurnEvent::Metadata { .. } | TurnEvent::Done { .. } | TurnEvent::Error { .. }) {
+        link.sessions.stir();
     }
     link.live.turn_event(&conversation, inbox_id, seq, &event);
     Ok(())
@@ -129,14 +129,21 @@ async fn conversation_of(link: &Connection, inbox_id: i64) -> Option<String> {
 
 /// Tells every page what a conversation's line says.
 pub(crate) fn tell_conversation(link: &Connection, conversation: &Conversation) {
-    link.live.publish(&json!({ "type": "conversation", "conversation": line(conversation) }));
+    link.live.publish(&json!({ "type": "conversation", "conversation": line(link, conversation) }));
+}
+
+/// What a conversation is called: as its session, or as it began.
+pub(crate) fn title(link: &Connection, conversation: &Conversation) -> String {
+    let named = link.sessions.of(&conversation.id).and_then(|session| session.title);
+    named.unwrap_or_else(|| conversation.title.clone())
 }
 
 /// A conversation, as the page may see it.
-pub(crate) fn line(conversation: &Conversation) -> Value {
+pub(crate) fn line(link: &Connection, conversation: &Conversation) -> Value {
     json!({
         "id": conversation.id,
-        "title": conversation.title,
+        "title": title(link, conversation),
+        "session": conversation.session,
         "created_ms": conversation.created_ms,
         "updated_ms": conversation.updated_ms,
         "unread": conversation.unread,
@@ -168,6 +175,7 @@ pub(crate) fn shown(conversation: &str, entry: &Entry) -> Value {
         "files": files,
         "choices": entry.choices,
         "chosen": entry.chosen,
+        "interrupted": entry.from == From::Agent && entry.text.trim_end().ends_with(INTERRUPTED),
     })
 }
 

@@ -7,10 +7,14 @@ const $ = (id) => document.getElementById(id);
 const state = {
   cursor: "",
   conversations: new Map(),
+  /** The person's sessions that go on in no conversation of this page, by id. */
+  sessions: new Map(),
   commands: [],
   uploadMax: 0,
   /** The open conversation; null while it has no first message. */
   current: null,
+  /** The session that is read; it gets a conversation here with the next message. */
+  past: null,
   entries: [],
   before: null,
   turns: new Map(),
@@ -80,6 +84,11 @@ function day(ms) {
 }
 
 const title = (conversation) => conversation?.title || "New conversation";
+const newest = (a, b) => b.updated_ms - a.updated_ms;
+
+/** The address of a session that has no conversation here. */
+const PAST = "s.";
+const pastIn = (hash) => (hash.startsWith(PAST) ? decodeURIComponent(hash.slice(PAST.length)) : null);
 
 // ---------------------------------------------------------------- banner
 
@@ -99,17 +108,20 @@ function banner(text, kind = "", passing = false) {
 
 function drawList() {
   const list = $("conversations");
-  const sorted = [...state.conversations.values()].sort((a, b) => b.updated_ms - a.updated_ms);
+  const sorted = [...state.conversations.values()].sort(newest);
   const nodes = [];
   let group = "";
+  const head = (name) => {
+    const heading = make("li", "group", name);
+    heading.setAttribute("role", "presentation");
+    nodes.push(heading);
+  };
   for (const conversation of sorted) {
     const age = day(conversation.updated_ms);
     const name = age === "Today" || age === "Yesterday" ? age : "Earlier";
     if (name !== group) {
       group = name;
-      const heading = make("li", "group", name);
-      heading.setAttribute("role", "presentation");
-      nodes.push(heading);
+      head(name);
     }
     const link = make("a", "", make("span", "name", title(conversation)));
     link.href = `#${conversation.id}`;
@@ -123,16 +135,34 @@ function drawList() {
     }
     nodes.push(make("li", "", link));
   }
+  const others = [...state.sessions.values()].sort(newest);
+  if (others.length) head("Not open on this page");
+  for (const session of others) {
+    const link = make("a", "", make("span", "name", session.title || "Untitled"));
+    link.href = `#${PAST}${encodeURIComponent(session.id)}`;
+    link.title = `${session.messages} messages, begun in ${session.source}`;
+    if (session.source !== state.instance) link.append(make("small", "", session.source));
+    if (session.id === state.past) link.setAttribute("aria-current", "page");
+    nodes.push(make("li", "", link));
+  }
   if (!nodes.length) nodes.push(make("li", "empty", "Your conversations will stand here."));
   list.replaceChildren(...nodes);
   drawTitle();
 }
 
+/** What is open: a conversation, a session that is read, or nothing yet. */
+function shownNow() {
+  if (state.past) return state.sessions.get(state.past) ?? { id: state.past, title: "Untitled" };
+  return state.conversations.get(state.current);
+}
+
 function drawTitle() {
-  const conversation = state.conversations.get(state.current);
-  $("title").textContent = title(conversation);
-  document.title = conversation?.title ? `${conversation.title} – hermes-host` : "hermes-host";
-  $("rename").hidden = $("delete").hidden = !conversation;
+  const shown = shownNow();
+  $("title").textContent = title(shown);
+  document.title = shown?.title ? `${shown.title} – hermes-host` : "hermes-host";
+  $("rename").hidden = $("delete").hidden = !shown;
+  $("past").hidden = !state.past;
+  $("input").placeholder = state.past ? "Write a message to go on here" : "Write a message";
 }
 
 // ---------------------------------------------------------------- messages
@@ -161,7 +191,7 @@ function drawLog() {
     last = now;
     nodes.push(entryNode(entry));
   }
-  for (const turn of state.turns.values()) nodes.push(turnNode(turn));
+  for (const turn of turnsShown()) nodes.push(turnNode(turn));
   $("log").replaceChildren(...nodes);
   $("older").hidden = state.before === null;
   drawWelcome();
@@ -172,10 +202,15 @@ function drawWelcome() {
   $("welcome").hidden = state.entries.length > 0 || state.turns.size > 0;
 }
 
+/** How the host ends an answer that was cut short. */
+const INTERRUPTED = "(interrupted)";
+
 function entryNode(entry) {
   const body = make("div", "body");
-  if (entry.markdown) body.append(Markdown.render(entry.text));
-  else body.append(make("p", "as-is", entry.text));
+  const text = entry.interrupted ? entry.text.trimEnd().slice(0, -INTERRUPTED.length) : entry.text;
+  if (entry.markdown) body.append(Markdown.render(text));
+  else body.append(make("p", "as-is", text));
+  if (entry.interrupted) body.append(make("p", "interrupted", "interrupted"));
   const node = make("article", `msg ${entry.from}`);
   node.dataset.id = entry.id;
   node.setAttribute("aria-label", entry.from === "me" ? "You" : entry.from === "notice" ? "Notice" : "Answer");
@@ -187,7 +222,7 @@ function entryNode(entry) {
   time.dateTime = new Date(entry.at_ms).toISOString();
   time.title = fullTime.format(entry.at_ms);
   foot.append(time);
-  if (entry.from === "me") foot.append(statusNode(entry));
+  if (entry.from === "me" && !entry.id.startsWith("h-")) foot.append(statusNode(entry));
   if (entry.from === "agent" && entry.text) foot.append(copyButton(entry.text));
   node.append(foot);
   return node;
@@ -201,7 +236,34 @@ function statusNode(entry) {
     const why = make("span", "failed", `not sent: ${entry.failed}`);
     return make("span", "status", why, again);
   }
-  return make("span", "status", entry.sending ? "sending…" : "delivered to host");
+  const status = make("span", "status", statusOf(entry));
+  if (entry.inbox_id) status.dataset.inbox = entry.inbox_id;
+  return status;
+}
+
+/** How far a message came. It waits when its turn is not the next thing to happen. */
+function statusOf(entry) {
+  if (entry.sending) return "sending…";
+  const turn = state.turns.get(entry.inbox_id);
+  if (turn?.state === "stopped") return "stopped";
+  if (turn?.state === "waiting" && !turnsShown().includes(turn)) return "waiting";
+  return "delivered to host";
+}
+
+function drawStatuses() {
+  for (const node of $("log").querySelectorAll(".status[data-inbox]")) {
+    const text = statusOf({ inbox_id: Number(node.dataset.inbox) });
+    if (node.textContent !== text) node.textContent = text;
+    node.classList.toggle("waiting", text === "waiting");
+  }
+}
+
+/** The turns that have a place of their own: those that began, and the next one when none runs. */
+function turnsShown() {
+  const turns = [...state.turns.values()].filter((turn) => turn.state !== "stopped").sort((a, b) => a.inbox_id - b.inbox_id);
+  const begun = turns.filter((turn) => turn.state !== "waiting");
+  const next = begun.some((turn) => turn.state === "running") ? [] : turns.filter((turn) => turn.state === "waiting").slice(0, 1);
+  return [...begun, ...next];
 }
 
 function copyButton(text) {
@@ -286,6 +348,8 @@ function fillTurn(node, turn) {
   }
   if (turn.state === "failed") {
     children.push(make("p", "failure", turn.reason || "the turn failed"));
+  } else if (turn.state === "done" && turn.reason === "stopped") {
+    children.push(make("p", "interrupted", "interrupted"));
   } else if (turn.state !== "done") {
     const dots = make("span", "dots", make("i"), make("i"), make("i"));
     children.push(make("p", "progress", dots, turn.progress || (turn.state === "waiting" ? "waiting" : turn.text ? "writing" : "thinking")));
@@ -305,14 +369,17 @@ function drawTurn(id) {
 function drawStale() {
   drawing = 0;
   keepingEnd(() => {
-    for (const id of stale) {
-      const turn = state.turns.get(id);
-      const node = $("log").querySelector(`[data-turn="${id}"]`);
-      if (!turn) node?.remove();
-      else if (node) fillTurn(node, turn);
-      else $("log").append(turnNode(turn));
+    const shown = turnsShown();
+    for (const node of $("log").querySelectorAll("[data-turn]")) {
+      if (!shown.some((turn) => turn.inbox_id === Number(node.dataset.turn))) node.remove();
+    }
+    for (const turn of shown) {
+      const node = $("log").querySelector(`[data-turn="${turn.inbox_id}"]`);
+      if (!node) $("log").append(turnNode(turn));
+      else if (stale.has(turn.inbox_id)) fillTurn(node, turn);
     }
     stale.clear();
+    drawStatuses();
     drawWelcome();
   });
   drawStop();
@@ -341,7 +408,8 @@ function putEntry(entry) {
       const last = state.entries[state.entries.length - 1];
       state.entries.push(entry);
       const live = $("log").querySelector(".live");
-      const put = (child) => (live && entry.from === "me" ? live.before(child) : $("log").append(child));
+      // What is still growing stays last.
+      const put = (child) => (live && (entry.from === "me" || entry.from === "notice") ? live.before(child) : $("log").append(child));
       if (!last || day(last.at_ms) !== day(entry.at_ms)) put(make("p", "day", day(entry.at_ms)));
       put(node);
     }
@@ -360,6 +428,8 @@ function answered(inboxId, isAnswer) {
       $("log").querySelector(`[data-turn="${id}"]`)?.remove();
     }
   }
+  // Another one may be the next now.
+  drawTurn(inboxId);
   drawStop();
 }
 
@@ -373,6 +443,7 @@ async function open(id) {
   state.entries = again ? state.entries.filter((entry) => entry.sending || entry.failed) : [];
   state.uploads = again ? state.uploads : [];
   state.current = id;
+  state.past = null;
   state.turns = new Map();
   state.before = null;
   drawUploads();
@@ -409,6 +480,27 @@ async function open(id) {
   focusInput();
 }
 
+/** Reads a session that has no conversation here. */
+async function openPast(id) {
+  if (id === state.past) return;
+  await open(null);
+  const token = state.opening;
+  state.past = id;
+  $("welcome").hidden = true;
+  drawList();
+  try {
+    const answer = await api("GET", `/api/sessions/${encodeURIComponent(id)}`);
+    if (token !== state.opening) return;
+    state.sessions.set(id, answer.session);
+    state.entries = answer.entries;
+    drawList();
+    drawLog();
+    toEnd();
+  } catch (error) {
+    if (token === state.opening) banner(`The conversation cannot be read: ${error.message}`, "bad", true);
+  }
+}
+
 async function openOlder() {
   const id = state.current;
   const answer = await api("GET", `/api/conversations/${id}?before=${state.before}`);
@@ -434,6 +526,8 @@ function focusInput() {
 
 function route() {
   const id = location.hash.slice(1);
+  const past = pastIn(id);
+  if (past) { openPast(past); return; }
   const known = state.conversations.has(id) ? id : null;
   if (known !== state.current || !known) open(known);
 }
@@ -495,6 +589,10 @@ function take(event, cursor) {
       state.conversations.delete(event.conversation);
       if (here) { location.hash = ""; open(null); } else drawList();
       break;
+    case "sessions":
+      state.sessions = new Map(event.sessions.map((session) => [session.id, session]));
+      drawList();
+      break;
     case "entry":
       if (here) putEntry(event.entry);
       break;
@@ -518,7 +616,8 @@ function take(event, cursor) {
       withTurn(event, (turn) => {
         turn.state = event.state;
         turn.reason = event.reason;
-        if (event.reason === "silent" || (event.state === "done" && !turn.text)) state.turns.delete(event.inbox_id);
+        if (event.reason === "stopped" && !turn.text) turn.state = "stopped";
+        else if (event.reason === "silent" || (event.state === "done" && !turn.text)) state.turns.delete(event.inbox_id);
       });
       break;
     case "commands":
@@ -540,11 +639,18 @@ function withTurn(event, change) {
 
 async function conversation() {
   if (state.current) return state.current;
-  const made = await api("POST", "/api/conversations");
+  const past = state.past;
+  const made = await api("POST", past ? `/api/sessions/${encodeURIComponent(past)}/conversation` : "/api/conversations");
   state.conversations.set(made.id, made);
-  state.current = made.id;
+  if (past) state.sessions.delete(past);
+  if (state.past !== past || state.current) return made.id;
   history.replaceState(null, "", `#${made.id}`);
-  drawList();
+  if (past) {
+    await open(made.id);
+  } else {
+    state.current = made.id;
+    drawList();
+  }
   return made.id;
 }
 
@@ -701,21 +807,30 @@ function clearDraft(id) {
 }
 
 let commandAt = 0;
+/** Whether the menu was walked through with the arrows. */
+let walked = false;
 
-function matchingCommands() {
-  const word = /^\/(\S*)$/.exec($("input").value);
-  if (!word) return [];
-  return state.commands.filter((command) => command.name.startsWith(word[1].toLowerCase())).slice(0, 8);
+/** What may be meant: commands, or the words that may follow one. */
+function completions() {
+  const [, name, gap, word] = /^\/([^\s/]*)(\s+(\S*))?$/.exec($("input").value) ?? [];
+  if (name === undefined) return [];
+  if (gap === undefined) {
+    const found = state.commands.filter((command) => command.name.startsWith(name.toLowerCase()));
+    return found.map((command) => ({ text: `/${command.name}`, args: command.args, help: command.help }));
+  }
+  const command = state.commands.find((known) => known.name === name.toLowerCase());
+  const values = (command?.values ?? []).filter((value) => value.startsWith(word.toLowerCase()) && value !== word);
+  return values.map((value) => ({ text: `/${command.name} ${value}`, args: "", help: "" }));
 }
 
 function drawCommands() {
-  const found = matchingCommands();
+  const found = completions();
   commandAt = Math.min(commandAt, Math.max(0, found.length - 1));
   const menu = $("commands");
   menu.hidden = !found.length;
   $("input").setAttribute("aria-expanded", String(found.length > 0));
   menu.replaceChildren(...found.map((command, n) => {
-    const item = make("li", "", make("strong", "", `/${command.name}`), command.args ? make("em", "", command.args) : "", make("span", "", command.help));
+    const item = make("li", "", make("strong", "", command.text), command.args ? make("em", "", command.args) : "", make("span", "", command.help));
     item.id = `command-${n}`;
     item.setAttribute("role", "option");
     item.setAttribute("aria-selected", String(n === commandAt));
@@ -724,6 +839,7 @@ function drawCommands() {
   }));
   if (found.length) $("input").setAttribute("aria-activedescendant", `command-${commandAt}`);
   else $("input").removeAttribute("aria-activedescendant");
+  $(`command-${commandAt}`)?.scrollIntoView({ block: "nearest" });
   return found;
 }
 
@@ -733,19 +849,21 @@ function hideCommands() {
 }
 
 function takeCommand(command) {
-  $("input").value = `/${command.name} `;
-  hideCommands();
+  $("input").value = `${command.text} `;
+  [commandAt, walked] = [0, false];
   grow();
   $("input").focus();
+  drawCommands();
 }
 
-$("input").addEventListener("input", () => { commandAt = 0; grow(); drawCommands(); });
+$("input").addEventListener("input", () => { [commandAt, walked] = [0, false]; grow(); drawCommands(); });
 
 $("input").addEventListener("keydown", (event) => {
-  const found = $("commands").hidden ? [] : matchingCommands();
+  const found = $("commands").hidden ? [] : completions();
   if (found.length && (event.key === "ArrowDown" || event.key === "ArrowUp")) {
     event.preventDefault();
     commandAt = (commandAt + (event.key === "ArrowDown" ? 1 : found.length - 1)) % found.length;
+    walked = true;
     drawCommands();
     return;
   }
@@ -753,11 +871,15 @@ $("input").addEventListener("keydown", (event) => {
   if (found.length && event.key === "Escape") { event.stopPropagation(); hideCommands(); return; }
   if (event.key === "Enter" && !event.shiftKey && !event.isComposing) {
     event.preventDefault();
-    const exact = found.some((command) => `/${command.name}` === $("input").value.trim());
-    if (found.length && !exact) takeCommand(found[commandAt]);
+    // A command without more words is whole; only what was begun, or chosen, is completed.
+    const written = $("input").value;
+    const whole = found.some((command) => command.text === written.trim()) || /\s$/.test(written);
+    if (found.length && (walked || !whole)) takeCommand(found[commandAt]);
     else send();
   }
 });
+
+$("input").addEventListener("blur", hideCommands);
 
 $("input").addEventListener("paste", (event) => {
   const files = [...event.clipboardData.files];
@@ -766,6 +888,12 @@ $("input").addEventListener("paste", (event) => {
 
 $("composer").addEventListener("submit", (event) => { event.preventDefault(); send(); });
 $("stop").addEventListener("click", stop);
+$("slash").addEventListener("click", () => {
+  if (!$("input").value) $("input").value = "/";
+  $("input").focus();
+  grow();
+  drawCommands();
+});
 $("attach").addEventListener("click", () => $("files").click());
 $("files").addEventListener("change", () => { addFiles($("files").files).then(grow); $("files").value = ""; });
 
@@ -802,41 +930,85 @@ function ask({ title: heading, text = "", value = null, yes, danger = false }) {
   });
 }
 
+/** The address of what is open, for changing it. */
+const addressOf = (shown) => (state.past ? `/api/sessions/${encodeURIComponent(shown.id)}` : `/api/conversations/${shown.id}`);
+
 $("rename").addEventListener("click", async () => {
-  const now = state.conversations.get(state.current);
-  const name = now && await ask({ title: "Rename this conversation", value: now.title, yes: "Rename" });
+  const now = shownNow();
+  const address = now && addressOf(now);
+  const name = now && await ask({ title: "Rename this conversation", value: now.title ?? "", yes: "Rename" });
   if (!name) return;
-  try { await api("PATCH", `/api/conversations/${now.id}`, { title: name }); } catch (error) { banner(`It was not renamed: ${error.message}`, "bad", true); }
+  try {
+    const kept = await api("PATCH", address, { title: name });
+    if (kept.title && kept.title !== name) banner(`“${name}” is taken; it is called “${kept.title}”.`, "", true);
+  } catch (error) { banner(`It was not renamed: ${error.message}`, "bad", true); }
 });
 
 $("delete").addEventListener("click", async () => {
-  const now = state.conversations.get(state.current);
+  const now = shownNow();
+  const address = now && addressOf(now);
+  const past = state.past;
   const sure = now && await ask({ title: "Delete this conversation?", text: `“${title(now)}” and what was said in it will be gone.`, yes: "Delete", danger: true });
   if (!sure) return;
-  try { await api("DELETE", `/api/conversations/${now.id}`); } catch (error) { banner(`It was not deleted: ${error.message}`, "bad", true); }
+  try {
+    await api("DELETE", address);
+    if (past && past === state.past) go("");
+  } catch (error) { banner(`It was not deleted: ${error.message}`, "bad", true); }
 });
 
 let paletteAt = 0;
 
+/** Where the host found the words that were typed last. */
+let hits = [];
+let searching = 0;
+
+/** What the words may mean: titles first, then what was said. */
 function paletteItems() {
   const words = $("palette-input").value.toLowerCase().split(/\s+/).filter(Boolean);
-  const sorted = [...state.conversations.values()].sort((a, b) => b.updated_ms - a.updated_ms);
+  const past = [...state.sessions.values()].map((session) => ({ ...session, id: PAST + encodeURIComponent(session.id), title: session.title || "Untitled" }));
+  const sorted = [...state.conversations.values(), ...past].sort(newest);
   const found = sorted.filter((item) => words.every((word) => title(item).toLowerCase().includes(word))).slice(0, 50);
-  return words.length ? found : [{ id: "", title: "New conversation" }, ...found];
+  if (!words.length) return [{ id: "", title: "New conversation" }, ...found];
+  return [...found, ...hits];
+}
+
+async function search() {
+  const words = $("palette-input").value.trim();
+  if (words.length < 2) return;
+  try {
+    const answer = await api("GET", `/api/search?q=${encodeURIComponent(words)}`);
+    if (words !== $("palette-input").value.trim()) return;
+    hits = answer.map((hit) => ({
+      id: hit.conversation || PAST + encodeURIComponent(hit.session),
+      title: hit.title || "Untitled",
+      updated_ms: hit.at_ms,
+      snippet: hit.snippet,
+    }));
+    drawPalette();
+  } catch { /* Titles are found without the host. */ }
+}
+
+/** A place that was found, its words marked. */
+function snippetNode(snippet) {
+  const node = make("span", "snippet");
+  for (const [n, piece] of snippet.split(/>>>|<<</).entries()) node.append(n % 2 ? make("mark", "", piece) : piece);
+  return node;
 }
 
 function drawPalette() {
   const items = paletteItems();
   paletteAt = Math.min(paletteAt, Math.max(0, items.length - 1));
   $("palette-list").replaceChildren(...items.map((item, n) => {
-    const node = make("li", item.id ? "" : "fresh", make("span", "", title(item)), item.updated_ms ? make("small", "", day(item.updated_ms)) : "");
+    const name = make("span", "", title(item));
+    if (item.snippet) name.append(snippetNode(item.snippet));
+    const node = make("li", item.id ? "" : "fresh", name, item.updated_ms ? make("small", "", day(item.updated_ms)) : "");
     node.id = `palette-${n}`;
     node.setAttribute("role", "option");
     node.setAttribute("aria-selected", String(n === paletteAt));
     node.addEventListener("click", () => takePalette(item));
     return node;
   }));
-  if (!items.length) $("palette-list").append(make("li", "none", "No conversation of that name"));
+  if (!items.length) $("palette-list").append(make("li", "none", "Nothing was found"));
   $("palette-input").setAttribute("aria-activedescendant", `palette-${paletteAt}`);
   $(`palette-${paletteAt}`)?.scrollIntoView({ block: "nearest" });
 }
@@ -850,6 +1022,7 @@ function openPalette() {
   if ($("ask").open) return;
   $("palette-input").value = "";
   paletteAt = 0;
+  hits = [];
   drawPalette();
   if (!$("palette").open) $("palette").showModal();
   $("palette-input").focus();
@@ -861,7 +1034,13 @@ function go(id) {
   else { history.pushState(null, "", location.pathname); open(null); }
 }
 
-$("palette-input").addEventListener("input", () => { paletteAt = 0; drawPalette(); });
+$("palette-input").addEventListener("input", () => {
+  paletteAt = 0;
+  hits = [];
+  drawPalette();
+  clearTimeout(searching);
+  searching = setTimeout(search, 150);
+});
 $("palette-input").addEventListener("keydown", (event) => {
   const items = paletteItems();
   if (event.key === "ArrowDown" || event.key === "ArrowUp") {
@@ -919,13 +1098,20 @@ async function start() {
     const answer = await api("GET", "/api/state");
     state.cursor = answer.cursor;
     state.conversations = new Map(answer.conversations.map((item) => [item.id, item]));
+    state.sessions = new Map(answer.sessions.map((item) => [item.id, item]));
+    state.instance = answer.instance;
     state.commands = answer.commands;
     state.uploadMax = answer.upload_bytes_max;
     banner("");
     drawList();
     listen();
     const id = location.hash.slice(1);
-    await open(state.conversations.has(id) ? id : null);
+    if (pastIn(id)) {
+      state.past = null;
+      await openPast(pastIn(id));
+    } else {
+      await open(state.conversations.has(id) ? id : null);
+    }
   } catch (error) {
     banner(`The conversations cannot be read: ${error.message}`, "lost");
     reconnect = setTimeout(start, 2000);

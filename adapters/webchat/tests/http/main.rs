@@ -1,16 +1,18 @@
 //! The page's server, spoken to as a browser does, on a host in this process.
 
+mod served;
+mod sessions;
+
 use std::collections::BTreeMap;
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::TcpStream;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
 use hermes_adapter_sdk::prelude::*;
 use hermes_adapter_sdk::protocol::method;
-use hermes_adapter_sdk::testing::{MockHost, Pending, Setup};
+use hermes_adapter_sdk::testing::MockHost;
 use hermes_adapter_webchat::Webchat;
 use serde_json::{Value, json};
+
+use crate::served::{Served, answer, keeping, kind};
 
 hermes_adapter_sdk::conformance!(Webchat, { "listen": "127.0.0.1:0" });
 
@@ -261,24 +263,6 @@ fn a_pressed_button_becomes_a_choice_and_the_host_takes_the_buttons_away() {
 }
 
 #[test]
-fn a_conversation_is_renamed_and_deleted_with_its_session() {
-    let page = Served::with(json!({}), |setup| {
-        setup.answer("sessions.rename", |_| Ok(json!({}))).answer("sessions.delete", |_| Ok(json!({})))
-    });
-    let id = page.conversation();
-    let inbox_id = page.say(&id, "w1", "hello");
-    page.turn(inbox_id, 0, json!({ "type": "metadata", "session_id": "s1", "turn_id": 1 }));
-    let renamed = page.send_json("PATCH", &format!("/api/conversations/{id}"), &json!({ "title": "  My\n plan " }));
-    assert_eq!(renamed.json()["title"], "My plan");
-    let asked = page.host.next_host_call("sessions.rename");
-    assert_eq!((asked["session_id"].as_str(), asked["title"].as_str()), (Some("s1"), Some("My plan")));
-    assert_eq!(page.send_json("DELETE", &format!("/api/conversations/{id}"), &json!({})).status, 200);
-    assert_eq!(page.host.next_host_call("sessions.delete")["session_id"], "s1");
-    assert_eq!(page.get(&format!("/api/conversations/{id}")).status, 404);
-    assert_eq!(page.host.kv(&format!("log/{id}/0")), None);
-}
-
-#[test]
 fn conversations_and_the_link_survive_a_restart() {
     let kept: Arc<Mutex<BTreeMap<String, String>>> = Arc::default();
     let long = "a long answer 😀 ".repeat(8_000);
@@ -347,233 +331,4 @@ fn targets_are_found_by_id_and_title() {
     }
     let unknown: Option<Chat> = page.host.call(method::RESOLVE_TARGET, &json!({ "target": "other" })).wait().ok();
     assert_eq!(unknown, None);
-}
-
-// ---------------------------------------------------------------- the bench
-
-/// A served page and the host behind it.
-struct Served {
-    _run: Pending,
-    host: MockHost,
-    address: String,
-    origin: String,
-    token: String,
-    cookie_name: String,
-}
-
-impl Served {
-    fn start(config: Value) -> Self {
-        Self::with(config, |setup| setup)
-    }
-
-    fn with(mut config: Value, setup: impl FnOnce(Setup) -> Setup) -> Self {
-        config["listen"] = json!("127.0.0.1:0");
-        let host = setup(MockHost::setup("webchat")).start::<Webchat>(config).expect("it starts");
-        host.connect().expect("it connects");
-        let url = host.next_host_call("announce")["url"].as_str().map(str::to_owned).expect("an address");
-        let run = host.run();
-        let (address, token) = url.trim_start_matches("http://").split_once("/?token=").expect("a token");
-        let cookie_name = format!("hermes_webchat_{}", address.rsplit(':').next().expect("a port"));
-        Self {
-            _run: run,
-            address: address.to_owned(),
-            origin: format!("http://{address}"),
-            token: token.to_owned(),
-            cookie_name,
-            host,
-        }
-    }
-
-    fn port(&self) -> &str {
-        self.address.rsplit(':').next().expect("a port")
-    }
-
-    fn cookie(&self) -> String {
-        format!("{}={}", self.cookie_name, self.token)
-    }
-
-    fn connect(&self) -> TcpStream {
-        let stream = TcpStream::connect(&self.address).expect("the page answers");
-        stream.set_read_timeout(Some(Duration::from_secs(10))).expect("a deadline");
-        stream
-    }
-
-    fn raw(&self, method: &str, path: &str, host: &str, headers: &[(&str, &str)], body: &[u8]) -> Answer {
-        let mut stream = self.connect();
-        let mut head = format!("{method} {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n");
-        for (name, value) in headers {
-            head += &format!("{name}: {value}\r\n");
-        }
-        if !head.contains("Transfer-Encoding") {
-            head += &format!("Content-Length: {}\r\n", body.len());
-        }
-        stream.write_all((head + "\r\n").as_bytes()).expect("the head is sent");
-        // A refused upload may be cut off while it is sent.
-        let _ = stream.write_all(body);
-        let mut answer = Vec::new();
-        let _ = stream.read_to_end(&mut answer);
-        Answer::parse(&String::from_utf8_lossy(&answer))
-    }
-
-    fn plain(&self, method: &str, path: &str, headers: &[(&str, &str)]) -> Answer {
-        self.raw(method, path, &self.address, headers, b"")
-    }
-
-    fn get(&self, path: &str) -> Answer {
-        self.plain("GET", path, &[("Cookie", &self.cookie())])
-    }
-
-    fn send_json(&self, method: &str, path: &str, body: &Value) -> Answer {
-        let cookie = self.cookie();
-        let headers =
-            [("Cookie", cookie.as_str()), ("Origin", self.origin.as_str()), ("Content-Type", "application/json")];
-        self.raw(method, path, &self.address, &headers, body.to_string().as_bytes())
-    }
-
-    fn post(&self, path: &str, body: &Value) -> Answer {
-        self.send_json("POST", path, body)
-    }
-
-    fn conversation(&self) -> String {
-        let made = self.post("/api/conversations", &json!({})).json();
-        made["id"].as_str().map(str::to_owned).expect("an id")
-    }
-
-    fn say(&self, conversation: &str, id: &str, text: &str) -> i64 {
-        let said =
-            self.post(&format!("/api/conversations/{conversation}/messages"), &json!({ "id": id, "text": text }));
-        said.json()["inbox_id"].as_i64().unwrap_or_else(|| panic!("not taken: {}", said.body))
-    }
-
-    fn deliver(&self, outgoing: &Outgoing) {
-        let outcome = self.host.send(outgoing);
-        assert!(matches!(outcome, SendOutcome::Delivered { .. }), "{outcome:?}");
-    }
-
-    fn turn(&self, inbox_id: i64, seq: u64, event: Value) {
-        let call = json!({ "inbox_id": inbox_id, "seq": seq, "event": event });
-        let answer = self.host.call(method::TURN_EVENT, &call).wait();
-        assert_eq!(answer.status, hermes_adapter_sdk::testing::status::OK, "{answer:?}");
-    }
-
-    fn stream(&self, last: Option<&str>) -> EventStream {
-        let mut stream = self.connect();
-        let last = last.map(|id| format!("Last-Event-ID: {id}\r\n")).unwrap_or_default();
-        let cookie = self.cookie();
-        let head = format!("GET /api/stream HTTP/1.1\r\nHost: {}\r\nCookie: {cookie}\r\n{last}\r\n", self.address);
-        stream.write_all(head.as_bytes()).expect("the head is sent");
-        let mut lines = BufReader::new(stream);
-        // The greeting says that the stream stands, so that nothing after this is missed.
-        let mut line = String::new();
-        while !line.contains("hello") {
-            line.clear();
-            assert!(lines.read_line(&mut line).expect("a line") > 0, "the stream did not begin");
-        }
-        EventStream { lines, last_id: String::new() }
-    }
-}
-
-fn answer(chat: &str, key: &str, inbox_id: i64, text: &str) -> Outgoing {
-    let mut outgoing = Outgoing::text(Chat::dm(chat), text);
-    outgoing.key = key.to_owned();
-    outgoing.purpose = Purpose::Reply;
-    outgoing.format = Format::Markdown;
-    outgoing.in_reply_to = (inbox_id != 0).then_some(inbox_id);
-    outgoing
-}
-
-fn kind(event: &Value) -> String {
-    event["type"].as_str().unwrap_or_default().to_owned()
-}
-
-/// Answers the key-value store from a map that outlives the host.
-fn keeping(setup: Setup, kept: &Arc<Mutex<BTreeMap<String, String>>>) -> Setup {
-    let (get, set, delete) = (Arc::clone(kept), Arc::clone(kept), Arc::clone(kept));
-    let key = |payload: &Value| payload["key"].as_str().map(str::to_owned).expect("a key");
-    setup
-        .answer("kv.get", move |payload| Ok(json!({ "value": get.lock().expect("the map").get(&key(payload)) })))
-        .answer("kv.set", move |payload| {
-            let value = payload["value"].as_str().map(str::to_owned).expect("a value");
-            set.lock().expect("the map").insert(key(payload), value);
-            Ok(json!({}))
-        })
-        .answer("kv.delete", move |payload| {
-            delete.lock().expect("the map").remove(&key(payload));
-            Ok(json!({}))
-        })
-}
-
-struct Answer {
-    status: u16,
-    head: String,
-    body: String,
-}
-
-impl Answer {
-    fn parse(text: &str) -> Self {
-        let (head, body) = text.split_once("\r\n\r\n").unwrap_or((text, ""));
-        let status = head.split(' ').nth(1).and_then(|status| status.parse().ok()).unwrap_or(0);
-        let body = if head.to_ascii_lowercase().contains("transfer-encoding: chunked") {
-            unchunk(body)
-        } else {
-            body.to_owned()
-        };
-        Self { status, head: head.to_owned(), body }
-    }
-
-    fn header(&self, name: &str) -> Option<&str> {
-        let mut lines = self.head.lines().skip(1).filter_map(|line| line.split_once(": "));
-        lines.find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, value)| value)
-    }
-
-    fn json(&self) -> Value {
-        serde_json::from_str(&self.body).unwrap_or_else(|error| panic!("{error}: {} {}", self.head, self.body))
-    }
-}
-
-fn unchunk(mut body: &str) -> String {
-    let mut whole = String::new();
-    while let Some((size, rest)) = body.split_once("\r\n") {
-        let size = usize::from_str_radix(size.trim(), 16).expect("a size");
-        whole += &rest[..size];
-        body = rest.get(size + 2..).unwrap_or("");
-    }
-    whole
-}
-
-struct EventStream {
-    lines: BufReader<TcpStream>,
-    last_id: String,
-}
-
-impl EventStream {
-    fn next(&mut self) -> Value {
-        let mut id = String::new();
-        loop {
-            let mut line = String::new();
-            assert!(self.lines.read_line(&mut line).expect("an event comes in time") > 0, "the stream ended");
-            if let Some(word) = line.strip_prefix("id: ") {
-                id = word.trim().to_owned();
-            } else if let Some(data) = line.strip_prefix("data: ") {
-                // The id may stand before or after the data.
-                if id.is_empty() {
-                    let mut next = String::new();
-                    self.lines.read_line(&mut next).expect("the rest of the event");
-                    id = next.strip_prefix("id: ").unwrap_or("").trim().to_owned();
-                }
-                self.last_id = id;
-                return serde_json::from_str(data).expect("JSON");
-            }
-        }
-    }
-
-    fn until(&mut self, found: impl Fn(&Value) -> bool) -> Vec<Value> {
-        let mut seen = Vec::new();
-        loop {
-            seen.push(self.next());
-            if seen.last().is_some_and(&found) {
-                return seen;
-            }
-        }
-    }
 }
