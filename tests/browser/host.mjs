@@ -28,7 +28,7 @@ export class Host {
     host.config = join(host.folder, "plugins.toml");
     writeFileSync(
       host.config,
-      `[host]\nstatus = "127.0.0.1:${host.status}"\nplugins_dir = "plugins"\nisolation = "${isolation}"\n\n[agent]\nruntime = "echo"\ntest_words = true\n\n`
+      `[host]\nstatus = "127.0.0.1:${host.status}"\nplugins_dir = "plugins"\nisolation = "${isolation}"\n\n[session]\noutbound_dirs = ["${host.folder}"]\n\n[agent]\nruntime = "echo"\ntest_words = true\n\n`
         + `[adapter.webchat]\nlisten = "127.0.0.1:${host.page}"\nupload_bytes_max = 100000\n`,
       { mode: 0o600 },
     );

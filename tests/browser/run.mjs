@@ -211,6 +211,120 @@ test("commands are offered and answered", async ({ page }) => {
   await page.until(`document.querySelectorAll(".msg.agent:not(.live), .msg.notice").length > 0`, "an answer of the host");
 });
 
+const listed = `[...document.querySelectorAll(".conversations a .name")].map((node) => node.innerText)`;
+
+test("the words behind a command are offered, and Enter sends what is whole", async ({ page }) => {
+  await page.evaluate(`${INPUT}.focus()`);
+  await page.type("/bus");
+  await page.until(`document.querySelector("#commands li strong")?.innerText === "/busy"`);
+  await page.press("Tab");
+  await page.until(`document.querySelectorAll("#commands li").length === 4`, "the words of /busy");
+  await page.type("q");
+  await page.until(`document.querySelector("#commands li strong")?.innerText === "/busy queue"`);
+  await page.press("Enter");
+  assert.equal(await page.evaluate(`${INPUT}.value.trim()`), "/busy queue");
+  await page.press("Enter");
+  await page.until(`${mine}.includes("/busy queue") && ${answers}.length > 0`, "the answer to /busy queue");
+  await page.type("/title ");
+  await page.press("Enter");
+  await page.until(`${mine}.includes("/title")`, "a bare command is sent");
+});
+
+test("a message that waits says so, and an answer that was cut short is marked", async ({ page }) => {
+  await say(page, "/hang half of it");
+  await page.until(`/half of it/.test(document.querySelector(".msg.live .body")?.innerText ?? "")`, "the text before it hangs");
+  await say(page, "/queue and then this");
+  await page.until(`document.querySelector(".msg.me .status.waiting")?.innerText === "waiting"`, "the message that waits");
+  assert.equal(await page.evaluate(`document.querySelectorAll(".msg.live").length`), 1, "what waits has no place of its own");
+  await page.shot(join(SHOTS, "waiting.png"));
+  await page.press("Escape");
+  await page.until(says("and then this"));
+  await page.until(`!document.querySelector(".status.waiting")`, "nothing waits any more");
+  const cut = `document.querySelector(".msg.agent:not(.live) .interrupted")?.parentNode.innerText`;
+  assert.match(await page.evaluate(cut), /half of it\s+interrupted/);
+  await page.reload();
+  await page.until(cut, "the mark after a reload");
+});
+
+test("a title is the host's, wherever it is given", async ({ page }) => {
+  await talk(page, "the seven hills");
+  await page.until(`document.querySelector("#title").innerText === "the seven hills"`);
+  await say(page, "/title Hills of Rome");
+  await page.until(`document.querySelector("#title").innerText === "Hills of Rome" && ${listed}.includes("Hills of Rome")`, "the title of /title");
+  await page.click("#new");
+  await page.until(`!document.querySelector("#welcome").hidden`);
+  await talk(page, "other hills");
+  await page.until(`document.querySelector("#title").innerText === "other hills"`);
+  await page.click("#rename");
+  await page.until(`document.querySelector("#ask").open`);
+  await page.type("Hills of Rome");
+  await page.press("Enter");
+  await page.until(`document.querySelector("#title").innerText === "Hills of Rome #2"`, "a number behind a taken title");
+});
+
+test("what was left by a branch is listed, read, and goes on with the next message", async ({ page }) => {
+  await talk(page, "the way in");
+  await page.until(`document.querySelector("#title").innerText === "the way in"`);
+  await say(page, "/branch");
+  const former = `document.querySelector('.conversations a[href^="#s."]')`;
+  await page.until(`${former}?.innerText === "the way in"`, "the former conversation in the list");
+  await page.evaluate(`${former}.click()`);
+  await page.until(says("the way in"), "what was said in it");
+  assert.ok(await page.evaluate(`!document.querySelector("#past").hidden`));
+  await talk(page, "and on from here");
+  await page.until(`document.querySelector("#past").hidden && !${former}`, "it is open here");
+  assert.deepEqual(await page.evaluate(mine), ["the way in", "and on from here"]);
+  assert.ok(await page.evaluate(`/^#c_/.test(location.hash)`));
+});
+
+test("words of a conversation are found", async ({ page }) => {
+  await talk(page, "a heading\nand a xylophone far below it");
+  await page.click("#new");
+  await page.press("k", { ctrl: true });
+  await page.until(`document.querySelector("#palette").open`);
+  await page.type("xylophone");
+  await page.until(`document.querySelector("#palette-list mark")?.innerText === "xylophone"`, "the place");
+  await page.press("Enter");
+  await page.until(`${mine}.some((text) => text.includes("xylophone"))`, "the conversation");
+});
+
+test("a picture from the agent is shown and a file is offered", async ({ page, host }) => {
+  const png = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR4nGNgAAIAAAAEAAEnNCcKAAAAAElFTkSuQmCC";
+  writeFileSync(join(host.folder, "dot.png"), Buffer.from(png, "base64"));
+  writeFileSync(join(host.folder, "list.txt"), "one\ntwo\n");
+  await say(page, `look\nMEDIA:${join(host.folder, "dot.png")}\nMEDIA:${join(host.folder, "list.txt")}`);
+  await page.until(`document.querySelector(".msg.agent .files img")?.naturalWidth === 1`, "the picture");
+  await page.until(`document.querySelector(".msg.agent a.file")?.download === "list.txt"`, "the file");
+});
+
+test("two pages on one conversation show the same", async ({ page, browser, link }) => {
+  await talk(page, "from the first");
+  const other = await browser.open(new URL(await page.evaluate("location.hash"), link).href);
+  await other.until(says("from the first"));
+  await say(other, "/slow 500 from the second one and on");
+  await page.until(`/^from/.test(document.querySelector(".msg.live .body")?.innerText ?? "")`, "the answer grows on the first page too");
+  await page.until(says("from the second one and on"));
+  await other.until(says("from the second one and on"));
+  assert.deepEqual(await page.evaluate(answers), await other.evaluate(answers));
+  assert.deepEqual(other.complaints, []);
+  await other.close();
+});
+
+test("long words, code and commands fit a telephone", async ({ page }) => {
+  await page.size(360, 740);
+  await talk(page, "short");
+  await say(page, "x".repeat(400) + "\n\n```\n" + "y".repeat(300) + "\n```");
+  await page.until(`document.querySelector(".msg.agent:not(.live) pre")`, "the code");
+  await say(page, "/title " + "longtitlewithoutanyspace".repeat(4));
+  await page.until(`document.querySelector("#title").innerText.startsWith("longtitle")`);
+  await page.type("/");
+  await page.until(`!document.querySelector("#commands").hidden`);
+  assert.ok(await page.evaluate("document.documentElement.scrollWidth <= innerWidth"), "the page is wider than the screen");
+  const inside = `[...document.querySelectorAll(".bar button:not([hidden]), .field button:not([hidden]), #commands li")].every((node) => { const box = node.getBoundingClientRect(); return box.left >= 0 && box.right <= innerWidth; })`;
+  assert.ok(await page.evaluate(inside), "something lies outside of the screen");
+  await page.shot(join(SHOTS, "narrow-menu.png"));
+});
+
 test("the status page opens", async ({ browser, host }) => {
   const page = await browser.open(`http://127.0.0.1:${host.status}/`);
   await page.until(`/webchat/.test(document.body.innerText) && /online/i.test(document.body.innerText)`, "webchat online");
