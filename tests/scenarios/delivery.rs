@@ -103,6 +103,36 @@ fn a_send_that_hangs_does_not_hold_up_another_chat() {
     world.kill();
 }
 
+#[test]
+fn a_platform_that_asks_one_chat_to_wait_hears_the_others_and_what_waits_can_be_dropped() {
+    for isolation in Isolation::BOTH {
+        let mut world = World::new(isolation, &["7", "8"]);
+        world.start();
+        world.scripted.answers(json!({ "type": "not_sent", "retry_after_ms": 3_600_000, "scope": "chat" }), 1);
+        let (held, free) = (world.scripted.chat("7"), world.scripted.chat("8"));
+        held.says("question");
+        held.hears(1);
+        held.says("another question");
+        free.says("is it only there");
+        assert!(free.hears(1)[0].contains("only there"));
+        let owed = until("both wait", 20, || {
+            let listed = world.told(&["outbox", "list", "--json"]);
+            let listed: serde_json::Value = serde_json::from_str(&listed).expect("JSON");
+            let owed = listed.as_array()?.iter().filter(|one| one["state"] == "owed").map(|one| one["id"].to_string());
+            Some(owed.collect::<Vec<_>>()).filter(|owed| owed.len() == 2)
+        });
+        for id in &owed {
+            world.told(&["outbox", "drop", id]);
+        }
+        settled(&world);
+        let shown = world.told(&["outbox", "show", &owed[0], "--json"]);
+        assert!(shown.contains("abandoned") && shown.contains("question"), "{shown}");
+        assert_eq!(held.received().len(), 1, "what is dropped is not sent any more");
+        assert_ne!(world.cli(&["outbox", "drop", "999999"]).status.code(), Some(0));
+        assert_eq!(world.stop(), Some(0));
+    }
+}
+
 /// Nothing is owed any more.
 fn settled(world: &World) {
     until("everything is settled", 20, || (world.status()["queues"]["outbox"] == 0).then_some(()));

@@ -2,6 +2,8 @@
 
 #![forbid(unsafe_code)]
 
+mod access;
+mod busy;
 mod conversation;
 mod delivery;
 mod operator;
