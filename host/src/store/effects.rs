@@ -32,13 +32,9 @@ pub(super) fn dead_target(db: &Connection, target: &DeadTargetRow) -> Outcome<()
     Ok(())
 }
 
-/// Forgets that nobody could write to a chat.
+/// Forgets that nobody could write to a chat, whichever of its threads was refused.
 pub(super) fn revive(db: &Connection, instance: &str, chat: &Chat) -> Outcome<()> {
-    change(
-        db,
-        "DELETE FROM dead_targets WHERE instance = ?1 AND chat_type = ?2 AND chat_id = ?3 AND thread = ?4",
-        params![instance, chat.kind.as_str(), chat.id, thread(chat)],
-    )?;
+    change(db, "DELETE FROM dead_targets WHERE instance = ?1 AND chat_id = ?2", params![instance, chat.id])?;
     Ok(())
 }
 

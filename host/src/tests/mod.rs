@@ -3,10 +3,12 @@
 
 mod access;
 mod busy;
+mod bypass;
 mod commands;
 mod conversation;
 mod delivery;
 mod files;
+mod lateness;
 mod listing;
 mod menus;
 mod pairing;

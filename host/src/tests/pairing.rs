@@ -217,3 +217,17 @@ fn a_code_that_nobody_was_told_before_the_host_ended_is_taken_back_and_another_i
     let code = offered(&world, "99");
     assert!(ordered(&world, &format!("/pair approve {code}")).contains("99 may write"));
 }
+
+#[test]
+fn a_code_that_may_have_been_told_before_the_host_ended_still_works_and_is_not_told_again() {
+    let section = "access = { admins = [\"1\"] }".to_owned();
+    let mut world = World::with(Setting { section, ..Setting::default() });
+    world.platform.hangs();
+    world.chat("99").says("hello");
+    let code = code_in(&world.chat("99").hears(1)[0]);
+    world.crash();
+    world.start();
+    world.settled();
+    assert_eq!(world.chat("99").heard().len(), 1, "no stand-in is told");
+    assert!(ordered(&world, &format!("/pair approve {code}")).contains("99 may write"));
+}

@@ -218,13 +218,15 @@ async fn a_dead_target_is_remembered_until_it_speaks_again() {
     store.claim(id, 1, epoch, 1).await.unwrap();
     let dead =
         DeadTargetRow { instance: "echo".to_owned(), chat: chat(), why: "forbidden".to_owned(), since_ms: START_MS };
-    let effects = vec![Effect::DeadTarget(dead.clone()), Effect::ThreadGone];
+    let thread = DeadTargetRow { chat: chat().in_thread("9"), ..dead.clone() };
+    let effects = vec![Effect::DeadTarget(dead.clone()), Effect::DeadTarget(thread.clone()), Effect::ThreadGone];
     let settle = Settle { effects, ..Settle::new(id, 1, PartState::Owed, tried(1), START_MS) };
     store.settle(settle).await.unwrap();
     assert_eq!(store.delivery(id).await.unwrap().unwrap().chat, chat());
     drop(store);
     let opened = home.open();
-    assert_eq!(opened.loaded.dead_targets, [dead]);
+    assert_eq!(opened.loaded.dead_targets, [dead, thread]);
+    // Whoever speaks in one thread of it can be written to in all.
     let revive = Change::Revive { instance: "echo".to_owned(), chat: chat() };
     let revive = CommandTx { inbox: None, changes: vec![revive], reply: vec![], now_ms: START_MS };
     opened.store.command(revive).await.unwrap();
