@@ -67,6 +67,7 @@ impl App {
         });
         warnings
             .extend(trouble.iter().map(|trouble| format!("nothing can be stored, so no message is taken: {trouble}")));
+        self.adapters.look_again().await;
         let adapters = self.adapters.statuses().into_iter().map(|mut status| {
             status.held = census.held.get(&status.name).copied().unwrap_or_default();
             status.into()

@@ -2,8 +2,9 @@
 
 use std::{
     collections::BTreeMap,
+    path::PathBuf,
     sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::Ordering},
-    time::Duration,
+    time::{Duration, SystemTime},
 };
 
 use tokio::{
@@ -35,7 +36,13 @@ struct Inner {
     events: mpsc::Sender<AdapterEvent>,
     instances: Mutex<BTreeMap<String, Entry>>,
     /// What was last seen in the folders.
-    found: Mutex<Vec<Found>>,
+    found: Mutex<Seen>,
+}
+
+#[derive(Default)]
+struct Seen {
+    stamp: Vec<(PathBuf, u64, Option<SystemTime>)>,
+    found: Vec<Found>,
 }
 
 struct Entry {
@@ -115,8 +122,8 @@ impl Adapters {
         let instances = self.instances();
         let mut statuses: Vec<AdapterStatus> = instances.values().map(|entry| status(&entry.handle)).collect();
         let used: Vec<&str> = instances.values().map(|entry| entry.handle.plugin()).collect();
-        let found = self.inner.found.lock().unwrap_or_else(PoisonError::into_inner);
-        statuses.extend(found.iter().filter_map(|found| available(found, &used)));
+        let seen = self.inner.seen();
+        statuses.extend(seen.found.iter().filter_map(|found| available(found, &used)));
         statuses
     }
 
@@ -221,7 +228,7 @@ impl Adapters {
         let inner = &self.inner;
         let (announcements, announced) = mpsc::channel(ANNOUNCEMENTS_MAX);
         let shared = Arc::new(Shared::new(&plan, Arc::clone(&inner.settings), announcements));
-        let found = inner.found.lock().unwrap_or_else(PoisonError::into_inner).iter().find_map(|found| {
+        let found = inner.seen().found.iter().find_map(|found| {
             let manifest = found.manifest.as_ref().ok().filter(|manifest| manifest.id == plan.plugin)?;
             Some((manifest.clone(), found.place))
         });
@@ -248,12 +255,37 @@ impl Adapters {
 
     /// Looks into the folders again.
     fn look(&self) {
-        let found = discover(&self.inner.settings.search);
-        *self.inner.found.lock().unwrap_or_else(PoisonError::into_inner) = found;
+        self.inner.look();
+    }
+
+    /// Looks into the folders again where something came, went or was written since, so that a file which an operator
+    /// drops in is seen by whoever asks next. Touches the disk beside the runtime.
+    pub async fn look_again(&self) {
+        let inner = Arc::clone(&self.inner);
+        let looking = tokio::task::spawn_blocking(move || {
+            let stamp = inner.settings.search.stamp();
+            if inner.seen().stamp != stamp {
+                inner.look();
+            }
+        });
+        looking.await.expect("looking into a folder does not panic");
     }
 
     fn instances(&self) -> MutexGuard<'_, BTreeMap<String, Entry>> {
         self.inner.instances.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Inner {
+    fn look(&self) {
+        // The stamp comes first: what is written while the files are read is read again the next time.
+        let stamp = self.settings.search.stamp();
+        let found = discover(&self.settings.search);
+        *self.seen() = Seen { stamp, found };
+    }
+
+    fn seen(&self) -> MutexGuard<'_, Seen> {
+        self.found.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

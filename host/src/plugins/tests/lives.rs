@@ -51,6 +51,23 @@ async fn an_instance_comes_online_and_delivers() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_file_that_is_dropped_in_while_the_host_runs_is_seen_by_who_asks_next() {
+    let home = Home::hostile();
+    let aside = home.path().join("aside");
+    std::fs::rename(home.library(), &aside).unwrap();
+    let host = Host::start(home.settings(), Vec::new());
+    let states = async || -> Vec<(String, String)> {
+        host.adapters.look_again().await;
+        host.adapters.statuses().into_iter().map(|status| (status.plugin, status.state)).collect()
+    };
+    assert_eq!(states().await, []);
+    std::fs::rename(&aside, home.library()).unwrap();
+    assert_eq!(states().await, [("hostile".to_owned(), "available".to_owned())]);
+    std::fs::remove_file(home.library()).unwrap();
+    assert_eq!(states().await, []);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_library_of_the_folder_runs_in_a_process_of_its_own_by_default() {
     let home = Home::hostile();
     let host = Host::start(home.settings(), vec![plan(IsolationChoice::Auto, "ok")]);
