@@ -129,7 +129,7 @@ impl Spoken {
 #[derive(Clone, Debug, Default)]
 pub struct Remembered {
     /// The transcript, oldest first.
-    pub history: Vec<Message>,
+    pub history: Vec<Arc<Message>>,
     /// What was chosen for the session.
     pub settings: SessionSettings,
     /// What the runtime left behind.

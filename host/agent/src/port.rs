@@ -1,6 +1,6 @@
 //! What the host and a runtime say to each other.
 
-use std::path::PathBuf;
+use std::{path::PathBuf, sync::Arc};
 
 use futures_util::future::BoxFuture;
 use hermes_core::context::TurnContext;
@@ -43,7 +43,7 @@ pub struct TurnRequest {
     /// What the host tells the model besides the configured system prompt, such as what the platform is like. May be empty.
     pub system: String,
     /// The conversation so far, oldest first.
-    pub history: Vec<Message>,
+    pub history: Vec<Arc<Message>>,
     /// What the turn answers, oldest first; never empty.
     pub input: Vec<Message>,
     /// The folder in which the files of `attachments` lie, each under the id that `media` names.

@@ -17,7 +17,8 @@ use crate::store::{Lineage, NewMessage, SessionRow};
 #[derive(Debug, Default)]
 pub struct Memory {
     known: bool,
-    messages: VecDeque<Message>,
+    /// Shared with the turns that read it: a turn copies no text.
+    messages: VecDeque<Arc<Message>>,
     settings: SessionSettings,
     state: Option<Value>,
     summary: Option<String>,
@@ -60,7 +61,7 @@ impl Memory {
         let row = host.store.session(session).await;
         match (history, state, row) {
             (Ok(history), Ok(state), Ok(row)) => {
-                self.messages = history.into_iter().map(|row| row.message).collect();
+                self.messages = history.into_iter().map(|row| Arc::new(row.message)).collect();
                 self.state = state;
                 if let Some(row) = row {
                     self.anew = if self.messages.is_empty() { ended_by_a_rule(host, &row).await } else { None };
@@ -95,7 +96,7 @@ impl Memory {
         if !self.known {
             return;
         }
-        self.messages.extend(transcript.into_iter().map(|(_, message)| message));
+        self.messages.extend(transcript.into_iter().map(|(_, message)| Arc::new(message)));
         let excess = self.messages.len().saturating_sub(history_max(host));
         self.messages.drain(..excess);
         if state.is_some() {

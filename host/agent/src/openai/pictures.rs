@@ -30,7 +30,7 @@ impl Pictures {
     /// Reads the newest pictures of a request from their folder. One that cannot be read is left out.
     pub(super) async fn read(request: &TurnRequest) -> Self {
         let Some(folder) = request.media.clone() else { return Self::default() };
-        let newest_first = request.history.iter().chain(&request.input).rev();
+        let newest_first = request.history.iter().map(|said| &**said).chain(&request.input).rev();
         let wanted = newest_first.flat_map(|message| &message.attachments).filter(|file| is_picture(file));
         let wanted: Vec<(String, String)> =
             wanted.filter_map(|file| Some((file.media.clone()?, file.mime.clone()))).take(PICTURES_MAX).collect();

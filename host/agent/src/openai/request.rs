@@ -29,7 +29,8 @@ pub(super) fn body(
     if !instructions.is_empty() {
         messages.push(json!({"role": "system", "content": instructions}));
     }
-    messages.extend(request.history[skipped..].iter().chain(&request.input).filter_map(|said| message(said, pictures)));
+    let history = request.history[skipped..].iter().map(|said| &**said);
+    messages.extend(history.chain(&request.input).filter_map(|said| message(said, pictures)));
     let mut body = json!({"model": model, "messages": messages, "stream": true});
     if with.usage {
         body["stream_options"] = json!({"include_usage": true});
@@ -95,7 +96,7 @@ mod tests {
             turn_id: TurnId(1),
             context: TurnContext::default(),
             system: system.to_owned(),
-            history,
+            history: history.into_iter().map(std::sync::Arc::new).collect(),
             input,
             media: None,
             model: None,
