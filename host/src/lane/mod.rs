@@ -567,11 +567,12 @@ impl Lane {
     }
 
     async fn write_end(&self, end: EndTurn) {
-        let written = self.host.until_written("the end of a turn", || self.host.store.end_turn(end.clone())).await;
+        let end = Arc::new(end);
+        let written = self.host.until_written("the end of a turn", || self.host.store.end_turn(Arc::clone(&end))).await;
         if let Some(ids) = written {
             crash::point("after_owe");
             let (said, grown) = ids.split_at(end.deliveries.len().min(ids.len()));
-            self.host.carry(said.to_vec(), end.deliveries).await;
+            self.host.carry(said.to_vec(), Arc::unwrap_or_clone(end).deliveries).await;
             for id in grown {
                 self.tell_grown(*id).await;
             }

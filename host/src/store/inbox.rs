@@ -20,7 +20,7 @@ impl Store {
     ///
     /// When it could not be committed; the platform must then offer it again.
     pub async fn accept(&self, new: NewInbox) -> Result<Accepted> {
-        self.write(move |db| accept(db, &new)).await
+        self.write_single(move |db| accept(db, &new)).await
     }
 
     /// (f) Drops an accepted event that was not admitted or not addressed: its text goes at once, its key stays.

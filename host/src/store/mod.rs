@@ -168,6 +168,15 @@ impl Store {
         self.inner.writer.grouped(work).await
     }
 
+    /// As [`Store::write`] for work that changes something with one statement at most.
+    async fn write_single<T, W>(&self, work: W) -> Result<T>
+    where
+        T: Send + 'static,
+        W: FnOnce(&Connection) -> Outcome<T> + Send + 'static,
+    {
+        self.inner.writer.grouped_single(work).await
+    }
+
     /// Answers `question` on a reading thread.
     async fn read<T, Q>(&self, question: Q) -> Result<T>
     where

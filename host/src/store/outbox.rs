@@ -35,7 +35,7 @@ impl Store {
     ///
     /// [`StoreError::Conflict`] when the part is in flight or settled; it must not be sent then.
     pub async fn claim(&self, delivery: DeliveryId, n: u32, epoch: Epoch, attempt: u32) -> Result<()> {
-        self.write(move |db| {
+        self.write_single(move |db| {
             change_one(
                 db,
                 "UPDATE outbox_parts SET state = 'in_flight', epoch = ?3, attempts = ?4

@@ -1,5 +1,7 @@
 //! Turns: transactions (b) and (c).
 
+use std::sync::Arc;
+
 use hermes_core::ids::{DeliveryId, Epoch, InboxId, SessionId, TurnId};
 use hermes_protocol::Usage;
 use rusqlite::{Connection, params};
@@ -28,8 +30,8 @@ impl Store {
     ///
     /// [`StoreError::Conflict`](super::StoreError::Conflict) when the turn does not run: it was ended before, and
     /// nothing of `end` is kept.
-    pub async fn end_turn(&self, end: EndTurn) -> Result<Vec<DeliveryId>> {
-        let nonce = self.nonce();
+    pub async fn end_turn(&self, end: impl Into<Arc<EndTurn>>) -> Result<Vec<DeliveryId>> {
+        let (nonce, end) = (self.nonce(), end.into());
         self.write(move |db| finish(db, &nonce, &end)).await
     }
 

@@ -3,7 +3,7 @@
 //! Requests wait in a bounded queue. The thread takes one, and with it everything
 //! that was queued while the last commit ran, into one transaction: each request in
 //! a savepoint of its own, so that one that fails takes back only what it wrote
-//! itself. After the commit, with its one fsync, each caller gets its answer; when
+//! itself (one statement needs none: it takes itself back). After the commit, with its one fsync, each caller gets its answer; when
 //! the commit fails, each gets the error, and the thread goes on with the next.
 //!
 //! A request that is queued is carried out even if its caller has gone.
@@ -30,6 +30,8 @@ pub(super) type Outcome<T> = std::result::Result<T, Fault>;
 enum Message {
     /// Joins the next group.
     Grouped(Box<dyn Job>),
+    /// Joins the next group and writes with one statement, which takes itself back when it fails.
+    GroupedSingle(Box<dyn Job>),
     /// Runs between two groups, outside a transaction.
     Alone(Box<dyn Job>),
     /// Runs as the last, after which the connection is closed.
@@ -115,6 +117,16 @@ impl Writer {
         self.send(work, Message::Grouped).await
     }
 
+    /// As [`grouped`](Self::grouped) for work that changes something with one statement at most: no savepoint is
+    /// needed, since a statement that fails leaves nothing behind.
+    pub(super) async fn grouped_single<T, W>(&self, work: W) -> Result<T>
+    where
+        T: Send + 'static,
+        W: FnOnce(&Connection) -> Outcome<T> + Send + 'static,
+    {
+        self.send(work, Message::GroupedSingle).await
+    }
+
     /// Carries out `work` outside a transaction.
     pub(super) async fn alone<T, W>(&self, work: W) -> Result<T>
     where
@@ -171,7 +183,8 @@ impl Desk {
         let mut next = self.requests.blocking_recv();
         while let Some(message) = next.take() {
             match message {
-                Message::Grouped(first) => next = self.group(first),
+                Message::Grouped(first) => next = self.group(first, false),
+                Message::GroupedSingle(first) => next = self.group(first, true),
                 Message::Alone(job) => self.alone(job),
                 Message::Last(job) => {
                     // Whoever asks from here on learns that the store is closed.
@@ -193,15 +206,15 @@ impl Desk {
     }
 
     /// Runs one group that begins with `first`; returns a message that cannot be part of it.
-    fn group(&mut self, first: Box<dyn Job>) -> Option<Message> {
+    fn group(&mut self, first: Box<dyn Job>, single: bool) -> Option<Message> {
         let mut done: Vec<Box<dyn Job>> = Vec::new();
         let mut left_over = None;
-        let mut next = Some(first);
+        let mut next = Some((first, single));
         let (before, failures) = (self.db.total_changes(), self.counters.failures.load(Ordering::Relaxed));
         let mut broken = self.statement("BEGIN IMMEDIATE").err();
-        while let Some(mut job) = next.take() {
+        while let Some((mut job, single)) = next.take() {
             if broken.is_none() {
-                broken = self.guarded(&mut job).err();
+                broken = if single { self.alone_in_group(&mut job) } else { self.guarded(&mut job) }.err();
             }
             done.push(job);
             // A broken group takes nobody else with it.
@@ -209,7 +222,8 @@ impl Desk {
                 break;
             }
             match self.requests.try_recv() {
-                Ok(Message::Grouped(job)) => next = Some(job),
+                Ok(Message::Grouped(job)) => next = Some((job, false)),
+                Ok(Message::GroupedSingle(job)) => next = Some((job, true)),
                 Ok(other) => left_over = Some(other),
                 Err(_) => {}
             }
@@ -253,6 +267,25 @@ impl Desk {
         }
     }
 
+    /// Runs one request of a single statement. An error means that the whole group is lost.
+    fn alone_in_group(&self, job: &mut Box<dyn Job>) -> Result<()> {
+        if job.run(&self.db) {
+            return Ok(());
+        }
+        if let Some(error) = job.failure(&self.path) {
+            self.failed(&error);
+        }
+        if self.db.is_autocommit() { Err(self.given_up()) } else { Ok(()) }
+    }
+
+    /// A full or failing disk has made SQLite give up the transaction as a whole.
+    fn given_up(&self) -> StoreError {
+        StoreError::Disk {
+            path: self.path.clone(),
+            detail: "the transaction of a neighbouring request was given up".to_owned(),
+        }
+    }
+
     /// Runs one request in its savepoint. An error means that the whole group is lost.
     fn guarded(&self, job: &mut Box<dyn Job>) -> Result<()> {
         self.statement("SAVEPOINT request")?;
@@ -262,12 +295,8 @@ impl Desk {
         if let Some(error) = job.failure(&self.path) {
             self.failed(&error);
         }
-        // A full or failing disk may have made SQLite give up the transaction as a whole.
         if self.db.is_autocommit() {
-            return Err(StoreError::Disk {
-                path: self.path.clone(),
-                detail: "the transaction of a neighbouring request was given up".to_owned(),
-            });
+            return Err(self.given_up());
         }
         self.statement("ROLLBACK TO request")?;
         self.statement("RELEASE request")
