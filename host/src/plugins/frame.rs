@@ -123,8 +123,14 @@ impl Frame {
 
     /// The bytes on the wire. The caller has asked [`fits`](Self::fits).
     pub(super) fn encode(&self) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(4 + HEADER_BYTES + self.method.len() + self.payload.len());
+        self.encode_into(&mut bytes);
+        bytes
+    }
+
+    /// As [`encode`](Self::encode), behind what `bytes` holds already.
+    pub(super) fn encode_into(&self, bytes: &mut Vec<u8>) {
         let rest = HEADER_BYTES + self.method.len() + self.payload.len();
-        let mut bytes = Vec::with_capacity(4 + rest);
         bytes.extend_from_slice(&u32::try_from(rest).expect("a frame that fits is below 4 GiB").to_le_bytes());
         bytes.push(self.kind.number());
         bytes.extend_from_slice(&self.id.to_le_bytes());
@@ -133,7 +139,6 @@ impl Frame {
         bytes.extend_from_slice(&method.to_le_bytes());
         bytes.extend_from_slice(self.method.as_bytes());
         bytes.extend_from_slice(&self.payload);
-        bytes
     }
 
     /// Reads the rest of a frame, what follows its length.
@@ -153,6 +158,9 @@ impl Frame {
         })
     }
 }
+
+/// Frames that wait are written together until they are this many bytes: one system call instead of one each.
+pub(super) const WRITE_BYTES_MAX: usize = 64 * 1024;
 
 /// Reads one frame; for the child, which has threads.
 pub(super) fn read(from: &mut impl Read) -> Result<Frame, FrameError> {

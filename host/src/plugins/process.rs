@@ -384,22 +384,49 @@ impl AdapterLink for ProcessLink {
 }
 
 async fn write_out(mut writer: OwnedWriteHalf, mut queue: mpsc::Receiver<Out>, pending: Arc<Mutex<Pending>>) {
-    while let Some(out) = queue.recv().await {
-        let frame = match out {
-            Out::Frame(frame) => frame,
-            Out::Call(frame) => {
-                let mut pending = lock(&pending);
-                match pending.calls.get_mut(&frame.id) {
-                    Some(waiting) => waiting.begun = true,
-                    // Nobody waits any more and nothing was begun.
-                    None => continue,
-                }
-                frame
+    while let Some(first) = queue.recv().await {
+        let (bytes, calls) = encode(first, &mut queue, &pending);
+        let mut at = 0;
+        while at < bytes.len() {
+            match writer.write(&bytes[at..]).await {
+                Ok(written) if written > 0 => at += written,
+                // The reader meets the same end and says why.
+                _ => return never_begun(&pending, &calls, at),
             }
-        };
-        if writer.write_all(&frame.encode()).await.is_err() {
-            // The reader meets the same end and says why.
-            return;
+        }
+    }
+}
+
+/// The frames that wait, together; with each call its id and where its frame begins.
+fn encode(first: Out, queue: &mut mpsc::Receiver<Out>, pending: &Mutex<Pending>) -> (Vec<u8>, Vec<(u64, usize)>) {
+    let (mut bytes, mut calls) = (Vec::new(), Vec::new());
+    let mut next = Some(first);
+    let mut pending = lock(pending);
+    while let Some(out) = next.take() {
+        match out {
+            Out::Frame(frame) => frame.encode_into(&mut bytes),
+            // Where nobody waits any more nothing is begun.
+            Out::Call(frame) => {
+                if let Some(waiting) = pending.calls.get_mut(&frame.id) {
+                    waiting.begun = true;
+                    calls.push((frame.id, bytes.len()));
+                    frame.encode_into(&mut bytes);
+                }
+            }
+        }
+        if bytes.len() < frame::WRITE_BYTES_MAX {
+            next = queue.try_recv().ok();
+        }
+    }
+    (bytes, calls)
+}
+
+/// Of the calls written together, those behind the bytes that the child got certainly did nothing.
+fn never_begun(pending: &Mutex<Pending>, calls: &[(u64, usize)], written: usize) {
+    let mut pending = lock(pending);
+    for (id, _) in calls.iter().filter(|(_, start)| *start >= written) {
+        if let Some(waiting) = pending.calls.get_mut(id) {
+            waiting.begun = false;
         }
     }
 }

@@ -10,7 +10,7 @@
 use std::{
     collections::{BTreeMap, VecDeque},
     ffi::OsString,
-    io::Write,
+    io::{BufReader, Read, Write},
     os::{
         fd::{AsFd, OwnedFd},
         unix::{net::UnixStream, process::CommandExt},
@@ -208,8 +208,9 @@ fn report(file: &Path, origin: &Path, framed: bool) -> ExitCode {
 }
 
 fn run(file: &Path, records: Vec<Frame>) -> ExitCode {
-    let Ok(mut reader) = socket() else { return ExitCode::from(EXIT_USAGE) };
+    let Ok(reader) = socket() else { return ExitCode::from(EXIT_USAGE) };
     let Ok(writer) = reader.try_clone() else { return ExitCode::from(EXIT_USAGE) };
+    let mut reader = BufReader::new(reader);
     let hello = match frame::read(&mut reader) {
         Ok(Frame { kind: FrameKind::Hello, payload, .. }) => serde_json::from_slice::<HostHello>(&payload).ok(),
         _ => None,
@@ -267,7 +268,7 @@ fn start(
 }
 
 /// Reads until the socket ends.
-fn serve(reader: &mut UnixStream, instance: &Arc<ForeignInstance>, host: &Arc<Host>) {
+fn serve(reader: &mut impl Read, instance: &Arc<ForeignInstance>, host: &Arc<Host>) {
     loop {
         let Ok(frame) = frame::read(reader) else { return };
         match frame.kind {
@@ -405,16 +406,19 @@ impl Outbox {
     /// Writes until the socket ends.
     fn write(&self, mut to: UnixStream) {
         loop {
-            let frame = {
+            let mut bytes = Vec::new();
+            {
                 let queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
                 let waited = self.changed.wait_while(queue, |queue| queue.frames.is_empty());
                 let mut queue = waited.unwrap_or_else(PoisonError::into_inner);
-                let Some(frame) = queue.frames.pop_front() else { continue };
-                queue.logs -= usize::from(frame.kind == FrameKind::Log);
+                while bytes.len() < frame::WRITE_BYTES_MAX {
+                    let Some(frame) = queue.frames.pop_front() else { break };
+                    queue.logs -= usize::from(frame.kind == FrameKind::Log);
+                    frame.encode_into(&mut bytes);
+                }
                 queue.writing = true;
-                frame
-            };
-            let written = frame::write(&mut to, &frame);
+            }
+            let written = to.write_all(&bytes);
             let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
             queue.writing = false;
             if written.is_err() {
