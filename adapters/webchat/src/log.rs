@@ -26,6 +26,8 @@ const PAGES_MAX: u32 = 64;
 const ENTRIES_AT_ONCE: usize = 40;
 /// How many of the latest events of a conversation are remembered, to know whose turn runs.
 const INBOX_KEPT: usize = 8;
+/// Deleted conversations that are remembered.
+const DELETED_KEPT: usize = 100;
 /// How many last pages stay in memory.
 const TAILS_MAX: usize = 16;
 /// Characters of a title.
@@ -130,6 +132,9 @@ impl Entry {
 #[derive(Default, Serialize, Deserialize)]
 struct Index {
     conversations: Vec<Conversation>,
+    /// Conversations that were deleted lately: what is still on its way to one does not bring it back.
+    #[serde(default)]
+    deleted: Vec<String>,
 }
 
 #[derive(Clone, Default, Serialize, Deserialize)]
@@ -244,7 +249,18 @@ impl Log {
     /// Forgets a conversation and its pages.
     pub(crate) async fn delete(&self, id: &str) -> Result<bool, CallError> {
         let mut state = self.state.lock().await;
+        // The host may write to the inbox unasked, whatever was in it before.
+        if id != "inbox" {
+            state.index.deleted.push(id.to_owned());
+            let extra = state.index.deleted.len().saturating_sub(DELETED_KEPT);
+            state.index.deleted.drain(..extra);
+        }
         self.forget(&mut state, id).await
+    }
+
+    /// Whether a conversation was deleted by the person at the page.
+    pub(crate) async fn is_deleted(&self, id: &str) -> bool {
+        self.state.lock().await.index.deleted.iter().any(|deleted| deleted == id)
     }
 
     /// Adds an entry unless one with its id, or its key, is among the latest; returns

@@ -26,6 +26,9 @@ pub(crate) async fn send(link: &Arc<Connection>, message: Outgoing) -> SendOutco
     let Some(markdown) = is_markdown(&message.format) else {
         return SendOutcome::refused(RefusalKind::BadFormat, "this page shows markdown and plain text");
     };
+    if link.log.is_deleted(&conversation).await {
+        return SendOutcome::refused(RefusalKind::ChatGone, "the conversation was deleted");
+    }
     let at_ms = link.host.now_ms();
     let title = message
         .chat

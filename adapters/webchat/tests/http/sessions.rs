@@ -165,6 +165,9 @@ fn a_conversation_is_deleted_with_its_session_and_what_runs_in_it() {
     assert_eq!(page.host.next_host_call("sessions.delete")["session_id"], "s1");
     assert_eq!(page.get(&format!("/api/conversations/{id}")).status, 404);
     assert_eq!(page.host.kv(&format!("log/{id}/0")), None);
+    let late = page.host.send(&answer(&id, "k1", first, "half of it\n\n(interrupted)"));
+    assert!(matches!(&late, SendOutcome::Refused { kind: RefusalKind::ChatGone, .. }), "{late:?}");
+    assert_eq!(page.get("/api/state").json()["conversations"], json!([]), "what was on its way brings nothing back");
 }
 
 #[test]
