@@ -156,12 +156,13 @@ CREATE TABLE outbox (
     markdown       TEXT    NOT NULL,
     choices        TEXT,                        -- JSON
     code           TEXT,                        -- pairing_requests.hash of the code it tells; only memory has that
+    asking         INTEGER NOT NULL CHECK (asking IN (0, 1)),   -- its choices wait for an answer
     ephemeral_to   TEXT,
     silent         INTEGER NOT NULL CHECK (silent IN (0, 1)),
     state          TEXT    NOT NULL
         CHECK (state = 'drafting' OR state = 'owed' OR state = 'settled' OR state = 'abandoned'),
     why            TEXT,                        -- the first refusal or abandonment of a part
-    draft_message  TEXT,                        -- what a draft has become on the platform
+    draft_message  TEXT,                        -- what a draft has become on the platform, or the message it changes
     open_parts     INTEGER NOT NULL CHECK (open_parts >= 0),
     deadline_ms    INTEGER NOT NULL,
     max_attempts   INTEGER,
@@ -171,6 +172,7 @@ CREATE TABLE outbox (
     CHECK (state <> 'abandoned' OR why IS NOT NULL)
 ) STRICT;
 CREATE INDEX outbox_live ON outbox (id) WHERE state IN ('drafting', 'owed');
+CREATE INDEX outbox_asking ON outbox (id) WHERE asking = 1;
 CREATE INDEX outbox_drafting ON outbox (turn_id) WHERE state = 'drafting';
 CREATE INDEX outbox_dead ON outbox (id) WHERE why IS NOT NULL AND dismissed = 0;
 

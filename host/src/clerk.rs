@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use hermes_core::ids::InboxId;
+use hermes_core::session::is_dm;
 use hermes_protocol::{Chat, Purpose};
 use tokio::sync::mpsc;
 
@@ -61,6 +62,21 @@ pub enum Note {
         /// Its place in the queue.
         permit: Permit,
     },
+    /// An event is answered with words that only its sender needs to see.
+    Tell {
+        /// The event.
+        id: InboxId,
+        /// The instance it came through.
+        instance: Arc<str>,
+        /// Where to answer.
+        chat: Chat,
+        /// What is said.
+        words: String,
+        /// To whom.
+        to: String,
+        /// Its place in the queue.
+        permit: Permit,
+    },
     /// Something else changed in memory and has to be written.
     Changes(Vec<Change>),
 }
@@ -86,7 +102,12 @@ async fn write_all(host: Arc<Host>, mut notes: mpsc::UnboundedReceiver<Note>) {
                 }
                 Note::Changes(more) => changes.extend(more),
                 Note::Welcome { id, instance, chat, changes, words, permit } => {
-                    welcome(&host, id, &instance, chat, changes, words).await;
+                    welcome(&host, id, &instance, chat, changes, words, None).await;
+                    drop(permit);
+                }
+                Note::Tell { id, instance, chat, words, to, permit } => {
+                    let to = Some(to).filter(|to| !is_dm(&chat.kind) && !to.is_empty());
+                    welcome(&host, id, &instance, chat, Vec::new(), words, to).await;
                     drop(permit);
                 }
                 Note::Offer { id, instance, chat, request, words, permit } => {
@@ -123,9 +144,18 @@ async fn offer_code(
     }
 }
 
-async fn welcome(host: &Arc<Host>, id: InboxId, instance: &str, chat: Chat, changes: Vec<Change>, words: String) {
+async fn welcome(
+    host: &Arc<Host>,
+    id: InboxId,
+    instance: &str,
+    chat: Chat,
+    changes: Vec<Change>,
+    words: String,
+    only_to: Option<String>,
+) {
     let mut reply = compose(host, instance, chat, Purpose::Notice, words).await;
     reply.in_reply_to = Some(id);
+    reply.ephemeral_to = only_to;
     let order = CommandTx { inbox: Some(id), changes, reply: vec![reply], now_ms: host.now_ms() };
     if let Some(ids) = host.until_written("a new user", || host.store.command(order.clone())).await {
         host.carry(ids, order.reply).await;

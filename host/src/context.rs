@@ -221,6 +221,7 @@ fn in_parts(
         in_reply_to: None,
         reply_to: None,
         draft: None,
+        edits: None,
         purpose,
         markdown,
         parts,

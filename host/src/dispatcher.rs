@@ -17,11 +17,12 @@ mod pace;
 mod places;
 mod rebind;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use hermes_agent::Message;
 use hermes_core::access::{Authorized, Denied, Grants, Tier, Trust, addressed};
+use hermes_core::asks::Book;
 use hermes_core::delivery::Homes;
 use hermes_core::ids::{InboxId, SessionId};
 use hermes_core::rate::{BotLoops, Rates};
@@ -32,11 +33,12 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::clerk::{self, Note};
 use crate::commands::Said;
+use crate::commands::asks::StaffChats;
 use crate::commands::busy::{Aside, ToAgent};
 use crate::context::{Heard, Place, Urge};
 use crate::events::{DeliveryNews, Due, HostEvent, Inbound, Migration, Permit, TurnNews};
 use crate::host::Host;
-use crate::lane::{After, Birth, GuardLimits, Lane, LaneMessage, Takeover, Then};
+use crate::lane::{After, Birth, GuardLimits, Lane, LaneMessage, Order, Takeover, Then};
 use crate::lanes::Lanes;
 use crate::outbox::{Holds, OutboxLane, OutboxMessage, Target};
 use crate::pairing::Pairing;
@@ -49,6 +51,9 @@ const BATCH_MAX: usize = 64;
 
 /// The flag of the store that holds the model chosen for every conversation.
 pub(crate) const MODEL_FLAG: &str = "model";
+
+/// The flag of the store that holds the kinds of action that were approved for always.
+pub(crate) const APPROVED_FLAG: &str = "approved";
 
 /// The dispatcher and everything it owns.
 pub struct Dispatcher {
@@ -69,6 +74,10 @@ pub struct Dispatcher {
     /// Which chats are written down.
     seen: places::Seen,
     pub(crate) lanes: Lanes<SessionId, LaneMessage>,
+    /// Questions that wait for an answer.
+    pub(crate) asks: Book,
+    /// Where admins can be asked.
+    pub(crate) staff: StaffChats,
     /// Turns in the background, by the session each has for itself.
     pub(crate) asides: BTreeMap<SessionId, Aside>,
     outbox: Lanes<Target, OutboxMessage>,
@@ -127,6 +136,7 @@ impl Dispatcher {
         }
         let grants: Grants = loaded.grants.into_iter().collect();
         host.show_grants(grants.clone());
+        host.show_approved(approved(loaded.flags.get(APPROVED_FLAG).map(String::as_str)));
         host.choose_model(loaded.flags.get(MODEL_FLAG).cloned());
         if let Some(flag) = crate::back::flag(&loaded.flags) {
             tokio::spawn(crate::back::tell(Arc::clone(&host), flag.clone()));
@@ -148,6 +158,8 @@ impl Dispatcher {
             homes,
             seen: places::Seen::default(),
             lanes: Lanes::default(),
+            asks: Book::default(),
+            staff: StaffChats::new(),
             asides: BTreeMap::new(),
             outbox: Lanes::default(),
             holds: BTreeMap::new(),
@@ -186,6 +198,9 @@ impl Dispatcher {
     /// reaches the lane that guards its turn.
     fn handle_inbound(&mut self, inbound: Inbound) {
         let Some(arrived) = self.admit(inbound) else { return };
+        if arrived.event.get().kind == EventKind::Choice {
+            return self.pressed(arrived);
+        }
         let Some(arrived) = self.meant_for_the_agent(arrived) else { return };
         let Some((arrived, found)) = self.resolve(arrived) else { return };
         let (session, instance) = (found.session.clone(), Arc::clone(&arrived.instance));
@@ -207,6 +222,17 @@ impl Dispatcher {
             },
         };
         self.send_to(session, &instance, after, found.birth, message);
+    }
+
+    /// Hands an order that follows from something else than words to the session of its event.
+    pub(crate) fn obeyed(&mut self, arrived: Arrived, found: Found, order: Box<Order>) {
+        let after = self.ending.remove(&found.key.stored()).filter(|_| found.birth.is_some());
+        self.send_to(found.session, &arrived.instance, after, found.birth, LaneMessage::Order(order, arrived.permit));
+    }
+
+    /// All routes.
+    pub(crate) fn routes(&self) -> impl Iterator<Item = &Route> {
+        self.routes.iter()
     }
 
     /// Nothing reaches the session of an event: one that was begun for it alone is forgotten again.
@@ -249,6 +275,7 @@ impl Dispatcher {
                 self.saw(&instance, &event.get().chat);
                 let arrived = Arrived { id, instance, adapter, event, input, permit };
                 self.person_spoke(&arrived);
+                self.note_staff(&arrived);
                 Some(arrived)
             }
             Err(denied) => {
@@ -285,7 +312,6 @@ impl Dispatcher {
                 }
                 "not addressed"
             }
-            EventKind::Choice => "no question is open",
             EventKind::Migrated => {
                 self.follow(&arrived);
                 "the chat moved"
@@ -303,7 +329,7 @@ impl Dispatcher {
     }
 
     /// Finds the session of an event, or begins one.
-    fn resolve(&mut self, arrived: Arrived) -> Option<(Arrived, Found)> {
+    pub(crate) fn resolve(&mut self, arrived: Arrived) -> Option<(Arrived, Found)> {
         let now_ms = self.host.now_ms();
         let event = arrived.event.get();
         let policy = self.host.live().key_policy(&arrived.instance);
@@ -425,6 +451,7 @@ impl Dispatcher {
                     self.unbind(&session);
                 }
             }
+            TurnNews::AskOver { ask } => self.asks.close(&ask),
             TurnNews::Aside { session } => {
                 self.forget_aside(&session);
             }
@@ -534,6 +561,7 @@ impl Dispatcher {
             holds.sweep(now_ms);
         }
         self.sweep_paces();
+        self.expire_asks();
         self.expire();
         self.ending.retain(|_, ended| matches!(ended.try_recv(), Err(oneshot::error::TryRecvError::Empty)));
     }
@@ -636,6 +664,14 @@ fn owner_of(instance: &str, event: &Event, tier: Tier) -> Option<String> {
         return Some(crate::services::OPERATOR.to_owned());
     }
     participant(&event.sender).map(|id| format!("{instance}:{id}"))
+}
+
+/// The kinds of action that were approved for always, as the store keeps them.
+fn approved(kept: Option<&str>) -> BTreeSet<String> {
+    let read = kept.map(serde_json::from_str).transpose().inspect_err(|error| {
+        tracing::error!(%error, "what was approved for always cannot be read; it is asked for again");
+    });
+    read.ok().flatten().unwrap_or_default()
 }
 
 /// A row of the store as the table in memory has it.

@@ -4,8 +4,10 @@
 use std::sync::Arc;
 
 use hermes_agent::Message;
+use hermes_core::access::Tier;
+use hermes_core::asks::Question;
 use hermes_core::ids::{DeliveryId, InboxId, SessionId};
-use hermes_protocol::{Chat, Event};
+use hermes_protocol::{Chat, Event, Sender};
 use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 
 use crate::outbox::{Growing, Target};
@@ -100,6 +102,23 @@ pub enum Control {
         /// Hears whether it is written.
         reply: oneshot::Sender<bool>,
     },
+    /// A turn asks something of people.
+    Ask(Box<Asking>),
+    /// An adapter answers a question for somebody.
+    Answer {
+        /// The adapter.
+        instance: Arc<str>,
+        /// The question.
+        ask: String,
+        /// The option.
+        option: String,
+        /// Who chose it.
+        sender: Box<Sender>,
+        /// What they may do.
+        tier: Tier,
+        /// Hears why not, with the word of the error, where it is not taken.
+        reply: oneshot::Sender<Result<(), (&'static str, String)>>,
+    },
     /// Something about pairing.
     Pairing(crate::pairing::PairingCall),
     /// The configuration was replaced.
@@ -161,6 +180,17 @@ pub enum Control {
     },
     /// How much there is in memory, for status.
     Census(oneshot::Sender<Census>),
+}
+
+/// A question on its way to the book of those that are open.
+#[derive(Debug)]
+pub struct Asking {
+    /// The question.
+    pub question: Question,
+    /// Whether its requester cannot answer it, so that an admin has to be asked.
+    pub elsewhere: bool,
+    /// Hears it as it was opened; `None` when nobody can be asked.
+    pub reply: oneshot::Sender<Option<Question>>,
 }
 
 /// Chats are to be led from one session to another.
@@ -225,6 +255,11 @@ pub enum TurnNews {
     Aside {
         /// The session it had for itself.
         session: SessionId,
+    },
+    /// What its turn asked is over without an answer.
+    AskOver {
+        /// The question.
+        ask: String,
     },
     /// Its task is over.
     Over(LaneOver<SessionId>),

@@ -4,6 +4,7 @@
 //! No state of a chat, a session or a delivery lives here; that belongs to the
 //! dispatcher and to the lanes.
 
+use std::collections::BTreeSet;
 use std::future::Future;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -72,6 +73,7 @@ pub struct Host {
     live: ArcSwap<Live>,
     grants: ArcSwap<Grants>,
     model: ArcSwapOption<String>,
+    approved: ArcSwap<BTreeSet<String>>,
     supervised: AtomicBool,
     planner: OnceLock<Planner>,
     homes: ArcSwap<Homes>,
@@ -126,6 +128,7 @@ impl Host {
             live: ArcSwap::from_pointee(live),
             grants: ArcSwap::default(),
             model: ArcSwapOption::empty(),
+            approved: ArcSwap::default(),
             supervised: AtomicBool::new(false),
             planner: OnceLock::new(),
             restarting: CancellationToken::new(),
@@ -209,6 +212,16 @@ impl Host {
     /// Chooses the model of every conversation that has none of its own. The dispatcher alone does.
     pub fn choose_model(&self, model: Option<String>) {
         self.model.store(model.map(Arc::new));
+    }
+
+    /// Kinds of action that an admin approved for always, as the dispatcher last said.
+    pub fn approved(&self) -> arc_swap::Guard<Arc<BTreeSet<String>>> {
+        self.approved.load()
+    }
+
+    /// Shows those to those who only read them. The dispatcher alone changes any.
+    pub fn show_approved(&self, approved: BTreeSet<String>) {
+        self.approved.store(Arc::new(approved));
     }
 
     /// The model that answers where a conversation chose none.

@@ -16,6 +16,7 @@
 #![deny(unsafe_code)]
 
 pub mod app;
+mod asking;
 mod back;
 pub mod chance;
 pub mod clerk;

@@ -11,6 +11,7 @@ use hermes_core::ids::{DeliveryId, InboxId, TurnId};
 use hermes_protocol::Event;
 use serde_json::Value;
 
+use crate::asking;
 use crate::events::{Control, DeliveryNews, HostEvent, Inbound};
 use crate::host::Host;
 use crate::store::{Change, CommandTx, InboxRow, StoreError};
@@ -34,6 +35,7 @@ pub struct Found {
 /// When the store cannot be read; the host must not start then.
 pub async fn recover(host: &Arc<Host>) -> Result<Found, StoreError> {
     let left = host.store.recover(host.epoch, host.now_ms()).await?;
+    asking::close_all(host).await?;
     let mut found = Found::default();
     let mut after = DeliveryId(0);
     loop {

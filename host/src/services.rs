@@ -81,7 +81,7 @@ impl Shared {
             host_method::MEDIA_COMMIT => write(&self.host.media.commit(instance, &read::<Named>(&payload)?.id).await?),
             host_method::TURNS_STOP => self.turn_stop(instance, read(&payload)?).await,
             host_method::TURNS_STATUS => self.turn_status(instance, read(&payload)?).await,
-            host_method::CHOICES_ANSWER => Err(CallError::new("not_found", "no question is open under this id")),
+            host_method::CHOICES_ANSWER => self.choices_answer(from, read(&payload)?).await,
             host_method::MODELS_LIST => {
                 let models = self.host.runtime.models();
                 write(&models.into_iter().map(|id| json!({ "id": id })).collect::<Vec<_>>())
@@ -126,6 +126,20 @@ impl Shared {
     async fn turn_status(&self, instance: &Arc<str>, of: OfEvent) -> Answer {
         let state = self.ask_lanes(instance, of.inbox_id, TurnWish::Tell).await;
         write(&json!({ "state": state.unwrap_or("over") }))
+    }
+
+    async fn choices_answer(&self, from: &AdapterHandle, call: AnswerChoice) -> Answer {
+        let AnswerChoice { ask, option, sender } = call;
+        let tier = self.tier(from, &Chat::dm(sender.id.clone()), &sender).ok_or_else(not_admitted)?;
+        let (reply, taken) = oneshot::channel();
+        let instance = Arc::clone(from.instance());
+        let answer = Control::Answer { instance, ask, option, sender: Box::new(sender), tier, reply };
+        self.host.tell(HostEvent::control(answer)).await;
+        match taken.await {
+            Ok(Ok(())) => nothing(),
+            Ok(Err((code, words))) => Err(CallError::new(code, words)),
+            Err(_) => Err(CallError::new("unavailable", "the host is stopping")),
+        }
     }
 
     /// Asks every lane for the turn of an event; the one that has it answers.
@@ -334,6 +348,13 @@ struct Named {
 #[derive(Deserialize)]
 struct OfEvent {
     inbox_id: i64,
+}
+
+#[derive(Deserialize)]
+struct AnswerChoice {
+    ask: String,
+    option: String,
+    sender: Sender,
 }
 
 #[derive(Deserialize)]

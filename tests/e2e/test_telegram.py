@@ -282,3 +282,19 @@ def test_no_secret_is_in_the_log_or_the_status(host, telegram, isolation):
     shown = one.cli("config", "show").stdout + one.cli("status").stdout + one.cli("status", "--json").stdout
     one.stop(signal.SIGTERM)
     assert telegram.TOKEN not in shown + one.program.said()
+
+
+def test_the_agents_question_has_buttons_and_loses_them_when_it_is_answered(host, telegram, isolation):
+    header = HEADER.replace("[agent]", "[agent]\ntest_words = true", 1)
+    one = started(host, telegram, isolation, header=header)
+    telegram.says(7, "/ask make coffee")
+    asked = until("the question", lambda: [m for m in telegram.from_bot(7) if m.get("reply_markup")])[0]
+    rows = asked["reply_markup"]["inline_keyboard"]
+    data = [button["callback_data"] for row in rows for button in row]
+    assert data and all(len(one_data.encode()) <= 64 for one_data in data)
+    telegram.sim("press", chat=7, message_id=asked["message_id"], data=data[0])
+    until("the answer", lambda: [m for m in telegram.from_bot(7) if m.get("text") == "approved: once"])
+    said = until("no buttons", lambda: [m for m in telegram.from_bot(7) if "Approved, this once." in (m.get("text") or "")])[0]
+    assert said["message_id"] == asked["message_id"] and not said.get("reply_markup")
+    one.stop()
+    telegram.verdict()

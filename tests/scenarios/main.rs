@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 mod access;
+mod asks;
 mod busy;
 mod conversation;
 mod delivery;

@@ -12,6 +12,9 @@
 //! | `/empty` | an answer without text |
 //! | `/panic` | the runtime panics |
 //! | `/follow [text]` | the text is said, then what the turn is steered with, then the end |
+//! | `/ask action` | asks whether it may do that, and says the answer |
+//! | `/danger action` | the same, as if a pattern had caught it as dangerous |
+//! | `/choose question \| option \| …` | asks which, and says the answer; a `+` as last option lets any words count |
 //! | `/helpers [text]` | as `/hang`, and must not be interrupted because its helpers work |
 //!
 //! Without them the same message is echoed like any other.
@@ -22,10 +25,12 @@ use futures_util::future::BoxFuture;
 use hermes_protocol::Usage;
 use tokio_util::sync::CancellationToken;
 
+use crate::ask::{Answer, Approval, Ask};
 use crate::{AgentRuntime, EventSink, Failure, Hold, Message, TurnOutcome, TurnRequest};
 
 /// What a message begins with to make the runtime misbehave.
-pub const TEST_WORDS: [&str; 8] = ["/slow", "/fail", "/hang", "/long", "/empty", "/panic", "/follow", "/helpers"];
+pub const TEST_WORDS: [&str; 11] =
+    ["/slow", "/fail", "/hang", "/long", "/empty", "/panic", "/follow", "/helpers", "/ask", "/danger", "/choose"];
 
 /// The longest answer of `/long`, in characters.
 const LONG_CHARS_MAX: usize = 1_000_000;
@@ -98,6 +103,7 @@ enum End {
     Panic,
     Follow,
     Helpers,
+    Ask(Ask),
 }
 
 impl Plan {
@@ -118,6 +124,9 @@ impl Plan {
             "/long" => plain(&long(rest.trim().parse().unwrap_or(10_000))),
             "/follow" => Self { end: End::Follow, ..plain(rest) },
             "/helpers" => Self { end: End::Helpers, ..plain(rest) },
+            "/ask" => Self { end: End::Ask(may(rest, None)), ..plain("") },
+            "/danger" => Self { end: End::Ask(may(rest, Some("a test word"))), ..plain("") },
+            "/choose" => Self { end: End::Ask(which(rest)), ..plain("") },
             "/panic" => Self { end: End::Panic, ..plain("") },
             _ => plain(""),
         }
@@ -152,8 +161,46 @@ impl Plan {
                 said.push_str(&more);
                 finished(std::mem::take(said))
             }
+            End::Ask(ask) => {
+                let answer = answered(&ask, events.ask(ask.clone()).await);
+                events.chunk(&*answer).await;
+                finished(answer)
+            }
             End::Panic => panic!("test word /panic"),
         }
+    }
+}
+
+/// Whether `action` may be done. Its kind is its first word.
+fn may(action: &str, danger: Option<&str>) -> Ask {
+    let kind = action.split_whitespace().next().unwrap_or_default().to_owned();
+    let why = "The echo runtime was asked to ask.".to_owned();
+    Ask::Approval(Approval { kind, action: action.to_owned(), why, danger: danger.map(str::to_owned) })
+}
+
+/// A question and its options, between bars.
+fn which(text: &str) -> Ask {
+    let mut words = text.split('|').map(|word| word.trim().to_owned());
+    let question = words.next().unwrap_or_default();
+    let mut options: Vec<String> = words.collect();
+    let free = options.last().is_some_and(|last| last == "+");
+    options.truncate(options.len() - usize::from(free));
+    Ask::Choice { question, options, free }
+}
+
+/// What became of a question, in words.
+fn answered(ask: &Ask, answer: Answer) -> String {
+    match (answer, ask) {
+        (Answer::Approved(verdict), _) => format!("approved: {}", verdict.as_str()),
+        (Answer::Denied { why: None }, _) => "denied".to_owned(),
+        (Answer::Denied { why: Some(why) }, _) => format!("denied: {why}"),
+        (Answer::Chosen(number), Ask::Choice { options, .. }) => {
+            format!("chosen: {}", options.get(number).map(String::as_str).unwrap_or_default())
+        }
+        (Answer::Chosen(number), Ask::Approval(_)) => format!("chosen: {number}"),
+        (Answer::Said(words), _) => format!("said: {words}"),
+        (Answer::Unanswered, _) => "unanswered".to_owned(),
+        (Answer::Gone, _) => "gone".to_owned(),
     }
 }
 

@@ -7,6 +7,7 @@
 //! asked and one line for the log.
 //!
 //! * [`port`]: what the host and a runtime say to each other.
+//! * [`ask`]: what a turn asks of people while it runs.
 //! * [`steer`]: words that reach a turn while it runs.
 //! * [`config`]: which runtime answers, and how long it may take.
 //! * [`echo`]: answers with what it heard; proves the path without a network.
@@ -17,6 +18,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod ask;
 pub mod config;
 pub mod echo;
 pub mod message;

@@ -12,6 +12,7 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use crate::Message;
+use crate::ask::{Answer, Ask};
 use crate::steer::{self, Held, Hold, HostLine, TurnLine};
 
 /// Somebody who answers turns. Shared by all lanes; it keeps no state per session.
@@ -134,6 +135,12 @@ impl EventSink {
     /// Waits until something is there to be taken with [`Self::steered`].
     pub async fn steering(&self) {
         self.line.waits().await;
+    }
+
+    /// Asks people something and waits for what becomes of it: who is asked, where and for how long is the host's.
+    /// Dropping the future takes the question back. A turn that waits here is not silent.
+    pub async fn ask(&self, ask: Ask) -> Answer {
+        self.line.ask(ask).await
     }
 
     /// Keeps the turn from being interrupted, other than by `/stop`, until the returned value is dropped.

@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::Message;
+use crate::ask::{self, Asked};
 
 /// Why a turn must not be interrupted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,6 +26,15 @@ impl Hold {
     const ALL: [Self; 2] = [Self::Children, Self::Compacting];
 }
 
+/// What a running turn calls for.
+#[derive(Debug)]
+pub enum Call {
+    /// What waits to steer it.
+    Steer(Ask),
+    /// An answer of people.
+    People(Asked),
+}
+
 /// What waits to steer a turn; answered once it is written that it belongs to the turn.
 pub type Ask = oneshot::Sender<Vec<Message>>;
 
@@ -33,6 +43,7 @@ pub type Ask = oneshot::Sender<Vec<Message>>;
 pub struct TurnLine {
     waiting: watch::Sender<bool>,
     asks: mpsc::Receiver<Ask>,
+    questions: mpsc::Receiver<Asked>,
     holds: Arc<[AtomicUsize; Hold::ALL.len()]>,
 }
 
@@ -41,6 +52,7 @@ pub struct TurnLine {
 pub(crate) struct HostLine {
     waiting: watch::Receiver<bool>,
     asks: mpsc::Sender<Ask>,
+    questions: mpsc::Sender<Asked>,
     holds: Arc<[AtomicUsize; Hold::ALL.len()]>,
 }
 
@@ -56,9 +68,10 @@ pub(crate) fn line() -> (TurnLine, HostLine) {
     let (tell, waiting) = watch::channel(false);
     // One runtime asks one thing at a time.
     let (ask, asks) = mpsc::channel(1);
+    let (question, questions) = ask::questions();
     let holds: Arc<[AtomicUsize; Hold::ALL.len()]> = Arc::default();
-    let host = TurnLine { waiting: tell, asks, holds: Arc::clone(&holds) };
-    (host, HostLine { waiting, asks: ask, holds })
+    let host = TurnLine { waiting: tell, asks, questions, holds: Arc::clone(&holds) };
+    (host, HostLine { waiting, asks: ask, questions: question, holds })
 }
 
 impl TurnLine {
@@ -69,15 +82,39 @@ impl TurnLine {
 
     /// Waits until the runtime asks for what waits; for ever once it will not ask any more. Cancel-safe.
     pub async fn asked(&mut self) -> Ask {
-        match self.asks.recv().await {
-            Some(ask) => ask,
-            None => std::future::pending().await,
+        next(&mut self.asks).await
+    }
+
+    /// Waits until the turn asks something of people; for ever once it will not ask any more. Cancel-safe.
+    pub async fn asked_people(&mut self) -> Asked {
+        next(&mut self.questions).await
+    }
+
+    /// Waits for whatever the turn calls for; its questions wait while they are not `taken`. Cancel-safe.
+    pub async fn called(&mut self, taken: bool) -> Call {
+        tokio::select! {
+            ask = next(&mut self.asks) => Call::Steer(ask),
+            asked = next(&mut self.questions), if taken => Call::People(asked),
         }
+    }
+
+    /// Takes no question any more: who asks from here on hears that nobody is there.
+    pub fn asks_nobody(&mut self) {
+        self.questions.close();
+        while self.questions.try_recv().is_ok() {}
     }
 
     /// Returns why the turn must not be interrupted, if it must not.
     pub fn hold(&self) -> Option<Hold> {
         Hold::ALL.into_iter().find(|why| self.holds[*why as usize].load(Ordering::Relaxed) > 0)
+    }
+}
+
+/// The next of a channel; for ever once nobody sends any more.
+async fn next<T>(channel: &mut mpsc::Receiver<T>) -> T {
+    match channel.recv().await {
+        Some(next) => next,
+        None => std::future::pending().await,
     }
 }
 
@@ -92,6 +129,10 @@ impl HostLine {
             Ok(()) => words.await.unwrap_or_default(),
             Err(_) => Vec::new(),
         }
+    }
+
+    pub(crate) async fn ask(&self, ask: ask::Ask) -> ask::Answer {
+        ask::ask(&self.questions, ask).await
     }
 
     pub(crate) async fn waits(&self) {

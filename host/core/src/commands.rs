@@ -43,6 +43,12 @@ pub enum CommandId {
     Background,
     /// Lists what runs.
     Agents,
+    /// Approves what the agent asks to do.
+    Approve,
+    /// Denies it.
+    Deny,
+    /// Lets the agent do without asking what it would ask for.
+    Yolo,
     /// Tells what is going on.
     Status,
     /// Tells who the sender is to this host.
@@ -262,6 +268,39 @@ pub static REGISTRY: &[Command] = &[
         args: "[stop NUMBER]",
         help: "List what the agent is doing for you, or stop one of it",
         tier: Tier::User,
+        bypasses: true,
+        scope: Scope::Everywhere,
+        gate: None,
+    },
+    Command {
+        id: CommandId::Approve,
+        name: "approve",
+        aliases: &[],
+        args: "[all] [session | always | forget]",
+        help: "Approve what the agent asks to do: once, for this conversation or for always",
+        tier: Tier::User,
+        bypasses: true,
+        scope: Scope::Everywhere,
+        gate: None,
+    },
+    Command {
+        id: CommandId::Deny,
+        name: "deny",
+        aliases: &[],
+        args: "[all] [why]",
+        help: "Deny what the agent asks to do",
+        tier: Tier::User,
+        bypasses: true,
+        scope: Scope::Everywhere,
+        gate: None,
+    },
+    Command {
+        id: CommandId::Yolo,
+        name: "yolo",
+        aliases: &[],
+        args: "[on | off | status]",
+        help: "Let the agent act here without asking, or ask again",
+        tier: Tier::Admin,
         bypasses: true,
         scope: Scope::Everywhere,
         gate: None,

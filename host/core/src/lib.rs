@@ -3,7 +3,7 @@
 //! The modules follow the sentence: [`access`] admits an event, [`session`] and
 //! [`routes`] find its conversation, [`commands`] and [`guard`] decide whether a
 //! [`turn`] may start, [`delivery`] says what becomes of each part that is owed.
-//! [`rate`] bounds how often people may ask.
+//! [`rate`] bounds how often people may ask, [`asks`] judges who answers what a turn asks of them.
 //! Beside it stand the life of an [`adapter`], [`pairing`], the [`context`] of a
 //! turn, the [`settings`] of a conversation, [`backoff`], the [`limits`] of everything and the small words in [`ids`]
 //! and [`secret`].
@@ -17,6 +17,7 @@
 
 pub mod access;
 pub mod adapter;
+pub mod asks;
 pub mod backoff;
 pub mod commands;
 pub mod context;

@@ -28,6 +28,29 @@ pub const HEARTBEAT_S: u64 = 180;
 /// `session.resume_attempts_max`: how often a turn that a crash cut off is resumed.
 pub const TURN_RESUMES_MAX: u32 = 3;
 
+/// `session.approval_timeout_s`: how long a question waits for its answer.
+pub const APPROVAL_TIMEOUT_S: u64 = 300;
+/// Questions of one turn that are open at once; further ones wait.
+pub const ASKS_PER_TURN_MAX: usize = 8;
+/// Options of one question.
+pub const ASK_OPTIONS_MAX: usize = 10;
+/// What stands on one button, in characters.
+pub const ASK_LABEL_CHARS_MAX: usize = 60;
+/// What is shown of an action or a question, in characters.
+pub const ASK_TEXT_CHARS_MAX: usize = 1_500;
+/// What is kept of why something was denied, in characters.
+pub const DENIAL_CHARS_MAX: usize = 280;
+/// Questions that are over and still known.
+pub const ASKS_REMEMBERED_MAX: usize = 256;
+/// People who are told that one question is not theirs.
+pub const ASK_TOLD_MAX: usize = 32;
+/// Kinds of action that are approved for one conversation, or for all.
+pub const APPROVED_KINDS_MAX: usize = 64;
+/// The longest kind of an action, in bytes.
+pub const APPROVAL_KIND_BYTES_MAX: usize = 128;
+/// Admins whose direct messages are known.
+pub const STAFF_CHATS_MAX: usize = 256;
+
 /// `delivery.reply_deadline_s`: how long a reply is tried.
 pub const REPLY_DEADLINE_S: u64 = 86_400;
 /// `delivery.notice_deadline_s`: how long a notice or a question is tried.

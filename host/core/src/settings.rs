@@ -4,7 +4,11 @@
 //! The session's lane owns the one copy in memory; the store keeps it with the
 //! session. A change is a [`SettingChange`], applied in one place.
 
+use std::collections::BTreeSet;
+
 use serde::{Deserialize, Serialize};
+
+use crate::limits::APPROVED_KINDS_MAX;
 
 /// What happens to a message while a turn runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -80,6 +84,9 @@ pub struct SessionSettings {
     /// Whether dangerous actions are done without asking.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub yolo: Option<bool>,
+    /// Kinds of action that were approved for this conversation.
+    #[serde(skip_serializing_if = "BTreeSet::is_empty")]
+    pub approved: BTreeSet<String>,
 }
 
 /// One thing that can be chosen, for whoever asks how it stands.
@@ -122,6 +129,10 @@ pub enum SettingChange {
     Footer(Option<bool>),
     /// See [`SessionSettings::yolo`].
     Yolo(Option<bool>),
+    /// None of [`SessionSettings::approved`] any more.
+    ForgetApproved,
+    /// One more of [`SessionSettings::approved`]; beyond the bound it is approved this once only.
+    Approve(String),
 }
 
 impl SessionSettings {
@@ -141,6 +152,12 @@ impl SessionSettings {
             SettingChange::Progress(progress) => self.progress = progress,
             SettingChange::Footer(footer) => self.footer = footer,
             SettingChange::Yolo(yolo) => self.yolo = yolo,
+            SettingChange::ForgetApproved => self.approved.clear(),
+            SettingChange::Approve(kind) => {
+                if self.approved.len() < APPROVED_KINDS_MAX {
+                    self.approved.insert(kind);
+                }
+            }
         }
     }
 }

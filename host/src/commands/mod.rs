@@ -6,6 +6,7 @@
 //! [`settings`] for how it behaves, [`delivery`] for where things go, [`host`] for
 //! the host and who may use it.
 
+pub(crate) mod asks;
 pub(crate) mod busy;
 mod delivery;
 mod host;
@@ -66,6 +67,9 @@ pub(crate) enum Said {
 impl Dispatcher {
     /// Reads what an event says.
     pub(crate) fn read(&mut self, arrived: &Arrived, found: &Found) -> Said {
+        if let Some(order) = self.answered_in_words(arrived, found) {
+            return Said::Order(order);
+        }
         let prefix = arrived.adapter.as_ref().map(|adapter| adapter.capabilities().command_prefix.clone());
         let text = &arrived.event.get().text;
         if !text.trim_start().starts_with('/') && prefix.as_deref().unwrap_or_default().is_empty() {
@@ -120,6 +124,9 @@ impl Dispatcher {
             CommandId::Stop => self.stop(),
             CommandId::Busy => self.busy(asked),
             CommandId::Agents => self.agents(asked),
+            CommandId::Approve => self.approve_ask(asked),
+            CommandId::Deny => self.deny_ask(asked),
+            CommandId::Yolo => self.yolo(asked),
             CommandId::Queue | CommandId::Steer | CommandId::Background => self.without_words(id),
             CommandId::Status => self.status(),
             CommandId::Whoami => self.whoami(asked),

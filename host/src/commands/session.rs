@@ -9,8 +9,17 @@ use crate::lane::{Act, UNDO_TURNS_MAX, Wish, WishKind};
 use crate::store::Change;
 
 impl Dispatcher {
-    /// `/new [title]`: the key of this conversation leads to another one from here on.
+    /// `/new [title]`: another conversation, after a question where the operator wants one.
     pub(super) fn new_session(&mut self, asked: &Asked<'_>) -> Deed {
+        let asks = self.host.live().session_of(&asked.arrived.instance).confirm_new;
+        match asks && asked.found.is_written() {
+            true => self.confirm(asked, "Begin a new conversation? This one ends; it is kept, and `/resume` finds it."),
+            false => self.new_session_now(asked),
+        }
+    }
+
+    /// The key of this conversation leads to another one from here on.
+    pub(super) fn new_session_now(&mut self, asked: &Asked<'_>) -> Deed {
         let Asked { arrived, found, args } = asked;
         let (free, then) = self.free_key(found.key.stored());
         // One that other chats are in goes on there.

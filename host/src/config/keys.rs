@@ -273,6 +273,13 @@ pub const KEYS: &[Key] = &[
     ),
     key("session.heartbeat_s", int(0, DAY_S), "180", "How often the chat hears what a long turn is doing. 0: never."),
     key(
+        "session.approval_timeout_s",
+        int(1, DAY_S),
+        "300",
+        "How long a question to a person waits; an approval that nobody gives in time is refused.",
+    ),
+    key("session.confirm_new", Kind::Bool, "false", "Whether /new asks first where something was said."),
+    key(
         "session.progress",
         Kind::Word(&["off", "new", "all", "verbose", "log"]),
         "\"off\"",

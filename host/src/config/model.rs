@@ -95,6 +95,10 @@ pub struct SessionConfig {
     pub inactivity_warning: Duration,
     /// How often the chat hears what a long turn is doing.
     pub heartbeat: Duration,
+    /// How long a question to a person waits for its answer.
+    pub approval_timeout: Duration,
+    /// Whether `/new` asks first where something was said.
+    pub confirm_new: bool,
     /// What is shown of tools on the way.
     pub progress: ProgressMode,
     /// Whether an answer ends with a line about itself.

@@ -40,6 +40,12 @@ impl Dispatcher {
                 let _ = reply.send(());
             }
             Control::End { session, reply } => self.end(session, reply),
+            Control::Ask(asking) => self.open_ask(*asking),
+            Control::Answer { instance, ask, option, sender, tier, reply } => {
+                let taken = self.answered_by_call(&instance, &ask, option, &sender, tier);
+                // Whoever asked may have gone away.
+                let _ = reply.send(taken);
+            }
             Control::Pairing(call) => self.handle_pairing(call),
             Control::Reloaded => {
                 self.outbox.broadcast(|| OutboxMessage::Look);

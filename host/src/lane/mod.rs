@@ -17,6 +17,7 @@
 //! end means, [`crate::context`] for what the runtime gets, [`hints`] for what a
 //! chat sees meanwhile.
 
+mod ask;
 mod compress;
 mod conversation;
 mod draft;
@@ -55,6 +56,7 @@ use crate::store::{
     Admit, Change, CommandTx, CutOffTurn, EndTurn, Lineage, NewDelivery, NewSession, Parent, RouteRow, TurnEnd,
 };
 use crate::turn::{self, Cause};
+pub use ask::Given;
 use compress::Compressing;
 pub use conversation::{UNDO_TURNS_MAX, Wish, WishKind};
 use manner::Manner;
@@ -105,6 +107,8 @@ pub enum LaneMessage {
         /// Hears the state word, from the lane that has the event.
         reply: mpsc::Sender<&'static str>,
     },
+    /// Somebody answered what the running turn asks.
+    Answer(Box<Given>, Permit),
     /// The operator ends the session.
     Close {
         /// What is written with it.
@@ -317,6 +321,7 @@ impl Lane {
                 }
                 LaneMessage::Resume(cut_off, events) => self.resume(cut_off, events).await,
                 LaneMessage::Ask { instance, inbox, wish, reply } => self.answer(&instance, inbox, wish, reply).await,
+                LaneMessage::Answer(given, _permit) => self.answered(*given).await,
                 LaneMessage::Close { changes, then, reply } => {
                     let written = self.close(changes).await;
                     drop(then);
@@ -499,6 +504,8 @@ impl Lane {
                 self.end(outcome, cause).await;
             }
             Step::Asks(ask) => self.steer(ask).await,
+            Step::Wants(asked) => self.ask(asked).await,
+            Step::NotAnswered(id, how) => self.not_answered(&id, how).await,
             Step::Stuck => self.stop_for(Cause::Interrupted).await,
             Step::Silent => self.stop_for(Cause::Inactive).await,
             Step::StillWorking(words) => {
@@ -521,6 +528,7 @@ impl Lane {
     async fn end(&mut self, outcome: hermes_agent::TurnOutcome, cause: Cause) {
         let Some(mut running) = self.running.take() else { return };
         running.show(&self.host).await;
+        let asks = running.asks.take_all();
         let mut conclusion = turn::conclude(outcome, cause, &self.host.live());
         if let Some(answer) = conclusion.says.take() {
             let answer = self.with_thoughts(answer, &conclusion.messages).await;
@@ -554,6 +562,7 @@ impl Lane {
         if let Some(tools) = running.tools_shown() {
             self.tell_grown(tools).await;
         }
+        self.close_asks(asks).await;
         self.written = None;
         self.memory.add(&self.host, transcript, conclusion.state);
         let title = (conclusion.end == TurnEnd::Finished).then(|| self.title_after(&running.heard)).flatten();

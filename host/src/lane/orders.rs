@@ -4,10 +4,12 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use futures_util::future::BoxFuture;
+use hermes_core::asks::Question;
 use hermes_core::settings::{Setting, SettingChange};
 use hermes_protocol::Usage;
 
 use super::{Lane, Then, Waiting, Wish, memory};
+use crate::asking;
 use crate::context::{self, Heard, Place, Spoken};
 use crate::host::Host;
 use crate::store::{Change, CommandTx, EndTurn, StoreError, TurnEnd};
@@ -36,6 +38,15 @@ pub enum Act {
     Describe,
     /// Choose how the session behaves.
     Set(SettingChange),
+    /// Choose the other way whether the agent asks here before it acts.
+    ToggleYolo,
+    /// Ask before a command is obeyed.
+    Ask {
+        /// The question, which is open.
+        question: Box<Question>,
+        /// What is asked.
+        words: String,
+    },
     /// Say that the host restarts, and when that is written, let it.
     Restart,
     /// Show more of tools on the way, after the last mode nothing again.
@@ -101,6 +112,8 @@ impl Lane {
                     RESTART.to_owned()
                 }
                 Act::Set(change) => self.set(&place, change, &mut changes).await,
+                Act::ToggleYolo => self.toggle_yolo(&place, &mut changes).await,
+                Act::Ask { question, words } => return self.ask_first(place, &question, &words).await,
                 Act::NextProgress => self.next_progress(&place, &mut changes).await,
                 Act::Show(setting) => self.show(&place, setting).await,
                 Act::Later(later) => {
@@ -135,6 +148,14 @@ impl Lane {
             self.host.restarting.cancel();
         }
         drop(then);
+    }
+
+    /// Asks before a command is obeyed; that answers the event.
+    async fn ask_first(&mut self, place: Place, question: &Question, words: &str) {
+        let mut posed = asking::pose(&self.host, question, words).await;
+        posed.in_reply_to = Some(place.inbox);
+        let now_ms = self.host.now_ms();
+        self.write_order(CommandTx { inbox: Some(place.inbox), changes: Vec::new(), reply: vec![posed], now_ms }).await;
     }
 
     /// Ends the session because the operator says so. Returns whether it is written.

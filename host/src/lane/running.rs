@@ -8,7 +8,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hermes_agent::steer::{Ask, TurnLine};
+use hermes_agent::ask::Asked;
+use hermes_agent::steer::{Ask, Call, TurnLine};
 use hermes_agent::{EventSink, Failure, Message, TurnOutcome, TurnRequest};
 use hermes_core::delivery::strip_control;
 use hermes_core::ids::{DeliveryId, InboxId, TurnId};
@@ -20,6 +21,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::STOP_GRACE;
+use super::ask::{Asks, Over};
 use super::draft::Draft;
 use super::hints::{NativeStream, Typing};
 use super::manner::{Dress, Manner, Tools};
@@ -44,6 +46,8 @@ pub struct Running {
     pub said_by: Vec<Spoken>,
     /// By which it is steered.
     pub line: TurnLine,
+    /// What it asks of people.
+    pub asks: Asks,
     /// When it is stopped if it has not come to a safe point by then, once it was interrupted.
     interrupted_until: Option<Instant>,
     task: JoinHandle<TurnOutcome>,
@@ -60,7 +64,7 @@ pub struct Running {
     manner: Manner,
     home: PathBuf,
     clock: Arc<dyn Clock>,
-    _typing: Option<Typing>,
+    typing: Option<Typing>,
     _counted: CountedTurn,
     _listed: Listed,
 }
@@ -74,6 +78,10 @@ pub enum Step {
     Ended(TurnOutcome),
     /// It takes what waits to steer it.
     Asks(Ask),
+    /// It asks something of people.
+    Wants(Asked),
+    /// Nobody answers a question of its any more.
+    NotAnswered(String, Over),
     /// It was interrupted and does not come to a safe point.
     Stuck,
     /// It has been silent for too long.
@@ -111,10 +119,7 @@ impl Running {
                 runtime: host.runtime.name().to_owned(),
             });
         }
-        let typing = match (adapter, capabilities) {
-            (Some(adapter), Some(can)) if can.typing => Some(Typing::start(adapter, heard.place.chat.clone())),
-            _ => None,
-        };
+        let typing = typing(&heard);
         // Whoever waits for an answer hears that the host is at it only where that can still arrive.
         let beats = heard.place.can_deliver_later();
         let pace = Pace::new(
@@ -148,6 +153,7 @@ impl Running {
             input,
             said_by,
             line,
+            asks: Asks::default(),
             interrupted_until: None,
             task,
             events,
@@ -163,7 +169,7 @@ impl Running {
             manner,
             home: live.config.home.clone(),
             clock: Arc::clone(&host.clock),
-            _typing: typing,
+            typing,
             _counted: host.count_turn(),
             _listed: listed,
         }
@@ -190,9 +196,14 @@ impl Running {
                 }
             }
             () = draft_due(&self.draft) => Step::Said,
-            ask = self.line.asked() => Step::Asks(ask),
+            call = self.line.called(!self.asks.is_full()) => match call {
+                Call::Steer(ask) => Step::Asks(ask),
+                Call::People(asked) => Step::Wants(asked),
+            },
+            (id, over) = self.asks.over(&*self.clock) => Step::NotAnswered(id, over),
             () = at(&*self.clock, self.interrupted_until) => Step::Stuck,
-            beat = self.pace.next() => match beat {
+            // Whoever waits for a person is not silent.
+            beat = self.pace.next(), if self.asks.is_empty() => match beat {
                 Beat::Silent => Step::Silent,
                 Beat::Warn { silent_min } => Step::StillWorking(format!(
                     "Nothing has come from the agent for {silent_min} minutes. /stop ends the turn."
@@ -229,6 +240,25 @@ impl Running {
         }
         if let Some(stream) = &self.stream {
             stream.push(event);
+        }
+    }
+
+    /// It waits for people: what was said before stands in a message of its own, and nobody types.
+    pub fn waits_for_people(&mut self, what: &str) {
+        self.typing = None;
+        if let Some(draft) = &mut self.draft {
+            draft.heard_tool(self.said.len());
+        }
+        if let Some(stream) = &self.stream {
+            stream.push(TurnEvent::Progress { stage: "approval".to_owned(), text: what.to_owned(), tool: None });
+        }
+    }
+
+    /// It goes on, unless it waits for another answer.
+    pub fn goes_on(&mut self) {
+        if self.asks.is_empty() {
+            self.typing = typing(&self.heard);
+            self.pace.goes_on();
         }
     }
 
@@ -324,6 +354,8 @@ impl Running {
         self.cancel.cancel();
         // Nobody reads on: a runtime that waits for room must not wait for ever.
         self.events.close();
+        self.line.asks_nobody();
+        self.asks.give_up();
         if tokio::time::timeout(STOP_GRACE, &mut self.task).await.is_err() {
             self.task.abort();
             tracing::warn!(turn = %self.turn, "the runtime did not stop; its task was left behind");
@@ -356,6 +388,12 @@ impl Running {
             });
         }
     }
+}
+
+/// The typing sign of a turn, where its platform has one.
+fn typing(heard: &Heard) -> Option<Typing> {
+    let adapter = heard.place.adapter.as_ref().filter(|adapter| adapter.capabilities().typing)?;
+    Some(Typing::start(adapter.clone(), heard.place.chat.clone()))
 }
 
 /// Waits until an answer begins to be shown; for ever when it is not shown.
@@ -426,6 +464,16 @@ impl Pace {
 
     fn heard(&mut self) {
         self.heard = self.clock.moment();
+    }
+
+    /// Somebody was waited for until now; beats that were due meanwhile are left out.
+    fn goes_on(&mut self) {
+        self.heard();
+        let beat = self.heartbeat;
+        if let Some(count) = self.beats.as_mut() {
+            let passed = (self.heard - self.started).as_millis() / beat.as_millis().max(1);
+            *count = (*count).max(u32::try_from(passed).unwrap_or(u32::MAX).saturating_add(1));
+        }
     }
 
     /// Waits for the next beat. Cancel-safe: a beat counts only once it is returned.

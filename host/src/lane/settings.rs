@@ -41,6 +41,15 @@ impl Lane {
         self.set(place, SettingChange::Progress(Some(next)), changes).await
     }
 
+    /// Chooses the other way whether the agent asks before it acts.
+    pub(super) async fn toggle_yolo(&mut self, place: &Place, changes: &mut Vec<Change>) -> String {
+        let Some(settings) = self.memory.settings(&self.host, &self.session).await else {
+            return UNREADABLE.to_owned();
+        };
+        let on = !settings.yolo.unwrap_or_default();
+        self.set(place, SettingChange::Yolo(on.then_some(true)), changes).await
+    }
+
     /// Says how a setting stands.
     pub(super) async fn show(&mut self, place: &Place, setting: Setting) -> String {
         let Some(settings) = self.memory.settings(&self.host, &self.session).await else {
@@ -55,6 +64,7 @@ impl Lane {
                 progress(Manner::of(&self.host.live(), &place.instance, &settings).progress).to_owned()
             }
             Setting::Footer => footer(Manner::of(&self.host.live(), &place.instance, &settings).footer).to_owned(),
+            Setting::Yolo => yolo(settings.yolo.unwrap_or_default()).to_owned(),
             other => format!("{other:?} cannot be chosen in this version."),
         }
     }
@@ -104,6 +114,8 @@ impl Lane {
             SettingChange::Busy(None) => {
                 "What a message does while the agent works is as the configuration says again.".to_owned()
             }
+            SettingChange::Yolo(on) => yolo(on.unwrap_or_default()).to_owned(),
+            SettingChange::ForgetApproved => "What was approved for longer is asked for again.".to_owned(),
             other => format!("{other:?}: from the next message on."),
         }
     }
@@ -118,6 +130,12 @@ impl Lane {
             ("While busy", settings.busy.map(|busy| busy.to_string())),
             ("Progress", settings.progress.map(|progress| progress.to_string())),
             ("Footer", settings.footer.map(|footer| on(footer).to_owned())),
+            (
+                "Approved here",
+                Some(settings.approved.len())
+                    .filter(|kinds| *kinds > 0)
+                    .map(|kinds| format!("{kinds} kinds of action")),
+            ),
             ("Yolo", settings.yolo.map(|yolo| on(yolo).to_owned())),
         ];
         said.into_iter().filter_map(|(name, value)| Some(format!("- {name}: {}", value?))).collect()
@@ -213,6 +231,13 @@ fn progress(mode: ProgressMode) -> &'static str {
         ProgressMode::All => "each use of a tool is shown (all).",
         ProgressMode::Verbose => "each use of a tool is shown with all it is used with (verbose).",
         ProgressMode::Log => "nothing is shown of tools on the way; they are written to logs/tool_calls.log (log).",
+    }
+}
+
+fn yolo(on: bool) -> &'static str {
+    match on {
+        true => "The agent acts in this conversation without asking. `/yolo off` lets it ask again.",
+        false => "The agent asks in this conversation before it does what needs approval.",
     }
 }
 

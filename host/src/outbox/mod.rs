@@ -114,7 +114,7 @@ pub fn owed(id: DeliveryId, new: NewDelivery, key: impl Fn(u32) -> String) -> Ow
         silent: new.silent,
         state,
         why: None,
-        draft_message: None,
+        draft_message: new.edits,
         deadline_ms: new.deadline_ms,
         max_attempts: new.max_attempts,
         created_ms: new.created_ms,

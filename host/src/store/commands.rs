@@ -6,8 +6,8 @@ use rusqlite::{Connection, params};
 use super::sql::{change, json};
 use super::writer::Outcome;
 use super::{
-    Change, CommandTx, HomeChannelRow, Result, Store, directory, effects, inbox, kv, lineage, mirror, outbox, pairing,
-    sessions, titles, transcript,
+    Change, CommandTx, HomeChannelRow, Result, Store, asks, directory, effects, inbox, kv, lineage, mirror, outbox,
+    pairing, sessions, titles, transcript,
 };
 
 impl Store {
@@ -57,6 +57,7 @@ fn apply(db: &Connection, order: &Change, now_ms: i64) -> Outcome<()> {
         Change::ForgetHomeChannel { instance } => {
             change(db, "DELETE FROM home_channels WHERE instance = ?1", [instance]).map(|_| ())
         }
+        Change::AskOver { delivery } => asks::over(db, *delivery),
         Change::DeadTarget(target) => effects::dead_target(db, target),
         Change::Revive { instance, chat } => effects::revive(db, instance, chat),
         Change::Migrated { instance, from, to, routes } => effects::migrated(db, instance, from, to, routes),

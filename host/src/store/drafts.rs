@@ -150,6 +150,7 @@ fn interrupt(db: &Connection, nonce: &str, draft: &OwedDelivery, now_ms: i64) ->
         in_reply_to: draft.in_reply_to,
         reply_to: draft.reply_to.clone(),
         draft: Some(draft.id),
+        edits: None,
         purpose: draft.purpose.clone(),
         markdown: interrupted(&draft.markdown),
         parts: vec![part],

@@ -12,6 +12,7 @@
 //! Read on: [`rows`] for the values, `writer` for the commit, `recovery` for
 //! what a crash leaves behind, `migrate` for the schema.
 
+mod asks;
 mod commands;
 mod directory;
 mod drafts;

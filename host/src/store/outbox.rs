@@ -178,8 +178,9 @@ pub(super) fn insert_as(
     change(
         db,
         "INSERT INTO outbox (instance, chat, session_id, turn_id, in_reply_to, reply_to, purpose, markdown, choices,
-             ephemeral_to, silent, state, open_parts, deadline_ms, max_attempts, created_ms, code)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?16, ?12, ?13, ?14, ?15, ?17)",
+             asking, ephemeral_to, silent, state, open_parts, deadline_ms, max_attempts, created_ms, code,
+             draft_message)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?9 IS NOT NULL, ?10, ?11, ?16, ?12, ?13, ?14, ?15, ?17, ?18)",
         params![
             new.instance,
             json(&new.chat)?,
@@ -198,6 +199,7 @@ pub(super) fn insert_as(
             new.created_ms,
             state.as_str(),
             new.code,
+            new.edits,
         ],
     )?;
     let delivery = DeliveryId(db.last_insert_rowid());

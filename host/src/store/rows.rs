@@ -414,13 +414,15 @@ pub struct NewDelivery {
     pub reply_to: Option<String>,
     /// The growing message that becomes this; one that does not grow any more becomes nothing, and this is sent.
     pub draft: Option<DeliveryId>,
+    /// The message on the platform that is to say this instead; where it cannot, this is sent.
+    pub edits: Option<String>,
     /// Why it is said.
     pub purpose: Purpose,
     /// The text as house markdown.
     pub markdown: String,
     /// Its rendered parts, numbered from 1 without gaps; of a growing message one, number 0: its first piece.
     pub parts: Vec<NewPart>,
-    /// Buttons.
+    /// Buttons; they wait for an answer until [`Change::AskOver`].
     pub choices: Option<Choices>,
     /// The hash of the pairing request whose code it tells; its text holds a stand-in.
     pub code: Option<String>,
@@ -730,6 +732,11 @@ pub enum Change {
     ForgetHomeChannel {
         /// Instance.
         instance: String,
+    },
+    /// The choices of a delivery wait for no answer any more.
+    AskOver {
+        /// The delivery.
+        delivery: DeliveryId,
     },
     /// A chat can, or cannot, be written to.
     DeadTarget(DeadTargetRow),

@@ -102,6 +102,7 @@ fn delivery(text: &str) -> NewDelivery {
         in_reply_to: None,
         reply_to: None,
         draft: None,
+        edits: None,
         purpose: Purpose::Reply,
         markdown: text.to_owned(),
         parts: vec![NewPart::plain(1, text)],

@@ -1,0 +1,361 @@
+//! Questions to people while a turn waits: who may answer them, with which words, and
+//! until when.
+//!
+//! Every way of answering (a button, words, a command, a call of an adapter) ends in
+//! [`Book::answer`]. A question is bound to who asked for it, to the chat it stands in
+//! and to its id, which nobody can guess; it is answered once, or not at all.
+//!
+//! What follows from an answer is with whoever asked; a question that nobody answers
+//! is denied by them.
+
+mod words;
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use hermes_protocol::{Chat, ChoiceOption, Sender};
+
+use crate::access::Tier;
+use crate::ids::SessionId;
+use crate::limits::{ASK_TOLD_MAX, ASKS_REMEMBERED_MAX};
+
+pub use words::{is_approval_word, read};
+
+#[cfg(test)]
+mod tests;
+
+/// For how long something is approved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Verdict {
+    /// This once.
+    Once,
+    /// Whatever is of its kind in this conversation.
+    Session,
+    /// Whatever is of its kind, from here on and everywhere. An admin's to say.
+    Always,
+}
+
+impl Verdict {
+    /// The stable word, which is the id of its button too.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Once => "once",
+            Self::Session => "session",
+            Self::Always => "always",
+        }
+    }
+
+    /// The value of a word.
+    pub fn from_word(word: &str) -> Option<Self> {
+        [Self::Once, Self::Session, Self::Always].into_iter().find(|verdict| verdict.as_str() == word)
+    }
+}
+
+/// What became of a question.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// It may be done.
+    Approved(Verdict),
+    /// It must not be done.
+    Denied {
+        /// Why, in somebody's words.
+        why: Option<String>,
+    },
+    /// This option was chosen, counted from 0.
+    Chosen(usize),
+    /// None of the options; this was said instead.
+    Said(String),
+    /// Nobody answered in time. An approval is denied then.
+    Unanswered,
+    /// The turn or the host ended before anybody answered.
+    Gone,
+}
+
+impl Answer {
+    /// Whether something that was asked for may be done.
+    pub fn approves(&self) -> bool {
+        matches!(self, Self::Approved(_))
+    }
+}
+
+/// What is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Whether something may be done.
+    Approval,
+    /// Which of several options.
+    Choice {
+        /// Whether other words than the options count as an answer.
+        free: bool,
+    },
+}
+
+/// The id of the button that denies.
+pub const DENY: &str = "deny";
+
+/// A question that waits for its answer.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Question {
+    /// Names it: chance, at most 16 characters.
+    pub id: String,
+    /// The session whose turn waits.
+    pub session: SessionId,
+    /// The instance through which it is asked.
+    pub instance: String,
+    /// Where it stands.
+    pub chat: Chat,
+    /// Where its turn was asked for; the same, unless somebody else is asked.
+    pub origin: Chat,
+    /// For whom it is asked.
+    pub requester: Sender,
+    /// Who is asked instead of the requester, by their id.
+    pub addressee: Option<String>,
+    /// What somebody must be to answer it; the requester may always deny.
+    pub needs: Tier,
+    /// What is asked.
+    pub kind: Kind,
+    /// The options, in order; of a choice with the ids `1`, `2`, …
+    pub options: Vec<ChoiceOption>,
+    /// Until when an answer counts, in milliseconds since the Unix epoch.
+    pub expires_at_ms: i64,
+    /// What an approval for longer is remembered by.
+    pub key: Option<String>,
+    /// What stands behind the command that waits for it, where no turn does.
+    pub command: Option<String>,
+}
+
+/// What somebody picks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Pick {
+    /// The option of this id.
+    Option(String),
+    /// Words of their own.
+    Words(String),
+    /// Approval.
+    Approve(Verdict),
+    /// Denial, and why.
+    Deny {
+        /// Why.
+        why: Option<String>,
+    },
+}
+
+/// Who answers.
+#[derive(Clone, Copy, Debug)]
+pub struct By<'a> {
+    /// Through which instance.
+    pub instance: &'a str,
+    /// In which chat; `None` where the instance itself vouches for the sender without one.
+    pub chat: Option<&'a Chat>,
+    /// Who.
+    pub sender: &'a Sender,
+    /// What they may do.
+    pub tier: Tier,
+}
+
+/// What follows from somebody's answer.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Judged {
+    /// It is the answer; the question is not open any more.
+    Taken(Box<Question>, Answer),
+    /// The question had its answer before. Nothing changes.
+    Already,
+    /// The question was closed without an answer. Nothing changes.
+    Closed,
+    /// Nothing is known of the question: it is of an earlier life of the host, or of none.
+    Unknown,
+    /// Its time is over. Nothing changes.
+    Late,
+    /// It is somebody else's, or stands elsewhere.
+    NotYours,
+    /// Only an admin answers it.
+    NeedsAdmin,
+    /// Only an admin approves something for always.
+    OnlyOnceOrSession,
+    /// It has no such option.
+    NoSuchOption,
+}
+
+/// All questions that are open, and what is remembered of those that were.
+#[derive(Debug, Default)]
+pub struct Book {
+    /// By the order in which they were asked.
+    open: BTreeMap<u64, Open>,
+    asked: u64,
+    /// Ids of questions that are over, the newest last, and whether they had an answer.
+    over: VecDeque<(String, bool)>,
+}
+
+#[derive(Debug)]
+struct Open {
+    question: Question,
+    /// Who was told already that it is not theirs.
+    told: BTreeSet<String>,
+}
+
+impl Book {
+    /// Opens a question.
+    pub fn open(&mut self, question: Question) {
+        self.asked += 1;
+        self.open.insert(self.asked, Open { question, told: BTreeSet::new() });
+    }
+
+    /// Closes a question that nobody answered.
+    pub fn close(&mut self, id: &str) {
+        if let Some(number) = self.number(id) {
+            self.open.remove(&number);
+            self.remember(id, false);
+        }
+    }
+
+    /// Judges an answer, and closes the question if that is it. The one place where a question is answered.
+    pub fn answer(&mut self, id: &str, pick: Pick, by: &By<'_>, now_ms: i64) -> Judged {
+        let Some(number) = self.number(id) else {
+            return match self.over.iter().find(|(over, _)| over == id) {
+                Some((_, true)) => Judged::Already,
+                Some((_, false)) => Judged::Closed,
+                None => Judged::Unknown,
+            };
+        };
+        let question = &self.open[&number].question;
+        let answer = match question.judge(pick, by, now_ms) {
+            Ok(answer) => answer,
+            Err(judged) => return judged,
+        };
+        let Some(open) = self.open.remove(&number) else { return Judged::Unknown };
+        self.remember(id, true);
+        Judged::Taken(Box::new(open.question), answer)
+    }
+
+    /// Whether somebody is to be told that a question is not theirs: once each.
+    pub fn tells(&mut self, id: &str, who: &str) -> bool {
+        let Some(open) = self.number(id).and_then(|number| self.open.get_mut(&number)) else { return true };
+        open.told.len() < ASK_TOLD_MAX && open.told.insert(who.to_owned())
+    }
+
+    /// The question that these words answer: the oldest one in this chat that was put to who says them.
+    pub fn meant_by(&self, text: &str, by: &By<'_>, now_ms: i64) -> Option<(String, Pick)> {
+        let own = self.open.values().map(|open| &open.question).filter(|question| {
+            question.expires_at_ms > now_ms && question.stands_in(by) && question.is_put_to(by.sender)
+        });
+        own.filter_map(|question| Some((question.id.clone(), read(question, text)?))).next()
+    }
+
+    /// The approvals that `/approve` and `/deny` are about in this chat, the first of them first: what was put to
+    /// who says it before what others are asked.
+    pub fn approvals_for(&self, by: &By<'_>) -> Vec<String> {
+        let here = || {
+            let all = self.open.values().map(|open| &open.question);
+            all.filter(|question| question.kind == Kind::Approval && question.is_about(by))
+        };
+        let own = here().filter(|question| question.is_put_to(by.sender));
+        let others = here().filter(|question| !question.is_put_to(by.sender));
+        own.chain(others).map(|question| question.id.clone()).collect()
+    }
+
+    /// Returns a question that is open.
+    pub fn get(&self, id: &str) -> Option<&Question> {
+        Some(&self.open.get(&self.number(id)?)?.question)
+    }
+
+    /// Closes the questions of commands whose time is over, and returns them; those of turns are closed by their turns.
+    pub fn expire_commands(&mut self, now_ms: i64) -> Vec<Question> {
+        let is_over = |question: &Question| question.command.is_some() && now_ms >= question.expires_at_ms;
+        let over: Vec<Question> =
+            self.open.values().map(|open| &open.question).filter(|question| is_over(question)).cloned().collect();
+        over.iter().for_each(|question| self.close(&question.id));
+        over
+    }
+
+    /// Returns how many questions are open.
+    pub fn len(&self) -> usize {
+        self.open.len()
+    }
+
+    /// Whether no question is open.
+    pub fn is_empty(&self) -> bool {
+        self.open.is_empty()
+    }
+
+    fn number(&self, id: &str) -> Option<u64> {
+        self.open.iter().find(|(_, open)| open.question.id == id).map(|(number, _)| *number)
+    }
+
+    fn remember(&mut self, id: &str, answered: bool) {
+        if self.over.len() >= ASKS_REMEMBERED_MAX {
+            self.over.pop_front();
+        }
+        self.over.push_back((id.to_owned(), answered));
+    }
+}
+
+impl Question {
+    fn judge(&self, pick: Pick, by: &By<'_>, now_ms: i64) -> Result<Answer, Judged> {
+        let is_staff = by.tier >= Tier::Admin;
+        let is_theirs = self.is_put_to(by.sender) || self.is_requester(by.sender) || is_staff;
+        if self.instance != by.instance || !self.is_about(by) || !is_theirs {
+            return Err(Judged::NotYours);
+        }
+        if now_ms >= self.expires_at_ms {
+            return Err(Judged::Late);
+        }
+        let answer = self.meaning(pick).ok_or(Judged::NoSuchOption)?;
+        let denies = matches!(answer, Answer::Denied { .. });
+        if by.tier < self.needs && !(denies && self.is_requester(by.sender)) {
+            return Err(Judged::NeedsAdmin);
+        }
+        if answer == Answer::Approved(Verdict::Always) && !is_staff {
+            return Err(Judged::OnlyOnceOrSession);
+        }
+        Ok(answer)
+    }
+
+    /// What a pick means here; `None`: nothing.
+    fn meaning(&self, pick: Pick) -> Option<Answer> {
+        match (self.kind, pick) {
+            (Kind::Approval, Pick::Option(id)) if id == DENY => Some(Answer::Denied { why: None }),
+            (Kind::Approval, Pick::Option(id)) => Verdict::from_word(&id).map(Answer::Approved),
+            (Kind::Approval, Pick::Approve(verdict)) => Some(Answer::Approved(verdict)),
+            (Kind::Approval, Pick::Deny { why }) => Some(Answer::Denied { why }),
+            (Kind::Choice { .. }, Pick::Option(id)) => {
+                self.options.iter().position(|option| option.id == id).map(Answer::Chosen)
+            }
+            (Kind::Choice { free: true }, Pick::Words(words)) => Some(Answer::Said(words)),
+            _ => None,
+        }
+    }
+
+    /// Whether it stands in the chat of who answers.
+    fn stands_in(&self, by: &By<'_>) -> bool {
+        self.instance == by.instance && by.chat.is_none_or(|chat| *chat == self.chat)
+    }
+
+    /// Whether it stands, or came up, in the chat of who answers.
+    fn is_about(&self, by: &By<'_>) -> bool {
+        self.stands_in(by) || (self.instance == by.instance && by.chat.is_some_and(|chat| *chat == self.origin))
+    }
+
+    /// Whether somebody is the one who is asked.
+    fn is_put_to(&self, sender: &Sender) -> bool {
+        match &self.addressee {
+            Some(id) => *id == sender.id,
+            None => self.is_requester(sender),
+        }
+    }
+
+    fn is_requester(&self, sender: &Sender) -> bool {
+        !sender.id.is_empty() && self.requester.id == sender.id
+    }
+}
+
+/// What an approval for longer is remembered by. What a dangerous pattern caught is another thing than what none
+/// did, also where both are of one kind.
+pub fn approval_key(kind: &str, is_dangerous: bool) -> Option<String> {
+    (!kind.is_empty()).then(|| format!("{}{kind}", if is_dangerous { "!" } else { "" }))
+}
+
+/// Whether an action is done without asking anybody: its kind was approved for longer, or the conversation asks for
+/// nothing. The latter is an admin's choice for themselves: what a user asks for and a dangerous pattern catches is
+/// asked all the same.
+pub fn is_granted(is_approved: bool, yolo: bool, is_dangerous: bool, requester: Tier) -> bool {
+    is_approved || (yolo && (!is_dangerous || requester >= Tier::Admin))
+}

@@ -1,0 +1,192 @@
+use hermes_protocol::ChatType;
+
+use super::*;
+
+const NOW: i64 = 1_000;
+
+fn ada() -> Sender {
+    Sender::new("7")
+}
+
+fn question(id: &str) -> Question {
+    let options = ["once", "session", "deny"].map(|id| ChoiceOption::new(id, id)).to_vec();
+    Question {
+        id: id.to_owned(),
+        session: SessionId("s1".to_owned()),
+        instance: "fake".to_owned(),
+        chat: Chat::dm("7"),
+        origin: Chat::dm("7"),
+        requester: ada(),
+        addressee: None,
+        needs: Tier::User,
+        kind: Kind::Approval,
+        options,
+        expires_at_ms: NOW + 300_000,
+        key: None,
+        command: None,
+    }
+}
+
+fn choice(id: &str, free: bool) -> Question {
+    let options = [("1", "Tea"), ("2", "Coffee")].map(|(id, label)| ChoiceOption::new(id, label)).to_vec();
+    Question { kind: Kind::Choice { free }, options, ..question(id) }
+}
+
+fn book(questions: impl IntoIterator<Item = Question>) -> Book {
+    let mut book = Book::default();
+    questions.into_iter().for_each(|question| book.open(question));
+    book
+}
+
+fn by<'a>(chat: &'a Chat, sender: &'a Sender, tier: Tier) -> By<'a> {
+    By { instance: "fake", chat: Some(chat), sender, tier }
+}
+
+fn press(option: &str) -> Pick {
+    Pick::Option(option.to_owned())
+}
+
+#[track_caller]
+fn taken(judged: Judged) -> Answer {
+    match judged {
+        Judged::Taken(_, answer) => answer,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_question_is_answered_once_and_a_second_answer_changes_nothing() {
+    let (chat, ada) = (Chat::dm("7"), ada());
+    let mut book = book([question("a")]);
+    let by = by(&chat, &ada, Tier::User);
+    assert_eq!(taken(book.answer("a", press("once"), &by, NOW)), Answer::Approved(Verdict::Once));
+    assert_eq!(book.answer("a", press("deny"), &by, NOW), Judged::Already);
+    assert_eq!(book.answer("b", press("once"), &by, NOW), Judged::Unknown);
+    assert!(book.is_empty());
+}
+
+#[test]
+fn only_its_requester_or_an_admin_answers_and_only_where_it_stands() {
+    let (chat, group) = (Chat::dm("7"), Chat::new(ChatType::Group, "g"));
+    let (ada, bob) = (ada(), Sender::new("8"));
+    let mut book = book([question("a"), Question { chat: group.clone(), origin: group.clone(), ..question("b") }]);
+    assert_eq!(book.answer("b", press("once"), &by(&group, &bob, Tier::User), NOW), Judged::NotYours);
+    assert_eq!(book.answer("a", press("once"), &by(&group, &ada, Tier::User), NOW), Judged::NotYours);
+    let elsewhere = By { instance: "other", ..by(&chat, &ada, Tier::Operator) };
+    assert_eq!(book.answer("a", press("once"), &elsewhere, NOW), Judged::NotYours);
+    assert!(book.answer("b", press("once"), &by(&group, &bob, Tier::Admin), NOW) != Judged::NotYours);
+    let nobody = Sender::new("");
+    let mut open = Book::default();
+    open.open(Question { requester: nobody.clone(), ..question("c") });
+    assert_eq!(open.answer("c", press("once"), &by(&chat, &nobody, Tier::User), NOW), Judged::NotYours);
+}
+
+#[test]
+fn what_needs_an_admin_is_approved_by_no_user_but_its_requester_may_deny_it() {
+    let (chat, dm) = (Chat::dm("7"), Chat::dm("1"));
+    let (ada, admin) = (ada(), Sender::new("1"));
+    let asked = Question { needs: Tier::Admin, chat: dm.clone(), addressee: Some("1".to_owned()), ..question("a") };
+    let mut open = book([asked.clone()]);
+    assert_eq!(open.answer("a", press("once"), &by(&chat, &ada, Tier::User), NOW), Judged::NeedsAdmin);
+    let denial = open.answer("a", Pick::Deny { why: Some("no".to_owned()) }, &by(&chat, &ada, Tier::User), NOW);
+    assert_eq!(taken(denial), Answer::Denied { why: Some("no".to_owned()) });
+    let mut open = book([asked]);
+    assert_eq!(
+        taken(open.answer("a", press("once"), &by(&dm, &admin, Tier::Admin), NOW)),
+        Answer::Approved(Verdict::Once)
+    );
+}
+
+#[test]
+fn only_an_admin_approves_for_always() {
+    let (chat, ada) = (Chat::dm("7"), ada());
+    let mut book = book([question("a")]);
+    assert_eq!(book.answer("a", press("always"), &by(&chat, &ada, Tier::User), NOW), Judged::OnlyOnceOrSession);
+    let always = book.answer("a", press("always"), &by(&chat, &ada, Tier::Admin), NOW);
+    assert_eq!(taken(always), Answer::Approved(Verdict::Always));
+}
+
+#[test]
+fn an_answer_after_its_time_changes_nothing() {
+    let (chat, ada) = (Chat::dm("7"), ada());
+    let mut book = book([question("a")]);
+    let late = NOW + 300_000;
+    assert_eq!(book.answer("a", press("once"), &by(&chat, &ada, Tier::User), late), Judged::Late);
+    assert_eq!(book.meant_by("yes", &by(&chat, &ada, Tier::User), late), None);
+    book.close("a");
+    assert_eq!(book.answer("a", press("once"), &by(&chat, &ada, Tier::User), NOW), Judged::Closed);
+}
+
+#[test]
+fn words_answer_the_oldest_question_that_was_put_to_who_says_them() {
+    let chat = Chat::new(ChatType::Group, "g");
+    let (ada, bob) = (ada(), Sender::new("8"));
+    let here = |id: &str, who: &Sender| Question {
+        chat: chat.clone(),
+        origin: chat.clone(),
+        requester: who.clone(),
+        ..question(id)
+    };
+    let book = book([here("a", &bob), here("b", &ada), here("c", &ada)]);
+    let meant = |text: &str, who: &Sender| book.meant_by(text, &by(&chat, who, Tier::Admin), NOW);
+    assert_eq!(meant("Yes!", &ada), Some(("b".to_owned(), Pick::Approve(Verdict::Once))));
+    assert_eq!(meant("no", &bob), Some(("a".to_owned(), Pick::Deny { why: None })));
+    assert_eq!(meant("2", &ada), Some(("b".to_owned(), press("session"))));
+    assert_eq!(meant("yes, and then some", &ada), None, "the whole text has to be the word");
+    assert_eq!(meant("yes", &Sender::new("9")), None, "also an admin answers others by command or button only");
+    assert_eq!(book.approvals_for(&by(&chat, &ada, Tier::User)), ["b", "c", "a"]);
+}
+
+#[test]
+fn a_choice_takes_a_number_a_label_and_where_it_is_free_any_words() {
+    let strict = choice("a", false);
+    assert_eq!(read(&strict, " 2 "), Some(press("2")));
+    assert_eq!(read(&strict, "tea"), Some(press("1")));
+    assert_eq!((read(&strict, "3"), read(&strict, "0"), read(&strict, "milk")), (None, None, None));
+    assert_eq!(read(&choice("a", true), "milk"), Some(Pick::Words("milk".to_owned())));
+    let (chat, ada) = (Chat::dm("7"), ada());
+    let by = by(&chat, &ada, Tier::User);
+    let mut book = book([choice("a", false), choice("b", true)]);
+    assert_eq!(book.answer("a", press("9"), &by, NOW), Judged::NoSuchOption);
+    assert_eq!(book.answer("a", Pick::Approve(Verdict::Once), &by, NOW), Judged::NoSuchOption);
+    assert_eq!(taken(book.answer("a", press("2"), &by, NOW)), Answer::Chosen(1));
+    assert_eq!(taken(book.answer("b", Pick::Words("milk".to_owned()), &by, NOW)), Answer::Said("milk".to_owned()));
+    assert!(book.approvals_for(&by).is_empty(), "a choice is not approved");
+}
+
+#[test]
+fn somebody_is_told_once_that_a_question_is_not_theirs_and_what_is_over_is_bounded() {
+    let mut book = book([question("a")]);
+    assert!(book.tells("a", "8"));
+    assert!(!book.tells("a", "8"));
+    for number in 0..2 * ASKS_REMEMBERED_MAX {
+        let id = number.to_string();
+        book.open(question(&id));
+        book.close(&id);
+    }
+    assert_eq!((book.over.len(), book.len()), (ASKS_REMEMBERED_MAX, 1));
+}
+
+#[test]
+fn yolo_approves_what_is_not_dangerous_and_for_admins_everything() {
+    for (yolo, dangerous, tier, granted) in [
+        (true, false, Tier::User, true),
+        (true, true, Tier::User, false),
+        (true, true, Tier::Admin, true),
+        (false, false, Tier::Operator, false),
+    ] {
+        assert_eq!(is_granted(false, yolo, dangerous, tier), granted);
+    }
+    assert!(is_granted(true, false, true, Tier::User), "an admin approved its kind");
+    assert_ne!(approval_key("rm", true), approval_key("rm", false));
+    assert_eq!(approval_key("", true), None);
+}
+
+#[test]
+fn the_question_of_a_command_closes_by_itself_and_that_of_a_turn_by_its_turn() {
+    let mut book = book([question("a"), Question { command: Some(String::new()), ..question("b") }]);
+    assert!(book.expire_commands(NOW).is_empty());
+    let over = book.expire_commands(NOW + 300_000);
+    assert_eq!(over.iter().map(|question| question.id.as_str()).collect::<Vec<_>>(), ["b"]);
+    assert!(book.get("a").is_some() && book.get("b").is_none());
+}

@@ -1,0 +1,356 @@
+//! What the running turn asks of people: whether anybody has to be asked at all, who,
+//! and what follows from what becomes of it.
+//!
+//! The lane has the end of the line to the turn; the dispatcher has the book of what is
+//! open and judges answers. A question ends exactly once: by an answer, by its time, by
+//! the turn that does not wait any more, or with the turn.
+
+use std::task::Poll;
+
+use hermes_agent::ask::{Approval, Ask, Asked};
+use hermes_core::access::{Tier, Trust};
+use hermes_core::asks::{Answer, Kind, Question, Verdict, approval_key, is_granted};
+use hermes_core::limits::{APPROVAL_KIND_BYTES_MAX, ASK_OPTIONS_MAX, ASK_TEXT_CHARS_MAX, ASKS_PER_TURN_MAX};
+use hermes_core::settings::SettingChange;
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+
+use super::{Lane, running};
+use crate::asking::{self, Over as OverQuestion};
+use crate::chance;
+use crate::clock::Clock;
+use crate::context::Heard;
+use crate::events::{Asking, Control, HostEvent, TurnNews};
+use crate::store::Change;
+
+/// What a turn hears that asks where nobody can be asked.
+const NOBODY_HERE: &str = "nobody can be asked through this interface";
+
+/// What a turn hears whose action only an admin approves, when none is known.
+const NO_ADMIN: &str = "only an admin may approve this, and none has written to me here yet";
+
+/// What a turn hears that wanted no option at all.
+const NO_OPTIONS: &str = "a question needs an option to choose";
+
+/// The questions of one turn that are open.
+#[derive(Debug, Default)]
+pub struct Asks {
+    open: Vec<Open>,
+}
+
+/// One of them.
+#[derive(Debug)]
+pub struct Open {
+    question: Question,
+    until: Instant,
+    /// Takes the answer; gone once it was given.
+    reply: Option<oneshot::Sender<Answer>>,
+}
+
+/// How a question ends without an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Over {
+    /// Its turn does not wait any more.
+    TakenBack,
+    /// Its time is over.
+    Unanswered,
+}
+
+/// An answer on its way to the turn that waits for it, judged already.
+#[derive(Debug)]
+pub struct Given {
+    /// The question.
+    pub question: Box<Question>,
+    /// What was answered.
+    pub answer: Answer,
+    /// By whom, where that is to be told.
+    pub by: Option<String>,
+    /// Whether the answer was a command or words, which are answered themselves.
+    pub in_words: bool,
+    /// What it leaves to be written with the end of the question.
+    pub over: OverQuestion,
+}
+
+impl Asks {
+    /// Whether further questions wait.
+    pub fn is_full(&self) -> bool {
+        self.open.len() >= ASKS_PER_TURN_MAX
+    }
+
+    /// Whether the turn waits for nobody.
+    pub fn is_empty(&self) -> bool {
+        self.open.is_empty()
+    }
+
+    /// Waits for the next question that ends without an answer; for ever when none is open. Cancel-safe.
+    pub async fn over(&mut self, clock: &dyn Clock) -> (String, Over) {
+        let next = self.open.iter().min_by_key(|open| open.until);
+        let next = next.map(|open| (open.question.id.clone(), open.until));
+        let taken_back = std::future::poll_fn(|cx| {
+            let gone = self.open.iter_mut().find_map(|open| {
+                let reply = open.reply.as_mut()?;
+                reply.poll_closed(cx).is_ready().then(|| open.question.id.clone())
+            });
+            gone.map_or(Poll::Pending, Poll::Ready)
+        });
+        tokio::select! {
+            id = taken_back => (id, Over::TakenBack),
+            () = running::at(clock, next.as_ref().map(|(_, until)| *until)) => {
+                (next.map(|(id, _)| id).unwrap_or_default(), Over::Unanswered)
+            }
+        }
+    }
+
+    /// Tells the turn that nobody answers any more; what is open stays to be closed.
+    pub fn give_up(&mut self) {
+        for open in &mut self.open {
+            open.answer(Answer::Gone);
+        }
+    }
+
+    fn take(&mut self, id: &str) -> Option<Open> {
+        let at = self.open.iter().position(|open| open.question.id == id)?;
+        Some(self.open.swap_remove(at))
+    }
+
+    /// Takes everything that is open.
+    pub fn take_all(&mut self) -> Vec<Open> {
+        std::mem::take(&mut self.open)
+    }
+}
+
+impl Open {
+    fn answer(&mut self, answer: Answer) {
+        if let Some(reply) = self.reply.take() {
+            // A turn that does not wait any more has ended, or soon will.
+            let _ = reply.send(answer);
+        }
+    }
+}
+
+impl Lane {
+    /// The turn asks something: it is granted, refused, or put to somebody.
+    pub(super) async fn ask(&mut self, asked: Asked) {
+        let Asked { ask, reply } = asked;
+        let Some(running) = &self.running else { return };
+        let (place, several) = (running.heard.place.clone(), running.heard.several);
+        let (requester, tier) = (running.heard.event.get().sender.clone(), self.tier_of(&running.heard));
+        let answer = match &ask {
+            Ask::Approval(approval) => self.without_asking(approval, tier).await,
+            Ask::Choice { options, .. } => {
+                options.is_empty().then(|| Answer::Denied { why: Some(NO_OPTIONS.to_owned()) })
+            }
+        };
+        let nobody = || Answer::Denied { why: Some(NOBODY_HERE.to_owned()) };
+        if let Some(answer) = answer.or_else(|| (!place.can_deliver_later()).then(nobody)) {
+            // A turn that does not wait any more needs no answer.
+            let _ = reply.send(answer);
+            return;
+        }
+        let wait = self.host.live().session_of(&place.instance).approval_timeout;
+        let wait_ms = i64::try_from(wait.as_millis()).unwrap_or(i64::MAX);
+        let question = Question {
+            id: format!("{:016x}", chance::number(&*self.host.chance)),
+            session: self.session.clone(),
+            instance: place.instance.to_string(),
+            chat: place.chat.clone(),
+            origin: place.chat.clone(),
+            requester,
+            addressee: None,
+            needs: needs(&ask),
+            kind: kind(&ask),
+            options: self.options(&ask, tier),
+            expires_at_ms: self.host.now_ms().saturating_add(wait_ms),
+            key: key(&ask),
+            command: None,
+        };
+        let Some(question) = self.register(question, tier).await else {
+            let _ = reply.send(Answer::Denied { why: Some(NO_ADMIN.to_owned()) });
+            return;
+        };
+        let body = self.body(&ask, &question, several);
+        if let Some(running) = &mut self.running {
+            running.waits_for_people(&asking::shown(&self.host, headline(&ask), ASK_TEXT_CHARS_MAX).replace('\n', " "));
+            let until = self.host.clock.moment() + wait;
+            running.asks.open.push(Open { question: question.clone(), until, reply: Some(reply) });
+            running.show(&self.host).await;
+        }
+        if question.addressee.is_some() {
+            let words = "This needs the approval of an admin; I have asked one.".to_owned();
+            let notice = place.tell(&self.host, words).await;
+            self.owe(notice).await;
+        }
+        let posed = asking::pose(&self.host, &question, &body).await;
+        self.owe(posed).await;
+    }
+
+    /// What is answered where nobody has to be asked.
+    async fn without_asking(&mut self, approval: &Approval, tier: Tier) -> Option<Answer> {
+        let settings = self.memory.settings(&self.host, &self.session).await.unwrap_or_default();
+        let is_dangerous = approval.danger.is_some();
+        let key = approval_key(&approval.kind, is_dangerous);
+        let always = key.as_ref().is_some_and(|key| self.host.approved().contains(key));
+        let here = key.as_ref().is_some_and(|key| settings.approved.contains(key));
+        let yolo = settings.yolo.unwrap_or_default();
+        let granted = is_granted(always || here, yolo, is_dangerous, tier);
+        granted.then_some(Answer::Approved(if always { Verdict::Always } else { Verdict::Session }))
+    }
+
+    /// What the requester may do by now; what they might when the turn began does not count.
+    fn tier_of(&self, heard: &Heard) -> Tier {
+        let (event, instance) = (heard.event.get(), &heard.place.instance);
+        let adapter = heard.place.adapter.as_ref();
+        let trust = adapter.map_or(Trust::None, |adapter| Trust::of(adapter.trusted(), &adapter.capabilities()));
+        let grants = self.host.grants();
+        let tier = self.host.live().access.tier_of(instance, &event.chat, &event.sender, &grants, trust);
+        tier.unwrap_or(Tier::User)
+    }
+
+    fn options(&self, ask: &Ask, tier: Tier) -> Vec<hermes_protocol::ChoiceOption> {
+        match ask {
+            // Whoever is asked about what is dangerous is an admin.
+            Ask::Approval(approval) => {
+                asking::approval_options(key(ask).is_some(), tier >= Tier::Admin || approval.danger.is_some())
+            }
+            Ask::Choice { options, .. } => {
+                asking::choice_options(&self.host, &options[..options.len().min(ASK_OPTIONS_MAX)])
+            }
+        }
+    }
+
+    /// Lets the dispatcher open the question, in this chat or in that of an admin. `None`: nobody can be asked.
+    async fn register(&self, question: Question, requester: Tier) -> Option<Question> {
+        let (reply, opened) = oneshot::channel();
+        let elsewhere = requester < question.needs;
+        self.host.tell(HostEvent::control(Control::Ask(Box::new(Asking { question, elsewhere, reply })))).await;
+        // Without the dispatcher the host ends, and nobody is asked.
+        opened.await.unwrap_or_default()
+    }
+
+    fn body(&self, ask: &Ask, question: &Question, several: bool) -> String {
+        let host = &self.host;
+        let approval = match ask {
+            Ask::Choice { question, .. } => return asking::shown(host, question, ASK_TEXT_CHARS_MAX),
+            Ask::Approval(approval) => approval,
+        };
+        let name = question.requester.name.as_deref().filter(|name| !name.is_empty()).unwrap_or(&question.requester.id);
+        let name = asking::shown(host, name, 60).replace(['\n', '`', '*'], " ");
+        let head = match (question.addressee.is_some(), several) {
+            (true, _) => format!("**{name}** asked for something that needs your approval:"),
+            (false, true) => format!("**May I do this for {name}?**"),
+            (false, false) => "**May I do this?**".to_owned(),
+        };
+        let why = asking::shown(host, &approval.why, ASK_TEXT_CHARS_MAX / 3);
+        let danger = approval.danger.as_deref().map(|what| {
+            let what = asking::shown(host, what, 100).replace('\n', " ");
+            let who = if several || question.addressee.is_some() { " Only an admin may approve it." } else { "" };
+            format!("This looks dangerous: {what}.{who}")
+        });
+        let texts = [Some(head), Some(asking::fenced(host, &approval.action)), Some(why), danger];
+        texts.into_iter().flatten().filter(|text| !text.is_empty()).collect::<Vec<_>>().join("\n\n")
+    }
+
+    /// Somebody answered: the turn goes on with it, and the question is closed.
+    pub(super) async fn answered(&mut self, given: Given) {
+        let Given { question, answer, by, in_words, mut over } = given;
+        let open = self.running.as_mut().and_then(|running| running.asks.take(&question.id));
+        let Some(mut open) = open else {
+            over.outcome = asking::NO_LONGER_OPEN.to_owned();
+            over.says = true;
+            return asking::close(&self.host, over).await;
+        };
+        if answer == Answer::Approved(Verdict::Session)
+            && let Some(key) = question.key.clone()
+            && let Some(mut settings) = self.memory.settings(&self.host, &self.session).await
+        {
+            settings.apply(SettingChange::Approve(key));
+            over.changes.push(Change::Settings { session: self.session.clone(), settings: settings.clone() });
+            self.memory.choose(settings);
+        }
+        over.outcome = asking::outcome(&question, &answer);
+        if let Some(by) = by {
+            over.outcome = format!("{} ({by})", over.outcome);
+        }
+        // Words and commands have an answer of their own.
+        over.says = !in_words;
+        let told = (question.chat != question.origin).then(|| match answer.approves() {
+            true => "An admin approved it.",
+            false => "It was not approved.",
+        });
+        open.answer(answer);
+        if let Some(running) = &mut self.running {
+            running.goes_on();
+        }
+        asking::close(&self.host, over).await;
+        self.tell_origin(told).await;
+    }
+
+    /// A question ends without an answer.
+    pub(super) async fn not_answered(&mut self, id: &str, how: Over) {
+        let Some(mut open) = self.running.as_mut().and_then(|running| running.asks.take(id)) else { return };
+        open.answer(Answer::Unanswered);
+        if let Some(running) = &mut self.running {
+            running.goes_on();
+        }
+        let answer = if how == Over::Unanswered { Answer::Unanswered } else { Answer::Gone };
+        let elsewhere = open.question.chat != open.question.origin;
+        self.close_ask(&open, &answer, how == Over::Unanswered).await;
+        let told = "No admin answered in time, so it is not done.";
+        self.tell_origin((elsewhere && how == Over::Unanswered).then_some(told)).await;
+    }
+
+    async fn tell_origin(&mut self, words: Option<&str>) {
+        if let Some(words) = words
+            && let Some(running) = &self.running
+        {
+            let notice = running.heard.place.tell(&self.host, words.to_owned()).await;
+            self.owe(notice).await;
+        }
+    }
+
+    /// Closes what a turn left open that is over.
+    pub(super) async fn close_asks(&self, open: Vec<Open>) {
+        for mut open in open {
+            open.answer(Answer::Gone);
+            self.close_ask(&open, &Answer::Gone, false).await;
+        }
+    }
+
+    async fn close_ask(&self, open: &Open, answer: &Answer, says: bool) {
+        self.host.tell(HostEvent::Turn(TurnNews::AskOver { ask: open.question.id.clone() })).await;
+        let outcome = asking::outcome(&open.question, answer);
+        asking::close(&self.host, OverQuestion::of(&open.question, outcome, says)).await;
+    }
+}
+
+/// What somebody must be to answer.
+fn needs(ask: &Ask) -> Tier {
+    match ask {
+        Ask::Approval(approval) if approval.danger.is_some() => Tier::Admin,
+        _ => Tier::User,
+    }
+}
+
+fn kind(ask: &Ask) -> Kind {
+    match ask {
+        Ask::Approval(_) => Kind::Approval,
+        Ask::Choice { free, .. } => Kind::Choice { free: *free },
+    }
+}
+
+fn key(ask: &Ask) -> Option<String> {
+    match ask {
+        Ask::Approval(approval) if approval.kind.len() <= APPROVAL_KIND_BYTES_MAX => {
+            approval_key(&approval.kind, approval.danger.is_some())
+        }
+        _ => None,
+    }
+}
+
+/// What is waited for, in one line.
+fn headline(ask: &Ask) -> &str {
+    match ask {
+        Ask::Approval(approval) => &approval.action,
+        Ask::Choice { question, .. } => question,
+    }
+}

@@ -1,0 +1,72 @@
+//! What the agent asks, and how people answer.
+
+use hermes_tests::{Isolation, World, until};
+use serde_json::{Value, json};
+
+/// A host whose agent asks when it is told to; `1` is an admin.
+fn world(isolation: Isolation) -> World {
+    let world = World::new(isolation, &["7"]);
+    world.configure(&format!(
+        "[host]\nstatus = \"\"\nplugins_dir = \"plugins\"\n\n[agent]\nruntime = \"echo\"\ntest_words = true\n\n\
+         [adapter.scripted]\nisolation = \"{}\"\naccess = {{ allowed_users = [\"7\"], admins = [\"1\"] }}\n\
+         socket = \"SOCKET\"\n",
+        isolation.word()
+    ));
+    world
+}
+
+fn question(world: &World, count: usize) -> Value {
+    world.scripted.wait("a question", 30, |seen| {
+        let asked = seen.iter().filter(|said| said["saw"] == "send" && said["outgoing"]["choices"].is_object());
+        asked.map(|said| said["outgoing"].clone()).nth(count - 1)
+    })
+}
+
+fn press(world: &World, question: &Value, number: u32, option: &str) {
+    let event = json!({
+        "type": "choice", "event_id": format!("c:{number}"), "at_ms": 1, "chat": question["chat"],
+        "sender": { "id": "7" }, "choice": { "ask": question["choices"]["ask"], "option": option },
+    });
+    world.scripted.tell(json!({ "do": "inbound", "event": event }));
+}
+
+fn edited(world: &World, words: &str) {
+    world.scripted.wait(words, 30, |seen| {
+        let edits = seen.iter().filter(|said| said["saw"] == "edit").map(|said| &said["outgoing"]);
+        let mut edits = edits.filter(|edit| edit["choices"].is_null());
+        edits.find(|edit| edit["text"].as_str().unwrap_or_default().contains(words)).cloned()
+    });
+}
+
+#[test]
+fn a_pressed_button_answers_and_goes_away_in_either_isolation() {
+    for isolation in Isolation::BOTH {
+        let mut world = world(isolation);
+        world.start();
+        let chat = world.scripted.chat("7");
+        chat.says("/ask make coffee");
+        press(&world, &question(&world, 1), 1, "once");
+        until("it goes on", 30, || chat.received().contains(&"approved: once".to_owned()).then_some(()));
+        edited(&world, "Approved, this once.");
+        assert_eq!(world.stop(), Some(0));
+    }
+}
+
+#[test]
+fn a_question_of_a_killed_host_is_no_longer_open_and_its_turn_asks_again() {
+    let mut world = world(Isolation::InProcess);
+    world.start();
+    let chat = world.scripted.chat("7");
+    chat.says("/ask make coffee");
+    let old = question(&world, 1);
+    until("it is delivered", 30, || (world.status()["queues"]["outbox"] == 0).then_some(()));
+    world.kill();
+    world.start();
+    let new = question(&world, 2);
+    edited(&world, "no longer open");
+    press(&world, &old, 1, "once");
+    press(&world, &new, 2, "deny");
+    until("it goes on", 30, || chat.received().contains(&"denied".to_owned()).then_some(()));
+    assert!(!chat.received().contains(&"approved: once".to_owned()));
+    assert_eq!(world.stop(), Some(0));
+}
