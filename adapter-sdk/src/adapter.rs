@@ -27,6 +27,18 @@ pub trait Adapter: Sized + Send + Sync + 'static {
     /// The instance's own configuration keys.
     type Config: AdapterConfig;
 
+    /// Judges values that are of the right kind and still cannot be meant: `hermes-host config check`
+    /// asks it, and so does the SDK before [`Adapter::new`]. Quick and without I/O; what only a
+    /// platform can tell is for [`Adapter::connect`]. By default nothing is wrong.
+    ///
+    /// # Errors
+    ///
+    /// One sentence that names the key and what to write instead. It is shown: no secret's value in it.
+    fn check(config: &Self::Config) -> Result<(), String> {
+        let _ = config;
+        Ok(())
+    }
+
     /// Makes the instance. Quick and without I/O: it has one second. Runs on the
     /// instance's thread, inside its runtime.
     fn new(config: Self::Config, host: Host) -> Self;

@@ -99,7 +99,7 @@ pub(crate) fn create<A: Exported>(side: HostSide, envelope: &[u8]) -> Result<Sea
     let envelope: Envelope = serde_json::from_slice(envelope)
         .map_err(|error| format!("adapter `{plugin}`: the host's envelope is not readable: {error}"))?;
     let instance: Arc<str> = envelope.instance.into();
-    let config = read_config::<A::Config>(envelope.config, &A::MANIFEST)
+    let config = judged_config::<A>(envelope.config)
         .map_err(|error| format!("instance `{instance}` of adapter `{plugin}`: {error}"))?;
 
     logs::forward_panics();
@@ -138,6 +138,19 @@ pub(crate) fn create<A: Exported>(side: HostSide, envelope: &[u8]) -> Result<Sea
             ))
         }
     }
+}
+
+/// Says what is wrong with a configuration, without making an instance of it.
+pub(crate) fn check_config<A: Exported>(config: &[u8]) -> Result<(), String> {
+    // The reader's own words could show a value.
+    let config = serde_json::from_slice(config).map_err(|_| "the configuration is no JSON".to_owned())?;
+    judged_config::<A>(config).map(|_| ())
+}
+
+/// Reads a configuration and lets the adapter judge its values.
+fn judged_config<A: Exported>(config: serde_json::Value) -> Result<A::Config, String> {
+    let config = read_config::<A::Config>(config, &A::MANIFEST)?;
+    A::check(&config).map(|()| config)
 }
 
 fn read_config<C: AdapterConfig>(config: serde_json::Value, manifest: &Manifest) -> Result<C, String> {

@@ -110,6 +110,14 @@ impl Adapter for Puppet {
     };
     type Config = PuppetConfig;
 
+    fn check(config: &PuppetConfig) -> Result<(), String> {
+        match config.at_birth.as_str() {
+            "never" => Err("`at_birth` is \"never\"; leave it out".to_owned()),
+            "unsure" => panic!("who knows"),
+            _ => Ok(()),
+        }
+    }
+
     fn new(config: PuppetConfig, host: Host) -> Self {
         match config.at_birth.as_str() {
             "panic" => panic!("stillborn"),

@@ -62,6 +62,26 @@ fn nested_values_arrive() {
 }
 
 #[test]
+fn values_are_judged_without_making_an_instance() {
+    let judge = |config: Value| MockHost::check_config::<Puppet>(&config);
+    // What `new` would do is not tried.
+    for right in [Value::Null, json!({}), json!({ "at_birth": "panic" }), json!({ "token": "four" })] {
+        assert_eq!(judge(right), Ok(()));
+    }
+    assert_eq!(judge(json!({ "at_birth": "never" })), Err("`at_birth` is \"never\"; leave it out".to_owned()));
+    assert!(judge(json!({ "at_brith": "" })).unwrap_err().contains("unknown field `at_brith`"));
+    let secret = judge(json!({ "token": 123_456_789 })).unwrap_err();
+    assert!(secret.contains("`token`") && !secret.contains("123456789"), "{secret}");
+    assert_eq!(judge(json!({ "at_birth": "unsure" })), Err("panic in `check`: who knows".to_owned()));
+}
+
+#[test]
+fn what_an_adapter_refuses_of_its_values_is_refused_before_it_is_made() {
+    let sentence = error_of(json!({ "at_birth": "never" }));
+    assert_eq!(sentence, "instance `home` of adapter `puppet`: `at_birth` is \"never\"; leave it out");
+}
+
+#[test]
 fn a_panic_in_new_is_a_sentence() {
     let sentence = error_of(json!({ "at_birth": "panic" }));
     assert_eq!(sentence, "instance `home` of adapter `puppet`: panic in `new`: stillborn");

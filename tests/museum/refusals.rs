@@ -91,3 +91,21 @@ fn every_bad_library_is_refused_by_its_code_and_the_good_one_runs() {
         assert_eq!(world.stop(), Some(0));
     }
 }
+
+#[test]
+fn an_adapter_that_cannot_be_asked_about_values_runs_and_says_so() {
+    let mut world = World::with("");
+    let library = world.install(strangers::unasked(), "unasked.so");
+    world.configure(
+        "[host]\nstatus = \"\"\nplugins_dir = \"plugins\"\n\n[agent]\nruntime = \"echo\"\n\n[adapter.unasked]\n\n",
+    );
+    let checked = world.cli(&["config", "check"]);
+    let said = String::from_utf8_lossy(&checked.stderr).into_owned();
+    assert!(checked.status.success() && said.contains("it cannot be asked whether its values are right"), "{said}");
+    let checked = world.cli(&["adapter", "check", library.to_str().expect("a path of ours")]);
+    let said = String::from_utf8_lossy(&checked.stdout).into_owned();
+    assert!(checked.status.success() && said.contains("it cannot be asked about values"), "{said}");
+    world.start();
+    world.wait_state("unasked", "online");
+    assert_eq!(world.stop(), Some(0));
+}

@@ -1,4 +1,4 @@
-//! Adapters of SDKs that broke the rules of 1.x, built stripped as a release is.
+//! Adapters of SDKs that broke the rules of 1.x, and of one that lacks a later function, built stripped as a release is.
 
 use std::{path::PathBuf, sync::OnceLock};
 
@@ -33,6 +33,30 @@ pub fn widened() -> &'static PathBuf {
         let mut sources = Sources::of_today("widened");
         sources.after(ABI, "    pub vtable: HostVt_Ref,\n", "    /// One more.\n    pub more: u64,\n");
         stranger(sources, "widened")
+    })
+}
+
+/// Built from an SDK of before adapters could be asked about their values.
+pub fn unasked() -> &'static PathBuf {
+    static BUILT: OnceLock<PathBuf> = OnceLock::new();
+    BUILT.get_or_init(|| {
+        let mut sources = Sources::of_today("unasked");
+        sources
+            .edit(ABI, "    pub check_config: extern \"C\" fn(config: RSlice<'_, u8>) -> RString,\n", "")
+            .edit(
+                ABI,
+                "    /// Judges the adapter's own keys, a JSON object, without making anything: empty, or one sentence about\n    \
+                 /// what is wrong, which shows no secret. `[any-thread & loaded]`\n",
+                "",
+            )
+            .edit("adapter-sdk/src/export/vtable.rs", "            check_config: check_config::<A>,\n", "")
+            .edit(
+                "adapter-sdk/src/export/mock.rs",
+                "    let check = vtable::root::<A>().check_config().expect(\"this SDK's own table has it\");\n    \
+                 check(RSlice::from(config)).into_string()\n",
+                "    let _ = config;\n    String::new()\n",
+            );
+        stranger(sources, "unasked")
     })
 }
 

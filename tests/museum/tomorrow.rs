@@ -97,10 +97,10 @@ fn vtables(sources: &mut Sources) {
         )
         .after(
             ABI,
-            "    pub create: extern \"C\" fn(host: HostHandle, envelope: RSlice<'_, u8>) -> RResult<Instance, RString>,\n",
+            "    pub check_config: extern \"C\" fn(config: RSlice<'_, u8>) -> RString,\n",
             "    /// New in 1.1. `[any-thread & loaded]`\n    pub tomorrow: extern \"C\" fn() -> u32,\n",
         )
-        .after(VTABLE, "            create: create::<A>,\n", "            tomorrow: tomorrow_module,\n")
+        .after(VTABLE, "            check_config: check_config::<A>,\n", "            tomorrow: tomorrow_module,\n")
         .after(VTABLE, "            destroy: destroy::<A>,\n", "            tomorrow: tomorrow_instance::<A>,\n")
         .append(
             VTABLE,

@@ -143,6 +143,9 @@ pub struct AdapterMod {
     /// Makes an instance from a JSON `Envelope`; the error is one sentence. `[any-thread & loaded]`
     #[sabi(last_prefix_field)]
     pub create: extern "C" fn(host: HostHandle, envelope: RSlice<'_, u8>) -> RResult<Instance, RString>,
+    /// Judges the adapter's own keys, a JSON object, without making anything: empty, or one sentence about
+    /// what is wrong, which shows no secret. `[any-thread & loaded]`
+    pub check_config: extern "C" fn(config: RSlice<'_, u8>) -> RString,
 }
 
 impl RootModule for AdapterMod_Ref {

@@ -34,8 +34,13 @@ fn functions_keep_their_order() {
         [0, 8, 16, 24]
     );
     assert_eq!(
-        [offset_of!(AdapterMod, manifest), offset_of!(AdapterMod, config_schema), offset_of!(AdapterMod, create)],
-        [0, 8, 16]
+        [
+            offset_of!(AdapterMod, manifest),
+            offset_of!(AdapterMod, config_schema),
+            offset_of!(AdapterMod, create),
+            offset_of!(AdapterMod, check_config)
+        ],
+        [0, 8, 16, 24]
     );
 }
 

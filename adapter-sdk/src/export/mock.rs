@@ -48,6 +48,12 @@ pub(crate) fn config_schema<A: Exported>() -> String {
     (vtable::root::<A>().config_schema())().into_string()
 }
 
+/// What is wrong with a configuration, through the root module; empty when nothing is.
+pub(crate) fn check_config<A: Exported>(config: &[u8]) -> String {
+    let check = vtable::root::<A>().check_config().expect("this SDK's own table has it");
+    check(RSlice::from(config)).into_string()
+}
+
 /// Makes an instance, through the root module.
 pub(crate) fn create<A: Exported>(port: Port, envelope: &[u8]) -> Result<Loaded, String> {
     let handle = HostHandle { ctx: Box::into_raw(Box::new(port)).cast_const().cast(), vtable: Mock::vtable() };

@@ -22,5 +22,5 @@ pub use abi_stable::library::LibHeader;
 pub(crate) use answer::Answer;
 pub(crate) use host_side::HostSide;
 #[cfg(feature = "testing")]
-pub(crate) use mock::{Loaded, MockPort, config_schema, create, manifest};
+pub(crate) use mock::{Loaded, MockPort, check_config, config_schema, create, manifest};
 pub use vtable::lib_header;

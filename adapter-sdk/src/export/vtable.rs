@@ -41,6 +41,7 @@ impl<A: Exported> Vtables<A> {
             manifest: manifest::<A>,
             config_schema: config_schema::<A>,
             create: create::<A>,
+            check_config: check_config::<A>,
         });
         const INSTANCE: WithMetadata<InstanceVt> = WithMetadata::new(InstanceVt {
             call: call::<A>,
@@ -64,6 +65,16 @@ extern "C" fn config_schema<A: Exported>() -> RString {
         serde_json::to_string(&schema).unwrap_or_default()
     });
     RString::from(schema.unwrap_or_default())
+}
+
+/// What is wrong with the adapter's own keys; empty when nothing is. `[any-thread & loaded]`
+extern "C" fn check_config<A: Exported>(config: RSlice<'_, u8>) -> RString {
+    let judged = guard(|| instance::check_config::<A>(config.as_slice()));
+    RString::from(match judged {
+        Ok(Ok(())) => String::new(),
+        Ok(Err(sentence)) => sentence,
+        Err(message) => format!("panic in `check`: {message}"),
+    })
 }
 
 /// Makes an instance. Takes `host` over in any case. `[any-thread & loaded]`

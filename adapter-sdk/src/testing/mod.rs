@@ -150,6 +150,18 @@ impl MockHost {
         serde_json::from_str(&export::config_schema::<A>()).expect("the SDK writes JSON")
     }
 
+    /// Lets `A` judge a configuration without making an instance of it.
+    ///
+    /// # Errors
+    ///
+    /// The sentence that `hermes-host config check` shows.
+    pub fn check_config<A: Exported>(config: &Value) -> Result<(), String> {
+        match export::check_config::<A>(config.to_string().as_bytes()) {
+            sentence if sentence.is_empty() => Ok(()),
+            sentence => Err(sentence),
+        }
+    }
+
     /// The manifest, as `manifest()` answers it.
     pub fn manifest(&self) -> &str {
         &self.manifest

@@ -57,8 +57,8 @@ pub struct Config {
     #[serde(default = "default_media_bytes_max")]
     media_bytes_max: u64,
     /// Which parts of an answer quote the message they answer: `first`, `all` or `off`.
-    #[serde(default = "default_reply_mode")]
-    reply_mode: String,
+    #[serde(default)]
+    reply_mode: ReplyMode,
     /// Whether links in answers are previewed.
     #[serde(default = "default_link_previews")]
     link_previews: bool,
@@ -74,10 +74,6 @@ fn default_poll_timeout_s() -> u64 {
 
 fn default_media_bytes_max() -> u64 {
     20 * 1024 * 1024
-}
-
-fn default_reply_mode() -> String {
-    "first".to_owned()
 }
 
 fn default_link_previews() -> bool {
@@ -123,15 +119,21 @@ impl Adapter for Telegram {
 
     type Config = Config;
 
+    fn check(config: &Config) -> Result<(), String> {
+        let looks_right = config.token.split_once(':').is_some_and(|(id, secret)| {
+            !secret.is_empty() && !id.is_empty() && id.bytes().all(|byte| byte.is_ascii_digit())
+        });
+        if !looks_right {
+            return Err("`token` is no bot token, which looks like 123456:ABC…; copy it from @BotFather".to_owned());
+        }
+        if !(1..=50).contains(&config.poll_timeout_s) {
+            return Err(format!("`poll_timeout_s` is {}; choose 1 to 50", config.poll_timeout_s));
+        }
+        Ok(())
+    }
+
     fn new(config: Config, host: Host) -> Self {
-        let manner = Manner {
-            reply_mode: match config.reply_mode.as_str() {
-                "all" => ReplyMode::All,
-                "off" => ReplyMode::Off,
-                _ => ReplyMode::First,
-            },
-            link_previews: config.link_previews,
-        };
+        let manner = Manner { reply_mode: config.reply_mode, link_previews: config.link_previews };
         Self { connection: connection(config, host), manner }
     }
 
@@ -269,24 +271,6 @@ impl Telegram {
 }
 
 fn connection(config: Config, host: Host) -> Result<Connection, ConnectError> {
-    let looks_right = config.token.split_once(':').is_some_and(|(id, secret)| {
-        !secret.is_empty() && !id.is_empty() && id.bytes().all(|byte| byte.is_ascii_digit())
-    });
-    if !looks_right {
-        return Err(ConnectError::fatal(
-            "`token` is no bot token, which looks like 123456:ABC…",
-            "copy it from @BotFather",
-        ));
-    }
-    if !matches!(config.reply_mode.as_str(), "first" | "all" | "off") {
-        return Err(ConnectError::fatal(
-            format!("`reply_mode` is {:?}", config.reply_mode),
-            "set it to \"first\", \"all\" or \"off\"",
-        ));
-    }
-    if !(1..=50).contains(&config.poll_timeout_s) {
-        return Err(ConnectError::fatal(format!("`poll_timeout_s` is {}", config.poll_timeout_s), "choose 1 to 50"));
-    }
     let api = Api::new(&config.token, &config.base_url, config.file_url.as_deref(), config.ca_file.as_deref());
     let api = api.map_err(|error| {
         ConnectError::fatal(

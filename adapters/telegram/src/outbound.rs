@@ -17,9 +17,11 @@ const ALBUM_MAX: usize = 10;
 const PHOTO_BYTES_MAX: u64 = 10 * 1024 * 1024;
 
 /// Which parts of a delivery answer the message they are about.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(AdapterConfig, Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[serde(rename_all = "snake_case")]
 pub enum ReplyMode {
     /// The first one.
+    #[default]
     First,
     /// Every one.
     All,

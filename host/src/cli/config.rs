@@ -49,6 +49,14 @@ fn warn(warnings: &[Warning]) {
 
 async fn check(context: &Context) -> Result<(), Failure> {
     let prepared = prepared(context).await?;
+    let warned = prepared.config.warnings.clone();
+    let prepared = match prepared.judged().await {
+        Ok(prepared) => prepared,
+        Err(problems) => {
+            warn(&warned);
+            return Err(problems.into());
+        }
+    };
     warn(&prepared.config.warnings);
     // A runtime that cannot be made refuses to start, too.
     if let Err(error) = hermes_agent::build(&prepared.config.agent) {

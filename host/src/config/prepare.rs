@@ -11,7 +11,13 @@ use serde_json::Value as Json;
 use super::model::Config;
 use super::plans::isolation;
 use super::problem::{Problem, Problems, Warning, nearest};
-use crate::plugins::{self, AdapterPlan, AdapterSettings, Found, Place, SearchPath};
+use crate::plugins::{self, AdapterPlan, AdapterSettings, Found, Judgement, LoadError, Place, SearchPath};
+
+/// Adapters that are asked about their values side by side.
+const ASKED_AT_ONCE: usize = 8;
+
+/// What is said about values that nobody could judge.
+const CANNOT_BE_ASKED: &str = "it cannot be asked whether its values are right (a program, or a library of an older SDK); it judges them when it starts";
 
 /// Variables that the process of an adapter keeps; it gets nothing else of the environment.
 const CHILD_VARIABLES: &[&str] = &["PATH", "LANG", "LC_ALL", "TZ", "SSL_CERT_FILE", "SSL_CERT_DIR"];
@@ -57,6 +63,52 @@ impl Prepared {
             }
         }
         problems.or(self)
+    }
+}
+
+impl Prepared {
+    /// Lets every adapter judge the values of its sections, each in a short-lived child. For `config check`:
+    /// a host that runs hears the same from the adapter when it makes it.
+    ///
+    /// # Errors
+    ///
+    /// What adapters say is wrong. What cannot be asked is a warning.
+    pub async fn judged(mut self) -> Result<Self, Problems> {
+        let found = plugins::discover(&self.settings.search);
+        let mut problems = Problems::default();
+        for some in self.plans.chunks(ASKED_AT_ONCE) {
+            let asked = some.iter().map(|plan| ask(plan, &found, &self.settings));
+            let answers = futures_util::future::join_all(asked).await;
+            for (plan, answer) in some.iter().zip(answers) {
+                let Some(adapter) = self.config.adapters.get(&plan.instance) else { continue };
+                let (source, key) = (adapter.section.source.clone(), format!("adapter.{}", plan.instance));
+                match answer {
+                    Ok(Judgement::Right) => {}
+                    Ok(Judgement::Wrong(sentence)) => {
+                        problems.0.push(Problem { source, key, sentence, nearest: None });
+                    }
+                    Ok(Judgement::CannotBeAsked) => {
+                        let sentence = CANNOT_BE_ASKED.to_owned();
+                        self.config.warnings.push(Warning { source, key, sentence });
+                    }
+                    Err(error) => {
+                        let sentence = format!("its values are not checked: {error}");
+                        self.config.warnings.push(Warning { source, key, sentence });
+                    }
+                }
+            }
+        }
+        problems.or(self)
+    }
+}
+
+/// Asks the adapter of one plan. A program is not run for it.
+async fn ask(plan: &AdapterPlan, found: &[Found], settings: &AdapterSettings) -> Result<Judgement, LoadError> {
+    let is_its = |found: &&Found| found.manifest.as_ref().is_ok_and(|manifest| manifest.id == plan.plugin);
+    let library = found.iter().filter(is_its).min_by_key(|found| found.place != Place::Beside);
+    match library.filter(|_| plan.command.is_none()) {
+        Some(library) => plugins::judge(&library.path, &plan.config, settings).await,
+        None => Ok(Judgement::CannotBeAsked),
     }
 }
 

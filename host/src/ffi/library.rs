@@ -93,6 +93,19 @@ impl Library {
         (self.module.config_schema())().into_string()
     }
 
+    /// What the adapter says is wrong with its own keys, a JSON object; empty when nothing is. `None`: it was
+    /// built before it could be asked.
+    pub fn check_config(&self, config: &[u8]) -> Option<String> {
+        let sentence = (self.module.check_config()?)(RSlice::from_slice(config));
+        let bytes = sentence.as_str().as_bytes();
+        Some(String::from_utf8_lossy(&bytes[..bytes.len().min(PAYLOAD_BYTES_MAX)]).into_owned())
+    }
+
+    /// Whether the adapter can be asked about its values.
+    pub fn judges_values(&self) -> bool {
+        self.module.check_config().is_some()
+    }
+
     /// Makes an instance that talks to `port`. Blocks as long as the adapter's constructor does.
     ///
     /// # Errors

@@ -13,7 +13,7 @@ use super::{
 /// One step and how it went.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct CheckLine {
-    /// The step: `file`, `elf`, `versions`, `pin`, `load`, `schema`, `secrets`.
+    /// The step: `file`, `elf`, `versions`, `pin`, `load`, `schema`, `secrets`, `values`.
     pub name: &'static str,
     /// Whether the library passed it.
     pub ok: bool,
@@ -87,7 +87,7 @@ async fn checked(path: &Path, settings: &AdapterSettings, lines: &mut Vec<CheckL
     let admitted = tokio::task::spawn_blocking(move || discover::admit_file(&file, place, Pin::Ignore, &judging));
     let admitted = admitted.await.expect("judging a file does not panic")?;
     lines.push(pin(path, place, &admitted, settings)?);
-    let report = schema::ask("--check", path, &admitted, settings).await?;
+    let report = schema::ask("--check", None, path, &admitted, settings).await?;
     if let Some(refused) = report.refused {
         return Err(refused);
     }
@@ -106,5 +106,12 @@ async fn checked(path: &Path, settings: &AdapterSettings, lines: &mut Vec<CheckL
         return Err(bad(format!("{why}; a secret under another key would be shown as it is")));
     }
     lines.push(CheckLine::passed("secrets", "its secrets and variables are keys of its configuration"));
+    let values = match report.judges {
+        true => "`config check` can ask it whether values are right",
+        false => {
+            "it cannot be asked about values, since its SDK is older than that question; it judges them when it starts"
+        }
+    };
+    lines.push(CheckLine::passed("values", values));
     Ok(())
 }

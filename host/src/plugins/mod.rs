@@ -50,4 +50,4 @@ pub use link::{AdapterLink, Answer, Destroyed, Isolation, IsolationChoice, Pendi
 pub use lock::{Accepted, PluginsLock};
 pub use plan::{AdapterEvent, AdapterPlan, AdapterSettings, AdapterStatus, HostServices};
 pub use runner::runner_main;
-pub use schema::schema;
+pub use schema::{Judgement, judge, schema};

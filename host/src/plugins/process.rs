@@ -173,7 +173,11 @@ pub(super) async fn start(spec: &ChildSpec) -> std::io::Result<Started> {
 
 impl Started {
     /// One question, one answer, and the child is ended.
-    pub(super) async fn ask(mut self, deadline: Duration) -> Result<Frame, String> {
+    pub(super) async fn ask(mut self, question: Option<Frame>, deadline: Duration) -> Result<Frame, String> {
+        if let Some(question) = question {
+            // A child that is gone is found out by the read below.
+            let _ = self.stream.write_all(&question.encode()).await;
+        }
         let read = tokio::time::timeout(deadline, frame::read_async(&mut self.stream)).await;
         let grace = if matches!(read, Ok(Err(frame::FrameError::Closed))) { GRACE } else { Duration::ZERO };
         let ended = reap(self.child, grace).await;

@@ -57,16 +57,23 @@ enum Task {
     Run,
     Check,
     Schema,
+    Values,
     Exec,
 }
 
 /// What a short-lived child found out.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 pub(super) struct Report {
     /// Why the library cannot be used, if it cannot.
     pub(super) refused: Option<LoadError>,
     /// The schema of its own config keys, as it wrote it.
     pub(super) schema: String,
+    /// Whether it can be asked about its values.
+    #[serde(default)]
+    pub(super) judges: bool,
+    /// What it says is wrong with its values, where it was asked; empty when nothing is.
+    #[serde(default)]
+    pub(super) wrong: String,
 }
 
 /// What the arguments say.
@@ -97,6 +104,7 @@ impl Asked {
             match argument.to_str() {
                 Some("--check") => asked.task = Task::Check,
                 Some("--schema") => asked.task = Task::Schema,
+                Some("--values") => asked.task = Task::Values,
                 Some("--framed") => asked.framed = true,
                 Some("--parent") => asked.parent = arguments.next().and_then(number),
                 Some("--origin") => asked.origin = arguments.next().map(PathBuf::from),
@@ -118,10 +126,11 @@ impl Asked {
     }
 }
 
-/// The `adapter-runner` subcommand: `[--check | --schema] [--framed] [--parent PID] [--origin PATH] FILE`, or
+/// The `adapter-runner` subcommand: `[--check | --schema | --values] [--framed] [--parent PID] [--origin PATH] FILE`, or
 /// `--parent PID --instance NAME --exec PROGRAM [ARGUMENT]…`.
 ///
-/// Without a host (`--check FILE`, `--schema FILE`) it prints JSON.
+/// Without a host (`--check FILE`, `--schema FILE`) it prints JSON. With `--values` the host says first
+/// which values are meant.
 pub fn runner_main() -> ExitCode {
     let asked = Asked::read(std::env::args_os().skip_while(|argument| argument != SUBCOMMAND).skip(1));
     let Some(file) = asked.words.first().map(PathBuf::from) else {
@@ -141,7 +150,11 @@ pub fn runner_main() -> ExitCode {
     let origin = asked.origin.unwrap_or_else(|| file.clone());
     match asked.task {
         Task::Run => run(&file, records),
-        Task::Check | Task::Schema => report(&file, &origin, asked.framed),
+        Task::Check | Task::Schema => report(&file, &origin, asked.framed, None),
+        Task::Values => match socket().map(|mut socket| frame::read(&mut socket)) {
+            Ok(Ok(values)) => report(&file, &origin, asked.framed, Some(&values.payload)),
+            _ => ExitCode::from(EXIT_NO_HOST),
+        },
         Task::Exec => exec(&asked.words, &asked.instance, &records),
     }
 }
@@ -188,10 +201,15 @@ fn open(origin: &Path, file: &Path) -> Result<(Library, elf::ElfLibrary), LoadEr
     Ok((library, described))
 }
 
-fn report(file: &Path, origin: &Path, framed: bool) -> ExitCode {
+fn report(file: &Path, origin: &Path, framed: bool, values: Option<&[u8]>) -> ExitCode {
     let report = match open(origin, file) {
-        Ok((library, _)) => Report { refused: None, schema: library.config_schema() },
-        Err(error) => Report { refused: Some(error), schema: String::new() },
+        Ok((library, _)) => Report {
+            refused: None,
+            schema: library.config_schema(),
+            judges: library.judges_values(),
+            wrong: values.and_then(|values| library.check_config(values)).unwrap_or_default(),
+        },
+        Err(error) => Report { refused: Some(error), ..Report::default() },
     };
     let failed = report.refused.is_some();
     let json = serde_json::to_vec(&report).expect("a report has string keys only");

@@ -13,14 +13,17 @@ use super::{
     AdapterSettings, LoadError,
     discover::{self, Admitted, Pin},
     files,
-    frame::FrameKind,
+    frame::{Frame, FrameKind},
     process::{self, ChildSpec},
     runner::Report,
 };
 use crate::config::{RESERVED, check};
+use crate::status::human::one_line;
 
 /// How long a short-lived child may take.
 const CHILD: Duration = Duration::from_secs(15);
+/// What is shown of an adapter's sentence about its values, in characters.
+const SENTENCE_CHARS_MAX: usize = 600;
 /// The longest schema that is kept, in bytes.
 const SCHEMA_BYTES_MAX: usize = 1024 * 1024;
 /// The JSON Schema of the adapter's own config keys in the library at `path`.
@@ -40,7 +43,7 @@ pub(super) async fn schema_of(admitted: &Admitted, settings: &AdapterSettings) -
     if let Some(schema) = fs::read(&kept).ok().and_then(|bytes| serde_json::from_slice(&bytes).ok()) {
         return Ok(schema);
     }
-    let report = ask("--schema", path, admitted, settings).await?;
+    let report = ask("--schema", None, path, admitted, settings).await?;
     if let Some(refused) = report.refused {
         return Err(refused);
     }
@@ -57,6 +60,38 @@ pub(super) async fn schema_of(admitted: &Admitted, settings: &AdapterSettings) -
     Ok(schema)
 }
 
+/// What an adapter says about the values of one of its sections.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Judgement {
+    /// Nothing is wrong.
+    Right,
+    /// One sentence about what is; it shows no secret.
+    Wrong(String),
+    /// Its library was built before it could be asked: it judges them when it is made.
+    CannotBeAsked,
+}
+
+/// Lets the library at `path` judge the values of a section, in a child that makes no instance.
+///
+/// # Errors
+///
+/// The library may not be loaded, or does not answer.
+pub async fn judge(path: &Path, config: &Value, settings: &AdapterSettings) -> Result<Judgement, LoadError> {
+    let admitted = admit(path, settings).await?;
+    let question = Frame::call(1, "check_config", config.to_string().into_bytes());
+    if !question.fits() {
+        let why = "its section is larger than a frame holds; make it smaller".to_owned();
+        return Err(LoadError::ProcessFailed { instance: path.display().to_string(), why });
+    }
+    let report = ask("--values", Some(question), &admitted.path, &admitted, settings).await?;
+    match report {
+        Report { refused: Some(refused), .. } => Err(refused),
+        Report { judges: false, .. } => Ok(Judgement::CannotBeAsked),
+        Report { wrong, .. } if wrong.is_empty() => Ok(Judgement::Right),
+        Report { wrong, .. } => Ok(Judgement::Wrong(one_line(&wrong, SENTENCE_CHARS_MAX))),
+    }
+}
+
 async fn admit(path: &Path, settings: &AdapterSettings) -> Result<Admitted, LoadError> {
     let (path, settings) = (path.to_owned(), settings.clone());
     let place = discover::place_of(&path, &settings.search);
@@ -67,6 +102,7 @@ async fn admit(path: &Path, settings: &AdapterSettings) -> Result<Admitted, Load
 /// Asks one question of a library in a child.
 pub(super) async fn ask(
     task: &str,
+    question: Option<Frame>,
     origin: &Path,
     admitted: &Admitted,
     settings: &AdapterSettings,
@@ -80,7 +116,7 @@ pub(super) async fn ask(
     command.extend(runner_arguments(origin, &admitted.copy));
     let spec = ChildSpec { command, env: settings.child_env.clone(), folder: None };
     let child = process::start(&spec).await.map_err(|error| failed(error.to_string()))?;
-    let frame = child.ask(CHILD).await.map_err(failed)?;
+    let frame = child.ask(question, CHILD).await.map_err(failed)?;
     if frame.kind != FrameKind::Reply {
         return Err(failed("it answered something else".to_owned()));
     }

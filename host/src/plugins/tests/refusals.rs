@@ -6,9 +6,11 @@ use object::{Object, ObjectSection};
 
 use super::support::*;
 use crate::plugins::{
-    AdapterEvent, IsolationChoice, LoadError, Place, PluginsLock, accept, check,
+    AdapterEvent, IsolationChoice, Judgement, LoadError, Place, PluginsLock, accept, check,
     discover::{admit, discover},
-    elf, inspect, schema,
+    elf, inspect, judge,
+    runner::Report,
+    schema,
 };
 
 /// Replaces every occurrence, length by length.
@@ -342,12 +344,35 @@ async fn a_section_with_an_unknown_key_is_refused_before_the_adapter_sees_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn values_are_judged_by_the_adapter_itself_in_a_child_that_makes_no_instance() {
+    let home = Home::hostile();
+    let (settings, library) = (home.settings(), home.library());
+    // Its constructor would abort the process.
+    let right = serde_json::json!({ "mode": "abort_in_create", "token": "fits" });
+    assert_eq!(judge(&library, &right, &settings).await.unwrap(), Judgement::Right);
+    let wrong = serde_json::json!({ "token": "unfit" });
+    let sentence = "`token` is none of mine in two lines; ask for another".to_owned();
+    assert_eq!(judge(&library, &wrong, &settings).await.unwrap(), Judgement::Wrong(sentence));
+    let unknown = serde_json::json!({ "mode": "no such mode" });
+    let judged = judge(&library, &unknown, &settings).await.unwrap();
+    assert!(matches!(&judged, Judgement::Wrong(sentence) if sentence.contains("`mode`")), "{judged:?}");
+    fs::write(&library, "text").unwrap();
+    assert_eq!(judge(&library, &right, &settings).await.unwrap_err().code(), "not_a_library");
+}
+
+#[test]
+fn what_a_library_of_an_older_sdk_reports_says_that_it_cannot_be_asked() {
+    let report: Report = serde_json::from_str(r#"{"refused": null, "schema": "{}"}"#).unwrap();
+    assert!(!report.judges && report.wrong.is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_check_walks_every_step_and_stops_at_the_first_refusal() {
     let home = Home::hostile();
     let settings = home.settings();
     let lines = check(&home.library(), &settings).await;
     let steps: Vec<(&str, bool)> = lines.iter().map(|line| (line.name, line.ok)).collect();
-    let all = ["file", "elf", "versions", "pin", "load", "schema", "secrets"];
+    let all = ["file", "elf", "versions", "pin", "load", "schema", "secrets", "values"];
     assert_eq!(steps, all.map(|name| (name, true)), "{lines:?}");
 
     fs::write(home.library(), "text").unwrap();
