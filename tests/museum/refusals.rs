@@ -97,7 +97,8 @@ fn an_adapter_that_cannot_be_asked_about_values_runs_and_says_so() {
     let mut world = World::with("");
     let library = world.install(strangers::unasked(), "unasked.so");
     world.configure(
-        "[host]\nstatus = \"\"\nplugins_dir = \"plugins\"\n\n[agent]\nruntime = \"echo\"\n\n[adapter.unasked]\n\n",
+        "[host]\nstatus = \"\"\nplugins_dir = \"plugins\"\n\n[agent]\nruntime = \"echo\"\n\n[adapter.unasked]\n\n\
+         [adapter.scripted]\nsocket = \"SOCKET\"\naccess = { allowed_users = [\"7\"] }\n\n",
     );
     let checked = world.cli(&["config", "check"]);
     let said = String::from_utf8_lossy(&checked.stderr).into_owned();

@@ -53,11 +53,16 @@ fn a_server_that_is_away_is_named_with_its_key_and_not_with_the_token() {
 }
 
 #[test]
-fn a_value_out_of_its_range_is_refused_and_not_bent() {
+fn values_that_cannot_be_meant_are_refused_when_the_configuration_is_read_and_not_bent() {
     for seconds in [0, 51, u64::MAX] {
-        let host =
-            MockHost::start::<Telegram>(json!({ "token": "1:A", "poll_timeout_s": seconds })).expect("it starts");
-        let Err(ConnectError::Fatal { reason, mend }) = host.connect() else { panic!("{seconds} is out of range") };
-        assert_eq!((reason, mend), (format!("`poll_timeout_s` is {seconds}"), "choose 1 to 50".to_owned()));
+        let sentence = MockHost::check_config::<Telegram>(&json!({ "token": "1:A", "poll_timeout_s": seconds }));
+        assert_eq!(sentence, Err(format!("`poll_timeout_s` is {seconds}; choose 1 to 50")));
+    }
+    let sentence = MockHost::check_config::<Telegram>(&json!({ "token": "1:A", "reply_mode": "sometimes" }));
+    assert!(sentence.is_err_and(|sentence| sentence.contains("`reply_mode`") && sentence.contains("`first`")));
+    let sentence = MockHost::check_config::<Telegram>(&json!({ "token": "SECRET" }));
+    assert!(sentence.is_err_and(|sentence| sentence.contains("BotFather") && !sentence.contains("SECRET")));
+    for mode in ["first", "all", "off"] {
+        assert_eq!(MockHost::check_config::<Telegram>(&json!({ "token": "1:A", "reply_mode": mode })), Ok(()));
     }
 }
