@@ -135,7 +135,8 @@ fn a_conversation_is_not_ended_while_a_turn_runs_in_its_background() {
     assert_eq!(world.chat("7").hears(before + 1)[before], "still the same?");
     world.chat("7").says("/agents");
     let list = world.chat("7").hears(before + 2).swap_remove(before + 1);
-    let number = list.split("- ").nth(1).and_then(|line| line.split(':').next()).unwrap_or_else(|| panic!("{list}"));
+    let line = list.lines().find(|line| line.contains("in the background")).unwrap_or_else(|| panic!("{list}"));
+    let number = line.trim_start_matches("- ").split(':').next().unwrap();
     world.chat("7").says(&format!("/agents stop {number}"));
     world.settled();
 
