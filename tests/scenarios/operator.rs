@@ -1,6 +1,6 @@
 //! What the person who runs the host sees.
 
-use hermes_tests::{Isolation, World, until};
+use hermes_tests::{Isolation, Scripted, World, until};
 use serde_json::{Value, json};
 
 #[test]
@@ -87,6 +87,41 @@ fn what_is_dead_can_be_sent_again_or_dropped() {
     chat.hears(3);
     until("it is settled", 20, || (world.status()["queues"]["dead"] == 0).then_some(()));
     world.stop();
+}
+
+#[test]
+fn what_waits_for_an_instance_that_another_one_paused_goes_out_in_order_when_it_is_resumed() {
+    let mut world = World::with("");
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let other = Scripted::listen(folder.path().join("other.sock"));
+    let section = |instance: &str, socket: &str| {
+        format!(
+            "[adapter.{instance}]\nplugin = \"scripted\"\nisolation = \"process\"\nsocket = \"{socket}\"\n\
+             access = {{ allowed_users = [\"7\"] }}\n\n"
+        )
+    };
+    let head = "[host]\nstatus = \"\"\nplugins_dir = \"plugins\"\n\n[agent]\nruntime = \"echo\"\n\n";
+    let other_socket = other.path().display().to_string();
+    world.configure(&format!("{head}{}{}", section("one", "SOCKET"), section("two", &other_socket)));
+    world.start();
+    world.wait_state("one", "online");
+    world.wait_state("two", "online");
+    let chat = world.scripted.chat("7");
+    chat.says("/platform pause two");
+    assert!(chat.hears(1)[0].contains("stays off until it is resumed"), "{:?}", chat.received());
+    until("it is off", 20, || world.adapter("two").filter(|adapter| adapter["state"] != "online"));
+    for text in ["first", "second", "third"] {
+        world.told(&["send", "two:9", text]);
+    }
+    let listed = world.told(&["outbox", "list"]);
+    assert_eq!(listed.matches("two:9").count(), 3, "{listed}");
+    chat.says("still here");
+    assert!(chat.hears(2)[1].contains("still here"), "the other instance goes on");
+    assert!(other.sent().is_empty(), "{:?}", other.sent());
+    chat.says("/platform resume two");
+    world.wait_state("two", "online");
+    assert_eq!(other.chat("9").hears(3), ["first", "second", "third"]);
+    assert_eq!(world.stop(), Some(0));
 }
 
 #[test]

@@ -20,7 +20,7 @@ use crate::events::{Control, HostEvent};
 use crate::mirror;
 use crate::outbox::Target;
 use crate::pairing::{PairingCall, PairingChange};
-use crate::store::{Change, CommandTx, OwedDelivery, SessionRow, StoreError};
+use crate::store::{Change, CommandTx, DeliveryState, OwedDelivery, SessionRow, StoreError};
 use crate::targets::{self, Address, Destination};
 
 /// How long `adapter reload` waits for what becomes of the file.
@@ -95,15 +95,23 @@ impl App {
             ControlRequest::SessionEnd { session } => self.end_session(&session).await,
             ControlRequest::SessionDelete { session } => self.delete_session(&session).await,
             ControlRequest::OutboxRetry { delivery } => {
-                let owed = stored(self.host.store.outbox_retry(DeliveryId(delivery))).await?;
+                let known = self.delivery(delivery).await?;
+                let owed = match self.host.store.outbox_retry(DeliveryId(delivery)).await {
+                    Err(StoreError::Conflict { .. }) => return Err(refused(nothing_to_retry(delivery, known.state))),
+                    other => stored(async { other }).await?,
+                };
                 self.refresh(&owed.clone(), Some(owed)).await;
                 Ok(ControlReply::done(format!("Delivery {delivery} is tried anew.")))
             }
             ControlRequest::OutboxDrop { delivery, why } => {
                 let owed = self.delivery(delivery).await?;
                 self.refresh(&owed, None).await;
-                stored(self.host.store.outbox_drop(DeliveryId(delivery), &why)).await?;
-                Ok(ControlReply::done(format!("Delivery {delivery} is given up.")))
+                match self.host.store.outbox_drop(DeliveryId(delivery), &why).await {
+                    Err(StoreError::Conflict { .. }) => Err(refused(format!(
+                        "delivery {delivery} is over and nothing of it waits; there is nothing to drop"
+                    ))),
+                    other => stored(async { other }).await.map(|()| ControlReply::done(dropped(delivery, owed.state))),
+                }
             }
             reads => match read_only(&self.host.store, &reads).await {
                 Some(reply) => Ok(reply),
@@ -257,6 +265,28 @@ async fn stored<T>(asked: impl Future<Output = Result<T, StoreError>>) -> Result
         };
         refusal(kind, error.to_string())
     })
+}
+
+/// Why there is nothing to try anew.
+fn nothing_to_retry(delivery: i64, state: DeliveryState) -> String {
+    match state {
+        DeliveryState::Drafting => format!("delivery {delivery} still grows with its turn; there is nothing to repeat"),
+        DeliveryState::Owed => {
+            format!("delivery {delivery} is being tried already; `outbox show {delivery}` says when next")
+        }
+        DeliveryState::Settled | DeliveryState::Abandoned => {
+            format!("delivery {delivery} arrived, so there is nothing to try anew")
+        }
+    }
+}
+
+/// What dropping did to a delivery that was in this state.
+fn dropped(delivery: i64, state: DeliveryState) -> String {
+    if state.is_live() {
+        format!("Delivery {delivery} is given up; `outbox retry {delivery}` owes it anew.")
+    } else {
+        format!("Delivery {delivery} was over already; it is listed with --all only from here on.")
+    }
 }
 
 fn refused(words: impl Into<String>) -> Refusal {

@@ -70,25 +70,48 @@ async fn list(context: &Context, all: bool, limit: u32, json: bool) -> Result<()
     if json {
         return print_json(deliveries);
     }
-    let now_ms = SystemClock.now_ms();
-    let mut table = Table::new(&["DELIVERY", "TO", "PURPOSE", "STATE", "PARTS", "SINCE", "TRIED", "WHY"]);
+    print(&listing(deliveries, SystemClock.now_ms()))
+}
+
+fn listing(deliveries: &[DeliveryInfo], now_ms: i64) -> String {
+    let mut table = Table::new(&["DELIVERY", "TO", "PURPOSE", "STATE", "ARRIVED", "SINCE", "TRIED", "WHY"]);
     for delivery in deliveries {
         table.row([
             delivery.id.to_string(),
             format!("{}:{}", delivery.instance, delivery.chat),
             delivery.purpose.clone(),
-            delivery.state.clone(),
-            format!("{}/{}", delivery.delivered, delivery.parts),
+            state(delivery).to_owned(),
+            arrived(delivery),
             ago(now_ms, delivery.since_ms),
             until(delivery, now_ms),
             delivery.why.clone().unwrap_or_default(),
         ]);
     }
-    print(&table.render("nothing is owed and nothing was given up; --all shows settled deliveries too"))
+    table.render("nothing is owed and nothing was given up; --all shows settled deliveries too")
+}
+
+/// How far a delivery got, in one word for people; `--json` has that of the store.
+fn state(delivery: &DeliveryInfo) -> &str {
+    match delivery.state.as_str() {
+        "drafting" => "growing",
+        // Its parts are over: each arrived or was refused.
+        "settled" if delivery.why.is_none() => "delivered",
+        "settled" => "refused",
+        other => other,
+    }
+}
+
+/// How many parts arrived; nothing where there are none yet.
+fn arrived(delivery: &DeliveryInfo) -> String {
+    if delivery.parts == 0 { String::new() } else { format!("{} of {}", delivery.delivered, delivery.parts) }
 }
 
 fn until(delivery: &DeliveryInfo, now_ms: i64) -> String {
-    if delivery.state == "owed" { format!("for {} more", span(delivery.deadline_ms - now_ms)) } else { String::new() }
+    match delivery.state.as_str() {
+        "owed" if delivery.deadline_ms <= now_ms => "not any more".to_owned(),
+        "owed" => format!("for {} more", span(delivery.deadline_ms - now_ms)),
+        _ => String::new(),
+    }
 }
 
 async fn show(context: &Context, delivery: i64, json: bool) -> Result<(), Failure> {
@@ -105,8 +128,8 @@ fn render(delivery: &DeliveryInfo, parts: &[PartInfo], now_ms: i64) -> String {
     let mut table = Table::new(&["PART", "STATE", "TRIES", "NEXT", "MESSAGE", "TEXT"]);
     for part in parts {
         table.row([
-            part.n.to_string(),
-            part.state.clone(),
+            if part.n == 0 { "preview".to_owned() } else { part.n.to_string() },
+            part.state.replace('_', " "),
             part.attempts.to_string(),
             part.not_before_ms
                 .filter(|at| *at > now_ms)
@@ -117,17 +140,18 @@ fn render(delivery: &DeliveryInfo, parts: &[PartInfo], now_ms: i64) -> String {
     }
     let details = parts.iter().filter_map(|part| {
         let detail = part.detail.as_ref()?;
-        Some(format!("\npart {}: {}", part.n, one_line(detail, DETAIL_CHARS_MAX)))
+        let which = if part.n == 0 { "preview".to_owned() } else { format!("part {}", part.n) };
+        Some(format!("\n{which}: {}", one_line(detail, DETAIL_CHARS_MAX)))
     });
     let details: String = details.collect();
     let below = if details.is_empty() { String::new() } else { format!("{details}\n") };
     format!(
-        "delivery {} to {}:{} ({}) is {}{why}, owed {}\n\n{}{below}",
+        "delivery {} to {}:{} ({}) is {}{why}, begun {}\n\n{}{below}",
         delivery.id,
         delivery.instance,
         delivery.chat,
         delivery.purpose,
-        delivery.state,
+        state(delivery),
         ago(now_ms, delivery.since_ms),
         table.render("it has no parts")
     )
@@ -136,6 +160,66 @@ fn render(delivery: &DeliveryInfo, parts: &[PartInfo], now_ms: i64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_delivery_of_each_state_reads_as_what_it_is() {
+        let delivery = |id: i64, state: &str, (delivered, parts): (u32, u32), why: Option<&str>| {
+            serde_json::json!({
+                "id": id, "instance": "one", "chat": "5", "purpose": "reply", "state": state, "why": why,
+                "since_ms": 1_000, "deadline_ms": 61_000, "parts": parts, "delivered": delivered,
+            })
+        };
+        let all = serde_json::json!([
+            delivery(6, "drafting", (0, 0), None),
+            delivery(5, "owed", (1, 2), None),
+            delivery(4, "settled", (1, 1), None),
+            delivery(3, "settled", (0, 1), Some("refused (forbidden): blocked")),
+            delivery(2, "abandoned", (0, 1), Some("doubtful twice")),
+        ]);
+        let all: Vec<DeliveryInfo> = serde_json::from_value(all).unwrap();
+        assert_eq!(
+            listing(&all, 11_000),
+            "DELIVERY  TO     PURPOSE  STATE      ARRIVED  SINCE     TRIED          WHY\n\
+             6         one:5  reply    growing             10 s ago\n\
+             5         one:5  reply    owed       1 of 2   10 s ago  for 50 s more\n\
+             4         one:5  reply    delivered  1 of 1   10 s ago\n\
+             3         one:5  reply    refused    0 of 1   10 s ago                 refused (forbidden): blocked\n\
+             2         one:5  reply    abandoned  0 of 1   10 s ago                 doubtful twice\n"
+        );
+        assert!(listing(&all[1..2], 62_000).contains("not any more"), "its deadline has passed");
+        assert!(listing(&[], 0).starts_with("nothing is owed"));
+    }
+
+    #[test]
+    fn a_part_of_each_state_is_shown_with_its_tries_and_what_comes_next() {
+        let delivery = serde_json::json!({
+            "id": 7, "instance": "one", "chat": "5", "purpose": "reply", "state": "owed",
+            "since_ms": 1_000, "deadline_ms": 99_000, "parts": 6, "delivered": 1,
+        });
+        let part =
+            |n: u32, state: &str| serde_json::json!({ "n": n, "state": state, "attempts": n, "text": format!("t{n}") });
+        let mut parts: Vec<_> = ["delivered", "delivered", "in_flight", "unknown", "deferred", "owed", "refused"]
+            .iter()
+            .zip(0..)
+            .map(|(state, n)| part(n, state))
+            .collect();
+        parts[1]["message_ids"] = serde_json::json!(["m1"]);
+        parts[4]["not_before_ms"] = serde_json::json!(16_000);
+        let parts: Vec<PartInfo> = serde_json::from_value(parts.into()).unwrap();
+        let shown = render(&serde_json::from_value(delivery).unwrap(), &parts, 11_000);
+        assert_eq!(
+            shown,
+            "delivery 7 to one:5 (reply) is owed, begun 10 s ago\n\n\
+             PART     STATE      TRIES  NEXT    MESSAGE  TEXT\n\
+             preview  delivered  0                       t0\n\
+             1        delivered  1              m1       t1\n\
+             2        in flight  2                       t2\n\
+             3        unknown    3                       t3\n\
+             4        deferred   4      in 5 s           t4\n\
+             5        owed       5                       t5\n\
+             6        refused    6                       t6\n"
+        );
+    }
 
     #[test]
     fn why_a_part_did_not_arrive_is_shown_below_the_parts() {

@@ -90,8 +90,9 @@ async fn deliveries(store: &Store, limit: u32, all: bool) -> Result<ControlReply
     let rows = if all {
         store.deliveries(filter(None, false)).await?
     } else {
-        // What is owed, and what an operator has to look at.
+        // What is owed, what grows and will be, and what an operator has to look at.
         let mut rows = store.deliveries(filter(Some(DeliveryState::Owed), false)).await?;
+        rows.extend(store.deliveries(filter(Some(DeliveryState::Drafting), false)).await?);
         rows.extend(store.deliveries(filter(None, true)).await?);
         rows.sort_by_key(|row| std::cmp::Reverse(row.id));
         rows.dedup_by_key(|row| row.id);
@@ -179,7 +180,9 @@ fn hit_info(hit: SearchHit) -> HitInfo {
 /// A delivery for a listing.
 pub fn delivery_info(row: &OwedDelivery) -> DeliveryInfo {
     let thread = row.chat.thread.as_ref().map_or_else(String::new, |thread| format!(":{thread}"));
-    let delivered = row.parts.iter().filter(|part| matches!(part.state, PartState::Delivered { .. })).count();
+    // The first piece of a message that grows is a preview and no part of what is owed.
+    let parts = || row.parts.iter().filter(|part| part.n > 0);
+    let delivered = parts().filter(|part| matches!(part.state, PartState::Delivered { .. })).count();
     DeliveryInfo {
         id: row.id.0,
         instance: row.instance.clone(),
@@ -189,7 +192,7 @@ pub fn delivery_info(row: &OwedDelivery) -> DeliveryInfo {
         why: row.why.clone(),
         since_ms: row.created_ms,
         deadline_ms: row.deadline_ms,
-        parts: u32::try_from(row.parts.len()).unwrap_or(u32::MAX),
+        parts: u32::try_from(parts().count()).unwrap_or(u32::MAX),
         delivered: u32::try_from(delivered).unwrap_or(u32::MAX),
     }
 }
