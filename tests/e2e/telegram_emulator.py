@@ -246,7 +246,7 @@ class Account:
         self.updates, self.update_id = [], 1000
         self.messages, self.message_id = {}, 0
         self.journal, self.faults = [], []
-        self.topics, self.migrated, self.gone = {}, {}, set()
+        self.topics, self.migrated, self.gone, self.names = {}, {}, set(), {}
         self.polling = 0
         self.changed = asyncio.Condition()
         self.webhook, self.files, self.commands = "", {}, {}
@@ -325,7 +325,12 @@ def attached(value, params):
 
 def target(bot, params):
     """Refuses chats and topics that are not there."""
-    chat_id = int(params["chat_id"])
+    chat_id = params["chat_id"]
+    if isinstance(chat_id, str) and chat_id.startswith("@"):
+        if chat_id not in bot.names:
+            raise Refusal("Bad Request: chat not found")
+        chat_id = bot.names[chat_id]
+    chat_id = int(chat_id)
     if chat_id in bot.migrated:
         raise Refusal("Bad Request: group chat was upgraded to a supergroup chat", migrate_to_chat_id=bot.migrated[chat_id])
     if chat_id in bot.gone:
@@ -399,6 +404,15 @@ async def run_method(bot, name, params):
         bot.message_id += 1
         bot.topics.setdefault(chat_id, {})[bot.message_id] = params["name"]
         return {"message_thread_id": bot.message_id, "name": params["name"], "icon_color": 7322096}
+    if name == "editforumtopic":
+        chat_id, thread = int(params["chat_id"]), int(params["message_thread_id"])
+        if thread not in bot.topics.get(chat_id, {}):
+            raise Refusal("Bad Request: message thread not found")
+        if "name" in params:
+            if len(params["name"]) > 128:
+                raise Refusal("Bad Request: TOPIC_TITLE_TOO_LONG")
+            bot.topics[chat_id][thread] = params["name"]
+        return True
     if name in ("sendphoto", "senddocument", "sendvideo", "sendaudio", "sendvoice", "sendanimation"):
         kind = name[len("send"):]
         chat = target(bot, params)
@@ -575,11 +589,13 @@ POST /_sim/T/edit     {chat, message_id, text}
 POST /_sim/T/press    {chat, message_id, data, from?}
 POST /_sim/T/fault    {method, kind, times?, retry_after?, delay_s?}   kind: 429 409 5xx slow silence cut cut_after malformed expired bad_format
 POST /_sim/T/topic    {chat, id, name?} | {chat, id, deleted: true}
+POST /_sim/T/name     {chat, name}   the chat is public under @name
 POST /_sim/T/migrate  {chat, to}
 POST /_sim/T/kick     {chat}
 POST /_sim/T/raw      any update without update_id
 GET  /_sim/T/journal              every call, with schema errors
 GET  /_sim/T/chat/ID              what the chat shows
+GET  /_sim/T/topics/ID            names of the topics of a chat, by id
 GET  /_sim/T/wait?chat=&bot=N&timeout=  waits until the chat shows N messages of the bot
 GET  /_sim/T/wait?method=&calls=N&timeout=
 GET  /_sim/T/verdict              {"ok": bool, "errors": [...]}
@@ -632,6 +648,9 @@ async def sim_post(request):
         else:
             topics[int(body["id"])] = body.get("name", "topic")
         return web.json_response({})
+    if what == "name":
+        bot.names["@" + body["name"]] = int(body["chat"])
+        return web.json_response({})
     if what == "migrate":
         old, new = int(body["chat"]), int(body["to"])
         bot.migrated[old] = new
@@ -649,6 +668,10 @@ async def sim_post(request):
 
 def shown(bot, chat_id):
     return [m for (chat, _), m in sorted(bot.messages.items()) if chat == chat_id]
+
+
+async def sim_topics(request):
+    return web.json_response(account(request).topics.get(int(request.match_info["chat"]), {}))
 
 
 async def sim_get(request):
@@ -688,6 +711,7 @@ def main():
     app = web.Application(client_max_size=64 << 20)
     app.add_routes([
         web.get("/_sim/{token}/chat/{chat}", sim_chat),
+        web.get("/_sim/{token}/topics/{chat}", sim_topics),
         web.get("/_sim/{token}/{what}", sim_get),
         web.post("/_sim/{token}/{what}", sim_post),
         web.get("/file/bot{token}/{path:.*}", download),

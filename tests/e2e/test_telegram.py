@@ -83,6 +83,68 @@ def test_a_topic_is_a_conversation_and_its_answers_stay_in_it(host, telegram, is
     telegram.verdict()
 
 
+def test_a_topic_gets_another_name_in_a_forum_and_in_a_private_chat(host, telegram, isolation):
+    one = started(host, telegram, isolation)
+    for chat in (-100, 7):
+        telegram.says(chat, "/topic Travel plans", thread=17, **{"from": 7})
+        assert "Travel plans" in telegram.answers(chat, 1)[0]
+        assert telegram.get(f"topics/{chat}") == {"17": "Travel plans"}
+        assert telegram.from_bot(chat)[0].get("message_thread_id") == 17, "the answer stays in the topic"
+    telegram.says(9, "/topic Travel plans")
+    assert "no topic" in telegram.answers(9, 1)[0]
+    one.stop()
+    telegram.verdict()
+
+
+def test_a_public_name_is_looked_up_and_an_unknown_one_is_an_error(host, telegram, isolation):
+    one = started(host, telegram, isolation)
+    telegram.sim("name", chat=-100500, name="hermes_news")
+    one.cli("send", "telegram:@hermes_news", "to the channel")
+    assert "to the channel" in telegram.answers(-100500, 1)[0]
+    failed = one.cli("send", "telegram:@nobody_here", "x", check=False)
+    assert failed.returncode != 0 and "nobody_here" in failed.stderr
+    one.stop()
+    telegram.verdict()
+
+
+def test_a_text_longer_than_a_caption_is_a_message_before_its_file(host, telegram, isolation):
+    one = started(host, telegram, isolation)
+    (one.folder / "x.txt").write_text("what is in it")
+    fits, longer = "f" * 1024, "l" * 1025
+    one.cli("send", "telegram:7", fits, "--file", "x.txt")
+    until("the document", lambda: telegram.from_bot(7))
+    assert [message.get("caption") for message in telegram.from_bot(7)] == [fits]
+    one.cli("send", "telegram:8", longer, "--file", "x.txt")
+    until("text and document", lambda: len(telegram.from_bot(8)) == 2)
+    text, document = telegram.from_bot(8)
+    assert text["text"] == longer and "document" not in text
+    assert document["document"]["file_name"] == "x.txt" and not document.get("caption")
+    one.stop()
+    telegram.verdict()
+
+
+def test_a_recording_is_a_voice_message_where_it_is_opus(host, telegram, isolation):
+    one = started(host, telegram, isolation)
+    media = one.home / "media"
+    media.mkdir(exist_ok=True)
+    (media / "a.ogg").write_bytes(b"OggS" + bytes(24) + b"OpusHead" + bytes(20))
+    (media / "b.mp3").write_bytes(b"ID3" + bytes(40))
+    telegram.says(7, f"[[audio_as_voice]]\nMEDIA:{media}/a.ogg\nMEDIA:{media}/b.mp3")
+    until("both", lambda: len(telegram.from_bot(7)) == 2)
+    assert [sorted({"voice", "audio"} & set(message)) for message in telegram.from_bot(7)] == [["voice"], ["audio"]]
+    one.stop()
+    telegram.verdict()
+
+
+def test_a_wrong_value_is_told_before_anything_runs(host, telegram, isolation):
+    one = host(HEADER + telegram_section(telegram, isolation, 'reply_mode = "sometimes"'))
+    checked = one.cli("config", "check", check=False)
+    assert checked.returncode != 0 and "reply_mode" in checked.stderr
+    one.config.write_text(one.config.read_text().replace(telegram.TOKEN, "no-token").replace('reply_mode = "sometimes"', ""))
+    checked = one.cli("config", "check", check=False)
+    assert checked.returncode != 0 and "BotFather" in checked.stderr and "no-token" not in checked.stderr
+
+
 def test_a_deleted_topic_does_not_lose_the_answer(host, telegram, isolation):
     one = started(host, telegram, isolation)
     telegram.fault("sendMessage", "slow", delay_s=1)
