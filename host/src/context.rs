@@ -96,6 +96,8 @@ pub struct Spoken {
     pub events: Vec<InboxId>,
     /// What the platform calls them.
     pub platform_ids: Vec<String>,
+    /// The album that they are parts of.
+    pub album: Option<String>,
 }
 
 impl Heard {
@@ -121,6 +123,7 @@ impl Spoken {
             by: first.by(),
             events: group.iter().map(|heard| heard.inbox).collect(),
             platform_ids: group.iter().filter_map(|heard| heard.place.reply_to.clone()).collect(),
+            album: first.event.get().album.clone(),
         }
     }
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use hermes_core::delivery::{Enclosed, FileSource, take_media};
 use hermes_markup::measure;
-use hermes_protocol::{Capabilities, Chat, OutMedia, Purpose};
+use hermes_protocol::{AttachmentKind, Capabilities, Chat, OutMedia, Purpose};
 
 use crate::context::compose;
 use crate::host::Host;
@@ -28,7 +28,7 @@ const PLAIN_FILE: &str = "application/octet-stream";
 
 /// Takes the files that an agent names out of its reply. What cannot be sent is said instead.
 pub async fn from_reply(host: &Host, instance: &str, reply: String) -> (String, Vec<OutMedia>) {
-    let Enclosed { said: mut text, files: named, as_documents } = take_media(&reply);
+    let Enclosed { said: mut text, files: named, as_documents, as_voice } = take_media(&reply);
     if named.is_empty() {
         return (text, Vec::new());
     }
@@ -53,6 +53,11 @@ pub async fn from_reply(host: &Host, instance: &str, reply: String) -> (String, 
     }
     if as_documents {
         files.iter_mut().for_each(|file| PLAIN_FILE.clone_into(&mut file.mime));
+    }
+    let speaks = host.adapter(instance).is_some_and(|adapter| adapter.capabilities().voice);
+    if as_voice && speaks && !as_documents {
+        let recordings = files.iter_mut().filter(|file| file.mime.starts_with("audio/"));
+        recordings.for_each(|file| file.kind = Some(AttachmentKind::Voice));
     }
     (text, files)
 }
@@ -101,7 +106,10 @@ pub async fn with_files(
 /// Files go with a text that fits as their caption, else behind it.
 fn attach(parts: &mut Vec<NewPart>, files: Vec<OutMedia>, can: &Capabilities) {
     let at_once = if can.media.albums { FILES_MAX } else { 1 };
-    let mut calls = files.chunks(at_once).map(<[OutMedia]>::to_vec);
+    // What is spoken stands in no album.
+    let is_spoken = |file: &OutMedia| file.kind == Some(AttachmentKind::Voice);
+    let alike = files.chunk_by(|one, next| !is_spoken(one) && !is_spoken(next));
+    let mut calls = alike.flat_map(|files| files.chunks(at_once)).map(<[OutMedia]>::to_vec);
     if let [only] = parts.as_mut_slice()
         && is_caption(only, can)
     {
@@ -226,6 +234,16 @@ mod tests {
 
     fn shape(parts: &[(u32, &str, usize)]) -> Vec<(u32, String, usize)> {
         parts.iter().map(|(n, text, files)| (*n, (*text).to_owned(), *files)).collect()
+    }
+
+    #[test]
+    fn what_is_spoken_is_a_part_of_its_own_between_albums() {
+        let mut parts = vec![NewPart::plain(1, "hello")];
+        let voice = file("v").shown_as(AttachmentKind::Voice);
+        attach(&mut parts, vec![file("a"), file("b"), voice.clone(), voice, file("c")], &can(true, 0));
+        let shape: Vec<_> =
+            parts.iter().map(|part| part.media.iter().map(|f| f.id.as_str()).collect::<String>()).collect();
+        assert_eq!(shape, ["ab", "v", "v", "c"]);
     }
 
     #[test]

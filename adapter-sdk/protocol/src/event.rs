@@ -57,6 +57,10 @@ pub struct Event {
     /// Files that came with it; an album is one event.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub attachments: Vec<Attachment>,
+    /// The platform's id of the album that this message is a part of. Parts of one album of one sender
+    /// become one message for the agent; each carries the same facts in `addressed`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub album: Option<String>,
     /// The pressed button, for `choice`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub choice: Option<ChoiceMade>,
@@ -89,6 +93,7 @@ impl Event {
             addressed: Addressed::default(),
             reply_to: None,
             attachments: Vec::new(),
+            album: None,
             choice: None,
             reaction: None,
             migrated_to: None,
@@ -112,6 +117,12 @@ impl Event {
     /// The same event with the platform's message id.
     pub fn with_message_id(mut self, message_id: impl Into<String>) -> Self {
         self.message_id = Some(message_id.into());
+        self
+    }
+
+    /// The same event as a part of this album.
+    pub fn in_album(mut self, album: impl Into<String>) -> Self {
+        self.album = Some(album.into());
         self
     }
 

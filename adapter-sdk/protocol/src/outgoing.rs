@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Chat, Extra, word::words};
+use crate::{AttachmentKind, Chat, Extra, word::words};
 
 words! {
     /// Why something is said.
@@ -120,6 +120,10 @@ pub struct OutMedia {
     pub name: String,
     /// Size in bytes.
     pub size: u64,
+    /// How it is meant to be shown, where its type leaves that open: `voice` is spoken into the chat
+    /// where the platform has such messages and takes this file as one, else as its type says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kind: Option<AttachmentKind>,
 }
 
 impl OutMedia {
@@ -131,7 +135,13 @@ impl OutMedia {
         name: impl Into<String>,
         size: u64,
     ) -> Self {
-        Self { id: id.into(), path: path.into(), mime: mime.into(), name: name.into(), size }
+        Self { id: id.into(), path: path.into(), mime: mime.into(), name: name.into(), size, kind: None }
+    }
+
+    /// The same file, meant to be shown so.
+    pub fn shown_as(mut self, kind: AttachmentKind) -> Self {
+        self.kind = Some(kind);
+        self
     }
 }
 

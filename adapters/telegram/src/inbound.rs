@@ -64,7 +64,9 @@ pub fn album(messages: &[Message], me: &api::User) -> Option<Incoming> {
     let mut parts = messages.iter().filter_map(|message| written(message, me));
     let mut whole = parts.next()?;
     let group = messages.first()?.media_group_id.as_deref().unwrap_or_default();
-    whole.event.event_id = format!("a:{}:{group}", messages.first()?.chat.id);
+    // What comes later of the same album is another event, and the host joins them.
+    let first = messages.first()?;
+    whole.event.event_id = format!("a:{}:{group}:{}", first.chat.id, first.message_id);
     for part in parts {
         if whole.event.text.is_empty() {
             whole.event.text = part.event.text;
@@ -140,6 +142,7 @@ fn written(message: &Message, me: &api::User) -> Option<Incoming> {
     let mut event = Event::message(event_id, chat(&message.chat, topic(message)), sender(message), text)
         .at_ms(message.date.saturating_mul(1000))
         .with_message_id(message.message_id.to_string());
+    event.album = message.media_group_id.clone();
     event.reply_to = reply(message, me);
     let reply_to_self = event.reply_to.as_ref().is_some_and(|reply| reply.is_self);
     event.addressed = Addressed::new(meant.mention, reply_to_self, meant.command);

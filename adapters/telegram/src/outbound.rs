@@ -218,21 +218,22 @@ async fn send_files(
     }
     let html = message.format == Format::TelegramHtml && !caption.is_empty();
     if let [file] = files {
-        let (method, field) = method_for(file);
+        let bytes = read(file).await?;
+        let (method, field) = method_for(file, &bytes);
         if !caption.is_empty() {
             form = form.text("caption", caption.to_owned());
         }
         if html {
             form = form.text("parse_mode", "HTML");
         }
-        let form = form.part(field, part(file).await?);
+        let form = form.part(field, part(file, bytes)?);
         return Ok(vec![api.upload::<Sent>(method, form).await?.message_id.to_string()]);
     }
     let mut media = Vec::new();
     // Photos and films mix in an album; anything else goes as documents together.
-    let as_documents = files.iter().any(|file| !matches!(method_for(file).1, "photo" | "video"));
+    let as_documents = files.iter().any(|file| !matches!(method_for(file, &[]).1, "photo" | "video"));
     for (number, file) in files.iter().enumerate() {
-        let kind = if as_documents { "document" } else { method_for(file).1 };
+        let kind = if as_documents { "document" } else { method_for(file, &[]).1 };
         let mut item = json!({ "type": kind, "media": format!("attach://f{number}") });
         if number == 0 && !caption.is_empty() {
             item["caption"] = json!(caption);
@@ -241,30 +242,43 @@ async fn send_files(
             }
         }
         media.push(item);
-        form = form.part(format!("f{number}"), part(file).await?);
+        form = form.part(format!("f{number}"), part(file, read(file).await?)?);
     }
     let form = form.text("media", Value::Array(media).to_string());
     let sent: Vec<Sent> = api.upload("sendMediaGroup", form).await?;
     Ok(sent.into_iter().map(|one| one.message_id.to_string()).collect())
 }
 
-/// The method that carries a file, and the field that it takes it in.
-fn method_for(file: &OutMedia) -> (&'static str, &'static str) {
+/// The method that carries a file, and the field that it takes it in. Only Opus in Ogg is a voice message
+/// everywhere; what is meant as one and is something else goes as what it is.
+/// <https://core.telegram.org/bots/api#sendvoice>
+fn method_for(file: &OutMedia, bytes: &[u8]) -> (&'static str, &'static str) {
     match file.mime.as_str() {
         "image/jpeg" | "image/png" | "image/webp" if file.size <= PHOTO_BYTES_MAX => ("sendPhoto", "photo"),
         "video/mp4" => ("sendVideo", "video"),
         "audio/mpeg" | "audio/mp4" => ("sendAudio", "audio"),
-        "audio/ogg" => ("sendVoice", "voice"),
+        "audio/ogg" if is_opus(bytes) => ("sendVoice", "voice"),
+        "audio/ogg" | "audio/x-m4a" | "audio/m4a" | "audio/aac" if file.kind == Some(AttachmentKind::Voice) => {
+            ("sendAudio", "audio")
+        }
         _ => ("sendDocument", "document"),
     }
 }
 
-async fn part(file: &OutMedia) -> Result<Part, ApiError> {
+/// Whether an Ogg stream begins with Opus: its first page has one segment, behind 28 bytes of header.
+fn is_opus(bytes: &[u8]) -> bool {
+    bytes.get(28..36).is_some_and(|head| head == b"OpusHead")
+}
+
+async fn read(file: &OutMedia) -> Result<Vec<u8>, ApiError> {
     let path = file.path.clone();
-    let bytes = tokio::task::spawn_blocking(move || std::fs::read(path))
+    tokio::task::spawn_blocking(move || std::fs::read(path))
         .await
         .map_err(|error| ApiError::NotSent(error.to_string()))?
-        .map_err(|error| ApiError::NotSent(format!("{} cannot be read: {error}", file.name)))?;
+        .map_err(|error| ApiError::NotSent(format!("{} cannot be read: {error}", file.name)))
+}
+
+fn part(file: &OutMedia, bytes: Vec<u8>) -> Result<Part, ApiError> {
     let part = Part::bytes(bytes).file_name(file.name.clone());
     part.mime_str(&file.mime).map_err(|error| ApiError::NotSent(format!("{:?} is no MIME type: {error}", file.mime)))
 }

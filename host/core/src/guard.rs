@@ -32,6 +32,8 @@ pub enum Join {
     Burst,
     /// The same, and so long that its platform may have cut it: its continuation is waited for.
     Cut,
+    /// It is part of an album, which `by` names: the others are waited for, and join while it waits.
+    Album,
 }
 
 /// What the guard has to know of an event that wants a turn.
@@ -149,7 +151,8 @@ impl Guard {
             return Admission::Known;
         }
         let waiting = self.depth() + 1;
-        if self.running.is_none() && self.queue.is_empty() && arrival.join != Join::Cut {
+        let may_grow = matches!(arrival.join, Join::Cut | Join::Album);
+        if self.running.is_none() && self.queue.is_empty() && !may_grow {
             self.running = Some(vec![arrival.inbox]);
             return Admission::Run;
         }
@@ -313,7 +316,11 @@ impl Guard {
 impl Entry {
     fn new(arrival: Arrival, windows: &Windows, now: Duration) -> Self {
         let Arrival { inbox, by, wish, join } = arrival;
-        let held_until = if join == Join::Cut { now + windows.continuation } else { now };
+        let held_until = match join {
+            Join::Cut => now + windows.continuation,
+            Join::Album => now + windows.merge,
+            _ => now,
+        };
         let acts_at = if join == Join::Burst { now + windows.merge } else { held_until };
         Self { events: vec![inbox], by, wish, join, first: now, last: now, held_until, acts_at }
     }
@@ -324,6 +331,14 @@ impl Entry {
 
     /// Takes an event in, if it belongs to this message. Where others spoke since, only a continuation does.
     fn take(&mut self, arrival: &Arrival, is_last: bool, windows: &Windows, now: Duration) -> bool {
+        if self.join == Join::Album && arrival.join == Join::Album {
+            // Its parts belong together whoever spoke in between, and it keeps what it was to do.
+            self.events.push(arrival.inbox);
+            self.last = now;
+            self.held_until = (now + windows.merge).min(self.first + windows.merge_max).max(now);
+            self.acts_at = self.held_until;
+            return true;
+        }
         let joins = |join| matches!(join, Join::Burst | Join::Cut);
         let alike = joins(self.join) && joins(arrival.join) && self.wish == arrival.wish;
         let in_burst = is_last

@@ -52,10 +52,15 @@ impl Lane {
     /// room.
     pub(super) async fn hear(&mut self, heard: Box<Heard>) -> Option<Box<Heard>> {
         let (wish, demotion) = self.may(&heard).await;
-        let arrival = Arrival { inbox: heard.inbox, by: heard.by(), wish, join: self.join(&heard, wish) };
+        let (by, join) = (heard.by(), self.join(&heard, wish));
         if !heard.event.get().attachments.is_empty() {
-            self.files = Some((arrival.by.clone(), self.now()));
+            self.files = Some((by.clone(), self.now()));
         }
+        let by = match &heard.event.get().album {
+            Some(album) if join == Join::Album => format!("{by}\n{album}"),
+            _ => by,
+        };
+        let arrival = Arrival { inbox: heard.inbox, by, wish, join };
         let words = match self.guard.arrive(arrival, self.now()) {
             Admission::Run if self.draining => {
                 // The event stays accepted in the inbox and is taken up by the next life of the host.
@@ -108,6 +113,7 @@ impl Lane {
         let demotion = match mode {
             BusyMode::Queue => None,
             _ if someone_elses => Some(Demotion::NotRequester),
+            _ if running.answers_album(&by, heard.event.get().album.as_deref()) => Some(Demotion::SameBurst),
             _ if self.is_burst_of_files(heard, &by) => Some(Demotion::SameBurst),
             BusyMode::Interrupt => running.line.hold().map(Demotion::Held),
             BusyMode::Steer => (!self.host.runtime.steers()).then_some(Demotion::CannotSteer),
@@ -134,6 +140,7 @@ impl Lane {
         let limit = heard.place.adapter.as_ref().map(|adapter| adapter.capabilities().text.clone());
         match heard.urge {
             _ if heard.input.is_some() || !heard.place.can_deliver_later() => Join::OwnTurn,
+            Urge::InOrder | Urge::AsChosen if event.album.is_some() => Join::Album,
             Urge::InOrder | Urge::As(_) => Join::Alone,
             Urge::AsChosen if wish == BusyMode::Steer => Join::Alone,
             Urge::AsChosen

@@ -335,6 +335,11 @@ impl Running {
         self.said_by.iter().any(|spoken| spoken.by == by)
     }
 
+    /// Whether it answers parts of somebody's album already.
+    pub fn answers_album(&self, by: &str, album: Option<&str>) -> bool {
+        album.is_some() && self.said_by.iter().any(|spoken| spoken.by == by && spoken.album.as_deref() == album)
+    }
+
     /// Whether it answers an event.
     pub fn answers(&self, instance: &str, inbox: InboxId) -> bool {
         self.said_by.iter().any(|spoken| *spoken.instance == *instance && spoken.events.contains(&inbox))

@@ -346,6 +346,38 @@ fn more_files_of_a_burst_do_not_interrupt_the_turn_on_the_first() {
 }
 
 #[test]
+fn an_album_whose_parts_come_apart_is_one_message_and_a_late_part_ends_no_turn() {
+    let world = still("");
+    let chat = world.chat("7");
+    let part = |text: &str, name: &str| {
+        let mut event = chat.event(text).in_album("G");
+        event.attachments.push(Attachment::missing(AttachmentKind::Image, name, 1, "too large"));
+        event
+    };
+    waits(&world, chat.gives(&part("look", "a.png")));
+    world.passes(ms(200));
+    waits(&world, chat.gives(&part("", "b.png")));
+    world.passes(ms(350));
+    let heard = chat.hears(1);
+    assert!(heard[0].starts_with("look") && heard[0].contains("a.png") && heard[0].contains("b.png"), "{heard:?}");
+
+    let mut hanging = part("/hang on", "c.png");
+    hanging.album = Some("H".to_owned());
+    waits(&world, chat.gives(&hanging));
+    world.passes(ms(350));
+    runs(&world, 1);
+    let mut late = part("", "d.png");
+    late.album = Some("H".to_owned());
+    world.passes(ms(60_000));
+    waits(&world, chat.gives(&late));
+    world.passes(ms(5_000));
+    chat.says("/stop");
+    let heard = chat.hears(3);
+    assert_eq!(heard[1], "Stopped. One message still waits and is answered next.", "nothing was said about it");
+    assert!(heard[2].contains("d.png"), "{heard:?}");
+}
+
+#[test]
 fn whoever_is_answered_only_while_asking_neither_interrupts_nor_is_joined() {
     let capabilities = json!({ "supports_async_delivery": false });
     let world = with("", Setting { capabilities, ..Setting::default() });

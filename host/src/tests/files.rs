@@ -40,6 +40,36 @@ fn a_reply_takes_along_the_file_that_it_names() {
 }
 
 #[test]
+fn a_recording_is_spoken_where_the_platform_has_voice_messages_and_is_a_file_elsewhere() {
+    let sent = |voice: bool, words: &str| {
+        let mut capabilities = Setting::default().capabilities;
+        capabilities["media"] = json!({ "out": true, "albums": true });
+        capabilities["voice"] = json!(voice);
+        let world = World::with(Setting { capabilities, ..Setting::default() });
+        std::fs::create_dir_all(world.home().join("media")).unwrap();
+        let media = |name: &str| {
+            std::fs::write(world.home().join("media").join(name), b"OggS").unwrap();
+            format!("MEDIA:{}", world.home().join("media").join(name).display())
+        };
+        let reply = format!("{words}listen\n{}\n{}", media("a.ogg"), media("b.txt"));
+        world.chat("7").says(&reply);
+        world.settled();
+        let sent = world.platform.sent();
+        assert!(sent.iter().all(|sent| !sent.text.contains("[[")), "{sent:?}");
+        sent.into_iter()
+            .map(|sent| sent.media.into_iter().map(|file| (file.name, file.kind)).collect::<Vec<_>>())
+            .collect::<Vec<_>>()
+    };
+    let (a, b) = (|kind| ("a.ogg".to_owned(), kind), ("b.txt".to_owned(), None));
+    let apart: Vec<Vec<_>> = vec![vec![a(Some(AttachmentKind::Voice))], vec![b.clone()]];
+    assert_eq!(sent(true, "[[audio_as_voice]]\n"), apart, "what is spoken stands in no album");
+    let together: Vec<Vec<_>> = vec![vec![a(None), b]];
+    assert_eq!(sent(false, "[[audio_as_voice]]\n"), together);
+    assert_eq!(sent(true, ""), together);
+    assert_eq!(sent(true, "[[audio_as_voice]]\n[[as_document]]\n"), together);
+}
+
+#[test]
 fn a_file_alone_needs_no_words() {
     let world = world(json!({ "out": true }));
     let chat = world.chat("7");

@@ -191,7 +191,8 @@ fn an_album_is_one_event_with_the_caption_wherever_it_stands() {
         message
     };
     let whole = album(&[part(1, None), part(2, Some("look")), part(3, None)], &me()).unwrap();
-    assert_eq!(whole.event.event_id, "a:7:G");
+    assert_eq!(whole.event.event_id, "a:7:G:1");
+    assert_eq!(whole.event.album.as_deref(), Some("G"), "what comes later of it is joined by the host");
     assert_eq!(whole.event.text, "look");
     assert_eq!(whole.files.iter().map(|file| file.file_id.as_str()).collect::<Vec<_>>(), ["F1", "F2", "F3"]);
 }

@@ -81,6 +81,21 @@ fn a_target_that_is_none_of_ours_is_refused_and_not_sent_elsewhere() {
 }
 
 #[test]
+fn only_opus_in_ogg_is_a_voice_message_and_what_is_meant_as_one_is_audio_otherwise() {
+    let opus = [&b"OggS"[..], &[0; 24], b"OpusHead\x01"].concat();
+    let vorbis = [&b"OggS"[..], &[0; 24], b"\x01vorbis\0\0"].concat();
+    let file = |mime: &str| OutMedia::new("a", "/x", mime, "x", 9);
+    let spoken = |mime: &str| file(mime).shown_as(AttachmentKind::Voice);
+    assert_eq!(method_for(&spoken("audio/ogg"), &opus).0, "sendVoice");
+    assert_eq!(method_for(&file("audio/ogg"), &opus).0, "sendVoice", "its type says it");
+    assert_eq!(method_for(&spoken("audio/ogg"), &vorbis).0, "sendAudio");
+    assert_eq!(method_for(&file("audio/ogg"), &vorbis).0, "sendDocument");
+    assert_eq!(method_for(&spoken("audio/mpeg"), b"ID3").0, "sendAudio");
+    assert_eq!(method_for(&spoken("audio/wav"), b"RIFF").0, "sendDocument");
+    assert_eq!(method_for(&file("audio/ogg"), b"OggS").0, "sendDocument", "cut off");
+}
+
+#[test]
 fn a_reply_is_anchored_by_the_mode() {
     let manner = |reply_mode| Manner { reply_mode, link_previews: true };
     let mut message = Outgoing::text(Chat::dm("7"), "x");

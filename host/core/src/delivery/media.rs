@@ -3,7 +3,7 @@
 /// Says that everything goes as a file, also what a chat would show in a way of its own.
 const AS_DOCUMENT: &str = "[[as_document]]";
 
-/// Says that a recording is speech, which the platforms of this version tell by its type.
+/// Says that recordings are speech.
 const AS_VOICE: &str = "[[audio_as_voice]]";
 
 /// Quotes that may stand around the name of a file.
@@ -18,6 +18,8 @@ pub struct Enclosed<'t> {
     pub files: Vec<FileSource<'t>>,
     /// Whether all of them go as plain files.
     pub as_documents: bool,
+    /// Whether recordings among them are spoken into the chat.
+    pub as_voice: bool,
 }
 
 /// Where a file comes from.
@@ -55,7 +57,7 @@ pub fn take_media(text: &str) -> Enclosed<'_> {
         match bare.strip_prefix("MEDIA:").map(unquoted) {
             Some(named) if !in_code && !named.is_empty() => enclosed.files.push(FileSource::of(named)),
             _ if !in_code && bare == AS_DOCUMENT => enclosed.as_documents = true,
-            _ if !in_code && bare == AS_VOICE => {}
+            _ if !in_code && bare == AS_VOICE => enclosed.as_voice = true,
             _ => enclosed.said.push_str(line),
         }
     }
@@ -96,7 +98,8 @@ mod tests {
             FileSource::Data("text/plain;base64,YQ=="),
         ];
         assert_eq!(enclosed.files, expected);
-        assert_eq!((enclosed.said.as_str(), enclosed.as_documents), ("there\n", true));
+        assert_eq!((enclosed.said.as_str(), enclosed.as_documents, enclosed.as_voice), ("there\n", true, true));
+        assert!(!take_media("```\n[[audio_as_voice]]\n```\n").as_voice, "in code it is words");
     }
 
     proptest! {

@@ -57,6 +57,34 @@ fn an_event_that_is_there_already_starts_nothing_and_keeps_its_place() {
 }
 
 #[test]
+fn parts_of_an_album_wait_for_each_other_for_a_moment_and_are_one_message() {
+    let mut guard = guard(9);
+    let part = |inbox| says(inbox, "ada G", BusyMode::Interrupt, Join::Album);
+    assert_eq!(guard.arrive(part(1), ms(0)), Admission::Held);
+    assert_eq!(guard.arrive(part(2), ms(300)), Admission::Held);
+    assert_eq!((guard.due(ms(500)), guard.due_at()), (None, Some(ms(650))));
+    assert_eq!(guard.due(ms(650)), Some(Due::Start));
+    assert_eq!(guard.start(ms(650)), Some(vec![ids(&[1, 2])]));
+    assert_eq!(guard.arrive(part(3), ms(700)), Admission::Interrupts { waiting: 1 });
+    assert_eq!(guard.due_at(), Some(ms(1_050)), "it, too, waits for others");
+}
+
+#[test]
+fn parts_of_an_album_find_each_other_whatever_is_said_in_between_and_no_album_waits_for_ever() {
+    let mut guard = guard(9);
+    let _ = guard.arrive(waits(1), ms(0));
+    let part = |inbox, album| says(inbox, album, BusyMode::Queue, Join::Album);
+    let _ = guard.arrive(part(2, "ada G"), ms(0));
+    let _ = guard.arrive(part(3, "ada H"), ms(0));
+    let _ = guard.arrive(says(4, "bob", BusyMode::Queue, Join::Burst), ms(10));
+    assert_eq!(guard.arrive(part(5, "ada G"), ms(9_000)), Admission::Joined { waiting: 4 });
+    let _ = guard.finished();
+    assert_eq!(guard.start(ms(9_000)), Some(vec![ids(&[2, 5])]), "its time was over long ago");
+    let _ = guard.finished();
+    assert_eq!(guard.start(ms(9_000)), Some(vec![ids(&[3])]));
+}
+
+#[test]
 fn clearing_the_queue_leaves_the_running_turn() {
     let mut guard = guard(4);
     for id in 1..=4 {
