@@ -203,11 +203,15 @@ impl Log {
         state.index.conversations.iter().find(|c| c.inbox.contains(&inbox_id)).map(|c| c.id.clone())
     }
 
-    /// Opens a conversation, or returns the one that is there.
+    /// Opens a conversation, or returns the one that is there; one that was deleted at the page is `not_found`, and
+    /// nothing brings it back.
     pub(crate) async fn open(&self, id: &str, title: &str, at_ms: i64) -> Result<Conversation, CallError> {
         let mut state = self.state.lock().await;
         if let Some(conversation) = state.index.conversations.iter().find(|c| c.id == id) {
             return Ok(conversation.clone());
+        }
+        if state.index.deleted.iter().any(|deleted| deleted == id) {
+            return Err(CallError::new("not_found", "the conversation was deleted"));
         }
         while state.index.conversations.len() >= CONVERSATIONS_MAX {
             let Some(oldest) = state.index.conversations.iter().min_by_key(|c| c.updated_ms).map(|c| c.id.clone())
@@ -256,11 +260,6 @@ impl Log {
             state.index.deleted.drain(..extra);
         }
         self.forget(&mut state, id).await
-    }
-
-    /// Whether a conversation was deleted by the person at the page.
-    pub(crate) async fn is_deleted(&self, id: &str) -> bool {
-        self.state.lock().await.index.deleted.iter().any(|deleted| deleted == id)
     }
 
     /// Adds an entry unless one with its id, or its key, is among the latest; returns

@@ -26,9 +26,6 @@ pub(crate) async fn send(link: &Arc<Connection>, message: Outgoing) -> SendOutco
     let Some(markdown) = is_markdown(&message.format) else {
         return SendOutcome::refused(RefusalKind::BadFormat, "this page shows markdown and plain text");
     };
-    if link.log.is_deleted(&conversation).await {
-        return SendOutcome::refused(RefusalKind::ChatGone, "the conversation was deleted");
-    }
     let at_ms = link.host.now_ms();
     let title = message
         .chat
@@ -196,5 +193,8 @@ fn file(media: OutMedia) -> File {
 
 /// The host keeps the log, so a write that failed may be tried again under the same key.
 fn not_kept(error: &CallError) -> SendOutcome {
+    if error.code == "not_found" {
+        return SendOutcome::refused(RefusalKind::ChatGone, "the conversation was deleted");
+    }
     SendOutcome::not_sent(None, WaitScope::Instance, format!("the conversation cannot be kept: {error}"))
 }

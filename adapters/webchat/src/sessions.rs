@@ -66,6 +66,8 @@ pub(crate) struct Sessions {
     wanted: Notify,
     /// One question at a time.
     asking: tokio::sync::Mutex<()>,
+    /// One session is gone on with at a time, so that it goes on in one conversation however often that is asked for.
+    going_on: tokio::sync::Mutex<()>,
 }
 
 impl Sessions {
@@ -133,7 +135,7 @@ pub(crate) async fn keep_true(link: &Arc<Connection>) {
 /// Asks the host, and tells the page what is different.
 pub(crate) async fn refresh(link: &Arc<Connection>) {
     let _asking = link.sessions.asking.lock().await;
-    let told = match ask::<Vec<Session>>(link, host_method::SESSIONS_LIST, json!({ "limit": SESSIONS_MAX })).await {
+    let mut told = match ask::<Vec<Session>>(link, host_method::SESSIONS_LIST, json!({ "limit": SESSIONS_MAX })).await {
         Ok(told) => told,
         Err(error) => {
             // What was known stays until the host says something else.
@@ -144,8 +146,9 @@ pub(crate) async fn refresh(link: &Arc<Connection>) {
     let conversations = link.log.conversations().await;
     let before = elsewhere(link, &conversations);
     let former: Vec<Option<Session>> = conversations.iter().map(|line| link.sessions.of(&line.id)).collect();
+    let unsure = beyond(link, &conversations, &former, &mut told).await;
     *link.sessions.known() = Some(told);
-    for (line, former) in conversations.iter().zip(former) {
+    for (line, former) in conversations.iter().zip(former).filter(|(line, _)| !unsure.contains(&line.id.as_str())) {
         let session = link.sessions.of(&line.id);
         let id = session.as_ref().map(|session| session.id.clone());
         let moved = line.session != id;
@@ -163,6 +166,37 @@ pub(crate) async fn refresh(link: &Arc<Connection>) {
     if now != before {
         link.live.publish(&json!({ "type": "sessions", "sessions": now }));
     }
+}
+
+/// A full list leaves sessions out: adds those of the conversations that it says nothing about. Returns the
+/// conversations of which the host does not tell, about which everything stays as it was.
+async fn beyond<'a>(
+    link: &Connection,
+    conversations: &'a [Conversation],
+    former: &[Option<Session>],
+    told: &mut Vec<Session>,
+) -> Vec<&'a str> {
+    let mut unsure = Vec::new();
+    if told.len() < SESSIONS_MAX as usize {
+        return unsure;
+    }
+    for (line, former) in conversations.iter().zip(former) {
+        let Some(id) = &line.session else { continue };
+        let is_told = |session: &Session| session.id == *id || session.chats.iter().any(|chat| chat.id == line.id);
+        if told.iter().any(is_told) {
+            continue;
+        }
+        match ask(link, host_method::SESSIONS_GET, json!({ "session_id": id })).await {
+            Ok(session) => told.push(session),
+            Err(error) if error.code == "not_found" => {}
+            Err(error) => {
+                tracing::debug!(code = error.code, session = id, "the host does not tell of a session: {error}");
+                told.extend(former.clone());
+                unsure.push(line.id.as_str());
+            }
+        }
+    }
+    unsure
 }
 
 /// Remembers in which session a conversation goes on. One that left its session has
@@ -269,6 +303,7 @@ async fn entries(link: &Connection, id: &str) -> Result<Vec<Entry>, CallError> {
 /// already, or in a new one that begins with what was said so far. `/resume` does it, so
 /// that whatever speaks against it is said in the host's words.
 pub(crate) async fn go_on(link: &Arc<Connection>, id: &str) -> Result<Conversation, CallError> {
+    let _going_on = link.sessions.going_on.lock().await;
     refresh(link).await;
     let missing = || CallError::new("not_found", "there is no such conversation any more");
     let session = link.sessions.one(id).ok_or_else(missing)?;

@@ -26,7 +26,10 @@ fn telling(setup: Setup, told: &Told) -> Setup {
         { "id": 4, "role": "assistant", "content": "**Nothing.**", "at_ms": 4 },
     ]);
     setup
-        .answer("sessions.list", move |_| Ok(json!(*list.lock().expect("the list"))))
+        .answer("sessions.list", move |asked| {
+            let most = usize::try_from(asked["limit"].as_u64().expect("a limit")).expect("a small one");
+            Ok(list.lock().expect("the list").iter().take(most).cloned().collect())
+        })
         .answer("sessions.get", move |asked| {
             let list = get.lock().expect("the list");
             let found = list.iter().find(|session| session["id"] == asked["session_id"]);
@@ -80,6 +83,56 @@ fn a_conversation_that_left_its_session_is_not_called_like_it_and_the_other_one_
     assert_eq!(page.get("/api/state").json()["conversations"][0]["title"], "another subject");
 }
 
+/// More sessions than a list holds, with one behind them.
+fn crowd(last: Value) -> Vec<Value> {
+    let others = (0..200).map(|n| session(&format!("o{n}"), &format!("Other {n}"), &[]));
+    others.chain([last]).collect()
+}
+
+#[test]
+fn a_conversation_whose_session_is_beyond_a_full_list_keeps_it_until_the_host_says_otherwise() {
+    let told = Told::default();
+    let page = page(&told);
+    let id = page.conversation();
+    page.say(&id, "w1", "hello there");
+    says(&told, vec![session("s1", "Greetings", &[&id])]);
+    assert_eq!(page.get("/api/state").json()["conversations"][0]["session"], "s1");
+    says(&told, crowd(session("s1", "Greetings", &[&id])));
+    let line = page.get("/api/state").json()["conversations"][0].clone();
+    assert_eq!((&line["title"], &line["session"]), (&json!("Greetings"), &json!("s1")));
+    says(&told, crowd(session("s1", "Greetings", &[])));
+    let line = page.get("/api/state").json()["conversations"][0].clone();
+    assert_eq!((&line["title"], &line["session"]), (&json!(""), &Value::Null), "it left it after all");
+}
+
+#[test]
+fn a_conversation_whose_session_is_beyond_a_full_list_is_deleted_with_it() {
+    let told = Told::default();
+    let page = page(&told);
+    let id = page.conversation();
+    page.say(&id, "w1", "hello there");
+    says(&told, vec![session("s1", "Greetings", &[&id])]);
+    page.get("/api/state");
+    says(&told, crowd(session("s1", "Greetings", &[&id])));
+    assert_eq!(page.send_json("DELETE", &format!("/api/conversations/{id}"), &json!({})).status, 200);
+    assert_eq!(page.host.next_host_call("sessions.delete")["session_id"], "s1");
+}
+
+#[test]
+fn a_session_of_which_a_full_list_and_the_host_say_nothing_stays_where_it_was() {
+    let told = Told::default();
+    let page = Served::with(json!({}), |setup| {
+        telling(setup, &told).answer("sessions.get", |_| Err(CallError::new("unavailable", "too much to do")))
+    });
+    let id = page.conversation();
+    page.say(&id, "w1", "hello there");
+    says(&told, vec![session("s1", "Greetings", &[&id])]);
+    page.get("/api/state");
+    says(&told, crowd(session("s1", "Greetings", &[&id])));
+    let line = page.get("/api/state").json()["conversations"][0].clone();
+    assert_eq!((&line["title"], &line["session"]), (&json!("Greetings"), &json!("s1")));
+}
+
 #[test]
 fn what_was_compressed_or_never_used_is_not_listed() {
     let told = Told::default();
@@ -118,6 +171,23 @@ fn a_session_from_elsewhere_is_read_and_goes_on_here_with_the_next_message() {
     assert_eq!(page.get("/api/state").json()["sessions"], json!([]));
     let again = page.post("/api/sessions/s9/conversation", &json!({}));
     assert_eq!(again.json()["id"], id.as_str(), "it goes on here already");
+}
+
+#[test]
+fn a_session_that_is_asked_for_twice_at_once_goes_on_in_one_conversation() {
+    let told = Told::default();
+    let page = page(&told);
+    says(&told, vec![session("s9", "From the terminal", &[])]);
+    let ids = std::thread::scope(|scope| {
+        let click = || page.post("/api/sessions/s9/conversation", &json!({})).json()["id"].clone();
+        let clicks = [scope.spawn(click), scope.spawn(click)];
+        let command = page.host.next_event();
+        says(&told, vec![session("s9", "From the terminal", &[&command.chat.id])]);
+        page.deliver(&answer(&command.chat.id, "k1", 1, "You are in it again."));
+        clicks.map(|click| click.join().expect("it answers"))
+    });
+    assert!(ids[0].is_string() && ids[0] == ids[1], "{ids:?}");
+    assert_eq!(page.get("/api/state").json()["conversations"].as_array().map(Vec::len), Some(1));
 }
 
 #[test]
@@ -168,6 +238,24 @@ fn a_conversation_is_deleted_with_its_session_and_what_runs_in_it() {
     let late = page.host.send(&answer(&id, "k1", first, "half of it\n\n(interrupted)"));
     assert!(matches!(&late, SendOutcome::Refused { kind: RefusalKind::ChatGone, .. }), "{late:?}");
     assert_eq!(page.get("/api/state").json()["conversations"], json!([]), "what was on its way brings nothing back");
+}
+
+#[test]
+fn answers_that_come_in_while_a_conversation_is_deleted_do_not_bring_it_back() {
+    let told = Told::default();
+    let page = page(&told);
+    let id = page.conversation();
+    std::thread::scope(|scope| {
+        let coming =
+            scope.spawn(|| (0..40).map(|n| page.host.send(&answer(&id, &format!("k{n}"), 0, "late"))).collect());
+        assert_eq!(page.send_json("DELETE", &format!("/api/conversations/{id}"), &json!({})).status, 200);
+        let outcomes: Vec<SendOutcome> = coming.join().expect("it answers");
+        let gone = |outcome: &SendOutcome| matches!(outcome, SendOutcome::Refused { kind: RefusalKind::ChatGone, .. });
+        let rest = outcomes.iter().skip_while(|outcome| matches!(outcome, SendOutcome::Delivered { .. }));
+        assert!(rest.into_iter().all(gone), "{outcomes:?}");
+    });
+    assert_eq!(page.get("/api/state").json()["conversations"], json!([]));
+    assert!(matches!(page.host.send(&answer(&id, "last", 0, "late")), SendOutcome::Refused { .. }));
 }
 
 #[test]
