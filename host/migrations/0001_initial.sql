@@ -173,6 +173,7 @@ CREATE TABLE outbox (
 ) STRICT;
 CREATE INDEX outbox_live ON outbox (id) WHERE state IN ('drafting', 'owed');
 CREATE INDEX outbox_asking ON outbox (id) WHERE asking = 1;
+CREATE INDEX outbox_asks ON outbox (choices ->> '$.ask') WHERE choices IS NOT NULL;
 CREATE INDEX outbox_drafting ON outbox (turn_id) WHERE state = 'drafting';
 CREATE INDEX outbox_dead ON outbox (id) WHERE why IS NOT NULL AND dismissed = 0;
 

@@ -13,7 +13,8 @@ use std::time::Duration;
 use hermes_core::asks::{Answer, DENY, Kind, Question, Verdict};
 use hermes_core::delivery::{PartState, strip_control};
 use hermes_core::ids::{DeliveryId, InboxId, SessionId};
-use hermes_core::limits::{ASK_LABEL_CHARS_MAX, ASK_TEXT_CHARS_MAX};
+use hermes_core::limits::{ASK_LABEL_CHARS_MAX, ASK_TEXT_CHARS_MAX, DENIAL_CHARS_MAX};
+use hermes_core::session::is_dm;
 use hermes_protocol::{Chat, ChoiceOption, Choices, Purpose};
 
 use crate::context::compose;
@@ -30,19 +31,33 @@ const CUT: &str = "…";
 
 /// Words of an agent or of its user, as a question shows them: no control sequences, no secrets, bounded.
 pub fn shown(host: &Host, text: &str, chars_max: usize) -> String {
-    let clean = host.live().masker.mask(strip_control(text.trim())).into_owned();
-    match clean.char_indices().nth(chars_max) {
-        Some((end, _)) => format!("{}{CUT}", &clean[..end]),
-        None => clean,
+    cut(&clean(host, text), chars_max)
+}
+
+fn clean(host: &Host, text: &str) -> String {
+    host.live().masker.mask(strip_control(text.trim())).into_owned()
+}
+
+fn cut(text: &str, chars_max: usize) -> String {
+    match text.char_indices().nth(chars_max) {
+        Some((end, _)) => format!("{}{CUT}", &text[..end]),
+        None => text.to_owned(),
     }
 }
 
-/// An action, word for word, in a fence that nothing in it can close.
+/// An action, word for word, in a fence that nothing in it can close. Outside of it stands how much is not shown:
+/// nobody approves what they do not know of.
 pub fn fenced(host: &Host, action: &str) -> String {
-    let action = shown(host, action, ASK_TEXT_CHARS_MAX);
+    let whole = clean(host, action);
+    let action = cut(&whole, ASK_TEXT_CHARS_MAX);
     let longest = action.split(|c| c != '`').map(str::len).max().unwrap_or_default();
     let fence = "`".repeat(longest.max(2) + 1);
-    format!("{fence}\n{action}\n{fence}")
+    let fenced = format!("{fence}\n{action}\n{fence}");
+    match whole.chars().count().saturating_sub(ASK_TEXT_CHARS_MAX) {
+        0 => fenced,
+        1 => format!("{fenced}\n\n**1 further character is not shown.**"),
+        hidden => format!("{fenced}\n\n**{hidden} further characters are not shown.**"),
+    }
 }
 
 /// The buttons of an approval; for always only where an admin may press them.
@@ -93,7 +108,14 @@ pub async fn pose(host: &Host, question: &Question, body: &str) -> NewDelivery {
 
 fn how(question: &Question, has_buttons: bool, now_ms: i64) -> String {
     let mut words = String::new();
-    if !has_buttons {
+    if !has_buttons && question.addressee.is_some() {
+        words.push_str("Answer with `/approve`");
+        for option in question.options.iter().filter(|option| option.id != DENY && option.id != Verdict::Once.as_str())
+        {
+            let _ = write!(words, ", `/approve {}`", option.id);
+        }
+        words.push_str(" or `/deny`. ");
+    } else if !has_buttons {
         for (number, option) in question.options.iter().enumerate() {
             // Writing into a `String` cannot fail.
             let _ = writeln!(words, "{}. {}", number + 1, option.label);
@@ -130,11 +152,11 @@ pub fn outcome(question: &Question, answer: &Answer) -> String {
         Answer::Approved(Verdict::Session) => "Approved for this conversation.".to_owned(),
         Answer::Approved(Verdict::Always) => "Approved for always.".to_owned(),
         Answer::Denied { why: None } => "Denied.".to_owned(),
-        Answer::Denied { why: Some(why) } => format!("Denied: {why}"),
+        Answer::Denied { why: Some(why) } => format!("Denied: {}", cut(why, DENIAL_CHARS_MAX)),
         Answer::Chosen(number) => {
             format!("Chosen: {}", question.options.get(*number).map(|option| option.label.as_str()).unwrap_or_default())
         }
-        Answer::Said(words) => format!("Answered: {words}"),
+        Answer::Said(words) => format!("Answered: {}", cut(words, DENIAL_CHARS_MAX)),
         Answer::Unanswered if question.kind == Kind::Approval => {
             "Nobody answered in time, so it is not done.".to_owned()
         }
@@ -158,8 +180,6 @@ pub struct Over {
     pub outcome: String,
     /// Whether the outcome is said where nothing can be changed to say it.
     pub says: bool,
-    /// The message whose button was pressed, as the platform names it.
-    pub pressed: Option<String>,
     /// The event that answered it, which is answered with this.
     pub inbox: Option<InboxId>,
     /// What changes with it.
@@ -176,7 +196,6 @@ impl Over {
             session: Some(question.session.clone()),
             outcome,
             says,
-            pressed: None,
             inbox: None,
             changes: Vec::new(),
         }
@@ -196,7 +215,7 @@ pub async fn close(host: &Arc<Host>, over: Over) {
     if let Some(posed) = &posed {
         withdraw(host, posed).await;
     }
-    let message = posed.as_ref().and_then(message_of).or(over.pressed);
+    let message = posed.as_ref().and_then(message_of);
     let text = match &posed {
         Some(posed) => format!("{}\n\n{}", posed.markdown, over.outcome),
         None => over.outcome.clone(),
@@ -218,6 +237,65 @@ pub async fn close(host: &Arc<Host>, over: Over) {
     if let Some(ids) = host.until_written("the end of a question", || host.store.command(order.clone())).await {
         host.carry(ids, order.reply).await;
     }
+}
+
+/// The press of a button whose question is not open.
+#[derive(Debug)]
+pub struct Stale {
+    /// The question that the event names.
+    pub ask: String,
+    /// Through which instance.
+    pub instance: Arc<str>,
+    /// In which chat.
+    pub chat: Chat,
+    /// The message that the event names.
+    pub message: Option<String>,
+    /// Who pressed, by their id.
+    pub by: String,
+    /// Whether they are told where no button can be taken away.
+    pub tells: bool,
+    /// The event.
+    pub inbox: InboxId,
+}
+
+/// Takes the buttons of a question away that is not open. Which message that is, the event only claims: one that was
+/// not sent with this question stays as it is.
+pub async fn stale(host: &Arc<Host>, press: Stale) {
+    let posed = host.store.asked(&press.ask).await.unwrap_or_else(|error| {
+        tracing::error!(ask = press.ask, %error, "a question cannot be read; it may keep its buttons");
+        None
+    });
+    let posed = posed.filter(|posed| carries(posed, &press));
+    let mut reply = Vec::new();
+    if posed.is_some() || press.tells {
+        let is_private = is_dm(&press.chat.kind) || press.by.is_empty();
+        let text = match &posed {
+            Some(posed) => format!("{}\n\n{NO_LONGER_OPEN}", posed.markdown),
+            None => NO_LONGER_OPEN.to_owned(),
+        };
+        let mut delivery = compose(host, &press.instance, press.chat, Purpose::Notice, text).await;
+        delivery.in_reply_to = Some(press.inbox);
+        match posed {
+            Some(posed) => (delivery.edits, delivery.session) = (press.message, posed.session),
+            None => delivery.ephemeral_to = (!is_private).then_some(press.by),
+        }
+        reply.push(delivery);
+    }
+    let order = CommandTx { inbox: Some(press.inbox), changes: Vec::new(), reply, now_ms: host.now_ms() };
+    if let Some(ids) = host.until_written("a press that came too late", || host.store.command(order.clone())).await {
+        host.carry(ids, order.reply).await;
+    }
+}
+
+/// Whether the message that was pressed is one of a question's.
+fn carries(posed: &OwedDelivery, press: &Stale) -> bool {
+    let is_there = |id: &String| {
+        posed.parts.iter().any(|part| match &part.state {
+            PartState::Delivered { receipt } => receipt.message_ids.contains(id),
+            _ => false,
+        })
+    };
+    *posed.instance == *press.instance && posed.chat == press.chat && press.message.as_ref().is_some_and(is_there)
 }
 
 /// Ends what an earlier life of the host asked: nobody waits for it any more.
@@ -257,7 +335,6 @@ fn left_open(posed: OwedDelivery) -> Over {
         session: posed.session,
         outcome: format!("{NO_LONGER_OPEN} The host was started again meanwhile."),
         says: false,
-        pressed: None,
         inbox: None,
         changes: Vec::new(),
     }

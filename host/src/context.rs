@@ -11,7 +11,7 @@ use hermes_core::context::TurnContext;
 use hermes_core::ids::{InboxId, SessionId, TurnId};
 use hermes_core::session::{MAIN_PROFILE, is_dm, participant};
 use hermes_core::settings::{BusyMode, SessionSettings};
-use hermes_protocol::{Attachment, Chat, Event, Purpose};
+use hermes_protocol::{Attachment, Chat, Event, Purpose, Sender};
 use serde_json::Value;
 
 use crate::enclose;
@@ -92,6 +92,10 @@ pub struct Spoken {
     pub instance: Arc<str>,
     /// By whom, and where.
     pub by: String,
+    /// Who that is.
+    pub sender: Sender,
+    /// Which chat that is.
+    pub chat: Chat,
     /// Its events.
     pub events: Vec<InboxId>,
     /// What the platform calls them.
@@ -121,6 +125,8 @@ impl Spoken {
             at_ms: first.at_ms,
             instance: Arc::clone(&first.place.instance),
             by: first.by(),
+            sender: first.event.get().sender.clone(),
+            chat: first.event.get().chat.clone(),
             events: group.iter().map(|heard| heard.inbox).collect(),
             platform_ids: group.iter().filter_map(|heard| heard.place.reply_to.clone()).collect(),
             album: first.event.get().album.clone(),

@@ -204,9 +204,8 @@ impl Dispatcher {
         let Some(arrived) = self.meant_for_the_agent(arrived) else { return };
         let Some((arrived, found)) = self.resolve(arrived) else { return };
         let (session, instance) = (found.session.clone(), Arc::clone(&arrived.instance));
-        // Whoever ends the former session of this key writes what this one builds upon. Looked up before a
-        // command of this very event ends the session again.
-        let after = if self.ending.is_empty() { None } else { self.ending.remove(&found.key.stored()) };
+        // Whoever ends the former session of this key writes what this one builds upon.
+        let after = self.ending_before(&found);
         // What an order turned into words for the agent is no order any more.
         let said = if arrived.input.is_some() { Said::Words } else { self.read(&arrived, &found) };
         let message = match said {
@@ -225,9 +224,13 @@ impl Dispatcher {
     }
 
     /// Hands an order that follows from something else than words to the session of its event.
-    pub(crate) fn obeyed(&mut self, arrived: Arrived, found: Found, order: Box<Order>) {
-        let after = self.ending.remove(&found.key.stored()).filter(|_| found.birth.is_some());
+    pub(crate) fn obeyed(&mut self, arrived: Arrived, found: Found, after: Option<After>, order: Box<Order>) {
         self.send_to(found.session, &arrived.instance, after, found.birth, LaneMessage::Order(order, arrived.permit));
+    }
+
+    /// What the session of this event has to wait for. Looked up before a command of the very event ends it again.
+    pub(crate) fn ending_before(&mut self, found: &Found) -> Option<After> {
+        if self.ending.is_empty() { None } else { self.ending.remove(&found.key.stored()) }
     }
 
     /// All routes.

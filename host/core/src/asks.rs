@@ -183,6 +183,8 @@ pub struct Book {
     asked: u64,
     /// Ids of questions that are over, the newest last, and whether they had an answer.
     over: VecDeque<(String, bool)>,
+    /// Who was told of which question that is not open, the newest last.
+    told: VecDeque<(String, String)>,
 }
 
 #[derive(Debug)]
@@ -226,18 +228,29 @@ impl Book {
         Judged::Taken(Box::new(open.question), answer)
     }
 
-    /// Whether somebody is to be told that a question is not theirs: once each.
+    /// Whether somebody is to be told that a question is not theirs, or not open: once each.
     pub fn tells(&mut self, id: &str, who: &str) -> bool {
-        let Some(open) = self.number(id).and_then(|number| self.open.get_mut(&number)) else { return true };
-        open.told.len() < ASK_TOLD_MAX && open.told.insert(who.to_owned())
+        if let Some(open) = self.number(id).and_then(|number| self.open.get_mut(&number)) {
+            return open.told.len() < ASK_TOLD_MAX && open.told.insert(who.to_owned());
+        }
+        if self.told.iter().any(|(ask, told)| ask == id && told == who) {
+            return false;
+        }
+        if self.told.len() >= ASKS_REMEMBERED_MAX {
+            self.told.pop_front();
+        }
+        self.told.push_back((id.to_owned(), who.to_owned()));
+        true
     }
 
-    /// The question that these words answer: the oldest one in this chat that was put to who says them.
+    /// The question that these words answer: the newest one in this chat that was put to who says them. What an admin
+    /// is asked for somebody else stands among words of their own, and takes a button or a command.
     pub fn meant_by(&self, text: &str, by: &By<'_>, now_ms: i64) -> Option<(String, Pick)> {
         let own = self.open.values().map(|open| &open.question).filter(|question| {
-            question.expires_at_ms > now_ms && question.stands_in(by) && question.is_put_to(by.sender)
+            let is_own = question.addressee.is_none() && question.is_put_to(by.sender);
+            question.expires_at_ms > now_ms && question.stands_in(by) && is_own
         });
-        own.filter_map(|question| Some((question.id.clone(), read(question, text)?))).next()
+        own.filter_map(|question| Some((question.id.clone(), read(question, text)?))).next_back()
     }
 
     /// The approvals that `/approve` and `/deny` are about in this chat, the first of them first: what was put to
@@ -264,6 +277,19 @@ impl Book {
             self.open.values().map(|open| &open.question).filter(|question| is_over(question)).cloned().collect();
         over.iter().for_each(|question| self.close(&question.id));
         over
+    }
+
+    /// Closes the question of a command that a session waits for, and returns it.
+    pub fn close_command(&mut self, session: &SessionId) -> Option<Question> {
+        let of_commands = self.open.values().map(|open| &open.question).filter(|question| question.command.is_some());
+        let question = of_commands.into_iter().find(|question| question.session == *session)?.clone();
+        self.close(&question.id);
+        Some(question)
+    }
+
+    /// Returns how many questions of commands are open.
+    pub fn commands(&self) -> usize {
+        self.open.values().filter(|open| open.question.command.is_some()).count()
     }
 
     /// Returns how many questions are open.
@@ -350,7 +376,8 @@ impl Question {
 /// What an approval for longer is remembered by. What a dangerous pattern caught is another thing than what none
 /// did, also where both are of one kind.
 pub fn approval_key(kind: &str, is_dangerous: bool) -> Option<String> {
-    (!kind.is_empty()).then(|| format!("{}{kind}", if is_dangerous { "!" } else { "" }))
+    // Both have a mark, so that no kind can look like another one's key.
+    (!kind.is_empty()).then(|| format!("{}{kind}", if is_dangerous { "!" } else { "." }))
 }
 
 /// Whether an action is done without asking anybody: its kind was approved for longer, or the conversation asks for

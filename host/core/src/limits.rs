@@ -40,6 +40,8 @@ pub const ASK_LABEL_CHARS_MAX: usize = 60;
 pub const ASK_TEXT_CHARS_MAX: usize = 1_500;
 /// What is kept of why something was denied, in characters.
 pub const DENIAL_CHARS_MAX: usize = 280;
+/// Questions of commands that are open at once.
+pub const COMMAND_ASKS_MAX: usize = 256;
 /// Questions that are over and still known.
 pub const ASKS_REMEMBERED_MAX: usize = 256;
 /// People who are told that one question is not theirs.

@@ -9,14 +9,15 @@ use std::sync::Arc;
 
 use hermes_core::access::{Tier, Trust};
 use hermes_core::asks::{Answer, By, Judged, Kind, Pick, Question, Verdict};
+use hermes_core::commands::{self, Parsed};
 use hermes_core::ids::InboxId;
-use hermes_core::limits::{APPROVED_KINDS_MAX, DENIAL_CHARS_MAX, STAFF_CHATS_MAX};
+use hermes_core::limits::{APPROVED_KINDS_MAX, COMMAND_ASKS_MAX, DENIAL_CHARS_MAX, STAFF_CHATS_MAX};
 use hermes_core::session::is_dm;
 use hermes_core::settings::{Setting, SettingChange};
 use hermes_protocol::{Chat, Event, Sender};
 
 use super::{Asked, Deed};
-use crate::asking::{self, Over};
+use crate::asking::{self, Over, Stale};
 use crate::chance;
 use crate::clerk::Note;
 use crate::dispatcher::{APPROVED_FLAG, Arrived, Dispatcher, Found, place};
@@ -34,8 +35,6 @@ pub(crate) type StaffChats = BTreeMap<(Arc<str>, String), (Chat, i64)>;
 struct How {
     /// The event of a button.
     inbox: Option<InboxId>,
-    /// The message of the button.
-    pressed: Option<String>,
     /// Whether it is answered by itself.
     in_words: bool,
     /// Its place in the queue.
@@ -43,7 +42,7 @@ struct How {
 }
 
 impl How {
-    const IN_WORDS: Self = Self { inbox: None, pressed: None, in_words: true, permit: None };
+    const IN_WORDS: Self = Self { inbox: None, in_words: true, permit: None };
 }
 
 impl Dispatcher {
@@ -114,8 +113,7 @@ impl Dispatcher {
             }
             Judged::Taken(question, answer) => {
                 let name = named(&arrived, &question);
-                let pressed = event.message_id.clone();
-                let how = How { inbox: Some(arrived.id), pressed, in_words: false, permit: arrived.permit };
+                let how = How { inbox: Some(arrived.id), in_words: false, permit: arrived.permit };
                 self.answer(question, answer, name, how);
             }
             Judged::Already => {
@@ -126,22 +124,17 @@ impl Dispatcher {
         }
     }
 
-    /// A button of a question that is not open: it goes away.
+    /// A button of a question that is not open: it goes away, where it is one.
     fn stale(&mut self, arrived: Arrived, ask: String) {
         let Arrived { id, instance, event, permit, .. } = arrived;
-        let Event { chat, message_id, .. } = event.into_inner();
-        let over = Over {
-            id: ask,
-            instance: instance.to_string(),
-            chat,
-            session: None,
-            outcome: asking::NO_LONGER_OPEN.to_owned(),
-            says: true,
-            pressed: message_id,
-            inbox: Some(id),
-            changes: Vec::new(),
-        };
-        self.close_aside(over, permit);
+        let Event { chat, message_id, sender, .. } = event.into_inner();
+        let tells = self.asks.tells(&ask, &sender.id);
+        let press = Stale { ask, instance, chat, message: message_id, by: sender.id, tells, inbox: id };
+        let host = Arc::clone(&self.host);
+        tokio::spawn(async move {
+            asking::stale(&host, press).await;
+            drop(permit);
+        });
     }
 
     /// Closes a question beside the dispatcher, which waits for nothing.
@@ -170,13 +163,13 @@ impl Dispatcher {
 
     /// Hands an answer that counts to the lane that waits for it.
     fn answer(&mut self, question: Box<Question>, answer: Answer, by: Option<String>, how: How) {
-        let How { inbox, pressed, in_words, permit } = how;
+        let How { inbox, in_words, permit } = how;
         let mut over = Over::of(&question, String::new(), true);
-        (over.inbox, over.pressed) = (inbox, pressed);
+        over.inbox = inbox;
         if answer == Answer::Approved(Verdict::Always)
             && let Some(key) = &question.key
         {
-            over.changes.extend(self.approve_always(key.clone()));
+            self.approve_always(key.clone());
         }
         let session = question.session.clone();
         let given = Given { question, answer, by, in_words, over };
@@ -189,24 +182,25 @@ impl Dispatcher {
         }
     }
 
-    fn approve_always(&mut self, key: String) -> Option<Change> {
+    fn approve_always(&mut self, key: String) {
         let mut approved: BTreeSet<String> = (**self.host.approved()).clone();
-        if approved.len() >= APPROVED_KINDS_MAX || !approved.insert(key) {
-            return None;
+        if approved.len() < APPROVED_KINDS_MAX && approved.insert(key) {
+            self.keep_approved(approved);
         }
-        Some(self.keep_approved(approved))
     }
 
-    fn keep_approved(&mut self, approved: BTreeSet<String>) -> Change {
+    /// Changes what is approved for always. The clerk writes it: lanes would write the sets of several answers in an
+    /// order of their own, and the last one counts.
+    fn keep_approved(&mut self, approved: BTreeSet<String>) {
         let value = serde_json::to_string(&approved).expect("a set of texts is always JSON");
         self.host.show_approved(approved);
-        Change::Flag { key: APPROVED_FLAG.to_owned(), value: Some(value) }
+        self.note(Note::Changes(vec![Change::Flag { key: APPROVED_FLAG.to_owned(), value: Some(value) }]));
     }
 
     /// Words that answer a question which was put to who says them.
     pub(crate) fn answered_in_words(&mut self, arrived: &Arrived, found: &Found) -> Option<Box<Order>> {
         let event = arrived.event.get();
-        if self.asks.is_empty() || !event.attachments.is_empty() || event.text.trim_start().starts_with('/') {
+        if self.asks.is_empty() || !event.attachments.is_empty() || self.is_command(arrived) {
             return None;
         }
         let (ask, pick) = self.asks.meant_by(&event.text, &by(arrived), self.host.now_ms())?;
@@ -214,6 +208,14 @@ impl Dispatcher {
         let place =
             place(Arc::clone(&arrived.instance), arrived.adapter.clone(), event, found.session.clone(), arrived.id);
         Some(Box::new(Order { place, act, changes, bypasses: true }))
+    }
+
+    /// Whether words are a command and answer nothing, also where commands begin with a prefix of the adapter's.
+    fn is_command(&self, arrived: &Arrived) -> bool {
+        let text = &arrived.event.get().text;
+        let prefix = arrived.adapter.as_ref().map(|adapter| adapter.capabilities().command_prefix.clone());
+        let parsed = commands::parse(text, prefix.as_deref().unwrap_or_default(), &self.host.live().gates);
+        text.trim_start().starts_with('/') || parsed != Parsed::NotCommand
     }
 
     /// Somebody answers in words: what they hear.
@@ -224,7 +226,7 @@ impl Dispatcher {
             why => return Deed::say(why_not(&why)),
         };
         if question.command.is_some() {
-            return self.confirmed(asked, &question, &answer, None);
+            return self.confirmed(asked, &question, &answer);
         }
         let words = asking::outcome(&question, &answer);
         let name = named(asked.arrived, &question);
@@ -281,11 +283,10 @@ impl Dispatcher {
     }
 
     fn forget_approvals(&mut self, asked: &Asked<'_>) -> Deed {
-        let mut changes = Vec::new();
         if asked.arrived.event.tier() >= Tier::Admin {
-            changes.push(self.keep_approved(BTreeSet::new()));
+            self.keep_approved(BTreeSet::new());
         }
-        Deed { act: Act::Set(SettingChange::ForgetApproved), changes }
+        Act::Set(SettingChange::ForgetApproved).into()
     }
 
     /// `/yolo [on | off | status]`: whether the agent asks here before it acts.
@@ -303,6 +304,12 @@ impl Dispatcher {
     pub(super) fn confirm(&mut self, asked: &Asked<'_>, words: &str) -> Deed {
         let Asked { arrived, found, args } = asked;
         let event = arrived.event.get();
+        if let Some(earlier) = self.asks.close_command(&found.session) {
+            self.close_aside(Over::of(&earlier, asking::NO_LONGER_OPEN.to_owned(), false), None);
+        }
+        if self.asks.commands() >= COMMAND_ASKS_MAX {
+            return Deed::say("Too many questions wait for an answer at the moment; try it again in a few minutes.");
+        }
         let wait = self.host.live().session_of(&arrived.instance).approval_timeout;
         let question = Question {
             id: format!("{:016x}", chance::number(&*self.host.chance)),
@@ -326,17 +333,17 @@ impl Dispatcher {
     /// A command that waited for its button is obeyed, or not.
     fn command_answered(&mut self, arrived: Arrived, question: Question, answer: &Answer) {
         let Some((arrived, found)) = self.resolve(arrived) else { return };
+        let after = self.ending_before(&found);
         let asked = Asked { arrived: &arrived, found: &found, args: "" };
-        let pressed = arrived.event.get().message_id.clone();
-        let Deed { act, changes } = self.confirmed(&asked, &question, answer, pressed);
+        let Deed { act, changes } = self.confirmed(&asked, &question, answer);
         let (instance, adapter) = (Arc::clone(&arrived.instance), arrived.adapter.clone());
         let place = place(instance, adapter, arrived.event.get(), found.session.clone(), arrived.id);
         let order = Box::new(Order { place, act, changes, bypasses: true });
-        self.obeyed(arrived, found, order);
+        self.obeyed(arrived, found, after, order);
     }
 
     /// What a command does that was asked about. It belongs to the conversation it was given in.
-    fn confirmed(&mut self, asked: &Asked<'_>, question: &Question, answer: &Answer, pressed: Option<String>) -> Deed {
+    fn confirmed(&mut self, asked: &Asked<'_>, question: &Question, answer: &Answer) -> Deed {
         let is_same = asked.found.session == question.session;
         let deed = match answer.approves() && is_same {
             true => self.new_session_now(&Asked { args: question.command.as_deref().unwrap_or_default(), ..*asked }),
@@ -344,8 +351,7 @@ impl Dispatcher {
             false => Deed::say("This chat goes on in another conversation by now; nothing was changed."),
         };
         let outcome = if answer.approves() && is_same { "Yes." } else { "No." };
-        let over = Over { pressed, ..Over::of(question, outcome.to_owned(), false) };
-        self.close_aside(over, None);
+        self.close_aside(Over::of(question, outcome.to_owned(), false), None);
         deed
     }
 

@@ -12,14 +12,15 @@ use hermes_core::access::{Tier, Trust};
 use hermes_core::asks::{Answer, Kind, Question, Verdict, approval_key, is_granted};
 use hermes_core::limits::{APPROVAL_KIND_BYTES_MAX, ASK_OPTIONS_MAX, ASK_TEXT_CHARS_MAX, ASKS_PER_TURN_MAX};
 use hermes_core::settings::SettingChange;
+use hermes_protocol::{Chat, Sender};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
+use super::running::Running;
 use super::{Lane, running};
 use crate::asking::{self, Over as OverQuestion};
 use crate::chance;
 use crate::clock::Clock;
-use crate::context::Heard;
 use crate::events::{Asking, Control, HostEvent, TurnNews};
 use crate::store::Change;
 
@@ -134,7 +135,7 @@ impl Lane {
         let Asked { ask, reply } = asked;
         let Some(running) = &self.running else { return };
         let (place, several) = (running.heard.place.clone(), running.heard.several);
-        let (requester, tier) = (running.heard.event.get().sender.clone(), self.tier_of(&running.heard));
+        let (requester, tier) = self.requester(running);
         let answer = match &ask {
             Ask::Approval(approval) => self.without_asking(approval, tier).await,
             Ask::Choice { options, .. } => {
@@ -196,13 +197,27 @@ impl Lane {
         granted.then_some(Answer::Approved(if always { Verdict::Always } else { Verdict::Session }))
     }
 
-    /// What the requester may do by now; what they might when the turn began does not count.
-    fn tier_of(&self, heard: &Heard) -> Tier {
-        let (event, instance) = (heard.event.get(), &heard.place.instance);
-        let adapter = heard.place.adapter.as_ref();
-        let trust = adapter.map_or(Trust::None, |adapter| Trust::of(adapter.trusted(), &adapter.capabilities()));
-        let grants = self.host.grants();
-        let tier = self.host.live().access.tier_of(instance, &event.chat, &event.sender, &grants, trust);
+    /// For whom a turn asks, and what they may do: whoever may least of all whose words it answers, and of several
+    /// such the last one. Nobody lends others their rights by speaking after them.
+    fn requester(&self, running: &Running) -> (Sender, Tier) {
+        let all = running.said_by.iter().rev();
+        let all = all.map(|spoken| (&spoken.sender, self.tier_of(&spoken.instance, &spoken.chat, &spoken.sender)));
+        let least = all.min_by_key(|(_, tier)| *tier);
+        least.map_or_else(
+            || {
+                let (event, instance) = (running.heard.event.get(), &running.heard.place.instance);
+                (event.sender.clone(), self.tier_of(instance, &event.chat, &event.sender))
+            },
+            |(sender, tier)| (sender.clone(), tier),
+        )
+    }
+
+    /// What somebody may do by now; what they might when the turn began does not count.
+    fn tier_of(&self, instance: &str, chat: &Chat, sender: &Sender) -> Tier {
+        let adapter = self.host.adapter(instance);
+        let trust =
+            adapter.as_ref().map_or(Trust::None, |adapter| Trust::of(adapter.trusted(), &adapter.capabilities()));
+        let tier = self.host.live().access.tier_of(instance, chat, sender, &self.host.grants(), trust);
         tier.unwrap_or(Tier::User)
     }
 

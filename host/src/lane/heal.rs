@@ -19,8 +19,10 @@ impl Lane {
     pub(super) async fn heal(&mut self) {
         tracing::error!(session = %self.session, heals = self.heals, "a session's lane broke; it goes on with what waits");
         self.memory.forget();
-        if let Some(running) = self.running.take() {
+        if let Some(mut running) = self.running.take() {
+            let asks = running.asks.take_all();
             running.abandon();
+            self.close_asks(asks).await;
         }
         if let Some(compressing) = self.compressing.take() {
             self.not_compressed(compressing, "the host broke down meanwhile").await;

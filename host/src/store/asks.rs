@@ -50,6 +50,28 @@ impl Store {
         })
         .await
     }
+
+    /// Returns the question of this id, open or not, as long as its delivery is kept.
+    ///
+    /// # Errors
+    ///
+    /// When the disk fails.
+    pub async fn asked(&self, ask: &str) -> Result<Option<OwedDelivery>> {
+        let ask = ask.to_owned();
+        self.read(move |db| of(db, &ask)).await
+    }
+}
+
+/// The delivery that asked a question of this id, open or not.
+fn of(db: &Connection, ask: &str) -> Outcome<Option<OwedDelivery>> {
+    let id = db.prepare_cached(
+        "SELECT id FROM outbox INDEXED BY outbox_asks
+         WHERE choices IS NOT NULL AND choices ->> '$.ask' = ?1 ORDER BY id DESC LIMIT 1",
+    )?;
+    match first(id, [ask], |row| Ok(DeliveryId(row.get(0)?)))? {
+        Some(id) => outbox::one(db, id),
+        None => Ok(None),
+    }
 }
 
 /// The choices of a delivery wait for no answer any more.

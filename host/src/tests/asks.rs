@@ -165,7 +165,12 @@ fn what_is_dangerous_asks_an_admin_where_a_user_wants_it() {
     hears(&world, &admin, "needs your approval");
     ada.says("/approve");
     hears(&world, &ada, "Only an admin of this host may approve this");
+    let asked = admin.heard().into_iter().find(|text| text.contains("needs your approval")).unwrap();
+    assert!(!asked.contains("1. ") && asked.contains("Answer with `/approve`"), "{asked}");
     admin.says("yes");
+    hears(&world, &admin, "yes");
+    assert!(!ada.heard().iter().any(|text| text.contains("approved")), "a bare word is for the agent");
+    admin.says("/approve");
     hears(&world, &ada, "An admin approved it.");
     hears(&world, &ada, "approved: once");
     hears(&world, &admin, "Approved, this once.");
@@ -426,4 +431,195 @@ fn beginning_anew_asks_first_where_the_operator_wants_that() {
     world.settled();
     let screen = world.platform.screen();
     assert_eq!(screen.iter().filter(|text| text.ends_with("\n\nYes.") || text.ends_with("\n\nNo.")).count(), 2);
+}
+
+/// A button of a question in a message which that question is not in.
+fn forged(chat: &Talk<'_>, ask: &str, message: &str) -> Event {
+    let mut event = chat.event("").of_kind(EventKind::Choice);
+    event.message_id = Some(message.to_owned());
+    event.choice = Some(ChoiceMade::new(ask, "once"));
+    event
+}
+
+#[test]
+fn a_press_that_names_another_message_changes_none_and_is_answered_once() {
+    let world = with_buttons();
+    let chat = world.chat("7");
+    chat.says("hello");
+    chat.hears(1);
+    for _ in 0..2 {
+        chat.gives(&forged(&chat, "0000000000000000", "p1"));
+        hears(&world, &chat, "This question is no longer open.");
+        world.settled();
+    }
+    assert_eq!(chat.heard().len(), 2, "{:?}", chat.heard());
+    chat.says("/ask ls");
+    let question = asked(&world, 1);
+    chat.says("/stop");
+    hears(&world, &chat, "Stopped.");
+    world.settled();
+    let ask = question.1.choices.as_ref().unwrap().ask.clone();
+    chat.gives(&forged(&chat, &ask, "p1"));
+    world.settled();
+    let edited: Vec<_> = world.platform.edits().iter().map(|edit| edit.message.id.clone()).collect();
+    assert_eq!(edited, [&*question.0], "what the agent said stays as it is");
+    chat.gives(&press(&chat, &question, "once"));
+    world.settled();
+    assert_eq!(world.platform.edits().last().unwrap().message.id, question.0, "its own message is the question's");
+    assert_eq!(world.platform.edits().len(), 2);
+}
+
+#[test]
+fn a_conversation_that_a_button_ended_is_over_before_the_next_one_begins() {
+    let mut world = World::with(Setting {
+        runtime: Some(std::sync::Arc::new(super::world::Deaf)),
+        ..setting(BUTTONS, "confirm_new = true")
+    });
+    let chat = world.chat("7");
+    chat.says("hello");
+    chat.hears(1);
+    chat.says("hang on");
+    world.until("it runs", || (world.block_on(world.host().store.counts()).unwrap().turns == 1).then_some(()));
+    chat.says("/new");
+    let question = asked(&world, 1);
+    chat.gives(&press(&chat, &question, "once"));
+    chat.says("after");
+    world.until("it is answered", || chat.heard().iter().any(|text| text == "after").then_some(()));
+    world.settled();
+    world.crash();
+    world.start();
+    let chat = world.chat("7");
+    let before = chat.heard().len();
+    chat.says("/usage");
+    let usage = chat.hears(before + 1)[before].clone();
+    assert!(usage.contains("This conversation: 1 turns"), "the conversation is still bound to its chat: {usage}");
+}
+
+/// Asks for approval, and hears nothing else any more once it was refused; hangs where it is told to.
+struct Asking;
+
+impl AgentRuntime for Asking {
+    fn name(&self) -> &'static str {
+        "asking"
+    }
+
+    fn models(&self) -> Vec<String> {
+        vec!["asking".to_owned()]
+    }
+
+    fn run(&self, request: TurnRequest, events: EventSink, cancel: CancellationToken) -> BoxFuture<'_, TurnOutcome> {
+        Box::pin(async move {
+            if request.input[0].content.contains("hang") {
+                cancel.cancelled().await;
+                return TurnOutcome::Interrupted { text: String::new() };
+            }
+            let action = request.input[0].content.clone();
+            let approval = Approval { kind: "shell".to_owned(), action, ..Approval::default() };
+            events.ask(Ask::Approval(approval)).await;
+            std::future::pending().await
+        })
+    }
+}
+
+fn asking(busy: &str) -> World {
+    let mut setting = Setting { runtime: Some(std::sync::Arc::new(Asking)), ..setting(BUTTONS, "") };
+    let all = format!("\"{busy}\", group_sessions_per_user = false");
+    setting.section = setting.section.replace("\"queue\"", &all);
+    World::with(setting)
+}
+
+#[test]
+fn what_is_approved_for_always_is_kept_in_the_order_in_which_people_said_it() {
+    let mut world = asking("queue");
+    let admin = world.chat("1");
+    admin.says("do it");
+    asked(&world, 1);
+    // The lane waits for its turn, which hears nothing, while the other chat's lane has nothing to do.
+    admin.says("/stop");
+    admin.says("/approve always");
+    let elsewhere = world.talk(Chat::new(ChatType::Group, "g"), "1");
+    let forget = elsewhere.event("/approve forget").addressed(Addressed::new(true, false, false));
+    elsewhere.gives(&forget);
+    hears(&world, &admin, "Stopped.");
+    world.settled();
+    assert!(world.host().approved().is_empty());
+    world.crash();
+    world.start();
+    assert!(world.host().approved().is_empty(), "{:?}", world.host().approved());
+}
+
+#[test]
+fn a_turn_that_answers_several_people_asks_for_the_one_who_may_least() {
+    let world = asking("interrupt");
+    let (ada, bob, admin) = (world.chat("7"), world.chat("8"), world.chat("1"));
+    in_group(&ada, "hang on");
+    world.until("it runs", || (world.block_on(world.host().store.counts()).unwrap().turns == 1).then_some(()));
+    in_group(&bob, "me too");
+    world.until("it waits", || group_heard(&world).iter().any(|text| text.starts_with("Queued")).then_some(()));
+    in_group(&admin, "as admin");
+    let (_, question) = asked(&world, 1);
+    assert!(question.text.contains("May I do this for 8?"), "{}", question.text);
+    let ids: Vec<_> = question.choices.iter().flat_map(|choices| &choices.options).map(|one| one.id.clone()).collect();
+    assert_eq!(ids, ["once", "session", "deny"], "the rights of who spoke last are not lent to the others");
+    in_group(&admin, "/stop");
+    world.settled();
+}
+
+#[test]
+fn a_free_question_leaves_commands_alone_also_with_the_prefix_of_an_adapter() {
+    let mut capabilities: Value = serde_json::from_str(WORDS).unwrap();
+    capabilities["command_prefix"] = json!("!");
+    let world = World::with(setting(&capabilities.to_string(), ""));
+    let chat = world.chat("7");
+    chat.says("/choose What? | Tea | +");
+    chat.hears(1);
+    chat.says("!stop");
+    hears(&world, &chat, "Stopped.");
+    world.settled();
+    assert!(!chat.heard().iter().any(|text| text.contains("said:")), "{:?}", chat.heard());
+}
+
+#[test]
+fn what_is_not_shown_of_an_action_is_told_outside_of_its_fence() {
+    let world = with_buttons();
+    let chat = world.chat("7");
+    chat.says(&format!("/ask {}", "x".repeat(1_600)));
+    let (_, question) = asked(&world, 1);
+    let told = question.text.rsplit("```").next().unwrap();
+    assert!(told.contains("100 further characters are not shown."), "{}", question.text);
+    chat.says("/stop");
+    world.settled();
+}
+
+#[test]
+fn a_command_that_asks_again_replaces_its_earlier_question() {
+    let world = World::with(setting(BUTTONS, "confirm_new = true"));
+    let chat = world.chat("7");
+    chat.says("hello");
+    chat.hears(1);
+    chat.says("/new");
+    let first = asked(&world, 1);
+    chat.says("/new");
+    let second = asked(&world, 2);
+    shows(&world, "This question is no longer open.");
+    chat.gives(&press(&chat, &first, "once"));
+    world.settled();
+    assert!(!chat.heard().iter().any(|text| text.starts_with("A new conversation begins.")));
+    chat.gives(&press(&chat, &second, "once"));
+    hears(&world, &chat, "A new conversation begins.");
+    world.settled();
+}
+
+#[test]
+fn free_words_are_repeated_in_part_only_where_the_question_stood() {
+    let world = with_buttons();
+    let chat = world.chat("7");
+    chat.says("/choose What? | Tea | +");
+    asked(&world, 1);
+    chat.says(&"x".repeat(2_000));
+    shows(&world, "Answered: xxx");
+    world.settled();
+    let screen = world.platform.screen();
+    let told = screen.iter().find(|text| text.contains("Answered: ")).unwrap();
+    assert!(told.ends_with('…') && told.chars().count() < 400, "{told}");
 }

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
+use hermes_agent::ask::{Approval, Ask};
 use hermes_agent::{AgentRuntime, EventSink, Hold, Message, TurnOutcome, TurnRequest};
 use hermes_protocol::{Addressed, Attachment, AttachmentKind, Chat, ChatType, Emitted, Event, Sender, TurnEvent};
 use serde_json::json;
@@ -475,6 +476,23 @@ struct Trap {
     armed: AtomicBool,
 }
 
+#[test]
+fn a_question_of_a_turn_that_broke_with_its_lane_is_not_open_any_more() {
+    let trap = Arc::new(Trap { armed: AtomicBool::new(false) });
+    let world = with(QUEUE, Setting { runtime: Some(trap.clone()), ..Setting::default() });
+    let chat = world.chat("7");
+    chat.says("ask");
+    assert!(chat.hears(1)[0].contains("May I do this?"));
+    trap.armed.store(true, Ordering::SeqCst);
+    chat.says("/status");
+    chat.hears(3);
+    world.settled();
+    assert!(world.block_on(world.host().store.open_asks(hermes_core::ids::DeliveryId(0))).unwrap().is_empty());
+    let before = chat.heard().len();
+    chat.says("/approve");
+    assert_eq!(chat.hears(before + 1)[before], "Nothing waits for an approval here.");
+}
+
 impl AgentRuntime for Trap {
     fn name(&self) -> &'static str {
         assert!(!self.armed.swap(false, Ordering::SeqCst), "a trap");
@@ -486,7 +504,12 @@ impl AgentRuntime for Trap {
     }
 
     fn run(&self, request: TurnRequest, events: EventSink, cancel: CancellationToken) -> BoxFuture<'_, TurnOutcome> {
-        Box::pin(async move { Deaf.run(request, events, cancel).await })
+        Box::pin(async move {
+            if request.input[0].content == "ask" {
+                events.ask(Ask::Approval(Approval { action: "it".to_owned(), ..Approval::default() })).await;
+            }
+            Deaf.run(request, events, cancel).await
+        })
     }
 }
 

@@ -118,7 +118,7 @@ fn an_answer_after_its_time_changes_nothing() {
 }
 
 #[test]
-fn words_answer_the_oldest_question_that_was_put_to_who_says_them() {
+fn words_answer_the_newest_question_that_was_put_to_who_says_them() {
     let chat = Chat::new(ChatType::Group, "g");
     let (ada, bob) = (ada(), Sender::new("8"));
     let here = |id: &str, who: &Sender| Question {
@@ -129,9 +129,9 @@ fn words_answer_the_oldest_question_that_was_put_to_who_says_them() {
     };
     let book = book([here("a", &bob), here("b", &ada), here("c", &ada)]);
     let meant = |text: &str, who: &Sender| book.meant_by(text, &by(&chat, who, Tier::Admin), NOW);
-    assert_eq!(meant("Yes!", &ada), Some(("b".to_owned(), Pick::Approve(Verdict::Once))));
+    assert_eq!(meant("Yes!", &ada), Some(("c".to_owned(), Pick::Approve(Verdict::Once))));
     assert_eq!(meant("no", &bob), Some(("a".to_owned(), Pick::Deny { why: None })));
-    assert_eq!(meant("2", &ada), Some(("b".to_owned(), press("session"))));
+    assert_eq!(meant("2", &ada), Some(("c".to_owned(), press("session"))));
     assert_eq!(meant("yes, and then some", &ada), None, "the whole text has to be the word");
     assert_eq!(meant("yes", &Sender::new("9")), None, "also an admin answers others by command or button only");
     assert_eq!(book.approvals_for(&by(&chat, &ada, Tier::User)), ["b", "c", "a"]);
@@ -179,6 +179,8 @@ fn yolo_approves_what_is_not_dangerous_and_for_admins_everything() {
     }
     assert!(is_granted(true, false, true, Tier::User), "an admin approved its kind");
     assert_ne!(approval_key("rm", true), approval_key("rm", false));
+    assert_ne!(approval_key("!rm", false), approval_key("rm", true), "no kind is named like another one's key");
+    assert_ne!(approval_key(".rm", true), approval_key("rm", false));
     assert_eq!(approval_key("", true), None);
 }
 
@@ -189,4 +191,47 @@ fn the_question_of_a_command_closes_by_itself_and_that_of_a_turn_by_its_turn() {
     let over = book.expire_commands(NOW + 300_000);
     assert_eq!(over.iter().map(|question| question.id.as_str()).collect::<Vec<_>>(), ["b"]);
     assert!(book.get("a").is_some() && book.get("b").is_none());
+}
+
+#[test]
+fn a_bare_word_of_an_admin_answers_nothing_that_was_asked_for_somebody_else() {
+    let (dm, admin) = (Chat::dm("1"), Sender::new("1"));
+    let asked =
+        Question { needs: Tier::Admin, chat: dm.clone(), addressee: Some("1".to_owned()), ..question("dangerous") };
+    let own = Question { chat: dm.clone(), origin: dm.clone(), requester: admin.clone(), ..question("own") };
+    let by = by(&dm, &admin, Tier::Admin);
+    for questions in [vec![asked.clone(), own.clone()], vec![own, asked.clone()]] {
+        let meant = book(questions).meant_by("yes", &by, NOW);
+        assert_eq!(meant, Some(("own".to_owned(), Pick::Approve(Verdict::Once))));
+    }
+    let mut alone = book([asked]);
+    assert_eq!((alone.meant_by("yes", &by, NOW), alone.meant_by("1", &by, NOW)), (None, None));
+    assert_eq!(alone.approvals_for(&by), ["dangerous"]);
+    assert_eq!(taken(alone.answer("dangerous", press("once"), &by, NOW)), Answer::Approved(Verdict::Once));
+}
+
+#[test]
+fn somebody_is_told_once_that_a_question_is_not_open_and_who_was_told_is_bounded() {
+    let mut book = Book::default();
+    assert!(book.tells("a", "8") && book.tells("a", "7") && book.tells("b", "8"));
+    assert!(!book.tells("a", "8"));
+    for number in 0..2 * ASKS_REMEMBERED_MAX {
+        book.tells(&number.to_string(), "8");
+    }
+    assert_eq!(book.told.len(), ASKS_REMEMBERED_MAX);
+}
+
+#[test]
+fn a_session_waits_for_one_question_of_a_command_which_can_be_closed_for_the_next() {
+    let of = |id: &str, session: &str| Question {
+        command: Some(String::new()),
+        session: SessionId(session.to_owned()),
+        ..question(id)
+    };
+    let mut book = book([question("turn"), of("a", "s1"), of("b", "s2")]);
+    assert_eq!(book.commands(), 2);
+    let closed = book.close_command(&SessionId("s1".to_owned()));
+    assert_eq!(closed.map(|question| question.id).as_deref(), Some("a"));
+    assert_eq!(book.close_command(&SessionId("s1".to_owned())), None, "the question of a turn stays");
+    assert_eq!((book.commands(), book.len()), (1, 2));
 }
