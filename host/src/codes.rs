@@ -1,9 +1,9 @@
 //! Pairing codes in clear, for as long as they may have to be told: in memory only.
 //!
 //! The rows of a delivery that tells a code hold [`STAND_IN`] in its place and the hash of its request; the code
-//! is put in when a part is handed to its adapter. So no copy of the database holds a code that works. A code that
-//! was not told before the host ended is gone: the next life takes its request back, and the person's next message
-//! gets another one.
+//! is put in when a part is handed to its adapter. So no copy of the database holds a code that works. A code that is
+//! not known to have been told before the host ended is gone, as is one whose offer is refused or that too many newer
+//! ones push out: its request is taken back, and the person's next message gets another one.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};
@@ -41,12 +41,36 @@ impl Codes {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).iter().any(|(kept, _)| kept == hash)
     }
 
-    /// Puts the code of a request where its stand-in is.
-    pub fn tell(&self, hash: &str, outgoing: &mut Outgoing) {
+    /// Puts the code of a request where its stand-in is; `false`: it is not known, and nothing may be sent.
+    #[must_use]
+    pub fn tell(&self, hash: &str, outgoing: &mut Outgoing) -> bool {
         let codes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((_, code)) = codes.iter().find(|(kept, _)| kept == hash) {
-            outgoing.text = outgoing.text.replace(STAND_IN, code.expose());
-            outgoing.source = outgoing.source.replace(STAND_IN, code.expose());
+        let Some((_, code)) = codes.iter().find(|(kept, _)| kept == hash) else { return false };
+        outgoing.text = outgoing.text.replace(STAND_IN, code.expose());
+        outgoing.source = outgoing.source.replace(STAND_IN, code.expose());
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use hermes_core::pairing::PairingBook;
+    use hermes_protocol::Chat;
+
+    use super::*;
+
+    #[test]
+    fn a_code_that_newer_ones_have_pushed_out_is_not_told_and_neither_is_its_stand_in_taken_for_one() {
+        let codes = Codes::default();
+        for n in 0..=CODES_MAX {
+            let invited = PairingBook::default().invite("one", 0, [u8::try_from(n % 200).unwrap(); 32]);
+            codes.keep(&n.to_string(), invited.unwrap().0);
         }
+        let offer = || Outgoing::text(Chat::dm("1"), format!("enter {STAND_IN}"));
+        let (mut lost, mut kept) = (offer(), offer());
+        assert!(!codes.tell("0", &mut lost));
+        assert_eq!(lost.text, offer().text);
+        assert!(codes.tell("1", &mut kept));
+        assert!(!kept.text.contains(STAND_IN), "{}", kept.text);
     }
 }

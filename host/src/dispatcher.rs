@@ -489,6 +489,7 @@ impl Dispatcher {
                 let since_ms = self.host.now_ms();
                 self.dead.insert((instance.clone(), chat.id.clone()), DeadTargetRow { instance, chat, why, since_ms });
             }
+            DeliveryNews::Untold { hash } => self.take_back_code(&hash),
             DeliveryNews::Migrating(migration) => {
                 let Migration { instance, from, to, reply } = *migration;
                 let routes = self.migrate(&instance, &from, &to);

@@ -150,7 +150,8 @@ pub enum Control {
         /// Hears each chat with its session.
         reply: oneshot::Sender<Vec<(SessionId, Chat)>>,
     },
-    /// An instance did not take its command menu; it is offered anew when the instance is next ready.
+    /// An instance did not take its command menu; it is offered anew when the instance is next ready, or the
+    /// configuration is next read.
     MenuLost {
         /// Which instance.
         instance: Arc<str>,
@@ -291,6 +292,11 @@ pub enum DeliveryNews {
         chat: Chat,
         /// What the platform said.
         why: String,
+    },
+    /// Nobody will be told the code of a pairing request.
+    Untold {
+        /// The hash of the request.
+        hash: String,
     },
     /// A chat continues under another id.
     Migrating(Box<Migration>),

@@ -146,6 +146,12 @@ impl Dispatcher {
         }
     }
 
+    /// Takes back a request whose code nobody was told, so that the person's next message gets another one.
+    pub(crate) fn take_back_code(&mut self, hash: &str) {
+        self.host.codes.forget(hash);
+        self.pairing.book.take_back(hash);
+    }
+
     /// Takes an approval over into memory; returns what has to be written, and the sentence about it.
     pub(crate) fn settle(
         &mut self,

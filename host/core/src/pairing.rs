@@ -220,6 +220,11 @@ impl PairingBook {
         Some(self.open.remove(place))
     }
 
+    /// Takes back the request with this hash, whose code nobody was told.
+    pub fn take_back(&mut self, hash: &str) {
+        self.open.retain(|request| request.hash != hash);
+    }
+
     /// Takes back every open code and ends every lockout, of one instance or of all.
     pub fn clear(&mut self, instance: Option<&str>) {
         self.open.retain(|request| instance.is_some_and(|only| only != request.instance));

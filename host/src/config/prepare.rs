@@ -107,7 +107,7 @@ async fn ask(plan: &AdapterPlan, found: &[Found], settings: &AdapterSettings) ->
     let is_its = |found: &&Found| found.manifest.as_ref().is_ok_and(|manifest| manifest.id == plan.plugin);
     let library = found.iter().filter(is_its).min_by_key(|found| found.place != Place::Beside);
     match library.filter(|_| plan.command.is_none()) {
-        Some(library) => plugins::judge(&library.path, &plan.config, settings).await,
+        Some(library) => plugins::judge(&library.path, &plan.config, &plan.secrets, settings).await,
         None => Ok(Judgement::CannotBeAsked),
     }
 }

@@ -83,7 +83,7 @@ impl Dispatcher {
                 // Whoever asked may have gone away.
                 let _ = reply.send(here.map(|route| (route.session.clone(), route.origin.clone())).collect());
             }
-            Control::MenuLost { instance } => _ = self.menus.remove(&instance),
+            Control::MenuLost { instance } => self.menu_lost(&instance),
             Control::Census(reply) => {
                 // Whoever asked may have gone away.
                 let _ = reply.send(self.census());

@@ -14,10 +14,11 @@ use crate::chance;
 use crate::config::DeliveryConfig;
 use crate::crash;
 use crate::events::{DeliveryNews, HostEvent, Migration};
+use crate::host::Host;
 use crate::plugins::{AdapterHandle, INSTANCE_DIED};
 use crate::store::{DeadTargetRow, Effect, NewPart, OwedPart, PartFacts, PartState, Settle, StoreError};
 
-/// Why an offer is given up whose code an earlier life of the host has taken along.
+/// Why an offer is given up whose code an earlier life of the host has taken along, or too many newer ones.
 const CODE_LOST: &str = "its pairing code was not told before the host ended";
 
 /// What is kept of the words about a part that did not arrive, in characters.
@@ -32,11 +33,10 @@ impl OutboxLane {
         let class = capabilities.delivery.clone();
         let Some(job) = self.job(which) else { return };
         let (id, deadline_ms, next) = (job.id(), job.delivery.deadline_ms, job.next);
-        let tells_lost_code = job.delivery.code.as_ref().is_some_and(|hash| !host.codes.knows(hash));
         let step = match next {
-            Next::Send if tells_lost_code => Step::Abandon(CODE_LOST),
             Next::Send => {
-                let Some(outcome) = self.send(which, &adapter).await else { return };
+                let Some(sent) = self.send(which, &adapter).await else { return };
+                let Sent::Out(outcome) = sent else { return self.carry_out(which, Step::Abandon(CODE_LOST)).await };
                 self.note_detail(which, &outcome);
                 if is_refusal_of_a_request(&outcome, capabilities.supports_async_delivery) {
                     Step::Abandon(REQUESTER_GONE)
@@ -57,7 +57,7 @@ impl OutboxLane {
     }
 
     /// Claims the part, sends it, and counts the attempt. `None`: the claim was not written.
-    async fn send(&mut self, which: Which, adapter: &AdapterHandle) -> Option<SendOutcome> {
+    async fn send(&mut self, which: Which, adapter: &AdapterHandle) -> Option<Sent> {
         let host = self.host.clone();
         let job = self.job(which)?;
         let (id, n, attempt) = (job.id(), job.part().n, job.facts().attempts.saturating_add(1));
@@ -74,8 +74,8 @@ impl OutboxLane {
         let job = self.job(which)?;
         job.part_mut().facts.attempts = attempt;
         let mut outgoing = job.outgoing(&adapter.capabilities().delivery);
-        if let Some(hash) = job.delivery.code.clone() {
-            host.codes.tell(&hash, &mut outgoing);
+        if job.delivery.code.as_ref().is_some_and(|hash| !host.codes.tell(hash, &mut outgoing)) {
+            return Some(Sent::CodeLost);
         }
         crash::point("mid_send");
         let outcome = match job.edits() {
@@ -91,7 +91,7 @@ impl OutboxLane {
             let facts = &mut job.part_mut().facts;
             facts.deaths = facts.deaths.saturating_add(1);
         }
-        Some(outcome)
+        Some(Sent::Out(outcome))
     }
 
     /// Keeps with the part why it did not arrive, for `outbox show`.
@@ -221,6 +221,7 @@ impl OutboxLane {
 
     /// Settles the next part for good and turns to the one behind it.
     async fn settle_part(&mut self, which: Which, state: PartState) {
+        let host = self.host.clone();
         let mut effects = Vec::new();
         let mut dead = None;
         if matches!(state, PartState::Delivered { .. }) {
@@ -241,6 +242,12 @@ impl OutboxLane {
                 since_ms,
             }));
             dead = Some((chat, why));
+        }
+        if let Some(job) = self.job(which)
+            && !matches!(state, PartState::Delivered { .. })
+        {
+            let hash = untold(&host, job);
+            effects.extend(self.take_back(hash).await);
         }
         self.settle(which, state.clone(), 0, effects, None).await;
         self.note_growth(which, &state);
@@ -284,12 +291,22 @@ impl OutboxLane {
     }
 
     async fn abandon(&self, job: Job, why: &str) {
+        let effects = Vec::from_iter(self.take_back(untold(&self.host, &job)).await);
         for part in job.open_parts() {
             let state = abandoned(why, part);
             let settle = Settle::new(job.id(), part.n, state, part.facts.clone(), self.host.now_ms());
+            let settle = Settle { effects: effects.clone(), ..settle };
             self.host.until_written("a given up part", || self.host.store.settle(settle.clone())).await;
         }
         tracing::warn!(delivery = %job.id(), instance = %self.target.instance, why, "given up");
+    }
+
+    /// Takes back the pairing request whose code will not be told, in the book; its row is left to the effect.
+    async fn take_back(&self, untold: Option<String>) -> Option<Effect> {
+        let hash = untold?;
+        // Before the row: whoever writes meanwhile is not reminded of a code that they do not have.
+        self.host.tell(HostEvent::Delivery(DeliveryNews::Untold { hash: hash.clone() })).await;
+        Some(Effect::CodeUntold { hash })
     }
 
     /// Splits what is left of the delivery into smaller parts.
@@ -357,6 +374,25 @@ impl OutboxLane {
         let settle = Settle { not_before_ms, effects, parts, detail: job.part().detail.clone(), ..base };
         host.until_written("what became of a part", || host.store.settle(settle.clone())).await;
     }
+}
+
+/// What became of sending a part.
+enum Sent {
+    /// It was handed to the adapter, with this outcome.
+    Out(SendOutcome),
+    /// It tells a code that nobody knows any more, and stayed here.
+    CodeLost,
+}
+
+/// The pairing request whose code nobody will learn from this delivery once it is given up. A code that may have been
+/// told counts as told for as long as it is known.
+fn untold(host: &Host, job: &Job) -> Option<String> {
+    let hash = job.delivery.code.as_ref()?;
+    let parts = &job.delivery.parts;
+    let told = parts.iter().any(|part| matches!(part.state, PartState::Delivered { .. }));
+    let doubted = parts.iter().any(|part| part.facts.doubts > 0);
+    let counts = told || (doubted && host.codes.knows(hash));
+    (!counts).then(|| hash.clone())
 }
 
 /// Given up: why, and what was last said about it.

@@ -7,7 +7,7 @@
 use std::{
     collections::BTreeMap,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc, Mutex, MutexGuard, PoisonError, Weak,
         atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering},
     },
     time::Duration,
@@ -155,6 +155,12 @@ impl Shared {
         });
     }
 
+    /// Says that another life has taken over the link: whoever waits for one to be ready is told again.
+    pub(super) fn came_anew(&self) {
+        self.links.fetch_add(1, Ordering::Relaxed);
+        self.state.send_modify(|_| {});
+    }
+
     /// Notes that a round trip carried data.
     pub(super) fn proved(&self) {
         let now_ms = self.settings.clock.now_ms();
@@ -228,6 +234,20 @@ impl Shared {
     }
 }
 
+/// Which life of an instance runs: two marks are equal when the instance was not made anew in between.
+#[derive(Clone, Debug)]
+pub struct LifeMark(Option<Weak<Life>>);
+
+impl PartialEq for LifeMark {
+    fn eq(&self, other: &Self) -> bool {
+        match (&self.0, &other.0) {
+            (Some(one), Some(other)) => Weak::ptr_eq(one, other),
+            (None, None) => true,
+            _ => false,
+        }
+    }
+}
+
 #[cfg(test)]
 impl AdapterHandle {
     /// An instance that is online over a link that a test made.
@@ -242,6 +262,13 @@ impl AdapterHandle {
         Self { shared: Arc::new(shared) }
     }
 
+    /// Makes the instance anew over the same link.
+    pub(crate) fn is_made_anew(&self) {
+        let life = self.shared.life.load_full().expect("it runs");
+        let anew = Life::new(Arc::clone(&life.link), Arc::new(AtomicBool::new(true)));
+        self.shared.life.store(Some(Arc::new(anew)));
+    }
+
     /// Loses or regains the link.
     pub(crate) fn set_online(&self, online: bool) {
         if online {
@@ -253,6 +280,11 @@ impl AdapterHandle {
 }
 
 impl AdapterHandle {
+    /// Which life of it runs.
+    pub fn life_mark(&self) -> LifeMark {
+        LifeMark(self.shared.life.load().as_ref().map(Arc::downgrade))
+    }
+
     /// Name of the instance.
     pub fn instance(&self) -> &Arc<str> {
         &self.shared.instance

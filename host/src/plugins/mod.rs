@@ -44,7 +44,7 @@ pub use discover::{Found, Place, SearchPath, accept, discover, inspect};
 pub use error::LoadError;
 #[doc(hidden)]
 pub use frame::reread as reread_frame;
-pub use handle::{AdapterHandle, INSTANCE_DIED};
+pub use handle::{AdapterHandle, INSTANCE_DIED, LifeMark};
 pub use hermes_core::adapter::{AdapterChange, AdapterLife, AdapterState};
 pub use link::{AdapterLink, Answer, Destroyed, Isolation, IsolationChoice, PendingCall};
 pub use lock::{Accepted, PluginsLock};

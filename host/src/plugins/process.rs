@@ -174,11 +174,14 @@ pub(super) async fn start(spec: &ChildSpec) -> std::io::Result<Started> {
 impl Started {
     /// One question, one answer, and the child is ended.
     pub(super) async fn ask(mut self, question: Option<Frame>, deadline: Duration) -> Result<Frame, String> {
-        if let Some(question) = question {
-            // A child that is gone is found out by the read below.
-            let _ = self.stream.write_all(&question.encode()).await;
-        }
-        let read = tokio::time::timeout(deadline, frame::read_async(&mut self.stream)).await;
+        let asked = async {
+            if let Some(question) = question {
+                // A child that is gone is found out by the read below; one that does not read, by the deadline.
+                let _ = self.stream.write_all(&question.encode()).await;
+            }
+            frame::read_async(&mut self.stream).await
+        };
+        let read = tokio::time::timeout(deadline, asked).await;
         let grace = if matches!(read, Ok(Err(frame::FrameError::Closed))) { GRACE } else { Duration::ZERO };
         let ended = reap(self.child, grace).await;
         match read {
@@ -512,5 +515,20 @@ fn ended(status: ExitStatus) -> String {
         (Some(code), _) => format!("its process exited with {code}"),
         (_, Some(signal)) => format!("its process was killed by signal {signal}"),
         _ => "its process ended".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_child_that_does_not_read_its_question_is_given_up_at_the_deadline() {
+        let command = ["/bin/sleep", "600"].map(OsString::from).to_vec();
+        let child = start(&ChildSpec { command, env: Vec::new(), folder: None }).await.unwrap();
+        // More than a socket holds.
+        let question = Frame::call(1, "check_config", vec![b' '; 4 * 1024 * 1024]);
+        let refused = child.ask(Some(question), Duration::from_millis(50)).await.unwrap_err();
+        assert_eq!(refused, "it did not answer within 0.05 s");
     }
 }

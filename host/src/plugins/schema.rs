@@ -14,6 +14,7 @@ use super::{
     discover::{self, Admitted, Pin},
     files,
     frame::{Frame, FrameKind},
+    logs::Mask,
     process::{self, ChildSpec},
     runner::Report,
 };
@@ -71,12 +72,18 @@ pub enum Judgement {
     CannotBeAsked,
 }
 
-/// Lets the library at `path` judge the values of a section, in a child that makes no instance.
+/// Lets the library at `path` judge the values of a section, in a child that makes no instance. None of `secrets`
+/// is in what it says.
 ///
 /// # Errors
 ///
 /// The library may not be loaded, or does not answer.
-pub async fn judge(path: &Path, config: &Value, settings: &AdapterSettings) -> Result<Judgement, LoadError> {
+pub async fn judge(
+    path: &Path,
+    config: &Value,
+    secrets: &[String],
+    settings: &AdapterSettings,
+) -> Result<Judgement, LoadError> {
     let admitted = admit(path, settings).await?;
     let question = Frame::call(1, "check_config", config.to_string().into_bytes());
     if !question.fits() {
@@ -88,7 +95,7 @@ pub async fn judge(path: &Path, config: &Value, settings: &AdapterSettings) -> R
         Report { refused: Some(refused), .. } => Err(refused),
         Report { judges: false, .. } => Ok(Judgement::CannotBeAsked),
         Report { wrong, .. } if wrong.is_empty() => Ok(Judgement::Right),
-        Report { wrong, .. } => Ok(Judgement::Wrong(one_line(&wrong, SENTENCE_CHARS_MAX))),
+        Report { wrong, .. } => Ok(Judgement::Wrong(one_line(&Mask::new(secrets).apply(&wrong), SENTENCE_CHARS_MAX))),
     }
 }
 

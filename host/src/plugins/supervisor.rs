@@ -372,6 +372,7 @@ impl Supervisor {
         // It is online as the old one was; the failures of that one are its own.
         self.apply(AdapterChange::Connected);
         let shared = self.shared();
+        shared.came_anew();
         shared.told().forget_refusal();
         shared.judged.send_replace((wanted.start, None));
         let version = &born.manifest.version;

@@ -6,7 +6,7 @@ use rusqlite::{Connection, params};
 
 use super::sql::{change, change_one, collect, first, json, parsed};
 use super::writer::Outcome;
-use super::{DeadTargetRow, Effect, RouteRow, directory, drafts, sessions};
+use super::{DeadTargetRow, Effect, RouteRow, directory, drafts, pairing, sessions};
 
 /// Applies one effect of settling a part of `delivery`.
 pub(super) fn apply(db: &Connection, delivery: DeliveryId, effect: &Effect) -> Outcome<()> {
@@ -16,6 +16,7 @@ pub(super) fn apply(db: &Connection, delivery: DeliveryId, effect: &Effect) -> O
         Effect::Migrated { instance, from, to, routes } => migrated(db, instance, from, to, routes),
         Effect::ThreadGone => thread_gone(db, delivery),
         Effect::DraftGone => drafts::gone(db, delivery),
+        Effect::CodeUntold { hash } => pairing::take_back(db, hash),
     }
 }
 

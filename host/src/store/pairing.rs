@@ -67,6 +67,12 @@ pub(super) fn forget(db: &Connection, instance: &str, user: &str) -> Outcome<()>
     Ok(())
 }
 
+/// Removes a request whose code nobody was told.
+pub(super) fn take_back(db: &Connection, hash: &str) -> Outcome<()> {
+    change(db, "DELETE FROM pairing_requests WHERE hash = ?1", [hash])?;
+    Ok(())
+}
+
 /// Removes all requests and wrong codes, of one instance or of all.
 pub(super) fn clear(db: &Connection, instance: Option<&str>) -> Outcome<()> {
     change(db, "DELETE FROM pairing_requests WHERE ?1 IS NULL OR instance = ?1", [instance])?;

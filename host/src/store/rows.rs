@@ -614,6 +614,11 @@ pub enum Effect {
     ThreadGone,
     /// What the message had grown to cannot be changed any more: its text is sent.
     DraftGone,
+    /// Nobody was told the code of a pairing request: it is taken back.
+    CodeUntold {
+        /// The hash of the request.
+        hash: String,
+    },
 }
 
 /// What a settled part left of its delivery.

@@ -151,3 +151,31 @@ fn a_menu_that_the_configuration_changed_is_given_again_and_an_unchanged_one_is_
     online(&world);
     assert_eq!(menus().len(), 2, "it has this one");
 }
+
+#[test]
+fn an_instance_that_was_made_anew_is_given_its_menu_again() {
+    let world = world();
+    online(&world);
+    let menus = || world.platform.asked("set_commands");
+    world.until("the menu", || (menus().len() == 1).then_some(()));
+    world.host().adapter("fake").unwrap().is_made_anew();
+    online(&world);
+    world.until("the menu again", || (menus().len() == 2).then_some(()));
+    online(&world);
+    assert_eq!(menus().len(), 2, "it has this one");
+}
+
+#[test]
+fn a_menu_that_was_not_taken_is_given_when_the_configuration_is_next_read() {
+    let world = world();
+    world.set_online(false);
+    world.is_ready();
+    world.settled();
+    world.set_online(true);
+    let given = || {
+        // That it was not taken may be known only after the first time.
+        reloads(&world, "background = true");
+        world.platform.asked("set_commands").pop()
+    };
+    assert!(!names(&world.until("the menu", given)["commands"]).is_empty());
+}

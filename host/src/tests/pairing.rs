@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use hermes_protocol::{Addressed, Chat, ChatType, Event, Sender};
+use hermes_protocol::{Addressed, Chat, ChatType, Event, RefusalKind, Sender};
 
 use super::world::{Setting, World};
 use crate::store::DeliveryFilter;
@@ -219,7 +219,7 @@ fn a_code_that_nobody_was_told_before_the_host_ended_is_taken_back_and_another_i
 }
 
 #[test]
-fn a_code_that_may_have_been_told_before_the_host_ended_still_works_and_is_not_told_again() {
+fn a_code_that_was_being_told_when_the_host_ended_is_taken_back_and_another_is_offered() {
     let section = "access = { admins = [\"1\"] }".to_owned();
     let mut world = World::with(Setting { section, ..Setting::default() });
     world.platform.hangs();
@@ -229,5 +229,23 @@ fn a_code_that_may_have_been_told_before_the_host_ended_still_works_and_is_not_t
     world.start();
     world.settled();
     assert_eq!(world.chat("99").heard().len(), 1, "no stand-in is told");
+    assert_eq!(ordered(&world, "/pair list"), "Nobody waits here.");
+    let another = offered(&world, "99");
+    assert!(ordered(&world, &format!("/pair approve {code}")).contains("not open"));
+    assert!(ordered(&world, &format!("/pair approve {another}")).contains("99 may write"));
+}
+
+#[test]
+fn a_request_whose_offer_is_refused_is_taken_back_in_memory_and_on_disk() {
+    let mut world = world();
+    world.platform.refuses(RefusalKind::Invalid);
+    world.chat("99").says("hello");
+    world.chat("99").hears(1);
+    world.settled();
+    assert_eq!(ordered(&world, "/pair list"), "Nobody waits here.");
+    world.crash();
+    world.start();
+    assert_eq!(ordered(&world, "/pair list"), "Nobody waits here.");
+    let code = offered(&world, "99");
     assert!(ordered(&world, &format!("/pair approve {code}")).contains("99 may write"));
 }

@@ -349,15 +349,26 @@ async fn values_are_judged_by_the_adapter_itself_in_a_child_that_makes_no_instan
     let (settings, library) = (home.settings(), home.library());
     // Its constructor would abort the process.
     let right = serde_json::json!({ "mode": "abort_in_create", "token": "fits" });
-    assert_eq!(judge(&library, &right, &settings).await.unwrap(), Judgement::Right);
+    assert_eq!(judge(&library, &right, &[], &settings).await.unwrap(), Judgement::Right);
     let wrong = serde_json::json!({ "token": "unfit" });
     let sentence = "`token` is none of mine in two lines; ask for another".to_owned();
-    assert_eq!(judge(&library, &wrong, &settings).await.unwrap(), Judgement::Wrong(sentence));
+    assert_eq!(judge(&library, &wrong, &[], &settings).await.unwrap(), Judgement::Wrong(sentence));
     let unknown = serde_json::json!({ "mode": "no such mode" });
-    let judged = judge(&library, &unknown, &settings).await.unwrap();
+    let judged = judge(&library, &unknown, &[], &settings).await.unwrap();
     assert!(matches!(&judged, Judgement::Wrong(sentence) if sentence.contains("`mode`")), "{judged:?}");
     fs::write(&library, "text").unwrap();
-    assert_eq!(judge(&library, &right, &settings).await.unwrap_err().code(), "not_a_library");
+    assert_eq!(judge(&library, &right, &[], &settings).await.unwrap_err().code(), "not_a_library");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_an_adapter_says_of_its_values_shows_no_secret() {
+    let home = Home::hostile();
+    let config = serde_json::json!({ "token": "unfit", "mode": "a-secret-in-the-wrong-place" });
+    let secrets = ["a-secret-in-the-wrong-place".to_owned()];
+    let Judgement::Wrong(sentence) = judge(&home.library(), &config, &secrets, &home.settings()).await.unwrap() else {
+        panic!("there is no such mode")
+    };
+    assert!(sentence.contains("***") && !sentence.contains("a-secret"), "{sentence}");
 }
 
 #[test]

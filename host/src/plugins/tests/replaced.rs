@@ -98,6 +98,8 @@ async fn a_new_one_takes_the_place_of_the_old_one_which_finishes_what_it_sends()
 
     assert_eq!(host.adapters.replace("one", PATIENCE).await, Ok(true));
     assert!(one.is_online());
+    // What it has to be told, like its menu of commands, it is told as at the first time.
+    host.event(|event| matches!(event, AdapterEvent::Ready { .. }).then_some(())).await;
     let new = delivered(&one, "x").await;
     assert_ne!(new, old, "it is another process");
     assert!(!held.is_finished());
