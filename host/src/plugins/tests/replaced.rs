@@ -156,7 +156,7 @@ async fn a_new_file_that_does_not_come_online_gives_way_to_the_old_one() {
         let home = Home::hostile();
         let mut settings = home.settings();
         settings.create = std::time::Duration::from_secs(5);
-        settings.connect = std::time::Duration::from_millis(50);
+        settings.connect = std::time::Duration::from_secs(1);
         settings.backoff_max = std::time::Duration::from_secs(20);
         settings.backoff_first = std::time::Duration::from_secs(20);
         let host = Host::start(settings.clone(), vec![plan(isolation, "ok")]);
