@@ -20,6 +20,9 @@ pub const HELD_MAX: usize = 32;
 /// A lane with nothing owed ends after this time.
 const IDLE: Duration = Duration::from_secs(30);
 
+/// A lane waits so long for room with its adapter before it looks whether there is something else to do.
+const ROOM: Duration = Duration::from_secs(5);
+
 /// A lane looks again after this time at the latest, whatever it waits for.
 const LOOK_AGAIN: Duration = Duration::from_secs(60);
 
@@ -108,7 +111,7 @@ impl OutboxLane {
                     continue;
                 }
                 Plan::Try(which) => {
-                    self.attempt(which).await;
+                    self.attempt_in_line(which).await;
                     continue;
                 }
                 Plan::Show(id) => {
@@ -202,6 +205,22 @@ impl OutboxLane {
             Item::Stored(_) => None,
         });
         in_line.chain(self.aside.iter_mut())
+    }
+
+    /// Tries a job once there is room for it, if it is still what comes next by then.
+    async fn attempt_in_line(&mut self, which: Which) {
+        let host = Arc::clone(&self.host);
+        let Some(adapter) = host.adapter(&self.target.instance) else { return self.attempt(which).await };
+        let room = tokio::select! {
+            room = adapter.room_to_deliver() => room,
+            // Orders and deadlines are looked at before it waits again.
+            () = tokio::time::sleep(ROOM) => return,
+            () = host.parking.cancelled() => return,
+        };
+        if matches!(self.plan(host.now_ms()), Plan::Try(next) if next == which) {
+            self.attempt(which).await;
+        }
+        drop(room);
     }
 
     pub(super) fn job(&mut self, which: Which) -> Option<&mut Job> {

@@ -14,12 +14,12 @@ use std::{
 };
 
 use arc_swap::{ArcSwap, ArcSwapOption};
-use hermes_adapter_abi::status;
+use hermes_adapter_abi::{CALLS_MAX, status};
 use hermes_protocol::{
     CallError, Capabilities, EditCall, LookupCall, LookupReply, Manifest, Outgoing, RefusalKind, SendOutcome,
     SentMessage, WaitScope, method,
 };
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{Semaphore, SemaphorePermit, mpsc, watch};
 
 use super::{
     AdapterChange, AdapterLife, AdapterPlan, AdapterSettings, AdapterState, Answer, Isolation,
@@ -32,6 +32,9 @@ pub const INSTANCE_DIED: &str = "instance died";
 
 /// Detail of an unknown outcome whose instance the host itself ended under it.
 const CUT_OFF: &str = "the host ended the instance";
+
+/// Deliveries of one instance that are on their way at once; a quarter of its calls is left to everything else.
+pub(super) const SENDS_MAX: usize = CALLS_MAX / 4 * 3;
 
 /// The longest word of a platform that `status` repeats, in characters.
 const DETAIL_CHARS_MAX: usize = 200;
@@ -55,6 +58,8 @@ pub(super) struct Shared {
     pub(super) trusted: AtomicBool,
     pub(super) state: watch::Sender<AdapterLife>,
     pub(super) life: ArcSwapOption<Life>,
+    /// Room for deliveries: fewer than the calls that an adapter takes, so that other calls find room too.
+    pub(super) sends: Semaphore,
     /// How often a link came up.
     pub(super) links: AtomicU64,
     /// How often data was carried.
@@ -110,6 +115,7 @@ impl Shared {
             trusted: AtomicBool::new(plan.trust_upstream),
             state: watch::Sender::new(AdapterLife::loaded(now_ms)),
             life: ArcSwapOption::empty(),
+            sends: Semaphore::new(SENDS_MAX),
             links: AtomicU64::new(0),
             proofs: AtomicU64::new(0),
             restarts: AtomicU64::new(0),
@@ -357,6 +363,12 @@ impl AdapterHandle {
     /// Changes a sent message.
     pub async fn edit(&self, message: &SentMessage, outgoing: &Outgoing) -> SendOutcome {
         self.deliver(method::EDIT, to_json(&EditCall::new(message.clone(), outgoing.clone()))).await
+    }
+
+    /// Waits in line for room to deliver, which the returned value holds. Without it many chats would be answered
+    /// [`status::BUSY`], and each would push back the whole instance. Cancel-safe.
+    pub async fn room_to_deliver(&self) -> SemaphorePermit<'_> {
+        self.shared.sends.acquire().await.expect("nobody closes it")
     }
 
     /// Asks whether a doubtful part arrived; whatever is not an answer is unclear.

@@ -360,12 +360,15 @@ fn two_bots_that_answer_each_other_fall_silent_until_a_person_speaks() {
         event.addressed.mention = true;
         chat.gives(&event);
     };
-    for n in 0..6 {
+    // One at a time: what comes while a turn runs would join it or end it.
+    for n in 1..=6 {
         bot_says(&format!("@you {n}"));
+        chat.hears(n.min(3));
     }
     world.settled();
     assert_eq!((chat.heard().len(), recorder.requests.lock().unwrap().len()), (3, 3), "{:?}", chat.heard());
     chat.says("a person");
+    chat.hears(4);
     bot_says("@you again");
     world.settled();
     assert_eq!(recorder.requests.lock().unwrap().len(), 5);

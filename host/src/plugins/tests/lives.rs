@@ -9,6 +9,7 @@ use super::support::*;
 use crate::plugins::{
     AdapterEvent, AdapterState, INSTANCE_DIED, Isolation, IsolationChoice, accept,
     credential::{self, Owner},
+    handle::SENDS_MAX,
 };
 
 const BOTH: [IsolationChoice; 2] = [IsolationChoice::InProcess, IsolationChoice::Process];
@@ -47,6 +48,32 @@ async fn an_instance_comes_online_and_delivers() {
         host.adapters.shutdown(PATIENCE).await;
         assert!(matches!(one.send(&message("late")).await, SendOutcome::NotSent { .. }));
         assert_eq!(one.state(), AdapterState::Stopped);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn deliveries_wait_in_line_and_leave_room_for_other_calls() {
+    for isolation in BOTH {
+        let home = Home::hostile();
+        let host = Host::start(home.settings(), vec![plan(isolation, "hang_in_send")]);
+        let one = host.one();
+        online(&one).await;
+        let mut rooms = Vec::new();
+        for _ in 0..SENDS_MAX {
+            rooms.push(one.room_to_deliver().await);
+        }
+        let message = message("hangs");
+        let sends = futures_util::future::join_all(rooms.iter().map(|_| one.send(&message)));
+        let in_line = one.room_to_deliver();
+        tokio::pin!(sends, in_line);
+        tokio::select! {
+            biased;
+            _ = &mut sends => panic!("they hang"),
+            _ = &mut in_line => panic!("there is no room"),
+            answer = one.hint(method::HEALTH, b"{}".to_vec()) => assert!(answer.is_ok(), "{answer:?}"),
+        }
+        rooms.pop();
+        drop(in_line.await);
     }
 }
 
