@@ -126,7 +126,10 @@ fn cut(nodes: &[Node], renderer: &dyn Renderer, room: Room) -> Vec<Piece> {
             source_len = measure(&text_source, room.unit);
         }
         start = cut.next;
-        if visible && !text.is_empty() {
+        if len > room.rendered && nodes.len() > words_max(&text_source) {
+            // Marks that leave no room even for one letter: the words go without them.
+            pieces.extend(self::cut(&words_of(&text_source), renderer, room));
+        } else if visible && !text.is_empty() {
             pieces.push(Piece { text, source: text_source, len, source_len, after_block });
         } else if let Some(last) = pieces.last_mut().filter(|last| last.source_len + source_len <= room.source) {
             // White space alone cannot be sent.
@@ -135,6 +138,23 @@ fn cut(nodes: &[Node], renderer: &dyn Renderer, room: Room) -> Vec<Piece> {
         }
     }
     pieces
+}
+
+/// Nodes that only say the words of a source.
+fn words_of(source: &str) -> Vec<Node> {
+    let mut nodes = Vec::new();
+    for (n, line) in source.split('\n').enumerate() {
+        if n > 0 {
+            nodes.push(Node::Line { hard: false, cut: true });
+        }
+        nodes.push(Node::Text(line.to_owned()));
+    }
+    nodes
+}
+
+/// As many nodes as [`words_of`] makes: what has no more of them has no marks to do without.
+fn words_max(source: &str) -> usize {
+    2 * source.split('\n').count() - 1
 }
 
 /// The end of a text, as much of it as fits.

@@ -339,3 +339,12 @@ fn code_without_a_character_in_it_makes_no_part() {
         }
     }
 }
+
+#[test]
+fn marks_without_room_for_a_letter_give_way_to_the_words() {
+    let text =
+        "99999. ```rust\n1. ~~~****    ***| a | b |\n|---|:-:|\n| a | b |\n|---|:-:|\n[</tg-spoiler>1. </u>*****---\n";
+    for unit in UNITS {
+        check(text, MarkupDialect::CommonMark, 32, unit).unwrap();
+    }
+}
