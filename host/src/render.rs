@@ -40,7 +40,17 @@ pub fn is_one_part(markdown: &str, can: &Capabilities) -> bool {
 
 /// Whether the text is written in a dialect that only the adapter knows.
 fn renders_itself(can: &Capabilities) -> bool {
-    can.render && !matches!(can.text.dialect, Dialect::Plain | Dialect::CommonMark | Dialect::Telegram)
+    can.render && known(&can.text.dialect).is_none()
+}
+
+/// How the host writes a dialect. `None`: only the adapter knows it.
+fn known(dialect: &Dialect) -> Option<(MarkupDialect, Format)> {
+    match dialect {
+        Dialect::Plain => Some((MarkupDialect::Plain, Format::Plain)),
+        Dialect::CommonMark => Some((MarkupDialect::CommonMark, Format::Markdown)),
+        Dialect::Telegram => Some((MarkupDialect::Telegram, Format::TelegramHtml)),
+        _ => None,
+    }
 }
 
 async fn render_there(adapter: &AdapterHandle, markdown: &str, limit: u32) -> Option<Vec<NewPart>> {
@@ -76,11 +86,7 @@ pub fn counted<'p>(part: &'p NewPart, dialect: &Dialect) -> &'p str {
 }
 
 fn render_here(markdown: &str, text: &TextLimit) -> Vec<NewPart> {
-    let (dialect, format) = match text.dialect {
-        Dialect::CommonMark => (MarkupDialect::CommonMark, Format::Markdown),
-        Dialect::Telegram => (MarkupDialect::Telegram, Format::TelegramHtml),
-        _ => (MarkupDialect::Plain, Format::Plain),
-    };
+    let (dialect, format) = known(&text.dialect).unwrap_or((MarkupDialect::Plain, Format::Plain));
     let limit = Limit { max: text.limit, unit: unit(&text.unit) };
     let mut parts = hermes_markup::render(markdown, dialect, limit);
     parts.truncate(PARTS_MAX);
