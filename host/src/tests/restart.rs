@@ -5,20 +5,11 @@ use serde_json::json;
 
 use super::world::World;
 use crate::context::compose;
-use crate::store::{Accepted, NewInbox};
 
 #[test]
 fn an_event_that_was_committed_and_not_yet_heard_is_answered_after_a_crash() {
     let mut world = World::new();
-    let event = world.chat("7").event("committed");
-    let new = NewInbox {
-        instance: "fake".to_owned(),
-        event_id: event.event_id.clone(),
-        at_ms: 1,
-        received_ms: 1,
-        event: serde_json::to_string(&event).unwrap(),
-    };
-    assert!(matches!(world.block_on(world.host().store.accept(new)).unwrap(), Accepted::New(_)));
+    world.chat("7").is_cut_off_saying("committed");
     world.crash();
     world.start();
     assert_eq!(world.chat("7").hears(1), ["committed"]);
@@ -40,15 +31,7 @@ fn what_is_owed_stands_before_the_answers_to_what_was_said_later_however_much_is
         let counts = world.block_on(world.host().store.counts()).unwrap();
         (counts.outbox as usize == OWED + 1 && counts.turns == 0).then_some(())
     });
-    let event = world.chat("7").event("second");
-    let new = NewInbox {
-        instance: "fake".to_owned(),
-        event_id: event.event_id.clone(),
-        at_ms: 1,
-        received_ms: 1,
-        event: serde_json::to_string(&event).unwrap(),
-    };
-    assert!(matches!(world.block_on(world.host().store.accept(new)).unwrap(), Accepted::New(_)));
+    world.chat("7").is_cut_off_saying("second");
     world.crash();
     world.start();
     assert_eq!(world.chat("7").hears(2), ["first", "second"]);

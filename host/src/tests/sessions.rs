@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 use super::world::{Setting, World};
 use crate::control::records::read_only;
 use crate::control::{ControlReply, ControlRequest, LINE_BYTES_MAX};
-use crate::store::{Accepted, Change, CommandTx, NewInbox};
+use crate::store::{Change, CommandTx};
 
 /// Answers, tells its history when asked, and sums up as a test wants it.
 struct Scribe(AtomicU8);
@@ -169,16 +169,8 @@ fn a_crash_between_retry_and_its_answer_loses_neither_question_nor_answer() {
     let mut world = world();
     ask(&world, "7", "one");
     world.settled();
-    let event = world.chat("7").event("/retry");
-    let new = NewInbox {
-        instance: "fake".to_owned(),
-        event_id: event.event_id.clone(),
-        at_ms: 1,
-        received_ms: 1,
-        event: serde_json::to_string(&event).unwrap(),
-    };
+    let inbox = world.chat("7").is_cut_off_saying("/retry");
     let store = &world.host().store;
-    let Accepted::New(inbox) = world.block_on(store.accept(new)).unwrap() else { panic!("it is new") };
     let session = sessions(&world, "7")[0]["id"].as_str().unwrap().into();
     let last = world.block_on(store.last_turns(&session, 1)).unwrap().remove(0);
     let changes = vec![Change::Undo { session, from: last.first }, Change::Hear { inbox, input: last.heard }];

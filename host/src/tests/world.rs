@@ -9,6 +9,7 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 use hermes_adapter_abi::status;
 use hermes_agent::{AgentRuntime, EventSink, TurnOutcome, TurnRequest};
+use hermes_core::ids::InboxId;
 use hermes_protocol::{
     CallError, Chat, EditCall, Emitted, Event, LookupReply, Manifest, Outgoing, RefusalKind, SendOutcome, Sender,
     TurnEvent, TurnEventCall, method,
@@ -32,7 +33,7 @@ use crate::plugins::{
 };
 use crate::recovery;
 use crate::services::Services;
-use crate::store::Store;
+use crate::store::{Accepted, NewInbox, Store};
 
 /// How long anything may take before a test gives up.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -366,6 +367,22 @@ impl Talk<'_> {
     /// Hands over an event that was made before.
     pub fn gives(&self, event: &Event) -> Emitted {
         serde_json::from_slice(&self.world.block_on(self.world.give(event)).unwrap()).unwrap()
+    }
+
+    /// Says something that is committed and that the host does not hear of before it dies.
+    pub fn is_cut_off_saying(&self, text: &str) -> InboxId {
+        let event = self.event(text);
+        let new = NewInbox {
+            instance: "fake".to_owned(),
+            event_id: event.event_id.clone(),
+            at_ms: 1,
+            received_ms: 1,
+            event: serde_json::to_string(&event).unwrap(),
+        };
+        match self.world.block_on(self.world.host().store.accept(new)).unwrap() {
+            Accepted::New(inbox) => inbox,
+            other => panic!("{other:?} is not new"),
+        }
     }
 
     /// What arrived here so far.
