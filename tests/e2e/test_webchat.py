@@ -323,7 +323,7 @@ def test_kill_dash_nine_in_the_middle_of_an_answer_loses_and_doubles_nothing(ser
     assert [entry["text"] for entry in page.entries(chat, "me")] == ["before <0>", f"/slow 80 {words}", "/queue and then <1>"]
     # A page that comes from the former life is told to read anew, and its link is good still.
     page.listen()
-    assert page.told("reset")
+    until("it is told", lambda: page.told("reset"))
     assert link(one) == link(one)
     page.leaves()
     one.stop()
@@ -338,7 +338,8 @@ def test_titles_branches_and_resumed_conversations_are_the_hosts(served):
     until("the host's title", lambda: page.title(chat) == "Plan the trip to Rome")
     page.says(chat, "/title Holidays")
     until("the title of /title", lambda: page.title(chat) == "Holidays")
-    assert [line for line in page.told("conversation") if line["conversation"]["title"] == "Holidays"], "it is told, too"
+    told = lambda: [line for line in page.told("conversation") if line["conversation"]["title"] == "Holidays"]
+    until("it is told, too", told)
     sessions = json.loads(one.cli("session", "list", "--json").stdout)
     assert [session["title"] for session in sessions] == ["Holidays"]
 
