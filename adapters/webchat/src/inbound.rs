@@ -198,6 +198,7 @@ pub(crate) async fn delete(link: &Arc<Connection>, conversation: &str) -> Result
     }
     if let Some(session) = link.sessions.of(conversation).map(|session| session.id).or(line.session) {
         sessions::delete(link, &session).await?;
+        link.sessions.forget(&session);
     }
     link.log.delete(conversation).await?;
     link.live.forget(conversation);

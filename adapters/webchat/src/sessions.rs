@@ -80,6 +80,13 @@ impl Sessions {
         self.wanted.notify_one();
     }
 
+    /// A session is gone; until the host is asked again it would be shown as one that goes on nowhere.
+    pub(crate) fn forget(&self, id: &str) {
+        if let Some(known) = self.known().as_mut() {
+            known.retain(|session| session.id != id);
+        }
+    }
+
     /// The session in which a conversation goes on.
     pub(crate) fn of(&self, conversation: &str) -> Option<Session> {
         let known = self.known();
