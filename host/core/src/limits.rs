@@ -30,6 +30,19 @@ pub const TURN_RESUMES_MAX: u32 = 3;
 
 /// `session.approval_timeout_s`: how long a question waits for its answer.
 pub const APPROVAL_TIMEOUT_S: u64 = 300;
+/// `session.handoff_timeout_s`: how long a conversation may be on its way to a chat.
+pub const HANDOFF_TIMEOUT_S: u64 = 300;
+/// Conversations that are on their way at once; further ones wait.
+pub const HANDOFFS_MAX: usize = 8;
+/// How often handoffs are looked for that nobody said a word about.
+pub const HANDOFF_SWEEP_S: u64 = 30;
+/// The longest time for which the requester of a handoff waits.
+pub const HANDOFF_WAIT_MS_MAX: u64 = 300_000;
+/// How long the code of a conversation that was offered is good.
+pub const HANDOFF_CODE_S: u64 = 600;
+/// Conversations that are offered at once.
+pub const HANDOFF_OFFERS_MAX: usize = 16;
+
 /// Questions of one turn that are open at once; further ones wait.
 pub const ASKS_PER_TURN_MAX: usize = 8;
 /// Options of one question.
