@@ -50,13 +50,18 @@ CREATE TABLE sessions (
     handoff_attempts INTEGER NOT NULL DEFAULT 0,
     handoff_chat   TEXT,                        -- Chat as JSON, kept over a second claim
     handoff_prev_session TEXT,                  -- what the chat's route led to before
-    handoff_at_ms  INTEGER,
+    handoff_routes TEXT,                        -- HandoffRoutes as JSON: how to lead the chats back
+    handoff_inbox  INTEGER,                     -- inbox.id of the event that opens it in the chat
+    handoff_outbox INTEGER,                     -- what is owed for that event lies behind this outbox.id
+    handoff_asked_ms INTEGER,
+    handoff_at_ms  INTEGER,                     -- when it came into its state
     CHECK ((parent IS NULL) = (lineage IS NULL)),
     CHECK ((ended_ms IS NULL) = (end_reason IS NULL))
 ) STRICT;
 CREATE UNIQUE INDEX sessions_title ON sessions (profile, COALESCE(owner, ''), title COLLATE NOCASE) WHERE title IS NOT NULL;
 CREATE INDEX sessions_parent ON sessions (parent) WHERE parent IS NOT NULL;
 CREATE INDEX sessions_handoff ON sessions (handoff_at_ms) WHERE handoff_state IN ('pending', 'running');
+CREATE INDEX sessions_handed ON sessions (handoff_target) WHERE handoff_state = 'completed';
 
 CREATE TABLE routes (
     key            TEXT PRIMARY KEY,            -- SessionKey::stored(): compared, never parsed
@@ -274,6 +279,14 @@ CREATE TABLE pairing_lockouts (
     instance       TEXT PRIMARY KEY,
     wrong          INTEGER NOT NULL,
     until_ms       INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
+-- Conversations that the terminal offered to whoever sends their code.
+CREATE TABLE handoff_offers (
+    session_id     TEXT PRIMARY KEY,            -- sessions.id
+    salt           TEXT    NOT NULL,
+    hash           TEXT    NOT NULL,            -- the code itself is nowhere
+    made_ms        INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
 
 -- What `adapter enable|disable` said last.

@@ -5,8 +5,8 @@
 //! the process aborts when it passes that point for the n-th time (1 is the
 //! first). An abort flushes nothing and runs no destructor, as a power cut would.
 
-/// Every point, in the order in which one message passes them.
-pub const POINTS: [&str; 7] = [
+/// Every point: those that one message passes in their order, then those of a handoff.
+pub const POINTS: [&str; 11] = [
     "after_receive",
     "after_inbox_commit",
     "mid_turn",
@@ -14,6 +14,10 @@ pub const POINTS: [&str; 7] = [
     "after_owe",
     "mid_send",
     "after_send_before_settle",
+    "handoff_pending",
+    "handoff_claimed",
+    "handoff_bound",
+    "handoff_owed",
 ];
 
 /// Passes the point `name`, or does not return.

@@ -11,6 +11,7 @@
 
 mod control;
 mod expiry;
+mod handoff;
 mod menus;
 mod moves;
 mod pace;
@@ -555,6 +556,7 @@ impl Dispatcher {
             }
         };
         self.outbox.send_where(|target| target.instance == instance, || OutboxMessage::Look);
+        self.host.handoffs.ready(&instance);
         self.ask_for_places(&instance);
         self.show_commands(instance);
     }

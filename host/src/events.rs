@@ -12,7 +12,7 @@ use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 
 use crate::outbox::{Growing, Target};
 use crate::plugins::AdapterEvent;
-use crate::store::{CutOffTurn, DeadTargetRow, OwedDelivery, RouteRow};
+use crate::store::{CutOffTurn, DeadTargetRow, HandoffRoutes, OwedDelivery, RouteRow};
 
 /// Something happened.
 #[derive(Debug)]
@@ -174,6 +174,33 @@ pub enum Control {
         /// Hears it; `None` where there is none, or more than one.
         reply: oneshot::Sender<Option<SessionId>>,
     },
+    /// The chats that lead to a session.
+    LedTo {
+        /// The session.
+        session: SessionId,
+        /// Hears each instance and chat.
+        reply: oneshot::Sender<Vec<(String, Chat)>>,
+    },
+    /// A chat is led to a session that is handed over to it; the terminal is free of it.
+    Take {
+        /// The session.
+        session: SessionId,
+        /// The instance of the chat.
+        instance: String,
+        /// The chat.
+        chat: Chat,
+        /// Hears what has to be written, or why it cannot be.
+        reply: oneshot::Sender<Result<Taken, String>>,
+    },
+    /// A conversation that was handed over begins in its chat.
+    Open(Box<Opening>),
+    /// A handoff did not come about: its chats lead where they led before.
+    LeadBack {
+        /// The session.
+        session: SessionId,
+        /// How it was.
+        routes: Box<HandoffRoutes>,
+    },
     /// The transcript of a session was written to from outside of its lane.
     Reread {
         /// The session.
@@ -181,6 +208,36 @@ pub enum Control {
     },
     /// How much there is in memory, for status.
     Census(oneshot::Sender<Census>),
+}
+
+/// What follows from leading a chat to a session that is handed over to it.
+#[derive(Debug)]
+pub struct Taken {
+    /// The route of the chat.
+    pub route: RouteRow,
+    /// How it was before.
+    pub routes: HandoffRoutes,
+    /// The session that the chat was in, where no other chat leads there.
+    pub former: Option<SessionId>,
+    /// Stored keys of the terminal that do not lead to the session any more.
+    pub freed: Vec<String>,
+}
+
+/// What opens a conversation in the chat to which it was handed over. The host itself says it.
+#[derive(Debug)]
+pub struct Opening {
+    /// The session.
+    pub session: SessionId,
+    /// The instance of the chat.
+    pub instance: Arc<str>,
+    /// The event.
+    pub event: Event,
+    /// What its turn hears.
+    pub input: Vec<Message>,
+    /// The row of the event.
+    pub inbox: InboxId,
+    /// Whom the session belongs to.
+    pub owner: Option<String>,
 }
 
 /// A question on its way to the book of those that are open.

@@ -24,6 +24,7 @@ use crate::chance::Chance;
 use crate::clock::Clock;
 use crate::codes::Codes;
 use crate::events::{DeliveryNews, HostEvent};
+use crate::handoff::Handoffs;
 use crate::live::Live;
 use crate::media::Media;
 use crate::plugins::{AdapterHandle, Adapters};
@@ -70,6 +71,8 @@ pub struct Host {
     pub counts: Counts,
     /// Pairing codes that may still have to be told.
     pub codes: Codes,
+    /// Conversations on their way to a chat.
+    pub handoffs: Handoffs,
     live: ArcSwap<Live>,
     grants: ArcSwap<Grants>,
     model: ArcSwapOption<String>,
@@ -125,6 +128,7 @@ impl Host {
             working: Working::default(),
             counts: Counts::default(),
             codes: Codes::default(),
+            handoffs: Handoffs::default(),
             live: ArcSwap::from_pointee(live),
             grants: ArcSwap::default(),
             model: ArcSwapOption::empty(),

@@ -9,6 +9,7 @@
 //! | outbox, delivery | [`outbox`], one lane per chat; [`mod@render`] makes its parts |
 //! | adapter | [`plugins`], and [`services`] for what adapters ask of the host |
 //!
+//! [`handoff`] carries a conversation from the terminal to a chat.
 //! [`app`] puts it together and takes it apart, [`recovery`] picks up what a crash left,
 //! [`host`] is the bundle that all of them hold, [`store`] the memory that survives.
 //! [`cli`], [`config`], [`control`] and [`status`] are what the operator sees.
@@ -33,6 +34,7 @@ pub mod enclose;
 pub mod events;
 #[expect(unsafe_code, reason = "the one room that talks to foreign libraries")]
 mod ffi;
+pub mod handoff;
 pub mod host;
 pub mod ingress;
 pub mod lane;

@@ -13,6 +13,7 @@ use serde_json::Value;
 
 use crate::asking;
 use crate::events::{Control, DeliveryNews, HostEvent, Inbound};
+use crate::handoff;
 use crate::host::Host;
 use crate::store::{Change, CommandTx, InboxRow, StoreError};
 
@@ -36,6 +37,7 @@ pub struct Found {
 pub async fn recover(host: &Arc<Host>) -> Result<Found, StoreError> {
     let left = host.store.recover(host.epoch, host.now_ms()).await?;
     asking::close_all(host).await?;
+    handoff::take_up(host, left.failed_handoffs.clone()).await?;
     let mut found = Found::default();
     let mut after = DeliveryId(0);
     loop {

@@ -116,7 +116,8 @@ fn adapter(host: &Host, instance: &str) -> Result<AdapterHandle, String> {
     host.adapter(instance).ok_or_else(|| no_instance(host, instance))
 }
 
-fn no_instance(host: &Host, instance: &str) -> String {
+/// There is no such instance: what is near, else what there is.
+pub(crate) fn no_instance(host: &Host, instance: &str) -> String {
     let names: Vec<String> = host
         .adapters()
         .map(|adapters| adapters.all())
@@ -131,7 +132,12 @@ fn no_instance(host: &Host, instance: &str) -> String {
     }
 }
 
-async fn home(host: &Host, adapter: &AdapterHandle) -> Result<Chat, String> {
+/// The home channel of an instance.
+///
+/// # Errors
+///
+/// As [`resolve`].
+pub(crate) async fn home(host: &Host, adapter: &AdapterHandle) -> Result<Chat, String> {
     let instance = adapter.instance();
     if let Some(chat) = host.homes().get(instance) {
         return Ok(chat.clone());

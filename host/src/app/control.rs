@@ -17,10 +17,11 @@ use crate::control::records::{find_session, read_only};
 use crate::control::{Asked, ControlReply, ControlRequest, ErrorKind};
 use crate::enclose;
 use crate::events::{Control, HostEvent};
+use crate::handoff;
 use crate::mirror;
 use crate::outbox::Target;
 use crate::pairing::{PairingCall, PairingChange};
-use crate::store::{Change, CommandTx, DeliveryState, OwedDelivery, SessionRow, StoreError};
+use crate::store::{Change, CommandTx, DeliveryState, HandoffRow, OwedDelivery, SessionRow, StoreError};
 use crate::targets::{self, Address, Destination};
 
 /// How long `adapter reload` waits for what becomes of the file.
@@ -103,6 +104,14 @@ impl App {
                 self.refresh(&owed.clone(), Some(owed)).await;
                 Ok(ControlReply::done(format!("Delivery {delivery} is tried anew.")))
             }
+            ControlRequest::Handoff { session, instance, wait_ms } => {
+                let session = handoff::request(&self.host, &session, &instance).await.map_err(not_handed_over)?;
+                let row = handoff::until_over(&self.host, &session, wait_ms).await.map_err(not_handed_over)?;
+                Ok(handed_over(&row))
+            }
+            ControlRequest::HandoffCancel { session } => {
+                handoff::cancel(&self.host, &session).await.map_err(not_handed_over).map(|row| handed_over(&row))
+            }
             ControlRequest::OutboxDrop { delivery, why } => {
                 let owed = self.delivery(delivery).await?;
                 self.refresh(&owed, None).await;
@@ -110,7 +119,11 @@ impl App {
                     Err(StoreError::Conflict { .. }) => Err(refused(format!(
                         "delivery {delivery} is over and nothing of it waits; there is nothing to drop"
                     ))),
-                    other => stored(async { other }).await.map(|()| ControlReply::done(dropped(delivery, owed.state))),
+                    other => {
+                        stored(async { other }).await?;
+                        self.host.handoffs.answered(owed.in_reply_to);
+                        Ok(ControlReply::done(dropped(delivery, owed.state)))
+                    }
                 }
             }
             reads => match read_only(&self.host.store, &reads).await {
@@ -206,6 +219,12 @@ impl App {
 
     async fn end_session(&self, name: &str) -> Answer {
         let id = self.session(name).await?.id;
+        if let Some(lease) = self.host.handoffs.lease(&id) {
+            let instance = lease.instance;
+            return Err(refused(format!(
+                "session {id} is being handed over to {instance}; `hermes-host handoff cancel {id}` stops that"
+            )));
+        }
         let session = id.clone();
         if self.ask(|reply| Control::End { session, reply }).await? {
             Ok(ControlReply::done(format!("Session {id} is ended; its chat begins anew.")))
@@ -265,6 +284,15 @@ async fn stored<T>(asked: impl Future<Output = Result<T, StoreError>>) -> Result
         };
         refusal(kind, error.to_string())
     })
+}
+
+/// Why a handoff is not begun, or not given up.
+fn not_handed_over(refused: handoff::Refused) -> Refusal {
+    Box::new(refused.into())
+}
+
+fn handed_over(row: &HandoffRow) -> ControlReply {
+    ControlReply::Handoff { handoff: Box::new(handoff::info(row)) }
 }
 
 /// Why there is nothing to try anew.

@@ -29,6 +29,7 @@ use crate::config::{Config, Sources};
 use crate::control as socket;
 use crate::dispatcher::Dispatcher;
 use crate::events::{Control, Due, HostEvent};
+use crate::handoff;
 use crate::host::Host;
 use crate::live::Live;
 use crate::mask::LogMask;
@@ -165,6 +166,7 @@ async fn serve(config: Config, options: RunOptions) -> Result<ExitCode, RunError
     host.set_adapters(adapters.clone());
     host.set_supervised(is_supervised(&options.sources.env));
     let left = recovery::recover(&host).await?;
+    tokio::spawn(handoff::watch(Arc::clone(&host)));
 
     let (end, mut ends) = mpsc::channel(4);
     let app = Arc::new(App {

@@ -60,6 +60,8 @@ pub(super) enum Command {
     /// What is owed, and what could not be delivered
     #[command(subcommand)]
     Outbox(OutboxCommand),
+    /// Hand a conversation over to a chat: it goes on in the home channel of an instance
+    Handoff(HandoffArgs),
     /// Print a completion script
     Completions {
         /// For which shell
@@ -72,6 +74,58 @@ pub(super) enum Command {
         /// What the host hands over.
         #[arg(trailing_var_arg = true, allow_hyphen_values = true, hide = true)]
         rest: Vec<std::ffi::OsString>,
+    },
+}
+
+#[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
+pub(super) struct HandoffArgs {
+    /// What else to do.
+    #[command(subcommand)]
+    pub command: Option<HandoffCommand>,
+    /// An id, a unique beginning of one, or a title
+    #[arg(required = true)]
+    pub session: Option<String>,
+    /// The instance, or a plugin that has one
+    #[arg(required = true)]
+    pub instance: Option<String>,
+    /// How many seconds to wait for the end of it
+    #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(0..=300))]
+    pub wait: u64,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub(super) enum HandoffCommand {
+    /// List conversations that are on their way, the latest first
+    List {
+        /// Those that arrived, or stayed, too
+        #[arg(long)]
+        all: bool,
+        /// How many
+        #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=1000))]
+        limit: u32,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Say how one conversation stands
+    Show {
+        /// An id, a unique beginning of one, or a title
+        session: String,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Give a handoff up: the conversation stays where it was
+    Cancel {
+        /// An id, a unique beginning of one, or a title
+        session: String,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
     },
 }
 

@@ -9,6 +9,8 @@ use crate::control::{ClientError, ErrorKind};
 pub const FAILED: u8 = 1;
 /// The words were wrong.
 pub const USAGE: u8 = 2;
+/// It is not over yet, and goes on.
+pub const STILL_RUNNING: u8 = 3;
 /// No host runs.
 pub const NO_HOST: u8 = 69;
 /// The host wants to be started again.

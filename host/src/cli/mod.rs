@@ -4,14 +4,15 @@
 //! the store under `host.lock` when none runs. Listings print aligned tables, or
 //! JSON with `--json`; nothing is coloured, so a pipe sees what a person sees.
 //!
-//! Exit codes: 0 done, 1 failed, 2 wrong usage, 69 no host runs, 75 restart
-//! wanted, 78 the configuration refuses to start.
+//! Exit codes: 0 done, 1 failed, 2 wrong usage, 3 still running, 69 no host runs,
+//! 75 restart wanted, 78 the configuration refuses to start.
 
 mod adapter;
 mod args;
 mod ask;
 mod config;
 mod exit;
+mod handoff;
 mod log;
 mod outbox;
 mod pairing;
@@ -29,7 +30,7 @@ use clap::{CommandFactory, Parser};
 
 pub use args::Cli;
 use args::Command;
-pub use exit::{CONFIG, FAILED, Failure, NO_HOST, RESTART, USAGE};
+pub use exit::{CONFIG, FAILED, Failure, NO_HOST, RESTART, STILL_RUNNING, USAGE};
 
 use crate::config::Sources;
 
@@ -109,6 +110,7 @@ fn dispatch(cli: Cli, given: &Given) -> Result<ExitCode, Failure> {
                 Command::Config(command) => config::config(&context, command).await,
                 Command::Session(command) => session::session(&context, command).await,
                 Command::Outbox(command) => outbox::outbox(&context, command).await,
+                Command::Handoff(args) => handoff::handoff(&context, args).await,
                 Command::Run(_) | Command::AdapterRunner { .. } | Command::Completions { .. } => Ok(()),
             }
         })??,

@@ -5,12 +5,16 @@ use hermes_core::access::Tier;
 
 use super::{Asked, Deed};
 use crate::dispatcher::{Dispatcher, heard_again, owner};
+use crate::handoff::on_its_way;
 use crate::lane::{Act, UNDO_TURNS_MAX, Wish, WishKind};
 use crate::store::Change;
 
 impl Dispatcher {
     /// `/new [title]`: another conversation, after a question where the operator wants one.
     pub(super) fn new_session(&mut self, asked: &Asked<'_>) -> Deed {
+        if let Some(lease) = self.host.handoffs.lease(&asked.found.session) {
+            return Deed::say(on_its_way(&lease.instance));
+        }
         let asks = self.host.live().session_of(&asked.arrived.instance).confirm_new;
         match asks && asked.found.is_written() {
             true => self.confirm(asked, "Begin a new conversation? This one ends; it is kept, and `/resume` finds it."),

@@ -211,6 +211,7 @@ pub fn session(get: &Get<'_>) -> SessionConfig {
         inactivity_warning: get.seconds("session.inactivity_warning_s"),
         heartbeat: get.seconds("session.heartbeat_s"),
         approval_timeout: get.seconds("session.approval_timeout_s"),
+        handoff_timeout: get.seconds("session.handoff_timeout_s"),
         confirm_new: get.on("session.confirm_new"),
         progress: ProgressMode::from_word(&get.word("session.progress")).unwrap_or(ProgressMode::Off),
         footer: get.on("session.footer"),

@@ -278,6 +278,12 @@ pub const KEYS: &[Key] = &[
         "300",
         "How long a question to a person waits; an approval that nobody gives in time is refused.",
     ),
+    key(
+        "session.handoff_timeout_s",
+        int(1, DAY_S),
+        "300",
+        "How long a conversation may be on its way from the terminal to a chat; then it stays where it was.",
+    ),
     key("session.confirm_new", Kind::Bool, "false", "Whether /new asks first where something was said."),
     key(
         "session.progress",

@@ -97,6 +97,8 @@ pub struct SessionConfig {
     pub heartbeat: Duration,
     /// How long a question to a person waits for its answer.
     pub approval_timeout: Duration,
+    /// How long a conversation may be on its way from the terminal to a chat.
+    pub handoff_timeout: Duration,
     /// Whether `/new` asks first where something was said.
     pub confirm_new: bool,
     /// What is shown of tools on the way.

@@ -350,6 +350,7 @@ fn defaults_are_the_limits_of_the_core() {
     assert_eq!(config.session.inactivity_warning, seconds(limits::TURN_INACTIVITY_WARNING_S));
     assert_eq!(config.session.heartbeat, seconds(limits::HEARTBEAT_S));
     assert_eq!(config.session.approval_timeout, seconds(limits::APPROVAL_TIMEOUT_S));
+    assert_eq!(config.session.handoff_timeout, seconds(limits::HANDOFF_TIMEOUT_S));
     assert_eq!(config.session.resume_attempts_max, limits::TURN_RESUMES_MAX);
     assert_eq!(config.delivery.reply_deadline, seconds(limits::REPLY_DEADLINE_S));
     assert_eq!(config.delivery.notice_deadline, seconds(limits::NOTICE_DEADLINE_S));

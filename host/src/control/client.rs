@@ -115,6 +115,6 @@ impl Client {
     /// When the connection ends or no answer comes in time; whether the host did it is then unknown.
     pub async fn ask(&mut self, request: &ControlRequest) -> Result<ControlReply, ClientError> {
         line::write(&mut self.writer, request, HELLO_WAIT).await?;
-        Ok(line::read(&mut self.reader, ANSWER_WAIT).await?)
+        Ok(line::read(&mut self.reader, ANSWER_WAIT + request.waits()).await?)
     }
 }

@@ -33,6 +33,8 @@ pub async fn read_only(store: &Store, request: &ControlRequest) -> Option<Contro
             transcript(store, session, *after, *from_byte).await
         }
         ControlRequest::SessionSearch { query, limit } => search(store, query, *limit).await,
+        ControlRequest::HandoffList { limit, all } => handoffs(store, *limit, *all).await,
+        ControlRequest::HandoffShow { session } => handoff(store, session).await,
         ControlRequest::OutboxList { limit, all } => deliveries(store, *limit, *all).await,
         ControlRequest::OutboxShow { delivery } => delivery_with_parts(store, DeliveryId(*delivery)).await,
         _ => return None,
@@ -83,6 +85,22 @@ async fn session_with_messages(store: &Store, name: &str, limit: u32) -> Result<
 async fn search(store: &Store, query: &str, limit: u32) -> Result<ControlReply, StoreError> {
     let hits = store.search(query, limit).await?.into_iter().map(hit_info).collect();
     Ok(ControlReply::Hits { hits })
+}
+
+async fn handoffs(store: &Store, limit: u32, all: bool) -> Result<ControlReply, StoreError> {
+    let handoffs = store.handoffs(all, limit).await?.iter().map(crate::handoff::info).collect();
+    Ok(ControlReply::Handoffs { handoffs })
+}
+
+async fn handoff(store: &Store, name: &str) -> Result<ControlReply, StoreError> {
+    let row = match find_session(store, name).await {
+        Ok(row) => row,
+        Err(reply) => return Ok(reply),
+    };
+    Ok(match store.handoff(&row.id).await? {
+        Some(row) => ControlReply::Handoff { handoff: Box::new(crate::handoff::info(&row)) },
+        None => store_failed(&StoreError::Missing { what: format!("session {}", row.id) }),
+    })
 }
 
 async fn deliveries(store: &Store, limit: u32, all: bool) -> Result<ControlReply, StoreError> {

@@ -110,7 +110,10 @@ async fn client(stream: UnixStream, requests: mpsc::Sender<Asked>, waits: Waits)
     }
     loop {
         let reply = match line::read::<ControlRequest>(&mut reader, waits.request).await {
-            Ok(request) => answer(request, &requests, waits.answer).await,
+            Ok(request) => {
+                let wait = waits.answer + request.waits();
+                answer(request, &requests, wait).await
+            }
             Err(LineError::Unreadable(why)) => ControlReply::error(ErrorKind::Invalid, format!("not a request: {why}")),
             Err(error) => return say_and_end(&mut writer, error, "not a request", waits).await,
         };

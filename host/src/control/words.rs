@@ -4,7 +4,9 @@
 //! each request gets exactly one reply, in order.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
+use hermes_core::limits::HANDOFF_WAIT_MS_MAX;
 use serde::{Deserialize, Serialize};
 
 use crate::status::StatusJson;
@@ -136,6 +138,34 @@ pub enum ControlRequest {
         /// An id, a unique beginning of one, or a title.
         session: String,
     },
+    /// Hand a session over to the home channel of an instance.
+    Handoff {
+        /// An id, a unique beginning of one, or a title.
+        session: String,
+        /// Where it goes on: an instance, or a plugin that has one instance.
+        instance: String,
+        /// How long to wait for the end of it, in milliseconds; at most five minutes. The answer says how it stands then.
+        #[serde(default = "handoff_wait_ms")]
+        wait_ms: u64,
+    },
+    /// Handoffs, newest first.
+    HandoffList {
+        /// How many.
+        limit: u32,
+        /// Those that are over too.
+        #[serde(default)]
+        all: bool,
+    },
+    /// How one session stands with its handoff.
+    HandoffShow {
+        /// An id, a unique beginning of one, or a title.
+        session: String,
+    },
+    /// Give a handoff up: its session stays where it was.
+    HandoffCancel {
+        /// An id, a unique beginning of one, or a title.
+        session: String,
+    },
     /// Deliveries, newest first.
     OutboxList {
         /// How many.
@@ -221,6 +251,16 @@ pub enum ControlReply {
         /// Best first.
         hits: Vec<HitInfo>,
     },
+    /// To `handoff`, `handoff_show` and `handoff_cancel`.
+    Handoff {
+        /// How it stands.
+        handoff: Box<HandoffInfo>,
+    },
+    /// To `handoff_list`.
+    Handoffs {
+        /// Newest first.
+        handoffs: Vec<HandoffInfo>,
+    },
     /// To `outbox_list`.
     Outbox {
         /// Newest first.
@@ -235,6 +275,23 @@ pub enum ControlReply {
         /// What goes out.
         parts: Vec<PartInfo>,
     },
+}
+
+/// How long the requester of a handoff waits unless it says otherwise.
+pub const HANDOFF_WAIT_MS: u64 = 60_000;
+
+fn handoff_wait_ms() -> u64 {
+    HANDOFF_WAIT_MS
+}
+
+impl ControlRequest {
+    /// How much longer than other requests this one may take until it is answered.
+    pub(super) fn waits(&self) -> Duration {
+        match self {
+            Self::Handoff { wait_ms, .. } => Duration::from_millis((*wait_ms).min(HANDOFF_WAIT_MS_MAX)),
+            _ => Duration::ZERO,
+        }
+    }
 }
 
 impl ControlReply {
@@ -388,6 +445,36 @@ pub struct HitInfo {
     pub snippet: String,
     /// When, Unix ms.
     pub at_ms: i64,
+}
+
+/// How a session stands with its handoff.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HandoffInfo {
+    /// The session.
+    pub session: String,
+    /// Its title.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub title: Option<String>,
+    /// Where it leads.
+    pub instance: String,
+    /// `none`, `pending`, `running`, `completed` or `failed`.
+    pub state: String,
+    /// Why it failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub why: Option<String>,
+    /// The chat in which the conversation goes on, for people.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub chat: Option<String>,
+    /// When it was asked for, Unix ms.
+    pub asked_ms: i64,
+    /// When it came into its state, Unix ms.
+    pub since_ms: i64,
+    /// One sentence for people: what is true, and what to do.
+    pub message: String,
+    /// What to type to go on with the session at the terminal.
+    pub resume_here: String,
+    /// What to type in a chat to go on with the session there.
+    pub resume_in_chat: String,
 }
 
 /// One delivery in a listing.

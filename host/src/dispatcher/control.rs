@@ -57,6 +57,18 @@ impl Dispatcher {
                 // Whoever asked may have gone away.
                 let _ = reply.send(self.session_of(&instance, &chat));
             }
+            Control::LedTo { session, reply } => {
+                // Whoever asked may have gone away.
+                let _ = reply.send(self.led_to(&session));
+            }
+            Control::Take { session, instance, chat, reply } => {
+                if let Err(Ok(taken)) = reply.send(self.take(&session, &instance, &chat)) {
+                    // Nobody is left to write it.
+                    self.lead_back(&session, &taken.routes);
+                }
+            }
+            Control::Open(opening) => self.open(*opening),
+            Control::LeadBack { session, routes } => self.lead_back(&session, &routes),
             Control::Reread { session } => {
                 // A session without a lane is remembered by nobody.
                 self.lanes.send(&session, LaneMessage::Forget).ok();
@@ -119,8 +131,12 @@ impl Dispatcher {
             None => (event, false),
         };
         let place = place(instance, adapter, &event, session.clone(), row.id);
-        let owner = self.owner_again(&place, &event);
-        let event = Authorized::<Event>::host(event, HostCause::Resume);
+        let lease = self.host.handoffs.lease(session).filter(|lease| lease.inbox == Some(row.id));
+        let (owner, cause) = match lease {
+            Some(lease) => (lease.owner, HostCause::Handoff),
+            None => (self.owner_again(&place, &event), HostCause::Resume),
+        };
+        let event = Authorized::<Event>::host(event, cause);
         let (inbox, at_ms, key, urge) = (row.id, row.at_ms, key.to_owned(), Urge::InOrder);
         Some(Heard { inbox, at_ms, owner, place, event, key, several, urge, aside, input: row.input.clone() })
     }

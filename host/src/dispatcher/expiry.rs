@@ -40,9 +40,10 @@ impl Dispatcher {
         Some(Takeover { former: route.session.clone(), reason, notice })
     }
 
-    /// Whether a session is in use, whatever the clock says: it has a lane, or a turn runs in its background.
+    /// Whether a session is in use, whatever the clock says: it has a lane, is handed over, or a turn runs in its
+    /// background.
     fn is_in_use(&self, session: &SessionId) -> bool {
-        self.lanes.has(session) || self.works_aside(session)
+        self.lanes.has(session) || self.works_aside(session) || self.host.handoffs.has(session)
     }
 
     /// A turn in the background is over. Its conversation was in use until then.

@@ -23,6 +23,7 @@ mod conversation;
 mod draft;
 mod heal;
 mod hints;
+mod lease;
 mod manner;
 mod memory;
 mod moved;
@@ -53,7 +54,8 @@ use crate::crash;
 use crate::events::{HostEvent, Permit, TurnNews, TurnWish};
 use crate::host::Host;
 use crate::store::{
-    Admit, Change, CommandTx, CutOffTurn, EndTurn, Lineage, NewDelivery, NewSession, Parent, RouteRow, TurnEnd,
+    Admit, Change, CommandTx, CutOffTurn, EndTurn, Lineage, NewDelivery, NewSession, Parent, RouteRow, StoreError,
+    TurnEnd,
 };
 use crate::turn::{self, Cause};
 pub use ask::Given;
@@ -311,7 +313,9 @@ impl Lane {
             match message {
                 LaneMessage::Heard(heard, _permit) => {
                     self.in_hand = Some(heard.place.clone());
-                    if let Some(heard) = self.hear(heard).await {
+                    if let Some(words) = self.leased(heard.inbox).await {
+                        self.turn_away(vec![*heard], words).await;
+                    } else if let Some(heard) = self.hear(heard).await {
                         refused.push(*heard);
                     }
                 }
@@ -354,7 +358,14 @@ impl Lane {
             epoch: self.host.epoch,
             now_ms: self.host.now_ms(),
         };
-        let turn = self.host.until_written("the start of a turn", || self.host.store.admit(admit.clone())).await?;
+        let start = async || match self.host.store.admit(admit.clone()).await {
+            Err(StoreError::Conflict { .. }) if self.host.handoffs.has(&self.session) => Ok(None),
+            started => started.map(Some),
+        };
+        let Some(turn) = self.host.until_written("the start of a turn", start).await? else {
+            self.turn_away_all(groups).await;
+            return None;
+        };
         self.written = Some((turn, place));
         self.birth = None;
         self.start(turn, groups).await
@@ -580,11 +591,15 @@ impl Lane {
         let written = self.host.until_written("the end of a turn", || self.host.store.end_turn(Arc::clone(&end))).await;
         if let Some(ids) = written {
             crash::point("after_owe");
+            if self.host.handoffs.has(&self.session) {
+                crash::point("handoff_owed");
+            }
             let (said, grown) = ids.split_at(end.deliveries.len().min(ids.len()));
             self.host.carry(said.to_vec(), Arc::unwrap_or_clone(end).deliveries).await;
             for id in grown {
                 self.tell_grown(*id).await;
             }
+            self.host.handoffs.turn_over(&self.session);
         }
     }
 

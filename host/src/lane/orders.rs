@@ -8,6 +8,7 @@ use hermes_core::asks::Question;
 use hermes_core::settings::{Setting, SettingChange};
 use hermes_protocol::Usage;
 
+use super::conversation::Said;
 use super::{Lane, Then, Waiting, Wish, memory};
 use crate::asking;
 use crate::context::{self, Heard, Place, Spoken};
@@ -95,6 +96,12 @@ impl Lane {
     pub(super) async fn obey(&mut self, order: Order) {
         let Order { place, act, mut changes, bypasses } = order;
         let (mut then, mut restarts) = (None, false);
+        if act.changes_the_conversation()
+            && let Some(words) = self.leased(place.inbox).await
+        {
+            self.answer_order(&place, Said::only(words)).await;
+            return;
+        }
         let act = match act {
             Act::Conversation(wish) if !self.is_busy() || bypasses => return self.converse(place, *wish).await,
             act => act,

@@ -280,9 +280,15 @@ impl Lane {
                 "Not queued: {max} messages already wait here, so your last {n} were not taken. Send them again later."
             ),
         };
-        let reply = refused[0].place.say(&self.host, Purpose::Notice, words).await;
-        let ids = refused.iter().map(|heard| heard.inbox).collect();
-        let changes = vec![Change::DropInbox { ids, why: "no room in the queue".to_owned() }];
+        self.not_taken(refused, words, "no room in the queue").await;
+    }
+
+    /// Says to whoever spoke last that these events were not taken.
+    pub(super) async fn not_taken(&self, events: Vec<Heard>, words: String, why: &str) {
+        let Some(last) = events.last() else { return };
+        let reply = last.place.say(&self.host, Purpose::Notice, words).await;
+        let ids = events.iter().map(|heard| heard.inbox).collect();
+        let changes = vec![Change::DropInbox { ids, why: why.to_owned() }];
         self.write_order(CommandTx { inbox: None, changes, reply: vec![reply], now_ms: self.host.now_ms() }).await;
     }
 }

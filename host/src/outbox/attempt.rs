@@ -62,8 +62,8 @@ impl OutboxLane {
         let job = self.job(which)?;
         let (id, n, attempt) = (job.id(), job.part().n, job.facts().attempts.saturating_add(1));
         let claim = async || match host.store.claim(id, n, host.epoch, attempt).await {
-            // The turn was quicker than its first piece: the final text goes instead.
-            Err(StoreError::Conflict { .. }) if n == 0 => Ok(false),
+            // The turn was quicker than its first piece, and the final text goes instead; or it was given up meanwhile.
+            Err(StoreError::Conflict { .. }) => Ok(false),
             claimed => claimed.map(|()| true),
         };
         if host.until_written("a claim", claim).await != Some(true) {
@@ -298,6 +298,7 @@ impl OutboxLane {
             let settle = Settle { effects: effects.clone(), ..settle };
             self.host.until_written("a given up part", || self.host.store.settle(settle.clone())).await;
         }
+        self.host.handoffs.answered(job.delivery.in_reply_to);
         tracing::warn!(delivery = %job.id(), instance = %self.target.instance, why, "given up");
     }
 
@@ -372,7 +373,16 @@ impl OutboxLane {
         let Some(job) = self.job(which) else { return };
         let base = Settle::new(job.id(), job.part().n, state, job.facts().clone(), now_ms);
         let settle = Settle { not_before_ms, effects, parts, detail: job.part().detail.clone(), ..base };
-        host.until_written("what became of a part", || host.store.settle(settle.clone())).await;
+        let settle = async || match host.store.settle(settle.clone()).await {
+            Err(StoreError::Conflict { what }) => {
+                tracing::warn!(what, "it was given up while it was being sent, and stays so");
+                Ok(())
+            }
+            settled => settled.map(drop),
+        };
+        host.until_written("what became of a part", settle).await;
+        let Some(job) = self.job(which) else { return };
+        host.handoffs.answered(job.delivery.in_reply_to);
     }
 }
 

@@ -387,8 +387,22 @@ impl AdapterHandle {
     ///
     /// The adapter's own error, or `unsupported`, `busy`, `unavailable`, `timeout`.
     pub async fn hint(&self, method: &'static str, payload: Vec<u8>) -> Result<Vec<u8>, CallError> {
+        self.call_within(method, payload, self.shared.settings.hint).await
+    }
+
+    /// Calls a method that may take longer than a hint.
+    ///
+    /// # Errors
+    ///
+    /// As [`AdapterHandle::hint`]; after `timeout` nobody knows whether it was done.
+    pub async fn call_within(
+        &self,
+        method: &'static str,
+        payload: Vec<u8>,
+        within: Duration,
+    ) -> Result<Vec<u8>, CallError> {
         let instance = &self.shared.instance;
-        match self.ask(method, payload, self.shared.settings.hint).await {
+        match self.ask(method, payload, within).await {
             Asked::Answered(answer) => answer.into_result(instance, method),
             Asked::Offline => Err(CallError::new("unavailable", format!("{instance} is not online"))),
             Asked::Late => Err(CallError::new("timeout", format!("{instance} did not answer {method} in time"))),

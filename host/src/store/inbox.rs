@@ -65,6 +65,14 @@ fn accept(db: &Connection, new: &NewInbox) -> Outcome<Accepted> {
     id.map(Accepted::Duplicate).ok_or_else(|| Fault::missing(format_args!("event {}", new.event_id)))
 }
 
+/// Keeps what the host itself says to the agent, and what the turn of it hears.
+pub(super) fn host_said(db: &Connection, new: &NewInbox, input: &[Message]) -> Outcome<InboxId> {
+    match accept(db, new)? {
+        Accepted::New(id) => hear(db, id, input).map(|()| id),
+        Accepted::Duplicate(id) => Err(Fault::conflict(format_args!("event {id}"))),
+    }
+}
+
 /// `accepted` → `turned`.
 pub(super) fn turned(db: &Connection, inbox: InboxId) -> Outcome<()> {
     change_one(db, "UPDATE inbox SET state = 'turned' WHERE id = ?1 AND state = 'accepted'", [inbox.0], || {

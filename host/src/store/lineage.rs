@@ -8,8 +8,8 @@ use super::error::Fault;
 use super::sql::{change_one, count, counted, first};
 use super::writer::Outcome;
 use super::{
-    Costs, InUse, Lineage, NewFork, NewSession, NewSummary, Parent, Result, SessionRow, Store, sessions, titles,
-    transcript,
+    Costs, InUse, Lineage, NewFork, NewSession, NewSummary, Parent, Result, SessionRow, Store, handoff, sessions,
+    titles, transcript,
 };
 
 /// Compressions in a row that are followed.
@@ -34,16 +34,10 @@ impl Store {
     pub async fn session_in_use(&self, id: &SessionId) -> Result<Option<InUse>> {
         let id = id.clone();
         self.read(move |db| {
-            let turns = db.prepare_cached(
-                "SELECT 1 FROM turns INDEXED BY turns_running WHERE session_id = ?1 AND state = 'running'
-                 UNION ALL SELECT 1 FROM turns INDEXED BY turns_queued WHERE session_id = ?1 AND state = 'queued'",
-            )?;
-            if first(turns, [&id.0], |_| Ok(()))?.is_some() {
+            if handoff::has_turn(db, &id)? {
                 return Ok(Some(InUse::Turn));
             }
-            let handoff =
-                db.prepare_cached("SELECT 1 FROM sessions WHERE id = ?1 AND handoff_state IN ('pending', 'running')")?;
-            Ok(first(handoff, [&id.0], |_| Ok(()))?.map(|()| InUse::Handoff))
+            Ok(handoff::is_leased(db, &id, &[])?.then_some(InUse::Handoff))
         })
         .await
     }

@@ -18,6 +18,7 @@ mod directory;
 mod drafts;
 mod effects;
 pub mod error;
+mod handoff;
 mod inbox;
 mod kv;
 mod lineage;

@@ -12,7 +12,7 @@ use super::sql::{change, change_one, collect, first, json, json_list, parsed, pa
 use super::writer::Outcome;
 use super::{
     DeliveryFilter, DeliveryState, LISTING_ROWS_MAX, NewDelivery, NewPart, OwedDelivery, OwedPart, PartFacts,
-    PartState, Result, Settle, Settled, Store, drafts, effects, inbox,
+    PartState, Result, Settle, Settled, Store, drafts, effects, handoff, inbox,
 };
 
 /// The shortest time for which a dead letter is tried anew.
@@ -62,6 +62,7 @@ impl Store {
             for effect in &settle.effects {
                 effects::apply(db, settle.delivery, effect)?;
             }
+            handoff::part_settled(db, settle.delivery, settle.now_ms)?;
             Ok(settled)
         })
         .await
@@ -88,7 +89,11 @@ impl Store {
     /// [`StoreError::Conflict`] when it was delivered.
     pub async fn outbox_drop(&self, delivery: DeliveryId, why: &str) -> Result<()> {
         let (now_ms, why) = (self.now_ms(), why.to_owned());
-        self.write(move |db| abandon(db, delivery, &why, now_ms)).await
+        self.write(move |db| {
+            abandon(db, delivery, &why, now_ms)?;
+            handoff::part_settled(db, delivery, now_ms)
+        })
+        .await
     }
 
     /// Lists deliveries with their parts, newest first.
@@ -402,7 +407,8 @@ fn retry(db: &Connection, delivery: DeliveryId, now_ms: i64) -> Outcome<()> {
     )
 }
 
-fn abandon(db: &Connection, delivery: DeliveryId, why: &str, now_ms: i64) -> Outcome<()> {
+/// Gives up what is open of a delivery; one that is over leaves the list of dead letters.
+pub(super) fn abandon(db: &Connection, delivery: DeliveryId, why: &str, now_ms: i64) -> Outcome<()> {
     let state = first(db.prepare_cached("SELECT state FROM outbox WHERE id = ?1")?, [delivery.0], |row| {
         Ok(text(row, 0)?.to_owned())
     })?;

@@ -6,6 +6,7 @@
 //! part  in_flight{dead} → unknown      looked up, repeated with a mark, or given up
 //! event accepted                       handled as if it came now
 //! draft drafting                       the resumed turn's to go on with, or owed as "(interrupted)"
+//! handoff running{dead} → pending      claimed anew, or failed when that was the second claim
 //! ```
 //!
 //! These are the arrows `OwnerDied` and `ClaimerDied` of `hermes_core`. A turn that
@@ -21,7 +22,7 @@ use super::sql::{change, collect, parsed, text};
 use super::writer::Outcome;
 use super::{
     CutOffTurn, DeadTargetRow, DeliveryState, HomeChannelRow, InboxRow, Left, Loaded, OwedDelivery, Result, Store,
-    drafts, inbox, kv, outbox, pairing, sessions, turns,
+    drafts, handoff, inbox, kv, outbox, pairing, sessions, turns,
 };
 
 /// How long a new life of the host heeds a wait of an earlier one. The wait is written as a time of day,
@@ -96,6 +97,7 @@ fn recover(db: &Connection, nonce: &str, epoch: Epoch, now_ms: i64) -> Outcome<L
          WHERE delivery IN (SELECT id FROM outbox WHERE state IN ('drafting', 'owed')) AND not_before_ms > ?1",
         [now_ms.saturating_add(PUT_OFF_MS_MAX)],
     )?;
+    let failed_handoffs = handoff::recover(db, epoch, now_ms)?;
     drafts::recover(db, nonce, now_ms)?;
     if turns + parts > 0 {
         tracing::info!(turns, parts, now_ms, "store: took over what an earlier life of the host left behind");
@@ -106,6 +108,7 @@ fn recover(db: &Connection, nonce: &str, epoch: Epoch, now_ms: i64) -> Outcome<L
         turn: last("SELECT coalesce(max(id), 0) FROM turns")?,
         delivery: last("SELECT coalesce(max(id), 0) FROM outbox")?,
         drafts: drafting(db)?,
+        failed_handoffs,
     })
 }
 

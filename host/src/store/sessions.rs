@@ -11,7 +11,8 @@ use super::sql::{change, change_one, collect, count, first, json, parsed, parsed
 use super::titles::clean_title;
 use super::writer::Outcome;
 use super::{
-    LISTING_ROWS_MAX, Lineage, NewSession, QueueCounts, Result, RouteRow, SessionFilter, SessionRow, Store, search,
+    LISTING_ROWS_MAX, Lineage, NewSession, QueueCounts, Result, RouteRow, SessionFilter, SessionRow, Store, handoff,
+    search,
 };
 
 impl Store {
@@ -60,7 +61,7 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// [`StoreError::Conflict`] while a turn of it is queued or running.
+    /// [`StoreError::Conflict`] while a turn of it is queued or running, and while it is being handed over.
     pub async fn session_delete(&self, id: &SessionId) -> Result<()> {
         let id = id.clone();
         self.write(move |db| delete(db, &id)).await
@@ -168,15 +169,11 @@ fn delete(db: &Connection, id: &SessionId) -> Outcome<()> {
     if !exists(db, id)? {
         return Err(Fault::missing(name(id)));
     }
-    let live = db.prepare_cached(
-        "SELECT 1 WHERE EXISTS (SELECT 1 FROM turns WHERE session_id = ?1 AND state = 'running')
-             OR EXISTS (SELECT 1 FROM turns WHERE session_id = ?1 AND state = 'queued')",
-    )?;
-    if first(live, [&id.0], |_| Ok(()))?.is_some() {
+    if handoff::has_turn(db, id)? || handoff::is_leased(db, id, &[])? {
         return Err(Fault::conflict(name(id)));
     }
     search::forget_session(db, id)?;
-    for table in ["messages", "routes", "agent_state", "attachments"] {
+    for table in ["messages", "routes", "agent_state", "attachments", "handoff_offers"] {
         change(db, &format!("DELETE FROM {table} WHERE session_id = ?1"), [&id.0])?;
     }
     change_one(db, "DELETE FROM sessions WHERE id = ?1", [&id.0], || name(id))

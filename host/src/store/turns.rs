@@ -9,15 +9,15 @@ use rusqlite::{Connection, params};
 use super::error::Fault;
 use super::sql::{change, change_one, counted, first, json, json_list, text};
 use super::writer::Outcome;
-use super::{Admit, EndTurn, NewMessage, Result, Store, TurnEnd, drafts, inbox, outbox, sessions};
+use super::{Admit, EndTurn, NewMessage, Result, Store, TurnEnd, drafts, handoff, inbox, outbox, sessions};
 
 impl Store {
     /// (b) Starts a turn: opens its session and route where given, marks its events `turned`.
     ///
     /// # Errors
     ///
-    /// [`StoreError::Conflict`](super::StoreError::Conflict) when a turn of that session runs or an event is not
-    /// `accepted`; [`StoreError::Missing`](super::StoreError::Missing) when there is no such session.
+    /// [`StoreError::Conflict`](super::StoreError::Conflict) when a turn of that session runs, when it is being handed
+    /// over, or an event is not `accepted`; [`StoreError::Missing`](super::StoreError::Missing) when there is no such session.
     pub async fn admit(&self, admit: Admit) -> Result<TurnId> {
         self.write(move |db| start(db, &admit)).await
     }
@@ -97,6 +97,9 @@ fn start(db: &Connection, admit: &Admit) -> Outcome<TurnId> {
     if let Some(route) = &admit.route {
         sessions::bind_route(db, route)?;
     }
+    if handoff::is_leased(db, session, &admit.inbox)? {
+        return Err(Fault::conflict(format_args!("session {session}, which is being handed over")));
+    }
     let inserted = change(
         db,
         "INSERT INTO turns (session_id, inbox, state, epoch, attempts, started_ms)
@@ -167,12 +170,13 @@ fn finish(db: &Connection, nonce: &str, end: &EndTurn) -> Outcome<Vec<DeliveryId
             params![end.session.0, runtime, json(state)?, now_ms],
         )?;
     }
-    for event in events {
-        inbox::turn_answered(db, event)?;
+    for event in &events {
+        inbox::turn_answered(db, *event)?;
     }
     let said = end.deliveries.iter().map(|delivery| outbox::insert(db, nonce, delivery, Some(turn)));
     let mut ids = said.collect::<Outcome<Vec<DeliveryId>>>()?;
     ids.append(&mut drafts::interrupt_those_of(db, nonce, turn, now_ms)?);
+    handoff::turn_ended(db, &end.session, &events, now_ms)?;
     Ok(ids)
 }
 

@@ -9,6 +9,7 @@ mod commands;
 mod conversation;
 mod delivery;
 mod files;
+mod handoff;
 mod lateness;
 mod listing;
 mod menus;

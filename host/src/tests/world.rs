@@ -340,6 +340,7 @@ async fn begin(
     handle.set_online(online);
     host.set_adapters(Adapters::of(vec![handle.clone()], Arc::clone(&services)));
     recovery::recover(&host).await.unwrap();
+    tokio::spawn(crate::handoff::watch(Arc::clone(&host)));
     (host, services, handle)
 }
 

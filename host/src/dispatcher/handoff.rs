@@ -1,0 +1,108 @@
+//! The ways of chats while a conversation is handed over.
+//!
+//! A route is led in memory before it is written, so that what comes in meanwhile meets the
+//! lease of the session and not the session that the chat was in before. Where it cannot be
+//! written, or the handoff fails later, [`Dispatcher::lead_back`] restores what there was.
+
+use std::sync::Arc;
+
+use hermes_core::access::{Authorized, HostCause};
+use hermes_core::handoff::TERMINAL;
+use hermes_core::ids::SessionId;
+use hermes_core::routes::Route;
+use hermes_core::session::{MAIN_PROFILE, SessionKey, is_dm};
+use hermes_protocol::{Chat, Event};
+
+use super::{Dispatcher, place, route};
+use crate::context::{Heard, Urge};
+use crate::events::{Opening, Taken};
+use crate::lane::LaneMessage;
+use crate::store::{HandoffRoutes, KeptRoute, RouteRow};
+
+impl Dispatcher {
+    /// The chats that lead to a session.
+    pub(super) fn led_to(&self, session: &SessionId) -> Vec<(String, Chat)> {
+        self.routes.of_session(session).map(|route| (route.instance.clone(), route.origin.clone())).collect()
+    }
+
+    /// Leads a chat, whoever speaks there, to a session, and takes the terminal off it.
+    pub(super) fn take(&mut self, session: &SessionId, instance: &str, chat: &Chat) -> Result<Taken, String> {
+        let key = SessionKey::shared(MAIN_PROFILE, instance, chat)
+            .map_err(|error| format!("no conversation can be in the chat that {instance} names ({error})"))?;
+        let bound = key.stored();
+        let now_ms = self.host.now_ms();
+        let theirs: Vec<Route> = self.routes.of_session(session).filter(|route| route.key != bound).cloned().collect();
+        if let Some(other) = theirs.iter().find(|route| route.instance != TERMINAL) {
+            return Err(format!("the conversation goes on in a chat of {} by now", other.instance));
+        }
+        let old = self.routes.get(&key).filter(|route| route.session != *session).cloned();
+        let former = old.as_ref().map(|old| old.session.clone());
+        let before = old.iter().chain(&theirs).map(|route| self.kept(route)).collect();
+        for route in &theirs {
+            self.routes.unbind(&route.key);
+            self.used.remove(&route.key);
+        }
+        let mut row = RouteRow::new(bound.clone(), MAIN_PROFILE, instance, session.clone(), chat.clone(), now_ms);
+        row.shared = true;
+        row.participates = chat.thread.is_some() && !is_dm(&chat.kind);
+        self.lead(&row);
+        let former = former.filter(|former| !self.is_led_to(former));
+        let freed = theirs.into_iter().map(|route| route.key).collect();
+        Ok(Taken { route: row, routes: HandoffRoutes { bound, before }, former, freed })
+    }
+
+    /// Leads the chats of a handoff where they led before. A chat that goes on elsewhere by now is left alone.
+    pub(super) fn lead_back(&mut self, session: &SessionId, routes: &HandoffRoutes) {
+        let is_bound = self.routes.of_session(session).any(|route| route.key == routes.bound);
+        if is_bound {
+            self.routes.unbind(&routes.bound);
+            self.used.remove(&routes.bound);
+        }
+        for kept in &routes.before {
+            if self.routes.has(&kept.key) || (kept.key == routes.bound && !is_bound) {
+                continue;
+            }
+            self.lead(&kept.row());
+        }
+    }
+
+    /// A conversation begins in the chat to which it was handed over. Nobody on any platform said this.
+    pub(super) fn open(&mut self, opening: Opening) {
+        let Opening { session, instance, event, input, inbox, owner } = opening;
+        let Ok(key) = SessionKey::shared(MAIN_PROFILE, &instance, &event.chat) else { return };
+        let adapter = self.host.adapter(&instance);
+        let place = place(Arc::clone(&instance), adapter, &event, session.clone(), inbox);
+        let heard = Heard {
+            inbox,
+            at_ms: event.at_ms,
+            place,
+            event: Authorized::<Event>::host(event, HostCause::Handoff),
+            owner,
+            key: key.stored(),
+            several: key.is_shared_by_several(),
+            input: Some(input),
+            urge: Urge::InOrder,
+            aside: false,
+        };
+        self.send_to(session, &instance, None, None, LaneMessage::Heard(Box::new(heard), None));
+    }
+
+    fn lead(&mut self, row: &RouteRow) {
+        self.used.insert(row.key.clone(), row.updated_ms);
+        self.ended.remove(&row.key);
+        self.routes.bind(route(row.clone()));
+    }
+
+    fn kept(&self, route: &Route) -> KeptRoute {
+        KeptRoute {
+            key: route.key.clone(),
+            profile: route.profile.clone(),
+            instance: route.instance.clone(),
+            session: route.session.clone(),
+            origin: route.origin.clone(),
+            used_ms: self.used.get(&route.key).copied().unwrap_or_else(|| self.host.now_ms()),
+            shared: route.shared,
+            participates: route.participates,
+        }
+    }
+}

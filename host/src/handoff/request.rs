@@ -1,0 +1,257 @@
+//! What is asked for, checked before anything is written: what cannot work is refused at once, with its sentence.
+
+use std::sync::Arc;
+
+use hermes_core::handoff::{HandoffChange, HandoffState, TERMINAL};
+use hermes_core::ids::SessionId;
+use hermes_protocol::Chat;
+use tokio::sync::oneshot;
+
+use super::Lease;
+use crate::config::nearest;
+use crate::control::records::find_session;
+use crate::control::{ControlReply, ErrorKind, HandoffInfo};
+use crate::events::{Control, HostEvent};
+use crate::host::Host;
+use crate::plugins::AdapterHandle;
+use crate::status::human::one_line;
+use crate::store::{HandoffAsked, HandoffRow, StoreError};
+use crate::targets;
+
+/// Why a handoff that runs was given up.
+const CANCELLED: &str = "cancelled by the operator";
+
+/// Characters of a title in a sentence.
+const TITLE_CHARS_MAX: usize = 80;
+
+/// Why a handoff is not begun, or not given up: whose turn it is, and the sentence.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refused {
+    /// Whose turn it is.
+    pub kind: ErrorKind,
+    /// The sentence.
+    pub words: String,
+}
+
+impl Refused {
+    fn new(kind: ErrorKind, words: impl Into<String>) -> Self {
+        Self { kind, words: words.into() }
+    }
+
+    fn state(words: impl Into<String>) -> Self {
+        Self::new(ErrorKind::Refused, words)
+    }
+}
+
+impl From<StoreError> for Refused {
+    fn from(error: StoreError) -> Self {
+        let kind = match error {
+            StoreError::Busy { .. } | StoreError::Closed => ErrorKind::Busy,
+            _ => ErrorKind::Failed,
+        };
+        Self::new(kind, error.to_string())
+    }
+}
+
+impl From<Refused> for ControlReply {
+    fn from(refused: Refused) -> Self {
+        Self::error(refused.kind, refused.words)
+    }
+}
+
+/// Asks for a session to be handed over, and wakes the watcher. Returns the session.
+///
+/// # Errors
+///
+/// What forbids it; nothing has changed then.
+pub async fn request(host: &Arc<Host>, session: &str, instance: &str) -> Result<SessionId, Refused> {
+    let id = find(host, session).await?;
+    let instance = instance_of(host, instance)?;
+    if let Some(row) = host.store.handoff(&id).await?.filter(|row| row.state.is_live()) {
+        return Err(Refused::state(under_way(&row)));
+    }
+    check(host, &id, &instance).await?;
+    if host.draining.is_cancelled() {
+        return Err(Refused::new(ErrorKind::Busy, "the host is stopping; hand it over when it runs again"));
+    }
+    // From here on whoever writes to it is told; what was quicker is met by the store.
+    let granted =
+        host.handoffs.grant(&id, &Lease { instance: Arc::clone(&instance), inbox: None, owner: None, is_left: false });
+    let asked = host.store.handoff_request(&id, &instance, host.now_ms()).await;
+    let refused = match asked {
+        Ok(HandoffAsked::Made) => {
+            crate::crash::point("handoff_pending");
+            host.handoffs.look();
+            return Ok(id);
+        }
+        // The lease is that of the handoff which is under way.
+        Ok(HandoffAsked::UnderWay(row)) => {
+            host.handoffs.look();
+            return Err(Refused::state(under_way(&row)));
+        }
+        Ok(HandoffAsked::MidTurn) => Refused::state(format!(
+            "{} is answering a message right now; hand it over when that is done, or stop it there",
+            one_line(session, TITLE_CHARS_MAX)
+        )),
+        Ok(HandoffAsked::Unknown) => Refused::new(ErrorKind::NotFound, format!("session {id} was deleted meanwhile")),
+        Err(error) => error.into(),
+    };
+    if granted {
+        host.handoffs.let_go(&id);
+    }
+    Err(refused)
+}
+
+/// Gives a handoff up that is under way. Returns how it stands.
+///
+/// # Errors
+///
+/// When none is under way.
+pub async fn cancel(host: &Arc<Host>, session: &str) -> Result<HandoffRow, Refused> {
+    let id = find(host, session).await?;
+    let why = HandoffChange::Refused { why: CANCELLED.to_owned() };
+    match super::watcher::give_up(host, &id, why).await? {
+        Some(row) => Ok(row),
+        None => Err(Refused::state(format!(
+            "session {id} is not being handed over; `hermes-host handoff show {id}` says how it stands"
+        ))),
+    }
+}
+
+/// How a handoff stands, for people and for scripts.
+pub fn info(row: &HandoffRow) -> HandoffInfo {
+    let chat = row.chat.as_ref().map(|chat| shown(&row.instance, chat));
+    let resume_here = format!("hermes-host chat --resume {}", row.session);
+    let called = row.title.clone().unwrap_or_else(|| row.session.to_string());
+    let resume_in_chat = format!("/resume {}", one_line(&called, TITLE_CHARS_MAX));
+    let there = chat.clone().unwrap_or_else(|| row.instance.clone());
+    let (message, why) = match &row.state {
+        HandoffState::None => (format!("session {} was never handed over", row.session), None),
+        HandoffState::Pending { .. } => (format!("waits to be taken up for {}", row.instance), None),
+        HandoffState::Running { .. } => (format!("still running there: {there}"), None),
+        HandoffState::Completed => {
+            (format!("the conversation goes on in {there}; `{resume_here}` brings it back"), None)
+        }
+        HandoffState::Failed { why } => {
+            (format!("not handed over to {}: {why}; the conversation is as it was", row.instance), Some(why.clone()))
+        }
+    };
+    HandoffInfo {
+        session: row.session.to_string(),
+        title: row.title.clone(),
+        instance: row.instance.clone(),
+        state: row.state.word().to_owned(),
+        why,
+        chat,
+        asked_ms: row.asked_ms,
+        since_ms: row.at_ms,
+        message,
+        resume_here,
+        resume_in_chat,
+    }
+}
+
+/// What the watcher checks again before it claims, and the home channel that the destination has.
+///
+/// # Errors
+///
+/// What forbids it.
+pub(super) async fn check(
+    host: &Arc<Host>,
+    session: &SessionId,
+    instance: &Arc<str>,
+) -> Result<(AdapterHandle, Chat), Refused> {
+    let Some(adapter) = host.adapter(instance) else {
+        return Err(Refused::new(ErrorKind::NotFound, targets::no_instance(host, instance)));
+    };
+    if !adapter.capabilities().supports_async_delivery {
+        return Err(Refused::state(format!(
+            "{instance} only answers whoever is asking it; hand the session over to an instance that can write unasked"
+        )));
+    }
+    if !adapter.is_online() {
+        let state = adapter.state();
+        let reason = state.reason().map(|reason| format!(" ({})", one_line(reason, 200))).unwrap_or_default();
+        return Err(Refused::state(format!(
+            "{instance} is {}{reason}, so nothing can be handed over to it; `hermes-host adapter list` shows it",
+            state.word()
+        )));
+    }
+    let home = targets::home(host, &adapter).await.map_err(Refused::state)?;
+    if let Some(words) = is_owned(host, session).await {
+        return Err(Refused::state(words));
+    }
+    Ok((adapter, home))
+}
+
+/// Says which chat has a session, if one has.
+async fn is_owned(host: &Arc<Host>, session: &SessionId) -> Option<String> {
+    let (reply, owned) = oneshot::channel();
+    let control = Control::LedTo { session: session.clone(), reply };
+    host.tell(HostEvent::control(control)).await;
+    // Without the dispatcher the host ends; nothing is written then.
+    let chats = owned.await.unwrap_or_default();
+    let (instance, chat) = chats.into_iter().find(|(instance, _)| instance != TERMINAL)?;
+    Some(format!("the conversation goes on in {} and stays there; `/new` there lets it go", shown(&instance, &chat)))
+}
+
+async fn find(host: &Arc<Host>, name: &str) -> Result<SessionId, Refused> {
+    let row = match find_session(&host.store, name).await {
+        Ok(row) => row,
+        Err(ControlReply::Error { kind, message }) => return Err(Refused::new(kind, message)),
+        Err(_) => return Err(Refused::new(ErrorKind::Failed, "the session cannot be looked up")),
+    };
+    let tip = host.store.session_tip(&row.id).await?;
+    Ok(tip.map_or(row.id, |tip| tip.id))
+}
+
+/// The instance that somebody means: by its own name, or by that of a plugin which has one instance.
+fn instance_of(host: &Host, wanted: &str) -> Result<Arc<str>, Refused> {
+    let all = host.adapters().map(crate::plugins::Adapters::all).unwrap_or_default();
+    if wanted == TERMINAL {
+        let words = "the terminal needs no handoff; `hermes-host chat --resume` goes on with a conversation there";
+        return Err(Refused::new(ErrorKind::Invalid, words));
+    }
+    if let Some(adapter) = all.iter().find(|adapter| **adapter.instance() == *wanted) {
+        return Ok(Arc::clone(adapter.instance()));
+    }
+    let same: Vec<&AdapterHandle> = all.iter().filter(|adapter| adapter.plugin() == wanted).collect();
+    match same.as_slice() {
+        [] => Err(Refused::new(ErrorKind::NotFound, unknown(host, wanted, &all))),
+        [only] => Ok(Arc::clone(only.instance())),
+        several => {
+            let names: Vec<&str> = several.iter().map(|adapter| &**adapter.instance()).collect();
+            let words = format!("{wanted} has several instances; name one: {}", names.join(", "));
+            Err(Refused::new(ErrorKind::Invalid, words))
+        }
+    }
+}
+
+/// There is no such instance, nor a plugin of that name: the nearest of either.
+fn unknown(host: &Host, wanted: &str, all: &[AdapterHandle]) -> String {
+    let plugins = all.iter().map(AdapterHandle::plugin);
+    match nearest(wanted, plugins) {
+        Some(near) => format!("there is no instance {wanted:?}; did you mean {near:?}?"),
+        None => targets::no_instance(host, wanted),
+    }
+}
+
+fn under_way(row: &HandoffRow) -> String {
+    format!(
+        "the conversation is on its way to {} already; `hermes-host handoff show {}` says how it stands",
+        row.instance, row.session
+    )
+}
+
+/// A chat for people.
+pub(super) fn shown(instance: &str, chat: &Chat) -> String {
+    let name = |name: &Option<String>, id: &str| match name.as_deref() {
+        Some(name) if !name.is_empty() => one_line(name, TITLE_CHARS_MAX),
+        _ => id.to_owned(),
+    };
+    let place = format!("{instance}:{}", name(&chat.name, &chat.id));
+    match &chat.thread {
+        Some(thread) => format!("{place}, {}", name(&chat.thread_name, thread)),
+        None => place,
+    }
+}

@@ -1,0 +1,149 @@
+//! Carries one handoff out: where the conversation goes on, the chat bound to the session, and the event that opens
+//! it there. The turn and its delivery go their own way from there.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use hermes_agent::Message;
+use hermes_core::ids::InboxId;
+use hermes_protocol::{CallError, Chat, Event, HandoffThreadCall, Sender, method};
+use tokio::sync::oneshot;
+
+use super::request::shown;
+use crate::crash;
+use crate::events::{Control, HostEvent, Opening, Taken};
+use crate::host::Host;
+use crate::plugins::AdapterHandle;
+use crate::status::human::one_line;
+use crate::store::{HandoffBind, HandoffRow, NewInbox};
+
+/// How long an adapter may take to open a thread.
+const THREAD_WITHIN: Duration = Duration::from_secs(60);
+
+/// Characters of the name of a thread.
+const NAME_CHARS_MAX: usize = 80;
+
+/// Whose the words are that open a conversation in a chat: nobody's on any platform.
+const SENDER: &str = "system:handoff";
+
+/// Hands a claimed session over to the chat that `home` or a thread in it is.
+///
+/// # Errors
+///
+/// Why it cannot be, in words.
+pub(super) async fn serve(
+    host: &Arc<Host>,
+    row: &HandoffRow,
+    adapter: &AdapterHandle,
+    home: Chat,
+) -> Result<(), String> {
+    let chat = match &row.chat {
+        Some(chat) => chat.clone(),
+        None => {
+            let chat = place(row, adapter, home).await;
+            let keep = || host.store.handoff_thread(&row.session, host.epoch, chat.clone());
+            host.until_written("the chat of a handoff", keep).await.ok_or(NOT_WRITTEN)?;
+            chat
+        }
+    };
+    let taken = take(host, row, &chat).await?;
+    let event = opening(host, row, &chat);
+    let input = vec![Message::user(event.text.clone())];
+    let bound = bind(host, row, &event, input.clone(), &taken).await;
+    let Some(inbox) = bound else {
+        let control = Control::LeadBack { session: row.session.clone(), routes: Box::new(taken.routes) };
+        host.tell(HostEvent::control(control)).await;
+        return Err(NOT_WRITTEN.to_owned());
+    };
+    crash::point("handoff_bound");
+    host.handoffs.opens_with(&row.session, inbox, row.owner.clone());
+    let opening = Opening {
+        session: row.session.clone(),
+        instance: Arc::clone(adapter.instance()),
+        event,
+        input,
+        inbox,
+        owner: row.owner.clone(),
+    };
+    host.tell(HostEvent::control(Control::Open(Box::new(opening)))).await;
+    Ok(())
+}
+
+const NOT_WRITTEN: &str = "it could not be written down; the host's log says why";
+
+/// Where the conversation goes on: a thread of its own, or the home channel where there can be none.
+async fn place(row: &HandoffRow, adapter: &AdapterHandle, home: Chat) -> Chat {
+    let instance = adapter.instance();
+    if !adapter.capabilities().create_handoff_thread {
+        tracing::info!(session = %row.session, %instance, "it opens no threads; the conversation goes on in its home channel");
+        return home;
+    }
+    let key = format!("handoff-{}-{}", row.session, row.asked_ms);
+    let call = HandoffThreadCall::new(home.clone(), name(row), key);
+    let payload = serde_json::to_vec(&call).expect("a call is always JSON");
+    let answer = adapter.call_within(method::CREATE_HANDOFF_THREAD, payload, THREAD_WITHIN).await;
+    let made = answer.and_then(|answer| {
+        serde_json::from_slice::<Option<Chat>>(&answer).map_err(|error| CallError::new("invalid", error.to_string()))
+    });
+    let why = match made {
+        Ok(Some(chat)) if !chat.id.is_empty() => return chat,
+        Ok(_) => "it made none".to_owned(),
+        // Whether there is one now nobody can tell, and the home channel is there for sure.
+        Err(error) => error.to_string(),
+    };
+    tracing::warn!(
+        session = %row.session, %instance, why = one_line(&why, 300),
+        "no thread for a handoff; the conversation goes on in the home channel"
+    );
+    home
+}
+
+fn name(row: &HandoffRow) -> String {
+    let called = row.title.as_deref().map(|title| one_line(title, NAME_CHARS_MAX));
+    called.unwrap_or_else(|| row.session.to_string())
+}
+
+/// Lets the dispatcher lead the chat to the session.
+async fn take(host: &Arc<Host>, row: &HandoffRow, chat: &Chat) -> Result<Taken, String> {
+    let (reply, taken) = oneshot::channel();
+    let control =
+        Control::Take { session: row.session.clone(), instance: row.instance.clone(), chat: chat.clone(), reply };
+    host.tell(HostEvent::control(control)).await;
+    taken.await.map_err(|_| "the host is stopping".to_owned())?
+}
+
+async fn bind(host: &Host, row: &HandoffRow, event: &Event, input: Vec<Message>, taken: &Taken) -> Option<InboxId> {
+    let now_ms = host.now_ms();
+    let bind = HandoffBind {
+        session: row.session.clone(),
+        epoch: host.epoch,
+        event: NewInbox {
+            instance: row.instance.clone(),
+            event_id: event.event_id.clone(),
+            at_ms: event.at_ms,
+            received_ms: now_ms,
+            event: serde_json::to_string(event).expect("an event is always JSON"),
+        },
+        input,
+        route: taken.route.clone(),
+        routes: taken.routes.clone(),
+        former: taken.former.clone(),
+        freed: taken.freed.clone(),
+        now_ms,
+    };
+    host.until_written("the chat of a handoff", || host.store.handoff_bind(bind.clone())).await
+}
+
+/// What the agent hears first in the chat. No sender of a platform said it.
+fn opening(host: &Host, row: &HandoffRow, chat: &Chat) -> Event {
+    let called = row.title.as_deref().map(|title| format!(" \"{}\"", one_line(title, NAME_CHARS_MAX)));
+    let text = format!(
+        "[From the host: the conversation{} was moved here, to {}, from the terminal. Everything said before is above. \
+         Say in a few words that you are here and where things stand, and wait for the next message.]",
+        called.unwrap_or_default(),
+        shown(&row.instance, chat)
+    );
+    let id = format!("handoff:{}:{}:{}", row.session, row.asked_ms, row.attempts);
+    let sender = Sender::new(SENDER).named("Handoff");
+    Event::message(id, chat.clone(), sender, text).at_ms(host.now_ms())
+}

@@ -1,0 +1,207 @@
+//! Takes up what was asked for, gives up what takes too long, and lets go of what is over.
+//!
+//! It is woken by each request, by each end, and looks by itself at the start and every [`HANDOFF_SWEEP_S`]. What the
+//! store says decides; what is in memory (leases, routes) follows it here and nowhere else.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use hermes_core::handoff::{HandoffChange, HandoffState};
+use hermes_core::ids::SessionId;
+use hermes_core::limits::{HANDOFF_SWEEP_S, HANDOFFS_MAX};
+use tokio::sync::mpsc;
+
+use super::{Lease, request, serve};
+use crate::events::{Control, HostEvent, TurnWish};
+use crate::host::Host;
+use crate::store::{HandoffRow, StoreError};
+
+/// Leases what an earlier life of the host left on its way, and leads the chats back of what failed with it.
+///
+/// # Errors
+///
+/// When the store cannot be read; the host must not start then.
+pub async fn take_up(host: &Arc<Host>, failed: Vec<HandoffRow>) -> Result<(), StoreError> {
+    for row in failed {
+        lead_back(host, &row).await;
+    }
+    for row in host.store.handoffs_live().await? {
+        host.handoffs.grant(&row.session, &Lease { is_left: true, ..lease(&row) });
+    }
+    Ok(())
+}
+
+/// Watches until the host takes no new events.
+pub async fn watch(host: Arc<Host>) {
+    host.recovered.cancelled().await;
+    loop {
+        let next = sweep(&host).await;
+        let until = host.clock.moment() + next;
+        tokio::select! {
+            () = host.handoffs.wake.notified() => {}
+            () = host.clock.until(until) => {}
+            () = host.draining.cancelled() => return,
+        }
+    }
+}
+
+/// Looks at everything that is on its way; returns after how long to look again.
+async fn sweep(host: &Arc<Host>) -> Duration {
+    let mut next = Duration::from_secs(HANDOFF_SWEEP_S);
+    let leased = host.handoffs.sessions();
+    let live = match host.store.handoffs_live().await {
+        Ok(live) => live,
+        Err(error) => {
+            tracing::warn!(%error, "the handoffs cannot be read; they are looked at again");
+            return next;
+        }
+    };
+    for session in leased.iter().filter(|session| live.iter().all(|row| row.session != **session)) {
+        over(host, session).await;
+    }
+    let mut running = live.iter().filter(|row| matches!(row.state, HandoffState::Running { .. })).count();
+    for row in live {
+        host.handoffs.grant(&row.session, &lease(&row));
+        match row.state {
+            HandoffState::Running { .. } => match left(host, &row) {
+                Some(left) => next = next.min(left),
+                None => time_out(host, &row).await,
+            },
+            _ if running >= HANDOFFS_MAX => {}
+            _ if waits_for_its_adapter(host, &row) => {
+                next = next.min(left(host, &row).unwrap_or_default());
+            }
+            _ => {
+                if claim(host, &row).await {
+                    running += 1;
+                    next = next.min(timeout_of(host, &row));
+                }
+            }
+        }
+    }
+    next
+}
+
+/// Checks once more what is pending, claims it and serves it beside others. `false`: it was refused, or somebody was
+/// quicker.
+async fn claim(host: &Arc<Host>, row: &HandoffRow) -> bool {
+    let session = &row.session;
+    let instance: Arc<str> = Arc::from(row.instance.as_str());
+    let (adapter, home) = match request::check(host, session, &instance).await {
+        Ok(found) => found,
+        Err(refused) => {
+            end(host, session, HandoffChange::Refused { why: refused.words }).await;
+            return false;
+        }
+    };
+    let claim = || host.store.handoff_claim(session, host.epoch, host.now_ms());
+    let Some(Some(row)) = host.until_written("the claim of a handoff", claim).await else { return false };
+    tracing::info!(%session, %instance, attempt = row.attempts, "a session is being handed over");
+    crate::crash::point("handoff_claimed");
+    let host = Arc::clone(host);
+    // Not waited for: what it leaves undone is found by its time.
+    tokio::spawn(async move {
+        if let Err(why) = serve::serve(&host, &row, &adapter, home).await {
+            end(&host, &row.session, HandoffChange::Refused { why }).await;
+        }
+    });
+    true
+}
+
+/// Whether a handoff that an earlier life of the host left waits for its adapter, which comes up with the host.
+fn waits_for_its_adapter(host: &Host, row: &HandoffRow) -> bool {
+    let is_left = host.handoffs.lease(&row.session).is_some_and(|lease| lease.is_left);
+    let is_away = host.adapter(&row.instance).is_some_and(|adapter| !adapter.is_online());
+    is_left && is_away && left(host, row).is_some()
+}
+
+/// How long a handoff may still take; `None`: no longer.
+fn left(host: &Host, row: &HandoffRow) -> Option<Duration> {
+    let since = Duration::from_millis(u64::try_from(host.now_ms().saturating_sub(row.at_ms)).unwrap_or(0));
+    timeout_of(host, row).checked_sub(since).filter(|left| !left.is_zero())
+}
+
+fn timeout_of(host: &Host, row: &HandoffRow) -> Duration {
+    host.live().session_of(&row.instance).handoff_timeout
+}
+
+/// Gives up what takes too long, and stops its turn.
+async fn time_out(host: &Arc<Host>, row: &HandoffRow) {
+    tracing::warn!(session = %row.session, instance = %row.instance, "a handoff takes too long and is given up");
+    end(host, &row.session, HandoffChange::TimedOut).await;
+}
+
+/// Ends a handoff that does not come about, whatever the store says about the reason.
+async fn end(host: &Arc<Host>, session: &SessionId, change: HandoffChange) {
+    let failed = host
+        .until_written("the end of a handoff", || host.store.handoff_fail(session, change.clone(), host.now_ms()))
+        .await;
+    if let Some(Some(row)) = failed {
+        settle(host, &row).await;
+    }
+}
+
+/// Ends a handoff if it is in a state from which `change` leads; returns how it stands then.
+///
+/// # Errors
+///
+/// When it cannot be written.
+pub(super) async fn give_up(
+    host: &Arc<Host>,
+    session: &SessionId,
+    change: HandoffChange,
+) -> Result<Option<HandoffRow>, StoreError> {
+    let failed = host.store.handoff_fail(session, change, host.now_ms()).await?;
+    if let Some(row) = &failed {
+        settle(host, row).await;
+    }
+    Ok(failed)
+}
+
+/// A session is leased and not on its way: its handoff is over, or was never written.
+async fn over(host: &Arc<Host>, session: &SessionId) {
+    match host.store.handoff(session).await {
+        Ok(Some(row)) if row.state.is_live() => {}
+        Ok(Some(row)) => settle(host, &row).await,
+        Ok(None) => host.handoffs.let_go(session),
+        Err(error) => tracing::warn!(%session, %error, "a handoff cannot be read; it is looked at again"),
+    }
+}
+
+/// What is in memory follows the store, which says that a handoff is over.
+async fn settle(host: &Arc<Host>, row: &HandoffRow) {
+    if !host.handoffs.has(&row.session) {
+        return;
+    }
+    match &row.state {
+        HandoffState::Failed { why } => {
+            tracing::warn!(session = %row.session, instance = %row.instance, why, "a session was not handed over");
+            lead_back(host, row).await;
+            stop_turn(host, row).await;
+        }
+        _ => tracing::info!(session = %row.session, instance = %row.instance, "a session was handed over"),
+    }
+    host.handoffs.let_go(&row.session);
+}
+
+/// Lets the dispatcher lead the chats of a failed handoff where the store leads them.
+async fn lead_back(host: &Arc<Host>, row: &HandoffRow) {
+    let Some(routes) = &row.routes else { return };
+    let control = Control::LeadBack { session: row.session.clone(), routes: Box::new(routes.clone()) };
+    host.tell(HostEvent::control(control)).await;
+}
+
+/// Stops the turn that opened a conversation whose handoff failed. What it says is not sent.
+async fn stop_turn(host: &Arc<Host>, row: &HandoffRow) {
+    let Some(inbox) = row.inbox else { return };
+    let (reply, mut heard) = mpsc::channel(1);
+    let instance = Arc::from(row.instance.as_str());
+    host.tell(HostEvent::control(Control::Turn { instance, inbox, wish: TurnWish::Stop, reply })).await;
+    // Nothing runs any more where no lane answers.
+    let _ = heard.recv().await;
+}
+
+fn lease(row: &HandoffRow) -> Lease {
+    let instance = Arc::from(row.instance.as_str());
+    Lease { instance, inbox: row.inbox, owner: row.owner.clone(), is_left: false }
+}

@@ -1,0 +1,493 @@
+//! Conversations on their way from the terminal to a chat, in the row of their session.
+//!
+//! Each arrow of [`HandoffState`] is written from the state it was read in, in one
+//! transaction with what it causes:
+//!
+//! ```text
+//! requested   no turn of the session runs; from here on only the handoff's own may begin
+//! claimed     {epoch, attempt}
+//! thread made the chat, kept over a second claim
+//! (bound)     the event that opens it there, the route, the former session's end
+//! delivered   with the receipt that says so, or the end of a turn that owes nothing
+//! failed      the chats lead where they led before; what was not delivered is given up
+//! claimer died  at the start of the next life
+//! ```
+//!
+//! What is owed for a handoff is found by the event that opens it: whatever answers that,
+//! behind the outbox row that was the last when it was bound.
+
+use hermes_core::handoff::{HandoffChange, HandoffState};
+use hermes_core::ids::{DeliveryId, Epoch, InboxId, SessionId};
+use hermes_protocol::Chat;
+use rusqlite::{Connection, Row, params};
+
+use super::error::Fault;
+use super::sql::{change, change_one, collect, first, json, parsed_or_none, text};
+use super::writer::Outcome;
+use super::{HandoffAsked, HandoffBind, HandoffRoutes, HandoffRow, KeptRoute, Result, Store, inbox, outbox, sessions};
+
+/// Why the former session of a chat ends.
+const SWITCHED: &str = "session_switch";
+
+/// Handoffs that one listing shows.
+const LISTED_MAX: u32 = 1_000;
+
+impl Store {
+    /// Asks for a session to be handed over to an instance.
+    ///
+    /// # Errors
+    ///
+    /// When the disk fails; what forbids it is a value.
+    pub async fn handoff_request(&self, session: &SessionId, instance: &str, now_ms: i64) -> Result<HandoffAsked> {
+        let (session, instance) = (session.clone(), instance.to_owned());
+        self.write(move |db| request(db, &session, &instance, now_ms)).await
+    }
+
+    /// Claims a pending handoff for this life of the host; `None` when it is not pending any more.
+    ///
+    /// # Errors
+    ///
+    /// When the disk fails.
+    pub async fn handoff_claim(&self, session: &SessionId, epoch: Epoch, now_ms: i64) -> Result<Option<HandoffRow>> {
+        let session = session.clone();
+        self.write(move |db| {
+            let Some(row) = one(db, &session)? else { return Ok(None) };
+            if !matches!(row.state, HandoffState::Pending { .. }) {
+                return Ok(None);
+            }
+            step(db, &row, HandoffChange::Claimed { epoch }, now_ms)?;
+            one(db, &session)
+        })
+        .await
+    }
+
+    /// Keeps the chat in which the conversation goes on.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::Conflict`](super::StoreError::Conflict) when this life does not run it any more.
+    pub async fn handoff_thread(&self, session: &SessionId, epoch: Epoch, chat: Chat) -> Result<()> {
+        let session = session.clone();
+        self.write(move |db| {
+            let row = known(db, &session)?;
+            step(db, &row, HandoffChange::ThreadMade { epoch }, row.at_ms)?;
+            let sql = "UPDATE sessions SET handoff_chat = ?2 WHERE id = ?1";
+            change_one(db, sql, params![session.0, json(&chat)?], || sessions::name(&session))
+        })
+        .await
+    }
+
+    /// Binds the chat to the session: its former session ends, the terminal is free of it, and the event is there
+    /// that opens the conversation in the chat. Returns that event.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::Conflict`](super::StoreError::Conflict) when this life does not run it any more; nothing has
+    /// changed then.
+    pub async fn handoff_bind(&self, bind: HandoffBind) -> Result<InboxId> {
+        self.write(move |db| bind_chat(db, &bind)).await
+    }
+
+    /// Ends a handoff that did not come about. `None`: it is not in a state from which `change` leads.
+    ///
+    /// # Errors
+    ///
+    /// When the disk fails.
+    pub async fn handoff_fail(
+        &self,
+        session: &SessionId,
+        change: HandoffChange,
+        now_ms: i64,
+    ) -> Result<Option<HandoffRow>> {
+        let session = session.clone();
+        self.write(move |db| {
+            let Some(row) = one(db, &session)? else { return Ok(None) };
+            let ends = row.state.clone().after(change.clone());
+            if !matches!(ends, Ok(HandoffState::Failed { .. })) {
+                return Ok(None);
+            }
+            fail(db, &row, change, now_ms)?;
+            one(db, &session)
+        })
+        .await
+    }
+
+    /// Returns how a session stands with its handoff; `None`: there is no such session.
+    ///
+    /// # Errors
+    ///
+    /// When the disk fails.
+    pub async fn handoff(&self, session: &SessionId) -> Result<Option<HandoffRow>> {
+        let session = session.clone();
+        self.read(move |db| one(db, &session)).await
+    }
+
+    /// Returns the handoffs that are pending or running, the longest first.
+    ///
+    /// # Errors
+    ///
+    /// When the disk fails.
+    pub async fn handoffs_live(&self) -> Result<Vec<HandoffRow>> {
+        self.read(live).await
+    }
+
+    /// Returns handoffs, the latest first; with `all` also those that are over.
+    ///
+    /// # Errors
+    ///
+    /// When the disk fails.
+    pub async fn handoffs(&self, all: bool, limit: u32) -> Result<Vec<HandoffRow>> {
+        self.read(move |db| {
+            let which = if all {
+                "sessions WHERE handoff_state <> 'none'"
+            } else {
+                "sessions INDEXED BY sessions_handoff WHERE handoff_state IN ('pending', 'running')"
+            };
+            let sql = format!("SELECT {COLUMNS} FROM {which} ORDER BY handoff_asked_ms DESC, id DESC LIMIT ?1");
+            collect(db.prepare_cached(&sql)?, [limit.min(LISTED_MAX)], read)
+        })
+        .await
+    }
+
+    /// Returns the sessions whose handoff led to this very chat.
+    ///
+    /// # Errors
+    ///
+    /// When the disk fails.
+    pub async fn handed_to(&self, instance: &str, chat: &Chat) -> Result<Vec<HandoffRow>> {
+        let (instance, chat) = (instance.to_owned(), chat.clone());
+        self.read(move |db| {
+            let handed = db.prepare_cached(&format!(
+                "SELECT {COLUMNS} FROM sessions INDEXED BY sessions_handed
+                 WHERE handoff_state = 'completed' AND handoff_target = ?1 ORDER BY handoff_at_ms DESC LIMIT ?2"
+            ))?;
+            let mut handed = collect(handed, params![instance, LISTED_MAX], read)?;
+            handed.retain(|row| row.chat.as_ref() == Some(&chat));
+            Ok(handed)
+        })
+        .await
+    }
+}
+
+const COLUMNS: &str = "id, title, owner, handoff_state, handoff_target, handoff_error, handoff_epoch, handoff_attempts,
+    handoff_chat, handoff_prev_session, handoff_routes, handoff_inbox, handoff_outbox, handoff_asked_ms, handoff_at_ms";
+
+fn read(row: &Row<'_>) -> Outcome<HandoffRow> {
+    let attempts: u32 = row.get(7)?;
+    let state = match text(row, 3)? {
+        "none" => HandoffState::None,
+        "pending" => HandoffState::Pending { attempts },
+        "running" => HandoffState::Running { epoch: Epoch(row.get(6)?), attempt: attempts },
+        "completed" => HandoffState::Completed,
+        "failed" => HandoffState::Failed { why: row.get::<_, Option<String>>(5)?.unwrap_or_default() },
+        other => return Err(Fault::unreadable(format_args!("state {other:?} of a handoff"))),
+    };
+    Ok(HandoffRow {
+        session: SessionId(row.get(0)?),
+        title: row.get(1)?,
+        owner: row.get(2)?,
+        state,
+        instance: row.get::<_, Option<String>>(4)?.unwrap_or_default(),
+        attempts,
+        chat: parsed_or_none(row, 8)?,
+        former: row.get::<_, Option<String>>(9)?.map(SessionId),
+        routes: parsed_or_none(row, 10)?,
+        inbox: row.get::<_, Option<i64>>(11)?.map(InboxId),
+        behind: row.get::<_, Option<i64>>(12)?.map(DeliveryId),
+        asked_ms: row.get::<_, Option<i64>>(13)?.unwrap_or_default(),
+        at_ms: row.get::<_, Option<i64>>(14)?.unwrap_or_default(),
+    })
+}
+
+fn one(db: &Connection, session: &SessionId) -> Outcome<Option<HandoffRow>> {
+    first(db.prepare_cached(&format!("SELECT {COLUMNS} FROM sessions WHERE id = ?1"))?, [&session.0], read)
+}
+
+fn known(db: &Connection, session: &SessionId) -> Outcome<HandoffRow> {
+    one(db, session)?.ok_or_else(|| Fault::missing(sessions::name(session)))
+}
+
+fn live(db: &Connection) -> Outcome<Vec<HandoffRow>> {
+    let live = db.prepare_cached(&format!(
+        "SELECT {COLUMNS} FROM sessions INDEXED BY sessions_handoff
+         WHERE handoff_state IN ('pending', 'running') ORDER BY handoff_at_ms, id"
+    ))?;
+    collect(live, [], read)
+}
+
+/// Follows one arrow, if the row is still where it was read; returns where it leads.
+fn step(db: &Connection, row: &HandoffRow, by: HandoffChange, now_ms: i64) -> Outcome<HandoffState> {
+    let next = row.state.clone().after(by).map_err(Fault::conflict)?;
+    let (epoch, attempts, error) = match &next {
+        HandoffState::Pending { attempts } => (None, *attempts, None),
+        HandoffState::Running { epoch, attempt } => (Some(epoch.0), *attempt, None),
+        HandoffState::Failed { why } => (None, row.attempts, Some(why.as_str())),
+        HandoffState::None | HandoffState::Completed => (None, row.attempts, None),
+    };
+    let claimed_by = match &row.state {
+        HandoffState::Running { epoch, .. } => Some(epoch.0),
+        _ => None,
+    };
+    change_one(
+        db,
+        "UPDATE sessions SET handoff_state = ?2, handoff_epoch = ?3, handoff_attempts = ?4, handoff_error = ?5,
+             handoff_at_ms = ?6
+         WHERE id = ?1 AND handoff_state = ?7 AND handoff_attempts = ?8 AND handoff_epoch IS ?9",
+        params![row.session.0, next.word(), epoch, attempts, error, now_ms, row.state.word(), row.attempts, claimed_by],
+        || format!("handoff of session {}", row.session),
+    )?;
+    Ok(next)
+}
+
+fn request(db: &Connection, session: &SessionId, instance: &str, now_ms: i64) -> Outcome<HandoffAsked> {
+    let Some(row) = one(db, session)? else { return Ok(HandoffAsked::Unknown) };
+    if row.state.is_live() {
+        return Ok(HandoffAsked::UnderWay(Box::new(row)));
+    }
+    if has_turn(db, session)? {
+        return Ok(HandoffAsked::MidTurn);
+    }
+    step(db, &row, HandoffChange::Requested, now_ms)?;
+    let sql = "UPDATE sessions SET handoff_target = ?2, handoff_chat = NULL, handoff_prev_session = NULL,
+             handoff_routes = NULL, handoff_inbox = NULL, handoff_outbox = NULL, handoff_asked_ms = ?3
+         WHERE id = ?1";
+    change_one(db, sql, params![session.0, instance, now_ms], || sessions::name(session))?;
+    Ok(HandoffAsked::Made)
+}
+
+/// Whether a turn of the session runs, or waits to be resumed.
+pub(super) fn has_turn(db: &Connection, session: &SessionId) -> Outcome<bool> {
+    let turns = db.prepare_cached(
+        "SELECT 1 FROM turns INDEXED BY turns_running WHERE session_id = ?1 AND state = 'running'
+         UNION ALL SELECT 1 FROM turns INDEXED BY turns_queued WHERE session_id = ?1 AND state = 'queued'",
+    )?;
+    Ok(first(turns, [&session.0], |_| Ok(()))?.is_some())
+}
+
+fn bind_chat(db: &Connection, bind: &HandoffBind) -> Outcome<InboxId> {
+    let HandoffBind { session, epoch, event, input, route, routes, former, freed, now_ms } = bind;
+    let row = known(db, session)?;
+    // No arrow, and yet only for whoever runs it.
+    step(db, &row, HandoffChange::ThreadMade { epoch: *epoch }, row.at_ms)?;
+    let opened = inbox::host_said(db, event, input)?;
+    let behind: i64 = db.query_row("SELECT coalesce(max(id), 0) FROM outbox", [], |row| row.get(0))?;
+    // What the first claim found is how it was before.
+    change_one(
+        db,
+        "UPDATE sessions SET handoff_inbox = ?2, handoff_outbox = ?3,
+             handoff_prev_session = COALESCE(handoff_prev_session, ?4), handoff_routes = COALESCE(handoff_routes, ?5)
+         WHERE id = ?1",
+        params![session.0, opened.0, behind, former.as_ref().map(|former| &former.0), json(routes)?],
+        || sessions::name(session),
+    )?;
+    if let Some(former) = former {
+        // One that nothing was said in yet is not written.
+        change(
+            db,
+            "UPDATE sessions SET ended_ms = COALESCE(ended_ms, ?2), end_reason = COALESCE(end_reason, ?3)
+             WHERE id = ?1",
+            params![former.0, now_ms, SWITCHED],
+        )?;
+    }
+    sessions::reopen(db, session)?;
+    for key in freed {
+        sessions::unbind_route(db, key)?;
+    }
+    sessions::bind_route(db, route)?;
+    Ok(opened)
+}
+
+/// Ends a handoff badly: everything leads where it led before.
+fn fail(db: &Connection, row: &HandoffRow, by: HandoffChange, now_ms: i64) -> Outcome<()> {
+    let HandoffState::Failed { why } = step(db, row, by, now_ms)? else {
+        return Err(Fault::conflict(format_args!("handoff of session {}", row.session)));
+    };
+    if let Some(routes) = &row.routes {
+        lead_back(db, row, routes)?;
+    }
+    let Some(opened) = row.inbox else { return Ok(()) };
+    if is_in(db, opened, "accepted")? {
+        inbox::drop_one(db, opened, &why, false)?;
+    }
+    for delivery in owed_for(db, row)? {
+        outbox::abandon(db, delivery, &why, now_ms)?;
+    }
+    Ok(())
+}
+
+/// Leads the chats of a handoff where they led before. A chat that goes on elsewhere by now is left alone.
+fn lead_back(db: &Connection, row: &HandoffRow, routes: &HandoffRoutes) -> Outcome<()> {
+    let bound =
+        change(db, "DELETE FROM routes WHERE key = ?1 AND session_id = ?2", params![routes.bound, row.session.0])?;
+    for kept in &routes.before {
+        if kept.key == routes.bound && bound == 0 {
+            continue;
+        }
+        let taken = first(db.prepare_cached("SELECT 1 FROM routes WHERE key = ?1")?, [&kept.key], |_| Ok(()))?;
+        if taken.is_none() {
+            sessions::bind_route(db, &kept.row())?;
+        }
+    }
+    if let Some(former) = row.former.as_ref().filter(|_| bound > 0) {
+        change(
+            db,
+            "UPDATE sessions SET ended_ms = NULL, end_reason = NULL WHERE id = ?1 AND end_reason = ?2",
+            params![former.0, SWITCHED],
+        )?;
+    }
+    Ok(())
+}
+
+/// What is still owed for the event that opens the conversation; a growing message ends with its turn.
+fn owed_for(db: &Connection, row: &HandoffRow) -> Outcome<Vec<DeliveryId>> {
+    let (Some(opened), Some(behind)) = (row.inbox, row.behind) else { return Ok(Vec::new()) };
+    let owed = db.prepare_cached(
+        "SELECT id FROM outbox INDEXED BY outbox_live
+         WHERE state IN ('drafting', 'owed') AND state = 'owed' AND id > ?1 AND in_reply_to = ?2",
+    )?;
+    collect(owed, [behind.0, opened.0], |row| Ok(DeliveryId(row.get(0)?)))
+}
+
+fn is_in(db: &Connection, event: InboxId, state: &str) -> Outcome<bool> {
+    let known = db.prepare_cached("SELECT 1 FROM inbox WHERE id = ?1 AND state = ?2")?;
+    Ok(first(known, params![event.0, state], |_| Ok(()))?.is_some())
+}
+
+/// A part of a delivery was settled: where that was the last of what a handoff waits for, it is over.
+pub(super) fn part_settled(db: &Connection, delivery: DeliveryId, now_ms: i64) -> Outcome<()> {
+    let waits = db.prepare_cached(&format!(
+        "SELECT {COLUMNS} FROM sessions INDEXED BY sessions_handoff
+         WHERE handoff_state IN ('pending', 'running') AND handoff_state = 'running'
+             AND handoff_inbox = (SELECT in_reply_to FROM outbox WHERE id = ?1)"
+    ))?;
+    match first(waits, [delivery.0], read)? {
+        Some(row) => judge(db, &row, now_ms),
+        None => Ok(()),
+    }
+}
+
+/// The turn of an event is over, and so is its handoff if nothing is owed for it. What a turn says whose handoff has
+/// failed meanwhile is not sent.
+pub(super) fn turn_ended(db: &Connection, session: &SessionId, events: &[InboxId], now_ms: i64) -> Outcome<()> {
+    let opened =
+        db.prepare_cached(&format!("SELECT {COLUMNS} FROM sessions WHERE id = ?1 AND handoff_inbox IS NOT NULL"))?;
+    let Some(row) = first(opened, [&session.0], read)? else { return Ok(()) };
+    if !row.inbox.is_some_and(|opened| events.contains(&opened)) {
+        return Ok(());
+    }
+    match &row.state {
+        HandoffState::Running { .. } => judge(db, &row, now_ms),
+        HandoffState::Failed { why } => {
+            for delivery in owed_for(db, &row)? {
+                // A message that grew before their eyes ends there.
+                if !is_seen(db, delivery)? {
+                    outbox::abandon(db, delivery, why, now_ms)?;
+                }
+            }
+            Ok(())
+        }
+        _ => Ok(()),
+    }
+}
+
+fn is_seen(db: &Connection, delivery: DeliveryId) -> Outcome<bool> {
+    let seen = db.prepare_cached(
+        "SELECT 1 FROM outbox WHERE id = ?1 AND (draft_message IS NOT NULL
+             OR EXISTS (SELECT 1 FROM outbox_parts WHERE delivery = ?1 AND n = 0))",
+    )?;
+    Ok(first(seen, [delivery.0], |_| Ok(()))?.is_some())
+}
+
+/// Ends a running handoff once everything that answers its event has arrived, or did not. What may have arrived on a
+/// platform that nobody can ask counts as arrived.
+fn judge(db: &Connection, row: &HandoffRow, now_ms: i64) -> Outcome<()> {
+    let (Some(opened), Some(behind)) = (row.inbox, row.behind) else { return Ok(()) };
+    if is_in(db, opened, "accepted")? || is_in(db, opened, "turned")? {
+        return Ok(());
+    }
+    let parts = db.prepare_cached(
+        "SELECT outbox_parts.state, COALESCE(facts ->> '$.doubts', 0) > 0 FROM outbox
+             JOIN outbox_parts ON outbox_parts.delivery = outbox.id
+         WHERE outbox.id > ?1 AND in_reply_to = ?2 AND purpose = 'reply' AND n > 0",
+    )?;
+    let parts = collect(parts, [behind.0, opened.0], |row| Ok((text(row, 0)?.to_owned(), row.get::<_, bool>(1)?)))?;
+    let missing = |(state, doubted): &&(String, bool)| state != "delivered" && !*doubted;
+    let missing: Vec<&str> = parts.iter().filter(missing).map(|(state, _)| state.as_str()).collect();
+    if missing.is_empty() {
+        return step(db, row, HandoffChange::Delivered, now_ms).map(drop);
+    }
+    match missing.iter().all(|state| matches!(*state, "refused" | "abandoned")) {
+        true => fail(db, row, HandoffChange::Unconfirmed, now_ms),
+        false => Ok(()),
+    }
+}
+
+/// (i) What a life of the host left that is over. A handoff whose turn had begun goes on at once: only its end has to
+/// be waited for. Any other is pending again. Returns what failed for good.
+pub(super) fn recover(db: &Connection, epoch: Epoch, now_ms: i64) -> Outcome<Vec<HandoffRow>> {
+    let mut failed = Vec::new();
+    for row in live(db)? {
+        if !matches!(row.state, HandoffState::Running { epoch: by, .. } if by != epoch) {
+            continue;
+        }
+        let ends = row.state.clone().after(HandoffChange::ClaimerDied);
+        if matches!(ends, Ok(HandoffState::Failed { .. })) {
+            give_up_turn(db, &row, now_ms)?;
+            fail(db, &row, HandoffChange::ClaimerDied, now_ms)?;
+            failed.extend(one(db, &row.session)?);
+            continue;
+        }
+        step(db, &row, HandoffChange::ClaimerDied, now_ms)?;
+        let row = known(db, &row.session)?;
+        let Some(opened) = row.inbox else { continue };
+        if is_in(db, opened, "accepted")? {
+            // The next claim brings another one.
+            inbox::drop_one(db, opened, "the host ended before its turn", false)?;
+            continue;
+        }
+        step(db, &row, HandoffChange::Claimed { epoch }, now_ms)?;
+        let row = known(db, &row.session)?;
+        judge(db, &row, now_ms)?;
+    }
+    Ok(failed)
+}
+
+/// Ends the turn of a handoff that will not be resumed.
+fn give_up_turn(db: &Connection, row: &HandoffRow, now_ms: i64) -> Outcome<()> {
+    let Some(opened) = row.inbox.filter(|_| has_turn(db, &row.session).unwrap_or(false)) else { return Ok(()) };
+    if !is_in(db, opened, "turned")? {
+        return Ok(());
+    }
+    change(
+        db,
+        "UPDATE turns SET state = 'interrupted', ended_ms = ?2 WHERE session_id = ?1 AND state = 'queued' AND inbox = ?3",
+        params![row.session.0, now_ms, opened.0.to_string()],
+    )?;
+    inbox::turn_answered(db, opened)
+}
+
+/// Whether a session is on its way and this event is not the one that opens it in its chat.
+pub(super) fn is_leased(db: &Connection, session: &SessionId, events: &[InboxId]) -> Outcome<bool> {
+    let leased = db.prepare_cached(
+        "SELECT handoff_inbox FROM sessions WHERE id = ?1 AND handoff_state IN ('pending', 'running')",
+    )?;
+    let leased = first(leased, [&session.0], |row| Ok(row.get::<_, Option<i64>>(0)?.map(InboxId)))?;
+    Ok(leased.is_some_and(|opened| opened.is_none_or(|opened| events != [opened])))
+}
+
+impl KeptRoute {
+    /// The row it was.
+    pub fn row(&self) -> super::RouteRow {
+        let mut row = super::RouteRow::new(
+            &*self.key,
+            &*self.profile,
+            &*self.instance,
+            self.session.clone(),
+            self.origin.clone(),
+            self.used_ms,
+        );
+        row.shared = self.shared;
+        row.participates = self.participates;
+        row
+    }
+}

@@ -1,0 +1,426 @@
+//! A conversation that moves to a chat: where it goes on, who may write to it meanwhile, and what is left when it
+//! does not come about.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use hermes_agent::{AgentRuntime, EventSink, Message, TurnOutcome, TurnRequest};
+use hermes_core::handoff::{HandoffState, INTERRUPTED_TWICE, NOT_TAKEN_UP, TOOK_TOO_LONG, UNCONFIRMED};
+use hermes_core::ids::SessionId;
+use hermes_core::limits::HANDOFF_TIMEOUT_S;
+use hermes_protocol::{Chat, ChatType, RefusalKind, SendOutcome, method};
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+
+use super::world::{Setting, World};
+use crate::control::ErrorKind;
+use crate::handoff::{self, Refused};
+use crate::store::{Admit, Change, CommandTx, HandoffAsked, HandoffRow, NewMessage, NewSession};
+
+/// Says how much was said before; a conversation called "hang" hangs where it is opened.
+struct Mover;
+
+impl AgentRuntime for Mover {
+    fn name(&self) -> &'static str {
+        "mover"
+    }
+
+    fn models(&self) -> Vec<String> {
+        vec!["mover".to_owned()]
+    }
+
+    fn run(&self, request: TurnRequest, events: EventSink, cancel: CancellationToken) -> BoxFuture<'_, TurnOutcome> {
+        Box::pin(async move {
+            let said = request.input[0].content.clone();
+            if said.contains("\"hang\"") {
+                events.chunk("I am".to_owned()).await;
+                cancel.cancelled().await;
+                return TurnOutcome::Interrupted { text: "I am".to_owned() };
+            }
+            let said = if said.starts_with("[From the host") { "I am here" } else { &said };
+            let text = format!("{said} (after {})", request.history.len());
+            TurnOutcome::Finished {
+                messages: vec![Message::assistant(text.clone())],
+                text,
+                usage: Default::default(),
+                finish_reason: "stop".to_owned(),
+                model: "mover".to_owned(),
+                state: None,
+            }
+        })
+    }
+}
+
+fn setting(threads: bool) -> Setting {
+    let text = json!({ "limit": 4096, "unit": "scalars", "dialect": "commonmark" });
+    Setting {
+        capabilities: json!({ "text": text, "threads": threads, "create_handoff_thread": threads }),
+        runtime: Some(Arc::new(Mover)),
+        ..Setting::default()
+    }
+}
+
+/// A world in which the direct message chat of 7 is home, and 7 has said something there.
+fn world(setting: Setting) -> World {
+    let world = World::with(setting);
+    world.chat("7").says("/sethome");
+    world.chat("7").hears(1);
+    world.settled();
+    world
+}
+
+/// A conversation of the operator in which one thing was said and that no chat has.
+fn begun(world: &World, title: &str) -> SessionId {
+    let id = world.host().new_session_id();
+    let session = NewSession {
+        id: id.clone(),
+        profile: "main".to_owned(),
+        source: "terminal".to_owned(),
+        owner: Some("operator".to_owned()),
+        settings: Default::default(),
+        parent: None,
+        title: Some(title.to_owned()),
+        started_ms: world.host().now_ms(),
+    };
+    let said = NewMessage::new(Message::user("of boats"), 1);
+    let changes = vec![Change::NewSession(session), Change::Mirror { session: id.clone(), said }];
+    let order = CommandTx { inbox: None, changes, reply: Vec::new(), now_ms: world.host().now_ms() };
+    world.block_on(world.host().store.command(order)).unwrap();
+    id
+}
+
+fn asks(world: &World, session: &SessionId) -> Result<SessionId, Refused> {
+    world.block_on(handoff::request(world.host(), session.as_str(), "fake"))
+}
+
+/// Waits for the end.
+fn ends(world: &World, session: &SessionId) -> HandoffRow {
+    world.block_on(handoff::until_over(world.host(), session, 60_000)).unwrap()
+}
+
+fn moves(world: &World, session: &SessionId) -> HandoffRow {
+    asks(world, session).unwrap();
+    ends(world, session)
+}
+
+fn stands(world: &World, session: &SessionId) -> HandoffRow {
+    world.block_on(world.host().store.handoff(session)).unwrap().unwrap()
+}
+
+fn is_running(world: &World, session: &SessionId) {
+    world.until("the turn that opens it runs", || {
+        let work = world.host().working.of(Some("operator"));
+        work.iter().any(|work| work.session == *session).then_some(())
+    });
+}
+
+fn failed(why: &str) -> HandoffState {
+    HandoffState::Failed { why: why.to_owned() }
+}
+
+fn transcript(world: &World, session: &SessionId) -> Vec<String> {
+    let rows = world.block_on(world.host().store.history(session, 100)).unwrap();
+    rows.into_iter().map(|row| row.message.content).collect()
+}
+
+fn topic() -> Chat {
+    Chat::new(ChatType::Group, "-100").in_thread("17")
+}
+
+#[test]
+fn a_conversation_goes_on_in_the_home_channel_with_everything_that_was_said() {
+    let world = world(setting(false));
+    world.chat("7").says("before");
+    world.chat("7").hears(2);
+    world.settled();
+    let former = world.call("sessions.list", json!({ "sender": { "id": "7" } })).unwrap()[0]["id"].clone();
+    let session = begun(&world, "boats");
+    let row = moves(&world, &session);
+    assert_eq!(row.state, HandoffState::Completed);
+    assert_eq!(row.chat, Some(Chat::dm("7")));
+    assert_eq!(world.chat("7").heard()[2], "I am here (after 1)");
+    world.chat("7").says("and now?");
+    assert_eq!(world.chat("7").hears(4)[3], "and now? (after 3)", "the same conversation goes on");
+    world.settled();
+    let said = transcript(&world, &session);
+    assert_eq!(said[0], "of boats");
+    assert!(said[1].contains("\"boats\" was moved here, to fake:7"), "{said:?}");
+    assert_eq!(said[3..], ["and now?", "and now? (after 3)"]);
+    let former = SessionId(former.as_str().unwrap().to_owned());
+    let former = world.block_on(world.host().store.session(&former)).unwrap().unwrap();
+    assert_eq!(former.end_reason.as_deref(), Some("session_switch"));
+    let info = handoff::info(&row);
+    assert_eq!(info.resume_here, format!("hermes-host chat --resume {session}"));
+    assert_eq!(info.resume_in_chat, "/resume boats");
+}
+
+#[test]
+fn two_people_in_its_thread_share_the_conversation_whatever_the_key_policy_says() {
+    let setting = Setting {
+        section: "access = { allowed_users = [\"7\", \"8\"] }\nsession = { thread_sessions_per_user = true, \
+                  require_mention = false }"
+            .to_owned(),
+        ..setting(true)
+    };
+    let world = world(setting);
+    world.platform.answers_to(method::CREATE_HANDOFF_THREAD, json!(topic()));
+    let session = begun(&world, "boats");
+    let row = moves(&world, &session);
+    assert_eq!((row.state, row.chat), (HandoffState::Completed, Some(topic())));
+    let asked = world.platform.asked(method::CREATE_HANDOFF_THREAD);
+    assert_eq!(asked.len(), 1);
+    assert_eq!((&asked[0]["chat"]["id"], &asked[0]["name"]), (&json!("7"), &json!("boats")));
+    assert!(asked[0]["key"].as_str().unwrap().starts_with(&format!("handoff-{session}-")));
+    world.talk(topic(), "7").says("one");
+    world.talk(topic(), "7").hears(2);
+    world.talk(topic(), "8").says("two");
+    let heard = world.talk(topic(), "8").hears(3);
+    assert_eq!(heard, ["I am here (after 1)", "\\[7\\] one (after 3)", "\\[8\\] two (after 5)"]);
+}
+
+#[test]
+fn a_thread_that_cannot_be_made_leaves_the_home_channel() {
+    for answer in [Value::Null, json!({ "type": "group" }), json!({ "type": "group", "id": "" })] {
+        let world = world(setting(true));
+        world.platform.answers_to(method::CREATE_HANDOFF_THREAD, answer.clone());
+        let row = moves(&world, &begun(&world, "boats"));
+        assert_eq!((row.state, row.chat), (HandoffState::Completed, Some(Chat::dm("7"))), "{answer}");
+    }
+}
+
+#[test]
+fn what_cannot_work_is_refused_at_once_with_its_sentence() {
+    let world = World::with(setting(false));
+    let session = begun(&world, "boats");
+    let ask = |session: &str, instance: &str| {
+        let refused = world.block_on(handoff::request(world.host(), session, instance)).unwrap_err();
+        (refused.kind, refused.words)
+    };
+    let says = |(kind, words): (ErrorKind, String), expected: ErrorKind, part: &str| {
+        assert_eq!(kind, expected, "{words}");
+        assert!(words.contains(part), "{words}");
+    };
+    says(ask("nothing", "fake"), ErrorKind::NotFound, "no session is called \"nothing\"");
+    says(ask("boats", "fqke"), ErrorKind::NotFound, "did you mean \"fake\"?");
+    says(ask("boats", "terminal"), ErrorKind::Invalid, "hermes-host chat --resume");
+    says(ask("boats", "fake"), ErrorKind::Refused, "fake has no home channel; write /sethome in the chat");
+    world.set_online(false);
+    says(ask("boats", "fake"), ErrorKind::Refused, "nothing can be handed over to it");
+    world.set_online(true);
+    world.chat("7").says("/sethome");
+    world.chat("7").hears(1);
+    world.chat("7").says("mine");
+    world.chat("7").hears(2);
+    world.settled();
+    let theirs = world.call("sessions.list", json!({ "sender": { "id": "7" } })).unwrap()[0]["id"].clone();
+    says(ask(theirs.as_str().unwrap(), "fake"), ErrorKind::Refused, "goes on in fake:7 and stays there");
+    let host = world.host();
+    let admit =
+        Admit { session, new_session: None, route: None, inbox: Vec::new(), epoch: host.epoch, now_ms: host.now_ms() };
+    world.block_on(host.store.admit(admit)).unwrap();
+    says(ask("boats", "fake"), ErrorKind::Refused, "is answering a message right now");
+    assert!(!world.host().handoffs.has(&begun(&world, "others")));
+}
+
+#[test]
+fn an_instance_that_only_answers_is_no_destination() {
+    let mut setting = setting(false);
+    setting.capabilities["supports_async_delivery"] = json!(false);
+    let world = World::with(setting);
+    let refused = asks(&world, &begun(&world, "boats")).unwrap_err();
+    assert!(refused.words.contains("only answers whoever is asking it"), "{}", refused.words);
+}
+
+#[test]
+fn while_it_is_on_its_way_nothing_else_is_added_to_it_and_it_can_be_stopped() {
+    let world = world(setting(false));
+    let session = begun(&world, "hang");
+    asks(&world, &session).unwrap();
+    is_running(&world, &session);
+    let again = asks(&world, &session).unwrap_err();
+    assert!(again.words.contains("on its way to fake already"), "{}", again.words);
+    for (words, heard) in [("and now?", 2), ("/undo", 3), ("/new", 4), ("/branch", 5)] {
+        world.chat("7").says(words);
+        let told = world.chat("7").hears(heard).remove(heard - 1);
+        assert!(told.contains("just being handed over to fake"), "{words}: {told}");
+    }
+    let row = world.block_on(handoff::until_over(world.host(), &session, 0)).unwrap();
+    assert_eq!(row.state, HandoffState::Running { epoch: world.host().epoch, attempt: 1 });
+    assert_eq!(handoff::info(&row).message, "still running there: fake:7", "whoever waits does not end it");
+    let deleted = world.block_on(world.host().store.session_delete(&session));
+    assert!(deleted.is_err(), "nor is it deleted");
+    world.chat("7").says("/stop");
+    world.chat("7").hears(6);
+    assert_eq!(ends(&world, &session).state, HandoffState::Completed, "it is there, whatever it was to say");
+    world.settled();
+    assert_eq!(transcript(&world, &session)[2], "I am\n\n(interrupted)", "and nothing of what was turned away");
+    world.chat("7").says("and now?");
+    assert_eq!(world.chat("7").hears(7)[6], "and now? (after 3)");
+}
+
+#[test]
+fn one_that_takes_too_long_is_given_up_and_its_chat_is_as_before() {
+    let section = "access = { allowed_users = [\"7\"] }\nsession = { heartbeat_s = 0 }".to_owned();
+    let world = world(Setting { section, clock_stands: true, ..setting(false) });
+    world.chat("7").says("before");
+    world.chat("7").hears(2);
+    world.settled();
+    let session = begun(&world, "hang");
+    asks(&world, &session).unwrap();
+    is_running(&world, &session);
+    world.passes(Duration::from_secs(HANDOFF_TIMEOUT_S) - Duration::from_millis(1));
+    world.block_on(tokio::task::yield_now());
+    assert!(stands(&world, &session).state.is_live());
+    world.passes(Duration::from_millis(1));
+    let row = ends(&world, &session);
+    assert_eq!(row.state, failed(TOOK_TOO_LONG));
+    world.settled();
+    world.chat("7").says("after");
+    let heard = world.chat("7").hears(3);
+    assert_eq!(heard[2..], ["after (after 2)"], "the conversation of before, and no word of the other one");
+    assert!(!world.host().handoffs.has(&session));
+    assert!(asks(&world, &session).is_ok(), "it is as it was and can be handed over again");
+}
+
+#[test]
+fn it_is_over_when_its_first_words_have_arrived_and_not_before() {
+    let world = world(setting(false));
+    let session = begun(&world, "boats");
+    world.platform.answers(SendOutcome::not_sent(Some(60_000), hermes_protocol::WaitScope::Chat, "slow down"));
+    asks(&world, &session).unwrap();
+    world.until("its first words wait", || {
+        let owed = world.block_on(world.host().store.owed(1)).unwrap();
+        owed.first().filter(|owed| owed.parts[0].not_before_ms > 0).map(|_| ())
+    });
+    assert!(stands(&world, &session).state.is_live(), "its turn is over, and nothing has arrived");
+    world.passes(Duration::from_secs(61));
+    world.is_ready();
+    assert_eq!(ends(&world, &session).state, HandoffState::Completed);
+}
+
+#[test]
+fn what_may_have_arrived_counts_as_arrived_where_nobody_can_be_asked() {
+    let world = world(Setting { delivery: "backoff_ms = 60000".to_owned(), ..setting(false) });
+    world.platform.answers(SendOutcome::unknown("cut"));
+    let row = moves(&world, &begun(&world, "boats"));
+    assert_eq!(row.state, HandoffState::Completed, "long before it is repeated");
+}
+
+#[test]
+fn first_words_that_are_refused_leave_everything_as_it_was() {
+    let world = world(setting(false));
+    world.chat("7").says("before");
+    world.chat("7").hears(2);
+    world.settled();
+    world.platform.refuses(RefusalKind::Invalid);
+    let session = begun(&world, "boats");
+    assert_eq!(moves(&world, &session).state, failed(UNCONFIRMED));
+    world.chat("7").says("after");
+    assert_eq!(world.chat("7").hears(4)[3], "after (after 2)");
+}
+
+#[test]
+fn what_is_asked_for_and_not_taken_up_before_the_host_dies_is_taken_up_by_its_next_life() {
+    let mut world = world(setting(false));
+    let session = begun(&world, "boats");
+    let store = world.host().store.clone();
+    let asked = world.block_on(store.handoff_request(&session, "fake", world.host().now_ms())).unwrap();
+    assert_eq!(asked, HandoffAsked::Made);
+    world.crash();
+    world.start_with(false);
+    assert!(stands(&world, &session).state.is_live(), "its adapter is still on its way");
+    world.set_online(true);
+    world.is_ready();
+    assert_eq!(ends(&world, &session).state, HandoffState::Completed);
+}
+
+#[test]
+fn what_nobody_takes_up_is_withdrawn_by_whoever_waits() {
+    let mut world = world(setting(false));
+    let session = begun(&world, "boats");
+    world.block_on(world.host().store.handoff_request(&session, "fake", world.host().now_ms())).unwrap();
+    world.crash();
+    world.start_with(false);
+    let row = world.block_on(handoff::until_over(world.host(), &session, 0)).unwrap();
+    assert_eq!(row.state, failed(NOT_TAKEN_UP));
+    world.set_online(true);
+    world.is_ready();
+    world.chat("7").says("hello");
+    assert_eq!(world.chat("7").hears(2)[1], "hello (after 0)", "nothing came of it");
+}
+
+#[test]
+fn a_claim_of_a_dead_life_is_taken_up_in_the_chat_that_was_found_for_it() {
+    let mut world = world(setting(true));
+    world.platform.answers_to(method::CREATE_HANDOFF_THREAD, json!(Chat::dm("7")));
+    let session = begun(&world, "boats");
+    let (host, now_ms) = (world.host().clone(), world.host().now_ms());
+    world.block_on(host.store.handoff_request(&session, "fake", now_ms)).unwrap();
+    world.block_on(host.store.handoff_claim(&session, host.epoch, now_ms)).unwrap().unwrap();
+    world.block_on(host.store.handoff_thread(&session, host.epoch, topic())).unwrap();
+    drop(host);
+    world.crash();
+    world.start();
+    world.is_ready();
+    let row = ends(&world, &session);
+    assert_eq!((row.state, row.attempts, row.chat), (HandoffState::Completed, 2, Some(topic())));
+    assert!(world.platform.asked(method::CREATE_HANDOFF_THREAD).is_empty(), "no second thread is made");
+    assert_eq!(world.talk(topic(), "7").heard(), ["I am here (after 1)"]);
+}
+
+#[test]
+fn a_handoff_whose_host_dies_twice_fails_and_leads_its_chat_back() {
+    let mut world = world(setting(false));
+    world.chat("7").says("before");
+    world.chat("7").hears(2);
+    world.settled();
+    let session = begun(&world, "hang");
+    asks(&world, &session).unwrap();
+    is_running(&world, &session);
+    world.crash();
+    world.start();
+    is_running(&world, &session);
+    let row = stands(&world, &session);
+    assert_eq!(row.state, HandoffState::Running { epoch: world.host().epoch, attempt: 2 }, "its turn goes on");
+    world.crash();
+    world.start();
+    assert_eq!(ends(&world, &session).state, failed(INTERRUPTED_TWICE));
+    world.settled();
+    assert!(world.host().working.of(Some("operator")).is_empty(), "its turn does not go on");
+    world.chat("7").says("after");
+    assert_eq!(world.chat("7").hears(3)[2], "after (after 2)");
+}
+
+#[test]
+fn a_host_that_dies_while_the_first_words_are_sent_says_them_once_more_and_runs_no_second_turn() {
+    let mut world = world(setting(false));
+    world.platform.hangs();
+    let session = begun(&world, "boats");
+    asks(&world, &session).unwrap();
+    world.chat("7").hears(2);
+    world.crash();
+    world.start();
+    let row = ends(&world, &session);
+    assert_eq!((row.state, row.attempts), (HandoffState::Completed, 2));
+    world.settled();
+    let heard = world.chat("7").heard();
+    assert_eq!(heard[1..], ["I am here (after 1)", "(possibly repeated) I am here (after 1)"]);
+    assert_eq!(transcript(&world, &session).len(), 3);
+}
+
+#[test]
+fn the_operator_gives_up_one_that_runs() {
+    let world = world(setting(false));
+    let session = begun(&world, "hang");
+    asks(&world, &session).unwrap();
+    is_running(&world, &session);
+    let row = world.block_on(handoff::cancel(world.host(), session.as_str())).unwrap();
+    assert_eq!(row.state, failed("cancelled by the operator"));
+    let again = world.block_on(handoff::cancel(world.host(), session.as_str())).unwrap_err();
+    assert!(again.words.contains("is not being handed over"), "{}", again.words);
+    world.chat("7").says("hello");
+    assert_eq!(world.chat("7").hears(2)[1], "hello (after 0)");
+    world.settled();
+    assert_eq!(world.chat("7").heard().len(), 2, "what the stopped turn had to say is not sent");
+}
