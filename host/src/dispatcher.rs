@@ -146,7 +146,7 @@ impl Dispatcher {
         let dead = dead.collect();
         let homes = Homes::stored(loaded.home_channels.into_iter().map(|row| (row.instance, row.chat)));
         host.show_homes(homes.clone());
-        let pairing = Pairing::new(&host.live().config.limits, loaded.pairing, loaded.lockouts);
+        let pairing = Pairing::new(&host.live().config.limits, loaded.pairing, loaded.lockouts, loaded.offers);
         Self {
             host,
             grants,

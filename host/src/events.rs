@@ -7,9 +7,11 @@ use hermes_agent::Message;
 use hermes_core::access::Tier;
 use hermes_core::asks::Question;
 use hermes_core::ids::{DeliveryId, InboxId, SessionId};
+use hermes_core::pairing::{Code, Offered};
 use hermes_protocol::{Chat, Event, Sender};
 use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 
+use crate::lane::Freed;
 use crate::outbox::{Growing, Target};
 use crate::plugins::AdapterEvent;
 use crate::store::{CutOffTurn, DeadTargetRow, HandoffRoutes, OwedDelivery, RouteRow};
@@ -191,6 +193,29 @@ pub enum Control {
         chat: Chat,
         /// Hears what has to be written, or why it cannot be.
         reply: oneshot::Sender<Result<Taken, String>>,
+    },
+    /// A chat lets go of a session, which stays.
+    Free {
+        /// The session; its lane asks.
+        session: SessionId,
+        /// The stored key of the chat.
+        key: String,
+        /// Hears what has to be written; `None` when the chat leads elsewhere by now.
+        reply: oneshot::Sender<Option<Freed>>,
+    },
+    /// Offer a session to whoever sends its code.
+    PutUp {
+        /// The session.
+        session: SessionId,
+        /// Hears the code, and what has to be written before it is told; `None` when too many are offered.
+        reply: oneshot::Sender<Option<(Code, Offered)>>,
+    },
+    /// The code of an offered session was sent.
+    TakeOffer {
+        /// The session.
+        session: SessionId,
+        /// Hears whether it was still offered.
+        reply: oneshot::Sender<bool>,
     },
     /// A conversation that was handed over begins in its chat.
     Open(Box<Opening>),

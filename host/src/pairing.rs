@@ -4,7 +4,8 @@
 use std::collections::BTreeSet;
 
 use hermes_core::access::{Denial, Denied};
-use hermes_core::pairing::{Approval, Offer, PairingBook, PairingLimits};
+use hermes_core::ids::SessionId;
+use hermes_core::pairing::{Approval, Claim, Code, Offer, Offered, PairingBook, PairingLimits, claims_of};
 use hermes_core::session::participant;
 use tokio::sync::oneshot;
 
@@ -78,9 +79,18 @@ pub enum Met {
 
 impl Pairing {
     /// The book of these rows.
-    pub fn new(limits: &LimitsConfig, open: Vec<PairingRequestRow>, lockouts: Vec<LockoutRow>) -> Self {
+    pub fn new(
+        limits: &LimitsConfig,
+        open: Vec<PairingRequestRow>,
+        lockouts: Vec<LockoutRow>,
+        offers: Vec<Offered>,
+    ) -> Self {
         let bounds = bounds(limits);
-        Self { book: PairingBook::new(bounds, open, lockouts), code_ms: bounds.code_ms, told: BTreeSet::new() }
+        Self {
+            book: PairingBook::new(bounds, open, lockouts).with_offers(offers),
+            code_ms: bounds.code_ms,
+            told: BTreeSet::new(),
+        }
     }
 }
 
@@ -144,6 +154,31 @@ impl Dispatcher {
             }
             Offer::Quiet { why } => Met::Silence(why),
         }
+    }
+
+    /// Offers a conversation to whoever sends its code. `None`: too many are offered.
+    pub(crate) fn put_up(&mut self, session: &SessionId) -> Option<(Code, Offered)> {
+        let mut random = [0; 32];
+        self.host.chance.fill(&mut random);
+        self.pairing.book.put_up(session, self.host.now_ms(), random)
+    }
+
+    /// Takes an offer back; `false`: it was not there any more.
+    pub(crate) fn take_offer(&mut self, session: &SessionId) -> bool {
+        self.pairing.book.take_offer(session, self.host.now_ms())
+    }
+
+    /// The conversation that a code claims, or what is said about it and has to be written.
+    pub(crate) fn claims(&mut self, instance: &str, code: &str) -> Result<SessionId, (String, Vec<Change>)> {
+        let words = match self.pairing.book.claim(instance, code, self.host.now_ms()) {
+            Claim::Right(session) => return Ok(session),
+            Claim::Wrong { left } => format!(
+                "No conversation is offered with this code; after {left} more wrong ones no code is taken here for a \
+                 while."
+            ),
+            Claim::Locked => "Too many wrong codes were sent here; no code is taken for a while.".to_owned(),
+        };
+        Err((words, self.wrong_codes(&claims_of(instance))))
     }
 
     /// Takes back a request whose code nobody was told, so that the person's next message gets another one.

@@ -69,6 +69,10 @@ pub enum CommandId {
     Sessions,
     /// Goes on with another conversation.
     Resume,
+    /// Hands the conversation back to the terminal.
+    Return,
+    /// Goes on with a conversation that the terminal offered.
+    Claim,
     /// Tells what was spent.
     Usage,
     /// Chooses who the agent is.
@@ -388,6 +392,28 @@ pub static REGISTRY: &[Command] = &[
         aliases: &[],
         args: "<number | title | id>",
         help: "Go on with one of your conversations here",
+        tier: Tier::User,
+        bypasses: false,
+        scope: Scope::Everywhere,
+        gate: None,
+    },
+    Command {
+        id: CommandId::Return,
+        name: "return",
+        aliases: &[],
+        args: "",
+        help: "Hand this conversation back to the terminal that it came from",
+        tier: Tier::User,
+        bypasses: false,
+        scope: Scope::Everywhere,
+        gate: None,
+    },
+    Command {
+        id: CommandId::Claim,
+        name: "claim",
+        aliases: &[],
+        args: "CODE",
+        help: "Go on here with the conversation that the terminal offered with this code",
         tier: Tier::User,
         bypasses: false,
         scope: Scope::Everywhere,

@@ -5,18 +5,21 @@
 //! admin hands out a code ([`PairingBook::invite`]) that the new user sends
 //! ([`PairingBook::redeem`]). Codes are kept only as salted hashes, compared
 //! without an early exit, good for an hour and for one use; five wrong ones lock
-//! the instance, right ones included.
+//! the instance, right ones included. Conversations that the terminal offers are claimed by
+//! such codes too ([`PairingBook::claim`]).
 //!
 //! The book is the dispatcher's; its rows are the store's. Randomness and time are
 //! arguments.
 
 mod code;
+mod offers;
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
 pub use code::{Code, is_code};
+pub use offers::{Claim, Offered, claims_of, code_ms};
 
 use crate::access::Grant;
 use crate::limits;
@@ -138,6 +141,8 @@ pub struct PairingBook {
     limits: PairingLimits,
     open: Vec<PairingRequest>,
     lockouts: BTreeMap<String, Lockout>,
+    /// Conversations that the terminal offers.
+    offers: Vec<Offered>,
 }
 
 impl PairingBook {
@@ -151,6 +156,7 @@ impl PairingBook {
             limits,
             open: open.into_iter().collect(),
             lockouts: lockouts.into_iter().map(|lockout| (lockout.instance.clone(), lockout)).collect(),
+            offers: Vec::new(),
         }
     }
 

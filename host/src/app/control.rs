@@ -109,6 +109,9 @@ impl App {
                 let row = handoff::until_over(&self.host, &session, wait_ms).await.map_err(not_handed_over)?;
                 Ok(handed_over(&row))
             }
+            ControlRequest::HandoffOffer { session } => {
+                handoff::offer(&self.host, &session).await.map_err(not_handed_over)
+            }
             ControlRequest::HandoffCancel { session } => {
                 handoff::cancel(&self.host, &session).await.map_err(not_handed_over).map(|row| handed_over(&row))
             }

@@ -99,6 +99,14 @@ pub(super) struct HandoffArgs {
 
 #[derive(Debug, Subcommand)]
 pub(super) enum HandoffCommand {
+    /// Offer a conversation to whoever sends its code in a chat, with /claim
+    Offer {
+        /// An id, a unique beginning of one, or a title
+        session: String,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
     /// List conversations that are on their way, the latest first
     List {
         /// Those that arrived, or stayed, too

@@ -10,6 +10,14 @@ use crate::control::{ControlReply, ControlRequest, HandoffInfo};
 pub async fn handoff(context: &Context, args: HandoffArgs) -> Result<(), Failure> {
     match args.command {
         Some(HandoffCommand::List { all, limit, json }) => list(context, all, limit, json).await,
+        Some(HandoffCommand::Offer { session, json }) => {
+            let reply = ask::host(context, &ControlRequest::HandoffOffer { session }).await?;
+            match &reply {
+                ControlReply::HandoffCode { .. } if json => print_json(&reply),
+                ControlReply::HandoffCode { message, .. } => say(message),
+                other => Err(unexpected(other)),
+            }
+        }
         Some(HandoffCommand::Show { session, json }) => {
             let reply = ask::host_or_store(context, &ControlRequest::HandoffShow { session }).await?;
             tell(&told(&reply)?, json)

@@ -62,6 +62,7 @@ fn every_documented_command_is_understood() {
         "session delete 2026 --yes",
         "handoff 2026 telegram",
         "handoff 2026 telegram --wait 5 --json",
+        "handoff offer 2026 --json",
         "handoff list --all --json",
         "handoff show 2026 --json",
         "handoff cancel 2026",

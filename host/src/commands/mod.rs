@@ -138,6 +138,8 @@ impl Dispatcher {
             CommandId::Compress => self.compress(asked),
             CommandId::Sessions => self.sessions(asked),
             CommandId::Resume => self.resume_session(asked),
+            CommandId::Return => self.hand_back(asked),
+            CommandId::Claim => self.claim(asked),
             CommandId::Usage => self.usage(asked),
             CommandId::Personality => self.personality(asked),
             CommandId::Reasoning => self.reasoning(asked),

@@ -88,6 +88,22 @@ impl Dispatcher {
         }
     }
 
+    /// `/return`: back to the terminal.
+    pub(super) fn hand_back(&mut self, asked: &Asked<'_>) -> Deed {
+        wish(asked, WishKind::Return)
+    }
+
+    /// `/claim CODE`: on with a conversation that the terminal offered.
+    pub(super) fn claim(&mut self, asked: &Asked<'_>) -> Deed {
+        if asked.args.is_empty() {
+            return Deed::say("Send the code that the terminal shows: `/claim CODE`.");
+        }
+        match self.claims(&asked.arrived.instance, asked.args) {
+            Ok(session) => wish(asked, WishKind::Claim(session)),
+            Err((words, changes)) => Deed { changes, ..Deed::say(words) },
+        }
+    }
+
     /// `/usage`: what was spent.
     pub(super) fn usage(&mut self, asked: &Asked<'_>) -> Deed {
         wish(asked, WishKind::Usage)

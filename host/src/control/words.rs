@@ -148,6 +148,11 @@ pub enum ControlRequest {
         #[serde(default = "handoff_wait_ms")]
         wait_ms: u64,
     },
+    /// Offer a session to whoever sends its code in a chat: `/claim CODE`.
+    HandoffOffer {
+        /// An id, a unique beginning of one, or a title.
+        session: String,
+    },
     /// Handoffs, newest first.
     HandoffList {
         /// How many.
@@ -255,6 +260,17 @@ pub enum ControlReply {
     Handoff {
         /// How it stands.
         handoff: Box<HandoffInfo>,
+    },
+    /// To `handoff_offer`.
+    HandoffCode {
+        /// The session.
+        session: String,
+        /// What somebody has to send; told here and nowhere else.
+        code: String,
+        /// Until when it works, Unix ms.
+        expires_ms: i64,
+        /// One sentence for people.
+        message: String,
     },
     /// To `handoff_list`.
     Handoffs {

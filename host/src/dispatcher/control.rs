@@ -12,7 +12,7 @@ use super::{Dispatcher, owner_of, place, route, with_text};
 use crate::commands::busy::ToAgent;
 use crate::context::{Heard, Place, Urge};
 use crate::events::{Census, Control};
-use crate::lane::LaneMessage;
+use crate::lane::{Freed, LaneMessage};
 use crate::outbox::OutboxMessage;
 use crate::store::{Change, CutOffTurn, InboxRow};
 
@@ -66,6 +66,20 @@ impl Dispatcher {
                     // Nobody is left to write it.
                     self.lead_back(&session, &taken.routes);
                 }
+            }
+            Control::Free { session, key, reply } => {
+                let is_its = self.routes.of_session(&session).any(|route| route.key == key);
+                let freed = is_its.then(|| self.free_key(key)).map(|(change, then)| Freed { change, then });
+                // A lane that is gone has nothing to write.
+                let _ = reply.send(freed);
+            }
+            Control::PutUp { session, reply } => {
+                // Whoever asked may have gone away; nobody knows the code then.
+                let _ = reply.send(self.put_up(&session));
+            }
+            Control::TakeOffer { session, reply } => {
+                // A lane that is gone claims nothing; the offer is over all the same.
+                let _ = reply.send(self.take_offer(&session));
             }
             Control::Open(opening) => self.open(*opening),
             Control::LeadBack { session, routes } => self.lead_back(&session, &routes),

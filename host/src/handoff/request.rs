@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use hermes_core::handoff::{HandoffChange, HandoffState, TERMINAL};
 use hermes_core::ids::SessionId;
+use hermes_core::pairing::code_ms;
 use hermes_protocol::Chat;
 use tokio::sync::oneshot;
 
@@ -15,7 +16,7 @@ use crate::events::{Control, HostEvent};
 use crate::host::Host;
 use crate::plugins::AdapterHandle;
 use crate::status::human::one_line;
-use crate::store::{HandoffAsked, HandoffRow, StoreError};
+use crate::store::{Change, CommandTx, HandoffAsked, HandoffRow, StoreError};
 use crate::targets;
 
 /// Why a handoff that runs was given up.
@@ -118,6 +119,36 @@ pub async fn cancel(host: &Arc<Host>, session: &str) -> Result<HandoffRow, Refus
     }
 }
 
+/// Offers a session to whoever sends its code in a chat.
+///
+/// # Errors
+///
+/// What forbids it.
+pub async fn offer(host: &Arc<Host>, session: &str) -> Result<ControlReply, Refused> {
+    let id = find(host, session).await?;
+    if let Some(row) = host.store.handoff(&id).await?.filter(|row| row.state.is_live()) {
+        return Err(Refused::state(under_way(&row)));
+    }
+    if let Some(words) = is_owned(host, &id).await {
+        return Err(Refused::state(words));
+    }
+    let (reply, put_up) = oneshot::channel();
+    host.tell(HostEvent::control(Control::PutUp { session: id.clone(), reply })).await;
+    let put_up = put_up.await.map_err(|_| Refused::new(ErrorKind::Busy, "the host is stopping"))?;
+    let Some((code, offered)) = put_up else {
+        let words = "too many conversations are offered at once; a code works for ten minutes, try it again then";
+        return Err(Refused::state(words));
+    };
+    let expires_ms = offered.made_ms.saturating_add(code_ms());
+    let changes = vec![Change::Offered(offered)];
+    let order = CommandTx { inbox: None, changes, reply: Vec::new(), now_ms: host.now_ms() };
+    host.store.command(order).await?;
+    let code = code.expose().to_owned();
+    let message =
+        format!("send `/claim {code}` in the chat where it should go on; the code works once, for ten minutes");
+    Ok(ControlReply::HandoffCode { session: id.0, code, expires_ms, message })
+}
+
 /// How a handoff stands, for people and for scripts.
 pub fn info(row: &HandoffRow) -> HandoffInfo {
     let chat = row.chat.as_ref().map(|chat| shown(&row.instance, chat));
@@ -130,7 +161,7 @@ pub fn info(row: &HandoffRow) -> HandoffInfo {
         HandoffState::Pending { .. } => (format!("waits to be taken up for {}", row.instance), None),
         HandoffState::Running { .. } => (format!("still running there: {there}"), None),
         HandoffState::Completed => {
-            (format!("the conversation goes on in {there}; `{resume_here}` brings it back"), None)
+            (format!("the conversation goes on in {there}; `{resume_here}` goes on with it at the terminal"), None)
         }
         HandoffState::Failed { why } => {
             (format!("not handed over to {}: {why}; the conversation is as it was", row.instance), Some(why.clone()))

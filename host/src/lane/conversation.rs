@@ -4,6 +4,7 @@
 //! Each is one transaction with its answer. Nothing here deletes anything.
 
 use hermes_agent::Message;
+use hermes_core::ids::SessionId;
 use hermes_core::session::title_from;
 use hermes_protocol::{Purpose, Usage};
 
@@ -57,6 +58,10 @@ pub enum WishKind {
     List(u32),
     /// Go on with another one.
     Resume(String),
+    /// Let go of one that came from the terminal.
+    Return,
+    /// Go on with one that the terminal offered.
+    Claim(SessionId),
     /// Say what it cost.
     Usage,
 }
@@ -87,7 +92,12 @@ impl Lane {
             WishKind::Title(Some(title)) => return self.give_title(place, title).await,
             WishKind::Branch(title) => self.branch(&place, key, title).await,
             WishKind::List(page) => self.list(owner.as_deref(), page).await,
-            WishKind::Resume(ref name) => self.resume_session(&wish, name).await,
+            WishKind::Resume(ref name) => self.resume_session(&place, &wish, name).await,
+            WishKind::Return => match self.hand_back(&place, &wish).await {
+                Ok(()) => return,
+                Err(error) => Err(error),
+            },
+            WishKind::Claim(ref session) => self.claim(&wish, session).await,
             WishKind::Usage => self.tell_usage(owner.as_deref()).await,
         };
         self.answer_order(&place, said.unwrap_or_else(|error| Said::only(unreadable(&error)))).await;

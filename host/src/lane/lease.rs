@@ -47,7 +47,9 @@ impl Act {
                 | WishKind::Redo
                 | WishKind::Branch(_)
                 | WishKind::Compress(_)
-                | WishKind::Resume(_) => true,
+                | WishKind::Resume(_)
+                | WishKind::Return
+                | WishKind::Claim(_) => true,
                 WishKind::Title(_) | WishKind::List(_) | WishKind::Usage => false,
             },
             _ => false,

@@ -1,12 +1,14 @@
 //! Conversations listed, and gone on with in another chat.
 //!
 //! A conversation belongs to who began it, and only they find it here, wherever they
-//! write from. One that runs elsewhere stays there until it is done.
+//! write from; one that was handed over to a direct message chat is also found there.
+//! One that runs elsewhere stays there until it is done.
 
 use hermes_core::ids::SessionId;
 
 use super::conversation::{Said, called};
 use super::{Lane, Wish};
+use crate::context::Place;
 use crate::status::human::span;
 use crate::store::{Change, InUse, Resolved, SessionFilter, SessionRow, StoreError};
 
@@ -47,7 +49,7 @@ impl Lane {
     }
 
     /// Goes on with another conversation of the same person in this chat.
-    pub(super) async fn resume_session(&mut self, wish: &Wish, name: &str) -> Result<Said, StoreError> {
+    pub(super) async fn resume_session(&mut self, place: &Place, wish: &Wish, name: &str) -> Result<Said, StoreError> {
         let Some(owner) = wish.owner.as_deref() else { return Ok(Said::only(NOBODY)) };
         let current = self.host.store.session(&self.session).await?;
         if let Some(why) = may_not_leave(wish, owner, current.as_ref()) {
@@ -55,7 +57,10 @@ impl Lane {
         }
         let target = match self.wanted(owner, name).await? {
             Ok(target) => target,
-            Err(words) => return Ok(Said::only(words)),
+            Err(words) => match self.handed_here(place, name).await? {
+                Some(target) => target,
+                None => return Ok(Said::only(words)),
+            },
         };
         if target.id == self.session {
             return Ok(Said::only(format!("You are in {} already.", called(&target))));
@@ -63,6 +68,11 @@ impl Lane {
         if let Some(in_use) = self.host.store.session_in_use(&target.id).await? {
             return Ok(Said::only(elsewhere(&target, in_use)));
         }
+        self.switch_to(wish, &target).await
+    }
+
+    /// Leads this chat to another conversation, and ends this one if no other chat is in it.
+    pub(super) async fn switch_to(&mut self, wish: &Wish, target: &SessionRow) -> Result<Said, StoreError> {
         let moved = self.rebind(Some(wish.key.clone()), &target.id).await;
         if moved.routes.is_empty() {
             return Ok(Said::only("This chat goes on in another conversation by now. Try it again there."));
@@ -75,7 +85,7 @@ impl Lane {
         changes.push(Change::ReopenSession { session: target.id.clone() });
         changes.extend(moved.routes.into_iter().map(Change::BindRoute));
         let used = span(self.host.now_ms() - target.active_ms);
-        let words = format!("You are in {} again: {} messages, {used} ago.", called(&target), target.messages);
+        let words = format!("You are in {} again: {} messages, {used} ago.", called(target), target.messages);
         Ok(Said { words, changes })
     }
 
@@ -123,14 +133,14 @@ impl Lane {
 }
 
 /// Why somebody may not lead a chat away from the conversation it is in.
-fn may_not_leave(wish: &Wish, owner: &str, current: Option<&SessionRow>) -> Option<String> {
+pub(super) fn may_not_leave(wish: &Wish, owner: &str, current: Option<&SessionRow>) -> Option<String> {
     let theirs = current.is_none_or(|row| row.owner.as_deref() == Some(owner));
     (wish.several && !theirs && !wish.is_staff)
         .then(|| "Several people share this conversation; only who began it can lead the chat elsewhere.".to_owned())
 }
 
 /// Why a conversation cannot be gone on with here.
-fn elsewhere(target: &SessionRow, in_use: InUse) -> String {
+pub(super) fn elsewhere(target: &SessionRow, in_use: InUse) -> String {
     let called = called(target);
     match in_use {
         InUse::Turn => format!(

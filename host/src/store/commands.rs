@@ -53,6 +53,8 @@ fn apply(db: &Connection, order: &Change, now_ms: i64) -> Outcome<()> {
         Change::ForgetPairing { instance, user } => pairing::forget(db, instance, user),
         Change::ClearPairing { instance } => pairing::clear(db, instance.as_deref()),
         Change::Lockout(lockout) => pairing::lockout(db, lockout),
+        Change::Offered(offer) => pairing::put_up(db, offer),
+        Change::OfferTaken { session } => pairing::offer_taken(db, session),
         Change::HomeChannel(home) => set_home(db, home),
         Change::ForgetHomeChannel { instance } => {
             change(db, "DELETE FROM home_channels WHERE instance = ?1", [instance]).map(|_| ())

@@ -1,10 +1,12 @@
-//! Access granted by the operator, the requests of strangers, and wrong codes.
+//! Access granted by the operator, the requests of strangers, wrong codes, and conversations offered by a code.
 
+use hermes_core::ids::SessionId;
+use hermes_core::pairing::code_ms;
 use rusqlite::{Connection, params};
 
 use super::sql::{change, collect};
 use super::writer::Outcome;
-use super::{GrantRow, LockoutRow, PairingRequestRow};
+use super::{GrantRow, LockoutRow, OfferedRow, PairingRequestRow};
 
 pub(super) fn grant(db: &Connection, grant: &GrantRow) -> Outcome<()> {
     change(
@@ -110,6 +112,31 @@ pub(super) fn lockout(db: &Connection, lockout: &LockoutRow) -> Outcome<()> {
 pub(super) fn lockouts(db: &Connection) -> Outcome<Vec<LockoutRow>> {
     let statement = db.prepare_cached("SELECT instance, wrong, until_ms FROM pairing_lockouts")?;
     collect(statement, [], |row| Ok(LockoutRow { instance: row.get(0)?, wrong: row.get(1)?, until_ms: row.get(2)? }))
+}
+
+/// Offers a session; what is offered no longer goes.
+pub(super) fn put_up(db: &Connection, offer: &OfferedRow) -> Outcome<()> {
+    let OfferedRow { session, salt, hash, made_ms } = offer;
+    change(db, "DELETE FROM handoff_offers WHERE made_ms <= ?1", [made_ms.saturating_sub(code_ms())])?;
+    change(
+        db,
+        "INSERT INTO handoff_offers (session_id, salt, hash, made_ms) VALUES (?1, ?2, ?3, ?4)
+         ON CONFLICT DO UPDATE SET salt = excluded.salt, hash = excluded.hash, made_ms = excluded.made_ms",
+        params![session.0, salt, hash, made_ms],
+    )?;
+    Ok(())
+}
+
+pub(super) fn offer_taken(db: &Connection, session: &SessionId) -> Outcome<()> {
+    change(db, "DELETE FROM handoff_offers WHERE session_id = ?1", [&session.0])?;
+    Ok(())
+}
+
+pub(super) fn offers(db: &Connection) -> Outcome<Vec<OfferedRow>> {
+    let statement = db.prepare_cached("SELECT session_id, salt, hash, made_ms FROM handoff_offers ORDER BY made_ms")?;
+    collect(statement, [], |row| {
+        Ok(OfferedRow { session: SessionId(row.get(0)?), salt: row.get(1)?, hash: row.get(2)?, made_ms: row.get(3)? })
+    })
 }
 
 /// Removes requests whose codes no longer work; returns how many.

@@ -153,6 +153,7 @@ pub(super) fn load(db: &Connection) -> Outcome<Loaded> {
         grants: pairing::grants(db)?,
         pairing: pairing::requests(db)?,
         lockouts: pairing::lockouts(db)?,
+        offers: pairing::offers(db)?,
         dead_targets: dead_targets(db)?,
         home_channels: home_channels(db)?,
         disabled_adapters: disabled_adapters(db)?,

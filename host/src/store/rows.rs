@@ -16,7 +16,7 @@ use serde_json::Value;
 
 pub use hermes_core::access::Grant as GrantRow;
 pub use hermes_core::delivery::{PartFacts, PartState};
-pub use hermes_core::pairing::{Lockout as LockoutRow, PairingRequest as PairingRequestRow};
+pub use hermes_core::pairing::{Lockout as LockoutRow, Offered as OfferedRow, PairingRequest as PairingRequestRow};
 
 pub use super::words::{DeliveryState, InboxState, Lineage, TurnEnd};
 
@@ -31,6 +31,8 @@ pub struct Loaded {
     pub pairing: Vec<PairingRequestRow>,
     /// Instances where too many wrong codes were tried.
     pub lockouts: Vec<LockoutRow>,
+    /// Conversations that the terminal offers.
+    pub offers: Vec<OfferedRow>,
     /// Chats that cannot be written to.
     pub dead_targets: Vec<DeadTargetRow>,
     /// The chat an instance may address unasked, set by `/sethome`.
@@ -829,6 +831,13 @@ pub enum Change {
     },
     /// Counts wrong codes of an instance.
     Lockout(LockoutRow),
+    /// Offers a session to whoever sends its code.
+    Offered(OfferedRow),
+    /// An offered session was claimed.
+    OfferTaken {
+        /// The session.
+        session: SessionId,
+    },
     /// Sets the home channel of an instance.
     HomeChannel(HomeChannelRow),
     /// Forgets the home channel of an instance.

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use super::world::{Setting, World};
-use crate::control::ErrorKind;
+use crate::control::{ControlReply, ErrorKind};
 use crate::handoff::{self, Refused};
 use crate::store::{Admit, Change, CommandTx, HandoffAsked, HandoffRow, NewMessage, NewSession};
 
@@ -423,4 +423,100 @@ fn the_operator_gives_up_one_that_runs() {
     assert_eq!(world.chat("7").hears(2)[1], "hello (after 0)");
     world.settled();
     assert_eq!(world.chat("7").heard().len(), 2, "what the stopped turn had to say is not sent");
+}
+
+#[test]
+fn a_conversation_that_was_handed_over_goes_back_to_the_terminal_and_can_come_again() {
+    let world = world(setting(false));
+    world.chat("7").says("/return");
+    assert!(world.chat("7").hears(2)[1].contains("did not come from the terminal"));
+    let session = begun(&world, "boats");
+    assert_eq!(moves(&world, &session).state, HandoffState::Completed);
+    world.chat("7").hears(3);
+    world.chat("7").says("/return");
+    let back = world.chat("7").hears(4).remove(3);
+    assert!(back.contains(&format!("`hermes-host chat --resume {session}`")), "{back}");
+    world.chat("7").says("hello");
+    assert_eq!(world.chat("7").hears(5)[4], "hello (after 0)", "another conversation");
+    world.settled();
+    let row = world.block_on(world.host().store.session(&session)).unwrap().unwrap();
+    assert_eq!((row.ended_ms, row.messages), (None, 3), "it goes on at the terminal");
+    assert_eq!(moves(&world, &session).state, HandoffState::Completed, "no chat has it");
+    assert_eq!(world.chat("7").hears(6)[5], "I am here (after 3)");
+}
+
+#[test]
+fn whoever_it_was_handed_to_directly_finds_it_again_and_nobody_in_a_group() {
+    let section =
+        "access = { allowed_users = [\"7\", \"8\"], operators = [\"7\"] }\nsession = { require_mention = false }";
+    let world = World::with(Setting { section: section.to_owned(), ..setting(false) });
+    world.talk(Chat::dm("8"), "7").says("/sethome");
+    world.chat("8").hears(1);
+    let (session, other) = (begun(&world, "boats"), begun(&world, "cars"));
+    assert_eq!(moves(&world, &session).chat, Some(Chat::dm("8")));
+    world.chat("8").hears(2);
+    world.chat("8").says("/new");
+    world.chat("8").hears(3);
+    world.chat("8").says("/resume cars");
+    assert!(world.chat("8").hears(4)[3].contains("no conversation \"cars\""), "only what was handed over");
+    let group = world.talk(Chat::new(ChatType::Group, "g"), "8");
+    group.says("/resume boats");
+    assert!(group.hears(1)[0].contains("no conversation \"boats\""), "a group inherits nothing");
+    world.chat("8").says("/resume boats");
+    assert!(world.chat("8").hears(5)[4].contains("You are in **boats** again"));
+    world.chat("8").says("on");
+    assert_eq!(world.chat("8").hears(6)[5], "on (after 3)");
+    world.chat("7").says("/resume cars");
+    assert!(world.chat("7").hears(1)[0].contains("You are in **cars** again"), "the operator is one person");
+    assert_eq!(stands(&world, &other).state, HandoffState::None);
+}
+
+fn offered(world: &World, session: &SessionId) -> String {
+    match world.block_on(handoff::offer(world.host(), session.as_str())).unwrap() {
+        ControlReply::HandoffCode { code, .. } => code,
+        other => panic!("{other:?} tells no code"),
+    }
+}
+
+#[test]
+fn a_code_of_the_terminal_pulls_its_conversation_into_the_chat_that_sends_it_once() {
+    let section = "access = { allowed_users = [\"7\", \"8\"], operators = [\"7\"] }";
+    let mut world = World::with(Setting { section: section.to_owned(), ..setting(false) });
+    let session = begun(&world, "boats");
+    let stale = offered(&world, &session);
+    let code = offered(&world, &session);
+    world.stop();
+    let bytes = std::fs::read(world.home().join("state.db")).unwrap();
+    assert!(!bytes.windows(code.len()).any(|found| found == code.as_bytes()), "the code itself is nowhere");
+    world.start();
+    world.chat("8").says(&format!("/claim {stale}"));
+    assert!(world.chat("8").hears(1)[0].contains("after 4 more wrong ones"), "a newer one took its place");
+    world.chat("8").says(&format!("/claim {}", code.to_lowercase()));
+    assert!(world.chat("8").hears(2)[1].contains("You are in **boats** again: 1 messages"));
+    world.chat("8").says("on");
+    assert_eq!(world.chat("8").hears(3)[2], "on (after 1)");
+    world.chat("7").says(&format!("/claim {code}"));
+    assert!(world.chat("7").hears(1)[0].contains("No conversation is offered with this code"));
+    let owned = world.block_on(handoff::offer(world.host(), session.as_str())).unwrap_err();
+    assert!(owned.words.contains("goes on in fake:8"), "{}", owned.words);
+    world.chat("8").says("/return");
+    assert!(world.chat("8").hears(4)[3].contains("is back at the terminal"));
+}
+
+#[test]
+fn a_code_is_over_after_ten_minutes_and_wrong_ones_lock_the_instance() {
+    let mut world = World::with(setting(false));
+    let code = offered(&world, &begun(&world, "boats"));
+    world.passes(Duration::from_secs(600));
+    for heard in 1..=5 {
+        world.chat("7").says(&format!("/claim {code}"));
+        world.chat("7").hears(heard);
+    }
+    assert!(world.chat("7").heard()[4].contains("Too many wrong codes"));
+    world.settled();
+    world.stop();
+    world.start();
+    let code = offered(&world, &begun(&world, "cars"));
+    world.chat("7").says(&format!("/claim {code}"));
+    assert!(world.chat("7").hears(6)[5].contains("Too many wrong codes"), "also after a restart");
 }

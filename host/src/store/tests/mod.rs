@@ -2,6 +2,7 @@
 
 mod directory;
 mod drafts;
+mod handoff;
 mod lineage;
 mod mirror;
 mod outbox;

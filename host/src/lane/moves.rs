@@ -1,0 +1,101 @@
+//! A conversation goes back to the terminal, or comes from there by its code.
+
+use hermes_core::handoff::{HandoffState, TERMINAL};
+use hermes_core::ids::SessionId;
+use hermes_core::session::is_dm;
+use tokio::sync::oneshot;
+
+use super::conversation::{Said, called};
+use super::resume::{elsewhere, may_not_leave};
+use super::{Lane, Then, Wish};
+use crate::context::Place;
+use crate::events::{Control, HostEvent};
+use crate::store::{Change, SessionRow, StoreError};
+
+const NOT_FROM_THERE: &str =
+    "This conversation did not come from the terminal, so it cannot go back there. `/new` begins another one.";
+
+const TAKEN: &str = "This chat goes on in another conversation by now. Try it again there.";
+
+/// A chat that is in no conversation any more.
+#[derive(Debug)]
+pub struct Freed {
+    /// What has to be written.
+    pub change: Change,
+    /// Lets the next conversation of the chat begin.
+    pub then: Then,
+}
+
+impl Lane {
+    /// `/return`: the chat lets go of a conversation that came from the terminal.
+    pub(super) async fn hand_back(&mut self, place: &Place, wish: &Wish) -> Result<(), StoreError> {
+        let (said, then) = self.handed_back(wish).await?;
+        self.answer_order(place, said).await;
+        drop(then);
+        Ok(())
+    }
+
+    async fn handed_back(&mut self, wish: &Wish) -> Result<(Said, Option<Then>), StoreError> {
+        let current = self.host.store.session(&self.session).await?;
+        let Some(row) = current.as_ref() else { return Ok((Said::only(NOT_FROM_THERE), None)) };
+        let handoff = self.host.store.handoff(&self.session).await?;
+        let was_handed_over = handoff.is_some_and(|handoff| handoff.state == HandoffState::Completed);
+        if !was_handed_over && row.source != TERMINAL {
+            return Ok((Said::only(NOT_FROM_THERE), None));
+        }
+        if let Some(why) = may_not_leave(wish, wish.owner.as_deref().unwrap_or_default(), current.as_ref()) {
+            return Ok((Said::only(why), None));
+        }
+        let (reply, freed) = oneshot::channel();
+        let control = Control::Free { session: self.session.clone(), key: wish.key.clone(), reply };
+        self.host.tell(HostEvent::control(control)).await;
+        // Without the dispatcher the host ends, and nothing moves.
+        let Some(Freed { change, then }) = freed.await.unwrap_or_default() else {
+            return Ok((Said::only(TAKEN), None));
+        };
+        let words = format!(
+            "{} is back at the terminal: `hermes-host chat --resume {}` goes on with it. What you write here next \
+             begins another conversation.",
+            called(row),
+            self.session
+        );
+        Ok((Said { words, changes: vec![change] }, Some(then)))
+    }
+
+    /// `/claim CODE`: the chat goes on with a conversation that the terminal offered, whoever writes here.
+    pub(super) async fn claim(&mut self, wish: &Wish, session: &SessionId) -> Result<Said, StoreError> {
+        let current = self.host.store.session(&self.session).await?;
+        if let Some(why) = may_not_leave(wish, wish.owner.as_deref().unwrap_or_default(), current.as_ref()) {
+            return Ok(Said::only(why));
+        }
+        let Some(target) = self.host.store.session_tip(session).await? else {
+            return Ok(Said::only("The conversation of this code was deleted."));
+        };
+        if let Some(in_use) = self.host.store.session_in_use(&target.id).await? {
+            return Ok(Said::only(elsewhere(&target, in_use)));
+        }
+        let (reply, taken) = oneshot::channel();
+        self.host.tell(HostEvent::control(Control::TakeOffer { session: session.clone(), reply })).await;
+        if !taken.await.unwrap_or_default() {
+            return Ok(Said::only("Somebody else used this code meanwhile."));
+        }
+        let mut said = self.switch_to(wish, &target).await?;
+        said.changes.push(Change::OfferTaken { session: session.clone() });
+        Ok(said)
+    }
+
+    /// The conversation of this name that was handed over to this very chat, where one person is in it.
+    pub(super) async fn handed_here(&self, place: &Place, name: &str) -> Result<Option<SessionRow>, StoreError> {
+        if !is_dm(&place.chat.kind) {
+            return Ok(None);
+        }
+        let handed = self.host.store.handed_to(&place.instance, &place.chat).await?;
+        let is_meant = |title: &Option<String>, id: &SessionId| {
+            id.as_str() == name || title.as_ref().is_some_and(|title| title.eq_ignore_ascii_case(name))
+        };
+        match handed.iter().find(|row| is_meant(&row.title, &row.session)) {
+            Some(row) => self.host.store.session_tip(&row.session).await,
+            None => Ok(None),
+        }
+    }
+}
