@@ -130,6 +130,46 @@ fn dies_at(point: &str, redelivered: Redelivered, copies: Copies) {
 }
 
 #[test]
+fn a_conversation_arrives_in_its_chat_wherever_the_host_dies_on_its_way() {
+    for point in ["handoff_pending", "handoff_claimed", "handoff_bound", "handoff_owed"] {
+        let mut world = World::with(
+            "[adapter.scripted]\nisolation = \"process\"\naccess = { allowed_users = [\"7\"] }\nsocket = \"SOCKET\"\n\
+             home_channel = \"#g\"\nsession = { merge_ms = 0, require_mention = false }\n",
+        );
+        world.start();
+        let session = world.let_go("boats");
+        assert_eq!(world.stop(), Some(0), "{point}");
+        world.environment("HERMES_CRASH_AT", point);
+        world.start();
+        world.wait_state("scripted", "online");
+        world.scripted.tell(json!({
+            "do": "answer", "method": "create_handoff_thread", "answer": { "type": "group", "id": "g", "thread": "t" },
+        }));
+        assert_ne!(world.cli(&["handoff", &session, "scripted"]).status.code(), Some(0), "{point}");
+        assert_ne!(world.ended(), Some(0), "{point}: the host dies");
+        world.clear_environment();
+        world.start();
+        world.scripted.tell(json!({
+            "do": "answer", "method": "create_handoff_thread", "answer": { "type": "group", "id": "g", "thread": "t" },
+        }));
+        until(&format!("{point}: it arrives"), 30, || {
+            let shown = world.told(&["handoff", "show", &session, "--json"]);
+            let shown: Value = serde_json::from_str(&shown).expect("the handoff is JSON");
+            (shown["state"] == "completed").then_some(())
+        });
+        let chat = world.scripted.group("g", "7").thread("t");
+        chat.says("and now?");
+        until("the next message is answered", 30, || {
+            chat.received().iter().any(|text| text.contains("and now?")).then_some(())
+        });
+        let opened = chat.received().iter().filter(|text| text.contains("was moved here")).count();
+        assert_eq!(opened, 1, "{point}: it is opened once: {:?}", chat.received());
+        assert_eq!(world.stop(), Some(0), "{point}: the host ends as asked");
+        assert_whole(&world);
+    }
+}
+
+#[test]
 fn two_hundred_random_kills_under_load_lose_nothing() {
     const KILLS: u64 = 200;
     const CHATS: usize = 6;

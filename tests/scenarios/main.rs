@@ -7,6 +7,7 @@ mod asks;
 mod busy;
 mod conversation;
 mod delivery;
+mod handoff;
 mod operator;
 mod plugins;
 mod replacing;

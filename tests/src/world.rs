@@ -171,6 +171,21 @@ impl World {
         output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned())
     }
 
+    /// A conversation of person 7 in which `said` was said, which is called so, and which no chat has any more; its id.
+    pub fn let_go(&self, said: &str) -> String {
+        let chat = self.scripted.chat("7");
+        let before = chat.received().len();
+        for (words, answers) in [(said.to_owned(), 1), (format!("/title {said}"), 2), ("/new".to_owned(), 3)] {
+            chat.says(&words);
+            chat.hears(before + answers);
+        }
+        let told = self.told(&["session", "list", "--all", "--json"]);
+        let sessions: Vec<Value> = serde_json::from_str(&told).expect("the sessions are JSON");
+        let session = sessions.iter().find(|session| session["title"] == said);
+        let session = session.unwrap_or_else(|| panic!("{said:?} is not among {told}"));
+        session["id"].as_str().expect("a session has an id").to_owned()
+    }
+
     /// `status --json`, once the host answers.
     pub fn status(&self) -> Value {
         until("the host tells its status", 30, || {

@@ -96,6 +96,13 @@ pub fn chat(chat: &api::Chat, thread: Option<i64>) -> Chat {
     found
 }
 
+/// The descriptor of a topic that was opened in `chat`: the one that its messages carry.
+pub fn opened(chat: Chat, topic: &api::Topic, name: &str) -> Chat {
+    let mut opened = chat.in_thread(topic.message_thread_id.to_string());
+    opened.thread_name = Some(name.to_owned());
+    opened
+}
+
 /// The topic a message lies in. A reply chain outside of topics carries a thread id too, which is
 /// no place to write to; only `is_topic_message` says that it is one.
 fn topic(message: &Message) -> Option<i64> {

@@ -196,9 +196,7 @@ impl HandoffThread for Telegram {
         parameters.remove("message_thread_id");
         parameters.insert("name".into(), json!(name.chars().take(TOPIC_NAME_MAX).collect::<String>()));
         let topic: Topic = self.call("createForumTopic", &parameters).await?;
-        let mut thread = chat.in_thread(topic.message_thread_id.to_string());
-        thread.thread_name = Some(name);
-        Ok(Some(thread))
+        Ok(Some(inbound::opened(chat, &topic, &name)))
     }
 }
 

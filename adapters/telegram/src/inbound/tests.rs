@@ -35,6 +35,27 @@ fn a_private_message_names_its_chat_sender_and_change() {
 }
 
 #[test]
+fn a_topic_that_was_opened_for_a_handoff_is_the_one_its_messages_come_from() {
+    for chat in [
+        json!({ "id": -100, "type": "supergroup", "title": "Ops", "is_forum": true }),
+        json!({ "id": 7, "type": "private" }),
+    ] {
+        let home = read(json!({ "update_id": 1, "message": {
+            "message_id": 1, "date": 1, "text": "/sethome", "chat": chat, "from": { "id": 7, "first_name": "Ada" },
+        } }));
+        let topic: api::Topic =
+            serde_json::from_value(json!({ "message_thread_id": 17, "name": "boats", "icon_color": 1 })).unwrap();
+        let opened = opened(home.unwrap().event.chat, &topic, "boats");
+        let next = read(json!({ "update_id": 2, "message": {
+            "message_id": 18, "date": 2, "text": "and now?", "chat": chat, "from": { "id": 8, "first_name": "Bob" },
+            "message_thread_id": 17, "is_topic_message": true,
+            "reply_to_message": { "message_id": 17, "date": 1, "chat": chat, "forum_topic_created": { "name": "boats" } },
+        } }));
+        assert_eq!(next.unwrap().event.chat, opened);
+    }
+}
+
+#[test]
 fn a_mention_is_an_entity_and_is_removed_from_the_text() {
     let event = read(in_group("🦀 @Hermes_Bot what now", json!([{ "type": "mention", "offset": 3, "length": 11 }])))
         .unwrap()
