@@ -69,6 +69,7 @@ const ROWS: &[Row] = &[
         measure: rows::latency_to_the_runtime,
     },
     Row { what: "event → answer at the platform, 100 events/s", budget: "–", measure: rows::latency },
+    Row { what: "handoff asked → claimed", budget: "≤ 20 ms", measure: rows::handoff },
     Row { what: "durable events/s through the ABI, 64 chats", budget: "≥ 10,000", measure: rows::throughput },
     Row { what: "the disk itself", budget: "–", measure: rows::disk },
     Row {

@@ -71,7 +71,7 @@ pub async fn request(host: &Arc<Host>, session: &str, instance: &str) -> Result<
     if let Some(row) = host.store.handoff(&id).await?.filter(|row| row.state.is_live()) {
         return Err(Refused::state(under_way(&row)));
     }
-    check(host, &id, &instance).await?;
+    check(host, &id, &instance, None).await?;
     if host.draining.is_cancelled() {
         return Err(Refused::new(ErrorKind::Busy, "the host is stopping; hand it over when it runs again"));
     }
@@ -129,7 +129,7 @@ pub async fn offer(host: &Arc<Host>, session: &str) -> Result<ControlReply, Refu
     if let Some(row) = host.store.handoff(&id).await?.filter(|row| row.state.is_live()) {
         return Err(Refused::state(under_way(&row)));
     }
-    if let Some(words) = is_owned(host, &id).await {
+    if let Some(words) = is_owned(host, &id, |_| false).await {
         return Err(Refused::state(words));
     }
     let (reply, put_up) = oneshot::channel();
@@ -182,7 +182,8 @@ pub fn info(row: &HandoffRow) -> HandoffInfo {
     }
 }
 
-/// What the watcher checks again before it claims, and the home channel that the destination has.
+/// What the watcher checks again before it claims, and the home channel that the destination has. An earlier claim
+/// may have led the session to its chat already: that is `here`.
 ///
 /// # Errors
 ///
@@ -191,6 +192,7 @@ pub(super) async fn check(
     host: &Arc<Host>,
     session: &SessionId,
     instance: &Arc<str>,
+    here: Option<&Chat>,
 ) -> Result<(AdapterHandle, Chat), Refused> {
     let Some(adapter) = host.adapter(instance) else {
         return Err(Refused::new(ErrorKind::NotFound, targets::no_instance(host, instance)));
@@ -209,20 +211,21 @@ pub(super) async fn check(
         )));
     }
     let home = targets::home(host, &adapter).await.map_err(Refused::state)?;
-    if let Some(words) = is_owned(host, session).await {
+    let is_here = |(at, chat): &(String, Chat)| **at == **instance && Some(chat) == here;
+    if let Some(words) = is_owned(host, session, is_here).await {
         return Err(Refused::state(words));
     }
     Ok((adapter, home))
 }
 
-/// Says which chat has a session, if one has.
-async fn is_owned(host: &Arc<Host>, session: &SessionId) -> Option<String> {
+/// Says which chat has a session, if one has that does not count as free.
+async fn is_owned(host: &Arc<Host>, session: &SessionId, is_free: impl Fn(&(String, Chat)) -> bool) -> Option<String> {
     let (reply, owned) = oneshot::channel();
     let control = Control::LedTo { session: session.clone(), reply };
     host.tell(HostEvent::control(control)).await;
     // Without the dispatcher the host ends; nothing is written then.
     let chats = owned.await.unwrap_or_default();
-    let (instance, chat) = chats.into_iter().find(|(instance, _)| instance != TERMINAL)?;
+    let (instance, chat) = chats.into_iter().find(|led| led.0 != TERMINAL && !is_free(led))?;
     Some(format!("the conversation goes on in {} and stays there; `/new` there lets it go", shown(&instance, &chat)))
 }
 

@@ -87,7 +87,7 @@ async fn sweep(host: &Arc<Host>) -> Duration {
 async fn claim(host: &Arc<Host>, row: &HandoffRow) -> bool {
     let session = &row.session;
     let instance: Arc<str> = Arc::from(row.instance.as_str());
-    let (adapter, home) = match request::check(host, session, &instance).await {
+    let (adapter, home) = match request::check(host, session, &instance, row.chat.as_ref()).await {
         Ok(found) => found,
         Err(refused) => {
             end(host, session, HandoffChange::Refused { why: refused.words }).await;

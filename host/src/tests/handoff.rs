@@ -16,7 +16,10 @@ use tokio_util::sync::CancellationToken;
 use super::world::{Setting, World};
 use crate::control::{ControlReply, ErrorKind};
 use crate::handoff::{self, Refused};
-use crate::store::{Admit, Change, CommandTx, HandoffAsked, HandoffRow, NewMessage, NewSession};
+use crate::store::{
+    Admit, Change, CommandTx, HandoffAsked, HandoffBind, HandoffRoutes, HandoffRow, NewInbox, NewMessage, NewSession,
+    RouteRow,
+};
 
 /// Says how much was said before; a conversation called "hang" hangs where it is opened.
 struct Mover;
@@ -367,6 +370,42 @@ fn a_claim_of_a_dead_life_is_taken_up_in_the_chat_that_was_found_for_it() {
     assert_eq!((row.state, row.attempts, row.chat), (HandoffState::Completed, 2, Some(topic())));
     assert!(world.platform.asked(method::CREATE_HANDOFF_THREAD).is_empty(), "no second thread is made");
     assert_eq!(world.talk(topic(), "7").heard(), ["I am here (after 1)"]);
+}
+
+#[test]
+fn a_claim_of_a_dead_life_that_had_led_the_chat_already_goes_on_there() {
+    let mut world = world(setting(false));
+    let session = begun(&world, "boats");
+    let (host, now_ms) = (world.host().clone(), world.host().now_ms());
+    world.block_on(host.store.handoff_request(&session, "fake", now_ms)).unwrap();
+    world.block_on(host.store.handoff_claim(&session, host.epoch, now_ms)).unwrap().unwrap();
+    world.block_on(host.store.handoff_thread(&session, host.epoch, topic())).unwrap();
+    let key = hermes_core::session::SessionKey::shared("main", "fake", &topic()).unwrap().stored();
+    let event = world.talk(topic(), "system:handoff").event("opening");
+    let bind = HandoffBind {
+        session: session.clone(),
+        epoch: host.epoch,
+        event: NewInbox {
+            instance: "fake".to_owned(),
+            event_id: event.event_id.clone(),
+            at_ms: 1,
+            received_ms: 1,
+            event: serde_json::to_string(&event).unwrap(),
+        },
+        input: vec![Message::user("opening")],
+        route: RouteRow::new(key.clone(), "main", "fake", session.clone(), topic(), now_ms),
+        routes: HandoffRoutes { bound: key, before: Vec::new() },
+        former: None,
+        freed: Vec::new(),
+        now_ms,
+    };
+    world.block_on(host.store.handoff_bind(bind)).unwrap();
+    drop(host);
+    world.crash();
+    world.start();
+    world.is_ready();
+    assert_eq!(ends(&world, &session).state, HandoffState::Completed);
+    assert_eq!(world.talk(topic(), "7").heard(), ["I am here (after 1)"], "it is opened once, and by no stranger");
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! What each row of the table measures.
 
+mod handoff;
 mod lives;
 mod memory;
 mod seam;
@@ -10,7 +11,7 @@ use std::time::Duration;
 
 use hermes_tests::Isolation;
 
-pub use self::{lives::*, memory::*, seam::*, store::*, way::*};
+pub use self::{handoff::*, lives::*, memory::*, seam::*, store::*, way::*};
 
 /// Nothing but the adapters: no status page, no log. Every message is a turn of its own, however fast they come.
 const HEAD: &str = "[host]\nstatus = \"\"\nplugins_dir = \"plugins\"\nlog = \"error\"\n\n\

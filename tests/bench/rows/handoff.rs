@@ -1,0 +1,67 @@
+//! A conversation that moves: how long it takes until the host has taken it up.
+
+use std::{thread, time::Instant};
+
+use hermes_host::control::{Client, ControlReply, ControlRequest};
+use hermes_tests::{Isolation, World};
+use serde_json::json;
+
+use super::{ECHO, HEAD, ms, percentile, scripted};
+use crate::Measured;
+
+/// How often it is handed over.
+const HANDOFFS: usize = 50;
+
+/// From the moment somebody asks over the control socket to the moment at which the platform is asked for a thread:
+/// checked, written down, claimed.
+pub fn handoff() -> Vec<Measured> {
+    let mut measured = Vec::new();
+    for isolation in Isolation::BOTH {
+        let mut times = times(isolation);
+        let (p50, p99) = (percentile(&mut times, 50), percentile(&mut times, 99));
+        measured.push(Measured::new(isolation.word(), format!("p50 {p50:.2} ms, p99 {p99:.2} ms"), p50 <= 20.0));
+    }
+    measured
+}
+
+fn times(isolation: Isolation) -> Vec<f64> {
+    let mut world = World::with("");
+    world.configure(&format!(
+        "{HEAD}{ECHO}{}",
+        scripted(
+            "scripted",
+            isolation,
+            "socket = \"SOCKET\"\nhome_channel = \"#g\"\naccess = { allowed_users = [\"7\"] }"
+        )
+    ));
+    world.start();
+    world.wait_state("scripted", "online");
+    let session = world.let_go("boats");
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    let mut client = runtime.block_on(Client::connect(&world.home())).expect("the host is there");
+    let request = ControlRequest::Handoff { session, instance: "scripted".to_owned(), wait_ms: 30_000 };
+    let chat = world.scripted.group("g", "7").thread("t");
+    let mut times = Vec::with_capacity(HANDOFFS);
+    for n in 1..=HANDOFFS {
+        world.scripted.tell(json!({
+            "do": "answer", "method": "create_handoff_thread", "answer": { "type": "group", "id": "g", "thread": "t" },
+        }));
+        thread::scope(|scope| {
+            let started = Instant::now();
+            let asked = scope.spawn(|| runtime.block_on(client.ask(&request)));
+            world.scripted.wait("a thread is asked for", 30, |seen| {
+                (seen.iter().filter(|said| said["saw"] == "create_handoff_thread").count() == n).then_some(())
+            });
+            times.push(ms(started.elapsed()));
+            match asked.join().expect("the client does not break") {
+                Ok(ControlReply::Handoff { handoff }) => assert_eq!(handoff.state, "completed"),
+                other => panic!("{other:?} is no handoff"),
+            }
+        });
+        let heard = chat.received().len();
+        chat.says("/return");
+        chat.hears(heard + 1);
+    }
+    world.stop();
+    times
+}
