@@ -152,7 +152,7 @@ pub struct Remembered {
 impl Place {
     /// Whether something can still be delivered when no request is open.
     pub fn can_deliver_later(&self) -> bool {
-        self.adapter.as_ref().is_none_or(|adapter| adapter.capabilities().supports_async_delivery)
+        self.adapter.as_ref().is_none_or(|adapter| adapter.delivers_later(&self.chat.id))
     }
 
     /// Whether its adapter has a link. An instance that the configuration no longer has will never have one,

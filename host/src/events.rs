@@ -226,6 +226,13 @@ pub enum Control {
         /// How it was.
         routes: Box<HandoffRoutes>,
     },
+    /// Nobody speaks in a chat any more for now: its next message begins a session.
+    Unbind {
+        /// The stored key of the chat.
+        key: String,
+        /// Hears whether it led anywhere.
+        reply: oneshot::Sender<bool>,
+    },
     /// The transcript of a session was written to from outside of its lane.
     Reread {
         /// The session.

@@ -99,6 +99,14 @@ pub enum CommandId {
     Sethome,
     /// Shows or renames a topic.
     Topic,
+    /// Moves the conversation from the terminal to a chat.
+    Handoff,
+    /// Leaves the terminal.
+    Quit,
+    /// Clears the terminal.
+    Redraw,
+    /// Chooses how the terminal shows that the agent works.
+    Indicator,
 }
 
 /// One row of the table.
@@ -582,6 +590,50 @@ pub static REGISTRY: &[Command] = &[
         tier: Tier::User,
         bypasses: true,
         scope: Scope::Everywhere,
+        gate: None,
+    },
+    Command {
+        id: CommandId::Handoff,
+        name: "handoff",
+        aliases: &[],
+        args: "[INSTANCE]",
+        help: "Go on in the home channel of an instance, or in a chat by a code",
+        tier: Tier::User,
+        bypasses: true,
+        scope: Scope::Terminal,
+        gate: None,
+    },
+    Command {
+        id: CommandId::Quit,
+        name: "quit",
+        aliases: &["exit"],
+        args: "",
+        help: "Leave the terminal; the conversation is kept",
+        tier: Tier::User,
+        bypasses: true,
+        scope: Scope::Terminal,
+        gate: None,
+    },
+    Command {
+        id: CommandId::Redraw,
+        name: "redraw",
+        aliases: &["clear"],
+        args: "",
+        help: "Clear the screen",
+        tier: Tier::User,
+        bypasses: true,
+        scope: Scope::Terminal,
+        gate: None,
+    },
+    Command {
+        id: CommandId::Indicator,
+        name: "indicator",
+        aliases: &[],
+        args: "[dots | arrow | none]",
+        help: "Choose the sign that shows that the agent works",
+        tier: Tier::User,
+        bypasses: true,
+        scope: Scope::Terminal,
         gate: None,
     },
 ];

@@ -46,7 +46,7 @@ pub async fn answer_all(app: Arc<App>, mut asked: mpsc::Receiver<Asked>) {
 type Answer = Result<ControlReply, Refusal>;
 
 /// An answer that says why not. Boxed, since most calls do not end so.
-type Refusal = Box<ControlReply>;
+pub(super) type Refusal = Box<ControlReply>;
 
 impl App {
     async fn answer(&self, request: ControlRequest) -> Answer {
@@ -56,6 +56,8 @@ impl App {
             }
             ControlRequest::Stop {} => self.end(End::Stop, "The host stops.").await,
             ControlRequest::Restart {} => self.end(End::Restart, "The host restarts.").await,
+            ControlRequest::HandOver {} if self.alone => self.end(End::HandOver, "It hands over.").await,
+            ControlRequest::HandOver {} => Err(refused("a host runs in this home, and not for a terminal only")),
             ControlRequest::Drain {} => self.drain_only().await,
             ControlRequest::Reload {} => match self.reload().await {
                 Ok(reloaded) if reloaded.problems.0.is_empty() => Ok(ControlReply::done(reloaded.sentence())),
@@ -260,7 +262,7 @@ impl App {
         self.host.tell(HostEvent::control(control)).await;
     }
 
-    async fn write(&self, changes: Vec<Change>) -> Result<(), Refusal> {
+    pub(super) async fn write(&self, changes: Vec<Change>) -> Result<(), Refusal> {
         if changes.is_empty() {
             return Ok(());
         }
@@ -269,7 +271,7 @@ impl App {
     }
 
     /// Asks the dispatcher.
-    async fn ask<T>(&self, control: impl FnOnce(oneshot::Sender<T>) -> Control) -> Result<T, Refusal> {
+    pub(super) async fn ask<T>(&self, control: impl FnOnce(oneshot::Sender<T>) -> Control) -> Result<T, Refusal> {
         let (reply, answer) = oneshot::channel();
         self.host.tell(HostEvent::control(control(reply))).await;
         answer.await.map_err(|_| refusal(ErrorKind::Busy, "the host is stopping"))
@@ -277,7 +279,7 @@ impl App {
 }
 
 /// What the store says, or its refusal as an answer.
-async fn stored<T>(asked: impl Future<Output = Result<T, StoreError>>) -> Result<T, Refusal> {
+pub(super) async fn stored<T>(asked: impl Future<Output = Result<T, StoreError>>) -> Result<T, Refusal> {
     asked.await.map_err(|error| {
         let kind = match error {
             StoreError::Missing { .. } => ErrorKind::NotFound,
@@ -324,6 +326,6 @@ fn refused(words: impl Into<String>) -> Refusal {
     refusal(ErrorKind::Refused, words)
 }
 
-fn refusal(kind: ErrorKind, words: impl Into<String>) -> Refusal {
+pub(super) fn refusal(kind: ErrorKind, words: impl Into<String>) -> Refusal {
     Box::new(ControlReply::error(kind, words))
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use rustix::fs::{FlockOperation, flock};
 
-use crate::control::{Client, ControlRequest};
+use crate::control::{Client, ControlReply, ControlRequest};
 
 /// How much longer than its drain a host that is replaced may take.
 const REPLACE_SLACK: Duration = Duration::from_secs(10);
@@ -79,18 +79,40 @@ impl HostLock {
     }
 }
 
-/// Takes the lock of `home`; with `replace`, asks who holds it to stop and waits for that.
+/// What is done about a host that holds the home.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wish {
+    /// Nothing: the home has to be free.
+    Free,
+    /// One that runs for a terminal only is asked to hand over.
+    TakeOver,
+    /// Whoever it is is asked to stop.
+    Replace,
+}
+
+/// Takes the lock of `home`, where the wish is to wait for it after who holds it had their time to end.
 ///
 /// # Errors
 ///
-/// As [`HostLock::take`], after the other host had its time to stop.
-pub async fn take(home: &Path, replace: bool, patience: Duration) -> Result<HostLock, LockError> {
+/// As [`HostLock::take`].
+pub async fn take(home: &Path, wish: Wish, patience: Duration) -> Result<HostLock, LockError> {
     let held = match HostLock::take(home) {
-        Err(LockError::Held { .. }) if replace => ask_to_stop(home).await,
+        Err(held @ LockError::Held { .. }) => held,
         taken => return taken,
     };
-    if !held {
-        tracing::warn!("the host that holds the home does not answer; waiting for it to end");
+    match wish {
+        Wish::Free => return Err(held),
+        Wish::TakeOver => match ask(home, &ControlRequest::HandOver {}).await {
+            Some(ControlReply::Done { .. }) => {
+                tracing::info!("a terminal runs the host of this home and hands it over");
+            }
+            _ => return Err(held),
+        },
+        Wish::Replace => {
+            if ask(home, &ControlRequest::Stop {}).await.is_none() {
+                tracing::warn!("the host that holds the home does not answer; waiting for it to end");
+            }
+        }
     }
     let until = tokio::time::Instant::now() + patience + REPLACE_SLACK;
     loop {
@@ -103,11 +125,8 @@ pub async fn take(home: &Path, replace: bool, patience: Duration) -> Result<Host
     }
 }
 
-async fn ask_to_stop(home: &Path) -> bool {
-    match Client::connect(home).await {
-        Ok(mut client) => client.ask(&ControlRequest::Stop {}).await.is_ok(),
-        Err(_) => false,
-    }
+async fn ask(home: &Path, request: &ControlRequest) -> Option<ControlReply> {
+    Client::connect(home).await.ok()?.ask(request).await.ok()
 }
 
 fn holder(file: &mut File) -> Option<u32> {

@@ -4,6 +4,9 @@
 //! life left → control socket → ready. Down, within `[host] drain_s`: no new events → turns end,
 //! or are parked for the next life → what can be sent is sent → adapters disconnect →
 //! the store closes. A host without adapters keeps running: one can be added.
+//!
+//! A terminal without a host runs one in its own process, without adapters, signals and
+//! status address ([`run_alone`]); `run` asks it to hand over.
 
 mod control;
 mod home;
@@ -11,6 +14,7 @@ mod lock;
 mod notify;
 pub(crate) mod plan;
 mod ready;
+mod seats;
 mod signals;
 mod status;
 mod stop;
@@ -21,7 +25,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::chance::{Chance, SystemChance};
 use crate::clock::{Clock, SystemClock};
@@ -33,6 +37,7 @@ use crate::handoff;
 use crate::host::Host;
 use crate::live::Live;
 use crate::mask::LogMask;
+use crate::plugins::terminal::Terminals;
 use crate::plugins::{AdapterEvent, Adapters, HostServices};
 use crate::recovery;
 use crate::services::Services;
@@ -56,6 +61,20 @@ const SWEEP_EVERY: Duration = Duration::from_secs(60);
 
 /// How long tasks that do not end are waited for after everything is written.
 const LEFT_BEHIND: Duration = Duration::from_secs(1);
+
+/// A host that runs inside the process of one terminal, without adapters, until another one wants its place.
+pub struct OwnHost {
+    /// Ends it.
+    end: mpsc::Sender<stop::End>,
+}
+
+impl OwnHost {
+    /// Asks it to end: what cannot end at once is parked for the next one.
+    pub fn end(&self) {
+        // A second wish finds it ending already.
+        let _ = self.end.try_send(stop::End::Stop);
+    }
+}
 
 /// What `run` was told besides the configuration.
 #[derive(Clone, Debug, Default)]
@@ -108,6 +127,9 @@ pub enum RunError {
 pub struct App {
     pub(crate) host: Arc<Host>,
     pub(crate) adapters: Adapters,
+    pub(crate) terminals: Terminals,
+    /// Whether it runs for a terminal only.
+    pub(crate) alone: bool,
     pub(crate) options: RunOptions,
     pub(crate) plans: plan::Planner,
     /// `starting`, `online`, `draining`, `stopping`.
@@ -125,20 +147,46 @@ pub struct App {
 /// When it cannot start; a host that has started ends with an exit code.
 pub fn run(config: Config, options: RunOptions) -> Result<ExitCode, RunError> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(RunError::System)?;
-    let ended = runtime.block_on(serve(config, options));
+    let ended = runtime.block_on(serve(config, options, None));
     // A turn that was left behind may hang in a call that nobody can end.
     runtime.shutdown_timeout(LEFT_BEHIND);
     ended
 }
 
-async fn serve(config: Config, options: RunOptions) -> Result<ExitCode, RunError> {
-    let mut signals = Signals::listen().map_err(RunError::System)?;
-    let notify = Arc::new(Notify::new(options.sources.env.get("NOTIFY_SOCKET").map(PathBuf::from)));
-    let watchdog = notify::watchdog_every(options.sources.env.get("WATCHDOG_USEC"));
+/// Runs a host for a terminal of this process, without adapters; `ready` hears when it can be attached to. It holds
+/// the home as any host does.
+///
+/// # Errors
+///
+/// When it cannot start; [`LockError::Held`] where another one holds the home.
+pub async fn run_alone(
+    config: Config,
+    options: RunOptions,
+    ready: oneshot::Sender<OwnHost>,
+) -> Result<ExitCode, RunError> {
+    serve(config, options, Some(ready)).await
+}
+
+async fn serve(
+    config: Config,
+    options: RunOptions,
+    ready: Option<oneshot::Sender<OwnHost>>,
+) -> Result<ExitCode, RunError> {
+    let alone = ready.is_some();
+    // The signals of a process with a terminal are the terminal's.
+    let mut signals = if alone { Signals::none() } else { Signals::listen().map_err(RunError::System)? };
+    let service = |name: &str| options.sources.env.get(name).filter(|_| !alone);
+    let notify = Arc::new(Notify::new(service("NOTIFY_SOCKET").map(PathBuf::from)));
+    let watchdog = notify::watchdog_every(service("WATCHDOG_USEC"));
     home::make(&config.home)?;
-    let lock = lock::take(&config.home, options.replace, config.host.drain).await?;
+    let wish = match (alone, options.replace) {
+        (true, _) => lock::Wish::Free,
+        (false, true) => lock::Wish::Replace,
+        (false, false) => lock::Wish::TakeOver,
+    };
+    let lock = lock::take(&config.home, wish, config.host.drain).await?;
     // A host that cannot have its address does not begin anything.
-    let status_listener = status::bind(&config).await?;
+    let status_listener = if alone { None } else { status::bind(&config).await? };
 
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let chance: Arc<dyn Chance> = Arc::new(SystemChance);
@@ -149,7 +197,7 @@ async fn serve(config: Config, options: RunOptions) -> Result<ExitCode, RunError
     };
     let opened = opened.map_err(|error| RunError::System(error.into()))??;
     let runtime = hermes_agent::build(&config.agent)?;
-    let planner = plan::Planner::new(&opened.loaded);
+    let planner = plan::Planner::new(&opened.loaded, alone);
     let warned = config.warnings.len();
     let planned = planner.plan(config, &options.log_mask).await?;
 
@@ -162,9 +210,11 @@ async fn serve(config: Config, options: RunOptions) -> Result<ExitCode, RunError
     let (adapter_events, adapter_news) = mpsc::channel(ADAPTER_QUEUE_MAX);
     tokio::spawn(pass_on(Arc::clone(&host), adapter_news));
     let adapters = Adapters::start(planned.plans, services, adapter_events, planned.settings);
+    let terminals = Terminals::new();
+    adapters.build_in(&terminals);
     host.set_planner(planner.clone());
     host.set_adapters(adapters.clone());
-    host.set_supervised(is_supervised(&options.sources.env));
+    host.set_supervised(!alone && is_supervised(&options.sources.env));
     let left = recovery::recover(&host).await?;
     tokio::spawn(handoff::watch(Arc::clone(&host)));
 
@@ -174,6 +224,8 @@ async fn serve(config: Config, options: RunOptions) -> Result<ExitCode, RunError
         started_with: host.live().config.for_the_start(),
         host,
         adapters,
+        terminals,
+        alone,
         options,
         plans: planner,
         state: watch::Sender::new("starting"),
@@ -185,12 +237,17 @@ async fn serve(config: Config, options: RunOptions) -> Result<ExitCode, RunError
         (live.config.home.clone(), live.config.limits.clone())
     };
     let listener = socket::bind(&home).map_err(|source| RunError::Control { path: home.clone(), source })?;
-    let control = tokio::spawn(socket::serve(listener, requests, limits.control_clients_max));
+    let seats: Arc<dyn socket::Seats> = Arc::clone(&app) as Arc<dyn socket::Seats>;
+    let control = tokio::spawn(socket::serve(listener, requests, Some(seats), limits.control_clients_max));
     let answering = tokio::spawn(control::answer_all(Arc::clone(&app), asked));
     let shown = status::serve(&app, status_listener);
     tokio::spawn(sweep_for_ever(Arc::clone(&app.host)));
     app.state.send_replace("online");
-    ready::say(&app, &left, warned);
+    match ready {
+        // A terminal that is gone by now ends it as soon as it is asked.
+        Some(ready) => drop(ready.send(OwnHost { end: app.end.clone() })),
+        None => ready::say(&app, &left, warned),
+    }
     notify.ready();
     if let Some(every) = watchdog {
         tokio::spawn(notify::feed_watchdog(Arc::clone(&app), Arc::clone(&notify), every));
@@ -198,7 +255,7 @@ async fn serve(config: Config, options: RunOptions) -> Result<ExitCode, RunError
 
     let end = wait_for_the_end(&app, &mut signals, &mut ends, dispatcher).await;
     notify.stopping();
-    let hurry = stop::hurry(signals);
+    let hurry = stop::hurry(signals, alone && end == stop::End::Stop);
     let code = stop::drain(&app, end, hurry).await;
     control.abort();
     answering.abort();

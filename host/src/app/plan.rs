@@ -12,12 +12,14 @@ use crate::store::Loaded;
 pub struct Planner {
     /// Shared by all copies: a switch in a chat and one on the command line are the same.
     disabled: Arc<Mutex<BTreeSet<String>>>,
+    /// Whether no adapter is to run at all.
+    alone: bool,
 }
 
 impl Planner {
-    /// A planner that knows what is switched off.
-    pub fn new(loaded: &Loaded) -> Self {
-        Self { disabled: Arc::new(Mutex::new(loaded.disabled_adapters.iter().cloned().collect())) }
+    /// A planner that knows what is switched off; `alone`: everything is.
+    pub fn new(loaded: &Loaded, alone: bool) -> Self {
+        Self { disabled: Arc::new(Mutex::new(loaded.disabled_adapters.iter().cloned().collect())), alone }
     }
 
     /// Notes that an instance was switched on or off.
@@ -47,7 +49,7 @@ impl Planner {
         for plan in &mut prepared.plans {
             // What the section says wins over the switch.
             let decided = prepared.config.adapters.get(&plan.instance).and_then(|section| section.enabled).is_some();
-            if !decided && disabled.contains(&plan.instance) {
+            if self.alone || (!decided && disabled.contains(&plan.instance)) {
                 plan.enabled = false;
             }
         }

@@ -15,6 +15,10 @@ pub enum Wish {
 
 /// The signals the host listens to.
 pub struct Signals {
+    heard: Option<Heard>,
+}
+
+struct Heard {
     term: Signal,
     int: Signal,
     hup: Signal,
@@ -28,21 +32,28 @@ impl Signals {
     ///
     /// When the process may not handle signals.
     pub fn listen() -> std::io::Result<Self> {
-        Ok(Self {
+        let heard = Heard {
             term: signal(SignalKind::terminate())?,
             int: signal(SignalKind::interrupt())?,
             hup: signal(SignalKind::hangup())?,
             usr1: signal(SignalKind::user_defined1())?,
-        })
+        };
+        Ok(Self { heard: Some(heard) })
+    }
+
+    /// Listens to none: somebody else in the process does.
+    pub fn none() -> Self {
+        Self { heard: None }
     }
 
     /// Waits for the next wish. Cancel-safe.
     pub async fn next(&mut self) -> Wish {
+        let Some(heard) = &mut self.heard else { return std::future::pending().await };
         tokio::select! {
-            _ = self.term.recv() => Wish::Stop,
-            _ = self.int.recv() => Wish::Stop,
-            _ = self.hup.recv() => Wish::Reload,
-            _ = self.usr1.recv() => Wish::Restart,
+            _ = heard.term.recv() => Wish::Stop,
+            _ = heard.int.recv() => Wish::Stop,
+            _ = heard.hup.recv() => Wish::Reload,
+            _ = heard.usr1.recv() => Wish::Restart,
         }
     }
 }

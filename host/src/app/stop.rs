@@ -11,6 +11,7 @@ use tokio_util::sync::CancellationToken;
 use super::App;
 use super::signals::{Signals, Wish};
 use crate::events::{Control, HostEvent};
+use crate::plugins::terminal::Leaving;
 
 /// How the host ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,6 +20,19 @@ pub enum End {
     Stop,
     /// To be started again.
     Restart,
+    /// Because another host takes over.
+    HandOver,
+}
+
+impl End {
+    /// What terminals are told.
+    fn leaving(self) -> Leaving {
+        match self {
+            Self::Stop => Leaving::Stop,
+            Self::Restart => Leaving::Restart,
+            Self::HandOver => Leaving::HandOver,
+        }
+    }
 }
 
 /// How long is left for each step once somebody hurries.
@@ -27,9 +41,13 @@ const HURRY: Duration = Duration::from_secs(2);
 /// How long lanes may take to let go after turns were parked.
 const PARKED: Duration = Duration::from_secs(2);
 
-/// Listens for a second wish to stop, which shortens the drain.
-pub fn hurry(mut signals: Signals) -> CancellationToken {
+/// Listens for a second wish to stop, which shortens the drain; `at_once`: it is short already.
+pub fn hurry(mut signals: Signals, at_once: bool) -> CancellationToken {
     let hurried = CancellationToken::new();
+    if at_once {
+        hurried.cancel();
+        return hurried;
+    }
     let told = hurried.clone();
     tokio::spawn(async move {
         while signals.next().await != Wish::Stop {}
@@ -44,6 +62,7 @@ pub async fn drain(app: &Arc<App>, end: End, hurried: CancellationToken) -> Exit
     let drain = host.live().config.host.drain;
     let until = Instant::now() + drain;
     app.state.send_replace("draining");
+    app.terminals.leave(end.leaving());
     tracing::info!(seconds = drain.as_secs(), "draining");
     host.draining.cancel();
 
@@ -65,7 +84,7 @@ pub async fn drain(app: &Arc<App>, end: End, hurried: CancellationToken) -> Exit
         Err(error) => tracing::error!(%error, "the state was not closed cleanly; the next start looks after it"),
     }
     match end {
-        End::Stop => ExitCode::SUCCESS,
+        End::Stop | End::HandOver => ExitCode::SUCCESS,
         End::Restart => ExitCode::from(super::EXIT_RESTART),
     }
 }

@@ -402,7 +402,7 @@ impl World {
             let _inside = runtime.enter();
             control::bind(&self.home()).unwrap()
         };
-        let server = runtime.spawn(control::serve(listener, requests, 4));
+        let server = runtime.spawn(control::serve(listener, requests, None, 4));
         let host = runtime.spawn(async move {
             let mut asked = Vec::new();
             while let Some((request, answer)) = inbox.recv().await {

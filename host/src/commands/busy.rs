@@ -121,7 +121,7 @@ impl Dispatcher {
     /// Says why no further turn can begin beside this conversation.
     pub(super) fn forbids_aside(&self, arrived: &Arrived) -> Option<String> {
         let adapter = arrived.adapter.as_ref();
-        if adapter.is_some_and(|adapter| !adapter.capabilities().supports_async_delivery) {
+        if adapter.is_some_and(|adapter| !adapter.delivers_later(&arrived.event.get().chat.id)) {
             return Some("A turn in the background needs a chat that its answer can be delivered to later.".to_owned());
         }
         let max = self.host.live().config.limits.background_max;

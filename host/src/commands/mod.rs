@@ -23,6 +23,7 @@ use busy::ToAgent;
 
 use crate::dispatcher::{Arrived, Dispatcher, Found, place};
 use crate::lane::{Act, Order};
+use crate::plugins::terminal;
 use crate::store::Change;
 
 /// A command that may be run, as its function gets it.
@@ -108,7 +109,11 @@ impl Dispatcher {
     fn forbids(&self, arrived: &Arrived, spec: &Command) -> Option<String> {
         let chat = &arrived.event.get().chat;
         if !spec.scope.includes(where_is(arrived)) {
-            return Some(format!("/{} works in a direct message only.", spec.name));
+            let name = spec.name;
+            return Some(match spec.scope {
+                commands::Scope::Terminal => format!("/{name} is for the terminal (`hermes-host chat`) only."),
+                _ => format!("/{name} works in a direct message only."),
+            });
         }
         let may = self.host.live().access.may_run(&arrived.instance, chat, arrived.event.tier(), spec);
         (!may).then(|| format!("/{} is for {}s of this host.", spec.name, spec.tier))
@@ -153,6 +158,9 @@ impl Dispatcher {
             CommandId::Pair => self.pair(asked),
             CommandId::Sethome => self.sethome(asked),
             CommandId::Topic => self.topic(asked),
+            CommandId::Handoff | CommandId::Quit | CommandId::Redraw | CommandId::Indicator => {
+                Deed::say("The terminal does that itself, where somebody sits at it.")
+            }
             other => Deed::say(format!("{other:?} is not available in this version.")),
         }
     }
@@ -160,7 +168,11 @@ impl Dispatcher {
 
 /// Where somebody is when they ask.
 fn where_is(arrived: &Arrived) -> commands::Place {
-    if is_dm(&arrived.event.get().chat.kind) { commands::Place::Dm } else { commands::Place::Group }
+    match is_dm(&arrived.event.get().chat.kind) {
+        _ if *arrived.instance == *terminal::INSTANCE => commands::Place::Terminal,
+        true => commands::Place::Dm,
+        false => commands::Place::Group,
+    }
 }
 
 /// What is said about a name that no command has.

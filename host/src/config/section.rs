@@ -87,6 +87,10 @@ pub fn read_all(reader: &mut Reader<'_>, node: &Node) -> BTreeMap<String, Sectio
             reader.problem(node.at, &shown, sentence);
             continue;
         }
+        if instance == crate::plugins::terminal::INSTANCE {
+            reader.problem(node.at, &shown, "that is the name of the host's own terminals; choose another one");
+            continue;
+        }
         match &node.value {
             Value::Table(table) => {
                 all.insert(instance.clone(), read(reader, table, node.at, &shown));

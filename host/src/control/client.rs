@@ -9,7 +9,7 @@ use tokio::net::UnixStream;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 
 use super::line::{self, LineError};
-use super::{CONTROL_VERSION, ControlReply, ControlRequest, Hello, socket};
+use super::{CONTROL_VERSION, ControlReply, ControlRequest, ErrorKind, Hello, SeatInfo, socket};
 
 /// How long the host may take to greet.
 const HELLO_WAIT: Duration = Duration::from_secs(5);
@@ -45,6 +45,14 @@ pub enum ClientError {
     /// The host refused the connection with a sentence.
     #[error("{0}")]
     Refused(String),
+    /// The host gives a terminal no seat.
+    #[error("{message}")]
+    NoSeat {
+        /// Whose turn it is.
+        kind: ErrorKind,
+        /// The sentence.
+        message: String,
+    },
     /// The host went away or stalled.
     #[error("the host did not answer ({0}); `hermes-host status` says whether it still runs")]
     Line(#[from] LineError),
@@ -63,6 +71,17 @@ pub enum ClientError {
 pub struct Client {
     reader: BufReader<OwnedReadHalf>,
     writer: OwnedWriteHalf,
+}
+
+/// A seat, and the connection that carries its frames.
+#[derive(Debug)]
+pub struct Seated {
+    /// Where it is.
+    pub info: SeatInfo,
+    /// What the host sends.
+    pub reader: BufReader<OwnedReadHalf>,
+    /// What is sent to the host.
+    pub writer: OwnedWriteHalf,
 }
 
 /// The host's first line: a greeting, or a refusal.
@@ -105,6 +124,19 @@ impl Client {
             Ok(First::Reply(ControlReply::Error { message, .. })) => Err(ClientError::Refused(message)),
             Ok(First::Reply(_)) => Err(LineError::Unreadable("not a greeting".to_owned()).into()),
             Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Asks for a seat; from its answer on the connection carries frames.
+    ///
+    /// # Errors
+    ///
+    /// As [`Client::ask`], and [`ClientError::NoSeat`] where the host gives none.
+    pub async fn sit(mut self, resume: Option<String>, once: bool) -> Result<Seated, ClientError> {
+        match self.ask(&ControlRequest::Chat { resume, once }).await? {
+            ControlReply::Chat(info) => Ok(Seated { info: *info, reader: self.reader, writer: self.writer }),
+            ControlReply::Error { kind, message } => Err(ClientError::NoSeat { kind, message }),
+            _ => Err(LineError::Unreadable("not a seat".to_owned()).into()),
         }
     }
 

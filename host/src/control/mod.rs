@@ -13,9 +13,9 @@ mod server;
 mod socket;
 mod words;
 
-pub use client::{Client, ClientError};
+pub use client::{Client, ClientError, Seated};
 pub use line::LineError;
-pub use server::serve;
+pub use server::{Seats, serve};
 pub use socket::{FILE_NAME, bind, remove};
 pub use words::*;
 

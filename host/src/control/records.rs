@@ -187,7 +187,8 @@ pub fn session_info(row: SessionRow) -> SessionInfo {
     }
 }
 
-fn message_info(row: MessageRow) -> MessageInfo {
+/// A message for a listing.
+pub fn message_info(row: MessageRow) -> MessageInfo {
     MessageInfo { role: row.message.role.as_str().to_owned(), content: row.message.content, at_ms: row.at_ms }
 }
 

@@ -2,17 +2,21 @@
 //!
 //! It admits the host's own user, reads bounded lines and hands each request to
 //! the pipeline; it decides nothing. A client that stalls, floods or babbles
-//! costs one bounded slot for a bounded time.
+//! costs one bounded slot for a bounded time. A terminal that got its seat gives
+//! its slot back and goes on in frames.
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::BoxFuture;
 use tokio::io::BufReader;
+use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{UnixListener, UnixStream};
-use tokio::sync::{Semaphore, mpsc, oneshot};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 
 use super::line::{self, LineError};
-use super::{Asked, CONTROL_VERSION, ControlReply, ControlRequest, ErrorKind, Hello};
+use super::{Asked, CONTROL_VERSION, ControlReply, ControlRequest, ErrorKind, Hello, SeatInfo};
+use crate::plugins::terminal::Seat;
 
 /// How long each side may take.
 #[derive(Clone, Copy, Debug)]
@@ -37,18 +41,33 @@ const WAITS: Waits = Waits {
 /// How long accepting rests after the system refused (too many open files).
 const ACCEPT_REST: Duration = Duration::from_millis(100);
 
+/// Who gives seats to terminals.
+pub trait Seats: Send + Sync {
+    /// Gives a seat for a conversation, or for one answer; `resume` names the session to go on with.
+    fn sit(&self, resume: Option<String>, once: bool) -> BoxFuture<'_, Result<(Seat, SeatInfo), Box<ControlReply>>>;
+}
+
 /// Serves clients until it is dropped. At most `clients_max` at once; further ones are told so.
-pub async fn serve(listener: UnixListener, requests: mpsc::Sender<Asked>, clients_max: usize) {
-    serve_within(listener, requests, clients_max, WAITS).await;
+pub async fn serve(
+    listener: UnixListener,
+    requests: mpsc::Sender<Asked>,
+    seats: Option<Arc<dyn Seats>>,
+    clients_max: usize,
+) {
+    serve_within(listener, Way { requests, seats }, clients_max, WAITS).await;
+}
+
+/// Where requests go.
+#[derive(Clone)]
+pub(super) struct Way {
+    /// To the pipeline.
+    pub requests: mpsc::Sender<Asked>,
+    /// To whoever gives seats; `None`: nobody does.
+    pub seats: Option<Arc<dyn Seats>>,
 }
 
 /// [`serve`] with other waits, for tests.
-pub(super) async fn serve_within(
-    listener: UnixListener,
-    requests: mpsc::Sender<Asked>,
-    clients_max: usize,
-    waits: Waits,
-) {
+pub(super) async fn serve_within(listener: UnixListener, way: Way, clients_max: usize, waits: Waits) {
     let slots = Arc::new(Semaphore::new(clients_max));
     let mut clients = tokio::task::JoinSet::new();
     loop {
@@ -70,13 +89,12 @@ pub(super) async fn serve_within(
             refuse(stream, "too many clients of the control socket; end one and try again");
             continue;
         };
-        let requests = requests.clone();
+        let way = way.clone();
         clients.spawn(async move {
-            match client(stream, requests, waits).await {
+            match client(stream, way, waits, slot).await {
                 Ok(()) | Err(LineError::Ended) => {}
                 Err(error) => tracing::debug!(%error, "a client of the control socket ended"),
             }
-            drop(slot);
         });
     }
 }
@@ -92,7 +110,7 @@ fn refuse(stream: UnixStream, why: &str) {
     let _ = stream.try_write(line.as_bytes());
 }
 
-async fn client(stream: UnixStream, requests: mpsc::Sender<Asked>, waits: Waits) -> Result<(), LineError> {
+async fn client(stream: UnixStream, way: Way, waits: Waits, slot: OwnedSemaphorePermit) -> Result<(), LineError> {
     let (reader, mut writer) = stream.into_split();
     let mut reader = BufReader::new(reader);
     let hello: Hello = match line::read(&mut reader, waits.hello).await {
@@ -110,9 +128,16 @@ async fn client(stream: UnixStream, requests: mpsc::Sender<Asked>, waits: Waits)
     }
     loop {
         let reply = match line::read::<ControlRequest>(&mut reader, waits.request).await {
+            Ok(ControlRequest::Chat { resume, once }) => match sit(&way, resume, once, waits.answer).await {
+                Ok((seat, info)) => {
+                    drop(slot);
+                    return attached(seat, info, reader, writer, waits).await;
+                }
+                Err(refusal) => *refusal,
+            },
             Ok(request) => {
                 let wait = waits.answer + request.waits();
-                answer(request, &requests, wait).await
+                answer(request, &way.requests, wait).await
             }
             Err(LineError::Unreadable(why)) => ControlReply::error(ErrorKind::Invalid, format!("not a request: {why}")),
             Err(error) => return say_and_end(&mut writer, error, "not a request", waits).await,
@@ -128,6 +153,35 @@ async fn client(stream: UnixStream, requests: mpsc::Sender<Asked>, waits: Waits)
             written => written?,
         }
     }
+}
+
+async fn sit(
+    way: &Way,
+    resume: Option<String>,
+    once: bool,
+    wait: Duration,
+) -> Result<(Seat, SeatInfo), Box<ControlReply>> {
+    let refused = |kind, words: &str| Box::new(ControlReply::error(kind, words));
+    let Some(seats) = &way.seats else {
+        return Err(refused(ErrorKind::Refused, "this host gives no seats to terminals"));
+    };
+    match tokio::time::timeout(wait, seats.sit(resume, once)).await {
+        Ok(given) => given,
+        Err(_) => Err(refused(ErrorKind::Busy, "the host did not give a seat in time; try again")),
+    }
+}
+
+/// Tells a terminal where it sits, and lets it go on in frames.
+async fn attached(
+    seat: Seat,
+    info: SeatInfo,
+    reader: BufReader<OwnedReadHalf>,
+    mut writer: OwnedWriteHalf,
+    waits: Waits,
+) -> Result<(), LineError> {
+    line::write(&mut writer, &ControlReply::Chat(Box::new(info)), waits.write).await?;
+    seat.run(reader, writer).await;
+    Ok(())
 }
 
 async fn answer(request: ControlRequest, requests: &mpsc::Sender<Asked>, wait: Duration) -> ControlReply {

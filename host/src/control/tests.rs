@@ -127,7 +127,7 @@ async fn a_client_that_says_nothing_loses_its_place() {
     let short = Duration::from_millis(20);
     let waits = server::Waits { hello: short, request: short, answer: short, write: Duration::from_secs(10) };
     let (requests, mut inbox) = mpsc::channel::<Asked>(1);
-    let server = tokio::spawn(server::serve_within(bind(home.path()).unwrap(), requests, 1, waits));
+    let server = tokio::spawn(server::serve_within(bind(home.path()).unwrap(), way(requests), 1, waits));
     let mut answer = String::new();
     socket::connect(home.path()).unwrap().read_to_string(&mut answer).await.unwrap();
     assert!(answer.contains("the first line must be hello: it took longer than 0.02 s"), "{answer}");
@@ -147,7 +147,7 @@ async fn a_host_that_drops_a_request_is_reported() {
     let home = tempfile::tempdir().unwrap();
     let listener = bind(home.path()).unwrap();
     let (requests, mut inbox) = mpsc::channel::<Asked>(1);
-    let server = tokio::spawn(serve(listener, requests, 4));
+    let server = tokio::spawn(serve(listener, requests, None, 4));
     let dropper = tokio::spawn(async move { inbox.recv().await.map(|(request, _)| request) });
     let mut client = Client::connect(home.path()).await.unwrap();
     let reply = client.ask(&ControlRequest::Reload {}).await.unwrap();
@@ -163,7 +163,7 @@ async fn an_answer_that_does_not_fit_says_how_to_ask_for_less() {
     let home = tempfile::tempdir().unwrap();
     let listener = bind(home.path()).unwrap();
     let (requests, mut inbox) = mpsc::channel::<Asked>(1);
-    let server = tokio::spawn(serve(listener, requests, 4));
+    let server = tokio::spawn(serve(listener, requests, None, 4));
     let host = tokio::spawn(async move {
         let (_, reply) = inbox.recv().await.unwrap();
         reply.send(ControlReply::done("x".repeat(LINE_BYTES_MAX))).unwrap();
@@ -204,6 +204,8 @@ fn every_request_reads_back_as_itself() {
         ControlRequest::PairingClear { instance: None },
         ControlRequest::SessionShow { session: "2026".into(), limit: 3 },
         ControlRequest::OutboxDrop { delivery: -1, why: "no".into() },
+        ControlRequest::Chat { resume: Some("2026".into()), once: true },
+        ControlRequest::HandOver {},
     ];
     for request in requests {
         let line = serde_json::to_string(&request).unwrap();
@@ -211,12 +213,16 @@ fn every_request_reads_back_as_itself() {
     }
 }
 
+fn way(requests: mpsc::Sender<Asked>) -> server::Way {
+    server::Way { requests, seats: None }
+}
+
 /// A host that answers each request with its own words; it ends with the test.
 fn host(home: &Path, clients_max: usize) -> tokio::task::JoinSet<()> {
     let listener = bind(home).unwrap();
     let (requests, mut inbox) = mpsc::channel::<Asked>(4);
     let mut tasks = tokio::task::JoinSet::new();
-    tasks.spawn(serve(listener, requests, clients_max));
+    tasks.spawn(serve(listener, requests, None, clients_max));
     tasks.spawn(async move {
         while let Some((request, reply)) = inbox.recv().await {
             // A client that went away needs no answer.

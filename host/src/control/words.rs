@@ -196,6 +196,17 @@ pub enum ControlRequest {
         /// What to write beside it.
         why: String,
     },
+    /// A terminal wants a seat. After the answer the connection carries frames.
+    Chat {
+        /// An id, a unique beginning of one, or a title: the session to go on with.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        resume: Option<String>,
+        /// Whether it leaves with the answer to its first message.
+        #[serde(default)]
+        once: bool,
+    },
+    /// Another host wants to take over from one that runs for a terminal only.
+    HandOver {},
 }
 
 /// What the host answers.
@@ -291,6 +302,8 @@ pub enum ControlReply {
         /// What goes out.
         parts: Vec<PartInfo>,
     },
+    /// To `chat`.
+    Chat(Box<SeatInfo>),
 }
 
 /// How long the requester of a handoff waits unless it says otherwise.
@@ -369,6 +382,28 @@ pub struct GrantInfo {
     pub name: Option<String>,
     /// Since when, Unix ms.
     pub since_ms: i64,
+}
+
+/// Where a terminal sits.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SeatInfo {
+    /// The id of its chat.
+    pub chat: String,
+    /// The session that goes on there; `None`: its first message begins one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session: Option<SessionInfo>,
+    /// What was said last in it, oldest first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub last: Vec<MessageInfo>,
+    /// The chats in which it goes on as well, for people.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub elsewhere: Vec<String>,
+    /// Instances that the host runs.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub instances: Vec<String>,
+    /// Whether the host runs for a terminal only, without adapters.
+    #[serde(default)]
+    pub alone: bool,
 }
 
 /// One session in a listing.

@@ -30,7 +30,14 @@ impl Dispatcher {
             Control::Rebind(rebind) => self.rebind(rebind),
             Control::Bind { route: row } => {
                 self.used.insert(row.key.clone(), row.updated_ms);
+                self.ended.remove(&row.key);
                 self.routes.bind(route(*row));
+            }
+            Control::Unbind { key, reply } => {
+                self.used.remove(&key);
+                self.ended.remove(&key);
+                // Whoever asked may have gone away.
+                let _ = reply.send(self.routes.unbind(&key).is_some());
             }
             Control::Forget { session, reply } => {
                 self.unbind(&session);

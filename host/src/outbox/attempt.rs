@@ -38,7 +38,7 @@ impl OutboxLane {
                 let Some(sent) = self.send(which, &adapter).await else { return };
                 let Sent::Out(outcome) = sent else { return self.carry_out(which, Step::Abandon(CODE_LOST)).await };
                 self.note_detail(which, &outcome);
-                if is_refusal_of_a_request(&outcome, capabilities.supports_async_delivery) {
+                if is_refusal_of_a_request(&outcome, adapter.delivers_later(&self.target.chat)) {
                     Step::Abandon(REQUESTER_GONE)
                 } else {
                     self.say_unauthorized(&adapter, &outcome);
@@ -415,9 +415,9 @@ fn abandoned(why: &str, part: &OwedPart) -> PartState {
 }
 
 /// An adapter that only answers requests refuses a chat when nobody waits any more: that says nothing about the chat.
-fn is_refusal_of_a_request(outcome: &SendOutcome, supports_async_delivery: bool) -> bool {
+fn is_refusal_of_a_request(outcome: &SendOutcome, delivers_later: bool) -> bool {
     let gone = [RefusalKind::ChatGone, RefusalKind::Forbidden, RefusalKind::Invalid];
-    !supports_async_delivery && matches!(outcome, SendOutcome::Refused { kind, .. } if gone.contains(kind))
+    !delivers_later && matches!(outcome, SendOutcome::Refused { kind, .. } if gone.contains(kind))
 }
 
 fn policy(config: &DeliveryConfig) -> RetryPolicy {

@@ -284,12 +284,12 @@ impl OutboxLane {
     }
 
     fn is_online(&self) -> bool {
-        self.host.adapter(&self.target.instance).is_some_and(|adapter| adapter.is_online())
+        self.host.adapter(&self.target.instance).is_some_and(|adapter| adapter.reaches(&self.target.chat))
     }
 
     async fn adapter_online(&self) {
         match self.host.adapter(&self.target.instance) {
-            Some(adapter) => adapter.online().await,
+            Some(adapter) => adapter.reached(&self.target.chat).await,
             // An instance without a section: the dispatcher says `Look` when that changes.
             None => std::future::pending().await,
         }

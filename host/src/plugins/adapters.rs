@@ -3,7 +3,7 @@
 use std::{
     collections::BTreeMap,
     path::PathBuf,
-    sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::Ordering},
+    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, atomic::Ordering},
     time::{Duration, SystemTime},
 };
 
@@ -17,6 +17,7 @@ use super::{
     discover, files,
     handle::Shared,
     supervisor::{Maker, Supervisor, Wanted},
+    terminal::Terminals,
 };
 
 /// Announcements of one instance that wait to be told.
@@ -35,6 +36,8 @@ struct Inner {
     services: Arc<dyn HostServices>,
     events: mpsc::Sender<AdapterEvent>,
     instances: Mutex<BTreeMap<String, Entry>>,
+    /// What is part of the host itself, and neither planned nor listed.
+    built_in: OnceLock<AdapterHandle>,
     /// What was last seen in the folders.
     found: Mutex<Seen>,
 }
@@ -65,6 +68,7 @@ impl Adapters {
             services,
             events,
             instances: Mutex::default(),
+            built_in: OnceLock::new(),
             found: Mutex::default(),
         };
         let adapters = Self { inner: Arc::new(inner) };
@@ -102,17 +106,26 @@ impl Adapters {
             services,
             events: mpsc::channel(1).0,
             instances: Mutex::new(entries.collect()),
+            built_in: OnceLock::new(),
             found: Mutex::default(),
         };
         Self { inner: Arc::new(inner) }
     }
 
-    /// The handle of an instance.
-    pub fn get(&self, instance: &str) -> Option<AdapterHandle> {
-        self.instances().get(instance).map(|entry| entry.handle.clone())
+    /// Adds the instance that is part of the host, once.
+    pub fn build_in(&self, terminals: &Terminals) {
+        let handle = terminals.handle(Arc::clone(&self.inner.services), Arc::clone(&self.inner.settings));
+        // There is one; a second call changes nothing.
+        let _ = self.inner.built_in.set(handle);
     }
 
-    /// All handles, by name.
+    /// The handle of an instance.
+    pub fn get(&self, instance: &str) -> Option<AdapterHandle> {
+        let built_in = self.inner.built_in.get().filter(|handle| **handle.instance() == *instance);
+        built_in.cloned().or_else(|| self.instances().get(instance).map(|entry| entry.handle.clone()))
+    }
+
+    /// All handles that the configuration asks for, by name.
     pub fn all(&self) -> Vec<AdapterHandle> {
         self.instances().values().map(|entry| entry.handle.clone()).collect()
     }
@@ -212,6 +225,11 @@ impl Adapters {
             tasks.push((entry.handle, entry.task));
         }
         let until = tokio::time::Instant::now() + deadline;
+        if let Some(life) = self.inner.built_in.get().and_then(|handle| handle.shared.life.swap(None)) {
+            life.give_up();
+            // It ends by its deadline, and stays behind in nothing.
+            let _ = Arc::clone(&life.link).destroy(step).await;
+        }
         for (handle, mut task) in tasks {
             if tokio::time::timeout_at(until, &mut task).await.is_err() {
                 tracing::error!(target: "plugins", instance = %handle.instance(), "it did not end by the deadline");

@@ -11,17 +11,17 @@ use thiserror::Error;
 use tokio::io::{AsyncRead, AsyncReadExt};
 
 /// Version of the frames, said in `hello`.
-pub(super) const PROTOCOL: u32 = 1;
+pub(crate) const PROTOCOL: u32 = 1;
 
 /// The longest rest of a frame, in bytes.
-pub(super) const FRAME_BYTES_MAX: usize = 8 * 1024 * 1024;
+pub(crate) const FRAME_BYTES_MAX: usize = 8 * 1024 * 1024;
 
 /// Kind, id, status and length of the method.
 const HEADER_BYTES: usize = 15;
 
 /// What a frame is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum FrameKind {
+pub(crate) enum FrameKind {
     /// A call of `method` with number `id`.
     Call,
     /// The answer to call `id`.
@@ -62,17 +62,17 @@ impl FrameKind {
 
 /// One frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Frame {
-    pub(super) kind: FrameKind,
-    pub(super) id: u64,
-    pub(super) status: i32,
-    pub(super) method: String,
-    pub(super) payload: Vec<u8>,
+pub(crate) struct Frame {
+    pub(crate) kind: FrameKind,
+    pub(crate) id: u64,
+    pub(crate) status: i32,
+    pub(crate) method: String,
+    pub(crate) payload: Vec<u8>,
 }
 
 /// Why bytes are no frame.
 #[derive(Debug, Error)]
-pub(super) enum FrameError {
+pub(crate) enum FrameError {
     /// The other side is gone.
     #[error("the other side closed the connection")]
     Closed,
@@ -94,42 +94,42 @@ pub(super) enum FrameError {
 }
 
 impl Frame {
-    pub(super) fn call(id: u64, method: &str, payload: Vec<u8>) -> Self {
+    pub(crate) fn call(id: u64, method: &str, payload: Vec<u8>) -> Self {
         Self { kind: FrameKind::Call, id, status: 0, method: method.to_owned(), payload }
     }
 
-    pub(super) fn reply(id: u64, status: i32, payload: Vec<u8>) -> Self {
+    pub(crate) fn reply(id: u64, status: i32, payload: Vec<u8>) -> Self {
         Self { kind: FrameKind::Reply, id, status, method: String::new(), payload }
     }
 
-    pub(super) fn cancel(id: u64) -> Self {
+    pub(crate) fn cancel(id: u64) -> Self {
         Self { kind: FrameKind::Cancel, id, status: 0, method: String::new(), payload: Vec::new() }
     }
 
-    pub(super) fn log(level: u8, target: &str, fields: &str) -> Self {
+    pub(crate) fn log(level: u8, target: &str, fields: &str) -> Self {
         let (status, method) = (i32::from(level), target.to_owned());
         Self { kind: FrameKind::Log, id: 0, status, method, payload: fields.as_bytes().to_vec() }
     }
 
-    pub(super) fn hello(status: i32, payload: Vec<u8>) -> Self {
+    pub(crate) fn hello(status: i32, payload: Vec<u8>) -> Self {
         Self { kind: FrameKind::Hello, id: 0, status, method: String::new(), payload }
     }
 
     /// Whether it can be written at all.
-    pub(super) fn fits(&self) -> bool {
+    pub(crate) fn fits(&self) -> bool {
         self.method.len() <= usize::from(u16::MAX)
             && HEADER_BYTES + self.method.len() + self.payload.len() <= FRAME_BYTES_MAX
     }
 
     /// The bytes on the wire. The caller has asked [`fits`](Self::fits).
-    pub(super) fn encode(&self) -> Vec<u8> {
+    pub(crate) fn encode(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(4 + HEADER_BYTES + self.method.len() + self.payload.len());
         self.encode_into(&mut bytes);
         bytes
     }
 
     /// As [`encode`](Self::encode), behind what `bytes` holds already.
-    pub(super) fn encode_into(&self, bytes: &mut Vec<u8>) {
+    pub(crate) fn encode_into(&self, bytes: &mut Vec<u8>) {
         let rest = HEADER_BYTES + self.method.len() + self.payload.len();
         bytes.extend_from_slice(&u32::try_from(rest).expect("a frame that fits is below 4 GiB").to_le_bytes());
         bytes.push(self.kind.number());
@@ -142,7 +142,7 @@ impl Frame {
     }
 
     /// Reads the rest of a frame, what follows its length.
-    pub(super) fn decode(rest: &[u8]) -> Result<Self, FrameError> {
+    pub(crate) fn decode(rest: &[u8]) -> Result<Self, FrameError> {
         let (kind, rest) = rest.split_first().ok_or(FrameError::Malformed)?;
         let (id, rest) = rest.split_first_chunk::<8>().ok_or(FrameError::Malformed)?;
         let (status, rest) = rest.split_first_chunk::<4>().ok_or(FrameError::Malformed)?;
@@ -160,10 +160,10 @@ impl Frame {
 }
 
 /// Frames that wait are written together until they are this many bytes: one system call instead of one each.
-pub(super) const WRITE_BYTES_MAX: usize = 64 * 1024;
+pub(crate) const WRITE_BYTES_MAX: usize = 64 * 1024;
 
 /// Reads one frame; for the child, which has threads.
-pub(super) fn read(from: &mut impl Read) -> Result<Frame, FrameError> {
+pub(crate) fn read(from: &mut impl Read) -> Result<Frame, FrameError> {
     let mut length = [0; 4];
     from.read_exact(&mut length).map_err(closed)?;
     let mut rest = vec![0; checked(length)?];
@@ -178,12 +178,12 @@ pub fn reread(mut bytes: &[u8]) -> Option<Vec<u8>> {
 }
 
 /// Writes one frame; for the child, which has threads.
-pub(super) fn write(to: &mut impl Write, frame: &Frame) -> std::io::Result<()> {
+pub(crate) fn write(to: &mut impl Write, frame: &Frame) -> std::io::Result<()> {
     to.write_all(&frame.encode())
 }
 
 /// Reads one frame; for the host, which has tasks. Not cancel-safe.
-pub(super) async fn read_async(from: &mut (impl AsyncRead + Unpin)) -> Result<Frame, FrameError> {
+pub(crate) async fn read_async(from: &mut (impl AsyncRead + Unpin)) -> Result<Frame, FrameError> {
     let mut length = [0; 4];
     from.read_exact(&mut length).await.map_err(closed)?;
     let mut rest = vec![0; checked(length)?];

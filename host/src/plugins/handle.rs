@@ -254,18 +254,31 @@ impl PartialEq for LifeMark {
     }
 }
 
+impl AdapterHandle {
+    /// An instance that is part of the host: online from the start, over its link, and supervised by nobody.
+    pub(super) fn built_in(
+        link: Arc<dyn super::AdapterLink>,
+        plan: &AdapterPlan,
+        settings: Arc<AdapterSettings>,
+        manifest: Arc<Manifest>,
+    ) -> Self {
+        // What it announces is heard by nobody.
+        let (announcements, _) = mpsc::channel(1);
+        let shared = Shared::new(plan, settings, announcements);
+        shared.describe(manifest);
+        shared.life.store(Some(Arc::new(Life::new(link, Arc::new(AtomicBool::new(true))))));
+        shared.apply(AdapterChange::Start);
+        shared.apply(AdapterChange::Connected);
+        Self { shared: Arc::new(shared) }
+    }
+}
+
 #[cfg(test)]
 impl AdapterHandle {
     /// An instance that is online over a link that a test made.
     pub(crate) fn over(link: Arc<dyn super::AdapterLink>, plan: &AdapterPlan, manifest: Manifest) -> Self {
         let settings = AdapterSettings::new("/nowhere", super::SearchPath::default());
-        let (announcements, _) = mpsc::channel(1);
-        let shared = Shared::new(plan, Arc::new(settings), announcements);
-        shared.describe(Arc::new(manifest));
-        shared.life.store(Some(Arc::new(Life::new(link, Arc::new(AtomicBool::new(true))))));
-        shared.apply(AdapterChange::Start);
-        shared.apply(AdapterChange::Connected);
-        Self { shared: Arc::new(shared) }
+        Self::built_in(link, plan, Arc::new(settings), Arc::new(manifest))
     }
 
     /// Makes the instance anew over the same link.
@@ -319,6 +332,26 @@ impl AdapterHandle {
     /// Whether it has a link.
     pub fn is_online(&self) -> bool {
         self.shared.state.borrow().state.is_online()
+    }
+
+    /// Whether it has a link over which somebody in this chat can be reached.
+    pub fn reaches(&self, chat: &str) -> bool {
+        self.is_online() && self.shared.life.load().as_ref().is_none_or(|life| life.link.reaches(chat))
+    }
+
+    /// Returns once [`reaches`](Self::reaches) may have become true.
+    pub async fn reached(&self, chat: &str) {
+        self.online().await;
+        let reached = self.shared.life.load().as_ref().map(|life| life.link.reached(chat));
+        if let Some(reached) = reached {
+            reached.await;
+        }
+    }
+
+    /// Whether something can still be delivered to this chat when no request is open.
+    pub fn delivers_later(&self, chat: &str) -> bool {
+        let chat_does = |life: &Arc<Life>| life.link.delivers_later(chat);
+        self.capabilities().supports_async_delivery && self.shared.life.load().as_ref().is_none_or(chat_does)
     }
 
     /// Whether what it proves about its senders counts: it lies beside the binary, or the operator said so.

@@ -1,8 +1,9 @@
 //! The one way to an adapter instance, whatever runs it.
 //!
-//! Two implementations: a vtable in this process ([`super::in_process`]) and
-//! frames to a child ([`super::process`]). Both answer the same statuses, so
-//! everything above this trait drives them alike.
+//! Three implementations: a vtable in this process ([`super::in_process`]), frames
+//! to a child ([`super::process`]), and frames to the terminals that are attached
+//! ([`super::terminal`]). All answer the same statuses, so everything above this
+//! trait drives them alike.
 
 use std::{
     future::Future,
@@ -97,6 +98,19 @@ pub trait AdapterLink: Send + Sync {
     /// What a process of its own has given up, in words; `None` inside the host, or where nobody said.
     fn confined(&self) -> Option<&str> {
         None
+    }
+    /// Whether somebody takes what is sent to this chat at the moment; while nobody does, what is owed waits.
+    fn reaches(&self, _chat: &str) -> bool {
+        true
+    }
+    /// Returns once somebody takes what is sent to this chat.
+    fn reached(&self, _chat: &str) -> BoxFuture<'static, ()> {
+        Box::pin(std::future::ready(()))
+    }
+    /// Whether what is owed to this chat may wait; else it lives as long as the request that it answers. What the
+    /// capabilities deny for the whole instance is denied for each of its chats.
+    fn delivers_later(&self, _chat: &str) -> bool {
+        true
     }
 }
 

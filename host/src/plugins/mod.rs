@@ -18,7 +18,7 @@ mod discover;
 mod elf;
 mod error;
 mod files;
-mod frame;
+pub(crate) mod frame;
 mod handle;
 mod in_process;
 mod life;
@@ -35,6 +35,7 @@ mod schema;
 mod services;
 mod spawn;
 mod supervisor;
+pub mod terminal;
 #[cfg(test)]
 mod tests;
 

@@ -53,7 +53,10 @@ fn the_list_of_commands_has_pages_that_fit_the_platform_and_says_which_is_the_la
     assert!(heard[pages - 1].ends_with(&format!("Page {pages} of {pages}, the last.")), "{heard:?}");
     let all: Vec<&str> = heard.iter().flat_map(|page| listed(page)).collect();
     assert_eq!(all[..3], ["start", "help", "commands"]);
-    let expected = hermes_core::commands::REGISTRY.iter().filter(|row| row.tier == hermes_core::access::Tier::User);
+    let theirs = |row: &&hermes_core::commands::Command| {
+        row.tier == hermes_core::access::Tier::User && row.scope.includes(hermes_core::commands::Place::Dm)
+    };
+    let expected = hermes_core::commands::REGISTRY.iter().filter(theirs);
     assert_eq!(all, expected.map(|row| row.name).collect::<Vec<_>>(), "each once");
     ada.says(&format!("/commands {}", pages + 1));
     ada.says("/commands two");

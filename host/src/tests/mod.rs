@@ -19,4 +19,5 @@ mod restart;
 mod sessions;
 mod streaming;
 mod targets;
+mod terminal;
 mod world;

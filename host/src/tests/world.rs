@@ -27,6 +27,7 @@ use crate::dispatcher::Dispatcher;
 use crate::events::{Control, Due, HostEvent};
 use crate::host::Host;
 use crate::live::Live;
+use crate::plugins::terminal::Terminals;
 use crate::plugins::{
     AdapterEvent, AdapterHandle, AdapterLink, AdapterPlan, Adapters, Answer, Destroyed, HostServices, Isolation,
     PendingCall,
@@ -130,6 +131,7 @@ struct Life {
     host: Arc<Host>,
     services: Arc<dyn HostServices>,
     handle: AdapterHandle,
+    terminals: Terminals,
 }
 
 impl World {
@@ -163,8 +165,8 @@ impl World {
         assert!(self.life.is_none());
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
         let life = runtime.block_on(begin(self.home.path(), &self.setting, &self.platform, &self.clock, online));
-        let (host, services, handle) = life;
-        self.life = Some(Life { runtime, host, services, handle });
+        let (host, services, handle, terminals) = life;
+        self.life = Some(Life { runtime, host, services, handle, terminals });
     }
 
     /// The host dies where it stands.
@@ -231,6 +233,16 @@ impl World {
     /// The host.
     pub fn host(&self) -> &Arc<Host> {
         &self.life().host
+    }
+
+    /// The terminals of the host.
+    pub fn terminals(&self) -> &Terminals {
+        &self.life().terminals
+    }
+
+    /// Lets something run beside the test, as long as the host does.
+    pub fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
+        self.life().runtime.spawn(work);
     }
 
     /// Runs something against the host.
@@ -309,7 +321,7 @@ async fn begin(
     platform: &Arc<Platform>,
     clock: &Arc<Ahead>,
     online: bool,
-) -> (Arc<Host>, Arc<dyn HostServices>, AdapterHandle) {
+) -> (Arc<Host>, Arc<dyn HostServices>, AdapterHandle, Terminals) {
     let file = home.join("plugins.toml");
     let text = format!(
         "[agent]\nruntime = \"echo\"\ntest_words = true\n\n[delivery]\n{}\n\n[adapter.fake]\n{}\n\n{}\n",
@@ -338,10 +350,13 @@ async fn begin(
     plan.trust_upstream = setting.section.contains("trust_upstream = true");
     let handle = AdapterHandle::over(link, &plan, manifest);
     handle.set_online(online);
-    host.set_adapters(Adapters::of(vec![handle.clone()], Arc::clone(&services)));
+    let adapters = Adapters::of(vec![handle.clone()], Arc::clone(&services));
+    let terminals = Terminals::new();
+    adapters.build_in(&terminals);
+    host.set_adapters(adapters);
     recovery::recover(&host).await.unwrap();
     tokio::spawn(crate::handoff::watch(Arc::clone(&host)));
-    (host, services, handle)
+    (host, services, handle, terminals)
 }
 
 /// What one person sees of one chat.

@@ -17,6 +17,7 @@ pub fn values(id: CommandId) -> &'static [&'static str] {
         CommandId::Pair => &["approve", "list"],
         CommandId::Agents => &["stop"],
         CommandId::Sethome => &["off"],
+        CommandId::Indicator => &["dots", "arrow", "none"],
         _ => &[],
     }
 }

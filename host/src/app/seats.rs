@@ -1,0 +1,199 @@
+//! Seats for terminals: which chat a terminal speaks in, and which session goes on there.
+
+use futures_util::future::BoxFuture;
+use hermes_core::ids::SessionId;
+use hermes_core::session::{MAIN_PROFILE, SessionKey};
+use hermes_protocol::Chat;
+
+use super::App;
+use super::control::{Refusal, refusal, stored};
+use crate::control::records::{message_info, session_info};
+use crate::control::{ErrorKind, MessageInfo, SeatInfo, Seats};
+use crate::events::{Control, HostEvent};
+use crate::plugins::terminal::{self, INSTANCE, Seat, SeatFor};
+use crate::services::OPERATOR;
+use crate::store::{Change, DeliveryFilter, DeliveryState, InUse, Resolved, RouteRow, SessionRow};
+
+/// Messages that are shown again when a session goes on.
+const LAST_MESSAGES: u32 = 4;
+
+/// What is shown again of one message, in bytes.
+const LAST_BYTES_MAX: usize = 2 << 10;
+
+/// How many ids an ambiguous name lists.
+const CANDIDATES_MAX: usize = 5;
+
+impl Seats for App {
+    fn sit(&self, resume: Option<String>, once: bool) -> BoxFuture<'_, Result<(Seat, SeatInfo), Refusal>> {
+        Box::pin(async move {
+            let seat_for = if once { SeatFor::OneAnswer } else { SeatFor::Conversation };
+            match resume {
+                Some(name) => self.sit_again(seat_for, &name).await,
+                None => self.sit_anew(seat_for).await,
+            }
+        })
+    }
+}
+
+impl App {
+    /// A seat whose first message begins a session.
+    async fn sit_anew(&self, seat_for: SeatFor) -> Result<(Seat, SeatInfo), Refusal> {
+        // A terminal that waits for something is served before one that waits for nothing.
+        let rather = match seat_for {
+            SeatFor::Conversation => self.owed_to().await?,
+            SeatFor::OneAnswer => Vec::new(),
+        };
+        let seat = self.take(seat_for, None, &rather)?;
+        let key = self.key_of(seat.chat())?;
+        let unbind = |reply| Control::Unbind { key: key.clone(), reply };
+        if self.ask(unbind).await? {
+            self.write(vec![Change::UnbindRoute { key: key.clone() }]).await?;
+        }
+        let info = self.info(&seat);
+        Ok((seat, info))
+    }
+
+    /// A seat on which a session goes on.
+    async fn sit_again(&self, seat_for: SeatFor, name: &str) -> Result<(Seat, SeatInfo), Refusal> {
+        let row = self.session_of_operator(name).await?;
+        let session = row.id.clone();
+        let led = self.ask(|reply| Control::LedTo { session: session.clone(), reply }).await?;
+        let here = led.iter().find(|(instance, _)| instance == INSTANCE).map(|(_, chat)| chat.id.clone());
+        let in_use = stored(self.host.store.session_in_use(&session)).await?;
+        match in_use {
+            Some(InUse::Handoff) => {
+                let words = format!("{} is being handed over right now; try it again in a moment", called(&row));
+                return Err(refusal(ErrorKind::Refused, words));
+            }
+            Some(InUse::Turn) if here.is_none() => {
+                let words =
+                    format!("{} is answering a message in {} right now; {AFTER_THAT}", called(&row), places(&led));
+                return Err(refusal(ErrorKind::Refused, words));
+            }
+            Some(InUse::Turn) | None => {}
+        }
+        let wanted = here.as_deref().filter(|_| seat_for == SeatFor::Conversation);
+        let seat = self.take(seat_for, wanted, &[])?;
+        self.lead(seat.chat(), &session).await?;
+        let mut info = self.info(&seat);
+        let messages = stored(self.host.store.history(&session, LAST_MESSAGES)).await?;
+        info.last = messages.into_iter().map(message_info).map(shortened).collect();
+        info.session = Some(session_info(row));
+        let others = led.iter().filter(|(instance, _)| instance != INSTANCE);
+        info.elsewhere = others.map(|(instance, chat)| place(instance, chat)).collect();
+        Ok((seat, info))
+    }
+
+    fn take(&self, seat_for: SeatFor, wanted: Option<&str>, rather: &[String]) -> Result<Seat, Refusal> {
+        if self.host.draining.is_cancelled() {
+            return Err(refusal(ErrorKind::Busy, "the host is stopping; try again in a moment"));
+        }
+        self.terminals.sit(seat_for, wanted, rather).map_err(|words| refusal(ErrorKind::Refused, words))
+    }
+
+    /// The seats to which something is owed, the oldest first.
+    async fn owed_to(&self) -> Result<Vec<String>, Refusal> {
+        let filter = DeliveryFilter {
+            instance: Some(INSTANCE.to_owned()),
+            state: Some(DeliveryState::Owed),
+            ..DeliveryFilter::default()
+        };
+        let mut owed = stored(self.host.store.deliveries(filter)).await?;
+        owed.sort_by_key(|delivery| delivery.id);
+        Ok(owed.into_iter().map(|delivery| delivery.chat.id).collect())
+    }
+
+    /// The session of this name, if it is the operator's.
+    async fn session_of_operator(&self, name: &str) -> Result<SessionRow, Refusal> {
+        let row = match stored(self.host.store.resolve_session(name, Some(OPERATOR))).await? {
+            Resolved::Found(row) => *row,
+            Resolved::Ambiguous(ids) => {
+                let ids: Vec<&str> = ids.iter().take(CANDIDATES_MAX).map(|SessionId(id)| id.as_str()).collect();
+                let words = format!("several sessions begin with {name:?} ({}); write more of the id", ids.join(", "));
+                return Err(refusal(ErrorKind::Invalid, words));
+            }
+            Resolved::Unknown => return Err(self.not_the_operators(name).await?),
+        };
+        Ok(stored(self.host.store.session_tip(&row.id)).await?.unwrap_or(row))
+    }
+
+    /// Why a name means no session of the operator.
+    async fn not_the_operators(&self, name: &str) -> Result<Refusal, Refusal> {
+        Ok(match stored(self.host.store.resolve_session(name, None)).await? {
+            Resolved::Unknown => refusal(
+                ErrorKind::NotFound,
+                format!("no session is called {name:?}; `hermes-host session list --all` shows them"),
+            ),
+            Resolved::Found(row) => {
+                let owner = row.owner.as_deref().unwrap_or("nobody");
+                let words = format!(
+                    "{} belongs to {owner} and goes on there only; `hermes-host session show {}` reads it",
+                    called(&row),
+                    row.id
+                );
+                refusal(ErrorKind::Refused, words)
+            }
+            Resolved::Ambiguous(_) => {
+                refusal(ErrorKind::Refused, format!("the sessions that begin with {name:?} belong to others"))
+            }
+        })
+    }
+
+    /// Leads a seat to a session, which is open again by that.
+    async fn lead(&self, chat: &str, session: &SessionId) -> Result<(), Refusal> {
+        let (key, chat) = (self.key_of(chat)?, terminal::chat(chat));
+        let now_ms = self.host.now_ms();
+        let route = RouteRow::new(key, MAIN_PROFILE, INSTANCE, session.clone(), chat, now_ms);
+        let open = Change::ReopenSession { session: session.clone() };
+        self.write(vec![open, Change::BindRoute(route.clone())]).await?;
+        self.host.tell(HostEvent::control(Control::Bind { route: Box::new(route) })).await;
+        Ok(())
+    }
+
+    fn key_of(&self, chat: &str) -> Result<String, Refusal> {
+        let policy = self.host.live().key_policy(INSTANCE);
+        SessionKey::for_chat(MAIN_PROFILE, INSTANCE, &terminal::chat(chat), &terminal::operator(), policy)
+            .map(|key| key.stored())
+            .map_err(|error| refusal(ErrorKind::Failed, error.to_string()))
+    }
+
+    fn info(&self, seat: &Seat) -> SeatInfo {
+        let instances = self.adapters.all().iter().map(|adapter| adapter.instance().to_string()).collect();
+        SeatInfo { chat: seat.chat().to_owned(), instances, alone: self.alone, ..SeatInfo::default() }
+    }
+}
+
+/// A message as it is shown again; one that is long only begins.
+fn shortened(mut message: MessageInfo) -> MessageInfo {
+    if message.content.len() > LAST_BYTES_MAX {
+        let end = (0..=LAST_BYTES_MAX).rev().find(|end| message.content.is_char_boundary(*end)).unwrap_or(0);
+        message.content.truncate(end);
+        message.content.push_str(" …");
+    }
+    message
+}
+
+const AFTER_THAT: &str = "try it again when that is done, or stop it there";
+
+/// A session as people call it.
+fn called(row: &SessionRow) -> String {
+    match &row.title {
+        Some(title) => format!("{title:?}"),
+        None => format!("session {}", row.id),
+    }
+}
+
+/// A chat as people call it.
+fn place(instance: &str, chat: &Chat) -> String {
+    match &chat.name {
+        Some(name) => format!("{instance} ({name})"),
+        None => format!("{instance} ({})", chat.id),
+    }
+}
+
+fn places(led: &[(String, Chat)]) -> String {
+    match led {
+        [] => "another chat".to_owned(),
+        led => led.iter().map(|(instance, chat)| place(instance, chat)).collect::<Vec<_>>().join(", "),
+    }
+}

@@ -1,0 +1,168 @@
+//! The third way to an instance: to whichever terminal a call is about.
+
+use std::{sync::Arc, time::Duration};
+
+use futures_util::future::BoxFuture;
+use hermes_adapter_abi::status;
+use hermes_protocol::{CallError, Chat, RefusalKind, SendOutcome, WaitScope, method};
+use serde::Deserialize;
+use tokio::sync::oneshot;
+
+use super::{Inner, is_for_one_answer, seat::Wire};
+use crate::plugins::{AdapterLink, Answer, Destroyed, Isolation, PendingCall, services::error_json};
+
+/// How long the first event of a turn waits for the answer of `emit`, which may come later.
+const KNOWN_WITHIN: Duration = Duration::from_secs(2);
+
+/// The link of the instance that all terminals are.
+pub struct TerminalLink {
+    inner: Arc<Inner>,
+}
+
+/// What every delivery says.
+#[derive(Deserialize)]
+struct To {
+    chat: Chat,
+}
+
+/// What every event of a turn says.
+#[derive(Deserialize)]
+struct Of {
+    inbox_id: i64,
+}
+
+impl TerminalLink {
+    pub(super) fn new(inner: Arc<Inner>) -> Self {
+        Self { inner }
+    }
+
+    fn send(&self, payload: Vec<u8>) -> PendingCall {
+        let to: To = match serde_json::from_slice(&payload) {
+            Ok(to) => to,
+            Err(error) => {
+                return refused(&CallError::new("invalid", format!("the delivery cannot be read: {error}")));
+            }
+        };
+        match self.inner.wire(&to.chat.id) {
+            Some(wire) => wire.call(method::SEND, payload),
+            None if is_for_one_answer(&to.chat.id) => {
+                outcome(&SendOutcome::refused(RefusalKind::ChatGone, "whoever asked has gone"))
+            }
+            None => outcome(&SendOutcome::not_sent(None, WaitScope::Chat, "no terminal is attached")),
+        }
+    }
+
+    /// Shows an event of a turn where somebody sits; elsewhere nobody misses it.
+    fn turn_event(&self, payload: Vec<u8>) -> PendingCall {
+        let of: Of = match serde_json::from_slice(&payload) {
+            Ok(of) => of,
+            Err(error) => return refused(&CallError::new("invalid", format!("the event cannot be read: {error}"))),
+        };
+        if let Some(chat) = self.inner.chat_of(of.inbox_id) {
+            return match self.inner.wire(&chat) {
+                Some(wire) => wire.call(method::TURN_EVENT, payload),
+                None => nothing(),
+            };
+        }
+        // A turn may begin before the answer of `emit` has said where its event came from.
+        let (tell, answer) = oneshot::channel();
+        let inner = Arc::clone(&self.inner);
+        let waiting = tokio::spawn(async move {
+            let known = tokio::time::timeout(KNOWN_WITHIN, known(&inner, of.inbox_id));
+            let answer = match known.await.ok().flatten() {
+                Some(wire) => wire.call(method::TURN_EVENT, payload).await,
+                None => Answer { status: status::OK, payload: b"{}".to_vec() },
+            };
+            // Whoever asked may have gone away.
+            let _ = tell.send(answer);
+        });
+        PendingCall::new(0, answer, move |_| waiting.abort())
+    }
+}
+
+/// The terminal in which an event was said, once that is known.
+async fn known(inner: &Inner, inbox: i64) -> Option<Arc<Wire>> {
+    let mut changed = inner.changed.subscribe();
+    loop {
+        if let Some(chat) = inner.chat_of(inbox) {
+            return inner.wire(&chat);
+        }
+        changed.changed().await.ok()?;
+    }
+}
+
+impl AdapterLink for TerminalLink {
+    fn call(&self, method: &str, payload: Vec<u8>) -> PendingCall {
+        match method {
+            method::SEND => self.send(payload),
+            method::TURN_EVENT => self.turn_event(payload),
+            method::CONNECT | method::HEALTH => nothing(),
+            _ => PendingCall::answered(Answer::bare(status::UNSUPPORTED)),
+        }
+    }
+
+    fn shutdown(&self, _: Duration) -> BoxFuture<'static, Answer> {
+        Box::pin(std::future::ready(Answer { status: status::OK, payload: b"{}".to_vec() }))
+    }
+
+    fn destroy(self: Arc<Self>, deadline: Duration) -> BoxFuture<'static, Destroyed> {
+        self.inner.over.send_replace(true);
+        let inner = Arc::clone(&self.inner);
+        Box::pin(async move {
+            let mut changed = inner.changed.subscribe();
+            let empty = async {
+                while !inner.seats().taken.is_empty() {
+                    // The sender lives in `inner`.
+                    let _ = changed.changed().await;
+                }
+            };
+            // One that does not read its farewell is cut off with the socket.
+            let _ = tokio::time::timeout(deadline, empty).await;
+            Destroyed::Joined
+        })
+    }
+
+    fn closed(&self) -> BoxFuture<'static, String> {
+        Box::pin(std::future::pending())
+    }
+
+    fn heartbeat(&self) -> BoxFuture<'static, bool> {
+        Box::pin(std::future::ready(true))
+    }
+
+    fn isolation(&self) -> Isolation {
+        Isolation::InProcess
+    }
+
+    fn reaches(&self, chat: &str) -> bool {
+        is_for_one_answer(chat) || self.inner.wire(chat).is_some()
+    }
+
+    fn reached(&self, chat: &str) -> BoxFuture<'static, ()> {
+        let (inner, chat) = (Arc::clone(&self.inner), chat.to_owned());
+        Box::pin(async move {
+            let mut changed = inner.changed.subscribe();
+            while !is_for_one_answer(&chat) && inner.wire(&chat).is_none() {
+                // The sender lives in `inner`.
+                let _ = changed.changed().await;
+            }
+        })
+    }
+
+    fn delivers_later(&self, chat: &str) -> bool {
+        !is_for_one_answer(chat)
+    }
+}
+
+fn nothing() -> PendingCall {
+    PendingCall::answered(Answer { status: status::OK, payload: b"{}".to_vec() })
+}
+
+fn outcome(outcome: &SendOutcome) -> PendingCall {
+    let payload = serde_json::to_vec(outcome).expect("an outcome is always JSON");
+    PendingCall::answered(Answer { status: status::OK, payload })
+}
+
+fn refused(error: &CallError) -> PendingCall {
+    PendingCall::answered(Answer { status: status::ERR, payload: error_json(error) })
+}
