@@ -12,7 +12,8 @@
 //! [`handoff`] carries a conversation from the terminal to a chat.
 //! [`app`] puts it together and takes it apart, [`recovery`] picks up what a crash left,
 //! [`host`] is the bundle that all of them hold, [`store`] the memory that survives.
-//! [`cli`], [`config`], [`control`] and [`status`] are what the operator sees.
+//! [`cli`], [`config`], [`control`] and [`status`] are what the operator sees, [`chat`] is the terminal in which
+//! they talk to the agent.
 
 #![deny(unsafe_code)]
 
@@ -20,6 +21,7 @@ pub mod app;
 mod asking;
 mod back;
 pub mod chance;
+pub mod chat;
 pub mod clerk;
 pub mod cli;
 pub mod clock;

@@ -29,6 +29,13 @@ pub struct Cli {
 pub(super) enum Command {
     /// Run the host in the foreground
     Run(RunArgs),
+    /// Talk to the agent in this terminal, or get one answer for a script
+    ///
+    /// Attaches to the running host; without one it runs a host without adapters in this process, until `hermes-host
+    /// run` takes over. `/help` lists commands, Ctrl-C stops the agent, `/quit` or Ctrl-D leaves; a backslash or
+    /// Alt-Enter goes on in another line. With -m, or when the standard input is no terminal, only the answer is
+    /// printed, and the exit code says whether there is one.
+    Chat(ChatArgs),
     /// Show the host, its adapters and its queues
     Status {
         /// Print JSON
@@ -151,6 +158,16 @@ pub(super) struct RunArgs {
     /// Take over from a host that runs in the same home
     #[arg(long)]
     pub replace: bool,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct ChatArgs {
+    /// Go on with this conversation
+    #[arg(long, value_name = "ID|TITLE")]
+    pub resume: Option<String>,
+    /// Say this, print the answer and leave
+    #[arg(short, long, value_name = "TEXT", allow_hyphen_values = true)]
+    pub message: Option<String>,
 }
 
 #[derive(Debug, Args)]

@@ -17,6 +17,8 @@ pub const NO_HOST: u8 = 69;
 pub const RESTART: u8 = 75;
 /// The configuration refuses to start.
 pub const CONFIG: u8 = 78;
+/// Somebody pressed Ctrl-C.
+pub const INTERRUPTED: u8 = 130;
 
 /// One sentence with the mend, and the code that scripts see.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,6 +37,11 @@ impl Failure {
     /// The words were wrong.
     pub fn usage(message: impl Into<String>) -> Self {
         Self { code: USAGE, message: message.into() }
+    }
+
+    /// No host runs any more.
+    pub fn no_host(message: impl Into<String>) -> Self {
+        Self { code: NO_HOST, message: message.into() }
     }
 
     /// The configuration refuses to start.

@@ -1,6 +1,7 @@
-//! Log lines: to the standard error, as `[host] log` and `log_format` say, every
+//! Log lines: to the standard error or into a file, as `[host] log` and `log_format` say, every
 //! known secret masked.
 
+use std::fs::File;
 use std::io::{self, IsTerminal, Write};
 use std::sync::Arc;
 
@@ -13,32 +14,50 @@ use crate::mask::{LogMask, Masker};
 
 /// Starts logging for the life of the process. What is returned learns more secrets.
 pub fn start(config: &Config) -> Result<LogMask, Failure> {
+    let ansi = io::stderr().is_terminal();
+    begin(config, ansi, Out::Stderr)
+}
+
+/// As [`start`], into a file.
+pub fn start_into(config: &Config, file: File) -> Result<LogMask, Failure> {
+    begin(config, false, Out::File(Arc::new(file)))
+}
+
+fn begin(config: &Config, ansi: bool, out: Out) -> Result<LogMask, Failure> {
     let filter = EnvFilter::try_new(&config.host.log).map_err(|error| Failure::config(format!("host.log: {error}")))?;
     let mask = LogMask::default();
     mask.learn(&config.secrets());
-    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(Masked(mask.clone()));
+    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(Masked(mask.clone(), out));
     let started = match config.host.log_format {
         LogFormat::Json => builder.json().try_init(),
-        LogFormat::Text => builder.with_ansi(io::stderr().is_terminal()).with_target(false).try_init(),
+        LogFormat::Text => builder.with_ansi(ansi).with_target(false).try_init(),
     };
     started.map_err(|error| Failure::failed(format!("logging cannot start ({error})")))?;
     Ok(mask)
 }
 
+/// Where lines go.
+#[derive(Clone)]
+enum Out {
+    Stderr,
+    File(Arc<File>),
+}
+
 /// Makes writers that mask each line.
-struct Masked(LogMask);
+struct Masked(LogMask, Out);
 
 impl<'a> MakeWriter<'a> for Masked {
     type Writer = Line;
 
     fn make_writer(&'a self) -> Line {
-        Line { masker: self.0.now(), text: Vec::new() }
+        Line { masker: self.0.now(), out: self.1.clone(), text: Vec::new() }
     }
 }
 
 /// One line; it is written when it is dropped, so that a secret in two pieces is seen whole.
 struct Line {
     masker: Arc<Masker>,
+    out: Out,
     text: Vec<u8>,
 }
 
@@ -56,7 +75,11 @@ impl Write for Line {
 impl Drop for Line {
     fn drop(&mut self) {
         let text = String::from_utf8_lossy(&self.text);
+        let line = self.masker.mask(text);
         // A log that cannot be written has nowhere else to say so.
-        let _ = io::stderr().lock().write_all(self.masker.mask(text).as_bytes());
+        let _ = match &self.out {
+            Out::Stderr => io::stderr().lock().write_all(line.as_bytes()),
+            Out::File(file) => (&**file).write_all(line.as_bytes()),
+        };
     }
 }

@@ -5,11 +5,12 @@
 //! JSON with `--json`; nothing is coloured, so a pipe sees what a person sees.
 //!
 //! Exit codes: 0 done, 1 failed, 2 wrong usage, 3 still running, 69 no host runs,
-//! 75 restart wanted, 78 the configuration refuses to start.
+//! 75 restart wanted, 78 the configuration refuses to start, 130 stopped by Ctrl-C.
 
 mod adapter;
 mod args;
 mod ask;
+mod chat;
 mod config;
 mod exit;
 mod handoff;
@@ -30,7 +31,7 @@ use clap::{CommandFactory, Parser};
 
 pub use args::Cli;
 use args::Command;
-pub use exit::{CONFIG, FAILED, Failure, NO_HOST, RESTART, STILL_RUNNING, USAGE};
+pub use exit::{CONFIG, FAILED, Failure, INTERRUPTED, NO_HOST, RESTART, STILL_RUNNING, USAGE};
 
 use crate::config::Sources;
 
@@ -69,6 +70,9 @@ pub fn main(given: Given) -> ExitCode {
     }
 }
 
+/// Threads of the runtime of a terminal.
+const WORKERS: usize = 2;
+
 /// What every command gets.
 struct Context {
     sources: Sources,
@@ -94,6 +98,7 @@ fn dispatch(cli: Cli, given: &Given) -> Result<ExitCode, Failure> {
         Command::Run(args) => return run::run(&context, &args),
         // The child of an adapter reads its arguments itself and never sees the rest of this program.
         Command::AdapterRunner { .. } => return Ok(crate::plugins::runner_main()),
+        Command::Chat(args) => block_on_host(chat::chat(&context, args))??,
         Command::Completions { shell } => {
             ask::print(&completions(shell))?;
         }
@@ -111,7 +116,9 @@ fn dispatch(cli: Cli, given: &Given) -> Result<ExitCode, Failure> {
                 Command::Session(command) => session::session(&context, command).await,
                 Command::Outbox(command) => outbox::outbox(&context, command).await,
                 Command::Handoff(args) => handoff::handoff(&context, args).await,
-                Command::Run(_) | Command::AdapterRunner { .. } | Command::Completions { .. } => Ok(()),
+                Command::Run(_) | Command::Chat(_) | Command::AdapterRunner { .. } | Command::Completions { .. } => {
+                    Ok(())
+                }
             }
         })??,
     }
@@ -128,7 +135,22 @@ fn completions(shell: clap_complete::Shell) -> String {
 /// A small runtime for one command.
 fn block_on<T>(work: impl Future<Output = T>) -> Result<T, Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    Ok(runtime.map_err(|error| Failure::failed(format!("the system gives no runtime ({error})")))?.block_on(work))
+    Ok(runtime.map_err(no_runtime)?.block_on(work))
+}
+
+/// A runtime for a terminal, which may have to run a host.
+fn block_on_host<T>(work: impl Future<Output = T>) -> Result<T, Failure> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(WORKERS).enable_all().build();
+    let runtime = runtime.map_err(no_runtime)?;
+    let done = runtime.block_on(work);
+    // What a thread still waits for holds nothing up.
+    runtime.shutdown_background();
+    Ok(done)
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "it is passed to `map_err`")]
+fn no_runtime(error: std::io::Error) -> Failure {
+    Failure::failed(format!("the system gives no runtime ({error})"))
 }
 
 #[cfg(test)]

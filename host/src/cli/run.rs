@@ -18,7 +18,7 @@ pub fn run(context: &Context, args: &RunArgs) -> Result<ExitCode, Failure> {
 }
 
 /// What the operator must mend in the configuration ends with 78, so that no service manager tries it again.
-fn failure(error: RunError) -> Failure {
+pub fn failure(error: RunError) -> Failure {
     match error {
         RunError::Config(problems) => problems.into(),
         RunError::Agent(error) => Failure::config(chain(&error)),

@@ -1,0 +1,213 @@
+//! One message and its answer, for scripts: the answer goes to the standard output and
+//! nothing else does.
+
+use std::time::Duration;
+
+use hermes_protocol::{CallError, Emitted, Outgoing, Purpose, TurnEvent};
+use serde_json::json;
+
+use super::wire::{News, Wire};
+use super::{ChatError, Speaker};
+
+/// How long the end of a turn is waited for after its answer: it says whether the turn failed.
+const END_WAIT: Duration = Duration::from_secs(2);
+
+/// What became of a message.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Answered {
+    /// It was answered; the texts in order.
+    With(String),
+    /// The turn failed, with this sentence.
+    Failed(String),
+}
+
+/// What is known of the answer so far.
+#[derive(Debug, Default)]
+struct Progress {
+    texts: Vec<String>,
+    /// Words on the way: why nothing is answered, where nothing is.
+    notices: Vec<String>,
+    delivered: bool,
+    began: bool,
+    ended: bool,
+    silent: bool,
+    failed: Option<String>,
+    session: Option<String>,
+}
+
+/// Says `text` and waits for what is answered.
+pub async fn ask(wire: &mut Wire, speaker: &mut Speaker, text: String) -> Result<Answered, ChatError> {
+    let event = speaker.says(&wire.info.chat, text);
+    let emitted = wire.asking().emit(&event).await.map_err(not_taken)?;
+    let inbox = match emitted {
+        Emitted::New { inbox_id } => inbox_id,
+        Emitted::Duplicate { duplicate_of } => duplicate_of,
+        _ => return Err(ChatError::NotTaken("the host's answer is of a later version".to_owned())),
+    };
+    let mut progress = Progress::default();
+    while !progress.is_over() {
+        let news = if progress.delivered {
+            match tokio::time::timeout(END_WAIT, wire.next()).await {
+                Ok(news) => news,
+                Err(_) => break,
+            }
+        } else {
+            tokio::select! {
+                news = wire.next() => news,
+                () = speaker.interrupted() => {
+                    stop(wire, inbox).await;
+                    return Err(ChatError::Interrupted);
+                }
+            }
+        };
+        match news {
+            News::Delivery(number, message) => {
+                progress.delivered(inbox, &message);
+                wire.shown(number, speaker.now_ms());
+                if progress.may_be_refused(inbox, &message) {
+                    progress.delivered = is_over(wire, inbox).await;
+                }
+            }
+            News::Turn(number, call) => {
+                if call.inbox_id == inbox {
+                    progress.event(&call.event);
+                }
+                wire.seen(number);
+            }
+            News::Over(_) if progress.delivered => break,
+            News::Over(_) => return Err(ChatError::HostGone(progress.left_behind())),
+        }
+    }
+    Ok(progress.answer())
+}
+
+async fn stop(wire: &Wire, inbox: i64) {
+    // Without a host nothing runs.
+    let _ = wire.asking().ask("turns.stop", &json!({ "inbox_id": inbox })).await;
+}
+
+/// Whether the host has nothing more to say about a message.
+async fn is_over(wire: &Wire, inbox: i64) -> bool {
+    let state = wire.asking().ask("turns.status", &json!({ "inbox_id": inbox })).await;
+    state.is_ok_and(|state| state["state"] == "over")
+}
+
+fn not_taken(error: CallError) -> ChatError {
+    ChatError::NotTaken(error.message)
+}
+
+impl Progress {
+    fn delivered(&mut self, inbox: i64, message: &Outgoing) {
+        let text = message.text.trim_end().to_owned();
+        if message.in_reply_to != Some(inbox) || message.purpose != Purpose::Reply {
+            self.notices.push(text);
+            return;
+        }
+        self.texts.push(text);
+        self.delivered |= message.part >= message.of;
+    }
+
+    /// Whether a word about the message may be the last one: that it waits, or that it is not taken.
+    fn may_be_refused(&self, inbox: i64, message: &Outgoing) -> bool {
+        message.in_reply_to == Some(inbox) && message.purpose != Purpose::Reply && !self.began && !self.delivered
+    }
+
+    fn event(&mut self, event: &TurnEvent) {
+        self.began = true;
+        match event {
+            TurnEvent::Metadata { session_id, .. } => self.session = Some(session_id.clone()),
+            TurnEvent::Error { message, .. } => (self.ended, self.failed) = (true, Some(message.clone())),
+            TurnEvent::Done { finish_reason, .. } => {
+                (self.ended, self.silent) = (true, matches!(finish_reason.as_str(), "silent" | "stopped"));
+            }
+            _ => {}
+        }
+    }
+
+    /// What is left of a message whose host ended.
+    fn left_behind(&self) -> String {
+        match &self.session {
+            Some(session) => format!(
+                "the next one goes on with the turn, and `hermes-host chat --resume {session}` shows what comes of it"
+            ),
+            None => "there is no answer; send it again".to_owned(),
+        }
+    }
+
+    /// Whether nothing is to be waited for. What was delivered without a turn is a command's answer.
+    fn is_over(&self) -> bool {
+        match (self.began, self.ended) {
+            (true, true) => self.delivered || self.silent,
+            (true, false) => false,
+            (false, _) => self.delivered,
+        }
+    }
+
+    fn answer(self) -> Answered {
+        match self.failed {
+            Some(sentence) => Answered::Failed(sentence),
+            None if self.texts.is_empty() && !self.notices.is_empty() && !self.silent => {
+                Answered::Failed(self.notices.join("\n"))
+            }
+            None => Answered::With(self.texts.join("\n\n")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use hermes_protocol::Chat;
+
+    use super::*;
+
+    fn answer(text: &str, purpose: Purpose) -> Outgoing {
+        let mut message = Outgoing::text(Chat::dm("once-1"), text);
+        (message.purpose, message.in_reply_to) = (purpose, Some(7));
+        message
+    }
+
+    fn event(event: serde_json::Value) -> TurnEvent {
+        serde_json::from_value(event).unwrap()
+    }
+
+    fn began() -> TurnEvent {
+        event(json!({ "type": "metadata", "session_id": "s", "turn_id": 1 }))
+    }
+
+    #[test]
+    fn an_answer_is_whole_when_it_is_delivered_and_its_turn_has_ended() {
+        let mut progress = Progress::default();
+        progress.event(&began());
+        progress.delivered(7, &answer("hello\n", Purpose::Reply));
+        assert!(!progress.is_over(), "whether the turn failed is not known yet");
+        progress.event(&event(json!({ "type": "done", "finish_reason": "stop" })));
+        assert!(progress.is_over());
+        assert_eq!(progress.answer(), Answered::With("hello".to_owned()));
+    }
+
+    #[test]
+    fn a_turn_that_failed_is_no_answer() {
+        let mut progress = Progress::default();
+        progress.event(&began());
+        progress.event(&event(json!({ "type": "error", "code": "runtime_failed", "message": "It failed." })));
+        assert!(!progress.is_over(), "its sentence is still to be delivered");
+        progress.delivered(7, &answer("It failed.", Purpose::Reply));
+        assert!(progress.is_over());
+        assert_eq!(progress.answer(), Answered::Failed("It failed.".to_owned()));
+    }
+
+    #[test]
+    fn a_command_is_answered_without_a_turn_and_silence_is_an_empty_answer() {
+        let mut progress = Progress::default();
+        progress.delivered(8, &answer("for another message", Purpose::Notice));
+        progress.notices.clear();
+        progress.delivered(7, &answer("an answer", Purpose::Reply));
+        assert!(progress.is_over());
+        assert_eq!(progress.answer(), Answered::With("an answer".to_owned()));
+        let mut progress = Progress::default();
+        progress.event(&began());
+        progress.event(&event(json!({ "type": "done", "finish_reason": "silent" })));
+        assert!(progress.is_over());
+        assert_eq!(progress.answer(), Answered::With(String::new()));
+    }
+}

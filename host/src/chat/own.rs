@@ -1,0 +1,146 @@
+//! Which host a terminal talks to: the one that runs, or one of its own.
+//!
+//! A host of its own holds the home as every host does, so there is never a second
+//! writer; it ends when the terminal does, or when `hermes-host run` wants its place.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+
+use super::wire::Wire;
+use super::{ChatError, Options, StartLog};
+use crate::app::{self, LockError, OwnHost, RunError, RunOptions};
+use crate::config::{self, Sources};
+use crate::control::{ClientError, ErrorKind};
+use crate::mask::LogMask;
+use crate::plugins::terminal::Leaving;
+
+/// How long a host that starts or stops is waited for.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// How often the next host is looked for.
+const LOOK_AGAIN: Duration = Duration::from_millis(200);
+
+/// How long a host of its own may take to end; its turns are parked long before.
+const END_WAIT: Duration = Duration::from_secs(20);
+
+/// The hosts of one home, as a terminal sees them.
+pub struct Hosts {
+    sources: Sources,
+    home: PathBuf,
+    start_log: StartLog,
+    log: Option<LogMask>,
+    own: Option<Own>,
+}
+
+/// A host in this process.
+struct Own {
+    host: OwnHost,
+    task: JoinHandle<Result<ExitCode, RunError>>,
+}
+
+impl Hosts {
+    /// No host is talked to yet.
+    pub fn new(options: &Options) -> Self {
+        Self {
+            sources: options.sources.clone(),
+            home: options.home.clone(),
+            start_log: options.start_log,
+            log: None,
+            own: None,
+        }
+    }
+
+    /// The home that is shared with the host.
+    pub fn home(&self) -> &std::path::Path {
+        &self.home
+    }
+
+    /// Takes a seat at the running host, or starts one.
+    pub async fn seat(&mut self, resume: Option<String>, once: bool) -> Result<Wire, ChatError> {
+        let until = Instant::now() + PATIENCE;
+        loop {
+            match Wire::take(&self.home, resume.clone(), once).await {
+                Err(ClientError::NotRunning { .. }) => match self.start().await {
+                    Ok(()) => continue,
+                    // It is starting or stopping.
+                    Err(ChatError::Run(RunError::Lock(LockError::Held { .. }))) if Instant::now() < until => {}
+                    Err(error) => return Err(error),
+                },
+                Err(error) if may_pass(&error) && Instant::now() < until => {}
+                taken => return Ok(taken?),
+            }
+            tokio::time::sleep(LOOK_AGAIN).await;
+        }
+    }
+
+    /// Takes a seat at the host that comes after one that ended. One of its own is started again, unless another
+    /// process took its place and keeps it.
+    pub async fn seat_again(&mut self, why: Option<Leaving>, resume: Option<String>) -> Result<Wire, ChatError> {
+        let was_own = match self.own.take() {
+            Some(own) => {
+                // However it ended, the next one tells what is wrong.
+                let _ = tokio::time::timeout(END_WAIT, own.task).await;
+                true
+            }
+            None => false,
+        };
+        if was_own && why != Some(Leaving::HandOver) {
+            return self.seat(resume, false).await;
+        }
+        let until = Instant::now() + PATIENCE;
+        loop {
+            match Wire::take(&self.home, resume.clone(), false).await {
+                Err(error @ ClientError::NotRunning { .. }) if Instant::now() >= until => {
+                    return if was_own { self.seat(resume, false).await } else { Err(error.into()) };
+                }
+                Err(ClientError::NotRunning { .. }) => {}
+                Err(error) if may_pass(&error) && Instant::now() < until => {}
+                taken => return Ok(taken?),
+            }
+            tokio::time::sleep(LOOK_AGAIN).await;
+        }
+    }
+
+    /// Starts a host in this process and waits until it can be attached to.
+    async fn start(&mut self) -> Result<(), ChatError> {
+        let config = config::load(self.sources.clone())?;
+        let log_mask = match &self.log {
+            Some(mask) => mask.clone(),
+            None => self.log.insert((self.start_log)(&config).map_err(ChatError::System)?).clone(),
+        };
+        let options = RunOptions { sources: self.sources.clone(), replace: false, log_mask };
+        let (ready, is_ready) = oneshot::channel();
+        let mut task = tokio::spawn(app::run_alone(config, options, ready));
+        tokio::select! {
+            biased;
+            Ok(host) = is_ready => {
+                self.own = Some(Own { host, task });
+                Ok(())
+            }
+            ended = &mut task => match ended {
+                Ok(Err(error)) => Err(error.into()),
+                Ok(Ok(_)) => Err(ChatError::System("the host ended as it began; its log says why".to_owned())),
+                Err(error) => Err(ChatError::System(format!("the host broke ({error})"))),
+            },
+        }
+    }
+
+    /// Ends a host of its own; what still runs is parked for the next one.
+    pub async fn end(&mut self) {
+        if let Some(own) = self.own.take() {
+            own.host.end();
+            // One that takes longer ends with the process; what it had is found at the next start.
+            let _ = tokio::time::timeout(END_WAIT, own.task).await;
+        }
+    }
+}
+
+/// Whether a host may give a seat in a moment.
+fn may_pass(error: &ClientError) -> bool {
+    matches!(error, ClientError::Line(_) | ClientError::NoSeat { kind: ErrorKind::Busy, .. })
+}

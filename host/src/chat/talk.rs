@@ -1,0 +1,386 @@
+//! The conversation: what is typed is said, what the host says is shown.
+
+use std::collections::VecDeque;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use hermes_protocol::{CallError, Chat, Choices, Event, Purpose, TurnEvent};
+use serde::Deserialize;
+use serde_json::json;
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+
+use super::editor::{Editor, Key, Sign};
+use super::markdown::Look;
+use super::orders::{self, Typed};
+use super::own::Hosts;
+use super::screen::Screen;
+use super::wire::{News, Wire};
+use super::{ChatError, Options, Speaker};
+use crate::control::{Client, ClientError, ControlReply, ControlRequest};
+use crate::plugins::terminal::Leaving;
+
+/// A second Ctrl-C within this time leaves.
+const AGAIN_WITHIN: Duration = Duration::from_secs(2);
+
+/// What is said while no host hears it; more is not taken.
+const UNHEARD_MAX: usize = 32;
+
+/// How long the host may take to say which session this is, when the terminal leaves.
+const SESSION_WAIT: Duration = Duration::from_secs(2);
+
+/// Sessions among which this one is looked for.
+const SESSIONS: u32 = 20;
+
+/// How long the terminal waits for the end of a handoff, in milliseconds.
+const HANDOFF_WAIT_MS: u64 = 60_000;
+
+/// Clears a terminal.
+const CLEAR: &str = "\x1b[2J\x1b[H";
+
+/// Talks until somebody leaves, or until no host is left.
+pub async fn talk(hosts: &mut Hosts, speaker: &mut Speaker, options: Options) -> Result<(), ChatError> {
+    let wire = hosts.seat(options.resume, false).await?;
+    let editor = Editor::start(hosts.home(), &wire.info.instances)
+        .map_err(|error| ChatError::System(format!("the terminal cannot be used ({error})")))?;
+    let look = Look {
+        styled: editor.is_screen() && options.colours,
+        width: if editor.is_screen() { editor.width() } else { 0 },
+    };
+    let (told, answers) = mpsc::channel(UNHEARD_MAX);
+    let mut talk = Talk {
+        hosts,
+        speaker,
+        wire,
+        editor,
+        screen: Screen::new(look),
+        told,
+        answers,
+        session: None,
+        ask: None,
+        unheard: VecDeque::new(),
+        pressed: None,
+    };
+    talk.greet();
+    let ended = talk.run().await;
+    let session = talk.which_session().await;
+    talk.show().await;
+    let Talk { editor, wire, .. } = talk;
+    wire.leave().await;
+    editor.end().await;
+    if let Some(session) = session {
+        println!("To come back: hermes-host chat --resume {session}");
+    }
+    ended
+}
+
+/// One conversation in one terminal.
+struct Talk<'a> {
+    hosts: &'a mut Hosts,
+    speaker: &'a mut Speaker,
+    wire: Wire,
+    editor: Editor,
+    screen: Screen,
+    told: mpsc::Sender<NotTaken>,
+    /// What the host did not take.
+    answers: mpsc::Receiver<NotTaken>,
+    /// The session, as the host last said.
+    session: Option<String>,
+    /// The question that is open.
+    ask: Option<Choices>,
+    /// What was said and not heard.
+    unheard: VecDeque<Event>,
+    /// When Ctrl-C was last pressed.
+    pressed: Option<Instant>,
+}
+
+/// An event that the host did not take, and why.
+type NotTaken = (Event, CallError);
+
+/// Whether the conversation goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Then {
+    Go,
+    Leave,
+}
+
+impl Talk<'_> {
+    async fn run(&mut self) -> Result<(), ChatError> {
+        loop {
+            self.show().await;
+            let then = tokio::select! {
+                news = self.wire.next() => match news {
+                    News::Over(why) => self.find_another(why).await?,
+                    news => self.heard(news),
+                },
+                key = self.editor.next() => self.key(key).await,
+                Some((event, error)) = self.answers.recv() => self.not_taken(event, &error),
+                () = self.speaker.interrupted() => Then::Leave,
+            };
+            if then == Then::Leave {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Puts on the screen what is to be there.
+    async fn show(&mut self) {
+        if self.editor.is_screen() {
+            self.screen.set_width(self.editor.width());
+        }
+        self.editor.print(self.screen.take()).await;
+        self.editor.set_busy(self.screen.running().is_some()).await;
+    }
+
+    fn greet(&mut self) {
+        let info = self.wire.info.clone();
+        match &info.session {
+            Some(session) => {
+                self.session = Some(session.id.clone());
+                for message in &info.last {
+                    if matches!(message.role.as_str(), "user" | "assistant") && !message.content.is_empty() {
+                        self.screen.before(&message.role, &message.content);
+                    }
+                }
+                let title = session.title.as_deref().map(|title| format!(" ({title})")).unwrap_or_default();
+                self.screen.note(&format!("Session {}{title} goes on.", session.id));
+            }
+            None => self.screen.note("A new conversation. /help lists commands, /quit leaves."),
+        }
+        if !info.elsewhere.is_empty() {
+            let words = format!(
+                "It is open in {} too, and what is said there belongs to it; /return in that chat leaves it to the terminal.",
+                info.elsewhere.join(", ")
+            );
+            self.screen.note(&words);
+        }
+        if info.alone {
+            self.screen.note("No host runs, so this terminal runs one without adapters until it leaves.");
+        }
+    }
+
+    fn heard(&mut self, news: News) -> Then {
+        match news {
+            News::Delivery(number, message) => {
+                if message.purpose == Purpose::Ask {
+                    self.ask.clone_from(&message.choices);
+                }
+                self.screen.delivered(&message);
+                self.wire.shown(number, self.speaker.now_ms());
+            }
+            News::Turn(number, call) => {
+                if let TurnEvent::Metadata { session_id, .. } = &call.event {
+                    self.session = Some(session_id.clone());
+                }
+                if call.event.is_last() {
+                    self.ask = None;
+                }
+                self.screen.turn_event(call.inbox_id, call.seq, &call.event);
+                self.wire.seen(number);
+            }
+            News::Over(_) => {}
+        }
+        Then::Go
+    }
+
+    async fn key(&mut self, key: Key) -> Then {
+        match key {
+            Key::End => return Then::Leave,
+            Key::Interrupt => return self.interrupt().await,
+            Key::Line(line) => {
+                let then = self.line(&line).await;
+                if then == Then::Leave {
+                    return then;
+                }
+            }
+        }
+        self.editor.go_on();
+        Then::Go
+    }
+
+    async fn line(&mut self, line: &str) -> Then {
+        self.pressed = None;
+        match orders::read(line, self.ask.as_ref()) {
+            Typed::Nothing => {}
+            Typed::Quit => return Then::Leave,
+            Typed::Handoff(instance) => return self.hand_off(instance).await,
+            Typed::Redraw => self.editor.print(CLEAR.to_owned()).await,
+            Typed::Indicator(Some(sign)) => {
+                self.editor.set_sign(sign).await;
+                if sign == Sign::None {
+                    self.screen.note("The line does not show any more whether the agent works.");
+                }
+            }
+            Typed::Indicator(None) => self.screen.note("Use /indicator dots, /indicator arrow or /indicator none."),
+            Typed::Choice(choice) => {
+                self.ask = None;
+                let event = self.speaker.chooses(&self.wire.info.chat, choice);
+                self.say(event);
+            }
+            Typed::Said(text) => {
+                let event = self.speaker.says(&self.wire.info.chat, text);
+                self.say(event);
+            }
+        }
+        Then::Go
+    }
+
+    /// Says something; what the host does not take comes back.
+    fn say(&self, event: Event) {
+        let answer = self.wire.asking().emit(&event);
+        let told = self.told.clone();
+        tokio::spawn(async move {
+            if let Err(error) = answer.await {
+                // Without the conversation nobody has to know.
+                let _ = told.send((event, error)).await;
+            }
+        });
+    }
+
+    /// Moves the conversation to the chat of an instance, after which this terminal leaves; without one it shows the
+    /// code by which any chat pulls it there.
+    async fn hand_off(&mut self, instance: String) -> Then {
+        let Some(session) = self.which_session().await else {
+            self.screen.note("Nothing was said here yet, so there is nothing to hand over.");
+            return Then::Go;
+        };
+        let request = if instance.is_empty() {
+            ControlRequest::HandoffOffer { session }
+        } else {
+            self.screen.note(&format!("Handing over to {instance} …"));
+            ControlRequest::Handoff { session, instance, wait_ms: HANDOFF_WAIT_MS }
+        };
+        self.show().await;
+        let asked = ask(self.hosts.home().to_owned(), request);
+        tokio::pin!(asked);
+        // Until it is over nothing else is typed; what the host says is heard.
+        let answer = loop {
+            tokio::select! {
+                answer = &mut asked => break answer,
+                news = self.wire.next() => match news {
+                    News::Over(_) => return Then::Go,
+                    news => {
+                        self.heard(news);
+                        self.show().await;
+                    }
+                },
+            }
+        };
+        let words = match answer {
+            Ok(ControlReply::Handoff { handoff }) if handoff.state == "completed" => {
+                self.screen.note(&handoff.message);
+                return Then::Leave;
+            }
+            Ok(ControlReply::Handoff { handoff }) => handoff.message,
+            Ok(ControlReply::HandoffCode { message, .. }) => format!("To go on elsewhere, {message}."),
+            Ok(ControlReply::Error { message, .. }) => format!("Not handed over: {message}."),
+            Ok(_) => "Not handed over: the host answered with something else.".to_owned(),
+            Err(error) => format!("Whether it was handed over is not known ({error})."),
+        };
+        self.screen.note(&words);
+        Then::Go
+    }
+
+    /// A host that is leaving takes nothing; the next one gets it.
+    fn not_taken(&mut self, event: Event, error: &CallError) -> Then {
+        if error.code == "unavailable" && self.unheard.len() < UNHEARD_MAX {
+            self.screen.note("The host is leaving; the next one hears this.");
+            self.unheard.push_back(event);
+        } else {
+            self.screen.note(&format!("Not sent: {}.", error.message));
+        }
+        Then::Go
+    }
+
+    /// Ctrl-C: stops what runs; again, or where nothing runs twice, it leaves.
+    async fn interrupt(&mut self) -> Then {
+        let now = Instant::now();
+        let again = self.pressed.replace(now).is_some_and(|before| now - before < AGAIN_WITHIN);
+        match self.screen.running() {
+            _ if again => return Then::Leave,
+            Some(inbox) => {
+                let stopping = self.wire.asking().ask("turns.stop", &json!({ "inbox_id": inbox }));
+                // What it leads to is heard as the end of the turn.
+                tokio::spawn(stopping);
+            }
+            None => self.screen.note("Ctrl-C again leaves, as /quit does."),
+        }
+        Then::Go
+    }
+
+    /// The host went away: waits for the next one and goes on there.
+    async fn find_another(&mut self, why: Option<Leaving>) -> Result<Then, ChatError> {
+        self.screen.cut();
+        self.ask = None;
+        if why == Some(Leaving::Stop) {
+            return Err(ChatError::HostGone("the conversation is kept".to_owned()));
+        }
+        self.screen.note(match why {
+            Some(Leaving::HandOver) => "Another host takes over; the conversation goes on there.",
+            Some(Leaving::Restart) => "The host restarts.",
+            _ => "The host is gone. Waiting for it; Ctrl-C twice leaves.",
+        });
+        self.show().await;
+        let session = self.session.clone();
+        let wire = {
+            let seat = self.hosts.seat_again(why, session.clone());
+            tokio::pin!(seat);
+            loop {
+                tokio::select! {
+                    wire = &mut seat => break wire,
+                    key = self.editor.next() => match key {
+                        Key::End => return Ok(Then::Leave),
+                        Key::Interrupt => {
+                            let now = Instant::now();
+                            if self.pressed.replace(now).is_some_and(|before| now - before < AGAIN_WITHIN) {
+                                return Ok(Then::Leave);
+                            }
+                        }
+                        Key::Line(line) => {
+                            match orders::read(&line, None) {
+                                Typed::Quit => return Ok(Then::Leave),
+                                Typed::Said(text) if self.unheard.len() < UNHEARD_MAX => {
+                                    let event = self.speaker.says(&self.wire.info.chat, text);
+                                    self.unheard.push_back(event);
+                                }
+                                _ => {}
+                            }
+                            self.editor.go_on();
+                        }
+                    },
+                    () = self.speaker.interrupted() => return Ok(Then::Leave),
+                }
+            }
+        };
+        self.wire = wire.map_err(|error| ChatError::HostGone(format!("no other one gave a seat ({error})")))?;
+        self.screen.note(match (&session, self.wire.info.alone) {
+            (Some(_), false) => "A host runs again; this conversation goes on there.",
+            (None, false) => "A host runs again.",
+            (_, true) => "This terminal runs a host without adapters again.",
+        });
+        for event in std::mem::take(&mut self.unheard) {
+            self.say(event);
+        }
+        Ok(Then::Go)
+    }
+
+    /// The session that goes on at this seat, by which somebody comes back to it.
+    async fn which_session(&self) -> Option<String> {
+        #[derive(Deserialize)]
+        struct Listed {
+            id: String,
+            chats: Vec<Chat>,
+        }
+        let asked = self.wire.asking().ask("sessions.list", &json!({ "limit": SESSIONS }));
+        let listed = tokio::time::timeout(SESSION_WAIT, asked).await.ok()?.ok();
+        let Some(listed) = listed.and_then(|listed| serde_json::from_value::<Vec<Listed>>(listed).ok()) else {
+            return self.session.clone();
+        };
+        let here = |listed: &Listed| listed.chats.iter().any(|chat| chat.id == self.wire.info.chat);
+        listed.into_iter().find(here).map(|listed| listed.id).or_else(|| self.session.clone())
+    }
+}
+
+async fn ask(home: PathBuf, request: ControlRequest) -> Result<ControlReply, ClientError> {
+    Client::connect(&home).await?.ask(&request).await
+}
