@@ -12,3 +12,4 @@ mod operator;
 mod plugins;
 mod replacing;
 mod streaming;
+mod terminal;
