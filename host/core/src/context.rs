@@ -29,6 +29,9 @@ pub struct TurnContext {
     pub user_id: String,
     /// Their display name.
     pub user_name: String,
+    /// Whom a conversation of theirs belongs to, as `<instance>:<user>` or `operator`: what tools find and keep is bound to it.
+    /// Empty where nobody is known, or where several people share the conversation.
+    pub owner: String,
     /// The session key, printed.
     pub session_key: String,
     /// The session. Replaced at once when it rotates in mid-turn.
