@@ -149,6 +149,22 @@ CREATE TABLE turns (
 CREATE UNIQUE INDEX turns_running ON turns (session_id) WHERE state = 'running';
 CREATE INDEX turns_queued ON turns (session_id) WHERE state = 'queued';
 
+-- Calls of tools. Each is written before it starts; one without a result never runs again.
+CREATE TABLE tool_calls (
+    turn_id        INTEGER NOT NULL,            -- turns.id
+    n              INTEGER NOT NULL CHECK (n >= 0),   -- in order within the turn
+    step           INTEGER NOT NULL,            -- which answer of the model asked for it
+    said           TEXT    NOT NULL,            -- what that answer said
+    call_id        TEXT    NOT NULL,            -- the model's name of it
+    tool           TEXT    NOT NULL,
+    arguments      TEXT    NOT NULL,            -- as the model wrote them
+    result         TEXT,                        -- null: it runs, or nobody knows what came of it
+    started_ms     INTEGER NOT NULL,
+    ended_ms       INTEGER,
+    PRIMARY KEY (turn_id, n),
+    CHECK ((result IS NULL) = (ended_ms IS NULL))
+) STRICT, WITHOUT ROWID;
+
 CREATE TABLE outbox (
     id             INTEGER PRIMARY KEY,
     instance       TEXT    NOT NULL,

@@ -265,6 +265,8 @@ pub fn build(
         model: remembered.settings.model.or_else(|| host.chosen_model()),
         reasoning: remembered.settings.reasoning.or(host.live().config.agent.reasoning),
         state: remembered.state,
+        steps: Vec::new(),
+        tools: true,
     }
 }
 
@@ -279,6 +281,7 @@ fn turn_context(session: &SessionId, heard: &Heard) -> TurnContext {
         thread_id: text(&event.chat.thread),
         user_id: event.sender.id.clone(),
         user_name: text(&event.sender.name),
+        owner: heard.owner.clone().filter(|_| !heard.several).unwrap_or_default(),
         session_key: heard.key.clone(),
         session_id: Some(session.clone()),
         message_id: text(&event.message_id),

@@ -56,6 +56,7 @@ pub mod status;
 pub mod store;
 pub mod targets;
 pub mod tool_log;
+pub mod tools;
 pub mod turn;
 pub mod working;
 

@@ -11,6 +11,7 @@ use hermes_core::settings::Effort;
 use crate::AgentRuntime;
 use crate::echo::Echo;
 use crate::openai::OpenAi;
+use crate::tools::{Ports, Toolbox};
 
 /// The runtimes of this version.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -71,6 +72,20 @@ pub struct AgentConfig {
     pub pictures: bool,
     /// Whether the echo runtime understands its test words.
     pub test_words: bool,
+    /// The tools that are switched on, by name; [`crate::tools::ALL`] means every one.
+    pub tools: Vec<String>,
+    /// How often a model may call tools in one turn before it has to answer.
+    pub iterations_max: u32,
+    /// How long a command may take when nobody says.
+    pub terminal_timeout: Duration,
+    /// Where commands run when nobody says; `None`: where the host does.
+    pub cwd: Option<PathBuf>,
+    /// Patterns of commands that need approval besides the usual ones.
+    pub dangerous: Vec<String>,
+    /// The home folder of the host; empty where there is none.
+    pub home: PathBuf,
+    /// What commands find in their environment besides their turn.
+    pub environment: BTreeMap<String, String>,
 }
 
 impl Default for AgentConfig {
@@ -90,6 +105,13 @@ impl Default for AgentConfig {
             history_messages_max: 200,
             pictures: true,
             test_words: false,
+            tools: Vec::new(),
+            iterations_max: 40,
+            terminal_timeout: Duration::from_secs(180),
+            cwd: None,
+            dangerous: Vec::new(),
+            home: PathBuf::new(),
+            environment: BTreeMap::new(),
         }
     }
 }
@@ -145,8 +167,17 @@ pub enum BuildError {
 ///
 /// Says which key of `[agent]` is missing or wrong. Nothing is asked over the network.
 pub fn build(config: &AgentConfig) -> Result<Arc<dyn AgentRuntime>, BuildError> {
+    build_with(config, Ports::default())
+}
+
+/// [`build`] with what the shell lends to tools.
+///
+/// # Errors
+///
+/// As [`build`].
+pub fn build_with(config: &AgentConfig, ports: Ports) -> Result<Arc<dyn AgentRuntime>, BuildError> {
     match config.runtime {
         RuntimeKind::Echo => Ok(Arc::new(Echo::new(config.test_words))),
-        RuntimeKind::OpenAi => Ok(Arc::new(OpenAi::new(config)?)),
+        RuntimeKind::OpenAi => Ok(Arc::new(OpenAi::new(config, Toolbox::new(config, ports))?)),
     }
 }

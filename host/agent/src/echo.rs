@@ -250,6 +250,8 @@ mod tests {
             model: None,
             reasoning: None,
             state: None,
+            steps: Vec::new(),
+            tools: true,
         }
     }
 

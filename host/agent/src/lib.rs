@@ -12,9 +12,10 @@
 //! * [`config`]: which runtime answers, and how long it may take.
 //! * [`echo`]: answers with what it heard; proves the path without a network.
 //! * [`openai`]: any OpenAI-compatible chat completions endpoint.
+//! * [`tools`]: what an agent can do besides talking, and what the shell lends it.
 //!
-//! Not here: tools, memory, and the database; a runtime sees a transcript and
-//! returns messages, the lane writes them.
+//! Not here: the database; a runtime sees a transcript and returns messages, the lane
+//! writes them, and whatever a tool needs of the host comes through a port.
 
 #![forbid(unsafe_code)]
 
@@ -25,8 +26,9 @@ pub mod message;
 pub mod openai;
 pub mod port;
 pub mod steer;
+pub mod tools;
 
-pub use config::{AgentConfig, BuildError, RuntimeKind, Timeouts, build};
+pub use config::{AgentConfig, BuildError, RuntimeKind, Timeouts, build, build_with};
 pub use message::{Message, Role};
 pub use port::{AgentRuntime, EventSink, Failure, TurnOutcome, TurnRequest};
 pub use steer::Hold;

@@ -55,6 +55,11 @@ pub struct TurnRequest {
     pub reasoning: Option<Effort>,
     /// What this runtime returned as `state` after the session's last turn.
     pub state: Option<Value>,
+    /// What the turn did before a restart of the host cut it off: answers with calls, and their results, in order.
+    /// The turn goes on behind them, and they are part of what its transcript gains.
+    pub steps: Vec<Message>,
+    /// Whether tools may be used; not by work of the host itself, such as a summary.
+    pub tools: bool,
 }
 
 /// How a turn ended.
@@ -107,6 +112,7 @@ pub struct Failure {
 pub struct EventSink {
     events: mpsc::Sender<TurnEvent>,
     line: HostLine,
+    quiet: bool,
 }
 
 impl EventSink {
@@ -123,13 +129,18 @@ impl EventSink {
     pub fn with_line() -> (Self, mpsc::Receiver<TurnEvent>, TurnLine) {
         let (events, reader) = mpsc::channel(Self::EVENTS_MAX);
         let (turn, line) = steer::line();
-        (Self { events, line }, reader, turn)
+        (Self { events, line, quiet: false }, reader, turn)
+    }
+
+    /// The same for a helper of the turn: what it says is no part of the answer, and it is not steered.
+    pub fn quiet(&self) -> Self {
+        Self { quiet: true, ..self.clone() }
     }
 
     /// Takes what people said to steer the turn; empty when nothing waits. To be asked between two steps: what is
     /// taken belongs to this turn and is answered nowhere else.
     pub async fn steered(&self) -> Vec<Message> {
-        self.line.take().await
+        if self.quiet { Vec::new() } else { self.line.take().await }
     }
 
     /// Waits until something is there to be taken with [`Self::steered`].
@@ -151,7 +162,7 @@ impl EventSink {
     /// Says the next piece of the answer; an empty piece is not said.
     pub async fn chunk(&self, text: impl Into<String>) {
         let text = text.into();
-        if !text.is_empty() {
+        if !text.is_empty() && !self.quiet {
             self.put(TurnEvent::Chunk { text }).await;
         }
     }

@@ -42,6 +42,7 @@ use crate::plugins::{AdapterEvent, Adapters, HostServices};
 use crate::recovery;
 use crate::services::Services;
 use crate::store::Store;
+use crate::tools;
 pub use home::HomeError;
 pub use lock::{HostLock, LockError};
 use notify::Notify;
@@ -196,7 +197,8 @@ async fn serve(
         tokio::task::spawn_blocking(move || Store::open(&path, clock)).await
     };
     let opened = opened.map_err(|error| RunError::System(error.into()))??;
-    let runtime = hermes_agent::build(&config.agent)?;
+    let lent = Arc::new(tools::Lent::default());
+    let runtime = hermes_agent::build_with(&config.agent, tools::ports(&lent))?;
     let planner = plan::Planner::new(&opened.loaded, alone);
     let warned = config.warnings.len();
     let planned = planner.plan(config, &options.log_mask).await?;
@@ -204,6 +206,7 @@ async fn serve(
     let (events, inbox) = mpsc::channel(planned.config.limits.ingress_queue_max.max(1));
     let live = Live::new(planned.config);
     let host = Arc::new(Host::new(opened.store, opened.epoch, clock, chance, runtime, events, live));
+    lent.serve(&host);
     let dispatcher = tokio::spawn(Dispatcher::new(Arc::clone(&host), opened.loaded).run(inbox));
 
     let services: Arc<dyn HostServices> = Arc::new(Services::new(Arc::clone(&host)));

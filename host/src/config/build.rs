@@ -186,6 +186,12 @@ pub fn agent(get: &Get<'_>) -> AgentConfig {
         history_messages_max: get.count("agent.history_messages_max"),
         pictures: get.on("agent.pictures"),
         test_words: get.on("agent.test_words"),
+        tools: get.list("agent.tools"),
+        iterations_max: get.count32("agent.iterations_max"),
+        terminal_timeout: get.seconds("agent.terminal_timeout_s"),
+        cwd: get.text("agent.cwd").map(|path| relative_to(get.file, &path)),
+        dangerous: get.list("agent.dangerous"),
+        ..AgentConfig::default()
     }
 }
 

@@ -26,6 +26,8 @@ pub enum Kind {
     Word(&'static [&'static str]),
     /// A list of strings.
     List,
+    /// A list of these words.
+    Words(&'static [&'static str]),
     /// A list of paths, relative to the configuration file.
     Paths,
     /// A list of `<instance>:<id>`.
@@ -186,6 +188,26 @@ pub const KEYS: &[Key] = &[
         Kind::Bool,
         "true",
         "Whether pictures that come in are shown to the model; an endpoint that refuses them gets their names only.",
+    ),
+    key(
+        "agent.tools",
+        Kind::Words(&hermes_agent::tools::WORDS),
+        "[\"memory\", \"session_search\", \"todo\"]",
+        "What the agent may use: all | terminal | process | delegate_task | send_message | session_search | memory | todo. With terminal whoever may speak to it can have commands run on this machine; dangerous ones are put to an admin first.",
+    ),
+    key(
+        "agent.iterations_max",
+        int(1, 1000),
+        "40",
+        "How often the model may use tools in one turn before it has to answer.",
+    ),
+    key("agent.terminal_timeout_s", int(1, 1200), "180", "How long a command may take when the model names no time."),
+    unset("agent.cwd", Kind::Path, "\"work\"", "The folder in which commands run. Unset: where the host was started."),
+    key(
+        "agent.dangerous",
+        Kind::List,
+        "[]",
+        "Commands that need approval besides the usual ones: a name and words among its arguments, such as \"npm publish\" or \"kubectl delete|drain\".",
     ),
     key(
         "agent.test_words",

@@ -88,7 +88,9 @@ pub fn read(sources: Sources) -> Result<(Config, Problems), Problems> {
     let literal_secrets = reader.literal_secrets;
     let secret_files = std::mem::take(&mut reader.secret_files);
     let get = Get::host(&values, &path);
-    let agent = build::agent(&get);
+    let mut agent = build::agent(&get);
+    agent.home.clone_from(&home);
+    agent.environment = hermes_agent::tools::environment::allowed(&sources.env);
     if build::is_hosted(&agent) && agent.api_key.is_none() {
         warnings.push(Warning {
             source: values.get("agent.runtime").map_or(Source::Default, |found| found.source.clone()),

@@ -279,7 +279,10 @@ fn check_kind(kind: Kind, value: &Value) -> Result<(), String> {
         (Kind::Word(words), Value::String(word)) => check_word(words, word),
         (Kind::Word(_), _) => wrong("a string"),
         (Kind::List | Kind::Paths, Value::Array(items)) => strings(items).map(|_| ()),
-        (Kind::List | Kind::Paths, _) => wrong("a list of strings"),
+        (Kind::Words(words), Value::Array(items)) => {
+            strings(items)?.iter().try_for_each(|word| check_word(words, word))
+        }
+        (Kind::List | Kind::Paths | Kind::Words(_), _) => wrong("a list of strings"),
         (Kind::QualifiedIds, Value::Array(items)) => strings(items)?.iter().try_for_each(|id| check_qualified(id)),
         (Kind::QualifiedIds, _) => wrong("a list of strings"),
         // The shape of a secret is judged where it is resolved.
@@ -454,7 +457,7 @@ pub fn from_variable(kind: Kind, text: &str) -> Result<Value, String> {
             _ => return Err("must be true or false".to_owned()),
         },
         Kind::Int { .. } => Value::Integer(text.trim().parse().map_err(|_| "must be an integer".to_owned())?),
-        Kind::List | Kind::Paths | Kind::QualifiedIds => Value::Array(
+        Kind::List | Kind::Paths | Kind::Words(_) | Kind::QualifiedIds => Value::Array(
             text.split(',')
                 .map(str::trim)
                 .filter(|item| !item.is_empty())

@@ -207,6 +207,7 @@ fn value(key: &Key) -> Json {
         Kind::Int { min, max } => json!({ "type": "integer", "minimum": min, "maximum": max }),
         Kind::Word(words) => json!({ "enum": words }),
         Kind::List | Kind::Paths => json!({ "type": "array", "items": { "type": "string", "minLength": 1 } }),
+        Kind::Words(words) => json!({ "type": "array", "items": { "enum": words } }),
         Kind::QualifiedIds => json!({ "type": "array", "items": { "type": "string", "pattern": "^[^:]+:.+$" } }),
         Kind::Secret => json!({ "oneOf": [
             { "type": "string" },

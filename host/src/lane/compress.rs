@@ -110,6 +110,8 @@ impl Lane {
             model: remembered.settings.model.or_else(|| self.host.chosen_model()),
             reasoning: None,
             state: None,
+            steps: Vec::new(),
+            tools: false,
         };
         let cancel = CancellationToken::new();
         let task = tokio::spawn(sum_up(Arc::clone(&self.host), request, cancel.clone()));

@@ -33,6 +33,7 @@ mod queue;
 mod resume;
 mod running;
 mod settings;
+mod steps;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::panic::AssertUnwindSafe;
@@ -370,7 +371,7 @@ impl Lane {
         };
         self.written = Some((turn, place));
         self.birth = None;
-        self.start(turn, groups).await
+        self.start(turn, groups, Vec::new()).await
     }
 
     /// A session beside another one begins with what was chosen there.
@@ -393,7 +394,8 @@ impl Lane {
         let epoch = self.host.epoch;
         self.host.until_written("the resumption of a turn", || self.host.store.resume_turn(turn, epoch)).await?;
         self.written = Some((turn, place));
-        let mut running = self.start(turn, events.into_iter().map(|event| vec![event]).collect()).await?;
+        let steps = self.done_before(turn).await;
+        let mut running = self.start(turn, events.into_iter().map(|event| vec![event]).collect(), steps).await?;
         match self.host.store.drafts_of(turn).await {
             Ok(drafts) => drafts.last().into_iter().for_each(|draft| running.adopt(draft)),
             // Left alone it ends as interrupted, with the turn.
@@ -402,13 +404,15 @@ impl Lane {
         Some(running)
     }
 
-    async fn start(&mut self, turn: TurnId, mut groups: Vec<Vec<Heard>>) -> Option<Running> {
+    /// Runs a turn that is committed, behind the steps that it made in an earlier life of the host.
+    async fn start(&mut self, turn: TurnId, mut groups: Vec<Vec<Heard>>, steps: Vec<Message>) -> Option<Running> {
         let remembered = self.memory.read(&self.host, &self.session).await;
         let said = groups.iter().flat_map(|group| context::messages(&self.host, group));
         let (said_by, messages): (Vec<Spoken>, Vec<Message>) = said.unzip();
         let heard = groups.last_mut()?.pop()?;
         let manner = Manner::of(&self.host.live(), &heard.place.instance, &remembered.settings);
-        let request = context::build(&self.host, &self.session, turn, &heard, messages, remembered);
+        let mut request = context::build(&self.host, &self.session, turn, &heard, messages, remembered);
+        request.steps = steps;
         crash::point("mid_turn");
         self.look_away(groups.iter().flatten());
         if heard.aside && heard.urge != Urge::InOrder {
@@ -543,6 +547,7 @@ impl Lane {
         running.show(&self.host).await;
         let asks = running.asks.take_all();
         let mut conclusion = turn::conclude(outcome, cause, &self.host.live());
+        self.keep_steps(running.turn, &mut conclusion).await;
         if let Some(answer) = conclusion.says.take() {
             let answer = self.with_thoughts(answer, &conclusion.messages).await;
             conclusion.says = Some(aside(&running.heard, answer));

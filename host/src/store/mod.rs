@@ -35,6 +35,7 @@ mod sessions;
 mod sql;
 mod sweep;
 mod titles;
+mod tool_calls;
 mod transcript;
 mod trouble;
 mod turns;

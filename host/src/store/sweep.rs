@@ -61,7 +61,7 @@ const INBOX: Table = Table {
 const TURNS: Table = Table {
     walk: "SELECT id, started_ms < ?1, state IN ('finished', 'interrupted', 'failed') FROM turns
            WHERE id < (SELECT max(id) FROM turns) ORDER BY id LIMIT ?2",
-    remove: &["DELETE FROM turns WHERE id = ?1"],
+    remove: &["DELETE FROM tool_calls WHERE turn_id = ?1", "DELETE FROM turns WHERE id = ?1"],
 };
 const OUTBOX: Table = Table {
     walk: "SELECT id, created_ms < ?1, state IN ('settled', 'abandoned') AND COALESCE(settled_ms, 0) < ?1 FROM outbox

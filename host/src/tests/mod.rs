@@ -20,4 +20,5 @@ mod sessions;
 mod streaming;
 mod targets;
 mod terminal;
+mod tools;
 mod world;

@@ -264,6 +264,8 @@ impl Endpoint {
             model: None,
             reasoning: None,
             state: None,
+            steps: Vec::new(),
+            tools: true,
         };
         let (sink, mut reader) = EventSink::channel();
         self.tokio.block_on(async {

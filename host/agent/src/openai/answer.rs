@@ -3,6 +3,7 @@
 use hermes_protocol::Usage;
 use serde_json::Value;
 
+use super::calls::Calls;
 use super::failure::Trouble;
 
 /// The longest text, and the longest reasoning, that one answer may have.
@@ -21,8 +22,10 @@ pub(super) struct Answer {
     pub model: Option<String>,
     /// What it cost, as far as the endpoint tells.
     pub usage: Usage,
-    /// Whether the model asked for a tool.
-    pub tool_call: bool,
+    /// The tools that the model calls.
+    pub calls: Calls,
+    /// What stands between the text before this answer and its own; said with its first piece.
+    lead: &'static str,
     think: ThinkTag,
 }
 
@@ -36,6 +39,30 @@ pub(super) struct Step {
 }
 
 impl Answer {
+    /// An answer whose text is said behind another one's.
+    pub(super) fn behind(lead: &'static str) -> Self {
+        Self { lead, ..Self::default() }
+    }
+
+    /// Forgets what has come.
+    pub(super) fn begin_again(&mut self) {
+        *self = Self::behind(self.lead);
+    }
+
+    /// Whether nothing has come.
+    pub(super) fn is_untouched(&self) -> bool {
+        self.text.is_empty() && self.reasoning.is_empty() && self.finish_reason.is_none() && self.calls.is_empty()
+    }
+
+    /// The text as it was said.
+    pub(super) fn said(&self) -> String {
+        if self.text.is_empty() { String::new() } else { format!("{}{}", self.lead, self.text) }
+    }
+
+    fn extent(&self) -> (usize, usize, bool, usize) {
+        (self.text.len(), self.reasoning.len(), self.finish_reason.is_some(), self.calls.bytes())
+    }
+
     /// Takes one JSON object of the stream, or a whole completion.
     pub(super) fn take(&mut self, piece: &Value) -> Result<Step, Trouble> {
         if !piece["error"].is_null() {
@@ -45,7 +72,7 @@ impl Answer {
         if !is_ours {
             return Err(Trouble::NotACompletion { why: "a JSON object without choices" });
         }
-        let before = (self.text.len(), self.reasoning.len(), self.finish_reason.is_some(), self.tool_call);
+        let before = self.extent();
         if self.model.is_none() {
             self.model = piece["model"].as_str().filter(|model| !model.is_empty()).map(str::to_owned);
         }
@@ -58,11 +85,13 @@ impl Answer {
             self.finish_reason = Some(reason.to_owned());
             self.flush();
         }
-        if self.text.len() >= ANSWER_BYTES_MAX || self.reasoning.len() >= ANSWER_BYTES_MAX {
+        let longest = self.text.len().max(self.reasoning.len()).max(self.calls.bytes());
+        if longest >= ANSWER_BYTES_MAX {
             self.finish_reason = Some("length".to_owned());
         }
-        let after = (self.text.len(), self.reasoning.len(), self.finish_reason.is_some(), self.tool_call);
-        Ok(Step { text: self.text[shown..].to_owned(), moved: before != after })
+        let said = &self.text[shown..];
+        let lead = if shown == 0 && !said.is_empty() { self.lead } else { "" };
+        Ok(Step { text: format!("{lead}{said}"), moved: before != self.extent() })
     }
 
     /// Gives out what was held back to see whether it would become a tag.
@@ -84,8 +113,7 @@ impl Answer {
             push_bounded(&mut self.reasoning, &thought);
             push_bounded(&mut self.text, &said);
         }
-        let calls = delta["tool_calls"].as_array().is_some_and(|calls| !calls.is_empty());
-        self.tool_call |= calls || delta["function_call"].is_object();
+        self.calls.take(delta);
     }
 
     fn take_usage(&mut self, usage: &Value) {

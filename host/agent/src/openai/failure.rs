@@ -56,6 +56,8 @@ pub(super) enum Trouble {
     Empty,
     /// The model asked for a tool; none was offered.
     ToolCall,
+    /// The model called tools as often as it may, and gives no answer without.
+    OnlyCalls,
 }
 
 impl Trouble {
@@ -203,6 +205,10 @@ impl Trouble {
             Self::Empty => (
                 "The model answered without any text; please try again.".to_owned(),
                 "no text in the answer".to_owned(),
+            ),
+            Self::OnlyCalls => (
+                "The model used tools as often as it may and gave no answer; please ask for less at once.".to_owned(),
+                "iterations_max reached without an answer".to_owned(),
             ),
             Self::ToolCall => (
                 "The model wanted to use a tool, and there are none here.".to_owned(),

@@ -109,6 +109,8 @@ mod tests {
             model: None,
             reasoning: None,
             state: None,
+            steps: Vec::new(),
+            tools: true,
         }
     }
 

@@ -3,24 +3,36 @@
 use serde_json::{Value, json};
 
 use super::pictures::Pictures;
+use crate::tools::ports::UNKNOWN_OUTCOME;
 use crate::{Message, Role, TurnRequest};
 
 /// What not every endpoint takes.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Extras {
     /// The wish to be told what it cost.
     pub usage: bool,
     /// How much the model should think.
     pub effort: bool,
+    /// What the model may call.
+    pub offer: Option<Offer>,
 }
 
-/// Builds the body of one chat completion request. No tools are offered.
+/// Tools that a model may call.
+#[derive(Clone, Debug)]
+pub(super) struct Offer {
+    /// The tools.
+    pub tools: Value,
+    /// Whether they are only named, because the conversation has used them, and not to be called any more.
+    pub closing: bool,
+}
+
+/// Builds the body of one chat completion request.
 pub(super) fn body(
     request: &TurnRequest,
     model: &str,
     system_prompt: &str,
     history_messages_max: usize,
-    with: Extras,
+    with: &Extras,
     pictures: &Pictures,
 ) -> Value {
     let skipped = request.history.len().saturating_sub(history_messages_max);
@@ -30,7 +42,9 @@ pub(super) fn body(
         messages.push(json!({"role": "system", "content": instructions}));
     }
     let history = request.history[skipped..].iter().map(|said| &**said);
-    messages.extend(history.chain(&request.input).filter_map(|said| message(said, pictures)));
+    let said: Vec<&Message> = history.chain(&request.input).collect();
+    let told = |said: &[&Message]| -> Vec<Value> { said.iter().filter_map(|said| message(said, pictures)).collect() };
+    messages.extend(if with.offer.is_some() { with_calls(&said, &told) } else { told(&said) });
     let mut body = json!({"model": model, "messages": messages, "stream": true});
     if with.usage {
         body["stream_options"] = json!({"include_usage": true});
@@ -38,7 +52,42 @@ pub(super) fn body(
     if let Some(effort) = request.reasoning.filter(|_| with.effort) {
         body["reasoning_effort"] = json!(effort.as_str());
     }
+    if let Some(offer) = &with.offer {
+        body["tools"] = offer.tools.clone();
+        if offer.closing {
+            body["tool_choice"] = json!("none");
+        }
+    }
     body
+}
+
+/// The conversation with its calls. Endpoints refuse a call without its result and a result without its call, so
+/// where one of the two is missing (what was left out, what was interrupted) the other is completed or goes, too.
+fn with_calls(said: &[&Message], told: &dyn Fn(&[&Message]) -> Vec<Value>) -> Vec<Value> {
+    let mut messages = Vec::new();
+    let mut rest = said;
+    while let Some((first, behind)) = rest.split_first() {
+        rest = behind;
+        if first.role == Role::Tool {
+            continue;
+        }
+        if first.tool_calls.is_empty() {
+            messages.extend(told(&[first]));
+            continue;
+        }
+        let results = rest.iter().take_while(|message| message.role == Role::Tool).count();
+        let (results, behind) = rest.split_at(results);
+        rest = behind;
+        let content = if first.content.is_empty() { Value::Null } else { json!(first.content) };
+        messages.push(json!({"role": "assistant", "content": content, "tool_calls": first.tool_calls}));
+        for call in &first.tool_calls {
+            let id = call["id"].as_str().unwrap_or_default();
+            let result = results.iter().find(|result| result.tool_call_id.as_deref() == Some(id));
+            let content = result.map_or(UNKNOWN_OUTCOME, |result| result.content.as_str());
+            messages.push(json!({"role": "tool", "tool_call_id": id, "content": content}));
+        }
+    }
+    messages
 }
 
 /// The configured prompt, then what the host adds; a host that says the prompt itself is not repeated.
@@ -87,8 +136,8 @@ mod tests {
 
     use super::*;
 
-    const ALL: Extras = Extras { usage: true, effort: true };
-    const NONE: Extras = Extras { usage: false, effort: false };
+    const ALL: &Extras = &Extras { usage: true, effort: true, offer: None };
+    const NONE: &Extras = &Extras { usage: false, effort: false, offer: None };
 
     fn request(system: &str, history: Vec<Message>, input: Vec<Message>) -> TurnRequest {
         TurnRequest {
@@ -102,6 +151,8 @@ mod tests {
             model: None,
             reasoning: None,
             state: None,
+            steps: Vec::new(),
+            tools: true,
         }
     }
 
@@ -174,6 +225,47 @@ mod tests {
             ]
         );
         assert!(!body.to_string().contains("secret thought"));
+    }
+
+    #[test]
+    fn a_call_is_never_split_from_its_result() {
+        let call = |id: &str| json!({"id": id, "type": "function", "function": {"name": "todo", "arguments": "{}"}});
+        let asked = |ids: &[&str]| {
+            let mut asked = Message::assistant("");
+            asked.tool_calls = ids.iter().map(|id| call(id)).collect();
+            asked
+        };
+        let result = |id: &str| {
+            let mut result = Message::new(Role::Tool, format!("result {id}"));
+            result.tool_call_id = Some(id.to_owned());
+            result
+        };
+        let history = vec![
+            asked(&["a"]),
+            result("a"),
+            Message::assistant("first"),
+            asked(&["b", "c"]),
+            result("c"),
+            result("stranger"),
+            Message::user("next"),
+        ];
+        let offer = Offer { tools: json!([]), closing: true };
+        let with = Extras { usage: false, effort: false, offer: Some(offer) };
+        // The first call is left out, its result is not.
+        let body = body(&request("", history, vec![]), "m", "", 6, &with, &Pictures::default());
+        let messages = body["messages"].as_array().unwrap();
+        let shape: Vec<_> =
+            messages.iter().map(|m| (m["role"].as_str().unwrap(), m["content"].as_str().unwrap_or("-"))).collect();
+        let expected = [
+            ("assistant", "first"),
+            ("assistant", "-"),
+            ("tool", UNKNOWN_OUTCOME),
+            ("tool", "result c"),
+            ("user", "next"),
+        ];
+        assert_eq!(shape, expected);
+        assert_eq!((&messages[1]["tool_calls"][1]["id"], &messages[3]["tool_call_id"]), (&json!("c"), &json!("c")));
+        assert_eq!(body["tool_choice"], "none");
     }
 
     #[test]

@@ -8,6 +8,7 @@ mod faults;
 mod good;
 mod pictures;
 mod stopping;
+mod tools;
 
 use std::time::Duration;
 
@@ -63,6 +64,8 @@ fn request(text: &str) -> TurnRequest {
         model: None,
         reasoning: None,
         state: None,
+        steps: Vec::new(),
+        tools: true,
     }
 }
 

@@ -1,0 +1,264 @@
+//! A turn from its first request to its last answer.
+//!
+//! Each step is a request; where its answer calls tools, they are carried out and the
+//! next step begins with their results. What steers the turn is taken between two steps.
+//! A model that calls on and on is asked for an answer without tools at last.
+
+use std::sync::Arc;
+
+use futures_util::future::BoxFuture;
+use hermes_protocol::Usage;
+use tokio_util::sync::CancellationToken;
+
+use super::Model;
+use super::answer::Answer;
+use super::asking::Asking;
+use super::calls::Round;
+use super::failure::Trouble;
+use crate::tools::delegate::{Delegate, Delegated, HELPER, ITERATIONS_MAX};
+use crate::tools::{ToolCall, ToolSide, Toolbox};
+use crate::{EventSink, Message, TurnOutcome, TurnRequest};
+
+/// What stands between what was said before tools and after them.
+const BETWEEN: &str = "\n\n";
+
+/// What a turn has said so far.
+#[derive(Debug, Default)]
+pub(super) struct Talk {
+    before: String,
+    answer: Answer,
+}
+
+impl Talk {
+    /// All of it.
+    pub(super) fn text(&self) -> String {
+        format!("{}{}", self.before, self.answer.said())
+    }
+
+    /// Begins the next answer.
+    fn next(&mut self) {
+        self.before = self.text();
+        let lead = if self.before.trim().is_empty() { "" } else { BETWEEN };
+        self.answer = Answer::behind(lead);
+    }
+}
+
+/// How the steps of one turn are made.
+pub(super) struct Steps<'m> {
+    model: &'m Arc<Model>,
+    tools: Toolbox,
+    iterations_max: u32,
+    depth: u32,
+}
+
+impl<'m> Steps<'m> {
+    /// Those of a turn that people began.
+    pub(super) fn of_turn(model: &'m Arc<Model>) -> Self {
+        Self { model, tools: model.tools.clone(), iterations_max: model.iterations_max, depth: 0 }
+    }
+
+    /// Those of a task that was handed on.
+    fn of_task(model: &'m Arc<Model>, depth: u32) -> Self {
+        let tools = model.tools.unwritten();
+        let tools = if depth >= crate::tools::delegate::DEPTH_MAX { tools.without("delegate_task") } else { tools };
+        Self { model, tools, iterations_max: model.iterations_max.min(ITERATIONS_MAX), depth }
+    }
+
+    /// Makes them. What the turn has said so far is in `talk`, whenever this is dropped.
+    pub(super) async fn answer(&self, request: &mut TurnRequest, events: &EventSink, talk: &mut Talk) -> TurnOutcome {
+        let model = &request.model.clone().unwrap_or_else(|| self.model.model.clone());
+        if request.tools
+            && let Some(remembered) = self.tools.remembered(&request.context).await
+        {
+            request.system = format!("{}\n\n{remembered}", request.system).trim_start().to_owned();
+        }
+        let mut turn = Turn::new(request);
+        let trouble = loop {
+            let closing = turn.iterations >= self.iterations_max;
+            let tools = (request.tools && !self.tools.is_empty()).then_some(&self.tools);
+            let asking = Asking { model, events, tools, closing };
+            let asked = self.model.ask_until_answered(request, &asking, &mut talk.answer, &mut turn.attempts).await;
+            turn.add(talk.answer.usage);
+            let answer = match asked {
+                Ok(()) => &mut talk.answer,
+                Err(trouble) => break trouble,
+            };
+            let calls = std::mem::take(&mut answer.calls);
+            let offered = tools.is_some() && self.model.takes_tools(model);
+            if let Some(trouble) = trouble_of(answer, !calls.is_empty(), offered, closing) {
+                break trouble;
+            }
+            if calls.is_empty() || closing {
+                return self.finished(turn, talk, model);
+            }
+            let calls = calls.finished(turn.step);
+            self.carry_out(calls, request, events, &talk.answer, &mut turn).await;
+            talk.next();
+        };
+        let mut failure = trouble.into_failure(model, turn.attempts, talk.text());
+        if !self.model.key.is_empty() {
+            failure.detail = failure.detail.replace(&self.model.key, "[***]");
+        }
+        TurnOutcome::Failed(failure)
+    }
+
+    async fn carry_out(
+        &self,
+        calls: Vec<ToolCall>,
+        request: &mut TurnRequest,
+        events: &EventSink,
+        answer: &Answer,
+        turn: &mut Turn,
+    ) {
+        let delegate: Arc<dyn Delegate> = Arc::clone(self.model) as Arc<dyn Delegate>;
+        let side = ToolSide {
+            turn: request.turn_id,
+            session: request.session_id.clone(),
+            events: events.clone(),
+            depth: self.depth,
+            delegate: Some(delegate),
+        };
+        let round = Round {
+            tools: &self.tools,
+            context: &request.context,
+            side: &side,
+            step: turn.step,
+            said: &answer.text,
+            first: turn.calls,
+        };
+        let results = round.carry_out(&calls).await;
+        let mut asked = Message::assistant(answer.text.clone());
+        asked.reasoning = Some(answer.reasoning.clone()).filter(|thought| !thought.is_empty());
+        asked.tool_calls = calls.iter().map(ToolCall::to_json).collect();
+        let count = u32::try_from(calls.len()).unwrap_or(u32::MAX);
+        turn.calls = turn.calls.saturating_add(count);
+        turn.usage.tool_calls = turn.usage.tool_calls.saturating_add(u64::from(count));
+        turn.step += 1;
+        turn.iterations += 1;
+        for message in std::iter::once(asked).chain(results) {
+            request.input.push(message.clone());
+            turn.gained.push(message);
+        }
+    }
+
+    fn finished(&self, mut turn: Turn, talk: &mut Talk, model: &str) -> TurnOutcome {
+        let text = talk.text();
+        let answer = &mut talk.answer;
+        let mut message = Message::assistant(std::mem::take(&mut answer.text));
+        message.reasoning = Some(std::mem::take(&mut answer.reasoning)).filter(|thought| !thought.is_empty());
+        turn.gained.push(message);
+        turn.usage.api_calls = u64::from(turn.attempts);
+        TurnOutcome::Finished {
+            text,
+            messages: turn.gained,
+            usage: turn.usage,
+            finish_reason: if answer.finish_reason.as_deref() == Some("length") { "length" } else { "stop" }.to_owned(),
+            model: answer.model.take().unwrap_or_else(|| model.to_owned()),
+            state: None,
+        }
+    }
+}
+
+/// What a turn has come to.
+#[derive(Default)]
+struct Turn {
+    /// Answers with calls in this life of the host.
+    iterations: u32,
+    /// The same of all lives.
+    step: u32,
+    /// Calls of all lives.
+    calls: u32,
+    attempts: u32,
+    usage: Usage,
+    gained: Vec<Message>,
+}
+
+impl Turn {
+    /// Goes on behind what an earlier life of the host did.
+    fn new(request: &mut TurnRequest) -> Self {
+        let gained = std::mem::take(&mut request.steps);
+        request.input.extend(gained.iter().cloned());
+        let count = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
+        let asked = gained.iter().filter(|message| !message.tool_calls.is_empty());
+        Self {
+            step: count(asked.clone().count()),
+            calls: count(asked.map(|message| message.tool_calls.len()).sum()),
+            gained,
+            ..Self::default()
+        }
+    }
+
+    fn add(&mut self, usage: Usage) {
+        self.usage.input_tokens = self.usage.input_tokens.saturating_add(usage.input_tokens);
+        self.usage.output_tokens = self.usage.output_tokens.saturating_add(usage.output_tokens);
+    }
+}
+
+/// What is wrong with an answer that was read to its end.
+fn trouble_of(answer: &Answer, calls: bool, offered: bool, closing: bool) -> Option<Trouble> {
+    let reason = answer.finish_reason.as_deref().unwrap_or_default();
+    if reason == "content_filter" {
+        return Some(Trouble::Filtered { words: "finish_reason content_filter".to_owned() });
+    }
+    if calls && offered && !closing {
+        return None;
+    }
+    let called = calls || matches!(reason, "tool_calls" | "function_call");
+    if called && !offered {
+        return Some(Trouble::ToolCall);
+    }
+    if !answer.text.trim().is_empty() {
+        return None;
+    }
+    Some(match (reason, closing && called) {
+        (_, true) => Trouble::OnlyCalls,
+        ("length", false) => Trouble::OnlyLength,
+        _ => Trouble::Empty,
+    })
+}
+
+impl Delegate for Model {
+    fn answer(
+        self: Arc<Self>,
+        task: Delegated,
+        side: ToolSide,
+        cancel: CancellationToken,
+    ) -> BoxFuture<'static, Result<String, String>> {
+        Box::pin(async move {
+            let mut request = TurnRequest {
+                session_id: side.session,
+                turn_id: side.turn,
+                context: task.context,
+                system: HELPER.to_owned(),
+                history: Vec::new(),
+                input: vec![Message::user(task.task)],
+                media: None,
+                model: None,
+                reasoning: None,
+                state: None,
+                steps: Vec::new(),
+                tools: true,
+            };
+            let mut talk = Talk::default();
+            let steps = Steps::of_task(&self, task.depth);
+            let answered = steps.task(&mut request, &side.events, &mut talk);
+            match cancel.run_until_cancelled(answered).await {
+                Some(TurnOutcome::Finished { text, .. }) => Ok(text),
+                Some(TurnOutcome::Failed(failure)) => Err(failure.sentence),
+                Some(TurnOutcome::Interrupted { .. }) | None => Err("it was stopped".to_owned()),
+            }
+        })
+    }
+}
+
+impl Steps<'_> {
+    /// The same for a task; boxed, because a task may hand on another one.
+    fn task<'s>(
+        &'s self,
+        request: &'s mut TurnRequest,
+        events: &'s EventSink,
+        talk: &'s mut Talk,
+    ) -> BoxFuture<'s, TurnOutcome> {
+        Box::pin(self.answer(request, events, talk))
+    }
+}

@@ -1,0 +1,142 @@
+//! `delegate_task`: hands a task on to a helper with a history of its own, so that long
+//! work does not fill this conversation.
+
+use std::sync::Arc;
+
+use futures_util::future::BoxFuture;
+use hermes_core::context::TurnContext;
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+
+use super::ports::News;
+use super::{Ports, Tool, ToolResult, ToolSide, ToolSpec, gate, group, text};
+use crate::{EventSink, Hold};
+
+/// How deep tasks may be handed on.
+pub const DEPTH_MAX: u32 = 2;
+
+/// Answers of the model that one such task may take.
+pub const ITERATIONS_MAX: u32 = 20;
+
+/// The longest task, in characters.
+const TASK_CHARS_MAX: usize = 16_000;
+
+/// What a helper is told besides its task.
+pub const HELPER: &str = "You are a helper. You get one task and whatever you need to know; nobody can be asked. Do it \
+    and answer with the result alone, complete and short.";
+
+/// A task that is handed on.
+#[derive(Clone, Debug)]
+pub struct Delegated {
+    /// What is to be done, with everything that has to be known.
+    pub task: String,
+    /// Where it was asked for.
+    pub context: TurnContext,
+    /// How deep it stands.
+    pub depth: u32,
+}
+
+/// Who answers such tasks.
+pub trait Delegate: Send + Sync {
+    /// Answers one.
+    ///
+    /// # Errors
+    ///
+    /// Why there is no answer, in one sentence.
+    fn answer(
+        self: Arc<Self>,
+        task: Delegated,
+        side: ToolSide,
+        cancel: CancellationToken,
+    ) -> BoxFuture<'static, Result<String, String>>;
+}
+
+/// The tool.
+pub struct DelegateTask(Ports);
+
+impl DelegateTask {
+    /// With what the shell lends.
+    pub fn new(ports: Ports) -> Self {
+        Self(ports)
+    }
+
+    async fn hand_on(&self, context: &TurnContext, arguments: &Value, side: &ToolSide) -> Result<Value, String> {
+        let delegate = side.delegate.clone().ok_or("nobody is there to hand a task on to")?;
+        if side.depth >= DEPTH_MAX {
+            return Err(format!("tasks are handed on {DEPTH_MAX} times at most; do it yourself"));
+        }
+        let goal = text(arguments, "goal");
+        let known = text(arguments, "context");
+        let task =
+            if known.is_empty() { goal.to_owned() } else { format!("{goal}\n\nWhat you need to know:\n{known}") };
+        let delegated = Delegated { task, context: context.clone(), depth: side.depth + 1 };
+        let wants_later = arguments["background"] == true;
+        if wants_later && gate::delivers_later(context, &self.0) {
+            return self.later(context, delegate, delegated, goal, side).await;
+        }
+        let inner = ToolSide { events: side.events.quiet(), ..side.clone() };
+        let _held = side.events.hold(Hold::Children);
+        let result = delegate.answer(delegated, inner, CancellationToken::new()).await?;
+        let mut answer = json!({ "result": result });
+        if wants_later {
+            answer["note"] = json!(gate::DELEGATED_AT_ONCE);
+        }
+        Ok(answer)
+    }
+
+    async fn later(
+        &self,
+        context: &TurnContext,
+        delegate: Arc<dyn Delegate>,
+        delegated: Delegated,
+        goal: &str,
+        side: &ToolSide,
+    ) -> Result<Value, String> {
+        let id = format!("d{}", group::mark(side.turn));
+        self.0.wakes.follow(context, &id, goal).await?;
+        // Nobody listens: the turn that asked is over by then.
+        let (events, _) = EventSink::channel();
+        let inner = ToolSide { events, ..side.clone() };
+        let (ports, task, goal) = (self.0.clone(), id.clone(), goal.to_owned());
+        tokio::spawn(async move {
+            let text = match delegate.answer(delegated, inner, CancellationToken::new()).await {
+                Ok(result) => format!("The task you handed on ({goal}) is done. Its result:\n{result}"),
+                Err(why) => format!("The task you handed on ({goal}) failed: {why}"),
+            };
+            ports.wakes.tell(News { id: task, text, last: true }).await;
+        });
+        Ok(json!({"task": id, "note": "a helper works on it; you are woken with its result"}))
+    }
+}
+
+impl Tool for DelegateTask {
+    fn spec(&self) -> ToolSpec {
+        ToolSpec {
+            name: "delegate_task",
+            description: "Hands a task on to a helper with a history of its own and returns its result. The helper knows \
+                nothing of this conversation: tell it everything in `goal` and `context`. With background=true you go on \
+                at once and are woken with the result."
+                .to_owned(),
+            schema: json!({
+                "type": "object",
+                "properties": {
+                    "goal": {"type": "string", "maxLength": TASK_CHARS_MAX},
+                    "context": {"type": "string", "maxLength": TASK_CHARS_MAX},
+                    "background": {"type": "boolean"},
+                },
+                "required": ["goal"],
+            }),
+            parallel: true,
+        }
+    }
+
+    fn summary(&self, arguments: &Value) -> String {
+        text(arguments, "goal").to_owned()
+    }
+
+    fn call<'c>(&'c self, context: &'c TurnContext, arguments: Value, side: &'c ToolSide) -> BoxFuture<'c, ToolResult> {
+        Box::pin(async move {
+            self.hand_on(context, &arguments, side).await.map_or_else(ToolResult::failed, ToolResult::of)
+        })
+    }
+}

@@ -1,0 +1,119 @@
+//! The processes of one call, which end with it.
+//!
+//! A command runs in a process group of its own, and everything that comes of it carries
+//! a mark in its environment. Ending the call ends the group, and whatever left the group
+//! but still carries the mark.
+
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::process::Stdio;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use hermes_core::ids::TurnId;
+use rustix::process::{Pid, Signal, kill_process, kill_process_group};
+use tokio::net::unix::pipe;
+use tokio::process::{Child, Command};
+
+use super::environment::MARK;
+
+/// How often what left its group is looked for; a process may make another one meanwhile.
+const SWEEPS_MAX: usize = 4;
+
+/// A name that no other call of any host has.
+pub fn mark(turn: TurnId) -> String {
+    use std::hash::{BuildHasher, RandomState};
+    static LIFE: OnceLock<u64> = OnceLock::new();
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    // A hasher's keys are random; nothing but being different depends on them.
+    let life = LIFE.get_or_init(|| RandomState::new().hash_one(std::process::id()));
+    format!("{life:016x}-{turn}-{}", NEXT.fetch_add(1, Ordering::Relaxed))
+}
+
+/// A group that is killed when this is dropped, unless it was let go.
+#[derive(Debug)]
+pub struct Group {
+    pid: Option<Pid>,
+    mark: String,
+}
+
+impl Group {
+    /// The group that a child leads.
+    pub fn of(child: &Child, mark: &str) -> Self {
+        let pid = child.id().and_then(|pid| i32::try_from(pid).ok()).and_then(Pid::from_raw);
+        Self { pid, mark: mark.to_owned() }
+    }
+
+    /// The group of a process that an earlier life of the host started, if it still carries the mark.
+    pub fn found(pid: u32, mark: &str) -> Option<Self> {
+        let raw = i32::try_from(pid).ok().and_then(Pid::from_raw)?;
+        carries(format!("/proc/{pid}"), mark).then(|| Self { pid: Some(raw), mark: mark.to_owned() })
+    }
+
+    /// Lets it live.
+    pub fn let_go(mut self) {
+        self.pid = None;
+        self.mark.clear();
+    }
+
+    /// Ends it.
+    pub fn kill(&mut self) {
+        if let Some(pid) = self.pid.take() {
+            // A group that is gone already is what was wanted.
+            let _ = kill_process_group(pid, Signal::KILL);
+        }
+        let mark = std::mem::take(&mut self.mark);
+        if mark.is_empty() {
+            return;
+        }
+        match tokio::runtime::Handle::try_current() {
+            // Looking through all processes is no work for a thread that serves others.
+            Ok(runtime) => drop(runtime.spawn_blocking(move || kill_marked(&mark))),
+            Err(_) => kill_marked(&mark),
+        }
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+/// Ends whatever carries the mark.
+pub fn kill_marked(mark: &str) {
+    for _ in 0..SWEEPS_MAX {
+        let Ok(processes) = std::fs::read_dir("/proc") else { return };
+        let mut any = false;
+        for entry in processes.flatten() {
+            let name = entry.file_name();
+            let Some(pid) = name.to_str().and_then(|name| name.parse().ok()).and_then(Pid::from_raw) else { continue };
+            if carries(entry.path(), mark) {
+                any |= kill_process(pid, Signal::KILL).is_ok();
+            }
+        }
+        if !any {
+            return;
+        }
+    }
+}
+
+fn carries(process: impl AsRef<Path>, mark: &str) -> bool {
+    let wanted = format!("{MARK}={mark}");
+    let environment = std::fs::read(process.as_ref().join("environ")).unwrap_or_default();
+    environment.split(|byte| *byte == 0).any(|variable| variable == wanted.as_bytes())
+}
+
+/// Starts a command in a group of its own; what it prints comes out of one pipe, in order.
+///
+/// # Errors
+///
+/// What the system says.
+pub fn start(mut command: Command) -> std::io::Result<(Child, pipe::Receiver)> {
+    let (reader, writer) = std::io::pipe()?;
+    command.stdin(Stdio::null()).stdout(writer.try_clone()?).stderr(writer).process_group(0).kill_on_drop(true);
+    let child = command.spawn()?;
+    // With it goes the writing end: the pipe ends with the last process that has it.
+    drop(command);
+    Ok((child, pipe::Receiver::from_owned_fd(OwnedFd::from(reader))?))
+}

@@ -1,0 +1,134 @@
+//! `process`: what became of commands in the background. Each session sees its own only.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use hermes_core::context::TurnContext;
+use serde_json::{Value, json};
+
+use super::background::{self, Processes, State};
+use super::output::bounded;
+use super::terminal::Shell;
+use super::{Tool, ToolResult, ToolSide, ToolSpec, text};
+use crate::AgentConfig;
+
+/// The longest wait, in seconds.
+const WAIT_S_MAX: u64 = 600;
+
+/// How long is waited when nothing is said, in seconds.
+const WAIT_S: u64 = 60;
+
+/// What is written at once, in characters.
+const WRITTEN_CHARS_MAX: usize = 4_000;
+
+/// The tool.
+pub struct Process {
+    shell: Shell,
+    processes: Arc<Processes>,
+}
+
+impl Process {
+    /// For these processes.
+    pub fn new(config: &AgentConfig, processes: Arc<Processes>) -> Self {
+        Self { shell: Shell::new(config), processes }
+    }
+
+    fn find(&self, context: &TurnContext, id: &str) -> Result<Arc<background::Process>, String> {
+        let own = self.processes.of(context);
+        if let Some(process) = own.iter().find(|process| process.id == id) {
+            return Ok(Arc::clone(process));
+        }
+        let ids: Vec<&str> = own.iter().map(|process| process.id.as_str()).collect();
+        Err(match (id.is_empty(), ids.is_empty()) {
+            (true, false) => format!("\"process\" is missing; there are: {}", ids.join(", ")),
+            (false, false) => format!("this conversation has no process {id:?}; there are: {}", ids.join(", ")),
+            (_, true) => "this conversation has no process in the background".to_owned(),
+        })
+    }
+
+    async fn act(&self, context: &TurnContext, arguments: &Value, side: &ToolSide) -> Result<Value, String> {
+        let id = text(arguments, "process");
+        match text(arguments, "action") {
+            "list" => {
+                let own = self.processes.of(context);
+                Ok(json!({"processes": own.iter().map(|process| about(process)).collect::<Vec<_>>()}))
+            }
+            "wait" => {
+                let process = self.find(context, id)?;
+                let seconds = arguments["timeout"].as_u64().unwrap_or(WAIT_S).min(WAIT_S_MAX);
+                process.ended(Duration::from_secs(seconds)).await;
+                Ok(self.polled(&process))
+            }
+            "kill" => {
+                let process = self.find(context, id)?;
+                process.kill();
+                process.ended(Duration::from_secs(5)).await;
+                Ok(self.polled(&process))
+            }
+            "write" => {
+                let process = self.find(context, id)?;
+                let written = text(arguments, "text");
+                if written.is_empty() {
+                    return Err("\"text\" is missing".to_owned());
+                }
+                // Whatever reads it may be a shell.
+                let folder = self.shell.folder(context, "").unwrap_or_default();
+                let why =
+                    format!("It is written to the process {} (`{}`).", process.id, bounded(&process.command, 200));
+                self.shell.approve(written, &folder, &why, side).await?;
+                process.write(written)?;
+                Ok(json!({"written": written.len()}))
+            }
+            _ => Ok(self.polled(&*self.find(context, id)?)),
+        }
+    }
+
+    fn polled(&self, process: &background::Process) -> Value {
+        let mut about = about(process);
+        about["output"] = json!(process.printed(self.processes.ports()));
+        about
+    }
+}
+
+fn about(process: &background::Process) -> Value {
+    let seconds = process.started.elapsed().as_secs();
+    let command = bounded(&process.command, 300);
+    match process.state() {
+        State::Running => json!({"process": process.id, "state": "running", "command": command, "seconds": seconds}),
+        State::Ended(code) => json!({"process": process.id, "state": "ended", "exit_code": code, "command": command}),
+    }
+}
+
+impl Tool for Process {
+    fn spec(&self) -> ToolSpec {
+        ToolSpec {
+            name: "process",
+            description:
+                "Follows what `terminal` started with background=true: list; poll (state and new output); wait \
+                (until it ends, bounded); kill; write (text to its input, end a line with \\n)."
+                    .to_owned(),
+            schema: json!({
+                "type": "object",
+                "properties": {
+                    "action": {"enum": ["list", "poll", "wait", "kill", "write"]},
+                    "process": {"type": "string", "description": "Which one, as terminal called it."},
+                    "timeout": {"type": "integer", "minimum": 1, "maximum": WAIT_S_MAX, "description": "Seconds that `wait` waits."},
+                    "text": {"type": "string", "maxLength": WRITTEN_CHARS_MAX, "description": "What `write` writes."},
+                },
+                "required": ["action"],
+            }),
+            parallel: false,
+        }
+    }
+
+    fn summary(&self, arguments: &Value) -> String {
+        format!("{} {}", text(arguments, "action"), text(arguments, "process")).trim_end().to_owned()
+    }
+
+    fn call<'c>(&'c self, context: &'c TurnContext, arguments: Value, side: &'c ToolSide) -> BoxFuture<'c, ToolResult> {
+        Box::pin(
+            async move { self.act(context, &arguments, side).await.map_or_else(ToolResult::failed, ToolResult::of) },
+        )
+    }
+}

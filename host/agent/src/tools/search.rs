@@ -1,0 +1,65 @@
+//! `session_search`: what was said in earlier conversations of the same person.
+
+use futures_util::future::BoxFuture;
+use hermes_core::context::TurnContext;
+use serde_json::{Value, json};
+
+use super::{Ports, Tool, ToolResult, ToolSide, ToolSpec, text};
+
+/// Hits of one search.
+const HITS_MAX: u32 = 20;
+
+/// Hits when nothing is said.
+const HITS: u32 = 8;
+
+/// The tool.
+pub struct SessionSearch(Ports);
+
+impl SessionSearch {
+    /// Through what the shell lends.
+    pub fn new(ports: Ports) -> Self {
+        Self(ports)
+    }
+
+    async fn find(&self, context: &TurnContext, arguments: &Value) -> Result<Value, String> {
+        let query = text(arguments, "query").trim();
+        if query.is_empty() {
+            return Err("\"query\" is empty".to_owned());
+        }
+        let limit = arguments["limit"].as_u64().and_then(|limit| u32::try_from(limit).ok()).unwrap_or(HITS);
+        let found = self.0.search.search(context, query, limit.min(HITS_MAX)).await?;
+        let hits = found.into_iter().map(|found| {
+            json!({"session": found.session, "title": found.title, "role": found.role, "text": found.snippet, "at_ms": found.at_ms})
+        });
+        Ok(json!({"hits": hits.collect::<Vec<_>>()}))
+    }
+}
+
+impl Tool for SessionSearch {
+    fn spec(&self) -> ToolSpec {
+        ToolSpec {
+            name: "session_search",
+            description:
+                "Finds what was said before, in earlier conversations with the same person. Any words are a query; \
+                all of them must occur."
+                    .to_owned(),
+            schema: json!({
+                "type": "object",
+                "properties": {
+                    "query": {"type": "string", "maxLength": 500},
+                    "limit": {"type": "integer", "minimum": 1, "maximum": HITS_MAX},
+                },
+                "required": ["query"],
+            }),
+            parallel: true,
+        }
+    }
+
+    fn summary(&self, arguments: &Value) -> String {
+        text(arguments, "query").to_owned()
+    }
+
+    fn call<'c>(&'c self, context: &'c TurnContext, arguments: Value, _: &'c ToolSide) -> BoxFuture<'c, ToolResult> {
+        Box::pin(async move { self.find(context, &arguments).await.map_or_else(ToolResult::failed, ToolResult::of) })
+    }
+}

@@ -1,0 +1,67 @@
+//! `send_message`: a text for another chat than this one.
+
+use futures_util::future::BoxFuture;
+use hermes_core::context::TurnContext;
+use hermes_core::delivery::Target;
+use serde_json::{Value, json};
+
+use super::{Ports, Tool, ToolResult, ToolSide, ToolSpec, text};
+
+/// The longest text, in characters.
+const TEXT_CHARS_MAX: usize = 8_000;
+
+/// What a model hears that writes to where it answers anyway.
+const HERE: &str = "this is the chat you are in: what you answer goes there by itself";
+
+/// The tool.
+pub struct SendMessage(Ports);
+
+impl SendMessage {
+    /// Through what the shell lends.
+    pub fn new(ports: Ports) -> Self {
+        Self(ports)
+    }
+
+    async fn send(&self, context: &TurnContext, arguments: &Value) -> Result<Value, String> {
+        let (target, message) = (text(arguments, "target"), text(arguments, "message"));
+        if message.trim().is_empty() {
+            return Err("the message is empty".to_owned());
+        }
+        match target.parse::<Target>().map_err(|error| error.to_string())? {
+            Target::Origin => return Err(HERE.to_owned()),
+            Target::Local => return Err("`local` is no chat; name an instance".to_owned()),
+            Target::Home { .. } | Target::Name { .. } | Target::Place { .. } => {}
+        }
+        let to = self.0.messenger.send(context, target, message).await?;
+        Ok(json!({"owed_to": to, "note": "it is delivered as soon as the platform takes it"}))
+    }
+}
+
+impl Tool for SendMessage {
+    fn spec(&self) -> ToolSpec {
+        ToolSpec {
+            name: "send_message",
+            description:
+                "Sends a message to another chat: INSTANCE (its home channel), INSTANCE:CHAT, INSTANCE:CHAT:THREAD \
+                or INSTANCE:@NAME. Never use it to answer here."
+                    .to_owned(),
+            schema: json!({
+                "type": "object",
+                "properties": {
+                    "target": {"type": "string", "maxLength": 300},
+                    "message": {"type": "string", "maxLength": TEXT_CHARS_MAX},
+                },
+                "required": ["target", "message"],
+            }),
+            parallel: false,
+        }
+    }
+
+    fn summary(&self, arguments: &Value) -> String {
+        format!("{}: {}", text(arguments, "target"), text(arguments, "message"))
+    }
+
+    fn call<'c>(&'c self, context: &'c TurnContext, arguments: Value, _: &'c ToolSide) -> BoxFuture<'c, ToolResult> {
+        Box::pin(async move { self.send(context, &arguments).await.map_or_else(ToolResult::failed, ToolResult::of) })
+    }
+}

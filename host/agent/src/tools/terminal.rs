@@ -1,0 +1,291 @@
+//! `terminal`: runs a command of the shell, and waits for it or lets it run.
+//!
+//! What is dangerous is asked first. A command that is waited for ends with its turn,
+//! with everything it started; one in the background lives on until it ends or is killed.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use hermes_core::asks::Verdict;
+use hermes_core::context::TurnContext;
+use hermes_core::danger::{self, Rules};
+use serde_json::{Value, json};
+use tokio::io::AsyncReadExt;
+use tokio::process::Command;
+use tokio::time::{Instant, timeout_at};
+
+use super::background::{NewProcess, Processes, Watch};
+use super::output::Capture;
+use super::{Ports, RESULT_BYTES_MAX, Tool, ToolResult, ToolSide, ToolSpec, environment, gate, group, text};
+use crate::AgentConfig;
+use crate::ask::{Answer, Approval, Ask};
+
+/// The longest command, in characters.
+const COMMAND_CHARS_MAX: usize = 32_000;
+
+/// The longest time that a command is waited for, in seconds.
+pub const TIMEOUT_S_MAX: u64 = 1_200;
+
+/// Patterns of one watch.
+const PATTERNS_MAX: usize = 16;
+
+/// The longest pattern, in characters.
+const PATTERN_CHARS_MAX: usize = 200;
+
+/// How long the last words of a command are waited for once it has ended.
+const LAST_WORDS: Duration = Duration::from_millis(250);
+
+/// The room of a result that is left for what stands around the output, in bytes.
+const AROUND_BYTES: usize = 1_024;
+
+/// Where commands run, with what, and what needs approval.
+#[derive(Clone, Debug)]
+pub struct Shell {
+    /// The program.
+    pub program: PathBuf,
+    /// What every command finds in its environment.
+    pub environment: BTreeMap<String, String>,
+    /// Where it runs when nothing else is said; `None`: where the host does.
+    pub cwd: Option<PathBuf>,
+    /// What is dangerous.
+    pub rules: Rules,
+}
+
+impl Shell {
+    /// As the configuration says.
+    pub fn new(config: &AgentConfig) -> Self {
+        let program = ["/bin/bash", "/usr/bin/bash"].into_iter().find(|path| Path::new(path).exists());
+        let text = |path: &Path| path.to_string_lossy().into_owned();
+        Self {
+            program: PathBuf::from(program.unwrap_or("/bin/sh")),
+            environment: config.environment.clone(),
+            cwd: config.cwd.clone(),
+            rules: Rules {
+                patterns: config.dangerous.clone(),
+                host_home: text(&config.home),
+                readable: if config.home.as_os_str().is_empty() {
+                    String::new()
+                } else {
+                    text(&config.home.join("media"))
+                },
+                user_home: config.environment.get("HOME").cloned(),
+            },
+        }
+    }
+
+    /// The folder of a command: what was asked for, else the turn's, the configured one, the host's.
+    ///
+    /// # Errors
+    ///
+    /// When there is no such folder.
+    pub fn folder(&self, context: &TurnContext, wanted: &str) -> Result<PathBuf, String> {
+        let turns = Some(context.cwd.as_str()).filter(|cwd| !cwd.is_empty()).map(PathBuf::from);
+        let here = || std::env::current_dir().unwrap_or_else(|_| PathBuf::from("/"));
+        let base = turns.or_else(|| self.cwd.clone()).unwrap_or_else(here);
+        let home = self.rules.user_home.as_deref().filter(|_| wanted == "~" || wanted.starts_with("~/"));
+        let folder = match home {
+            Some(home) => Path::new(home).join(wanted.trim_start_matches(['~', '/'])),
+            None => base.join(wanted),
+        };
+        if folder.is_dir() { Ok(folder) } else { Err(format!("there is no folder {}", folder.display())) }
+    }
+
+    /// A command of this shell.
+    pub fn command(&self, context: &TurnContext, folder: &Path, mark: &str) -> Command {
+        let mut command = Command::new(&self.program);
+        command.env_clear().envs(environment::of(context, &self.environment, mark)).current_dir(folder);
+        command
+    }
+
+    /// Asks for approval of what is dangerous.
+    ///
+    /// # Errors
+    ///
+    /// That it may not be done, and why.
+    pub async fn approve(&self, code: &str, folder: &Path, why: &str, side: &ToolSide) -> Result<(), String> {
+        let Some(danger) = danger::judge(code, &folder.to_string_lossy(), &self.rules) else { return Ok(()) };
+        let approval =
+            Approval { kind: danger.kind, action: code.to_owned(), why: why.to_owned(), danger: Some(danger.why) };
+        match side.events.ask(Ask::Approval(approval)).await {
+            Answer::Approved(Verdict::Once | Verdict::Session | Verdict::Always) => Ok(()),
+            Answer::Denied { why: Some(why) } => Err(format!("not run: it was denied ({why})")),
+            Answer::Denied { why: None } => Err("not run: it was denied; do something else or ask why".to_owned()),
+            Answer::Unanswered => Err("not run: nobody answered in time whether it may be".to_owned()),
+            _ => Err("not run: nobody is there who could approve it".to_owned()),
+        }
+    }
+}
+
+/// The tool.
+pub struct Terminal {
+    shell: Shell,
+    timeout: Duration,
+    processes: Arc<Processes>,
+    ports: Ports,
+}
+
+impl Terminal {
+    /// As the configuration says.
+    pub fn new(config: &AgentConfig, processes: Arc<Processes>, ports: Ports) -> Self {
+        Self { shell: Shell::new(config), timeout: config.terminal_timeout, processes, ports }
+    }
+
+    async fn run(&self, context: &TurnContext, arguments: &Value, side: &ToolSide) -> Result<ToolResult, String> {
+        let code = text(arguments, "command");
+        if code.trim().is_empty() {
+            return Err("the command is empty".to_owned());
+        }
+        if code.contains('\0') {
+            return Err("a command cannot hold a NUL".to_owned());
+        }
+        let folder = self.shell.folder(context, text(arguments, "cwd"))?;
+        let wants_news = arguments["notify_on_complete"] == true || arguments["watch_patterns"].is_array();
+        let background = arguments["background"] == true;
+        if wants_news && !background {
+            return Err("notify_on_complete and watch_patterns need background=true".to_owned());
+        }
+        self.shell.approve(code, &folder, text(arguments, "why"), side).await?;
+        if background {
+            return self.start(context, arguments, &folder, side).await;
+        }
+        let seconds = arguments["timeout"].as_u64().map(Duration::from_secs);
+        let ran = self.wait_for(context, code, &folder, seconds.unwrap_or(self.timeout), side).await?;
+        Ok(ran)
+    }
+
+    async fn wait_for(
+        &self,
+        context: &TurnContext,
+        code: &str,
+        folder: &Path,
+        timeout: Duration,
+        side: &ToolSide,
+    ) -> Result<ToolResult, String> {
+        let mark = group::mark(side.turn);
+        let mut command = self.shell.command(context, folder, &mark);
+        command.arg("-c").arg(code);
+        let (mut child, mut printed) =
+            group::start(command).map_err(|error| format!("it could not be started: {error}"))?;
+        let mut group = group::Group::of(&child, &mark);
+        let mut capture = Capture::default();
+        let mut buffer = vec![0; 16 << 10];
+        let mut until = Instant::now() + timeout;
+        let (mut status, mut open, mut timed_out) = (None, true, false);
+        while open || status.is_none() {
+            tokio::select! {
+                read = printed.read(&mut buffer), if open => match read {
+                    Ok(0) | Err(_) => open = false,
+                    Ok(count) => capture.push(&buffer[..count]),
+                },
+                ended = child.wait(), if status.is_none() => {
+                    status = Some(ended.map_err(|error| format!("it was lost: {error}"))?);
+                    until = Instant::now() + LAST_WORDS;
+                }
+                () = tokio::time::sleep_until(until) => {
+                    timed_out = status.is_none();
+                    group.kill();
+                    // What it printed last may still be on its way.
+                    let drained = Instant::now() + LAST_WORDS;
+                    while let Ok(Ok(count @ 1..)) = timeout_at(drained, printed.read(&mut buffer)).await {
+                        capture.push(&buffer[..count]);
+                    }
+                    break;
+                }
+            }
+        }
+        group.kill();
+        let output = capture.shown(&*self.ports.mask, RESULT_BYTES_MAX - AROUND_BYTES);
+        let code = status.as_ref().and_then(std::process::ExitStatus::code);
+        let mut result = json!({"exit_code": code, "output": output});
+        if timed_out {
+            let seconds = timeout.as_secs();
+            result["timed_out"] = json!(true);
+            result["note"] = json!(format!(
+                "it was ended after {seconds} s; give it a longer timeout (at most {TIMEOUT_S_MAX}), or background=true"
+            ));
+        } else if code.is_none() {
+            result["note"] = json!("it was ended by a signal");
+        }
+        Ok(ToolResult { text: result.to_string(), failed: timed_out })
+    }
+
+    async fn start(
+        &self,
+        context: &TurnContext,
+        arguments: &Value,
+        folder: &Path,
+        side: &ToolSide,
+    ) -> Result<ToolResult, String> {
+        let notify = arguments["notify_on_complete"] == true;
+        let patterns: Vec<String> = arguments["watch_patterns"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .filter_map(|p| p.as_str().map(str::to_owned))
+            .collect();
+        let wants = notify || !patterns.is_empty();
+        let delivers = gate::delivers_later(context, &self.ports);
+        let watch = (wants && delivers).then_some(Watch { notify, patterns });
+        let new = NewProcess {
+            command: text(arguments, "command").to_owned(),
+            folder: folder.to_owned(),
+            watch,
+            turn: side.turn,
+        };
+        let process = self.processes.start(&self.shell, context, new).await?;
+        let mut result = json!({
+            "process": process.id,
+            "pid": process.pid,
+            "notify_on_complete": notify && delivers,
+            "note": "it runs in the background; process(action=\"poll\") tells how far it is",
+        });
+        if wants && !delivers {
+            result["notify_unsupported"] = json!(gate::NOTIFY_UNSUPPORTED);
+        }
+        if arguments["watch_patterns"].is_array() {
+            result["watch_patterns"] = if delivers { arguments["watch_patterns"].clone() } else { json!([]) };
+        }
+        Ok(ToolResult::of(result))
+    }
+}
+
+impl Tool for Terminal {
+    fn spec(&self) -> ToolSpec {
+        ToolSpec {
+            name: "terminal",
+            description: "Runs a command of the shell on the host and returns its exit code and what it printed. \
+                Dangerous commands are put to a person first. For servers and long work use background=true and follow \
+                it with `process`."
+                .to_owned(),
+            schema: json!({
+                "type": "object",
+                "properties": {
+                    "command": {"type": "string", "maxLength": COMMAND_CHARS_MAX, "description": "What the shell runs."},
+                    "timeout": {"type": "integer", "minimum": 1, "maximum": TIMEOUT_S_MAX, "description": "Seconds after which it is ended."},
+                    "cwd": {"type": "string", "description": "The folder in which it runs."},
+                    "why": {"type": "string", "maxLength": 400, "description": "One sentence for the person who may have to approve it."},
+                    "background": {"type": "boolean", "description": "Let it run and go on at once."},
+                    "notify_on_complete": {"type": "boolean", "description": "With background: be woken when it ends."},
+                    "watch_patterns": {
+                        "type": "array", "maxItems": PATTERNS_MAX,
+                        "items": {"type": "string", "maxLength": PATTERN_CHARS_MAX},
+                        "description": "With background: be woken when it prints one of these texts.",
+                    },
+                },
+                "required": ["command"],
+            }),
+            parallel: false,
+        }
+    }
+
+    fn summary(&self, arguments: &Value) -> String {
+        text(arguments, "command").to_owned()
+    }
+
+    fn call<'c>(&'c self, context: &'c TurnContext, arguments: Value, side: &'c ToolSide) -> BoxFuture<'c, ToolResult> {
+        Box::pin(async move { self.run(context, &arguments, side).await.unwrap_or_else(ToolResult::failed) })
+    }
+}

@@ -1,0 +1,163 @@
+//! The tools themselves, with real processes.
+
+#![forbid(unsafe_code)]
+#![allow(clippy::unwrap_used, reason = "helpers of tests")]
+
+mod gate;
+mod isolation;
+mod terminal;
+
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use hermes_agent::ask::{Answer, Ask};
+use hermes_agent::tools::background::Processes;
+use hermes_agent::tools::delegate::{Delegate, DelegateTask, Delegated};
+use hermes_agent::tools::ports::{News, Wakes};
+use hermes_agent::tools::process::Process;
+use hermes_agent::tools::terminal::Terminal;
+use hermes_agent::tools::{Ports, Tool, ToolSide};
+use hermes_agent::{AgentConfig, EventSink};
+use hermes_core::context::TurnContext;
+use hermes_core::ids::{SessionId, TurnId};
+use serde_json::Value;
+use tokio_util::sync::CancellationToken;
+
+/// A person's turn on an interface that delivers later, or not.
+fn context(user: &str, async_delivery: bool) -> TurnContext {
+    TurnContext {
+        platform: "chat".to_owned(),
+        user_id: user.to_owned(),
+        session_id: Some(SessionId(format!("s-{user}"))),
+        session_key: format!("agent:main:chat:dm:{user}"),
+        async_delivery,
+        ..TurnContext::default()
+    }
+}
+
+fn config(home: &Path) -> AgentConfig {
+    let path = std::env::split_paths("/usr/local/bin:/usr/bin:/bin").map(|path| path.display().to_string());
+    AgentConfig {
+        home: home.join("home"),
+        cwd: Some(home.to_owned()),
+        environment: [("PATH".to_owned(), path.collect::<Vec<_>>().join(":"))].into(),
+        terminal_timeout: Duration::from_secs(60),
+        ..AgentConfig::default()
+    }
+}
+
+fn side(events: EventSink) -> ToolSide {
+    ToolSide { turn: TurnId(1), session: SessionId("s".to_owned()), events, depth: 0, delegate: None }
+}
+
+/// Remembers who follows and what was told.
+#[derive(Clone, Default)]
+struct Told {
+    followed: Arc<Mutex<Vec<(String, TurnContext)>>>,
+    news: Arc<Mutex<Vec<News>>>,
+    more: Arc<tokio::sync::Notify>,
+}
+
+impl Told {
+    async fn last(&self) -> News {
+        loop {
+            let more = self.more.notified();
+            if let Some(news) = self.news.lock().unwrap().last() {
+                return news.clone();
+            }
+            more.await;
+        }
+    }
+}
+
+impl Wakes for Told {
+    fn is_able(&self) -> bool {
+        true
+    }
+
+    fn follow<'w>(&'w self, context: &'w TurnContext, id: &'w str, _: &'w str) -> BoxFuture<'w, Result<(), String>> {
+        self.followed.lock().unwrap().push((id.to_owned(), context.clone()));
+        Box::pin(async { Ok(()) })
+    }
+
+    fn tell(&self, news: News) -> BoxFuture<'_, ()> {
+        self.news.lock().unwrap().push(news);
+        self.more.notify_waiters();
+        Box::pin(async {})
+    }
+}
+
+/// Everything that a test of commands needs.
+struct Bench {
+    home: tempfile::TempDir,
+    terminal: Terminal,
+    process: Process,
+    delegate: DelegateTask,
+    told: Told,
+}
+
+impl Bench {
+    fn new() -> Self {
+        let home = tempfile::tempdir().unwrap();
+        let told = Told::default();
+        let ports = Ports { wakes: Arc::new(told.clone()), ..Ports::default() };
+        let config = config(home.path());
+        let processes = Arc::new(Processes::new(config.home.clone(), ports.clone()));
+        Self {
+            terminal: Terminal::new(&config, Arc::clone(&processes), ports.clone()),
+            process: Process::new(&config, processes),
+            delegate: DelegateTask::new(ports),
+            told,
+            home,
+        }
+    }
+
+    async fn terminal(&self, context: &TurnContext, arguments: Value) -> Value {
+        call(&self.terminal, context, arguments).await
+    }
+
+    async fn process(&self, context: &TurnContext, arguments: Value) -> Value {
+        call(&self.process, context, arguments).await
+    }
+}
+
+async fn call(tool: &dyn Tool, context: &TurnContext, arguments: Value) -> Value {
+    let (sink, _) = EventSink::channel();
+    let result = tool.call(context, arguments, &side(sink)).await;
+    serde_json::from_str(&result.text).unwrap()
+}
+
+/// Calls a tool of which a person is asked, who answers like this; returns what was asked, too.
+async fn call_asked(tool: &dyn Tool, context: &TurnContext, arguments: Value, answer: Answer) -> (Value, Option<Ask>) {
+    let (sink, _events, mut line) = EventSink::with_line();
+    let side = side(sink);
+    let mut asked = None;
+    let called = tool.call(context, arguments, &side);
+    tokio::pin!(called);
+    let result = loop {
+        tokio::select! {
+            result = &mut called => break result,
+            question = line.asked_people() => {
+                asked = Some(question.ask);
+                question.reply.send(answer.clone()).unwrap();
+            }
+        }
+    };
+    (serde_json::from_str(&result.text).unwrap(), asked)
+}
+
+/// Answers every task with what it was given.
+struct Repeats;
+
+impl Delegate for Repeats {
+    fn answer(
+        self: Arc<Self>,
+        task: Delegated,
+        _: ToolSide,
+        _: CancellationToken,
+    ) -> BoxFuture<'static, Result<String, String>> {
+        Box::pin(async move { Ok(format!("{} for {}", task.task, task.context.user_id)) })
+    }
+}

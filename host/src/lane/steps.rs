@@ -1,0 +1,67 @@
+//! What a turn did with tools, where its runtime cannot tell it itself: because the host
+//! was restarted, or because the turn did not come to an answer.
+
+use hermes_agent::Message;
+use hermes_agent::tools::replayed;
+use hermes_core::ids::TurnId;
+
+use super::Lane;
+use crate::store::TurnEnd;
+use crate::turn::Conclusion;
+
+impl Lane {
+    /// What a turn did in an earlier life of the host. What of it has no result is told as unknown.
+    pub(super) async fn done_before(&self, turn: TurnId) -> Vec<Message> {
+        match self.host.store.calls_of(turn).await {
+            Ok(calls) => replayed(&calls),
+            Err(error) => {
+                tracing::error!(%turn, %error, "what a turn did before the restart cannot be read");
+                Vec::new()
+            }
+        }
+    }
+
+    /// Puts what a turn did into its transcript, if it ends without an answer that has it.
+    pub(super) async fn keep_steps(&self, turn: TurnId, conclusion: &mut Conclusion) {
+        if conclusion.end == TurnEnd::Finished {
+            return;
+        }
+        let mut steps = self.done_before(turn).await;
+        if let Some(last) = conclusion.messages.last_mut() {
+            last.content = without_steps(&last.content, &steps);
+        }
+        conclusion.messages.retain(|message| !message.content.trim().is_empty());
+        steps.append(&mut conclusion.messages);
+        conclusion.messages = steps;
+    }
+}
+
+/// What was said behind the last step.
+fn without_steps(said: &str, steps: &[Message]) -> String {
+    let mut rest = said;
+    for step in steps {
+        rest =
+            rest.trim_start().strip_prefix(step.content.trim()).filter(|_| !step.tool_calls.is_empty()).unwrap_or(rest);
+    }
+    if rest.len() < said.len() { rest.trim_start().to_owned() } else { said.to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_was_said_before_tools_stands_in_the_transcript_once() {
+        let step = |said: &str| {
+            let mut step = Message::assistant(said);
+            step.tool_calls = vec![json!({"id": "a"})];
+            step
+        };
+        let steps = [step("Let me see."), Message::new(hermes_agent::Role::Tool, "x"), step(""), step("And here.")];
+        assert_eq!(without_steps("Let me see.\n\nAnd here.\n\nHalf\n\n(interrupted)", &steps), "Half\n\n(interrupted)");
+        assert_eq!(without_steps("(no answer: it failed)", &steps), "(no answer: it failed)");
+        assert_eq!(without_steps("Half", &[]), "Half");
+    }
+}
