@@ -12,9 +12,18 @@ use super::Ports;
 pub const NOTIFY_UNSUPPORTED: &str = "Nothing can be delivered on this interface once the turn is over, so nobody \
      will be told when this ends. Ask for it yourself: process(action=\"poll\"), or process(action=\"wait\").";
 
+/// The same where the interface could, and this host wakes nobody.
+pub const NOBODY_IS_WOKEN: &str = "This host wakes no conversation by itself, so nobody will be told when this ends. Ask \
+     for it yourself: process(action=\"poll\"), or process(action=\"wait\").";
+
 /// The same of a task that was to be handed on.
-pub const DELEGATED_AT_ONCE: &str = "Nothing can be delivered on this interface once the turn is over, so this was \
-     done at once, and this is its result.";
+pub const DELEGATED_AT_ONCE: &str = "Nothing could be told once the turn is over, so this was done at once, and \
+     this is its result.";
+
+/// Why nobody will be told, where nobody will.
+pub fn why_not(context: &TurnContext) -> &'static str {
+    if context.async_delivery { NOBODY_IS_WOKEN } else { NOTIFY_UNSUPPORTED }
+}
 
 /// Whether whoever asked in this turn can be told something after it.
 pub fn delivers_later(context: &TurnContext, ports: &Ports) -> bool {

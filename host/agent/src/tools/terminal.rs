@@ -243,7 +243,7 @@ impl Terminal {
             "note": "it runs in the background; process(action=\"poll\") tells how far it is",
         });
         if wants && !delivers {
-            result["notify_unsupported"] = json!(gate::NOTIFY_UNSUPPORTED);
+            result["notify_unsupported"] = json!(gate::why_not(context));
         }
         if arguments["watch_patterns"].is_array() {
             result["watch_patterns"] = if delivers { arguments["watch_patterns"].clone() } else { json!([]) };
