@@ -1,5 +1,6 @@
 """Telegram, through the built host and library, against the schema-checked emulator."""
 
+import json
 import signal
 
 from conftest import HEADER, telegram_section, until
@@ -92,6 +93,33 @@ def test_a_topic_gets_another_name_in_a_forum_and_in_a_private_chat(host, telegr
         assert telegram.from_bot(chat)[0].get("message_thread_id") == 17, "the answer stays in the topic"
     telegram.says(9, "/topic Travel plans")
     assert "no topic" in telegram.answers(9, 1)[0]
+    one.stop()
+    telegram.verdict()
+
+
+def test_a_conversation_moves_into_a_topic_of_its_own_in_a_forum_and_in_a_private_chat(host, telegram, isolation):
+    one = started(host, telegram, isolation, more="session = { require_mention = false, merge_ms = 0 }")
+    for home, others in ((-100, (7, 8)), (7, (7,))):
+        before = len(telegram.from_bot(9))
+        title = f"boats {home}"
+        for n, text in enumerate(("of boats", f"/title {title}", "/new")):
+            telegram.says(9, text)
+            telegram.answers(9, before + n + 1)
+        at_home = len(telegram.from_bot(home))
+        telegram.says(home, "/sethome", **{"from": 7})
+        telegram.answers(home, at_home + 1)
+        moved = json.loads(one.cli("handoff", title, "telegram", "--json").stdout)
+        assert moved["state"] == "completed", moved
+        topics = {name: int(topic) for topic, name in telegram.get(f"topics/{home}").items()}
+        topic = topics[title]
+        opened = telegram.from_bot(home)[-1]
+        assert (opened["message_thread_id"], title in opened["text"]) == (topic, True)
+        for n, person in enumerate(others):
+            telegram.says(home, f"from {person}", thread=topic, **{"from": person})
+            assert f"from {person}" in telegram.answers(home, at_home + 3 + n)[-1]
+            assert telegram.from_bot(home)[-1]["message_thread_id"] == topic
+        said = json.loads(one.cli("session", "show", moved["session"], "--json").stdout)["messages"]
+        assert len([m for m in said if m["role"] == "user"]) == 2 + len(others), "one conversation for all"
     one.stop()
     telegram.verdict()
 
