@@ -4,6 +4,7 @@
 //! * `inbound`: from an update to an event;
 //! * `outbound`: from a part to the calls that carry it, and the one place where errors are classified;
 //! * `menu`: the commands that it offers;
+//! * `topics`: which topics were opened for the host;
 //! * `connection`: who we are, the poll and its offset, files.
 
 #![forbid(unsafe_code)]
@@ -13,17 +14,20 @@ mod connection;
 mod inbound;
 mod menu;
 mod outbound;
+mod topics;
 
 use std::path::PathBuf;
 use std::sync::OnceLock;
 use std::time::Duration;
 
 use hermes_adapter_sdk::prelude::*;
+use hermes_adapter_sdk::tokio::sync::Mutex;
 use serde_json::{Value, json};
 
 use api::{Api, ApiError, Topic};
 use connection::Connection;
 use outbound::{Manner, ReplyMode};
+use topics::Opened;
 
 /// The longest name of a topic, in characters. <https://core.telegram.org/bots/api#createforumtopic>
 const TOPIC_NAME_MAX: usize = 128;
@@ -85,6 +89,8 @@ pub struct Telegram {
     /// The link, or why the configuration cannot make one.
     connection: Result<Connection, ConnectError>,
     manner: Manner,
+    /// Held while a topic is opened and noted.
+    opening: Mutex<()>,
 }
 
 impl Adapter for Telegram {
@@ -134,7 +140,7 @@ impl Adapter for Telegram {
 
     fn new(config: Config, host: Host) -> Self {
         let manner = Manner { reply_mode: config.reply_mode, link_previews: config.link_previews };
-        Self { connection: connection(config, host), manner }
+        Self { connection: connection(config, host), manner, opening: Mutex::default() }
     }
 
     async fn connect(&self) -> Result<(), ConnectError> {
@@ -187,7 +193,7 @@ impl CommandsMenu for Telegram {
 
 impl HandoffThread for Telegram {
     /// Opens a topic, in a forum or in a private chat; the descriptor is the one its messages will carry.
-    async fn create_handoff_thread(&self, chat: Chat, name: String, _key: String) -> Result<Option<Chat>, CallError> {
+    async fn create_handoff_thread(&self, chat: Chat, name: String, key: String) -> Result<Option<Chat>, CallError> {
         if chat.kind == ChatType::Channel {
             return Ok(None);
         }
@@ -195,7 +201,23 @@ impl HandoffThread for Telegram {
             outbound::place(&chat).map_err(|_| CallError::new("invalid", "the chat is none of Telegram's"))?;
         parameters.remove("message_thread_id");
         parameters.insert("name".into(), json!(name.chars().take(TOPIC_NAME_MAX).collect::<String>()));
+        let _one_at_a_time = self.opening.lock().await;
+        let kept = match &self.connection {
+            Ok(link) => link.host.kv().get(topics::KEPT_AS).await?,
+            Err(error) => return Err(CallError::new("unavailable", error.to_string())),
+        };
+        let mut opened = Opened::read(kept.as_deref());
+        if let Some(message_thread_id) = opened.by(&key) {
+            return Ok(Some(inbound::opened(chat, &Topic { message_thread_id }, &name)));
+        }
         let topic: Topic = self.call("createForumTopic", &parameters).await?;
+        let kept = opened.note(key, topic.message_thread_id);
+        if let Ok(link) = &self.connection
+            && let Err(error) = link.host.kv().set(topics::KEPT_AS, &kept).await
+        {
+            // There is a topic; at worst the same key opens another one.
+            tracing::warn!(%error, "the topic that was opened is not kept");
+        }
         Ok(Some(inbound::opened(chat, &topic, &name)))
     }
 }

@@ -183,6 +183,28 @@ fn two_people_in_its_thread_share_the_conversation_whatever_the_key_policy_says(
 }
 
 #[test]
+fn without_threads_everybody_in_the_home_group_shares_it_until_new() {
+    let section = "access = { allowed_users = [\"7\", \"8\"] }\nsession = { require_mention = false }".to_owned();
+    let world = World::with(Setting { section, ..setting(false) });
+    let group = Chat::new(ChatType::Group, "g");
+    let (ada, bob) = (world.talk(group.clone(), "7"), world.talk(group, "8"));
+    ada.says("/sethome");
+    ada.hears(1);
+    assert_eq!(moves(&world, &begun(&world, "boats")).state, HandoffState::Completed);
+    ada.says("one");
+    ada.hears(3);
+    bob.says("two");
+    assert_eq!(bob.hears(4)[2..], ["\\[7\\] one (after 3)", "\\[8\\] two (after 5)"]);
+    bob.says("/new");
+    bob.hears(5);
+    ada.says("three");
+    ada.hears(6);
+    bob.says("four");
+    let heard = bob.hears(7);
+    assert_eq!(heard[5..], ["three (after 0)", "four (after 0)"], "each has a conversation of their own again");
+}
+
+#[test]
 fn a_thread_that_cannot_be_made_leaves_the_home_channel() {
     for answer in [Value::Null, json!({ "type": "group" }), json!({ "type": "group", "id": "" })] {
         let world = world(setting(true));
