@@ -2,7 +2,8 @@
 //!
 //! The text is written anew from the tree, so whatever was odd about the input is
 //! gone: fences are longer than any run inside them, and only characters that could
-//! mean something where they stand are escaped.
+//! mean something where they stand are escaped. A letter beside a mark that would
+//! not be read there is written by its number, since `;` and `&` let marks begin and end.
 
 use crate::plain::item_indent;
 use crate::render::{Indent, LinePosition, Place, Renderer};
@@ -58,6 +59,18 @@ impl Renderer for CommonMark {
         }
     }
 
+    fn apart(&self, outside: char, mark: char, inside: char) -> Option<String> {
+        match mark {
+            '*' | '_' | '~' if separates(outside) => None,
+            // Within a word `_` is never a mark, and another one only beside a letter on its inner side.
+            '*' | '~' if is_letter(inside) => None,
+            '*' | '_' | '~' => Some(format!("&#{};", u32::from(outside))),
+            // The two would begin a picture.
+            '[' if outside == '!' => Some("\\!".to_owned()),
+            _ => None,
+        }
+    }
+
     fn indent(&self, frame: &Frame) -> Option<Indent> {
         match frame {
             Frame::Quote => Some(Indent { first: "> ".to_owned(), rest: "> ".to_owned() }),
@@ -83,6 +96,25 @@ impl Renderer for CommonMark {
     fn rule(&self) -> &'static str {
         "***"
     }
+}
+
+/// Whether every reader of CommonMark takes `c` for white space or punctuation. Symbols outside of
+/// ASCII do not count: older readers take them for letters.
+fn separates(c: char) -> bool {
+    c.is_whitespace()
+        || c.is_ascii_punctuation()
+        || matches!(c,
+            '¡' | '§' | '«' | '¶' | '·' | '»' | '¿'
+            | '\u{2010}'..='\u{2027}' | '\u{2030}'..='\u{2043}'
+            | '\u{3001}'..='\u{3003}' | '\u{3008}'..='\u{3011}' | '\u{3014}'..='\u{301f}'
+            | '！'..='＃' | '％'..='＊' | '，'..='／' | '：' | '；' | '？' | '＠' | '［'..='］' | '＿' | '｛' | '｝'
+            | '｟'..='･')
+}
+
+/// Whether every reader of CommonMark takes `c` for a letter.
+fn is_letter(c: char) -> bool {
+    // Letters in circles and boxes are symbols.
+    c.is_alphanumeric() && !matches!(c, '\u{24b6}'..='\u{24e9}' | '\u{1f130}'..='\u{1f189}')
 }
 
 fn fence(ticks: usize, tildes: usize) -> String {

@@ -118,6 +118,8 @@ struct Builder {
     spans: Vec<AtEnd>,
     /// Where the spans that are open in `nodes` begin.
     open: Vec<usize>,
+    /// For each `Close` at the end of `nodes`: how many there were behind it, and where its span begins.
+    closed: Vec<(usize, usize)>,
     html: Vec<OpenHtml>,
     /// Whether the present block takes inline content.
     inline: bool,
@@ -332,7 +334,7 @@ impl Builder {
     fn open_span(&mut self, frame: Frame) {
         self.begin_inline();
         let framed = self.may_open(&frame);
-        if framed {
+        if framed && !self.go_on_with(&frame) {
             self.push_open(frame);
         }
         self.spans.push(if framed { AtEnd::Close } else { AtEnd::Nothing });
@@ -350,8 +352,30 @@ impl Builder {
     }
 
     fn push_close(&mut self) {
-        self.open.pop();
+        let begin = self.open.pop();
+        if self.closed.last().is_none_or(|(len, _)| *len != self.nodes.len()) {
+            self.closed.clear();
+        }
         self.nodes.push(Node::Close);
+        self.closed.extend(begin.map(|begin| (self.nodes.len(), begin)));
+    }
+
+    /// Goes on with a span that has just ended, so that none stands beside another of its kind: their marks
+    /// could become one. A link remembers where its text begins, and what is before that must stay.
+    fn go_on_with(&mut self, frame: &Frame) -> bool {
+        match self.closed.last() {
+            Some((len, begin))
+                if *len == self.nodes.len()
+                    && self.links == 0
+                    && matches!(&self.nodes[*begin], Node::Open(open) if open == frame) =>
+            {
+                self.open.push(*begin);
+                self.closed.pop();
+                self.nodes.pop();
+                true
+            }
+            _ => false,
+        }
     }
 
     fn open_link(&mut self, url: &str, image: bool) {

@@ -5,6 +5,8 @@
 //! it. It counts as it writes; the cut asks it after each step how long the part
 //! would be if it ended there.
 
+use unicode_segmentation::UnicodeSegmentation;
+
 use crate::measure::{Unit, measure};
 use crate::tree::{Frame, Node};
 
@@ -64,6 +66,13 @@ pub trait Renderer: Send + Sync {
     /// Returns what closes `frame` after it was opened with `opened`.
     fn close(&self, frame: &Frame, opened: &str) -> String;
 
+    /// Returns how `outside` is written beside a mark that begins with `mark` and has `inside` on
+    /// its other side, where the mark would not be read as one beside `outside` as it is.
+    fn apart(&self, outside: char, mark: char, inside: char) -> Option<String> {
+        let _ = (outside, mark, inside);
+        None
+    }
+
     /// Returns what stands before the lines of `frame`, for quotes and items.
     fn indent(&self, frame: &Frame) -> Option<Indent> {
         let _ = frame;
@@ -115,6 +124,26 @@ impl Level<'_> {
     }
 }
 
+/// The mark that closed last: what stands directly behind it can keep it from being read.
+#[derive(Clone, Copy)]
+struct Closed {
+    /// Where it ends.
+    at: usize,
+    mark: char,
+    /// The character before it.
+    inside: char,
+}
+
+/// A mark that was opened behind a character that is written as it is.
+#[derive(Clone, Copy)]
+struct Opened {
+    /// Where it begins.
+    start: usize,
+    /// Where it ends.
+    end: usize,
+    mark: char,
+}
+
 /// Writes nodes in a dialect.
 #[derive(Clone)]
 pub(crate) struct Writer<'t, 'r> {
@@ -129,6 +158,9 @@ pub(crate) struct Writer<'t, 'r> {
     closers_len: usize,
     pending: String,
     previous: Option<char>,
+    closed: Option<Closed>,
+    /// The last marks that were opened, each but the first one character behind the one before.
+    opened: Vec<Opened>,
     line: LinePosition,
     /// Whether the last visible thing was a block that a suffix must not touch.
     after_block: bool,
@@ -151,6 +183,8 @@ impl<'t, 'r> Writer<'t, 'r> {
             closers_len: 0,
             pending: String::new(),
             previous: None,
+            closed: None,
+            opened: Vec::new(),
             line: LinePosition::Start,
             after_block: false,
             visible: false,
@@ -219,14 +253,14 @@ impl<'t, 'r> Writer<'t, 'r> {
             Node::Line { hard, .. } => self.break_line(*hard),
             Node::Gap { blank } => self.gap(*blank),
             Node::Rule => {
-                self.prepare();
+                self.prepare(None);
                 self.visible = true;
                 let rule = self.renderer.rule();
                 self.push(rule);
                 self.after_block = true;
             }
             Node::Row { rendered, source } => {
-                self.prepare();
+                self.prepare(None);
                 self.visible = true;
                 self.push(if self.lazy { rendered } else { source });
                 self.after_block = true;
@@ -253,11 +287,17 @@ impl<'t, 'r> Writer<'t, 'r> {
             }
             return;
         }
-        self.prepare();
+        let first = grapheme.chars().next();
+        self.prepare(first);
         let mut escaped = std::mem::take(&mut self.scratch);
         escaped.clear();
-        let place = Place { code, line: self.line, table: self.table, previous: self.previous, rest };
-        self.renderer.escape(grapheme, place, &mut escaped);
+        if let Some((c, apart)) = first.and_then(|c| Some((c, self.behind_mark(c)?))) {
+            escaped.push_str(&apart);
+            escaped.push_str(&grapheme[c.len_utf8()..]);
+        } else {
+            let place = Place { code, line: self.line, table: self.table, previous: self.previous, rest };
+            self.renderer.escape(grapheme, place, &mut escaped);
+        }
         let digits = grapheme.bytes().all(|b| b.is_ascii_digit()) && self.line != LinePosition::Middle;
         self.push(&escaped);
         self.scratch = escaped;
@@ -277,8 +317,8 @@ impl<'t, 'r> Writer<'t, 'r> {
         }
     }
 
-    /// Writes what was held back and opens what is not open yet.
-    fn prepare(&mut self) {
+    /// Writes what was held back and opens what is not open yet; `next` is what is written then.
+    fn prepare(&mut self, next: Option<char>) {
         if !self.pending.is_empty() {
             let pending = std::mem::take(&mut self.pending);
             self.push(&pending);
@@ -289,7 +329,7 @@ impl<'t, 'r> Writer<'t, 'r> {
                 self.push_indent(n);
             }
             if self.levels[n].opened.is_none() {
-                self.open_level(n);
+                self.open_level(n, next);
             }
         }
     }
@@ -311,7 +351,7 @@ impl<'t, 'r> Writer<'t, 'r> {
         self.push(&text);
     }
 
-    fn open_level(&mut self, n: usize) {
+    fn open_level(&mut self, n: usize, next: Option<char>) {
         let frame = self.levels[n].frame;
         let mut opener = self.renderer.open(frame, self.previous);
         match frame {
@@ -325,12 +365,60 @@ impl<'t, 'r> Writer<'t, 'r> {
         // The closer of a block may come on a line of its own, behind the indent.
         let indent: usize = if closer.starts_with('\n') { self.indent_len(n) } else { 0 };
         let closer_len = measure(&closer, self.unit) + indent;
+        self.before_mark(n, &opener, next);
         self.push_lines(&opener, n);
         let level = &mut self.levels[n];
         level.opened = Some(opener);
         level.closer = closer;
         level.closer_len = closer_len;
         self.closers_len += closer_len;
+    }
+
+    /// Sees to it that `opener`, which opens level `n`, is read as a mark behind the last character.
+    fn before_mark(&mut self, n: usize, opener: &str, next: Option<char>) {
+        let later = self.levels[n + 1..].iter().filter(|level| level.opened.is_none());
+        let inner = later.map(|level| self.renderer.open(level.frame, None)).find_map(|opener| opener.chars().next());
+        let (Some(mark), Some(inside)) = (opener.chars().next(), inner.or(next)) else { return };
+        let Some(outside) = self.previous.filter(|outside| self.out.ends_with(*outside)) else { return };
+        let at = self.out.len() - outside.len_utf8();
+        if self.opened.last().is_none_or(|opened| opened.end != at) {
+            self.opened.clear();
+        }
+        match self.renderer.apart(outside, mark, inside) {
+            Some(apart) => self.write_anew(at, outside, apart),
+            None => {
+                let start = self.out.len();
+                self.opened.push(Opened { start, end: start + opener.len(), mark });
+            }
+        }
+    }
+
+    /// Writes the last character, `c` at `at`, as `apart`. A mark directly before it loses a letter with that, so
+    /// what stands before that mark may have to be written anew, too.
+    fn write_anew(&mut self, at: usize, c: char, apart: String) {
+        let mut anew = vec![(at, c, apart)];
+        let (mut from, mut first) = (at, c);
+        while let Some(opened) = self.opened.pop().filter(|opened| opened.end == from) {
+            let Some(outside) = self.out[..opened.start].chars().next_back() else { break };
+            let Some(apart) = self.renderer.apart(outside, opened.mark, '&') else { break };
+            (from, first) = (opened.start - outside.len_utf8(), outside);
+            anew.push((from, outside, apart));
+        }
+        let end = from + first.len_utf8();
+        let start = end - self.out[..end].graphemes(true).next_back().map_or(0, str::len);
+        let before = measure(&self.out[start..], self.unit);
+        // From the end on, so that the places before stay where they are.
+        for (at, c, apart) in anew {
+            self.out.replace_range(at..at + c.len_utf8(), &apart);
+        }
+        self.len = (self.len + measure(&self.out[start..], self.unit)).saturating_sub(before);
+        self.previous = self.out.chars().next_back();
+    }
+
+    /// Returns how `c` is written where the mark that it follows would not be read before it as it is.
+    fn behind_mark(&mut self, c: char) -> Option<String> {
+        let closed = self.closed.take().filter(|closed| closed.at == self.out.len())?;
+        self.renderer.apart(c, closed.mark, closed.inside)
     }
 
     fn indent_len(&self, upto: usize) -> usize {
@@ -355,7 +443,7 @@ impl<'t, 'r> Writer<'t, 'r> {
         let Some(level) = self.levels.last() else { return };
         if level.is_item() && !level.used && !level.resumed {
             // An item without text still shows its marker.
-            self.prepare();
+            self.prepare(None);
         }
         let upto = self.levels.len().saturating_sub(1);
         let Some(level) = self.levels.last_mut() else { return };
@@ -365,6 +453,7 @@ impl<'t, 'r> Writer<'t, 'r> {
         self.closers_len -= level.closer_len;
         level.closer_len = 0;
         if was_open && !closer.is_empty() {
+            let inside = self.previous;
             match closer.strip_prefix('\n') {
                 Some(rest) if self.out.ends_with('\n') => {
                     for n in 0..upto {
@@ -374,6 +463,8 @@ impl<'t, 'r> Writer<'t, 'r> {
                 }
                 _ => self.push_lines(&closer, upto),
             }
+            self.closed =
+                inside.zip(closer.chars().next()).map(|(inside, mark)| Closed { at: self.out.len(), mark, inside });
             self.line = LinePosition::Middle;
             self.after_block |= is_block;
         }
@@ -385,7 +476,7 @@ impl<'t, 'r> Writer<'t, 'r> {
         let text = if hard { self.renderer.hard_break() } else { "\n" };
         if code {
             // An empty first line must not come before the fence.
-            self.prepare();
+            self.prepare(None);
         }
         if !self.lazy || code {
             self.push(text);
