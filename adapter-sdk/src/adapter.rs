@@ -39,6 +39,17 @@ pub trait Adapter: Sized + Send + Sync + 'static {
         Ok(())
     }
 
+    /// Judges a home channel, as an operator writes it into the section, as far as that goes without asking
+    /// the platform: what [`ResolveTarget`] could never find is refused. By default nothing is wrong.
+    ///
+    /// # Errors
+    ///
+    /// One sentence that says what to write instead.
+    fn check_home_channel(home: &str) -> Result<(), String> {
+        let _ = home;
+        Ok(())
+    }
+
     /// Makes the instance. Quick and without I/O: it has one second. Runs on the
     /// instance's thread, inside its runtime.
     fn new(config: Self::Config, host: Host) -> Self;

@@ -143,8 +143,16 @@ pub(crate) fn create<A: Exported>(side: HostSide, envelope: &[u8]) -> Result<Sea
 /// Says what is wrong with a configuration, without making an instance of it.
 pub(crate) fn check_config<A: Exported>(config: &[u8]) -> Result<(), String> {
     // The reader's own words could show a value.
-    let config = serde_json::from_slice(config).map_err(|_| "the configuration is no JSON".to_owned())?;
-    judged_config::<A>(config).map(|_| ())
+    let mut config: serde_json::Value =
+        serde_json::from_slice(config).map_err(|_| "the configuration is no JSON".to_owned())?;
+    // A key of the host, told along: only the adapter knows what its chats are called.
+    let home = config.as_object_mut().and_then(|keys| keys.remove("home_channel"));
+    let home = home.as_ref().and_then(serde_json::Value::as_str).map_or(Ok(()), A::check_home_channel);
+    match (judged_config::<A>(config), home) {
+        (Ok(_), judged) => judged,
+        (Err(sentence), Ok(())) => Err(sentence),
+        (Err(one), Err(other)) => Err(format!("{one}; and {other}")),
+    }
 }
 
 /// Reads a configuration and lets the adapter judge its values.

@@ -46,7 +46,8 @@ pub fn unasked() -> &'static PathBuf {
             .edit(
                 ABI,
                 "    /// Judges the adapter's own keys, a JSON object, without making anything: empty, or one sentence about\n    \
-                 /// what is wrong, which shows no secret. `[any-thread & loaded]`\n",
+                 /// what is wrong, which shows no secret. The host's `home_channel`, text, is among them where it is set.\n    \
+                 /// `[any-thread & loaded]`\n",
                 "",
             )
             .edit("adapter-sdk/src/export/vtable.rs", "            check_config: check_config::<A>,\n", "")

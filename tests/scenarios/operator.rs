@@ -189,3 +189,27 @@ fn a_configuration_that_cannot_be_read_does_not_start_and_names_every_problem() 
     let checked = world.cli(&["config", "check"]);
     assert_eq!(checked.status.code(), Some(78));
 }
+
+#[test]
+fn the_check_tells_what_the_host_and_what_adapters_find_in_one_answer() {
+    let world = World::new(Isolation::InProcess, &["7"]);
+    world.configure(
+        "[host]\nplugins_dir = \"plugins\"\nstauts = \"\"\n\n[agent]\nruntime = \"openai\"\nbase_url = \"api.example\"\n\n\
+         [adapter.scripted]\nsocket = \"here\"\nhome_channel = \"nowhere\"\n\
+         access = { allowed_users = [\"@ann\"] }\n\n\
+         [adapter.other]\nplugin = \"scripted\"\nsokcet = \"here\"\n",
+    );
+    let checked = world.cli(&["config", "check"]);
+    assert_eq!(checked.status.code(), Some(78));
+    let said = String::from_utf8_lossy(&checked.stderr).into_owned();
+    for part in [
+        "host.stauts: unknown key; did you mean `host.status`?",
+        "agent.base_url: cannot be used",
+        "adapter.scripted: `socket` is \"here\"; write the whole path, from / on; and `home_channel` is \"nowhere\"",
+        "adapter.scripted.access.allowed_users: \"@ann\" is a name",
+        "adapter.other.sokcet: unknown key; did you mean `adapter.other.socket`?",
+        "the configuration has 5 problems",
+    ] {
+        assert!(said.contains(part), "{part} is missing in {said}");
+    }
+}

@@ -144,7 +144,8 @@ pub struct AdapterMod {
     #[sabi(last_prefix_field)]
     pub create: extern "C" fn(host: HostHandle, envelope: RSlice<'_, u8>) -> RResult<Instance, RString>,
     /// Judges the adapter's own keys, a JSON object, without making anything: empty, or one sentence about
-    /// what is wrong, which shows no secret. `[any-thread & loaded]`
+    /// what is wrong, which shows no secret. The host's `home_channel`, text, is among them where it is set.
+    /// `[any-thread & loaded]`
     pub check_config: extern "C" fn(config: RSlice<'_, u8>) -> RString,
 }
 

@@ -32,9 +32,8 @@ const CONNECTION_LIFETIME: Duration = Duration::from_secs(600);
 /// Where a made key is kept.
 const KEY_PLACE: &str = "key";
 
-/// Checks the configuration, makes sure of a key, and listens.
+/// Makes sure of a key, and listens.
 pub async fn open(server: &Arc<Server>) -> Result<TcpListener, ConnectError> {
-    check(&server.config)?;
     let addresses = addresses(&server.config.listen).await?;
     let on_loopback = addresses.iter().all(|address| is_loopback_ip(address.ip()));
     let made = ready_key(server, on_loopback).await?;
@@ -97,19 +96,17 @@ async fn talk(stream: TcpStream, router: Router, grace: Duration) {
     let _ = timeout(grace, connection).await;
 }
 
-fn check(config: &Config) -> Result<(), ConnectError> {
-    let wrong = |key: &str, why: String, mend: &str| {
-        Err(ConnectError::fatal(format!("`{key}` cannot be used: {why}"), mend.to_owned()))
-    };
+/// Judges what can be judged before anything is looked up or bound.
+pub fn check(config: &Config) -> Result<(), String> {
     if !(1..=86_400).contains(&config.request_timeout_s) {
-        return wrong("request_timeout_s", format!("it is {}", config.request_timeout_s), "choose 1 to 86400");
+        return Err(format!("`request_timeout_s` is {}; choose 1 to 86400", config.request_timeout_s));
     }
     if !(1..=1000).contains(&config.requests_max) {
-        return wrong("requests_max", format!("it is {}", config.requests_max), "choose 1 to 1000");
+        return Err(format!("`requests_max` is {}; choose 1 to 1000", config.requests_max));
     }
     // An event, with its escapes, has to fit into one call to the host.
     if !(1024..=4 * 1024 * 1024).contains(&config.body_bytes_max) {
-        return wrong("body_bytes_max", format!("it is {}", config.body_bytes_max), "choose 1024 to 4194304");
+        return Err(format!("`body_bytes_max` is {}; choose 1024 to 4194304", config.body_bytes_max));
     }
     for origin in &config.cors_origins {
         let is_origin = ["http://", "https://"]
@@ -117,24 +114,49 @@ fn check(config: &Config) -> Result<(), ConnectError> {
             .filter_map(|scheme| origin.strip_prefix(scheme))
             .any(|rest| !rest.is_empty() && !rest.trim_end_matches('/').contains('/'));
         if origin != "*" && !is_origin {
-            return wrong(
-                "cors_origins",
-                format!("{origin:?} is no origin"),
-                "write \"https://chat.example\", or \"*\"",
-            );
+            return Err(format!(
+                "`cors_origins` has {origin:?}, which is no origin; write \"https://chat.example\", or \"*\""
+            ));
         }
     }
-    Ok(())
+    let key = chosen_key(config);
+    if let Some(why) = key.and_then(weakness) {
+        return Err(format!(
+            "`key` is too weak: {why}; choose 16 characters or more, for example with `openssl rand -hex 24`"
+        ));
+    }
+    let listen = &config.listen;
+    let (host, port) = listen.rsplit_once(':').unwrap_or_default();
+    if host.is_empty() || port.parse::<u16>().is_err() {
+        return Err(format!("`listen` is {listen:?}; {LISTEN_MEND}"));
+    }
+    match listen.parse::<SocketAddr>() {
+        Ok(address) if key.is_none() && !is_loopback_ip(address.ip()) => Err(reachable_without_key(listen)),
+        // What a name stands for is found out when it is bound.
+        _ => Ok(()),
+    }
+}
+
+const LISTEN_MEND: &str = "write an address and a port, like \"127.0.0.1:8642\"";
+
+fn reachable_without_key(listen: &str) -> String {
+    format!(
+        "`listen` is {listen:?}, which other machines can reach, and there is no `key`; set one, or listen on 127.0.0.1"
+    )
+}
+
+/// The key of the section, if it has one.
+fn chosen_key(config: &Config) -> Option<&str> {
+    config.key.as_deref().map(str::trim).filter(|key| !key.is_empty())
 }
 
 /// Where `listen` is; never empty.
 async fn addresses(listen: &str) -> Result<Vec<SocketAddr>, ConnectError> {
-    let mend = "write an address and a port, like \"127.0.0.1:8642\"";
     match lookup_host(listen).await {
         Ok(found) => {
             let found: Vec<SocketAddr> = found.collect();
             if found.is_empty() {
-                return Err(ConnectError::fatal(format!("`listen` = {listen:?} has no address"), mend));
+                return Err(ConnectError::fatal(format!("`listen` = {listen:?} has no address"), LISTEN_MEND));
             }
             Ok(found)
         }
@@ -142,27 +164,18 @@ async fn addresses(listen: &str) -> Result<Vec<SocketAddr>, ConnectError> {
         Err(error) if error.kind() != ErrorKind::InvalidInput => {
             Err(ConnectError::retry(format!("`listen` = {listen:?} cannot be looked up: {error}")))
         }
-        Err(error) => Err(ConnectError::fatal(format!("`listen` = {listen:?} cannot be used: {error}"), mend)),
+        Err(error) => Err(ConnectError::fatal(format!("`listen` = {listen:?} cannot be used: {error}"), LISTEN_MEND)),
     }
 }
 
 /// Makes sure of the key. Returns it when it was made here, so that the operator can be told.
 async fn ready_key(server: &Server, on_loopback: bool) -> Result<Option<String>, ConnectError> {
-    if let Some(key) = server.config.key.as_deref().map(str::trim).filter(|key| !key.is_empty()) {
-        if let Some(why) = weakness(key) {
-            return Err(ConnectError::fatal(
-                format!("`key` is too weak: {why}"),
-                "choose 16 characters or more, for example with `openssl rand -hex 24`",
-            ));
-        }
+    if let Some(key) = chosen_key(&server.config) {
         let _ = server.key.set(Key::new(key));
         return Ok(None);
     }
     if !on_loopback {
-        return Err(ConnectError::fatal(
-            format!("`listen` = {:?} can be reached from other machines and there is no `key`", server.config.listen),
-            "set `key`, or listen on 127.0.0.1",
-        ));
+        return Err(ConnectError::fatal(reachable_without_key(&server.config.listen), "mend the section"));
     }
     let unavailable = |error: CallError| ConnectError::retry(format!("the key cannot be kept: {error}"));
     let kv = server.host.kv();

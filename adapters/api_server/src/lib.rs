@@ -115,6 +115,10 @@ impl Adapter for ApiServer {
 
     type Config = Config;
 
+    fn check(config: &Config) -> Result<(), String> {
+        connection::check(config)
+    }
+
     fn new(config: Config, host: Host) -> Self {
         Self { server: Arc::new(Server::new(config, host)), listener: Mutex::new(None) }
     }

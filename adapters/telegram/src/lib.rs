@@ -20,6 +20,7 @@ use std::path::PathBuf;
 use std::sync::OnceLock;
 use std::time::Duration;
 
+use hermes_adapter_net::client::base_url;
 use hermes_adapter_sdk::prelude::*;
 use hermes_adapter_sdk::tokio::sync::Mutex;
 use serde_json::{Value, json};
@@ -135,7 +136,28 @@ impl Adapter for Telegram {
         if !(1..=50).contains(&config.poll_timeout_s) {
             return Err(format!("`poll_timeout_s` is {}; choose 1 to 50", config.poll_timeout_s));
         }
+        let addresses = [("base_url", Some(&config.base_url)), ("file_url", config.file_url.as_ref())];
+        for (key, address) in addresses {
+            if let Some(Err(why)) = address.map(|address| base_url(address)) {
+                return Err(format!("`{key}` cannot be used: {why}; write something like \"{}\"", default_base_url()));
+            }
+        }
         Ok(())
+    }
+
+    fn check_home_channel(home: &str) -> Result<(), String> {
+        let is_number = |text: &str| text.trim().parse::<i64>().is_ok();
+        let is_place = match home.split_once(':') {
+            Some((id, topic)) => is_number(id) && is_number(topic),
+            None => is_number(home),
+        };
+        // What stands behind `@` may be the name of any chat that has spoken.
+        if is_place || home.strip_prefix('@').is_some_and(|name| !name.trim().is_empty()) {
+            return Ok(());
+        }
+        Err(format!(
+            "`home_channel` is {home:?}, which can be no chat; write its number, like \"-1001234\" (\"-1001234:17\" for a topic), or \"@name\""
+        ))
     }
 
     fn new(config: Config, host: Host) -> Self {

@@ -96,7 +96,7 @@ impl Connection {
 
     /// Binds the port, reads what is kept, and says where the page is.
     pub(crate) async fn open(&self) -> Result<(), ConnectError> {
-        let wanted = self.wanted_address()?;
+        let wanted = wanted_address(&self.config).map_err(|why| ConnectError::fatal(why, "mend the section"))?;
         let token = self.token().await?;
         self.log.load().await.map_err(|error| ConnectError::retry(error.to_string()))?;
         let held = self.state().listener.take();
@@ -198,23 +198,6 @@ impl Connection {
         ids.iter().map(|id| uploads.get(id).filter(|upload| upload.conversation == conversation).cloned()).collect()
     }
 
-    fn wanted_address(&self) -> Result<Option<SocketAddr>, ConnectError> {
-        let Some(listen) = &self.config.listen else { return Ok(None) };
-        let address: SocketAddr = listen.parse().map_err(|_| {
-            ConnectError::fatal(
-                format!("`listen` is {listen:?}"),
-                "write an address and a port: listen = \"127.0.0.1:8643\"",
-            )
-        })?;
-        if !address.ip().is_loopback() && self.config.allowed_hosts.is_empty() {
-            return Err(ConnectError::fatal(
-                format!("`listen` {address} can be reached from other machines, but no name is allowed"),
-                "set `allowed_hosts` to the names under which the page is opened, or listen on 127.0.0.1",
-            ));
-        }
-        Ok(Some(address))
-    }
-
     async fn bind(&self, wanted: Option<SocketAddr>) -> Result<TcpListener, ConnectError> {
         if let Some(address) = wanted {
             return TcpListener::bind(address).await.map_err(|error| port::refused("listen", address, &error));
@@ -232,15 +215,6 @@ impl Connection {
 
     async fn token(&self) -> Result<String, ConnectError> {
         if let Some(token) = &self.config.token {
-            let simple = token.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte));
-            if token.len() < TOKEN_CHARS_MIN || !simple {
-                return Err(ConnectError::fatal(
-                    format!(
-                        "`token` is shorter than {TOKEN_CHARS_MIN} characters or has others than letters, digits and -_.~"
-                    ),
-                    "choose a longer one, or remove the key: one is made and kept",
-                ));
-            }
             return Ok(token.clone());
         }
         let retry = |error: CallError| ConnectError::retry(format!("the kept token cannot be read: {error}"));
@@ -251,6 +225,42 @@ impl Connection {
         self.host.kv().set("token", &token).await.map_err(retry)?;
         Ok(token)
     }
+}
+
+/// Judges what can be judged before anything is bound.
+pub(crate) fn check(config: &Config) -> Result<(), String> {
+    wanted_address(config)?;
+    if let Some(host) = config.allowed_hosts.iter().find(|host| host.is_empty() || host.contains(['/', ' '])) {
+        return Err(format!(
+            "`allowed_hosts` has {host:?}; write the name alone, as a browser sends it: \"chat.example.org\""
+        ));
+    }
+    let is_good = |token: &String| {
+        let simple = token.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte));
+        token.len() >= TOKEN_CHARS_MIN && simple
+    };
+    if !config.token.as_ref().is_none_or(is_good) {
+        return Err(format!(
+            "`token` is shorter than {TOKEN_CHARS_MIN} characters or has others than letters, digits and -_.~; \
+             choose a longer one, or remove the key: one is made and kept"
+        ));
+    }
+    Ok(())
+}
+
+/// Where the page is to be; `None`: where there is room.
+fn wanted_address(config: &Config) -> Result<Option<SocketAddr>, String> {
+    let Some(listen) = &config.listen else { return Ok(None) };
+    let address: SocketAddr = listen
+        .parse()
+        .map_err(|_| format!("`listen` is {listen:?}; write an address and a port, like \"127.0.0.1:8643\""))?;
+    if !address.ip().is_loopback() && config.allowed_hosts.is_empty() {
+        return Err(format!(
+            "`listen` {address} can be reached from other machines, but no name is allowed; set `allowed_hosts` to \
+             the names under which the page is opened, or listen on 127.0.0.1"
+        ));
+    }
+    Ok(Some(address))
 }
 
 /// Ends the streams of one call of `serve`, however it ends.

@@ -88,6 +88,10 @@ impl Adapter for Webchat {
 
     type Config = Config;
 
+    fn check(config: &Config) -> Result<(), String> {
+        connection::check(config)
+    }
+
     fn new(config: Config, host: Host) -> Self {
         Self { connection: Arc::new(Connection::new(config, host)) }
     }

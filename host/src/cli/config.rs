@@ -25,19 +25,15 @@ pub async fn config(context: &Context, command: ConfigCommand) -> Result<(), Fai
     }
 }
 
-async fn prepared(context: &Context) -> Result<Prepared, Failure> {
+/// Whatever could be made of the configuration, and everything that is wrong with it so far.
+async fn examined(context: &Context) -> Result<(Prepared, Problems), Failure> {
     let (config, problems) = config::read(context.sources.clone())?;
     if problems.hide_others() {
-        return Err(problems.and(Problems::default()).into());
+        return Err(problems.of(&config).into());
     }
-    let warned = config.warnings.clone();
-    let all = match config.prepare(context.beside.as_deref()).await.and_then(Prepared::strict) {
-        Ok(prepared) if problems.0.is_empty() => return Ok(prepared),
-        Ok(_) => problems.and(Problems::default()),
-        Err(more) => problems.and(more),
-    };
-    warn(&warned);
-    Err(all.into())
+    let (prepared, more) = config.examine(context.beside.as_deref()).await;
+    let all = problems.and(more).and(prepared.wrong()).of(&prepared.config);
+    Ok((prepared, all))
 }
 
 fn warn(warnings: &[Warning]) {
@@ -48,19 +44,13 @@ fn warn(warnings: &[Warning]) {
 }
 
 async fn check(context: &Context) -> Result<(), Failure> {
-    let prepared = prepared(context).await?;
-    let warned = prepared.config.warnings.clone();
-    let prepared = match prepared.judged().await {
-        Ok(prepared) => prepared,
-        Err(problems) => {
-            warn(&warned);
-            return Err(problems.into());
-        }
-    };
-    warn(&prepared.config.warnings);
+    let (mut prepared, problems) = examined(context).await?;
+    let said = prepared.judged(&problems).await;
     // A runtime that cannot be made refuses to start, too.
-    if let Err(error) = hermes_agent::build(&prepared.config.agent) {
-        return Err(Failure::config(error.to_string()));
+    let problems = prepared.config.without_runtime(problems.and(said));
+    warn(&prepared.config.warnings);
+    if !problems.0.is_empty() {
+        return Err(problems.into());
     }
     let file = match &prepared.config.file {
         Some(file) => file.display().to_string(),
@@ -72,8 +62,11 @@ async fn check(context: &Context) -> Result<(), Failure> {
 }
 
 async fn show(context: &Context, json: bool) -> Result<(), Failure> {
-    let prepared = prepared(context).await?;
+    let (prepared, problems) = examined(context).await?;
     warn(&prepared.config.warnings);
+    if !problems.0.is_empty() {
+        return Err(problems.into());
+    }
     let shown = prepared.config.show(&prepared.manifests);
     if json {
         return print_json(&shown);

@@ -51,7 +51,7 @@ pub struct Origin {
 /// Every problem of the file, of `.env` and of the variables at once.
 pub fn load(sources: Sources) -> Result<Config, Problems> {
     let (config, problems) = read(sources)?;
-    problems.or(config)
+    problems.of(&config).or(config)
 }
 
 /// Reads what can be read, with every problem beside it: for the check, which goes on to what

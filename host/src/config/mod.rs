@@ -14,6 +14,7 @@
 
 mod build;
 mod environment;
+mod idle;
 pub mod keys;
 mod load;
 pub mod model;

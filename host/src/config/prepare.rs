@@ -8,9 +8,9 @@ use std::path::{Path, PathBuf};
 use hermes_protocol::Manifest;
 use serde_json::Value as Json;
 
-use super::model::Config;
+use super::model::{Config, HomeChannel};
 use super::plans::isolation;
-use super::problem::{Problem, Problems, Warning, nearest};
+use super::problem::{Problem, Problems, Source, Warning, nearest};
 use crate::plugins::{self, AdapterPlan, AdapterSettings, Found, Judgement, LoadError, Place, SearchPath};
 
 /// Adapters that are asked about their values side by side.
@@ -34,18 +34,15 @@ pub struct Prepared {
     pub plans: Vec<AdapterPlan>,
     /// Bounds and places for `plugins`.
     pub settings: AdapterSettings,
-    /// What the schemas forbid. A host runs its other adapters all the same; see [`Prepared::strict`].
+    /// What the schemas forbid. A host runs its other adapters all the same; see [`Prepared::wrong`].
     pub problems: Problems,
 }
 
 impl Prepared {
-    /// Itself, when no schema forbids anything and every section has its library.
-    ///
-    /// # Errors
-    ///
-    /// Every key that a schema forbids, every section that no library answers to.
-    pub fn strict(mut self) -> Result<Self, Problems> {
-        let mut problems = std::mem::take(&mut self.problems);
+    /// What is wrong with it although a host would run: what schemas forbid, sections that no library
+    /// answers to, values that never have an effect.
+    pub fn wrong(&self) -> Problems {
+        let mut problems = self.problems.clone();
         for (instance, adapter) in &self.config.adapters {
             let plugin = adapter.plugin.as_str();
             if adapter.command.is_none() && !self.manifests.contains_key(plugin) {
@@ -62,23 +59,24 @@ impl Prepared {
                 });
             }
         }
-        problems.or(self)
+        problems.and(self.config.without_effect(&self.manifests))
     }
-}
 
-impl Prepared {
     /// Lets every adapter judge the values of its sections, each in a short-lived child. For `config check`:
-    /// a host that runs hears the same from the adapter when it makes it.
+    /// a host that runs hears the same from the adapter when it makes it. A section of which `known` says
+    /// already that its adapter would not understand it is not asked about.
     ///
-    /// # Errors
-    ///
-    /// What adapters say is wrong. What cannot be asked is a warning.
-    pub async fn judged(mut self) -> Result<Self, Problems> {
+    /// Returns what adapters say is wrong. What cannot be asked is a warning.
+    pub async fn judged(&mut self, known: &Problems) -> Problems {
         let found = plugins::discover(&self.settings.search);
         let mut problems = Problems::default();
-        for some in self.plans.chunks(ASKED_AT_ONCE) {
-            let asked = some.iter().map(|plan| ask(plan, &found, &self.settings));
-            let answers = futures_util::future::join_all(asked).await;
+        let asked: Vec<&AdapterPlan> = self.plans.iter().filter(|plan| !known.concern_own(&plan.instance)).collect();
+        for some in asked.chunks(ASKED_AT_ONCE) {
+            let asking = some.iter().map(|plan| {
+                let home = self.config.adapters.get(&plan.instance).and_then(|adapter| adapter.home_channel.as_ref());
+                ask(plan, home, &found, &self.settings)
+            });
+            let answers = futures_util::future::join_all(asking).await;
             for (plan, answer) in some.iter().zip(answers) {
                 let Some(adapter) = self.config.adapters.get(&plan.instance) else { continue };
                 let (source, key) = (adapter.section.source.clone(), format!("adapter.{}", plan.instance));
@@ -98,16 +96,25 @@ impl Prepared {
                 }
             }
         }
-        problems.or(self)
+        problems.of(&self.config)
     }
 }
 
 /// Asks the adapter of one plan. A program is not run for it.
-async fn ask(plan: &AdapterPlan, found: &[Found], settings: &AdapterSettings) -> Result<Judgement, LoadError> {
+async fn ask(
+    plan: &AdapterPlan,
+    home: Option<&HomeChannel>,
+    found: &[Found],
+    settings: &AdapterSettings,
+) -> Result<Judgement, LoadError> {
     let is_its = |found: &&Found| found.manifest.as_ref().is_ok_and(|manifest| manifest.id == plan.plugin);
     let library = found.iter().filter(is_its).min_by_key(|found| found.place != Place::Beside);
+    let mut question = plan.config.clone();
+    if let (Some(keys), Some(home)) = (question.as_object_mut(), home) {
+        keys.insert("home_channel".to_owned(), Json::from(home.chat.as_str()));
+    }
     match library.filter(|_| plan.command.is_none()) {
-        Some(library) => plugins::judge(&library.path, &plan.config, &plan.secrets, settings).await,
+        Some(library) => plugins::judge(&library.path, &question, &plan.secrets, settings).await,
         None => Ok(Judgement::CannotBeAsked),
     }
 }
@@ -121,17 +128,37 @@ impl Config {
     /// # Errors
     ///
     /// As [`Config::resolve`]; secrets that the schemas mark are judged alike.
-    pub async fn prepare(mut self, beside: Option<&Path>) -> Result<Prepared, Problems> {
+    pub async fn prepare(self, beside: Option<&Path>) -> Result<Prepared, Problems> {
+        let (prepared, problems) = self.examine(beside).await;
+        problems.or(prepared)
+    }
+
+    /// As [`Config::prepare`], for the check: what keeps a host from running stands beside what could be
+    /// made all the same, so that every problem is told at once. None of the sentences shows a secret.
+    pub async fn examine(mut self, beside: Option<&Path>) -> (Prepared, Problems) {
         let settings = self.adapter_settings(beside);
         let found = plugins::discover(&settings.search);
         let manifests = manifests_of(&found);
-        self.resolve(&manifests)?;
+        let mut refused = self.resolve(&manifests).err().unwrap_or_default();
         let schemas = self.schemas(&found, &settings).await;
-        let mut written_out = Problems::default();
-        self.check_literals(&manifests, &schemas, &mut written_out);
-        written_out.or(())?;
+        self.check_literals(&manifests, &schemas, &mut refused);
         let (plans, problems) = self.judged_plans(&manifests, &schemas);
-        Ok(Prepared { config: self, manifests, schemas, plans, settings, problems })
+        let (problems, refused) = (problems.of(&self), refused.of(&self));
+        (Prepared { config: self, manifests, schemas, plans, settings, problems }, refused)
+    }
+
+    /// `problems`, and why no runtime can be made of `[agent]`, where none of them says it already.
+    pub fn without_runtime(&self, problems: Problems) -> Problems {
+        let said = problems.0.iter().any(|problem| problem.key.starts_with("agent."));
+        match hermes_agent::build(&self.agent).err().filter(|_| !said) {
+            Some(error) => {
+                let source = Source::File { path: self.origin.file.clone(), at: None };
+                let words = error.to_string();
+                let sentence = words.strip_prefix("[agent] ").unwrap_or(&words);
+                problems.and(Problems::one(source, "agent", sentence).of(self))
+            }
+            None => problems,
+        }
     }
 
     /// Where libraries are looked for.

@@ -3,7 +3,10 @@
 use std::fmt;
 use std::path::PathBuf;
 
+use super::keys::RESERVED;
+use super::model::Config;
 use super::tree::At;
+use crate::mask::Masker;
 
 /// Where a value came from.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -85,6 +88,28 @@ impl Problems {
     pub fn and(mut self, more: Self) -> Self {
         self.0.extend(more.0);
         self.sorted()
+    }
+
+    /// These problems, each once, without any secret of `config`.
+    #[must_use]
+    pub fn of(self, config: &Config) -> Self {
+        let masker = Masker::new(config.secrets().iter().map(|secret| secret.expose().to_owned()));
+        let mask = |problem: Problem| Problem { sentence: masker.mask(problem.sentence).into_owned(), ..problem };
+        Self(self.0.into_iter().map(mask).collect()).sorted()
+    }
+
+    /// Whether one is about a key of `instance` that its adapter reads, so that the adapter has no
+    /// whole section to judge.
+    pub(super) fn concern_own(&self, instance: &str) -> bool {
+        let section = format!("adapter.{instance}");
+        self.0.iter().any(|problem| match problem.key.strip_prefix(&section) {
+            Some("") => true,
+            Some(rest) => rest.strip_prefix('.').is_some_and(|key| {
+                let first = key.split(['.', '[']).next().unwrap_or_default();
+                !RESERVED.contains(&first)
+            }),
+            None => false,
+        })
     }
 
     /// Whether something is wrong with a file as a whole, so that what stands in it is not known.

@@ -358,10 +358,11 @@ fn check_listen(address: &str) -> Result<(), String> {
 }
 
 fn check_url(url: &str) -> Result<(), String> {
-    let rest = url.strip_prefix("https://").or_else(|| url.strip_prefix("http://"));
-    match rest {
-        Some(rest) if !rest.is_empty() && !rest.starts_with('/') && !url.contains(char::is_whitespace) => Ok(()),
-        _ => Err("must begin with https:// or http:// and name a host".to_owned()),
+    // The words of whoever asks there; a user name or a password in it would be shown.
+    match hermes_adapter_net::client::base_url(url) {
+        Ok(_) if !url.contains(char::is_whitespace) => Ok(()),
+        Ok(_) => Err("must have no white space, as in \"https://api.example/v1\"".to_owned()),
+        Err(why) => Err(format!("cannot be used ({why}); write something like \"https://api.example/v1\"")),
     }
 }
 

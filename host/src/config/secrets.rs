@@ -34,9 +34,10 @@ impl Config {
             let schema = schemas.get(&adapter.plugin).unwrap_or(&Json::Null);
             for (key, own) in &mut adapter.section.own {
                 for Literal { path, text } in literals(manifest, schema, key, own) {
+                    // Refused or not, no sentence about another fault may show it.
+                    own.secrets.push(text);
+                    own.hidden.insert(path.clone());
                     if self.origin.literal_secrets || own.from_variable {
-                        own.secrets.push(text);
-                        own.hidden.insert(path);
                         continue;
                     }
                     let dot = if path.is_empty() { "" } else { "." };

@@ -16,6 +16,7 @@ use super::{
     AdapterEvent, AdapterHandle, AdapterPlan, AdapterSettings, AdapterState, AdapterStatus, Found, HostServices, Place,
     discover, files,
     handle::Shared,
+    said,
     supervisor::{Maker, Supervisor, Wanted},
     terminal::Terminals,
 };
@@ -349,10 +350,7 @@ fn status(handle: &AdapterHandle) -> AdapterStatus {
     let life = shared.state.borrow().clone();
     let manifest = handle.manifest();
     let told = shared.told();
-    let reason = life.state.reason().map(|reason| match life.state.mend().filter(|mend| !mend.is_empty()) {
-        Some(mend) => format!("{reason}; {mend}"),
-        None => reason.to_owned(),
-    });
+    let reason = life.state.reason().map(|reason| said::with_mend(reason, life.state.mend().unwrap_or_default()));
     let reason = reason.or_else(|| told.kept.clone());
     AdapterStatus {
         name: handle.instance().to_string(),

@@ -22,6 +22,14 @@ pub(super) fn words(text: &str) -> String {
     one_line(text, WORDS_CHARS_MAX)
 }
 
+/// A reason and what mends it, as they stand in one line.
+pub(super) fn with_mend(reason: &str, mend: &str) -> String {
+    match mend {
+        "" => reason.to_owned(),
+        mend => format!("{reason}; {mend}"),
+    }
+}
+
 /// Whether something that only counts as a whole is short enough to be kept.
 pub(super) fn is_name(text: &str) -> bool {
     text.len() <= NAME_BYTES_MAX

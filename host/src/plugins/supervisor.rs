@@ -110,8 +110,8 @@ impl Supervisor {
             match self.live(&mut wanted).await {
                 Step::Fatal { reason, mend } => {
                     let (reason, mend) = (said::words(&reason), said::words(&mend));
-                    let said = format!("{reason} {mend}");
-                    tracing::error!(target: "plugins", instance = %self.shared().instance, "failed: {}", said.trim_end());
+                    let failed = said::with_mend(&reason, &mend);
+                    tracing::error!(target: "plugins", instance = %self.shared().instance, "failed: {failed}");
                     self.apply(AdapterChange::Fatal { reason, mend });
                     if self.wanted.changed().await.is_err() {
                         return;

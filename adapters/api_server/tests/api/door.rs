@@ -2,12 +2,10 @@
 
 use super::*;
 
-fn fatal(config: Value) -> (String, String) {
-    let host = MockHost::start::<ApiServer>(config).unwrap();
-    match host.connect() {
-        Err(ConnectError::Fatal { reason, mend }) => (reason, mend),
-        other => panic!("{other:?}"),
-    }
+/// What `config check` says; such a section makes no instance either.
+fn wrong(config: Value) -> String {
+    assert!(MockHost::start::<ApiServer>(config.clone()).is_err());
+    MockHost::check_config::<ApiServer>(&config).unwrap_err()
 }
 
 #[test]
@@ -89,12 +87,12 @@ fn a_configured_key_is_not_announced() {
 
 #[test]
 fn off_loopback_there_is_no_start_without_a_good_key() {
-    let (reason, mend) = fatal(json!({"listen": "0.0.0.0:0"}));
-    assert!(reason.contains("`key`") && mend.contains("127.0.0.1"), "{reason}; {mend}");
-    let (reason, _) = fatal(json!({"listen": "0.0.0.0:0", "key": "short"}));
-    assert!(reason.contains("too weak") && !reason.contains("short\""), "{reason}");
-    let (reason, _) = fatal(json!({"listen": "127.0.0.1:0", "key": "changeme-changeme"}));
-    assert!(reason.contains("placeholder"), "{reason}");
+    let sentence = wrong(json!({"listen": "0.0.0.0:0"}));
+    assert!(sentence.contains("`key`") && sentence.contains("127.0.0.1"), "{sentence}");
+    let sentence = wrong(json!({"listen": "0.0.0.0:0", "key": "short"}));
+    assert!(sentence.contains("too weak") && !sentence.contains("short\""), "{sentence}");
+    let sentence = wrong(json!({"listen": "127.0.0.1:0", "key": "changeme-changeme"}));
+    assert!(sentence.contains("placeholder"), "{sentence}");
     MockHost::start::<ApiServer>(json!({"listen": "0.0.0.0:0", "key": KEY})).unwrap().connect().unwrap();
 }
 
@@ -102,13 +100,15 @@ fn off_loopback_there_is_no_start_without_a_good_key() {
 fn values_that_cannot_work_are_named() {
     for (key, value) in [
         ("listen", json!("8642")),
+        ("listen", json!("nonsense")),
+        ("listen", json!("127.0.0.1:99999")),
         ("request_timeout_s", json!(0)),
         ("requests_max", json!(0)),
         ("body_bytes_max", json!(100_000_000)),
         ("cors_origins", json!(["chat.example"])),
     ] {
-        let (reason, _) = fatal(json!({"key": KEY, key: value}));
-        assert!(reason.contains(&format!("`{key}`")), "{reason}");
+        let sentence = wrong(json!({"key": KEY, key: value}));
+        assert!(sentence.contains(&format!("`{key}`")) && sentence.contains("; "), "{sentence}");
     }
     assert!(MockHost::start::<ApiServer>(json!({"lisen": ""})).is_err());
 }

@@ -62,7 +62,28 @@ fn values_that_cannot_be_meant_are_refused_when_the_configuration_is_read_and_no
     assert!(sentence.is_err_and(|sentence| sentence.contains("`reply_mode`") && sentence.contains("`first`")));
     let sentence = MockHost::check_config::<Telegram>(&json!({ "token": "SECRET" }));
     assert!(sentence.is_err_and(|sentence| sentence.contains("BotFather") && !sentence.contains("SECRET")));
+    for (key, address) in [("base_url", "api.telegram.org"), ("base_url", "ftp://a.b"), ("file_url", "https://")] {
+        let sentence = MockHost::check_config::<Telegram>(&json!({ "token": "1:A", key: address })).unwrap_err();
+        assert!(
+            sentence.starts_with(&format!("`{key}` cannot be used: ")) && sentence.contains("; write"),
+            "{sentence}"
+        );
+    }
     for mode in ["first", "all", "off"] {
         assert_eq!(MockHost::check_config::<Telegram>(&json!({ "token": "1:A", "reply_mode": mode })), Ok(()));
     }
+}
+
+#[test]
+fn a_home_channel_that_can_be_no_chat_is_refused_before_anybody_writes_there() {
+    let judge = |home: &str| MockHost::check_config::<Telegram>(&json!({ "token": "1:A", "home_channel": home }));
+    for home in ["123456", "-1001234", "-1001234:17", "@news", "@The family"] {
+        assert_eq!(judge(home), Ok(()), "{home}");
+    }
+    for home in ["general", "news:17", "-100:topic", "@"] {
+        let sentence = judge(home).unwrap_err();
+        assert!(sentence.starts_with("`home_channel` is ") && sentence.contains("; write its number"), "{sentence}");
+    }
+    let both = MockHost::check_config::<Telegram>(&json!({ "token": "x", "home_channel": "general" })).unwrap_err();
+    assert!(both.contains("BotFather") && both.contains("`home_channel`"), "{both}");
 }

@@ -305,9 +305,22 @@ fn a_port_that_cannot_be_had_is_named() {
     );
 
     for config in [json!({ "listen": "8643" }), json!({ "listen": "0.0.0.0:0" }), json!({ "token": "short" })] {
-        let host = MockHost::start::<Webchat>(config.clone()).expect("it starts");
-        assert!(matches!(host.connect(), Err(ConnectError::Fatal { .. })), "{config}");
+        let key = config.as_object().and_then(|keys| keys.keys().next()).expect("a key");
+        let sentence = MockHost::check_config::<Webchat>(&config).expect_err("it cannot be meant");
+        assert!(sentence.contains(&format!("`{key}`")) && sentence.contains("; "), "{sentence}");
+        assert!(MockHost::start::<Webchat>(config.clone()).is_err(), "{config}");
     }
+}
+
+#[test]
+fn a_page_that_others_can_reach_needs_the_names_under_which_it_is_opened() {
+    let judge = |config| MockHost::check_config::<Webchat>(&config);
+    let sentence = judge(json!({ "listen": "0.0.0.0:8643" })).expect_err("nobody could open it");
+    assert!(sentence.contains("`allowed_hosts`") && sentence.contains("127.0.0.1"), "{sentence}");
+    assert_eq!(judge(json!({ "listen": "0.0.0.0:8643", "allowed_hosts": ["chat.example.org"] })), Ok(()));
+    assert_eq!(judge(json!({ "listen": "[::1]:8643" })), Ok(()));
+    let sentence = judge(json!({ "allowed_hosts": ["https://chat.example.org/"] })).expect_err("no browser sends that");
+    assert!(sentence.contains("write the name alone"), "{sentence}");
 }
 
 #[test]

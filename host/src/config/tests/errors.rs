@@ -34,7 +34,15 @@ fn each_mistake_has_its_sentence() {
         ),
         (
             "[agent]\nbase_url = \"api.example/v1\"",
-            "plugins.toml:2:1: agent.base_url: must begin with https:// or http:// and name a host",
+            "plugins.toml:2:1: agent.base_url: cannot be used (it is no address: relative URL without a base); write something like \"https://api.example/v1\"",
+        ),
+        (
+            "[agent]\nbase_url = \"ftp://api.example/v1\"",
+            "plugins.toml:2:1: agent.base_url: cannot be used (it begins with neither http:// nor https://); write something like \"https://api.example/v1\"",
+        ),
+        (
+            "[commands]\nbakground = false",
+            "plugins.toml:2:1: commands.bakground: unknown key; did you mean `commands.background`?",
         ),
         (
             "[agent]\napi_key = { env = \"NOWHERE\" }",
@@ -206,7 +214,7 @@ fn a_variable_that_cannot_be_its_key_is_told() {
     world.env("GATEWAY_ALLOW_ALL_USERS", "perhaps").env("OPENAI_BASE_URL", "nowhere");
     let said = world.load().unwrap_err().to_string();
     assert!(said.contains("environment GATEWAY_ALLOW_ALL_USERS: access.allow_all: must be true or false"), "{said}");
-    assert!(said.contains("environment OPENAI_BASE_URL: agent.base_url: must begin with https://"), "{said}");
+    assert!(said.contains("environment OPENAI_BASE_URL: agent.base_url: cannot be used (it is no address"), "{said}");
 }
 
 #[test]
@@ -227,4 +235,43 @@ fn behind_a_heading_that_cannot_be_read_nothing_else_is_guessed() {
         world.relative(world.load().unwrap_err()),
         "plugins.toml:1:6: unclosed table, expected `]`\nplugins.toml:4:1: session.busy: must be \"interrupt\" or \"queue\" or \"steer\", not \"wait\""
     );
+}
+
+#[test]
+fn no_sentence_about_a_wrong_value_shows_a_secret() {
+    let mut world = World::new();
+    world.env("CHAT_TOKEN", "tok-adaptersecret");
+    world.file("[host]\nstatus = \"tok-adaptersecret\"\n[adapter.chat]\ntoken = { env = \"CHAT_TOKEN\" }\n");
+    let said = world.relative(world.load().unwrap_err());
+    assert!(said.contains("host.status: must be an address") && said.ends_with("not \"[***]\""), "{said}");
+}
+
+#[tokio::test]
+async fn a_value_that_never_has_an_effect_is_refused_by_the_check_and_runs_all_the_same() {
+    let mut world = World::new();
+    world.file(
+        r#"
+        [access]
+        allowed_users = ["chat:@ann", "matrix:@ann:example.org", "chat:17"]
+        [adapter.chat]
+        command = ["./chat"]
+        access = { admins = ["@bob"], user_commands = ["debug", "/platfrom"], group_user_commands = ["bg"] }
+        "#,
+    );
+    let (prepared, refused) = world.load().unwrap().examine(None).await;
+    assert_eq!(refused, Problems::default());
+    let name = "is a name, which can be given to somebody else, and only ids that stay match; \
+                write that account's id, as the platform or /whoami tells it";
+    let no_command = "is no command; write names as `/commands` lists them, without the slash";
+    assert_eq!(
+        world.relative(prepared.wrong()),
+        [
+            format!("plugins.toml:3:9: access.allowed_users: \"@ann\" {name}"),
+            format!("plugins.toml:6:20: adapter.chat.access.admins: \"@bob\" {name}"),
+            format!("plugins.toml:6:39: adapter.chat.access.user_commands: \"/platfrom\" {no_command}; did you mean `platform`?"),
+            format!("plugins.toml:6:79: adapter.chat.access.group_user_commands: \"bg\" {no_command}; did you mean `background`?"),
+        ]
+        .join("\n")
+    );
+    assert!(prepared.config.prepare(None).await.is_ok());
 }

@@ -1,0 +1,77 @@
+//! Values of the right kind that never have an effect: names where only ids match,
+//! commands and host methods that do not exist. A host runs with them all the same;
+//! `config check` refuses them.
+
+use std::collections::BTreeMap;
+
+use hermes_core::commands::{Gates, REGISTRY};
+use hermes_protocol::Manifest;
+
+use super::model::{AdapterConfig, Config};
+use super::problem::{Problem, Problems, Source, nearest};
+
+/// Lists of ids of people.
+const PEOPLE: [&str; 3] = ["access.allowed_users", "access.operators", "access.admins"];
+
+impl Config {
+    /// Everything that was written and matches nothing.
+    pub(super) fn without_effect(&self, manifests: &BTreeMap<String, Manifest>) -> Problems {
+        let mut problems = Problems::default();
+        let global = [&self.access.allowed_users, &self.access.operators, &self.access.admins];
+        for (path, ids) in PEOPLE.into_iter().zip(global) {
+            let source = self.origin.values.get(path).map(|found| &found.source);
+            names(path, source, ids.iter().map(|id| id.id.as_str()), &mut problems);
+        }
+        for (instance, adapter) in &self.adapters {
+            let uses = manifests.get(&adapter.plugin).map(|manifest| manifest.uses.as_slice());
+            of_section(&format!("adapter.{instance}"), adapter, uses, &mut problems);
+        }
+        problems
+    }
+}
+
+fn of_section(shown: &str, adapter: &AdapterConfig, uses: Option<&[String]>, problems: &mut Problems) {
+    let access = &adapter.access;
+    let source = |path: &str| adapter.section.host.get(path).map(|found| &found.source);
+    for (path, ids) in PEOPLE.into_iter().zip([&access.allowed_users, &access.operators, &access.admins]) {
+        names(&format!("{shown}.{path}"), source(path), ids.iter().map(String::as_str), problems);
+    }
+    let lists =
+        [("access.user_commands", &access.user_commands), ("access.group_user_commands", &access.group_user_commands)];
+    for (path, listed) in lists {
+        commands(&format!("{shown}.{path}"), source(path), listed, problems);
+    }
+    // What a manifest does not name is not known to be wrong where there is no manifest.
+    for grant in access.grants.iter().filter(|grant| uses.is_some_and(|uses| !uses.contains(grant))) {
+        let path = "access.grants";
+        let near = nearest(grant, uses.unwrap_or_default().iter().map(String::as_str));
+        let sentence = format!("{grant:?} is no host method that this adapter asks for in its manifest; remove it");
+        push(&format!("{shown}.{path}"), source(path), sentence, near, problems);
+    }
+}
+
+/// An id that begins with `@` and is nothing but a name. (`@ann:example.org` is an id.)
+fn names<'a>(key: &str, source: Option<&Source>, ids: impl Iterator<Item = &'a str>, problems: &mut Problems) {
+    let is_name = |id: &&str| id.strip_prefix('@').is_some_and(|name| !name.contains([':', '.', '@']));
+    for id in ids.filter(is_name) {
+        let sentence = format!(
+            "{id:?} is a name, which can be given to somebody else, and only ids that stay match; \
+             write that account's id, as the platform or /whoami tells it"
+        );
+        push(key, source, sentence, None, problems);
+    }
+}
+
+fn commands(key: &str, source: Option<&Source>, listed: &[String], problems: &mut Problems) {
+    for name in listed.iter().filter(|name| !REGISTRY.iter().any(|command| command.name == name.as_str())) {
+        let meant = name.trim().trim_start_matches('/').to_lowercase();
+        let near = hermes_core::commands::nearest(&meant, &Gates::default());
+        let sentence = format!("{name:?} is no command; write names as `/commands` lists them, without the slash");
+        push(key, source, sentence, near, problems);
+    }
+}
+
+fn push(key: &str, source: Option<&Source>, sentence: String, near: Option<&str>, problems: &mut Problems) {
+    let source = source.cloned().unwrap_or(Source::Default);
+    problems.0.push(Problem { source, key: key.to_owned(), sentence, nearest: near.map(str::to_owned) });
+}
