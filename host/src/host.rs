@@ -28,7 +28,7 @@ use crate::handoff::Handoffs;
 use crate::live::Live;
 use crate::media::Media;
 use crate::plugins::{AdapterHandle, Adapters};
-use crate::store::{NewDelivery, Store, StoreError};
+use crate::store::{NewDelivery, OwedDelivery, Store, StoreError};
 use crate::working::Working;
 
 /// First wait after a commit failed.
@@ -276,6 +276,14 @@ impl Host {
     /// Tells the outbox that a growing message has ended.
     pub async fn tell_grown(&self, instance: String, chat: Chat, id: DeliveryId) {
         self.tell(HostEvent::Delivery(DeliveryNews::Grown { instance, chat, id })).await;
+    }
+
+    /// Takes the pairing request of a delivery back that is given up before anybody was told its code: here in
+    /// memory, its row goes with the delivery. Before it, so that nobody is reminded of a code that they do not have.
+    pub async fn tell_untold(&self, given_up: Option<&OwedDelivery>) {
+        if let Some(hash) = given_up.and_then(OwedDelivery::untold) {
+            self.tell(HostEvent::Delivery(DeliveryNews::Untold { hash: hash.to_owned() })).await;
+        }
     }
 
     /// Repeats a commit that the disk refused until it is written.

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use hermes_core::access::{Denial, Denied};
 use hermes_core::ids::SessionId;
-use hermes_core::pairing::{Approval, Claim, Code, Offer, Offered, PairingBook, PairingLimits, claims_of};
+use hermes_core::pairing::{Approval, Claim, Code, Offer, Offered, Over, PairingBook, PairingLimits, claims_of};
 use hermes_core::session::participant;
 use tokio::sync::oneshot;
 
@@ -126,7 +126,14 @@ impl Dispatcher {
         let now_ms = self.host.now_ms();
         let approval = self.pairing.book.redeem(instance, user, &name, &denied.event.text, now_ms)?;
         Some(match self.settle(instance, approval, "an invitation") {
-            (changes, Ok(_)) => Met::Welcome(changes, "Welcome. You may write to the agent here.".to_owned()),
+            (mut changes, Ok(_)) => {
+                // What they asked for before is answered too.
+                if let Some(request) = self.pairing.book.revoke(instance, user) {
+                    self.host.codes.forget(&request.hash);
+                    changes.push(Change::ForgetPairing { instance: instance.to_owned(), user: user.to_owned() });
+                }
+                Met::Welcome(changes, "Welcome. You may write to the agent here.".to_owned())
+            }
             (changes, Err(_)) => {
                 self.note(crate::clerk::Note::Changes(changes));
                 Met::Silence("a wrong code")
@@ -205,9 +212,12 @@ impl Dispatcher {
                 self.host.show_grants(self.grants.clone());
                 (changes, Ok(format!("{who} may write to the agent on {instance} from now on.")))
             }
+            Approval::Over(how) => (Vec::new(), Err(over(how, instance))),
+            Approval::Empty => (Vec::new(), Err("That is no code; one has eight letters and digits.".to_owned())),
             Approval::Wrong { left } => {
+                let wrong = if left == 1 { "one" } else { "ones" };
                 let words = format!(
-                    "That code is not open on {instance}; after {left} more wrong ones it is locked for a while."
+                    "That code is not open on {instance}; after {left} more wrong {wrong} it is locked for a while."
                 );
                 (self.wrong_codes(instance), Err(words))
             }
@@ -318,6 +328,19 @@ fn who(denied: &Denied) -> Option<(&str, String)> {
     let user = participant(sender).unwrap_or_default();
     let name = one_line(sender.name.as_deref().unwrap_or_default(), NAME_CHARS_MAX);
     (user.len() <= USER_BYTES_MAX).then_some((user, name))
+}
+
+/// Why a code of this host lets nobody in, and what does.
+fn over(how: Over, instance: &str) -> String {
+    let words = match how {
+        Over::Replaced => "a newer one replaced it, which stands in the last offer to the same person",
+        Over::Expired => "it is too old; whoever got it gets another with their next message",
+        Over::Used => "it was used already",
+        Over::OtherWay => {
+            return format!("That code was handed out: whoever sends it to the agent on {instance} is let in.");
+        }
+    };
+    format!("That code is not open on {instance} any more: {words}.")
 }
 
 fn bounds(limits: &LimitsConfig) -> PairingLimits {

@@ -134,6 +134,8 @@ pub const PAIRING_WRONG_MAX: u32 = 5;
 pub const PAIRING_LOCKOUT_S: u64 = 3_600;
 /// Further replies to somebody whose code is open.
 pub const PAIRING_REMINDERS_MAX: u32 = 1;
+/// Codes that were open and are remembered, so that entering one is not taken for a guess.
+pub const PAIRING_OVER_MAX: usize = 64;
 
 /// The longest name of a model, in bytes.
 pub const MODEL_NAME_BYTES_MAX: usize = 128;

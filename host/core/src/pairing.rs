@@ -14,7 +14,7 @@
 mod code;
 mod offers;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 use serde::{Deserialize, Serialize};
 
@@ -123,6 +123,10 @@ pub enum Approval {
         /// The request that was open.
         request: PairingRequest,
     },
+    /// It is a code of this host, and not one that can be entered here now. It does not count as wrong.
+    Over(Over),
+    /// There is nothing in it that could be a code. It does not count as wrong.
+    Empty,
     /// It was wrong.
     Wrong {
         /// How many more may be wrong before the instance is locked.
@@ -135,11 +139,26 @@ pub enum Approval {
     },
 }
 
+/// Why a code of this host lets nobody in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Over {
+    /// The same person was told a newer one.
+    Replaced,
+    /// It is too old.
+    Expired,
+    /// It has let somebody in.
+    Used,
+    /// It is open, and for the other way: to be sent by the new person, or to be approved.
+    OtherWay,
+}
+
 /// All open codes and lockouts.
 #[derive(Clone, Debug, Default)]
 pub struct PairingBook {
     limits: PairingLimits,
     open: Vec<PairingRequest>,
+    /// The last codes that were open, oldest first: who enters one is mistaken and does not guess.
+    over: VecDeque<(Over, PairingRequest)>,
     lockouts: BTreeMap<String, Lockout>,
     /// Conversations that the terminal offers.
     offers: Vec<Offered>,
@@ -155,6 +174,7 @@ impl PairingBook {
         Self {
             limits,
             open: open.into_iter().collect(),
+            over: VecDeque::new(),
             lockouts: lockouts.into_iter().map(|lockout| (lockout.instance.clone(), lockout)).collect(),
             offers: Vec::new(),
         }
@@ -180,7 +200,8 @@ impl PairingBook {
                 request.reminders += 1;
                 return Offer::Reminder { request: request.clone() };
             }
-            self.open.remove(place);
+            let replaced = self.open.remove(place);
+            self.is_over(Over::Replaced, replaced);
         }
         if self.open_on(instance) >= self.limits.open_max {
             return Offer::Quiet { why: "too many codes are open" };
@@ -204,7 +225,8 @@ impl PairingBook {
         self.judge(instance, code, now_ms, |request| !request.user.is_empty())
     }
 
-    /// Judges what a stranger wrote, if it looks like a code and an invitation is open; else `None`.
+    /// Judges what a stranger wrote, if it looks like a code and an invitation is open; else `None`, as for a code
+    /// that is no invitation any more.
     pub fn redeem(&mut self, instance: &str, user: &str, name: &str, text: &str, now_ms: i64) -> Option<Approval> {
         self.expire(now_ms);
         let invited = |request: &PairingRequest| request.user.is_empty();
@@ -213,6 +235,9 @@ impl PairingBook {
             return None;
         }
         let mut approval = self.judge(instance, text, now_ms, invited);
+        if matches!(approval, Approval::Over(_)) {
+            return None;
+        }
         if let Approval::Granted { grant, .. } = &mut approval {
             grant.user = user.to_owned();
             grant.name = name.to_owned();
@@ -234,6 +259,7 @@ impl PairingBook {
     /// Takes back every open code and ends every lockout, of one instance or of all.
     pub fn clear(&mut self, instance: Option<&str>) {
         self.open.retain(|request| instance.is_some_and(|only| only != request.instance));
+        self.over.retain(|(_, request)| instance.is_some_and(|only| only != request.instance));
         self.lockouts.retain(|name, _| instance.is_some_and(|only| only != name));
     }
 
@@ -286,18 +312,33 @@ impl PairingBook {
             return Approval::Locked { until_ms };
         }
         let code = Code::entered(entered);
+        if code.expose().is_empty() {
+            return Approval::Empty;
+        }
+        // Every request is hashed and compared, so that time tells nothing about which one is near.
+        let is_of = |request: &PairingRequest| {
+            let same = code.matches(&request.salt, &request.hash);
+            same && request.instance == instance
+        };
+        let mut over = None;
+        for (how, request) in &self.over {
+            if is_of(request) {
+                over = Some(*how);
+            }
+        }
         let mut found = None;
         for (place, request) in self.open.iter().enumerate() {
-            // Every request is hashed and compared, so that time tells nothing about which one is near.
-            let same = code.matches(&request.salt, &request.hash);
-            if same && request.instance == instance && counts(request) {
-                found = Some(place);
+            match is_of(request) {
+                true if counts(request) => found = Some(place),
+                true => over = Some(Over::OtherWay),
+                false => {}
             }
         }
         let Some(place) = found else {
-            return self.wrong(instance, now_ms);
+            return over.map_or_else(|| self.wrong(instance, now_ms), Approval::Over);
         };
         let request = self.open.remove(place);
+        self.is_over(Over::Used, request.clone());
         self.lockouts.remove(instance);
         let grant = Grant {
             instance: instance.to_owned(),
@@ -333,7 +374,19 @@ impl PairingBook {
     }
 
     fn expire(&mut self, now_ms: i64) {
-        let code_ms = self.limits.code_ms;
-        self.open.retain(|request| now_ms.saturating_sub(request.made_ms) < code_ms);
+        let (open, expired) =
+            std::mem::take(&mut self.open).into_iter().partition(|request| self.is_open(request, now_ms));
+        self.open = open;
+        let expired: Vec<PairingRequest> = expired;
+        for request in expired {
+            self.is_over(Over::Expired, request);
+        }
+    }
+
+    fn is_over(&mut self, how: Over, request: PairingRequest) {
+        if self.over.len() >= limits::PAIRING_OVER_MAX {
+            self.over.pop_front();
+        }
+        self.over.push_back((how, request));
     }
 }

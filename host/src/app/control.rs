@@ -120,6 +120,7 @@ impl App {
             ControlRequest::OutboxDrop { delivery, why } => {
                 let owed = self.delivery(delivery).await?;
                 self.refresh(&owed, None).await;
+                self.host.tell_untold(Some(&owed)).await;
                 match self.host.store.outbox_drop(DeliveryId(delivery), &why).await {
                     Err(StoreError::Conflict { .. }) => Err(refused(format!(
                         "delivery {delivery} is over and nothing of it waits; there is nothing to drop"

@@ -281,6 +281,11 @@ impl OutboxLane {
                 Item::Here(job) => jobs.push(*job),
                 Item::Stored(id) => {
                     let host = &self.host;
+                    match host.store.delivery(id).await {
+                        Ok(stored) => host.tell_untold(stored.as_ref()).await,
+                        // The request is only kept in memory until it is too old.
+                        Err(error) => tracing::warn!(delivery = %id, %error, "whether it tells a code is not known"),
+                    }
                     host.until_written("a given up delivery", || host.store.outbox_drop(id, why)).await;
                 }
             }

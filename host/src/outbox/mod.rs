@@ -24,7 +24,7 @@ mod attempt;
 pub mod growing;
 pub mod holds;
 mod job;
-mod lane;
+pub(crate) mod lane;
 mod split;
 
 use std::sync::Arc;

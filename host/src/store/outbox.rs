@@ -12,7 +12,7 @@ use super::sql::{change, change_one, collect, first, json, json_list, parsed, pa
 use super::writer::Outcome;
 use super::{
     DeliveryFilter, DeliveryState, LISTING_ROWS_MAX, NewDelivery, NewPart, OwedDelivery, OwedPart, PartFacts,
-    PartState, Result, Settle, Settled, Store, drafts, effects, handoff, inbox,
+    PartState, Result, Settle, Settled, Store, drafts, effects, handoff, inbox, pairing,
 };
 
 /// The shortest time for which a dead letter is tried anew.
@@ -414,6 +414,8 @@ pub(super) fn abandon(db: &Connection, delivery: DeliveryId, why: &str, now_ms: 
     })?;
     let state = state.ok_or_else(|| missing(delivery))?;
     if DeliveryState::from_word(&state).is_some_and(DeliveryState::is_live) {
+        // Before its parts are over: afterwards nothing tells which were sent.
+        pairing::forget_untold_by(db, delivery.0)?;
         change(
             db,
             "UPDATE outbox_parts SET state = 'abandoned', epoch = NULL, detail = ?2 || COALESCE('; last: ' || detail, '')

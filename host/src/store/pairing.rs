@@ -1,12 +1,13 @@
 //! Access granted by the operator, the requests of strangers, wrong codes, and conversations offered by a code.
 
+use hermes_core::delivery::PartState;
 use hermes_core::ids::SessionId;
 use hermes_core::pairing::code_ms;
 use rusqlite::{Connection, params};
 
 use super::sql::{change, collect};
 use super::writer::Outcome;
-use super::{GrantRow, LockoutRow, OfferedRow, PairingRequestRow};
+use super::{GrantRow, LockoutRow, OfferedRow, OwedDelivery, OwedPart, PairingRequestRow};
 
 pub(super) fn grant(db: &Connection, grant: &GrantRow) -> Outcome<()> {
     change(
@@ -142,6 +143,33 @@ pub(super) fn offers(db: &Connection) -> Outcome<Vec<OfferedRow>> {
 /// Removes requests whose codes no longer work; returns how many.
 pub(super) fn expire(db: &Connection, made_before_ms: i64) -> Outcome<usize> {
     change(db, "DELETE FROM pairing_requests WHERE made_ms < ?1", [made_before_ms])
+}
+
+impl OwedDelivery {
+    /// The pairing request whose code it was to tell and certainly has not, when it is given up now.
+    pub fn untold(&self) -> Option<&str> {
+        let told = |part: &OwedPart| {
+            let sent = matches!(
+                part.state,
+                PartState::Delivered { .. } | PartState::InFlight { .. } | PartState::Unknown { .. }
+            );
+            sent || part.facts.doubts > 0
+        };
+        self.code.as_deref().filter(|_| self.state.is_live() && !self.parts.iter().any(told))
+    }
+}
+
+/// Takes back the request whose code a delivery that is given up was to tell, and that nobody was told.
+/// [`super::OwedDelivery::untold`] says the same of a row.
+pub(super) fn forget_untold_by(db: &Connection, delivery: i64) -> Outcome<usize> {
+    change(
+        db,
+        "DELETE FROM pairing_requests WHERE hash = (
+             SELECT code FROM outbox WHERE id = ?1 AND state IN ('drafting', 'owed') AND NOT EXISTS (
+                 SELECT 1 FROM outbox_parts WHERE delivery = outbox.id
+                     AND (state IN ('delivered', 'in_flight', 'unknown') OR facts ->> 'doubts' > 0)))",
+        [delivery],
+    )
 }
 
 /// Takes back requests whose codes nobody was told before an earlier life of the host ended.

@@ -5,6 +5,8 @@ use std::time::Duration;
 use hermes_protocol::{Addressed, Chat, ChatType, Event, RefusalKind, Sender};
 
 use super::world::{Setting, World};
+use crate::events::{DeliveryNews, HostEvent};
+use crate::outbox::lane::HELD_MAX;
 use crate::store::DeliveryFilter;
 
 const MINUTE: Duration = Duration::from_secs(60);
@@ -59,7 +61,13 @@ fn a_stranger_gets_a_code_one_reminder_and_silence_for_ten_minutes() {
     assert!(!is_met(&world, "99"), "and no more");
     world.passes(10 * MINUTE);
     let second = offered(&world, "99");
-    assert!(ordered(&world, &format!("/pair approve {first}")).contains("not open"), "the later one replaced it");
+    for _ in 0..6 {
+        let said = ordered(&world, &format!("/pair approve {first}"));
+        assert!(said.contains("not open") && said.contains("a newer one replaced it"), "{said}");
+    }
+    for nothing in ["/pair approve", "/pair approve -"] {
+        assert!(ordered(&world, nothing).contains("code"), "that is no guess");
+    }
     assert!(ordered(&world, &format!("/pair approve {second}")).contains("99 may write"));
     world.chat("99").says("and now");
     assert!(world.chat("99").hears(4)[3].contains("and now"));
@@ -248,4 +256,72 @@ fn a_request_whose_offer_is_refused_is_taken_back_in_memory_and_on_disk() {
     assert_eq!(ordered(&world, "/pair list"), "Nobody waits here.");
     let code = offered(&world, "99");
     assert!(ordered(&world, &format!("/pair approve {code}")).contains("99 may write"));
+}
+
+#[test]
+fn whoever_is_let_in_by_an_invitation_does_not_ask_any_more() {
+    let mut world = world();
+    let own = offered(&world, "99");
+    let code = code_in(&ordered(&world, "/pair"));
+    world.chat("99").says(&own);
+    world.settled();
+    assert_eq!(ordered(&world, "/pair list"), "- 99\n- an invitation");
+    world.chat("99").says(&code);
+    world.until("they are welcome", || {
+        world.chat("99").heard().iter().any(|text| text.starts_with("Welcome")).then_some(())
+    });
+    assert_eq!(ordered(&world, "/pair list"), "Nobody waits here.");
+    world.settled();
+    world.crash();
+    world.start();
+    assert_eq!(ordered(&world, "/pair list"), "Nobody waits here.");
+}
+
+/// A world in which the offer to 99 waits behind more than a lane holds in memory.
+fn with_an_offer_in_the_store() -> World {
+    let world = world();
+    world.set_online(false);
+    let host = world.host();
+    for n in 0..=HELD_MAX {
+        world.block_on(async {
+            let chat = Chat::dm("99");
+            let delivery =
+                crate::context::compose(host, "fake", chat, hermes_protocol::Purpose::Reply, n.to_string()).await;
+            let id = host.store.owe(delivery.clone()).await.unwrap();
+            host.carry(vec![id], vec![delivery]).await;
+        });
+    }
+    world.chat("99").says("hello");
+    world.until("the offer is owed", || {
+        (world.block_on(host.store.counts()).unwrap().outbox == HELD_MAX as u64 + 2).then_some(())
+    });
+    world
+}
+
+#[test]
+fn an_offer_in_the_store_that_is_given_up_with_its_chat_takes_its_request_back() {
+    let world = with_an_offer_in_the_store();
+    let (instance, chat, why) = ("fake".to_owned(), Chat::dm("99"), "blocked".to_owned());
+    world.block_on(world.host().tell(HostEvent::Delivery(DeliveryNews::Dead { instance, chat, why })));
+    world
+        .until("all are given up", || (world.block_on(world.host().store.counts()).unwrap().outbox == 0).then_some(()));
+    world.set_online(true);
+    assert_eq!(ordered(&world, "/pair list"), "Nobody waits here.");
+}
+
+#[test]
+fn an_offer_that_is_dropped_takes_its_request_back_also_on_disk() {
+    let mut world = with_an_offer_in_the_store();
+    let host = world.host();
+    let owed = world.block_on(host.store.deliveries(DeliveryFilter::default())).unwrap().remove(0);
+    assert!(owed.untold().is_some(), "{owed:?}");
+    world.block_on(async {
+        host.tell_untold(Some(&owed)).await;
+        host.store.outbox_drop(owed.id, "dropped by the operator").await.unwrap();
+    });
+    world.set_online(true);
+    assert_eq!(ordered(&world, "/pair list"), "Nobody waits here.");
+    world.crash();
+    world.start();
+    assert_eq!(ordered(&world, "/pair list"), "Nobody waits here.");
 }

@@ -34,7 +34,7 @@ fn a_code_lets_its_person_in_once() {
         ("telegram", "5", "Ada", MINUTE)
     );
     assert_eq!(request.user, "5");
-    assert_eq!(book.approve("telegram", code.expose(), MINUTE), Approval::Wrong { left: 4 });
+    assert_eq!(book.approve("telegram", code.expose(), MINUTE), Approval::Over(Over::Used));
 }
 
 #[test]
@@ -50,7 +50,7 @@ fn a_code_counts_on_its_instance_for_an_hour() {
     let mut book = book();
     let code = offered(&mut book, "5", 0, 1);
     assert!(matches!(book.approve("slack", code.expose(), 0), Approval::Wrong { .. }));
-    assert!(matches!(book.approve("telegram", code.expose(), HOUR), Approval::Wrong { .. }));
+    assert_eq!(book.approve("telegram", code.expose(), HOUR), Approval::Over(Over::Expired));
     assert_eq!(book.list(HOUR).count(), 0);
 }
 
@@ -65,7 +65,7 @@ fn a_person_gets_one_code_one_reminder_and_then_silence_for_ten_minutes() {
     assert!(is_quiet(&book.offer("telegram", "5", "Ada", 10 * MINUTE - 1, random(4))));
     let second = offered(&mut book, "5", 10 * MINUTE, 5);
     assert_eq!(book.list(10 * MINUTE).count(), 1, "a new code replaces the older one");
-    assert!(matches!(book.approve("telegram", first.expose(), 10 * MINUTE), Approval::Wrong { .. }));
+    assert_eq!(book.approve("telegram", first.expose(), 10 * MINUTE), Approval::Over(Over::Replaced));
     assert!(matches!(book.approve("telegram", second.expose(), 10 * MINUTE), Approval::Granted { .. }));
 }
 
@@ -89,7 +89,7 @@ fn five_wrong_codes_lock_the_instance_right_ones_included() {
     for left in (1..=4).rev() {
         assert_eq!(book.approve("telegram", "AAAA2222", 0), Approval::Wrong { left });
     }
-    assert_eq!(book.approve("telegram", "", 0), Approval::Locked { until_ms: HOUR });
+    assert_eq!(book.approve("telegram", "BBBB2222", 0), Approval::Locked { until_ms: HOUR });
     assert_eq!(book.approve("telegram", code.expose(), HOUR - 1), Approval::Locked { until_ms: HOUR });
     assert!(is_quiet(&book.offer("telegram", "6", "", 1, random(2))));
     assert_eq!(book.lockout("telegram").map(|lockout| lockout.until_ms), Some(HOUR));
@@ -133,7 +133,11 @@ fn an_invitation_lets_in_whoever_sends_it() {
     assert_eq!(row.user, "");
     assert_eq!(book.redeem("telegram", "5", "Ada", "hello there", 0), None, "words are no code");
     assert_eq!(book.redeem("telegram", "", "", code.expose(), 0), None);
-    assert!(matches!(book.approve("telegram", code.expose(), 0), Approval::Wrong { .. }), "it names nobody to approve");
+    assert_eq!(
+        book.approve("telegram", code.expose(), 0),
+        Approval::Over(Over::OtherWay),
+        "it names nobody to approve"
+    );
     let Some(Approval::Granted { grant, .. }) = book.redeem("telegram", "5", "Ada", code.expose(), 0) else { panic!() };
     assert_eq!((grant.user.as_str(), grant.name.as_str()), ("5", "Ada"));
     assert_eq!(book.redeem("telegram", "6", "", code.expose(), 0), None);
@@ -206,4 +210,49 @@ proptest! {
             prop_assert!(book.list(now).all(|request| now - request.made_ms < HOUR && request.reminders <= 1));
         }
     }
+}
+
+#[test]
+fn a_code_that_was_right_once_does_not_count_as_wrong_and_neither_does_nothing() {
+    let mut book = book();
+    let first = offered(&mut book, "5", 0, 1);
+    let second = offered(&mut book, "5", 600_000, 2);
+    for _ in 0..10 {
+        assert_eq!(book.approve("telegram", first.expose(), 600_000), Approval::Over(Over::Replaced));
+        for nothing in ["", " ", "- -"] {
+            assert_eq!(book.approve("telegram", nothing, 600_000), Approval::Empty);
+        }
+    }
+    assert!(matches!(book.approve("telegram", second.expose(), 600_000), Approval::Granted { .. }));
+    assert_eq!(book.approve("telegram", second.expose(), 600_000), Approval::Over(Over::Used));
+    let late = offered(&mut book, "6", 600_000, 3);
+    assert_eq!(book.approve("telegram", late.expose(), 4_200_000), Approval::Over(Over::Expired));
+    assert_eq!(book.lockout("telegram"), None);
+    assert!(matches!(book.approve("slack", late.expose(), 4_200_000), Approval::Wrong { .. }), "it was another's");
+    book.clear(Some("telegram"));
+    assert!(matches!(book.approve("telegram", late.expose(), 4_200_000), Approval::Wrong { .. }));
+}
+
+#[test]
+fn a_strangers_own_code_is_no_wrong_invitation() {
+    let mut book = book();
+    let own = offered(&mut book, "5", 0, 1);
+    let _ = book.invite("telegram", 0, random(9)).unwrap();
+    assert_eq!(book.redeem("telegram", "5", "Ada", own.expose(), 0), None);
+    assert_eq!(book.lockout("telegram"), None);
+}
+
+#[test]
+fn only_so_many_codes_are_remembered_when_they_are_over() {
+    let mut book = book();
+    let first = offered(&mut book, "5", 0, 1);
+    for n in 1..=limits::PAIRING_OVER_MAX {
+        // The code is made of the first bytes.
+        let random = std::array::from_fn(|at| if at == 1 { u8::try_from(n / 32 + 1).unwrap() } else { n as u8 });
+        let _ = book.offer("telegram", "5", "Ada", n as i64 * 10 * MINUTE, random);
+        let replaced = book.approve("telegram", first.expose(), n as i64 * 10 * MINUTE);
+        assert_eq!(replaced, Approval::Over(Over::Replaced), "{n}");
+    }
+    let _ = offered(&mut book, "5", 100 * HOUR, 2);
+    assert!(matches!(book.approve("telegram", first.expose(), 100 * HOUR), Approval::Wrong { .. }));
 }
