@@ -19,7 +19,7 @@ use futures_util::future::BoxFuture;
 use tokio::net::TcpListener;
 
 use super::bounded::{Bounded, Peer};
-use super::{HostStatus, StatusJson, metrics, page};
+use super::{AdapterStatus, HostStatus, StatusJson, metrics, page};
 use crate::clock::Clock;
 
 /// How long the host may take to say its status.
@@ -179,15 +179,38 @@ async fn healthy(State(shared): State<Shared>) -> Response {
     }
 }
 
-/// Ready: events are taken.
+/// Ready: events are taken, and somebody can bring one.
 async fn ready(State(shared): State<Shared>) -> Response {
     match status(&shared).await {
         Some(StatusJson { host: HostStatus { trouble: Some(trouble), .. }, .. }) => {
             (StatusCode::SERVICE_UNAVAILABLE, format!("nothing can be stored: {trouble}\n")).into_response()
         }
-        Some(status) if status.host.state == "online" => "ready\n".into_response(),
+        Some(status) if status.host.state == "online" => match reachable(&status) {
+            Ok(words) => format!("ready: {words}\n").into_response(),
+            Err(words) => (StatusCode::SERVICE_UNAVAILABLE, format!("{words}\n")).into_response(),
+        },
         Some(status) => (StatusCode::SERVICE_UNAVAILABLE, format!("{}\n", status.host.state)).into_response(),
         None => late(),
+    }
+}
+
+/// Whether one of the adapters that are meant to run is online, and which. Only names and states: this is told
+/// to whoever asks.
+fn reachable(status: &StatusJson) -> Result<String, String> {
+    // A file without a section has no instance, and what is paused is not meant to run.
+    let is_meant = |adapter: &&AdapterStatus| {
+        !adapter.plugin.is_empty() && !["available", "paused"].contains(&adapter.state.as_str())
+    };
+    let (online, others): (Vec<&AdapterStatus>, Vec<&AdapterStatus>) =
+        status.adapters.iter().filter(is_meant).partition(|adapter| ["online", "degraded"].contains(&&*adapter.state));
+    let told = |adapters: &[&AdapterStatus]| -> String {
+        let each = adapters.iter().map(|adapter| format!("{} is {}", adapter.name, adapter.state));
+        each.collect::<Vec<_>>().join(", ")
+    };
+    match (online.is_empty(), others.is_empty()) {
+        (false, _) => Ok(told(&online)),
+        (true, true) => Ok("no adapter is meant to run".to_owned()),
+        (true, false) => Err(format!("no adapter is online: {}", told(&others))),
     }
 }
 
@@ -204,7 +227,7 @@ mod tests {
     use tokio::net::TcpStream;
 
     use super::*;
-    use crate::status::{AdapterStatus, Announced};
+    use crate::status::Announced;
 
     #[tokio::test]
     async fn the_page_shows_the_state_and_escapes_what_comes_from_outside() {
@@ -262,12 +285,33 @@ mod tests {
         let ready = world.get("/readyz", "localhost").await;
         assert!(ready.starts_with("HTTP/1.1 503") && ready.ends_with("draining\n"), "{ready}");
         world.state.lock().unwrap().host.state = "online".to_owned();
-        assert!(world.get("/readyz", "localhost").await.ends_with("ready\n"));
+        world.state.lock().unwrap().adapters[0].state = "online".to_owned();
+        assert!(world.get("/readyz", "localhost").await.ends_with("ready: tele<b> is online\n"));
         world.state.lock().unwrap().host.trouble = Some("the disk is full".to_owned());
         let ready = world.get("/readyz", "localhost").await;
         assert!(ready.starts_with("HTTP/1.1 503") && ready.ends_with("stored: the disk is full\n"), "{ready}");
         assert!(world.get("/metrics", "localhost").await.contains("\nhermes_store_failing 1\n"));
         assert!(world.get("/healthz", "localhost").await.starts_with("HTTP/1.1 200"));
+    }
+
+    #[tokio::test]
+    async fn a_host_that_nobody_can_reach_is_alive_and_not_ready() {
+        let world = World::start(example()).await;
+        let ready = world.get("/readyz", "localhost").await;
+        assert!(ready.starts_with("HTTP/1.1 503"), "{ready}");
+        assert!(ready.ends_with("no adapter is online: tele<b> is reconnecting\n"), "{ready}");
+        assert!(world.get("/healthz", "localhost").await.starts_with("HTTP/1.1 200"));
+        let mut paused = world.state.lock().unwrap().adapters[0].clone();
+        paused.state = "paused".to_owned();
+        let broken = AdapterStatus { plugin: String::new(), state: "failed".to_owned(), ..paused.clone() };
+        for (state, ready) in [("degraded", true), ("failed", false), ("starting", false), ("paused", true)] {
+            let one = AdapterStatus { state: state.to_owned(), ..paused.clone() };
+            world.state.lock().unwrap().adapters = vec![one, paused.clone(), broken.clone()];
+            let answer = if ready { "HTTP/1.1 200" } else { "HTTP/1.1 503" };
+            assert!(world.get("/readyz", "localhost").await.starts_with(answer), "{state}");
+        }
+        world.state.lock().unwrap().adapters.clear();
+        assert!(world.get("/readyz", "localhost").await.ends_with("ready: no adapter is meant to run\n"));
     }
 
     #[tokio::test]
