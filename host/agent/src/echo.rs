@@ -109,10 +109,10 @@ enum End {
 impl Plan {
     fn of(heard: &str, test_words: bool) -> Self {
         let plain = |text: &str| Self { text: text.to_owned(), pause: Duration::ZERO, end: End::Finish };
-        let (word, rest) = heard.split_once(char::is_whitespace).unwrap_or((heard, ""));
-        if !test_words || !TEST_WORDS.contains(&word) {
-            return plain(heard);
-        }
+        let (word, rest) = match test_word(heard).filter(|_| test_words) {
+            Some(found) => found,
+            None => return plain(heard),
+        };
         match word {
             "/slow" => {
                 let (first, others) = rest.split_once(char::is_whitespace).unwrap_or((rest, ""));
@@ -169,6 +169,20 @@ impl Plan {
             End::Panic => panic!("test word /panic"),
         }
     }
+}
+
+/// The test word that a message begins with and what follows it. Where several people speak, the name of
+/// who does stands before it: `[Ada] /slow`.
+fn test_word(heard: &str) -> Option<(&str, &str)> {
+    fn split(text: &str) -> Option<(&str, &str)> {
+        let (word, rest) = text.split_once(char::is_whitespace).unwrap_or((text, ""));
+        TEST_WORDS.contains(&word).then_some((word, rest))
+    }
+    let behind_a_name = || {
+        let names = heard.starts_with('[').then(|| heard.match_indices("] ")).into_iter().flatten();
+        names.map(|(at, end)| &heard[at + end.len()..]).find_map(split)
+    };
+    split(heard).or_else(behind_a_name)
 }
 
 /// Whether `action` may be done. Its kind is its first word.
@@ -286,6 +300,14 @@ mod tests {
             let (outcome, _) = answer(false, &[word]).await;
             assert!(matches!(&outcome, TurnOutcome::Finished { text, .. } if text == word), "{outcome:?}");
         }
+    }
+
+    #[tokio::test]
+    async fn a_test_word_is_understood_behind_the_name_of_who_speaks() {
+        let (outcome, _) = answer(true, &["[Ada [x] B.] /long 12"]).await;
+        assert!(matches!(&outcome, TurnOutcome::Finished { text, .. } if text.len() == 12), "{outcome:?}");
+        let (outcome, _) = answer(true, &["[Ada] say /long 12"]).await;
+        assert!(matches!(&outcome, TurnOutcome::Finished { text, .. } if text == "[Ada] say /long 12"), "{outcome:?}");
     }
 
     #[tokio::test]
