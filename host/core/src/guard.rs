@@ -247,12 +247,18 @@ impl Guard {
             .collect()
     }
 
-    /// The running turn takes what was to steer it, as far as it is complete.
+    /// The running turn takes what was to steer it, as far as it is complete: what somebody said behind a text
+    /// whose continuation is waited for stays behind it.
     pub fn steer(&mut self, now: Duration) -> Vec<Group> {
         let Some(running) = &mut self.running else { return Vec::new() };
         let mut taken = Vec::new();
+        let mut unfinished: Vec<String> = Vec::new();
         self.queue.retain_mut(|entry| {
-            let goes = entry.wish == BusyMode::Steer && entry.held_until <= now;
+            let steers = entry.wish == BusyMode::Steer;
+            let goes = steers && entry.held_until <= now && !unfinished.contains(&entry.by);
+            if steers && !goes {
+                unfinished.push(entry.by.clone());
+            }
             if goes {
                 running.extend(&entry.events);
                 taken.push(std::mem::take(&mut entry.events));

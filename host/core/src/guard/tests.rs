@@ -238,6 +238,17 @@ fn what_wants_a_turn_of_its_own_gets_it_after_an_interruption_too() {
     }
 }
 
+#[test]
+fn what_steers_stays_behind_a_text_of_the_same_person_that_is_still_waited_for() {
+    let mut guard = guard(9);
+    let _ = guard.arrive(waits(1), ms(0));
+    for (id, by, join) in [(2, "ada", Join::Cut), (3, "ada", Join::OwnTurn), (4, "bob", Join::Alone)] {
+        let _ = guard.arrive(says(id, by, BusyMode::Steer, join), ms(0));
+    }
+    assert_eq!(guard.steer(ms(0)), vec![ids(&[4])]);
+    assert_eq!(guard.steer(ms(5_000)), vec![ids(&[2]), ids(&[3])]);
+}
+
 /// What happens in the property test.
 #[derive(Clone, Debug)]
 enum Step {
