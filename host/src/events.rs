@@ -145,6 +145,13 @@ pub enum Control {
         /// Hears them.
         reply: oneshot::Sender<Vec<Chat>>,
     },
+    /// Where a session goes on.
+    Places {
+        /// Which session.
+        session: SessionId,
+        /// Hears the instance and the chat of each place.
+        reply: oneshot::Sender<Vec<(String, Chat)>>,
+    },
     /// Where the conversations of an instance go on.
     Led {
         /// Which instance.

@@ -24,6 +24,7 @@ use crate::events::{Control, HostEvent, TurnWish};
 use crate::host::Host;
 use crate::ingress::Ingress;
 use crate::plugins::{AdapterHandle, HostServices};
+use crate::status::human::one_line;
 use crate::store::{Change, CommandTx, NewFork, NewSession, RouteRow, SessionFilter, SessionRow, StoreError};
 
 /// The owner of what the operator began, through whatever instance.
@@ -31,6 +32,9 @@ pub const OPERATOR: &str = "operator";
 
 /// The longest name of a kept value, in bytes.
 const KV_KEY_BYTES_MAX: usize = 256;
+
+/// What an answer shows of a chat's name, in characters.
+const CHAT_NAME_CHARS_MAX: usize = 64;
 
 /// Rows of one listing.
 const ROWS_MAX: u32 = 200;
@@ -280,12 +284,33 @@ impl Shared {
 
     async fn sessions_delete(&self, from: &AdapterHandle, call: OneSession) -> Answer {
         let session = self.owned(from, &call).await?;
+        if let Some(why) = self.goes_on_elsewhere(from, &session.id).await {
+            return Err(CallError::new("in_use", why));
+        }
         self.host.store.session_delete(&session.id).await.map_err(refused)?;
         let (reply, forgotten) = oneshot::channel();
         self.host.tell(HostEvent::control(Control::Forget { session: session.id, reply })).await;
         // Without the dispatcher the host ends, and nothing is left to forget.
         let _ = forgotten.await;
         nothing()
+    }
+
+    /// Why a session must not be deleted from one conversation of an adapter: another chat goes on in it.
+    async fn goes_on_elsewhere(&self, from: &AdapterHandle, session: &SessionId) -> Option<String> {
+        let (reply, places) = oneshot::channel();
+        self.host.tell(HostEvent::control(Control::Places { session: session.clone(), reply })).await;
+        // Without the dispatcher the host ends, and nothing goes on anywhere.
+        let mut places = places.await.unwrap_or_default();
+        if let Some(own) = places.iter().position(|(instance, _)| **instance == **from.instance()) {
+            places.swap_remove(own);
+        }
+        let (instance, chat) = places.first()?;
+        let chat = chat.name.as_deref().filter(|name| !name.is_empty()).unwrap_or(&chat.id);
+        Some(format!(
+            "{instance} ({}) goes on in it, too, and would lose it; write /new there first, \
+             or delete it everywhere with `hermes-host session delete {session}`",
+            one_line(chat, CHAT_NAME_CHARS_MAX)
+        ))
     }
 
     async fn sessions_search(&self, from: &AdapterHandle, call: SearchSessions) -> Answer {

@@ -111,6 +111,11 @@ impl Dispatcher {
                 // Whoever asked may have gone away.
                 let _ = reply.send(chats.collect());
             }
+            Control::Places { session, reply } => {
+                let places = self.routes.of_session(&session);
+                // Whoever asked may have gone away.
+                let _ = reply.send(places.map(|route| (route.instance.clone(), route.origin.clone())).collect());
+            }
             Control::Led { instance, reply } => {
                 let here = self.routes.iter().filter(|route| *route.instance == *instance);
                 // Whoever asked may have gone away.

@@ -263,6 +263,27 @@ fn a_conversation_is_found_by_number_title_and_id_and_goes_on_in_another_chat_fo
     assert!(ask_in_group(&world, "7", "/resume 1").contains("again"), "the last used is the first");
     assert!(ask_in_group(&world, "7", "/resume in private").contains("already"));
     assert!(ask_in_group(&world, "7", "/resume nowhere").starts_with("You have no conversation \"nowhere\""));
+    let long = ask_in_group(&world, "7", &format!("/resume {}", "x".repeat(10_000)));
+    assert!(long.starts_with("You have no conversation \"xxx") && long.len() < 200, "{}", long.len());
+}
+
+#[test]
+fn a_conversation_that_another_chat_goes_on_in_is_not_deleted_from_one_of_them() {
+    let world = world();
+    ask(&world, "7", "shared");
+    world.until("it has a title", || (titles(&world, "7") == ["shared"]).then_some(()));
+    ask_in_group(&world, "7", "/resume shared");
+    let id = sessions(&world, "7")[0]["id"].clone();
+    let delete = || world.call("sessions.delete", json!({ "sender": { "id": "7" }, "session_id": id }));
+    let refused = delete().unwrap_err();
+    assert_eq!(refused.code, "in_use");
+    assert!(refused.message.contains("goes on in it, too") && refused.message.contains("/new there"), "{refused:?}");
+    assert_eq!(ask(&world, "7", "history?"), "shared / re shared", "nothing has ended");
+    ask_in_group(&world, "7", "/new");
+    world.settled();
+    delete().unwrap();
+    ask(&world, "7", "fresh");
+    assert_eq!(ask(&world, "7", "history?"), "fresh / re fresh");
 }
 
 #[test]
@@ -390,8 +411,8 @@ fn usage_counts_turns_and_tokens_of_this_conversation_and_of_all() {
     }
     world.until("both have a title", || (titles(&world, "7") == ["three", "one"]).then_some(()));
     let words = ask(&world, "7", "/usage");
-    assert!(words.contains("- This conversation: 1 turns, 15 tokens (10 in, 5 out)"), "{words}");
-    assert!(words.contains("- All of yours (2): 3 turns, 45 tokens (30 in, 15 out)"), "{words}");
+    assert!(words.contains("- This conversation: 1 turn, 15 tokens (10 in, 5 out)"), "{words}");
+    assert!(words.contains("- All of yours (2 conversations): 3 turns, 45 tokens (30 in, 15 out)"), "{words}");
     assert!(words.contains("  - **one**: 2 turns, 30 tokens"), "{words}");
 }
 
