@@ -10,7 +10,7 @@ use super::table::{Table, ago};
 use super::{Context, Failure};
 use crate::clock::{Clock, SystemClock};
 use crate::control::{ControlReply, ControlRequest, MessageInfo, SessionInfo};
-use crate::status::human::one_line;
+use crate::status::human::{counted, one_line};
 
 pub async fn session(context: &Context, command: SessionCommand) -> Result<(), Failure> {
     match command {
@@ -62,7 +62,7 @@ async fn show(context: &Context, session: String, limit: u32, json: bool) -> Res
 
 fn transcript(session: &SessionInfo, messages: &[MessageInfo], now_ms: i64) -> String {
     let title = session.title.as_ref().map_or_else(String::new, |title| format!("  {}", one_line(title, 80)));
-    let mut out = format!("{}{title}\nfrom {}, {} messages", session.id, session.source, session.messages);
+    let mut out = format!("{}{title}\nfrom {}, {}", session.id, session.source, counted(session.messages, "message"));
     if session.ended_ms.is_some() {
         out.push_str(&format!(", ended ({})", ended(session)));
     }

@@ -5,7 +5,7 @@ use super::table::{Table, ago};
 use super::{Context, Failure};
 use crate::clock::{Clock, SystemClock};
 use crate::control::{ControlReply, ControlRequest};
-use crate::status::human::{one_line, span};
+use crate::status::human::{counted, one_line, span};
 use crate::status::{AdapterStatus, StatusJson};
 
 /// The longest reason that is shown, in characters.
@@ -62,11 +62,16 @@ pub fn render(status: &StatusJson, now_ms: i64) -> String {
     }
     let queues = &status.queues;
     out.push_str(&format!(
-        "\nwaiting  {} events, {} turns, {} deliveries, {} handoffs; sessions {} open, {} in all\n",
-        queues.inbox, queues.turns, queues.outbox, queues.handoffs, status.sessions.open, status.sessions.total
+        "\nwaiting  {}, {}, {}, {}; sessions {} open, {} in all\n",
+        counted(queues.inbox, "event"),
+        counted(queues.turns, "turn"),
+        deliveries(queues.outbox),
+        counted(queues.handoffs, "handoff"),
+        status.sessions.open,
+        status.sessions.total
     ));
     if queues.dead > 0 {
-        out.push_str(&format!("given up {} deliveries; `hermes-host outbox list` shows them\n", queues.dead));
+        out.push_str(&format!("given up {}; `hermes-host outbox list` shows them\n", deliveries(queues.dead)));
     }
     for dead in &status.dead_chats {
         let name = dead.name.as_ref().map(|name| format!(" ({})", one_line(name, NAME_CHARS_MAX))).unwrap_or_default();
@@ -113,4 +118,8 @@ pub fn adapters(adapters: &[AdapterStatus], now_ms: i64) -> String {
     }
     let table = table.render("no adapter is configured; add a section to plugins.toml");
     if reasons.is_empty() { table } else { format!("{table}\n{reasons}") }
+}
+
+fn deliveries(number: u64) -> String {
+    format!("{number} {}", if number == 1 { "delivery" } else { "deliveries" })
 }

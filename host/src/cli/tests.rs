@@ -314,8 +314,8 @@ fn the_status_names_what_waits_and_what_to_do() {
          work     telegram 1.0.0  reconnecting  9 s ago  2     process  at-least-once\n\n\
          work: the link is down; next try in 5 s\n\n\
          work: open  http://127.0.0.1/\n\n\
-         waiting  1 events, 0 turns, 2 deliveries, 0 handoffs; sessions 1 open, 9 in all\n\
-         given up 1 deliveries; `hermes-host outbox list` shows them\n\
+         waiting  1 event, 0 turns, 2 deliveries, 0 handoffs; sessions 1 open, 9 in all\n\
+         given up 1 delivery; `hermes-host outbox list` shows them\n\
          warning: one\n"
     );
 }

@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 use std::sync::Arc;
+use std::time::Duration;
 
 use hermes_core::commands::{self, CommandId, Gates, Parsed};
 use hermes_core::ids::SessionId;
@@ -14,8 +15,8 @@ use super::{Asked, Deed};
 use crate::context::Urge;
 use crate::dispatcher::{Arrived, Dispatcher, Found, owner};
 use crate::events::TurnWish;
-use crate::lane::{Act, Birth, LaneMessage};
-use crate::store::{Lineage, NewSession, Parent};
+use crate::lane::{Act, Birth, LaneMessage, Later};
+use crate::store::{Change, Lineage, NewSession, Parent};
 
 /// What an event is, beside words for the agent and plain commands: words for the agent with a wish.
 pub(crate) struct ToAgent {
@@ -57,6 +58,27 @@ impl ToAgent {
     }
 }
 
+/// How long `/agents stop` waits for the end before it answers.
+const STOPPED_WAIT: Duration = Duration::from_secs(60);
+
+const ENDED: &str = "It has ended meanwhile.";
+
+/// Waits until a turn that is told to stop has ended, and says so.
+async fn stopped(asked: String, mut ended: mpsc::Receiver<&'static str>) -> (String, Vec<Change>) {
+    let waiting = async {
+        let was = ended.recv().await;
+        // Nothing more is said; the other end is dropped once the turn is over.
+        while ended.recv().await.is_some() {}
+        was
+    };
+    let words = match tokio::time::timeout(STOPPED_WAIT, waiting).await {
+        Ok(Some(_)) => format!("Stopped: `{asked}`."),
+        Ok(None) => ENDED.to_owned(),
+        Err(_) => format!("Told to stop and not over yet: `{asked}`. `/agents` shows whether it has ended."),
+    };
+    (words, Vec::new())
+}
+
 impl Dispatcher {
     /// `/stop`: the running turn ends.
     pub(super) fn stop(&mut self) -> Deed {
@@ -90,12 +112,15 @@ impl Dispatcher {
             let Some(work) = theirs.iter().find(|work| work.turn.to_string() == number) else {
                 return Deed::say("There is no such turn of yours. `/agents` lists them with their numbers.");
             };
-            // Nobody waits for the state; the chat of the turn sees its end.
-            let (reply, _) = mpsc::channel(1);
+            // The lane holds it until the turn has ended.
+            let (reply, ended) = mpsc::channel(1);
             let (instance, inbox) = (Arc::clone(&work.instance), work.inbox);
             let ask = LaneMessage::Ask { instance, inbox, wish: TurnWish::Stop, reply };
             let sent = self.lanes.send(&work.session, ask).is_ok();
-            return Deed::say(if sent { "It is being stopped." } else { "It has ended meanwhile." });
+            return match sent {
+                true => Act::Later(Later::new(stopped(work.asked.clone(), ended))).into(),
+                false => Deed::say(ENDED),
+            };
         }
         if !args.is_empty() {
             return Deed::say("Use `/agents`, or `/agents stop NUMBER`.");
@@ -127,8 +152,11 @@ impl Dispatcher {
         let max = self.host.live().config.limits.background_max;
         let owner = owner(&arrived.instance, &arrived.event);
         let running = self.asides.values().filter(|aside| aside.owner == owner).count();
-        (running >= max)
-            .then(|| format!("Not started: {running} turns of yours run in the background. `/agents` lists them."))
+        (running >= max).then(|| match running {
+            1 => "Not started: one turn of yours runs in the background, which is as many as may. `/agents` shows it."
+                .to_owned(),
+            n => format!("Not started: {n} turns of yours run in the background. `/agents` lists them."),
+        })
     }
 
     /// Begins a turn beside a conversation, in a session of its own. Returns that session.

@@ -9,6 +9,7 @@ use crate::back;
 use crate::dispatcher::Dispatcher;
 use crate::lane::Act;
 use crate::render;
+use crate::status::human::echo;
 use crate::store::Change;
 
 /// The version, and what it was built for.
@@ -30,7 +31,10 @@ impl Dispatcher {
         match commands::parse(&format!("/{}", asked.args.trim_start_matches('/')), "", &live.gates) {
             Parsed::Command { spec, .. } => Deed::say(commands::help_for(spec)),
             Parsed::Unknown { name, nearest } => Deed::say(unknown(&name, nearest)),
-            Parsed::NotCommand => self.page_of_commands(asked, 1),
+            Parsed::NotCommand if asked.args.is_empty() => self.page_of_commands(asked, 1),
+            Parsed::NotCommand => {
+                Deed::say(format!("There is no command {}. `/help` lists what there is.", echo(asked.args)))
+            }
         }
     }
 

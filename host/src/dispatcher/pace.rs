@@ -11,6 +11,7 @@ use hermes_core::session::participant;
 use super::{Arrived, Dispatcher, Found, place};
 use crate::clerk::Note;
 use crate::lane::{Act, LaneMessage, Order};
+use crate::status::human::counted;
 
 /// What becomes of an event.
 pub(super) enum Heard {
@@ -55,8 +56,10 @@ impl Dispatcher {
                 }
                 let seconds = wait_ms.saturating_add(999).div_euclid(1_000).max(1);
                 let words = format!(
-                    "Not taken: at most {per_minute} messages a minute are answered here. \
-                     Send it again in {seconds} s; until then I say no more about it."
+                    "Not taken: at most {} a minute {} answered here. \
+                     Send it again in {seconds} s; until then I say no more about it.",
+                    counted(per_minute, "message"),
+                    if per_minute == 1 { "is" } else { "are" },
                 );
                 let event = arrived.event.get();
                 let place =

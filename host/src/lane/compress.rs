@@ -25,6 +25,7 @@ use super::Lane;
 use super::conversation::Said;
 use crate::context::{self, Place};
 use crate::host::Host;
+use crate::status::human::counted;
 use crate::store::{Change, NewFork, NewSummary};
 
 /// Fewer messages than this are not worth a summary.
@@ -90,8 +91,8 @@ impl Lane {
         let remembered = self.memory.read(&self.host, &self.session).await;
         let messages = remembered.history.len();
         if messages < MESSAGES_MIN {
-            let words =
-                format!("There is too little to compress: {messages} messages, and {MESSAGES_MIN} are the least.");
+            let said = counted(messages as u64, "message");
+            let words = format!("There is too little to compress: {said}, and {MESSAGES_MIN} are the least.");
             self.answer_order(&place, Said::only(words)).await;
             return;
         }
@@ -137,10 +138,10 @@ impl Lane {
         let place = &compressing.place;
         let id = self.host.new_session_id();
         let words = format!(
-            "Compressed: {} messages became a summary of {} characters, and the last exchange is kept. \
+            "Compressed: {} became a summary of {}, and the last exchange is kept. \
              `/resume {}` leads here, too; the host keeps the full transcript.",
-            compressing.messages,
-            summary.chars().count(),
+            counted(compressing.messages as u64, "message"),
+            counted(summary.chars().count() as u64, "character"),
             self.session
         );
         let fork = NewFork {

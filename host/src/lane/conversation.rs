@@ -10,14 +10,11 @@ use hermes_protocol::{Purpose, Usage};
 
 use super::Lane;
 use crate::context::{Heard, Place};
-use crate::status::human::one_line;
+use crate::status::human::{counted, echo, one_line};
 use crate::store::{Change, CommandTx, NewFork, SessionFilter, SessionRow, Store, StoreError};
 
 /// Turns that one `/undo` takes back at most.
 pub const UNDO_TURNS_MAX: u32 = 100;
-
-/// Characters of a message that an answer repeats.
-const QUOTE_CHARS_MAX: usize = 60;
 
 /// Conversations that `/usage` names one by one.
 const USAGE_ROWS: u32 = 5;
@@ -252,7 +249,11 @@ impl Lane {
         // Without an owner nothing else is theirs.
         if let Some(owner) = owner {
             let all = self.host.store.usage_of(owner).await?;
-            lines.push(format!("- All of yours ({}): {}", all.sessions, costs(all.turns, &all.usage)));
+            lines.push(format!(
+                "- All of yours ({}): {}",
+                counted(all.sessions, "conversation"),
+                costs(all.turns, &all.usage)
+            ));
             let filter = SessionFilter {
                 owner: Some(owner.to_owned()),
                 with_ended: true,
@@ -295,11 +296,12 @@ pub(super) fn called(row: &SessionRow) -> String {
 
 fn costs(turns: u64, usage: &Usage) -> String {
     let (input, output) = (usage.input_tokens, usage.output_tokens);
-    format!("{turns} turns, {} tokens ({input} in, {output} out)", input.saturating_add(output))
+    let tokens = counted(input.saturating_add(output), "token");
+    format!("{}, {tokens} ({input} in, {output} out)", counted(turns, "turn"))
 }
 
 fn quote(message: &Message) -> String {
-    format!("\"{}\"", one_line(&message.content, QUOTE_CHARS_MAX).replace('`', "'"))
+    echo(&message.content)
 }
 
 pub(super) fn unreadable(error: &StoreError) -> String {

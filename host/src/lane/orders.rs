@@ -13,6 +13,7 @@ use super::{Lane, Then, Waiting, Wish, memory};
 use crate::asking;
 use crate::context::{self, Heard, Place, Spoken};
 use crate::host::Host;
+use crate::status::human::one_line;
 use crate::store::{Change, CommandTx, EndTurn, StoreError, TurnEnd};
 
 /// A slash command on its way to its session.
@@ -91,6 +92,18 @@ const RESTART: &str = "The host restarts. Running turns are finished first; I wr
 
 const NEW: &str = "A new conversation begins.";
 
+/// The words about a conversation that begins, with the title that it gets.
+fn with_title(words: &str, changes: &[Change]) -> String {
+    let title = changes.iter().find_map(|change| match change {
+        Change::NewSession(new) => new.title.as_deref(),
+        _ => None,
+    });
+    match (title, words.strip_prefix(NEW)) {
+        (Some(title), Some(rest)) => format!("A new conversation begins: **{}**.{rest}", one_line(title, 200)),
+        _ => words.to_owned(),
+    }
+}
+
 impl Lane {
     /// Obeys a command: one transaction with its changes and its answer.
     pub(super) async fn obey(&mut self, order: Order) {
@@ -139,7 +152,7 @@ impl Lane {
                 }
             }
         };
-        let mut reply = place.answer_order(&self.host, words.clone()).await;
+        let mut reply = place.answer_order(&self.host, with_title(&words, &changes)).await;
         reply.code = changes.iter().find_map(code_of);
         let order = CommandTx { inbox: Some(place.inbox), changes, reply: vec![reply], now_ms: self.host.now_ms() };
         let bears =

@@ -9,7 +9,7 @@ use hermes_core::ids::SessionId;
 use super::conversation::{Said, called};
 use super::{Lane, Wish};
 use crate::context::Place;
-use crate::status::human::span;
+use crate::status::human::{counted, echo, span};
 use crate::store::{Change, InUse, Resolved, SessionFilter, SessionRow, StoreError};
 
 /// Conversations on one page.
@@ -38,7 +38,7 @@ impl Lane {
             self.listed.insert(number, row.id.clone());
             let here = if row.id == self.session { " (here)" } else { "" };
             let used = span(now_ms - row.active_ms);
-            lines.push(format!("{number}. {}, {} messages, {used} ago{here}", called(row), row.messages));
+            lines.push(format!("{number}. {}, {}, {used} ago{here}", called(row), counted(row.messages, "message")));
         }
         lines.push(String::new());
         lines.push("`/resume NUMBER` goes on with one.".to_owned());
@@ -85,13 +85,14 @@ impl Lane {
         changes.push(Change::ReopenSession { session: target.id.clone() });
         changes.extend(moved.routes.into_iter().map(Change::BindRoute));
         let used = span(self.host.now_ms() - target.active_ms);
-        let words = format!("You are in {} again: {} messages, {used} ago.", called(target), target.messages);
+        let messages = counted(target.messages, "message");
+        let words = format!("You are in {} again: {messages}, {used} ago.", called(target));
         Ok(Said { words, changes })
     }
 
     /// The conversation of a person that a number, a title or an id means; or why there is none.
     async fn wanted(&self, owner: &str, name: &str) -> Result<Result<SessionRow, String>, StoreError> {
-        let unknown = || Err(format!("You have no conversation {name:?}. `/sessions` lists what there is."));
+        let unknown = || Err(format!("You have no conversation {}. `/sessions` lists what there is.", echo(name)));
         let number = name.strip_prefix('#').unwrap_or(name).parse().ok().filter(|number| *number > 0);
         if let Some(number) = number {
             // A title may be a number, too; what was listed comes first.
@@ -108,7 +109,8 @@ impl Lane {
             Resolved::Unknown => unknown(),
             Resolved::Ambiguous(ids) => {
                 let ids: Vec<String> = ids.iter().take(CANDIDATES_MAX).map(|id| format!("`{id}`")).collect();
-                Err(format!("Several conversations begin with {name:?}: {}. Write more of the id.", ids.join(", ")))
+                let (name, ids) = (echo(name), ids.join(", "));
+                Err(format!("Several conversations begin with {name}: {ids}. Write more of the id."))
             }
         })
     }

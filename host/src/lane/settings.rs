@@ -8,6 +8,7 @@ use hermes_core::settings::{BusyMode, Effort, ProgressMode, SessionSettings, Set
 use super::manner::Manner;
 use super::{Lane, Takeover};
 use crate::context::Place;
+use crate::status::human::counted;
 use crate::store::Change;
 
 const UNREADABLE: &str = "The settings of this conversation cannot be read at the moment. Try it again.";
@@ -63,7 +64,12 @@ impl Lane {
             Setting::Progress => {
                 progress(Manner::of(&self.host.live(), &place.instance, &settings).progress).to_owned()
             }
-            Setting::Footer => footer(Manner::of(&self.host.live(), &place.instance, &settings).footer).to_owned(),
+            Setting::Footer => {
+                let on = Manner::of(&self.host.live(), &place.instance, &settings).footer;
+                let mut words = footer(on).to_owned();
+                words[..1].make_ascii_uppercase();
+                words
+            }
             Setting::Yolo => yolo(settings.yolo.unwrap_or_default()).to_owned(),
             other => format!("{other:?} cannot be chosen in this version."),
         }
@@ -134,7 +140,7 @@ impl Lane {
                 "Approved here",
                 Some(settings.approved.len())
                     .filter(|kinds| *kinds > 0)
-                    .map(|kinds| format!("{kinds} kinds of action")),
+                    .map(|kinds| format!("{} of action", counted(kinds as u64, "kind"))),
             ),
             ("Yolo", settings.yolo.map(|yolo| on(yolo).to_owned())),
         ];

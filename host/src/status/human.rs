@@ -27,9 +27,34 @@ pub fn one_line(text: &str, chars_max: usize) -> String {
     line
 }
 
+/// A number and what it counts, whose plural ends in `s`: `1 turn`, `2 turns`.
+pub fn counted(number: impl Into<u64>, what: &str) -> String {
+    let number = number.into();
+    format!("{number} {what}{}", if number == 1 { "" } else { "s" })
+}
+
+/// What is shown of words that somebody wrote where an answer repeats them, in characters.
+const ECHO_CHARS_MAX: usize = 60;
+
+/// The beginning of what somebody wrote, in quotation marks: nothing in it formats, and an answer stays short.
+pub fn echo(text: &str) -> String {
+    format!("\"{}\"", one_line(text, ECHO_CHARS_MAX).replace('`', "'"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn one_of_a_thing_is_no_several() {
+        assert_eq!([0_u32, 1, 2].map(|n| counted(n, "turn")), ["0 turns", "1 turn", "2 turns"]);
+    }
+
+    #[test]
+    fn what_is_repeated_is_one_short_line_that_ends_no_code() {
+        assert_eq!(echo("the `trip`\nto Rome"), "\"the 'trip' to Rome\"");
+        assert_eq!(echo(&"x".repeat(10_000)).chars().count(), ECHO_CHARS_MAX + 2);
+    }
 
     #[test]
     fn a_span_is_told_in_its_largest_sensible_unit() {

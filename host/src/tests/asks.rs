@@ -492,7 +492,7 @@ fn a_conversation_that_a_button_ended_is_over_before_the_next_one_begins() {
     let before = chat.heard().len();
     chat.says("/usage");
     let usage = chat.hears(before + 1)[before].clone();
-    assert!(usage.contains("This conversation: 1 turns"), "the conversation is still bound to its chat: {usage}");
+    assert!(usage.contains("This conversation: 1 turn,"), "the conversation is still bound to its chat: {usage}");
 }
 
 /// Asks for approval, and hears nothing else any more once it was refused; hangs where it is told to.

@@ -425,7 +425,7 @@ fn turns_in_the_background_are_bounded_listed_and_can_be_stopped() {
     assert_eq!(world.chat("8").hears(1), ["The agent does nothing for you at the moment."]);
     let number = list.lines().find_map(|line| line.strip_prefix("- ")?.split(':').next()).unwrap();
     chat.says(&format!("/agents stop {number}"));
-    assert_eq!(chat.hears(7)[6], "It is being stopped.");
+    assert_eq!(chat.hears(7)[6], "Stopped: `/hang on`.", "it is said once it is true");
     runs(&world, 3);
     world.until("there is room again", || {
         chat.says("/background one more");

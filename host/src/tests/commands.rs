@@ -373,3 +373,24 @@ fn two_bots_that_answer_each_other_fall_silent_until_a_person_speaks() {
     world.settled();
     assert_eq!(recorder.requests.lock().unwrap().len(), 5);
 }
+
+#[test]
+fn help_for_what_is_no_command_says_so_and_offers_the_nearest() {
+    let world = World::new();
+    let chat = world.chat("7");
+    for (n, (asked, answer)) in [
+        ("/help nonsense", "There is no command /nonsense. `/help` lists what there is."),
+        ("/help stpo", "There is no command /stpo. Did you mean `/stop`?"),
+        ("/help ???", "There is no command \"???\". `/help` lists what there is."),
+        ("/help how do I", "There is no command /how. `/help` lists what there is."),
+        ("/footer", "Answers end without a line about themselves."),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        chat.says(asked);
+        assert_eq!(chat.hears(n + 1)[n], answer);
+    }
+    chat.says(&format!("/help {}", "?".repeat(10_000)));
+    assert!(chat.hears(6)[5].len() < 200);
+}

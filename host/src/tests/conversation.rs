@@ -267,7 +267,7 @@ fn a_new_conversation_can_have_a_title_at_once() {
     chat.hears(1);
     chat.says("/new  The  garden ");
     chat.says("plant this");
-    assert_eq!(chat.hears(3), ["hello", "A new conversation begins.", "plant this"]);
+    assert_eq!(chat.hears(3), ["hello", "A new conversation begins: **The garden**.", "plant this"]);
     world.settled();
     let named = titles(&world);
     assert_eq!(named.iter().filter(|title| *title == "The garden").count(), 1, "{named:?}");
@@ -290,7 +290,7 @@ fn a_first_word_can_be_a_titled_conversation() {
     let chat = world.chat("7");
     chat.says("/new Plans");
     chat.says("hello");
-    assert_eq!(chat.hears(2), ["A new conversation begins.", "hello"]);
+    assert_eq!(chat.hears(2), ["A new conversation begins: **Plans**.", "hello"]);
     let sessions = world.call("sessions.list", json!({ "sender": { "id": "7" } })).unwrap();
     assert_eq!(sessions[0]["title"], "Plans");
     assert_eq!(sessions.as_array().unwrap().len(), 1);
