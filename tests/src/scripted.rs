@@ -9,7 +9,7 @@ use std::{
         atomic::{AtomicU64, Ordering},
     },
     thread,
-    time::{Duration, Instant},
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
 use serde_json::{Value, json};
@@ -180,7 +180,7 @@ impl Chat {
         let number = self.scripted.shared.next.fetch_add(1, Ordering::Relaxed);
         json!({
             "type": "message", "event_id": format!("m:{}:{number}", self.chat["id"].as_str().unwrap_or_default()),
-            "at_ms": 1, "addressed": { "mention": self.chat["type"] != "dm" }, "chat": self.chat, "sender": { "id": self.sender }, "message_id": number.to_string(), "text": text,
+            "at_ms": now_ms(), "addressed": { "mention": self.chat["type"] != "dm" }, "chat": self.chat, "sender": { "id": self.sender }, "message_id": number.to_string(), "text": text,
         })
     }
 
@@ -194,6 +194,12 @@ impl Chat {
         let what = format!("{count} texts in {}", self.chat);
         self.scripted.wait(&what, 30, |seen| Some(texts(seen, &self.chat)).filter(|texts| texts.len() >= count))
     }
+}
+
+/// The time of the machine, which receipts have theirs from.
+fn now_ms() -> i64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
 }
 
 fn texts(seen: &[Value], chat: &Value) -> Vec<String> {

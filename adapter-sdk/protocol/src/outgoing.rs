@@ -285,7 +285,8 @@ pub struct Receipt {
     /// The platform's ids of what was made, in order.
     #[serde(default)]
     pub message_ids: Vec<String>,
-    /// When, in milliseconds since the Unix epoch.
+    /// When, in milliseconds since the Unix epoch, by the clock that events have their times from: what somebody says
+    /// in answer to this is not before it. 0 where nobody knows.
     #[serde(default)]
     pub at_ms: i64,
 }

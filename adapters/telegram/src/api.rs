@@ -361,10 +361,13 @@ pub struct FilePath {
     pub file_path: Option<String>,
 }
 
-/// A message that the server just made; only its id is of use.
+/// A message that the server just made; only its id and its time are of use.
 #[derive(Debug, Deserialize)]
 pub struct Sent {
     pub message_id: i64,
+    /// In seconds since the Unix epoch, by the clock that events have their times from; 0 where it is not told.
+    #[serde(default)]
+    pub date: i64,
 }
 
 /// <https://core.telegram.org/bots/api#forumtopic>

@@ -74,7 +74,8 @@ pub async fn send(api: &Api, manner: Manner, message: &Outgoing, now_ms: i64) ->
     match api.call::<Sent>("sendMessage", &parameters).await {
         Ok(sent) => {
             ids.push(sent.message_id.to_string());
-            SendOutcome::Delivered { receipt: Receipt::new(ids, now_ms) }
+            let at_ms = if sent.date > 0 { sent.date.saturating_mul(1_000) } else { now_ms };
+            SendOutcome::Delivered { receipt: Receipt::new(ids, at_ms) }
         }
         Err(error) if !ids.is_empty() => SendOutcome::unknown(error.to_string()),
         Err(error) => outcome(&error),
