@@ -5,7 +5,8 @@
 //! When the turn uses a tool the message ends there and the next words begin another
 //! one. The end of the turn gives the last message its final text, in the transaction
 //! that ends the turn: the answer, why there is none, or what was said so far and
-//! "(interrupted)". An answer that comes quickly never grows; it is sent whole.
+//! "(interrupted)". An answer that comes quickly never grows; it is sent whole, and so
+//! is what was said of one that ended before it began to grow.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -206,8 +207,13 @@ impl Draft {
             None => {
                 // A message of an earlier life of which nothing came is ended by the store.
                 let text = said[self.from..].trim();
-                self.message.as_ref().filter(|_| !text.is_empty() && end != TurnEnd::Failed)?;
-                interrupted(text)
+                let is_cut_off = end == TurnEnd::Interrupted && !silence(text);
+                let has_begun = self.message.is_some() && end != TurnEnd::Failed;
+                if text.is_empty() || !(has_begun || is_cut_off) {
+                    return None;
+                }
+                // What came in pieces is looked at as a whole.
+                interrupted(&host.live().masker.mask(text))
             }
         };
         let mut new = heard.place.answer(host, text).await;

@@ -92,6 +92,9 @@ const RESTART: &str = "The host restarts. Running turns are finished first; I wr
 
 const NEW: &str = "A new conversation begins.";
 
+/// What follows on it where a turn ran: what that had said stands in the chat.
+const ENDED: &str = " The turn that ran was stopped.";
+
 /// The words about a conversation that begins, with the title that it gets.
 fn with_title(words: &str, changes: &[Change]) -> String {
     let title = changes.iter().find_map(|change| match change {
@@ -265,6 +268,7 @@ impl Lane {
                 Some(Waiting::Heard(_)) | None => accepted.push(id),
             }
         }
+        let stopped = if self.running.is_some() || self.resuming.is_some() { ENDED } else { "" };
         self.stop().await;
         if self.birth.is_some() {
             // Nothing of this session was ever written; what begins after it is.
@@ -275,9 +279,9 @@ impl Lane {
         }
         self.memory.forget();
         match dropped {
-            0 => NEW.to_owned(),
-            1 => format!("{NEW} One waiting message was dropped."),
-            n => format!("{NEW} {n} waiting messages were dropped."),
+            0 => format!("{NEW}{stopped}"),
+            1 => format!("{NEW}{stopped} One waiting message was dropped."),
+            n => format!("{NEW}{stopped} {n} waiting messages were dropped."),
         }
     }
 

@@ -357,8 +357,11 @@ impl Running {
     /// Ends the turn now: asks the runtime, waits a moment, leaves it behind.
     pub async fn stop(&mut self) -> TurnOutcome {
         self.cancel.cancel();
-        // Nobody reads on: a runtime that waits for room must not wait for ever.
+        // Nobody reads on: a runtime that waits for room must not wait for ever. What it had said is heard.
         self.events.close();
+        while let Ok(event) = self.events.try_recv() {
+            self.hear(event);
+        }
         self.line.asks_nobody();
         self.asks.give_up();
         if tokio::time::timeout(STOP_GRACE, &mut self.task).await.is_err() {

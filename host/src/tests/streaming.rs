@@ -228,6 +228,49 @@ fn a_stopped_turn_leaves_what_it_said_marked_as_interrupted() {
 }
 
 #[test]
+fn what_was_said_before_anything_was_shown_is_shown_with_the_mark_when_the_turn_is_ended() {
+    for (ends, said) in [
+        ("/stop", "Stopped."),
+        ("/new", "A new conversation begins. The turn that ran was stopped."),
+        ("/reset", "A new conversation begins. The turn that ran was stopped."),
+    ] {
+        let (world, agent) = paced("preview_interval_ms = 60000");
+        let chat = world.chat("7");
+        chat.says("question");
+        agent.says("one");
+        agent.waits(&world);
+        chat.says(ends);
+        sees(&world, &["one\n\n(interrupted)", said]);
+        world.settled();
+    }
+    let (world, agent) = paced("preview_interval_ms = 60000");
+    let chat = world.chat("7");
+    chat.says("question");
+    agent.says("before");
+    agent.uses("shell", "ls");
+    agent.says("after");
+    agent.waits(&world);
+    chat.says("rather this");
+    world.until("both are told", || (world.platform.screen().len() >= 2).then_some(()));
+    agent.finishes("this");
+    sees(&world, &["before", "after\n\n(interrupted)", "this"]);
+    world.settled();
+}
+
+#[test]
+fn a_turn_that_had_said_nothing_leaves_nothing_behind() {
+    let (world, _agent) = world();
+    let chat = world.chat("7");
+    chat.says("question");
+    world.until("it runs", || (world.block_on(world.host().store.counts()).unwrap().turns == 1).then_some(()));
+    chat.says("/stop");
+    sees(&world, &["Stopped."]);
+    chat.says("/new");
+    sees(&world, &["Stopped.", "A new conversation begins."]);
+    world.settled();
+}
+
+#[test]
 fn a_turn_that_fails_replaces_what_it_said_by_the_reason() {
     let (world, agent) = world();
     world.chat("7").says("question");
