@@ -178,6 +178,7 @@ CREATE TABLE outbox (
     choices        TEXT,                        -- JSON
     code           TEXT,                        -- pairing_requests.hash of the code it tells; only memory has that
     asking         INTEGER NOT NULL CHECK (asking IN (0, 1)),   -- its choices wait for an answer
+    outcome        TEXT,                        -- what became of its question, in words
     ephemeral_to   TEXT,
     silent         INTEGER NOT NULL CHECK (silent IN (0, 1)),
     state          TEXT    NOT NULL
@@ -190,7 +191,8 @@ CREATE TABLE outbox (
     created_ms     INTEGER NOT NULL,
     settled_ms     INTEGER,
     dismissed      INTEGER NOT NULL DEFAULT 0 CHECK (dismissed IN (0, 1)),   -- no longer listed as a dead letter
-    CHECK (state <> 'abandoned' OR why IS NOT NULL)
+    CHECK (state <> 'abandoned' OR why IS NOT NULL),
+    CHECK (asking = 0 OR outcome IS NULL)
 ) STRICT;
 CREATE INDEX outbox_live ON outbox (id) WHERE state IN ('drafting', 'owed');
 CREATE INDEX outbox_asking ON outbox (id) WHERE asking = 1;

@@ -490,6 +490,8 @@ impl Dispatcher {
                 let since_ms = self.host.now_ms();
                 self.dead.insert((instance.clone(), chat.id.clone()), DeadTargetRow { instance, chat, why, since_ms });
             }
+            DeliveryNews::Asked { ask, chat, receipt } => self.asks.is_there(&ask, chat, receipt),
+            DeliveryNews::NotAsked { ask, why } => self.not_asked(ask, &why),
             DeliveryNews::Untold { hash } => self.take_back_code(&hash),
             DeliveryNews::Migrating(migration) => {
                 let Migration { instance, from, to, reply } = *migration;
@@ -509,6 +511,11 @@ impl Dispatcher {
                 self.say_drained();
             }
         }
+    }
+
+    /// Whether nobody can write to a chat until it speaks again.
+    pub(crate) fn is_dead(&self, instance: &str, chat: &Chat) -> bool {
+        self.dead.contains_key(&(instance.to_owned(), chat.id.clone()))
     }
 
     /// Hands a committed delivery to the lane of its target.

@@ -8,7 +8,7 @@ use hermes_core::access::Tier;
 use hermes_core::asks::Question;
 use hermes_core::ids::{DeliveryId, InboxId, SessionId};
 use hermes_core::pairing::{Code, Offered};
-use hermes_protocol::{Chat, Event, Sender};
+use hermes_protocol::{Chat, Event, Receipt, Sender};
 use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 
 use crate::lane::Freed;
@@ -387,6 +387,22 @@ pub enum DeliveryNews {
         /// The chat.
         chat: Chat,
         /// What the platform said.
+        why: String,
+    },
+    /// A question is there.
+    Asked {
+        /// The question.
+        ask: String,
+        /// Where it arrived.
+        chat: Chat,
+        /// What proves it.
+        receipt: Receipt,
+    },
+    /// A question will not be asked.
+    NotAsked {
+        /// The question.
+        ask: String,
+        /// Why, as the platform or the outbox said it.
         why: String,
     },
     /// Nobody will be told the code of a pairing request.

@@ -9,7 +9,7 @@ fn world(isolation: Isolation) -> World {
     world.configure(&format!(
         "[host]\nstatus = \"\"\nplugins_dir = \"plugins\"\n\n[agent]\nruntime = \"echo\"\ntest_words = true\n\n\
          [adapter.scripted]\nisolation = \"{}\"\naccess = {{ allowed_users = [\"7\"], admins = [\"1\"] }}\n\
-         socket = \"SOCKET\"\n",
+         socket = \"SOCKET\"\nsession = {{ busy = \"queue\" }}\n",
         isolation.word()
     ));
     world
@@ -51,6 +51,44 @@ fn a_pressed_button_answers_and_goes_away_in_either_isolation() {
         press(&world, &question, 1, "once");
         until("it goes on", 30, || chat.received().contains(&"approved: once".to_owned()).then_some(()));
         edited(&world, "Approved, this once.");
+        assert_eq!(world.stop(), Some(0));
+    }
+}
+
+#[test]
+fn a_bare_yes_answers_no_question_that_has_no_receipt_and_a_button_does_also_across_a_kill() {
+    let mut world = world(Isolation::InProcess);
+    world.start();
+    let chat = world.scripted.chat("7");
+    world.scripted.tell(json!({ "do": "hang_in", "method": "send" }));
+    chat.says("/ask make coffee");
+    let asked = question(&world, 1);
+    chat.says("yes");
+    world.scripted.wait("it is taken", 30, |seen| {
+        (seen.iter().filter(|said| said["emitted"].is_object()).count() == 2).then_some(())
+    });
+    press(&world, &asked, 1, "deny");
+    until("it goes on", 30, || (world.status()["queues"]["turns"] == 0).then_some(()));
+    world.kill();
+    world.start();
+    until("both are answered", 30, || {
+        let heard = chat.received();
+        ["denied", "yes"].iter().all(|text| heard.iter().any(|one| one == text)).then_some(())
+    });
+    assert!(!chat.received().iter().any(|text| text.starts_with("approved")), "{:?}", chat.received());
+    assert_eq!(world.stop(), Some(0));
+}
+
+#[test]
+fn a_turn_hears_at_once_that_its_question_was_refused_in_either_isolation() {
+    for isolation in Isolation::BOTH {
+        let mut world = world(isolation);
+        world.start();
+        let chat = world.scripted.chat("7");
+        world.scripted.answers(json!({ "type": "refused", "kind": "invalid", "detail": "no" }), 1);
+        chat.says("/ask make coffee");
+        let denied = "denied: the question could not be asked: refused (invalid): no";
+        until("it goes on", 30, || chat.received().contains(&denied.to_owned()).then_some(()));
         assert_eq!(world.stop(), Some(0));
     }
 }

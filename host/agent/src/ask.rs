@@ -18,7 +18,7 @@ pub enum Ask {
     Choice {
         /// The question, as house markdown.
         question: String,
-        /// The options, in order; more than the host shows are left out.
+        /// The options, in order: none empty, and no more than the host shows; others are denied, with the reason.
         options: Vec<String>,
         /// Whether other words than the options count as an answer.
         free: bool,

@@ -5,6 +5,16 @@
 //! [`Book::answer`]. A question is bound to who asked for it, to the chat it stands in
 //! and to its id, which nobody can guess; it is answered once, or not at all.
 //!
+//! A button and a call name their question, and count as soon as it is open. Words and
+//! bare commands name none: they mean the newest question that was there when they were
+//! said. It was there once its delivery has a receipt ([`Book::is_there`]), and they were
+//! said after that when they come after the receipt and their platform's time, where it
+//! tells one, is not before the receipt's. What was said earlier answered something else.
+//!
+//! A short text of the person who is asked that is no answer may have been meant as one:
+//! it is answered with the options, once for each question ([`Book::nearly`]), and does
+//! nothing else. Whatever is longer, or comes after that, is a message like any other.
+//!
 //! What follows from an answer is with whoever asked; a question that nobody answers
 //! is denied by them.
 
@@ -12,13 +22,17 @@ mod words;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use hermes_protocol::{Chat, ChoiceOption, Sender};
+use hermes_protocol::{Chat, ChoiceOption, Receipt, Sender};
 
 use crate::access::Tier;
 use crate::ids::SessionId;
-use crate::limits::{ASK_TOLD_MAX, ASKS_REMEMBERED_MAX};
+use crate::limits::{
+    ASK_CLOCK_SLACK_MS, ASK_NEAR_CHARS_MAX, ASK_PRESSES_HEEDED_MAX, ASK_TOLD_MAX, ASKS_REMEMBERED_MAX,
+    NOTICE_INTERVAL_MS,
+};
+use crate::session::is_dm;
 
-pub use words::{is_approval_word, read};
+pub use words::read;
 
 #[cfg(test)]
 mod tests;
@@ -113,6 +127,8 @@ pub struct Question {
     pub needs: Tier,
     /// What is asked.
     pub kind: Kind,
+    /// What it is about, in one short line: what it is called among several.
+    pub about: String,
     /// The options, in order; of a choice with the ids `1`, `2`, …
     pub options: Vec<ChoiceOption>,
     /// Until when an answer counts, in milliseconds since the Unix epoch.
@@ -150,6 +166,10 @@ pub struct By<'a> {
     pub sender: &'a Sender,
     /// What they may do.
     pub tier: Tier,
+    /// When, in milliseconds since the Unix epoch by the platform's clock; 0: nobody knows.
+    pub at_ms: i64,
+    /// The message that they quote, by its id on the platform.
+    pub quotes: Option<&'a str>,
 }
 
 /// What follows from somebody's answer.
@@ -185,11 +205,17 @@ pub struct Book {
     over: VecDeque<(String, bool)>,
     /// Who was told of which question that is not open, the newest last.
     told: VecDeque<(String, String)>,
+    /// Since when presses that count for nothing are counted in a chat, and how many there were.
+    presses: BTreeMap<(String, String), (i64, u32)>,
 }
 
 #[derive(Debug)]
 struct Open {
     question: Question,
+    /// What proves that its chat sees it.
+    there: Option<Receipt>,
+    /// Whether its options were told once more.
+    told_again: bool,
     /// Who was told already that it is not theirs.
     told: BTreeSet<String>,
 }
@@ -198,7 +224,27 @@ impl Book {
     /// Opens a question.
     pub fn open(&mut self, question: Question) {
         self.asked += 1;
-        self.open.insert(self.asked, Open { question, told: BTreeSet::new() });
+        self.open.insert(self.asked, Open { question, there: None, told_again: false, told: BTreeSet::new() });
+    }
+
+    /// A question has its receipt: from here on words may answer it, in the chat that it arrived in.
+    pub fn is_there(&mut self, id: &str, chat: Chat, receipt: Receipt) {
+        if let Some(open) = self.number(id).and_then(|number| self.open.get_mut(&number)) {
+            open.question.chat = chat;
+            open.there = Some(receipt);
+        }
+    }
+
+    /// A chat continues under another id: what stands there, or came up there, follows.
+    pub fn follow(&mut self, instance: &str, from: &Chat, to: &Chat) {
+        for open in self.open.values_mut().filter(|open| open.question.instance == instance) {
+            for chat in [&mut open.question.chat, &mut open.question.origin] {
+                if chat.id == from.id && chat.kind == from.kind {
+                    chat.id.clone_from(&to.id);
+                    chat.kind.clone_from(&to.kind);
+                }
+            }
+        }
     }
 
     /// Closes a question that nobody answered.
@@ -243,26 +289,85 @@ impl Book {
         true
     }
 
-    /// The question that these words answer: the newest one in this chat that was put to who says them. What an admin
-    /// is asked for somebody else stands among words of their own, and takes a button or a command.
+    /// Whether anything is said about a press in this chat that counts for nothing: so often in a minute, whatever
+    /// question it names.
+    pub fn heeds(&mut self, instance: &str, chat: &str, now_ms: i64) -> bool {
+        let key = (instance.to_owned(), chat.to_owned());
+        if self.presses.len() >= ASKS_REMEMBERED_MAX && !self.presses.contains_key(&key) {
+            let oldest = self.presses.iter().min_by_key(|(_, (since_ms, _))| *since_ms).map(|(key, _)| key.clone());
+            if let Some(oldest) = oldest {
+                self.presses.remove(&oldest);
+            }
+        }
+        let (since_ms, count) = self.presses.entry(key).or_insert((now_ms, 0));
+        if !(0..NOTICE_INTERVAL_MS).contains(&now_ms.saturating_sub(*since_ms)) {
+            (*since_ms, *count) = (now_ms, 0);
+        }
+        *count = count.saturating_add(1);
+        *count <= ASK_PRESSES_HEEDED_MAX
+    }
+
+    /// The question that these words answer: the newest one in this chat that was put to who says them and was there
+    /// by then. What an admin is asked for somebody else stands among words of their own, and takes a button or a
+    /// command.
     pub fn meant_by(&self, text: &str, by: &By<'_>, now_ms: i64) -> Option<(String, Pick)> {
-        let own = self.open.values().map(|open| &open.question).filter(|question| {
-            let is_own = question.addressee.is_none() && question.is_put_to(by.sender);
-            question.expires_at_ms > now_ms && question.stands_in(by) && is_own
-        });
+        let own = self.put_to(by, now_ms).map(|open| &open.question);
         own.filter_map(|question| Some((question.id.clone(), read(question, text)?))).next_back()
     }
 
-    /// The approvals that `/approve` and `/deny` are about in this chat, the first of them first: what was put to
-    /// who says it before what others are asked.
+    /// The question to which this text may have been meant as an answer, although it is none: a short one of who is
+    /// asked, in a direct message or quoting the question. Only the newest question, and once.
+    pub fn nearly(&mut self, text: &str, by: &By<'_>, now_ms: i64) -> Option<Question> {
+        let text = text.trim();
+        if text.chars().count() > ASK_NEAR_CHARS_MAX || text.lines().count() != 1 {
+            return None;
+        }
+        let id = self.put_to(by, now_ms).next_back()?.question.id.clone();
+        let open = self.open.get_mut(&self.number(&id)?)?;
+        let is_quoted = by
+            .quotes
+            .is_some_and(|message| open.there.iter().any(|there| there.message_ids.iter().any(|one| one == message)));
+        let is_meant = is_quoted || by.chat.is_some_and(|chat| is_dm(&chat.kind));
+        if !is_meant || open.told_again {
+            return None;
+        }
+        open.told_again = true;
+        Some(open.question.clone())
+    }
+
+    /// What was put to who says something, in this chat, and was there by then; the newest last.
+    fn put_to(&self, by: &By<'_>, now_ms: i64) -> impl DoubleEndedIterator<Item = &Open> {
+        self.open.values().filter(move |open| {
+            let question = &open.question;
+            let is_own = question.addressee.is_none() && question.is_put_to(by.sender);
+            question.expires_at_ms > now_ms && question.stands_in(by) && is_own && open.is_there_for(by)
+        })
+    }
+
+    /// The approvals that `/approve` and `/deny` are about in this chat, the one they mean first: the newest that was
+    /// put to who says it, which is the one that a bare word answers, before what others are asked. Only what was
+    /// there by then.
     pub fn approvals_for(&self, by: &By<'_>) -> Vec<String> {
-        let here = || {
-            let all = self.open.values().map(|open| &open.question);
-            all.filter(|question| question.kind == Kind::Approval && question.is_about(by))
-        };
+        let here = || self.approvals(by).filter(|open| open.is_there_for(by)).map(|open| &open.question).rev();
         let own = here().filter(|question| question.is_put_to(by.sender));
         let others = here().filter(|question| !question.is_put_to(by.sender));
         own.chain(others).map(|question| question.id.clone()).collect()
+    }
+
+    /// Whether an approval is asked for here that is theirs to give and was not there yet when they said something
+    /// about it.
+    pub fn is_on_its_way(&self, by: &By<'_>) -> bool {
+        self.approvals(by).any(|open| open.question.is_theirs(by) && !open.is_there_for(by))
+    }
+
+    fn approvals(&self, by: &By<'_>) -> impl DoubleEndedIterator<Item = &Open> {
+        self.open.values().filter(|open| open.question.kind == Kind::Approval && open.question.is_about(by))
+    }
+
+    /// How many questions wait here for who says something, and were there by then.
+    pub fn waiting_for(&self, by: &By<'_>, now_ms: i64) -> usize {
+        let here = self.open.values().filter(|open| open.question.is_about(by) && open.is_there_for(by));
+        here.filter(|open| open.question.expires_at_ms > now_ms && open.question.is_theirs(by)).count()
     }
 
     /// Returns a question that is open.
@@ -314,11 +419,20 @@ impl Book {
     }
 }
 
+impl Open {
+    /// Whether it was there when somebody said something.
+    fn is_there_for(&self, by: &By<'_>) -> bool {
+        self.there.as_ref().is_some_and(|there| {
+            let is_known = there.at_ms > 0 && by.at_ms > 0;
+            !is_known || by.at_ms.saturating_add(ASK_CLOCK_SLACK_MS) >= there.at_ms
+        })
+    }
+}
+
 impl Question {
     fn judge(&self, pick: Pick, by: &By<'_>, now_ms: i64) -> Result<Answer, Judged> {
         let is_staff = by.tier >= Tier::Admin;
-        let is_theirs = self.is_put_to(by.sender) || self.is_requester(by.sender) || is_staff;
-        if self.instance != by.instance || !self.is_about(by) || !is_theirs {
+        if self.instance != by.instance || !self.is_about(by) || !self.is_theirs(by) {
             return Err(Judged::NotYours);
         }
         if now_ms >= self.expires_at_ms {
@@ -358,6 +472,11 @@ impl Question {
     /// Whether it stands, or came up, in the chat of who answers.
     fn is_about(&self, by: &By<'_>) -> bool {
         self.stands_in(by) || (self.instance == by.instance && by.chat.is_some_and(|chat| *chat == self.origin))
+    }
+
+    /// Whether it is for somebody to answer, at least to deny.
+    fn is_theirs(&self, by: &By<'_>) -> bool {
+        self.is_put_to(by.sender) || self.is_requester(by.sender) || by.tier >= Tier::Admin
     }
 
     /// Whether somebody is the one who is asked.

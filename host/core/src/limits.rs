@@ -51,6 +51,14 @@ pub const ASK_OPTIONS_MAX: usize = 10;
 pub const ASK_LABEL_CHARS_MAX: usize = 60;
 /// What is shown of an action or a question, in characters.
 pub const ASK_TEXT_CHARS_MAX: usize = 1_500;
+/// What names a question among several, in characters.
+pub const ASK_ABOUT_CHARS_MAX: usize = 60;
+/// A text of at most so many characters may have been meant as an answer although it is none.
+pub const ASK_NEAR_CHARS_MAX: usize = 32;
+/// By so much an answer in words may be older than the receipt of its question: many platforms count whole seconds.
+pub const ASK_CLOCK_SLACK_MS: i64 = 1_000;
+/// Presses that count for nothing and are heeded in one chat within [`NOTICE_INTERVAL_MS`].
+pub const ASK_PRESSES_HEEDED_MAX: u32 = 5;
 /// What is kept of why something was denied, in characters.
 pub const DENIAL_CHARS_MAX: usize = 280;
 /// Questions of commands that are open at once.
@@ -144,7 +152,7 @@ pub const MODEL_NAME_BYTES_MAX: usize = 128;
 pub const BOT_MESSAGES_MAX: u32 = 10;
 /// After so long without a word bots are answered again.
 pub const BOT_SILENCE_MS: i64 = 3_600_000;
-/// Whoever writes too much is told so once in this time.
+/// Whoever writes too much, or presses what is over, is told so only so often in this time.
 pub const NOTICE_INTERVAL_MS: i64 = 60_000;
 /// People, sessions and instances whose messages are counted at once.
 pub const RATES_MAX: usize = 4_096;

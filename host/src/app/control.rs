@@ -19,7 +19,7 @@ use crate::enclose;
 use crate::events::{Control, HostEvent};
 use crate::handoff;
 use crate::mirror;
-use crate::outbox::Target;
+use crate::outbox::{Target, not_asked};
 use crate::pairing::{PairingCall, PairingChange};
 use crate::store::{Change, CommandTx, DeliveryState, HandoffRow, OwedDelivery, SessionRow, StoreError};
 use crate::targets::{self, Address, Destination};
@@ -128,7 +128,8 @@ impl App {
                     other => {
                         stored(async { other }).await?;
                         self.host.handoffs.answered(owed.in_reply_to);
-                        Ok(ControlReply::done(dropped(delivery, owed.state)))
+                        not_asked(&self.host, &owed, "the operator dropped it").await;
+                        Ok(ControlReply::done(dropped(delivery, &owed)))
                     }
                 }
             }
@@ -284,7 +285,9 @@ pub(super) async fn stored<T>(asked: impl Future<Output = Result<T, StoreError>>
     asked.await.map_err(|error| {
         let kind = match error {
             StoreError::Missing { .. } => ErrorKind::NotFound,
-            StoreError::Conflict { .. } | StoreError::TitleTaken { .. } => ErrorKind::Refused,
+            StoreError::Conflict { .. } | StoreError::TitleTaken { .. } | StoreError::QuestionOver { .. } => {
+                ErrorKind::Refused
+            }
             StoreError::Busy { .. } | StoreError::Closed => ErrorKind::Busy,
             _ => ErrorKind::Failed,
         };
@@ -314,9 +317,11 @@ fn nothing_to_retry(delivery: i64, state: DeliveryState) -> String {
     }
 }
 
-/// What dropping did to a delivery that was in this state.
-fn dropped(delivery: i64, state: DeliveryState) -> String {
-    if state.is_live() {
+/// What dropping did to a delivery that was as it was.
+fn dropped(delivery: i64, owed: &OwedDelivery) -> String {
+    if owed.state.is_live() && owed.choices.is_some() {
+        format!("Delivery {delivery} is given up; whoever waits for an answer to it hears that it was not asked.")
+    } else if owed.state.is_live() {
         format!("Delivery {delivery} is given up; `outbox retry {delivery}` owes it anew.")
     } else {
         format!("Delivery {delivery} was over already; it is listed with --all only from here on.")

@@ -1,5 +1,5 @@
 //! Questions that wait for an answer: where they are asked, who answers them with what,
-//! and the commands about them.
+//! and the commands about them. Those of commands are made in [`super::confirm`].
 //!
 //! A button, words, a command and a call of an adapter all come to
 //! [`Dispatcher::answer`]; what it takes goes to the lane of the session that waits.
@@ -8,25 +8,28 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use hermes_core::access::{Tier, Trust};
-use hermes_core::asks::{Answer, By, Judged, Kind, Pick, Question, Verdict};
+use hermes_core::asks::{Answer, By, Judged, Pick, Question, Verdict};
 use hermes_core::commands::{self, Parsed};
 use hermes_core::ids::InboxId;
-use hermes_core::limits::{APPROVED_KINDS_MAX, COMMAND_ASKS_MAX, DENIAL_CHARS_MAX, STAFF_CHATS_MAX};
+use hermes_core::limits::{APPROVED_KINDS_MAX, DENIAL_CHARS_MAX, STAFF_CHATS_MAX};
 use hermes_core::session::is_dm;
 use hermes_core::settings::{Setting, SettingChange};
 use hermes_protocol::{Chat, Event, Sender};
+use tokio::sync::oneshot;
 
 use super::{Asked, Deed};
 use crate::asking::{self, Over, Stale};
-use crate::chance;
 use crate::clerk::Note;
 use crate::dispatcher::{APPROVED_FLAG, Arrived, Dispatcher, Found, place};
 use crate::events::{Asking, Permit};
-use crate::lane::{Act, Given, LaneMessage, Order};
+use crate::lane::{Act, Given, LaneMessage, Later, Order};
 use crate::store::Change;
 
 /// What is said where nothing waits.
 const NOTHING_WAITS: &str = "Nothing waits for an approval here.";
+
+/// What is said where what waits was not there yet when somebody answered.
+const ON_ITS_WAY: &str = "What waits for an approval was not asked here yet when you wrote that; nothing was changed. Answer it when you see it.";
 
 /// Direct messages of admins, by instance and id: the chat, and when they wrote there last.
 pub(crate) type StaffChats = BTreeMap<(Arc<str>, String), (Chat, i64)>;
@@ -35,14 +38,20 @@ pub(crate) type StaffChats = BTreeMap<(Arc<str>, String), (Chat, i64)>;
 struct How {
     /// The event of a button.
     inbox: Option<InboxId>,
-    /// Whether it is answered by itself.
-    in_words: bool,
+    /// Hears what became of it, where it is answered by itself.
+    heard: Option<oneshot::Sender<String>>,
     /// Its place in the queue.
     permit: Permit,
 }
 
-impl How {
-    const IN_WORDS: Self = Self { inbox: None, in_words: true, permit: None };
+/// What follows from an answer in words.
+enum Follows {
+    /// It is not taken, and why.
+    Not(&'static str),
+    /// It is taken: this question, and what becomes of it.
+    Taken(Box<Question>, oneshot::Receiver<String>),
+    /// A command that waited for it is obeyed, or not.
+    Obeyed(Deed),
 }
 
 impl Dispatcher {
@@ -82,12 +91,12 @@ impl Dispatcher {
         }
     }
 
-    /// The admin of an instance who wrote last, and where; they have to be one still.
+    /// The admin of an instance who wrote last, and where; they have to be one still, and can be written to.
     fn staff_chat(&self, instance: &str) -> Option<(String, Chat)> {
         let live = self.host.live();
         let is_staff = |id: &str, chat: &Chat| {
             let tier = live.access.tier_of(instance, chat, &Sender::new(id), &self.grants, Trust::None);
-            tier >= Some(Tier::Admin)
+            tier >= Some(Tier::Admin) && !self.is_dead(instance, chat)
         };
         let known = self.staff.iter().filter(|((of, id), (chat, _))| **of == *instance && is_staff(id, chat));
         let last =
@@ -113,7 +122,7 @@ impl Dispatcher {
             }
             Judged::Taken(question, answer) => {
                 let name = named(&arrived, &question);
-                let how = How { inbox: Some(arrived.id), in_words: false, permit: arrived.permit };
+                let how = How { inbox: Some(arrived.id), heard: None, permit: arrived.permit };
                 self.answer(question, answer, name, how);
             }
             Judged::Already => {
@@ -126,6 +135,7 @@ impl Dispatcher {
 
     /// A button of a question that is not open: it goes away, where it is one.
     fn stale(&mut self, arrived: Arrived, ask: String) {
+        let Some(arrived) = self.heeded(arrived) else { return };
         let Arrived { id, instance, event, permit, .. } = arrived;
         let Event { chat, message_id, sender, .. } = event.into_inner();
         let tells = self.asks.tells(&ask, &sender.id);
@@ -137,8 +147,38 @@ impl Dispatcher {
         });
     }
 
+    /// A press that counts for nothing, unless its chat has had too many of them in this minute.
+    fn heeded(&mut self, arrived: Arrived) -> Option<Arrived> {
+        let now_ms = self.host.now_ms();
+        if self.asks.heeds(&arrived.instance, &arrived.event.get().chat.id, now_ms) {
+            return Some(arrived);
+        }
+        self.note(Note::Drop {
+            id: arrived.id,
+            why: "too many presses that count for nothing",
+            permit: arrived.permit,
+        });
+        None
+    }
+
+    /// A question was given up before it was there. Whoever waits for its answer hears so at once.
+    pub(crate) fn not_asked(&mut self, ask: String, why: &str) {
+        let Some(question) = self.asks.get(&ask) else { return };
+        if question.command.is_some() {
+            let over = Over::of(question, asking::NO_LONGER_OPEN.to_owned(), false);
+            self.asks.close(&ask);
+            return self.close_aside(over, None);
+        }
+        let session = question.session.clone();
+        let why = self.host.live().masker.mask(why).into_owned();
+        if self.lanes.send(&session, LaneMessage::NotAsked { ask: ask.clone(), why }).is_err() {
+            // Its lane is gone, and its turn with it.
+            self.asks.close(&ask);
+        }
+    }
+
     /// Closes a question beside the dispatcher, which waits for nothing.
-    fn close_aside(&self, over: Over, permit: Permit) {
+    pub(super) fn close_aside(&self, over: Over, permit: Permit) {
         let host = Arc::clone(&self.host);
         tokio::spawn(async move {
             asking::close(&host, over).await;
@@ -147,6 +187,7 @@ impl Dispatcher {
     }
 
     fn tell_why_not(&mut self, arrived: Arrived, ask: &str, why: &Judged) {
+        let Some(arrived) = self.heeded(arrived) else { return };
         let Arrived { id, instance, event, permit, .. } = arrived;
         let Event { chat, sender, .. } = event.into_inner();
         if !self.asks.tells(ask, &sender.id) {
@@ -163,30 +204,47 @@ impl Dispatcher {
 
     /// Hands an answer that counts to the lane that waits for it.
     fn answer(&mut self, question: Box<Question>, answer: Answer, by: Option<String>, how: How) {
-        let How { inbox, in_words, permit } = how;
+        let How { inbox, heard, permit } = how;
         let mut over = Over::of(&question, String::new(), true);
         over.inbox = inbox;
-        if answer == Answer::Approved(Verdict::Always)
-            && let Some(key) = &question.key
-        {
-            self.approve_always(key.clone());
-        }
+        let (answer, besides) = self.for_as_long_as_it_is_kept(&question, answer);
         let session = question.session.clone();
-        let given = Given { question, answer, by, in_words, over };
+        let given = Given { question, answer, by, besides, heard, over };
         if let Err(LaneMessage::Answer(given, permit)) =
             self.lanes.send(&session, LaneMessage::Answer(Box::new(given), permit))
         {
             // Its lane is gone, and its turn with it.
-            let over = Over { outcome: asking::NO_LONGER_OPEN.to_owned(), ..given.over };
+            let says = given.heard.is_none();
+            let over = Over { outcome: asking::NO_LONGER_OPEN.to_owned(), says, ..given.over };
             self.close_aside(over, permit);
         }
     }
 
-    fn approve_always(&mut self, key: String) {
-        let mut approved: BTreeSet<String> = (**self.host.approved()).clone();
-        if approved.len() < APPROVED_KINDS_MAX && approved.insert(key) {
-            self.keep_approved(approved);
+    /// An approval holds no longer than it is remembered, whatever was said; then it is said for how long it holds.
+    fn for_as_long_as_it_is_kept(&mut self, question: &Question, answer: Answer) -> (Answer, Option<&'static str>) {
+        match (answer, &question.key) {
+            (Answer::Approved(Verdict::Always | Verdict::Session), None) => {
+                (Answer::Approved(Verdict::Once), Some(asking::NO_KIND))
+            }
+            (Answer::Approved(Verdict::Always), Some(key)) if !self.approve_always(key.clone()) => {
+                (Answer::Approved(Verdict::Session), Some(asking::NOT_FOR_ALWAYS))
+            }
+            (answer, _) => (answer, None),
         }
+    }
+
+    /// Approves a kind of action for always; whether it is kept.
+    fn approve_always(&mut self, key: String) -> bool {
+        let mut approved: BTreeSet<String> = (**self.host.approved()).clone();
+        if approved.contains(&key) {
+            return true;
+        }
+        if approved.len() >= APPROVED_KINDS_MAX {
+            return false;
+        }
+        approved.insert(key);
+        self.keep_approved(approved);
+        true
     }
 
     /// Changes what is approved for always. The clerk writes it: lanes would write the sets of several answers in an
@@ -197,14 +255,22 @@ impl Dispatcher {
         self.note(Note::Changes(vec![Change::Flag { key: APPROVED_FLAG.to_owned(), value: Some(value) }]));
     }
 
-    /// Words that answer a question which was put to who says them.
+    /// Words that answer a question which was put to who says them, or may have been meant to.
     pub(crate) fn answered_in_words(&mut self, arrived: &Arrived, found: &Found) -> Option<Box<Order>> {
         let event = arrived.event.get();
         if self.asks.is_empty() || !event.attachments.is_empty() || self.is_command(arrived) {
             return None;
         }
-        let (ask, pick) = self.asks.meant_by(&event.text, &by(arrived), self.host.now_ms())?;
-        let Deed { act, changes } = self.said(&Asked { arrived, found, args: "" }, &ask, pick);
+        let (by, now_ms) = (by(arrived), self.host.now_ms());
+        let deed = match self.asks.meant_by(&event.text, &by, now_ms) {
+            Some((ask, pick)) => {
+                let said = self.said(&Asked { arrived, found, args: "" }, &ask, pick);
+                let left = self.asks.waiting_for(&by, now_ms);
+                answered(vec![said], left)
+            }
+            None => Deed::say(asking::once_more(&self.asks.nearly(&event.text, &by, now_ms)?)),
+        };
+        let Deed { act, changes } = deed;
         let place =
             place(Arc::clone(&arrived.instance), arrived.adapter.clone(), event, found.session.clone(), arrived.id);
         Some(Box::new(Order { place, act, changes, bypasses: true }))
@@ -218,23 +284,23 @@ impl Dispatcher {
         text.trim_start().starts_with('/') || parsed != Parsed::NotCommand
     }
 
-    /// Somebody answers in words: what they hear.
-    fn said(&mut self, asked: &Asked<'_>, ask: &str, pick: Pick) -> Deed {
+    /// Somebody answers in words.
+    fn said(&mut self, asked: &Asked<'_>, ask: &str, pick: Pick) -> Follows {
         let judged = self.judge(ask, pick, &by(asked.arrived));
         let (question, answer) = match judged {
             Judged::Taken(question, answer) => (question, answer),
-            why => return Deed::say(why_not(&why)),
+            why => return Follows::Not(why_not(&why)),
         };
         if question.command.is_some() {
-            return self.confirmed(asked, &question, &answer);
+            return Follows::Obeyed(self.confirmed(asked, &question, &answer));
         }
-        let words = asking::outcome(&question, &answer);
         let name = named(asked.arrived, &question);
-        self.answer(question, answer, name, How::IN_WORDS);
-        Deed::say(words)
+        let (heard, becomes) = oneshot::channel();
+        self.answer(question.clone(), answer, name, How { inbox: None, heard: Some(heard), permit: None });
+        Follows::Taken(question, becomes)
     }
 
-    /// `/approve [all] [session | always | forget]`: yes to what was asked first, or to all.
+    /// `/approve [all] [session | always | forget]`: yes to what was asked last, or to all.
     pub(super) fn approve_ask(&mut self, asked: &Asked<'_>) -> Deed {
         let mut verdict = Verdict::Once;
         let mut all = false;
@@ -251,7 +317,7 @@ impl Dispatcher {
         self.settle_asks(asked, all, &Pick::Approve(verdict))
     }
 
-    /// `/deny [all] [why]`: no to what was asked first, or to all.
+    /// `/deny [all] [why]`: no to what was asked last, or to all.
     pub(super) fn deny_ask(&mut self, asked: &Asked<'_>) -> Deed {
         let (all, why) = match asked.args.split_once(char::is_whitespace) {
             _ if asked.args == "all" => (true, ""),
@@ -263,22 +329,20 @@ impl Dispatcher {
     }
 
     fn settle_asks(&mut self, asked: &Asked<'_>, all: bool, pick: &Pick) -> Deed {
-        let asks = self.asks.approvals_for(&by(asked.arrived));
+        let (by, now_ms) = (by(asked.arrived), self.host.now_ms());
+        let asks = self.asks.approvals_for(&by);
         let mut said = Vec::new();
         for ask in asks.iter().take(if all { asks.len() } else { 1 }) {
-            let Deed { act, changes } = self.said(asked, ask, pick.clone());
-            match act {
-                Act::Say(words) => said.push(words),
+            match self.said(asked, ask, pick.clone()) {
                 // A command that waited is obeyed now, and answers for itself.
-                act => return Deed { act, changes },
+                Follows::Obeyed(deed) => return deed,
+                answer => said.push(answer),
             }
         }
-        let left = self.asks.approvals_for(&by(asked.arrived)).len();
-        said.dedup();
-        match (said.is_empty(), left) {
-            (true, _) => Deed::say(NOTHING_WAITS),
-            (false, 0) => Deed::say(said.join("\n")),
-            (false, left) => Deed::say(format!("{}\n{left} more waiting here.", said.join("\n"))),
+        match said.is_empty() {
+            true if self.asks.is_on_its_way(&by) => Deed::say(ON_ITS_WAY),
+            true => Deed::say(NOTHING_WAITS),
+            false => answered(said, self.asks.waiting_for(&by, now_ms)),
         }
     }
 
@@ -300,69 +364,6 @@ impl Dispatcher {
         }
     }
 
-    /// Asks before a command is obeyed.
-    pub(super) fn confirm(&mut self, asked: &Asked<'_>, words: &str) -> Deed {
-        let Asked { arrived, found, args } = asked;
-        let event = arrived.event.get();
-        if let Some(earlier) = self.asks.close_command(&found.session) {
-            self.close_aside(Over::of(&earlier, asking::NO_LONGER_OPEN.to_owned(), false), None);
-        }
-        if self.asks.commands() >= COMMAND_ASKS_MAX {
-            return Deed::say("Too many questions wait for an answer at the moment; try it again in a few minutes.");
-        }
-        let wait = self.host.live().session_of(&arrived.instance).approval_timeout;
-        let question = Question {
-            id: format!("{:016x}", chance::number(&*self.host.chance)),
-            session: found.session.clone(),
-            instance: arrived.instance.to_string(),
-            chat: event.chat.clone(),
-            origin: event.chat.clone(),
-            requester: event.sender.clone(),
-            addressee: None,
-            needs: Tier::User,
-            kind: Kind::Approval,
-            options: asking::confirm_options(),
-            expires_at_ms: self.host.now_ms().saturating_add(i64::try_from(wait.as_millis()).unwrap_or(i64::MAX)),
-            key: None,
-            command: Some((*args).to_owned()),
-        };
-        self.asks.open(question.clone());
-        Act::Ask { question: Box::new(question), words: words.to_owned() }.into()
-    }
-
-    /// A command that waited for its button is obeyed, or not.
-    fn command_answered(&mut self, arrived: Arrived, question: Question, answer: &Answer) {
-        let Some((arrived, found)) = self.resolve(arrived) else { return };
-        let after = self.ending_before(&found);
-        let asked = Asked { arrived: &arrived, found: &found, args: "" };
-        let Deed { act, changes } = self.confirmed(&asked, &question, answer);
-        let (instance, adapter) = (Arc::clone(&arrived.instance), arrived.adapter.clone());
-        let place = place(instance, adapter, arrived.event.get(), found.session.clone(), arrived.id);
-        let order = Box::new(Order { place, act, changes, bypasses: true });
-        self.obeyed(arrived, found, after, order);
-    }
-
-    /// What a command does that was asked about. It belongs to the conversation it was given in.
-    fn confirmed(&mut self, asked: &Asked<'_>, question: &Question, answer: &Answer) -> Deed {
-        let is_same = asked.found.session == question.session;
-        let deed = match answer.approves() && is_same {
-            true => self.new_session_now(&Asked { args: question.command.as_deref().unwrap_or_default(), ..*asked }),
-            false if is_same => Deed::say("Nothing was changed; this conversation goes on."),
-            false => Deed::say("This chat goes on in another conversation by now; nothing was changed."),
-        };
-        let outcome = if answer.approves() && is_same { "Yes." } else { "No." };
-        self.close_aside(Over::of(question, outcome.to_owned(), false), None);
-        deed
-    }
-
-    /// Closes what commands asked in vain.
-    pub(crate) fn expire_asks(&mut self) {
-        for question in self.asks.expire_commands(self.host.now_ms()) {
-            let outcome = "Nobody answered in time, so nothing was changed.".to_owned();
-            self.close_aside(Over::of(&question, outcome, true), None);
-        }
-    }
-
     /// An adapter answers for somebody whom it vouches for.
     pub(crate) fn answered_by_call(
         &mut self,
@@ -375,10 +376,10 @@ impl Dispatcher {
         if self.asks.get(ask).is_some_and(|question| question.command.is_some()) {
             return Err(("refused", "this question is answered where it was asked".to_owned()));
         }
-        match self.judge(ask, Pick::Option(option), &By { instance, chat: None, sender, tier }) {
+        match self.judge(ask, Pick::Option(option), &By { instance, chat: None, sender, tier, at_ms: 0, quotes: None })
+        {
             Judged::Taken(question, answer) => {
-                let how = How { in_words: false, ..How::IN_WORDS };
-                self.answer(question, answer, None, how);
+                self.answer(question, answer, None, How { inbox: None, heard: None, permit: None });
                 Ok(())
             }
             // What was answered stays answered.
@@ -392,7 +393,48 @@ impl Dispatcher {
 
 fn by(arrived: &Arrived) -> By<'_> {
     let event = arrived.event.get();
-    By { instance: &arrived.instance, chat: Some(&event.chat), sender: &event.sender, tier: arrived.event.tier() }
+    By {
+        instance: &arrived.instance,
+        chat: Some(&event.chat),
+        sender: &event.sender,
+        tier: arrived.event.tier(),
+        at_ms: event.at_ms,
+        quotes: event.reply_to.as_ref().map(|quoted| quoted.message_id.as_str()),
+    }
+}
+
+/// What somebody hears who answered in words, once it is known what became of it: of several questions which it was,
+/// and how many are left.
+fn answered(said: Vec<Follows>, left: usize) -> Deed {
+    let is_one = said.len() == 1;
+    let mut waiting = Vec::new();
+    for one in said {
+        match one {
+            Follows::Obeyed(deed) => return deed,
+            Follows::Not(why) if is_one => return Deed::say(why),
+            Follows::Not(why) => waiting.push((None, Err(why))),
+            Follows::Taken(question, becomes) => waiting.push((Some(question), Ok(becomes))),
+        }
+    }
+    let words = async move {
+        let mut lines = Vec::new();
+        for (question, becomes) in waiting {
+            let outcome = match becomes {
+                Ok(becomes) => becomes.await.unwrap_or_else(|_| asking::NO_LONGER_OPEN.to_owned()),
+                Err(why) => why.to_owned(),
+            };
+            lines.push(match question {
+                Some(question) if is_one && left > 0 => asking::among(&outcome, &question, left),
+                _ => outcome,
+            });
+        }
+        lines.dedup();
+        if !is_one && left > 0 {
+            lines.push(asking::left_over(left));
+        }
+        (lines.join("\n"), Vec::new())
+    };
+    Act::Later(Later::new(words)).into()
 }
 
 /// Who answered, where more than one person can.

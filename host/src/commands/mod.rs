@@ -8,6 +8,7 @@
 
 pub(crate) mod asks;
 pub(crate) mod busy;
+mod confirm;
 mod delivery;
 mod host;
 mod platform;

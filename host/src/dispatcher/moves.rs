@@ -60,6 +60,7 @@ impl Dispatcher {
         if self.homes.follow(instance, from, to) {
             self.host.show_homes(self.homes.clone());
         }
+        self.asks.follow(instance, from, to);
         let is_chat = |target: &Target| *target.instance == *instance && target.chat == from.id;
         self.outbox.send_where(is_chat, || OutboxMessage::Moved(to.clone()));
         rows

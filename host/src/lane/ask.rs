@@ -10,7 +10,9 @@ use std::task::Poll;
 use hermes_agent::ask::{Approval, Ask, Asked};
 use hermes_core::access::{Tier, Trust};
 use hermes_core::asks::{Answer, Kind, Question, Verdict, approval_key, is_granted};
-use hermes_core::limits::{APPROVAL_KIND_BYTES_MAX, ASK_OPTIONS_MAX, ASK_TEXT_CHARS_MAX, ASKS_PER_TURN_MAX};
+use hermes_core::limits::{
+    APPROVAL_KIND_BYTES_MAX, ASK_OPTIONS_MAX, ASK_TEXT_CHARS_MAX, ASKS_PER_TURN_MAX, DENIAL_CHARS_MAX,
+};
 use hermes_core::settings::SettingChange;
 use hermes_protocol::{Chat, Sender};
 use tokio::sync::oneshot;
@@ -22,6 +24,7 @@ use crate::asking::{self, Over as OverQuestion};
 use crate::chance;
 use crate::clock::Clock;
 use crate::events::{Asking, Control, HostEvent, TurnNews};
+use crate::host::Host;
 use crate::store::Change;
 
 /// What a turn hears that asks where nobody can be asked.
@@ -29,6 +32,9 @@ const NOBODY_HERE: &str = "nobody can be asked through this interface";
 
 /// What a turn hears whose action only an admin approves, when none is known.
 const NO_ADMIN: &str = "only an admin may approve this, and none has written to me here yet";
+
+/// What a turn hears whose action nobody could read.
+const NO_ACTION: &str = "an approval needs the action that is to be done, in words";
 
 /// What a turn hears that wanted no option at all.
 const NO_OPTIONS: &str = "a question needs an option to choose";
@@ -49,12 +55,14 @@ pub struct Open {
 }
 
 /// How a question ends without an answer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Over {
     /// Its turn does not wait any more.
     TakenBack,
     /// Its time is over.
     Unanswered,
+    /// It was not asked, and why.
+    NotAsked(String),
 }
 
 /// An answer on its way to the turn that waits for it, judged already.
@@ -66,8 +74,10 @@ pub struct Given {
     pub answer: Answer,
     /// By whom, where that is to be told.
     pub by: Option<String>,
-    /// Whether the answer was a command or words, which are answered themselves.
-    pub in_words: bool,
+    /// What is to be said of it besides.
+    pub besides: Option<&'static str>,
+    /// Hears what became of it, where the answer was a command or words, which are answered themselves.
+    pub heard: Option<oneshot::Sender<String>>,
     /// What it leaves to be written with the end of the question.
     pub over: OverQuestion,
 }
@@ -137,10 +147,9 @@ impl Lane {
         let (place, several) = (running.heard.place.clone(), running.heard.several);
         let (requester, tier) = self.requester(running);
         let answer = match &ask {
+            _ if let Some(why) = cannot_be_asked(&self.host, &ask) => Some(Answer::Denied { why: Some(why) }),
             Ask::Approval(approval) => self.without_asking(approval, tier).await,
-            Ask::Choice { options, .. } => {
-                options.is_empty().then(|| Answer::Denied { why: Some(NO_OPTIONS.to_owned()) })
-            }
+            Ask::Choice { .. } => None,
         };
         let nobody = || Answer::Denied { why: Some(NOBODY_HERE.to_owned()) };
         if let Some(answer) = answer.or_else(|| (!place.can_deliver_later()).then(nobody)) {
@@ -160,6 +169,7 @@ impl Lane {
             addressee: None,
             needs: needs(&ask),
             kind: kind(&ask),
+            about: asking::about(&self.host, headline(&ask)),
             options: self.options(&ask, tier),
             expires_at_ms: self.host.now_ms().saturating_add(wait_ms),
             key: key(&ask),
@@ -227,9 +237,7 @@ impl Lane {
             Ask::Approval(approval) => {
                 asking::approval_options(key(ask).is_some(), tier >= Tier::Admin || approval.danger.is_some())
             }
-            Ask::Choice { options, .. } => {
-                asking::choice_options(&self.host, &options[..options.len().min(ASK_OPTIONS_MAX)])
-            }
+            Ask::Choice { options, .. } => asking::choice_options(&self.host, options),
         }
     }
 
@@ -267,28 +275,30 @@ impl Lane {
 
     /// Somebody answered: the turn goes on with it, and the question is closed.
     pub(super) async fn answered(&mut self, given: Given) {
-        let Given { question, answer, by, in_words, mut over } = given;
+        let Given { question, answer, by, besides, heard, mut over } = given;
+        // Words and commands have an answer of their own.
+        over.says = heard.is_none();
         let open = self.running.as_mut().and_then(|running| running.asks.take(&question.id));
         let Some(mut open) = open else {
             over.outcome = asking::NO_LONGER_OPEN.to_owned();
-            over.says = true;
+            tell(heard, &over.outcome);
             return asking::close(&self.host, over).await;
         };
-        if answer == Answer::Approved(Verdict::Session)
-            && let Some(key) = question.key.clone()
-            && let Some(mut settings) = self.memory.settings(&self.host, &self.session).await
-        {
-            settings.apply(SettingChange::Approve(key));
-            over.changes.push(Change::Settings { session: self.session.clone(), settings: settings.clone() });
-            self.memory.choose(settings);
-        }
+        let (answer, besides) = match self.keep(&question, &answer).await {
+            Some(changes) => {
+                over.changes.extend(changes);
+                (answer, besides)
+            }
+            None => (Answer::Approved(Verdict::Once), Some(asking::NOT_FOR_LONGER)),
+        };
         over.outcome = asking::outcome(&question, &answer);
         if let Some(by) = by {
             over.outcome = format!("{} ({by})", over.outcome);
         }
-        // Words and commands have an answer of their own.
-        over.says = !in_words;
-        let told = (question.chat != question.origin).then(|| match answer.approves() {
+        if let Some(besides) = besides {
+            over.outcome = format!("{} {besides}", over.outcome);
+        }
+        let told = question.addressee.is_some().then(|| match answer.approves() {
             true => "An admin approved it.",
             false => "It was not approved.",
         });
@@ -296,22 +306,46 @@ impl Lane {
         if let Some(running) = &mut self.running {
             running.goes_on();
         }
+        tell(heard, &over.outcome);
         asking::close(&self.host, over).await;
         self.tell_origin(told).await;
+    }
+
+    /// Keeps what was approved for this conversation; returns what has to be written. `None`: there is no room.
+    async fn keep(&mut self, question: &Question, answer: &Answer) -> Option<Vec<Change>> {
+        let Some(key) = question.key.clone().filter(|_| *answer == Answer::Approved(Verdict::Session)) else {
+            return Some(Vec::new());
+        };
+        let mut settings = self.memory.settings(&self.host, &self.session).await?;
+        settings.apply(SettingChange::Approve(key.clone()));
+        if !settings.approved.contains(&key) {
+            return None;
+        }
+        self.memory.choose(settings.clone());
+        Some(vec![Change::Settings { session: self.session.clone(), settings }])
     }
 
     /// A question ends without an answer.
     pub(super) async fn not_answered(&mut self, id: &str, how: Over) {
         let Some(mut open) = self.running.as_mut().and_then(|running| running.asks.take(id)) else { return };
-        open.answer(Answer::Unanswered);
+        let (given, became, told) = match &how {
+            Over::TakenBack => (Answer::Unanswered, Answer::Gone, None),
+            Over::Unanswered => {
+                (Answer::Unanswered, Answer::Unanswered, Some("No admin answered in time, so it is not done."))
+            }
+            Over::NotAsked(why) => {
+                let why = format!("the question could not be asked: {why}");
+                let why = Some(asking::shown(&self.host, &why, DENIAL_CHARS_MAX));
+                (Answer::Denied { why }, Answer::Gone, Some("No admin could be asked, so it is not done."))
+            }
+        };
+        open.answer(given);
         if let Some(running) = &mut self.running {
             running.goes_on();
         }
-        let answer = if how == Over::Unanswered { Answer::Unanswered } else { Answer::Gone };
-        let elsewhere = open.question.chat != open.question.origin;
-        self.close_ask(&open, &answer, how == Over::Unanswered).await;
-        let told = "No admin answered in time, so it is not done.";
-        self.tell_origin((elsewhere && how == Over::Unanswered).then_some(told)).await;
+        let elsewhere = open.question.addressee.is_some();
+        self.close_ask(&open, &became, how == Over::Unanswered).await;
+        self.tell_origin(told.filter(|_| elsewhere)).await;
     }
 
     async fn tell_origin(&mut self, words: Option<&str>) {
@@ -335,6 +369,31 @@ impl Lane {
         self.host.tell(HostEvent::Turn(TurnNews::AskOver { ask: open.question.id.clone() })).await;
         let outcome = asking::outcome(&open.question, answer);
         asking::close(&self.host, OverQuestion::of(&open.question, outcome, says)).await;
+    }
+}
+
+/// Lets whoever answered in words hear what became of it.
+fn tell(heard: Option<oneshot::Sender<String>>, outcome: &str) {
+    if let Some(heard) = heard {
+        // Whoever answered may have gone away.
+        let _ = heard.send(outcome.to_owned());
+    }
+}
+
+/// Why nobody can be asked this. It is said to the turn instead of asking for less than it wanted.
+fn cannot_be_asked(host: &Host, ask: &Ask) -> Option<String> {
+    let is_empty = |text: &str| asking::shown(host, text, 1).is_empty();
+    match ask {
+        Ask::Approval(approval) => is_empty(&approval.action).then(|| NO_ACTION.to_owned()),
+        Ask::Choice { options, .. } if options.is_empty() => Some(NO_OPTIONS.to_owned()),
+        Ask::Choice { options, .. } if options.len() > ASK_OPTIONS_MAX => Some(format!(
+            "a question has at most {ASK_OPTIONS_MAX} options, this one has {}; ask with fewer of them",
+            options.len()
+        )),
+        Ask::Choice { options, .. } => {
+            let empty = options.iter().position(|option| is_empty(option))?;
+            Some(format!("option {} of the question is empty; ask with words in each of them", empty + 1))
+        }
     }
 }
 

@@ -114,6 +114,13 @@ pub enum LaneMessage {
     },
     /// Somebody answered what the running turn asks.
     Answer(Box<Given>, Permit),
+    /// What the running turn asks will not be asked.
+    NotAsked {
+        /// The question.
+        ask: String,
+        /// Why.
+        why: String,
+    },
     /// The operator ends the session.
     Close {
         /// What is written with it.
@@ -329,6 +336,7 @@ impl Lane {
                 LaneMessage::Resume(cut_off, events) => self.resume(cut_off, events).await,
                 LaneMessage::Ask { instance, inbox, wish, reply } => self.answer(&instance, inbox, wish, reply).await,
                 LaneMessage::Answer(given, _permit) => self.answered(*given).await,
+                LaneMessage::NotAsked { ask, why } => self.not_answered(&ask, ask::Over::NotAsked(why)).await,
                 LaneMessage::Close { changes, then, reply } => {
                     let written = self.close(changes).await;
                     drop(then);

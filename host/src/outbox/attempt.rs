@@ -7,6 +7,7 @@ use hermes_core::delivery::{self, DEADLINE_PASSED, REQUESTER_GONE, RetryPolicy, 
 use hermes_protocol::{Chat, DeliveryClass, LookupCall, RefusalKind, SendOutcome};
 use tokio::sync::oneshot;
 
+use super::asked::not_asked;
 use super::job::{Job, Next, is_own};
 use super::lane::{Item, OutboxLane, Which};
 use super::split;
@@ -73,7 +74,10 @@ impl OutboxLane {
         }
         let job = self.job(which)?;
         job.part_mut().facts.attempts = attempt;
-        let mut outgoing = job.outgoing(&adapter.capabilities().delivery);
+        let capabilities = adapter.capabilities();
+        let mut outgoing = job.outgoing(&capabilities.delivery);
+        // Elsewhere the options stand in its words.
+        outgoing.choices = outgoing.choices.filter(|_| capabilities.buttons);
         if job.delivery.code.as_ref().is_some_and(|hash| !host.codes.tell(hash, &mut outgoing)) {
             return Some(Sent::CodeLost);
         }
@@ -249,7 +253,9 @@ impl OutboxLane {
             let hash = untold(&host, job);
             effects.extend(self.take_back(hash).await);
         }
+        self.note_arrival(which, &state).await;
         self.settle(which, state.clone(), 0, effects, None).await;
+        self.note_asked(which, &state).await;
         self.note_growth(which, &state);
         if let Some(job) = self.job(which) {
             job.part_mut().state = state;
@@ -287,6 +293,7 @@ impl OutboxLane {
                         Err(error) => tracing::warn!(delivery = %id, %error, "whether it tells a code is not known"),
                     }
                     host.until_written("a given up delivery", || host.store.outbox_drop(id, why)).await;
+                    self.note_given_up(id, why).await;
                 }
             }
         }
@@ -304,6 +311,7 @@ impl OutboxLane {
             self.host.until_written("a given up part", || self.host.store.settle(settle.clone())).await;
         }
         self.host.handoffs.answered(job.delivery.in_reply_to);
+        not_asked(&self.host, &job.delivery, why).await;
         tracing::warn!(delivery = %job.id(), instance = %self.target.instance, why, "given up");
     }
 

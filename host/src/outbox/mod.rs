@@ -14,12 +14,14 @@
 //!   retried alone ([`job`]);
 //! * a message that grows is committed with its first piece; what is shown of it before
 //!   its final text is owed are edits that may be lost ([`growing`]);
+//! * what asks a question says so when it is there, or will not be ([`asked`]);
 //! * while the adapter is not online the lane waits, and nothing is lost by waiting:
 //!   the rows are in the store, and beyond [`lane::HELD_MAX`] only their ids in memory.
 //!
 //! Not here: what is said and why (see [`crate::turn`]), and how it is rendered
 //! ([`crate::render`]).
 
+mod asked;
 mod attempt;
 pub mod growing;
 pub mod holds;
@@ -33,6 +35,7 @@ use hermes_core::ids::DeliveryId;
 use hermes_protocol::Chat;
 
 use crate::store::{DeliveryState, NewDelivery, OwedDelivery, OwedPart, PartFacts, PartState};
+pub use asked::not_asked;
 pub use growing::Growing;
 pub use growing::PARKED;
 pub use holds::Holds;

@@ -59,7 +59,7 @@ fn apply(db: &Connection, order: &Change, now_ms: i64) -> Outcome<()> {
         Change::ForgetHomeChannel { instance } => {
             change(db, "DELETE FROM home_channels WHERE instance = ?1", [instance]).map(|_| ())
         }
-        Change::AskOver { delivery } => asks::over(db, *delivery),
+        Change::AskOver { delivery, outcome } => asks::over(db, *delivery, outcome),
         Change::DeadTarget(target) => effects::dead_target(db, target),
         Change::Revive { instance, chat } => effects::revive(db, instance, chat),
         Change::Migrated { instance, from, to, routes } => effects::migrated(db, instance, from, to, routes),

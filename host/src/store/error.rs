@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use hermes_core::ids::DeliveryId;
 use rusqlite::ErrorCode;
 
 /// Why a request to the store failed. Cloned to every caller of a failed commit.
@@ -13,6 +14,15 @@ pub enum StoreError {
     Conflict {
         /// The row.
         what: String,
+    },
+    /// The operator: what a delivery asked is over; to ask it again would lead to nothing.
+    #[error(
+        "delivery {delivery} asks a question that is over, and nobody waits for its answer; what still needs one is \
+         asked anew by whoever needs it"
+    )]
+    QuestionOver {
+        /// The delivery.
+        delivery: DeliveryId,
     },
     /// The user: another session has this title.
     #[error("another session is already called {title:?}; choose another title")]

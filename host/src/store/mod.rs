@@ -51,6 +51,7 @@ use hermes_core::ids::{DeliveryId, Epoch};
 use rusqlite::Connection;
 
 use crate::clock::Clock;
+pub use asks::Posed;
 pub use drafts::interrupted;
 pub use error::StoreError;
 use readers::Readers;

@@ -12,7 +12,7 @@ use super::sql::{change, change_one, collect, first, json, json_list, parsed, pa
 use super::writer::Outcome;
 use super::{
     DeliveryFilter, DeliveryState, LISTING_ROWS_MAX, NewDelivery, NewPart, OwedDelivery, OwedPart, PartFacts,
-    PartState, Result, Settle, Settled, Store, drafts, effects, handoff, inbox, pairing,
+    PartState, Result, Settle, Settled, Store, asks, drafts, effects, handoff, inbox, pairing,
 };
 
 /// The shortest time for which a dead letter is tried anew.
@@ -72,7 +72,7 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// [`StoreError::Conflict`] when it has no such part.
+    /// [`StoreError::Conflict`] when it has no such part, [`StoreError::QuestionOver`] when it asks what is over.
     pub async fn outbox_retry(&self, delivery: DeliveryId) -> Result<OwedDelivery> {
         let now_ms = self.now_ms();
         self.write(move |db| {
@@ -387,6 +387,9 @@ fn replace_parts(db: &Connection, nonce: &str, settle: &Settle, parts: &[NewPart
 fn retry(db: &Connection, delivery: DeliveryId, now_ms: i64) -> Outcome<()> {
     let known = db.prepare_cached("SELECT deadline_ms - created_ms FROM outbox WHERE id = ?1")?;
     let span = first(known, [delivery.0], |row| Ok(row.get::<_, i64>(0)?))?.ok_or_else(|| missing(delivery))?;
+    if asks::is_over(db, delivery)? {
+        return Err(StoreError::QuestionOver { delivery }.into());
+    }
     let span = span.clamp(RETRY_MS_MIN, REPLY_DEADLINE_S as i64 * 1_000);
     let again = change(
         db,

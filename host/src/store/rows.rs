@@ -522,7 +522,7 @@ pub struct NewDelivery {
     pub markdown: String,
     /// Its rendered parts, numbered from 1 without gaps; of a growing message one, number 0: its first piece.
     pub parts: Vec<NewPart>,
-    /// Buttons; they wait for an answer until [`Change::AskOver`].
+    /// What it asks; that waits for an answer until [`Change::AskOver`]. Buttons, where its adapter has some.
     pub choices: Option<Choices>,
     /// The hash of the pairing request whose code it tells; its text holds a stand-in.
     pub code: Option<String>,
@@ -616,7 +616,7 @@ pub struct OwedDelivery {
     pub purpose: Purpose,
     /// The text as house markdown.
     pub markdown: String,
-    /// Buttons.
+    /// What it asks.
     pub choices: Option<Choices>,
     /// The hash of the pairing request whose code it tells; its text holds a stand-in.
     pub code: Option<String>,
@@ -849,6 +849,8 @@ pub enum Change {
     AskOver {
         /// The delivery.
         delivery: DeliveryId,
+        /// What became of them, in words.
+        outcome: String,
     },
     /// A chat can, or cannot, be written to.
     DeadTarget(DeadTargetRow),

@@ -5,18 +5,19 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 use hermes_agent::ask::{Answer, Approval, Ask};
 use hermes_agent::{AgentRuntime, EventSink, TurnOutcome, TurnRequest};
+use hermes_core::ids::DeliveryId;
 use hermes_protocol::{Addressed, Chat, ChatType, ChoiceMade, Event, EventKind, Outgoing, Purpose};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use super::world::{Setting, Talk, World};
 
-const BUTTONS: &str =
+pub(super) const BUTTONS: &str =
     r#"{ "buttons": true, "edit": true, "text": { "limit": 4096, "unit": "scalars", "dialect": "commonmark" } }"#;
-const WORDS: &str = r#"{ "text": { "limit": 4096, "unit": "scalars", "dialect": "commonmark" } }"#;
+pub(super) const WORDS: &str = r#"{ "text": { "limit": 4096, "unit": "scalars", "dialect": "commonmark" } }"#;
 
 /// Two users and an admin.
-fn setting(capabilities: &str, session: &str) -> Setting {
+pub(super) fn setting(capabilities: &str, session: &str) -> Setting {
     let access = "access = { allowed_users = [\"7\", \"8\"], admins = [\"1\"] }";
     Setting {
         section: format!("{access}\nsession = {{ busy = \"queue\", {session} }}"),
@@ -25,11 +26,11 @@ fn setting(capabilities: &str, session: &str) -> Setting {
     }
 }
 
-fn with_buttons() -> World {
+pub(super) fn with_buttons() -> World {
     World::with(setting(BUTTONS, ""))
 }
 
-fn with_words() -> World {
+pub(super) fn with_words() -> World {
     World::with(setting(WORDS, ""))
 }
 
@@ -38,19 +39,27 @@ fn s(seconds: u64) -> Duration {
 }
 
 /// The questions that were asked so far, with the id of their message.
-fn questions(world: &World) -> Vec<(String, Outgoing)> {
+pub(super) fn questions(world: &World) -> Vec<(String, Outgoing)> {
     let sent = world.platform.sent().into_iter().enumerate();
     sent.filter(|(_, sent)| sent.choices.is_some()).map(|(at, sent)| (format!("p{}", at + 1), sent)).collect()
 }
 
-fn asked(world: &World, count: usize) -> (String, Outgoing) {
+pub(super) fn asked(world: &World, count: usize) -> (String, Outgoing) {
     let question = world.until("it is asked", || questions(world).into_iter().nth(count - 1));
     world.until("it is delivered", || (world.block_on(world.host().store.counts()).unwrap().outbox == 0).then_some(()));
     question
 }
 
+/// Waits until whatever is asked is there, so that words answer it.
+pub(super) fn there(world: &World) {
+    world.until("what is asked is there", || {
+        let asked = world.block_on(world.host().store.open_asks(DeliveryId(0))).unwrap();
+        (!asked.is_empty() && asked.iter().all(|asked| !asked.state.is_live())).then_some(())
+    });
+}
+
 /// The press of a button, not yet handed over.
-fn press(chat: &Talk<'_>, (message, asked): &(String, Outgoing), option: &str) -> Event {
+pub(super) fn press(chat: &Talk<'_>, (message, asked): &(String, Outgoing), option: &str) -> Event {
     let mut event = chat.event("").of_kind(EventKind::Choice);
     event.chat = asked.chat.clone();
     event.message_id = Some(message.clone());
@@ -58,11 +67,11 @@ fn press(chat: &Talk<'_>, (message, asked): &(String, Outgoing), option: &str) -
     event
 }
 
-fn hears(world: &World, chat: &Talk<'_>, words: &str) {
+pub(super) fn hears(world: &World, chat: &Talk<'_>, words: &str) {
     world.until(words, || chat.heard().iter().any(|text| text.contains(words)).then_some(()));
 }
 
-fn shows(world: &World, words: &str) {
+pub(super) fn shows(world: &World, words: &str) {
     world.until(words, || world.platform.screen().iter().any(|text| text.contains(words)).then_some(()));
 }
 
@@ -119,6 +128,7 @@ fn without_buttons_the_options_are_numbered_and_words_answer() {
         chat.says(&format!("/ask kind{number} it"));
         let question = chat.hears(before + 1)[before].clone();
         assert!(question.contains("1. Approve once") && question.contains("3. Deny"), "{question}");
+        there(&world);
         chat.says(words);
         let heard = chat.hears(before + 3);
         assert!(heard[before + 1..].contains(&answer.to_owned()), "{words}: {heard:?}");
@@ -163,6 +173,7 @@ fn what_is_dangerous_asks_an_admin_where_a_user_wants_it() {
     ada.says("/danger rm -rf /");
     hears(&world, &ada, "This needs the approval of an admin");
     hears(&world, &admin, "needs your approval");
+    there(&world);
     ada.says("/approve");
     hears(&world, &ada, "Only an admin of this host may approve this");
     let asked = admin.heard().into_iter().find(|text| text.contains("needs your approval")).unwrap();
@@ -177,6 +188,7 @@ fn what_is_dangerous_asks_an_admin_where_a_user_wants_it() {
     let before = ada.heard().len();
     ada.says("/danger rm -rf /tmp");
     ada.hears(before + 1);
+    there(&world);
     ada.says("/deny never mind");
     hears(&world, &ada, "denied: never mind");
     world.settled();
@@ -208,9 +220,10 @@ fn an_approval_that_nobody_gives_in_time_is_refused_and_nothing_counts_as_silenc
     world.settled();
     assert_eq!(chat.heard().len(), 2, "{:?}", chat.heard());
     chat.gives(&press(&chat, &question, "once"));
-    shows(&world, "This question is no longer open.");
     world.settled();
     assert_eq!(chat.heard().len(), 2, "{:?}", chat.heard());
+    let ended = "Nobody answered in time, so it is not done.";
+    assert!(world.platform.edits().iter().all(|edit| edit.outgoing.text.ends_with(ended)), "it ended once");
 }
 
 #[test]
@@ -282,7 +295,7 @@ fn what_an_earlier_life_of_the_host_asked_is_no_longer_open_and_is_asked_again()
     chat.gives(&press(&chat, &new, "once"));
     hears(&world, &chat, "approved: once");
     world.settled();
-    assert!(world.block_on(world.host().store.open_asks(hermes_core::ids::DeliveryId(0))).unwrap().is_empty());
+    assert!(world.block_on(world.host().store.open_asks(DeliveryId(0))).unwrap().is_empty());
 }
 
 #[test]
@@ -291,6 +304,7 @@ fn what_is_approved_for_longer_is_not_asked_again_until_it_is_forgotten() {
     let (ada, admin) = (world.chat("7"), world.chat("1"));
     ada.says("/ask ls -a");
     ada.hears(1);
+    there(&world);
     ada.says("/approve always");
     hears(&world, &ada, "Only an admin of this host approves something for always.");
     ada.says("/approve session");
@@ -299,6 +313,7 @@ fn what_is_approved_for_longer_is_not_asked_again_until_it_is_forgotten() {
     assert_eq!(ada.hears(5)[4], "approved: session");
     admin.says("/ask make it");
     admin.hears(1);
+    there(&world);
     admin.says("/approve always");
     admin.hears(3);
     ada.says("/ask make that");
@@ -333,6 +348,7 @@ fn yolo_is_an_admins_and_said_in_status() {
     assert!(admin.hears(4)[3].contains("asks in this conversation"));
     admin.says("/danger rm -rf /");
     assert!(admin.hears(5)[4].contains("May I do this"));
+    there(&world);
     admin.says("no");
     world.settled();
     assert!(admin.heard().contains(&"denied".to_owned()));
@@ -372,6 +388,7 @@ fn a_choice_is_made_by_number_by_name_or_where_it_is_free_in_other_words() {
         let before = chat.heard().len();
         chat.says(asked);
         assert!(chat.hears(before + 1)[before].contains("1. Tea\n2. Coffee"));
+        there(&world);
         chat.says(words);
         assert!(chat.hears(before + 3)[before + 1..].contains(&answer.to_owned()), "{words}: {:?}", chat.heard());
         world.settled();
@@ -381,6 +398,7 @@ fn a_choice_is_made_by_number_by_name_or_where_it_is_free_in_other_words() {
     chat.hears(before + 1);
     chat.says("/approve");
     hears(&world, &chat, "Nothing waits for an approval here.");
+    there(&world);
     chat.says("1");
     hears(&world, &chat, "chosen: Tea");
     world.settled();
@@ -434,7 +452,7 @@ fn beginning_anew_asks_first_where_the_operator_wants_that() {
 }
 
 /// A button of a question in a message which that question is not in.
-fn forged(chat: &Talk<'_>, ask: &str, message: &str) -> Event {
+pub(super) fn forged(chat: &Talk<'_>, ask: &str, message: &str) -> Event {
     let mut event = chat.event("").of_kind(EventKind::Choice);
     event.message_id = Some(message.to_owned());
     event.choice = Some(ChoiceMade::new(ask, "once"));

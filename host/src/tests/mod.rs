@@ -2,6 +2,7 @@
 //! dispatcher and lanes, no library and no socket. Each test reads as a chat.
 
 mod access;
+mod answers;
 mod asks;
 mod busy;
 mod bypass;

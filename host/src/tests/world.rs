@@ -433,6 +433,9 @@ pub struct Platform {
     outcomes: Mutex<VecDeque<Option<SendOutcome>>>,
     edit_outcomes: Mutex<VecDeque<Option<SendOutcome>>>,
     takes_no_drafts: AtomicBool,
+    /// How many of the next sends are held, and those that are.
+    holds: AtomicU64,
+    held: Mutex<Vec<oneshot::Sender<Answer>>>,
     lookup: Mutex<Option<LookupReply>>,
     /// What other methods answer, by their name; `{}` otherwise.
     others: Mutex<BTreeMap<String, Value>>,
@@ -454,6 +457,8 @@ impl Default for Platform {
             outcomes: Mutex::default(),
             edit_outcomes: Mutex::default(),
             takes_no_drafts: AtomicBool::new(false),
+            holds: AtomicU64::new(0),
+            held: Mutex::default(),
             lookup: Mutex::default(),
             others: Mutex::default(),
             asked: Mutex::default(),
@@ -511,6 +516,21 @@ impl Platform {
     /// The next send never ends.
     pub fn hangs(&self) {
         self.outcomes.lock().unwrap().push_back(None);
+    }
+
+    /// The next send arrives at once, and its receipt only when the test says so.
+    pub fn holds_receipt(&self) {
+        self.holds.store(1, Ordering::Relaxed);
+    }
+
+    /// The receipts that were held come.
+    pub fn gives_receipts(&self) {
+        for held in self.held.lock().unwrap().drain(..) {
+            // A host that ended does not wait for it.
+            let number = self.screen.lock().unwrap().last().map(|(id, _)| id.clone()).unwrap();
+            let receipt = json!(SendOutcome::delivered(number, 1)).to_string().into_bytes();
+            let _ = held.send(Answer { status: status::OK, payload: receipt });
+        }
     }
 
     /// Look-ups are answered so.
@@ -610,6 +630,11 @@ impl AdapterLink for Link {
         let answer = self.0.answer(method, &payload);
         self.0.happened();
         match answer {
+            Some(Ok(_)) if method == method::SEND && self.0.holds.swap(0, Ordering::Relaxed) == 1 => {
+                let (held, receipt) = oneshot::channel();
+                self.0.held.lock().unwrap().push(held);
+                PendingCall::new(1, receipt, |_| {})
+            }
             Some(Ok(value)) => {
                 PendingCall::answered(Answer { status: status::OK, payload: value.to_string().into_bytes() })
             }

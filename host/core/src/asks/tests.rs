@@ -20,6 +20,7 @@ fn question(id: &str) -> Question {
         addressee: None,
         needs: Tier::User,
         kind: Kind::Approval,
+        about: id.to_owned(),
         options,
         expires_at_ms: NOW + 300_000,
         key: None,
@@ -34,12 +35,16 @@ fn choice(id: &str, free: bool) -> Question {
 
 fn book(questions: impl IntoIterator<Item = Question>) -> Book {
     let mut book = Book::default();
-    questions.into_iter().for_each(|question| book.open(question));
+    for question in questions {
+        let (id, chat) = (question.id.clone(), question.chat.clone());
+        book.open(question);
+        book.is_there(&id, chat, Receipt::new(vec![format!("message of {id}")], 0));
+    }
     book
 }
 
 fn by<'a>(chat: &'a Chat, sender: &'a Sender, tier: Tier) -> By<'a> {
-    By { instance: "fake", chat: Some(chat), sender, tier }
+    By { instance: "fake", chat: Some(chat), sender, tier, at_ms: 0, quotes: None }
 }
 
 fn press(option: &str) -> Pick {
@@ -134,7 +139,7 @@ fn words_answer_the_newest_question_that_was_put_to_who_says_them() {
     assert_eq!(meant("2", &ada), Some(("c".to_owned(), press("session"))));
     assert_eq!(meant("yes, and then some", &ada), None, "the whole text has to be the word");
     assert_eq!(meant("yes", &Sender::new("9")), None, "also an admin answers others by command or button only");
-    assert_eq!(book.approvals_for(&by(&chat, &ada, Tier::User)), ["b", "c", "a"]);
+    assert_eq!(book.approvals_for(&by(&chat, &ada, Tier::User)), ["c", "b", "a"]);
 }
 
 #[test]
@@ -143,6 +148,21 @@ fn a_choice_takes_a_number_a_label_and_where_it_is_free_any_words() {
     assert_eq!(read(&strict, " 2 "), Some(press("2")));
     assert_eq!(read(&strict, "tea"), Some(press("1")));
     assert_eq!((read(&strict, "3"), read(&strict, "0"), read(&strict, "milk")), (None, None, None));
+    for (text, option) in [
+        ("2.", "2"),
+        ("(1)", "1"),
+        ("Option 2", "2"),
+        ("#1", "1"),
+        ("number 1 please", "1"),
+        ("2. coffee", "2"),
+        ("\u{201c}COFFEE\u{201d}!", "2"),
+        ("Tea, please", "1"),
+    ] {
+        assert_eq!(read(&strict, text), Some(press(option)), "{text}");
+    }
+    for text in ["1. coffee", "option", "-1", "tea?", "tea or coffee", "1 2", "", "please"] {
+        assert_eq!(read(&strict, text), None, "{text}");
+    }
     assert_eq!(read(&choice("a", true), "milk"), Some(Pick::Words("milk".to_owned())));
     let (chat, ada) = (Chat::dm("7"), ada());
     let by = by(&chat, &ada, Tier::User);
@@ -234,4 +254,116 @@ fn a_session_waits_for_one_question_of_a_command_which_can_be_closed_for_the_nex
     assert_eq!(closed.map(|question| question.id).as_deref(), Some("a"));
     assert_eq!(book.close_command(&SessionId("s1".to_owned())), None, "the question of a turn stays");
     assert_eq!((book.commands(), book.len()), (1, 2));
+}
+
+#[test]
+fn politeness_and_punctuation_change_no_yes_and_no_no_but_asking_back_is_neither() {
+    let asked = question("a");
+    let yes = Some(Pick::Approve(Verdict::Once));
+    for text in ["Yes please", "yes, please!", "OK.", "\u{1f44d}\u{1f3fd}", "Please approve", "Yes \u{2013} thanks"] {
+        assert_eq!(read(&asked, text), yes, "{text}");
+    }
+    for text in ["No thank you", "no, thanks.", "Cancel!", "\u{1f44e}\u{fe0f}"] {
+        assert_eq!(read(&asked, text), Some(Pick::Deny { why: None }), "{text}");
+    }
+    for text in ["yes?", "yes no", "!yes", "-1", "yes and push it too", "not yes"] {
+        assert_eq!(read(&asked, text), None, "{text}");
+    }
+}
+
+#[test]
+fn what_is_one_option_by_its_number_and_another_by_its_label_is_neither() {
+    let options = [("1", "2"), ("2", "1")].map(|(id, label)| ChoiceOption::new(id, label)).to_vec();
+    let strict = Question { options: options.clone(), ..choice("a", false) };
+    assert_eq!(read(&strict, "1"), None);
+    let free = Question { options, ..choice("a", true) };
+    assert_eq!(read(&free, "1"), Some(Pick::Words("1".to_owned())), "in words of their own it says what it says");
+    let options = [("1", "tea"), ("2", "Tea!")].map(|(id, label)| ChoiceOption::new(id, label)).to_vec();
+    let alike = Question { options, ..choice("a", false) };
+    assert_eq!(
+        (read(&alike, "TEA"), read(&alike, "Tea!"), read(&alike, "tea.")),
+        (Some(press("1")), Some(press("2")), None)
+    );
+}
+
+#[test]
+fn words_count_for_a_question_only_once_it_has_its_receipt_and_were_said_after_it() {
+    let (chat, ada) = (Chat::dm("7"), ada());
+    let said = |at_ms: i64| By { at_ms, ..by(&chat, &ada, Tier::User) };
+    let mut open = Book::default();
+    open.open(question("a"));
+    assert_eq!((open.meant_by("yes", &said(0), NOW), open.nearly("perhaps", &said(0), NOW)), (None, None));
+    assert!(open.approvals_for(&said(0)).is_empty() && open.is_on_its_way(&said(0)));
+    open.is_there("a", chat.clone(), Receipt::new(vec!["p1".to_owned()], 50_000));
+    let earlier = said(50_000 - ASK_CLOCK_SLACK_MS - 1);
+    assert_eq!((open.meant_by("yes", &earlier, NOW), open.waiting_for(&earlier, NOW)), (None, 0));
+    assert!(open.approvals_for(&earlier).is_empty() && open.is_on_its_way(&earlier));
+    for at_ms in [0, 50_000 - ASK_CLOCK_SLACK_MS, 60_000] {
+        let by = said(at_ms);
+        assert!(open.meant_by("yes", &by, NOW).is_some() && !open.is_on_its_way(&by), "{at_ms}");
+        assert_eq!((open.approvals_for(&by), open.waiting_for(&by, NOW)), (vec!["a".to_owned()], 1));
+    }
+    let mut unsent = Book::default();
+    unsent.open(question("a"));
+    assert_eq!(taken(unsent.answer("a", press("once"), &earlier, NOW)), Answer::Approved(Verdict::Once), "it is named");
+}
+
+#[test]
+fn a_bare_word_and_a_bare_command_mean_the_newest_question_that_is_there() {
+    let (chat, ada) = (Chat::dm("7"), ada());
+    let by = by(&chat, &ada, Tier::User);
+    let mut book = book([question("a"), question("b")]);
+    book.open(question("not yet"));
+    assert_eq!(book.approvals_for(&by), ["b", "a"]);
+    assert_eq!(book.meant_by("yes", &by, NOW).map(|(id, _)| id).as_deref(), Some("b"));
+    assert_eq!(book.waiting_for(&by, NOW), 2);
+    let stranger = Sender::new("9");
+    assert_eq!(book.waiting_for(&By { sender: &stranger, ..by }, NOW), 0, "they are not theirs to answer");
+}
+
+#[test]
+fn a_short_text_that_is_no_answer_is_told_the_options_once_and_a_longer_one_never() {
+    let (chat, group, ada) = (Chat::dm("7"), Chat::new(ChatType::Group, "g"), ada());
+    let direct = by(&chat, &ada, Tier::User);
+    let mut open = book([choice("a", false)]);
+    let long = "x".repeat(ASK_NEAR_CHARS_MAX + 1);
+    assert_eq!((open.nearly(&long, &direct, NOW), open.nearly("one\ntwo", &direct, NOW)), (None, None));
+    assert_eq!(open.nearly("milk", &direct, NOW).map(|question| question.id).as_deref(), Some("a"));
+    assert_eq!(open.nearly("milk", &direct, NOW), None, "said again it is a message");
+    assert!(open.get("a").is_some());
+    let mut there = book([Question { chat: group.clone(), origin: group.clone(), ..choice("a", false) }]);
+    let loose = by(&group, &ada, Tier::User);
+    assert_eq!(there.nearly("milk", &loose, NOW), None, "people talk in a group");
+    assert_eq!(there.nearly("milk", &By { quotes: Some("another"), ..loose }, NOW), None);
+    assert!(there.nearly("milk", &By { quotes: Some("message of a"), ..loose }, NOW).is_some());
+}
+
+#[test]
+fn presses_that_count_for_nothing_are_heeded_so_often_in_a_chat_and_their_count_is_bounded() {
+    let mut book = Book::default();
+    let heeded = |book: &mut Book, now_ms| (0..100).filter(|_| book.heeds("fake", "7", now_ms)).count();
+    assert_eq!(heeded(&mut book, NOW), ASK_PRESSES_HEEDED_MAX as usize);
+    assert_eq!(heeded(&mut book, NOW + NOTICE_INTERVAL_MS - 1), 0);
+    assert_eq!(heeded(&mut book, NOW + NOTICE_INTERVAL_MS), ASK_PRESSES_HEEDED_MAX as usize);
+    for chat in 0..2 * ASKS_REMEMBERED_MAX {
+        assert!(book.heeds("fake", &format!("c{chat}"), NOW), "another chat has its own");
+    }
+    assert_eq!(book.presses.len(), ASKS_REMEMBERED_MAX);
+}
+
+#[test]
+fn a_question_is_answered_where_it_arrived_and_where_its_chat_went() {
+    let (thread, ada) = (Chat::new(ChatType::Group, "g").in_thread("t"), ada());
+    let asked = Question { chat: thread.clone(), origin: thread.clone(), ..question("a") };
+    let mut open = Book::default();
+    open.open(asked);
+    let whole = Chat::new(ChatType::Group, "g");
+    open.is_there("a", whole.clone(), Receipt::default());
+    assert!(open.meant_by("yes", &by(&whole, &ada, Tier::User), NOW).is_some(), "its thread was gone");
+    assert_eq!(open.approvals_for(&by(&thread, &ada, Tier::User)), ["a"], "it came up there");
+    let moved = Chat::new(ChatType::Group, "G");
+    open.follow("other", &whole, &moved);
+    assert!(open.meant_by("yes", &by(&moved, &ada, Tier::User), NOW).is_none());
+    open.follow("fake", &whole, &moved);
+    assert!(open.meant_by("yes", &by(&moved, &ada, Tier::User), NOW).is_some());
 }

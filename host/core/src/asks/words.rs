@@ -1,4 +1,9 @@
 //! What words say about a question.
+//!
+//! A text answers only as a whole, and only in so many words: the number of an option,
+//! its label, and for an approval one of a few words for yes and no. Case, blanks,
+//! punctuation around words and politeness change nothing. What is one option by its
+//! number and another by its label is neither.
 
 use super::{Kind, Pick, Question, Verdict};
 
@@ -10,33 +15,56 @@ const SESSION: &[&str] = &["session", "approve session", "session approve"];
 const ALWAYS: &[&str] = &["always", "approve always", "always approve"];
 /// Words that deny.
 const DENY: &[&str] = &["deny", "no", "reject", "cancel", "n", "👎"];
+/// What stands around an answer and says nothing.
+const POLITE: &[&str] = &["please", "thank you", "thanks"];
+/// What may stand before the number of an option.
+const COUNTED: &[&str] = &["option ", "number "];
+/// What may stand before a word of an answer.
+const BEFORE: &[char] = &['(', '[', '"', '\'', '`', '*', '_', '#', '“', '„', '‘'];
+/// What may stand behind one. No question mark: whoever asks back has not answered.
+const BEHIND: &[char] = &['.', ',', ';', ':', '!', '…', ')', ']', '"', '\'', '`', '*', '_', '”', '“', '’', '‘'];
+/// What may stand between words by itself; before a number it would say something.
+const BETWEEN: &[char] = &['-', '–', '—'];
 
 /// What a whole text picks of a question's options; `None` where it says something else.
 pub fn read(question: &Question, text: &str) -> Option<Pick> {
-    let text = text.trim();
-    if let Some(option) = text.parse::<usize>().ok().and_then(|number| question.options.get(number.checked_sub(1)?)) {
-        return Some(Pick::Option(option.id.clone()));
+    let said = plain(text);
+    let (numbered, named) = (numbered(question, &said), named(question, text, &said));
+    let option = match (numbered, named) {
+        (Some(one), Some(other)) if one != other => None,
+        (numbered, named) => numbered.or(named),
+    };
+    if let Some(option) = option {
+        return Some(Pick::Option(question.options[option].id.clone()));
     }
     match question.kind {
-        Kind::Approval => approval(text),
-        Kind::Choice { free } => {
-            let named = question.options.iter().find(|option| option.label.to_lowercase() == text.to_lowercase());
-            match named {
-                Some(option) => Some(Pick::Option(option.id.clone())),
-                None => (free && !text.is_empty()).then(|| Pick::Words(text.to_owned())),
-            }
-        }
+        Kind::Approval => approval(&said),
+        Kind::Choice { free } => (free && !text.trim().is_empty()).then(|| Pick::Words(text.trim().to_owned())),
     }
 }
 
-/// Whether a text says nothing but yes or no.
-pub fn is_approval_word(text: &str) -> bool {
-    approval(text).is_some()
+/// The option of which this is the number, with or without its label.
+fn numbered(question: &Question, said: &str) -> Option<usize> {
+    let said = COUNTED.iter().find_map(|before| said.strip_prefix(before)).unwrap_or(said);
+    let (number, label) = said.split_once(' ').unwrap_or((said, ""));
+    let option = number.parse::<usize>().ok()?.checked_sub(1)?;
+    let is_it = label.is_empty() || label == plain(&question.options.get(option)?.label);
+    (is_it && option < question.options.len()).then_some(option)
 }
 
-fn approval(text: &str) -> Option<Pick> {
-    let word = text.trim().trim_end_matches(['.', '!']).to_lowercase();
-    let says = |words: &[&str]| words.contains(&word.as_str());
+/// The one option that is called so.
+fn named(question: &Question, text: &str, said: &str) -> Option<usize> {
+    let labels = || question.options.iter().map(|option| option.label.as_str()).enumerate();
+    let exactly = labels().find(|(_, label)| label.to_lowercase() == text.trim().to_lowercase());
+    if let Some((option, _)) = exactly {
+        return Some(option);
+    }
+    let mut alike = labels().filter(|(_, label)| !said.is_empty() && plain(label) == said).map(|(option, _)| option);
+    alike.next().filter(|_| alike.next().is_none())
+}
+
+fn approval(said: &str) -> Option<Pick> {
+    let says = |words: &[&str]| words.contains(&said);
     match () {
         () if says(ONCE) => Some(Pick::Approve(Verdict::Once)),
         () if says(SESSION) => Some(Pick::Approve(Verdict::Session)),
@@ -44,4 +72,24 @@ fn approval(text: &str) -> Option<Pick> {
         () if says(DENY) => Some(Pick::Deny { why: None }),
         () => None,
     }
+}
+
+/// A text without what changes nothing about what it says.
+fn plain(text: &str) -> String {
+    let text: String = text.to_lowercase().chars().filter(|c| !is_shade(*c)).collect();
+    let words = text.split_whitespace().map(|word| word.trim_start_matches(BEFORE).trim_end_matches(BEHIND));
+    let words = words.filter(|word| !word.chars().all(|c| BETWEEN.contains(&c))).collect::<Vec<_>>().join(" ");
+    let mut said = words.as_str();
+    for polite in POLITE {
+        let rest = said.strip_suffix(polite).and_then(|rest| rest.strip_suffix(' '));
+        said = rest.unwrap_or(said);
+        let rest = said.strip_prefix(polite).and_then(|rest| rest.strip_prefix(' '));
+        said = rest.unwrap_or(said);
+    }
+    said.to_owned()
+}
+
+/// Whether a character only says how the one before it is drawn: the shade of a thumb, or that it is a picture.
+fn is_shade(c: char) -> bool {
+    matches!(c, '\u{1f3fb}'..='\u{1f3ff}' | '\u{fe0e}' | '\u{fe0f}')
 }

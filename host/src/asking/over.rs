@@ -1,0 +1,263 @@
+//! What stands at a question once it is over.
+//!
+//! A question ends with one outcome, which is kept with its delivery and stands at its
+//! message from then on: the first one counts, and a press that comes later only lets
+//! the message say it once more. A question that is answered while it is on its way is
+//! rid of its buttons by whoever comes last: its answer or its receipt.
+
+use std::sync::Arc;
+
+use hermes_core::asks::Question;
+use hermes_core::delivery::PartState;
+use hermes_core::ids::{DeliveryId, InboxId, SessionId};
+use hermes_core::session::is_dm;
+use hermes_protocol::{Capabilities, Chat, Purpose};
+
+use super::NO_LONGER_OPEN;
+use crate::context::compose;
+use crate::events::{Control, HostEvent};
+use crate::host::Host;
+use crate::outbox::Target;
+use crate::store::{Change, CommandTx, NewDelivery, OwedDelivery, Posed, StoreError};
+
+/// A question that is over.
+#[derive(Debug)]
+pub struct Over {
+    /// Its id.
+    pub id: String,
+    /// Through which instance it was asked.
+    pub instance: String,
+    /// Where it stands.
+    pub chat: Chat,
+    /// The session it is of.
+    pub session: Option<SessionId>,
+    /// What became of it.
+    pub outcome: String,
+    /// Whether the outcome is said where nothing can be changed to say it.
+    pub says: bool,
+    /// The event that answered it, which is answered with this.
+    pub inbox: Option<InboxId>,
+    /// What changes with it.
+    pub changes: Vec<Change>,
+}
+
+impl Over {
+    /// A question of which nothing but its end is to be told.
+    pub fn of(question: &Question, outcome: String, says: bool) -> Self {
+        Self {
+            id: question.id.clone(),
+            instance: question.instance.clone(),
+            chat: question.chat.clone(),
+            session: Some(question.session.clone()),
+            outcome,
+            says,
+            inbox: None,
+            changes: Vec::new(),
+        }
+    }
+}
+
+/// Takes the buttons of a question away and lets it say what became of it; elsewhere that is said. One transaction
+/// with what changes.
+pub async fn close(host: &Arc<Host>, over: Over) {
+    let posed = match host.store.open_ask(&over.id).await {
+        Ok(posed) => posed,
+        Err(error) => {
+            tracing::error!(ask = over.id, %error, "a question cannot be read; it may keep its buttons");
+            None
+        }
+    };
+    if let Some(posed) = &posed {
+        withdraw(host, posed).await;
+    }
+    let has_buttons = has(host, &over.instance, |can| can.buttons);
+    let message = posed.as_ref().filter(|_| has_buttons).and_then(message_of);
+    // What is on its way says it when it is there.
+    let is_coming = posed.as_ref().filter(|_| has_buttons).is_some_and(is_in_flight);
+    let is_shown = message.is_some();
+    let mut changes = over.changes;
+    changes.extend(posed.as_ref().map(|posed| Change::AskOver { delivery: posed.id, outcome: over.outcome.clone() }));
+    let mut reply = Vec::new();
+    if let (Some(posed), Some(message)) = (&posed, message) {
+        reply.push(ended(host, posed, &over.outcome, message).await);
+    } else if over.says && !is_coming {
+        let mut delivery = compose(host, &over.instance, over.chat, Purpose::Notice, over.outcome).await;
+        delivery.session = over.session;
+        reply.push(delivery);
+    }
+    let order = CommandTx { inbox: over.inbox, changes, reply, now_ms: host.now_ms() };
+    if order.inbox.is_none() && order.changes.is_empty() && order.reply.is_empty() {
+        return;
+    }
+    if let Some(ids) = host.until_written("the end of a question", || host.store.command(order.clone())).await {
+        host.carry(ids, order.reply).await;
+    }
+    if let Some(posed) = posed.filter(|_| !is_shown) {
+        take_buttons_away(host, posed.id).await;
+    }
+}
+
+/// Takes the buttons of a question away that was over before it was known to be there. Asked after either is written:
+/// whichever of the two comes last finds both, and to say the same twice changes nothing.
+pub async fn take_buttons_away(host: &Arc<Host>, delivery: DeliveryId) {
+    let posed = host.store.posed(delivery).await.unwrap_or_else(|error| {
+        tracing::error!(%delivery, %error, "a question cannot be read; it may keep its buttons");
+        None
+    });
+    let Some(Posed { delivery: posed, outcome: Some(outcome) }) = posed else { return };
+    let message = message_of(&posed).filter(|_| has(host, &posed.instance, |can| can.buttons));
+    let Some(message) = message else { return };
+    let edit = ended(host, &posed, &outcome, message).await;
+    if let Some(id) = host.until_written("the end of a question", || host.store.owe(edit.clone())).await {
+        host.carry(vec![id], vec![edit]).await;
+    }
+}
+
+/// What lets the message of a question say what became of it.
+async fn ended(host: &Arc<Host>, posed: &OwedDelivery, outcome: &str, message: String) -> NewDelivery {
+    let text = format!("{}\n\n{outcome}", posed.markdown);
+    let mut delivery = compose(host, &posed.instance, posed.chat.clone(), Purpose::Notice, text).await;
+    delivery.edits = Some(message);
+    delivery.session = posed.session.clone();
+    delivery
+}
+
+fn has(host: &Arc<Host>, instance: &str, can: impl Fn(&Capabilities) -> bool) -> bool {
+    host.adapter(instance).is_some_and(|adapter| can(&adapter.capabilities()))
+}
+
+/// The press of a button whose question is not open.
+#[derive(Debug)]
+pub struct Stale {
+    /// The question that the event names.
+    pub ask: String,
+    /// Through which instance.
+    pub instance: Arc<str>,
+    /// In which chat.
+    pub chat: Chat,
+    /// The message that the event names.
+    pub message: Option<String>,
+    /// Who pressed, by their id.
+    pub by: String,
+    /// Whether they are told where no button can be taken away.
+    pub tells: bool,
+    /// The event.
+    pub inbox: InboxId,
+}
+
+/// Answers the press of a button whose question is not open: its message says once more what became of it. Which
+/// message that is, the event only claims: one that was not sent with this question stays as it is, and one whose
+/// question is being closed is left to whoever closes it.
+pub async fn stale(host: &Arc<Host>, press: Stale) {
+    let posed = host.store.asked(&press.ask).await.unwrap_or_else(|error| {
+        tracing::error!(ask = press.ask, %error, "a question cannot be read; it may keep its buttons");
+        None
+    });
+    let posed = posed.filter(|posed| carries(&posed.delivery, &press));
+    let can_say = has(host, &press.instance, |can| can.edit);
+    let message = posed.as_ref().and_then(|posed| message_of(&posed.delivery)).filter(|_| can_say);
+    let mut reply = Vec::new();
+    match (posed, message) {
+        (Some(Posed { delivery: posed, outcome: Some(outcome) }), Some(message)) => {
+            let mut edit = ended(host, &posed, &outcome, message).await;
+            edit.in_reply_to = Some(press.inbox);
+            reply.push(edit);
+        }
+        _ if press.tells => {
+            let is_private = is_dm(&press.chat.kind) || press.by.is_empty();
+            let words = NO_LONGER_OPEN.to_owned();
+            let mut delivery = compose(host, &press.instance, press.chat, Purpose::Notice, words).await;
+            delivery.in_reply_to = Some(press.inbox);
+            delivery.ephemeral_to = (!is_private).then_some(press.by);
+            reply.push(delivery);
+        }
+        _ => {}
+    }
+    let order = CommandTx { inbox: Some(press.inbox), changes: Vec::new(), reply, now_ms: host.now_ms() };
+    if let Some(ids) = host.until_written("a press that came too late", || host.store.command(order.clone())).await {
+        host.carry(ids, order.reply).await;
+    }
+}
+
+/// Whether the message that was pressed is one of a question's.
+fn carries(posed: &OwedDelivery, press: &Stale) -> bool {
+    let is_there = |id: &String| {
+        posed.parts.iter().any(|part| match &part.state {
+            PartState::Delivered { receipt } => receipt.message_ids.contains(id),
+            _ => false,
+        })
+    };
+    *posed.instance == *press.instance && posed.chat == press.chat && press.message.as_ref().is_some_and(is_there)
+}
+
+/// Ends what an earlier life of the host asked: nobody waits for it any more.
+///
+/// # Errors
+///
+/// When the store cannot be read; the host must not start then.
+pub async fn close_all(host: &Arc<Host>) -> Result<(), StoreError> {
+    let mut after = DeliveryId(0);
+    loop {
+        let batch = host.store.open_asks(after).await?;
+        let Some(last) = batch.last() else { return Ok(()) };
+        after = last.id;
+        for posed in batch {
+            // How it is written there is known once its adapter is.
+            let shown = message_of(&posed).and_then(|_| host.adapter(&posed.instance));
+            let shown = shown.filter(|adapter| adapter.capabilities().buttons);
+            match shown {
+                None => close(host, left_open(posed)).await,
+                Some(adapter) => {
+                    let host = Arc::clone(host);
+                    tokio::spawn(async move {
+                        if host.parking.run_until_cancelled(adapter.online()).await.is_some() {
+                            close(&host, left_open(posed)).await;
+                        }
+                    });
+                }
+            }
+        }
+    }
+}
+
+fn left_open(posed: OwedDelivery) -> Over {
+    Over {
+        id: posed.choices.map(|choices| choices.ask).unwrap_or_default(),
+        instance: posed.instance,
+        chat: posed.chat,
+        session: posed.session,
+        outcome: format!("{NO_LONGER_OPEN} The host was started again meanwhile."),
+        says: false,
+        inbox: None,
+        changes: Vec::new(),
+    }
+}
+
+/// The platform's message that carries the buttons, where it is known to be there.
+fn message_of(posed: &OwedDelivery) -> Option<String> {
+    match &posed.parts.last()?.state {
+        PartState::Delivered { receipt } => receipt.message_ids.last().cloned(),
+        _ => None,
+    }
+}
+
+fn is_in_flight(posed: &OwedDelivery) -> bool {
+    posed.parts.iter().any(|part| matches!(part.state, PartState::InFlight { .. }))
+}
+
+/// What nobody has seen yet need not be seen any more.
+async fn withdraw(host: &Arc<Host>, posed: &OwedDelivery) {
+    // What is being sent arrives or not, and loses its buttons if it does.
+    if !posed.state.is_live() || is_in_flight(posed) {
+        return;
+    }
+    match host.store.ask_withdraw(posed.id).await {
+        Ok(()) => {
+            let target = Target::of(&posed.instance, &posed.chat);
+            host.tell(HostEvent::control(Control::Refresh { target, owed: None, id: posed.id })).await;
+        }
+        // It was settled meanwhile, or is being sent.
+        Err(StoreError::Conflict { .. }) => {}
+        Err(error) => tracing::warn!(delivery = %posed.id, %error, "a question that is over may still be asked"),
+    }
+}

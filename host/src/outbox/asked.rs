@@ -1,0 +1,77 @@
+//! What the end of a part means where its delivery asks a question.
+//!
+//! A question is there once all of its parts have a receipt: from then on words may
+//! answer it. One of which a part will not arrive cannot be answered, and whoever waits
+//! for the answer hears so at once instead of waiting for its time to pass. The
+//! dispatcher has the book of what is open and is told of both.
+
+use hermes_core::ids::DeliveryId;
+use hermes_protocol::Receipt;
+
+use super::job::Job;
+use super::lane::{OutboxLane, Which};
+use crate::asking;
+use crate::events::{DeliveryNews, HostEvent};
+use crate::host::Host;
+use crate::store::{OwedDelivery, PartState};
+
+impl OutboxLane {
+    /// The last part of a question arrived, and its receipt is about to be written: words that come after this are
+    /// said after it.
+    pub(super) async fn note_arrival(&mut self, which: Which, state: &PartState) {
+        let Some(job) = self.job(which).filter(|job| job.delivery.choices.is_some()) else { return };
+        let Some(receipt) = arrived(job, state) else { return };
+        let ask = job.delivery.choices.as_ref().map(|choices| choices.ask.clone()).unwrap_or_default();
+        let chat = job.delivery.chat.clone();
+        self.host.tell(HostEvent::Delivery(DeliveryNews::Asked { ask, chat, receipt })).await;
+    }
+
+    /// A part of a question is settled and that is written.
+    pub(super) async fn note_asked(&mut self, which: Which, state: &PartState) {
+        let host = self.host.clone();
+        let Some(job) = self.job(which).filter(|job| job.delivery.choices.is_some()) else { return };
+        match state {
+            PartState::Delivered { .. } if arrived(job, state).is_some() => {
+                let id = job.id();
+                asking::take_buttons_away(&host, id).await;
+            }
+            PartState::Refused { kind, detail } => {
+                let detail = if detail.is_empty() { String::new() } else { format!(": {detail}") };
+                not_asked(&host, &job.delivery, &format!("refused ({kind}){detail}")).await;
+            }
+            PartState::Abandoned { why } => not_asked(&host, &job.delivery, why).await,
+            _ => {}
+        }
+    }
+
+    /// A delivery of which only the id is here was given up.
+    pub(super) async fn note_given_up(&self, id: DeliveryId, why: &str) {
+        match self.host.store.posed(id).await {
+            Ok(Some(posed)) => not_asked(&self.host, &posed.delivery, why).await,
+            Ok(None) => {}
+            Err(error) => tracing::warn!(delivery = %id, %error, "who waits for an answer may wait in vain"),
+        }
+    }
+}
+
+/// Tells that a question will not be asked, where a delivery asks one.
+pub async fn not_asked(host: &Host, delivery: &OwedDelivery, why: &str) {
+    if let Some(choices) = &delivery.choices {
+        let (ask, why) = (choices.ask.clone(), why.to_owned());
+        host.tell(HostEvent::Delivery(DeliveryNews::NotAsked { ask, why })).await;
+    }
+}
+
+/// The messages of a delivery of which the next part ends like this; `None` unless that is the last one and all others
+/// arrived.
+fn arrived(job: &Job, state: &PartState) -> Option<Receipt> {
+    let mut all = Receipt::default();
+    let last = job.delivery.parts.last()?.n;
+    for part in job.delivery.parts.iter().filter(|part| part.n > 0) {
+        let state = if part.n == job.part().n { state } else { &part.state };
+        let PartState::Delivered { receipt } = state else { return None };
+        all.message_ids.extend(receipt.message_ids.iter().cloned());
+        all.at_ms = receipt.at_ms;
+    }
+    (job.part().n == last).then_some(all)
+}
