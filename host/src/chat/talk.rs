@@ -15,7 +15,7 @@ use super::markdown::Look;
 use super::orders::{self, Typed};
 use super::own::Hosts;
 use super::screen::Screen;
-use super::wire::{News, Wire};
+use super::wire::{Asking, News, Wire};
 use super::{ChatError, Options, Speaker};
 use crate::control::{Client, ClientError, ControlReply, ControlRequest};
 use crate::plugins::terminal::Leaving;
@@ -48,6 +48,7 @@ pub async fn talk(hosts: &mut Hosts, speaker: &mut Speaker, options: Options) ->
         width: if editor.is_screen() { editor.width() } else { 0 },
     };
     let (told, answers) = mpsc::channel(UNHEARD_MAX);
+    let (find, found) = mpsc::channel(1);
     let mut talk = Talk {
         hosts,
         speaker,
@@ -56,6 +57,8 @@ pub async fn talk(hosts: &mut Hosts, speaker: &mut Speaker, options: Options) ->
         screen: Screen::new(look),
         told,
         answers,
+        find,
+        found,
         session: None,
         ask: None,
         unheard: VecDeque::new(),
@@ -84,6 +87,9 @@ struct Talk<'a> {
     told: mpsc::Sender<NotTaken>,
     /// What the host did not take.
     answers: mpsc::Receiver<NotTaken>,
+    find: mpsc::Sender<String>,
+    /// The session that goes on here, once it was asked for.
+    found: mpsc::Receiver<String>,
     /// The session, as the host last said.
     session: Option<String>,
     /// The question that is open.
@@ -115,6 +121,7 @@ impl Talk<'_> {
                 },
                 key = self.editor.next() => self.key(key).await,
                 Some((event, error)) = self.answers.recv() => self.not_taken(event, &error),
+                Some(session) = self.found.recv() => self.is_in(session),
                 () = self.speaker.interrupted() => Then::Leave,
             };
             if then == Then::Leave {
@@ -169,8 +176,10 @@ impl Talk<'_> {
                 self.wire.shown(number, self.speaker.now_ms());
             }
             News::Turn(number, call) => {
-                if let TurnEvent::Metadata { session_id, .. } = &call.event {
-                    self.session = Some(session_id.clone());
+                if let TurnEvent::Metadata { session_id, .. } = &call.event
+                    && self.session.as_ref() != Some(session_id)
+                {
+                    self.find_out();
                 }
                 if call.event.is_last() {
                     self.ask = None;
@@ -364,21 +373,45 @@ impl Talk<'_> {
         Ok(Then::Go)
     }
 
-    /// The session that goes on at this seat, by which somebody comes back to it.
-    async fn which_session(&self) -> Option<String> {
-        #[derive(Deserialize)]
-        struct Listed {
-            id: String,
-            chats: Vec<Chat>,
-        }
-        let asked = self.wire.asking().ask("sessions.list", &json!({ "limit": SESSIONS }));
-        let listed = tokio::time::timeout(SESSION_WAIT, asked).await.ok()?.ok();
-        let Some(listed) = listed.and_then(|listed| serde_json::from_value::<Vec<Listed>>(listed).ok()) else {
-            return self.session.clone();
-        };
-        let here = |listed: &Listed| listed.chats.iter().any(|chat| chat.id == self.wire.info.chat);
-        listed.into_iter().find(here).map(|listed| listed.id).or_else(|| self.session.clone())
+    /// Asks which session goes on at this seat: a turn that begins may be one in the background, which has its own.
+    fn find_out(&self) {
+        let (asking, chat, found) = (self.wire.asking().clone(), self.wire.info.chat.clone(), self.find.clone());
+        tokio::spawn(async move {
+            if let Some(session) = session_at(&asking, &chat).await {
+                // Without the conversation nobody has to know.
+                let _ = found.send(session).await;
+            }
+        });
     }
+
+    fn is_in(&mut self, session: String) -> Then {
+        let before = self.session.replace(session);
+        if before.is_some() && before != self.session {
+            let words = self.session.as_ref().map(|session| format!("Session {session} from here on."));
+            self.screen.note(&words.unwrap_or_default());
+        }
+        Then::Go
+    }
+
+    /// The session by which somebody comes back.
+    async fn which_session(&self) -> Option<String> {
+        let asked = session_at(self.wire.asking(), &self.wire.info.chat);
+        let answer = tokio::time::timeout(SESSION_WAIT, asked).await.ok().flatten();
+        answer.or_else(|| self.session.clone())
+    }
+}
+
+/// The session that goes on at a seat, as the host says.
+async fn session_at(asking: &Asking, chat: &str) -> Option<String> {
+    #[derive(Deserialize)]
+    struct Listed {
+        id: String,
+        chats: Vec<Chat>,
+    }
+    let listed = asking.ask("sessions.list", &json!({ "limit": SESSIONS })).await.ok()?;
+    let listed: Vec<Listed> = serde_json::from_value(listed).ok()?;
+    let is_here = |listed: &Listed| listed.chats.iter().any(|there| there.id == chat);
+    listed.into_iter().find(is_here).map(|listed| listed.id)
 }
 
 async fn ask(home: PathBuf, request: ControlRequest) -> Result<ControlReply, ClientError> {

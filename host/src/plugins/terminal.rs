@@ -201,7 +201,7 @@ impl Terminals {
         let is_free = |chat: &&String| !seats.taken.contains_key(*chat);
         let chat = match wanted {
             Some(chat) if seats.taken.contains_key(chat) => {
-                return Err("it is open in another terminal; leave it there first".to_owned());
+                return Err("that conversation is open in another terminal; leave it there first".to_owned());
             }
             Some(chat) => Some(chat.to_owned()),
             None => {

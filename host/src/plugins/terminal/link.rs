@@ -43,12 +43,13 @@ impl TerminalLink {
                 return refused(&CallError::new("invalid", format!("the delivery cannot be read: {error}")));
             }
         };
-        match self.inner.wire(&to.chat.id) {
-            Some(wire) => wire.call(method::SEND, payload),
+        // Another terminal does not wait for one that reads too little.
+        match self.inner.wire(&to.chat.id).and_then(|wire| wire.call(method::SEND, payload)) {
+            Some(sending) => sending,
             None if is_for_one_answer(&to.chat.id) => {
                 outcome(&SendOutcome::refused(RefusalKind::ChatGone, "whoever asked has gone"))
             }
-            None => outcome(&SendOutcome::not_sent(None, WaitScope::Chat, "no terminal is attached")),
+            None => outcome(&SendOutcome::not_sent(None, WaitScope::Chat, "no terminal takes it")),
         }
     }
 
@@ -59,22 +60,18 @@ impl TerminalLink {
             Err(error) => return refused(&CallError::new("invalid", format!("the event cannot be read: {error}"))),
         };
         if let Some(chat) = self.inner.chat_of(of.inbox_id) {
-            return match self.inner.wire(&chat) {
-                Some(wire) => wire.call(method::TURN_EVENT, payload),
-                None => nothing(),
-            };
+            let showing = self.inner.wire(&chat).and_then(|wire| wire.call(method::TURN_EVENT, payload));
+            return showing.unwrap_or_else(nothing);
         }
         // A turn may begin before the answer of `emit` has said where its event came from.
         let (tell, answer) = oneshot::channel();
         let inner = Arc::clone(&self.inner);
         let waiting = tokio::spawn(async move {
             let known = tokio::time::timeout(KNOWN_WITHIN, known(&inner, of.inbox_id));
-            let answer = match known.await.ok().flatten() {
-                Some(wire) => wire.call(method::TURN_EVENT, payload).await,
-                None => Answer { status: status::OK, payload: b"{}".to_vec() },
-            };
+            let wire = known.await.ok().flatten();
+            let showing = wire.and_then(|wire| wire.call(method::TURN_EVENT, payload));
             // Whoever asked may have gone away.
-            let _ = tell.send(answer);
+            let _ = tell.send(showing.unwrap_or_else(nothing).await);
         });
         PendingCall::new(0, answer, move |_| waiting.abort())
     }

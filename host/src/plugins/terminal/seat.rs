@@ -57,28 +57,28 @@ impl Wire {
         Self { out, pending: Mutex::default(), next: AtomicU64::new(1) }
     }
 
-    /// Calls a method of the terminal. Never blocks; BUSY beyond the bound.
-    pub(super) fn call(self: &Arc<Self>, method: &str, payload: Vec<u8>) -> PendingCall {
+    /// Calls a method of the terminal. Never blocks; `None`: it has left, or reads too little.
+    pub(super) fn call(self: &Arc<Self>, method: &str, payload: Vec<u8>) -> Option<PendingCall> {
         let id = self.next.fetch_add(1, Ordering::Relaxed);
         let frame = Frame::call(id, method, payload);
         if !frame.fits() {
-            return PendingCall::answered(Answer::bare(status::ERR));
+            return Some(PendingCall::answered(Answer::bare(status::ERR)));
         }
         let (tell, answer) = oneshot::channel();
         {
             let mut pending = self.pending();
             if pending.over || pending.calls.len() >= CALLS_MAX || self.out.try_send(frame).is_err() {
-                return PendingCall::answered(Answer::bare(status::BUSY));
+                return None;
             }
             pending.calls.insert(id, tell);
         }
         let wire = Arc::clone(self);
-        PendingCall::new(id, answer, move |id| {
+        Some(PendingCall::new(id, answer, move |id| {
             if wire.pending().calls.remove(&id).is_some() {
                 // A full queue means that the terminal reads nothing; its end cancels everything.
                 let _ = wire.out.try_send(Frame::cancel(id));
             }
-        })
+        }))
     }
 
     fn pending(&self) -> MutexGuard<'_, Pending> {
