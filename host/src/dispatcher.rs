@@ -50,6 +50,9 @@ use crate::store::{Change, DeadTargetRow, Lineage, Loaded, NewSession, Parent, R
 /// Events taken from the queue at once.
 const BATCH_MAX: usize = 64;
 
+/// So many lanes were a crowd; once they are over, what they took is given back.
+const CROWD_LANES: usize = 500;
+
 /// The flag of the store that holds the model chosen for every conversation.
 pub(crate) const MODEL_FLAG: &str = "model";
 
@@ -409,7 +412,7 @@ impl Dispatcher {
     /// Makes the lane of a session.
     fn open_lane(&mut self, session: SessionId, instance: &str, after: Option<After>, birth: Option<Birth>) {
         let limits = GuardLimits::of(self.host.live().session_of(instance));
-        let lane = Lane::new(Arc::clone(&self.host), session.clone(), limits, birth, after);
+        let lane = Box::new(Lane::new(Arc::clone(&self.host), session.clone(), limits, birth, after));
         let over = |over| HostEvent::Turn(TurnNews::Over(over));
         self.lanes.open(&self.host, session.clone(), |mailbox| lane.run(mailbox), over);
         // A lane that is made while the host drains was not told with the others.
@@ -577,6 +580,10 @@ impl Dispatcher {
         self.expire_asks();
         self.expire();
         self.ending.retain(|_, ended| matches!(ended.try_recv(), Err(oneshot::error::TryRecvError::Empty)));
+        // Both are asked, so that one crowd is not noticed twice.
+        if self.lanes.have_ended(CROWD_LANES) | self.outbox.have_ended(CROWD_LANES) {
+            tokio::task::spawn_blocking(crate::ffi::give_back);
+        }
     }
 
     fn say_drained(&mut self) {

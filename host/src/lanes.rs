@@ -16,11 +16,16 @@ use tokio::sync::mpsc;
 use crate::events::{HostEvent, LaneOver};
 use crate::host::Host;
 
+/// What the task of a lane may take while it waits.
+const TASK_BYTES_MAX: usize = 4 * 1024;
+
 /// All lanes of one kind.
 pub struct Lanes<K, M> {
     by_key: BTreeMap<K, End<M>>,
     made: u64,
     alive: usize,
+    /// Tasks that are over since somebody asked.
+    ended: usize,
 }
 
 struct End<M> {
@@ -31,7 +36,7 @@ struct End<M> {
 
 impl<K, M> Default for Lanes<K, M> {
     fn default() -> Self {
-        Self { by_key: BTreeMap::new(), made: 0, alive: 0 }
+        Self { by_key: BTreeMap::new(), made: 0, alive: 0, ended: 0 }
     }
 }
 
@@ -60,6 +65,8 @@ impl<K: Ord + Clone + Send + 'static, M: Send + 'static> Lanes<K, M> {
     ) where
         F: Future<Output = ()> + Send + 'static,
     {
+        // A crowd has thousands of them. What a lane does now and then belongs into a box.
+        const { assert!(size_of::<F>() <= TASK_BYTES_MAX, "a lane's task is too large") };
         let (mailbox, messages) = mpsc::unbounded_channel();
         self.made += 1;
         self.alive += 1;
@@ -85,6 +92,7 @@ impl<K: Ord + Clone + Send + 'static, M: Send + 'static> Lanes<K, M> {
     /// Notes that a task is over.
     pub fn over(&mut self, over: &LaneOver<K>) {
         self.alive -= 1;
+        self.ended += 1;
         if self.by_key.get(&over.key).is_some_and(|end| end.serial == over.serial) {
             self.by_key.remove(&over.key);
         }
@@ -106,6 +114,15 @@ impl<K: Ord + Clone + Send + 'static, M: Send + 'static> Lanes<K, M> {
             // See `send`.
             let _ = end.mailbox.send(message());
         }
+    }
+
+    /// Whether at least `many` tasks are over since this last was true.
+    pub fn have_ended(&mut self, many: usize) -> bool {
+        let have = self.ended >= many;
+        if have {
+            self.ended = 0;
+        }
+        have
     }
 
     /// Returns how many tasks are not over.

@@ -1,4 +1,4 @@
-//! The seam to adapter libraries: the only unsafe room of the host.
+//! The seam to adapter libraries, and the allocator: the only unsafe room of the host.
 //!
 //! Everything that leaves this module is safe to hold and to call in any order,
 //! from any thread:
@@ -19,11 +19,13 @@ mod callbacks;
 mod completion;
 mod instance;
 mod library;
+mod memory;
 
 pub use callbacks::HostPort;
 pub use completion::Reply;
 pub use instance::ForeignInstance;
 pub use library::{Library, OpenError};
+pub use memory::give_back;
 
 /// The longest payload that is taken from the other side, in bytes.
 pub const PAYLOAD_BYTES_MAX: usize = 8 * 1024 * 1024;

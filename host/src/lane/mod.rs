@@ -265,9 +265,9 @@ impl Lane {
     }
 
     /// Lives until the dispatcher closes the mailbox, or until the host ends.
-    pub async fn run(mut self, mut mailbox: mpsc::UnboundedReceiver<LaneMessage>) {
+    pub async fn run(mut self: Box<Self>, mut mailbox: mpsc::UnboundedReceiver<LaneMessage>) {
         if let Some(after) = self.after.take() {
-            self.take_over(after).await;
+            Box::pin(self.take_over(after)).await;
         }
         let mut taken = 0;
         while let Err(fault) = AssertUnwindSafe(self.live(&mut mailbox, &mut taken)).catch_unwind().await {
@@ -275,18 +275,19 @@ impl Lane {
                 std::panic::resume_unwind(fault);
             }
             self.heals += 1;
-            self.heal().await;
+            Box::pin(self.heal()).await;
         }
-        self.park().await;
+        Box::pin(self.park()).await;
     }
 
+    /// What it does is boxed: a lane that only waits is a small task, and a crowd of them little memory.
     async fn live(&mut self, mailbox: &mut mpsc::UnboundedReceiver<LaneMessage>, taken: &mut u64) {
         let host = Arc::clone(&self.host);
         let mut batch = Vec::new();
         let mut told_idle = false;
         loop {
-            self.take().await;
-            self.advance().await;
+            Box::pin(self.take()).await;
+            Box::pin(self.advance()).await;
             if self.draining && !self.is_busy() {
                 break;
             }
@@ -300,9 +301,9 @@ impl Lane {
                     told_idle = false;
                     self.batch.extend(batch.drain(..));
                 }
-                step = next_step(&mut self.running) => self.step(step).await,
-                () = adapter_back(&self.resuming) => self.go_on().await,
-                summary = compress::next(&mut self.compressing) => self.compressed(summary).await,
+                step = next_step(&mut self.running) => Box::pin(self.step(step)).await,
+                () = adapter_back(&self.resuming) => Box::pin(self.go_on()).await,
+                summary = compress::next(&mut self.compressing) => Box::pin(self.compressed(summary)).await,
                 () = running::at(&*host.clock, due) => {}
                 () = tokio::time::sleep(IDLE), if self.guard.is_idle() && !told_idle => {
                     told_idle = true;

@@ -95,7 +95,7 @@ impl OutboxLane {
             while let Ok(message) = mailbox.try_recv() {
                 taken += 1;
                 told_idle = false;
-                self.take(message).await;
+                Box::pin(self.take(message)).await;
             }
             if host.parking.is_cancelled() {
                 return;
@@ -103,19 +103,19 @@ impl OutboxLane {
             let plan = self.plan(host.now_ms());
             let (wait, online) = match plan {
                 Plan::Load => {
-                    self.load().await;
+                    Box::pin(self.load()).await;
                     continue;
                 }
                 Plan::Expire(which) => {
-                    self.expire(which).await;
+                    Box::pin(self.expire(which)).await;
                     continue;
                 }
                 Plan::Try(which) => {
-                    self.attempt_in_line(which).await;
+                    Box::pin(self.attempt_in_line(which)).await;
                     continue;
                 }
                 Plan::Show(id) => {
-                    self.show_piece(id).await;
+                    Box::pin(self.show_piece(id)).await;
                     continue;
                 }
                 Plan::Wait { .. } | Plan::Idle if self.draining => return,
@@ -128,7 +128,7 @@ impl OutboxLane {
                     Some(message) => {
                         taken += 1;
                         told_idle = false;
-                        self.take(message).await;
+                        Box::pin(self.take(message)).await;
                     }
                     None => return,
                 },

@@ -159,12 +159,18 @@ fn matching(
 ) -> Outcome<Vec<SearchHit>> {
     let Index { table, snippet_tokens } = index;
     let quoted: Vec<String> = words.iter().map(|word| format!("\"{}\"", word.replace('"', "\"\""))).collect();
+    // What stands around a match is read for the best only: a common word has a hundred thousand.
     let statement = db.prepare_cached(&format!(
-        "SELECT m.session_id, s.title, m.id, m.role, m.at_ms,
-             snippet({table}, 0, '{MATCH_BEGIN}', '{MATCH_END}', '…', {snippet_tokens})
-         FROM {table} JOIN messages m ON m.id = {table}.rowid JOIN sessions s ON s.id = m.session_id
-         WHERE {table} MATCH ?1 AND (m.active = 1 OR m.compacted = 1) AND (?2 IS NULL OR s.owner = ?2)
-         ORDER BY {table}.rank, m.id DESC LIMIT ?3"
+        "WITH best AS MATERIALIZED (
+             SELECT m.id, m.session_id, s.title, m.role, m.at_ms, {table}.rank AS rank
+             FROM {table} JOIN messages m ON m.id = {table}.rowid JOIN sessions s ON s.id = m.session_id
+             WHERE {table} MATCH ?1 AND (m.active = 1 OR m.compacted = 1) AND (?2 IS NULL OR s.owner = ?2)
+             ORDER BY {table}.rank, m.id DESC LIMIT ?3
+         )
+         SELECT session_id, title, id, role, at_ms, (
+             SELECT snippet({table}, 0, '{MATCH_BEGIN}', '{MATCH_END}', '…', {snippet_tokens})
+             FROM {table} WHERE {table} MATCH ?1 AND rowid = best.id
+         ) FROM best ORDER BY rank, id DESC"
     ))?;
     collect(statement, params![quoted.join(" "), owner, limit], |row| hit(row, text(row, 5)?.to_owned()))
 }
