@@ -553,7 +553,7 @@ fn a_code_of_the_terminal_pulls_its_conversation_into_the_chat_that_sends_it_onc
     world.chat("8").says(&format!("/claim {stale}"));
     assert!(world.chat("8").hears(1)[0].contains("after 4 more wrong ones"), "a newer one took its place");
     world.chat("8").says(&format!("/claim {}", code.to_lowercase()));
-    assert!(world.chat("8").hears(2)[1].contains("You are in **boats** again: 1 messages"));
+    assert!(world.chat("8").hears(2)[1].contains("You are in **boats** again: 1 message,"));
     world.chat("8").says("on");
     assert_eq!(world.chat("8").hears(3)[2], "on (after 1)");
     world.chat("7").says(&format!("/claim {code}"));
