@@ -112,3 +112,35 @@ fn a_code_of_the_terminal_brings_a_conversation_into_the_chat_that_sends_it() {
     assert!(!world.log().contains(&code), "no log tells it");
     assert_eq!(world.stop(), Some(0));
 }
+
+#[test]
+fn a_conversation_of_the_terminal_goes_to_a_chat_and_comes_back() {
+    let mut world = world(Isolation::InProcess);
+    world.start();
+    world.wait_state("scripted", "online");
+    assert_eq!(world.told(&["chat", "-m", "of boats"]), "of boats\n");
+    let sessions: Vec<Value> =
+        serde_json::from_str(&world.told(&["session", "list", "--json"])).expect("the sessions are JSON");
+    let session = sessions[0]["id"].as_str().expect("it has an id").to_owned();
+    world.scripted.tell(json!({ "do": "hang_in", "method": "create_handoff_thread" }));
+    assert_eq!(world.cli(&["handoff", &session, "scripted", "--wait", "1"]).status.code(), Some(3));
+    let meanwhile = world.cli(&["chat", "--resume", &session, "-m", "meanwhile"]);
+    let told = [meanwhile.stdout, meanwhile.stderr].map(|text| String::from_utf8_lossy(&text).into_owned()).concat();
+    assert!(told.contains("is being handed over right now"), "{told}");
+    world.told(&["handoff", "cancel", &session]);
+    thread_is(&world, json!({ "type": "group", "id": "g", "thread": "t" }));
+    assert_eq!(handed_over(&world, &session)["state"], "completed");
+    let ada = world.scripted.group("g", "7").thread("t");
+    ada.hears(1);
+    ada.says("one");
+    ada.hears(2);
+    ada.says("/return");
+    assert!(ada.hears(3)[2].contains(&format!("hermes-host chat --resume {session}")));
+    assert_eq!(world.told(&["chat", "--resume", &session, "-m", "back again"]), "back again\n");
+    let shown: Value = serde_json::from_str(&world.told(&["session", "show", &session, "--json"])).expect("JSON");
+    let messages = shown["messages"].as_array().expect("it has messages");
+    let said = messages.iter().filter(|message| message["role"] == "user").filter_map(|said| said["content"].as_str());
+    let said: Vec<&str> = said.collect();
+    assert_eq!((said.len(), said[0], said[2], said[3]), (4, "of boats", "[7] one", "back again"), "{said:?}");
+    assert_eq!(world.stop(), Some(0));
+}
