@@ -281,7 +281,8 @@ fn turn_context(session: &SessionId, heard: &Heard) -> TurnContext {
         thread_id: text(&event.chat.thread),
         user_id: event.sender.id.clone(),
         user_name: text(&event.sender.name),
-        owner: heard.owner.clone().filter(|_| !heard.several).unwrap_or_default(),
+        // What is answered in a group everybody there reads, also where each has a conversation of their own.
+        owner: heard.owner.clone().filter(|_| !heard.several && is_dm(&event.chat.kind)).unwrap_or_default(),
         session_key: heard.key.clone(),
         session_id: Some(session.clone()),
         message_id: text(&event.message_id),

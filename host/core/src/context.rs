@@ -30,7 +30,7 @@ pub struct TurnContext {
     /// Their display name.
     pub user_name: String,
     /// Whom a conversation of theirs belongs to, as `<instance>:<user>` or `operator`: what tools find and keep is bound to it.
-    /// Empty where nobody is known, or where several people share the conversation.
+    /// Empty where nobody is known, or where several people read the answer: in every chat that is not a dm.
     pub owner: String,
     /// The session key, printed.
     pub session_key: String,

@@ -7,21 +7,17 @@ use hermes_protocol::Chat;
 
 use super::App;
 use super::control::{Refusal, refusal, stored};
-use crate::control::records::{message_info, session_info};
+use crate::control::records::{find_own_session, message_info, session_info};
 use crate::control::{ErrorKind, MessageInfo, SeatInfo, Seats};
 use crate::events::{Control, HostEvent};
 use crate::plugins::terminal::{self, INSTANCE, Seat, SeatFor};
-use crate::services::OPERATOR;
-use crate::store::{Change, DeliveryFilter, DeliveryState, InUse, Resolved, RouteRow, SessionRow};
+use crate::store::{Change, DeliveryFilter, DeliveryState, InUse, RouteRow, SessionRow};
 
 /// Messages that are shown again when a session goes on.
 const LAST_MESSAGES: u32 = 4;
 
 /// What is shown again of one message, in bytes.
 const LAST_BYTES_MAX: usize = 2 << 10;
-
-/// How many ids an ambiguous name lists.
-const CANDIDATES_MAX: usize = 5;
 
 impl Seats for App {
     fn sit(&self, resume: Option<String>, once: bool) -> BoxFuture<'_, Result<(Seat, SeatInfo), Refusal>> {
@@ -55,7 +51,7 @@ impl App {
 
     /// A seat on which a session goes on.
     async fn sit_again(&self, seat_for: SeatFor, name: &str) -> Result<(Seat, SeatInfo), Refusal> {
-        let row = self.session_of_operator(name).await?;
+        let row = find_own_session(&self.host.store, name).await.map_err(Box::new)?;
         let session = row.id.clone();
         let led = self.ask(|reply| Control::LedTo { session: session.clone(), reply }).await?;
         let here = led.iter().find(|(instance, _)| instance == INSTANCE).map(|(_, chat)| chat.id.clone());
@@ -101,42 +97,6 @@ impl App {
         let mut owed = stored(self.host.store.deliveries(filter)).await?;
         owed.sort_by_key(|delivery| delivery.id);
         Ok(owed.into_iter().map(|delivery| delivery.chat.id).collect())
-    }
-
-    /// The session of this name, if it is the operator's.
-    async fn session_of_operator(&self, name: &str) -> Result<SessionRow, Refusal> {
-        let row = match stored(self.host.store.resolve_session(name, Some(OPERATOR))).await? {
-            Resolved::Found(row) => *row,
-            Resolved::Ambiguous(ids) => {
-                let ids: Vec<&str> = ids.iter().take(CANDIDATES_MAX).map(|SessionId(id)| id.as_str()).collect();
-                let words = format!("several sessions begin with {name:?} ({}); write more of the id", ids.join(", "));
-                return Err(refusal(ErrorKind::Invalid, words));
-            }
-            Resolved::Unknown => return Err(self.not_the_operators(name).await?),
-        };
-        Ok(stored(self.host.store.session_tip(&row.id)).await?.unwrap_or(row))
-    }
-
-    /// Why a name means no session of the operator.
-    async fn not_the_operators(&self, name: &str) -> Result<Refusal, Refusal> {
-        Ok(match stored(self.host.store.resolve_session(name, None)).await? {
-            Resolved::Unknown => refusal(
-                ErrorKind::NotFound,
-                format!("no session is called {name:?}; `hermes-host session list --all` shows them"),
-            ),
-            Resolved::Found(row) => {
-                let owner = row.owner.as_deref().unwrap_or("nobody");
-                let words = format!(
-                    "{} belongs to {owner} and goes on there only; `hermes-host session show {}` reads it",
-                    called(&row),
-                    row.id
-                );
-                refusal(ErrorKind::Refused, words)
-            }
-            Resolved::Ambiguous(_) => {
-                refusal(ErrorKind::Refused, format!("the sessions that begin with {name:?} belong to others"))
-            }
-        })
     }
 
     /// Leads a seat to a session, which is open again by that.

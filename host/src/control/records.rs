@@ -10,6 +10,7 @@ use super::{
     ControlReply, ControlRequest, DeliveryInfo, ErrorKind, FullMessage, HitInfo, MessageInfo, PartInfo, SessionDetail,
     SessionInfo,
 };
+use crate::services::OPERATOR;
 use crate::store::{
     DeliveryFilter, DeliveryState, MessageRow, OwedDelivery, Page, Resolved, SearchHit, SessionFilter, SessionRow,
     Store, StoreError,
@@ -44,7 +45,11 @@ pub async fn read_only(store: &Store, request: &ControlRequest) -> Option<Contro
 
 /// The answer when the store refused.
 pub fn store_failed(error: &StoreError) -> ControlReply {
-    ControlReply::error(ErrorKind::Failed, error.to_string())
+    let kind = match error {
+        StoreError::Busy { .. } | StoreError::Closed => ErrorKind::Busy,
+        _ => ErrorKind::Failed,
+    };
+    ControlReply::error(kind, error.to_string())
 }
 
 /// Finds a session by id, a unique beginning of one, or its title.
@@ -55,16 +60,50 @@ pub fn store_failed(error: &StoreError) -> ControlReply {
 pub async fn find_session(store: &Store, name: &str) -> Result<SessionRow, ControlReply> {
     match store.resolve_session(name, None).await.map_err(|error| store_failed(&error))? {
         Resolved::Found(row) => Ok(*row),
-        Resolved::Unknown => Err(ControlReply::error(
-            ErrorKind::NotFound,
-            format!("no session is called {name:?}; `hermes-host session list --all` shows them"),
-        )),
-        Resolved::Ambiguous(ids) => {
-            let ids: Vec<&str> = ids.iter().take(CANDIDATES_MAX).map(|SessionId(id)| id.as_str()).collect();
-            let sentence = format!("several sessions begin with {name:?} ({}); write more of the id", ids.join(", "));
-            Err(ControlReply::error(ErrorKind::Invalid, sentence))
-        }
+        Resolved::Unknown => Err(nobodys(name)),
+        Resolved::Ambiguous(ids) => Err(several(name, &ids)),
     }
+}
+
+/// Finds a session of the operator by id, a unique beginning of one, or its title, as it goes on today. Those of other
+/// people go on where they began.
+///
+/// # Errors
+///
+/// The answer to give instead.
+pub async fn find_own_session(store: &Store, name: &str) -> Result<SessionRow, ControlReply> {
+    let failed = |error: StoreError| store_failed(&error);
+    let row = match store.resolve_session(name, Some(OPERATOR)).await.map_err(failed)? {
+        Resolved::Found(row) => *row,
+        Resolved::Ambiguous(ids) => return Err(several(name, &ids)),
+        Resolved::Unknown => {
+            let refused = |words| ControlReply::error(ErrorKind::Refused, words);
+            return Err(match store.resolve_session(name, None).await.map_err(failed)? {
+                Resolved::Unknown => nobodys(name),
+                Resolved::Found(row) => refused(anothers(&row)),
+                Resolved::Ambiguous(_) => refused(format!("the sessions that begin with {name:?} belong to others")),
+            });
+        }
+    };
+    Ok(store.session_tip(&row.id).await.map_err(failed)?.unwrap_or(row))
+}
+
+/// Why a session of somebody else does not go on elsewhere.
+fn anothers(row: &SessionRow) -> String {
+    let called = row.title.as_ref().map_or_else(|| format!("session {}", row.id), |title| format!("{title:?}"));
+    let owner = row.owner.as_deref().unwrap_or("nobody");
+    format!("{called} belongs to {owner} and goes on there only; `hermes-host session show {}` reads it", row.id)
+}
+
+fn nobodys(name: &str) -> ControlReply {
+    let words = format!("no session is called {name:?}; `hermes-host session list --all` shows them");
+    ControlReply::error(ErrorKind::NotFound, words)
+}
+
+fn several(name: &str, ids: &[SessionId]) -> ControlReply {
+    let ids: Vec<&str> = ids.iter().take(CANDIDATES_MAX).map(|SessionId(id)| id.as_str()).collect();
+    let words = format!("several sessions begin with {name:?} ({}); write more of the id", ids.join(", "));
+    ControlReply::error(ErrorKind::Invalid, words)
 }
 
 async fn sessions(store: &Store, limit: u32, all: bool) -> Result<ControlReply, StoreError> {

@@ -10,7 +10,7 @@ use tokio::sync::oneshot;
 
 use super::Lease;
 use crate::config::nearest;
-use crate::control::records::find_session;
+use crate::control::records::find_own_session;
 use crate::control::{ControlReply, ErrorKind, HandoffInfo};
 use crate::events::{Control, HostEvent};
 use crate::host::Host;
@@ -229,14 +229,13 @@ async fn is_owned(host: &Arc<Host>, session: &SessionId, is_free: impl Fn(&(Stri
     Some(format!("the conversation goes on in {} and stays there; `/new` there lets it go", shown(&instance, &chat)))
 }
 
+/// The operator's session of this name: nobody moves what somebody else began.
 async fn find(host: &Arc<Host>, name: &str) -> Result<SessionId, Refused> {
-    let row = match find_session(&host.store, name).await {
-        Ok(row) => row,
-        Err(ControlReply::Error { kind, message }) => return Err(Refused::new(kind, message)),
-        Err(_) => return Err(Refused::new(ErrorKind::Failed, "the session cannot be looked up")),
-    };
-    let tip = host.store.session_tip(&row.id).await?;
-    Ok(tip.map_or(row.id, |tip| tip.id))
+    match find_own_session(&host.store, name).await {
+        Ok(row) => Ok(row.id),
+        Err(ControlReply::Error { kind, message }) => Err(Refused::new(kind, message)),
+        Err(_) => Err(Refused::new(ErrorKind::Failed, "the session cannot be looked up")),
+    }
 }
 
 /// The instance that somebody means: by its own name, or by that of a plugin which has one instance.

@@ -216,7 +216,8 @@ fn a_thread_that_cannot_be_made_leaves_the_home_channel() {
 
 #[test]
 fn what_cannot_work_is_refused_at_once_with_its_sentence() {
-    let world = World::with(setting(false));
+    let section = "access = { allowed_users = [\"7\", \"8\"], operators = [\"7\"] }".to_owned();
+    let world = World::with(Setting { section, ..setting(false) });
     let session = begun(&world, "boats");
     let ask = |session: &str, instance: &str| {
         let refused = world.block_on(handoff::request(world.host(), session, instance)).unwrap_err();
@@ -246,6 +247,25 @@ fn what_cannot_work_is_refused_at_once_with_its_sentence() {
     world.block_on(host.store.admit(admit)).unwrap();
     says(ask("boats", "fake"), ErrorKind::Refused, "is answering a message right now");
     assert!(!world.host().handoffs.has(&begun(&world, "others")));
+}
+
+#[test]
+fn what_somebody_else_began_is_neither_handed_over_nor_offered() {
+    let section = "access = { allowed_users = [\"7\", \"8\"], operators = [\"7\"] }".to_owned();
+    let world = world(Setting { section, ..setting(false) });
+    world.chat("8").says("mine");
+    world.chat("8").hears(1);
+    world.chat("8").says("/title secrets");
+    world.chat("8").hears(2);
+    world.chat("8").says("/new");
+    world.chat("8").hears(3);
+    world.settled();
+    let handed = world.block_on(handoff::request(world.host(), "secrets", "fake")).unwrap_err();
+    let offered = world.block_on(handoff::offer(world.host(), "secrets")).unwrap_err();
+    for refused in [handed, offered] {
+        assert_eq!(refused.kind, ErrorKind::Refused);
+        assert!(refused.words.contains("\"secrets\" belongs to fake:8 and goes on there only"), "{}", refused.words);
+    }
 }
 
 #[test]

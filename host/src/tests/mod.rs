@@ -17,6 +17,7 @@ mod menus;
 mod pairing;
 mod resets;
 mod restart;
+mod scope;
 mod sessions;
 mod streaming;
 mod targets;
