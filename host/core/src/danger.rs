@@ -33,6 +33,11 @@ const COMMANDS_MAX: usize = 1_024;
 /// Words of one command.
 const WORDS_MAX: usize = 512;
 
+/// What comparing one word with the [`table`] counts, in steps of [`paths::STEPS_MAX`].
+const WORD_STEPS: usize = 256;
+
+const TOO_LONG: &str = "it is too long or too deep to be read";
+
 /// Reasons that are told.
 const REASONS_MAX: usize = 4;
 
@@ -48,6 +53,8 @@ pub struct Rules {
     pub host_home: String,
     /// A folder below it that may be read, absolute; empty for none.
     pub readable: String,
+    /// The folder that the operator gave the work, absolute; empty for none. Below the host's it is not the host's.
+    pub work: String,
     /// The home folder of the user, where it is known.
     pub user_home: Option<String>,
 }
@@ -64,6 +71,7 @@ pub struct Danger {
 /// Judges what a shell is to run in the folder `cwd`. `None`: nothing dangerous is in it.
 pub fn judge(command: &str, cwd: &str, rules: &Rules) -> Option<Danger> {
     let mut judge = Judge::new(command, cwd, rules);
+    judge.begins_in(cwd);
     judge.code(command);
     judge.danger()
 }
@@ -91,7 +99,7 @@ impl<'r> Judge<'r> {
         let moves = ["cd", "pushd", "popd", "chdir"].iter().any(|word| command.contains(word));
         Self {
             rules,
-            places: Places::new(cwd, &rules.host_home, &rules.readable),
+            places: Places::new(cwd, &rules.work, &rules.host_home, &rules.readable),
             home: rules.user_home.as_deref().filter(|_| !names("HOME")),
             cwd: Some(cwd).filter(|cwd| !cwd.is_empty() && !names("PWD") && !moves),
             depth: 0,
@@ -112,6 +120,13 @@ impl<'r> Judge<'r> {
         })
     }
 
+    /// The folder is judged as if it stood in the command.
+    fn begins_in(&mut self, cwd: &str) {
+        if !cwd.is_empty() {
+            self.mentioned(&Word::literal(cwd), false);
+        }
+    }
+
     /// Judges code of a shell.
     fn code(&mut self, code: &str) {
         if code.len() > CODE_BYTES_MAX || code.contains(UNKNOWN) {
@@ -120,6 +135,10 @@ impl<'r> Judge<'r> {
         }
         if self.depth >= DEPTH_MAX {
             self.unclear.insert("it is nested too deeply");
+            return;
+        }
+        if !self.places.spend(code.len()) {
+            self.unclear.insert(TOO_LONG);
             return;
         }
         self.depth += 1;
@@ -147,8 +166,18 @@ impl<'r> Judge<'r> {
 
     fn command(&mut self, command: &Simple) {
         for redirect in &command.redirects {
-            if let Redirect::Write(target) = redirect {
-                self.written(target);
+            match redirect {
+                Redirect::Write(target) => {
+                    self.written(target);
+                    self.mentioned(target, false);
+                }
+                Redirect::Read(target) => {
+                    if self.places.is_network(&target.text) {
+                        self.unclear.insert("it reads from the network through the shell");
+                    }
+                    self.mentioned(target, true);
+                }
+                Redirect::Text(_) => {}
             }
         }
         self.words(&command.words, &command.redirects, false);
@@ -156,8 +185,10 @@ impl<'r> Judge<'r> {
 
     /// Judges a command; `open`: more words come from elsewhere.
     fn words(&mut self, words: &[Word], redirects: &[Redirect], open: bool) {
-        if self.left == 0 || self.depth >= DEPTH_MAX || words.len() > WORDS_MAX {
-            self.unclear.insert("it is too long or too deep to be read");
+        let bytes: usize = words.iter().map(|word| word.text.len()).sum();
+        let enough = self.places.spend(bytes + words.len() * WORD_STEPS);
+        if self.left == 0 || self.depth >= DEPTH_MAX || words.len() > WORDS_MAX || !enough {
+            self.unclear.insert(TOO_LONG);
             return;
         }
         self.left -= 1;
@@ -167,8 +198,13 @@ impl<'r> Judge<'r> {
     }
 
     fn named(&mut self, words: &[Word], redirects: &[Redirect], open: bool) {
+        let reads = table::READERS.contains(&first(words));
         for word in words {
-            self.mentioned(words, word);
+            self.mentioned(word, reads);
+        }
+        if self.places.is_spent() {
+            self.unclear.insert(TOO_LONG);
+            return;
         }
         let begin = words.iter().position(|word| !word.assigns && !is_reserved(word));
         let Some(begin) = begin else { return };
@@ -217,23 +253,33 @@ impl<'r> Judge<'r> {
             self.unclear.insert("it writes to a file whose name is only known when it runs");
         } else if self.places.is_lost(&target.text) {
             self.unclear.insert("it writes to a folder that is only known when it runs");
+        } else if self.places.is_guarded(&target.text, false) {
+            self.found
+                .insert("write to the system".to_owned(), "it writes where the machine or a shell starts".to_owned());
         } else if self.places.in_home(&target.text, false) {
             self.found.insert("write to the host".to_owned(), "it writes to the host's own folder".to_owned());
         }
     }
 
-    /// A word may name the host's folder.
-    fn mentioned(&mut self, words: &[Word], word: &Word) {
+    /// A word may name the host's folder, or what the system tells of processes.
+    fn mentioned(&mut self, word: &Word, reads: bool) {
+        if self.places.names_process(&word.text, word.glob) {
+            self.found.insert("processes".to_owned(), "it looks into processes".to_owned());
+        }
         if !self.places.names_home(&word.text, word.glob) {
             return;
         }
-        let first = words.iter().find(|word| !word.assigns && !is_reserved(word));
-        let name = first.map_or("", |word| word.text.rsplit('/').next().unwrap_or_default());
-        let may_read = table::READERS.contains(&name) && word.known && self.places.is_readable(&word.text);
+        let may_read = reads && word.known && self.places.is_readable(&word.text);
         if !may_read {
             self.found.insert("the host's folder".to_owned(), "it reads or changes the host's own folder".to_owned());
         }
     }
+}
+
+/// The name of a command, without its folder; empty where there is none.
+fn first(words: &[Word]) -> &str {
+    let first = words.iter().find(|word| !word.assigns && !is_reserved(word));
+    first.map_or("", |word| word.text.rsplit('/').next().unwrap_or_default())
 }
 
 /// Compares one pattern; returns the name under which it is approved.

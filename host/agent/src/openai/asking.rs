@@ -29,6 +29,9 @@ const ERROR_BYTES_MAX: usize = 16 * 1024;
 /// Models that are remembered to take no tools.
 const WITHOUT_TOOLS_MAX: usize = 256;
 
+/// How long a model is believed to take no tools; then it is offered them again.
+const WITHOUT_TOOLS_FOR: Duration = Duration::from_secs(600);
+
 /// Who is asked, and with what at hand.
 #[derive(Clone, Copy)]
 pub(super) struct Asking<'a> {
@@ -83,7 +86,7 @@ impl Model {
                 continue;
             }
             if with.offer.is_some() && nothing_said && dislikes_tools(&trouble) {
-                tracing::warn!(model, "the model takes no tools; it is asked without from here on");
+                tracing::warn!(model, "the model takes no tools; it is asked without for a while");
                 self.remember_without_tools(model);
                 continue;
             }
@@ -134,14 +137,16 @@ impl Model {
 
     fn remember_without_tools(&self, model: &str) {
         let mut without = self.without_tools.lock().unwrap_or_else(PoisonError::into_inner);
+        without.retain(|_, until| *until > Instant::now());
         if without.len() < WITHOUT_TOOLS_MAX {
-            without.insert(model.to_owned());
+            without.insert(model.to_owned(), Instant::now() + WITHOUT_TOOLS_FOR);
         }
     }
 
-    /// Whether a model has not refused tools.
+    /// Whether a model has not refused tools lately.
     pub(super) fn takes_tools(&self, model: &str) -> bool {
-        !self.without_tools.lock().unwrap_or_else(PoisonError::into_inner).contains(model)
+        let without = self.without_tools.lock().unwrap_or_else(PoisonError::into_inner);
+        without.get(model).is_none_or(|until| *until <= Instant::now())
     }
 }
 
@@ -176,12 +181,22 @@ fn names_pictures(trouble: &Trouble) -> bool {
     ["image", "vision", "multimodal"].iter().any(|word| words.contains(word))
 }
 
-/// Whether the endpoint refused the request for the tools that it was offered.
+/// Whether the endpoint said that it, or the model, takes no tools at all.
 fn dislikes_tools(trouble: &Trouble) -> bool {
     let words = match trouble {
-        Trouble::Refused { status: 400 | 422 | 501, words } | Trouble::NotFound { words } => words.to_ascii_lowercase(),
-        Trouble::ServerFailed { words, .. } => words.to_ascii_lowercase(),
+        Trouble::Refused { status: 400 | 422, words }
+        | Trouble::NotFound { words }
+        | Trouble::ServerFailed { status: 501, words, .. } => words.to_ascii_lowercase(),
         _ => return false,
     };
-    ["tool", "function call", "functions"].iter().any(|word| words.contains(word))
+    // An error about one tool, or one call, is none about tools.
+    let words: String = words.chars().filter(|c| !matches!(c, '`' | '"' | '\'')).collect();
+    let what = ["tools", "tool use", "tool calls", "tool calling", "tool-calling", "functions", "function calling"];
+    let before =
+        ["not support ", "n't support ", "that support ", "unsupported parameter: ", "not allow ", "no support for "];
+    let behind = [" not supported", " is not supported", " are not supported", " is unsupported", " is not enabled"];
+    what.iter().any(|what| {
+        before.iter().any(|before| words.contains(&format!("{before}{what}")))
+            || behind.iter().any(|behind| words.contains(&format!("{what}{behind}")))
+    }) || words.contains("requires --enable-auto-tool-choice")
 }

@@ -22,7 +22,7 @@ mod read;
 mod request;
 mod steps;
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 
@@ -31,6 +31,7 @@ use hermes_adapter_net::client::{base_url, is_loopback};
 use hermes_adapter_net::reqwest::header::{ACCEPT, AUTHORIZATION, HeaderMap, HeaderValue};
 use hermes_adapter_net::reqwest::{Client, Url};
 use hermes_adapter_net::{ClientOptions, http_client};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use self::steps::{Steps, Talk};
@@ -61,8 +62,8 @@ struct Model {
     takes_stream_options: AtomicBool,
     /// Whether the model is shown pictures: the operator wants it, and the endpoint has not refused any.
     takes_pictures: AtomicBool,
-    /// Models that refuse to be offered tools.
-    without_tools: Mutex<BTreeSet<String>>,
+    /// Models that refuse to be offered tools, and until when that is believed.
+    without_tools: Mutex<BTreeMap<String, Instant>>,
     tools: Toolbox,
     iterations_max: u32,
 }

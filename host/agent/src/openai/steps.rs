@@ -5,6 +5,7 @@
 //! A model that calls on and on is asked for an answer without tools at last.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
 
 use futures_util::future::BoxFuture;
 use hermes_protocol::Usage;
@@ -49,19 +50,27 @@ pub(super) struct Steps<'m> {
     tools: Toolbox,
     iterations_max: u32,
     depth: u32,
+    /// Helpers of the turn so far, those of its helpers among them.
+    helpers: Arc<AtomicU32>,
 }
 
 impl<'m> Steps<'m> {
     /// Those of a turn that people began.
     pub(super) fn of_turn(model: &'m Arc<Model>) -> Self {
-        Self { model, tools: model.tools.clone(), iterations_max: model.iterations_max, depth: 0 }
+        Self {
+            model,
+            tools: model.tools.clone(),
+            iterations_max: model.iterations_max,
+            depth: 0,
+            helpers: Arc::default(),
+        }
     }
 
     /// Those of a task that was handed on.
-    fn of_task(model: &'m Arc<Model>, depth: u32) -> Self {
+    fn of_task(model: &'m Arc<Model>, depth: u32, helpers: Arc<AtomicU32>) -> Self {
         let tools = model.tools.unwritten();
         let tools = if depth >= crate::tools::delegate::DEPTH_MAX { tools.without("delegate_task") } else { tools };
-        Self { model, tools, iterations_max: model.iterations_max.min(ITERATIONS_MAX), depth }
+        Self { model, tools, iterations_max: model.iterations_max.min(ITERATIONS_MAX), depth, helpers }
     }
 
     /// Makes them. What the turn has said so far is in `talk`, whenever this is dropped.
@@ -116,6 +125,7 @@ impl<'m> Steps<'m> {
             session: request.session_id.clone(),
             events: events.clone(),
             depth: self.depth,
+            helpers: Arc::clone(&self.helpers),
             delegate: Some(delegate),
         };
         let round = Round {
@@ -240,7 +250,7 @@ impl Delegate for Model {
                 tools: true,
             };
             let mut talk = Talk::default();
-            let steps = Steps::of_task(&self, task.depth);
+            let steps = Steps::of_task(&self, task.depth, side.helpers);
             let answered = steps.task(&mut request, &side.events, &mut talk);
             match cancel.run_until_cancelled(answered).await {
                 Some(TurnOutcome::Finished { text, .. }) => Ok(text),

@@ -2,6 +2,7 @@
 //! work does not fill this conversation.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use futures_util::future::BoxFuture;
 use hermes_core::context::TurnContext;
@@ -14,6 +15,9 @@ use crate::{EventSink, Hold};
 
 /// How deep tasks may be handed on.
 pub const DEPTH_MAX: u32 = 2;
+
+/// Tasks that one turn may hand on, those of its helpers among them.
+pub const HELPERS_MAX: u32 = 16;
 
 /// Answers of the model that one such task may take.
 pub const ITERATIONS_MAX: u32 = 20;
@@ -64,6 +68,10 @@ impl DelegateTask {
         let delegate = side.delegate.clone().ok_or("nobody is there to hand a task on to")?;
         if side.depth >= DEPTH_MAX {
             return Err(format!("tasks are handed on {DEPTH_MAX} times at most; do it yourself"));
+        }
+        if side.helpers.fetch_add(1, Ordering::Relaxed) >= HELPERS_MAX {
+            side.helpers.fetch_sub(1, Ordering::Relaxed);
+            return Err(format!("one turn hands on {HELPERS_MAX} tasks at most; do the rest yourself"));
         }
         let goal = text(arguments, "goal");
         let known = text(arguments, "context");

@@ -29,6 +29,7 @@ pub mod todo;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
 
 use futures_util::future::BoxFuture;
 use hermes_core::context::TurnContext;
@@ -82,6 +83,8 @@ pub struct ToolSide {
     pub events: EventSink,
     /// How deep it stands in tasks that were handed on.
     pub depth: u32,
+    /// Helpers of the whole turn so far, however deep they stand.
+    pub helpers: Arc<AtomicU32>,
     /// Who answers a task that is handed on.
     pub delegate: Option<Arc<dyn Delegate>>,
 }

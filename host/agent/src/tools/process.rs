@@ -76,7 +76,7 @@ impl Process {
                 let folder = self.shell.folder(context, "").unwrap_or_default();
                 let why =
                     format!("It is written to the process {} (`{}`).", process.id, bounded(&process.command, 200));
-                self.shell.approve(written, &folder, &why, side).await?;
+                self.shell.approve(written, &folder, false, &why, side).await?;
                 process.write(written)?;
                 Ok(json!({"written": written.len()}))
             }

@@ -71,6 +71,7 @@ impl Shell {
                 } else {
                     text(&config.home.join("media"))
                 },
+                work: config.cwd.as_deref().map(text).unwrap_or_default(),
                 user_home: config.environment.get("HOME").cloned(),
             },
         }
@@ -100,15 +101,40 @@ impl Shell {
         command
     }
 
-    /// Asks for approval of what is dangerous.
+    /// The folder as it is judged: where it really lies, told by the names of the rules.
+    fn judged(&self, folder: &Path) -> String {
+        let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
+        let (real_folder, home) = (real(folder), &self.rules.host_home);
+        for known in [&self.rules.work, home].into_iter().filter(|known| !known.is_empty()) {
+            if let Ok(below) = real_folder.strip_prefix(real(Path::new(known))) {
+                return Path::new(known).join(below).to_string_lossy().into_owned();
+            }
+        }
+        real_folder.to_string_lossy().into_owned()
+    }
+
+    /// Asks for approval of what is dangerous. `named`: the folder was asked for with the command, so whoever
+    /// approves is told of it.
     ///
     /// # Errors
     ///
     /// That it may not be done, and why.
-    pub async fn approve(&self, code: &str, folder: &Path, why: &str, side: &ToolSide) -> Result<(), String> {
-        let Some(danger) = danger::judge(code, &folder.to_string_lossy(), &self.rules) else { return Ok(()) };
-        let approval =
-            Approval { kind: danger.kind, action: code.to_owned(), why: why.to_owned(), danger: Some(danger.why) };
+    pub async fn approve(
+        &self,
+        code: &str,
+        folder: &Path,
+        named: bool,
+        why: &str,
+        side: &ToolSide,
+    ) -> Result<(), String> {
+        let Some(danger) = danger::judge(code, &self.judged(folder), &self.rules) else { return Ok(()) };
+        let place = if named { format!(" (in {})", folder.display()) } else { String::new() };
+        let approval = Approval {
+            kind: danger.kind,
+            action: code.to_owned(),
+            why: why.to_owned(),
+            danger: Some(format!("{}{place}", danger.why)),
+        };
         match side.events.ask(Ask::Approval(approval)).await {
             Answer::Approved(Verdict::Once | Verdict::Session | Verdict::Always) => Ok(()),
             Answer::Denied { why: Some(why) } => Err(format!("not run: it was denied ({why})")),
@@ -141,13 +167,14 @@ impl Terminal {
         if code.contains('\0') {
             return Err("a command cannot hold a NUL".to_owned());
         }
-        let folder = self.shell.folder(context, text(arguments, "cwd"))?;
+        let wanted = text(arguments, "cwd");
+        let folder = self.shell.folder(context, wanted)?;
         let wants_news = arguments["notify_on_complete"] == true || arguments["watch_patterns"].is_array();
         let background = arguments["background"] == true;
         if wants_news && !background {
             return Err("notify_on_complete and watch_patterns need background=true".to_owned());
         }
-        self.shell.approve(code, &folder, text(arguments, "why"), side).await?;
+        self.shell.approve(code, &folder, !wanted.is_empty(), text(arguments, "why"), side).await?;
         if background {
             return self.start(context, arguments, &folder, side).await;
         }

@@ -250,6 +250,18 @@ async fn an_endpoint_that_refuses_tools_is_asked_without_them_from_then_on() {
 }
 
 #[tokio::test]
+async fn an_error_about_one_tool_takes_the_tools_from_nobody() {
+    let refusal = json!({"error": {"message": "messages.3: tool call id is not supported here"}});
+    let endpoint = Endpoint::new([Reply::json(400, refusal), Reply::good("b")]).await;
+    let runtime = runtime(&endpoint, &Log::default(), 40);
+    let (outcome, ..) = run(&runtime, from("7")).await;
+    assert!(matches!(outcome, TurnOutcome::Failed(_)), "{outcome:?}");
+    let (outcome, ..) = run(&runtime, from("8")).await;
+    assert!(matches!(outcome, TurnOutcome::Finished { .. }), "{outcome:?}");
+    assert!(endpoint.seen().iter().all(|seen| seen.body["tools"].is_array()));
+}
+
+#[tokio::test]
 async fn a_stopped_turn_leaves_its_tool_at_once_and_keeps_what_was_said() {
     let hangs = call("a", "say", r#"{"words": "x", "hang": true}"#);
     let endpoint = Endpoint::new([asks("Wait.", &[hangs])]).await;

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use hermes_agent::EventSink;
-use hermes_agent::tools::Tool;
+use hermes_agent::tools::delegate::HELPERS_MAX;
+use hermes_agent::tools::{Tool, ToolSide};
 use hermes_core::context::{Binding, TurnContext};
 use hermes_protocol::Capabilities;
 use serde_json::{Value, json};
@@ -128,4 +129,22 @@ async fn a_task_in_the_background_is_told_later_with_support() {
     assert!(later["result"].is_null() && later["task"].is_string(), "{later}");
     let news = bench.told.last().await;
     assert!(news.last && news.text.contains("count for 7"), "{news:?}");
+}
+
+#[tokio::test]
+async fn one_turn_hands_on_only_so_many_tasks_however_deep_they_stand() {
+    let bench = Bench::new();
+    let (sink, _events) = EventSink::channel();
+    let mut side = side(sink);
+    side.delegate = Some(Arc::new(Repeats));
+    let inner = ToolSide { depth: 1, ..side.clone() };
+    for n in 0..HELPERS_MAX {
+        let side = if n % 2 == 0 { &side } else { &inner };
+        let result = bench.delegate.call(&context("7", false), json!({"goal": "x"}), side).await;
+        assert!(!result.failed, "{result:?}");
+    }
+    for side in [&side, &inner] {
+        let result = bench.delegate.call(&context("7", false), json!({"goal": "x"}), side).await;
+        assert!(result.failed && result.text.contains("do the rest yourself"), "{result:?}");
+    }
 }

@@ -49,7 +49,14 @@ fn config(home: &Path) -> AgentConfig {
 }
 
 fn side(events: EventSink) -> ToolSide {
-    ToolSide { turn: TurnId(1), session: SessionId("s".to_owned()), events, depth: 0, delegate: None }
+    ToolSide {
+        turn: TurnId(1),
+        session: SessionId("s".to_owned()),
+        events,
+        depth: 0,
+        helpers: Arc::default(),
+        delegate: None,
+    }
 }
 
 /// Remembers who follows and what was told.

@@ -115,6 +115,29 @@ async fn a_dangerous_command_runs_only_once_somebody_approved_it() {
 }
 
 #[tokio::test]
+async fn whoever_approves_sees_the_folder_and_the_hosts_own_is_asked_for() {
+    let bench = Bench::new();
+    let context = context("7", true);
+    let folder = bench.home.path().join("there");
+    std::fs::create_dir_all(&folder).unwrap();
+    std::fs::create_dir_all(bench.home.path().join("home/sessions")).unwrap();
+    std::os::unix::fs::symlink(bench.home.path().join("home"), bench.home.path().join("link")).unwrap();
+    for (command, cwd, says) in [
+        ("rm x", folder.to_str().unwrap(), folder.to_str().unwrap()),
+        ("ls", "home/sessions", "home/sessions"),
+        ("ls", "link", "the host's own folder"),
+    ] {
+        let arguments = json!({"command": command, "cwd": cwd});
+        let (_, asked) = call_asked(&bench.terminal, &context, arguments, Answer::Denied { why: None }).await;
+        let Some(Ask::Approval(Approval { danger, .. })) = asked else { panic!("{command} in {cwd} is not asked for") };
+        assert!(danger.as_ref().unwrap().contains(says), "{danger:?}");
+    }
+    let arguments = json!({"command": "ls", "cwd": "there"});
+    let (_, asked) = call_asked(&bench.terminal, &context, arguments, Answer::Denied { why: None }).await;
+    assert_eq!(asked, None);
+}
+
+#[tokio::test]
 async fn a_process_in_the_background_is_polled_written_to_waited_for_and_killed() {
     let bench = Bench::new();
     let context = context("7", true);

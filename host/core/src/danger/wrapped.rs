@@ -8,6 +8,10 @@ use super::{Judge, glob};
 /// Options of wrappers behind which code of a shell stands.
 const CODE_OPTIONS: [&str; 5] = ["-c", "--command", "-S", "--split-string", "--session-command"];
 
+/// Programs that go through whole folders.
+const FOLDERS: [&str; 16] =
+    ["find", "fd", "fdfind", "rg", "ag", "ack", "tar", "bsdtar", "du", "cp", "rsync", "scp", "zip", "7z", "tree", "ln"];
+
 const ELSEWHERE: &str = "a shell reads its commands from elsewhere";
 const OTHER_LANGUAGE: &str = "it runs code that cannot be judged";
 
@@ -26,7 +30,10 @@ impl Judge<'_> {
             "eval" => self.joined(args),
             "trap" => args.iter().take(1).for_each(|word| self.word_as_code(word)),
             "source" | "." => self.script(args.first()),
-            "find" | "fd" | "fdfind" => self.find(args),
+            "find" | "fd" | "fdfind" => {
+                self.find(args);
+                self.searched(name, args);
+            }
             "function" | "coproc" => self.anywhere(args, redirects, open),
             "for" | "select" => {
                 if let Some(at) = args.iter().position(|word| !word.quoted && word.text == "do") {
@@ -35,6 +42,7 @@ impl Judge<'_> {
             }
             "awk" | "gawk" | "mawk" | "nawk" => self.awk(args),
             "git" => self.git(args),
+            _ if self.looks_into_folders(name, args) => self.searched(name, args),
             _ if name.starts_with("ld-") || name.starts_with("ld.so") => self.anywhere(args, redirects, open),
             _ => {}
         }
@@ -88,10 +96,8 @@ impl Judge<'_> {
 
     /// A file with commands: which one has to be known, and it must be a file.
     fn script(&mut self, word: Option<&Word>) {
-        let is_file = word.is_some_and(|word| {
-            let devices = ["/dev/", "/proc/"].iter().any(|folder| word.text.starts_with(folder));
-            word.known && !word.glob && word.text != "-" && !devices
-        });
+        let is_file =
+            word.is_some_and(|word| word.known && !word.glob && word.text != "-" && !self.places.is_device(&word.text));
         if !is_file {
             self.unclear.insert(ELSEWHERE);
         }
@@ -191,6 +197,40 @@ impl Judge<'_> {
         let calls = ["system", "|", ">", "getline", "@load", "@include", "-f", "--file"];
         if args.iter().any(|word| !word.known || calls.iter().any(|call| word.text.contains(call))) {
             self.unclear.insert(OTHER_LANGUAGE);
+        }
+    }
+
+    /// Whether a command goes through whole folders.
+    fn looks_into_folders(&self, name: &str, args: &[Word]) -> bool {
+        match name {
+            "grep" | "egrep" | "fgrep" | "zgrep" => {
+                let long = |word: &Word| ["--recursive", "--dereference-recursive"].contains(&word.text.as_str());
+                args.iter().any(|word| is_option(word, "-r") || is_option(word, "-R") || long(word))
+            }
+            "ls" | "chmod" | "chown" => args.iter().any(|word| is_option(word, "-R") || word.text == "--recursive"),
+            _ => FOLDERS.contains(&name),
+        }
+    }
+
+    /// What goes through a folder above the host's comes to what lies in there.
+    fn searched(&mut self, name: &str, args: &[Word]) {
+        // Before a folder that is not said stands what is looked for.
+        let before =
+            usize::from(matches!(name, "grep" | "egrep" | "fgrep" | "zgrep" | "rg" | "ag" | "ack" | "fd" | "fdfind"));
+        let begin = if name == "find" { 0 } else { before };
+        let said = match name {
+            "find" => args.iter().take_while(|word| !word.text.starts_with(['-', '(', '!'])).count(),
+            _ => args.iter().filter(|word| !word.text.starts_with('-')).count(),
+        };
+        let above = |word: &Word| {
+            let value = word.text.split_once('=').map(|(_, value)| value);
+            let joined = word.text.strip_prefix('-').and_then(|_| word.text.get(2..));
+            let names = [Some(word.text.as_str()), value, joined];
+            names.into_iter().flatten().any(|path| !path.is_empty() && self.places.is_above_home(path, word.glob))
+        };
+        if args.iter().any(above) || said <= begin && self.places.is_above_home(".", false) {
+            self.found
+                .insert("the host's folder".to_owned(), "it goes through a folder that holds the host's".to_owned());
         }
     }
 
