@@ -46,6 +46,8 @@ impl Dispatcher {
         row.shared = true;
         row.participates = chat.thread.is_some() && !is_dm(&chat.kind);
         self.lead(&row);
+        // What has a chat is offered to no other.
+        self.take_offer(session);
         let former = former.filter(|former| !self.is_led_to(former));
         let freed = theirs.into_iter().map(|route| route.key).collect();
         Ok(Taken { route: row, routes: HandoffRoutes { bound, before }, former, freed })

@@ -7,6 +7,7 @@
 
 use std::collections::BTreeSet;
 
+use hermes_core::handoff::TERMINAL;
 use hermes_core::ids::SessionId;
 use hermes_core::routes::Route;
 use tokio::sync::oneshot;
@@ -30,6 +31,10 @@ impl Dispatcher {
             self.used.insert(row.key.clone(), now_ms);
             self.ended.remove(&row.key);
             self.routes.bind(route(row.clone()));
+        }
+        if rows.iter().any(|row| *row.instance != *TERMINAL) {
+            // What has a chat is offered to no other.
+            self.take_offer(&to);
         }
         let keys: BTreeSet<String> = rows.iter().map(|row| row.key.clone()).collect();
         if !keys.is_empty() {

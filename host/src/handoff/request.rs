@@ -129,7 +129,7 @@ pub async fn offer(host: &Arc<Host>, session: &str) -> Result<ControlReply, Refu
     if let Some(row) = host.store.handoff(&id).await?.filter(|row| row.state.is_live()) {
         return Err(Refused::state(under_way(&row)));
     }
-    if let Some(words) = is_owned(host, &id, |_| false).await {
+    if let Some(words) = has_chat(host, &id).await {
         return Err(Refused::state(words));
     }
     let (reply, put_up) = oneshot::channel();
@@ -216,6 +216,11 @@ pub(super) async fn check(
         return Err(Refused::state(words));
     }
     Ok((adapter, home))
+}
+
+/// Says which chat has a session, if one has.
+pub(crate) async fn has_chat(host: &Arc<Host>, session: &SessionId) -> Option<String> {
+    is_owned(host, session, |_| false).await
 }
 
 /// Says which chat has a session, if one has that does not count as free.

@@ -41,7 +41,7 @@ pub(super) async fn serve(
         Some(chat) => chat.clone(),
         None => {
             let chat = place(row, adapter, home).await;
-            let keep = || host.store.handoff_thread(&row.session, host.epoch, chat.clone());
+            let keep = || host.store.handoff_thread(&row.session, row.claim(), host.epoch, chat.clone());
             host.until_written("the chat of a handoff", keep).await.ok_or(NOT_WRITTEN)?;
             chat
         }
@@ -116,6 +116,7 @@ async fn bind(host: &Host, row: &HandoffRow, event: &Event, input: Vec<Message>,
     let now_ms = host.now_ms();
     let bind = HandoffBind {
         session: row.session.clone(),
+        claim: row.claim(),
         epoch: host.epoch,
         event: NewInbox {
             instance: row.instance.clone(),

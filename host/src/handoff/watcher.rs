@@ -90,7 +90,7 @@ async fn claim(host: &Arc<Host>, row: &HandoffRow) -> bool {
     let (adapter, home) = match request::check(host, session, &instance, row.chat.as_ref()).await {
         Ok(found) => found,
         Err(refused) => {
-            end(host, session, HandoffChange::Refused { why: refused.words }).await;
+            end(host, row, HandoffChange::Refused { why: refused.words }).await;
             return false;
         }
     };
@@ -102,7 +102,7 @@ async fn claim(host: &Arc<Host>, row: &HandoffRow) -> bool {
     // Not waited for: what it leaves undone is found by its time.
     tokio::spawn(async move {
         if let Err(why) = serve::serve(&host, &row, &adapter, home).await {
-            end(&host, &row.session, HandoffChange::Refused { why }).await;
+            end(&host, &row, HandoffChange::Refused { why }).await;
         }
     });
     true
@@ -128,15 +128,13 @@ fn timeout_of(host: &Host, row: &HandoffRow) -> Duration {
 /// Gives up what takes too long, and stops its turn.
 async fn time_out(host: &Arc<Host>, row: &HandoffRow) {
     tracing::warn!(session = %row.session, instance = %row.instance, "a handoff takes too long and is given up");
-    end(host, &row.session, HandoffChange::TimedOut).await;
+    end(host, row, HandoffChange::TimedOut).await;
 }
 
-/// Ends a handoff that does not come about, whatever the store says about the reason.
-async fn end(host: &Arc<Host>, session: &SessionId, change: HandoffChange) {
-    let failed = host
-        .until_written("the end of a handoff", || host.store.handoff_fail(session, change.clone(), host.now_ms()))
-        .await;
-    if let Some(Some(row)) = failed {
+/// Ends a handoff that does not come about, if no other one took its place meanwhile.
+async fn end(host: &Arc<Host>, row: &HandoffRow, change: HandoffChange) {
+    let fail = || host.store.handoff_fail(&row.session, Some(row.claim()), change.clone(), host.now_ms());
+    if let Some(Some(row)) = host.until_written("the end of a handoff", fail).await {
         settle(host, &row).await;
     }
 }
@@ -151,7 +149,7 @@ pub(super) async fn give_up(
     session: &SessionId,
     change: HandoffChange,
 ) -> Result<Option<HandoffRow>, StoreError> {
-    let failed = host.store.handoff_fail(session, change, host.now_ms()).await?;
+    let failed = host.store.handoff_fail(session, None, change, host.now_ms()).await?;
     if let Some(row) = &failed {
         settle(host, row).await;
     }

@@ -10,6 +10,7 @@ use super::resume::{elsewhere, may_not_leave};
 use super::{Lane, Then, Wish};
 use crate::context::Place;
 use crate::events::{Control, HostEvent};
+use crate::handoff::has_chat;
 use crate::store::{Change, SessionRow, StoreError};
 
 const NOT_FROM_THERE: &str =
@@ -73,6 +74,10 @@ impl Lane {
         };
         if let Some(in_use) = self.host.store.session_in_use(&target.id).await? {
             return Ok(Said::only(elsewhere(&target, in_use)));
+        }
+        // It may have gone to a chat under another name since it was offered.
+        if let Some(why) = has_chat(&self.host, &target.id).await {
+            return Ok(Said::only(format!("This code works no more: {why}.")));
         }
         let (reply, taken) = oneshot::channel();
         self.host.tell(HostEvent::control(Control::TakeOffer { session: session.clone(), reply })).await;

@@ -24,7 +24,10 @@ use rusqlite::{Connection, Row, params};
 use super::error::Fault;
 use super::sql::{change, change_one, collect, first, json, parsed_or_none, text};
 use super::writer::Outcome;
-use super::{HandoffAsked, HandoffBind, HandoffRoutes, HandoffRow, KeptRoute, Result, Store, inbox, outbox, sessions};
+use super::{
+    HandoffAsked, HandoffBind, HandoffClaim, HandoffRoutes, HandoffRow, KeptRoute, Result, Store, inbox, outbox,
+    sessions,
+};
 
 /// Why the former session of a chat ends.
 const SWITCHED: &str = "session_switch";
@@ -65,11 +68,17 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// [`StoreError::Conflict`](super::StoreError::Conflict) when this life does not run it any more.
-    pub async fn handoff_thread(&self, session: &SessionId, epoch: Epoch, chat: Chat) -> Result<()> {
+    /// [`StoreError::Conflict`](super::StoreError::Conflict) when this claim does not run any more.
+    pub async fn handoff_thread(
+        &self,
+        session: &SessionId,
+        claim: HandoffClaim,
+        epoch: Epoch,
+        chat: Chat,
+    ) -> Result<()> {
         let session = session.clone();
         self.write(move |db| {
-            let row = known(db, &session)?;
+            let row = still(db, &session, claim)?;
             step(db, &row, HandoffChange::ThreadMade { epoch }, row.at_ms)?;
             let sql = "UPDATE sessions SET handoff_chat = ?2 WHERE id = ?1";
             change_one(db, sql, params![session.0, json(&chat)?], || sessions::name(&session))
@@ -82,13 +91,14 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// [`StoreError::Conflict`](super::StoreError::Conflict) when this life does not run it any more; nothing has
+    /// [`StoreError::Conflict`](super::StoreError::Conflict) when this claim does not run any more; nothing has
     /// changed then.
     pub async fn handoff_bind(&self, bind: HandoffBind) -> Result<InboxId> {
         self.write(move |db| bind_chat(db, &bind)).await
     }
 
-    /// Ends a handoff that did not come about. `None`: it is not in a state from which `change` leads.
+    /// Ends a handoff that did not come about; with a `claim` that one and no later one. `None`: it is not in a state
+    /// from which `change` leads.
     ///
     /// # Errors
     ///
@@ -96,12 +106,14 @@ impl Store {
     pub async fn handoff_fail(
         &self,
         session: &SessionId,
+        claim: Option<HandoffClaim>,
         change: HandoffChange,
         now_ms: i64,
     ) -> Result<Option<HandoffRow>> {
         let session = session.clone();
         self.write(move |db| {
-            let Some(row) = one(db, &session)? else { return Ok(None) };
+            let found = one(db, &session)?.filter(|row| claim.is_none_or(|claim| row.claim() == claim));
+            let Some(row) = found else { return Ok(None) };
             let ends = row.state.clone().after(change.clone());
             if !matches!(ends, Ok(HandoffState::Failed { .. })) {
                 return Ok(None);
@@ -207,6 +219,15 @@ fn known(db: &Connection, session: &SessionId) -> Outcome<HandoffRow> {
     one(db, session)?.ok_or_else(|| Fault::missing(sessions::name(session)))
 }
 
+/// The row, if this claim of it is still the last one.
+fn still(db: &Connection, session: &SessionId, claim: HandoffClaim) -> Outcome<HandoffRow> {
+    let row = known(db, session)?;
+    match row.claim() == claim {
+        true => Ok(row),
+        false => Err(Fault::conflict(format_args!("handoff of session {session}: another one took its place"))),
+    }
+}
+
 fn live(db: &Connection) -> Outcome<Vec<HandoffRow>> {
     let live = db.prepare_cached(&format!(
         "SELECT {COLUMNS} FROM sessions INDEXED BY sessions_handoff
@@ -249,7 +270,8 @@ fn request(db: &Connection, session: &SessionId, instance: &str, now_ms: i64) ->
     }
     step(db, &row, HandoffChange::Requested, now_ms)?;
     let sql = "UPDATE sessions SET handoff_target = ?2, handoff_chat = NULL, handoff_prev_session = NULL,
-             handoff_routes = NULL, handoff_inbox = NULL, handoff_outbox = NULL, handoff_asked_ms = ?3
+             handoff_routes = NULL, handoff_inbox = NULL, handoff_outbox = NULL, 
+             handoff_asked_ms = MAX(?3, COALESCE(handoff_asked_ms, 0) + 1)
          WHERE id = ?1";
     change_one(db, sql, params![session.0, instance, now_ms], || sessions::name(session))?;
     Ok(HandoffAsked::Made)
@@ -265,8 +287,8 @@ pub(super) fn has_turn(db: &Connection, session: &SessionId) -> Outcome<bool> {
 }
 
 fn bind_chat(db: &Connection, bind: &HandoffBind) -> Outcome<InboxId> {
-    let HandoffBind { session, epoch, event, input, route, routes, former, freed, now_ms } = bind;
-    let row = known(db, session)?;
+    let HandoffBind { session, claim, epoch, event, input, route, routes, former, freed, now_ms } = bind;
+    let row = still(db, session, *claim)?;
     // No arrow, and yet only for whoever runs it.
     step(db, &row, HandoffChange::ThreadMade { epoch: *epoch }, row.at_ms)?;
     let opened = inbox::host_said(db, event, input)?;

@@ -225,6 +225,22 @@ pub struct HandoffRow {
     pub at_ms: i64,
 }
 
+/// One claim of one request for a handoff: whoever carries it out acts for no other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HandoffClaim {
+    /// When the handoff was asked for; no two requests for a session have the same.
+    pub asked_ms: i64,
+    /// How often it was claimed, this one included.
+    pub attempts: u32,
+}
+
+impl HandoffRow {
+    /// The claim under which it stands.
+    pub fn claim(&self) -> HandoffClaim {
+        HandoffClaim { asked_ms: self.asked_ms, attempts: self.attempts }
+    }
+}
+
 /// What a handoff changed of the ways of chats, as it was before.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HandoffRoutes {
@@ -260,6 +276,8 @@ pub struct KeptRoute {
 pub struct HandoffBind {
     /// The session.
     pub session: SessionId,
+    /// The claim that is carried out.
+    pub claim: HandoffClaim,
     /// The life of the host that runs the handoff.
     pub epoch: Epoch,
     /// The event that opens the conversation in the chat.

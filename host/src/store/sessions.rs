@@ -1,5 +1,6 @@
 //! Sessions and their routes. Their names are in [`super::titles`], what was said in [`super::transcript`].
 
+use hermes_core::handoff::TERMINAL;
 use hermes_core::ids::SessionId;
 use hermes_core::settings::SessionSettings;
 use hermes_protocol::Usage;
@@ -225,6 +226,10 @@ pub(super) fn one(db: &Connection, id: &str) -> Outcome<Option<SessionRow>> {
 }
 
 pub(super) fn bind_route(db: &Connection, route: &RouteRow) -> Outcome<()> {
+    if route.instance != TERMINAL {
+        // What has a chat is offered to no other.
+        super::pairing::offer_taken(db, &route.session)?;
+    }
     let overrides = (!route.overrides.is_null()).then(|| json(&route.overrides)).transpose()?;
     change(
         db,

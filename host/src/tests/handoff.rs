@@ -215,6 +215,43 @@ fn a_thread_that_cannot_be_made_leaves_the_home_channel() {
 }
 
 #[test]
+fn a_thread_of_a_handoff_that_was_given_up_comes_too_late_for_the_next_one() {
+    let world = world(setting(true));
+    let session = begun(&world, "boats");
+    world.platform.holds_next(method::CREATE_HANDOFF_THREAD);
+    asks(&world, &session).unwrap();
+    world.until("the first thread is asked for", || {
+        (world.platform.asked(method::CREATE_HANDOFF_THREAD).len() == 1).then_some(())
+    });
+    world.block_on(handoff::cancel(world.host(), session.as_str())).unwrap();
+    world.platform.holds_next(method::CREATE_HANDOFF_THREAD);
+    asks(&world, &session).unwrap();
+    world.until("the second thread is asked for", || {
+        (world.platform.asked(method::CREATE_HANDOFF_THREAD).len() == 2).then_some(())
+    });
+    let late = Chat::new(ChatType::Group, "-100").in_thread("late");
+    world.platform.gives_held(&json!(late));
+    world.platform.gives_held(&json!(topic()));
+    let row = ends(&world, &session);
+    assert_eq!((row.state, row.chat), (HandoffState::Completed, Some(topic())));
+    world.settled();
+    assert!(world.talk(late, "7").heard().is_empty(), "nothing is said in the thread that came late");
+}
+
+#[test]
+fn a_code_works_no_more_once_a_chat_has_its_conversation() {
+    let world = world(setting(false));
+    let session = begun(&world, "boats");
+    let code = offered(&world, &session);
+    assert_eq!(moves(&world, &session).state, HandoffState::Completed);
+    world.chat("7").says("/new");
+    world.chat("7").hears(3);
+    world.chat("7").says(&format!("/claim {code}"));
+    let heard = world.chat("7").hears(4).remove(3);
+    assert!(heard.contains("No conversation is offered with this code"), "{heard}");
+}
+
+#[test]
 fn what_cannot_work_is_refused_at_once_with_its_sentence() {
     let section = "access = { allowed_users = [\"7\", \"8\"], operators = [\"7\"] }".to_owned();
     let world = World::with(Setting { section, ..setting(false) });
@@ -402,8 +439,8 @@ fn a_claim_of_a_dead_life_is_taken_up_in_the_chat_that_was_found_for_it() {
     let session = begun(&world, "boats");
     let (host, now_ms) = (world.host().clone(), world.host().now_ms());
     world.block_on(host.store.handoff_request(&session, "fake", now_ms)).unwrap();
-    world.block_on(host.store.handoff_claim(&session, host.epoch, now_ms)).unwrap().unwrap();
-    world.block_on(host.store.handoff_thread(&session, host.epoch, topic())).unwrap();
+    let claimed = world.block_on(host.store.handoff_claim(&session, host.epoch, now_ms)).unwrap().unwrap();
+    world.block_on(host.store.handoff_thread(&session, claimed.claim(), host.epoch, topic())).unwrap();
     drop(host);
     world.crash();
     world.start();
@@ -420,12 +457,13 @@ fn a_claim_of_a_dead_life_that_had_led_the_chat_already_goes_on_there() {
     let session = begun(&world, "boats");
     let (host, now_ms) = (world.host().clone(), world.host().now_ms());
     world.block_on(host.store.handoff_request(&session, "fake", now_ms)).unwrap();
-    world.block_on(host.store.handoff_claim(&session, host.epoch, now_ms)).unwrap().unwrap();
-    world.block_on(host.store.handoff_thread(&session, host.epoch, topic())).unwrap();
+    let claimed = world.block_on(host.store.handoff_claim(&session, host.epoch, now_ms)).unwrap().unwrap();
+    world.block_on(host.store.handoff_thread(&session, claimed.claim(), host.epoch, topic())).unwrap();
     let key = hermes_core::session::SessionKey::shared("main", "fake", &topic()).unwrap().stored();
     let event = world.talk(topic(), "system:handoff").event("opening");
     let bind = HandoffBind {
         session: session.clone(),
+        claim: claimed.claim(),
         epoch: host.epoch,
         event: NewInbox {
             instance: "fake".to_owned(),

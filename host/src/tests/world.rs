@@ -436,6 +436,9 @@ pub struct Platform {
     /// How many of the next sends are held, and those that are.
     holds: AtomicU64,
     held: Mutex<Vec<oneshot::Sender<Answer>>>,
+    /// The methods whose next call is held, and the calls that are, in order.
+    holds_other: Mutex<Vec<String>>,
+    held_other: Mutex<VecDeque<oneshot::Sender<Answer>>>,
     lookup: Mutex<Option<LookupReply>>,
     /// What other methods answer, by their name; `{}` otherwise.
     others: Mutex<BTreeMap<String, Value>>,
@@ -459,6 +462,8 @@ impl Default for Platform {
             takes_no_drafts: AtomicBool::new(false),
             holds: AtomicU64::new(0),
             held: Mutex::default(),
+            holds_other: Mutex::default(),
+            held_other: Mutex::default(),
             lookup: Mutex::default(),
             others: Mutex::default(),
             asked: Mutex::default(),
@@ -531,6 +536,27 @@ impl Platform {
             let receipt = json!(SendOutcome::delivered(number, 1)).to_string().into_bytes();
             let _ = held.send(Answer { status: status::OK, payload: receipt });
         }
+    }
+
+    /// The next call of a method that is no send gets no answer before [`Platform::gives_held`].
+    pub fn holds_next(&self, method: &str) {
+        self.holds_other.lock().unwrap().push(method.to_owned());
+    }
+
+    /// Answers the call that was held for the longest.
+    pub fn gives_held(&self, answer: &Value) {
+        let held = self.held_other.lock().unwrap().pop_front().expect("a call is held");
+        // A host that ended does not wait for it.
+        let _ = held.send(Answer { status: status::OK, payload: answer.to_string().into_bytes() });
+    }
+
+    fn is_held(&self, method: &str) -> Option<oneshot::Receiver<Answer>> {
+        let mut holds = self.holds_other.lock().unwrap();
+        let at = holds.iter().position(|one| one == method)?;
+        holds.remove(at);
+        let (held, answer) = oneshot::channel();
+        self.held_other.lock().unwrap().push_back(held);
+        Some(answer)
     }
 
     /// Look-ups are answered so.
@@ -627,8 +653,13 @@ struct Link(Arc<Platform>);
 
 impl AdapterLink for Link {
     fn call(&self, method: &str, payload: Vec<u8>) -> PendingCall {
+        // It is held before the test can see that it was asked.
+        let held = self.0.is_held(method);
         let answer = self.0.answer(method, &payload);
         self.0.happened();
+        if let Some(answer) = held {
+            return PendingCall::new(1, answer, |_| {});
+        }
         match answer {
             Some(Ok(_)) if method == method::SEND && self.0.holds.swap(0, Ordering::Relaxed) == 1 => {
                 let (held, receipt) = oneshot::channel();

@@ -17,11 +17,12 @@ async fn asked(store: &Store) -> SessionId {
 }
 
 async fn bound(store: &Store, id: &SessionId, epoch: Epoch) -> InboxId {
-    store.handoff_claim(id, epoch, NOW).await.unwrap().unwrap();
+    let claim = store.handoff_claim(id, epoch, NOW).await.unwrap().unwrap().claim();
     let chat = Chat::new(ChatType::Group, "g").in_thread("1");
-    store.handoff_thread(id, epoch, chat.clone()).await.unwrap();
+    store.handoff_thread(id, claim, epoch, chat.clone()).await.unwrap();
     let bind = HandoffBind {
         session: id.clone(),
+        claim,
         epoch,
         event: NewInbox {
             instance: "echo".to_owned(),
@@ -78,12 +79,31 @@ async fn a_second_claim_and_a_late_withdrawal_find_nothing_to_do() {
     let home = Home::new();
     let (store, epoch) = home.store();
     let id = asked(&store).await;
-    assert!(store.handoff_claim(&id, epoch, NOW).await.unwrap().is_some());
+    let claim = store.handoff_claim(&id, epoch, NOW).await.unwrap().unwrap().claim();
     assert!(store.handoff_claim(&id, epoch, NOW).await.unwrap().is_none());
-    assert!(store.handoff_fail(&id, HandoffChange::Withdrawn, NOW).await.unwrap().is_none());
+    assert!(store.handoff_fail(&id, None, HandoffChange::Withdrawn, NOW).await.unwrap().is_none());
     assert_eq!(state(&store, &id).await, HandoffState::Running { epoch, attempt: 1 });
-    let thread = store.handoff_thread(&id, Epoch(epoch.0 + 1), Chat::dm("1")).await;
+    let thread = store.handoff_thread(&id, claim, Epoch(epoch.0 + 1), Chat::dm("1")).await;
     assert!(matches!(thread, Err(StoreError::Conflict { .. })), "another life says nothing about it: {thread:?}");
+}
+
+#[tokio::test]
+async fn a_claim_of_a_handoff_that_was_given_up_says_nothing_about_the_next_one() {
+    let home = Home::new();
+    let (store, epoch) = home.store();
+    let id = asked(&store).await;
+    let stale = store.handoff_claim(&id, epoch, NOW).await.unwrap().unwrap().claim();
+    store.handoff_fail(&id, None, HandoffChange::TimedOut, NOW).await.unwrap().unwrap();
+    // In the same life, in the same millisecond, and also the first claim of its request.
+    assert_eq!(store.handoff_request(&id, "echo", NOW).await.unwrap(), HandoffAsked::Made);
+    let claim = store.handoff_claim(&id, epoch, NOW).await.unwrap().unwrap().claim();
+    let thread = store.handoff_thread(&id, stale, epoch, Chat::dm("1")).await;
+    assert!(matches!(thread, Err(StoreError::Conflict { .. })), "{thread:?}");
+    let late = store.handoff_fail(&id, Some(stale), HandoffChange::TimedOut, NOW).await.unwrap();
+    assert_eq!((late, state(&store, &id).await), (None, HandoffState::Running { epoch, attempt: 1 }));
+    store.handoff_thread(&id, claim, epoch, Chat::dm("2")).await.unwrap();
+    let row = store.handoff(&id).await.unwrap().unwrap();
+    assert_eq!(row.chat, Some(Chat::dm("2")));
 }
 
 #[tokio::test]
@@ -91,7 +111,7 @@ async fn what_waiting_gives_up_stays_given_up() {
     let home = Home::new();
     let (store, epoch) = home.store();
     let id = asked(&store).await;
-    let row = store.handoff_fail(&id, HandoffChange::Withdrawn, NOW).await.unwrap().unwrap();
+    let row = store.handoff_fail(&id, None, HandoffChange::Withdrawn, NOW).await.unwrap().unwrap();
     assert_eq!(row.state, HandoffState::Failed { why: NOT_TAKEN_UP.to_owned() });
     assert!(store.handoff_claim(&id, epoch, NOW).await.unwrap().is_none());
     assert!(store.handoffs_live().await.unwrap().is_empty());
