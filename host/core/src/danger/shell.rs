@@ -10,6 +10,8 @@ use std::collections::VecDeque;
 /// Stands in the text of a word for what is only known when it runs.
 pub const UNKNOWN: char = '\0';
 
+const BROKEN: &str = "a line is broken where code can be read in two ways";
+
 /// How deep substitutions may stand in each other.
 const DEPTH_MAX: usize = 16;
 
@@ -147,6 +149,9 @@ impl Lexer<'_> {
                 self.bodies()?;
                 return if end.is_none() && groups == 0 { Ok(()) } else { Err(Unclear("a bracket is not closed")) };
             };
+            if matches!(c, '<' | '>' | '(') && self.goes_on(1) {
+                return Err(Unclear(BROKEN));
+            }
             match c {
                 '\n' => {
                     self.at += 1;
@@ -199,6 +204,11 @@ impl Lexer<'_> {
                 }
             }
         }
+    }
+
+    /// Whether the line goes on in the next one here, so that two pieces of code become one.
+    fn goes_on(&self, ahead: usize) -> bool {
+        self.peek_at(ahead) == Some('\\') && self.peek_at(ahead + 1) == Some('\n')
     }
 
     fn blanks(&mut self) {
@@ -275,8 +285,14 @@ impl Lexer<'_> {
                 if self.at >= self.chars.len() {
                     return Err(Unclear("a text in place does not end"));
                 }
-                let line: String = self.chars[self.at..].iter().take_while(|c| **c != '\n').collect();
-                self.at = (self.at + line.chars().count() + 1).min(self.chars.len());
+                let mut line = self.line();
+                while !heredoc.literal && is_odd(line.chars().rev().take_while(|c| *c == '\\').count()) {
+                    if heredoc.tabs || self.at >= self.chars.len() {
+                        return Err(Unclear(BROKEN));
+                    }
+                    line.pop();
+                    line.push_str(&self.line());
+                }
                 let line = if heredoc.tabs { line.trim_start_matches('\t') } else { &line };
                 if line == heredoc.end {
                     break;
@@ -295,14 +311,24 @@ impl Lexer<'_> {
         Ok(())
     }
 
+    /// Takes the rest of the line.
+    fn line(&mut self) -> String {
+        let line: String = self.chars[self.at..].iter().take_while(|c| **c != '\n').collect();
+        self.at = (self.at + line.chars().count() + 1).min(self.chars.len());
+        line
+    }
+
     /// What stands in a text is replaced as within double quotes.
     fn expanded(&mut self, text: &str) -> Result<Word, Unclear> {
+        if self.depth >= DEPTH_MAX {
+            return Err(Unclear("it is nested too deeply"));
+        }
         let chars: Vec<char> = text.chars().collect();
         let mut inner = Lexer {
             chars: &chars,
             at: 0,
             known: self.known,
-            depth: self.depth,
+            depth: self.depth + 1,
             out: &mut *self.out,
             heredocs: VecDeque::new(),
         };
@@ -326,10 +352,10 @@ impl Lexer<'_> {
                 // In the index of a list these calculate.
                 '<' | '>' | '&' | '|' if square > 0 => return Err(Unclear("an index is not read")),
                 '<' | '>' => break,
+                '\\' if self.goes_on(0) => self.at += 2,
                 '\\' => {
                     self.at += 1;
                     match self.peek() {
-                        Some('\n') => {}
                         Some(c) => word.text.push(c),
                         None => word.text.push('\\'),
                     }
@@ -347,7 +373,7 @@ impl Lexer<'_> {
                 }
                 '$' => self.dollar(&mut word, false)?,
                 '`' => {
-                    self.backtick()?;
+                    self.backtick(false)?;
                     word.unknown(false);
                 }
                 '~' if word.text.is_empty() && !word.quoted => self.tilde(&mut word),
@@ -418,7 +444,7 @@ impl Lexer<'_> {
                 }
                 Some('$') => self.dollar(word, true)?,
                 Some('`') => {
-                    self.backtick()?;
+                    self.backtick(true)?;
                     word.unknown(true);
                 }
                 Some(c) => {
@@ -431,6 +457,9 @@ impl Lexer<'_> {
 
     fn dollar(&mut self, word: &mut Word, in_quotes: bool) -> Result<(), Unclear> {
         self.at += 1;
+        if self.goes_on(0) || self.peek() == Some('(') && self.goes_on(1) {
+            return Err(Unclear(BROKEN));
+        }
         match self.peek() {
             Some('(') if self.peek_at(1) == Some('(') => {
                 self.at += 2;
@@ -471,6 +500,9 @@ impl Lexer<'_> {
                 let name: String =
                     self.chars[self.at..].iter().take_while(|c| c.is_ascii_alphanumeric() || **c == '_').collect();
                 self.at += name.len();
+                if self.goes_on(0) {
+                    return Err(Unclear(BROKEN));
+                }
                 match self.value(&name) {
                     Some(value) => word.text.push_str(&value),
                     None => word.unknown(in_quotes),
@@ -501,7 +533,8 @@ impl Lexer<'_> {
 
     fn tilde(&mut self, word: &mut Word) {
         self.at += 1;
-        let alone = self.peek().is_none_or(|c| matches!(c, '/' | ' ' | '\t' | '\n' | ';' | '&' | '|' | ')' | ':'));
+        let alone = !self.goes_on(0)
+            && self.peek().is_none_or(|c| matches!(c, '/' | ' ' | '\t' | '\n' | ';' | '&' | '|' | ')' | ':'));
         match self.known.home.filter(|_| alone) {
             Some(home) => word.text.push_str(home),
             None => word.unknown(true),
@@ -548,13 +581,16 @@ impl Lexer<'_> {
         Ok(())
     }
 
-    fn backtick(&mut self) -> Result<(), Unclear> {
+    fn backtick(&mut self, in_quotes: bool) -> Result<(), Unclear> {
         self.at += 1;
         let mut code = String::new();
         loop {
             match self.peek() {
                 None => return Err(Unclear("a quote is not closed")),
                 Some('`') => break,
+                Some('\\') if in_quotes && self.peek_at(1) == Some('"') => {
+                    return Err(Unclear("quotes within backticks are not read"));
+                }
                 Some('\\') if matches!(self.peek_at(1), Some('`' | '\\' | '$')) => {
                     code.extend(self.peek_at(1));
                     self.at += 2;
@@ -569,26 +605,24 @@ impl Lexer<'_> {
         within(&code, self.known, self.depth + 1, self.out)
     }
 
-    /// What stands in `${…}`.
+    /// What stands in `${…}`: it ends at the first `}` that no quote holds. What a shell could read differently is
+    /// not read.
     fn braced(&mut self) -> Result<String, Unclear> {
-        let (mut inner, mut open) = (String::new(), 1);
+        let mut inner = String::new();
         while let Some(c) = self.peek() {
             self.at += 1;
             match c {
-                '{' => open += 1,
-                '}' => open -= 1,
+                '}' if inner.contains("@P") => return Err(Unclear("a value is run as a prompt")),
+                '}' => return Ok(inner),
+                '{' | '\'' | '"' | '`' => return Err(Unclear("what stands in a variable's brackets is not read")),
+                '\\' if self.peek() == Some('\n') => return Err(Unclear(BROKEN)),
                 '\\' => {
                     inner.push(c);
                     inner.extend(self.peek());
                     self.at += 1;
-                    continue;
                 }
-                _ => {}
+                _ => inner.push(c),
             }
-            if open == 0 {
-                return Ok(inner);
-            }
-            inner.push(c);
         }
         Err(Unclear("a bracket is not closed"))
     }
@@ -631,6 +665,10 @@ impl Lexer<'_> {
         }
         Err(Unclear("a bracket is not closed"))
     }
+}
+
+fn is_odd(count: usize) -> bool {
+    !count.is_multiple_of(2)
 }
 
 /// Whether two brackets begin a calculation here.

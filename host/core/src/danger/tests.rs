@@ -115,6 +115,11 @@ fn everyday_work_does_not() {
         "case $x in a) echo b;; esac",
         "nice make -j4",
         "true # rm x",
+        "cargo build \\\n  --release",
+        "echo a &&\\\necho b",
+        "echo ${x:-a} ${#x} ${x%.*} ${x:-$(date)}",
+        "cat <<E\na \\\n b\nE",
+        "for ((i = 0; i < 3; i++)); do echo $i; done",
         "",
     ]);
 }
@@ -206,6 +211,22 @@ fn quotes_and_chains_hide_nothing() {
         "if (( 1<<2 )); then\nrm x\nfi",
         "echo $[1<<2]\nrm x\n2]",
         "a[1<<E]=2\nrm x\nE]=2",
+        "for f in a; d\\\no rm x; done",
+        "echo \"$\\\n(rm x)\"",
+        "true # \\\nrm x",
+        "cat <<E\nE\\\n'\nE\nrm x\n: '",
+        "cat <<EOF\nEO\\\nF\nrm x\nEOF",
+        "(\\\n(1<<E))\nrm x\nE",
+        "cat <\\\n<E\n'\nE\nrm x\n: '",
+        "cat $HO\\\nME/hermes/.env",
+        "echo ${x:-{}; rm x; echo }",
+        "echo \"${x:-'}\"; rm x; echo '}'",
+        "echo \"`sh -c \\\"rm x\\\"`\"",
+        "for ((i = 0; i < 1; i++)) { rm x; }",
+        "for ((;;)) do rm x; done",
+        "select f in a; { rm x; }",
+        "for f in a; { rm x; }",
+        "x='$(rm x)'; echo ${x@P}",
         "git bisect run rm x",
         "git submodule foreach 'rm x'",
         "git -c alias.x='!ls' x",
@@ -267,6 +288,8 @@ fn what_is_only_known_when_it_runs_counts_as_dangerous() {
     assert_eq!(kind("$CMD x"), "", "nobody can approve for longer what nobody knows");
     assert!(judged(&"a ".repeat(200_000)).is_some());
     assert!(judged(&"$(".repeat(500)).is_some());
+    assert!(judged(&format!("echo {}{}", "${x:-".repeat(5_000), "}".repeat(5_000))).is_some());
+    assert!(judged(&format!("echo {}{}", "$((".repeat(5_000), "))".repeat(5_000))).is_some());
     assert!(judged(&"sudo -z ".repeat(300)).is_some());
 }
 

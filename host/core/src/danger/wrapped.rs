@@ -36,9 +36,10 @@ impl Judge<'_> {
             }
             "function" | "coproc" => self.anywhere(args, redirects, open),
             "for" | "select" => {
-                if let Some(at) = args.iter().position(|word| !word.quoted && word.text == "do") {
-                    self.words(&args[at + 1..], redirects, open);
-                }
+                // The body may stand in brackets, too.
+                let begins = |word: &Word| !word.quoted && (word.text == "do" || word.text == "{");
+                let starts: Vec<usize> = (0..args.len()).filter(|at| begins(&args[*at])).collect();
+                starts.into_iter().for_each(|at| self.words(&args[at + 1..], redirects, open));
             }
             "awk" | "gawk" | "mawk" | "nawk" => self.awk(args),
             "git" => self.git(args),
