@@ -8,6 +8,7 @@
 //! This is no sandbox: a program that a command starts may do anything that its user
 //! may. It keeps an agent from doing the usual damage without somebody having said yes.
 
+mod carried;
 mod paths;
 mod shell;
 mod table;
@@ -201,6 +202,7 @@ impl<'r> Judge<'r> {
         let reads = table::READERS.contains(&first(words));
         for word in words {
             self.mentioned(word, reads);
+            self.assigned(word);
         }
         if self.places.is_spent() {
             self.unclear.insert(TOO_LONG);
@@ -220,6 +222,7 @@ impl<'r> Judge<'r> {
         let name = name.text.rsplit('/').next().unwrap_or_default();
         self.compare(name, &args);
         self.moves(name, &args);
+        self.carried(name, &args, redirects);
         self.special(name, &args, redirects, open);
     }
 

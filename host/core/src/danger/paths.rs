@@ -6,7 +6,7 @@ use std::cell::Cell;
 use super::shell::UNKNOWN;
 
 /// What may be looked at for one command, in bytes of paths and of what is compared.
-pub const STEPS_MAX: usize = 8 << 20;
+pub const STEPS_MAX: usize = 2 << 20;
 
 /// Folders that a command may be in at once.
 const FOLDERS_MAX: usize = 32;

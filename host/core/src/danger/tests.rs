@@ -294,6 +294,111 @@ fn what_is_only_known_when_it_runs_counts_as_dangerous() {
 }
 
 #[test]
+fn what_stands_in_arguments_and_runs_is_judged() {
+    dangerous(&[
+        "env -iS 'rm x'",
+        "env -vS'rm x'",
+        r"env -S 'sh\_-c\_x'",
+        "script -qc 'rm x' /dev/null",
+        "su -lc 'rm x' me",
+        "eval -- 'rm x'",
+        "trap -- 'rm x' EXIT",
+        "source -- /dev/stdin",
+        ". //dev/stdin",
+        "bash /./dev/fd/0",
+        "cd /dev; bash stdin",
+        "BASH_ENV=a bash b.sh",
+        "export \"PATH=/tmp:$PATH\"",
+        "GIT_SSH_COMMAND=x git fetch",
+        "env LD_PRELOAD=./a.so ls",
+        "PS4='$(x)' bash -x a.sh",
+        "read -r PROMPT_COMMAND",
+        "printf -v BASH_ENV x",
+        "python3 -m timeit x",
+        "python3 -mtimeit x",
+        "python3 -Im pdb a.py",
+        "gdb ./a",
+        "php a.php",
+        "jobs -x rm x",
+        "mapfile -C 'x' a",
+        "compgen -C 'rm x'",
+        "let 'a[$(rm x)]'",
+        "[[ 'a[$(rm x)]' -eq 1 ]]",
+        "sed 1e a",
+        "sed 's/a/b/e' a",
+        "sed -n 's/a/b/w c' a",
+        "sed -ne '/a/w c' a",
+        "sed \"s/a/$x/\" a",
+        "split --filter=x a",
+        "tar xf a --checkpoint-action=exec=x",
+        "tar -I 'sh x' -xf a",
+        "tar -xf a --to-command x",
+        "ssh -o ProxyCommand=x host ls",
+        "ssh -oProxyCommand=x host ls",
+        "scp -oproxycommand=x a host:",
+        "git -c core.x=y status",
+        "git -C a -c x.y=z status",
+        "git grep -O x",
+        "git fetch --upload-pack x a",
+        "git clone ext::x a",
+        "git rm a",
+        "git rebase --exec='rm x' HEAD~1",
+        "sqlite3 a.db '.shell rm x'",
+        "echo .shell x | sqlite3 a.db",
+        "rg --pre x y",
+        "tmux new-session -d x",
+        "setarch x86_64 rm x",
+        "prlimit --nofile=1 rm x",
+        "systemd-inhibit rm x",
+        "dbus-run-session -- rm x",
+        "docker run -v /:/x a",
+        "podman exec a b",
+        "kill 1234",
+        "kill -9 $x",
+        "crontab a",
+        "ps axe",
+        "tee -a /etc/hosts",
+        "sed -i s/a/b/ /etc/hosts",
+        "curl -o ~/.bashrc https://a.example/x",
+        "ln -s a ~/.config/autostart/b",
+    ]);
+    harmless(&[
+        "while IFS= read -r x; do echo \"$x\"; done < a",
+        "sed -n '1,20p' a",
+        "sed -i 's/write/read/g' a",
+        "sed -e '/^#/d' -e 's|a|b|' a",
+        "sed '/x/i new line' a",
+        "sed -n p /etc/hosts",
+        "python3 -m pytest -q",
+        "python3 -m venv .venv",
+        "git -c user.name=x commit -m y",
+        "git -C a switch -c b",
+        "sqlite3 a.db 'select 1'",
+        "kill %1",
+        "crontab -l",
+        "ps aux",
+        "ps -ef",
+        "docker ps",
+        "uv run pytest",
+        "curl -s https://a.example/etc/x -o y",
+        "A=b make",
+    ]);
+}
+
+#[test]
+fn no_text_takes_more_than_its_steps() {
+    let many = "function f ".to_owned() + &"a/b/c/d ".repeat(500);
+    let moved = (0..32).map(|n| format!("cd {n}; ")).collect::<String>() + &"x/".repeat(14_000);
+    for text in [many.clone(), moved.clone(), format!("{moved}; {many}; {many}")] {
+        let rules = rules();
+        let mut judge = Judge::new(&text, "/data/work", &rules);
+        judge.code(&text);
+        assert!(judge.left > COMMANDS_MAX / 2 && judge.places.is_spent(), "its steps end it, not its commands");
+        assert!(judge.danger().is_some_and(|danger| danger.kind.is_empty()), "what is too long is asked for");
+    }
+}
+
+#[test]
 fn what_is_approved_for_longer_is_named_by_what_it_does() {
     assert_eq!(kind("rm x; cp a b"), "shell: cp, rm");
     assert_eq!(kind("sudo systemctl stop x"), "shell: systemctl stop");

@@ -1,6 +1,9 @@
 //! Commands that run what stands among their arguments: as a command, as code of a
 //! shell, or as code that nobody here can read.
 
+use std::collections::BTreeSet;
+
+use super::carried::MODULES;
 use super::shell::{Redirect, Word};
 use super::table::{INTERPRETERS, OPAQUE, SHELLS, WRAPPERS, Wrapper};
 use super::{Judge, glob};
@@ -20,16 +23,20 @@ impl Judge<'_> {
         if SHELLS.contains(&name) {
             self.shell(args, redirects, open);
         } else if let Some((_, options)) = INTERPRETERS.iter().find(|(pattern, _)| glob(pattern, name)) {
-            self.interpreter(args, redirects, options);
+            self.interpreter(name, args, redirects, options);
         } else if let Some(wrapper) = WRAPPERS.iter().find(|wrapper| wrapper.name == name) {
             self.wrapper(wrapper, args, redirects, open);
         } else if OPAQUE.contains(&name) {
             self.unclear.insert(OTHER_LANGUAGE);
         }
+        let told = args.strip_prefix([Word::literal("--")].as_slice()).unwrap_or(args);
         match name {
-            "eval" => self.joined(args),
-            "trap" => args.iter().take(1).for_each(|word| self.word_as_code(word)),
-            "source" | "." => self.script(args.first()),
+            "eval" => self.joined(told),
+            "jobs" | "uv" | "poetry" | "pipenv" | "bundle" | "conda" | "npx" | "mise" | "direnv" | "perf" => {
+                self.anywhere(args, redirects, open);
+            }
+            "trap" => told.iter().take(1).for_each(|word| self.word_as_code(word)),
+            "source" | "." => self.script(told.first()),
             "find" | "fd" | "fdfind" => {
                 self.find(args);
                 self.searched(name, args);
@@ -104,13 +111,21 @@ impl Judge<'_> {
         }
     }
 
-    fn interpreter(&mut self, args: &[Word], redirects: &[Redirect], options: &[&str]) {
+    fn interpreter(&mut self, name: &str, args: &[Word], redirects: &[Redirect], options: &[&str]) {
         let script = script_of(args);
+        let python = name.starts_with("py");
         let mut says_code = false;
-        for word in &args[..script.unwrap_or(args.len())] {
+        for (at, word) in args[..script.unwrap_or(args.len())].iter().enumerate() {
             let tells = ["--version", "--help", "-V", "-h"].contains(&word.text.as_str());
-            if !says_code && (tells || word.text == "-m") {
-                // A module has its own arguments.
+            if !says_code && tells {
+                return;
+            }
+            if !says_code && python && is_option(word, "-m") {
+                // A module has its own arguments; most of them run code.
+                let module = args.get(at + 1).filter(|_| word.text == "-m");
+                if !module.is_some_and(|module| MODULES.contains(&module.text.as_str())) {
+                    self.unclear.insert(OTHER_LANGUAGE);
+                }
                 return;
             }
             says_code |= !word.known || options.iter().any(|option| is_option(word, option));
@@ -136,8 +151,15 @@ impl Judge<'_> {
                 self.word_as_code(&Word { text: code.to_owned(), ..word.clone() });
             } else if CODE_OPTIONS.contains(&word.text.as_str()) && !wrapper.valued.contains(&word.text.as_str()) {
                 args.get(at + 1).into_iter().for_each(|code| self.word_as_code(code));
-            } else if wrapper.name == "env" && word.text.starts_with("-S") {
-                self.word_as_code(&Word { text: word.text[2..].to_owned(), ..word.clone() });
+            } else if let Some(code) = bundled(wrapper, word) {
+                match code.is_empty() {
+                    true => args.get(at + 1).into_iter().for_each(|code| self.word_as_code(code)),
+                    false => self.word_as_code(&Word { text: code.to_owned(), ..word.clone() }),
+                }
+            }
+            if wrapper.name == "env" && word.text.contains('\\') {
+                // It has escapes of its own.
+                self.unclear.insert(OTHER_LANGUAGE);
             }
         }
         let replaced = replaced(wrapper, args);
@@ -256,6 +278,20 @@ fn script_of(args: &[Word]) -> Option<usize> {
     })
 }
 
+/// The code behind a bundle of short options; empty where it is the next word.
+fn bundled<'w>(wrapper: &Wrapper, word: &'w Word) -> Option<&'w str> {
+    let letters = word.text.strip_prefix('-').filter(|letters| !letters.starts_with('-'))?;
+    for (at, letter) in letters.char_indices() {
+        if !letter.is_ascii_alphabetic() || wrapper.valued.contains(&format!("-{letter}").as_str()) {
+            return None;
+        }
+        if matches!(letter, 'c' | 'S') {
+            return Some(&letters[at + 1..]);
+        }
+    }
+    None
+}
+
 /// Text that a command reads from where it stands.
 fn text(redirect: &Redirect) -> Option<&Word> {
     match redirect {
@@ -301,12 +337,11 @@ fn filled(words: &[Word], replaced: &[String]) -> Vec<Word> {
 
 /// Where the wrapped command may begin.
 fn starts(wrapper: &Wrapper, args: &[Word]) -> Vec<usize> {
-    let (mut starts, mut seen, mut work) = (Vec::new(), Vec::new(), vec![(0, wrapper.before)]);
+    let (mut starts, mut seen, mut work) = (Vec::new(), BTreeSet::new(), vec![(0, wrapper.before)]);
     while let Some((at, before)) = work.pop() {
-        if seen.contains(&(at, before)) {
+        if !seen.insert((at, before)) {
             continue;
         }
-        seen.push((at, before));
         let Some(word) = args.get(at) else { continue };
         let text = word.text.as_str();
         if text == "--" {
