@@ -129,6 +129,8 @@ pub struct App {
     pub(crate) host: Arc<Host>,
     pub(crate) adapters: Adapters,
     pub(crate) terminals: Terminals,
+    /// Held while a terminal takes its seat: finding where a session is open and leading it there is one step.
+    pub(crate) sitting: tokio::sync::Mutex<()>,
     /// Whether it runs for a terminal only.
     pub(crate) alone: bool,
     pub(crate) options: RunOptions,
@@ -228,6 +230,7 @@ async fn serve(
         host,
         adapters,
         terminals,
+        sitting: tokio::sync::Mutex::default(),
         alone,
         options,
         plans: planner,

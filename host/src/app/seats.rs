@@ -22,6 +22,7 @@ const LAST_BYTES_MAX: usize = 2 << 10;
 impl Seats for App {
     fn sit(&self, resume: Option<String>, once: bool) -> BoxFuture<'_, Result<(Seat, SeatInfo), Refusal>> {
         Box::pin(async move {
+            let _one_by_one = self.sitting.lock().await;
             let seat_for = if once { SeatFor::OneAnswer } else { SeatFor::Conversation };
             match resume {
                 Some(name) => self.sit_again(seat_for, &name).await,

@@ -18,6 +18,7 @@ mod own;
 mod screen;
 mod signals;
 mod talk;
+mod unheard;
 mod wire;
 
 use std::io::{self, IsTerminal, Read};

@@ -1,10 +1,9 @@
 //! The conversation: what is typed is said, what the host says is shown.
 
-use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use hermes_protocol::{CallError, Chat, Choices, Event, Purpose, TurnEvent};
+use hermes_protocol::{Chat, Choices, Event, Purpose, TurnEvent};
 use serde::Deserialize;
 use serde_json::json;
 use tokio::sync::mpsc;
@@ -15,6 +14,7 @@ use super::markdown::Look;
 use super::orders::{self, Typed};
 use super::own::Hosts;
 use super::screen::Screen;
+use super::unheard::{Fate, NotTaken, Unheard};
 use super::wire::{Asking, News, Wire};
 use super::{ChatError, Options, Speaker};
 use crate::control::{Client, ClientError, ControlReply, ControlRequest};
@@ -22,9 +22,6 @@ use crate::plugins::terminal::Leaving;
 
 /// A second Ctrl-C within this time leaves.
 const AGAIN_WITHIN: Duration = Duration::from_secs(2);
-
-/// What is said while no host hears it; more is not taken.
-const UNHEARD_MAX: usize = 32;
 
 /// How long the host may take to say which session this is, when the terminal leaves.
 const SESSION_WAIT: Duration = Duration::from_secs(2);
@@ -47,7 +44,6 @@ pub async fn talk(hosts: &mut Hosts, speaker: &mut Speaker, options: Options) ->
         styled: editor.is_screen() && options.colours,
         width: if editor.is_screen() { editor.width() } else { 0 },
     };
-    let (told, answers) = mpsc::channel(UNHEARD_MAX);
     let (find, found) = mpsc::channel(1);
     let mut talk = Talk {
         hosts,
@@ -55,13 +51,12 @@ pub async fn talk(hosts: &mut Hosts, speaker: &mut Speaker, options: Options) ->
         wire,
         editor,
         screen: Screen::new(look),
-        told,
-        answers,
+        over: None,
         find,
         found,
         session: None,
         ask: None,
-        unheard: VecDeque::new(),
+        unheard: Unheard::new(),
         pressed: None,
     };
     talk.greet();
@@ -84,9 +79,8 @@ struct Talk<'a> {
     wire: Wire,
     editor: Editor,
     screen: Screen,
-    told: mpsc::Sender<NotTaken>,
-    /// What the host did not take.
-    answers: mpsc::Receiver<NotTaken>,
+    /// Why the host went away, where that was heard in the middle of something else.
+    over: Option<Option<Leaving>>,
     find: mpsc::Sender<String>,
     /// The session that goes on here, once it was asked for.
     found: mpsc::Receiver<String>,
@@ -95,13 +89,10 @@ struct Talk<'a> {
     /// The question that is open.
     ask: Option<Choices>,
     /// What was said and not heard.
-    unheard: VecDeque<Event>,
+    unheard: Unheard,
     /// When Ctrl-C was last pressed.
     pressed: Option<Instant>,
 }
-
-/// An event that the host did not take, and why.
-type NotTaken = (Event, CallError);
 
 /// Whether the conversation goes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -114,13 +105,19 @@ impl Talk<'_> {
     async fn run(&mut self) -> Result<(), ChatError> {
         loop {
             self.show().await;
+            if let Some(why) = self.over.take() {
+                if self.find_another(why).await? == Then::Leave {
+                    return Ok(());
+                }
+                continue;
+            }
             let then = tokio::select! {
                 news = self.wire.next() => match news {
                     News::Over(why) => self.find_another(why).await?,
                     news => self.heard(news),
                 },
                 key = self.editor.next() => self.key(key).await,
-                Some((event, error)) = self.answers.recv() => self.not_taken(event, &error),
+                Some(not_taken) = self.unheard.next() => self.not_taken(not_taken),
                 Some(session) = self.found.recv() => self.is_in(session),
                 () = self.speaker.interrupted() => Then::Leave,
             };
@@ -237,11 +234,11 @@ impl Talk<'_> {
     /// Says something; what the host does not take comes back.
     fn say(&self, event: Event) {
         let answer = self.wire.asking().emit(&event);
-        let told = self.told.clone();
+        let (told, seat) = (self.unheard.told(), self.unheard.seat());
         tokio::spawn(async move {
             if let Err(error) = answer.await {
                 // Without the conversation nobody has to know.
-                let _ = told.send((event, error)).await;
+                let _ = told.send(NotTaken { event, error, seat }).await;
             }
         });
     }
@@ -265,15 +262,29 @@ impl Talk<'_> {
         // Until it is over nothing else is typed; what the host says is heard.
         let answer = loop {
             tokio::select! {
-                answer = &mut asked => break answer,
+                answer = &mut asked => break Some(answer),
                 news = self.wire.next() => match news {
-                    News::Over(_) => return Then::Go,
+                    News::Over(why) => {
+                        self.over = Some(why);
+                        self.screen.note("Whether it was handed over is not known; the host went away.");
+                        return Then::Go;
+                    }
                     news => {
                         self.heard(news);
                         self.show().await;
                     }
                 },
+                key = self.editor.next() => match key {
+                    Key::Interrupt | Key::End => break None,
+                    // What is typed ahead is no answer to anything.
+                    Key::Line(_) => self.editor.go_on(),
+                },
+                () = self.speaker.interrupted() => break None,
             }
+        };
+        let Some(answer) = answer else {
+            self.screen.note("The host goes on with it; `hermes-host handoff list --all` shows how it ends.");
+            return Then::Leave;
         };
         let words = match answer {
             Ok(ControlReply::Handoff { handoff }) if handoff.state == "completed" => {
@@ -291,14 +302,20 @@ impl Talk<'_> {
     }
 
     /// A host that is leaving takes nothing; the next one gets it.
-    fn not_taken(&mut self, event: Event, error: &CallError) -> Then {
-        if error.code == "unavailable" && self.unheard.len() < UNHEARD_MAX {
-            self.screen.note("The host is leaving; the next one hears this.");
-            self.unheard.push_back(event);
-        } else {
-            self.screen.note(&format!("Not sent: {}.", error.message));
+    fn not_taken(&mut self, not_taken: NotTaken) -> Then {
+        match self.unheard.judge(not_taken) {
+            Fate::Waits => self.screen.note("The host is leaving; the next one hears this."),
+            Fate::SayAgain(event) => self.say(*event),
+            Fate::Lost(why) => self.screen.note(&format!("Not sent: {why}.")),
         }
         Then::Go
+    }
+
+    /// Takes in what the host that went away has not taken.
+    fn gather(&mut self) {
+        for why in self.unheard.gather() {
+            self.screen.note(&format!("Not sent: {why}."));
+        }
     }
 
     /// Ctrl-C: stops what runs; again, or where nothing runs twice, it leaves.
@@ -321,6 +338,7 @@ impl Talk<'_> {
     async fn find_another(&mut self, why: Option<Leaving>) -> Result<Then, ChatError> {
         self.screen.cut();
         self.ask = None;
+        self.gather();
         if why == Some(Leaving::Stop) {
             return Err(ChatError::HostGone("the conversation is kept".to_owned()));
         }
@@ -348,9 +366,11 @@ impl Talk<'_> {
                         Key::Line(line) => {
                             match orders::read(&line, None) {
                                 Typed::Quit => return Ok(Then::Leave),
-                                Typed::Said(text) if self.unheard.len() < UNHEARD_MAX => {
+                                Typed::Said(text) => {
                                     let event = self.speaker.says(&self.wire.info.chat, text);
-                                    self.unheard.push_back(event);
+                                    if !self.unheard.keep(event) {
+                                        self.screen.note("Not sent: too much waits for the next host.");
+                                    }
                                 }
                                 _ => {}
                             }
@@ -367,7 +387,8 @@ impl Talk<'_> {
             (None, false) => "A host runs again.",
             (_, true) => "This terminal runs a host without adapters again.",
         });
-        for event in std::mem::take(&mut self.unheard) {
+        self.gather();
+        for event in self.unheard.seated() {
             self.say(event);
         }
         Ok(Then::Go)

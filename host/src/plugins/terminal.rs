@@ -16,7 +16,7 @@ mod link;
 mod seat;
 
 use std::{
-    collections::{BTreeMap, VecDeque},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
 };
 
@@ -127,6 +127,8 @@ struct Seats {
     /// In which chat the latest events were said.
     said: BTreeMap<i64, String>,
     said_in_order: VecDeque<i64>,
+    /// Events of which nothing became known in time: an earlier life of the host took them in.
+    unknown: BTreeSet<i64>,
 }
 
 impl Inner {
@@ -142,6 +144,7 @@ impl Inner {
     /// Notes where an event was said.
     fn said(&self, inbox: i64, chat: &str) {
         let mut seats = self.seats();
+        seats.unknown.remove(&inbox);
         if seats.said.insert(inbox, chat.to_owned()).is_none() {
             seats.said_in_order.push_back(inbox);
         }
@@ -152,6 +155,22 @@ impl Inner {
         }
         drop(seats);
         self.changed.send_replace(());
+    }
+
+    /// Notes that nobody said where an event came from; nothing waits for that again.
+    fn stays_unknown(&self, inbox: i64) {
+        let mut seats = self.seats();
+        if seats.said.contains_key(&inbox) {
+            return;
+        }
+        seats.unknown.insert(inbox);
+        if seats.unknown.len() > EVENTS_KNOWN_MAX {
+            seats.unknown.pop_first();
+        }
+    }
+
+    fn is_unknown(&self, inbox: i64) -> bool {
+        self.seats().unknown.contains(&inbox)
     }
 
     fn chat_of(&self, inbox: i64) -> Option<String> {

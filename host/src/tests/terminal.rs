@@ -44,6 +44,17 @@ fn whoever_sits_at_a_terminal_is_the_operator_whatever_its_frames_say() {
 }
 
 #[test]
+fn what_is_said_again_at_another_seat_is_heard_once() {
+    let world = World::new();
+    let (mut one, mut other) =
+        (Terminal::attach(&world, SeatFor::Conversation), Terminal::attach(&world, SeatFor::Conversation));
+    let event = Event::message("x", Chat::dm("x"), Sender::default(), "hello").with_message_id("a-1");
+    let inbox = one.emits(&event);
+    let again = other.asks("emit", serde_json::to_value(&event).unwrap());
+    assert_eq!(again.1["duplicate_of"], inbox, "{}", again.1);
+}
+
+#[test]
 fn an_answer_waits_until_somebody_sits_at_the_terminal_again() {
     let world = World::new();
     let mut terminal = Terminal::attach(&world, SeatFor::Conversation);

@@ -63,12 +63,19 @@ impl TerminalLink {
             let showing = self.inner.wire(&chat).and_then(|wire| wire.call(method::TURN_EVENT, payload));
             return showing.unwrap_or_else(nothing);
         }
+        if self.inner.is_unknown(of.inbox_id) {
+            return nothing();
+        }
         // A turn may begin before the answer of `emit` has said where its event came from.
         let (tell, answer) = oneshot::channel();
         let inner = Arc::clone(&self.inner);
         let waiting = tokio::spawn(async move {
             let known = tokio::time::timeout(KNOWN_WITHIN, known(&inner, of.inbox_id));
-            let wire = known.await.ok().flatten();
+            let known = known.await;
+            if known.is_err() {
+                inner.stays_unknown(of.inbox_id);
+            }
+            let wire = known.ok().flatten();
             let showing = wire.and_then(|wire| wire.call(method::TURN_EVENT, payload));
             // Whoever asked may have gone away.
             let _ = tell.send(showing.unwrap_or_else(nothing).await);
@@ -162,4 +169,28 @@ fn outcome(outcome: &SendOutcome) -> PendingCall {
 
 fn refused(error: &CallError) -> PendingCall {
     PendingCall::answered(Answer { status: status::ERR, payload: error_json(error) })
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::FutureExt;
+    use serde_json::json;
+
+    use super::*;
+    use crate::plugins::terminal::Terminals;
+
+    fn shows(link: &TerminalLink) -> PendingCall {
+        link.call(method::TURN_EVENT, json!({ "inbox_id": 7 }).to_string().into_bytes())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_event_that_an_earlier_life_took_in_is_waited_for_once() {
+        let link = TerminalLink::new(Arc::clone(&Terminals::new().inner));
+        assert!(shows(&link).now_or_never().is_none(), "the answer of `emit` may still come");
+        assert_eq!(shows(&link).await.status, status::OK);
+        let again = shows(&link).now_or_never().map(|answer| answer.status);
+        assert_eq!(again, Some(status::OK), "nothing became known of it");
+        link.inner.said(7, "1");
+        assert!(!link.inner.is_unknown(7));
+    }
 }

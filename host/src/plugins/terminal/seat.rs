@@ -246,7 +246,8 @@ fn event(payload: &[u8], at: &str) -> Result<Vec<u8>, CallError> {
     if !is_id {
         return Err(invalid(format!("message_id has 1 to {MESSAGE_ID_CHARS_MAX} letters, digits and `-`")));
     }
-    let mut event = Event::message(format!("m:{at}:{id}"), chat(at), operator(), said.text);
+    // Without the seat: what is said again at another one, after a restart, is the same event.
+    let mut event = Event::message(format!("m:{id}"), chat(at), operator(), said.text);
     event.message_id = Some(id);
     match said.kind {
         EventKind::Message => {}
