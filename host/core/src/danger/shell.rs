@@ -482,7 +482,14 @@ impl Lexer<'_> {
                 match self.value(&inner) {
                     Some(value) => word.text.push_str(&value),
                     None => {
-                        self.expanded(&inner)?;
+                        if inner.contains("<(") || inner.contains(">(") {
+                            return Err(Unclear("what stands in a variable's brackets is not read"));
+                        }
+                        // What it may say instead may be a path.
+                        let mut instead = self.expanded(&inner)?;
+                        instead.text.insert(0, UNKNOWN);
+                        instead.known = false;
+                        self.out.push(Simple { words: Vec::new(), redirects: vec![Redirect::Read(instead)] });
                         word.unknown(in_quotes && !inner.contains('@'));
                     }
                 }

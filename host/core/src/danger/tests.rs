@@ -434,6 +434,10 @@ fn the_hosts_folder_is_known_however_it_is_written() {
         "cat < /srv/her*/.env",
         "exec 3<>/srv/hermes/state.db",
         "cat $X/hermes/.env",
+        "cat ${X:-/srv/hermes/.env}",
+        "cat ${X:-~/hermes/.env}",
+        "cat \"${X:=/srv/hermes/.env}\"",
+        "echo ${X:-<(rm x)}",
         "cat ~me/hermes/.env",
     ]);
     harmless(&[
@@ -443,6 +447,7 @@ fn the_hosts_folder_is_known_however_it_is_written() {
         "cat ~/hermes/media/a/in/b",
         "wc -c < ~/hermes/media/a/in/b",
         "wc -l < a",
+        "cat ${X:-/data/a} ${X%/*} ${X##*/} ${X//a/b}",
         "cat $x",
         r"printf '[31m'",
     ]);
