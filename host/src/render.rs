@@ -4,7 +4,7 @@
 //! `render`, before the parts are written. Whatever goes wrong with that, the text
 //! still goes out, as plain text within the same limit.
 
-use hermes_markup::{Limit, MarkupDialect, Unit};
+use hermes_markup::{Limit, MarkupDialect, Unit, measure};
 use hermes_protocol::{Capabilities, Dialect, Format, RenderCall, RenderedPart, TextLimit, TextUnit, method};
 
 use crate::plugins::AdapterHandle;
@@ -90,6 +90,13 @@ fn render_here(markdown: &str, text: &TextLimit) -> Vec<NewPart> {
     let limit = Limit { max: text.limit, unit: unit(&text.unit) };
     let mut parts = hermes_markup::render(markdown, dialect, limit);
     parts.truncate(PARTS_MAX);
+    if let ([part], MarkupDialect::CommonMark) = (&mut parts[..], dialect) {
+        // It is the language of the house: what fits is said as it was written, without a mark more.
+        let written = markdown.trim_end().trim_start_matches(['\r', '\n']);
+        if limit.max == 0 || measure(written, limit.unit) <= limit.max as usize {
+            written.clone_into(&mut part.text);
+        }
+    }
     parts.into_iter().map(|part| new_part(part.text, format.clone(), part.source)).collect()
 }
 
@@ -118,4 +125,30 @@ fn number(mut parts: Vec<NewPart>, first: u32) -> Vec<NewPart> {
         part.n = n;
     }
     parts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn commonmark(limit: u32) -> TextLimit {
+        let mut text = TextLimit::default();
+        (text.limit, text.dialect) = (limit, Dialect::CommonMark);
+        text
+    }
+
+    #[test]
+    fn in_the_language_of_the_house_a_text_that_fits_is_said_as_it_was_written() {
+        for written in ["{\"a\":[\"x\\n\"]}", "see [x] and C:\\new <tag> * _", "    code\n\n1. one\n1) two", "# a"] {
+            let parts = render_here(&format!("\n{written}\n\n"), &commonmark(0));
+            assert_eq!((parts.len(), parts[0].text.as_str()), (1, written));
+        }
+        assert!(render_here(" \n", &commonmark(0)).is_empty());
+    }
+
+    #[test]
+    fn what_does_not_fit_is_written_anew_part_by_part() {
+        let parts = render_here(&"*word* ".repeat(40), &commonmark(64));
+        assert!(parts.len() > 1 && parts.iter().all(|part| part.text.chars().count() <= 64));
+    }
 }

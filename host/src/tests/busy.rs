@@ -167,7 +167,7 @@ fn in_a_shared_session_only_the_requester_or_an_admin_interrupts_and_two_people_
     waits(&world, in_group(&world, "1", "as admin"));
     world.passes(ms(350));
     world.until("both are answered", || (group_heard(&world).len() == 3).then_some(()));
-    assert_eq!(group_heard(&world)[1..], ["(interrupted)", "\\[8\\] me too / \\[1\\] as admin"]);
+    assert_eq!(group_heard(&world)[1..], ["(interrupted)", "[8] me too / [1] as admin"]);
 }
 
 /// A runtime that hangs where it is told to, or always with a reason, until it is stopped.

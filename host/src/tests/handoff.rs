@@ -179,7 +179,7 @@ fn two_people_in_its_thread_share_the_conversation_whatever_the_key_policy_says(
     world.talk(topic(), "7").hears(2);
     world.talk(topic(), "8").says("two");
     let heard = world.talk(topic(), "8").hears(3);
-    assert_eq!(heard, ["I am here (after 1)", "\\[7\\] one (after 3)", "\\[8\\] two (after 5)"]);
+    assert_eq!(heard, ["I am here (after 1)", "[7] one (after 3)", "[8] two (after 5)"]);
 }
 
 #[test]
@@ -194,7 +194,7 @@ fn without_threads_everybody_in_the_home_group_shares_it_until_new() {
     ada.says("one");
     ada.hears(3);
     bob.says("two");
-    assert_eq!(bob.hears(4)[2..], ["\\[7\\] one (after 3)", "\\[8\\] two (after 5)"]);
+    assert_eq!(bob.hears(4)[2..], ["[7] one (after 3)", "[8] two (after 5)"]);
     bob.says("/new");
     bob.hears(5);
     ada.says("three");
