@@ -3,7 +3,7 @@
 //! A terminal connects to the control socket and then speaks the frames of an
 //! adapter. Each has a seat, which is a chat of its own; what the host asks of the
 //! instance goes to the seat whose chat it is about, and nobody needs to be there:
-//! [`AdapterLink::reaches`] says so, and what is owed waits.
+//! [`super::AdapterLink::reaches`] says so, and what is owed waits.
 //!
 //! * Who a terminal is, and in which chat it speaks, is written by the host: the
 //!   peer's user was checked, so it is the operator, whatever its frames say.

@@ -10,7 +10,7 @@
 //! * [`schema`]: arguments that a model wrote, checked.
 //! * [`gate`]: the one place that decides whether something can be promised for later.
 //! * [`output`], [`environment`], [`group`], [`background`]: what commands get and leave behind.
-//! * the tools: [`terminal`], [`process`], [`todo`], [`memory`], [`search`], [`send`], [`delegate`].
+//! * the tools: [`terminal`], [`process`], [`mod@todo`], [`memory`], [`search`], [`send`], [`delegate`].
 
 pub mod background;
 pub mod delegate;
