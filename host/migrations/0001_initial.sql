@@ -117,6 +117,7 @@ CREATE TABLE inbox (
     received_ms    INTEGER NOT NULL,
     event          TEXT,                        -- Event as JSON; gone at once when dropped
     input          TEXT,                        -- JSON array of Messages: what its turn hears instead of the event
+    wakes          TEXT,                        -- sessions.id: the host itself says it, to that session
     state          TEXT    NOT NULL
         CHECK (state = 'accepted' OR state = 'turned' OR state = 'answered' OR state = 'dropped'),
     why            TEXT,

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use hermes_agent::{Message, TurnRequest};
-use hermes_core::access::Authorized;
+use hermes_core::access::{Authorized, HostCause, Origin};
 use hermes_core::context::TurnContext;
 use hermes_core::ids::{InboxId, SessionId, TurnId};
 use hermes_core::session::{MAIN_PROFILE, is_dm, participant};
@@ -109,6 +109,11 @@ impl Heard {
     pub fn said(&self, host: &Host) -> Vec<Message> {
         let folder = || host.media.incoming(&self.place.instance);
         self.input.clone().unwrap_or_else(|| vec![input(self.event.get(), self.several, &folder())])
+    }
+
+    /// Whether the host itself says it, to wake the session.
+    pub fn is_news(&self) -> bool {
+        self.event.origin() == Origin::Host(HostCause::Task)
     }
 
     /// Who said it, and where: what two events have in common that may be joined.

@@ -17,6 +17,7 @@ mod moves;
 mod pace;
 mod places;
 mod rebind;
+mod wakes;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -95,6 +96,8 @@ pub struct Dispatcher {
     rates: Rates,
     /// Chats in which bots talk to the agent.
     bots: BotLoops,
+    /// Whether something in the inbox waits to wake a session.
+    wakes_wait: bool,
     lanes_drained: Option<oneshot::Sender<()>>,
     outbox_drained: Option<oneshot::Sender<()>>,
 }
@@ -172,6 +175,7 @@ impl Dispatcher {
             clerk,
             rates: Rates::default(),
             bots: BotLoops::default(),
+            wakes_wait: false,
             lanes_drained: None,
             outbox_drained: None,
         }
@@ -194,6 +198,7 @@ impl Dispatcher {
             HostEvent::Turn(news) => self.handle_turn(news),
             HostEvent::Delivery(news) => self.handle_delivery(news),
             HostEvent::Adapter(news) => self.handle_adapter(news),
+            HostEvent::Watch(news) => self.handle_watch(news),
             HostEvent::Due(Due::Sweep) => self.sweep(),
         }
     }
@@ -567,6 +572,7 @@ impl Dispatcher {
         };
         self.outbox.send_where(|target| target.instance == instance, || OutboxMessage::Look);
         self.host.handoffs.ready(&instance);
+        self.wake_again();
         self.ask_for_places(&instance);
         self.show_commands(instance);
     }
@@ -577,6 +583,7 @@ impl Dispatcher {
             holds.sweep(now_ms);
         }
         self.sweep_paces();
+        self.wake_again();
         self.expire_asks();
         self.expire();
         self.ending.retain(|_, ended| matches!(ended.try_recv(), Err(oneshot::error::TryRecvError::Empty)));

@@ -29,6 +29,8 @@ pub enum HostEvent {
     Delivery(DeliveryNews),
     /// An adapter changed its state.
     Adapter(AdapterEvent),
+    /// Something that outlives a turn has news for its session.
+    Watch(WatchNews),
     /// Time has passed.
     Due(Due),
 }
@@ -38,6 +40,30 @@ impl HostEvent {
     pub fn control(control: Control) -> Self {
         Self::Control(Box::new(control))
     }
+}
+
+/// News of what outlives a turn.
+#[derive(Debug)]
+pub enum WatchNews {
+    /// A session is to be woken; the event is committed.
+    Woken(Box<Woken>),
+    /// What was to wake a session waits in the inbox; it is read again when an adapter comes back, or with the minute.
+    PutBack,
+}
+
+/// What the host itself says to a session, as the inbox holds it.
+#[derive(Debug)]
+pub struct Woken {
+    /// Its row.
+    pub inbox: InboxId,
+    /// The session that asked.
+    pub session: SessionId,
+    /// The instance over which it asked.
+    pub instance: Arc<str>,
+    /// Where, who, and the words.
+    pub event: Event,
+    /// What its turn hears.
+    pub input: Vec<Message>,
 }
 
 /// An event as the inbox holds it, on its way to a session.

@@ -58,7 +58,8 @@ pub mod targets;
 pub mod tool_log;
 pub mod tools;
 pub mod turn;
-pub mod working;
+pub mod wakes;
+mod working;
 
 #[cfg(test)]
 mod tests;

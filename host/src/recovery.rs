@@ -16,6 +16,7 @@ use crate::events::{Control, DeliveryNews, HostEvent, Inbound};
 use crate::handoff;
 use crate::host::Host;
 use crate::store::{Change, CommandTx, InboxRow, StoreError};
+use crate::wakes;
 
 /// How much an earlier life of the host left.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -82,6 +83,7 @@ async fn hear(host: &Arc<Host>, rows: Vec<InboxRow>) -> Result<(), StoreError> {
     let mut unreadable = Vec::new();
     for row in rows {
         match serde_json::from_str::<Box<Event>>(&row.event) {
+            Ok(event) if row.wakes.is_some() => wakes::due(host, row, *event).await,
             Ok(mut event) => {
                 event.raw = Value::Null;
                 let instance = Arc::from(row.instance);

@@ -147,8 +147,11 @@ impl Dispatcher {
 
     /// An event of a turn that was cut off, as its lane heard it; `None` when it cannot be read.
     fn heard_again(&self, row: &InboxRow, session: &SessionId, key: &str) -> Option<Heard> {
-        let event: Event = serde_json::from_str(&row.event).ok()?;
-        let instance: Arc<str> = Arc::from(row.instance.as_str());
+        let mut event: Event = serde_json::from_str(&row.event).ok()?;
+        let mut instance: Arc<str> = Arc::from(row.instance.as_str());
+        if let Some(woken) = &row.wakes {
+            instance = self.find(woken, instance, &mut event).instance;
+        }
         let adapter = self.host.adapter(&instance);
         let several = !is_dm(&event.chat.kind);
         let prefix = adapter.as_ref().map(|adapter| adapter.capabilities().command_prefix.clone()).unwrap_or_default();
@@ -168,7 +171,7 @@ impl Dispatcher {
     }
 
     /// Who asked for a turn that goes on: what they own stays theirs, whatever rights the replay has.
-    fn owner_again(&self, place: &Place, event: &Event) -> Option<String> {
+    pub(super) fn owner_again(&self, place: &Place, event: &Event) -> Option<String> {
         let trust =
             place.adapter.as_ref().map_or(Trust::None, |adapter| Trust::of(adapter.trusted(), &adapter.capabilities()));
         let access = &self.host.live().access;

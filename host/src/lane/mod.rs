@@ -34,6 +34,7 @@ mod resume;
 mod running;
 mod settings;
 mod steps;
+mod wakes;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::panic::AssertUnwindSafe;

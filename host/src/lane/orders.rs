@@ -259,7 +259,10 @@ impl Lane {
 
     /// Ends the session: its turn is stopped and what waited for it is dropped, and said to be.
     async fn end_session(&mut self, changes: &mut Vec<Change>) -> String {
-        let ids = self.guard.clear();
+        let mut ids = self.guard.clear();
+        if self.keep_news(&mut ids) {
+            self.put_back().await;
+        }
         let dropped = ids.len();
         let mut accepted = Vec::new();
         for id in ids {

@@ -29,6 +29,9 @@ const INTERRUPTED: &str = "(interrupted)";
 /// What a chat hears about words that were to steer a turn which had ended.
 const LATE: &str = "What was to reach that turn came too late for it and is answered next.";
 
+/// The album of what the host itself says to the session.
+const NEWS: &str = "news";
+
 /// Why an event waits although more was chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Demotion {
@@ -57,6 +60,7 @@ impl Lane {
             self.files = Some((by.clone(), self.now()));
         }
         let by = match &heard.event.get().album {
+            _ if heard.is_news() => format!("{by}\n{NEWS}"),
             Some(album) if join == Join::Album => format!("{by}\n{album}"),
             _ => by,
         };
@@ -139,6 +143,8 @@ impl Lane {
         let event = heard.event.get();
         let limit = heard.place.adapter.as_ref().map(|adapter| adapter.capabilities().text.clone());
         match heard.urge {
+            // What happens within a moment, or while a turn runs, is told at once.
+            _ if heard.is_news() => Join::Album,
             _ if heard.input.is_some() || !heard.place.can_deliver_later() => Join::OwnTurn,
             Urge::InOrder | Urge::AsChosen if event.album.is_some() => Join::Album,
             Urge::InOrder | Urge::As(_) => Join::Alone,
@@ -175,6 +181,12 @@ impl Lane {
 
     /// Starts a turn on these messages; when that cannot be, the guard is free again.
     pub(super) async fn begin(&mut self, groups: Vec<Vec<Waiting>>) {
+        let Some(groups) = self.still_awaited(groups).await else {
+            self.guard.finished();
+            return;
+        };
+        let is_news = |waiting: &Waiting| matches!(waiting, Waiting::Heard(heard) if heard.is_news());
+        let news = groups.iter().flatten().any(is_news);
         let mut messages = Vec::new();
         let mut started = None;
         for waiting in groups.into_iter().map(Vec::into_iter) {
@@ -198,6 +210,9 @@ impl Lane {
         if started.is_none() {
             tracing::warn!(session = %self.session, "a turn could not start");
             self.guard.finished();
+            if news {
+                self.put_back().await;
+            }
         }
         self.running = started;
         self.show_steering();
@@ -285,6 +300,10 @@ impl Lane {
 
     /// Says to whoever spoke last that these events were not taken.
     pub(super) async fn not_taken(&self, events: Vec<Heard>, words: String, why: &str) {
+        let (news, events): (Vec<_>, Vec<_>) = events.into_iter().partition(Heard::is_news);
+        if !news.is_empty() {
+            self.put_back().await;
+        }
         let Some(last) = events.last() else { return };
         let reply = last.place.say(&self.host, Purpose::Notice, words).await;
         let ids = events.iter().map(|heard| heard.inbox).collect();
@@ -309,7 +328,7 @@ pub(super) fn after_words(
     }
 }
 
-fn as_heard(waiting: Waiting) -> Option<Heard> {
+pub(super) fn as_heard(waiting: Waiting) -> Option<Heard> {
     match waiting {
         Waiting::Heard(heard) => Some(*heard),
         Waiting::CutOff(..) => None,

@@ -1,14 +1,14 @@
 //! What came in: transactions (a) and (f).
 
 use hermes_agent::Message;
-use hermes_core::ids::{DeliveryId, InboxId};
+use hermes_core::ids::{DeliveryId, InboxId, SessionId};
 use hermes_protocol::Event;
 use rusqlite::{Connection, Row, params};
 
 use super::error::Fault;
 use super::sql::{change, change_one, first, json, parsed_or_none, text};
 use super::writer::Outcome;
-use super::{Accepted, InboxRow, InboxState, NewInbox, PairingOffer, Result, Store, outbox, pairing};
+use super::{Accepted, InboxRow, InboxState, NewInbox, NewWake, PairingOffer, Result, Store, outbox, pairing};
 
 /// Stray events beyond the bound are removed once in so many drops; the sweep does the rest.
 const STRAY_CHECK_EVERY: i64 = 64;
@@ -73,6 +73,15 @@ pub(super) fn host_said(db: &Connection, new: &NewInbox, input: &[Message]) -> O
     }
 }
 
+/// Keeps what wakes a session, once; `None`: it was kept before.
+pub(super) fn woken(db: &Connection, wake: &NewWake) -> Outcome<Option<InboxId>> {
+    let Accepted::New(id) = accept(db, &wake.event)? else { return Ok(None) };
+    hear(db, id, &wake.input)?;
+    let sql = "UPDATE inbox SET wakes = ?2 WHERE id = ?1 AND state = 'accepted'";
+    change_one(db, sql, params![id.0, wake.session.0], || format!("event {id}"))?;
+    Ok(Some(id))
+}
+
 /// `accepted` → `turned`.
 pub(super) fn turned(db: &Connection, inbox: InboxId) -> Outcome<()> {
     change_one(db, "UPDATE inbox SET state = 'turned' WHERE id = ?1 AND state = 'accepted'", [inbox.0], || {
@@ -135,7 +144,7 @@ pub(super) fn trim_strays(db: &Connection, instance: &str, max: i64, rows: u32) 
     )
 }
 
-const COLUMNS: &str = "id, instance, event_id, at_ms, received_ms, event, state, input";
+const COLUMNS: &str = "id, instance, event_id, at_ms, received_ms, event, state, input, wakes";
 
 fn read(row: &Row<'_>) -> Outcome<InboxRow> {
     let state = text(row, 6)?;
@@ -148,6 +157,7 @@ fn read(row: &Row<'_>) -> Outcome<InboxRow> {
         event: row.get::<_, Option<String>>(5)?.unwrap_or_default(),
         state: InboxState::from_word(state).ok_or_else(|| Fault::unreadable(format_args!("inbox state {state:?}")))?,
         input: parsed_or_none(row, 7)?,
+        wakes: row.get::<_, Option<String>>(8)?.map(SessionId),
     })
 }
 
@@ -162,6 +172,15 @@ pub(super) fn unsettled(db: &Connection) -> Outcome<Vec<Event>> {
     let events = super::sql::collect(sql, [], |row| Ok(text(row, 0)?.to_owned()))?;
     // One that cannot be read names nothing; the turn that needs it says so.
     Ok(events.iter().filter_map(|event| serde_json::from_str(event).ok()).collect())
+}
+
+/// Returns accepted events of the host itself that no turn has taken, in id order: at most `limit` behind `after`.
+pub(super) fn wakes(db: &Connection, after: InboxId, limit: u32) -> Outcome<Vec<InboxRow>> {
+    let sql = format!(
+        "SELECT {COLUMNS} FROM inbox INDEXED BY inbox_accepted
+         WHERE state = 'accepted' AND id > ?1 AND wakes IS NOT NULL ORDER BY id LIMIT ?2"
+    );
+    super::sql::collect(db.prepare_cached(&sql)?, params![after.0, limit], read)
 }
 
 /// Returns accepted events that no turn has taken, in id order: behind the start of `ids`, up to its end and with it.

@@ -39,6 +39,7 @@ mod tool_calls;
 mod transcript;
 mod trouble;
 mod turns;
+mod watches;
 pub mod words;
 mod writer;
 

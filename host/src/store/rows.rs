@@ -86,6 +86,19 @@ pub struct InboxRow {
     pub state: InboxState,
     /// What its turn hears instead of the event's own words.
     pub input: Option<Vec<Message>>,
+    /// The session that it is said to; only what the host itself says has one.
+    pub wakes: Option<SessionId>,
+}
+
+/// What the host itself says to a session that something has news for.
+#[derive(Clone, Debug)]
+pub struct NewWake {
+    /// The session that asked.
+    pub session: SessionId,
+    /// The event; its id makes it happen once.
+    pub event: NewInbox,
+    /// What its turn hears.
+    pub input: Vec<Message>,
 }
 
 /// A conversation to be opened.

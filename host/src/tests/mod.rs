@@ -23,4 +23,5 @@ mod streaming;
 mod targets;
 mod terminal;
 mod tools;
+mod wakes;
 mod world;

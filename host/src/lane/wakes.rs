@@ -1,0 +1,106 @@
+//! What the host itself says to a session, at the moment at which its turn would start: is
+//! that session still there?
+
+use hermes_core::ids::{InboxId, SessionId};
+use hermes_protocol::Purpose;
+
+use super::{Lane, Waiting};
+use crate::context::{self, Heard};
+use crate::events::{HostEvent, WatchNews, Woken};
+use crate::store::{Change, CommandTx};
+
+/// Characters of the news that a chat is told whose conversation is over.
+const TOLD_CHARS_MAX: usize = 1_000;
+
+/// How it stands with a session that is to be woken.
+enum Fate {
+    Here,
+    /// It goes on under another id.
+    In(SessionId),
+    Over,
+    /// It is on its way to another chat, or nobody can tell.
+    Unclear,
+}
+
+impl Lane {
+    /// Returns the messages without news that has to go elsewhere; `None` when nothing is left.
+    pub(super) async fn still_awaited(&mut self, groups: Vec<Vec<Waiting>>) -> Option<Vec<Vec<Waiting>>> {
+        if !groups.iter().flatten().any(is_news) {
+            return Some(groups);
+        }
+        let fate = self.fate().await;
+        if matches!(fate, Fate::Here) {
+            return Some(groups);
+        }
+        let (news, others): (Vec<_>, Vec<_>) = groups.into_iter().partition(|group| group.first().is_some_and(is_news));
+        let news: Vec<Heard> = news.into_iter().flatten().filter_map(super::queue::as_heard).collect();
+        match fate {
+            Fate::In(session) => self.pass_on(news, session).await,
+            Fate::Over => self.tell_plainly(news).await,
+            Fate::Unclear | Fate::Here => self.put_back().await,
+        }
+        (!others.is_empty()).then_some(others)
+    }
+
+    async fn fate(&self) -> Fate {
+        // An event that opens a conversation elsewhere is no news, so any lease stands before it.
+        if self.leased(InboxId(0)).await.is_some() {
+            return Fate::Unclear;
+        }
+        let store = &self.host.store;
+        match store.session(&self.session).await {
+            Ok(Some(row)) if row.ended_ms.is_none() => Fate::Here,
+            Ok(None) => Fate::Over,
+            Ok(Some(_)) => match store.session_tip(&self.session).await {
+                Ok(Some(tip)) if tip.id != self.session => Fate::In(tip.id),
+                Ok(_) => Fate::Over,
+                Err(_) => Fate::Unclear,
+            },
+            Err(_) => Fate::Unclear,
+        }
+    }
+
+    /// It stays in the inbox, from where it is read again.
+    pub(super) async fn put_back(&self) {
+        self.host.tell(HostEvent::Watch(WatchNews::PutBack)).await;
+    }
+
+    /// Takes news out of what a session drops that ends; returns whether there was any.
+    pub(super) fn keep_news(&mut self, ids: &mut Vec<InboxId>) -> bool {
+        let before = ids.len();
+        ids.retain(|id| !self.waiting.get(id).is_some_and(is_news));
+        self.waiting.retain(|_, waiting| !is_news(waiting));
+        ids.len() < before
+    }
+
+    async fn pass_on(&self, news: Vec<Heard>, session: SessionId) {
+        for heard in news {
+            let woken = Woken {
+                inbox: heard.inbox,
+                session: session.clone(),
+                instance: heard.place.instance.clone(),
+                input: heard.input.clone().unwrap_or_default(),
+                event: heard.event.into_inner(),
+            };
+            self.host.tell(HostEvent::Watch(WatchNews::Woken(Box::new(woken)))).await;
+        }
+    }
+
+    /// Nobody is there to be woken: the chat is told what there is.
+    async fn tell_plainly(&self, news: Vec<Heard>) {
+        let Some(last) = news.last() else { return };
+        tracing::info!(session = %self.session, instance = %last.place.instance, "a session that was to be woken is over; its chat is told");
+        let texts: Vec<&str> = news.iter().map(|heard| heard.event.get().text.as_str()).collect();
+        let text = hermes_agent::tools::output::bounded(&texts.join("\n\n"), TOLD_CHARS_MAX);
+        let words = format!("News for a conversation that is over:\n\n{text}");
+        let place = &last.place;
+        let reply = context::compose(&self.host, &place.instance, place.chat.clone(), Purpose::Notice, words).await;
+        let ids = news.iter().map(|heard| heard.inbox).collect();
+        let changes = vec![Change::DropInbox { ids, why: "its conversation is over; the chat was told".to_owned() }];
+        self.write_order(CommandTx { inbox: None, changes, reply: vec![reply], now_ms: self.host.now_ms() }).await;
+    }
+}
+
+fn is_news(waiting: &Waiting) -> bool {
+    matches!(waiting, Waiting::Heard(heard) if heard.is_news())
+}
