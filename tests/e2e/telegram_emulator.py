@@ -244,12 +244,14 @@ class Account:
 
     def __init__(self):
         self.updates, self.update_id = [], 1000
-        self.messages, self.message_id = {}, 0
+        # The first is the service message of the beginning; as a topic it would be General.
+        self.messages, self.message_id = {}, 1
         self.journal, self.faults = [], []
         self.topics, self.migrated, self.gone, self.names = {}, {}, set(), {}
         self.polling = 0
         self.changed = asyncio.Condition()
         self.webhook, self.files, self.commands = "", {}, {}
+        self.plain, self.held = set(), {}
 
     async def touch(self):
         async with self.changed:
@@ -401,6 +403,8 @@ async def run_method(bot, name, params):
         chat_id = int(params["chat_id"])
         if chat_id in bot.migrated or chat_id in bot.gone:
             target(bot, params)
+        if chat_id in bot.plain:
+            raise Refusal("Bad Request: the chat is not a forum")
         bot.message_id += 1
         bot.topics.setdefault(chat_id, {})[bot.message_id] = params["name"]
         return {"message_thread_id": bot.message_id, "name": params["name"], "icon_color": 7322096}
@@ -559,6 +563,8 @@ async def api(request):
             return web.Response()
         if kind in ("slow", "silence"):
             await asyncio.sleep(fault["delay_s"])
+        if kind == "hold":
+            await bot.held.setdefault(name, asyncio.Event()).wait()
     if errors:
         return refuse(Refusal("Bad Request: " + "; ".join(errors)))
     try:
@@ -573,6 +579,8 @@ async def api(request):
     if fault and fault["kind"] == "cut_after":
         request.transport.abort()
         return web.Response()
+    if fault and fault["kind"] == "hold_after":
+        await bot.held.setdefault(name, asyncio.Event()).wait()
     return ok(public(result))
 
 
@@ -588,6 +596,9 @@ POST /_sim/T/message  {chat, from?, text?, entities?, thread?, reply_to?, photo?
 POST /_sim/T/edit     {chat, message_id, text}
 POST /_sim/T/press    {chat, message_id, data, from?}
 POST /_sim/T/fault    {method, kind, times?, retry_after?, delay_s?}   kind: 429 409 5xx slow silence cut cut_after malformed expired bad_format
+                      and, until released, hold (before it is done) and hold_after (before it is answered)
+POST /_sim/T/release  {method}
+POST /_sim/T/plain    {chat}   the chat has no topics
 POST /_sim/T/topic    {chat, id, name?} | {chat, id, deleted: true}
 POST /_sim/T/name     {chat, name}   the chat is public under @name
 POST /_sim/T/migrate  {chat, to}
@@ -647,6 +658,12 @@ async def sim_post(request):
             topics.pop(int(body["id"]), None)
         else:
             topics[int(body["id"])] = body.get("name", "topic")
+        return web.json_response({})
+    if what == "release":
+        bot.held.pop(body["method"].lower(), asyncio.Event()).set()
+        return web.json_response({})
+    if what == "plain":
+        bot.plain.add(int(body["chat"]))
         return web.json_response({})
     if what == "name":
         bot.names["@" + body["name"]] = int(body["chat"])

@@ -28,7 +28,11 @@ use serde_json::{Value, json};
 use api::{Api, ApiError, Topic};
 use connection::Connection;
 use outbound::{Manner, ReplyMode};
-use topics::Opened;
+use topics::{Known, Opened};
+
+/// Why a topic is not asked for again.
+const ASKED_BEFORE: &str =
+    "a topic was asked for before, and whether there is one cannot be known; no second one is opened";
 
 /// The longest name of a topic, in characters. <https://core.telegram.org/bots/api#createforumtopic>
 const TOPIC_NAME_MAX: usize = 128;
@@ -224,22 +228,7 @@ impl HandoffThread for Telegram {
         parameters.remove("message_thread_id");
         parameters.insert("name".into(), json!(name.chars().take(TOPIC_NAME_MAX).collect::<String>()));
         let _one_at_a_time = self.opening.lock().await;
-        let kept = match &self.connection {
-            Ok(link) => link.host.kv().get(topics::KEPT_AS).await?,
-            Err(error) => return Err(CallError::new("unavailable", error.to_string())),
-        };
-        let mut opened = Opened::read(kept.as_deref());
-        if let Some(message_thread_id) = opened.by(&key) {
-            return Ok(Some(inbound::opened(chat, &Topic { message_thread_id }, &name)));
-        }
-        let topic: Topic = self.call("createForumTopic", &parameters).await?;
-        let kept = opened.note(key, topic.message_thread_id);
-        if let Ok(link) = &self.connection
-            && let Err(error) = link.host.kv().set(topics::KEPT_AS, &kept).await
-        {
-            // There is a topic; at worst the same key opens another one.
-            tracing::warn!(%error, "the topic that was opened is not kept");
-        }
+        let topic = self.topic_of(&key, &parameters).await?;
         Ok(Some(inbound::opened(chat, &topic, &name)))
     }
 }
@@ -298,6 +287,33 @@ fn is_public_name(target: &str) -> bool {
 }
 
 impl Telegram {
+    /// The topic of a key: the one that it has opened, or a new one. A key whose asking was cut off opens none.
+    async fn topic_of(&self, key: &str, parameters: &impl serde::Serialize) -> Result<Topic, CallError> {
+        let link = self.link().map_err(|error| CallError::new("unavailable", error.to_string()))?;
+        let kv = link.host.kv();
+        let mut opened = Opened::read(kv.get(topics::KEPT_AS).await?.as_deref());
+        match opened.by(key) {
+            Known::No => {}
+            Known::Asked => return Err(CallError::new("unavailable", ASKED_BEFORE)),
+            Known::Topic(message_thread_id) => return Ok(Topic { message_thread_id }),
+        }
+        kv.set(topics::KEPT_AS, &opened.note(key, None)).await?;
+        let made: Result<Topic, ApiError> = link.api.call("createForumTopic", parameters).await;
+        let kept = match &made {
+            Ok(topic) => Some(opened.note(key, Some(topic.message_thread_id))),
+            Err(ApiError::Refused(_) | ApiError::NotSent(_)) => Some(opened.forget(key)),
+            // There may be a topic, and the key must not open another one.
+            Err(ApiError::Doubtful(_)) => None,
+        };
+        if let Some(kept) = kept
+            && let Err(error) = kv.set(topics::KEPT_AS, &kept).await
+        {
+            // At worst the same key opens none.
+            tracing::warn!(%error, "what came of opening a topic is not kept");
+        }
+        made.map_err(call_error)
+    }
+
     fn link(&self) -> Result<&Connection, ConnectError> {
         self.connection.as_ref().map_err(Clone::clone)
     }

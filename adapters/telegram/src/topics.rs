@@ -1,5 +1,5 @@
-//! Topics that were opened for the host. Telegram has no idempotency keys: which topic a key has opened is kept
-//! with the host, so that the same key opens none twice.
+//! Topics that were opened for the host. Telegram has no idempotency keys: that a key asks, and which topic it has
+//! opened, is kept with the host, so that the same key opens none twice, also when it was cut off in between.
 
 use std::collections::VecDeque;
 
@@ -12,10 +12,22 @@ pub const KEPT_AS: &str = "topics_opened";
 /// Topics that are remembered; the host asks again soon or never.
 const OPENED_MAX: usize = 16;
 
-/// The last topics that were opened, with the keys that asked for them.
+/// The last topics that were asked for, with the keys that asked. One without its number may have been opened: whoever
+/// asked was cut off before it was known.
 #[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(crate = "hermes_adapter_sdk::serde", transparent)]
-pub struct Opened(VecDeque<(String, i64)>);
+pub struct Opened(VecDeque<(String, Option<i64>)>);
+
+/// What is known of a key.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Known {
+    /// It never asked.
+    No,
+    /// It asked; whether there is a topic nobody knows.
+    Asked,
+    /// It opened this one.
+    Topic(i64),
+}
 
 impl Opened {
     /// Reads what the host kept; what cannot be read is forgotten.
@@ -23,17 +35,32 @@ impl Opened {
         kept.and_then(|kept| serde_json::from_str(kept).ok()).unwrap_or_default()
     }
 
-    /// The topic that a key opened.
-    pub fn by(&self, key: &str) -> Option<i64> {
-        self.0.iter().find(|(by, _)| by == key).map(|(_, topic)| *topic)
+    /// What is known of a key.
+    pub fn by(&self, key: &str) -> Known {
+        match self.0.iter().find(|(by, _)| by == key) {
+            None => Known::No,
+            Some((_, None)) => Known::Asked,
+            Some((_, Some(topic))) => Known::Topic(*topic),
+        }
     }
 
-    /// A key has opened a topic; returns what the host is to keep.
-    pub fn note(&mut self, key: String, topic: i64) -> String {
-        self.0.push_back((key, topic));
+    /// A key asks for a topic, or has opened one; returns what the host is to keep.
+    pub fn note(&mut self, key: &str, topic: Option<i64>) -> String {
+        self.0.retain(|(by, _)| by != key);
+        self.0.push_back((key.to_owned(), topic));
         while self.0.len() > OPENED_MAX {
             self.0.pop_front();
         }
+        self.kept()
+    }
+
+    /// A key has opened none for sure; returns what the host is to keep.
+    pub fn forget(&mut self, key: &str) -> String {
+        self.0.retain(|(by, _)| by != key);
+        self.kept()
+    }
+
+    fn kept(&self) -> String {
         serde_json::to_string(self).expect("keys and numbers are always JSON")
     }
 }
@@ -47,11 +74,23 @@ mod tests {
         let mut opened = Opened::default();
         let mut kept = String::new();
         for n in 0..20 {
-            kept = opened.note(format!("key {n}"), n);
+            kept = opened.note(&format!("key {n}"), Some(n));
         }
         assert_eq!(Opened::read(Some(&kept)), opened);
-        assert_eq!((opened.by("key 19"), opened.by("key 4"), opened.by("key 3")), (Some(19), Some(4), None));
+        assert_eq!(opened.by("key 19"), Known::Topic(19));
+        assert_eq!((opened.by("key 4"), opened.by("key 3")), (Known::Topic(4), Known::No));
         assert_eq!(Opened::read(Some("{")), Opened::default());
         assert_eq!(Opened::read(None), Opened::default());
+    }
+
+    #[test]
+    fn a_key_that_was_cut_off_is_known_until_it_is_known_what_came_of_it() {
+        let mut opened = Opened::read(Some(&Opened::default().note("one", None)));
+        assert_eq!(opened.by("one"), Known::Asked);
+        opened.note("one", Some(7));
+        assert_eq!(opened.by("one"), Known::Topic(7));
+        opened.note("two", None);
+        assert_eq!(Opened::read(Some(&opened.forget("two"))).by("two"), Known::No);
+        assert_eq!(Opened::read(Some(r#"[["one",7]]"#)).by("one"), Known::Topic(7));
     }
 }
