@@ -33,7 +33,7 @@ def place(host, telegram, held, isolation):
         if not topics:
             telegram.sim("plain", chat=home)
         section = telegram_section(telegram, isolation, f'home_channel = "{home}"\nsession = {{ merge_ms = 0, require_mention = false{more} }}')
-        page = f'[adapter.webchat]\nlisten = "127.0.0.1:{free_port()}"\nisolation = "{isolation}"\n'
+        page = f'[adapter.webchat]\nlisten = "127.0.0.1:{free_port()}"\nisolation = "{isolation}"\nhome_channel = "inbox"\n'
         one = host(config(held.base) + section + page, {"OPENAI_API_KEY": "sk-test"})
         one.start(online=["telegram", "webchat"])
         return one
