@@ -347,38 +347,55 @@ CREATE TABLE cron_fires (
     PRIMARY KEY (job, scheduled_ms)
 ) STRICT, WITHOUT ROWID;
 
+-- Work that has a name, a state and people who are told. States and arrows: hermes_core::task.
 CREATE TABLE tasks (
-    id             TEXT PRIMARY KEY,
+    id             TEXT PRIMARY KEY,            -- t and six of a-z0-9
     profile        TEXT    NOT NULL,
-    session_id     TEXT    NOT NULL,            -- the session that asked
-    kind           TEXT    NOT NULL,
+    kind           TEXT    NOT NULL CHECK (kind = 'task' OR kind = 'run' OR kind = 'background' OR kind = 'delegate'),
+    owner          TEXT,                        -- whose it is, as sessions name it
+    session_id     TEXT    NOT NULL,            -- sessions.id: the one that made it
+    key            TEXT    NOT NULL,            -- the printed key of the conversation that it was made in
     title          TEXT    NOT NULL,
-    request        TEXT    NOT NULL,            -- JSON
-    result         TEXT,
+    body           TEXT    NOT NULL,
     state          TEXT    NOT NULL
-        CHECK (state = 'queued' OR state = 'running' OR state = 'finished' OR state = 'failed'
-            OR state = 'cancelled'),
-    epoch          INTEGER,
+        CHECK (state = 'ready' OR state = 'running' OR state = 'blocked' OR state = 'completed' OR state = 'gave_up'
+            OR state = 'crashed' OR state = 'timed_out' OR state = 'archived'),
+    epoch          INTEGER,                     -- the life of the host in which it was claimed
+    attempts       INTEGER NOT NULL,            -- tries, the one that runs among them
+    said           TEXT,                        -- what came of it, what it waits for, or why it will not be done
+    note           TEXT,                        -- how far it is, as said last
+    worker         TEXT,                        -- sessions.id: who claimed it last
+    timeout_ms     INTEGER NOT NULL,            -- how long one try may go without a word
+    deadline_ms    INTEGER,                     -- when that is over; null: never
     created_ms     INTEGER NOT NULL,
-    ended_ms       INTEGER
+    changed_ms     INTEGER NOT NULL,
+    CHECK ((state = 'running') = (epoch IS NOT NULL)),
+    CHECK (state = 'running' OR deadline_ms IS NULL)
 ) STRICT, WITHOUT ROWID;
-CREATE INDEX tasks_live ON tasks (state) WHERE state IN ('queued', 'running');
+CREATE INDEX tasks_running ON tasks (worker) WHERE state = 'running';
 
+-- AUTOINCREMENT: what a subscriber was told is a place in this order, which no later event may take.
 CREATE TABLE task_events (
-    id             INTEGER PRIMARY KEY,
+    id             INTEGER PRIMARY KEY AUTOINCREMENT,
     task           TEXT    NOT NULL,            -- tasks.id
     at_ms          INTEGER NOT NULL,
-    kind           TEXT    NOT NULL,
-    body           TEXT    NOT NULL
+    kind           TEXT    NOT NULL
+        CHECK (kind = 'created' OR kind = 'claimed' OR kind = 'status' OR kind = 'blocked' OR kind = 'unblocked'
+            OR kind = 'completed' OR kind = 'gave_up' OR kind = 'crashed' OR kind = 'timed_out' OR kind = 'archived'),
+    body           TEXT    NOT NULL,
+    by_key         TEXT                         -- printed key of the conversation whose turn did it
 ) STRICT;
 CREATE INDEX task_events_task ON task_events (task);
 
 CREATE TABLE subscriptions (
     task           TEXT    NOT NULL,            -- tasks.id
+    profile        TEXT    NOT NULL,            -- whose adapter tells
     instance       TEXT    NOT NULL,
     chat           TEXT    NOT NULL,            -- Chat as JSON
+    sender         TEXT    NOT NULL,            -- Sender as JSON: who asked there
     session_id     TEXT    NOT NULL,            -- sessions.id
-    told_upto      INTEGER NOT NULL DEFAULT 0,  -- task_events.id
+    wakes          INTEGER NOT NULL CHECK (wakes IN (0, 1)),   -- it made the task
+    told_upto      INTEGER NOT NULL,            -- task_events.id
     PRIMARY KEY (task, session_id)
 ) STRICT, WITHOUT ROWID;
 

@@ -281,6 +281,7 @@ fn turn_context(session: &SessionId, heard: &Heard) -> TurnContext {
     TurnContext {
         platform: heard.place.adapter.as_ref().map(|adapter| adapter.plugin().to_owned()).unwrap_or_default(),
         source: heard.place.instance.to_string(),
+        chat: Some(event.chat.clone()),
         chat_id: event.chat.id.clone(),
         chat_name: text(&event.chat.name),
         thread_id: text(&event.chat.thread),
@@ -288,6 +289,7 @@ fn turn_context(session: &SessionId, heard: &Heard) -> TurnContext {
         user_name: text(&event.sender.name),
         // What is answered in a group everybody there reads, also where each has a conversation of their own.
         owner: heard.owner.clone().filter(|_| !heard.several && is_dm(&event.chat.kind)).unwrap_or_default(),
+        person: heard.owner.clone().unwrap_or_default(),
         session_key: heard.key.clone(),
         session_id: Some(session.clone()),
         message_id: text(&event.message_id),

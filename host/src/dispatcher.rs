@@ -17,6 +17,7 @@ mod moves;
 mod pace;
 mod places;
 mod rebind;
+mod tasks;
 mod wakes;
 
 use std::collections::{BTreeMap, BTreeSet};

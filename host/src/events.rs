@@ -15,6 +15,7 @@ use crate::lane::Freed;
 use crate::outbox::{Growing, Target};
 use crate::plugins::AdapterEvent;
 use crate::store::{CutOffTurn, DeadTargetRow, HandoffRoutes, OwedDelivery, RouteRow};
+use crate::tasks::RunTask;
 
 /// Something happened.
 #[derive(Debug)]
@@ -252,6 +253,8 @@ pub enum Control {
     },
     /// A conversation that was handed over begins in its chat.
     Open(Box<Opening>),
+    /// The host does a task by itself.
+    Run(Box<RunTask>),
     /// A handoff did not come about: its chats lead where they led before.
     LeadBack {
         /// The session.

@@ -29,6 +29,7 @@ use crate::live::Live;
 use crate::media::Media;
 use crate::plugins::{AdapterHandle, Adapters};
 use crate::store::{NewDelivery, OwedDelivery, Store, StoreError};
+use crate::tasks::Bell;
 use crate::working::Working;
 
 /// First wait after a commit failed.
@@ -73,6 +74,8 @@ pub struct Host {
     pub codes: Codes,
     /// Conversations on their way to a chat.
     pub handoffs: Handoffs,
+    /// Rings when something happened to a task.
+    pub tasks: Bell,
     live: ArcSwap<Live>,
     grants: ArcSwap<Grants>,
     model: ArcSwapOption<String>,
@@ -129,6 +132,7 @@ impl Host {
             counts: Counts::default(),
             codes: Codes::default(),
             handoffs: Handoffs::default(),
+            tasks: Bell::default(),
             live: ArcSwap::from_pointee(live),
             grants: ArcSwap::default(),
             model: ArcSwapOption::empty(),

@@ -55,6 +55,7 @@ pub mod services;
 pub mod status;
 pub mod store;
 pub mod targets;
+pub mod tasks;
 pub mod tool_log;
 pub mod tools;
 pub mod turn;

@@ -7,6 +7,8 @@
 
 use std::collections::BTreeMap;
 
+use hermes_protocol::Chat;
+
 use crate::ids::SessionId;
 
 #[cfg(test)]
@@ -19,7 +21,9 @@ pub struct TurnContext {
     pub platform: String,
     /// Name of the instance.
     pub source: String,
-    /// The chat.
+    /// The chat, as answers are addressed to it.
+    pub chat: Option<Chat>,
+    /// Its id.
     pub chat_id: String,
     /// Its display name.
     pub chat_name: String,
@@ -32,6 +36,8 @@ pub struct TurnContext {
     /// Whom a conversation of theirs belongs to, as `<instance>:<user>` or `operator`: what tools find and keep is bound to it.
     /// Empty where nobody is known, or where several people read the answer: in every chat that is not a dm.
     pub owner: String,
+    /// Who asked, named as owners are, also where several people read the answer: what is made for them is theirs.
+    pub person: String,
     /// The session key, printed.
     pub session_key: String,
     /// The session. Replaced at once when it rotates in mid-turn.

@@ -4,8 +4,8 @@
 //! [`routes`] find its conversation, [`commands`] and [`guard`] decide whether a
 //! [`turn`] may start, [`delivery`] says what becomes of each part that is owed.
 //! [`rate`] bounds how often people may ask, [`asks`] judges who answers what a turn asks of them.
-//! Beside it stand what is [`danger`]ous to run, the life of an [`adapter`], [`pairing`], the [`handoff`] of a conversation, the [`context`] of a
-//! turn, the [`settings`] of a conversation, [`backoff`], the [`limits`] of everything and the small words in [`ids`]
+//! Beside it stand what is [`danger`]ous to run, the life of an [`adapter`], [`pairing`], the [`handoff`] of a conversation, the life of a [`task`], the
+//! [`context`] of a turn, the [`settings`] of a conversation, [`backoff`], the [`limits`] of everything and the small words in [`ids`]
 //! and [`secret`].
 //!
 //! Nothing here reads a clock, draws a random number, touches a file or iterates
@@ -35,4 +35,5 @@ pub mod routes;
 pub mod secret;
 pub mod session;
 pub mod settings;
+pub mod task;
 pub mod turn;

@@ -42,6 +42,7 @@ use crate::plugins::{AdapterEvent, Adapters, HostServices};
 use crate::recovery;
 use crate::services::Services;
 use crate::store::Store;
+use crate::tasks;
 use crate::tools;
 pub use home::HomeError;
 pub use lock::{HostLock, LockError};
@@ -222,6 +223,7 @@ async fn serve(
     host.set_supervised(!alone && is_supervised(&options.sources.env));
     let left = recovery::recover(&host).await?;
     tokio::spawn(handoff::watch(Arc::clone(&host)));
+    tokio::spawn(tasks::tell::tell_for_ever(Arc::clone(&host)));
 
     let (end, mut ends) = mpsc::channel(4);
     let app = Arc::new(App {

@@ -89,6 +89,7 @@ impl Dispatcher {
                 let _ = reply.send(self.take_offer(&session));
             }
             Control::Open(opening) => self.open(*opening),
+            Control::Run(run) => self.run_task(*run),
             Control::LeadBack { session, routes } => self.lead_back(&session, &routes),
             Control::Reread { session } => {
                 // A session without a lane is remembered by nobody.

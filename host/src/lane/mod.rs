@@ -60,6 +60,7 @@ use crate::store::{
     Admit, Change, CommandTx, CutOffTurn, EndTurn, Lineage, NewDelivery, NewSession, Parent, RouteRow, StoreError,
     TurnEnd,
 };
+use crate::tasks;
 use crate::turn::{self, Cause};
 pub use ask::Given;
 use compress::Compressing;
@@ -371,7 +372,12 @@ impl Lane {
             epoch: self.host.epoch,
             now_ms: self.host.now_ms(),
         };
-        let start = async || match self.host.store.admit(admit.clone()).await {
+        let task = self.birth.as_ref().and_then(|birth| tasks::aside(&self.host, groups.last()?.last()?, birth));
+        let write = async || match &task {
+            Some(task) => self.host.store.admit_task(admit.clone(), task.clone()).await,
+            None => self.host.store.admit(admit.clone()).await,
+        };
+        let start = async || match write().await {
             Err(StoreError::Conflict { .. }) if self.host.handoffs.has(&self.session) => Ok(None),
             started => started.map(Some),
         };
@@ -536,7 +542,7 @@ impl Lane {
             Step::Stuck => self.stop_for(Cause::Interrupted).await,
             Step::Silent => self.stop_for(Cause::Inactive).await,
             Step::StillWorking(words) => {
-                if let Some(running) = &self.running {
+                if let Some(running) = self.running.as_ref().filter(|running| !tasks::runs(&running.heard)) {
                     let notice = running.heard.place.tell(&self.host, words).await;
                     self.owe(notice).await;
                 }
@@ -558,7 +564,9 @@ impl Lane {
         let asks = running.asks.take_all();
         let mut conclusion = turn::conclude(outcome, cause, &self.host.live());
         self.keep_steps(running.turn, &mut conclusion).await;
-        if let Some(answer) = conclusion.says.take() {
+        // What the turn of a task says is the task's, and told as such.
+        let is_task = tasks::runs(&running.heard);
+        if let Some(answer) = conclusion.says.take().filter(|_| !is_task) {
             let answer = self.with_thoughts(answer, &conclusion.messages).await;
             conclusion.says = Some(aside(&running.heard, answer));
         }
@@ -566,7 +574,7 @@ impl Lane {
         let late = self.guard.finished();
         // A stream shows how a turn ended to those who look on; who can be told later is told to stay.
         let looks_on = running.is_streamed() && !running.heard.place.can_deliver_later();
-        let is_shown = looks_on || !deliveries.is_empty();
+        let is_shown = looks_on || !deliveries.is_empty() || is_task;
         if let Some(words) = after_words(&running, conclusion.end, cause, is_shown, &late) {
             deliveries.push(running.heard.place.tell(&self.host, words.to_owned()).await);
         }
@@ -593,8 +601,10 @@ impl Lane {
         self.close_asks(asks).await;
         self.written = None;
         self.memory.add(&self.host, transcript, conclusion.state);
-        let title = (conclusion.end == TurnEnd::Finished).then(|| self.title_after(&running.heard)).flatten();
+        let title =
+            (conclusion.end == TurnEnd::Finished && !is_task).then(|| self.title_after(&running.heard)).flatten();
         if running.heard.aside {
+            self.host.tasks.ring();
             self.host.tell(HostEvent::Turn(TurnNews::Aside { session: self.session.clone() })).await;
         }
         running.close(conclusion.last);

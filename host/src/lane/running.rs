@@ -14,6 +14,7 @@ use hermes_agent::{EventSink, Failure, Message, TurnOutcome, TurnRequest};
 use hermes_core::delivery::strip_control;
 use hermes_core::ids::{DeliveryId, InboxId, TurnId};
 use hermes_core::limits::INTERRUPT_MS_MAX;
+use hermes_core::settings::ProgressMode;
 use hermes_protocol::{StreamKind, TurnEvent};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
@@ -31,6 +32,7 @@ use crate::context::{Heard, Spoken};
 use crate::host::{CountedTurn, Host};
 use crate::mask::Masker;
 use crate::store::{NewDelivery, OwedDelivery, TurnEnd};
+use crate::tasks;
 use crate::turn::Conclusion;
 use crate::working::{Listed, Work, beginning};
 
@@ -105,7 +107,10 @@ impl Running {
         let adapter = heard.place.adapter.clone();
         let capabilities = adapter.as_ref().map(|adapter| adapter.capabilities());
         let streams = session.stream == StreamMode::Auto;
+        // Nobody reads along while the host does a task.
+        let is_read = !tasks::runs(&heard);
         let stream = match (&adapter, &capabilities) {
+            _ if !is_read => None,
             (Some(adapter), Some(can)) if streams && can.stream == StreamKind::Native => {
                 Some(NativeStream::start(adapter.clone(), heard.inbox))
             }
@@ -119,7 +124,7 @@ impl Running {
                 runtime: host.runtime.name().to_owned(),
             });
         }
-        let typing = typing(&heard);
+        let typing = is_read.then(|| typing(&heard)).flatten();
         // Whoever waits for an answer hears that the host is at it only where that can still arrive.
         let beats = heard.place.can_deliver_later();
         let pace = Pace::new(
@@ -131,7 +136,7 @@ impl Running {
         );
         let said_bytes_max = live.config.limits.reply_bytes_max;
         let input = request.input.clone();
-        let tools = Tools::new(&heard, manner.progress);
+        let tools = Tools::new(&heard, if is_read { manner.progress } else { ProgressMode::Off });
         // What runs beside a conversation is shown there when it is whole, with what it answers.
         let draft = if heard.aside { None } else { Draft::start(host, &heard) };
         let listed = host.working.list(Work {

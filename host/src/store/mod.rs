@@ -34,6 +34,7 @@ mod search;
 mod sessions;
 mod sql;
 mod sweep;
+mod tasks;
 mod titles;
 mod tool_calls;
 mod transcript;
@@ -57,6 +58,10 @@ pub use drafts::interrupted;
 pub use error::StoreError;
 use readers::Readers;
 pub use rows::*;
+pub use tasks::{
+    FoundTask, Made, NewTask, SAID_CHARS_MAX, Seat, Stepped, TaskEventRow, TaskKind, TaskRow, TaskStep, Telling,
+    Untold, Viewer, run_event,
+};
 use writer::{Outcome, Writer};
 
 /// Rows of one listing, unless the caller asks for fewer.

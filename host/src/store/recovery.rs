@@ -7,6 +7,7 @@
 //! event accepted                       handled as if it came now
 //! draft drafting                       the resumed turn's to go on with, or owed as "(interrupted)"
 //! handoff running{dead} → pending      claimed anew, or failed when that was the second claim
+//! task  running{dead}   → crashed      or it goes on with its turn
 //! ```
 //!
 //! These are the arrows `OwnerDied` and `ClaimerDied` of `hermes_core`. A turn that
@@ -22,7 +23,7 @@ use super::sql::{change, collect, parsed, text};
 use super::writer::Outcome;
 use super::{
     CutOffTurn, DeadTargetRow, DeliveryState, HomeChannelRow, InboxRow, Left, Loaded, OwedDelivery, Result, Store,
-    drafts, handoff, inbox, kv, outbox, pairing, sessions, turns,
+    drafts, handoff, inbox, kv, outbox, pairing, sessions, tasks, turns,
 };
 
 /// How long a new life of the host heeds a wait of an earlier one. The wait is written as a time of day,
@@ -99,6 +100,7 @@ fn recover(db: &Connection, nonce: &str, epoch: Epoch, now_ms: i64) -> Outcome<L
     )?;
     let failed_handoffs = handoff::recover(db, epoch, now_ms)?;
     drafts::recover(db, nonce, now_ms)?;
+    tasks::recover(db, epoch, now_ms)?;
     if turns + parts > 0 {
         tracing::info!(turns, parts, now_ms, "store: took over what an earlier life of the host left behind");
     }

@@ -7,7 +7,7 @@ use rusqlite::{Connection, params};
 
 use super::sql::{change, collect, text};
 use super::writer::Outcome;
-use super::{Result, Store, Swept, directory, inbox, pairing, search};
+use super::{Result, Store, Swept, directory, inbox, pairing, search, tasks};
 
 /// Rows of a table that one sweep looks at.
 const WALKED_ROWS_MAX: u32 = 1_000;
@@ -33,6 +33,7 @@ impl Store {
         let strays = self.write(move |db| strays(db, keep.stray_events_max)).await?;
         let pairing = self.write(move |db| pairing::expire(db, now_ms.saturating_sub(keep.pairing_ms))).await?;
         self.write(directory::trim).await?;
+        self.write(move |db| tasks::sweep(db, before_ms)).await?;
         let indexed = self.write(|db| search::index(db, INDEXED_ROWS_MAX)).await?;
         Ok(Swept {
             inbox: inbox.removed + strays.removed,

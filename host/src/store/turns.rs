@@ -9,7 +9,7 @@ use rusqlite::{Connection, params};
 use super::error::Fault;
 use super::sql::{change, change_one, counted, first, json, json_list, text};
 use super::writer::Outcome;
-use super::{Admit, EndTurn, NewMessage, Result, Store, TurnEnd, drafts, handoff, inbox, outbox, sessions};
+use super::{Admit, EndTurn, NewMessage, Result, Store, TurnEnd, drafts, handoff, inbox, outbox, sessions, tasks};
 
 impl Store {
     /// (b) Starts a turn: opens its session and route where given, marks its events `turned`.
@@ -89,7 +89,7 @@ fn refused_by_the_running_one(fault: Fault, what: impl FnOnce() -> String) -> Fa
     }
 }
 
-fn start(db: &Connection, admit: &Admit) -> Outcome<TurnId> {
+pub(super) fn start(db: &Connection, admit: &Admit) -> Outcome<TurnId> {
     let session = &admit.session;
     if let Some(new) = &admit.new_session {
         sessions::insert(db, new)?;
@@ -177,6 +177,7 @@ fn finish(db: &Connection, nonce: &str, end: &EndTurn) -> Outcome<Vec<DeliveryId
     let mut ids = said.collect::<Outcome<Vec<DeliveryId>>>()?;
     ids.append(&mut drafts::interrupt_those_of(db, nonce, turn, now_ms)?);
     handoff::turn_ended(db, &end.session, &events, now_ms)?;
+    tasks::turn_ended(db, end)?;
     Ok(ids)
 }
 

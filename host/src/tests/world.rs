@@ -356,6 +356,7 @@ async fn begin(
     host.set_adapters(adapters);
     recovery::recover(&host).await.unwrap();
     tokio::spawn(crate::handoff::watch(Arc::clone(&host)));
+    tokio::spawn(crate::tasks::tell::tell_for_ever(Arc::clone(&host)));
     (host, services, handle, terminals)
 }
 

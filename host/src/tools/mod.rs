@@ -1,8 +1,9 @@
 //! What the host lends to the tools of its agent: the ledger, the masker, search, other
-//! chats. The agent's room knows only the ports.
+//! chats, tasks. The agent's room knows only the ports.
 
 mod messages;
 mod search;
+mod tasks;
 
 use std::sync::{Arc, OnceLock, Weak};
 
@@ -41,6 +42,7 @@ pub fn ports(lent: &Arc<Lent>) -> Ports {
         mask: lent.clone(),
         search: lent.clone(),
         messenger: lent.clone(),
+        tasks: lent.clone(),
         ..Ports::default()
     }
 }

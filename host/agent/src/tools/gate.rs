@@ -20,6 +20,10 @@ pub const NOBODY_IS_WOKEN: &str = "This host wakes no conversation by itself, so
 pub const DELEGATED_AT_ONCE: &str = "Nothing could be told once the turn is over, so this was done at once, and \
      this is its result.";
 
+/// What the model is told of a task that is made, or subscribed to, where nothing can be delivered after the turn.
+pub const TASK_TELLS_NOBODY: &str = "Nothing can be delivered on this interface once the turn is over, so nobody will be \
+     told here what becomes of this task. Ask for it yourself: task(action=\"show\").";
+
 /// Why nobody will be told, where nobody will.
 pub fn why_not(context: &TurnContext) -> &'static str {
     if context.async_delivery { NOBODY_IS_WOKEN } else { NOTIFY_UNSUPPORTED }

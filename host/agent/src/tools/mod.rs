@@ -10,7 +10,8 @@
 //! * [`schema`]: arguments that a model wrote, checked.
 //! * [`gate`]: the one place that decides whether something can be promised for later.
 //! * [`output`], [`environment`], [`group`], [`background`]: what commands get and leave behind.
-//! * the tools: [`terminal`], [`process`], [`mod@todo`], [`memory`], [`search`], [`send`], [`delegate`].
+//! * the tools: [`terminal`], [`process`], [`mod@todo`], [`memory`], [`search`], [`send`], [`delegate`],
+//!   [`task`].
 
 pub mod background;
 pub mod delegate;
@@ -24,6 +25,7 @@ pub mod process;
 pub mod schema;
 pub mod search;
 pub mod send;
+pub mod task;
 pub mod terminal;
 pub mod todo;
 
@@ -43,15 +45,15 @@ use delegate::Delegate;
 pub use ports::{CallRow, Ledger, Ports, StartedCall, replayed};
 
 /// Every tool of this version, as `[agent] tools` names them.
-pub const NAMES: [&str; 7] =
-    ["terminal", "process", "delegate_task", "send_message", "session_search", "memory", "todo"];
+pub const NAMES: [&str; 8] =
+    ["terminal", "process", "delegate_task", "send_message", "session_search", "memory", "todo", "task"];
 
 /// The word for all of them.
 pub const ALL: &str = "all";
 
 /// Every word of `[agent] tools`.
-pub const WORDS: [&str; 8] =
-    [ALL, "terminal", "process", "delegate_task", "send_message", "session_search", "memory", "todo"];
+pub const WORDS: [&str; 9] =
+    [ALL, "terminal", "process", "delegate_task", "send_message", "session_search", "memory", "todo", "task"];
 
 /// The longest result that a model gets, in bytes.
 pub const RESULT_BYTES_MAX: usize = 32 << 10;
@@ -177,6 +179,7 @@ impl Toolbox {
             Arc::new(search::SessionSearch::new(ports.clone())),
             Arc::new(memory::Memory::new(notes.clone())),
             Arc::new(todo::Todo::default()),
+            Arc::new(task::Task::new(&ports)),
         ];
         let mut toolbox = Self { memory: is_on("memory").then_some(notes), ports, ..Self::default() };
         all.into_iter().filter(|tool| is_on(tool.spec().name)).for_each(|tool| toolbox.add(tool));

@@ -2,10 +2,12 @@
 //! chat; whoever runs it implements these.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use hermes_core::context::TurnContext;
 use hermes_core::ids::TurnId;
+use serde_json::Value;
 
 use super::ToolCall;
 use crate::{Message, Role};
@@ -131,6 +133,103 @@ pub trait Wakes: Send + Sync {
     fn tell(&self, news: News) -> BoxFuture<'_, ()>;
 }
 
+/// What an agent wants with a task.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TaskWish {
+    /// Make one.
+    Create {
+        /// Its name.
+        title: String,
+        /// What is to be done.
+        body: String,
+        /// Whether the host does it by itself.
+        run: bool,
+        /// How long a try may go without a word; `None`: as the host has it.
+        timeout: Option<Duration>,
+    },
+    /// Take one on.
+    Claim {
+        /// Its id, or a unique beginning of it; so everywhere.
+        task: String,
+    },
+    /// Say how far it is.
+    Update {
+        /// The task.
+        task: String,
+        /// The report.
+        note: String,
+    },
+    /// It cannot go on.
+    Block {
+        /// The task.
+        task: String,
+        /// What it waits for.
+        why: String,
+    },
+    /// It can go on.
+    Unblock {
+        /// The task.
+        task: String,
+        /// What is said with it; may be empty.
+        note: String,
+    },
+    /// It is done.
+    Complete {
+        /// The task.
+        task: String,
+        /// What came of it.
+        result: String,
+    },
+    /// It will not be done.
+    GiveUp {
+        /// The task.
+        task: String,
+        /// Why.
+        why: String,
+    },
+    /// Put it away.
+    Archive {
+        /// The task.
+        task: String,
+    },
+    /// Let this chat hear of it.
+    Subscribe {
+        /// The task.
+        task: String,
+    },
+    /// Which there are.
+    List {
+        /// Those at their end too.
+        all: bool,
+    },
+    /// How one stands.
+    Show {
+        /// The task.
+        task: String,
+    },
+}
+
+/// Keeps tasks.
+pub trait Tasks: Send + Sync {
+    /// Does what is wanted, as whoever asks in this turn may; returns what is true after it.
+    ///
+    /// # Errors
+    ///
+    /// One sentence that the model can use.
+    fn act<'t>(&'t self, context: &'t TurnContext, wish: TaskWish) -> BoxFuture<'t, Result<Value, String>>;
+
+    /// Lists work that a helper of this turn does behind it, as long as it lasts; returns the id under which it is
+    /// listed. Who is told of its end is not decided here: whoever began it wakes its session.
+    fn began<'t>(&'t self, _context: &'t TurnContext, _title: &'t str) -> BoxFuture<'t, Option<String>> {
+        Box::pin(async { None })
+    }
+
+    /// What was listed by [`Tasks::began`] is over: what came of it, or why nothing did.
+    fn ended<'t>(&'t self, _task: &'t str, _end: Result<String, String>) -> BoxFuture<'t, ()> {
+        Box::pin(async {})
+    }
+}
+
 /// Everything that the shell lends.
 #[derive(Clone)]
 pub struct Ports {
@@ -144,13 +243,22 @@ pub struct Ports {
     pub messenger: Arc<dyn Messenger>,
     /// What wakes sessions.
     pub wakes: Arc<dyn Wakes>,
+    /// What keeps tasks.
+    pub tasks: Arc<dyn Tasks>,
 }
 
 impl Default for Ports {
     /// Of a runtime without a shell: nothing is written, found, sent or told.
     fn default() -> Self {
         let none = Arc::new(NoShell);
-        Self { ledger: none.clone(), mask: none.clone(), search: none.clone(), messenger: none.clone(), wakes: none }
+        Self {
+            ledger: none.clone(),
+            mask: none.clone(),
+            search: none.clone(),
+            messenger: none.clone(),
+            wakes: none.clone(),
+            tasks: none,
+        }
     }
 }
 
@@ -197,6 +305,12 @@ impl Wakes for NoShell {
 
     fn tell(&self, _: News) -> BoxFuture<'_, ()> {
         Box::pin(async {})
+    }
+}
+
+impl Tasks for NoShell {
+    fn act<'t>(&'t self, _: &'t TurnContext, _: TaskWish) -> BoxFuture<'t, Result<Value, String>> {
+        Box::pin(async { Err(NO_SHELL.to_owned()) })
     }
 }
 

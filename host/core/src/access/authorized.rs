@@ -38,6 +38,8 @@ pub enum HostCause {
     Cron,
     /// Background work ended.
     Task,
+    /// The host does a task by itself.
+    Run,
     /// A turn that a crash cut off goes on.
     Resume,
     /// The operator asked over the control socket.
@@ -85,7 +87,7 @@ impl Authorized<Event> {
     pub fn host(event: Event, cause: HostCause) -> Self {
         let tier = match cause {
             HostCause::Control => Tier::Operator,
-            HostCause::Handoff | HostCause::Cron | HostCause::Task | HostCause::Resume => Tier::User,
+            HostCause::Handoff | HostCause::Cron | HostCause::Task | HostCause::Run | HostCause::Resume => Tier::User,
         };
         Self { value: event, tier, origin: Origin::Host(cause) }
     }

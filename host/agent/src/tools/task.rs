@@ -1,0 +1,268 @@
+//! `task`: work that has a name, a state and people who are told, kept by the host.
+//!
+//! The tool reads what a model wants and checks that it says enough; the host keeps the
+//! tasks and decides who may see them (the port [`Tasks`]). A worker is whoever claims: the
+//! agent in any conversation, or the host itself, which does a task that was made with
+//! `run` in a session of its own.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use hermes_core::context::TurnContext;
+use hermes_core::nearest::nearest;
+use serde_json::{Value, json};
+
+use super::ports::{TaskWish, Tasks};
+use super::{Ports, Tool, ToolResult, ToolSide, ToolSpec, gate, text};
+
+/// The longest title, in characters.
+pub const TITLE_CHARS_MAX: usize = 200;
+
+/// The longest description, report, result or reason, in characters.
+pub const TEXT_CHARS_MAX: usize = 8_000;
+
+/// The longest id, or beginning of one, in characters.
+const ID_CHARS_MAX: usize = 40;
+
+/// How long a try may go without a word, in minutes, at most.
+const TIMEOUT_MINUTES_MAX: u64 = 7 * 24 * 60;
+
+const ACTIONS: [&str; 11] =
+    ["create", "claim", "update", "block", "unblock", "complete", "give_up", "archive", "subscribe", "list", "show"];
+
+/// The tool.
+pub struct Task {
+    tasks: Arc<dyn Tasks>,
+}
+
+impl Task {
+    /// With what the shell lends.
+    pub fn new(ports: &Ports) -> Self {
+        Self { tasks: Arc::clone(&ports.tasks) }
+    }
+
+    async fn act(&self, context: &TurnContext, arguments: &Value) -> Result<Value, String> {
+        let wish = wish(arguments)?;
+        let is_new = matches!(wish, TaskWish::Create { .. } | TaskWish::Subscribe { .. });
+        let mut answer = self.tasks.act(context, wish).await?;
+        if is_new && !context.async_delivery {
+            answer["note"] = json!(gate::TASK_TELLS_NOBODY);
+        }
+        Ok(answer)
+    }
+}
+
+/// What a model wants; every action says what it needs.
+fn wish(arguments: &Value) -> Result<TaskWish, String> {
+    let action = text(arguments, "action");
+    let given = |name: &str| arguments.get(name).is_some_and(|value| value != "");
+    let said = |name: &str| text(arguments, name).trim().to_owned();
+    let need = |name: &str, what: &str| match said(name) {
+        empty if empty.is_empty() => Err(format!("{name:?} is missing: {action} needs {what}")),
+        said => Ok(said),
+    };
+    let only = |name: &str, goes_with: &str| match given(name) {
+        true if action != goes_with => Err(format!("{name:?} goes with {goes_with}, not with {action}")),
+        _ => Ok(()),
+    };
+    only("title", "create")?;
+    only("run", "create")?;
+    only("timeout_minutes", "create")?;
+    only("all", "list")?;
+    let task = || need("task", "the id of a task; list shows them");
+    Ok(match action {
+        "create" => TaskWish::Create {
+            title: need("title", "a short name")?,
+            body: said("text"),
+            run: arguments["run"] == true,
+            timeout: arguments["timeout_minutes"].as_u64().map(|minutes| Duration::from_secs(minutes * 60)),
+        },
+        "claim" => TaskWish::Claim { task: task()? },
+        "update" => TaskWish::Update { task: task()?, note: need("text", "how far it is")? },
+        "block" => TaskWish::Block { task: task()?, why: need("text", "what it waits for")? },
+        "unblock" => TaskWish::Unblock { task: task()?, note: said("text") },
+        "complete" => TaskWish::Complete { task: task()?, result: need("text", "the result, in a few words")? },
+        "give_up" => TaskWish::GiveUp { task: task()?, why: need("text", "the reason")? },
+        "archive" => TaskWish::Archive { task: task()? },
+        "subscribe" => TaskWish::Subscribe { task: task()? },
+        "list" => TaskWish::List { all: arguments["all"] == true },
+        "show" => TaskWish::Show { task: task()? },
+        other => {
+            let near = nearest(other, ACTIONS).map(|near| format!("; did you mean {near:?}?")).unwrap_or_default();
+            return Err(format!("there is no action {other:?}{near}"));
+        }
+    })
+}
+
+impl Tool for Task {
+    fn spec(&self) -> ToolSpec {
+        ToolSpec {
+            name: "task",
+            description:
+                "Keeps tasks that outlive this turn: each has an id, a title, a state and chats that are told. \
+                create makes one (this chat hears how it ends, and you are woken here); with run=true the host does it \
+                by itself at once, in a session of its own that knows nothing but title and text. claim takes one on \
+                before you work on it; update reports, block says what it waits for, unblock lets it go on; complete \
+                and give_up end it with a result or a reason; archive puts it away; subscribe lets this chat hear of \
+                it; list and show tell. Every action but create and list needs `task`, an id."
+                    .to_owned(),
+            schema: json!({
+                "type": "object",
+                "properties": {
+                    "action": {"type": "string", "enum": ACTIONS},
+                    "task": {"type": "string", "maxLength": ID_CHARS_MAX},
+                    "title": {"type": "string", "maxLength": TITLE_CHARS_MAX},
+                    "text": {"type": "string", "maxLength": TEXT_CHARS_MAX},
+                    "run": {"type": "boolean"},
+                    "timeout_minutes": {"type": "integer", "minimum": 1, "maximum": TIMEOUT_MINUTES_MAX},
+                    "all": {"type": "boolean"},
+                },
+                "required": ["action"],
+            }),
+            parallel: false,
+        }
+    }
+
+    fn summary(&self, arguments: &Value) -> String {
+        let what = [text(arguments, "action"), text(arguments, "task"), text(arguments, "title")];
+        what.into_iter().filter(|word| !word.is_empty()).collect::<Vec<_>>().join(" ")
+    }
+
+    fn call<'c>(&'c self, context: &'c TurnContext, arguments: Value, _: &'c ToolSide) -> BoxFuture<'c, ToolResult> {
+        Box::pin(async move { self.act(context, &arguments).await.map_or_else(ToolResult::failed, ToolResult::of) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Mutex, PoisonError};
+
+    use hermes_core::ids::{SessionId, TurnId};
+
+    use super::super::schema;
+    use super::*;
+    use crate::EventSink;
+
+    /// Remembers what was wanted.
+    #[derive(Default)]
+    struct Wanted(Mutex<Vec<TaskWish>>);
+
+    impl Tasks for Wanted {
+        fn act<'t>(&'t self, _: &'t TurnContext, wish: TaskWish) -> BoxFuture<'t, Result<Value, String>> {
+            self.0.lock().unwrap_or_else(PoisonError::into_inner).push(wish);
+            Box::pin(async { Ok(json!({"task": "tabc123"})) })
+        }
+    }
+
+    struct Desk {
+        wanted: Arc<Wanted>,
+        tool: Task,
+    }
+
+    impl Desk {
+        fn new() -> Self {
+            let wanted = Arc::new(Wanted::default());
+            let ports = Ports { tasks: wanted.clone(), ..Ports::default() };
+            Self { tool: Task::new(&ports), wanted }
+        }
+
+        async fn call(&self, arguments: Value, async_delivery: bool) -> ToolResult {
+            let arguments = schema::read(&arguments.to_string(), &self.tool.spec().schema).expect("it fits the schema");
+            let context = TurnContext { async_delivery, ..TurnContext::default() };
+            let (events, _) = EventSink::channel();
+            let side = ToolSide {
+                turn: TurnId(1),
+                session: SessionId("s".to_owned()),
+                events,
+                depth: 0,
+                helpers: Arc::default(),
+                delegate: None,
+            };
+            self.tool.call(&context, arguments, &side).await
+        }
+
+        fn wanted(&self) -> Vec<TaskWish> {
+            std::mem::take(&mut self.wanted.0.lock().unwrap_or_else(PoisonError::into_inner))
+        }
+    }
+
+    #[tokio::test]
+    async fn each_action_becomes_what_the_host_is_asked_for() {
+        let desk = Desk::new();
+        let (task, say) = ("tabc123".to_owned(), "so".to_owned());
+        let timeout = Some(Duration::from_secs(300));
+        let calls = [
+            (
+                json!({"action": "create", "title": " Roof ", "text": "mend it", "run": true, "timeout_minutes": 5}),
+                TaskWish::Create { title: "Roof".to_owned(), body: "mend it".to_owned(), run: true, timeout },
+            ),
+            (json!({"action": "claim", "task": task}), TaskWish::Claim { task: task.clone() }),
+            (
+                json!({"action": "update", "task": task, "text": say}),
+                TaskWish::Update { task: task.clone(), note: say.clone() },
+            ),
+            (
+                json!({"action": "block", "task": task, "text": say}),
+                TaskWish::Block { task: task.clone(), why: say.clone() },
+            ),
+            (json!({"action": "unblock", "task": task}), TaskWish::Unblock { task: task.clone(), note: String::new() }),
+            (
+                json!({"action": "complete", "task": task, "text": say}),
+                TaskWish::Complete { task: task.clone(), result: say.clone() },
+            ),
+            (
+                json!({"action": "give_up", "task": task, "text": say}),
+                TaskWish::GiveUp { task: task.clone(), why: say.clone() },
+            ),
+            (json!({"action": "archive", "task": task}), TaskWish::Archive { task: task.clone() }),
+            (json!({"action": "subscribe", "task": task}), TaskWish::Subscribe { task: task.clone() }),
+            (json!({"action": "list", "all": true}), TaskWish::List { all: true }),
+            (json!({"action": "show", "task": task}), TaskWish::Show { task }),
+        ];
+        for (arguments, wish) in calls {
+            let answer = desk.call(arguments.clone(), true).await;
+            assert!(!answer.failed && !answer.text.contains("note"), "{arguments}: {}", answer.text);
+            assert_eq!(desk.wanted(), [wish], "{arguments}");
+        }
+    }
+
+    #[tokio::test]
+    async fn what_an_action_needs_and_does_not_get_is_named() {
+        let desk = Desk::new();
+        let cases = [
+            (json!({"action": "create"}), r#""title" is missing: create needs a short name"#),
+            (json!({"action": "create", "title": "  "}), r#""title" is missing"#),
+            (json!({"action": "complete", "text": "done"}), r#""task" is missing: complete needs the id of a task"#),
+            (json!({"action": "complete", "task": "t1"}), r#""text" is missing: complete needs the result"#),
+            (json!({"action": "block", "task": "t1"}), "needs what it waits for"),
+            (json!({"action": "claim", "task": "t1", "run": true}), r#""run" goes with create, not with claim"#),
+            (json!({"action": "show", "task": "t1", "all": true}), r#""all" goes with list"#),
+        ];
+        for (arguments, why) in cases {
+            let answer = desk.call(arguments.clone(), true).await;
+            let told: Value = serde_json::from_str(&answer.text).expect("an answer is JSON");
+            let told = told["error"].as_str().unwrap_or_default();
+            assert!(answer.failed && told.contains(why), "{arguments}: {told}");
+        }
+        assert!(desk.wanted().is_empty(), "the host was asked for something that was not said");
+        let schema = desk.tool.spec().schema;
+        let wrong = schema::read(r#"{"action": "finish"}"#, &schema).expect_err("no such action");
+        assert!(wrong.contains(r#""action" must be one of"#) && wrong.contains("complete"), "{wrong}");
+        let long = json!({"action": "create", "title": "x".repeat(TITLE_CHARS_MAX + 1)}).to_string();
+        assert!(schema::read(&long, &schema).is_err());
+    }
+
+    #[tokio::test]
+    async fn where_nothing_is_delivered_later_a_new_task_says_that_nobody_is_told() {
+        let desk = Desk::new();
+        for (action, extra, is_said) in
+            [("create", "title", true), ("subscribe", "task", true), ("show", "task", false)]
+        {
+            let answer = desk.call(json!({"action": action, extra: "t1"}), false).await;
+            assert!(!answer.failed, "{}", answer.text);
+            let told: Value = serde_json::from_str(&answer.text).expect("an answer is JSON");
+            assert_eq!(told["note"] == gate::TASK_TELLS_NOBODY, is_said, "{action}: {told}");
+        }
+    }
+}

@@ -1,0 +1,253 @@
+//! What somebody wants with a task, as they may.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use hermes_agent::tools::ports::TaskWish;
+use hermes_core::context::TurnContext;
+use hermes_core::delivery::strip_control;
+use hermes_core::session::MAIN_PROFILE;
+use hermes_core::task::TaskChange;
+use serde_json::{Value, json};
+
+use super::{RunTask, TIMEOUT, TITLE_CHARS_MAX, new_id, run, seat, viewer, words};
+use crate::events::{Control, HostEvent};
+use crate::host::Host;
+use crate::status::human::{counted, echo, one_line};
+use crate::store::{
+    FoundTask, Made, NewTask, SAID_CHARS_MAX, Seat, Stepped, StoreError, TaskKind, TaskRow, TaskStep, Viewer,
+};
+
+/// Tasks of one listing for an agent.
+const LISTED_MAX: u32 = 50;
+
+/// Does what an agent wants in the turn of this context.
+///
+/// # Errors
+///
+/// One sentence that the model can use.
+pub async fn act(host: &Arc<Host>, context: &TurnContext, wish: TaskWish) -> Result<Value, String> {
+    let by = By { viewer: viewer(context), key: Some(context.session_key.clone()) };
+    let mut worker = None;
+    let (task, change, said) = match wish {
+        TaskWish::Create { title, body, run, timeout } => {
+            return create(host, context, title, body, run, timeout).await;
+        }
+        TaskWish::List { all } => return list(host, by.viewer, all).await,
+        TaskWish::Show { task } => return show(host, by.viewer, &task).await,
+        TaskWish::Subscribe { task } => return subscribe(host, context, by.viewer, &task).await,
+        TaskWish::Claim { task } => {
+            worker.clone_from(&context.session_id);
+            (task, TaskChange::Claimed { epoch: host.epoch }, String::new())
+        }
+        TaskWish::Update { task, note } => (task, TaskChange::Noted, note),
+        TaskWish::Block { task, why } => (task, TaskChange::Blocked { why: plain(host, &why) }, why),
+        TaskWish::Unblock { task, note } => (task, TaskChange::Unblocked, note),
+        TaskWish::Complete { task, result } => (task, TaskChange::Completed { result: plain(host, &result) }, result),
+        TaskWish::GiveUp { task, why } => (task, TaskChange::GaveUp { why: plain(host, &why) }, why),
+        TaskWish::Archive { task } => (task, TaskChange::Archived, String::new()),
+    };
+    let row = change_one(host, &by, &task, change, &said, worker).await?;
+    Ok(words::short(&row))
+}
+
+/// Who wants something.
+pub struct By {
+    /// What they may see.
+    pub viewer: Viewer,
+    /// The printed key of the conversation whose turn it is.
+    pub key: Option<String>,
+}
+
+/// Follows one arrow.
+///
+/// # Errors
+///
+/// Why not, with what is near.
+pub async fn change_one(
+    host: &Arc<Host>,
+    by: &By,
+    task: &str,
+    change: TaskChange,
+    said: &str,
+    worker: Option<hermes_core::ids::SessionId>,
+) -> Result<TaskRow, String> {
+    let step = TaskStep {
+        task: task.to_owned(),
+        viewer: by.viewer.clone(),
+        change,
+        body: plain(host, said),
+        by_key: by.key.clone(),
+        worker,
+        now_ms: host.now_ms(),
+    };
+    match host.store.task_step(step).await.map_err(not_written)? {
+        Stepped::Done(row) => {
+            host.tasks.ring();
+            Ok(*row)
+        }
+        Stepped::Unknown(near) => Err(no_such(task, near.as_deref())),
+        Stepped::Ambiguous(ids) => Err(several(task, &ids)),
+        Stepped::Impossible(why, row) => Err(format!("{} stays {}: {why}", row.id, row.state.word())),
+    }
+}
+
+/// What is said of a task that nobody who asks may see, or that there is none of.
+pub fn no_such(task: &str, near: Option<&str>) -> String {
+    let near = near.map(|near| format!("; did you mean {near}?")).unwrap_or_default();
+    format!("there is no such task {}{near}", echo(task))
+}
+
+/// What is said of a beginning that several have.
+pub fn several(task: &str, ids: &[String]) -> String {
+    format!("several tasks begin with {} ({}); write more of the id", echo(task), ids.join(", "))
+}
+
+/// Text that is kept: without control characters and secrets, and not longer than it may be.
+pub(super) fn plain(host: &Host, text: &str) -> String {
+    let bare = strip_control(text);
+    let masked = host.live().masker.mask(bare.trim());
+    masked.chars().take(SAID_CHARS_MAX).collect()
+}
+
+fn not_written(error: StoreError) -> String {
+    format!("it is not written ({error})")
+}
+
+async fn create(
+    host: &Arc<Host>,
+    context: &TurnContext,
+    title: String,
+    body: String,
+    run: bool,
+    timeout: Option<Duration>,
+) -> Result<Value, String> {
+    let title = one_line(&plain(host, &title), TITLE_CHARS_MAX);
+    if title.is_empty() {
+        return Err("a task needs a title that can be shown".to_owned());
+    }
+    let Some(session) = context.session_id.clone() else { return Err("no conversation makes this task".to_owned()) };
+    let timeout = timeout.unwrap_or(TIMEOUT);
+    let new = NewTask {
+        id: new_id(&*host.chance),
+        kind: if run { TaskKind::Run } else { TaskKind::Task },
+        profile: MAIN_PROFILE.to_owned(),
+        owner: Some(context.person.clone()).filter(|person| !person.is_empty()),
+        session,
+        key: context.session_key.clone(),
+        title,
+        body: plain(host, &body),
+        claim: None,
+        timeout_ms: Some(i64::try_from(timeout.as_millis()).unwrap_or(i64::MAX)),
+        subscriber: seat(context),
+        now_ms: host.now_ms(),
+    };
+    let made = match run {
+        false => host.store.task_make(new).await.map_err(not_written)?,
+        true => begin(host, context, new).await?,
+    };
+    match made {
+        Made::Task(row) => Ok(words::short(&row)),
+        Made::TooMany(count) => Err(full(count, run)),
+    }
+}
+
+fn full(count: u32, run: bool) -> String {
+    match run {
+        true => format!("{} of this person run by themselves already; wait for one to end", counted(count, "task")),
+        false => format!("there are {} already that have not ended; end or archive some first", counted(count, "task")),
+    }
+}
+
+/// Lets the host do a task: its turn begins as soon as one may.
+async fn begin(host: &Arc<Host>, context: &TurnContext, mut new: NewTask) -> Result<Made, String> {
+    let chat = context.chat.clone().ok_or("nobody has a chat here in which the host could work; do it yourself")?;
+    let mut sender = hermes_protocol::Sender::new(context.user_id.as_str());
+    sender.name = Some(context.user_name.clone()).filter(|name| !name.is_empty());
+    let at = Seat { instance: context.source.clone(), chat, sender };
+    let session = host.new_session_id();
+    new.claim = Some((host.epoch, Some(session.clone())));
+    let (event, input) = run::opening(host, &new.id, &new.title, &new.body, &at);
+    let (parent, owner, key) = (new.session.clone(), new.owner.clone(), new.key.clone());
+    let max = u32::try_from(host.live().config.limits.background_max).unwrap_or(u32::MAX);
+    let row = run::row(host, &at, &event);
+    let (made, inbox) = host.store.task_run(new, row, input.clone(), max).await.map_err(not_written)?;
+    if let Some(inbox) = inbox {
+        let instance = Arc::from(at.instance);
+        let run = RunTask { parent, session, instance, event, input, inbox, owner, key };
+        host.tell(HostEvent::control(Control::Run(Box::new(run)))).await;
+    }
+    Ok(made)
+}
+
+async fn list(host: &Host, viewer: Viewer, all: bool) -> Result<Value, String> {
+    let rows = host.store.tasks(viewer, all, LISTED_MAX).await.map_err(|error| error.to_string())?;
+    Ok(json!({ "tasks": rows.iter().map(words::short).collect::<Vec<_>>() }))
+}
+
+async fn show(host: &Host, viewer: Viewer, task: &str) -> Result<Value, String> {
+    let (row, events) = found(host, viewer, task).await?;
+    Ok(words::whole(&row, &events))
+}
+
+async fn found(
+    host: &Host,
+    viewer: Viewer,
+    task: &str,
+) -> Result<(Box<TaskRow>, Vec<crate::store::TaskEventRow>), String> {
+    match host.store.task(viewer, task).await.map_err(|error| error.to_string())? {
+        FoundTask::Task(row, events) => Ok((row, events)),
+        FoundTask::Unknown(near) => Err(no_such(task, near.as_deref())),
+        FoundTask::Ambiguous(ids) => Err(several(task, &ids)),
+    }
+}
+
+async fn subscribe(host: &Host, context: &TurnContext, viewer: Viewer, task: &str) -> Result<Value, String> {
+    let (row, _) = found(host, viewer, task).await?;
+    // Where nobody can be told, the tool says so.
+    if let (Some(at), Some(session)) = (seat(context), &context.session_id)
+        && !host.store.task_subscribe(&row.id, session, at).await.map_err(not_written)?
+    {
+        return Err(format!("as many chats as may hear of {} already", row.id));
+    }
+    Ok(words::short(&row))
+}
+
+/// Lists what a helper of a turn does behind it; `None` where that could not be written, which holds nothing up.
+pub async fn began(host: &Arc<Host>, context: &TurnContext, title: &str) -> Option<String> {
+    let new = NewTask {
+        id: new_id(&*host.chance),
+        kind: TaskKind::Delegate,
+        profile: MAIN_PROFILE.to_owned(),
+        owner: Some(context.person.clone()).filter(|person| !person.is_empty()),
+        session: context.session_id.clone()?,
+        key: context.session_key.clone(),
+        title: one_line(&plain(host, title), TITLE_CHARS_MAX),
+        body: plain(host, title),
+        claim: Some((host.epoch, None)),
+        timeout_ms: None,
+        subscriber: None,
+        now_ms: host.now_ms(),
+    };
+    match host.store.task_make(new).await {
+        Ok(Made::Task(row)) => Some(row.id),
+        Ok(Made::TooMany(_)) => None,
+        Err(error) => {
+            tracing::warn!(%error, "what a helper does is not listed");
+            None
+        }
+    }
+}
+
+/// What was listed by [`began`] is over.
+pub async fn ended(host: &Arc<Host>, task: &str, end: Result<String, String>) {
+    let change = match end {
+        Ok(result) => TaskChange::Completed { result: plain(host, &result) },
+        Err(why) => TaskChange::GaveUp { why: plain(host, &why) },
+    };
+    let by = By { viewer: Viewer::Operator, key: None };
+    // Somebody may have ended it before.
+    if let Err(why) = change_one(host, &by, task, change, "", None).await {
+        tracing::debug!(task, why, "the end of what a helper did changes nothing");
+    }
+}

@@ -1,0 +1,82 @@
+//! Tasks: work that has a name, a state, a creator and people who are told.
+//!
+//! * [`act`]: what an agent, a command or the operator wants with one, as they may.
+//! * [`tell`]: what happened is told, once, to whoever subscribed, and the session that made
+//!   the task is woken.
+//! * [`run`]: the host does a task by itself, in a session of its own.
+//! * [`words`]: how a task is told.
+//!
+//! A worker is whoever claims. The agent may, in any conversation in which the task can be
+//! seen; its claim lasts as long as that life of the host, and longer where its turn goes on
+//! after a crash. States and arrows: [`hermes_core::task`]; rows: [`crate::store`].
+
+pub mod act;
+mod run;
+pub mod tell;
+pub mod words;
+
+use std::time::Duration;
+
+use hermes_core::context::TurnContext;
+use tokio::sync::Notify;
+
+use crate::chance::{self, Chance};
+use crate::store::{Seat, Viewer};
+
+pub use run::{RunTask, aside, runs};
+
+/// How long one try of a task may go without a word, unless its maker says otherwise.
+const TIMEOUT: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// Characters of a title.
+const TITLE_CHARS_MAX: usize = 200;
+
+/// Characters of an id behind its `t`.
+const ID_CHARS: usize = 6;
+
+/// What ids are made of.
+const ID_ALPHABET: &[u8; 32] = b"abcdefghjkmnpqrstuvwxyz023456789";
+
+/// Rings when something happened to a task.
+#[derive(Debug, Default)]
+pub struct Bell(Notify);
+
+impl Bell {
+    /// Something happened.
+    pub fn ring(&self) {
+        self.0.notify_one();
+    }
+
+    /// Waits until something has.
+    async fn rang(&self) {
+        self.0.notified().await;
+    }
+}
+
+/// A new id.
+fn new_id(chance: &dyn Chance) -> String {
+    let mut number = chance::number(chance);
+    let letters = std::iter::repeat_with(|| {
+        let letter = ID_ALPHABET[(number % 32) as usize];
+        number /= 32;
+        char::from(letter)
+    });
+    std::iter::once('t').chain(letters.take(ID_CHARS)).collect()
+}
+
+/// Whose tasks the turn of this context may see.
+pub fn viewer(context: &TurnContext) -> Viewer {
+    match context.owner.as_str() {
+        crate::services::OPERATOR => Viewer::Operator,
+        "" => Viewer::Conversation(context.session_key.clone()),
+        owner => Viewer::Person(owner.to_owned()),
+    }
+}
+
+/// Where the turn of this context can be told something later.
+fn seat(context: &TurnContext) -> Option<Seat> {
+    let chat = context.chat.clone().filter(|_| context.async_delivery)?;
+    let mut sender = hermes_protocol::Sender::new(context.user_id.as_str());
+    sender.name = Some(context.user_name.clone()).filter(|name| !name.is_empty());
+    Some(Seat { instance: context.source.clone(), chat, sender })
+}

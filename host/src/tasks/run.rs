@@ -1,0 +1,93 @@
+//! The host does a task by itself: one turn in a session of its own, with the runtime and the
+//! tools that every turn has, bound to the interface over which the task was made.
+//!
+//! Nothing of it is said in the chat but what the task's subscribers are told: what the turn
+//! answers is the result of the task. It is not gone on with after a crash of the host, since
+//! nobody knows how much of it is done.
+
+use std::sync::Arc;
+
+use hermes_agent::Message;
+use hermes_core::access::{HostCause, Origin};
+use hermes_core::ids::{InboxId, SessionId};
+use hermes_protocol::Event;
+
+use crate::context::Heard;
+use crate::host::Host;
+use crate::lane::Birth;
+use crate::status::human::one_line;
+use crate::store::{NewInbox, NewTask, Seat, TaskKind, run_event};
+
+use super::{TITLE_CHARS_MAX, new_id};
+
+/// A task whose turn may begin. The host itself says it.
+#[derive(Debug)]
+pub struct RunTask {
+    /// The session that made the task.
+    pub parent: SessionId,
+    /// The session of its own.
+    pub session: SessionId,
+    /// Over which instance.
+    pub instance: Arc<str>,
+    /// What its turn answers.
+    pub event: Event,
+    /// What that hears.
+    pub input: Vec<Message>,
+    /// The row of the event.
+    pub inbox: InboxId,
+    /// Whose the task is.
+    pub owner: Option<String>,
+    /// The printed key of the conversation that made it.
+    pub key: String,
+}
+
+/// Whether the host does a task with the turn that answers this.
+pub fn runs(heard: &Heard) -> bool {
+    heard.event.origin() == Origin::Host(HostCause::Run)
+}
+
+/// The event by which the turn of a task begins, and what it hears.
+pub(super) fn opening(host: &Host, task: &str, title: &str, body: &str, seat: &Seat) -> (Event, Vec<Message>) {
+    let text = if body.is_empty() { title.to_owned() } else { format!("{title}\n\n{body}") };
+    let event = Event::message(run_event(task), seat.chat.clone(), seat.sender.clone(), text.clone());
+    let event = event.at_ms(host.now_ms());
+    let said = format!(
+        "[From the host: you do the task {task} by yourself; nobody can be asked and nobody reads along. Your answer is \
+         its result: complete and short.]\n\n{text}"
+    );
+    (event, vec![Message::user(said)])
+}
+
+/// The row of the inbox that it becomes.
+pub(super) fn row(host: &Host, seat: &Seat, event: &Event) -> NewInbox {
+    NewInbox {
+        instance: seat.instance.clone(),
+        event_id: event.event_id.clone(),
+        at_ms: event.at_ms,
+        received_ms: host.now_ms(),
+        event: serde_json::to_string(event).expect("an event is always JSON"),
+    }
+}
+
+/// The task that a turn beside a conversation is, of which its chat hears by the turn's own answer.
+pub fn aside(host: &Host, heard: &Heard, birth: &Birth) -> Option<NewTask> {
+    if !heard.aside || runs(heard) {
+        return None;
+    }
+    let words = super::act::plain(host, &heard.event.get().text);
+    let own = &birth.session;
+    Some(NewTask {
+        id: new_id(&*host.chance),
+        kind: TaskKind::Background,
+        profile: own.profile.clone(),
+        owner: heard.owner.clone(),
+        session: own.parent.as_ref().map_or_else(|| own.id.clone(), |parent| parent.session.clone()),
+        key: heard.key.clone(),
+        title: one_line(&words, TITLE_CHARS_MAX),
+        body: words,
+        claim: Some((host.epoch, Some(own.id.clone()))),
+        timeout_ms: None,
+        subscriber: None,
+        now_ms: host.now_ms(),
+    })
+}

@@ -1,0 +1,128 @@
+//! How tasks are told: to people in a chat, to an agent, and as JSON.
+
+use hermes_core::task::{TaskEvent, TaskState};
+use serde_json::{Value, json};
+
+use crate::status::human::one_line;
+use crate::store::{TaskEventRow, TaskRow, Untold};
+
+/// Characters of a title that a notice shows.
+const TITLE_CHARS_MAX: usize = 80;
+
+/// Characters of a result that a notice of one event shows.
+const TOLD_CHARS_MAX: usize = 1_500;
+
+/// The same where several events are told together.
+const LINE_CHARS_MAX: usize = 200;
+
+/// What happened, behind the name of the task.
+fn happened(event: TaskEvent) -> &'static str {
+    match event {
+        TaskEvent::Created => "was made",
+        TaskEvent::Claimed => "was taken on",
+        TaskEvent::Status => "reports",
+        TaskEvent::Blocked => "is blocked",
+        TaskEvent::Unblocked => "can go on",
+        TaskEvent::Completed => "is completed",
+        TaskEvent::GaveUp => "was given up",
+        TaskEvent::Crashed => "crashed: the host ended while it ran; it can be claimed again",
+        TaskEvent::TimedOut => "ran out of time; it can be claimed again",
+        TaskEvent::Archived => "was put away",
+    }
+}
+
+/// A task by its id and its title, so that nothing in the title formats.
+pub fn called(task: &TaskRow) -> String {
+    format!("`{} {}`", task.id, one_line(&task.title, TITLE_CHARS_MAX).replace('`', "'"))
+}
+
+/// The same for an agent.
+fn named(task: &TaskRow) -> String {
+    format!("{} ({})", task.id, one_line(&task.title, TITLE_CHARS_MAX))
+}
+
+/// A text that is cut at its bound, and says so.
+fn cut(text: &str, chars_max: usize) -> String {
+    match text.char_indices().nth(chars_max) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    }
+}
+
+/// What a chat is told of these events, oldest first.
+pub fn notice(news: &[(&TaskRow, &TaskEventRow)]) -> String {
+    if let [(task, event)] = news {
+        let said = cut(event.body.trim(), TOLD_CHARS_MAX);
+        let name = called(task);
+        return match said.as_str() {
+            "" => format!("Task {name} {}.", happened(event.event)),
+            said => format!("Task {name} {}:\n\n{said}", happened(event.event)),
+        };
+    }
+    let lines = news.iter().map(|(task, event)| {
+        let said = one_line(&event.body, LINE_CHARS_MAX);
+        let said = if said.is_empty() { String::new() } else { format!(": {said}") };
+        format!("- Task {} {}{said}", called(task), happened(event.event))
+    });
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+/// What the session that made these tasks is woken with.
+pub fn wake(news: &[(&TaskRow, &TaskEventRow)]) -> String {
+    let told = news.iter().map(|(task, event)| {
+        let said = match event.body.trim() {
+            "" => String::new(),
+            said => format!(":\n{said}"),
+        };
+        format!("The task {}, which was made in this conversation, {}{said}", named(task), happened(event.event))
+    });
+    told.collect::<Vec<_>>().join("\n\n")
+}
+
+/// What of these is told to a chat, and what wakes a session.
+pub fn split<'n>(untold: &'n [Untold]) -> (Vec<(&'n TaskRow, &'n TaskEventRow)>, Vec<(&'n TaskRow, &'n TaskEventRow)>) {
+    let all = || untold.iter().flat_map(|news| news.events.iter().map(move |event| (news, event)));
+    let mut told: Vec<_> = all().filter(|(_, event)| event.event.is_told()).collect();
+    told.sort_by_key(|(_, event)| event.id);
+    // What its own conversation did to a task is no news there.
+    let is_news = |(news, event): &(&'n Untold, &'n TaskEventRow)| {
+        news.wakes && event.event.wakes() && event.by_key.as_ref() != Some(&news.task.key)
+    };
+    let wakes = told.iter().filter(|both| is_news(both)).map(|(news, event)| (&news.task, *event)).collect();
+    (told.into_iter().map(|(news, event)| (&news.task, event)).collect(), wakes)
+}
+
+/// A task in one object, for an agent.
+pub fn short(task: &TaskRow) -> Value {
+    let mut shown = json!({ "task": task.id, "title": task.title, "state": task.state.word() });
+    if let Some(note) = &task.note {
+        shown["last_report"] = json!(one_line(note, LINE_CHARS_MAX));
+    }
+    if task.kind != crate::store::TaskKind::Task {
+        shown["kind"] = json!(task.kind.word());
+    }
+    shown
+}
+
+/// The same with everything that is known.
+pub fn whole(task: &TaskRow, events: &[TaskEventRow]) -> Value {
+    let mut shown = short(task);
+    if let Some(note) = &task.note {
+        shown["last_report"] = json!(note);
+    }
+    shown["text"] = json!(task.body);
+    shown["created_ms"] = json!(task.created_ms);
+    let said = match &task.state {
+        TaskState::Completed { .. } => "result",
+        TaskState::Blocked { .. } => "waits_for",
+        _ => "why",
+    };
+    if let Some(words) = &task.said {
+        shown[said] = json!(words);
+    }
+    let events = events.iter().map(|event| {
+        json!({ "at_ms": event.at_ms, "event": event.event.word(), "said": one_line(&event.body, LINE_CHARS_MAX) })
+    });
+    shown["events"] = Value::Array(events.collect());
+    shown
+}
