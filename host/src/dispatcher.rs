@@ -585,6 +585,7 @@ impl Dispatcher {
         }
         self.sweep_paces();
         self.wake_again();
+        tokio::spawn(crate::tasks::tell::minute(Arc::clone(&self.host)));
         self.expire_asks();
         self.expire();
         self.ending.retain(|_, ended| matches!(ended.try_recv(), Err(oneshot::error::TryRecvError::Empty)));

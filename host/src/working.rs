@@ -53,6 +53,11 @@ impl Working {
         self.locked(|turns| turns.values().filter(|work| work.owner.as_deref() == owner).cloned().collect())
     }
 
+    /// Returns the turn that runs in a session.
+    pub fn in_session(&self, session: &SessionId) -> Option<Work> {
+        self.locked(|turns| turns.values().find(|work| work.session == *session).cloned())
+    }
+
     fn locked<T>(&self, work: impl FnOnce(&mut BTreeMap<TurnId, Work>) -> T) -> T {
         work(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }

@@ -345,7 +345,7 @@ fn insert(db: &Connection, new: &NewTask) -> Outcome<()> {
     let mut state = TaskState::NEW;
     if let Some((epoch, _)) = new.claim {
         let claimed = state.after(TaskChange::Claimed { epoch });
-        state = claimed.map_err(|impossible| Fault::conflict(impossible))?;
+        state = claimed.map_err(Fault::conflict)?;
     }
     let timeout_ms = new.timeout_ms.unwrap_or(0);
     let deadline_ms = new.timeout_ms.filter(|_| new.claim.is_some()).map(|ms| new.now_ms.saturating_add(ms));
@@ -474,7 +474,7 @@ fn follow(
 
 /// An arrow that the host itself follows.
 fn step(db: &Connection, row: &TaskRow, how: &TaskChange, body: &str, now_ms: i64) -> Outcome<()> {
-    let next = row.state.clone().after(how.clone()).map_err(|impossible| Fault::conflict(impossible))?;
+    let next = row.state.clone().after(how.clone()).map_err(Fault::conflict)?;
     follow(db, row, how, &next, &Said { body, by_key: None, worker: None }, now_ms)
 }
 

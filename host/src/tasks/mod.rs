@@ -18,10 +18,12 @@ pub mod words;
 use std::time::Duration;
 
 use hermes_core::context::TurnContext;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, mpsc};
 
 use crate::chance::{self, Chance};
-use crate::store::{Seat, Viewer};
+use crate::events::{Control, HostEvent, TurnWish};
+use crate::host::Host;
+use crate::store::{Seat, TaskKind, TaskRow, Viewer};
 
 pub use run::{RunTask, aside, runs};
 
@@ -71,6 +73,19 @@ pub fn viewer(context: &TurnContext) -> Viewer {
         "" => Viewer::Conversation(context.session_key.clone()),
         owner => Viewer::Person(owner.to_owned()),
     }
+}
+
+/// Stops the turn by which the host does a task that is taken from it.
+pub async fn stop(host: &Host, task: &TaskRow) {
+    let Some(session) = task.worker.as_ref().filter(|_| matches!(task.kind, TaskKind::Run | TaskKind::Background))
+    else {
+        return;
+    };
+    let Some(work) = host.working.in_session(session) else { return };
+    // Its lane tells the state that it was in, to nobody.
+    let (reply, _) = mpsc::channel(1);
+    let control = Control::Turn { instance: work.instance, inbox: work.inbox, wish: TurnWish::Stop, reply };
+    host.tell(HostEvent::control(control)).await;
 }
 
 /// Where the turn of this context can be told something later.

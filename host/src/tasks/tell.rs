@@ -12,7 +12,6 @@ use hermes_protocol::Purpose;
 
 use super::words;
 use crate::context::compose;
-use crate::crash;
 use crate::host::Host;
 use crate::store::{Seat, StoreError, Telling, Untold};
 use crate::wakes::{self, Wake};
@@ -36,6 +35,19 @@ pub async fn tell_for_ever(host: Arc<Host>) {
             tracing::warn!(%error, "what happened to tasks is not told yet; it is tried again with the minute");
         }
     }
+}
+
+/// Takes those whose time is over from whoever does them, and rings for what could not be told before.
+pub async fn minute(host: Arc<Host>) {
+    match host.store.tasks_time_out(host.now_ms()).await {
+        Ok(late) => {
+            for task in &late {
+                super::stop(&host, task).await;
+            }
+        }
+        Err(error) => tracing::warn!(%error, "tasks whose time is over are not taken back; it is tried again"),
+    }
+    host.tasks.ring();
 }
 
 async fn tell_all(host: &Arc<Host>) -> Result<(), StoreError> {
@@ -83,7 +95,6 @@ async fn tell(host: &Arc<Host>, together: &[Untold]) -> Result<(), StoreError> {
     let told = together.iter().map(|news| (news.task.id.clone(), news.session.clone(), news.told_upto, upto(news)));
     let telling = Telling { told: told.collect(), delivery: Some(delivery.clone()), wake: wake.clone() };
     let Some((owed, woken)) = host.store.task_tell(telling).await? else { return Ok(()) };
-    crash::point("task_told");
     host.carry(owed.into_iter().collect(), vec![delivery]).await;
     if let (Some(inbox), Some(wake)) = (woken, wake) {
         wakes::written(host, inbox, wake).await;

@@ -15,6 +15,9 @@ const TOLD_CHARS_MAX: usize = 1_500;
 /// The same where several events are told together.
 const LINE_CHARS_MAX: usize = 200;
 
+/// Something that happened to a task.
+pub type News<'n> = (&'n TaskRow, &'n TaskEventRow);
+
 /// What happened, behind the name of the task.
 fn happened(event: TaskEvent) -> &'static str {
     match event {
@@ -50,7 +53,7 @@ fn cut(text: &str, chars_max: usize) -> String {
 }
 
 /// What a chat is told of these events, oldest first.
-pub fn notice(news: &[(&TaskRow, &TaskEventRow)]) -> String {
+pub fn notice(news: &[News<'_>]) -> String {
     if let [(task, event)] = news {
         let said = cut(event.body.trim(), TOLD_CHARS_MAX);
         let name = called(task);
@@ -68,7 +71,7 @@ pub fn notice(news: &[(&TaskRow, &TaskEventRow)]) -> String {
 }
 
 /// What the session that made these tasks is woken with.
-pub fn wake(news: &[(&TaskRow, &TaskEventRow)]) -> String {
+pub fn wake(news: &[News<'_>]) -> String {
     let told = news.iter().map(|(task, event)| {
         let said = match event.body.trim() {
             "" => String::new(),
@@ -80,12 +83,12 @@ pub fn wake(news: &[(&TaskRow, &TaskEventRow)]) -> String {
 }
 
 /// What of these is told to a chat, and what wakes a session.
-pub fn split<'n>(untold: &'n [Untold]) -> (Vec<(&'n TaskRow, &'n TaskEventRow)>, Vec<(&'n TaskRow, &'n TaskEventRow)>) {
+pub fn split(untold: &[Untold]) -> (Vec<News<'_>>, Vec<News<'_>>) {
     let all = || untold.iter().flat_map(|news| news.events.iter().map(move |event| (news, event)));
     let mut told: Vec<_> = all().filter(|(_, event)| event.event.is_told()).collect();
     told.sort_by_key(|(_, event)| event.id);
     // What its own conversation did to a task is no news there.
-    let is_news = |(news, event): &(&'n Untold, &'n TaskEventRow)| {
+    let is_news = |(news, event): &(&Untold, &TaskEventRow)| {
         news.wakes && event.event.wakes() && event.by_key.as_ref() != Some(&news.task.key)
     };
     let wakes = told.iter().filter(|both| is_news(both)).map(|(news, event)| (&news.task, *event)).collect();

@@ -21,6 +21,7 @@ mod scope;
 mod sessions;
 mod streaming;
 mod targets;
+mod tasks;
 mod terminal;
 mod tools;
 mod wakes;

@@ -11,6 +11,7 @@ mod retention;
 mod schema;
 mod search;
 mod sessions;
+mod tasks;
 mod tool_calls;
 mod turns;
 mod writer;

@@ -1,0 +1,350 @@
+//! Tasks from a chat's side: made in one conversation, ended in another, told where they were made.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex};
+
+use futures_util::future::BoxFuture;
+use hermes_agent::tools::Ports;
+use hermes_agent::tools::ports::TaskWish;
+use hermes_agent::{AgentRuntime, EventSink, Message, TurnOutcome, TurnRequest};
+use hermes_core::context::TurnContext;
+use hermes_protocol::{Chat, ChatType};
+use serde_json::Value;
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+use super::world::{Setting, World};
+use crate::store::Viewer;
+use crate::tools::{Lent, ports};
+
+/// An agent that does with tasks what it is told to, and says what came of it.
+struct Clerk {
+    ports: watch::Sender<Option<Ports>>,
+    wishes: Mutex<VecDeque<TaskWish>>,
+    heard: Mutex<Vec<(TurnContext, String)>>,
+}
+
+impl Clerk {
+    async fn work(&self, request: TurnRequest) -> TurnOutcome {
+        let said = request.input.last().map(|message| message.content.clone()).unwrap_or_default();
+        self.heard.lock().unwrap().push((request.context.clone(), said.clone()));
+        if said.ends_with("hang on") {
+            std::future::pending::<()>().await;
+        }
+        let wish = if said.contains("act") { self.wishes.lock().unwrap().pop_front() } else { None };
+        let text = match wish {
+            None => format!("heard: {}", said.lines().last().unwrap_or_default()),
+            Some(wish) => {
+                let mut lent = self.ports.subscribe();
+                let lent = lent.wait_for(Option::is_some).await.unwrap().clone().unwrap();
+                match lent.tasks.act(&request.context, wish).await {
+                    Ok(done) => format!("{} {}", done["task"].as_str().unwrap(), done["state"].as_str().unwrap()),
+                    Err(why) => why,
+                }
+            }
+        };
+        TurnOutcome::Finished {
+            messages: vec![Message::assistant(text.clone())],
+            text,
+            usage: Default::default(),
+            finish_reason: "stop".to_owned(),
+            model: String::new(),
+            state: None,
+        }
+    }
+}
+
+impl AgentRuntime for Clerk {
+    fn name(&self) -> &'static str {
+        "clerk"
+    }
+
+    fn models(&self) -> Vec<String> {
+        vec!["clerk".to_owned()]
+    }
+
+    fn run(&self, request: TurnRequest, _: EventSink, cancel: CancellationToken) -> BoxFuture<'_, TurnOutcome> {
+        Box::pin(async move {
+            let worked = cancel.run_until_cancelled(self.work(request)).await;
+            worked.unwrap_or(TurnOutcome::Interrupted { text: String::new() })
+        })
+    }
+}
+
+struct Office {
+    world: World,
+    clerk: Arc<Clerk>,
+}
+
+impl Office {
+    fn new() -> Self {
+        Self::with(Setting::default())
+    }
+
+    fn with(setting: Setting) -> Self {
+        let clerk = Clerk { ports: watch::Sender::new(None), wishes: Mutex::default(), heard: Mutex::default() };
+        let clerk = Arc::new(clerk);
+        let runtime: Arc<dyn AgentRuntime> = clerk.clone();
+        let section = "access = { allowed_users = [\"7\", \"8\", \"9\"], admins = [\"66\"] }\n\
+             session = { require_mention = false }";
+        let world = World::with(Setting { runtime: Some(runtime), section: section.to_owned(), ..setting });
+        let office = Self { world, clerk };
+        office.opens();
+        office
+    }
+
+    /// The tools reach the host of this life.
+    fn opens(&self) {
+        let lent = Arc::new(Lent::default());
+        lent.serve(self.world.host());
+        self.clerk.ports.send_replace(Some(ports(&lent)));
+    }
+
+    /// Somebody has the agent do something with a task; returns what it answers first.
+    fn act(&self, chat: &Chat, who: &str, wish: TaskWish) -> String {
+        self.clerk.wishes.lock().unwrap().push_back(wish);
+        let talk = self.world.talk(chat.clone(), who);
+        let before = talk.heard().len();
+        talk.says("act");
+        talk.hears(before + 1)[before].clone()
+    }
+
+    /// Makes a task; returns its id.
+    fn create(&self, chat: &Chat, who: &str, run: bool) -> String {
+        let (title, body) = ("mend the roof".to_owned(), "before it rains".to_owned());
+        let said = self.act(chat, who, TaskWish::Create { title, body, run, timeout: None });
+        said.split(' ').next().unwrap().to_owned()
+    }
+
+    fn complete(&self, chat: &Chat, who: &str, task: &str) -> String {
+        let result = "tight *again*".to_owned();
+        self.act(chat, who, TaskWish::Complete { task: task.to_owned(), result })
+    }
+
+    fn heard(&self) -> Vec<(TurnContext, String)> {
+        self.clerk.heard.lock().unwrap().clone()
+    }
+
+    fn state(&self, task: &str) -> String {
+        let tasks = self.world.block_on(self.world.host().store.tasks(Viewer::Operator, true, 100)).unwrap();
+        tasks.iter().find(|row| row.id == task).unwrap().state.word().to_owned()
+    }
+}
+
+fn thread() -> Chat {
+    let mut chat = Chat::new(ChatType::Group, "-100");
+    chat.thread = Some("5".to_owned());
+    chat
+}
+
+#[test]
+fn what_is_made_in_a_thread_and_ended_in_another_chat_is_told_once_and_wakes_the_agent_in_that_thread() {
+    let mut office = Office::new();
+    let group = thread();
+    let task = office.create(&group, "7", false);
+    assert_eq!(office.complete(&Chat::dm("7"), "7", &task), format!("{task} completed"));
+    let there = office.world.talk(group.clone(), "7").hears(3);
+    assert_eq!(there[1], format!("Task `{task} mend the roof` is completed:\n\ntight *again*"));
+    assert_eq!(there[2], "heard: tight *again*");
+    office.world.settled();
+    let turns = office.heard();
+    let (context, said) = turns.last().unwrap();
+    assert!(said.contains("From the host") && said.contains(&task), "{said}");
+    assert_eq!((context.thread_id.as_str(), &context.session_id), ("5", &turns[0].0.session_id));
+    office.world.crash();
+    office.world.start();
+    office.opens();
+    office.world.settled();
+    assert_eq!(office.world.talk(group, "7").heard().len(), 3, "once");
+    assert_eq!(office.world.chat("7").heard().len(), 1, "whoever ended it is not told");
+}
+
+#[test]
+fn a_creator_in_a_direct_message_is_woken_there() {
+    let office = Office::new();
+    let dm = Chat::dm("7");
+    let task = office.create(&dm, "7", false);
+    office.complete(&thread(), "7", &task);
+    // A group sees only what was made in it.
+    office.world.settled();
+    assert_eq!(office.state(&task), "ready");
+    let other = office.act(&thread(), "7", TaskWish::Show { task: task.clone() });
+    assert_eq!(other, format!("there is no such task \"{task}\""));
+    let foreign = office.complete(&Chat::dm("8"), "8", &task);
+    assert_eq!(foreign, format!("there is no such task \"{task}\""));
+    // Ended in the very conversation that made it: the chat is told, and nobody is woken.
+    office.complete(&dm, "7", &task);
+    let heard = office.world.chat("7").hears(3);
+    assert!(heard[2].starts_with("Task `"), "{heard:?}");
+    office.world.settled();
+    assert!(!office.heard().iter().any(|(_, said)| said.contains("From the host")), "woken by what it did itself");
+}
+
+#[test]
+fn a_group_shares_what_was_made_in_it() {
+    let office = Office::new();
+    let group = thread();
+    let task = office.create(&group, "7", false);
+    assert_eq!(office.act(&group, "8", TaskWish::Claim { task: task.clone() }), format!("{task} running"));
+    let again = office.act(&group, "8", TaskWish::Claim { task: task.clone() });
+    assert_eq!(again, format!("{task} stays running: a task that is running cannot be claimed"));
+}
+
+#[test]
+fn a_claim_of_a_dead_host_has_crashed_and_its_maker_hears_of_it_once() {
+    let mut office = Office::new();
+    let dm = Chat::dm("7");
+    let task = office.create(&dm, "7", false);
+    office.act(&dm, "7", TaskWish::Claim { task: task.clone() });
+    office.world.settled();
+    office.world.crash();
+    office.world.start();
+    office.opens();
+    let heard = office.world.chat("7").hears(4);
+    assert!(heard[2].contains("crashed: the host ended while it ran"), "{heard:?}");
+    assert!(heard[3].starts_with("heard: "), "woken: {heard:?}");
+    office.world.settled();
+    office.world.crash();
+    office.world.start();
+    office.opens();
+    office.world.settled();
+    assert_eq!(office.world.chat("7").heard().len(), 4);
+    assert_eq!(office.act(&dm, "7", TaskWish::Claim { task: task.clone() }), format!("{task} running"));
+}
+
+#[test]
+fn a_burst_is_told_in_one_message_and_answered_in_one_turn() {
+    let office = Office::new();
+    let (group, dm) = (thread(), Chat::dm("7"));
+    let tasks: Vec<String> = (0..3).map(|_| office.create(&group, "7", false)).collect();
+    office.world.settled();
+    let before = office.heard().len();
+    // Completed by the host's own hand, all within a moment.
+    for task in &tasks {
+        let change = hermes_core::task::TaskChange::Completed { result: "done".to_owned() };
+        let by = crate::tasks::act::By { viewer: Viewer::Person("fake:7".to_owned()), key: None };
+        let host = office.world.host();
+        let done = crate::tasks::act::change_one(host, &by, task, change, "", None);
+        office.world.block_on(done).unwrap();
+    }
+    let heard = office.world.talk(group.clone(), "7").hears(5);
+    let lines: Vec<String> =
+        tasks.iter().map(|task| format!("- Task `{task} mend the roof` is completed: done")).collect();
+    let told = heard[3..].iter().filter(|text| lines.iter().all(|line| text.contains(line))).count();
+    assert_eq!(told, 1, "{heard:?}");
+    office.world.settled();
+    assert_eq!(office.heard().len(), before + 1, "one turn");
+    assert_eq!(office.world.talk(dm, "7").heard().len(), 0);
+}
+
+#[test]
+fn where_nothing_is_delivered_later_a_task_is_made_and_nobody_is_told() {
+    let capabilities = serde_json::json!({
+        "text": { "limit": 4096, "unit": "scalars", "dialect": "commonmark" }, "supports_async_delivery": false,
+    });
+    let office = Office::with(Setting { capabilities, ..Setting::default() });
+    let lent = office.clerk.ports.borrow().clone().unwrap();
+    let context = TurnContext {
+        source: "fake".to_owned(),
+        user_id: "7".to_owned(),
+        owner: "fake:7".to_owned(),
+        person: "fake:7".to_owned(),
+        chat: Some(Chat::dm("7")),
+        session_id: Some(office.world.host().new_session_id()),
+        session_key: "agent:main:fake:dm:7".to_owned(),
+        ..TurnContext::default()
+    };
+    let wish = TaskWish::Create { title: "a\u{1b}[31m\nb".to_owned(), body: String::new(), run: false, timeout: None };
+    let made: Value = office.world.block_on(lent.tasks.act(&context, wish)).unwrap();
+    assert_eq!(made["title"], "a b", "one plain line");
+    let task = made["task"].as_str().unwrap().to_owned();
+    let done = TaskWish::Complete { task, result: "done".to_owned() };
+    office.world.block_on(lent.tasks.act(&context, done)).unwrap();
+    office.world.settled();
+    assert!(office.world.block_on(office.world.host().store.tasks_untold()).unwrap().is_empty());
+    assert!(office.world.chat("7").heard().is_empty());
+}
+
+#[test]
+fn the_host_does_a_task_by_itself_and_its_answer_is_the_result() {
+    let office = Office::new();
+    let group = thread();
+    let task = office.create(&group, "7", true);
+    let heard = office.world.talk(group.clone(), "7").hears(3);
+    assert_eq!(heard[1], format!("Task `{task} mend the roof` is completed:\n\nheard: before it rains"));
+    assert_eq!(heard[2], "heard: heard: before it rains", "and the agent was woken with it");
+    office.world.settled();
+    let turns = office.heard();
+    let run = &turns[1];
+    assert!(run.1.contains(&format!("you do the task {task}")), "{}", run.1);
+    assert_eq!((run.0.thread_id.as_str(), run.0.user_id.as_str()), ("5", "7"), "over the maker's interface");
+    assert_ne!(run.0.session_id, turns[0].0.session_id, "in a session of its own");
+    assert_eq!(turns[2].0.session_id, turns[0].0.session_id);
+}
+
+#[test]
+fn a_task_that_the_host_was_doing_has_crashed_with_it_and_is_not_done_again() {
+    let mut office = Office::new();
+    let dm = Chat::dm("7");
+    let title = "hang on".to_owned();
+    let wish = TaskWish::Create { title, body: String::new(), run: true, timeout: None };
+    let said = office.act(&dm, "7", wish);
+    let task = said.split(' ').next().unwrap().to_owned();
+    office.world.until("its turn runs", || (office.heard().len() == 2).then_some(()));
+    office.world.crash();
+    office.world.start();
+    office.opens();
+    let heard = office.world.chat("7").hears(2);
+    assert!(heard[1].contains("crashed"), "{heard:?}");
+    office.world.chat("7").hears(3);
+    office.world.settled();
+    assert_eq!(office.heard().len(), 3, "a turn that was woken, and none that does it again");
+    assert_eq!(office.state(&task), "crashed");
+}
+
+#[test]
+fn what_runs_in_the_background_is_a_task_and_nobody_is_told_twice() {
+    let office = Office::new();
+    office.world.chat("7").says("/background count the stars");
+    let heard = office.world.chat("7").hears(2);
+    assert!(heard[1].contains("heard: count the stars"), "{heard:?}");
+    office.world.settled();
+    let tasks = office.world.block_on(office.world.host().store.tasks(Viewer::Person("fake:7".to_owned()), true, 10));
+    let tasks = tasks.unwrap();
+    assert_eq!(tasks.len(), 1);
+    assert_eq!((tasks[0].title.as_str(), tasks[0].state.word()), ("count the stars", "completed"));
+    assert_eq!(tasks[0].said.as_deref(), Some("heard: count the stars"));
+    office.world.settled();
+    assert_eq!(office.world.chat("7").heard().len(), 2);
+}
+
+#[test]
+fn a_turn_in_the_background_that_a_crash_cut_off_goes_on_with_its_task() {
+    let mut office = Office::new();
+    office.world.chat("7").says("/background hang on");
+    office.world.until("its turn runs", || (office.heard().len() == 1).then_some(()));
+    office.world.crash();
+    office.world.start();
+    office.opens();
+    office.world.until("its turn runs again", || (office.heard().len() == 2).then_some(()));
+    let tasks = office.world.block_on(office.world.host().store.tasks(Viewer::Operator, true, 10)).unwrap();
+    assert_eq!((tasks.len(), tasks[0].state.word()), (1, "running"));
+    assert_eq!(tasks[0].state.epoch(), Some(office.world.host().epoch));
+}
+
+#[test]
+fn time_that_runs_out_is_told_and_its_turn_is_stopped() {
+    let office = Office::new();
+    let dm = Chat::dm("7");
+    let timeout = Some(std::time::Duration::from_secs(60));
+    let wish = TaskWish::Create { title: "hang on".to_owned(), body: String::new(), run: true, timeout };
+    let said = office.act(&dm, "7", wish);
+    let task = said.split(' ').next().unwrap().to_owned();
+    office.world.until("its turn runs", || (office.heard().len() == 2).then_some(()));
+    office.world.passes(std::time::Duration::from_secs(61));
+    office.world.sweeps();
+    let heard = office.world.chat("7").hears(2);
+    assert!(heard[1].contains("ran out of time"), "{heard:?}");
+    office.world.settled();
+    assert_eq!(office.state(&task), "timed_out");
+}
