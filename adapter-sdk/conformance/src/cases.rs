@@ -14,7 +14,7 @@ const ERR: i32 = 1;
 const UNSUPPORTED: i32 = 2;
 const DROPPED: i32 = 5;
 
-/// Every case, in the order in which they run.
+/// Every contract case, in the order in which they run.
 pub const CASES: &[Case] = &[
     Case { id: "manifest-parses", sentence: "the manifest is the JSON of a Manifest, with a well-formed id" },
     Case { id: "manifest-versions", sentence: "the manifest names schema 1, ABI 1 and full semver versions" },

@@ -1,9 +1,11 @@
 //! The cases every adapter passes, whatever its platform.
 //!
 //! The list knows the protocol only. It drives a [`Subject`]: the SDK's `testing`
-//! gives it an adapter in the test's own process, the host's `certify` a library
-//! behind either kind of isolation. These are the *contract* cases: none of them
-//! calls `connect`, so none needs a platform.
+//! gives it an adapter in the test's own process, the host a library behind either
+//! kind of isolation. The *contract* cases ([`run`]) call no `connect`, so they need
+//! no platform. The cases *with a stage* ([`run_staged`]) connect to a program that
+//! plays the platform ([`stage`]); an adapter that ships none is certified for its
+//! contract only ([`Certified`]).
 //!
 //! A case says what it saw, not only that it failed; a case that cannot be asked of
 //! this adapter is skipped with a reason.
@@ -12,11 +14,16 @@
 #![warn(missing_docs)]
 
 mod cases;
+mod sample;
+pub mod stage;
+mod staged;
 
 use std::future::Future;
 use std::time::Duration;
 
 pub use cases::CASES;
+pub use sample::{Sample, secrets};
+pub use staged::{LOG, NO_STAGE, RUN_ENDED, STAGED_CASES, run_staged, without_stage};
 
 /// How a call ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,6 +56,9 @@ pub struct HostCall {
 }
 
 /// One created instance of the adapter under test.
+///
+/// Once `connect` was answered OK the subject calls `run`, as the host does; its end is
+/// told as a call of [`RUN_ENDED`], each log record as a call of [`LOG`].
 pub trait Subject: Send {
     /// The manifest's bytes, as they lie in the file.
     fn manifest(&self) -> Vec<u8>;
@@ -111,7 +121,42 @@ impl std::fmt::Display for Outcome {
     }
 }
 
-/// Runs every case on `subject`, in order. The last cases end the instance.
+/// What all outcomes together say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Certified {
+    /// Every case passed that can be asked of it, those with a stage among them.
+    Whole,
+    /// The same without a stage.
+    ContractOnly,
+    /// Some case failed.
+    No,
+}
+
+impl Certified {
+    /// What these outcomes say.
+    pub fn of(outcomes: &[Outcome]) -> Self {
+        let has_no_stage = |outcome: &Outcome| matches!(&outcome.verdict, Verdict::Skipped(why) if why == NO_STAGE);
+        if outcomes.iter().any(Outcome::failed) {
+            Self::No
+        } else if outcomes.iter().any(has_no_stage) {
+            Self::ContractOnly
+        } else {
+            Self::Whole
+        }
+    }
+}
+
+impl std::fmt::Display for Certified {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Whole => "certified",
+            Self::ContractOnly => "certified: contract only",
+            Self::No => "not certified",
+        })
+    }
+}
+
+/// Runs every contract case on `subject`, in order. The last cases end the instance.
 pub async fn run<S: Subject>(subject: &mut S) -> Vec<Outcome> {
     let mut outcomes = Vec::with_capacity(CASES.len());
     for case in CASES {

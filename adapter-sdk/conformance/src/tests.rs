@@ -89,9 +89,10 @@ fn a_manifest_is_read_closely() {
 
 #[test]
 fn ids_are_kebab_case_and_differ() {
-    for (at, case) in CASES.iter().enumerate() {
+    let all: Vec<Case> = CASES.iter().chain(STAGED_CASES).copied().collect();
+    for (at, case) in all.iter().enumerate() {
         assert!(case.id.chars().all(|c| c.is_ascii_lowercase() || c == '-'), "{}", case.id);
-        assert!(CASES[..at].iter().all(|earlier| earlier.id != case.id), "{}", case.id);
+        assert!(all[..at].iter().all(|earlier| earlier.id != case.id), "{}", case.id);
     }
 }
 

@@ -1,15 +1,17 @@
 //! The conformance list on an adapter in the test's process.
 
+use std::collections::VecDeque;
 use std::future::Future;
+use std::path::Path;
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
 use std::time::Duration;
 
-use hermes_conformance::{Answer, HostCall, Subject};
-use hermes_protocol::Manifest;
-use serde_json::Value;
+use hermes_conformance::{Answer, Certified, HostCall, LOG, Outcome, RUN_ENDED, Sample, Subject};
+use hermes_protocol::{Manifest, method};
+use serde_json::{Value, json};
 
 use super::{MockHost, Pending};
 use crate::dispatch::Exported;
@@ -17,7 +19,10 @@ use crate::dispatch::Exported;
 /// What a cancelled call has to end in.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// Runs the conformance list on `A`.
+/// How long one look at what the adapter did takes, where two things may come.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// Runs the contract cases of the conformance list on `A`.
 ///
 /// # Panics
 ///
@@ -30,8 +35,32 @@ pub fn conformance<A: Exported>(config: Value) {
     let manifest: Manifest = serde_json::from_str(host.manifest()).expect("`manifest!` writes a manifest");
     let astray = keys_astray(&manifest, &MockHost::config_schema::<A>());
     assert!(astray.is_empty(), "`manifest!` names keys that the configuration does not have: {}", astray.join(", "));
-    let mut subject = MockSubject(host);
-    let outcomes = block_on(hermes_conformance::run(&mut subject));
+    let outcomes = block_on(hermes_conformance::run(&mut MockSubject::new(host, false)));
+    nothing_failed(&outcomes);
+}
+
+/// Runs the whole list on `A` with what `certify.toml` names: the contract cases, and those that connect to the stage.
+/// Returns how every case ended.
+///
+/// # Panics
+///
+/// As [`conformance`]; also when there is no stage, or it does not start.
+pub fn certify<A: Exported>(file: &Path) -> Vec<Outcome> {
+    let sample = Sample::read(file).unwrap_or_else(|why| panic!("{why}"));
+    conformance::<A>(sample.config.clone());
+    let staged = sample.staged().unwrap_or_else(|error| panic!("{}: {error}", file.display()));
+    let (mut stage, config) = staged.unwrap_or_else(|| panic!("{} names no `stage`", file.display()));
+    let host = MockHost::start::<A>(config.clone()).unwrap_or_else(|sentence| panic!("{sentence}"));
+    let manifest: Manifest = serde_json::from_str(host.manifest()).expect("`manifest!` writes a manifest");
+    let secrets = hermes_conformance::secrets(&manifest, &config);
+    let mut subject = MockSubject::new(host, true);
+    let outcomes = block_on(hermes_conformance::run_staged(&mut subject, &mut stage, &secrets));
+    nothing_failed(&outcomes);
+    assert_eq!(Certified::of(&outcomes), Certified::Whole);
+    outcomes
+}
+
+fn nothing_failed(outcomes: &[Outcome]) {
     let failed: Vec<String> = outcomes.iter().filter(|outcome| outcome.failed()).map(ToString::to_string).collect();
     assert!(failed.is_empty(), "{} of {} cases failed\n{}", failed.len(), outcomes.len(), failed.join("\n"));
 }
@@ -53,25 +82,73 @@ fn keys_astray(manifest: &Manifest, schema: &Value) -> Vec<String> {
     astray.map(|(list, key)| format!("`{key}` in `{list}`")).collect()
 }
 
-struct MockSubject(MockHost);
+struct MockSubject {
+    host: MockHost,
+    /// Whether log records are told, and how many were.
+    logs: Option<usize>,
+    /// Records that wait to be told.
+    waiting: VecDeque<HostCall>,
+    run: Option<Pending>,
+}
+
+impl MockSubject {
+    fn new(host: MockHost, tells_logs: bool) -> Self {
+        Self { host, logs: tells_logs.then_some(0), waiting: VecDeque::new(), run: None }
+    }
+
+    /// A log record that was not told yet, or the end of `run`.
+    fn aside(&mut self) -> Option<HostCall> {
+        if let (true, Some(told)) = (self.waiting.is_empty(), self.logs) {
+            let logs = self.host.logs();
+            self.waiting.extend(logs[told..].iter().map(|line| {
+                let payload = json!({ "level": line.level, "target": line.target, "fields": line.fields });
+                HostCall { method: LOG.to_owned(), payload: payload.to_string().into_bytes() }
+            }));
+            self.logs = Some(logs.len());
+        }
+        if let Some(call) = self.waiting.pop_front() {
+            return Some(call);
+        }
+        let answer = self.run.as_ref()?.wait_for(Duration::ZERO)?;
+        self.run = None;
+        Some(HostCall { method: RUN_ENDED.to_owned(), payload: answer.payload })
+    }
+}
 
 impl Subject for MockSubject {
     fn manifest(&self) -> Vec<u8> {
-        self.0.manifest().as_bytes().to_vec()
+        self.host.manifest().as_bytes().to_vec()
     }
 
     async fn call(&mut self, method: &str, payload: &[u8], deadline: Duration) -> Answer {
-        let pending = self.0.call_bytes(method, payload);
-        ended(&pending, deadline)
+        let pending = self.host.call_bytes(method, payload);
+        let answer = ended(&pending, deadline);
+        if method == method::CONNECT && answer.status == Some(super::status::OK) {
+            self.run = Some(self.host.run());
+        }
+        answer
     }
 
     async fn next_host_call(&mut self, deadline: Duration) -> Option<HostCall> {
-        let call = self.0.take_call(deadline)?;
-        Some(HostCall { method: call.method, payload: call.payload.to_string().into_bytes() })
+        let mut left = deadline;
+        loop {
+            // What it did comes before what it says of it: an event before the end of the link that brought it.
+            let call = self.host.take_call(left.min(LOOK));
+            if let Some(call) = call {
+                return Some(HostCall { method: call.method, payload: call.payload.to_string().into_bytes() });
+            }
+            if let Some(call) = self.aside() {
+                return Some(call);
+            }
+            if left.is_zero() {
+                return None;
+            }
+            left = left.saturating_sub(LOOK);
+        }
     }
 
     async fn shutdown(&mut self, deadline: Duration) -> Answer {
-        ended(&self.0.shutdown(deadline), deadline)
+        ended(&self.host.shutdown(deadline), deadline)
     }
 }
 

@@ -44,7 +44,7 @@ use serde_json::{Value, json};
 
 use self::board::Board;
 pub use self::board::{HostCall, LogLine};
-pub use self::conformance::conformance;
+pub use self::conformance::{certify, conformance};
 pub use self::pending::{CallAnswer, Pending};
 use crate::dispatch::Exported;
 use crate::export::{self, Loaded};
@@ -300,6 +300,19 @@ macro_rules! conformance {
         #[test]
         fn the_adapter_passes_conformance() {
             $crate::testing::conformance::<$adapter>($crate::serde_json::json!($config));
+        }
+    };
+}
+
+/// Runs the whole conformance list on an adapter with its stage, as a test: `certify!(MyAdapter);` reads
+/// `testdata/certify.toml` beside the adapter's `Cargo.toml`.
+#[macro_export]
+macro_rules! certify {
+    ($adapter:ty) => {
+        #[test]
+        fn the_adapter_passes_conformance_with_its_stage() {
+            let file = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata/certify.toml");
+            $crate::testing::certify::<$adapter>(&file);
         }
     };
 }

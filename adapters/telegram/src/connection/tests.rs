@@ -4,6 +4,8 @@ use serde_json::json;
 use super::*;
 use crate::Telegram;
 
+hermes_adapter_sdk::certify!(Telegram);
+
 #[test]
 fn neighbours_of_one_album_are_one_group_and_others_stand_alone() {
     let update = |id: i64, group: Option<&str>| json!({ "update_id": id, "message": { "media_group_id": group } });

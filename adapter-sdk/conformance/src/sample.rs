@@ -1,0 +1,104 @@
+//! `testdata/certify.toml`: what an adapter ships to be put to the test with.
+
+use std::path::{Path, PathBuf};
+
+use hermes_protocol::Manifest;
+use serde_json::{Map, Value};
+
+use crate::stage::{StageError, StageProgram};
+
+/// The largest file that is read, in bytes.
+const BYTES_MAX: u64 = 1 << 20;
+
+/// A sample configuration, and the program that plays the platform.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Sample {
+    /// `[config]`.
+    pub config: Value,
+    /// `stage`; empty: there is none.
+    pub stage: Vec<String>,
+    /// Where the stage runs: the folder of the file.
+    pub folder: PathBuf,
+}
+
+impl Sample {
+    /// Reads the file.
+    ///
+    /// # Errors
+    ///
+    /// One sentence for the author of the adapter.
+    pub fn read(path: &Path) -> Result<Self, String> {
+        let size =
+            std::fs::metadata(path).map_err(|error| format!("{} cannot be read ({error})", path.display()))?.len();
+        if size > BYTES_MAX {
+            return Err(format!("{} has {size} bytes; a sample is small", path.display()));
+        }
+        let text =
+            std::fs::read_to_string(path).map_err(|error| format!("{} cannot be read ({error})", path.display()))?;
+        Self::parse(&text, path.parent().unwrap_or(Path::new("."))).map_err(|why| format!("{}: {why}", path.display()))
+    }
+
+    fn parse(text: &str, folder: &Path) -> Result<Self, String> {
+        let mut table: Map<String, Value> = toml::from_str(text).map_err(|error| error.to_string())?;
+        let config = table.remove("config").unwrap_or_else(|| Value::Object(Map::new()));
+        let stage = match table.remove("stage") {
+            None => Vec::new(),
+            Some(stage) => serde_json::from_value(stage)
+                .map_err(|_| "`stage` is a list of texts: the program and its arguments".to_owned())?,
+        };
+        match table.keys().next() {
+            Some(key) => Err(format!("nobody knows `{key}`; there are `stage` and `[config]`")),
+            None => Ok(Self { config, stage, folder: folder.to_owned() }),
+        }
+    }
+
+    /// Starts the stage; returns it and the configuration that leads to it. `None`: there is no stage.
+    ///
+    /// # Errors
+    ///
+    /// When it does not start.
+    pub fn staged(&self) -> Result<Option<(StageProgram, Value)>, StageError> {
+        if self.stage.is_empty() {
+            return Ok(None);
+        }
+        let (stage, keys) = StageProgram::start(&self.stage, &self.folder)?;
+        let mut config = self.config.as_object().cloned().unwrap_or_default();
+        config.extend(keys);
+        Ok(Some((stage, Value::Object(config))))
+    }
+}
+
+/// The values of a configuration that nobody may read anywhere.
+pub fn secrets(manifest: &Manifest, config: &Value) -> Vec<String> {
+    let value = |key: &String| key.split('.').try_fold(config, |at, part| at.get(part))?.as_str().map(str::to_owned);
+    manifest.secrets.iter().filter_map(value).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_sample_is_a_configuration_and_perhaps_a_stage() {
+        let sample = |text: &str| Sample::parse(text, Path::new("/x"));
+        let whole = sample("stage = [\"python3\", \"stage.py\"]\n[config]\ntoken = \"t\"").unwrap();
+        assert_eq!(
+            (whole.config, whole.stage),
+            (json!({ "token": "t" }), vec!["python3".to_owned(), "stage.py".to_owned()])
+        );
+        assert_eq!(sample("").unwrap(), Sample { config: json!({}), stage: Vec::new(), folder: "/x".into() });
+        assert!(sample("stage = \"stage.py\"").unwrap_err().contains("list of texts"));
+        assert!(sample("stages = []").unwrap_err().contains("nobody knows `stages`"));
+    }
+
+    #[test]
+    fn secrets_are_found_where_the_manifest_names_them() {
+        let manifest = json!({
+            "schema": 1, "id": "x", "label": "X", "version": "1.0.0", "sdk": "1.0.0", "abi": 1, "secrets": ["token", "hook.key", "gone"],
+        });
+        let manifest: Manifest = serde_json::from_value(manifest).unwrap();
+        assert_eq!(secrets(&manifest, &json!({ "token": "a", "hook": { "key": "b" }, "name": "c" })), ["a", "b"]);
+    }
+}

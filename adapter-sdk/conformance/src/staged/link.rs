@@ -1,0 +1,183 @@
+//! The link between the adapter and its stage, kept up as a host does.
+
+use std::time::{Duration, Instant};
+
+use hermes_protocol::{ConnectError, Event, LinkState, LinkWord, host_method, method};
+use serde_json::Value;
+
+use crate::stage::Stage;
+use crate::{Answer, Subject};
+
+/// The call that stands for a log record: `{level, target, fields}`. A subject tells it like every other call of the
+/// adapter to its host.
+pub const LOG: &str = "log";
+
+/// The call that stands for the end of `run`, with the [`ConnectError`] that it ended with. Once `connect` was
+/// answered OK a subject calls `run`, as the host does, and tells its end.
+pub const RUN_ENDED: &str = "run.ended";
+
+/// How long anything may take that no time was promised for.
+pub(super) const PATIENCE: Duration = Duration::from_secs(30);
+
+/// After how long a call is cancelled that nobody answers.
+pub(super) const CANCEL_AFTER: Duration = Duration::from_millis(500);
+
+/// The wait before a link is tried again.
+const TRY_AGAIN: Duration = Duration::from_millis(200);
+
+/// How much later than promised something may be noticed.
+const SLACK: Duration = Duration::from_secs(10);
+
+/// The most that is remembered of what the adapter told.
+const TOLD_MAX: usize = 100_000;
+
+/// What the adapter said last.
+enum Said {
+    Event(Box<Event>),
+    Lost(ConnectError),
+    Other,
+}
+
+pub(super) struct Link<'l, S, T> {
+    subject: &'l mut S,
+    pub(super) stage: &'l mut T,
+    /// Everything the adapter told anybody: what kind, and the text.
+    pub(super) told: Vec<(String, String)>,
+    /// The link stands.
+    is_up: bool,
+}
+
+impl<'l, S: Subject, T: Stage> Link<'l, S, T> {
+    pub(super) fn new(subject: &'l mut S, stage: &'l mut T) -> Self {
+        Self { subject, stage, told: Vec::new(), is_up: false }
+    }
+
+    pub(super) async fn call(&mut self, method: &str, payload: &Value, deadline: Duration) -> Answer {
+        let answer = self.subject.call(method, payload.to_string().as_bytes(), deadline).await;
+        self.note(method, &answer.payload);
+        answer
+    }
+
+    /// Calls `connect`.
+    pub(super) async fn connect(&mut self) -> Result<(), ConnectError> {
+        let answer = self.call(method::CONNECT, &Value::Object(serde_json::Map::new()), PATIENCE).await;
+        self.is_up = answer.status == Some(0);
+        if self.is_up {
+            return Ok(());
+        }
+        let said = String::from_utf8_lossy(&answer.payload).into_owned();
+        Err(serde_json::from_slice(&answer.payload).unwrap_or_else(|_| ConnectError::retry(said)))
+    }
+
+    /// Connects until it works.
+    pub(super) async fn again(&mut self) -> Result<(), String> {
+        let until = now() + PATIENCE;
+        let mut last = None;
+        while !self.is_up {
+            if now() > until {
+                return Err(format!("no link: {last:?}"));
+            }
+            last = self.connect().await.err();
+            if !self.is_up {
+                self.pause().await;
+            }
+        }
+        Ok(())
+    }
+
+    /// The event with this text, and those before it. A link that is lost meanwhile is made anew.
+    pub(super) async fn event_of(&mut self, text: &str) -> Result<(Event, Vec<Event>), String> {
+        let until = now() + PATIENCE;
+        let mut before = Vec::new();
+        loop {
+            self.again().await?;
+            let left = until.saturating_duration_since(now());
+            match self.next(left).await {
+                Some(Said::Event(event)) if event.text == text => return Ok((*event, before)),
+                Some(Said::Event(event)) => before.push(*event),
+                Some(Said::Lost(_) | Said::Other) => {}
+                None if left.is_zero() => return Err(format!("no event says \"{text}\"")),
+                None => {}
+            }
+        }
+    }
+
+    /// Whether the link is lost, or said to be, within what was promised.
+    pub(super) async fn lost_within(&mut self, promised: Duration) -> bool {
+        let until = now() + promised + SLACK;
+        loop {
+            let left = until.saturating_duration_since(now());
+            match self.next(left).await {
+                Some(Said::Lost(_)) => return true,
+                None if left.is_zero() => return false,
+                _ => {}
+            }
+        }
+    }
+
+    /// The error that ends the tries.
+    pub(super) async fn fatal(&mut self) -> Result<ConnectError, String> {
+        let until = now() + PATIENCE + PATIENCE;
+        while now() < until {
+            if !self.is_up {
+                match self.connect().await {
+                    Err(error @ ConnectError::Fatal { .. }) => return Ok(error),
+                    Err(_) => self.pause().await,
+                    Ok(()) => {}
+                }
+                continue;
+            }
+            if let Some(Said::Lost(error @ ConnectError::Fatal { .. })) = self.next(TRY_AGAIN).await {
+                return Ok(error);
+            }
+        }
+        Err("it goes on trying".to_owned())
+    }
+
+    pub(super) async fn shut_down(&mut self) -> Result<(), String> {
+        let answer = self.subject.shutdown(Duration::from_secs(5)).await;
+        match answer.status {
+            Some(0) => Ok(()),
+            status => Err(format!("status {status:?}")),
+        }
+    }
+
+    /// Hears whatever comes for a moment.
+    async fn pause(&mut self) {
+        let until = now() + TRY_AGAIN;
+        while now() < until {
+            self.next(until.saturating_duration_since(now())).await;
+        }
+    }
+
+    async fn next(&mut self, deadline: Duration) -> Option<Said> {
+        let call = self.subject.next_host_call(deadline).await?;
+        self.note(&call.method, &call.payload);
+        Some(match call.method.as_str() {
+            host_method::EMIT => match serde_json::from_slice(&call.payload) {
+                Ok(event) => Said::Event(Box::new(event)),
+                Err(_) => Said::Other,
+            },
+            RUN_ENDED => {
+                self.is_up = false;
+                Said::Lost(serde_json::from_slice(&call.payload).unwrap_or(ConnectError::Unrecognised))
+            }
+            host_method::LINK => match serde_json::from_slice::<LinkState>(&call.payload) {
+                Ok(LinkState { state: LinkWord::Lost, reason, .. }) => Said::Lost(ConnectError::retry(reason)),
+                _ => Said::Other,
+            },
+            _ => Said::Other,
+        })
+    }
+
+    fn note(&mut self, what: &str, payload: &[u8]) {
+        if self.told.len() < TOLD_MAX {
+            self.told.push((what.to_owned(), String::from_utf8_lossy(payload).into_owned()));
+        }
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "an adapter's promises are measured against the time that people have")]
+fn now() -> Instant {
+    Instant::now()
+}

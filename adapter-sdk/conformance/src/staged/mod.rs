@@ -1,0 +1,304 @@
+//! The cases that need a platform: the adapter is connected to its stage.
+
+mod link;
+mod sending;
+
+use hermes_protocol::{Chat, ConnectError, Event, HandoffThreadCall, Manifest, host_method, method};
+use serde_json::{Value, json};
+
+pub use self::link::{LOG, RUN_ENDED};
+use self::link::{Link, PATIENCE};
+use crate::stage::{Stage, StageError};
+use crate::{Case, Outcome, Subject, Verdict};
+
+/// Every case with a stage, in the order in which they run.
+pub const STAGED_CASES: &[Case] = &[
+    Case { id: "connects", sentence: "`connect` is answered OK and the link stays" },
+    Case {
+        id: "inbound-is-one-event",
+        sentence: "what somebody writes becomes one event that says who, where and what",
+    },
+    Case { id: "repeated-inbound-is-one-event-id", sentence: "a change that is delivered twice has one event id" },
+    Case { id: "own-echo-is-no-event", sentence: "what the account itself wrote starts nothing" },
+    Case { id: "bots-are-marked", sentence: "the event of another bot says that it is one" },
+    Case {
+        id: "handoff-thread-is-its-messages-chat",
+        sentence: "the descriptor of a handoff thread equals that of the next message from it",
+    },
+    Case { id: "handoff-thread-is-shared", sentence: "two people in a handoff thread write in the same chat" },
+    Case { id: "handoff-key-opens-one-thread", sentence: "the same key opens no second thread" },
+    Case { id: "text-at-the-limit-arrives-whole", sentence: "a text as long as declared, in its unit, arrives whole" },
+    Case { id: "text-beyond-the-limit-is-not-split", sentence: "`send` makes one message or none of what is too long" },
+    Case { id: "flood-wait-is-told", sentence: "a message that is to come later is `not_sent` with the time" },
+    Case {
+        id: "broken-server-is-not-delivered",
+        sentence: "a message that met a broken server is `unknown` or `not_sent`",
+    },
+    Case {
+        id: "malformed-news-is-survived",
+        sentence: "after something that is not understood the next message comes",
+    },
+    Case { id: "cut-link-comes-back", sentence: "after the link was cut the next message comes" },
+    Case {
+        id: "silence-is-noticed",
+        sentence: "a platform that says nothing any more is noticed within the promised time",
+    },
+    Case { id: "call-without-answer-is-cancelled", sentence: "a `send` that nobody answers ends when it is cancelled" },
+    Case {
+        id: "expired-credential-is-fatal",
+        sentence: "a credential that is not accepted is fatal and says what to do",
+    },
+    Case { id: "connects-again", sentence: "the same instance connects once everything works again" },
+    Case { id: "nothing-tells-a-secret", sentence: "no log record, answer or call to the host holds a secret" },
+    Case {
+        id: "shutdown-while-connected",
+        sentence: "shutdown is answered OK within its deadline while the link stands",
+    },
+];
+
+/// Why the cases that need a platform are skipped.
+pub const NO_STAGE: &str = "no stage";
+
+/// The same cases where there is no stage.
+pub fn without_stage() -> Vec<Outcome> {
+    let skipped = |case: &Case| Outcome { case: *case, verdict: Verdict::Skipped(NO_STAGE.to_owned()) };
+    STAGED_CASES.iter().map(skipped).collect()
+}
+
+/// Runs every case with a stage on a fresh `subject`, in order. `secrets` are the values nobody may read anywhere.
+/// The last case ends the instance.
+pub async fn run_staged<S: Subject, T: Stage>(subject: &mut S, stage: &mut T, secrets: &[String]) -> Vec<Outcome> {
+    let manifest: Option<Manifest> = serde_json::from_slice(&subject.manifest()).ok();
+    let Some(manifest) = manifest else {
+        let unread =
+            |case: &Case| Outcome { case: *case, verdict: Verdict::Failed("the manifest is not readable".into()) };
+        return STAGED_CASES.iter().map(unread).collect();
+    };
+    let mut play = Play { link: Link::new(subject, stage), manifest, thread: None, sent: 0 };
+    let mut outcomes = Vec::with_capacity(STAGED_CASES.len());
+    for case in STAGED_CASES {
+        let verdict = match play.case(case.id, secrets).await {
+            Ok(()) => Verdict::Passed,
+            Err(No::Seen(seen)) => Verdict::Failed(seen),
+            Err(No::Skipped(why)) => Verdict::Skipped(why),
+        };
+        let is_over = case.id == "connects" && matches!(verdict, Verdict::Failed(_));
+        outcomes.push(Outcome { case: *case, verdict });
+        if is_over {
+            // Nothing else can be asked of an adapter that has no link.
+            let rest = STAGED_CASES.iter().skip(1);
+            let skipped =
+                |case: &Case| Outcome { case: *case, verdict: Verdict::Skipped("it does not connect".into()) };
+            outcomes.extend(rest.map(skipped));
+            break;
+        }
+    }
+    outcomes
+}
+
+/// Why a case did not pass.
+pub(crate) enum No {
+    /// It does not hold; what was seen instead.
+    Seen(String),
+    /// It cannot be asked; why.
+    Skipped(String),
+}
+
+impl From<String> for No {
+    fn from(seen: String) -> Self {
+        Self::Seen(seen)
+    }
+}
+
+impl From<StageError> for No {
+    fn from(error: StageError) -> Self {
+        match error {
+            StageError::Unsupported(why) => Self::Skipped(why),
+            StageError::Broken(_) => Self::Seen(error.to_string()),
+        }
+    }
+}
+
+type Holds = Result<(), No>;
+
+struct Play<'p, S, T> {
+    link: Link<'p, S, T>,
+    manifest: Manifest,
+    /// The handoff thread that was opened, and the chat of the first message from it.
+    thread: Option<(Chat, Chat)>,
+    /// How much was sent.
+    sent: i64,
+}
+
+impl<S: Subject, T: Stage> Play<'_, S, T> {
+    async fn case(&mut self, id: &str, secrets: &[String]) -> Holds {
+        match id {
+            "connects" => Ok(self.link.connect().await.map_err(|error| format!("{error:?}"))?),
+            "inbound-is-one-event" => self.inbound_is_one_event().await,
+            "repeated-inbound-is-one-event-id" => self.repeated_is_one().await,
+            "own-echo-is-no-event" => self.own_echo().await,
+            "bots-are-marked" => self.bots_are_marked().await,
+            "handoff-thread-is-its-messages-chat" => self.thread_is_its_chat().await,
+            "handoff-thread-is-shared" => self.thread_is_shared().await,
+            "handoff-key-opens-one-thread" => self.key_opens_one().await,
+            "text-at-the-limit-arrives-whole" => self.at_the_limit().await,
+            "text-beyond-the-limit-is-not-split" => self.beyond_the_limit().await,
+            "flood-wait-is-told" => self.flood_wait().await,
+            "broken-server-is-not-delivered" => self.broken_server().await,
+            "malformed-news-is-survived" => self.comes_after("malformed").await,
+            "cut-link-comes-back" => self.comes_after("cut").await,
+            "silence-is-noticed" => self.silence().await,
+            "call-without-answer-is-cancelled" => self.cancelled().await,
+            "expired-credential-is-fatal" => self.expired().await,
+            "connects-again" => self.connects_again().await,
+            "nothing-tells-a-secret" => self.no_secret(secrets),
+            "shutdown-while-connected" => Ok(self.link.shut_down().await?),
+            other => Err(No::Skipped(format!("this list has no case `{other}`"))),
+        }
+    }
+
+    /// Somebody writes; returns the event.
+    async fn heard(&mut self, said: Value) -> Result<Event, No> {
+        let text = said["text"].as_str().unwrap_or_default().to_owned();
+        self.link.stage.tell(&json!({ "inbound": said }))?;
+        Ok(self.link.event_of(&text).await?.0)
+    }
+
+    async fn inbound_is_one_event(&mut self) -> Holds {
+        for (chat, from, text) in
+            [("dm", 1, "the first words"), ("dm", 1, "the second words"), ("group", 2, "the third words")]
+        {
+            self.link.stage.tell(&json!({ "inbound": { "chat": chat, "from": from, "text": text } }))?;
+            let (event, before) = self.link.event_of(text).await?;
+            if let Some(other) = before.first() {
+                return Err(format!("an event more: {}", shown(other)).into());
+            }
+            let says_all =
+                event.text == text && !event.sender.id.is_empty() && !event.chat.id.is_empty() && !event.sender.is_bot;
+            if !says_all {
+                return Err(shown(&event).into());
+            }
+        }
+        Ok(())
+    }
+
+    async fn repeated_is_one(&mut self) -> Holds {
+        let told = self.link.stage.tell(&json!({ "inbound": { "chat": "dm", "from": 1, "text": "said once" } }))?;
+        let (first, _) = self.link.event_of("said once").await?;
+        self.link.stage.tell(&json!({ "inbound": { "again": told["id"] } }))?;
+        self.link.stage.tell(&json!({ "inbound": { "chat": "dm", "from": 1, "text": "said after it" } }))?;
+        let (_, before) = self.link.event_of("said after it").await?;
+        match before.iter().find(|event| event.event_id != first.event_id) {
+            Some(other) => Err(format!("{} after {}", other.event_id, first.event_id).into()),
+            None => Ok(()),
+        }
+    }
+
+    async fn own_echo(&mut self) -> Holds {
+        self.link.stage.tell(&json!({ "inbound": { "chat": "group", "own": true, "text": "said by itself" } }))?;
+        self.link.stage.tell(&json!({ "inbound": { "chat": "group", "from": 1, "text": "said by somebody" } }))?;
+        let (_, before) = self.link.event_of("said by somebody").await?;
+        before.first().map_or(Ok(()), |event| Err(shown(event).into()))
+    }
+
+    async fn bots_are_marked(&mut self) -> Holds {
+        self.link
+            .stage
+            .tell(&json!({ "inbound": { "chat": "group", "from": 2, "bot": true, "text": "said by a bot" } }))?;
+        self.link.stage.tell(&json!({ "inbound": { "chat": "group", "from": 1, "text": "said by no bot" } }))?;
+        let (_, before) = self.link.event_of("said by no bot").await?;
+        before.iter().find(|event| !event.sender.is_bot).map_or(Ok(()), |event| Err(shown(event).into()))
+    }
+
+    async fn thread_is_its_chat(&mut self) -> Holds {
+        let opened = self.open("certify").await?;
+        let event = self.heard(json!({ "chat": opened, "from": 1, "text": "the first in the thread" })).await?;
+        let same = event.chat == opened;
+        self.thread = Some((opened.clone(), event.chat.clone()));
+        if same { Ok(()) } else { Err(format!("{} is opened, {} comes", json!(opened), json!(event.chat)).into()) }
+    }
+
+    async fn thread_is_shared(&mut self) -> Holds {
+        let Some((opened, first)) = self.thread.clone() else { return Err(No::Skipped("no thread was opened".into())) };
+        let event = self.heard(json!({ "chat": opened, "from": 2, "text": "the second in the thread" })).await?;
+        if event.chat == first { Ok(()) } else { Err(format!("{} and {}", json!(first), json!(event.chat)).into()) }
+    }
+
+    async fn key_opens_one(&mut self) -> Holds {
+        let Some((opened, _)) = self.thread.clone() else { return Err(No::Skipped("no thread was opened".into())) };
+        let again = self.open("certify").await?;
+        if again == opened { Ok(()) } else { Err(format!("{} and {}", json!(opened), json!(again)).into()) }
+    }
+
+    /// Opens a handoff thread in the group.
+    async fn open(&mut self, key: &str) -> Result<Chat, No> {
+        if !self.manifest.capabilities.create_handoff_thread {
+            return Err(No::Skipped("it opens no threads".to_owned()));
+        }
+        let home = self.heard(json!({ "chat": "group", "from": 1, "text": format!("the home of {key}") })).await?.chat;
+        let call = json!(HandoffThreadCall::new(home, "certify", key));
+        let answer = self.link.call(method::CREATE_HANDOFF_THREAD, &call, PATIENCE).await;
+        let opened: Option<Chat> =
+            (answer.status == Some(0)).then(|| serde_json::from_slice(&answer.payload).ok()).flatten();
+        opened.ok_or_else(|| format!("it answers {}", String::from_utf8_lossy(&answer.payload)).into())
+    }
+
+    async fn comes_after(&mut self, fault: &str) -> Holds {
+        self.link.stage.tell(&json!({ "fault": { "kind": fault } }))?;
+        let text = format!("said after {fault}");
+        self.heard(json!({ "chat": "dm", "from": 1, "text": text })).await?;
+        Ok(())
+    }
+
+    async fn silence(&mut self) -> Holds {
+        let promised = self.manifest.capabilities.liveness.interval_s;
+        if promised == 0 {
+            return Err(No::Skipped("it promises no time".to_owned()));
+        }
+        self.link.stage.tell(&json!({ "fault": { "kind": "silence" } }))?;
+        let noticed = self.link.lost_within(std::time::Duration::from_secs(promised.into())).await;
+        self.link.stage.tell(&json!({ "fault": { "kind": "none" } }))?;
+        if !noticed {
+            return Err(format!("nothing was noticed for {promised} s").into());
+        }
+        self.heard(json!({ "chat": "dm", "from": 1, "text": "said after the silence" })).await?;
+        Ok(())
+    }
+
+    async fn expired(&mut self) -> Holds {
+        self.link.stage.tell(&json!({ "fault": { "kind": "expired" } }))?;
+        match self.link.fatal().await? {
+            ConnectError::Fatal { reason, mend } if !reason.is_empty() && !mend.is_empty() => Ok(()),
+            other => Err(format!("{other:?}").into()),
+        }
+    }
+
+    async fn connects_again(&mut self) -> Holds {
+        self.link.stage.tell(&json!({ "fault": { "kind": "none" } }))?;
+        self.link.again().await?;
+        self.heard(json!({ "chat": "dm", "from": 1, "text": "said at the end" })).await?;
+        Ok(())
+    }
+
+    fn no_secret(&self, secrets: &[String]) -> Holds {
+        let secrets: Vec<&String> = secrets.iter().filter(|secret| !secret.is_empty()).collect();
+        if secrets.is_empty() {
+            return Err(No::Skipped("its sample configuration holds no secret".to_owned()));
+        }
+        let told = self.link.told.iter().find(|(what, text)| {
+            // The host keeps the hash of what is locked.
+            what != host_method::LOCK_CREDENTIAL && secrets.iter().any(|secret| text.contains(secret.as_str()))
+        });
+        match told {
+            Some((what, _)) => Err(format!("`{what}` holds a secret").into()),
+            None => Ok(()),
+        }
+    }
+}
+
+fn shown(event: &Event) -> String {
+    json!({ "event_id": event.event_id, "chat": event.chat, "sender": event.sender, "text": event.text }).to_string()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,110 @@
+//! What goes out: the limit, and what the platform does with it.
+
+use hermes_protocol::{Chat, Outgoing, SendOutcome, TextUnit, method};
+use serde_json::json;
+
+use super::link::{CANCEL_AFTER, PATIENCE};
+use super::{Holds, No, Play};
+use crate::Subject;
+use crate::stage::Stage;
+
+/// How long the platform asks to be left alone, in seconds.
+const RETRY_AFTER_S: u64 = 7;
+
+impl<S: Subject, T: Stage> Play<'_, S, T> {
+    pub(super) async fn at_the_limit(&mut self) -> Holds {
+        let text = self.text_of(0)?;
+        let before = self.journal()?.len();
+        match self.send(&text).await? {
+            SendOutcome::Delivered { .. } => {}
+            other => return Err(format!("{other:?}").into()),
+        }
+        let after = self.journal()?;
+        match &after[before.min(after.len())..] {
+            [one] if *one == text => Ok(()),
+            several => Err(format!(
+                "{} messages of {:?} characters",
+                several.len(),
+                several.iter().map(|t| t.chars().count()).collect::<Vec<_>>()
+            )
+            .into()),
+        }
+    }
+
+    pub(super) async fn beyond_the_limit(&mut self) -> Holds {
+        let text = self.text_of(1)?;
+        let before = self.journal()?.len();
+        let outcome = self.send(&text).await?;
+        match self.journal()?.len().saturating_sub(before) {
+            0 if !matches!(outcome, SendOutcome::Delivered { .. }) => Ok(()),
+            1 => Ok(()),
+            count => Err(format!("{count} messages, and {outcome:?}").into()),
+        }
+    }
+
+    pub(super) async fn flood_wait(&mut self) -> Holds {
+        self.link.stage.tell(&json!({ "fault": { "kind": "429", "retry_after_s": RETRY_AFTER_S } }))?;
+        match self.send("too early").await? {
+            SendOutcome::NotSent { retry_after_ms: Some(wait_ms), .. } if wait_ms >= RETRY_AFTER_S * 1_000 => Ok(()),
+            other => Err(format!("{other:?}").into()),
+        }
+    }
+
+    pub(super) async fn broken_server(&mut self) -> Holds {
+        self.link.stage.tell(&json!({ "fault": { "kind": "5xx" } }))?;
+        match self.send("to a broken server").await? {
+            SendOutcome::NotSent { .. } | SendOutcome::Unknown { .. } => Ok(()),
+            other => Err(format!("{other:?}").into()),
+        }
+    }
+
+    pub(super) async fn cancelled(&mut self) -> Holds {
+        let outgoing = self.outgoing("never answered").await?;
+        self.link.stage.tell(&json!({ "fault": { "kind": "silence" } }))?;
+        let answer = self.link.call(method::SEND, &json!(outgoing), CANCEL_AFTER).await;
+        self.link.stage.tell(&json!({ "fault": { "kind": "none" } }))?;
+        if answer.status.is_some() { Ok(()) } else { Err("no answer".to_owned().into()) }
+    }
+
+    /// A text that is by so much longer than the declared limit, in its unit, of characters that count most.
+    fn text_of(&self, more: usize) -> Result<String, No> {
+        let limit = &self.manifest.capabilities.text;
+        let size = usize::try_from(limit.limit).unwrap_or(0).saturating_add(more);
+        if limit.limit == 0 {
+            return Err(No::Skipped("it declares no limit".to_owned()));
+        }
+        let wide = match limit.unit {
+            TextUnit::Utf16 => 2,
+            TextUnit::Bytes => 4,
+            _ => 1,
+        };
+        let mut text = "\u{1F980}".repeat(size / wide);
+        text.push_str(&"x".repeat(size % wide));
+        Ok(text)
+    }
+
+    async fn send(&mut self, text: &str) -> Result<SendOutcome, No> {
+        let outgoing = self.outgoing(text).await?;
+        let answer = self.link.call(method::SEND, &json!(outgoing), PATIENCE).await;
+        match (answer.status, serde_json::from_slice(&answer.payload)) {
+            (Some(0), Ok(outcome)) => Ok(outcome),
+            _ => Err(format!("status {:?} with {}", answer.status, String::from_utf8_lossy(&answer.payload)).into()),
+        }
+    }
+
+    async fn outgoing(&mut self, text: &str) -> Result<Outgoing, No> {
+        let chat: Chat = self.heard(json!({ "chat": "dm", "from": 1, "text": "say something" })).await?.chat;
+        let mut outgoing = Outgoing::text(chat, text);
+        self.sent += 1;
+        outgoing.key = format!("certify-{}", self.sent);
+        outgoing.delivery = self.sent;
+        Ok(outgoing)
+    }
+
+    /// What the platform has of the account.
+    fn journal(&mut self) -> Result<Vec<String>, No> {
+        let answer = self.link.stage.tell(&json!({ "journal": {} }))?;
+        let written = answer["journal"].as_array().ok_or_else(|| No::Seen(format!("a journal like {answer}")))?;
+        Ok(written.iter().filter_map(|one| one["text"].as_str()).map(str::to_owned).collect())
+    }
+}
