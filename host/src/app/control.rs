@@ -14,6 +14,7 @@ use super::stop::End;
 use crate::config::nearest;
 use crate::context::compose;
 use crate::control::records::{find_session, read_only};
+use crate::control::tasks::find as find_task;
 use crate::control::{Asked, ControlReply, ControlRequest, ErrorKind};
 use crate::enclose;
 use crate::events::{Control, HostEvent};
@@ -21,8 +22,10 @@ use crate::handoff;
 use crate::mirror;
 use crate::outbox::{Target, not_asked};
 use crate::pairing::{PairingCall, PairingChange};
-use crate::store::{Change, CommandTx, DeliveryState, HandoffRow, OwedDelivery, SessionRow, StoreError};
+use crate::store::{Change, CommandTx, DeliveryState, HandoffRow, OwedDelivery, SessionRow, StoreError, Viewer};
 use crate::targets::{self, Address, Destination};
+use crate::tasks;
+use crate::tasks::act::By;
 
 /// How long `adapter reload` waits for what becomes of the file.
 const VERDICT: Duration = Duration::from_secs(5);
@@ -117,6 +120,7 @@ impl App {
             ControlRequest::HandoffCancel { session } => {
                 handoff::cancel(&self.host, &session).await.map_err(not_handed_over).map(|row| handed_over(&row))
             }
+            ControlRequest::TaskCancel { task, why } => self.cancel_task(&task, &why).await,
             ControlRequest::OutboxDrop { delivery, why } => {
                 let owed = self.delivery(delivery).await?;
                 self.refresh(&owed, None).await;
@@ -238,6 +242,13 @@ impl App {
         } else {
             Err(refusal(ErrorKind::Failed, format!("session {id} could not be ended; the log says why")))
         }
+    }
+
+    async fn cancel_task(&self, name: &str, why: &str) -> Answer {
+        let (row, _) = find_task(&self.host.store, name).await.map_err(Box::new)?;
+        let by = By { viewer: Viewer::Operator, key: None };
+        let row = tasks::give_up(&self.host, &by, &row.id, why).await.map_err(refused)?;
+        Ok(ControlReply::done(format!("Task {} is given up; whoever hears of it is told.", row.id)))
     }
 
     async fn delete_session(&self, name: &str) -> Answer {

@@ -67,6 +67,9 @@ pub(super) enum Command {
     /// What is owed, and what could not be delivered
     #[command(subcommand)]
     Outbox(OutboxCommand),
+    /// Work that has a name and a state: tasks of the agent, and what it does in the background
+    #[command(subcommand)]
+    Task(TaskCommand),
     /// Hand a conversation over to a chat: it goes on in the home channel of an instance
     Handoff(HandoffArgs),
     /// Print a completion script
@@ -380,6 +383,38 @@ pub(super) enum OutboxCommand {
         delivery: i64,
         /// What to write beside it
         #[arg(long, default_value = "dropped by the operator")]
+        why: String,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+pub(super) enum TaskCommand {
+    /// List tasks, the latest first
+    List {
+        /// Those that ended too
+        #[arg(long)]
+        all: bool,
+        /// How many
+        #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=1000))]
+        limit: u32,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Show one task and what happened to it
+    Show {
+        /// An id, or a unique beginning of one
+        task: String,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Give a task up: what the host does for it is stopped, and whoever hears of it is told
+    Cancel {
+        /// An id, or a unique beginning of one
+        task: String,
+        /// What to write beside it
+        #[arg(long, default_value = "cancelled by the operator")]
         why: String,
     },
 }

@@ -21,6 +21,7 @@ mod run;
 mod session;
 mod status;
 mod table;
+mod task;
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -115,6 +116,7 @@ fn dispatch(cli: Cli, given: &Given) -> Result<ExitCode, Failure> {
                 Command::Config(command) => config::config(&context, command).await,
                 Command::Session(command) => session::session(&context, command).await,
                 Command::Outbox(command) => outbox::outbox(&context, command).await,
+                Command::Task(command) => task::task(&context, command).await,
                 Command::Handoff(args) => handoff::handoff(&context, args).await,
                 Command::Run(_) | Command::Chat(_) | Command::AdapterRunner { .. } | Command::Completions { .. } => {
                     Ok(())

@@ -66,6 +66,9 @@ fn every_documented_command_is_understood() {
         "handoff list --all --json",
         "handoff show 2026 --json",
         "handoff cancel 2026",
+        "task list --all --limit 10 --json",
+        "task show tabc --json",
+        "task cancel tabc --why no",
         "outbox list --all",
         "outbox show 7 --json",
         "outbox retry 7",
@@ -105,7 +108,16 @@ fn wrong_words_end_with_two() {
 #[test]
 fn without_a_host_its_commands_end_with_69_and_say_how_to_start_it() {
     let world = World::new();
-    for line in ["status", "stop", "send a b", "pairing list", "adapter enable x", "outbox retry 1", "session end x"] {
+    for line in [
+        "status",
+        "stop",
+        "send a b",
+        "pairing list",
+        "adapter enable x",
+        "outbox retry 1",
+        "session end x",
+        "task cancel t",
+    ] {
         let failure = world.fails(line);
         assert_eq!(failure.code, NO_HOST, "{line}: {failure}");
         assert!(failure.to_string().ends_with("start it with `hermes-host run`"), "{line}: {failure}");

@@ -1,22 +1,16 @@
 //! Commands about what runs in a conversation, and what waits for it.
 
-use std::fmt::Write as _;
-use std::sync::Arc;
-use std::time::Duration;
-
 use hermes_core::commands::{self, CommandId, Gates, Parsed};
 use hermes_core::ids::SessionId;
 use hermes_core::settings::{BusyMode, Setting, SettingChange};
 use hermes_protocol::Event;
-use tokio::sync::mpsc;
 
 use super::settings::RESET;
 use super::{Asked, Deed};
 use crate::context::Urge;
 use crate::dispatcher::{Arrived, Dispatcher, Found, owner};
-use crate::events::TurnWish;
-use crate::lane::{Act, Birth, LaneMessage, Later};
-use crate::store::{Change, Lineage, NewSession, Parent};
+use crate::lane::{Act, Birth};
+use crate::store::{Lineage, NewSession, Parent};
 
 /// What an event is, beside words for the agent and plain commands: words for the agent with a wish.
 pub(crate) struct ToAgent {
@@ -58,27 +52,6 @@ impl ToAgent {
     }
 }
 
-/// How long `/agents stop` waits for the end before it answers.
-const STOPPED_WAIT: Duration = Duration::from_secs(60);
-
-const ENDED: &str = "It has ended meanwhile.";
-
-/// Waits until a turn that is told to stop has ended, and says so.
-async fn stopped(asked: String, mut ended: mpsc::Receiver<&'static str>) -> (String, Vec<Change>) {
-    let waiting = async {
-        let was = ended.recv().await;
-        // Nothing more is said; the other end is dropped once the turn is over.
-        while ended.recv().await.is_some() {}
-        was
-    };
-    let words = match tokio::time::timeout(STOPPED_WAIT, waiting).await {
-        Ok(Some(_)) => format!("Stopped: `{asked}`."),
-        Ok(None) => ENDED.to_owned(),
-        Err(_) => format!("Told to stop and not over yet: `{asked}`. `/agents` shows whether it has ended."),
-    };
-    (words, Vec::new())
-}
-
 impl Dispatcher {
     /// `/stop`: the running turn ends.
     pub(super) fn stop(&mut self) -> Deed {
@@ -101,46 +74,6 @@ impl Dispatcher {
     pub(super) fn without_words(&mut self, id: CommandId) -> Deed {
         let name = commands::Command::of(id).name;
         Deed::say(format!("Write what you want behind it: `/{name} TEXT`."))
-    }
-
-    /// `/agents [stop NUMBER]`: what the agent does for this person.
-    pub(super) fn agents(&mut self, asked: &Asked<'_>) -> Deed {
-        let Asked { arrived, found, args } = asked;
-        let owner = owner(&arrived.instance, &arrived.event);
-        let theirs = self.host.working.of(owner.as_deref());
-        if let Some(number) = args.strip_prefix("stop").map(|rest| rest.trim().trim_matches('`')) {
-            let Some(work) = theirs.iter().find(|work| work.turn.to_string() == number) else {
-                return Deed::say("There is no such turn of yours. `/agents` lists them with their numbers.");
-            };
-            // The lane holds it until the turn has ended.
-            let (reply, ended) = mpsc::channel(1);
-            let (instance, inbox) = (Arc::clone(&work.instance), work.inbox);
-            let ask = LaneMessage::Ask { instance, inbox, wish: TurnWish::Stop, reply };
-            let sent = self.lanes.send(&work.session, ask).is_ok();
-            return match sent {
-                true => Act::Later(Later::new(stopped(work.asked.clone(), ended))).into(),
-                false => Deed::say(ENDED),
-            };
-        }
-        if !args.is_empty() {
-            return Deed::say("Use `/agents`, or `/agents stop NUMBER`.");
-        }
-        if theirs.is_empty() {
-            return Deed::say("The agent does nothing for you at the moment.");
-        }
-        let now_ms = self.host.now_ms();
-        let mut lines = String::from("The agent works for you on:");
-        for work in &theirs {
-            let minutes = now_ms.saturating_sub(work.since_ms).max(0) / 60_000;
-            let where_it_is = match (work.aside, work.session == found.session) {
-                (true, _) => "in the background",
-                (false, true) => "here",
-                (false, false) => "elsewhere",
-            };
-            // Writing into a `String` cannot fail.
-            let _ = write!(lines, "\n- {}: `{}` ({where_it_is}, {minutes} min)", work.turn, work.asked);
-        }
-        Deed::say(lines)
     }
 
     /// Says why no further turn can begin beside this conversation.

@@ -2,10 +2,11 @@
 //! The table of all commands is [`hermes_core::commands`].
 //!
 //! [`Dispatcher::act`] knows every command; its function stands in the file of its
-//! group: [`session`] for the conversation itself, [`busy`] for what runs in it,
+//! group: [`session`] for the conversation itself, [`busy`] for what runs in it, [`agents`] for what runs beside it,
 //! [`settings`] for how it behaves, [`delivery`] for where things go, [`host`] for
 //! the host and who may use it.
 
+mod agents;
 pub(crate) mod asks;
 pub(crate) mod busy;
 mod confirm;

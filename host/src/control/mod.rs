@@ -11,12 +11,14 @@ mod line;
 pub mod records;
 mod server;
 mod socket;
+pub mod tasks;
 mod words;
 
 pub use client::{Client, ClientError, Seated};
 pub use line::LineError;
 pub use server::{Seats, serve};
 pub use socket::{FILE_NAME, bind, remove};
+pub use tasks::{TaskEventInfo, TaskInfo};
 pub use words::*;
 
 #[cfg(test)]

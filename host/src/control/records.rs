@@ -8,7 +8,7 @@ use hermes_core::ids::{DeliveryId, SessionId};
 
 use super::{
     ControlReply, ControlRequest, DeliveryInfo, ErrorKind, FullMessage, HitInfo, MessageInfo, PartInfo, SessionDetail,
-    SessionInfo,
+    SessionInfo, tasks,
 };
 use crate::services::OPERATOR;
 use crate::store::{
@@ -36,6 +36,8 @@ pub async fn read_only(store: &Store, request: &ControlRequest) -> Option<Contro
         ControlRequest::SessionSearch { query, limit } => search(store, query, *limit).await,
         ControlRequest::HandoffList { limit, all } => handoffs(store, *limit, *all).await,
         ControlRequest::HandoffShow { session } => handoff(store, session).await,
+        ControlRequest::TaskList { limit, all } => tasks::list(store, *limit, *all).await,
+        ControlRequest::TaskShow { task } => tasks::show(store, task).await,
         ControlRequest::OutboxList { limit, all } => deliveries(store, *limit, *all).await,
         ControlRequest::OutboxShow { delivery } => delivery_with_parts(store, DeliveryId(*delivery)).await,
         _ => return None,

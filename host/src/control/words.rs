@@ -9,6 +9,7 @@ use std::time::Duration;
 use hermes_core::limits::HANDOFF_WAIT_MS_MAX;
 use serde::{Deserialize, Serialize};
 
+use super::{TaskEventInfo, TaskInfo};
 use crate::status::StatusJson;
 
 /// The version of these words.
@@ -171,6 +172,26 @@ pub enum ControlRequest {
         /// An id, a unique beginning of one, or a title.
         session: String,
     },
+    /// Tasks, newest first.
+    TaskList {
+        /// How many.
+        limit: u32,
+        /// Those at their end too.
+        #[serde(default)]
+        all: bool,
+    },
+    /// One task with what happened to it.
+    TaskShow {
+        /// An id, or a unique beginning of one.
+        task: String,
+    },
+    /// Give a task up; what the host does for it is stopped.
+    TaskCancel {
+        /// An id, or a unique beginning of one.
+        task: String,
+        /// Why, for whoever is told.
+        why: String,
+    },
     /// Deliveries, newest first.
     OutboxList {
         /// How many.
@@ -287,6 +308,18 @@ pub enum ControlReply {
     Handoffs {
         /// Newest first.
         handoffs: Vec<HandoffInfo>,
+    },
+    /// To `task_list`.
+    Tasks {
+        /// Newest first.
+        tasks: Vec<TaskInfo>,
+    },
+    /// To `task_show`.
+    Task {
+        /// The task.
+        task: Box<TaskInfo>,
+        /// What happened to it, oldest first.
+        events: Vec<TaskEventInfo>,
     },
     /// To `outbox_list`.
     Outbox {

@@ -15,9 +15,11 @@ mod run;
 pub mod tell;
 pub mod words;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use hermes_core::context::TurnContext;
+use hermes_core::task::TaskChange;
 use tokio::sync::{Notify, mpsc};
 
 use crate::chance::{self, Chance};
@@ -73,6 +75,18 @@ pub fn viewer(context: &TurnContext) -> Viewer {
         "" => Viewer::Conversation(context.session_key.clone()),
         owner => Viewer::Person(owner.to_owned()),
     }
+}
+
+/// Gives a task up for somebody who is no agent, and stops what the host does for it.
+///
+/// # Errors
+///
+/// Why not, with what is near.
+pub async fn give_up(host: &Arc<Host>, by: &act::By, task: &str, why: &str) -> Result<TaskRow, String> {
+    let why = act::plain(host, why);
+    let row = act::change_one(host, by, task, TaskChange::GaveUp { why: why.clone() }, &why, None).await?;
+    stop(host, &row).await;
+    Ok(row)
 }
 
 /// Stops the turn by which the host does a task that is taken from it.

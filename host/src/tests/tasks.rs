@@ -348,3 +348,28 @@ fn time_that_runs_out_is_told_and_its_turn_is_stopped() {
     office.world.settled();
     assert_eq!(office.state(&task), "timed_out");
 }
+
+#[test]
+fn tasks_are_listed_beside_what_runs_and_one_is_stopped_by_its_id() {
+    let office = Office::new();
+    let dm = Chat::dm("7");
+    let ready = office.create(&dm, "7", false);
+    let wish = TaskWish::Create { title: "hang on".to_owned(), body: String::new(), run: true, timeout: None };
+    let runs = office.act(&dm, "7", wish).split(' ').next().unwrap().to_owned();
+    office.world.until("its turn runs", || (office.heard().len() == 3).then_some(()));
+    let talk = office.world.talk(dm, "7");
+    talk.says("/agents");
+    let list = talk.hears(3).remove(2);
+    assert!(list.contains("`hang on` (in the background, 0 min)"), "{list}");
+    assert!(list.ends_with(&format!("Tasks:\n- `{ready} mend the roof` (ready)")), "once, as a turn: {list}");
+    let stranger = office.world.chat("8");
+    stranger.says(&format!("/agents stop {ready}"));
+    assert_eq!(stranger.hears(1), [format!("Not stopped: there is no such task \"{ready}\".")]);
+    talk.says(&format!("/agents stop {runs}"));
+    talk.hears(5);
+    let heard = talk.heard();
+    assert!(heard.contains(&format!("Given up: `{runs} hang on`.")), "{heard:?}");
+    office.world.settled();
+    assert_eq!(office.state(&runs), "gave_up");
+    assert_eq!(office.state(&ready), "ready");
+}

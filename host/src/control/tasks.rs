@@ -1,0 +1,127 @@
+//! How tasks are told over the socket, and without a host.
+
+use serde::{Deserialize, Serialize};
+
+use super::records::store_failed;
+use super::{ControlReply, ErrorKind};
+use crate::store::{FoundTask, Store, StoreError, TaskEventRow, TaskRow, Viewer};
+use crate::tasks::act;
+
+/// One task.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TaskInfo {
+    /// Id.
+    pub id: String,
+    /// `task`, `run` (by the host), `background` or `delegate`.
+    pub kind: String,
+    /// Its name.
+    pub title: String,
+    /// What is to be done.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub text: String,
+    /// `ready`, `running`, `blocked`, `completed`, `gave_up`, `crashed`, `timed_out` or `archived`.
+    pub state: String,
+    /// How often it was tried, the try that runs among them.
+    pub attempts: u32,
+    /// What came of it, what it waits for, or why it will not be done.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub said: Option<String>,
+    /// How far it is, as said last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
+    /// Whose it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub owner: Option<String>,
+    /// The session that made it.
+    pub session: String,
+    /// The session that claimed it last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub worker: Option<String>,
+    /// When the try that runs is over, Unix ms.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deadline_ms: Option<i64>,
+    /// When it was made, Unix ms.
+    pub created_ms: i64,
+    /// When something last happened to it, Unix ms.
+    pub changed_ms: i64,
+}
+
+/// Something that happened to a task.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TaskEventInfo {
+    /// When, Unix ms.
+    pub at_ms: i64,
+    /// `created`, `claimed`, `status`, `blocked`, `unblocked`, `completed`, `gave_up`, `crashed`, `timed_out`, `archived`.
+    pub event: String,
+    /// What was said with it.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub said: String,
+}
+
+impl From<TaskRow> for TaskInfo {
+    fn from(row: TaskRow) -> Self {
+        Self {
+            kind: row.kind.word().to_owned(),
+            state: row.state.word().to_owned(),
+            attempts: row.state.attempts(),
+            id: row.id,
+            title: row.title,
+            text: row.body,
+            said: row.said,
+            note: row.note,
+            owner: row.owner,
+            session: row.session.0,
+            worker: row.worker.map(|worker| worker.0),
+            deadline_ms: row.deadline_ms,
+            created_ms: row.created_ms,
+            changed_ms: row.changed_ms,
+        }
+    }
+}
+
+impl From<TaskEventRow> for TaskEventInfo {
+    fn from(row: TaskEventRow) -> Self {
+        Self { at_ms: row.at_ms, event: row.event.word().to_owned(), said: row.body }
+    }
+}
+
+/// The answer to `task_list`.
+///
+/// # Errors
+///
+/// When the disk fails.
+pub(super) async fn list(store: &Store, limit: u32, all: bool) -> Result<ControlReply, StoreError> {
+    let tasks = store.tasks(Viewer::Operator, all, limit).await?.into_iter().map(TaskInfo::from).collect();
+    Ok(ControlReply::Tasks { tasks })
+}
+
+/// The answer to `task_show`.
+///
+/// # Errors
+///
+/// When the disk fails.
+pub(super) async fn show(store: &Store, task: &str) -> Result<ControlReply, StoreError> {
+    Ok(match find(store, task).await {
+        Err(reply) => reply,
+        Ok((row, events)) => ControlReply::Task {
+            task: Box::new((*row).into()),
+            events: events.into_iter().map(TaskEventInfo::from).collect(),
+        },
+    })
+}
+
+/// Finds a task by its id, or a unique beginning of it.
+///
+/// # Errors
+///
+/// The answer to give instead.
+pub async fn find(store: &Store, task: &str) -> Result<(Box<TaskRow>, Vec<TaskEventRow>), ControlReply> {
+    match store.task(Viewer::Operator, task).await.map_err(|error| store_failed(&error))? {
+        FoundTask::Task(row, events) => Ok((row, events)),
+        FoundTask::Unknown(near) => {
+            let words = format!("{}; `hermes-host task list --all` shows them", act::no_such(task, near.as_deref()));
+            Err(ControlReply::error(ErrorKind::NotFound, words))
+        }
+        FoundTask::Ambiguous(ids) => Err(ControlReply::error(ErrorKind::Invalid, act::several(task, &ids))),
+    }
+}
