@@ -70,6 +70,7 @@ const ROWS: &[Row] = &[
     },
     Row { what: "event → answer at the platform, 100 events/s", budget: "–", measure: rows::latency },
     Row { what: "handoff asked → claimed", budget: "≤ 20 ms", measure: rows::handoff },
+    Row { what: "handoff asked → first text", budget: "–", measure: rows::handoff_to_text },
     Row { what: "durable events/s through the ABI, 64 chats", budget: "≥ 10,000", measure: rows::throughput },
     Row { what: "the disk itself", budget: "–", measure: rows::disk },
     Row {
