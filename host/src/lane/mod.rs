@@ -563,7 +563,7 @@ impl Lane {
         running.show(&self.host).await;
         let asks = running.asks.take_all();
         let mut conclusion = turn::conclude(outcome, cause, &self.host.live());
-        self.keep_steps(running.turn, &mut conclusion).await;
+        self.keep_steps(running.turn, cause, &mut conclusion).await;
         // What the turn of a task says is the task's, and told as such.
         let is_task = tasks::runs(&running.heard);
         if let Some(answer) = conclusion.says.take().filter(|_| !is_task) {

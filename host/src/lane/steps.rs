@@ -2,37 +2,48 @@
 //! was restarted, or because the turn did not come to an answer.
 
 use hermes_agent::Message;
-use hermes_agent::tools::replayed;
+use hermes_agent::tools::ports::{CUT_OUTCOME, STOPPED_OUTCOME, UNKNOWN_OUTCOME};
+use hermes_agent::tools::{CallRow, replayed};
 use hermes_core::ids::TurnId;
 
 use super::Lane;
 use crate::store::TurnEnd;
-use crate::turn::Conclusion;
+use crate::turn::{Cause, Conclusion};
 
 impl Lane {
-    /// What a turn did in an earlier life of the host. What of it has no result is told as unknown.
+    /// What a turn did in an earlier life of the host. What of it has no result is told as unknown, whatever ends the
+    /// turn later.
     pub(super) async fn done_before(&self, turn: TurnId) -> Vec<Message> {
-        match self.host.store.calls_of(turn).await {
-            Ok(calls) => replayed(&calls),
-            Err(error) => {
-                tracing::error!(%turn, %error, "what a turn did before the restart cannot be read");
-                Vec::new()
+        let calls = self.calls_of(turn).await;
+        for call in calls.iter().filter(|call| call.result.is_none()) {
+            let ended = self.host.store.end_call(turn, call.started.n, UNKNOWN_OUTCOME.to_owned()).await;
+            if let Err(error) = ended {
+                tracing::warn!(%turn, %error, "that nobody knows how a call ended is not written");
             }
         }
+        replayed(&calls, UNKNOWN_OUTCOME)
     }
 
     /// Puts what a turn did into its transcript, if it ends without an answer that has it.
-    pub(super) async fn keep_steps(&self, turn: TurnId, conclusion: &mut Conclusion) {
+    pub(super) async fn keep_steps(&self, turn: TurnId, cause: Cause, conclusion: &mut Conclusion) {
         if conclusion.end == TurnEnd::Finished {
             return;
         }
-        let mut steps = self.done_before(turn).await;
+        let open = if cause == Cause::Stopped { STOPPED_OUTCOME } else { CUT_OUTCOME };
+        let mut steps = replayed(&self.calls_of(turn).await, open);
         if let Some(last) = conclusion.messages.last_mut() {
             last.content = without_steps(&last.content, &steps);
         }
         conclusion.messages.retain(|message| !message.content.trim().is_empty());
         steps.append(&mut conclusion.messages);
         conclusion.messages = steps;
+    }
+
+    async fn calls_of(&self, turn: TurnId) -> Vec<CallRow> {
+        self.host.store.calls_of(turn).await.unwrap_or_else(|error| {
+            tracing::error!(%turn, %error, "what a turn did cannot be read");
+            Vec::new()
+        })
     }
 }
 

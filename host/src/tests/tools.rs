@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use futures_util::future::BoxFuture;
-use hermes_agent::tools::ports::{Messenger, Search, UNKNOWN_OUTCOME};
+use hermes_agent::tools::ports::{Messenger, STOPPED_OUTCOME, Search, UNKNOWN_OUTCOME};
 use hermes_agent::tools::{Ports, StartedCall, ToolCall};
 use hermes_agent::{AgentRuntime, EventSink, Message, Role, TurnOutcome, TurnRequest};
 use hermes_core::context::TurnContext;
@@ -129,8 +129,10 @@ fn a_turn_that_is_stopped_keeps_what_it_did_in_its_transcript() {
     world.chat("7").says("/stop");
     world.chat("7").hears(1);
     world.settled();
-    let roles: Vec<Role> = transcript(&world).into_iter().map(|(role, _)| role).collect();
+    let transcript = transcript(&world);
+    let roles: Vec<Role> = transcript.iter().map(|(role, _)| *role).collect();
     assert_eq!(roles[..5], [Role::User, Role::Assistant, Role::Tool, Role::Assistant, Role::Tool]);
+    assert_eq!(transcript[4].1, STOPPED_OUTCOME, "no restart did that");
 }
 
 /// The turn of a person in their own chat, or in one that several share.

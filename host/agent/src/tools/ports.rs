@@ -16,6 +16,13 @@ use crate::{Message, Role};
 pub const UNKNOWN_OUTCOME: &str =
     "interrupted, outcome unknown: the host was restarted while this ran. Look before you do it again.";
 
+/// What the model is told of a call in the midst of which somebody stopped the turn.
+pub const STOPPED_OUTCOME: &str =
+    "stopped, outcome unknown: the person stopped this turn while this ran. Look before you do it again.";
+
+/// What the model is told of a call in the midst of which the turn ended for another reason.
+pub const CUT_OUTCOME: &str = "cut off, outcome unknown: this turn ended while this ran. Look before you do it again.";
+
 /// A call on its way into the ledger.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StartedCall {
@@ -315,15 +322,15 @@ impl Tasks for NoShell {
 }
 
 /// What a turn has done, as its transcript keeps it: each answer of the model with its
-/// calls, then their results. A call without one is told as interrupted, and never runs again.
-pub fn replayed(rows: &[CallRow]) -> Vec<Message> {
+/// calls, then their results. A call without one is told by the word of `open`, and never runs again.
+pub fn replayed(rows: &[CallRow], open: &str) -> Vec<Message> {
     let mut messages = Vec::new();
     for step in rows.chunk_by(|a, b| a.started.step == b.started.step) {
         let mut asked = Message::assistant(step[0].started.said.clone());
         asked.tool_calls = step.iter().map(|row| row.started.call.to_json()).collect();
         messages.push(asked);
         messages.extend(step.iter().map(|row| {
-            let result = row.result.clone().unwrap_or_else(|| UNKNOWN_OUTCOME.to_owned());
+            let result = row.result.clone().unwrap_or_else(|| open.to_owned());
             result_of(&row.started.call, result)
         }));
     }
@@ -351,7 +358,7 @@ mod tests {
 
     #[test]
     fn what_a_turn_did_is_replayed_in_order_and_the_unknown_is_said() {
-        let messages = replayed(&[row(0, 0, Some("a")), row(1, 0, Some("b")), row(2, 1, None)]);
+        let messages = replayed(&[row(0, 0, Some("a")), row(1, 0, Some("b")), row(2, 1, None)], UNKNOWN_OUTCOME);
         let shape: Vec<_> = messages.iter().map(|m| (m.role, m.content.as_str(), m.tool_calls.len())).collect();
         let expected = [
             (Role::Assistant, "step 0", 2),
