@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use hermes_core::access::{Denial, Denied};
 use hermes_core::ids::SessionId;
-use hermes_core::pairing::{Approval, Claim, Code, Offer, Offered, Over, PairingBook, PairingLimits, claims_of};
+use hermes_core::pairing::{Approval, Claim, Claimant, Code, Offer, Offered, Over, PairingBook, PairingLimits};
 use hermes_core::session::participant;
 use tokio::sync::oneshot;
 
@@ -176,16 +176,17 @@ impl Dispatcher {
     }
 
     /// The conversation that a code claims, or what is said about it and has to be written.
-    pub(crate) fn claims(&mut self, instance: &str, code: &str) -> Result<SessionId, (String, Vec<Change>)> {
-        let words = match self.pairing.book.claim(instance, code, self.host.now_ms()) {
+    pub(crate) fn claims(&mut self, by: Claimant<'_>, code: &str) -> Result<SessionId, (String, Vec<Change>)> {
+        let words = match self.pairing.book.claim(by, code, self.host.now_ms()) {
             Claim::Right(session) => return Ok(session),
-            Claim::Wrong { left } => format!(
-                "No conversation is offered with this code; after {left} more wrong ones no code is taken here for a \
-                 while."
-            ),
-            Claim::Locked => "Too many wrong codes were sent here; no code is taken for a while.".to_owned(),
+            Claim::Wrong { left: None } => "No conversation is offered with this code.".to_owned(),
+            Claim::Wrong { left: Some(left) } => {
+                let more = more_wrong(left);
+                format!("No conversation is offered with this code; after {more} none is taken from you for a while.")
+            }
+            Claim::Locked => "You sent too many wrong codes; none is taken from you for a while.".to_owned(),
         };
-        Err((words, self.wrong_codes(&claims_of(instance))))
+        Err((words, self.wrong_codes(&by.counted_as())))
     }
 
     /// Takes back a request whose code nobody was told, so that the person's next message gets another one.
@@ -215,10 +216,8 @@ impl Dispatcher {
             Approval::Over(how) => (Vec::new(), Err(over(how, instance))),
             Approval::Empty => (Vec::new(), Err("That is no code; one has eight letters and digits.".to_owned())),
             Approval::Wrong { left } => {
-                let wrong = if left == 1 { "one" } else { "ones" };
-                let words = format!(
-                    "That code is not open on {instance}; after {left} more wrong {wrong} it is locked for a while."
-                );
+                let more = more_wrong(left);
+                let words = format!("That code is not open on {instance}; after {more} it is locked for a while.");
                 (self.wrong_codes(instance), Err(words))
             }
             Approval::Locked { .. } => (
@@ -352,4 +351,10 @@ fn bounds(limits: &LimitsConfig) -> PairingLimits {
         wrong_max: limits.pairing_wrong_max,
         lockout_ms: ms(limits.pairing_lockout),
     }
+}
+
+/// So many more wrong codes, in words.
+fn more_wrong(left: u32) -> String {
+    let codes = if left == 1 { "code" } else { "codes" };
+    format!("{left} more wrong {codes}")
 }

@@ -43,6 +43,9 @@ pub const HANDOFF_CODE_S: u64 = 600;
 /// Conversations that are offered at once.
 pub const HANDOFF_OFFERS_MAX: usize = 16;
 
+/// People whose wrong codes for offered conversations are counted at once.
+pub const CLAIMANTS_MAX: usize = 1_000;
+
 /// Questions of one turn that are open at once; further ones wait.
 pub const ASKS_PER_TURN_MAX: usize = 8;
 /// Options of one question.

@@ -19,7 +19,8 @@ use std::collections::{BTreeMap, VecDeque};
 use serde::{Deserialize, Serialize};
 
 pub use code::{Code, is_code};
-pub use offers::{Claim, Offered, claims_of, code_ms};
+use offers::claims_of;
+pub use offers::{Claim, Claimant, Offered, code_ms};
 
 use crate::access::Grant;
 use crate::limits;
@@ -260,7 +261,8 @@ impl PairingBook {
     pub fn clear(&mut self, instance: Option<&str>) {
         self.open.retain(|request| instance.is_some_and(|only| only != request.instance));
         self.over.retain(|(_, request)| instance.is_some_and(|only| only != request.instance));
-        self.lockouts.retain(|name, _| instance.is_some_and(|only| only != name));
+        let is_theirs = |name: &str, only: &str| only == name || name.starts_with(&claims_of(only));
+        self.lockouts.retain(|name, _| instance.is_some_and(|only| !is_theirs(name, only)));
     }
 
     /// Returns the codes that are open, oldest first.

@@ -2,11 +2,14 @@
 //! what is taken back, and where it goes on.
 
 use hermes_core::access::Tier;
+use hermes_core::pairing::Claimant;
+use hermes_core::session::participant;
 
 use super::{Asked, Deed};
 use crate::dispatcher::{Dispatcher, heard_again, owner};
 use crate::handoff::on_its_way;
 use crate::lane::{Act, UNDO_TURNS_MAX, Wish, WishKind};
+use crate::plugins::terminal;
 use crate::store::Change;
 
 impl Dispatcher {
@@ -90,6 +93,9 @@ impl Dispatcher {
 
     /// `/return`: back to the terminal.
     pub(super) fn hand_back(&mut self, asked: &Asked<'_>) -> Deed {
+        if *asked.arrived.instance == *terminal::INSTANCE {
+            return Deed::say("You are at the terminal already, and this conversation stays here.");
+        }
         wish(asked, WishKind::Return)
     }
 
@@ -98,7 +104,13 @@ impl Dispatcher {
         if asked.args.is_empty() {
             return Deed::say("Send the code that the terminal shows: `/claim CODE`.");
         }
-        match self.claims(&asked.arrived.instance, asked.args) {
+        let event = &asked.arrived.event;
+        let by = Claimant {
+            instance: &asked.arrived.instance,
+            user: participant(&event.get().sender).unwrap_or_default(),
+            is_operator: event.tier() == Tier::Operator,
+        };
+        match self.claims(by, asked.args) {
             Ok(session) => wish(asked, WishKind::Claim(session)),
             Err((words, changes)) => Deed { changes, ..Deed::say(words) },
         }

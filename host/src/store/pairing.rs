@@ -2,6 +2,7 @@
 
 use hermes_core::delivery::PartState;
 use hermes_core::ids::SessionId;
+use hermes_core::limits::CLAIMANTS_MAX;
 use hermes_core::pairing::code_ms;
 use rusqlite::{Connection, params};
 
@@ -79,7 +80,12 @@ pub(super) fn take_back(db: &Connection, hash: &str) -> Outcome<()> {
 /// Removes all requests and wrong codes, of one instance or of all.
 pub(super) fn clear(db: &Connection, instance: Option<&str>) -> Outcome<()> {
     change(db, "DELETE FROM pairing_requests WHERE ?1 IS NULL OR instance = ?1", [instance])?;
-    change(db, "DELETE FROM pairing_lockouts WHERE ?1 IS NULL OR instance = ?1", [instance])?;
+    change(
+        db,
+        "DELETE FROM pairing_lockouts WHERE ?1 IS NULL OR instance = ?1
+             OR substr(instance, 1, length(?1) + 7) = ?1 || '/claim/'",
+        [instance],
+    )?;
     Ok(())
 }
 
@@ -106,6 +112,12 @@ pub(super) fn lockout(db: &Connection, lockout: &LockoutRow) -> Outcome<()> {
         "INSERT INTO pairing_lockouts (instance, wrong, until_ms) VALUES (?1, ?2, ?3)
          ON CONFLICT DO UPDATE SET wrong = excluded.wrong, until_ms = excluded.until_ms",
         params![lockout.instance, lockout.wrong, lockout.until_ms],
+    )?;
+    change(
+        db,
+        "DELETE FROM pairing_lockouts WHERE instance IN (SELECT instance FROM pairing_lockouts
+             WHERE instance GLOB '*/claim/*' ORDER BY until_ms DESC LIMIT -1 OFFSET ?1)",
+        [i64::try_from(CLAIMANTS_MAX).unwrap_or(i64::MAX)],
     )?;
     Ok(())
 }

@@ -1,7 +1,8 @@
 //! Conversations that the terminal offers to whoever sends their code, from any chat.
 //!
 //! A code is good for [`limits::HANDOFF_CODE_S`] and for one use. Wrong ones are counted for each
-//! instance, apart from those of pairing, and lock it for claims alike.
+//! person, apart from those of pairing, and lock that person out and nobody else; the operator,
+//! who makes the codes, is never locked out.
 
 use serde::{Deserialize, Serialize};
 
@@ -31,16 +32,39 @@ pub enum Claim {
     Right(SessionId),
     /// It was wrong.
     Wrong {
-        /// How many more may be wrong before the instance is locked.
-        left: u32,
+        /// How many more may be wrong before the person is locked out; `None`: that never happens.
+        left: Option<u32>,
     },
-    /// The instance is locked, whatever the code.
+    /// The person is locked out, whatever the code.
     Locked,
 }
 
-/// The name under which the wrong claims of an instance are counted. No instance is called so.
-pub fn claims_of(instance: &str) -> String {
-    format!("{instance}/claim")
+/// Who claims a conversation.
+#[derive(Clone, Copy, Debug)]
+pub struct Claimant<'a> {
+    /// The instance they write through.
+    pub instance: &'a str,
+    /// Who they are there; empty where nobody can tell.
+    pub user: &'a str,
+    /// Whether they are the operator.
+    pub is_operator: bool,
+}
+
+impl Claimant<'_> {
+    /// The name under which their wrong claims are counted. No instance is called so.
+    pub fn counted_as(&self) -> String {
+        format!("{}{}", claims_of(self.instance), self.user)
+    }
+}
+
+/// What the names begin with under which the wrong claims of an instance are counted.
+pub(super) fn claims_of(instance: &str) -> String {
+    format!("{instance}/claim/")
+}
+
+/// Whether wrong claims are counted under this name.
+fn is_claimant(name: &str) -> bool {
+    name.contains("/claim/")
 }
 
 /// How long a code is good, in milliseconds.
@@ -68,11 +92,11 @@ impl PairingBook {
         Some((code, offer))
     }
 
-    /// Judges a code that somebody sent through an instance.
-    pub fn claim(&mut self, instance: &str, entered: &str, now_ms: i64) -> Claim {
+    /// Judges a code that somebody sent.
+    pub fn claim(&mut self, by: Claimant<'_>, entered: &str, now_ms: i64) -> Claim {
         self.expire_offers(now_ms);
-        let claims = claims_of(instance);
-        if self.locked_until(&claims, now_ms).is_some() {
+        let counted_as = by.counted_as();
+        if !by.is_operator && self.locked_until(&counted_as, now_ms).is_some() {
             return Claim::Locked;
         }
         let code = Code::entered(entered);
@@ -85,13 +109,29 @@ impl PairingBook {
         }
         match found {
             Some(session) => {
-                self.lockouts.remove(&claims);
+                self.lockouts.remove(&counted_as);
                 Claim::Right(session)
             }
-            None => match self.wrong(&claims, now_ms) {
-                Approval::Wrong { left } => Claim::Wrong { left },
-                _ => Claim::Locked,
-            },
+            None if by.is_operator => Claim::Wrong { left: None },
+            None => {
+                self.make_room(&counted_as);
+                match self.wrong(&counted_as, now_ms) {
+                    Approval::Wrong { left } => Claim::Wrong { left: Some(left) },
+                    _ => Claim::Locked,
+                }
+            }
+        }
+    }
+
+    /// Forgets the person whose lock ends first, where too many are counted.
+    fn make_room(&mut self, name: &str) {
+        let claimants = || self.lockouts.values().filter(|lockout| is_claimant(&lockout.instance));
+        if self.lockouts.contains_key(name) || claimants().count() < limits::CLAIMANTS_MAX {
+            return;
+        }
+        let first = claimants().min_by_key(|lockout| lockout.until_ms).map(|lockout| lockout.instance.clone());
+        if let Some(first) = first {
+            self.lockouts.remove(&first);
         }
     }
 
@@ -117,6 +157,10 @@ mod tests {
         PairingBook::new(PairingLimits::default(), [], [])
     }
 
+    fn by(user: &str) -> Claimant<'_> {
+        Claimant { instance: "one", user, is_operator: false }
+    }
+
     fn session(id: &str) -> SessionId {
         SessionId::from(id)
     }
@@ -127,10 +171,10 @@ mod tests {
         let (code, offer) = book.put_up(&session("s"), 1_000, [7; 32]).unwrap();
         assert!(!offer.hash.contains(code.expose()));
         let spaced = format!("{}-{}", &code.expose()[..4], code.expose()[4..].to_lowercase());
-        assert_eq!(book.claim("one", &spaced, 2_000), Claim::Right(session("s")));
+        assert_eq!(book.claim(by("7"), &spaced, 2_000), Claim::Right(session("s")));
         assert!(book.take_offer(&session("s"), 2_000));
         assert!(!book.take_offer(&session("s"), 2_000), "it was claimed already");
-        assert_eq!(book.claim("two", code.expose(), 2_000), Claim::Wrong { left: 4 });
+        assert_eq!(book.claim(by("8"), code.expose(), 2_000), Claim::Wrong { left: Some(4) });
     }
 
     #[test]
@@ -138,23 +182,48 @@ mod tests {
         let mut book = book();
         let (first, _) = book.put_up(&session("s"), 0, [1; 32]).unwrap();
         let (second, _) = book.put_up(&session("s"), 1, [2; 32]).unwrap();
-        assert_eq!(book.claim("one", first.expose(), 2), Claim::Wrong { left: 4 });
-        assert_eq!(book.claim("one", second.expose(), code_ms()), Claim::Right(session("s")));
-        assert_eq!(book.claim("one", second.expose(), code_ms() + 1), Claim::Wrong { left: 4 });
+        assert_eq!(book.claim(by("7"), first.expose(), 2), Claim::Wrong { left: Some(4) });
+        assert_eq!(book.claim(by("7"), second.expose(), code_ms()), Claim::Right(session("s")));
+        assert_eq!(book.claim(by("7"), second.expose(), code_ms() + 1), Claim::Wrong { left: Some(4) });
     }
 
     #[test]
-    fn wrong_codes_lock_the_instance_for_claims_and_for_nothing_else() {
+    fn wrong_codes_lock_out_the_person_who_sent_them_and_nobody_else() {
         let mut book = book();
         let (code, _) = book.put_up(&session("s"), 0, [1; 32]).unwrap();
         for left in (1..5).rev() {
-            assert_eq!(book.claim("one", "AAAABBBB", 1), Claim::Wrong { left });
+            assert_eq!(book.claim(by("7"), "AAAABBBB", 1), Claim::Wrong { left: Some(left) });
         }
-        assert_eq!(book.claim("one", "AAAABBBB", 1), Claim::Locked);
-        assert_eq!(book.claim("one", code.expose(), 1), Claim::Locked, "the right one too");
-        assert_eq!(book.claim("two", code.expose(), 1), Claim::Right(session("s")));
+        assert_eq!(book.claim(by("7"), "AAAABBBB", 1), Claim::Locked);
+        assert_eq!(book.claim(by("7"), code.expose(), 1), Claim::Locked, "the right one too");
+        assert_eq!(book.claim(by("8"), code.expose(), 1), Claim::Right(session("s")));
         assert!(book.locked_until("one", 1).is_none(), "pairing goes on");
-        assert!(book.lockout(&claims_of("one")).is_some_and(|lockout| lockout.until_ms > 1));
+        assert!(book.lockout(&by("7").counted_as()).is_some_and(|lockout| lockout.until_ms > 1));
+    }
+
+    #[test]
+    fn the_operator_is_never_locked_out_of_what_they_offered() {
+        let mut book = book();
+        let (code, _) = book.put_up(&session("s"), 0, [1; 32]).unwrap();
+        let operator = Claimant { is_operator: true, ..by("9") };
+        for _ in 0..20 {
+            assert_eq!(book.claim(operator, "AAAABBBB", 1), Claim::Wrong { left: None });
+        }
+        assert_eq!(book.claim(operator, code.expose(), 1), Claim::Right(session("s")));
+    }
+
+    #[test]
+    fn the_locks_of_claims_are_bounded_and_cleared_with_their_instance() {
+        let mut book = book();
+        for n in 0..=limits::CLAIMANTS_MAX {
+            let _ = book.claim(by(&n.to_string()), "AAAABBBB", 1);
+        }
+        let counted = book.lockouts.keys().filter(|name| is_claimant(name)).count();
+        assert_eq!(counted, limits::CLAIMANTS_MAX);
+        book.clear(Some("another"));
+        assert_eq!(book.lockouts.len(), counted);
+        book.clear(Some("one"));
+        assert!(book.lockouts.is_empty());
     }
 
     #[test]
