@@ -15,6 +15,7 @@ use crate::context::compose;
 use crate::host::Host;
 use crate::media::out::{From, OutError, shown_name};
 use crate::render::{counted, unit};
+use crate::status::human::sentence;
 use crate::store::{NewDelivery, NewPart};
 
 /// Files that one reply may have; the rest is told.
@@ -195,7 +196,7 @@ fn no_files(instance: &str) -> String {
 }
 
 fn not_attached(name: &str, why: &str) -> String {
-    format!("The file \"{name}\" is not attached: {why}.")
+    sentence(format!("The file \"{name}\" is not attached: {why}"))
 }
 
 fn say(text: &mut String, sentence: &str) {

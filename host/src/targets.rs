@@ -199,31 +199,73 @@ async fn among(host: &Host, adapter: &AdapterHandle, name: &str) -> Named<Chat> 
     )
 }
 
-/// The chat of an id: the adapter's own reading of it, else one that is known.
+/// The chat that somebody names behind the colon of a target, where it is known to be one: a conversation is led there,
+/// so it has to be called what its messages call it.
+///
+/// # Errors
+///
+/// As [`resolve`].
+pub(crate) async fn known_place(host: &Host, adapter: &AdapterHandle, place: &str) -> Result<Chat, String> {
+    let instance = adapter.instance();
+    match place.strip_prefix('@') {
+        _ if place.is_empty() => Err(format!("no chat stands behind {instance}:; write {instance}:CHAT")),
+        Some(name) => named(host, adapter, name).await,
+        None => match read(host, adapter, place).await {
+            Read::Chat(chat) => Ok(*chat),
+            Read::Unread => {
+                let words = unknown(host, adapter, place, "", None).await;
+                Err(format!("{words}; write there once, or `/sethome`, and it is known"))
+            }
+            Read::Unknown(words) => Err(words),
+        },
+    }
+}
+
+/// What became of an id.
+enum Read {
+    /// It is this chat.
+    Chat(Box<Chat>),
+    /// The adapter reads no ids, and nobody knows this one.
+    Unread,
+    /// There is no such chat.
+    Unknown(String),
+}
+
+/// The chat of an id: the adapter's own reading of it, else one that is known, else the id as it stands.
 async fn placed(host: &Host, adapter: &AdapterHandle, place: &str) -> Result<Chat, String> {
+    match read(host, adapter, place).await {
+        Read::Chat(chat) => Ok(*chat),
+        Read::Unknown(words) => Err(words),
+        // The platform says whether there is such a chat.
+        Read::Unread => {
+            let cut = place
+                .rsplit_once(':')
+                .filter(|(id, thread)| adapter.capabilities().threads && !id.is_empty() && !thread.is_empty());
+            let (id, thread) = cut.map_or((place, None), |(id, thread)| (id, Some(thread)));
+            let mut chat = Chat::dm(id);
+            chat.thread = thread.map(str::to_owned);
+            Ok(chat)
+        }
+    }
+}
+
+async fn read(host: &Host, adapter: &AdapterHandle, place: &str) -> Read {
     let answer = ask(adapter, place).await;
     if let Some(Ok(Some(chat))) = answer {
-        return Ok(chat);
+        return Read::Chat(Box::new(chat));
     }
     let known = known(host, adapter.instance()).await;
     for (chat, thread) in readings(place) {
         if let Some(chat) = spoken(&known, chat, thread) {
-            return Ok(chat);
+            return Read::Chat(Box::new(chat));
         }
     }
     if answer.is_none() {
-        // Nobody can read its ids: it is taken as it stands, and the platform says whether there is such a chat.
-        let cut = place
-            .rsplit_once(':')
-            .filter(|(id, thread)| adapter.capabilities().threads && !id.is_empty() && !thread.is_empty());
-        let (id, thread) = cut.map_or((place, None), |(id, thread)| (id, Some(thread)));
-        let mut chat = Chat::dm(id);
-        chat.thread = thread.map(str::to_owned);
-        return Ok(chat);
+        return Read::Unread;
     }
     let near = nearest(place, known.iter().map(|known| known.chat.id.as_str()));
     let near = near.map(|near| format!("{}:{near}", adapter.instance())).unwrap_or_default();
-    Err(unknown(host, adapter, place, &near, answer).await)
+    Read::Unknown(unknown(host, adapter, place, &near, answer).await)
 }
 
 /// A known chat of this id, in this thread.

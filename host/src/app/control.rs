@@ -110,8 +110,8 @@ impl App {
                 Ok(ControlReply::done(format!("Delivery {delivery} is tried anew.")))
             }
             ControlRequest::Handoff { session, instance, wait_ms } => {
-                let session = handoff::request(&self.host, &session, &instance).await.map_err(not_handed_over)?;
-                let row = handoff::until_over(&self.host, &session, wait_ms).await.map_err(not_handed_over)?;
+                let asked = handoff::request(&self.host, &session, &instance).await.map_err(not_handed_over)?;
+                let row = handoff::until_over(&self.host, &asked, wait_ms).await.map_err(not_handed_over)?;
                 Ok(handed_over(&row))
             }
             ControlRequest::HandoffOffer { session } => {

@@ -19,6 +19,7 @@ use super::wire::{Asking, News, Wire};
 use super::{ChatError, Options, Speaker};
 use crate::control::{Client, ClientError, ControlReply, ControlRequest};
 use crate::plugins::terminal::Leaving;
+use crate::status::human::sentence;
 
 /// A second Ctrl-C within this time leaves.
 const AGAIN_WITHIN: Duration = Duration::from_secs(2);
@@ -31,6 +32,9 @@ const SESSIONS: u32 = 20;
 
 /// How long the terminal waits for the end of a handoff, in milliseconds.
 const HANDOFF_WAIT_MS: u64 = 60_000;
+
+/// How long a handoff may take to be refused, before it is said that it is under way.
+const REFUSED_WITHIN: Duration = Duration::from_millis(400);
 
 /// Clears a terminal.
 const CLEAR: &str = "\x1b[2J\x1b[H";
@@ -58,10 +62,11 @@ pub async fn talk(hosts: &mut Hosts, speaker: &mut Speaker, options: Options) ->
         ask: None,
         unheard: Unheard::new(),
         pressed: None,
+        way_back_told: false,
     };
     talk.greet();
     let ended = talk.run().await;
-    let session = talk.which_session().await;
+    let session = if talk.way_back_told { None } else { talk.which_session().await };
     talk.show().await;
     let Talk { editor, wire, .. } = talk;
     wire.leave().await;
@@ -92,6 +97,8 @@ struct Talk<'a> {
     unheard: Unheard,
     /// When Ctrl-C was last pressed.
     pressed: Option<Instant>,
+    /// Whether it was said how to come back.
+    way_back_told: bool,
 }
 
 /// Whether the conversation goes on.
@@ -253,16 +260,25 @@ impl Talk<'_> {
         let request = if instance.is_empty() {
             ControlRequest::HandoffOffer { session }
         } else {
-            self.screen.note(&format!("Handing over to {instance} …"));
             ControlRequest::Handoff { session, instance, wait_ms: HANDOFF_WAIT_MS }
         };
-        self.show().await;
+        // What is refused is refused at once, and then nothing was under way.
+        let mut under_way = match &request {
+            ControlRequest::Handoff { instance, .. } => Some(format!("Handing over to {instance} …")),
+            _ => None,
+        };
+        let told = tokio::time::sleep(REFUSED_WITHIN);
+        tokio::pin!(told);
         let asked = ask(self.hosts.home().to_owned(), request);
         tokio::pin!(asked);
         // Until it is over nothing else is typed; what the host says is heard.
         let answer = loop {
             tokio::select! {
                 answer = &mut asked => break Some(answer),
+                () = &mut told, if under_way.is_some() => {
+                    self.screen.note(&under_way.take().unwrap_or_default());
+                    self.show().await;
+                }
                 news = self.wire.next() => match news {
                     News::Over(why) => {
                         self.over = Some(why);
@@ -289,11 +305,12 @@ impl Talk<'_> {
         let words = match answer {
             Ok(ControlReply::Handoff { handoff }) if handoff.state == "completed" => {
                 self.screen.note(&handoff.message);
+                self.way_back_told = true;
                 return Then::Leave;
             }
             Ok(ControlReply::Handoff { handoff }) => handoff.message,
             Ok(ControlReply::HandoffCode { message, .. }) => format!("To go on elsewhere, {message}."),
-            Ok(ControlReply::Error { message, .. }) => format!("Not handed over: {message}."),
+            Ok(ControlReply::Error { message, .. }) => sentence(format!("Not handed over: {message}")),
             Ok(_) => "Not handed over: the host answered with something else.".to_owned(),
             Err(error) => format!("Whether it was handed over is not known ({error})."),
         };
@@ -306,7 +323,7 @@ impl Talk<'_> {
         match self.unheard.judge(not_taken) {
             Fate::Waits => self.screen.note("The host is leaving; the next one hears this."),
             Fate::SayAgain(event) => self.say(*event),
-            Fate::Lost(why) => self.screen.note(&format!("Not sent: {why}.")),
+            Fate::Lost(why) => self.screen.note(&sentence(format!("Not sent: {why}"))),
         }
         Then::Go
     }
@@ -314,7 +331,7 @@ impl Talk<'_> {
     /// Takes in what the host that went away has not taken.
     fn gather(&mut self) {
         for why in self.unheard.gather() {
-            self.screen.note(&format!("Not sent: {why}."));
+            self.screen.note(&sentence(format!("Not sent: {why}")));
         }
     }
 

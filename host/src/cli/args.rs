@@ -96,7 +96,7 @@ pub(super) struct HandoffArgs {
     /// An id, a unique beginning of one, or a title
     #[arg(required = true)]
     pub session: Option<String>,
-    /// The instance, or a plugin that has one
+    /// The instance, or a plugin that has one, for its home channel; INSTANCE:CHAT for another chat
     #[arg(required = true)]
     pub instance: Option<String>,
     /// How many seconds to wait for the end of it

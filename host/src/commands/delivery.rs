@@ -7,6 +7,7 @@ use hermes_protocol::{ChatType, RenameThreadCall, method};
 use super::{Asked, Deed};
 use crate::dispatcher::Dispatcher;
 use crate::lane::{Act, Later};
+use crate::status::human::sentence;
 use crate::store::Change;
 
 /// The longest name of a topic, in characters; what a platform takes of it is its adapter's to know.
@@ -57,7 +58,7 @@ impl Dispatcher {
                     let saw = Change::SawChat { instance: instance.to_string(), chat, seen_ms };
                     (format!("This topic is called \"{name}\" from now on."), vec![saw])
                 }
-                Err(error) => (format!("{label} did not rename this topic: {error}."), Vec::new()),
+                Err(error) => (sentence(format!("{label} did not rename this topic: {error}")), Vec::new()),
             }
         };
         Act::Later(Later::new(renaming)).into()

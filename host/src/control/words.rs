@@ -139,11 +139,12 @@ pub enum ControlRequest {
         /// An id, a unique beginning of one, or a title.
         session: String,
     },
-    /// Hand a session over to the home channel of an instance.
+    /// Hand a session over to a chat.
     Handoff {
         /// An id, a unique beginning of one, or a title.
         session: String,
-        /// Where it goes on: an instance, or a plugin that has one instance.
+        /// Where it goes on: an instance, or a plugin that has one, for its home channel; `INSTANCE:CHAT` for another
+        /// chat.
         instance: String,
         /// How long to wait for the end of it, in milliseconds; at most five minutes. The answer says how it stands then.
         #[serde(default = "handoff_wait_ms")]

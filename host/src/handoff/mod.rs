@@ -27,7 +27,7 @@ use hermes_core::ids::{InboxId, SessionId};
 use tokio::sync::{Notify, watch};
 
 pub(crate) use request::has_chat;
-pub use request::{Refused, cancel, info, offer, request};
+pub use request::{Asked, Refused, cancel, info, offer, request};
 pub use wait::until_over;
 pub use watcher::{take_up, watch};
 

@@ -42,6 +42,14 @@ impl Refused {
     fn state(words: impl Into<String>) -> Self {
         Self::new(ErrorKind::Refused, words)
     }
+
+    /// Another handoff of the session was asked for since.
+    pub(super) fn overtaken(row: &HandoffRow) -> Self {
+        Self::state(format!(
+            "that handoff is over, and another one was asked for since; `hermes-host handoff show {}` says how it stands",
+            row.session
+        ))
+    }
 }
 
 impl From<StoreError> for Refused {
@@ -60,30 +68,42 @@ impl From<Refused> for ControlReply {
     }
 }
 
-/// Asks for a session to be handed over, and wakes the watcher. Returns the session.
+/// One handoff of a session.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Asked {
+    /// The session.
+    pub session: SessionId,
+    /// When it was asked for; no two handoffs of a session have the same.
+    pub asked_ms: i64,
+}
+
+/// Asks for a session to be handed over, and wakes the watcher. `target` is an instance, or a chat of one.
 ///
 /// # Errors
 ///
 /// What forbids it; nothing has changed then.
-pub async fn request(host: &Arc<Host>, session: &str, instance: &str) -> Result<SessionId, Refused> {
+pub async fn request(host: &Arc<Host>, session: &str, target: &str) -> Result<Asked, Refused> {
     let id = find(host, session).await?;
-    let instance = instance_of(host, instance)?;
+    let (instance, chat) = wanted(host, target).await?;
     if let Some(row) = host.store.handoff(&id).await?.filter(|row| row.state.is_live()) {
         return Err(Refused::state(under_way(&row)));
     }
-    check(host, &id, &instance, None).await?;
+    check(host, &id, &instance, chat.as_ref()).await?;
+    if let Some(words) = has_chat(host, &id).await {
+        return Err(Refused::state(words));
+    }
     if host.draining.is_cancelled() {
-        return Err(Refused::new(ErrorKind::Busy, "the host is stopping; hand it over when it runs again"));
+        return Err(Refused::new(ErrorKind::Busy, "the host takes nothing new; hand it over when it runs again"));
     }
     // From here on whoever writes to it is told; what was quicker is met by the store.
     let granted =
         host.handoffs.grant(&id, &Lease { instance: Arc::clone(&instance), inbox: None, owner: None, is_left: false });
-    let asked = host.store.handoff_request(&id, &instance, host.now_ms()).await;
+    let asked = host.store.handoff_request_to(&id, &instance, chat, host.now_ms()).await;
     let refused = match asked {
-        Ok(HandoffAsked::Made) => {
+        Ok(HandoffAsked::Made { asked_ms }) => {
             crate::crash::point("handoff_pending");
             host.handoffs.look();
-            return Ok(id);
+            return Ok(Asked { session: id, asked_ms });
         }
         // The lease is that of the handoff which is under way.
         Ok(HandoffAsked::UnderWay(row)) => {
@@ -103,20 +123,22 @@ pub async fn request(host: &Arc<Host>, session: &str, instance: &str) -> Result<
     Err(refused)
 }
 
-/// Gives a handoff up that is under way. Returns how it stands.
+/// Gives up the handoff of a session that is under way now, and none that begins later. Returns how it stands.
 ///
 /// # Errors
 ///
 /// When none is under way.
 pub async fn cancel(host: &Arc<Host>, session: &str) -> Result<HandoffRow, Refused> {
     let id = find(host, session).await?;
-    let why = HandoffChange::Refused { why: CANCELLED.to_owned() };
-    match super::watcher::give_up(host, &id, why).await? {
-        Some(row) => Ok(row),
-        None => Err(Refused::state(format!(
+    let none = || {
+        Refused::state(format!(
             "session {id} is not being handed over; `hermes-host handoff show {id}` says how it stands"
-        ))),
-    }
+        ))
+    };
+    let row = host.store.handoff(&id).await?.filter(|row| row.state.is_live()).ok_or_else(none)?;
+    let asked = Asked { session: id.clone(), asked_ms: row.asked_ms };
+    let why = HandoffChange::Refused { why: CANCELLED.to_owned() };
+    super::watcher::give_up(host, &asked, why).await?.ok_or_else(none)
 }
 
 /// Offers a session to whoever sends its code in a chat.
@@ -182,8 +204,8 @@ pub fn info(row: &HandoffRow) -> HandoffInfo {
     }
 }
 
-/// What the watcher checks again before it claims, and the home channel that the destination has. An earlier claim
-/// may have led the session to its chat already: that is `here`.
+/// What the watcher checks again before it claims, and where the conversation goes: to `here` where that chat was
+/// asked for or found by an earlier claim, which may have led the session there already; else to the home channel.
 ///
 /// # Errors
 ///
@@ -210,7 +232,10 @@ pub(super) async fn check(
             state.word()
         )));
     }
-    let home = targets::home(host, &adapter).await.map_err(Refused::state)?;
+    let home = match here {
+        Some(chat) => chat.clone(),
+        None => targets::home(host, &adapter).await.map_err(Refused::state)?,
+    };
     let is_here = |(at, chat): &(String, Chat)| **at == **instance && Some(chat) == here;
     if let Some(words) = is_owned(host, session, is_here).await {
         return Err(Refused::state(words));
@@ -241,6 +266,17 @@ async fn find(host: &Arc<Host>, name: &str) -> Result<SessionId, Refused> {
         Err(ControlReply::Error { kind, message }) => Err(Refused::new(kind, message)),
         Err(_) => Err(Refused::new(ErrorKind::Failed, "the session cannot be looked up")),
     }
+}
+
+/// Where a session is to go: to an instance, or behind a colon to a chat of it.
+async fn wanted(host: &Arc<Host>, target: &str) -> Result<(Arc<str>, Option<Chat>), Refused> {
+    let Some((instance, place)) = target.split_once(':') else { return Ok((instance_of(host, target)?, None)) };
+    let instance = instance_of(host, instance.trim())?;
+    let adapter = host
+        .adapter(&instance)
+        .ok_or_else(|| Refused::new(ErrorKind::NotFound, targets::no_instance(host, &instance)))?;
+    let chat = targets::known_place(host, &adapter, place.trim()).await;
+    Ok((instance, Some(chat.map_err(|words| Refused::new(ErrorKind::NotFound, words))?)))
 }
 
 /// The instance that somebody means: by its own name, or by that of a plugin which has one instance.

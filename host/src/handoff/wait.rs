@@ -4,10 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hermes_core::handoff::{HandoffChange, HandoffState};
-use hermes_core::ids::SessionId;
 use hermes_core::limits::HANDOFF_WAIT_MS_MAX;
 
-use super::{Refused, watcher};
+use super::{Asked, Refused, watcher};
 use crate::host::Host;
 use crate::store::HandoffRow;
 
@@ -16,13 +15,13 @@ use crate::store::HandoffRow;
 ///
 /// # Errors
 ///
-/// When the store cannot be read, or the session was deleted.
-pub async fn until_over(host: &Arc<Host>, session: &SessionId, wait_ms: u64) -> Result<HandoffRow, Refused> {
+/// When the store cannot be read, the session was deleted, or another handoff of it was asked for since.
+pub async fn until_over(host: &Arc<Host>, asked: &Asked, wait_ms: u64) -> Result<HandoffRow, Refused> {
     let until = host.clock.moment() + Duration::from_millis(wait_ms.min(HANDOFF_WAIT_MS_MAX));
     let mut changed = host.handoffs.changed.subscribe();
     loop {
-        let row = stands(host, session).await?;
-        if !row.state.is_live() && !host.handoffs.has(session) {
+        let row = stands(host, asked).await?;
+        if !row.state.is_live() && !host.handoffs.has(&asked.session) {
             return Ok(row);
         }
         tokio::select! {
@@ -33,16 +32,20 @@ pub async fn until_over(host: &Arc<Host>, session: &SessionId, wait_ms: u64) -> 
         }
     }
     // Only what is pending can be withdrawn.
-    if let Some(row) = watcher::give_up(host, session, HandoffChange::Withdrawn).await? {
+    if let Some(row) = watcher::give_up(host, asked, HandoffChange::Withdrawn).await? {
         return Ok(row);
     }
-    stands(host, session).await
+    stands(host, asked).await
 }
 
-async fn stands(host: &Arc<Host>, session: &SessionId) -> Result<HandoffRow, Refused> {
+async fn stands(host: &Arc<Host>, asked: &Asked) -> Result<HandoffRow, Refused> {
+    let session = &asked.session;
     let row = host.store.handoff(session).await?;
     let gone = || crate::store::StoreError::Missing { what: format!("session {session}") };
     let row = row.ok_or_else(gone)?;
+    if row.asked_ms != asked.asked_ms {
+        return Err(Refused::overtaken(&row));
+    }
     debug_assert!(row.state != HandoffState::None, "nobody waits for what was never asked for");
     Ok(row)
 }

@@ -11,10 +11,10 @@ use hermes_core::ids::SessionId;
 use hermes_core::limits::{HANDOFF_SWEEP_S, HANDOFFS_MAX};
 use tokio::sync::mpsc;
 
-use super::{Lease, request, serve};
+use super::{Asked, Lease, request, serve};
 use crate::events::{Control, HostEvent, TurnWish};
 use crate::host::Host;
-use crate::store::{HandoffRow, StoreError};
+use crate::store::{HandoffRow, StoreError, WhichHandoff};
 
 /// Leases what an earlier life of the host left on its way, and leads the chats back of what failed with it.
 ///
@@ -133,23 +133,26 @@ async fn time_out(host: &Arc<Host>, row: &HandoffRow) {
 
 /// Ends a handoff that does not come about, if no other one took its place meanwhile.
 async fn end(host: &Arc<Host>, row: &HandoffRow, change: HandoffChange) {
-    let fail = || host.store.handoff_fail(&row.session, Some(row.claim()), change.clone(), host.now_ms());
+    let fail =
+        || host.store.handoff_fail(&row.session, WhichHandoff::Claim(row.claim()), change.clone(), host.now_ms());
     if let Some(Some(row)) = host.until_written("the end of a handoff", fail).await {
         settle(host, &row).await;
     }
 }
 
-/// Ends a handoff if it is in a state from which `change` leads; returns how it stands then.
+/// Ends this handoff, and no later one of its session, if it is in a state from which `change` leads; returns how it
+/// stands then.
 ///
 /// # Errors
 ///
 /// When it cannot be written.
 pub(super) async fn give_up(
     host: &Arc<Host>,
-    session: &SessionId,
+    asked: &Asked,
     change: HandoffChange,
 ) -> Result<Option<HandoffRow>, StoreError> {
-    let failed = host.store.handoff_fail(session, None, change, host.now_ms()).await?;
+    let which = WhichHandoff::Asked(asked.asked_ms);
+    let failed = host.store.handoff_fail(&asked.session, which, change, host.now_ms()).await?;
     if let Some(row) = &failed {
         settle(host, row).await;
     }

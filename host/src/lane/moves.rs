@@ -11,6 +11,7 @@ use super::{Lane, Then, Wish};
 use crate::context::Place;
 use crate::events::{Control, HostEvent};
 use crate::handoff::has_chat;
+use crate::status::human::sentence;
 use crate::store::{Change, SessionRow, StoreError};
 
 const NOT_FROM_THERE: &str =
@@ -77,7 +78,7 @@ impl Lane {
         }
         // It may have gone to a chat under another name since it was offered.
         if let Some(why) = has_chat(&self.host, &target.id).await {
-            return Ok(Said::only(format!("This code works no more: {why}.")));
+            return Ok(Said::only(sentence(format!("This code works no more: {why}"))));
         }
         let (reply, taken) = oneshot::channel();
         self.host.tell(HostEvent::control(Control::TakeOffer { session: session.clone(), reply })).await;

@@ -41,9 +41,25 @@ pub fn echo(text: &str) -> String {
     format!("\"{}\"", one_line(text, ECHO_CHARS_MAX).replace('`', "'"))
 }
 
+/// Words as a sentence: with a full stop, unless they end like one.
+pub fn sentence(words: impl Into<String>) -> String {
+    let mut words = words.into();
+    if !words.ends_with(['.', '?', '!', '…']) {
+        words.push('.');
+    }
+    words
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_question_is_a_sentence_already() {
+        let near = "there is no instance \"telegrm\"; did you mean \"telegram\"?";
+        assert_eq!(sentence(near), near);
+        assert_eq!(sentence("the host has gone"), "the host has gone.");
+    }
 
     #[test]
     fn one_of_a_thing_is_no_several() {

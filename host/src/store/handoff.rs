@@ -25,8 +25,8 @@ use super::error::Fault;
 use super::sql::{change, change_one, collect, first, json, parsed_or_none, text};
 use super::writer::Outcome;
 use super::{
-    HandoffAsked, HandoffBind, HandoffClaim, HandoffRoutes, HandoffRow, KeptRoute, Result, Store, inbox, outbox,
-    sessions,
+    HandoffAsked, HandoffBind, HandoffClaim, HandoffRoutes, HandoffRow, KeptRoute, Result, Store, WhichHandoff, inbox,
+    outbox, sessions,
 };
 
 /// Why the former session of a chat ends.
@@ -42,8 +42,23 @@ impl Store {
     ///
     /// When the disk fails; what forbids it is a value.
     pub async fn handoff_request(&self, session: &SessionId, instance: &str, now_ms: i64) -> Result<HandoffAsked> {
+        self.handoff_request_to(session, instance, None, now_ms).await
+    }
+
+    /// Asks for a session to be handed over to a chat of an instance; `None`: to its home channel.
+    ///
+    /// # Errors
+    ///
+    /// When the disk fails; what forbids it is a value.
+    pub async fn handoff_request_to(
+        &self,
+        session: &SessionId,
+        instance: &str,
+        chat: Option<Chat>,
+        now_ms: i64,
+    ) -> Result<HandoffAsked> {
         let (session, instance) = (session.clone(), instance.to_owned());
-        self.write(move |db| request(db, &session, &instance, now_ms)).await
+        self.write(move |db| request(db, &session, &instance, chat.as_ref(), now_ms)).await
     }
 
     /// Claims a pending handoff for this life of the host; `None` when it is not pending any more.
@@ -97,8 +112,8 @@ impl Store {
         self.write(move |db| bind_chat(db, &bind)).await
     }
 
-    /// Ends a handoff that did not come about; with a `claim` that one and no later one. `None`: it is not in a state
-    /// from which `change` leads.
+    /// Ends a handoff that did not come about. `None`: another one took its place, or it is not in a state from which
+    /// `change` leads.
     ///
     /// # Errors
     ///
@@ -106,13 +121,13 @@ impl Store {
     pub async fn handoff_fail(
         &self,
         session: &SessionId,
-        claim: Option<HandoffClaim>,
+        which: WhichHandoff,
         change: HandoffChange,
         now_ms: i64,
     ) -> Result<Option<HandoffRow>> {
         let session = session.clone();
         self.write(move |db| {
-            let found = one(db, &session)?.filter(|row| claim.is_none_or(|claim| row.claim() == claim));
+            let found = one(db, &session)?.filter(|row| row.is(which));
             let Some(row) = found else { return Ok(None) };
             let ends = row.state.clone().after(change.clone());
             if !matches!(ends, Ok(HandoffState::Failed { .. })) {
@@ -260,7 +275,13 @@ fn step(db: &Connection, row: &HandoffRow, by: HandoffChange, now_ms: i64) -> Ou
     Ok(next)
 }
 
-fn request(db: &Connection, session: &SessionId, instance: &str, now_ms: i64) -> Outcome<HandoffAsked> {
+fn request(
+    db: &Connection,
+    session: &SessionId,
+    instance: &str,
+    chat: Option<&Chat>,
+    now_ms: i64,
+) -> Outcome<HandoffAsked> {
     let Some(row) = one(db, session)? else { return Ok(HandoffAsked::Unknown) };
     if row.state.is_live() {
         return Ok(HandoffAsked::UnderWay(Box::new(row)));
@@ -269,12 +290,12 @@ fn request(db: &Connection, session: &SessionId, instance: &str, now_ms: i64) ->
         return Ok(HandoffAsked::MidTurn);
     }
     step(db, &row, HandoffChange::Requested, now_ms)?;
-    let sql = "UPDATE sessions SET handoff_target = ?2, handoff_chat = NULL, handoff_prev_session = NULL,
+    let sql = "UPDATE sessions SET handoff_target = ?2, handoff_chat = ?4, handoff_prev_session = NULL,
              handoff_routes = NULL, handoff_inbox = NULL, handoff_outbox = NULL, 
              handoff_asked_ms = MAX(?3, COALESCE(handoff_asked_ms, 0) + 1)
          WHERE id = ?1";
-    change_one(db, sql, params![session.0, instance, now_ms], || sessions::name(session))?;
-    Ok(HandoffAsked::Made)
+    change_one(db, sql, params![session.0, instance, now_ms, chat.map(json).transpose()?], || sessions::name(session))?;
+    Ok(HandoffAsked::Made { asked_ms: known(db, session)?.asked_ms })
 }
 
 /// Whether a turn of the session runs, or waits to be resumed.

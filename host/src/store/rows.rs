@@ -247,7 +247,24 @@ pub struct HandoffClaim {
     pub attempts: u32,
 }
 
+/// Which handoff of a session is meant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WhichHandoff {
+    /// The one that was asked for then.
+    Asked(i64),
+    /// This claim of it and no later one.
+    Claim(HandoffClaim),
+}
+
 impl HandoffRow {
+    /// Whether it is the one that is meant.
+    pub fn is(&self, which: WhichHandoff) -> bool {
+        match which {
+            WhichHandoff::Asked(asked_ms) => self.asked_ms == asked_ms,
+            WhichHandoff::Claim(claim) => self.claim() == claim,
+        }
+    }
+
     /// The claim under which it stands.
     pub fn claim(&self) -> HandoffClaim {
         HandoffClaim { asked_ms: self.asked_ms, attempts: self.attempts }
@@ -313,7 +330,10 @@ pub struct HandoffBind {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HandoffAsked {
     /// It is pending.
-    Made,
+    Made {
+        /// When it was asked for, by which it is known.
+        asked_ms: i64,
+    },
     /// There is no such session.
     Unknown,
     /// A turn of the session runs, or waits to be resumed.

@@ -18,7 +18,7 @@ use crate::control::{ControlReply, ErrorKind};
 use crate::handoff::{self, Refused};
 use crate::store::{
     Admit, Change, CommandTx, HandoffAsked, HandoffBind, HandoffRoutes, HandoffRow, NewInbox, NewMessage, NewSession,
-    RouteRow,
+    RouteRow, WhichHandoff,
 };
 
 /// Says how much was said before; a conversation called "hang" hangs where it is opened.
@@ -93,13 +93,18 @@ fn begun(world: &World, title: &str) -> SessionId {
     id
 }
 
-fn asks(world: &World, session: &SessionId) -> Result<SessionId, Refused> {
+fn asks(world: &World, session: &SessionId) -> Result<handoff::Asked, Refused> {
     world.block_on(handoff::request(world.host(), session.as_str(), "fake"))
 }
 
 /// Waits for the end.
 fn ends(world: &World, session: &SessionId) -> HandoffRow {
-    world.block_on(handoff::until_over(world.host(), session, 60_000)).unwrap()
+    world.block_on(handoff::until_over(world.host(), &asked(world, session), 60_000)).unwrap()
+}
+
+/// The handoff of a session that was asked for last.
+fn asked(world: &World, session: &SessionId) -> handoff::Asked {
+    handoff::Asked { session: session.clone(), asked_ms: stands(world, session).asked_ms }
 }
 
 fn moves(world: &World, session: &SessionId) -> HandoffRow {
@@ -327,7 +332,7 @@ fn while_it_is_on_its_way_nothing_else_is_added_to_it_and_it_can_be_stopped() {
         let told = world.chat("7").hears(heard).remove(heard - 1);
         assert!(told.contains("just being handed over to fake"), "{words}: {told}");
     }
-    let row = world.block_on(handoff::until_over(world.host(), &session, 0)).unwrap();
+    let row = world.block_on(handoff::until_over(world.host(), &asked(&world, &session), 0)).unwrap();
     assert_eq!(row.state, HandoffState::Running { epoch: world.host().epoch, attempt: 1 });
     assert_eq!(handoff::info(&row).message, "still running there: fake:7", "whoever waits does not end it");
     let deleted = world.block_on(world.host().store.session_delete(&session));
@@ -408,7 +413,7 @@ fn what_is_asked_for_and_not_taken_up_before_the_host_dies_is_taken_up_by_its_ne
     let session = begun(&world, "boats");
     let store = world.host().store.clone();
     let asked = world.block_on(store.handoff_request(&session, "fake", world.host().now_ms())).unwrap();
-    assert_eq!(asked, HandoffAsked::Made);
+    assert!(matches!(asked, HandoffAsked::Made { .. }));
     world.crash();
     world.start_with(false);
     assert!(stands(&world, &session).state.is_live(), "its adapter is still on its way");
@@ -424,7 +429,7 @@ fn what_nobody_takes_up_is_withdrawn_by_whoever_waits() {
     world.block_on(world.host().store.handoff_request(&session, "fake", world.host().now_ms())).unwrap();
     world.crash();
     world.start_with(false);
-    let row = world.block_on(handoff::until_over(world.host(), &session, 0)).unwrap();
+    let row = world.block_on(handoff::until_over(world.host(), &asked(&world, &session), 0)).unwrap();
     assert_eq!(row.state, failed(NOT_TAKEN_UP));
     world.set_online(true);
     world.is_ready();
@@ -609,7 +614,7 @@ fn a_code_of_the_terminal_pulls_its_conversation_into_the_chat_that_sends_it_onc
     assert!(!bytes.windows(code.len()).any(|found| found == code.as_bytes()), "the code itself is nowhere");
     world.start();
     world.chat("8").says(&format!("/claim {stale}"));
-    assert!(world.chat("8").hears(1)[0].contains("after 4 more wrong ones"), "a newer one took its place");
+    assert!(world.chat("8").hears(1)[0].contains("after 4 more wrong codes"), "a newer one took its place");
     world.chat("8").says(&format!("/claim {}", code.to_lowercase()));
     assert!(world.chat("8").hears(2)[1].contains("You are in **boats** again: 1 message,"));
     world.chat("8").says("on");
@@ -623,19 +628,72 @@ fn a_code_of_the_terminal_pulls_its_conversation_into_the_chat_that_sends_it_onc
 }
 
 #[test]
-fn a_code_is_over_after_ten_minutes_and_wrong_ones_lock_the_instance() {
-    let mut world = World::with(setting(false));
+fn a_code_is_over_after_ten_minutes_and_wrong_ones_lock_out_whoever_sent_them() {
+    let section = "access = { allowed_users = [\"7\", \"8\", \"9\"], operators = [\"9\"] }";
+    let mut world = World::with(Setting { section: section.to_owned(), ..setting(false) });
     let code = offered(&world, &begun(&world, "boats"));
     world.passes(Duration::from_secs(600));
     for heard in 1..=5 {
-        world.chat("7").says(&format!("/claim {code}"));
-        world.chat("7").hears(heard);
+        for who in ["7", "9"] {
+            world.chat(who).says(&format!("/claim {code}"));
+            world.chat(who).hears(heard);
+        }
     }
-    assert!(world.chat("7").heard()[4].contains("Too many wrong codes"));
+    assert!(world.chat("7").heard()[3].contains("after 1 more wrong code none"), "one of a thing is no several");
+    assert!(world.chat("7").heard()[4].contains("too many wrong codes"));
     world.settled();
     world.stop();
     world.start();
     let code = offered(&world, &begun(&world, "cars"));
     world.chat("7").says(&format!("/claim {code}"));
-    assert!(world.chat("7").hears(6)[5].contains("Too many wrong codes"), "also after a restart");
+    assert!(world.chat("7").hears(6)[5].contains("too many wrong codes"), "also after a restart");
+    world.chat("9").says(&format!("/claim {code}"));
+    assert!(world.chat("9").hears(6)[5].contains("You are in **cars** again"), "the operator is never locked out");
+    world.chat("9").says("/return");
+    world.chat("9").hears(7);
+    let code = offered(&world, &begun(&world, "trains"));
+    world.chat("8").says(&format!("/claim {code}"));
+    assert!(world.chat("8").hears(1)[0].contains("You are in **trains** again"), "nor anybody else");
+}
+
+#[test]
+fn a_conversation_goes_to_the_chat_that_is_named_where_there_is_no_home() {
+    let world = World::with(setting(true));
+    world.chat("7").says("before");
+    world.chat("7").hears(1);
+    let session = begun(&world, "boats");
+    let to = |target: &str| world.block_on(handoff::request(world.host(), session.as_str(), target));
+    assert!(to("fake").unwrap_err().words.contains("or name a chat: fake:CHAT"), "which it takes");
+    let unknown = to("fake:99").unwrap_err().words;
+    assert!(unknown.contains("knows no chat \"99\"") && unknown.contains("fake:7"), "{unknown}");
+    assert!(to("fake:").unwrap_err().words.contains("write fake:CHAT"));
+    assert!(to("fakes:7").unwrap_err().words.contains("did you mean \"fake\"?"));
+    to("fake:7").unwrap();
+    let row = ends(&world, &session);
+    assert_eq!((row.state, row.chat), (HandoffState::Completed, Some(Chat::dm("7"))));
+    assert!(world.platform.asked(method::CREATE_HANDOFF_THREAD).is_empty(), "it goes where it was told to");
+    assert_eq!(world.chat("7").hears(2)[1], "I am here (after 1)");
+}
+
+#[test]
+fn who_waits_for_one_handoff_or_gives_it_up_ends_no_later_one() {
+    let mut world = world(setting(false));
+    let session = begun(&world, "boats");
+    let store = world.host().store.clone();
+    let ask = |world: &World| {
+        world.block_on(world.host().store.handoff_request(&session, "fake", world.host().now_ms())).unwrap();
+        asked(world, &session)
+    };
+    let first = ask(&world);
+    let which = WhichHandoff::Asked(first.asked_ms);
+    let withdrawn = hermes_core::handoff::HandoffChange::Withdrawn;
+    world.block_on(store.handoff_fail(&session, which, withdrawn.clone(), 1)).unwrap().unwrap();
+    ask(&world);
+    drop(store);
+    world.crash();
+    world.start_with(false);
+    let overtaken = world.block_on(handoff::until_over(world.host(), &first, 0)).unwrap_err();
+    assert!(overtaken.words.contains("another one was asked for since"), "{}", overtaken.words);
+    assert_eq!(world.block_on(world.host().store.handoff_fail(&session, which, withdrawn, 1)).unwrap(), None);
+    assert!(stands(&world, &session).state.is_live(), "the later one waits for its adapter");
 }

@@ -12,7 +12,7 @@ async fn asked(store: &Store) -> SessionId {
     let id = new.id.clone();
     let order = CommandTx { inbox: None, changes: vec![Change::NewSession(new)], reply: Vec::new(), now_ms: NOW };
     store.command(order).await.unwrap();
-    assert_eq!(store.handoff_request(&id, "echo", NOW).await.unwrap(), HandoffAsked::Made);
+    assert!(matches!(store.handoff_request(&id, "echo", NOW).await.unwrap(), HandoffAsked::Made { .. }));
     id
 }
 
@@ -81,7 +81,7 @@ async fn a_second_claim_and_a_late_withdrawal_find_nothing_to_do() {
     let id = asked(&store).await;
     let claim = store.handoff_claim(&id, epoch, NOW).await.unwrap().unwrap().claim();
     assert!(store.handoff_claim(&id, epoch, NOW).await.unwrap().is_none());
-    assert!(store.handoff_fail(&id, None, HandoffChange::Withdrawn, NOW).await.unwrap().is_none());
+    assert!(store.handoff_fail(&id, WhichHandoff::Asked(NOW), HandoffChange::Withdrawn, NOW).await.unwrap().is_none());
     assert_eq!(state(&store, &id).await, HandoffState::Running { epoch, attempt: 1 });
     let thread = store.handoff_thread(&id, claim, Epoch(epoch.0 + 1), Chat::dm("1")).await;
     assert!(matches!(thread, Err(StoreError::Conflict { .. })), "another life says nothing about it: {thread:?}");
@@ -93,13 +93,13 @@ async fn a_claim_of_a_handoff_that_was_given_up_says_nothing_about_the_next_one(
     let (store, epoch) = home.store();
     let id = asked(&store).await;
     let stale = store.handoff_claim(&id, epoch, NOW).await.unwrap().unwrap().claim();
-    store.handoff_fail(&id, None, HandoffChange::TimedOut, NOW).await.unwrap().unwrap();
+    store.handoff_fail(&id, WhichHandoff::Asked(NOW), HandoffChange::TimedOut, NOW).await.unwrap().unwrap();
     // In the same life, in the same millisecond, and also the first claim of its request.
-    assert_eq!(store.handoff_request(&id, "echo", NOW).await.unwrap(), HandoffAsked::Made);
+    assert!(matches!(store.handoff_request(&id, "echo", NOW).await.unwrap(), HandoffAsked::Made { .. }));
     let claim = store.handoff_claim(&id, epoch, NOW).await.unwrap().unwrap().claim();
     let thread = store.handoff_thread(&id, stale, epoch, Chat::dm("1")).await;
     assert!(matches!(thread, Err(StoreError::Conflict { .. })), "{thread:?}");
-    let late = store.handoff_fail(&id, Some(stale), HandoffChange::TimedOut, NOW).await.unwrap();
+    let late = store.handoff_fail(&id, WhichHandoff::Claim(stale), HandoffChange::TimedOut, NOW).await.unwrap();
     assert_eq!((late, state(&store, &id).await), (None, HandoffState::Running { epoch, attempt: 1 }));
     store.handoff_thread(&id, claim, epoch, Chat::dm("2")).await.unwrap();
     let row = store.handoff(&id).await.unwrap().unwrap();
@@ -111,7 +111,7 @@ async fn what_waiting_gives_up_stays_given_up() {
     let home = Home::new();
     let (store, epoch) = home.store();
     let id = asked(&store).await;
-    let row = store.handoff_fail(&id, None, HandoffChange::Withdrawn, NOW).await.unwrap().unwrap();
+    let row = store.handoff_fail(&id, WhichHandoff::Asked(NOW), HandoffChange::Withdrawn, NOW).await.unwrap().unwrap();
     assert_eq!(row.state, HandoffState::Failed { why: NOT_TAKEN_UP.to_owned() });
     assert!(store.handoff_claim(&id, epoch, NOW).await.unwrap().is_none());
     assert!(store.handoffs_live().await.unwrap().is_empty());
