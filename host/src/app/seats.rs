@@ -41,6 +41,7 @@ impl App {
             SeatFor::OneAnswer => Vec::new(),
         };
         let seat = self.take(seat_for, None, &rather)?;
+        self.terminals.begins_anew(seat.chat());
         let key = self.key_of(seat.chat())?;
         let unbind = |reply| Control::Unbind { key: key.clone(), reply };
         if self.ask(unbind).await? {

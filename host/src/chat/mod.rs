@@ -10,6 +10,7 @@
 //! ([`orders`]); everything else is heard by the host as in any chat.
 
 mod editor;
+mod former;
 mod history;
 mod markdown;
 mod once;

@@ -2,6 +2,7 @@
 //!
 //! A host of its own holds the home as every host does, so there is never a second
 //! writer; it ends when the terminal does, or when `hermes-host run` wants its place.
+//! Other terminals that were attached to it go on: one of them runs the next one.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -21,6 +22,9 @@ use crate::plugins::terminal::Leaving;
 
 /// How long a host that starts or stops is waited for.
 const PATIENCE: Duration = Duration::from_secs(60);
+
+/// How long one that went away without a word is waited for, before this process runs one.
+const GONE_WAIT: Duration = Duration::from_secs(10);
 
 /// How often the next host is looked for.
 const LOOK_AGAIN: Duration = Duration::from_millis(200);
@@ -78,25 +82,23 @@ impl Hosts {
         }
     }
 
-    /// Takes a seat at the host that comes after one that ended. One of its own is started again, unless another
-    /// process took its place and keeps it.
-    pub async fn seat_again(&mut self, why: Option<Leaving>, resume: Option<String>) -> Result<Wire, ChatError> {
-        let was_own = match self.own.take() {
-            Some(own) => {
-                // However it ended, the next one tells what is wrong.
-                let _ = tokio::time::timeout(END_WAIT, own.task).await;
-                true
-            }
-            None => false,
-        };
-        if was_own && why != Some(Leaving::HandOver) {
-            return self.seat(resume, false).await;
+    /// Whether this process runs the host.
+    pub fn runs_one(&self) -> bool {
+        self.own.is_some()
+    }
+
+    /// Takes a seat at the host that comes after one that ended, for as long as another process is likely to run it;
+    /// then, or where the former one ran for terminals only, this process runs it.
+    pub async fn seat_again(&mut self, next: Next, resume: Option<String>) -> Result<Wire, ChatError> {
+        if let Some(own) = self.own.take() {
+            // However it ended, the next one tells what is wrong.
+            let _ = tokio::time::timeout(END_WAIT, own.task).await;
         }
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + next.waits();
         loop {
             match Wire::take(&self.home, resume.clone(), false).await {
-                Err(error @ ClientError::NotRunning { .. }) if Instant::now() >= until => {
-                    return if was_own { self.seat(resume, false).await } else { Err(error.into()) };
+                Err(ClientError::NotRunning { .. }) if Instant::now() >= until => {
+                    return self.seat(resume, false).await;
                 }
                 Err(ClientError::NotRunning { .. }) => {}
                 Err(error) if may_pass(&error) && Instant::now() < until => {}
@@ -140,7 +142,63 @@ impl Hosts {
     }
 }
 
+/// Who runs the host after one that went away.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// Another process, very likely.
+    Theirs,
+    /// Another process, if it comes soon.
+    TheirsIfSoon,
+    /// One of the terminals that were attached.
+    OneOfUs,
+    /// Nobody: the operator stopped it.
+    Nobody,
+}
+
+impl Next {
+    /// After a host that went for this reason; `alone`: it ran for terminals only.
+    pub fn after(why: Option<Leaving>, alone: bool) -> Self {
+        match why {
+            Some(Leaving::HandOver) => Self::Theirs,
+            _ if alone => Self::OneOfUs,
+            Some(Leaving::Restart) => Self::Theirs,
+            Some(Leaving::Stop) => Self::Nobody,
+            None => Self::TheirsIfSoon,
+        }
+    }
+
+    fn waits(self) -> Duration {
+        match self {
+            Self::Theirs => PATIENCE,
+            Self::TheirsIfSoon => GONE_WAIT,
+            Self::OneOfUs | Self::Nobody => Duration::ZERO,
+        }
+    }
+}
+
 /// Whether a host may give a seat in a moment.
 fn may_pass(error: &ClientError) -> bool {
     matches!(error, ClientError::Line(_) | ClientError::NoSeat { kind: ErrorKind::Busy, .. })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_terminal_goes_on_by_itself_when_the_host_of_another_terminal_goes() {
+        for why in [Some(Leaving::Stop), None, Some(Leaving::Restart)] {
+            assert_eq!(Next::after(why, true), Next::OneOfUs);
+        }
+        assert_eq!(Next::OneOfUs.waits(), Duration::ZERO);
+        assert_eq!(Next::after(Some(Leaving::HandOver), true), Next::Theirs, "a host of its own takes the place");
+    }
+
+    #[test]
+    fn a_host_that_was_stopped_has_no_next_one_and_one_that_died_may_have() {
+        assert_eq!(Next::after(Some(Leaving::Stop), false), Next::Nobody);
+        assert_eq!(Next::after(None, false), Next::TheirsIfSoon);
+        assert_eq!(Next::after(Some(Leaving::Restart), false), Next::Theirs);
+        assert!(Next::TheirsIfSoon.waits() < Next::Theirs.waits());
+    }
 }

@@ -3,16 +3,17 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use hermes_protocol::{Chat, Choices, Event, Purpose, TurnEvent};
+use hermes_protocol::{Chat, Choices, Emitted, Event, Outgoing, Purpose, TurnEvent};
 use serde::Deserialize;
 use serde_json::json;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use super::editor::{Editor, Key, Sign};
+use super::former::{self, SaidHere};
 use super::markdown::Look;
 use super::orders::{self, Typed};
-use super::own::Hosts;
+use super::own::{Hosts, Next};
 use super::screen::Screen;
 use super::unheard::{Fate, NotTaken, Unheard};
 use super::wire::{Asking, News, Wire};
@@ -61,6 +62,7 @@ pub async fn talk(hosts: &mut Hosts, speaker: &mut Speaker, options: Options) ->
         session: None,
         ask: None,
         unheard: Unheard::new(),
+        said_here: SaidHere::default(),
         pressed: None,
         way_back_told: false,
     };
@@ -95,6 +97,8 @@ struct Talk<'a> {
     ask: Option<Choices>,
     /// What was said and not heard.
     unheard: Unheard,
+    /// What was said here and heard.
+    said_here: SaidHere,
     /// When Ctrl-C was last pressed.
     pressed: Option<Instant>,
     /// Whether it was said how to come back.
@@ -121,7 +125,7 @@ impl Talk<'_> {
             let then = tokio::select! {
                 news = self.wire.next() => match news {
                     News::Over(why) => self.find_another(why).await?,
-                    news => self.heard(news),
+                    news => self.heard(news).await,
                 },
                 key = self.editor.next() => self.key(key).await,
                 Some(not_taken) = self.unheard.next() => self.not_taken(not_taken),
@@ -166,13 +170,21 @@ impl Talk<'_> {
             self.screen.note(&words);
         }
         if info.alone {
-            self.screen.note("No host runs, so this terminal runs one without adapters until it leaves.");
+            self.screen.note(match self.hosts.runs_one() {
+                true => "No host runs, so this terminal runs one without adapters until it leaves.",
+                false => {
+                    "Another terminal runs the host, without adapters; when that leaves, this one goes on by itself."
+                }
+            });
         }
     }
 
-    fn heard(&mut self, news: News) -> Then {
+    async fn heard(&mut self, news: News) -> Then {
         match news {
             News::Delivery(number, message) => {
+                if message.part <= 1 && !self.said_here.is_answered_by(&message) {
+                    self.mark_former(&message).await;
+                }
                 if message.purpose == Purpose::Ask {
                     self.ask.clone_from(&message.choices);
                 }
@@ -194,6 +206,16 @@ impl Talk<'_> {
             News::Over(_) => {}
         }
         Then::Go
+    }
+
+    /// Says whose a delivery is, where it belongs to another conversation.
+    async fn mark_former(&mut self, message: &Outgoing) {
+        let here = self.which_session().await;
+        let marked = former::mark(self.hosts.home(), &self.wire, message, here.as_deref());
+        // Who it belongs to is a help; without an answer it is shown as it is.
+        if let Ok(Some(words)) = tokio::time::timeout(SESSION_WAIT, marked).await {
+            self.screen.note(&words);
+        }
     }
 
     async fn key(&mut self, key: Key) -> Then {
@@ -241,11 +263,15 @@ impl Talk<'_> {
     /// Says something; what the host does not take comes back.
     fn say(&self, event: Event) {
         let answer = self.wire.asking().emit(&event);
-        let (told, seat) = (self.unheard.told(), self.unheard.seat());
+        let (told, seat, said_here) = (self.unheard.told(), self.unheard.seat(), self.said_here.clone());
         tokio::spawn(async move {
-            if let Err(error) = answer.await {
+            match answer.await {
+                Ok(Emitted::New { inbox_id } | Emitted::Duplicate { duplicate_of: inbox_id }) => {
+                    said_here.taken(inbox_id);
+                }
+                Ok(_) => {}
                 // Without the conversation nobody has to know.
-                let _ = told.send(NotTaken { event, error, seat }).await;
+                Err(error) => drop(told.send(NotTaken { event, error, seat }).await),
             }
         });
     }
@@ -286,7 +312,7 @@ impl Talk<'_> {
                         return Then::Go;
                     }
                     news => {
-                        self.heard(news);
+                        self.heard(news).await;
                         self.show().await;
                     }
                 },
@@ -356,18 +382,18 @@ impl Talk<'_> {
         self.screen.cut();
         self.ask = None;
         self.gather();
-        if why == Some(Leaving::Stop) {
-            return Err(ChatError::HostGone("the conversation is kept".to_owned()));
-        }
-        self.screen.note(match why {
-            Some(Leaving::HandOver) => "Another host takes over; the conversation goes on there.",
-            Some(Leaving::Restart) => "The host restarts.",
+        let next = Next::after(why, self.wire.info.alone);
+        self.screen.note(match (next, why) {
+            (Next::Nobody, _) => return Err(self.nobody_hears()),
+            (Next::OneOfUs, _) => "The terminal that ran the host left; the conversation goes on.",
+            (_, Some(Leaving::HandOver)) => "Another host takes over; the conversation goes on there.",
+            (_, Some(Leaving::Restart)) => "The host restarts.",
             _ => "The host is gone. Waiting for it; Ctrl-C twice leaves.",
         });
         self.show().await;
         let session = self.session.clone();
         let wire = {
-            let seat = self.hosts.seat_again(why, session.clone());
+            let seat = self.hosts.seat_again(next, session.clone());
             tokio::pin!(seat);
             loop {
                 tokio::select! {
@@ -402,13 +428,22 @@ impl Talk<'_> {
         self.screen.note(match (&session, self.wire.info.alone) {
             (Some(_), false) => "A host runs again; this conversation goes on there.",
             (None, false) => "A host runs again.",
-            (_, true) => "This terminal runs a host without adapters again.",
+            (_, true) if self.hosts.runs_one() => "This terminal runs a host without adapters.",
+            (_, true) => "Another terminal runs the host, without adapters.",
         });
         self.gather();
         for event in self.unheard.seated() {
             self.say(event);
         }
         Ok(Then::Go)
+    }
+
+    /// No other host comes: what was typed and not heard is said to be lost, and nothing else is.
+    fn nobody_hears(&mut self) -> ChatError {
+        for event in self.unheard.seated() {
+            self.screen.note(&format!("Not sent: {}", event.text));
+        }
+        ChatError::HostGone("the conversation is kept".to_owned())
     }
 
     /// Asks which session goes on at this seat: a turn that begins may be one in the background, which has its own.

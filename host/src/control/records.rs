@@ -247,6 +247,7 @@ pub fn delivery_info(row: &OwedDelivery) -> DeliveryInfo {
         id: row.id.0,
         instance: row.instance.clone(),
         chat: format!("{}{thread}", row.chat.id),
+        session: row.session.as_ref().map(ToString::to_string),
         purpose: row.purpose.as_str().to_owned(),
         state: row.state.as_str().to_owned(),
         why: row.why.clone(),

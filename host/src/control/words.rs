@@ -571,6 +571,9 @@ pub struct DeliveryInfo {
     pub instance: String,
     /// To which chat, for people.
     pub chat: String,
+    /// The session it belongs to, where it belongs to one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session: Option<String>,
     /// `reply`, `notice`, `ask`, `cron`.
     pub purpose: String,
     /// `owed`, `settled`, `abandoned`, …

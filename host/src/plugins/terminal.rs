@@ -237,6 +237,16 @@ impl Terminals {
         Ok(Seat::new(Arc::clone(&self.inner), chat, Arc::new(Wire::new(out)), queue))
     }
 
+    /// Another conversation begins at a seat: turns of what was said there before are not shown to it as they grow.
+    pub fn begins_anew(&self, chat: &str) {
+        let mut seats = self.inner.seats();
+        let before: Vec<i64> = seats.said.iter().filter(|(_, at)| *at == chat).map(|(inbox, _)| *inbox).collect();
+        seats.said.retain(|_, at| at != chat);
+        seats.said_in_order.retain(|inbox| !before.contains(inbox));
+        drop(seats);
+        before.into_iter().for_each(|inbox| self.inner.stays_unknown(inbox));
+    }
+
     /// Says why the host is about to let its terminals go; each is told when it happens.
     pub fn leave(&self, why: Leaving) {
         self.inner.leaving.send_replace(Some(why));

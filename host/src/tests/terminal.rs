@@ -68,6 +68,20 @@ fn an_answer_waits_until_somebody_sits_at_the_terminal_again() {
 }
 
 #[test]
+fn a_turn_of_the_conversation_before_does_not_grow_before_whoever_sits_down_next() {
+    let world = World::new();
+    let mut terminal = Terminal::attach(&world, SeatFor::Conversation);
+    let inbox = terminal.says("/slow 20 one two three four");
+    terminal.wait("its beginning", |seen| seen.event(inbox, "metadata").is_some());
+    drop(terminal);
+    world.until("the seat is free", || sit(&world, Some("1")).ok().map(drop));
+    world.terminals().begins_anew("1");
+    let mut next = Terminal::attach(&world, SeatFor::Conversation);
+    next.delivered(inbox);
+    assert!(next.seen.iter().all(|seen| seen["inbox_id"] != inbox), "only the answer, which says whose it is");
+}
+
+#[test]
 fn an_answer_is_not_kept_for_whoever_wanted_only_one_and_left() {
     let world = World::new();
     let mut terminal = Terminal::attach(&world, SeatFor::OneAnswer);
