@@ -68,7 +68,7 @@ pub fn conclude(outcome: TurnOutcome, cause: Cause, live: &Live) -> Conclusion {
             let (says, finish_reason) = if silence(&text) {
                 (None, "silent".to_owned())
             } else if text.trim().is_empty() {
-                (Some(EMPTY.to_owned()), finish_reason)
+                (Some(EMPTY.to_owned()), "empty".to_owned())
             } else {
                 (Some(text), finish_reason)
             };

@@ -50,6 +50,35 @@ fn a_turn_that_fails_is_an_error_of_the_script() {
 }
 
 #[test]
+fn what_is_no_answer_is_no_answer_of_the_script_either() {
+    let world = alone();
+    for (said, why) in [
+        ("/empty", "finished without an answer"),
+        ("/bogus", "There is no command /bogus"),
+        ("/quit", "The terminal does that itself"),
+    ] {
+        let (code, answer, error) = out(&world.cli(&["chat", "-m", said]));
+        assert_eq!((code, answer.as_str()), (Some(1), ""), "{said}: {error}");
+        assert!(error.contains(why), "{said}: {error}");
+    }
+}
+
+#[test]
+fn what_a_script_says_has_its_time() {
+    let mut world = alone();
+    world.launch();
+    world.status();
+    world.told(&["chat", "-m", "the first"]);
+    let id = sessions(&world)[0]["id"].as_str().expect("an id").to_owned();
+    world.told(&["chat", "--resume", &id, "-m", "the second"]);
+    let no_chat = || world.told(&["session", "show", &id, "--json"]);
+    let shown: Value = serde_json::from_str(&no_chat()).expect("JSON");
+    let said = shown["messages"].as_array().expect("messages");
+    assert!(said.iter().all(|message| message["at_ms"].as_i64() > Some(0)), "each has its time: {shown}");
+    assert_eq!(world.stop(), Some(0));
+}
+
+#[test]
 fn one_conversation_goes_on_through_many_scripts() {
     let world = alone();
     world.told(&["chat", "-m", "the first"]);

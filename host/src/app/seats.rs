@@ -20,6 +20,26 @@ const LAST_MESSAGES: u32 = 4;
 const LAST_BYTES_MAX: usize = 2 << 10;
 
 impl Seats for App {
+    fn left(&self, chat: String) -> BoxFuture<'_, ()> {
+        Box::pin(async move {
+            if !terminal::is_for_one_answer(&chat) {
+                return;
+            }
+            let _one_by_one = self.sitting.lock().await;
+            // Somebody may sit there again by now.
+            if self.terminals.is_taken(&chat) {
+                return;
+            }
+            if let Err(refusal) = self.unbind(&chat).await {
+                tracing::debug!(
+                    chat,
+                    ?refusal,
+                    "a seat for one answer stays led to its session until it is taken again"
+                );
+            }
+        })
+    }
+
     fn sit(&self, resume: Option<String>, once: bool) -> BoxFuture<'_, Result<(Seat, SeatInfo), Refusal>> {
         Box::pin(async move {
             let _one_by_one = self.sitting.lock().await;
@@ -35,20 +55,28 @@ impl Seats for App {
 impl App {
     /// A seat whose first message begins a session.
     async fn sit_anew(&self, seat_for: SeatFor) -> Result<(Seat, SeatInfo), Refusal> {
-        // A terminal that waits for something is served before one that waits for nothing.
         let rather = match seat_for {
-            SeatFor::Conversation => self.owed_to().await?,
+            SeatFor::Conversation => {
+                let answering = stored(self.host.store.chats_with_turns(INSTANCE)).await?;
+                in_order(self.owed_to().await?, &answering)
+            }
             SeatFor::OneAnswer => Vec::new(),
         };
         let seat = self.take(seat_for, None, &rather)?;
         self.terminals.begins_anew(seat.chat());
-        let key = self.key_of(seat.chat())?;
-        let unbind = |reply| Control::Unbind { key: key.clone(), reply };
-        if self.ask(unbind).await? {
-            self.write(vec![Change::UnbindRoute { key: key.clone() }]).await?;
-        }
+        self.unbind(seat.chat()).await?;
         let info = self.info(&seat);
         Ok((seat, info))
+    }
+
+    /// Leads a seat to no session.
+    async fn unbind(&self, chat: &str) -> Result<(), Refusal> {
+        let key = self.key_of(chat)?;
+        let unbind = |reply| Control::Unbind { key: key.clone(), reply };
+        match self.ask(unbind).await? {
+            true => self.write(vec![Change::UnbindRoute { key }]).await,
+            false => Ok(()),
+        }
     }
 
     /// A seat on which a session goes on.
@@ -56,7 +84,10 @@ impl App {
         let row = find_own_session(&self.host.store, name).await.map_err(Box::new)?;
         let session = row.id.clone();
         let led = self.ask(|reply| Control::LedTo { session: session.clone(), reply }).await?;
-        let here = led.iter().find(|(instance, _)| instance == INSTANCE).map(|(_, chat)| chat.id.clone());
+        // A seat for one answer is nobody's for longer than that.
+        let is_kept =
+            |(instance, chat): &&(String, Chat)| instance == INSTANCE && !terminal::is_for_one_answer(&chat.id);
+        let here = led.iter().find(is_kept).map(|(_, chat)| chat.id.clone());
         let in_use = stored(self.host.store.session_in_use(&session)).await?;
         match in_use {
             Some(InUse::Handoff) => {
@@ -125,6 +156,13 @@ impl App {
     }
 }
 
+/// The seats for a new conversation, the best first: where something waits, so that it is seen, then where nothing does.
+/// Where the agent still answers a former one it would come behind what is said in the new one, so such seats come last.
+fn in_order(owed: Vec<String>, answering: &[String]) -> Vec<String> {
+    let all = (1..=terminal::SEATS_MAX).map(|number| number.to_string());
+    owed.into_iter().chain(all).filter(|chat| !answering.contains(chat)).collect()
+}
+
 /// A message as it is shown again; one that is long only begins.
 fn shortened(mut message: MessageInfo) -> MessageInfo {
     if message.content.len() > LAST_BYTES_MAX {
@@ -157,5 +195,17 @@ fn places(led: &[(String, Chat)]) -> String {
     match led {
         [] => "another chat".to_owned(),
         led => led.iter().map(|(instance, chat)| place(instance, chat)).collect::<Vec<_>>().join(", "),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_new_conversation_sits_where_something_waits_and_not_where_a_former_one_is_answered() {
+        let seats = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
+        assert_eq!(in_order(seats(&["4", "2"]), &seats(&["1", "2"]))[..3], seats(&["4", "3", "4"]));
+        assert_eq!(in_order(Vec::new(), &[])[0], "1");
     }
 }

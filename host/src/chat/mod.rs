@@ -125,7 +125,10 @@ async fn one_answer(
     let answered = once::ask(&mut wire, speaker, message).await;
     wire.leave().await;
     match answered? {
-        Answered::With(text) => Ok(text),
+        Answered::With { text, notices } => {
+            notices.iter().for_each(|notice| eprintln!("{notice}"));
+            Ok(text)
+        }
         Answered::Failed(sentence) => Err(ChatError::Failed(sentence)),
     }
 }
@@ -160,7 +163,7 @@ impl Speaker {
     fn says(&mut self, chat: &str, text: String) -> Event {
         self.said += 1;
         let id = format!("{}-{}", self.word, self.said);
-        Event::message(id.clone(), Chat::dm(chat), Sender::default(), text).with_message_id(id)
+        Event::message(id.clone(), Chat::dm(chat), Sender::default(), text).with_message_id(id).at_ms(self.now_ms())
     }
 
     /// The answer to a question.

@@ -15,9 +15,14 @@ const END_WAIT: Duration = Duration::from_secs(2);
 /// What became of a message.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Answered {
-    /// It was answered; the texts in order.
-    With(String),
-    /// The turn failed, with this sentence.
+    /// It was answered.
+    With {
+        /// The texts, in order.
+        text: String,
+        /// What was said besides, in order.
+        notices: Vec<String>,
+    },
+    /// There is no answer, and this is why.
     Failed(String),
 }
 
@@ -31,6 +36,8 @@ struct Progress {
     began: bool,
     ended: bool,
     silent: bool,
+    /// The turn ended without a word, and what is delivered only says that.
+    empty: bool,
     failed: Option<String>,
     session: Option<String>,
 }
@@ -119,6 +126,7 @@ impl Progress {
             TurnEvent::Error { message, .. } => (self.ended, self.failed) = (true, Some(message.clone())),
             TurnEvent::Done { finish_reason, .. } => {
                 (self.ended, self.silent) = (true, matches!(finish_reason.as_str(), "silent" | "stopped"));
+                self.empty = finish_reason == "empty";
             }
             _ => {}
         }
@@ -149,7 +157,8 @@ impl Progress {
             None if self.texts.is_empty() && !self.notices.is_empty() && !self.silent => {
                 Answered::Failed(self.notices.join("\n"))
             }
-            None => Answered::With(self.texts.join("\n\n")),
+            None if self.empty => Answered::Failed(self.texts.join("\n\n")),
+            None => Answered::With { text: self.texts.join("\n\n"), notices: self.notices },
         }
     }
 }
@@ -164,6 +173,10 @@ mod tests {
         let mut message = Outgoing::text(Chat::dm("once-1"), text);
         (message.purpose, message.in_reply_to) = (purpose, Some(7));
         message
+    }
+
+    fn with(text: &str) -> Answered {
+        Answered::With { text: text.to_owned(), notices: Vec::new() }
     }
 
     fn event(event: serde_json::Value) -> TurnEvent {
@@ -182,7 +195,7 @@ mod tests {
         assert!(!progress.is_over(), "whether the turn failed is not known yet");
         progress.event(&event(json!({ "type": "done", "finish_reason": "stop" })));
         assert!(progress.is_over());
-        assert_eq!(progress.answer(), Answered::With("hello".to_owned()));
+        assert_eq!(progress.answer(), with("hello"));
     }
 
     #[test]
@@ -197,17 +210,40 @@ mod tests {
     }
 
     #[test]
+    fn what_is_refused_and_what_is_empty_is_no_answer() {
+        let mut progress = Progress::default();
+        let refusal = answer("There is no command /bogus.", Purpose::Notice);
+        progress.delivered(7, &refusal);
+        assert!(progress.may_be_refused(7, &refusal));
+        assert_eq!(progress.answer(), Answered::Failed("There is no command /bogus.".to_owned()));
+        let mut progress = Progress::default();
+        progress.event(&began());
+        progress.delivered(7, &answer("The agent finished without an answer.", Purpose::Reply));
+        progress.event(&event(json!({ "type": "done", "finish_reason": "empty" })));
+        assert_eq!(progress.answer(), Answered::Failed("The agent finished without an answer.".to_owned()));
+    }
+
+    #[test]
+    fn what_is_said_besides_an_answer_is_no_part_of_it() {
+        let mut progress = Progress::default();
+        progress.delivered(7, &answer("Queued (1 waiting).", Purpose::Notice));
+        progress.delivered(7, &answer("an answer", Purpose::Reply));
+        let answered = Answered::With { text: "an answer".to_owned(), notices: vec!["Queued (1 waiting).".to_owned()] };
+        assert_eq!(progress.answer(), answered);
+    }
+
+    #[test]
     fn a_command_is_answered_without_a_turn_and_silence_is_an_empty_answer() {
         let mut progress = Progress::default();
         progress.delivered(8, &answer("for another message", Purpose::Notice));
         progress.notices.clear();
         progress.delivered(7, &answer("an answer", Purpose::Reply));
         assert!(progress.is_over());
-        assert_eq!(progress.answer(), Answered::With("an answer".to_owned()));
+        assert_eq!(progress.answer(), with("an answer"));
         let mut progress = Progress::default();
         progress.event(&began());
         progress.event(&event(json!({ "type": "done", "finish_reason": "silent" })));
         assert!(progress.is_over());
-        assert_eq!(progress.answer(), Answered::With(String::new()));
+        assert_eq!(progress.answer(), with(""));
     }
 }

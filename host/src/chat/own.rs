@@ -94,14 +94,14 @@ impl Hosts {
             // However it ended, the next one tells what is wrong.
             let _ = tokio::time::timeout(END_WAIT, own.task).await;
         }
-        let until = Instant::now() + next.waits();
+        let (until, passes_until) = (Instant::now() + next.waits(), Instant::now() + PATIENCE);
         loop {
             match Wire::take(&self.home, resume.clone(), false).await {
                 Err(ClientError::NotRunning { .. }) if Instant::now() >= until => {
                     return self.seat(resume, false).await;
                 }
                 Err(ClientError::NotRunning { .. }) => {}
-                Err(error) if may_pass(&error) && Instant::now() < until => {}
+                Err(error) if may_pass(&error) && Instant::now() < passes_until => {}
                 taken => return Ok(taken?),
             }
             tokio::time::sleep(LOOK_AGAIN).await;

@@ -49,6 +49,11 @@ impl Deed {
     fn say(words: impl Into<String>) -> Self {
         Act::Say(words.into()).into()
     }
+
+    /// Why it is not done, and nothing else.
+    fn refuse(words: impl Into<String>) -> Self {
+        Act::Refuse(words.into()).into()
+    }
 }
 
 impl From<Act> for Deed {
@@ -83,11 +88,11 @@ impl Dispatcher {
             Parsed::NotCommand => return Said::Words,
             // The echo runtime has words of its own for tests.
             Parsed::Unknown { name, .. } if self.is_test_word(&name) => return Said::Words,
-            Parsed::Unknown { name, nearest } => (Deed::say(unknown(&name, nearest)), true),
+            Parsed::Unknown { name, nearest } => (Deed::refuse(unknown(&name, nearest)), true),
             Parsed::Command { spec, args } => match self.forbids(arrived, spec) {
-                Some(words) => (Deed::say(words), true),
+                Some(words) => (Deed::refuse(words), true),
                 None if let Some(to_agent) = ToAgent::read(spec.id, &args) => match to_agent.aside {
-                    true if let Some(why) = self.forbids_aside(arrived) => (Deed::say(why), true),
+                    true if let Some(why) = self.forbids_aside(arrived) => (Deed::refuse(why), true),
                     _ => return Said::ToAgent(to_agent),
                 },
                 None => (self.act(spec.id, &Asked { arrived, found, args: &args }), spec.bypasses),
@@ -161,9 +166,9 @@ impl Dispatcher {
             CommandId::Sethome => self.sethome(asked),
             CommandId::Topic => self.topic(asked),
             CommandId::Handoff | CommandId::Quit | CommandId::Redraw | CommandId::Indicator => {
-                Deed::say("The terminal does that itself, where somebody sits at it.")
+                Deed::refuse("The terminal does that itself, where somebody sits at it.")
             }
-            other => Deed::say(format!("{other:?} is not available in this version.")),
+            other => Deed::refuse(format!("{other:?} is not available in this version.")),
         }
     }
 }

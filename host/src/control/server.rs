@@ -43,6 +43,9 @@ const ACCEPT_REST: Duration = Duration::from_millis(100);
 
 /// Who gives seats to terminals.
 pub trait Seats: Send + Sync {
+    /// A terminal left its seat.
+    fn left(&self, chat: String) -> BoxFuture<'_, ()>;
+
     /// Gives a seat for a conversation, or for one answer; `resume` names the session to go on with.
     fn sit(&self, resume: Option<String>, once: bool) -> BoxFuture<'_, Result<(Seat, SeatInfo), Box<ControlReply>>>;
 }
@@ -131,7 +134,12 @@ async fn client(stream: UnixStream, way: Way, waits: Waits, slot: OwnedSemaphore
             Ok(ControlRequest::Chat { resume, once }) => match sit(&way, resume, once, waits.answer).await {
                 Ok((seat, info)) => {
                     drop(slot);
-                    return attached(seat, info, reader, writer, waits).await;
+                    let chat = seat.chat().to_owned();
+                    let ended = attached(seat, info, reader, writer, waits).await;
+                    if let Some(seats) = &way.seats {
+                        seats.left(chat).await;
+                    }
+                    return ended;
                 }
                 Err(refusal) => *refusal,
             },

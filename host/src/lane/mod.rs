@@ -580,7 +580,8 @@ impl Lane {
         }
         let now_ms = self.host.now_ms();
         let said = running.said_by.iter().zip(&running.input);
-        let said = said.map(|(spoken, message)| (spoken.at_ms, message.clone()));
+        let said =
+            said.map(|(spoken, message)| (if spoken.at_ms > 0 { spoken.at_ms } else { now_ms }, message.clone()));
         let transcript: Vec<_> =
             said.chain(conclusion.messages.iter().map(|message| (now_ms, message.clone()))).collect();
         let end = EndTurn {
@@ -601,8 +602,8 @@ impl Lane {
         self.close_asks(asks).await;
         self.written = None;
         self.memory.add(&self.host, transcript, conclusion.state);
-        let title =
-            (conclusion.end == TurnEnd::Finished && !is_task).then(|| self.title_after(&running.heard)).flatten();
+        // Also of one that was stopped: what was asked says what it is about.
+        let title = self.title_after(&running.heard).filter(|_| !is_task);
         if running.heard.aside {
             self.host.tasks.ring();
             self.host.tell(HostEvent::Turn(TurnNews::Aside { session: self.session.clone() })).await;

@@ -5,8 +5,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use futures_util::future::BoxFuture;
 use hermes_core::asks::Question;
+use hermes_core::handoff::TERMINAL;
 use hermes_core::settings::{Setting, SettingChange};
-use hermes_protocol::Usage;
+use hermes_protocol::{Purpose, Usage};
 
 use super::conversation::Said;
 use super::{Lane, Then, Waiting, Wish, memory};
@@ -34,6 +35,8 @@ pub struct Order {
 pub enum Act {
     /// Answer with these words.
     Say(String),
+    /// Say why it is not done.
+    Refuse(String),
     /// Stop the running turn.
     Stop,
     /// Say how the session stands.
@@ -111,7 +114,7 @@ impl Lane {
     /// Obeys a command: one transaction with its changes and its answer.
     pub(super) async fn obey(&mut self, order: Order) {
         let Order { place, act, mut changes, bypasses } = order;
-        let (mut then, mut restarts) = (None, false);
+        let (mut then, mut restarts, mut refused) = (None, false, matches!(act, Act::Refuse(_)));
         if act.changes_the_conversation()
             && let Some(words) = self.leased(place.inbox).await
         {
@@ -124,10 +127,11 @@ impl Lane {
         };
         let words = if self.is_busy() && !bypasses {
             changes.clear();
+            refused = true;
             "The agent is working on your last message. /stop ends it, then try again.".to_owned()
         } else {
             match act {
-                Act::Say(words) => words,
+                Act::Say(words) | Act::Refuse(words) => words,
                 Act::Stop => self.stop_and_say().await,
                 Act::Describe => self.describe().await,
                 Act::Restart => {
@@ -156,6 +160,10 @@ impl Lane {
             }
         };
         let mut reply = place.answer_order(&self.host, with_title(&words, &changes)).await;
+        if refused && *place.instance == *TERMINAL {
+            // A script has to know that this is no answer.
+            reply.purpose = Purpose::Notice;
+        }
         reply.code = changes.iter().find_map(code_of);
         let order = CommandTx { inbox: Some(place.inbox), changes, reply: vec![reply], now_ms: self.host.now_ms() };
         let bears =

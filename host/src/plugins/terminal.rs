@@ -237,6 +237,11 @@ impl Terminals {
         Ok(Seat::new(Arc::clone(&self.inner), chat, Arc::new(Wire::new(out)), queue))
     }
 
+    /// Whether somebody sits in this chat.
+    pub fn is_taken(&self, chat: &str) -> bool {
+        self.inner.seats().taken.contains_key(chat)
+    }
+
     /// Another conversation begins at a seat: turns of what was said there before are not shown to it as they grow.
     pub fn begins_anew(&self, chat: &str) {
         let mut seats = self.inner.seats();
@@ -270,7 +275,7 @@ pub fn operator() -> Sender {
 }
 
 /// Whether a chat lives for one answer only.
-fn is_for_one_answer(chat: &str) -> bool {
+pub fn is_for_one_answer(chat: &str) -> bool {
     chat.starts_with(ONE_ANSWER)
 }
 

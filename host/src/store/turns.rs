@@ -7,11 +7,33 @@ use hermes_protocol::Usage;
 use rusqlite::{Connection, params};
 
 use super::error::Fault;
-use super::sql::{change, change_one, counted, first, json, json_list, text};
+use super::sql::{change, change_one, collect, counted, first, json, json_list, text};
 use super::writer::Outcome;
 use super::{Admit, EndTurn, NewMessage, Result, Store, TurnEnd, drafts, handoff, inbox, outbox, sessions, tasks};
 
 impl Store {
+    /// Returns the ids of the chats of an instance in which turns run, or wait to be resumed.
+    ///
+    /// # Errors
+    ///
+    /// When the disk fails.
+    pub async fn chats_with_turns(&self, instance: &str) -> Result<Vec<String>> {
+        let instance = instance.to_owned();
+        self.read(move |db| {
+            // The first event of a turn says where it is.
+            let chats = db.prepare_cached(
+                "SELECT DISTINCT inbox.event ->> '$.chat.id' FROM (
+                     SELECT inbox FROM turns INDEXED BY turns_running WHERE state = 'running'
+                     UNION ALL SELECT inbox FROM turns INDEXED BY turns_queued WHERE state = 'queued'
+                 ) AS live JOIN inbox ON inbox.id = CAST(live.inbox AS INTEGER)
+                 WHERE inbox.instance = ?1 AND json_valid(inbox.event)",
+            )?;
+            let chats = collect(chats, [instance], |row| Ok(row.get::<_, Option<String>>(0)?))?;
+            Ok(chats.into_iter().flatten().collect())
+        })
+        .await
+    }
+
     /// (b) Starts a turn: opens its session and route where given, marks its events `turned`.
     ///
     /// # Errors

@@ -249,6 +249,8 @@ fn event(payload: &[u8], at: &str) -> Result<Vec<u8>, CallError> {
     // Without the seat: what is said again at another one, after a restart, is the same event.
     let mut event = Event::message(format!("m:{id}"), chat(at), operator(), said.text);
     event.message_id = Some(id);
+    // The same machine, and the same person.
+    event.at_ms = said.at_ms;
     match said.kind {
         EventKind::Message => {}
         EventKind::Choice => {

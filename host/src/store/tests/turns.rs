@@ -52,6 +52,22 @@ async fn a_turn_takes_its_events_and_answers_them() {
 }
 
 #[tokio::test]
+async fn the_chats_in_which_turns_run_are_known() {
+    let home = Home::new();
+    let (store, epoch) = home.store();
+    let said = NewInbox { event: r#"{"chat":{"id":"2"}}"#.to_owned(), ..event("a") };
+    let Accepted::New(first) = store.accept(said).await.unwrap() else { panic!("it is new") };
+    let turn = running(&store, epoch, 1, vec![first]).await;
+    assert_eq!(store.chats_with_turns("echo").await.unwrap(), ["2"]);
+    assert!(store.chats_with_turns("another").await.unwrap().is_empty());
+    store.recover(Epoch(epoch.0 + 1), START_MS).await.unwrap();
+    assert_eq!(store.chats_with_turns("echo").await.unwrap(), ["2"], "it waits to be resumed");
+    store.resume_turn(turn, epoch).await.unwrap();
+    store.end_turn(end_of(turn, session_id(1))).await.unwrap();
+    assert!(store.chats_with_turns("echo").await.unwrap().is_empty());
+}
+
+#[tokio::test]
 async fn a_turn_ends_once() {
     let home = Home::new();
     let (store, epoch) = home.store();
