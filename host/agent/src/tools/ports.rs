@@ -370,6 +370,6 @@ mod tests {
         assert_eq!(shape, expected);
         assert_eq!(messages[2].tool_call_id.as_deref(), Some("c1"));
         assert!(UNKNOWN_OUTCOME.starts_with("interrupted, outcome unknown"));
-        assert!(replayed(&[]).is_empty());
+        assert!(replayed(&[], UNKNOWN_OUTCOME).is_empty());
     }
 }
