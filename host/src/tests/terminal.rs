@@ -97,8 +97,13 @@ fn nothing_runs_in_the_background_for_whoever_wants_only_one_answer() {
     let world = World::new();
     let mut once = Terminal::attach(&world, SeatFor::OneAnswer);
     let inbox = once.says("/background hello");
-    let answer = once.delivered(inbox)["text"].to_string();
-    assert!(answer.contains("needs a chat that its answer can be delivered to later"), "{answer}");
+    once.wait("the refusal", |seen| seen.iter().any(|seen| seen["in_reply_to"] == inbox));
+    let refusal = once.seen.iter().find(|seen| seen["in_reply_to"] == inbox).unwrap();
+    assert!(
+        refusal["text"].to_string().contains("needs a chat that its answer can be delivered to later"),
+        "{refusal}"
+    );
+    assert_eq!(refusal["purpose"], "notice", "a script sees that it is no answer");
     let mut terminal = Terminal::attach(&world, SeatFor::Conversation);
     terminal.says("/background hello");
     let is_answer = |seen: &Value| seen["text"].as_str().is_some_and(|text| text.contains("hello"));
