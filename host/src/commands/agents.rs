@@ -8,7 +8,7 @@ use hermes_core::session::is_dm;
 use tokio::sync::mpsc;
 
 use super::{Asked, Deed};
-use crate::dispatcher::{Dispatcher, owner};
+use crate::dispatcher::{Dispatcher, Found, owner};
 use crate::events::TurnWish;
 use crate::host::Host;
 use crate::lane::{Act, LaneMessage, Later};
@@ -46,10 +46,14 @@ impl Dispatcher {
     pub(super) fn agents(&mut self, asked: &Asked<'_>) -> Deed {
         let Asked { arrived, found, args } = asked;
         let owner = owner(&arrived.instance, &arrived.event);
-        let theirs = self.host.working.of(owner.as_deref());
+        let mut theirs = self.host.working.of(owner.as_deref());
         let key = found.key.to_string();
+        let in_private = is_dm(&arrived.event.get().chat.kind);
+        if !in_private {
+            theirs.retain(|work| self.is_of(work, found));
+        }
         // What is answered in a group everybody there reads.
-        let viewer = match owner.filter(|_| is_dm(&arrived.event.get().chat.kind)) {
+        let viewer = match owner.filter(|_| in_private) {
             Some(owner) => Viewer::Person(owner),
             None => Viewer::Conversation(key.clone()),
         };
@@ -64,6 +68,12 @@ impl Dispatcher {
             return Deed::say("Use `/agents`, or `/agents stop NUMBER`.");
         }
         Act::Later(Later::new(listed(Arc::clone(&self.host), theirs, found.session.clone(), by.viewer))).into()
+    }
+
+    /// Whether a turn runs in this conversation, or beside it.
+    fn is_of(&self, work: &Work, here: &Found) -> bool {
+        let beside = self.asides.get(&work.session);
+        work.session == here.session || beside.is_some_and(|aside| aside.key == here.key.stored())
     }
 
     fn stop_turn(&mut self, work: &Work) -> Deed {

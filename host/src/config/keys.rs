@@ -193,7 +193,7 @@ pub const KEYS: &[Key] = &[
         "agent.tools",
         Kind::Words(&hermes_agent::tools::WORDS),
         "[\"memory\", \"session_search\", \"todo\"]",
-        "What the agent may use: all | terminal | process | delegate_task | send_message | session_search | memory | todo. With terminal whoever may speak to it can have commands run on this machine; dangerous ones are put to an admin first.",
+        "What the agent may use: all | terminal | process | delegate_task | send_message | session_search | memory | todo | task. With terminal whoever may speak to it can have commands run on this machine; dangerous ones are put to an admin first.",
     ),
     key(
         "agent.iterations_max",

@@ -373,3 +373,21 @@ fn tasks_are_listed_beside_what_runs_and_one_is_stopped_by_its_id() {
     assert_eq!(office.state(&runs), "gave_up");
     assert_eq!(office.state(&ready), "ready");
 }
+
+#[test]
+fn a_group_is_not_told_what_somebody_has_the_agent_do_elsewhere() {
+    let office = Office::new();
+    office.world.chat("7").says("hang on");
+    office.world.until("its turn runs", || (office.heard().len() == 1).then_some(()));
+    let private = office.create(&Chat::dm("8"), "8", false);
+    let group = office.world.talk(thread(), "7");
+    group.says("/background hang on");
+    group.hears(1);
+    group.says("/agents");
+    let list = group.hears(2).remove(1);
+    assert!(list.contains("(in the background") && !list.contains("elsewhere"), "{list}");
+    let group = office.world.talk(thread(), "8");
+    group.says("/agents");
+    let list = group.hears(3).remove(2);
+    assert!(!list.contains(&private), "{list}");
+}

@@ -1,0 +1,165 @@
+"""Tasks, black-box: made in a thread, ended elsewhere, told once where they were made, over the death of the host too."""
+
+import http.server
+import json
+import signal
+import threading
+
+import pytest
+
+from conftest import telegram_section, until
+
+DO = "do "
+GROUP, THREAD = -100, 17
+
+
+class Worker:
+    """A model that calls `task` with what it is told behind `do`, and says what it heard otherwise."""
+
+    def __init__(self):
+        self.requests, self.hangs = [], False
+        outer = self
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def log_message(self, *_):
+                pass
+
+            def do_GET(self):
+                self.reply("application/json", b'{"object": "list", "data": []}')
+
+            def do_POST(self):
+                body = json.loads(self.rfile.read(int(self.headers["content-length"])))
+                outer.requests.append(body["messages"])
+                last = body["messages"][-1]
+                said = last["content"] if isinstance(last["content"], str) else json.dumps(last["content"])
+                if last["role"] == "tool":
+                    self.say({"role": "assistant", "content": f"done {said}"}, "stop")
+                elif DO in said and "From the host" not in said:
+                    call = {"name": "task", "arguments": said.split(DO, 1)[1]}
+                    call = {"index": 0, "id": f"call_{len(outer.requests)}", "type": "function", "function": call}
+                    self.say({"role": "assistant", "content": None, "tool_calls": [call]}, "tool_calls")
+                else:
+                    self.say({"role": "assistant", "content": f"heard <{said.splitlines()[-1]}>"}, "stop")
+
+            def say(self, delta, end):
+                lines = []
+                for delta, end in ((delta, None), ({}, end)):
+                    choice = {"index": 0, "delta": delta, "finish_reason": end}
+                    lines.append(f"data: {json.dumps({'id': '1', 'object': 'chat.completion.chunk', 'choices': [choice]})}\n\n")
+                self.reply("text/event-stream", ("".join(lines) + "data: [DONE]\n\n").encode())
+
+            def reply(self, kind, body):
+                self.send_response(200)
+                self.send_header("content-type", kind)
+                self.send_header("content-length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.server.daemon_threads = True
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+        self.base = f"http://127.0.0.1:{self.server.server_port}"
+
+    def woken(self):
+        """What the host itself said, each time a conversation was woken."""
+        last = [messages[-1]["content"] for messages in self.requests if messages[-1]["role"] == "user"]
+        return [said for said in last if "From the host" in said]
+
+    def stop(self):
+        self.server.shutdown()
+        self.server.server_close()
+
+
+@pytest.fixture
+def worker():
+    model = Worker()
+    yield model
+    model.stop()
+
+
+@pytest.fixture
+def place(host, telegram, worker, isolation):
+    section = telegram_section(telegram, isolation, "session = { merge_ms = 0, require_mention = false, stream = \"off\" }")
+    agent = f"""
+[host]
+status = ""
+
+[agent]
+runtime  = "openai"
+base_url = "{worker.base}/v1"
+model    = "m"
+api_key  = {{ env = "OPENAI_API_KEY" }}
+tools    = ["task"]
+"""
+    return host(agent + section, {"OPENAI_API_KEY": "sk-test"}).start(online=["telegram"])
+
+
+def told(telegram, chat):
+    return [(message.get("message_thread_id"), message["text"]) for message in telegram.from_bot(chat)]
+
+
+def acts(telegram, chat, count, **wish):
+    """Lets the agent of a chat act on a task; `count` messages are there then."""
+    thread = {"thread": THREAD} if chat == GROUP else {}
+    telegram.says(chat, DO + json.dumps(wish), **thread, **{"from": 7})
+    telegram.answers(chat, count)
+
+
+def task_of(place, *arguments):
+    return json.loads(place.cli("task", "list", "--all", "--json", *arguments).stdout)
+
+
+def test_what_is_made_in_a_thread_and_ended_in_another_chat_is_told_once_where_it_was_made(place, telegram, worker):
+    acts(telegram, GROUP, 1, action="create", title="Mend the roof", text="before it rains")
+    (task,) = task_of(place)
+    assert (task["title"], task["state"], task["owner"]) == ("Mend the roof", "ready", "operator")
+    place.kill()
+    place.start(online=["telegram"])
+    acts(telegram, 7, 1, action="complete", task=task["id"], text="tight again")
+    until("the thread is told and the agent woken there", lambda: len(told(telegram, GROUP)) == 3)
+    place.kill()
+    place.start(online=["telegram"])
+    acts(telegram, 7, 2, action="list")
+    there = told(telegram, GROUP)
+    assert {thread for thread, _ in there} == {THREAD} and len(there) == 3, there
+    news = [text for _, text in there if "is completed" in text]
+    assert len(news) == 1 and task["id"] in news[0] and "tight again" in news[0], there
+    assert sum("heard <tight again>" in text for _, text in there) == 1, there
+    assert len(worker.woken()) == 1 and task["id"] in worker.woken()[0]
+    shown = json.loads(place.cli("task", "show", task["id"][:4], "--json").stdout)
+    assert (shown["task"]["state"], shown["task"]["said"]) == ("completed", "tight again")
+    assert [event["event"] for event in shown["events"]] == ["created", "completed"]
+    assert len(told(telegram, 7)) == 2, "whoever ended it is not told"
+    telegram.verdict()
+
+
+def test_a_claim_that_the_host_took_with_it_has_crashed_and_is_given_up_by_the_operator(place, telegram, worker):
+    acts(telegram, 7, 1, action="create", title="Count the stars")
+    (task,) = task_of(place)
+    acts(telegram, 7, 2, action="claim", task=task["id"])
+    place.kill()
+    listed = place.cli("task", "list").stdout
+    assert task["id"] in listed and "Count the stars" in listed, "without a host it is read all the same"
+    place.start(online=["telegram"])
+    until("the crash is told and the agent woken", lambda: len(told(telegram, 7)) == 4)
+    assert sum("crashed: the host ended while it ran" in text and "Task" in text for _, text in told(telegram, 7)) == 1
+    assert place.cli("task", "show", task["id"]).stdout.startswith(f"{task['id']}  Count the stars\ntask, crashed, tried 1 time\n")
+    telegram.says(7, "/agents", **{"from": 7})
+    assert f"{task['id']} Count the stars" in telegram.answers(7, 5)[4]
+    assert "given up" in place.cli("task", "cancel", task["id"], "--why", "cloudy").stdout
+    until("that is told", lambda: any("was given up" in text and "cloudy" in text for _, text in told(telegram, 7)))
+    missing = place.cli("task", "cancel", "tnone", check=False)
+    assert missing.returncode == 1 and "no such task" in missing.stderr
+    again = place.cli("task", "cancel", task["id"], check=False)
+    assert again.returncode == 1 and "stays gave_up" in again.stderr
+
+
+def test_the_host_does_a_task_by_itself_and_tells_its_result(place, telegram, worker):
+    acts(telegram, GROUP, 1, action="create", title="Look", text="what the weather is", run=True)
+    until("its result is told and the agent woken", lambda: len(told(telegram, GROUP)) == 3)
+    (task,) = task_of(place)
+    assert (task["kind"], task["state"], task["said"]) == ("run", "completed", "heard <what the weather is>")
+    there = told(telegram, GROUP)
+    assert sum("is completed" in text and "heard <what the weather is>" in text for _, text in there) == 1, there
+    assert place.stop(signal.SIGTERM) == 0
+    telegram.verdict()
