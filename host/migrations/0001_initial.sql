@@ -399,20 +399,23 @@ CREATE TABLE subscriptions (
     PRIMARY KEY (task, session_id)
 ) STRICT, WITHOUT ROWID;
 
+-- What outlives a turn and has news for its session: commands and tasks in the background.
 CREATE TABLE watches (
     id             TEXT PRIMARY KEY,
     session_id     TEXT    NOT NULL,            -- sessions.id
     instance       TEXT    NOT NULL,
     chat           TEXT    NOT NULL,            -- Chat as JSON
-    command        TEXT    NOT NULL,
-    notify         INTEGER NOT NULL CHECK (notify IN (0, 1)),
-    patterns       TEXT,                        -- JSON array
-    state          TEXT    NOT NULL CHECK (state = 'running' OR state = 'ended' OR state = 'told' OR state = 'lost'),
-    seen_upto      INTEGER NOT NULL DEFAULT 0,
-    exit_code      INTEGER,
+    sender         TEXT,                        -- who asked: Sender as JSON
+    what           TEXT    NOT NULL,            -- what it is, in words
+    state          TEXT    NOT NULL CHECK (state = 'running' OR state = 'told' OR state = 'known'),
+    epoch          INTEGER NOT NULL,            -- the life of the host that follows it
+    told           INTEGER NOT NULL DEFAULT 0,  -- how often its session was woken
+    seen_upto      INTEGER NOT NULL DEFAULT 0,  -- how far that went, in the measure of what is followed
     created_ms     INTEGER NOT NULL,
-    ended_ms       INTEGER
+    ended_ms       INTEGER,
+    CHECK ((state = 'running') = (ended_ms IS NULL))
 ) STRICT, WITHOUT ROWID;
+CREATE INDEX watches_running ON watches (id) WHERE state = 'running';
 
 CREATE TABLE kv (
     scope          TEXT    NOT NULL,            -- an instance, or 'host'

@@ -18,12 +18,14 @@ use std::sync::Arc;
 
 use hermes_agent::Message;
 use hermes_agent::tools::output::bounded;
+use hermes_agent::tools::ports::{News, UNKNOWN_OUTCOME};
 use hermes_core::ids::{InboxId, SessionId};
 use hermes_protocol::{Chat, Event, Sender};
 
 use crate::events::{HostEvent, WatchNews, Woken};
 use crate::host::Host;
 use crate::store::{InboxRow, NewInbox, NewWake, StoreError};
+use crate::tools;
 
 /// What one wake-up says, in bytes.
 pub const WAKE_BYTES_MAX: usize = 32 << 10;
@@ -101,6 +103,23 @@ pub(crate) async fn due(host: &Arc<Host>, row: InboxRow, event: Event) {
     let InboxRow { id: inbox, instance, input: Some(input), wakes: Some(session), .. } = row else { return };
     let woken = Woken { inbox, session, instance: Arc::from(instance), event, input };
     host.tell(HostEvent::Watch(WatchNews::Woken(Box::new(woken)))).await;
+}
+
+/// Takes up what an earlier life of the host left in the background. What nobody takes up is told to its session:
+/// nobody knows what became of it. Called once, behind the recovery.
+pub async fn take_up(host: &Arc<Host>) {
+    let known = host.runtime.take_up().await;
+    let lost = match host.store.take_up_watches(host.epoch, known).await {
+        Ok(lost) => lost,
+        Err(error) => {
+            tracing::error!(%error, "what an earlier life of the host left in the background cannot be read; the next start tries again");
+            return;
+        }
+    };
+    for row in lost {
+        let text = format!("What you left in the background ({}): {UNKNOWN_OUTCOME}", row.what);
+        tools::wakes::tell(host, &News { id: row.id, text, last: true, upto: row.upto }).await;
+    }
 }
 
 /// Reads what waits in the inbox and hands it to the dispatcher. What has a lane already is known there.

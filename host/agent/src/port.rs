@@ -1,6 +1,6 @@
 //! What the host and a runtime say to each other.
 
-use std::{path::PathBuf, sync::Arc};
+use std::{collections::BTreeSet, path::PathBuf, sync::Arc};
 
 use futures_util::future::BoxFuture;
 use hermes_core::context::TurnContext;
@@ -26,6 +26,12 @@ pub trait AgentRuntime: Send + Sync {
     /// Returns whether a turn asks [`EventSink::steered`] between its steps, so that words can reach it while it runs.
     fn steers(&self) -> bool {
         false
+    }
+
+    /// Takes up what an earlier life of the host left running besides turns; returns what sessions still follow, by
+    /// the ids of [`crate::tools::ports::Wakes`]. Called once, when sessions can be woken.
+    fn take_up(&self) -> BoxFuture<'_, BTreeSet<String>> {
+        Box::pin(async { BTreeSet::new() })
     }
 
     /// Answers one turn. Returns within a second of `cancel`, whatever it waits for.

@@ -44,6 +44,7 @@ use crate::services::Services;
 use crate::store::Store;
 use crate::tasks;
 use crate::tools;
+use crate::wakes;
 pub use home::HomeError;
 pub use lock::{HostLock, LockError};
 use notify::Notify;
@@ -222,6 +223,7 @@ async fn serve(
     host.set_adapters(adapters.clone());
     host.set_supervised(!alone && is_supervised(&options.sources.env));
     let left = recovery::recover(&host).await?;
+    wakes::take_up(&host).await;
     tokio::spawn(handoff::watch(Arc::clone(&host)));
     tokio::spawn(tasks::tell::tell_for_ever(Arc::clone(&host)));
 

@@ -10,7 +10,7 @@ use hermes_core::handoff::HandoffState;
 use hermes_core::ids::{DeliveryId, Epoch, InboxId, SessionId, TurnId};
 use hermes_core::limits::{PAIRING_CODE_S, PAIRING_INTERVAL_S, RETENTION_DAYS, STRANGER_EVENTS_MAX};
 use hermes_core::settings::SessionSettings;
-use hermes_protocol::{Chat, Choices, Format, OutMedia, Purpose, Usage};
+use hermes_protocol::{Chat, Choices, Format, OutMedia, Purpose, Sender, Usage};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -88,6 +88,61 @@ pub struct InboxRow {
     pub input: Option<Vec<Message>>,
     /// The session that it is said to; only what the host itself says has one.
     pub wakes: Option<SessionId>,
+}
+
+/// Something that a session wants to hear of after its turn.
+#[derive(Clone, Debug)]
+pub struct NewWatch {
+    /// What is followed, unique for ever.
+    pub id: String,
+    /// The session.
+    pub session: SessionId,
+    /// The instance over which it asked.
+    pub instance: String,
+    /// The chat in which it asked.
+    pub chat_id: String,
+    /// Who asked, where no turn runs that says it better.
+    pub sender: Option<Sender>,
+    /// What it is, in words.
+    pub what: String,
+    /// This life of the host.
+    pub epoch: Epoch,
+}
+
+/// Something that a session follows.
+#[derive(Clone, Debug, PartialEq)]
+pub struct WatchRow {
+    /// What is followed.
+    pub id: String,
+    /// The session.
+    pub session: SessionId,
+    /// The instance over which it asked.
+    pub instance: String,
+    /// The chat in which it asked.
+    pub chat: Chat,
+    /// Who asked.
+    pub sender: Option<Sender>,
+    /// What it is, in words.
+    pub what: String,
+    /// How often the session was woken.
+    pub told: u32,
+    /// How far that went.
+    pub upto: u64,
+}
+
+/// News of something that is followed.
+#[derive(Clone, Debug)]
+pub struct WatchTold {
+    /// What is followed.
+    pub id: String,
+    /// How often it was told before.
+    pub before: u32,
+    /// How far this goes.
+    pub upto: u64,
+    /// Whether nothing follows.
+    pub last: bool,
+    /// What wakes the session.
+    pub wake: NewWake,
 }
 
 /// What the host itself says to a session that something has news for.

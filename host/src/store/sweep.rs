@@ -7,7 +7,7 @@ use rusqlite::{Connection, params};
 
 use super::sql::{change, collect, text};
 use super::writer::Outcome;
-use super::{Result, Store, Swept, directory, inbox, pairing, search, tasks};
+use super::{Result, Store, Swept, directory, inbox, pairing, search, tasks, watches};
 
 /// Rows of a table that one sweep looks at.
 const WALKED_ROWS_MAX: u32 = 1_000;
@@ -34,6 +34,7 @@ impl Store {
         let pairing = self.write(move |db| pairing::expire(db, now_ms.saturating_sub(keep.pairing_ms))).await?;
         self.write(directory::trim).await?;
         self.write(move |db| tasks::sweep(db, before_ms)).await?;
+        self.write(move |db| watches::sweep(db, before_ms)).await?;
         let indexed = self.write(|db| search::index(db, INDEXED_ROWS_MAX)).await?;
         Ok(Swept {
             inbox: inbox.removed + strays.removed,

@@ -1,24 +1,31 @@
 //! Sessions that the host itself wakes: once, in one turn, where they are, and never lost.
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 
 use futures_util::future::BoxFuture;
+use hermes_agent::tools::Ports;
+use hermes_agent::tools::ports::{Followed, News, UNKNOWN_OUTCOME};
 use hermes_agent::{AgentRuntime, EventSink, Message, TurnOutcome, TurnRequest};
 use hermes_core::ids::SessionId;
 use hermes_core::session::{MAIN_PROFILE, SessionKey};
 use hermes_protocol::{Chat, Sender};
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
 use super::world::{Setting, World};
 use crate::events::{Control, HostEvent};
-use crate::store::RouteRow;
+use crate::store::{RouteRow, WatchTold};
+use crate::tools::{Lent, ports};
 use crate::wakes::{Wake, wake};
 
-/// Remembers what each turn heard, and answers how many turns there were; told to hang it does.
-#[derive(Default)]
+/// Remembers what each turn heard, and answers how many turns there were; told to hang it does, and told to follow
+/// something it does that.
 pub struct Listener {
     heard: Mutex<Vec<(SessionId, String)>>,
+    ports: watch::Sender<Option<Ports>>,
+    /// What it takes up in the next life of the host.
+    takes_up: Mutex<BTreeSet<String>>,
 }
 
 impl AgentRuntime for Listener {
@@ -30,14 +37,23 @@ impl AgentRuntime for Listener {
         vec!["listener".to_owned()]
     }
 
+    fn take_up(&self) -> BoxFuture<'_, BTreeSet<String>> {
+        Box::pin(async { self.takes_up.lock().unwrap().clone() })
+    }
+
     fn run(&self, request: TurnRequest, _: EventSink, cancel: CancellationToken) -> BoxFuture<'_, TurnOutcome> {
         Box::pin(async move {
+            let mut lent = self.ports.subscribe();
             let said = request.input.iter().map(|message| message.content.as_str()).collect::<Vec<_>>().join("|");
             let number = {
                 let mut heard = self.heard.lock().unwrap();
                 heard.push((request.session_id, said.clone()));
                 heard.len()
             };
+            if let Some(id) = said.strip_prefix("follow ") {
+                let lent = lent.wait_for(Option::is_some).await.unwrap().clone().unwrap();
+                lent.wakes.follow(&request.context, id, "some work").await.unwrap();
+            }
             if said.contains("hang") {
                 cancel.cancelled().await;
                 return TurnOutcome::Interrupted { text: String::new() };
@@ -68,13 +84,38 @@ impl Listener {
 
 /// A world in which 7 has said hello, and what answers.
 pub fn world() -> (World, Arc<Listener>, SessionId) {
-    let listener = Arc::new(Listener::default());
+    let listener =
+        Arc::new(Listener { heard: Mutex::default(), ports: watch::Sender::new(None), takes_up: Mutex::default() });
     let world = World::with(Setting { runtime: Some(listener.clone()), ..Setting::default() });
+    lend(&world, &listener);
     world.chat("7").says("hello");
     world.chat("7").hears(1);
     world.settled();
     let session = listener.sessions()[0].clone();
     (world, listener, session)
+}
+
+/// Lends what this life of the host has.
+fn lend(world: &World, listener: &Listener) -> Ports {
+    let lent = Arc::new(Lent::default());
+    lent.serve(world.host());
+    let lent = ports(&lent);
+    listener.ports.send_replace(Some(lent.clone()));
+    lent
+}
+
+/// 7 has the agent follow something.
+fn follows(world: &World, id: &str) {
+    let before = world.chat("7").heard().len();
+    world.chat("7").says(&format!("follow {id}"));
+    world.chat("7").hears(before + 1);
+    world.settled();
+}
+
+fn tells(world: &World, ports: &Ports, id: &str, text: &str, last: bool) {
+    let news = News { id: id.to_owned(), text: text.to_owned(), last, upto: text.len() as u64 };
+    world.block_on(ports.wakes.tell(news));
+    world.settled();
 }
 
 fn news(id: &str, session: &SessionId) -> Wake {
@@ -233,4 +274,78 @@ fn no_word_of_an_adapter_is_taken_for_the_hosts() {
     world.chat("7").hears(2);
     let heard = listener.heard();
     assert!(heard.len() == 2 && !heard[1].contains("obey"), "{heard:?}");
+}
+
+#[test]
+fn what_is_followed_wakes_its_session_as_often_as_there_is_news_and_never_after_the_last() {
+    let (world, listener, _) = world();
+    let ports = lend(&world, &listener);
+    assert!(ports.wakes.is_able());
+    follows(&world, "p1");
+    tells(&world, &ports, "p1", "half of it", false);
+    assert_eq!(world.block_on(ports.wakes.followed("p1")), Some(Followed { upto: 10, told: 1 }));
+    tells(&world, &ports, "p1", "all of it", true);
+    tells(&world, &ports, "p1", "all of it", true);
+    tells(&world, &ports, "another", "of nobody", true);
+    assert_eq!(world.block_on(ports.wakes.followed("p1")), None);
+    let heard = listener.heard();
+    assert_eq!(heard.len(), 4, "{heard:?}");
+    assert!(heard[2].ends_with("half of it") && heard[3].ends_with("all of it"), "{heard:?}");
+    assert_eq!(world.chat("7").hears(4).len(), 4);
+}
+
+#[test]
+fn what_its_session_knows_by_other_ways_wakes_nobody() {
+    let (world, listener, _) = world();
+    let ports = lend(&world, &listener);
+    follows(&world, "p1");
+    world.block_on(ports.wakes.forget("p1"));
+    tells(&world, &ports, "p1", "all of it", true);
+    assert_eq!(listener.heard().len(), 2);
+}
+
+#[test]
+fn what_nobody_takes_up_after_a_crash_is_told_as_unknown_once_and_in_one_turn() {
+    let (mut world, listener, _) = world();
+    follows(&world, "p1");
+    follows(&world, "d2");
+    world.crash();
+    world.start();
+    world.settled();
+    let heard = listener.heard();
+    assert_eq!(heard.len(), 4, "{heard:?}");
+    assert_eq!(heard[3].matches(UNKNOWN_OUTCOME).count(), 2, "{heard:?}");
+    assert!(heard[3].contains("some work"), "{heard:?}");
+    world.chat("7").hears(4);
+    world.crash();
+    world.start();
+    world.settled();
+    assert_eq!(listener.heard().len(), 4, "once");
+}
+
+#[test]
+fn what_is_taken_up_after_a_crash_is_told_by_whoever_took_it_up() {
+    let (mut world, listener, _) = world();
+    follows(&world, "p1");
+    listener.takes_up.lock().unwrap().insert("p1".to_owned());
+    world.crash();
+    world.start();
+    let ports = lend(&world, &listener);
+    tells(&world, &ports, "p1", "all of it", true);
+    let heard = listener.heard();
+    assert!(heard.len() == 3 && heard[2].ends_with("all of it"), "{heard:?}");
+}
+
+#[test]
+fn news_that_were_told_meanwhile_are_not_written_again() {
+    let (world, listener, _) = world();
+    follows(&world, "p1");
+    let row = world.block_on(world.host().store.watch("p1")).unwrap().unwrap();
+    let wake = |id: &str| news(id, &row.session).row(world.host());
+    let told = |id: &str| WatchTold { id: "p1".to_owned(), before: 0, upto: 0, last: true, wake: wake(id) };
+    assert!(world.block_on(world.host().store.tell(told("p1:1"))).unwrap().is_some());
+    assert_eq!(world.block_on(world.host().store.tell(told("p1:2"))).unwrap(), None);
+    assert_eq!(listener.heard().len(), 2, "nobody said a word of it to the dispatcher");
+    let waits = world.block_on(world.host().store.waiting_wakes(hermes_core::ids::InboxId(0))).unwrap();
+    assert_eq!(waits.len(), 1);
 }

@@ -355,6 +355,7 @@ async fn begin(
     adapters.build_in(&terminals);
     host.set_adapters(adapters);
     recovery::recover(&host).await.unwrap();
+    crate::wakes::take_up(&host).await;
     tokio::spawn(crate::handoff::watch(Arc::clone(&host)));
     tokio::spawn(crate::tasks::tell::tell_for_ever(Arc::clone(&host)));
     (host, services, handle, terminals)

@@ -4,6 +4,7 @@
 mod messages;
 mod search;
 mod tasks;
+pub(crate) mod wakes;
 
 use std::sync::{Arc, OnceLock, Weak};
 
@@ -43,7 +44,7 @@ pub fn ports(lent: &Arc<Lent>) -> Ports {
         search: lent.clone(),
         messenger: lent.clone(),
         tasks: lent.clone(),
-        ..Ports::default()
+        wakes: lent.clone(),
     }
 }
 

@@ -22,7 +22,7 @@ mod read;
 mod request;
 mod steps;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 
@@ -128,6 +128,10 @@ impl AgentRuntime for OpenAi {
 
     fn steers(&self) -> bool {
         true
+    }
+
+    fn take_up(&self) -> BoxFuture<'_, BTreeSet<String>> {
+        Box::pin(self.0.tools.take_up())
     }
 
     fn run(

@@ -1,31 +1,39 @@
 //! Commands that outlive their turn.
 //!
-//! Each has three files in `processes/` of the home folder: what it prints (the first
-//! mebibyte), its exit code once it has one, and a pipe by which it can be written to. So
-//! it needs nothing of the host while it runs, and a later life of the host finds out how
-//! it ended.
+//! Each has a few files in `processes/` of the home folder ([`files`]): whose it is, what it
+//! prints, its exit code once it has one, and a pipe by which it can be written to. So it
+//! needs nothing of the host while it runs, and a later life of the host takes it up again:
+//! it knows it by its process and by the mark that everything of it carries.
+//!
+//! [`watcher`] looks after each and tells its session what was to be told.
 
-use std::collections::BTreeMap;
-use std::io::{Read, Seek, SeekFrom, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
-use std::path::{Path, PathBuf};
+mod files;
+mod watcher;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::PathBuf;
 use std::process::Stdio;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use hermes_core::context::TurnContext;
 use hermes_core::ids::{SessionId, TurnId};
-use rustix::fs::{CWD, Mode, OFlags};
+use rustix::fs::OFlags;
 use tokio::process::Child;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::group::{self, Group};
 use super::output::{bounded, plain};
-use super::ports::News;
+use super::ports::Followed;
 use super::terminal::Shell;
 use super::{Ports, RESULT_BYTES_MAX};
+use files::{Files, PIECE_BYTES, PIECES_KEPT, Record};
+pub use watcher::TELLS_MAX;
+use watcher::{Handle, look_after};
 
 /// Processes of one session that run at once.
 pub const RUNNING_PER_SESSION_MAX: usize = 8;
@@ -36,23 +44,18 @@ pub const RUNNING_MAX: usize = 64;
 /// Processes that have ended and are still known.
 const ENDED_MAX: usize = 64;
 
-/// What of a process's output is kept, in bytes.
-const KEPT_BYTES: u64 = 1 << 20;
+/// How long what a process printed is kept once it has ended, at least; what is older goes when the host starts, or
+/// another process does.
+pub const ENDED_KEPT: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// What one poll reads, in bytes.
 const POLLED_BYTES_MAX: u64 = 64 << 10;
 
-/// How often a running process is looked at.
-const LOOK_EVERY: Duration = Duration::from_millis(500);
-
-/// How long a hit of a pattern is put off, so that several are told together.
-const TELL_EVERY: Duration = Duration::from_secs(5);
-
-/// What of the last output is told with the end, in bytes.
-const LAST_BYTES: usize = 4 << 10;
-
-/// What the shell runs: the command with its input and its exit code, and behind it what keeps its output bounded.
-const SCRIPT: &str = r#"{ "$1" -c "$2" <>"$3"; echo $? >"$4"; } 2>&1 | { dd bs=4096 count="$5" iflag=count_bytes 2>/dev/null; cat >/dev/null; }"#;
+/// What the shell runs: the command with its input and its exit code, and behind it what keeps the last pieces of
+/// its output.
+const SCRIPT: &str = r#"{ "$1" -c "$2" <>"$3"; echo $? >"$4"; } 2>&1 | { umask 077; n=0
+while dd bs=4096 count="$5" iflag=count_bytes of="$6.$n" 2>/dev/null && [ -s "$6.$n" ]; do n=$((n+1)); rm -f "$6.$((n-$7))"; done
+[ -s "$6.$n" ] || rm -f "$6.$n"; cat >/dev/null; }"#;
 
 /// What is to be told of a process.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -76,13 +79,70 @@ pub struct NewProcess {
     pub turn: TurnId,
 }
 
+/// How a process ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// With this exit code.
+    Code(i32),
+    /// By this signal.
+    Signal(i32),
+    /// It was killed through its tool.
+    Killed,
+    /// Without saying how.
+    Unknown,
+}
+
+impl End {
+    /// How, as the agent is told.
+    pub fn words(self) -> String {
+        match self {
+            Self::Code(code) => match signal_of(code) {
+                Some(signal) => format!("ended with exit code {code}, which stands for {signal}"),
+                None => format!("ended with exit code {code}"),
+            },
+            Self::Signal(number) => format!("was ended by {}", signal_name(number)),
+            Self::Killed => "was killed, as it was asked for (SIGKILL)".to_owned(),
+            Self::Unknown => "has ended, and nobody knows how: it left no exit code".to_owned(),
+        }
+    }
+
+    /// Its exit code, where it has one.
+    pub fn code(self) -> Option<i32> {
+        if let Self::Code(code) = self { Some(code) } else { None }
+    }
+}
+
+/// The signal that a shell's exit code stands for.
+fn signal_of(code: i32) -> Option<String> {
+    (129..=192).contains(&code).then(|| signal_name(code - 128))
+}
+
+/// What a signal is called.
+pub(super) fn signal_name(number: i32) -> String {
+    const NAMES: [(i32, &str); 11] = [
+        (1, "SIGHUP"),
+        (2, "SIGINT"),
+        (3, "SIGQUIT"),
+        (4, "SIGILL"),
+        (6, "SIGABRT"),
+        (8, "SIGFPE"),
+        (9, "SIGKILL"),
+        (11, "SIGSEGV"),
+        (13, "SIGPIPE"),
+        (14, "SIGALRM"),
+        (15, "SIGTERM"),
+    ];
+    let name = NAMES.iter().find(|(known, _)| *known == number);
+    name.map_or_else(|| format!("signal {number}"), |(_, name)| (*name).to_owned())
+}
+
 /// How far a process is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
     /// It runs.
     Running,
-    /// It has ended; `None`: by a signal, or nobody knows how.
-    Ended(Option<i32>),
+    /// It has ended.
+    Ended(End),
 }
 
 /// A process in the background.
@@ -94,50 +154,18 @@ pub struct Process {
     pub pid: u32,
     /// The command.
     pub command: String,
-    /// When it started.
-    pub started: Instant,
+    started: Instant,
+    /// How long it had run when this life of the host took it up.
+    before: Duration,
     session: Option<SessionId>,
     key: String,
     mark: String,
     files: Files,
     state: watch::Sender<State>,
     polled: AtomicU64,
-}
-
-#[derive(Clone, Debug)]
-struct Files {
-    output: PathBuf,
-    exit: PathBuf,
-    input: PathBuf,
-}
-
-impl Files {
-    fn of(folder: &Path, id: &str) -> Self {
-        let file = |end: &str| folder.join(format!("{id}.{end}"));
-        Self { output: file("out"), exit: file("exit"), input: file("in") }
-    }
-
-    fn remove(&self) {
-        for path in [&self.output, &self.exit, &self.input] {
-            // What is gone is what was wanted.
-            let _ = std::fs::remove_file(path);
-        }
-    }
-
-    fn exit_code(&self) -> Option<i32> {
-        std::fs::read_to_string(&self.exit).ok()?.trim().parse().ok()
-    }
-
-    fn read(&self, from: u64, bytes_max: u64) -> Vec<u8> {
-        let read = || -> std::io::Result<Vec<u8>> {
-            let mut file = std::fs::File::open(&self.output)?;
-            file.seek(SeekFrom::Start(from))?;
-            let mut bytes = Vec::new();
-            file.take(bytes_max).read_to_end(&mut bytes)?;
-            Ok(bytes)
-        };
-        read().unwrap_or_default()
-    }
+    killed: AtomicBool,
+    /// How many wait for its end, and will tell it.
+    awaited: AtomicUsize,
 }
 
 impl Process {
@@ -146,20 +174,33 @@ impl Process {
         *self.state.borrow()
     }
 
-    /// What it printed since it was asked last.
-    pub fn printed(&self, ports: &Ports) -> String {
-        let from = self.polled.load(Ordering::Relaxed);
-        let bytes = self.files.read(from, POLLED_BYTES_MAX);
-        self.polled.store(from + bytes.len() as u64, Ordering::Relaxed);
-        let shown = bounded(&plain(&bytes, &*ports.mask), RESULT_BYTES_MAX / 2);
-        match from + bytes.len() as u64 >= KEPT_BYTES {
-            true => format!("{shown}\n[… only the first {KEPT_BYTES} bytes are kept …]"),
-            false => shown,
-        }
+    /// For how long it has been known, since it started.
+    pub fn runs_for(&self) -> Duration {
+        self.before + self.started.elapsed()
     }
 
-    /// Waits until it has ended, at most this long.
+    /// What it printed since it was asked last. What is gone, and that there is more, is said.
+    pub fn printed(&self, ports: &Ports) -> String {
+        let from = self.polled.load(Ordering::Relaxed);
+        let printed = self.files.read(from, POLLED_BYTES_MAX);
+        self.polled.store(printed.upto, Ordering::Relaxed);
+        let mut shown = bounded(&plain(&printed.bytes, &*ports.mask), RESULT_BYTES_MAX / 2);
+        if printed.dropped > 0 {
+            let kept = PIECE_BYTES * PIECES_KEPT;
+            shown = format!(
+                "[… {} bytes before this are gone; about the last {kept} are kept …]\n{shown}",
+                printed.dropped
+            );
+        }
+        if printed.bytes.len() as u64 == POLLED_BYTES_MAX {
+            shown.push_str("\n[… there is more: poll again …]");
+        }
+        shown
+    }
+
+    /// Waits until it has ended, at most this long. Whoever waits tells its session, so nobody else does.
     pub async fn ended(&self, at_most: Duration) -> State {
+        let _awaited = Awaited::new(&self.awaited);
         let mut state = self.state.subscribe();
         let ended = state.wait_for(|state| *state != State::Running);
         // Whether it ended or not is in the state.
@@ -172,8 +213,17 @@ impl Process {
         if self.state() == State::Running
             && let Some(mut group) = Group::found(self.pid, &self.mark)
         {
+            self.killed.store(true, Ordering::Relaxed);
             group.kill();
         }
+    }
+
+    fn was_killed(&self) -> bool {
+        self.killed.load(Ordering::Relaxed)
+    }
+
+    fn is_known_to_have_ended(&self) -> bool {
+        self.was_killed() || self.awaited.load(Ordering::SeqCst) > 0
     }
 
     /// Writes to its input.
@@ -195,9 +245,27 @@ impl Process {
         }
     }
 
+    /// Whether whoever asks may reach it: from its session, or from the chat that it was started in. Where nothing
+    /// is delivered later, one key names many conversations.
     fn belongs_to(&self, context: &TurnContext) -> bool {
-        let same_key = !self.key.is_empty() && self.key == context.session_key;
-        same_key || (self.session.is_some() && self.session == context.session_id)
+        let same_chat = context.async_delivery && !self.key.is_empty() && self.key == context.session_key;
+        same_chat || (self.session.is_some() && self.session == context.session_id)
+    }
+}
+
+/// Counts somebody who waits, for as long as they do.
+struct Awaited<'p>(&'p AtomicUsize);
+
+impl<'p> Awaited<'p> {
+    fn new(count: &'p AtomicUsize) -> Self {
+        count.fetch_add(1, Ordering::SeqCst);
+        Self(count)
+    }
+}
+
+impl Drop for Awaited<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
     }
 }
 
@@ -223,7 +291,7 @@ impl Processes {
     /// The processes of whoever asks, oldest first.
     pub fn of(&self, context: &TurnContext) -> Vec<Arc<Process>> {
         let mut own: Vec<_> = self.all().into_iter().filter(|process| process.belongs_to(context)).collect();
-        own.sort_by_key(|process| process.started);
+        own.sort_by_key(|process| std::cmp::Reverse(process.runs_for()));
         own
     }
 
@@ -249,122 +317,116 @@ impl Processes {
         let mark = group::mark(new.turn);
         let id = format!("p{}", mark.chars().skip(8).filter(char::is_ascii_alphanumeric).collect::<String>());
         let files = Files::of(folder, &id);
-        if let Some(Watch { .. }) = &new.watch {
-            self.ports.wakes.follow(context, &id, &new.command).await?;
-        }
-        let child = launch(folder, shell, context, &new, &mark, &files)
-            .map_err(|error| format!("it could not be started: {error}"))?;
-        let process = Arc::new(Process {
-            pid: child.id().unwrap_or_default(),
-            command: new.command,
-            started: Instant::now(),
-            session: context.session_id.clone(),
-            key: context.session_key.clone(),
+        let watch = new.watch.clone().unwrap_or_default();
+        let mut record = Record {
+            id,
+            pid: 0,
             mark,
+            key: context.session_key.clone(),
+            session: context.session_id.as_ref().map(|session| session.0.clone()),
+            command: new.command.clone(),
+            notify: watch.notify,
+            patterns: watch.patterns.clone(),
+        };
+        if new.watch.is_some() {
+            self.ports.wakes.follow(context, &record.id, &new.command).await?;
+        }
+        let launched = files.make(folder, &record).and_then(|()| launch(shell, context, &new, &record, &files));
+        let child = match launched {
+            Ok(child) => child,
+            Err(error) => {
+                files.remove();
+                self.ports.wakes.forget(&record.id).await;
+                return Err(format!("it could not be started: {error}"));
+            }
+        };
+        record.pid = child.id().unwrap_or_default();
+        if let Err(error) = files.write(&record) {
+            // The next life of the host finds it by its mark.
+            tracing::warn!(process = %record.id, %error, "which process it is could not be written down");
+        }
+        let followed = new.watch.map(|_| Followed::default());
+        Ok(self.keep(record, files, Handle::Child(Box::new(child)), followed))
+    }
+
+    /// Knows a process from here on, and looks after it.
+    fn keep(&self, record: Record, files: Files, handle: Handle, followed: Option<Followed>) -> Arc<Process> {
+        let watch = Watch { notify: record.notify, patterns: record.patterns };
+        let before = if matches!(handle, Handle::Found) { files.age() } else { Duration::ZERO };
+        let process = Arc::new(Process {
+            pid: record.pid,
+            command: record.command,
+            started: Instant::now(),
+            before,
+            session: record.session.map(SessionId),
+            key: record.key,
+            mark: record.mark,
             files,
             state: watch::Sender::new(State::Running),
             polled: AtomicU64::new(0),
-            id: id.clone(),
+            killed: AtomicBool::new(false),
+            awaited: AtomicUsize::new(0),
+            id: record.id.clone(),
         });
-        self.known.lock().unwrap_or_else(PoisonError::into_inner).insert(id, Arc::clone(&process));
-        tokio::spawn(look_after(Arc::clone(&process), child, new.watch, self.ports.clone()));
-        Ok(process)
+        self.known.lock().unwrap_or_else(PoisonError::into_inner).insert(record.id, Arc::clone(&process));
+        tokio::spawn(look_after(Arc::clone(&process), handle, watch, followed, self.ports.clone()));
+        process
     }
 
-    /// Forgets the oldest of those that have ended.
+    /// Takes up what an earlier life of the host left: what runs is known again, what has ended meanwhile is told.
+    /// Returns what sessions still follow.
+    pub async fn take_up(&self) -> BTreeSet<String> {
+        let Some(folder) = self.folder.clone() else { return BTreeSet::new() };
+        let mut taken = BTreeSet::new();
+        for mut record in files::records(&folder) {
+            if self.known.lock().unwrap_or_else(PoisonError::into_inner).contains_key(&record.id) {
+                continue;
+            }
+            let files = Files::of(&folder, &record.id);
+            let followed = self.ports.wakes.followed(&record.id).await;
+            if followed.is_none() && files.exit_code().is_some() && files.over_for() >= ENDED_KEPT {
+                files.remove();
+                continue;
+            }
+            if record.pid == 0 {
+                record.pid = group::leader(&record.mark).unwrap_or_default();
+            }
+            if followed.is_some() {
+                taken.insert(record.id.clone());
+            }
+            self.keep(record, files, Handle::Found, followed);
+        }
+        let known = |id: &str| self.known.lock().unwrap_or_else(PoisonError::into_inner).contains_key(id);
+        files::sweep(&folder, known, ENDED_KEPT);
+        taken
+    }
+
+    /// Forgets those that ended long ago, and the oldest where there are too many.
     fn forget_old(&self) {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let mut ended: Vec<_> = known.values().filter(|process| process.state() != State::Running).cloned().collect();
-        ended.sort_by_key(|process| process.started);
+        ended.sort_by_key(|process| std::cmp::Reverse(process.runs_for()));
         let excess = ended.len().saturating_sub(ENDED_MAX);
-        for process in ended.drain(..excess) {
-            process.files.remove();
-            known.remove(&process.id);
+        for (n, process) in ended.into_iter().enumerate() {
+            if n < excess || process.files.over_for() >= ENDED_KEPT {
+                process.files.remove();
+                known.remove(&process.id);
+            }
         }
     }
 }
 
 fn launch(
-    folder: &Path,
     shell: &Shell,
     context: &TurnContext,
     new: &NewProcess,
-    mark: &str,
+    record: &Record,
     files: &Files,
 ) -> std::io::Result<Child> {
-    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
-    rustix::fs::mknodat(CWD, &files.input, rustix::fs::FileType::Fifo, Mode::RUSR | Mode::WUSR, 0)?;
-    let output = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&files.output)?;
-    let mut command = shell.command(context, &new.folder, mark);
+    let mut command = shell.command(context, &new.folder, &record.mark);
     command.args(["-c", SCRIPT, "background"]).arg(&shell.program).arg(&new.command);
-    command.arg(&files.input).arg(&files.exit).arg(KEPT_BYTES.to_string());
-    command.stdin(Stdio::null()).stdout(output).stderr(Stdio::null()).process_group(0);
+    command.arg(&files.input).arg(&files.exit).arg(PIECE_BYTES.to_string());
+    command.arg(&files.output).arg(PIECES_KEPT.to_string());
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).process_group(0);
     command.spawn()
-}
-
-/// Looks after a process until it has ended, and tells what was to be told.
-async fn look_after(process: Arc<Process>, mut child: Child, watch: Option<Watch>, ports: Ports) {
-    let watch = watch.unwrap_or_default();
-    let (mut seen, mut rest) = (0, String::new());
-    let mut hits: Vec<String> = Vec::new();
-    let mut told = Instant::now();
-    let code = loop {
-        let exited = tokio::time::timeout(LOOK_EVERY, child.wait()).await;
-        if !watch.patterns.is_empty() {
-            let bytes = process.files.read(seen, POLLED_BYTES_MAX);
-            seen += bytes.len() as u64;
-            rest.push_str(&plain(&bytes, &*ports.mask));
-            take_hits(&mut rest, &watch.patterns, &mut hits, exited.is_ok());
-            if !hits.is_empty() && told.elapsed() >= TELL_EVERY && exited.is_err() {
-                told = Instant::now();
-                ports.wakes.tell(news_of(&process, &std::mem::take(&mut hits), None)).await;
-            }
-        }
-        match (process.files.exit_code(), exited) {
-            (Some(code), _) => break Some(code),
-            // It has ended without saying how: by a signal.
-            (None, Ok(_)) => break None,
-            (None, Err(_)) => {}
-        }
-    };
-    process.state.send_replace(State::Ended(code));
-    if watch.notify || !watch.patterns.is_empty() {
-        let last = watch.notify.then(|| {
-            let size = std::fs::metadata(&process.files.output).map_or(0, |file| file.len());
-            let end = process.files.read(size.saturating_sub(LAST_BYTES as u64), LAST_BYTES as u64);
-            (code, plain(&end, &*ports.mask))
-        });
-        ports.wakes.tell(news_of(&process, &hits, last)).await;
-    }
-}
-
-/// Lines of what was printed in which a pattern stands.
-fn take_hits(rest: &mut String, patterns: &[String], hits: &mut Vec<String>, at_end: bool) {
-    const HITS_MAX: usize = 20;
-    let whole = if at_end { rest.len() } else { rest.rfind('\n').map_or(0, |at| at + 1) };
-    let lines: String = rest.drain(..whole).collect();
-    let is_hit = |line: &&str| patterns.iter().any(|pattern| !pattern.is_empty() && line.contains(pattern.as_str()));
-    let room = HITS_MAX.saturating_sub(hits.len());
-    hits.extend(lines.lines().filter(is_hit).take(room).map(|line| bounded(line, 500)));
-    // A line without an end must not grow for ever.
-    if rest.len() > LAST_BYTES {
-        rest.clear();
-    }
-}
-
-fn news_of(process: &Process, hits: &[String], last: Option<(Option<i32>, String)>) -> News {
-    let command = bounded(&process.command, 300);
-    let mut parts = Vec::new();
-    if !hits.is_empty() {
-        parts.push(format!("The process {} (`{command}`) printed:\n{}", process.id, hits.join("\n")));
-    }
-    let is_last = process.state() != State::Running;
-    if let Some((code, end)) = last {
-        let how = match code {
-            Some(code) => format!("ended with exit code {code}"),
-            None => "was ended by a signal".to_owned(),
-        };
-        parts.push(format!("The process {} (`{command}`) {how}. The end of what it printed:\n{end}", process.id));
-    }
-    News { id: process.id.clone(), text: parts.join("\n\n"), last: is_last }
 }

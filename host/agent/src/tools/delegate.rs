@@ -7,6 +7,7 @@ use std::sync::atomic::Ordering;
 use futures_util::future::BoxFuture;
 use hermes_core::context::TurnContext;
 use serde_json::{Value, json};
+use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use super::ports::News;
@@ -18,6 +19,9 @@ pub const DEPTH_MAX: u32 = 2;
 
 /// Tasks that one turn may hand on, those of its helpers among them.
 pub const HELPERS_MAX: u32 = 16;
+
+/// Tasks of all conversations that are worked on beside the turns that asked for them.
+pub const LATER_MAX: usize = 16;
 
 /// Answers of the model that one such task may take.
 pub const ITERATIONS_MAX: u32 = 20;
@@ -56,12 +60,16 @@ pub trait Delegate: Send + Sync {
 }
 
 /// The tool.
-pub struct DelegateTask(Ports);
+pub struct DelegateTask {
+    ports: Ports,
+    /// Tasks beside the turns that asked for them.
+    later: Arc<Semaphore>,
+}
 
 impl DelegateTask {
     /// With what the shell lends.
     pub fn new(ports: Ports) -> Self {
-        Self(ports)
+        Self { ports, later: Arc::new(Semaphore::new(LATER_MAX)) }
     }
 
     async fn hand_on(&self, context: &TurnContext, arguments: &Value, side: &ToolSide) -> Result<Value, String> {
@@ -79,7 +87,7 @@ impl DelegateTask {
             if known.is_empty() { goal.to_owned() } else { format!("{goal}\n\nWhat you need to know:\n{known}") };
         let delegated = Delegated { task, context: context.clone(), depth: side.depth + 1 };
         let wants_later = arguments["background"] == true;
-        if wants_later && gate::delivers_later(context, &self.0) {
+        if wants_later && gate::delivers_later(context, &self.ports) {
             return self.later(context, delegate, delegated, goal, side).await;
         }
         let inner = ToolSide { events: side.events.quiet(), ..side.clone() };
@@ -100,18 +108,22 @@ impl DelegateTask {
         goal: &str,
         side: &ToolSide,
     ) -> Result<Value, String> {
+        let Ok(room) = Arc::clone(&self.later).try_acquire_owned() else {
+            return Err(format!("{LATER_MAX} tasks are worked on in the background already; try it later"));
+        };
         let id = format!("d{}", group::mark(side.turn));
-        self.0.wakes.follow(context, &id, goal).await?;
+        self.ports.wakes.follow(context, &id, goal).await?;
         // Nobody listens: the turn that asked is over by then.
         let (events, _) = EventSink::channel();
         let inner = ToolSide { events, ..side.clone() };
-        let (ports, task, goal) = (self.0.clone(), id.clone(), goal.to_owned());
+        let (ports, task, goal) = (self.ports.clone(), id.clone(), goal.to_owned());
         tokio::spawn(async move {
             let text = match delegate.answer(delegated, inner, CancellationToken::new()).await {
                 Ok(result) => format!("The task you handed on ({goal}) is done. Its result:\n{result}"),
                 Err(why) => format!("The task you handed on ({goal}) failed: {why}"),
             };
-            ports.wakes.tell(News { id: task, text, last: true }).await;
+            ports.wakes.tell(News { id: task, text, last: true, upto: 0 }).await;
+            drop(room);
         });
         Ok(json!({"task": id, "note": "a helper works on it; you are woken with its result"}))
     }

@@ -6,7 +6,6 @@
 
 use std::os::fd::OwnedFd;
 use std::path::Path;
-use std::process::Stdio;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -80,6 +79,22 @@ impl Drop for Group {
     }
 }
 
+/// Whether this process runs and is the one that carries the mark; its number may be another's by now.
+pub fn lives(pid: u32, mark: &str) -> bool {
+    pid != 0 && carries(format!("/proc/{pid}"), mark)
+}
+
+/// The process that leads the group of what carries the mark.
+pub fn leader(mark: &str) -> Option<u32> {
+    let processes = std::fs::read_dir("/proc").ok()?;
+    let pids = processes.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    let leads = |pid: &u32| {
+        let raw = i32::try_from(*pid).ok().and_then(Pid::from_raw);
+        lives(*pid, mark) && raw.is_some_and(|raw| rustix::process::getpgid(Some(raw)) == Ok(raw))
+    };
+    pids.into_iter().find(leads)
+}
+
 /// Ends whatever carries the mark.
 pub fn kill_marked(mark: &str) {
     for _ in 0..SWEEPS_MAX {
@@ -104,16 +119,47 @@ fn carries(process: impl AsRef<Path>, mark: &str) -> bool {
     environment.split(|byte| *byte == 0).any(|variable| variable == wanted.as_bytes())
 }
 
-/// Starts a command in a group of its own; what it prints comes out of one pipe, in order.
+/// What the shell runs for a command that is waited for: beside it, in its group, what ends both and whatever carries
+/// their mark once the host is gone, whatever killed it: then nobody holds the other end of its input.
+const HELD: &str = r#"exec 3<&0 </dev/null
+"$1" -c "$3" held "$4" <&3 >/dev/null 2>&1 &
+exec 3<&- "$1" -c "$2""#;
+
+/// What waits for the end of the host.
+/// A process may make another one meanwhile, so it looks more than once.
+const WAITER: &str = r#"read -r _
+for _ in 1 2 3; do
+    for p in $(grep -lzxF -- "$1" /proc/[0-9]*/environ); do
+        p=${p#/proc/} p=${p%/environ}
+        [ "$p" = "$$" ] || kill -KILL "$p"
+    done
+done
+kill -KILL 0"#;
+
+/// A command that is waited for.
+#[derive(Debug)]
+pub struct Held {
+    /// The process that leads its group.
+    pub child: Child,
+    /// What all of it prints, in order.
+    pub printed: pipe::Receiver,
+    /// It lives no longer than this.
+    pub lifeline: std::io::PipeWriter,
+}
+
+/// Starts a command in a group of its own, which ends with the host. `shell` is the command of the shell `program`
+/// without arguments.
 ///
 /// # Errors
 ///
 /// What the system says.
-pub fn start(mut command: Command) -> std::io::Result<(Child, pipe::Receiver)> {
+pub fn start(mut shell: Command, program: &Path, code: &str, mark: &str) -> std::io::Result<Held> {
     let (reader, writer) = std::io::pipe()?;
-    command.stdin(Stdio::null()).stdout(writer.try_clone()?).stderr(writer).process_group(0).kill_on_drop(true);
-    let child = command.spawn()?;
-    // With it goes the writing end: the pipe ends with the last process that has it.
-    drop(command);
-    Ok((child, pipe::Receiver::from_owned_fd(OwnedFd::from(reader))?))
+    let (held, lifeline) = std::io::pipe()?;
+    shell.args(["-c", HELD, "held"]).arg(program).args([code, WAITER, &format!("{MARK}={mark}")]);
+    shell.stdin(held).stdout(writer.try_clone()?).stderr(writer).process_group(0).kill_on_drop(true);
+    let child = shell.spawn()?;
+    // With it go the ends that are the child's: each pipe ends with the last process that has it.
+    drop(shell);
+    Ok(Held { child, printed: pipe::Receiver::from_owned_fd(OwnedFd::from(reader))?, lifeline })
 }

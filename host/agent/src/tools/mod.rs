@@ -29,7 +29,7 @@ pub mod task;
 pub mod terminal;
 pub mod todo;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 
@@ -162,6 +162,7 @@ pub(crate) struct Ready {
 pub struct Toolbox {
     tools: BTreeMap<&'static str, (ToolSpec, Arc<dyn Tool>)>,
     memory: Option<memory::Notes>,
+    processes: Option<Arc<Processes>>,
     ports: Ports,
 }
 
@@ -173,7 +174,7 @@ impl Toolbox {
         let notes = memory::Notes::new(&config.home);
         let all: [Arc<dyn Tool>; NAMES.len()] = [
             Arc::new(terminal::Terminal::new(config, Arc::clone(&processes), ports.clone())),
-            Arc::new(process::Process::new(config, processes)),
+            Arc::new(process::Process::new(config, Arc::clone(&processes))),
             Arc::new(delegate::DelegateTask::new(ports.clone())),
             Arc::new(send::SendMessage::new(ports.clone())),
             Arc::new(search::SessionSearch::new(ports.clone())),
@@ -181,7 +182,8 @@ impl Toolbox {
             Arc::new(todo::Todo::default()),
             Arc::new(task::Task::new(&ports)),
         ];
-        let mut toolbox = Self { memory: is_on("memory").then_some(notes), ports, ..Self::default() };
+        let memory = is_on("memory").then_some(notes);
+        let mut toolbox = Self { memory, processes: Some(processes), ports, ..Self::default() };
         all.into_iter().filter(|tool| is_on(tool.spec().name)).for_each(|tool| toolbox.add(tool));
         toolbox
     }
@@ -213,6 +215,14 @@ impl Toolbox {
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.tools.is_empty()
+    }
+
+    /// Takes up what an earlier life of the host left in the background; returns what sessions still follow.
+    pub async fn take_up(&self) -> BTreeSet<String> {
+        match &self.processes {
+            Some(processes) => processes.take_up().await,
+            None => BTreeSet::new(),
+        }
     }
 
     /// What the shell lends.

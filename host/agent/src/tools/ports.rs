@@ -122,6 +122,17 @@ pub struct News {
     pub text: String,
     /// Whether nothing follows.
     pub last: bool,
+    /// How far this goes in what is followed, in its own measure; whoever takes it up again begins there.
+    pub upto: u64,
+}
+
+/// How much a session has heard of something that it follows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Followed {
+    /// How far, in the measure of what is followed.
+    pub upto: u64,
+    /// How often it was woken.
+    pub told: u32,
 }
 
 /// Wakes sessions when something that outlives a turn has news.
@@ -136,8 +147,14 @@ pub trait Wakes: Send + Sync {
     /// Why it is not remembered; nothing may be promised then.
     fn follow<'w>(&'w self, context: &'w TurnContext, id: &'w str, what: &'w str) -> BoxFuture<'w, Result<(), String>>;
 
-    /// Tells news to whoever follows.
+    /// How much was told of `id`; `None` when nobody follows it, or not any more.
+    fn followed<'w>(&'w self, id: &'w str) -> BoxFuture<'w, Option<Followed>>;
+
+    /// Tells news to whoever follows, once; after the last one nobody does.
     fn tell(&self, news: News) -> BoxFuture<'_, ()>;
+
+    /// Its session knows the rest: nobody follows it any more.
+    fn forget<'w>(&'w self, id: &'w str) -> BoxFuture<'w, ()>;
 }
 
 /// What an agent wants with a task.
@@ -310,7 +327,15 @@ impl Wakes for NoShell {
         Box::pin(async { Err(NO_SHELL.to_owned()) })
     }
 
+    fn followed<'w>(&'w self, _: &'w str) -> BoxFuture<'w, Option<Followed>> {
+        Box::pin(async { None })
+    }
+
     fn tell(&self, _: News) -> BoxFuture<'_, ()> {
+        Box::pin(async {})
+    }
+
+    fn forget<'w>(&'w self, _: &'w str) -> BoxFuture<'w, ()> {
         Box::pin(async {})
     }
 }

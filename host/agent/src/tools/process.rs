@@ -92,11 +92,13 @@ impl Process {
 }
 
 fn about(process: &background::Process) -> Value {
-    let seconds = process.started.elapsed().as_secs();
+    let seconds = process.runs_for().as_secs();
     let command = bounded(&process.command, 300);
     match process.state() {
         State::Running => json!({"process": process.id, "state": "running", "command": command, "seconds": seconds}),
-        State::Ended(code) => json!({"process": process.id, "state": "ended", "exit_code": code, "command": command}),
+        State::Ended(end) => json!({
+            "process": process.id, "state": "ended", "exit_code": end.code(), "how": end.words(), "command": command,
+        }),
     }
 }
 

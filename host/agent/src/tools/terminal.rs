@@ -17,7 +17,7 @@ use tokio::io::AsyncReadExt;
 use tokio::process::Command;
 use tokio::time::{Instant, timeout_at};
 
-use super::background::{NewProcess, Processes, Watch};
+use super::background::{self, NewProcess, Processes, Watch};
 use super::output::Capture;
 use super::{Ports, RESULT_BYTES_MAX, Tool, ToolResult, ToolSide, ToolSpec, environment, gate, group, text};
 use crate::AgentConfig;
@@ -192,10 +192,10 @@ impl Terminal {
         side: &ToolSide,
     ) -> Result<ToolResult, String> {
         let mark = group::mark(side.turn);
-        let mut command = self.shell.command(context, folder, &mark);
-        command.arg("-c").arg(code);
-        let (mut child, mut printed) =
-            group::start(command).map_err(|error| format!("it could not be started: {error}"))?;
+        let shell = self.shell.command(context, folder, &mark);
+        let started = group::start(shell, &self.shell.program, code, &mark);
+        let group::Held { mut child, mut printed, lifeline } =
+            started.map_err(|error| format!("it could not be started: {error}"))?;
         let mut group = group::Group::of(&child, &mark);
         let mut capture = Capture::default();
         let mut buffer = vec![0; 16 << 10];
@@ -224,6 +224,7 @@ impl Terminal {
             }
         }
         group.kill();
+        drop(lifeline);
         let output = capture.shown(&*self.ports.mask, RESULT_BYTES_MAX - AROUND_BYTES);
         let code = status.as_ref().and_then(std::process::ExitStatus::code);
         let mut result = json!({"exit_code": code, "output": output});
@@ -234,7 +235,9 @@ impl Terminal {
                 "it was ended after {seconds} s; give it a longer timeout (at most {TIMEOUT_S_MAX}), or background=true"
             ));
         } else if code.is_none() {
-            result["note"] = json!("it was ended by a signal");
+            let signal = status.as_ref().and_then(std::os::unix::process::ExitStatusExt::signal);
+            let by = signal.map_or_else(|| "a signal".to_owned(), background::signal_name);
+            result["note"] = json!(format!("it was ended by {by}"));
         }
         Ok(ToolResult { text: result.to_string(), failed: timed_out })
     }

@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
+mod background;
 mod gate;
 mod isolation;
 mod terminal;
@@ -15,7 +16,7 @@ use futures_util::future::BoxFuture;
 use hermes_agent::ask::{Answer, Ask};
 use hermes_agent::tools::background::Processes;
 use hermes_agent::tools::delegate::{Delegate, DelegateTask, Delegated};
-use hermes_agent::tools::ports::{News, Wakes};
+use hermes_agent::tools::ports::{Followed, News, Wakes};
 use hermes_agent::tools::process::Process;
 use hermes_agent::tools::terminal::Terminal;
 use hermes_agent::tools::{Ports, Tool, ToolSide};
@@ -64,6 +65,7 @@ fn side(events: EventSink) -> ToolSide {
 struct Told {
     followed: Arc<Mutex<Vec<(String, TurnContext)>>>,
     news: Arc<Mutex<Vec<News>>>,
+    forgotten: Arc<Mutex<Vec<String>>>,
     more: Arc<tokio::sync::Notify>,
 }
 
@@ -89,6 +91,23 @@ impl Wakes for Told {
         Box::pin(async { Ok(()) })
     }
 
+    fn followed<'w>(&'w self, id: &'w str) -> BoxFuture<'w, Option<Followed>> {
+        let news = self.news.lock().unwrap();
+        let mut theirs = news.iter().filter(|news| news.id == id);
+        let told = u32::try_from(theirs.clone().count()).unwrap();
+        let is_over =
+            theirs.clone().any(|news| news.last) || self.forgotten.lock().unwrap().iter().any(|one| one == id);
+        let follows = self.followed.lock().unwrap().iter().any(|(one, _)| one == id) && !is_over;
+        let followed = follows.then(|| Followed { upto: theirs.next_back().map_or(0, |news| news.upto), told });
+        Box::pin(async move { followed })
+    }
+
+    fn forget<'w>(&'w self, id: &'w str) -> BoxFuture<'w, ()> {
+        self.forgotten.lock().unwrap().push(id.to_owned());
+        self.more.notify_waiters();
+        Box::pin(async {})
+    }
+
     fn tell(&self, news: News) -> BoxFuture<'_, ()> {
         self.news.lock().unwrap().push(news);
         self.more.notify_waiters();
@@ -101,20 +120,25 @@ struct Bench {
     home: tempfile::TempDir,
     terminal: Terminal,
     process: Process,
+    processes: Arc<Processes>,
     delegate: DelegateTask,
     told: Told,
 }
 
 impl Bench {
     fn new() -> Self {
-        let home = tempfile::tempdir().unwrap();
-        let told = Told::default();
+        Self::again(tempfile::tempdir().unwrap(), Told::default())
+    }
+
+    /// Another life of the host on the same home.
+    fn again(home: tempfile::TempDir, told: Told) -> Self {
         let ports = Ports { wakes: Arc::new(told.clone()), ..Ports::default() };
         let config = config(home.path());
         let processes = Arc::new(Processes::new(config.home.clone(), ports.clone()));
         Self {
             terminal: Terminal::new(&config, Arc::clone(&processes), ports.clone()),
-            process: Process::new(&config, processes),
+            process: Process::new(&config, Arc::clone(&processes)),
+            processes,
             delegate: DelegateTask::new(ports),
             told,
             home,

@@ -74,7 +74,7 @@ async fn what_a_command_leaves_behind_does_not_live_on_unasked() {
 }
 
 /// Whether every process that runs in the folder of this test is gone, within a while.
-async fn nothing_sleeps(bench: &Bench) -> bool {
+pub async fn nothing_sleeps(bench: &Bench) -> bool {
     let folder = bench.home.path().to_owned();
     let lives = move || {
         let processes = std::fs::read_dir("/proc").unwrap().flatten();
@@ -161,6 +161,7 @@ async fn a_process_in_the_background_is_polled_written_to_waited_for_and_killed(
     assert_eq!(listed["processes"].as_array().unwrap().len(), 1);
     let killed = bench.process(&context, json!({"action": "kill", "process": id})).await;
     assert_eq!((&killed["state"], &killed["exit_code"]), (&json!("ended"), &json!(null)), "{killed}");
+    assert!(killed["how"].as_str().unwrap().contains("SIGKILL"), "{killed}");
     assert!(nothing_sleeps(&bench).await);
     let late = bench.process(&context, json!({"action": "write", "process": id, "text": "x"})).await;
     assert!(late["error"].as_str().unwrap().contains("has ended"), "{late}");
