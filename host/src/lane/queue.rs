@@ -277,7 +277,7 @@ impl Lane {
 
     /// Ends the streams of events that are answered through another one.
     pub(super) fn look_away<'h>(&self, events: impl Iterator<Item = &'h Heard>) {
-        for heard in events {
+        for heard in events.filter(|heard| !heard.is_news()) {
             let Some(adapter) = &heard.place.adapter else { continue };
             if adapter.capabilities().stream == StreamKind::Native {
                 let last = TurnEvent::Done { finish_reason: "silent".to_owned(), usage: Usage::default() };

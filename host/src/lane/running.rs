@@ -111,7 +111,8 @@ impl Running {
         let is_read = !tasks::runs(&heard);
         let stream = match (&adapter, &capabilities) {
             _ if !is_read => None,
-            (Some(adapter), Some(can)) if streams && can.stream == StreamKind::Native => {
+            // Nobody has a stream open for what the host itself says.
+            (Some(adapter), Some(can)) if streams && can.stream == StreamKind::Native && !heard.is_news() => {
                 Some(NativeStream::start(adapter.clone(), heard.inbox))
             }
             _ => None,

@@ -1,5 +1,6 @@
 //! What outlives a turn, and a life of the host.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::Duration;
 
@@ -48,7 +49,7 @@ fn what_runs_since_an_earlier_life_is_known_again_and_its_end_is_told_once() {
     let (home, told, id) = killed_while_it_runs(&json!({"notify_on_complete": true}));
     life().block_on(async {
         let bench = Bench::again(home, told);
-        assert_eq!(bench.processes.take_up().await.into_iter().collect::<Vec<_>>(), [id.clone()]);
+        assert_eq!(bench.processes.take_up().await, BTreeSet::from([id.clone()]));
         let listed = bench.process(&context("7", true), json!({"action": "list"})).await;
         assert_eq!(
             (&listed["processes"][0]["process"], &listed["processes"][0]["state"]),
