@@ -49,6 +49,7 @@ fn known(dialect: &Dialect) -> Option<(MarkupDialect, Format)> {
         Dialect::Plain => Some((MarkupDialect::Plain, Format::Plain)),
         Dialect::CommonMark => Some((MarkupDialect::CommonMark, Format::Markdown)),
         Dialect::Telegram => Some((MarkupDialect::Telegram, Format::TelegramHtml)),
+        Dialect::Discord => Some((MarkupDialect::Discord, Format::Markdown)),
         _ => None,
     }
 }

@@ -135,7 +135,8 @@ fn the_host_and_the_sdk_contain_no_adapters_name() {
         let production = source.split("#[cfg(test)]").next().unwrap_or_default();
         for (number, line) in production.lines().enumerate() {
             // A dialect of text is a word of the protocol that any adapter may declare.
-            let code = line.split("//").next().unwrap_or_default().to_lowercase().replace("dialect::telegram", "");
+            let code = line.split("//").next().unwrap_or_default().to_lowercase();
+            let code = code.replace("dialect::telegram", "").replace("dialect::discord", "");
             if let Some(name) = names.iter().find(|name| names_it(&code, name)) {
                 faults.push(format!("{path}:{}: {name}: {}", number + 1, line.trim()));
             }

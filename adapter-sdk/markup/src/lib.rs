@@ -19,6 +19,7 @@
 #![warn(missing_docs)]
 
 mod commonmark;
+mod discord;
 mod measure;
 mod parse;
 mod plain;
@@ -29,6 +30,7 @@ mod telegram;
 mod tree;
 
 pub use commonmark::CommonMark;
+pub use discord::Discord;
 pub use measure::{Limit, Unit, measure};
 pub use parse::{MARKDOWN_BYTES_MAX, parse};
 pub use plain::Plain;
@@ -47,6 +49,8 @@ pub enum MarkupDialect {
     CommonMark,
     /// The HTML subset of the Telegram Bot API.
     Telegram,
+    /// The markdown of Discord.
+    Discord,
 }
 
 impl MarkupDialect {
@@ -56,6 +60,7 @@ impl MarkupDialect {
             Self::Plain => &Plain,
             Self::CommonMark => &CommonMark,
             Self::Telegram => &Telegram,
+            Self::Discord => &Discord,
         }
     }
 }

@@ -19,6 +19,8 @@ pub struct Place<'a> {
     pub line: LinePosition,
     /// Whether it stands in a table written by the dialect.
     pub table: bool,
+    /// Whether it is the text of a link that shows its own address.
+    pub address: bool,
     /// The character before it in this part.
     pub previous: Option<char>,
     /// What follows it in the same run of text.
@@ -295,7 +297,8 @@ impl<'t, 'r> Writer<'t, 'r> {
             escaped.push_str(&apart);
             escaped.push_str(&grapheme[c.len_utf8()..]);
         } else {
-            let place = Place { code, line: self.line, table: self.table, previous: self.previous, rest };
+            let address = self.levels.iter().any(|level| matches!(level.frame, Frame::Link { bare: true, .. }));
+            let place = Place { code, line: self.line, table: self.table, address, previous: self.previous, rest };
             self.renderer.escape(grapheme, place, &mut escaped);
         }
         let digits = grapheme.bytes().all(|b| b.is_ascii_digit()) && self.line != LinePosition::Middle;

@@ -16,6 +16,10 @@ fn commonmark(markdown: &str) -> String {
     whole(markdown, MarkupDialect::CommonMark)
 }
 
+fn discord(markdown: &str) -> String {
+    whole(markdown, MarkupDialect::Discord)
+}
+
 fn parts(markdown: &str, dialect: MarkupDialect, max: u32, unit: Unit) -> Vec<Part> {
     let parts = render(markdown, dialect, Limit::new(max, unit));
     for part in &parts {
@@ -46,6 +50,41 @@ fn telegram_gets_lists_with_bullets_and_tables_aligned() {
         telegram("| name | n |\n|:--|--:|\n| a & b | 1 |\n| c | 200 |"),
         "<pre>name  |   n\n------+----\na &amp; b |   1\nc     | 200</pre>"
     );
+}
+
+#[test]
+fn discord_gets_its_own_markdown() {
+    assert_eq!(
+        discord("**a** *b* ***c*** x*y*z ~~d~~ `e*` <u>f</u> <tg-spoiler>g</tg-spoiler>"),
+        "**a** _b_ _**c**_ x*y*z ~~d~~ `e*` __f__ ||g||"
+    );
+    assert_eq!(
+        discord("# T\n\n##### deep\n\n- a\n  1. b\n- [x] c\n\n> q\n> r"),
+        "# T\n\n### deep\n\n- a\n  1. b\n- ☑ c\n\n> q\n> r"
+    );
+    assert_eq!(
+        discord("[t](https://a.b/c_d_) <https://e.f/_g_> https://h.i/_j_"),
+        "[t](https://a.b/c_d_) https://e.f/_g_ https://h.i/_j_"
+    );
+    assert_eq!(discord("| n |\n|--:|\n| 1 |"), "```\nn\n-\n1\n```");
+    assert_eq!(discord("a\\\nb\n\n***\n\nc"), "a\nb\n\n———\n\nc");
+}
+
+#[test]
+fn discord_shows_what_is_no_mark_as_it_is() {
+    assert_eq!(
+        discord("5 \\* 3 \\# a_b \\_c\\_ \\|\\| \\[x](y) <@1> & é"),
+        "5 \\* 3 # a_b \\_c\\_ \\|\\| \\[x](y) <@1> & é"
+    );
+    assert_eq!(discord("\\- no item\n\\> no quote\n1\\. no list"), "\\- no item\n\\> no quote\n1\\. no list");
+}
+
+#[test]
+fn no_run_of_backticks_ends_code_on_discord() {
+    let space = '\u{200b}';
+    assert_eq!(discord("~~~~md\n```\nx\n```\n~~~~"), format!("```md\n`{space}``\nx\n`{space}``\n```"));
+    assert_eq!(discord("``a`b``"), "`` a`b ``");
+    assert_eq!(discord("```` a```b ````"), format!("`` a`{space}`{space}`b ``"));
 }
 
 #[test]

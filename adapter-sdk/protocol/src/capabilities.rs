@@ -156,6 +156,8 @@ words! {
         CommonMark = "commonmark",
         /// The HTML subset of Telegram.
         Telegram = "telegram",
+        /// The markdown of Discord.
+        Discord = "discord",
     }
 }
 
