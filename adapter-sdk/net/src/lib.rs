@@ -8,12 +8,12 @@
 //! * [`fetch`]: fetches what a stranger named, without being led astray.
 //! * [`retry_after`], [`backoff`]: how long to wait.
 //! * [`sse`]: reads server-sent events with bounds.
+//! * `ws`: websockets over the same client (feature `ws`).
 //! * [`address`]: which addresses belong to the public network.
 //! * [`port`]: a port that cannot be had, and who has it.
 //!
 //! Without the feature `client` only what needs no TLS is left, for adapters
-//! that serve and never call. No websocket yet: it comes with the first adapter
-//! that needs one.
+//! that serve and never call.
 
 #![forbid(unsafe_code)]
 
@@ -33,6 +33,8 @@ pub mod error;
 pub mod fetch;
 #[cfg(feature = "client")]
 pub mod tls;
+#[cfg(feature = "ws")]
+pub mod ws;
 
 #[cfg(feature = "client")]
 pub use client::{ClientError, ClientOptions, http_client};

@@ -53,6 +53,7 @@ pub fn all() -> Vec<Target> {
         text::mask(),
         chat::key(),
         chat::telegram(),
+        chat::discord(),
     ]
 }
 

@@ -1,0 +1,216 @@
+//! Websockets over the HTTP client.
+//!
+//! The connection is the client's own, switched over after the handshake: extra
+//! trust, deadlines and the absence of proxies hold for it as for every request.
+//! What is read has a bound, and so has every wait but that for the next message,
+//! which the caller judges by its protocol's own heartbeat.
+
+use std::time::Duration;
+
+use futures_util::{SinkExt, StreamExt};
+use reqwest::header::{CONNECTION, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_KEY, SEC_WEBSOCKET_VERSION, UPGRADE};
+use reqwest::{Client, StatusCode, Upgraded, Url};
+use tokio_tungstenite::WebSocketStream;
+use tokio_tungstenite::tungstenite::handshake::client::generate_key;
+use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
+use tokio_tungstenite::tungstenite::protocol::{CloseFrame, Message, Role, WebSocketConfig};
+use tokio_tungstenite::tungstenite::{Error, error::CapacityError};
+
+use crate::client::{ClientError, ClientOptions, http_client_with};
+use crate::{NetError, client::base_url, error::sentence};
+
+/// How long the handshake may take, the connection included.
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(20);
+/// How long the other side may take to accept a message that is written.
+const WRITE_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// Why there is no websocket, or no longer one.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum WsError {
+    /// The network failed before there was one.
+    #[error(transparent)]
+    Net(#[from] NetError),
+    /// The server answered with something else than a websocket.
+    #[error("the server answered with status {0} instead of a websocket")]
+    Status(u16),
+    /// The server's answer is not what the handshake promises.
+    #[error("the server's handshake is wrong: {0}")]
+    Handshake(&'static str),
+    /// A message is longer than allowed.
+    #[error("a message is longer than {bytes_max} bytes")]
+    TooLarge {
+        /// The bound.
+        bytes_max: usize,
+    },
+    /// It took too long.
+    #[error("no answer within {0:?}")]
+    Deadline(Duration),
+    /// The connection broke.
+    #[error("the connection broke: {0}")]
+    Broken(String),
+}
+
+/// How the other side closed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Closed {
+    /// The code; `None` where the connection ended without one.
+    pub code: Option<u16>,
+    /// The other side's words.
+    pub reason: String,
+}
+
+/// What came.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Received {
+    /// A text.
+    Text(String),
+    /// Bytes.
+    Binary(Vec<u8>),
+    /// The end.
+    Closed(Closed),
+}
+
+/// Reads a websocket's address: `ws`, `wss`, `http` or `https`, without a slash at its end.
+///
+/// # Errors
+///
+/// Says what is wrong with the address, as [`base_url`] does.
+pub fn ws_url(text: &str) -> Result<Url, ClientError> {
+    let text = text.trim();
+    let as_http = match text.split_once("://") {
+        Some(("ws", rest)) => format!("http://{rest}"),
+        Some(("wss", rest)) => format!("https://{rest}"),
+        _ => text.to_owned(),
+    };
+    base_url(&as_http).map_err(|error| ClientError::Url(error.to_string().replace("http://", "ws://, wss://, http://")))
+}
+
+/// Builds a client for websockets: HTTP/1.1 only, since that is what can be switched over.
+///
+/// # Errors
+///
+/// As [`http_client`](crate::http_client).
+pub fn ws_client(options: &ClientOptions) -> Result<Client, ClientError> {
+    let options = ClientOptions { total_timeout: None, ..options.clone() };
+    http_client_with(&options, reqwest::ClientBuilder::http1_only)
+}
+
+/// One open websocket.
+#[derive(Debug)]
+pub struct Socket {
+    stream: WebSocketStream<Upgraded>,
+    bytes_max: usize,
+}
+
+impl Socket {
+    /// Opens a websocket at `url` (as [`ws_url`] reads it, a query may be added), whose messages have at most
+    /// `bytes_max` bytes.
+    ///
+    /// # Errors
+    ///
+    /// Says what the network or the server did instead.
+    pub async fn connect(client: &Client, url: Url, bytes_max: usize) -> Result<Self, WsError> {
+        tokio::time::timeout(HANDSHAKE_TIMEOUT, Self::shake_hands(client, url, bytes_max))
+            .await
+            .unwrap_or(Err(WsError::Deadline(HANDSHAKE_TIMEOUT)))
+    }
+
+    async fn shake_hands(client: &Client, url: Url, bytes_max: usize) -> Result<Self, WsError> {
+        let key = generate_key();
+        let response = client
+            .get(url)
+            .header(CONNECTION, "Upgrade")
+            .header(UPGRADE, "websocket")
+            .header(SEC_WEBSOCKET_VERSION, "13")
+            .header(SEC_WEBSOCKET_KEY, &key)
+            .send()
+            .await
+            .map_err(NetError::from)?;
+        if response.status() != StatusCode::SWITCHING_PROTOCOLS {
+            return Err(WsError::Status(response.status().as_u16()));
+        }
+        let accepted = response.headers().get(SEC_WEBSOCKET_ACCEPT).map(reqwest::header::HeaderValue::as_bytes);
+        if accepted != Some(derive_accept_key(key.as_bytes()).as_bytes()) {
+            return Err(WsError::Handshake("its key answers another request"));
+        }
+        let connection = response.upgrade().await.map_err(NetError::from)?;
+        let config = WebSocketConfig::default().max_message_size(Some(bytes_max)).max_frame_size(Some(bytes_max));
+        let stream = WebSocketStream::from_raw_socket(connection, Role::Client, Some(config)).await;
+        Ok(Self { stream, bytes_max })
+    }
+
+    /// Waits for the next message. Pings are answered. May be dropped at any time without losing one.
+    ///
+    /// # Errors
+    ///
+    /// Says how the connection broke.
+    pub async fn next(&mut self) -> Result<Received, WsError> {
+        loop {
+            return match self.stream.next().await {
+                Some(Ok(Message::Text(text))) => Ok(Received::Text(text.as_str().to_owned())),
+                Some(Ok(Message::Binary(bytes))) => Ok(Received::Binary(bytes.into())),
+                Some(Ok(Message::Close(frame))) => Ok(Received::Closed(closed(frame))),
+                Some(Ok(Message::Ping(_) | Message::Pong(_) | Message::Frame(_))) => continue,
+                Some(Err(Error::ConnectionClosed | Error::AlreadyClosed)) | None => Ok(Received::Closed(closed(None))),
+                Some(Err(error)) => Err(self.broken(&error)),
+            };
+        }
+    }
+
+    /// Writes a text.
+    ///
+    /// # Errors
+    ///
+    /// Says how the connection broke.
+    pub async fn send(&mut self, text: impl Into<String>) -> Result<(), WsError> {
+        self.write(Message::text(text.into())).await
+    }
+
+    /// Closes with a code, without waiting for the other side's.
+    ///
+    /// # Errors
+    ///
+    /// Says how the connection broke.
+    pub async fn close(&mut self, code: u16, reason: &'static str) -> Result<(), WsError> {
+        self.write(Message::Close(Some(CloseFrame { code: code.into(), reason: reason.into() }))).await
+    }
+
+    async fn write(&mut self, message: Message) -> Result<(), WsError> {
+        match tokio::time::timeout(WRITE_TIMEOUT, self.stream.send(message)).await {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(error)) => Err(self.broken(&error)),
+            Err(_) => Err(WsError::Deadline(WRITE_TIMEOUT)),
+        }
+    }
+
+    fn broken(&self, error: &Error) -> WsError {
+        match error {
+            Error::Capacity(CapacityError::MessageTooLong { .. }) => WsError::TooLarge { bytes_max: self.bytes_max },
+            error => WsError::Broken(sentence(error)),
+        }
+    }
+}
+
+fn closed(frame: Option<CloseFrame>) -> Closed {
+    match frame {
+        Some(frame) => Closed { code: Some(frame.code.into()), reason: frame.reason.as_str().to_owned() },
+        None => Closed { code: None, reason: String::new() },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_of_both_kinds_are_read_alike_and_errors_name_both() {
+        assert_eq!(ws_url("wss://gateway.discord.gg/").unwrap().as_str(), "https://gateway.discord.gg/");
+        assert_eq!(ws_url("ws://127.0.0.1:8070/gateway").unwrap().as_str(), "http://127.0.0.1:8070/gateway");
+        assert_eq!(ws_url(" http://a.b ").unwrap().scheme(), "http");
+        let sentence = ws_url("gateway.discord.gg").unwrap_err().to_string();
+        assert!(sentence.contains("no address"), "{sentence}");
+        let sentence = ws_url("ftp://a.b").unwrap_err().to_string();
+        assert!(sentence.contains("ws://") && sentence.contains("https://"), "{sentence}");
+    }
+}

@@ -1,0 +1,89 @@
+//! The websocket against servers that answer, refuse, close and flood.
+
+#![cfg(feature = "ws")]
+#![forbid(unsafe_code)]
+#![allow(clippy::unwrap_used, reason = "helpers of tests")]
+
+use futures_util::{SinkExt, StreamExt};
+use hermes_adapter_net::ws::{Closed, Received, Socket, WsError, ws_client, ws_url};
+use hermes_adapter_net::{ClientOptions, NetError};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpListener;
+use tokio_tungstenite::WebSocketStream;
+use tokio_tungstenite::tungstenite::protocol::{CloseFrame, Message};
+
+type Peer = WebSocketStream<tokio::net::TcpStream>;
+
+/// Serves one websocket with `play` and connects to it.
+async fn against<F: Future<Output = ()> + Send + 'static>(
+    bytes_max: usize,
+    play: impl FnOnce(Peer) -> F + Send + 'static,
+) -> Socket {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        let (stream, _) = listener.accept().await.unwrap();
+        play(tokio_tungstenite::accept_async(stream).await.unwrap()).await;
+    });
+    connect(&format!("ws://{address}/gateway"), bytes_max).await.unwrap()
+}
+
+async fn connect(address: &str, bytes_max: usize) -> Result<Socket, WsError> {
+    let mut options = ClientOptions::default();
+    options.plain_http = true;
+    Socket::connect(&ws_client(&options).unwrap(), ws_url(address).unwrap(), bytes_max).await
+}
+
+#[tokio::test]
+async fn texts_go_both_ways_and_a_close_brings_its_code() {
+    let mut socket = against(1024, |mut peer| async move {
+        let said = peer.next().await.unwrap().unwrap();
+        peer.send(said).await.unwrap();
+        peer.send(Message::binary(vec![1, 2])).await.unwrap();
+        peer.close(Some(CloseFrame { code: 4004.into(), reason: "no".into() })).await.unwrap();
+    })
+    .await;
+    socket.send("hello").await.unwrap();
+    assert_eq!(socket.next().await, Ok(Received::Text("hello".into())));
+    assert_eq!(socket.next().await, Ok(Received::Binary(vec![1, 2])));
+    assert_eq!(socket.next().await, Ok(Received::Closed(Closed { code: Some(4004), reason: "no".into() })));
+}
+
+#[tokio::test]
+async fn our_own_close_code_arrives() {
+    let (seen, code) = tokio::sync::oneshot::channel();
+    let mut socket = against(1024, |mut peer| async move {
+        if let Some(Ok(Message::Close(Some(frame)))) = peer.next().await {
+            let _ = seen.send(u16::from(frame.code));
+        }
+    })
+    .await;
+    socket.close(4900, "silence").await.unwrap();
+    assert_eq!(code.await, Ok(4900));
+}
+
+#[tokio::test]
+async fn a_message_beyond_the_bound_is_refused() {
+    let mut socket = against(100, |mut peer| async move {
+        // The other side may be gone before all is written.
+        let _ = peer.send(Message::text("x".repeat(101))).await;
+    })
+    .await;
+    assert_eq!(socket.next().await, Err(WsError::TooLarge { bytes_max: 100 }));
+}
+
+#[tokio::test]
+async fn a_server_without_websockets_and_one_that_is_away_are_told_apart() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        // What is closed with a request unread is reset, and then the answer is lost.
+        let _ = stream.read(&mut [0; 4096]).await;
+        let _ = stream.write_all(b"HTTP/1.1 503 Busy\r\ncontent-length: 0\r\n\r\n").await;
+    });
+    assert_eq!(connect(&format!("ws://{address}"), 100).await.unwrap_err(), WsError::Status(503));
+    let closed = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
+    let error = connect(&format!("ws://{closed}"), 100).await.unwrap_err();
+    assert!(matches!(error, WsError::Net(NetError::NotSent { .. })), "{error:?}");
+}

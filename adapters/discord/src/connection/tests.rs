@@ -1,0 +1,17 @@
+use super::*;
+
+#[test]
+fn a_refused_token_needs_a_person_and_a_limit_only_time() {
+    let refused = |status| ApiError::Refused(Refused { status, code: 0, message: "x".into() });
+    assert!(matches!(lost(&refused(401)), ConnectError::Fatal { .. }));
+    assert!(matches!(lost(&refused(403)), ConnectError::Retry { after_ms: None, .. }));
+    let limited = ApiError::Limited { retry_after: Duration::from_millis(1500), all: true };
+    assert!(matches!(lost(&limited), ConnectError::Retry { after_ms: Some(1500), .. }));
+    assert!(matches!(lost(&ApiError::Doubtful("cut".into())), ConnectError::Retry { after_ms: None, .. }));
+}
+
+#[test]
+fn an_event_that_is_not_understood_is_left_out() {
+    let dispatch = Dispatch { seq: 1, name: "MESSAGE_CREATE".into(), data: json!({ "id": 7 }) };
+    assert!(understood::<Message>(&dispatch).is_none());
+}

@@ -1,0 +1,463 @@
+//! The gateway: one connection of one shard, from its first word to its last.
+//!
+//! It says hello, resumes or identifies, keeps the heartbeat and hands over what it is told, in order. It knows
+//! nothing about messages. What a close code means is decided here, once.
+//! <https://docs.discord.com/developers/events/gateway>
+
+use std::collections::VecDeque;
+use std::hash::{BuildHasher, RandomState};
+use std::time::Duration;
+
+use hermes_adapter_net::reqwest::{Client, Url};
+use hermes_adapter_net::ws::{Closed, Received, Socket, WsError};
+use hermes_adapter_sdk::prelude::*;
+use hermes_adapter_sdk::tokio::time::{Instant, sleep, timeout};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+/// The longest message of the gateway, in bytes: a guild with all its channels.
+const MESSAGE_BYTES_MAX: usize = 16 * 1024 * 1024;
+/// How long each step until the session stands may take.
+const STEP_TIMEOUT: Duration = Duration::from_secs(30);
+/// The shortest interval between two heartbeats that is believed.
+const BEAT_MIN: Duration = Duration::from_millis(100);
+/// Not 1000 and not 1001, which would end the session.
+/// <https://docs.discord.com/developers/events/gateway#initiating-a-disconnect>
+const CLOSE_TO_RESUME: u16 = 4900;
+/// How long to wait before identifying on a connection whose session is invalid: 1 to 5 seconds, at random.
+/// <https://docs.discord.com/developers/events/gateway-events#invalid-session>
+const INVALID_WAIT_MS: (u64, u64) = (1000, 5000);
+
+/// Guilds, their messages, direct messages. <https://docs.discord.com/developers/events/gateway#list-of-intents>
+const INTENTS: u64 = (1 << 0) | (1 << 9) | (1 << 12);
+/// What people write. Privileged.
+const MESSAGE_CONTENT: u64 = 1 << 15;
+
+/// Everything that a session of one shard needs to go on where it stopped.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Session {
+    /// Whose it is.
+    pub bot: String,
+    /// How many shards there were.
+    pub of: u32,
+    /// The server's id of it.
+    pub id: String,
+    /// Where it is resumed.
+    pub url: String,
+    /// The last dispatch that the host has.
+    pub seq: u64,
+}
+
+/// How a shard comes in.
+pub struct Entry<'e> {
+    /// Opens websockets.
+    pub client: &'e Client,
+    /// The address for a new session, and for an old one where the operator named it.
+    pub url: &'e Url,
+    /// Whether an old session goes to that address too.
+    pub only_there: bool,
+    /// The version of the gateway.
+    pub version: u32,
+    /// The bot's token.
+    pub token: &'e str,
+    /// The bot's id.
+    pub bot: &'e str,
+    /// Which shard of how many.
+    pub shard: (u32, u32),
+    /// Whether the content of messages is asked for.
+    pub message_content: bool,
+}
+
+/// Why there is no connection any more.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Lost {
+    /// The session may go on with the next connection.
+    Resumable(String),
+    /// The next connection needs a new session.
+    Over(String),
+    /// A person has to do something first.
+    Fatal {
+        /// What is wrong.
+        reason: &'static str,
+        /// What to do about it.
+        mend: &'static str,
+    },
+}
+
+/// One event of the gateway.
+#[derive(Clone, Debug)]
+pub struct Dispatch {
+    /// Its number in the session.
+    pub seq: u64,
+    /// Its name, like `MESSAGE_CREATE`.
+    pub name: String,
+    /// What happened.
+    pub data: Value,
+}
+
+/// <https://docs.discord.com/developers/events/gateway-events#payload-structure>
+#[derive(Debug, Deserialize)]
+struct Payload {
+    op: u8,
+    #[serde(default)]
+    d: Value,
+    #[serde(default)]
+    s: Option<u64>,
+    #[serde(default)]
+    t: Option<String>,
+}
+
+/// Opcodes. <https://docs.discord.com/developers/topics/opcodes-and-status-codes#gateway-gateway-opcodes>
+mod op {
+    pub const DISPATCH: u8 = 0;
+    pub const HEARTBEAT: u8 = 1;
+    pub const IDENTIFY: u8 = 2;
+    pub const RESUME: u8 = 6;
+    pub const RECONNECT: u8 = 7;
+    pub const INVALID_SESSION: u8 = 9;
+    pub const HELLO: u8 = 10;
+    pub const HEARTBEAT_ACK: u8 = 11;
+}
+
+/// One open connection.
+pub struct Shard {
+    socket: Socket,
+    /// The session, once there is one; its `seq` is moved by whoever hands the events over.
+    pub session: Session,
+    /// The last dispatch that was received.
+    received: u64,
+    beat: Duration,
+    next_beat: Instant,
+    acknowledged: bool,
+    /// What came while the session was opened.
+    early: VecDeque<Dispatch>,
+}
+
+/// What a shard says next.
+pub enum Said {
+    /// An event.
+    Event(Dispatch),
+    /// The other side is alive.
+    Alive,
+}
+
+impl Shard {
+    /// Connects and resumes `session`, or begins a new one.
+    pub async fn open(entry: &Entry<'_>, session: Option<Session>) -> Result<Self, Lost> {
+        let session = session.filter(|session| session.bot == entry.bot && session.of == entry.shard.1);
+        let url = address(entry, session.as_ref());
+        let mut socket =
+            Socket::connect(entry.client, url, MESSAGE_BYTES_MAX).await.map_err(|error| unreachable(&error))?;
+        let hello = within(read(&mut socket)).await?;
+        let beat = match hello.op {
+            op::HELLO => hello.d["heartbeat_interval"].as_u64().map(Duration::from_millis),
+            op::RECONNECT => return Err(Lost::Resumable("the gateway asks to connect anew".to_owned())),
+            _ => None,
+        };
+        let beat = beat.filter(|beat| *beat >= BEAT_MIN);
+        let beat = beat.ok_or_else(|| Lost::Resumable("the gateway did not say hello".to_owned()))?;
+        let first = match &session {
+            Some(session) => resume(entry, session),
+            None => identify(entry),
+        };
+        socket.send(first).await.map_err(|error| broken(&error))?;
+        let mut opening = Opening { entry, socket, session, seq: None };
+        let (session, early) = opening.settle().await?;
+        let now = Instant::now();
+        Ok(Self {
+            socket: opening.socket,
+            received: opening.seq.unwrap_or(session.seq),
+            session,
+            beat,
+            // <https://docs.discord.com/developers/events/gateway#heartbeat-interval>
+            next_beat: now + beat.mul_f64(fraction()),
+            acknowledged: true,
+            early,
+        })
+    }
+
+    /// Waits for what is said next, and keeps the heartbeat; with `listens` false only the latter. May be dropped at
+    /// any time without losing anything.
+    pub async fn next(&mut self, listens: bool) -> Result<Said, Lost> {
+        if !listens {
+            return self.beat_on().await;
+        }
+        if let Some(dispatch) = self.early.pop_front() {
+            return Ok(Said::Event(dispatch));
+        }
+        loop {
+            let payload = tokio::select! {
+                payload = read(&mut self.socket) => payload?,
+                () = tokio::time::sleep_until(self.next_beat) => {
+                    self.beat().await?;
+                    continue;
+                }
+            };
+            match payload.op {
+                op::DISPATCH => {
+                    let Some(dispatch) = dispatch(payload) else { continue };
+                    self.received = dispatch.seq;
+                    return Ok(Said::Event(dispatch));
+                }
+                op::HEARTBEAT => self.say_beat().await?,
+                op::HEARTBEAT_ACK => {
+                    self.acknowledged = true;
+                    return Ok(Said::Alive);
+                }
+                op::RECONNECT => {
+                    return self.leave("the gateway asks to connect anew").await;
+                }
+                op::INVALID_SESSION if payload.d.as_bool() == Some(true) => {
+                    return self.leave("the gateway asks to resume").await;
+                }
+                op::INVALID_SESSION => return Err(Lost::Over("the gateway ended the session".to_owned())),
+                _ => {}
+            }
+        }
+    }
+
+    /// Keeps the heartbeat while nobody listens: the acknowledgements lie behind what is not read yet.
+    async fn beat_on<T>(&mut self) -> Result<T, Lost> {
+        loop {
+            tokio::time::sleep_until(self.next_beat).await;
+            self.acknowledged = true;
+            self.beat().await?;
+        }
+    }
+
+    async fn beat(&mut self) -> Result<(), Lost> {
+        if !std::mem::replace(&mut self.acknowledged, false) {
+            // <https://docs.discord.com/developers/events/gateway#heartbeat-interval-example-heartbeat-ack>
+            return self.leave("the gateway did not answer the heartbeat").await;
+        }
+        self.next_beat = Instant::now() + self.beat;
+        self.say_beat().await
+    }
+
+    async fn say_beat(&mut self) -> Result<(), Lost> {
+        let beat = json!({ "op": op::HEARTBEAT, "d": self.received }).to_string();
+        self.socket.send(beat).await.map_err(|error| broken(&error))
+    }
+
+    /// Closes so that the session can go on.
+    async fn leave<T>(&mut self, why: &'static str) -> Result<T, Lost> {
+        // The connection is given up either way.
+        let _ = self.socket.close(CLOSE_TO_RESUME, "resuming").await;
+        Err(Lost::Resumable(why.to_owned()))
+    }
+}
+
+/// A connection whose session does not stand yet.
+struct Opening<'o> {
+    entry: &'o Entry<'o>,
+    socket: Socket,
+    /// The session that is to be resumed.
+    session: Option<Session>,
+    seq: Option<u64>,
+}
+
+impl Opening<'_> {
+    /// Waits until the session stands; returns what was said before that was clear.
+    async fn settle(&mut self) -> Result<(Session, VecDeque<Dispatch>), Lost> {
+        loop {
+            let payload = within(read(&mut self.socket)).await?;
+            match payload.op {
+                op::DISPATCH => {
+                    let Some(dispatch) = dispatch(payload) else { continue };
+                    self.seq = Some(dispatch.seq);
+                    if dispatch.name == "READY" {
+                        return Ok((self.ready(&dispatch)?, VecDeque::from([dispatch])));
+                    }
+                    // What was missed is told before the word that the session goes on.
+                    if let Some(session) = self.session.take() {
+                        return Ok((session, VecDeque::from([dispatch])));
+                    }
+                }
+                op::HEARTBEAT => {
+                    let beat = json!({ "op": op::HEARTBEAT, "d": self.seq }).to_string();
+                    self.socket.send(beat).await.map_err(|error| broken(&error))?;
+                }
+                op::RECONNECT => return Err(Lost::Resumable("the gateway asks to connect anew".to_owned())),
+                op::INVALID_SESSION => self.begin_anew(payload.d.as_bool() == Some(true)).await?,
+                _ => {}
+            }
+        }
+    }
+
+    /// The session cannot be resumed: a new one is asked for on the same connection.
+    async fn begin_anew(&mut self, resumable: bool) -> Result<(), Lost> {
+        if resumable {
+            return Err(Lost::Resumable("the gateway asks to resume later".to_owned()));
+        }
+        if self.session.take().is_none() {
+            return Err(Lost::Over("the gateway gives no session now; it identifies too many at once".to_owned()));
+        }
+        let (least, most) = INVALID_WAIT_MS;
+        sleep(Duration::from_millis(least) + Duration::from_millis(most - least).mul_f64(fraction())).await;
+        self.socket.send(identify(self.entry)).await.map_err(|error| broken(&error))
+    }
+
+    fn ready(&self, dispatch: &Dispatch) -> Result<Session, Lost> {
+        let text = |key: &str| dispatch.data[key].as_str().map(str::to_owned);
+        let id = text("session_id").ok_or_else(|| Lost::Over("the gateway named no session".to_owned()))?;
+        Ok(Session {
+            bot: self.entry.bot.to_owned(),
+            of: self.entry.shard.1,
+            id,
+            url: text("resume_gateway_url").unwrap_or_default(),
+            seq: dispatch.seq,
+        })
+    }
+}
+
+/// Where to connect. A session is resumed where it lives, unless the operator named an address or that one would
+/// be less safe than the first.
+fn address(entry: &Entry<'_>, session: Option<&Session>) -> Url {
+    let own =
+        session.filter(|_| !entry.only_there).and_then(|session| hermes_adapter_net::ws::ws_url(&session.url).ok());
+    let own = own.filter(|own| own.scheme() == "https" || entry.url.scheme() == "http");
+    let mut url = own.unwrap_or_else(|| entry.url.clone());
+    url.query_pairs_mut().append_pair("v", &entry.version.to_string()).append_pair("encoding", "json");
+    url
+}
+
+/// <https://docs.discord.com/developers/events/gateway-events#identify>
+fn identify(entry: &Entry<'_>) -> String {
+    let intents = INTENTS | if entry.message_content { MESSAGE_CONTENT } else { 0 };
+    json!({ "op": op::IDENTIFY, "d": {
+        "token": entry.token,
+        "intents": intents,
+        "shard": [entry.shard.0, entry.shard.1],
+        "properties": { "os": std::env::consts::OS, "browser": "hermes-host", "device": "hermes-host" },
+    } })
+    .to_string()
+}
+
+/// <https://docs.discord.com/developers/events/gateway-events#resume>
+fn resume(entry: &Entry<'_>, session: &Session) -> String {
+    json!({ "op": op::RESUME, "d": { "token": entry.token, "session_id": session.id, "seq": session.seq } }).to_string()
+}
+
+fn dispatch(payload: Payload) -> Option<Dispatch> {
+    Some(Dispatch { seq: payload.s?, name: payload.t?, data: payload.d })
+}
+
+async fn within<T>(step: impl Future<Output = Result<T, Lost>>) -> Result<T, Lost> {
+    timeout(STEP_TIMEOUT, step)
+        .await
+        .unwrap_or_else(|_| Err(Lost::Resumable(format!("the gateway said nothing for {STEP_TIMEOUT:?}"))))
+}
+
+async fn read(socket: &mut Socket) -> Result<Payload, Lost> {
+    loop {
+        match socket.next().await {
+            Ok(Received::Text(text)) => match serde_json::from_str(&text) {
+                Ok(payload) => return Ok(payload),
+                Err(error) => return Err(Lost::Resumable(format!("the gateway said what is no payload ({error})"))),
+            },
+            Ok(Received::Binary(_)) => {}
+            Ok(Received::Closed(closed)) => return Err(after(&closed)),
+            Err(error) => return Err(broken(&error)),
+        }
+    }
+}
+
+fn broken(error: &WsError) -> Lost {
+    Lost::Resumable(format!("the gateway: {error}"))
+}
+
+fn unreachable(error: &WsError) -> Lost {
+    Lost::Resumable(format!("the gateway (`gateway_url`) cannot be reached: {error}"))
+}
+
+/// What a close code asks for.
+/// <https://docs.discord.com/developers/topics/opcodes-and-status-codes#gateway-gateway-close-event-codes>
+pub fn after(closed: &Closed) -> Lost {
+    let said = |what: &str| match closed.code {
+        Some(code) => format!("{what} ({code})"),
+        None => what.to_owned(),
+    };
+    match closed.code {
+        Some(4004) => Lost::Fatal {
+            reason: "Discord does not accept the token (4004)",
+            mend: "copy the bot's token from the Developer Portal (Bot, Reset Token) into `token` (or DISCORD_BOT_TOKEN)",
+        },
+        Some(4012) => Lost::Fatal {
+            reason: "Discord no longer speaks this version of its gateway (4012)",
+            mend: "update the adapter, or name a version that is spoken at the end of `base_url`",
+        },
+        Some(4013) => Lost::Fatal {
+            reason: "Discord does not know one of the intents (4013)",
+            mend: "update the adapter, or look whether `base_url` and `gateway_url` belong to the same server",
+        },
+        Some(4014) => Lost::Fatal {
+            reason: "Discord does not allow this bot the intents it asks for (4014)",
+            mend: "switch on Message Content Intent in the Developer Portal (Bot, Privileged Gateway Intents), or set `message_content = false`",
+        },
+        Some(4010) => Lost::Over(said("the gateway wants other shards")),
+        Some(4011) => Lost::Over(said("the gateway wants more shards")),
+        Some(1000 | 1001 | 4003 | 4005 | 4007 | 4009) => Lost::Over(said("the gateway ended the session")),
+        Some(_) => Lost::Resumable(said("the gateway closed the connection")),
+        None => Lost::Resumable("the connection to the gateway ended".to_owned()),
+    }
+}
+
+/// A number from 0 to 1, for waits that many clients must not share.
+fn fraction() -> f64 {
+    f64::from(u32::try_from(RandomState::new().hash_one(0_u8) >> 32).unwrap_or_default()) / f64::from(u32::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn code(code: u16) -> Lost {
+        after(&Closed { code: Some(code), reason: String::new() })
+    }
+
+    #[test]
+    fn each_close_code_leads_where_the_documentation_says() {
+        for fatal in [4004, 4012, 4013, 4014] {
+            assert!(matches!(code(fatal), Lost::Fatal { .. }), "{fatal}");
+        }
+        for over in [4003, 4007, 4009, 4010, 4011] {
+            assert!(matches!(code(over), Lost::Over(_)), "{over}");
+        }
+        for resumable in [1006, 4000, 4001, 4002, 4008, 4999] {
+            assert!(matches!(code(resumable), Lost::Resumable(_)), "{resumable}");
+        }
+        assert!(matches!(after(&Closed { code: None, reason: String::new() }), Lost::Resumable(_)));
+        let Lost::Fatal { mend, .. } = code(4014) else { panic!("4014 needs a person") };
+        assert!(mend.contains("Message Content Intent") && mend.contains("message_content = false"));
+    }
+
+    #[test]
+    fn a_session_goes_to_its_own_address_unless_one_is_named_or_it_would_be_less_safe() {
+        let client = hermes_adapter_net::ws::ws_client(&Default::default()).unwrap();
+        let resumed = |first: &str, own: &str, only_there: bool| {
+            let url = hermes_adapter_net::ws::ws_url(first).unwrap();
+            let entry = Entry {
+                client: &client,
+                url: &url,
+                only_there,
+                version: 10,
+                token: "t",
+                bot: "1",
+                shard: (0, 1),
+                message_content: true,
+            };
+            let session = Session { bot: "1".into(), of: 1, id: "s".into(), url: own.into(), seq: 3 };
+            address(&entry, Some(&session)).to_string()
+        };
+        assert_eq!(resumed("wss://a.b", "wss://c.d", false), "https://c.d/?v=10&encoding=json");
+        assert_eq!(resumed("wss://a.b/x", "wss://c.d", true), "https://a.b/x?v=10&encoding=json");
+        assert_eq!(resumed("wss://a.b", "ws://c.d", false), "https://a.b/?v=10&encoding=json");
+        assert_eq!(resumed("ws://127.0.0.1:1", "ws://127.0.0.1:2", false), "http://127.0.0.1:2/?v=10&encoding=json");
+        assert_eq!(resumed("wss://a.b", "", false), "https://a.b/?v=10&encoding=json");
+    }
+
+    #[test]
+    fn a_fraction_lies_between_nothing_and_one() {
+        assert!((0..1000).map(|_| fraction()).all(|share| (0.0..=1.0).contains(&share)));
+    }
+}

@@ -1,0 +1,255 @@
+//! From what the gateway tells to an event: who, where, whether this bot was meant.
+//!
+//! Pure: channels are looked up before, files are only named here (`connection` fetches them). A mention is one of
+//! the users that the platform lists *and* stands in the text: a reply lists its author too, and two bots that
+//! answer each other must not take that for a call.
+
+use hermes_adapter_sdk::prelude::*;
+
+use crate::api::{self, Interaction, Message};
+use crate::places::{self, Place, kind};
+
+/// Messages of people. Everything else (joins, pins, names of threads) is the platform's own.
+/// <https://docs.discord.com/developers/resources/message#message-object-message-types>
+const SAID: [u8; 2] = [0, 19];
+/// <https://docs.discord.com/developers/resources/message#message-object-message-flags>
+const IS_VOICE_MESSAGE: u64 = 1 << 13;
+/// <https://docs.discord.com/developers/interactions/receiving-and-responding#interaction-object-interaction-type>
+pub const COMMAND: u8 = 2;
+const COMPONENT: u8 = 3;
+/// What the id of a button begins with, so that another program's buttons are not ours.
+pub const BUTTON: &str = "ask:";
+/// The longest name of a thread, in characters.
+/// <https://docs.discord.com/developers/resources/channel#start-thread-from-message>
+pub const THREAD_NAME_CHARS_MAX: usize = 100;
+/// Values behind one command.
+const OPTIONS_MAX: usize = 25;
+
+/// Who this is, and how it listens.
+#[derive(Clone, Copy, Debug)]
+pub struct Ears<'e> {
+    /// The bot's id.
+    pub me: &'e str,
+    /// The role that belongs to the bot in the guild at hand.
+    pub own_role: Option<&'e str>,
+    /// Whether a message that calls somebody else only is left alone.
+    pub leaves_others_alone: bool,
+}
+
+/// An event whose files are still with the platform.
+#[derive(Debug)]
+pub struct Incoming {
+    /// The event, without attachments.
+    pub event: Event,
+    /// What came with it.
+    pub files: Vec<RemoteFile>,
+}
+
+/// A file that the platform holds.
+#[derive(Debug, PartialEq, Eq)]
+pub struct RemoteFile {
+    /// What kind of file.
+    pub kind: AttachmentKind,
+    /// Where it lies.
+    pub url: String,
+    /// MIME type.
+    pub mime: String,
+    /// Name for people.
+    pub name: String,
+    /// Size in bytes.
+    pub size: u64,
+}
+
+/// Reads a message that was written; `None` when it is nothing for the host.
+pub fn written(message: &Message, chat: Chat, ears: Ears<'_>) -> Option<Incoming> {
+    let author = message.author.as_ref().filter(|author| author.id != ears.me)?;
+    if !SAID.contains(&message.kind) {
+        return None;
+    }
+    // Both become parts of addresses.
+    places::number(&message.id).and(places::number(&message.channel_id))?;
+    let meant = mention(message, ears);
+    let reply = reply(message, ears);
+    let answers_us = reply.as_ref().is_some_and(|reply| reply.is_self);
+    let calls_others = message.mentions.iter().any(|user| user.id != ears.me && names(&message.content, &user.id));
+    if ears.leaves_others_alone && message.guild_id.is_some() && calls_others && !meant.mention && !answers_us {
+        return None;
+    }
+    let files = files(message);
+    let text = with_extras(meant.text, message);
+    if text.is_empty() && files.is_empty() && !meant.mention {
+        return None;
+    }
+    let mut sender = Sender::new(&author.id)
+        .named(shown(author, message.member.as_ref()))
+        .bot(author.bot || message.webhook_id.is_some());
+    for role in message.member.iter().flat_map(|member| &member.roles) {
+        sender = sender.with_role(role);
+    }
+    let is_command = text.starts_with('/');
+    let mut event = Event::message(format!("m:{}:{}", message.channel_id, message.id), chat, sender, text)
+        .at_ms(places::at_ms(&message.id))
+        .with_message_id(&message.id)
+        .addressed(Addressed::new(meant.mention, answers_us, is_command && meant.mention));
+    event.reply_to = reply;
+    Some(Incoming { event, files })
+}
+
+/// Reads a message that was changed. The platform also tells when it has looked at a link in it.
+pub fn changed(message: &Message, chat: Chat, ears: Ears<'_>) -> Option<Incoming> {
+    let revision = message.edited_timestamp.as_deref()?;
+    let mut incoming = written(message, chat, ears)?;
+    incoming.event.kind = EventKind::Edited;
+    incoming.event.event_id = format!("e:{}:{}:{revision}", message.channel_id, message.id);
+    Some(incoming)
+}
+
+/// Reads a command or the press of a button.
+pub fn acted(interaction: &Interaction, chat: Chat) -> Option<Event> {
+    let member = interaction.member.as_ref();
+    let user = member.and_then(|member| member.user.as_ref()).or(interaction.user.as_ref())?;
+    let mut sender = Sender::new(&user.id).named(shown(user, member)).bot(user.bot);
+    for role in member.iter().flat_map(|member| &member.roles) {
+        sender = sender.with_role(role);
+    }
+    let event = |id: String, text: String| {
+        Event::message(id, chat.clone(), sender.clone(), text).at_ms(places::at_ms(&interaction.id))
+    };
+    match interaction.kind {
+        COMMAND => {
+            let typed = interaction.data.options.iter().take(OPTIONS_MAX).map(|option| match &option.value {
+                serde_json::Value::String(text) => text.clone(),
+                serde_json::Value::Null => String::new(),
+                other => other.to_string(),
+            });
+            let words: Vec<String> = std::iter::once(format!("/{}", interaction.data.name))
+                .chain(typed)
+                .filter(|word| !word.is_empty())
+                .collect();
+            Some(event(format!("i:{}", interaction.id), words.join(" ")).addressed(Addressed::new(false, false, true)))
+        }
+        COMPONENT => {
+            let (ask, option) = interaction.data.custom_id.strip_prefix(BUTTON)?.split_once(':')?;
+            let mut event = event(format!("c:{}", interaction.id), String::new()).of_kind(EventKind::Choice);
+            event.message_id = interaction.message.as_ref().map(|message| message.id.clone());
+            event.choice = Some(ChoiceMade::new(ask, option));
+            Some(event)
+        }
+        _ => None,
+    }
+}
+
+/// Whether the id and the token of an interaction can be parts of addresses, as both become.
+pub fn is_sound(interaction: &Interaction) -> bool {
+    let token = interaction.token.as_bytes();
+    places::number(&interaction.id).is_some()
+        && !token.is_empty()
+        && token.iter().all(|byte| byte.is_ascii_alphanumeric() || b"-_.=".contains(byte))
+}
+
+/// Whether a message in this channel opens a thread of its own: a person calls the bot in a channel of text.
+pub fn opens_thread(event: &Event, message: &Message, place: &Place) -> bool {
+    message.guild_id.is_some()
+        && matches!(place.kind, kind::TEXT | kind::ANNOUNCEMENT)
+        && event.kind == EventKind::Message
+        && event.addressed.mention
+        && !event.addressed.command
+        && !event.sender.is_bot
+}
+
+/// The name of the thread that a message opens: its first line.
+pub fn thread_name(text: &str) -> String {
+    let line = text.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or("Conversation");
+    let mut name: String = line.chars().filter(|c| !c.is_control()).take(THREAD_NAME_CHARS_MAX).collect();
+    if line.chars().count() > THREAD_NAME_CHARS_MAX {
+        name.pop();
+        name.push('…');
+    }
+    name
+}
+
+fn shown(user: &api::User, member: Option<&api::Member>) -> String {
+    let nick = member.and_then(|member| member.nick.as_deref()).filter(|nick| !nick.is_empty());
+    nick.unwrap_or_else(|| user.shown()).to_owned()
+}
+
+/// What the mentions say about the text.
+struct Meant {
+    text: String,
+    mention: bool,
+}
+
+/// Removes the mentions of this bot and tells whether there were any.
+fn mention(message: &Message, ears: Ears<'_>) -> Meant {
+    let listed = message.mentions.iter().any(|user| user.id == ears.me);
+    let role = ears.own_role.filter(|role| message.mention_roles.iter().any(|listed| listed == role));
+    let mut tokens = Vec::new();
+    if listed {
+        tokens.extend([format!("<@{}>", ears.me), format!("<@!{}>", ears.me)]);
+    }
+    tokens.extend(role.map(|role| format!("<@&{role}>")));
+    let mut text = message.content.clone();
+    let mut mention = false;
+    for token in tokens.iter().filter(|token| message.content.contains(token.as_str())) {
+        mention = true;
+        text = text.replace(token.as_str(), "");
+    }
+    Meant { text: text.trim().to_owned(), mention }
+}
+
+/// Whether a user is called in the text itself.
+fn names(text: &str, user: &str) -> bool {
+    text.contains(&format!("<@{user}>")) || text.contains(&format!("<@!{user}>"))
+}
+
+fn reply(message: &Message, ears: Ears<'_>) -> Option<ReplyTo> {
+    let answered = message.referenced_message.as_deref()?;
+    let mut reply = ReplyTo::new(&answered.id);
+    reply.text.clone_from(&answered.content);
+    reply.sender = answered
+        .author
+        .as_ref()
+        .map(|author| Sender::new(&author.id).named(author.shown()).bot(author.bot || answered.webhook_id.is_some()));
+    reply.is_self = answered.author.as_ref().is_some_and(|author| author.id == ears.me);
+    Some(reply)
+}
+
+/// Adds what is no text of the message's own and still was said with it.
+fn with_extras(mut text: String, message: &Message) -> String {
+    let forwarded =
+        message.message_snapshots.iter().map(|snapshot| format!("[forwarded] {}", snapshot.message.content));
+    let stickers = message.sticker_items.iter().map(|sticker| format!("[sticker: {}]", sticker.name));
+    for line in forwarded.chain(stickers) {
+        if !text.is_empty() {
+            text.push('\n');
+        }
+        text.push_str(line.trim_end());
+    }
+    text
+}
+
+fn files(message: &Message) -> Vec<RemoteFile> {
+    let forwarded = message.message_snapshots.iter().flat_map(|snapshot| &snapshot.message.attachments);
+    let is_voice = message.flags & IS_VOICE_MESSAGE != 0;
+    message
+        .attachments
+        .iter()
+        .chain(forwarded)
+        .map(|file| {
+            let mime = file.content_type.as_deref().and_then(|mime| mime.split(';').next()).unwrap_or_default().trim();
+            let kind = match mime.split('/').next() {
+                _ if is_voice => AttachmentKind::Voice,
+                Some("image") => AttachmentKind::Image,
+                Some("video") => AttachmentKind::Video,
+                Some("audio") => AttachmentKind::Audio,
+                _ => AttachmentKind::File,
+            };
+            let mime = if mime.is_empty() { "application/octet-stream" } else { mime };
+            let name = if file.filename.is_empty() { "file" } else { &file.filename };
+            RemoteFile { kind, url: file.url.clone(), mime: mime.to_owned(), name: name.to_owned(), size: file.size }
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests;

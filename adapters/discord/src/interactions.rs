@@ -1,0 +1,122 @@
+//! Interactions that can still be answered: for a quarter of an hour, by a token of their own.
+//!
+//! They are kept with the host too, so that a restart in between answers where it was asked.
+
+use std::collections::VecDeque;
+
+use hermes_adapter_sdk::serde::{Deserialize, Serialize};
+use hermes_adapter_sdk::serde_json;
+
+/// The name under which the host keeps them.
+pub const KEPT_AS: &str = "interactions";
+/// How long one can be answered, in milliseconds; a little less than the platform's fifteen minutes.
+/// <https://docs.discord.com/developers/interactions/receiving-and-responding#followup-messages>
+const ANSWERABLE_MS: i64 = 14 * 60 * 1000;
+/// Interactions that are remembered.
+const OPEN_MAX: usize = 64;
+/// Messages of one interaction that are remembered.
+const MESSAGES_MAX: usize = 32;
+
+/// The interactions that can still be answered, the oldest first.
+#[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(crate = "hermes_adapter_sdk::serde", transparent)]
+pub struct Interactions(VecDeque<Open>);
+
+/// One of them.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(crate = "hermes_adapter_sdk::serde")]
+pub struct Open {
+    /// The event it became.
+    pub inbox: i64,
+    /// Answers it.
+    pub token: String,
+    until_ms: i64,
+    /// Whether its first answer is given: until then the person sees that somebody thinks.
+    pub answered: bool,
+    messages: Vec<String>,
+}
+
+impl Interactions {
+    /// Reads what the host kept; what cannot be read is forgotten.
+    pub fn read(kept: Option<&str>) -> Self {
+        kept.and_then(|kept| serde_json::from_str(kept).ok()).unwrap_or_default()
+    }
+
+    /// What the host is to keep.
+    pub fn written(&self) -> String {
+        serde_json::to_string(self).expect("numbers and texts are always JSON")
+    }
+
+    /// An interaction became the event `inbox`.
+    pub fn note(&mut self, inbox: i64, token: String, now_ms: i64) {
+        self.0.retain(|open| open.until_ms > now_ms && open.inbox != inbox);
+        self.0.push_back(Open {
+            inbox,
+            token,
+            until_ms: now_ms.saturating_add(ANSWERABLE_MS),
+            answered: false,
+            messages: Vec::new(),
+        });
+        while self.0.len() > OPEN_MAX {
+            self.0.pop_front();
+        }
+    }
+
+    /// The interaction that an answer to the event `inbox` goes to.
+    pub fn of_event(&self, inbox: i64, now_ms: i64) -> Option<Open> {
+        self.0.iter().find(|open| open.inbox == inbox && open.until_ms > now_ms).cloned()
+    }
+
+    /// The interaction that a message answered.
+    pub fn of_message(&self, message: &str, now_ms: i64) -> Option<Open> {
+        let is_one = |open: &&Open| open.until_ms > now_ms && open.messages.iter().any(|id| id == message);
+        self.0.iter().find(is_one).cloned()
+    }
+
+    /// `message` answers the interaction of the event `inbox`.
+    pub fn answered(&mut self, inbox: i64, message: &str) {
+        if let Some(open) = self.0.iter_mut().find(|open| open.inbox == inbox) {
+            open.answered = true;
+            if open.messages.len() < MESSAGES_MAX {
+                open.messages.push(message.to_owned());
+            }
+        }
+    }
+
+    /// It takes no answers any more.
+    pub fn forget(&mut self, inbox: i64) {
+        self.0.retain(|open| open.inbox != inbox);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_interaction_is_known_by_its_event_and_its_messages_until_it_is_over() {
+        let mut open = Interactions::default();
+        open.note(7, "T".into(), 1000);
+        assert!(!open.of_event(7, 1000).unwrap().answered);
+        open.answered(7, "99");
+        let read = Interactions::read(Some(&open.written()));
+        assert_eq!(read, open);
+        assert_eq!(read.of_message("99", 1000).map(|open| (open.token, open.answered)), Some(("T".into(), true)));
+        let over = 1000 + ANSWERABLE_MS;
+        assert_eq!((open.of_event(7, over), open.of_message("99", over), open.of_event(8, 0)), (None, None, None));
+        open.forget(7);
+        assert_eq!(open.of_event(7, 1000), None);
+        assert_eq!(Interactions::read(Some("{")), Interactions::default());
+    }
+
+    #[test]
+    fn what_is_remembered_has_a_bound_and_what_is_over_goes_first() {
+        let mut open = Interactions::default();
+        for inbox in 0..200 {
+            open.note(inbox, "T".into(), 0);
+        }
+        assert_eq!((open.0.len(), open.of_event(199, 0).is_some()), (OPEN_MAX, true));
+        open.note(200, "T".into(), ANSWERABLE_MS);
+        assert_eq!(open.0.len(), 1);
+    }
+}

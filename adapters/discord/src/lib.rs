@@ -1,0 +1,472 @@
+//! Discord, over the gateway and the HTTP API.
+//!
+//! * `api`: the HTTP API, typed, without policy; `limits`: its rate limits;
+//! * `gateway`: one connection of one shard, from hello to its close code;
+//! * `connection`: who we are, the sessions, and what is done with each event;
+//! * `inbound`: from what was told to an event; `places`: channels and their descriptors;
+//! * `outbound`: from a part to a request, and the one place where errors are classified; `sending`: where it goes;
+//! * `threads`, `opening`: threads that are opened by their first answer, and those that the host asks for;
+//! * `interactions`, `menu`: commands, and how they are answered.
+
+#![forbid(unsafe_code)]
+
+mod api;
+mod connection;
+mod gateway;
+mod inbound;
+mod interactions;
+mod limits;
+mod menu;
+mod opening;
+mod outbound;
+mod places;
+mod sending;
+mod threads;
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::sync::OnceLock;
+
+use hermes_adapter_net::client::base_url;
+use hermes_adapter_net::fetch::{FetchOptions, Fetcher};
+use hermes_adapter_net::reqwest::{Method, Url};
+use hermes_adapter_net::ws::{ws_client, ws_url};
+use hermes_adapter_net::{ClientError, ClientOptions};
+use hermes_adapter_sdk::prelude::*;
+use serde_json::{Value, json};
+
+use api::{Api, User};
+use connection::{Choice, Connection};
+use outbound::{Manner, ReplyMode};
+use sending::call_error;
+
+/// The version of the gateway where `base_url` names none.
+const VERSION: u32 = 10;
+
+/// Reads one message for the bot 42: the reader as the fuzz ring reaches it.
+#[doc(hidden)]
+pub fn read_message(message: &[u8]) -> Option<Event> {
+    let message: api::Message = serde_json::from_slice(message).ok()?;
+    let place = places::Place { kind: 0, guild: message.guild_id.clone(), parent: None, name: None };
+    let ears = inbound::Ears { me: "42", own_role: Some("5"), leaves_others_alone: true };
+    inbound::written(&message, places::chat(&message.channel_id, &place, None), ears).map(|incoming| incoming.event)
+}
+
+/// Keys of `[adapter.discord]`.
+#[derive(AdapterConfig)]
+pub struct Config {
+    /// The bot's token, from the Developer Portal.
+    token: String,
+    /// The HTTP API with its version; another address is for a server of your own.
+    #[serde(default = "default_base_url")]
+    base_url: String,
+    /// Where the gateway is; by default the API tells. Sessions are resumed there too.
+    #[serde(default)]
+    gateway_url: Option<String>,
+    /// Where files may be fetched besides Discord's own servers, for a server of your own.
+    #[serde(default)]
+    file_url: Option<String>,
+    /// A PEM file with a certificate to trust besides the system's.
+    #[serde(default)]
+    ca_file: Option<PathBuf>,
+    /// Whether the content of all messages is asked for (Message Content Intent). Without it the bot reads only direct
+    /// messages and those that call it.
+    #[serde(default = "yes")]
+    message_content: bool,
+    /// Whether calling the bot in a channel opens a thread for the conversation.
+    #[serde(default = "yes")]
+    auto_thread: bool,
+    /// Ids of channels in which no thread is opened.
+    #[serde(default)]
+    no_thread_channels: Vec<String>,
+    /// Ids of channels, or categories, that are listened to; empty: all.
+    #[serde(default)]
+    allowed_channels: Vec<String>,
+    /// Ids of channels, or categories, that are not listened to.
+    #[serde(default)]
+    ignored_channels: Vec<String>,
+    /// Whether a message that calls somebody else and not the bot is left alone.
+    #[serde(default = "yes")]
+    ignore_other_mentions: bool,
+    /// Whether answers to slash commands are seen by everybody; otherwise only by who used the command.
+    #[serde(default)]
+    public_commands: bool,
+    /// The largest file that is fetched, in bytes.
+    #[serde(default = "default_media_bytes_max")]
+    media_bytes_max: u64,
+    /// Which parts of an answer refer to the message they answer: `first`, `all` or `off`.
+    #[serde(default)]
+    reply_mode: ReplyMode,
+    /// Whether links in answers are previewed.
+    #[serde(default = "yes")]
+    link_previews: bool,
+}
+
+fn default_base_url() -> String {
+    "https://discord.com/api/v10".to_owned()
+}
+
+fn default_media_bytes_max() -> u64 {
+    25 * 1024 * 1024
+}
+
+fn yes() -> bool {
+    true
+}
+
+/// One bot.
+pub struct Discord {
+    /// The link, or why the configuration cannot make one.
+    connection: Result<Connection, ConnectError>,
+}
+
+impl Adapter for Discord {
+    const MANIFEST: Manifest = manifest! {
+        id: "discord",
+        label: "Discord",
+        transport: "gateway",
+        replay: "resume",
+        connects: ["discord.com", "gateway.discord.gg", "cdn.discordapp.com"],
+        secrets: ["token"],
+        env: [
+            { name: "DISCORD_BOT_TOKEN", key: "token", enables: true },
+            { name: "DISCORD_BASE_URL", key: "base_url" },
+            { name: "DISCORD_GATEWAY_URL", key: "gateway_url" },
+            { name: "DISCORD_ALLOWED_USERS", key: "access.allowed_users" },
+            { name: "DISCORD_ALLOW_ALL_USERS", key: "access.allow_all" },
+            { name: "DISCORD_ALLOWED_ROLES", key: "access.allowed_roles" },
+            { name: "DISCORD_HOME_CHANNEL", key: "home_channel" },
+            { name: "DISCORD_HOME_CHANNEL_THREAD_ID", key: "home_channel.thread" },
+            { name: "DISCORD_REQUIRE_MENTION", key: "session.require_mention" },
+            { name: "DISCORD_FREE_RESPONSE_CHANNELS", key: "session.free_chats" },
+            { name: "DISCORD_ALLOWED_CHANNELS", key: "allowed_channels" },
+            { name: "DISCORD_IGNORED_CHANNELS", key: "ignored_channels" },
+            { name: "DISCORD_AUTO_THREAD", key: "auto_thread" },
+            { name: "DISCORD_NO_THREAD_CHANNELS", key: "no_thread_channels" },
+            { name: "DISCORD_IGNORE_NO_MENTION", key: "ignore_other_mentions" },
+            { name: "DISCORD_REPLY_TO_MODE", key: "reply_mode" },
+        ],
+        threads: true,
+        buttons: true,
+        media: { in: true, out: true, albums: true, out_bytes_max: 10485760 },
+        text: { limit: 2000, unit: utf16, dialect: discord },
+        stream: edit,
+        delivery: idempotent,
+        group_default: addressed,
+        liveness: { interval_s: 120 },
+        platform_hint: "You are talking on Discord. Its markdown is rendered; tables become monospace. <@ID> calls a person.",
+        home_channel_help: "the id of a channel (switch on Developer Mode, then Copy Channel ID), or user:ID for somebody's direct messages",
+    };
+
+    type Config = Config;
+
+    fn check(config: &Config) -> Result<(), String> {
+        let token = config.token.as_str();
+        if token.starts_with("Bot ") || token.is_empty() || !token.contains('.') || token.contains(char::is_whitespace)
+        {
+            return Err("`token` is no bot token, which is one word with dots in it; copy it from the Developer Portal (Bot, Reset Token), without \"Bot \" before it".to_owned());
+        }
+        let addresses = [
+            ("base_url", Some(&config.base_url), true),
+            ("gateway_url", config.gateway_url.as_ref(), false),
+            ("file_url", config.file_url.as_ref(), true),
+        ];
+        for (key, address, is_http) in addresses {
+            let read = address.map(|address| if is_http { base_url(address) } else { ws_url(address) });
+            if let Some(Err(why)) = read {
+                let example = if is_http { default_base_url() } else { "wss://gateway.discord.gg".to_owned() };
+                return Err(format!("`{key}` cannot be used: {why}; write something like \"{example}\""));
+            }
+        }
+        let lists = [
+            ("no_thread_channels", &config.no_thread_channels),
+            ("allowed_channels", &config.allowed_channels),
+            ("ignored_channels", &config.ignored_channels),
+        ];
+        for (key, list) in lists {
+            if let Some(wrong) = list.iter().find(|id| places::number(id).is_none()) {
+                return Err(format!(
+                    "`{key}` names {wrong:?}, which is no id; write the channel's number (switch on Developer Mode, then Copy Channel ID)"
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    fn check_home_channel(home: &str) -> Result<(), String> {
+        // What stands behind `#` may be the name of any channel that was told.
+        if opening::target(home).is_some() || home.strip_prefix('#').is_some_and(|name| !name.trim().is_empty()) {
+            return Ok(());
+        }
+        Err(format!(
+            "`home_channel` is {home:?}, which can be no chat; write the channel's number, like \"175928847299117063\", or \"user:ID\""
+        ))
+    }
+
+    fn new(config: Config, host: Host) -> Self {
+        Self { connection: connection(config, host) }
+    }
+
+    async fn connect(&self) -> Result<(), ConnectError> {
+        self.link()?.open().await
+    }
+
+    async fn run(&self) -> Result<(), ConnectError> {
+        self.link()?.receive().await
+    }
+
+    async fn health(&self) -> Result<(), CallError> {
+        self.reached()?.api.ask::<User>(Method::GET, "users/@me").await.map(drop).map_err(call_error)
+    }
+
+    async fn send(&self, message: Outgoing) -> SendOutcome {
+        match &self.connection {
+            Ok(link) => link.send(&message).await,
+            Err(error) => SendOutcome::not_sent(None, WaitScope::Instance, error.to_string()),
+        }
+    }
+}
+
+impl Edit for Discord {
+    async fn edit(&self, message: SentMessage, outgoing: Outgoing) -> SendOutcome {
+        match &self.connection {
+            Ok(link) => link.edit(&message, &outgoing).await,
+            Err(error) => SendOutcome::not_sent(None, WaitScope::Instance, error.to_string()),
+        }
+    }
+}
+
+impl Delete for Discord {
+    async fn delete(&self, message: SentMessage) -> Result<(), CallError> {
+        let (link, path) = self.message(&message)?;
+        link.api.ask::<Value>(Method::DELETE, &path).await.map(drop).map_err(call_error)
+    }
+}
+
+impl Typing for Discord {
+    async fn typing(&self, chat: Chat, on: bool) -> Result<(), CallError> {
+        if !on {
+            return Ok(()); // It ends by itself after ten seconds, or with the next message.
+        }
+        self.reached()?.show_typing(&chat).await
+    }
+}
+
+impl React for Discord {
+    /// <https://docs.discord.com/developers/resources/message#create-reaction>
+    async fn react(&self, message: SentMessage, emoji: String) -> Result<(), CallError> {
+        let (link, path) = self.message(&message)?;
+        if emoji.is_empty() {
+            let sentence = "Discord takes a reaction back by its emoji, which was not named";
+            return Err(CallError::new("invalid", sentence));
+        }
+        let path = format!("{path}/reactions/{}/@me", encoded(&emoji));
+        link.api.ask::<Value>(Method::PUT, &path).await.map(drop).map_err(call_error)
+    }
+}
+
+impl CommandsMenu for Discord {
+    /// <https://docs.discord.com/developers/interactions/application-commands#bulk-overwrite-global-application-commands>
+    async fn set_commands(&self, commands: Vec<CommandInfo>) -> Result<(), CallError> {
+        let link = self.reached()?;
+        let me = link.me.get().ok_or_else(|| CallError::new("unavailable", "the link was never opened"))?;
+        let path = format!("applications/{}/commands", me.application);
+        let entries = json!(menu::entries(&commands));
+        link.api.send::<Value>(Method::PUT, &path, &entries).await.map(drop).map_err(call_error)
+    }
+}
+
+impl HandoffThread for Discord {
+    async fn create_handoff_thread(&self, chat: Chat, name: String, key: String) -> Result<Option<Chat>, CallError> {
+        self.reached()?.open_thread(chat, &name, key).await
+    }
+}
+
+impl RenameThread for Discord {
+    async fn rename_thread(&self, chat: Chat, name: String) -> Result<(), CallError> {
+        self.reached()?.rename(&chat, &name).await
+    }
+}
+
+impl ResolveTarget for Discord {
+    async fn resolve_target(&self, target: String) -> Result<Option<Chat>, CallError> {
+        self.reached()?.resolve(&target).await
+    }
+}
+
+impl ChatInfo for Discord {
+    async fn chat_info(&self, chat: Chat) -> Result<Option<Chat>, CallError> {
+        let link = self.reached()?;
+        let channel = link.place(&chat).map_err(|_| CallError::new("invalid", "the chat is none of Discord's"))?;
+        link.resolve(&channel).await
+    }
+
+    async fn chat_list(&self) -> Result<Vec<Chat>, CallError> {
+        Ok(self.reached()?.listed())
+    }
+}
+
+impl Discord {
+    fn link(&self) -> Result<&Connection, ConnectError> {
+        self.connection.as_ref().map_err(Clone::clone)
+    }
+
+    fn reached(&self) -> Result<&Connection, CallError> {
+        self.link().map_err(|error| CallError::new("unavailable", error.to_string()))
+    }
+
+    /// The link, and the path of a message.
+    fn message(&self, message: &SentMessage) -> Result<(&Connection, String), CallError> {
+        let link = self.reached()?;
+        let wrong = || CallError::new("invalid", "the message is none of Discord's");
+        let channel = link.place(&message.chat).map_err(|_| wrong())?;
+        places::number(&message.id).ok_or_else(wrong)?;
+        Ok((link, format!("channels/{channel}/messages/{}", message.id)))
+    }
+}
+
+/// An emoji as a part of a path: `👀`, or `name:id` for one of a guild.
+fn encoded(emoji: &str) -> String {
+    emoji
+        .bytes()
+        .map(|byte| match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'_' => char::from(byte).to_string(),
+            byte => format!("%{byte:02X}"),
+        })
+        .collect()
+}
+
+fn connection(config: Config, host: Host) -> Result<Connection, ConnectError> {
+    linked(config, host).map_err(|error| {
+        ConnectError::fatal(
+            format!("the server's address cannot be used: {error}"),
+            "mend `base_url`, `gateway_url`, `file_url` or `ca_file`",
+        )
+    })
+}
+
+fn linked(config: Config, host: Host) -> Result<Connection, ClientError> {
+    let base = base_url(&config.base_url)?;
+    let gateway_url = config.gateway_url.as_deref().map(ws_url).transpose()?;
+    let mut sockets = ClientOptions::default();
+    sockets.ca_file.clone_from(&config.ca_file);
+    // Without a certificate to load where everything is plain.
+    sockets.plain_http = base.scheme() == "http" && gateway_url.as_ref().is_none_or(|url| url.scheme() == "http");
+    let mut files = FetchOptions::default();
+    files.origins = fetched_from(&base, config.file_url.as_deref())?;
+    files.ca_file.clone_from(&config.ca_file);
+    files.bytes_max = config.media_bytes_max;
+    let set = |list: Vec<String>| list.into_iter().collect::<BTreeSet<String>>();
+    Ok(Connection {
+        api: Api::new(&config.token, &config.base_url, config.ca_file.as_deref())?,
+        host,
+        manner: Manner { reply_mode: config.reply_mode, link_previews: config.link_previews },
+        choice: Choice {
+            auto_thread: config.auto_thread,
+            no_thread_channels: set(config.no_thread_channels),
+            allowed_channels: set(config.allowed_channels),
+            ignored_channels: set(config.ignored_channels),
+            leaves_others_alone: config.ignore_other_mentions,
+            message_content: config.message_content,
+            public_answers: config.public_commands,
+            media_bytes_max: config.media_bytes_max,
+        },
+        token: config.token,
+        sockets: ws_client(&sockets)?,
+        gateway_url,
+        version: version(&base),
+        fetcher: Fetcher::new(files)?,
+        me: OnceLock::new(),
+        places: Default::default(),
+        threads: Default::default(),
+        interactions: Default::default(),
+        threadless: Default::default(),
+        recalled: Default::default(),
+        shards: Default::default(),
+    })
+}
+
+/// Origins of files that may lie anywhere. Discord's own need no permission: they are on the public network.
+fn fetched_from(base: &Url, files: Option<&str>) -> Result<Vec<Url>, ClientError> {
+    let mut origins = vec![base.clone()];
+    origins.extend(files.map(base_url).transpose()?);
+    Ok(origins)
+}
+
+/// The version at the end of an address: that of `…/api/v9` is 9.
+fn version(base: &Url) -> u32 {
+    let last = base.path().rsplit('/').next().unwrap_or_default();
+    last.strip_prefix('v').and_then(|version| version.parse().ok()).unwrap_or(VERSION)
+}
+
+export_adapter!(
+    Discord: Edit + Delete + Typing + React + HandoffThread + RenameThread + CommandsMenu + ResolveTarget + ChatInfo
+);
+
+#[cfg(test)]
+mod tests {
+    use hermes_adapter_sdk::testing::MockHost;
+
+    use super::*;
+
+    fn checked(keys: Value) -> Result<(), String> {
+        let mut config = json!({ "token": "MTk4.Cl2FMQ.SECRET" });
+        config.as_object_mut().unwrap().extend(keys.as_object().unwrap().clone());
+        MockHost::check_config::<Discord>(&config)
+    }
+
+    #[test]
+    fn values_that_cannot_be_meant_are_refused_when_the_configuration_is_read() {
+        assert_eq!(checked(json!({})), Ok(()));
+        for token in ["", "Bot a.b.c", "SECRET", "a.b c"] {
+            let sentence = checked(json!({ "token": token })).unwrap_err();
+            assert!(sentence.contains("Developer Portal") && !sentence.contains("SECRET"), "{sentence}");
+        }
+        for (key, address) in [("base_url", "discord.com"), ("gateway_url", "ftp://a.b"), ("file_url", "https://")] {
+            let sentence = checked(json!({ key: address })).unwrap_err();
+            assert!(
+                sentence.starts_with(&format!("`{key}` cannot be used: ")) && sentence.contains("; write"),
+                "{sentence}"
+            );
+        }
+        let sentence = checked(json!({ "allowed_channels": ["1", "general"] })).unwrap_err();
+        assert!(sentence.starts_with("`allowed_channels` names \"general\"") && sentence.contains("Copy Channel ID"));
+        assert_eq!(checked(json!({ "gateway_url": "ws://127.0.0.1:1", "allowed_channels": ["1"] })), Ok(()));
+    }
+
+    #[test]
+    fn a_home_channel_that_can_be_no_chat_is_refused_before_anybody_writes_there() {
+        for home in ["175928847299117063", "1:2", "user:5", "<#7>", "#general"] {
+            assert_eq!(checked(json!({ "home_channel": home })), Ok(()), "{home}");
+        }
+        for home in ["general", "1:plans", "@ada", "#"] {
+            let sentence = checked(json!({ "home_channel": home })).unwrap_err();
+            assert!(sentence.starts_with("`home_channel` is ") && sentence.contains("; write"), "{sentence}");
+        }
+    }
+
+    #[test]
+    fn the_version_of_the_gateway_is_that_of_the_address() {
+        let of = |address: &str| version(&base_url(address).unwrap());
+        assert_eq!((of("https://discord.com/api/v10"), of("http://a.b/api/v9"), of("http://a.b")), (10, 9, VERSION));
+    }
+
+    #[test]
+    fn an_emoji_becomes_a_part_of_a_path() {
+        assert_eq!(
+            (encoded("👀"), encoded("party_parrot:12")),
+            ("%F0%9F%91%80".to_owned(), "party_parrot%3A12".to_owned())
+        );
+        assert_eq!(encoded("../x"), "%2E%2E%2Fx");
+    }
+
+    #[test]
+    fn a_server_that_is_away_is_named_with_its_key_and_not_with_the_token() {
+        let closed = std::net::TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("an address");
+        let config = json!({ "token": "MTk4.Cl2FMQ.SECRET", "base_url": format!("http://{closed}/api/v10") });
+        let host = MockHost::start::<Discord>(config).expect("it starts");
+        let Err(ConnectError::Retry { reason, .. }) = host.connect() else { panic!("it may come back") };
+        assert!(reason.starts_with(&format!("{closed} (`base_url`) cannot be reached: ")), "{reason}");
+        assert!(!reason.contains("SECRET"), "{reason}");
+    }
+}

@@ -1,0 +1,196 @@
+//! Threads that the host asks for, and chats that people name.
+
+use hermes_adapter_net::reqwest::Method;
+use hermes_adapter_sdk::prelude::*;
+use serde_json::{Value, json};
+
+use crate::api::{ApiError, Channel, Sent};
+use crate::connection::Connection;
+use crate::inbound::THREAD_NAME_CHARS_MAX;
+use crate::places::{self, Place, kind};
+use crate::sending::{ARCHIVE_MINUTES, call_error};
+use crate::threads;
+
+/// A post of this forum needs a tag. <https://docs.discord.com/developers/resources/channel#channel-object-channel-flags>
+const REQUIRE_TAG: u64 = 1 << 4;
+/// What a thread without a name is called.
+const UNNAMED: &str = "handoff";
+/// Channels that are listed.
+const LISTED_MAX: usize = 500;
+
+/// What a person may mean by a chat.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Target<'t> {
+    /// A channel or a thread.
+    Channel(&'t str),
+    /// The direct messages with somebody.
+    Person(&'t str),
+}
+
+/// Reads `123`, `<#123>`, `123:456` (a thread behind its channel), `@123`, `<@123>` and `user:123`.
+pub fn target(text: &str) -> Option<Target<'_>> {
+    let text = text.trim();
+    let marked = |mark: &str| text.strip_prefix(mark).and_then(|rest| rest.strip_suffix('>'));
+    let is_id = |id: &&str| places::number(id).is_some();
+    if let Some(person) = text.strip_prefix("user:").or(marked("<@!")).or(marked("<@")).or(text.strip_prefix('@')) {
+        return Some(person).filter(is_id).map(Target::Person);
+    }
+    let channel = marked("<#").unwrap_or(text);
+    match channel.split_once(':') {
+        Some((channel, thread)) => Some(thread).filter(is_id).filter(|_| is_id(&channel)).map(Target::Channel),
+        None => Some(channel).filter(is_id).map(Target::Channel),
+    }
+}
+
+impl Connection {
+    /// Finds the chat that a person means; `None`: there is none, or this bot may not see it.
+    pub async fn resolve(&self, text: &str) -> Result<Option<Chat>, CallError> {
+        let found = match target(text) {
+            None => return Ok(None),
+            Some(Target::Channel(id)) => self.look_up(id, None).await.map(|place| (id.to_owned(), place)),
+            Some(Target::Person(id)) => self.direct(id).await,
+        };
+        match found {
+            Ok((id, place)) => {
+                if let Some(parent) = place.parent.as_deref().filter(|_| places::is_thread(place.kind)) {
+                    self.know(parent).await;
+                }
+                Ok(Some(self.described(&id, &place)))
+            }
+            Err(ApiError::Refused(refused)) => {
+                tracing::debug!(%refused, "no such chat");
+                Ok(None)
+            }
+            Err(error) => Err(call_error(error)),
+        }
+    }
+
+    /// The channel of the direct messages with somebody.
+    /// <https://docs.discord.com/developers/resources/user#create-dm>
+    async fn direct(&self, person: &str) -> Result<(String, Place), ApiError> {
+        let body = json!({ "recipient_id": person });
+        let channel: Channel = self.api.send(Method::POST, "users/@me/channels", &body).await?;
+        let place = Place::of(&channel, None);
+        self.places.put(&channel.id, place.clone());
+        Ok((channel.id, place))
+    }
+
+    /// Looks a channel up where it is not known; only its name depends on it.
+    async fn know(&self, channel: &str) {
+        if self.places.get(channel).is_none()
+            && let Err(error) = self.look_up(channel, None).await
+        {
+            tracing::debug!(%error, "the channel of a thread has no name");
+        }
+    }
+
+    /// Channels and threads of the guilds, as far as the gateway told them.
+    pub fn listed(&self) -> Vec<Chat> {
+        let listed = self.places.written_in();
+        listed.iter().rev().take(LISTED_MAX).map(|(id, place)| self.described(id, place)).collect()
+    }
+
+    /// Opens a thread in `chat` for a handoff; `None` where there can be none.
+    pub async fn open_thread(&self, chat: Chat, name: &str, key: String) -> Result<Option<Chat>, CallError> {
+        if chat.kind != ChatType::Group {
+            return Ok(None);
+        }
+        let channel = self.place(&chat).map_err(|_| CallError::new("invalid", "the chat is none of Discord's"))?;
+        let mut threads = self.threads.lock().await;
+        let known = threads.by_key(&key).map(str::to_owned);
+        if let Some(thread) = known {
+            let place = match self.places.get(&thread) {
+                Some(place) => place,
+                None => self.look_up(&thread, None).await.map_err(call_error)?,
+            };
+            return Ok(Some(self.described(&thread, &place)));
+        }
+        let parent: Channel = self.api.ask(Method::GET, &format!("channels/{channel}")).await.map_err(call_error)?;
+        self.places.put(&channel, Place::of(&parent, None));
+        let name: String = name.trim().chars().take(THREAD_NAME_CHARS_MAX).collect();
+        let name = if name.is_empty() { UNNAMED.to_owned() } else { name };
+        let opened = match parent.kind {
+            kind::TEXT | kind::ANNOUNCEMENT => self.bare_thread(&parent, &name, &key).await,
+            kind::FORUM | kind::MEDIA => self.post_in(&parent, &name).await,
+            _ => return Ok(None),
+        };
+        let opened = opened.map_err(call_error)?;
+        let place = Place::of(&opened, parent.guild_id.as_deref());
+        self.places.put(&opened.id, place.clone());
+        threads.note(key, opened.id.clone());
+        if let Err(error) = self.host.kv().set(threads::KEPT_AS, &threads.written()).await {
+            // There is a thread; at worst the same key opens another one.
+            tracing::warn!(%error, "the thread that was opened is not kept");
+        }
+        Ok(Some(self.described(&opened.id, &place)))
+    }
+
+    /// A thread of its own; where that is refused, one of a message that says what it is for.
+    /// <https://docs.discord.com/developers/resources/channel#start-thread-without-message>
+    async fn bare_thread(&self, parent: &Channel, name: &str, key: &str) -> Result<Channel, ApiError> {
+        let kind = if parent.kind == kind::ANNOUNCEMENT { kind::ANNOUNCEMENT_THREAD } else { kind::PUBLIC_THREAD };
+        let body = json!({ "name": name, "type": kind, "auto_archive_duration": ARCHIVE_MINUTES });
+        let opened = self.api.send(Method::POST, &format!("channels/{}/threads", parent.id), &body).await;
+        let refused = match opened {
+            Err(ApiError::Refused(refused)) => refused,
+            other => return other,
+        };
+        tracing::info!(%refused, "a thread is opened from a message instead");
+        let mut seed = seed(name);
+        // The same key would bring the same message.
+        seed["nonce"] = json!(key.chars().rev().take(25).collect::<String>());
+        seed["enforce_nonce"] = json!(true);
+        let sent: Sent = self.api.send(Method::POST, &format!("channels/{}/messages", parent.id), &seed).await?;
+        self.thread_from(&parent.id, &sent.id, name).await
+    }
+
+    /// A post of a forum. <https://docs.discord.com/developers/resources/channel#start-thread-in-forum-or-media-channel>
+    async fn post_in(&self, forum: &Channel, name: &str) -> Result<Channel, ApiError> {
+        let mut body = json!({ "name": name, "auto_archive_duration": ARCHIVE_MINUTES, "message": seed(name) });
+        if forum.flags & REQUIRE_TAG != 0
+            && let Some(tag) = forum.available_tags.first()
+        {
+            body["applied_tags"] = json!([tag.id]);
+        }
+        self.api.send(Method::POST, &format!("channels/{}/threads", forum.id), &body).await
+    }
+
+    /// Gives a thread another name.
+    pub async fn rename(&self, chat: &Chat, name: &str) -> Result<(), CallError> {
+        if chat.kind != ChatType::Thread || chat.thread.is_none() {
+            return Err(CallError::new("invalid", "this is no thread; a channel keeps its name"));
+        }
+        let thread = self.place(chat).map_err(|_| CallError::new("invalid", "the chat is none of Discord's"))?;
+        let name: String = name.chars().take(THREAD_NAME_CHARS_MAX).collect();
+        let path = format!("channels/{thread}");
+        self.api.send::<Value>(Method::PATCH, &path, &json!({ "name": name })).await.map(drop).map_err(call_error)
+    }
+}
+
+/// The message that a thread begins with.
+fn seed(name: &str) -> Value {
+    json!({ "content": format!("\u{1f9f5} {name}"), "allowed_mentions": { "parse": [] } })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_people_write_for_a_chat_is_read_and_a_name_is_none() {
+        for text in ["123", " 123 ", "<#123>", "9:123"] {
+            assert_eq!(target(text), Some(Target::Channel("123")), "{text:?}");
+        }
+        for text in ["@123", "<@123>", "<@!123>", "user:123"] {
+            assert_eq!(target(text), Some(Target::Person("123")), "{text:?}");
+        }
+        for text in ["general", "#general", "", "@ada", "<@&123>", "1:plans", "plans:1", "user:", "-5", "1/2"] {
+            assert_eq!(target(text), None, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn a_seed_calls_nobody() {
+        assert_eq!(seed("@everyone")["allowed_mentions"]["parse"], json!([]));
+    }
+}

@@ -1,0 +1,290 @@
+//! What is known about channels: kind, parent, name. Told by the gateway, asked for where it was not.
+//!
+//! One function makes the descriptor of a chat, for messages, presses, commands and threads alike.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use hermes_adapter_sdk::prelude::*;
+use serde_json::Value;
+
+use crate::api::Channel;
+
+/// Channels that are remembered. A later one takes the place of the oldest.
+const PLACES_MAX: usize = 20_000;
+/// Guilds of which the bot's own role is remembered.
+const ROLES_MAX: usize = 1_000;
+
+/// Kinds of channels.
+/// <https://docs.discord.com/developers/resources/channel#channel-object-channel-types>
+pub mod kind {
+    pub const TEXT: u8 = 0;
+    pub const DM: u8 = 1;
+    pub const GROUP_DM: u8 = 3;
+    pub const CATEGORY: u8 = 4;
+    pub const ANNOUNCEMENT: u8 = 5;
+    pub const ANNOUNCEMENT_THREAD: u8 = 10;
+    pub const PUBLIC_THREAD: u8 = 11;
+    pub const PRIVATE_THREAD: u8 = 12;
+    pub const FORUM: u8 = 15;
+    pub const MEDIA: u8 = 16;
+}
+
+/// Whether a channel of this kind is a thread.
+pub fn is_thread(kind: u8) -> bool {
+    matches!(kind, kind::ANNOUNCEMENT_THREAD | kind::PUBLIC_THREAD | kind::PRIVATE_THREAD)
+}
+
+/// One channel.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// Its kind.
+    pub kind: u8,
+    /// The guild it lies in.
+    pub guild: Option<String>,
+    /// The channel of a thread, the category of a channel.
+    pub parent: Option<String>,
+    /// Its name for people.
+    pub name: Option<String>,
+}
+
+impl Place {
+    /// What a channel object says; `guild` where the object leaves it out.
+    pub fn of(channel: &Channel, guild: Option<&str>) -> Self {
+        let person = channel.recipients.first().map(|person| person.shown().to_owned());
+        Self {
+            kind: channel.kind,
+            guild: channel.guild_id.clone().or_else(|| guild.map(str::to_owned)),
+            parent: channel.parent_id.clone(),
+            name: channel.name.clone().or(person).filter(|name| !name.is_empty()),
+        }
+    }
+}
+
+/// The channels of one account.
+#[derive(Debug, Default)]
+pub struct Places {
+    known: Mutex<Known>,
+}
+
+#[derive(Debug, Default)]
+struct Known {
+    places: BTreeMap<u64, Place>,
+    /// The role that belongs to this bot, by guild: mentioning it means the bot.
+    own_roles: BTreeMap<String, String>,
+}
+
+impl Places {
+    /// What is known about a channel.
+    pub fn get(&self, channel: &str) -> Option<Place> {
+        self.lock().places.get(&number(channel)?).cloned()
+    }
+
+    /// Keeps what is told about a channel.
+    pub fn put(&self, channel: &str, place: Place) {
+        let Some(id) = number(channel) else { return };
+        let mut known = self.lock();
+        known.places.insert(id, place);
+        if known.places.len() > PLACES_MAX {
+            // Ids begin with the time at which they were given.
+            known.places.pop_first();
+        }
+    }
+
+    /// The role of this bot in a guild; `None`: nobody told yet.
+    pub fn own_role(&self, guild: &str) -> Option<String> {
+        self.lock().own_roles.get(guild).cloned()
+    }
+
+    /// Reads the roles of a guild.
+    pub fn hear_roles(&self, roles: &Value, guild: &str, bot: &str) {
+        for role in roles.as_array().into_iter().flatten() {
+            self.hear_role(role, Some(guild), bot);
+        }
+    }
+
+    /// Channels of guilds in which people write, with their ids.
+    pub fn written_in(&self) -> Vec<(String, Place)> {
+        let is_written_in = |place: &Place| place.guild.is_some() && place.kind != kind::CATEGORY;
+        let known = self.lock();
+        let found = known.places.iter().filter(|(_, place)| is_written_in(place));
+        found.map(|(id, place)| (id.to_string(), place.clone())).collect()
+    }
+
+    /// Reads an event of the gateway that is about channels.
+    pub fn hear(&self, name: &str, data: &Value, bot: &str) {
+        let guild = data["guild_id"].as_str();
+        match name {
+            "GUILD_CREATE" => {
+                let guild = data["id"].as_str();
+                for list in ["channels", "threads"] {
+                    self.read_all(&data[list], guild);
+                }
+                self.hear_roles(&data["roles"], guild.unwrap_or_default(), bot);
+            }
+            "GUILD_ROLE_CREATE" | "GUILD_ROLE_UPDATE" => self.hear_role(&data["role"], guild, bot),
+            "THREAD_LIST_SYNC" => self.read_all(&data["threads"], guild),
+            "CHANNEL_CREATE" | "CHANNEL_UPDATE" | "THREAD_CREATE" | "THREAD_UPDATE" => self.read(data, guild),
+            "CHANNEL_DELETE" | "THREAD_DELETE" => {
+                if let Some(id) = data["id"].as_str().and_then(number) {
+                    self.lock().places.remove(&id);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn read_all(&self, channels: &Value, guild: Option<&str>) {
+        for channel in channels.as_array().into_iter().flatten() {
+            self.read(channel, guild);
+        }
+    }
+
+    fn read(&self, channel: &Value, guild: Option<&str>) {
+        // One channel that is not understood does not hold up the others: it is asked for when it matters.
+        if let Ok(channel) = serde_json::from_value::<Channel>(channel.clone()) {
+            self.put(&channel.id, Place::of(&channel, guild));
+        }
+    }
+
+    /// <https://docs.discord.com/developers/topics/permissions#role-object-role-tags-structure>
+    fn hear_role(&self, role: &Value, guild: Option<&str>, bot: &str) {
+        let (Some(guild), Some(id)) = (guild, role["id"].as_str()) else { return };
+        if role["tags"]["bot_id"].as_str() != Some(bot) {
+            return;
+        }
+        let mut known = self.lock();
+        if known.own_roles.len() < ROLES_MAX {
+            known.own_roles.insert(guild.to_owned(), id.to_owned());
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The descriptor of a chat; the same on every path. A thread has an id of its own, by which it is written to.
+pub fn chat(channel: &str, place: &Place, parent_name: Option<String>) -> Chat {
+    if is_thread(place.kind) {
+        let mut chat = Chat::new(ChatType::Thread, channel).in_thread(channel);
+        chat.parent.clone_from(&place.parent);
+        chat.thread_name.clone_from(&place.name);
+        chat.name = parent_name.map(|name| format!("#{name}"));
+        return chat;
+    }
+    let kind = match place.kind {
+        kind::DM => ChatType::Dm,
+        _ if place.guild.is_none() && place.kind != kind::GROUP_DM => ChatType::Dm,
+        _ => ChatType::Group,
+    };
+    let mut chat = Chat::new(kind, channel);
+    chat.name = match chat.kind {
+        ChatType::Group => place.name.as_ref().map(|name| format!("#{name}")),
+        _ => place.name.clone(),
+    };
+    chat
+}
+
+/// The thread that a message opens: it has the id of that message, whether it exists already or not.
+/// <https://docs.discord.com/developers/resources/channel#start-thread-from-message>
+pub fn thread_of(message: &str, channel: &str, place: &Place, name: &str) -> Chat {
+    let thread = Place {
+        kind: kind::PUBLIC_THREAD,
+        guild: place.guild.clone(),
+        parent: Some(channel.to_owned()),
+        name: Some(name.to_owned()),
+    };
+    chat(message, &thread, place.name.clone())
+}
+
+/// The channel that is written to. A thread whose thread was dropped is its parent.
+pub fn target(chat: &Chat) -> Option<&str> {
+    let id = match (&chat.thread, &chat.parent) {
+        (Some(thread), _) => thread,
+        (None, Some(parent)) if chat.kind == ChatType::Thread => parent,
+        _ => &chat.id,
+    };
+    number(id).map(|_| id.as_str())
+}
+
+/// An id as a number. <https://docs.discord.com/developers/reference#snowflakes>
+pub fn number(id: &str) -> Option<u64> {
+    id.parse().ok().filter(|_| id.bytes().all(|byte| byte.is_ascii_digit()))
+}
+
+/// When an id was given, in milliseconds since the Unix epoch.
+/// <https://docs.discord.com/developers/reference#convert-snowflake-to-datetime>
+pub fn at_ms(id: &str) -> i64 {
+    const DISCORD_EPOCH_MS: u64 = 1_420_070_400_000;
+    number(id).and_then(|id| i64::try_from((id >> 22) + DISCORD_EPOCH_MS).ok()).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_guild_tells_its_channels_threads_and_the_bots_own_role() {
+        let places = Places::default();
+        places.hear(
+            "GUILD_CREATE",
+            &json!({ "id": "1", "channels": [{ "id": "10", "type": 0, "name": "general" }, { "id": "11" , "type": "?" }],
+                "threads": [{ "id": "20", "type": 11, "parent_id": "10", "name": "plans" }],
+                "roles": [{ "id": "5", "tags": { "bot_id": "42" } }, { "id": "6", "tags": { "bot_id": "43" } }, { "id": "7" }] }),
+            "42",
+        );
+        assert_eq!(places.own_role("1").as_deref(), Some("5"));
+        let thread = places.get("20").unwrap();
+        assert_eq!((thread.kind, thread.parent.as_deref(), thread.guild.as_deref()), (11, Some("10"), Some("1")));
+        assert_eq!(places.get("10").unwrap().name.as_deref(), Some("general"));
+        assert_eq!(places.written_in().len(), 2);
+        places.hear("THREAD_DELETE", &json!({ "id": "20", "guild_id": "1" }), "42");
+        assert_eq!((places.get("20"), places.get("11")), (None, None));
+    }
+
+    #[test]
+    fn a_thread_that_a_message_opens_is_the_one_that_its_messages_come_from() {
+        let channel = Place { kind: kind::TEXT, guild: Some("1".into()), parent: None, name: Some("general".into()) };
+        let opened = thread_of("99", "10", &channel, "boats");
+        let told = Place::of(
+            &serde_json::from_value(json!({ "id": "99", "type": 11, "parent_id": "10", "name": "other name" }))
+                .unwrap(),
+            Some("1"),
+        );
+        let next = chat("99", &told, Some("general".into()));
+        assert_eq!(opened, next);
+        assert_eq!((opened.parent.as_deref(), target(&opened)), (Some("10"), Some("99")));
+    }
+
+    #[test]
+    fn what_is_written_to_is_the_thread_and_without_it_its_parent() {
+        let mut chat = Chat::new(ChatType::Thread, "99").in_thread("99");
+        chat.parent = Some("10".into());
+        assert_eq!(target(&chat), Some("99"));
+        chat.thread = None;
+        assert_eq!(target(&chat), Some("10"));
+        assert_eq!(target(&Chat::new(ChatType::Group, "10")), Some("10"));
+        for wrong in ["general", "", "-1", "+1", "1/../2", "99999999999999999999999"] {
+            assert_eq!(target(&Chat::new(ChatType::Group, wrong)), None, "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn an_id_tells_when_it_was_given() {
+        assert_eq!(at_ms("175928847299117063"), 1_462_015_105_796);
+        assert_eq!(at_ms("no id"), 0);
+    }
+
+    #[test]
+    fn what_is_remembered_has_a_bound() {
+        let places = Places::default();
+        let place = Place { kind: 0, guild: Some("1".into()), parent: None, name: None };
+        for id in 0..PLACES_MAX as u64 + 10 {
+            places.put(&id.to_string(), place.clone());
+        }
+        assert_eq!((places.get("0"), places.get("15").is_some()), (None, true));
+    }
+}

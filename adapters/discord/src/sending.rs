@@ -1,0 +1,259 @@
+//! Where a part goes: into a channel, into a thread that is opened for it, or to whoever used a command.
+
+use hermes_adapter_net::reqwest::Method;
+use hermes_adapter_sdk::prelude::*;
+use serde_json::{Value, json};
+
+use crate::api::{ApiError, Channel, Sent};
+use crate::connection::Connection;
+use crate::interactions::Open;
+use crate::outbound::{self, FILES_MAX, outcome};
+use crate::places::{self, Place};
+use crate::threads;
+
+/// How long a thread is shown after its last message, in minutes.
+pub const ARCHIVE_MINUTES: u32 = 1440;
+/// Files of one request, in bytes: a little less than it may have in all.
+/// <https://docs.discord.com/developers/resources/message#create-message-limitations>
+const REQUEST_BYTES_MAX: u64 = 24 * 1024 * 1024;
+/// The longest nonce. <https://docs.discord.com/developers/resources/message#create-message>
+const NONCE_CHARS_MAX: usize = 25;
+/// How long to wait where nobody knows whether a thread was opened.
+const THREAD_WAIT_MS: u64 = 1000;
+
+impl Connection {
+    /// Sends one part.
+    pub async fn send(&self, outgoing: &Outgoing) -> SendOutcome {
+        let channel = match self.place(&outgoing.chat) {
+            Ok(channel) => channel,
+            Err(outcome) => return outcome,
+        };
+        if outgoing.text.trim().is_empty() && outgoing.media.is_empty() {
+            return SendOutcome::refused(RefusalKind::Invalid, "the text is empty, which Discord does not take");
+        }
+        if let Some(open) = self.interaction_of(outgoing).await {
+            match self.answer(&open, outgoing).await {
+                Err(ApiError::Refused(refused)) if is_over(refused.status) => {
+                    tracing::debug!(%refused, "an interaction is over; its answer goes to the channel");
+                    self.forget_interaction(open.inbox).await;
+                }
+                Ok(sent) => return self.delivered(vec![sent.id]),
+                Err(error) => return outcome(&error, &outgoing.chat),
+            }
+        }
+        if let Err(outcome) = self.open_promised(&outgoing.chat).await {
+            return outcome;
+        }
+        let path = format!("channels/{channel}/messages");
+        let body = outbound::message(outgoing, self.manner, &channel);
+        let mut sent = Vec::new();
+        for (n, files) in chunks(&outgoing.media).into_iter().enumerate() {
+            let body = if n == 0 { body.clone() } else { another(&body, &outgoing.key, n) };
+            match self.post(Method::POST, &path, body, files).await {
+                Ok(message) => sent.push(message.id),
+                // What came before has its own key and would not be doubled, but it is there.
+                Err(error) if !sent.is_empty() => return SendOutcome::unknown(error.to_string()),
+                Err(error) => return outcome(&error, &outgoing.chat),
+            }
+        }
+        self.delivered(sent)
+    }
+
+    /// Makes a message say something else.
+    pub async fn edit(&self, message: &SentMessage, outgoing: &Outgoing) -> SendOutcome {
+        let channel = match self.place(&message.chat) {
+            Ok(channel) => channel,
+            Err(outcome) => return outcome,
+        };
+        if places::number(&message.id).is_none() {
+            return not_ours("message", &message.id);
+        }
+        let open = self.interactions.lock().await.of_message(&message.id, self.host.now_ms());
+        let path = match (&open, self.me.get()) {
+            (Some(open), Some(me)) => {
+                format!("webhooks/{}/{}/messages/{}", me.application, open.token, message.id)
+            }
+            _ => format!("channels/{channel}/messages/{}", message.id),
+        };
+        match self.api.send::<Sent>(Method::PATCH, &path, &outbound::changed(outgoing)).await {
+            Ok(_) => {
+                self.host.proved();
+                SendOutcome::delivered(message.id.clone(), self.host.now_ms())
+            }
+            Err(error) => outcome(&error, &message.chat),
+        }
+    }
+
+    /// Shows typing for ten seconds, or until the next message.
+    pub async fn show_typing(&self, chat: &Chat) -> Result<(), CallError> {
+        let wrong = |_| CallError::new("invalid", "the chat is none of Discord's");
+        let channel = self.place(chat).map_err(wrong)?;
+        self.open_promised(chat).await.map_err(|outcome| CallError::new("refused", format!("{outcome:?}")))?;
+        self.api.ask::<Value>(Method::POST, &format!("channels/{channel}/typing")).await.map(drop).map_err(call_error)
+    }
+
+    /// The channel that a chat is written to.
+    pub fn place(&self, chat: &Chat) -> Result<String, SendOutcome> {
+        places::target(chat).map(str::to_owned).ok_or_else(|| not_ours("channel", &chat.id))
+    }
+
+    /// Opens the thread that a message was promised, when the first word is said in it.
+    async fn open_promised(&self, chat: &Chat) -> Result<(), SendOutcome> {
+        let (Some(thread), Some(channel)) = (&chat.thread, &chat.parent) else { return Ok(()) };
+        let mut threads = self.threads.lock().await;
+        if !threads.is_promised(thread) {
+            return Ok(());
+        }
+        let name = chat.thread_name.as_deref().filter(|name| !name.is_empty()).unwrap_or("Conversation");
+        let opened = self.thread_from(channel, thread, name).await;
+        match &opened {
+            Ok(found) => self.places.put(thread, Place::of(found, None)),
+            // There is one already.
+            Err(error) if error.code() == Some(160_004) => {}
+            Err(ApiError::Refused(refused)) => {
+                tracing::warn!(%refused, channel, "no thread can be opened here; answers stay in the channel");
+                if refused.status == 403 {
+                    self.threadless.lock().await.insert(channel.clone());
+                }
+            }
+            Err(error @ ApiError::Limited { .. }) => return Err(outcome(error, chat)),
+            // The message itself was certainly not sent, and the thread has one id however often it is asked for.
+            Err(error) => {
+                return Err(SendOutcome::not_sent(Some(THREAD_WAIT_MS), WaitScope::Chat, error.to_string()));
+            }
+        }
+        threads.settle(thread);
+        if let Err(error) = self.host.kv().set(threads::KEPT_AS, &threads.written()).await {
+            // At worst it is asked for once more, and is there.
+            tracing::warn!(%error, "a thread that was opened is not kept");
+        }
+        match opened {
+            Err(ApiError::Refused(refused)) if refused.code != 160_004 => {
+                Err(SendOutcome::refused(RefusalKind::ThreadGone, refused.to_string()))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Opens the thread of a message.
+    /// <https://docs.discord.com/developers/resources/channel#start-thread-from-message>
+    pub async fn thread_from(&self, channel: &str, message: &str, name: &str) -> Result<Channel, ApiError> {
+        let name: String = name.chars().take(crate::inbound::THREAD_NAME_CHARS_MAX).collect();
+        let body = json!({ "name": name, "auto_archive_duration": ARCHIVE_MINUTES });
+        self.api.send(Method::POST, &format!("channels/{channel}/messages/{message}/threads"), &body).await
+    }
+
+    async fn interaction_of(&self, outgoing: &Outgoing) -> Option<Open> {
+        let inbox = outgoing.in_reply_to?;
+        self.interactions.lock().await.of_event(inbox, self.host.now_ms())
+    }
+
+    async fn forget_interaction(&self, inbox: i64) {
+        let mut open = self.interactions.lock().await;
+        open.forget(inbox);
+        self.keep_interactions(&open).await;
+    }
+
+    /// Answers whoever used a command: the first answer takes the place of the sign that somebody thinks.
+    /// <https://docs.discord.com/developers/interactions/receiving-and-responding#followup-messages>
+    async fn answer(&self, open: &Open, outgoing: &Outgoing) -> Result<Sent, ApiError> {
+        let me = self.me.get().ok_or_else(|| ApiError::NotSent("the link was never opened".to_owned()))?;
+        let hook = format!("webhooks/{}/{}", me.application, open.token);
+        let private = !self.choice.public_answers || outgoing.ephemeral_to.is_some();
+        let body = outbound::answer(outgoing, self.manner, private);
+        let files = chunks(&outgoing.media).first().copied().unwrap_or_default();
+        let sent = match open.answered {
+            false => self.post(Method::PATCH, &format!("{hook}/messages/@original"), body, files).await?,
+            true => self.post(Method::POST, &format!("{hook}?wait=true"), body, files).await?,
+        };
+        let mut interactions = self.interactions.lock().await;
+        interactions.answered(open.inbox, &sent.id);
+        self.keep_interactions(&interactions).await;
+        Ok(sent)
+    }
+
+    async fn post(&self, method: Method, path: &str, body: Value, files: &[OutMedia]) -> Result<Sent, ApiError> {
+        if files.is_empty() {
+            return self.api.send(method, path, &body).await;
+        }
+        let form = outbound::with_files(body, files).await?;
+        self.api.upload(method, path, form).await
+    }
+
+    fn delivered(&self, message_ids: Vec<String>) -> SendOutcome {
+        self.host.proved();
+        let at_ms = message_ids.last().map_or_else(|| self.host.now_ms(), |id| places::at_ms(id));
+        SendOutcome::Delivered { receipt: Receipt::new(message_ids, at_ms) }
+    }
+}
+
+/// The files of each message, which has at most so many and so many bytes of them; one message at least.
+fn chunks(files: &[OutMedia]) -> Vec<&[OutMedia]> {
+    let (mut found, mut rest): (Vec<&[OutMedia]>, _) = (Vec::new(), files);
+    while !rest.is_empty() || found.is_empty() {
+        let mut bytes = 0_u64;
+        let fits = |file: &&OutMedia| {
+            bytes = bytes.saturating_add(file.size);
+            bytes <= REQUEST_BYTES_MAX
+        };
+        let count = rest.iter().take(FILES_MAX).take_while(fits).count().max(1).min(rest.len());
+        let (chunk, left) = rest.split_at(count);
+        found.push(chunk);
+        rest = left;
+    }
+    found
+}
+
+/// The body of a further message with files: the words are said already.
+fn another(body: &Value, key: &str, n: usize) -> Value {
+    let mut body = body.clone();
+    body["content"] = json!("");
+    body["components"] = json!([]);
+    let nonce = format!("{key}.{n}");
+    let fits = !key.is_empty() && nonce.len() <= NONCE_CHARS_MAX;
+    if let Some(fields) = body.as_object_mut().filter(|_| !fits) {
+        fields.remove("nonce");
+        fields.remove("enforce_nonce");
+    } else {
+        body["nonce"] = json!(nonce);
+    }
+    body
+}
+
+/// Whether the answer to an interaction was refused because it takes none any more.
+fn is_over(status: u16) -> bool {
+    matches!(status, 401 | 404)
+}
+
+fn not_ours(what: &str, id: &str) -> SendOutcome {
+    SendOutcome::refused(RefusalKind::Invalid, format!("{id:?} is no {what} id of Discord, which is a number"))
+}
+
+/// An error of a call that is no delivery.
+pub fn call_error(error: ApiError) -> CallError {
+    let code = match &error {
+        ApiError::Refused(_) => "refused",
+        ApiError::Limited { .. } | ApiError::NotSent(_) | ApiError::Doubtful(_) => "unavailable",
+    };
+    CallError::new(code, error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn more_files_than_fit_go_as_more_messages_with_keys_of_their_own() {
+        let files: Vec<OutMedia> = (0..23).map(|n| OutMedia::new(n.to_string(), "/x", "a/b", "x", 1)).collect();
+        assert_eq!(chunks(&files).iter().map(|chunk| chunk.len()).collect::<Vec<_>>(), [10, 10, 3]);
+        assert_eq!(chunks(&[]).len(), 1, "a text without files is a message too");
+        let large: Vec<OutMedia> = (0..4).map(|n| OutMedia::new(n.to_string(), "/x", "a/b", "x", 9 << 20)).collect();
+        assert_eq!(chunks(&large).iter().map(|chunk| chunk.len()).collect::<Vec<_>>(), [2, 2], "by their size");
+        assert_eq!(chunks(&[OutMedia::new("1", "/x", "a/b", "x", 30 << 20)])[0].len(), 1);
+        let body = json!({ "content": "x", "nonce": "k1", "enforce_nonce": true, "components": [1] });
+        let next = another(&body, "k1", 2);
+        assert_eq!((next["nonce"].as_str(), next["content"].as_str()), (Some("k1.2"), Some("")));
+        let long = another(&body, &"k".repeat(24), 1);
+        assert!(long["nonce"].is_null() && long["enforce_nonce"].is_null());
+    }
+}
