@@ -422,7 +422,7 @@ impl Dispatcher {
         let over = |over| HostEvent::Turn(TurnNews::Over(over));
         self.lanes.open(&self.host, session.clone(), |mailbox| lane.run(mailbox), over);
         // A lane that is made while the host drains was not told with the others.
-        if self.host.draining.is_cancelled() {
+        if self.host.takes_nothing().is_some() {
             // The lane was made a line above.
             let _ = self.lanes.send(&session, LaneMessage::Drain);
         }

@@ -152,6 +152,8 @@ pub enum Control {
     Pairing(crate::pairing::PairingCall),
     /// The configuration was replaced.
     Reloaded,
+    /// Lanes that were to end go on.
+    UndrainLanes,
     /// Lanes end as soon as they have nothing running; answered when all have.
     DrainLanes(oneshot::Sender<()>),
     /// Outbox lanes send what can be sent and end; answered when all have.

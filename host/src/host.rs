@@ -60,6 +60,8 @@ pub struct Host {
     pub recovered: CancellationToken,
     /// Cancelled when no new event is taken any more.
     pub draining: CancellationToken,
+    /// Whether no new event is taken for now, until the operator says otherwise.
+    pub rests: AtomicBool,
     /// Cancelled when running turns are parked for the next life of the host.
     pub parking: CancellationToken,
     /// Cancelled when somebody in a chat wants the host to restart.
@@ -126,6 +128,7 @@ impl Host {
             turns,
             recovered: CancellationToken::new(),
             draining: CancellationToken::new(),
+            rests: AtomicBool::new(false),
             parking: CancellationToken::new(),
             broken: CancellationToken::new(),
             working: Working::default(),
@@ -309,11 +312,27 @@ impl Host {
                     wait = (wait * 2).min(WRITE_AGAIN_AFTER_MAX);
                 }
                 Err(StoreError::Closed) => return None,
+                // Something else was quicker: a late word about a handoff, or about a turn, that is over.
+                Err(error @ StoreError::Conflict { .. }) => {
+                    tracing::warn!(what, %error, "not written, since it is over");
+                    return None;
+                }
                 Err(error) => {
                     tracing::error!(what, %error, "not written");
                     return None;
                 }
             }
+        }
+    }
+
+    /// Why no new event is taken, where none is.
+    pub fn takes_nothing(&self) -> Option<&'static str> {
+        match (self.draining.is_cancelled(), self.rests.load(Ordering::Relaxed)) {
+            (true, _) => Some("the host is stopping and takes no new events"),
+            (false, true) => {
+                Some("the host is draining and takes no new events; `hermes-host drain --undo` lets it go on")
+            }
+            (false, false) => None,
         }
     }
 

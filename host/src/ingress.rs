@@ -134,8 +134,10 @@ async fn accept(
     payload: Vec<u8>,
     room: OwnedSemaphorePermit,
 ) -> Result<Taken, CallError> {
-    if host.draining.is_cancelled() {
-        return Err(CallError::new("unavailable", "the host is stopping and takes no new events"));
+    if let Some(why) = host.takes_nothing() {
+        // One that rests stays; an adapter tries both again.
+        let code = if host.draining.is_cancelled() { "unavailable" } else { "busy" };
+        return Err(CallError::new(code, why));
     }
     let (mut event, text) = read(payload, host.live().config.limits.event_bytes_max)?;
     crash::point("after_receive");

@@ -15,7 +15,7 @@ use crate::asking;
 use crate::events::{Control, DeliveryNews, HostEvent, Inbound};
 use crate::handoff;
 use crate::host::Host;
-use crate::store::{Change, CommandTx, InboxRow, StoreError};
+use crate::store::{Change, CommandTx, InboxRow, Left, StoreError};
 use crate::wakes;
 
 /// How much an earlier life of the host left.
@@ -66,16 +66,26 @@ pub async fn recover(host: &Arc<Host>) -> Result<Found, StoreError> {
             host.tell(HostEvent::control(Control::Resume(cut_off))).await;
         }
     }
-    let mut after = InboxId(0);
-    loop {
-        let batch = host.store.left_events(&left, after).await?;
-        let Some(last) = batch.last() else { break };
-        after = last.id;
-        found.pending += batch.len();
-        hear(host, batch).await?;
-    }
+    found.pending = hear_again(host, &left).await?;
     host.recovered.cancel();
     Ok(found)
+}
+
+/// Hears what was taken in and what no turn has taken up, as after a rest of the host. What waits in a lane is known
+/// there. Returns how much that is.
+///
+/// # Errors
+///
+/// When the store cannot be read.
+pub async fn hear_again(host: &Arc<Host>, left: &Left) -> Result<usize, StoreError> {
+    let (mut after, mut heard) = (InboxId(0), 0);
+    loop {
+        let batch = host.store.left_events(left, after).await?;
+        let Some(last) = batch.last() else { return Ok(heard) };
+        after = last.id;
+        heard += batch.len();
+        hear(host, batch).await?;
+    }
 }
 
 /// Hands events to the dispatcher as if they came now; what cannot be read is dropped.

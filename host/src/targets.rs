@@ -68,7 +68,20 @@ pub async fn resolve(host: &Host, target: &str, origin: Option<&Address>) -> Res
             (instance, chat)
         }
     };
-    Ok(Destination::Chat(Address { instance, chat }))
+    let address = Address { instance, chat };
+    can_be_told(host, &address)?;
+    Ok(Destination::Chat(address))
+}
+
+/// Whether somebody may be there to take what nobody waits for.
+fn can_be_told(host: &Host, Address { instance, chat }: &Address) -> Result<(), String> {
+    let only_answers = host.adapter(instance).is_some_and(|adapter| !adapter.delivers_later(&chat.id));
+    match only_answers {
+        true => Err(format!(
+            "{instance} only answers whoever is asking it, so nobody would receive this; name a chat of another instance"
+        )),
+        false => Ok(()),
+    }
 }
 
 /// What the configuration calls the home channel of an instance, read by its adapter.

@@ -64,6 +64,23 @@ fn what_is_no_answer_is_no_answer_of_the_script_either() {
 }
 
 #[test]
+fn a_drain_is_undone_and_says_what_it_is_meanwhile() {
+    let mut world = alone();
+    world.launch();
+    world.status();
+    let (code, _, error) = out(&world.cli(&["drain", "--undo"]));
+    assert!(code == Some(1) && error.contains("not draining"), "{error}");
+    assert!(world.told(&["drain"]).contains("`drain --undo` takes events again"));
+    assert!(world.told(&["reload"]).contains("draining"), "who reloads is told");
+    let (code, answer, error) = out(&world.cli(&["chat", "-m", "hello"]));
+    assert_eq!((code, answer.as_str()), (Some(1), ""));
+    assert!(error.contains("the host is draining"), "{error}");
+    assert!(world.told(&["drain", "--undo"]).contains("takes events again"));
+    assert_eq!(world.told(&["chat", "-m", "hello"]), "hello\n");
+    assert_eq!(world.stop(), Some(0));
+}
+
+#[test]
 fn what_a_script_says_has_its_time() {
     let mut world = alone();
     world.launch();

@@ -3,6 +3,7 @@
 use std::future::Future;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use hermes_core::ids::DeliveryId;
@@ -61,9 +62,16 @@ impl App {
             ControlRequest::Restart {} => self.end(End::Restart, "The host restarts.").await,
             ControlRequest::HandOver {} if self.alone => self.end(End::HandOver, "It hands over.").await,
             ControlRequest::HandOver {} => Err(refused("a host runs in this home, and not for a terminal only")),
-            ControlRequest::Drain {} => self.drain_only().await,
+            ControlRequest::Drain { undo: false } => self.drain_only().await,
+            ControlRequest::Drain { undo: true } => self.drain_no_more().await,
             ControlRequest::Reload {} => match self.reload().await {
-                Ok(reloaded) if reloaded.problems.0.is_empty() => Ok(ControlReply::done(reloaded.sentence())),
+                Ok(reloaded) if reloaded.problems.0.is_empty() => {
+                    let rests = match self.host.takes_nothing() {
+                        Some(why) => format!(" For now {why}."),
+                        None => String::new(),
+                    };
+                    Ok(ControlReply::done(format!("{}{rests}", reloaded.sentence())))
+                }
                 Ok(reloaded) => {
                     let problems = reloaded.problems.to_string();
                     let words = format!("{} These adapters do not run:\n{problems}", reloaded.sentence());
@@ -152,10 +160,36 @@ impl App {
 
     /// Takes no new events and lets what runs end; the process stays.
     async fn drain_only(&self) -> Answer {
-        self.host.draining.cancel();
+        if self.host.draining.is_cancelled() {
+            return Err(refused("the host is stopping already"));
+        }
+        self.host.rests.store(true, Ordering::Relaxed);
         self.state.send_replace("draining");
         self.ask(Control::DrainLanes).await?;
-        Ok(ControlReply::done("No turn runs and no new event is taken; `hermes-host stop` or `restart` goes on."))
+        Ok(ControlReply::done(
+            "No turn runs and no new event is taken; `hermes-host stop` or `restart` goes on, `drain --undo` takes events \
+             again.",
+        ))
+    }
+
+    /// Takes events again, those first that wait since the drain.
+    async fn drain_no_more(&self) -> Answer {
+        if self.host.draining.is_cancelled() {
+            return Err(refused("the host is stopping, which cannot be undone"));
+        }
+        if !self.host.rests.load(Ordering::Relaxed) {
+            return Err(refused("the host is not draining"));
+        }
+        // Known before anything new is taken, which is heard by itself.
+        let left = stored(self.host.store.left_by_now()).await?;
+        self.host.rests.store(false, Ordering::Relaxed);
+        self.host.tell(HostEvent::control(Control::UndrainLanes)).await;
+        let waited = stored(crate::recovery::hear_again(&self.host, &left)).await?;
+        self.state.send_replace("online");
+        Ok(ControlReply::done(match waited {
+            0 => "The host takes events again.".to_owned(),
+            n => format!("The host takes events again; {} waited.", crate::status::human::counted(n as u64, "event")),
+        }))
     }
 
     async fn send(&self, target: &str, text: String, file: Option<&Path>, mirror: bool) -> Answer {

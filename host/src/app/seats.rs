@@ -117,6 +117,9 @@ impl App {
         if self.host.draining.is_cancelled() {
             return Err(refusal(ErrorKind::Busy, "the host is stopping; try again in a moment"));
         }
+        if let Some(why) = self.host.takes_nothing() {
+            return Err(refusal(ErrorKind::Refused, why));
+        }
         self.terminals.sit(seat_for, wanted, rather).map_err(|words| refusal(ErrorKind::Refused, words))
     }
 

@@ -47,7 +47,11 @@ pub(super) enum Command {
     /// Restart the host under its service manager: running turns are finished first
     Restart,
     /// Take no new events and finish what runs; the host stays up
-    Drain,
+    Drain {
+        /// Take events again
+        #[arg(long)]
+        undo: bool,
+    },
     /// Read the configuration again
     Reload,
     /// Deliver a text through the running host's outbox

@@ -108,7 +108,7 @@ fn dispatch(cli: Cli, given: &Given) -> Result<ExitCode, Failure> {
                 Command::Status { json } => status::status(&context, json).await,
                 Command::Stop => status::stop(&context).await,
                 Command::Restart => status::restart(&context).await,
-                Command::Drain => status::drain(&context).await,
+                Command::Drain { undo } => status::drain(&context, undo).await,
                 Command::Reload => status::reload(&context).await,
                 Command::Send(args) => outbox::send(&context, args).await,
                 Command::Adapter(command) => adapter::adapter(&context, command).await,

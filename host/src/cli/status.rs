@@ -30,8 +30,8 @@ pub async fn restart(context: &Context) -> Result<(), Failure> {
     ask::done(context, &ControlRequest::Restart {}).await
 }
 
-pub async fn drain(context: &Context) -> Result<(), Failure> {
-    ask::done(context, &ControlRequest::Drain {}).await
+pub async fn drain(context: &Context, undo: bool) -> Result<(), Failure> {
+    ask::done(context, &ControlRequest::Drain { undo }).await
 }
 
 pub async fn reload(context: &Context) -> Result<(), Failure> {

@@ -25,7 +25,7 @@ async fn a_home_with_a_very_long_path_has_a_socket_too() {
     std::fs::create_dir_all(&home).unwrap();
     let _host = host(&home, 4);
     assert!(home.join("host.sock").exists());
-    Client::connect(&home).await.unwrap().ask(&ControlRequest::Drain {}).await.unwrap();
+    Client::connect(&home).await.unwrap().ask(&ControlRequest::Drain { undo: false }).await.unwrap();
 }
 
 #[tokio::test]
@@ -85,7 +85,7 @@ async fn hostile_lines_are_answered_with_a_sentence_and_harm_nobody() {
         stream.read_to_string(&mut answer).await.unwrap();
         assert!(answer.contains(expected), "{} → {answer}", &sent[..sent.len().min(80)]);
     }
-    Client::connect(home.path()).await.unwrap().ask(&ControlRequest::Drain {}).await.unwrap();
+    Client::connect(home.path()).await.unwrap().ask(&ControlRequest::Drain { undo: false }).await.unwrap();
 }
 
 #[tokio::test]

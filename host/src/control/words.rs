@@ -41,7 +41,11 @@ pub enum ControlRequest {
     /// A planned stop that ends with 75, so that a service manager starts the host again.
     Restart {},
     /// Take no new events, finish what runs, stay up.
-    Drain {},
+    Drain {
+        /// Take events again.
+        #[serde(default)]
+        undo: bool,
+    },
     /// Read the configuration again.
     Reload {},
     /// Deliver a text through the outbox.

@@ -95,6 +95,10 @@ impl Dispatcher {
                 // A session without a lane is remembered by nobody.
                 self.lanes.send(&session, LaneMessage::Forget).ok();
             }
+            Control::UndrainLanes => {
+                self.lanes_drained = None;
+                self.lanes.broadcast(|| LaneMessage::Undrain);
+            }
             Control::DrainLanes(reply) => {
                 self.lanes.broadcast(|| LaneMessage::Drain);
                 self.lanes_drained = Some(reply);

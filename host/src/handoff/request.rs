@@ -92,8 +92,8 @@ pub async fn request(host: &Arc<Host>, session: &str, target: &str) -> Result<As
     if let Some(words) = has_chat(host, &id).await {
         return Err(Refused::state(words));
     }
-    if host.draining.is_cancelled() {
-        return Err(Refused::new(ErrorKind::Busy, "the host takes nothing new; hand it over when it runs again"));
+    if let Some(why) = host.takes_nothing() {
+        return Err(Refused::new(ErrorKind::Busy, why));
     }
     // From here on whoever writes to it is told; what was quicker is met by the store.
     let granted =

@@ -143,8 +143,10 @@ pub enum LaneMessage {
     },
     /// Comes with what another lane hands on, before anything newer.
     HandedOn(After),
-    /// The host ends: start nothing new.
+    /// The host ends, or rests: start nothing new.
     Drain,
+    /// It goes on after all.
+    Undrain,
 }
 
 /// A session that is not written yet; its first commit writes it.
@@ -350,6 +352,7 @@ impl Lane {
                 LaneMessage::Moved { keys, then } => self.moving.hand_on(&keys, then),
                 LaneMessage::HandedOn(after) => self.take_over(after).await,
                 LaneMessage::Drain => self.drain(),
+                LaneMessage::Undrain => self.draining = false,
             }
             self.in_hand = None;
             self.advance().await;

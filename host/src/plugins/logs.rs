@@ -18,6 +18,8 @@ const RECORDS_PER_S: u32 = 50;
 const TEXT_BYTES_MAX: usize = 16 * 1024;
 /// Shorter secrets are not masked: they would stain every text.
 const SECRET_CHARS_MIN: usize = 4;
+/// Shorter secrets are masked where they stand alone: as a part of a word they are most likely only that.
+const INNER_CHARS_MIN: usize = 8;
 
 /// What stands for a secret.
 const MASK: &str = "***";
@@ -39,7 +41,10 @@ impl Mask {
 
     /// The text without its secrets.
     pub(super) fn apply(&self, text: &str) -> String {
-        self.secrets.iter().fold(text.to_owned(), |text, secret| text.replace(secret.as_str(), MASK))
+        self.secrets.iter().fold(text.to_owned(), |text, secret| match secret.chars().count() < INNER_CHARS_MIN {
+            true => without_word(&text, secret),
+            false => text.replace(secret.as_str(), MASK),
+        })
     }
 
     fn apply_value(&self, value: &mut Value) {
@@ -50,6 +55,23 @@ impl Mask {
             _ => {}
         }
     }
+}
+
+/// The text without a secret, where that is no part of a longer word.
+fn without_word(text: &str, secret: &str) -> String {
+    let is_word = |char: Option<char>| char.is_some_and(char::is_alphanumeric);
+    let mut rest = text;
+    let mut masked = String::with_capacity(text.len());
+    while let Some(at) = rest.find(secret) {
+        let (before, behind) = (&rest[..at], &rest[at + secret.len()..]);
+        // What was passed over ends the word before as well as what was not.
+        let last = before.chars().next_back().or_else(|| masked.chars().next_back());
+        masked.push_str(before);
+        masked.push_str(if is_word(last) || is_word(behind.chars().next()) { secret } else { MASK });
+        rest = behind;
+    }
+    masked.push_str(rest);
+    masked
 }
 
 /// One record, ready to be told: its words, and its fields as `name=value`.
@@ -239,6 +261,14 @@ mod tests {
         assert!(text.contains("WARN adapter: token *** n=1"), "{text}");
         assert!(text.contains(r#"instance="one""#) && text.contains(r#"source="lib::***""#), "{text}");
         assert!(!text.contains("s3cret") && !text.contains("fields"), "{text}");
+    }
+
+    #[test]
+    fn a_short_secret_is_masked_alone_and_not_as_a_part_of_words() {
+        let message = |text: &str| gate(&["short"]).line(&serde_json::json!({ "message": text }).to_string()).message;
+        assert_eq!(message("shorter, a_short, key=short short!"), "shorter, a_***, key=*** ***!");
+        assert_eq!(message("shortshort"), "shortshort");
+        assert_eq!(gate(&["long-enough"]).line(r#"{"message":"xlong-enoughx"}"#).message, "x***x");
     }
 
     #[test]

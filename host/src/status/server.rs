@@ -208,7 +208,9 @@ fn reachable(status: &StatusJson) -> Result<String, String> {
         each.collect::<Vec<_>>().join(", ")
     };
     match (online.is_empty(), others.is_empty()) {
-        (false, _) => Ok(told(&online)),
+        (false, true) => Ok(told(&online)),
+        // Who watches it wants to know of each that is not there.
+        (false, false) => Ok(format!("{}; {}", told(&online), told(&others))),
         (true, true) => Ok("no adapter is meant to run".to_owned()),
         (true, false) => Err(format!("no adapter is online: {}", told(&others))),
     }

@@ -46,6 +46,19 @@ impl Store {
         self.write(move |db| recover(db, &nonce, epoch, now_ms)).await
     }
 
+    /// Returns how far everything goes that was taken in by now, of which nothing is to be recovered.
+    ///
+    /// # Errors
+    ///
+    /// When the disk fails.
+    pub async fn left_by_now(&self) -> Result<Left> {
+        self.read(|db| {
+            let event = db.query_row("SELECT coalesce(max(id), 0) FROM inbox", [], |row| row.get(0))?;
+            Ok(Left { event, turn: 0, delivery: 0, drafts: Vec::new(), failed_handoffs: Vec::new() })
+        })
+        .await
+    }
+
     /// Returns the next turns that were cut off, in id order: at most [`BATCH_ROWS_MAX`] behind `after`.
     ///
     /// # Errors

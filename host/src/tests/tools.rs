@@ -182,5 +182,6 @@ fn an_agent_writes_to_another_chat_and_not_to_the_one_it_is_in() {
     assert!(send("fake:7").unwrap_err().contains("the chat you are in"));
     assert!(send("fak:8").unwrap_err().contains("did you mean"));
     assert!(send("local").is_err());
+    assert!(send("terminal:once-1").unwrap_err().contains("nobody would receive this"));
     assert!(world.chat("7").heard().is_empty());
 }
