@@ -10,7 +10,7 @@ use serde_json::Value as Json;
 
 use super::args::AdapterCommand;
 use super::ask::{self, print, print_json, say, unexpected};
-use super::{Context, Failure};
+use super::{Context, Failure, certify};
 use crate::clock::{Clock, SystemClock};
 use crate::config;
 use crate::control::{Client, ClientError, ControlReply, ControlRequest};
@@ -25,6 +25,9 @@ pub async fn adapter(context: &Context, command: AdapterCommand) -> Result<(), F
         AdapterCommand::List { json } => list(context, json).await,
         AdapterCommand::Inspect { file, json } => inspect(&context.sources.cwd.join(file), json),
         AdapterCommand::Check { file, json } => check(context, &file, json).await,
+        AdapterCommand::Certify { file, sample, isolation, here, json } => {
+            certify::certify(context, certify::Trial { file, sample, isolation, json }, here).await
+        }
         AdapterCommand::Add { file } => add(context, &file).await,
         AdapterCommand::Remove { id } => remove(context, &id).await,
         AdapterCommand::Enable { instance } => ask::done(context, &ControlRequest::AdapterEnable { instance }).await,
@@ -183,7 +186,7 @@ async fn remove(context: &Context, id: &str) -> Result<(), Failure> {
 }
 
 /// What concerns files: a wrong or unset key of an adapter, or of the agent, is none of it.
-fn settings(context: &Context) -> Result<AdapterSettings, Failure> {
+pub(super) fn settings(context: &Context) -> Result<AdapterSettings, Failure> {
     let (config, mut problems) = config::read(context.sources.clone())?;
     problems.0.retain(|problem| problem.key.is_empty() || problem.key.split('.').next() == Some("host"));
     if !problems.0.is_empty() {

@@ -216,6 +216,23 @@ pub(super) enum AdapterCommand {
         #[arg(long)]
         json: bool,
     },
+    /// Put a library to the test: every case of the conformance lists, in this process's children, in both isolations
+    Certify {
+        /// The library
+        file: PathBuf,
+        /// Its `certify.toml`: a sample configuration, and the stage that plays its platform
+        #[arg(long, value_name = "PATH")]
+        sample: Option<PathBuf>,
+        /// Only inside the host's process, or only in a process of its own
+        #[arg(long, value_name = "ISOLATION", value_parser = ["in-process", "process"])]
+        isolation: Option<String>,
+        /// Run it in this very process
+        #[arg(long, hide = true, requires = "isolation")]
+        here: bool,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
     /// Copy a library into the plugins folder and accept its bytes
     Add {
         /// The library

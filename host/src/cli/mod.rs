@@ -10,6 +10,7 @@
 mod adapter;
 mod args;
 mod ask;
+mod certify;
 mod chat;
 mod config;
 mod exit;
@@ -100,6 +101,10 @@ fn dispatch(cli: Cli, given: &Given) -> Result<ExitCode, Failure> {
         // The child of an adapter reads its arguments itself and never sees the rest of this program.
         Command::AdapterRunner { .. } => return Ok(crate::plugins::runner_main()),
         Command::Chat(args) => block_on_host(chat::chat(&context, args))??,
+        // A stage is waited for, and the instance goes on meanwhile.
+        Command::Adapter(command @ args::AdapterCommand::Certify { .. }) => {
+            block_on_host(adapter::adapter(&context, command))??;
+        }
         Command::Completions { shell } => {
             ask::print(&completions(shell))?;
         }

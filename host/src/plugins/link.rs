@@ -135,6 +135,14 @@ impl PendingCall {
         Self { id: 0, answer: receiver, cancel: None }
     }
 
+    /// Cancels the call and waits how it ends.
+    pub async fn cancelled(mut self) -> Answer {
+        if let Some(cancel) = self.cancel.take() {
+            cancel(self.id);
+        }
+        self.await
+    }
+
     /// Number of the call within its instance.
     pub fn id(&self) -> u64 {
         self.id

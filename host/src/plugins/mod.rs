@@ -12,6 +12,7 @@
 //! Not here: `unsafe` (see [`crate::ffi`]), and any policy about messages.
 
 mod adapters;
+mod certify;
 mod check;
 mod credential;
 mod discover;
@@ -40,6 +41,7 @@ pub mod terminal;
 mod tests;
 
 pub use adapters::Adapters;
+pub use certify::certify;
 pub use check::{CheckLine, check};
 pub use discover::{Found, Place, SearchPath, accept, discover, inspect};
 pub use error::LoadError;

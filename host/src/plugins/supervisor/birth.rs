@@ -27,7 +27,7 @@ use crate::{
         frame::PROTOCOL,
         in_process::{self, InProcess},
         life::Life,
-        logs::{self, LogGate, Mask},
+        logs::{LogGate, Mask},
         negotiate,
         process::{self, ChildSpec, HostHello},
         schema,
@@ -151,6 +151,23 @@ impl Maker {
         Ok(Born { life, link: link_state, credentials, make, manifest, running: None, end, ended: false })
     }
 
+    /// Makes an instance of a library whose calls to the host go to `port`.
+    pub(in crate::plugins) async fn create_link(
+        &self,
+        plan: &AdapterPlan,
+        admitted: &Arc<Admitted>,
+        port: Arc<dyn HostPort>,
+        envelope: &Envelope,
+        isolation: Isolation,
+    ) -> Result<Arc<dyn AdapterLink>, LoadError> {
+        self.fits_schema(plan, admitted).await?;
+        if isolation == Isolation::Process {
+            return Ok(self.create_outside(plan, Some(admitted), port, envelope).await?.0);
+        }
+        let deadline = self.settings().create;
+        Ok(Arc::new(create_inside(plan, Arc::clone(admitted), port, envelope, deadline).await?))
+    }
+
     async fn create_outside(
         &self,
         plan: &AdapterPlan,
@@ -168,7 +185,7 @@ impl Maker {
             protocol: PROTOCOL,
             envelope: serde_json::to_value(envelope).expect("an envelope has string keys only"),
             create_ms: u64::try_from(settings.create.as_millis()).unwrap_or(u64::MAX),
-            log_level: logs::max_level(),
+            log_level: port.max_level(),
             origin: origin.display().to_string(),
         };
         let child = process::start(&spec).await.map_err(|error| process_failed(plan, &error))?;

@@ -1,0 +1,242 @@
+//! `adapter certify`: the conformance lists on a built library, and what they say together.
+
+use std::ffi::OsString;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::PathBuf;
+use std::process::Stdio;
+use std::time::Duration;
+
+use hermes_conformance::{Certified, NO_STAGE, Outcome, Sample, Verdict};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use tokio::io::AsyncReadExt;
+
+use super::ask::{print, print_json};
+use super::{Context, FAILED, Failure, adapter};
+use crate::plugins::{self, Isolation};
+use crate::status::human::one_line;
+
+/// How long one isolation may take; a silent platform alone may be waited for a minute and a half.
+const TRIAL_WAIT: Duration = Duration::from_secs(600);
+
+/// The largest report that is read, in bytes.
+const REPORT_BYTES_MAX: u64 = 4 << 20;
+
+/// Characters of what was seen.
+const SEEN_CHARS_MAX: usize = 600;
+
+/// What is put to the test.
+pub(super) struct Trial {
+    pub file: PathBuf,
+    pub sample: Option<PathBuf>,
+    /// `None`: both.
+    pub isolation: Option<String>,
+    pub json: bool,
+}
+
+/// One case and how it ended.
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Line {
+    id: String,
+    sentence: String,
+    /// `passed`, `failed`, `skipped` or `crashed`.
+    verdict: String,
+    /// What was seen, or why it was skipped.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    detail: String,
+}
+
+/// The cases in one isolation.
+#[derive(Debug, Serialize)]
+struct Tried {
+    isolation: &'static str,
+    cases: Vec<Line>,
+}
+
+/// Everything together.
+#[derive(Debug, Serialize)]
+struct Report {
+    verdict: String,
+    isolations: Vec<Tried>,
+}
+
+/// Runs a trial in children, or with `here` one isolation in this process.
+pub(super) async fn certify(context: &Context, trial: Trial, here: bool) -> Result<(), Failure> {
+    let isolations: Vec<Isolation> = [Isolation::InProcess, Isolation::Process]
+        .into_iter()
+        .filter(|isolation| trial.isolation.as_deref().is_none_or(|wanted| wanted == isolation.as_str()))
+        .collect();
+    if let (true, [isolation]) = (here, &isolations[..]) {
+        return print_json(&inside(context, &trial, *isolation).await?);
+    }
+    // What is wrong with the words is said once, before anything runs.
+    sample(context, &trial)?;
+    let mut tried = Vec::new();
+    for isolation in isolations {
+        tried.push(Tried { isolation: isolation.as_str(), cases: in_child(context, &trial, isolation).await? });
+    }
+    let report = Report { verdict: verdict(&tried).to_string(), isolations: tried };
+    if trial.json {
+        print_json(&report)?
+    } else {
+        print(&shown(&report))?
+    }
+    match verdict(&report.isolations) {
+        Certified::No => Err(Failure::silent(FAILED)),
+        _ => Ok(()),
+    }
+}
+
+fn sample(context: &Context, trial: &Trial) -> Result<Sample, Failure> {
+    match &trial.sample {
+        Some(path) => Sample::read(&context.sources.cwd.join(path)).map_err(Failure::failed),
+        None => Ok(Sample { config: json!({}), stage: Vec::new(), folder: context.sources.cwd.clone() }),
+    }
+}
+
+/// Runs the cases here. The library may end this process.
+async fn inside(context: &Context, trial: &Trial, isolation: Isolation) -> Result<Vec<Line>, Failure> {
+    let sample = sample(context, trial)?;
+    let mut settings = adapter::settings(context)?;
+    // What it keeps is none of the home's.
+    let home = std::env::temp_dir().join(format!("hermes-certify-{}", std::process::id()));
+    let made = std::fs::DirBuilder::new().mode(0o700).create(&home);
+    made.map_err(|error| Failure::failed(format!("{} cannot be made ({error})", home.display())))?;
+    settings.home.clone_from(&home);
+    let outcomes = plugins::certify(&context.sources.cwd.join(&trial.file), &sample, isolation, settings).await;
+    // What is left of it harms nobody.
+    let _ = std::fs::remove_dir_all(&home);
+    Ok(outcomes.map_err(Failure::failed)?.iter().map(line).collect())
+}
+
+/// Runs the cases in a child of this program; one that crashes is a case of its own.
+async fn in_child(context: &Context, trial: &Trial, isolation: Isolation) -> Result<Vec<Line>, Failure> {
+    let mut command = tokio::process::Command::new("/proc/self/exe");
+    command.args(words(context, trial, isolation)).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command.kill_on_drop(true);
+    let mut child = command.spawn().map_err(|error| Failure::failed(format!("no child can be started ({error})")))?;
+    let (mut said, mut complained) = (Vec::new(), Vec::new());
+    let (out, err) = (child.stdout.take(), child.stderr.take());
+    let ended = tokio::time::timeout(TRIAL_WAIT, async {
+        let read_out = async {
+            if let Some(out) = out {
+                out.take(REPORT_BYTES_MAX).read_to_end(&mut said).await.ok();
+            }
+        };
+        let read_err = async {
+            if let Some(err) = err {
+                err.take(REPORT_BYTES_MAX).read_to_end(&mut complained).await.ok();
+            }
+        };
+        tokio::join!(read_out, read_err);
+        child.wait().await
+    });
+    let how = match ended.await {
+        Ok(Ok(status)) => status.to_string(),
+        Ok(Err(error)) => error.to_string(),
+        Err(_) => format!("it did not end within {} s", TRIAL_WAIT.as_secs()),
+    };
+    if let Ok(cases) = serde_json::from_slice(&said) {
+        return Ok(cases);
+    }
+    let complained = String::from_utf8_lossy(&complained);
+    let detail = one_line(&format!("{how}: {}", complained.trim()), SEEN_CHARS_MAX);
+    let sentence = "the library lets the process live that runs it".to_owned();
+    Ok(vec![Line { id: "survives".to_owned(), sentence, verdict: "crashed".to_owned(), detail }])
+}
+
+/// The words of the child.
+fn words(context: &Context, trial: &Trial, isolation: Isolation) -> Vec<OsString> {
+    let mut words: Vec<OsString> = Vec::new();
+    for (name, path) in [("--config", &context.sources.config), ("--home", &context.sources.home)] {
+        if let Some(path) = path {
+            words.extend([name.into(), path.into()]);
+        }
+    }
+    words.extend(["adapter".into(), "certify".into(), trial.file.clone().into(), "--here".into()]);
+    words.extend(["--isolation".into(), isolation.as_str().into(), "--json".into()]);
+    if let Some(sample) = &trial.sample {
+        words.extend(["--sample".into(), sample.into()]);
+    }
+    words
+}
+
+fn line(outcome: &Outcome) -> Line {
+    let (verdict, detail) = match &outcome.verdict {
+        Verdict::Passed => ("passed", String::new()),
+        Verdict::Failed(seen) => ("failed", one_line(seen, SEEN_CHARS_MAX)),
+        Verdict::Skipped(why) => ("skipped", one_line(why, SEEN_CHARS_MAX)),
+    };
+    Line {
+        id: outcome.case.id.to_owned(),
+        sentence: outcome.case.sentence.to_owned(),
+        verdict: verdict.to_owned(),
+        detail,
+    }
+}
+
+/// What the cases of all isolations say together.
+fn verdict(tried: &[Tried]) -> Certified {
+    let mut cases = tried.iter().flat_map(|tried| &tried.cases);
+    if cases.clone().any(|case| matches!(case.verdict.as_str(), "failed" | "crashed")) {
+        Certified::No
+    } else if cases.any(is_unstaged) {
+        Certified::ContractOnly
+    } else {
+        Certified::Whole
+    }
+}
+
+fn is_unstaged(case: &Line) -> bool {
+    case.verdict == "skipped" && case.detail == NO_STAGE
+}
+
+fn shown(report: &Report) -> String {
+    let mut text = String::new();
+    for Tried { isolation, cases } in &report.isolations {
+        text.push_str(&format!("{isolation}\n"));
+        let unstaged = cases.iter().filter(|case| is_unstaged(case)).count();
+        if unstaged > 0 {
+            text.push_str(&format!("  skipped  {unstaged} cases that need a platform: {NO_STAGE}\n"));
+        }
+        for case in cases.iter().filter(|case| !is_unstaged(case)) {
+            let detail = if case.detail.is_empty() { String::new() } else { format!(" ({})", case.detail) };
+            text.push_str(&format!("  {:7}  {}: {}{detail}\n", case.verdict, case.id, case.sentence));
+        }
+    }
+    text.push_str(&format!("{}\n", report.verdict));
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tried(verdict: &str, detail: &str) -> Vec<Tried> {
+        let case = |verdict: &str, detail: &str| Line {
+            id: "connects".to_owned(),
+            sentence: "it connects".to_owned(),
+            verdict: verdict.to_owned(),
+            detail: detail.to_owned(),
+        };
+        vec![Tried { isolation: "process", cases: vec![case("passed", ""), case(verdict, detail)] }]
+    }
+
+    #[test]
+    fn one_case_that_failed_or_crashed_is_enough() {
+        assert_eq!(verdict(&tried("passed", "")), Certified::Whole);
+        assert_eq!(verdict(&tried("skipped", "it opens no threads")), Certified::Whole);
+        assert_eq!(verdict(&tried("skipped", NO_STAGE)), Certified::ContractOnly);
+        assert_eq!(verdict(&tried("failed", "nothing")), Certified::No);
+        assert_eq!(verdict(&tried("crashed", "signal: 11")), Certified::No);
+    }
+
+    #[test]
+    fn the_report_is_read_from_the_top_to_its_last_line() {
+        let report = Report { verdict: "not certified".to_owned(), isolations: tried("failed", "no event") };
+        assert_eq!(
+            shown(&report),
+            "process\n  passed   connects: it connects\n  failed   connects: it connects (no event)\nnot certified\n"
+        );
+    }
+}

@@ -1,0 +1,186 @@
+//! `adapter certify FILE`: the conformance lists on a built library, as the host runs it.
+//!
+//! Two instances are made: one for the contract cases, one that connects to the stage. What they ask of the host is
+//! answered here, without a store, and remembered for the cases. Whoever calls this is a process of its own: a library
+//! may end it.
+
+mod board;
+
+use std::collections::VecDeque;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::{BoxFuture, FutureExt as _};
+use hermes_adapter_abi::{SDK_VERSION, status};
+use hermes_conformance::{HostCall, Outcome, RUN_ENDED, Sample, Subject};
+use hermes_protocol::{CallError, Envelope, HostInfo, method};
+use serde_json::Value;
+use tokio::sync::mpsc;
+
+use self::board::Board;
+use super::{
+    AdapterHandle, AdapterLink, AdapterPlan, AdapterSettings, Answer, HostServices, Isolation, IsolationChoice,
+    discover::{self, Admitted, Pin},
+    handle::Shared,
+    supervisor::Maker,
+};
+
+/// Name of the instance that is put to the test.
+const INSTANCE: &str = "certify";
+
+/// What a cancelled call has to end in.
+const GRACE: Duration = Duration::from_secs(5);
+
+/// Runs every case on the library at `path` behind this isolation. It needs a runtime with several threads: the stage
+/// is waited for.
+///
+/// # Errors
+///
+/// Why it cannot be put to the test, in one sentence.
+pub async fn certify(
+    path: &Path,
+    sample: &Sample,
+    isolation: Isolation,
+    settings: AdapterSettings,
+) -> Result<Vec<Outcome>, String> {
+    let place = discover::place_of(path, &settings.search);
+    let admitted = discover::admit_file(path, place, Pin::Ignore, &settings).map_err(|error| error.to_string())?;
+    let trial = Trial { admitted: Arc::new(admitted), isolation, settings: Arc::new(settings) };
+    let mut contract = trial.instance(&sample.config).await?;
+    let mut outcomes = hermes_conformance::run(&mut contract).await;
+    contract.end().await;
+    let staged = sample.staged().map_err(|error| error.to_string())?;
+    let Some((mut stage, config)) = staged else {
+        outcomes.extend(hermes_conformance::without_stage());
+        return Ok(outcomes);
+    };
+    let mut connected = trial.instance(&config).await?;
+    let secrets = hermes_conformance::secrets(&trial.admitted.manifest, &config);
+    outcomes.extend(hermes_conformance::run_staged(&mut connected, &mut stage, &secrets).await);
+    connected.end().await;
+    Ok(outcomes)
+}
+
+/// What instances are made of.
+struct Trial {
+    admitted: Arc<Admitted>,
+    isolation: Isolation,
+    settings: Arc<AdapterSettings>,
+}
+
+impl Trial {
+    async fn instance(&self, config: &Value) -> Result<Certified, String> {
+        let mut plan = AdapterPlan::new(INSTANCE, self.admitted.manifest.id.clone(), config.clone());
+        plan.isolation = match self.isolation {
+            Isolation::InProcess => IsolationChoice::InProcess,
+            Isolation::Process => IsolationChoice::Process,
+        };
+        // Nobody reads what is announced, and nothing else is asked of these services.
+        let (announcements, _) = mpsc::channel(1);
+        let shared = Shared::new(&plan, Arc::clone(&self.settings), announcements);
+        let handle = AdapterHandle { shared: Arc::new(shared) };
+        let maker = Maker { handle, services: Arc::new(Nobody), stuck: Arc::default() };
+        let (board, calls) = Board::new(self.settings.home.join("media"));
+        let host = HostInfo::new(SDK_VERSION, ["emit.ack", "kv", "media"].map(str::to_owned).to_vec());
+        let envelope = Envelope::new(host, plan.instance.clone(), config.clone());
+        let link = maker.create_link(&plan, &self.admitted, Arc::new(board), &envelope, self.isolation).await;
+        let link = link.map_err(|error| error.to_string())?;
+        let manifest = self.admitted.manifest_json.clone().into_bytes();
+        Ok(Certified { link, manifest, calls, waiting: VecDeque::new(), run: None, end: self.settings.end })
+    }
+}
+
+/// Answers nothing: the board does.
+struct Nobody;
+
+impl HostServices for Nobody {
+    fn call(&self, _: &AdapterHandle, method: &str, _: Vec<u8>) -> BoxFuture<'static, Result<Vec<u8>, CallError>> {
+        let error = CallError::new("unsupported", format!("`{method}` is not answered here"));
+        std::future::ready(Err(error)).boxed()
+    }
+}
+
+/// An instance under test.
+struct Certified {
+    link: Arc<dyn AdapterLink>,
+    manifest: Vec<u8>,
+    calls: mpsc::Receiver<HostCall>,
+    /// Calls that came while something else was waited for.
+    waiting: VecDeque<HostCall>,
+    run: Option<BoxFuture<'static, Answer>>,
+    end: Duration,
+}
+
+impl Certified {
+    async fn end(self) {
+        self.link.destroy(self.end).await;
+    }
+}
+
+/// How a call ends: in time, or after it was cancelled.
+async fn answered(link: &Arc<dyn AdapterLink>, method: &str, payload: &[u8], deadline: Duration) -> Option<Answer> {
+    let mut call = link.call(method, payload.to_vec());
+    match tokio::time::timeout(deadline, &mut call).await {
+        Ok(answer) => Some(answer),
+        Err(_) => tokio::time::timeout(GRACE, call.cancelled()).await.ok(),
+    }
+}
+
+impl Subject for Certified {
+    fn manifest(&self) -> Vec<u8> {
+        self.manifest.clone()
+    }
+
+    async fn call(&mut self, method: &str, payload: &[u8], deadline: Duration) -> hermes_conformance::Answer {
+        let answer = answered(&self.link, method, payload, deadline).await;
+        let is_up = method == method::CONNECT && answer.as_ref().is_some_and(Answer::is_ok);
+        if is_up {
+            self.run = Some(self.link.call(method::RUN, b"{}".to_vec()).boxed());
+        }
+        told(answer)
+    }
+
+    async fn next_host_call(&mut self, deadline: Duration) -> Option<HostCall> {
+        if let Some(call) = self.waiting.pop_front() {
+            return Some(call);
+        }
+        let (calls, run) = (&mut self.calls, &mut self.run);
+        let ended = async {
+            match run.as_mut() {
+                Some(run) => run.await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            biased;
+            call = calls.recv() => call,
+            answer = ended => {
+                self.run = None;
+                // What it did before its end comes before it.
+                while let Ok(call) = self.calls.try_recv() {
+                    self.waiting.push_back(call);
+                }
+                self.waiting.push_back(HostCall { method: RUN_ENDED.to_owned(), payload: answer.payload });
+                self.waiting.pop_front()
+            }
+            () = tokio::time::sleep(deadline) => None,
+        }
+    }
+
+    async fn shutdown(&mut self, deadline: Duration) -> hermes_conformance::Answer {
+        let answer = tokio::time::timeout(deadline.saturating_add(GRACE), self.link.shutdown(deadline)).await;
+        told(answer.ok())
+    }
+}
+
+fn told(answer: Option<Answer>) -> hermes_conformance::Answer {
+    answer.map_or_else(hermes_conformance::Answer::never, |answer| {
+        hermes_conformance::Answer::new(answer.status, answer.payload)
+    })
+}
+
+/// The answer of a call that nobody asks a host for.
+fn refused(error: &CallError) -> (i32, Vec<u8>) {
+    (status::ERR, serde_json::to_vec(error).expect("an error is always JSON"))
+}

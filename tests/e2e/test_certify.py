@@ -1,0 +1,49 @@
+"""`adapter certify`: the conformance lists on the built libraries, by the built binary."""
+
+import json
+import pathlib
+
+import pytest
+
+from conftest import BIN, HERE
+
+ADAPTERS = HERE.parent.parent / "adapters"
+TESTED = {"in-process", "process"}
+
+
+def certify(one, library, *more):
+    done = one.cli("adapter", "certify", library, "--json", *more, check=False)
+    return done.returncode, json.loads(done.stdout)
+
+
+def test_telegram_passes_every_case_with_its_stage_in_both_isolations(host):
+    sample = ADAPTERS / "telegram/testdata/certify.toml"
+    code, report = certify(host(""), BIN / "libhermes_adapter_telegram.so", "--sample", sample)
+    failed = [case for tried in report["isolations"] for case in tried["cases"] if case["verdict"] != "passed"]
+    assert (code, report["verdict"], failed) == (0, "certified", [])
+    assert {tried["isolation"] for tried in report["isolations"]} == TESTED
+    assert "handoff-thread-is-its-messages-chat" in {case["id"] for case in report["isolations"][0]["cases"]}
+
+
+@pytest.mark.parametrize("name", ["api_server", "echo", "webchat"])
+def test_an_adapter_without_a_stage_is_certified_for_its_contract(host, name):
+    sample = ADAPTERS / name / "testdata/certify.toml"
+    code, report = certify(host(""), BIN / f"libhermes_adapter_{name}.so", *(["--sample", sample] if sample.exists() else []))
+    assert (code, report["verdict"]) == (0, "certified: contract only")
+    skipped = {case["detail"] for tried in report["isolations"] for case in tried["cases"] if case["verdict"] == "skipped"}
+    assert skipped == {"no stage"}
+
+
+def test_a_stage_that_does_not_play_and_a_file_that_is_none_are_said_so(host):
+    one = host("")
+    broken = one.folder / "certify.toml"
+    broken.write_text('stage = ["true"]\n[config]\ntoken = "1:x"\n')
+    code, report = certify(one, BIN / "libhermes_adapter_telegram.so", "--sample", broken, "--isolation", "process")
+    assert code == 1 and report["verdict"] == "not certified"
+    assert "the stage does not play" in json.dumps(report)
+    nothing = one.folder / "nothing.so"
+    pathlib.Path(nothing).write_bytes(b"no library")
+    code, report = certify(one, nothing, "--isolation", "in-process")
+    assert code == 1 and report["isolations"][0]["cases"][0]["verdict"] != "passed"
+    wrong = one.cli("adapter", "certify", nothing, "--sample", one.folder / "gone.toml", check=False)
+    assert wrong.returncode == 1 and "gone.toml" in wrong.stderr
