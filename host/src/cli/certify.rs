@@ -131,16 +131,20 @@ async fn in_child(context: &Context, trial: &Trial, isolation: Isolation) -> Res
         tokio::join!(read_out, read_err);
         child.wait().await
     });
-    let how = match ended.await {
-        Ok(Ok(status)) => status.to_string(),
-        Ok(Err(error)) => error.to_string(),
-        Err(_) => format!("it did not end within {} s", TRIAL_WAIT.as_secs()),
-    };
+    let ended = ended.await;
     if let Ok(cases) = serde_json::from_slice(&said) {
         return Ok(cases);
     }
     let complained = String::from_utf8_lossy(&complained);
-    let detail = one_line(&format!("{how}: {}", complained.trim()), SEEN_CHARS_MAX);
+    let complained = complained.trim().trim_start_matches("error: ");
+    let how = match ended {
+        // It said why there is nothing to tell.
+        Ok(Ok(status)) if status.code() == Some(FAILED.into()) => return Err(Failure::failed(complained)),
+        Ok(Ok(status)) => status.to_string(),
+        Ok(Err(error)) => error.to_string(),
+        Err(_) => format!("it did not end within {} s", TRIAL_WAIT.as_secs()),
+    };
+    let detail = one_line(&format!("{how}: {complained}"), SEEN_CHARS_MAX);
     let sentence = "the library lets the process live that runs it".to_owned();
     Ok(vec![Line { id: "survives".to_owned(), sentence, verdict: "crashed".to_owned(), detail }])
 }
