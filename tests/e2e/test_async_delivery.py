@@ -1,21 +1,21 @@
 """What may be promised for after a turn, over each kind of interface, black-box.
 
-Each case of hermes-agent's `tests/gateway/test_async_delivery.py` has its place; `gate` is
+Each case of hermes-agent's `tests/gateway/test_async_delivery.py` is here; `gate` is
 `host/agent/tests/tools/gate.rs`, next to the code.
 
 | their case | ours |
 |---|---|
-| default_unbound_is_supported | gate: never_bound_counts_as_supported |
-| set_true_is_supported | gate: bound_to_a_delivering_interface_is_supported_and_its_platform_stays_readable |
+| default_unbound_is_supported | gate: never_bound_counts_as_supported; what runs outside of any chat is the terminal, below |
+| set_true_is_supported | `test_over_a_chat_what_is_promised_is_kept` |
 | set_false_is_unsupported | `test_over_a_request_nothing_is_promised_and_its_platform_is_readable` |
-| omitted_arg_defaults_supported | `test_what_an_adapter_can_is_what_its_manifest_says` (telegram says nothing of it) |
-| clear_resets_to_default_supported | gate: cleared_falls_back_to_supported |
+| omitted_arg_defaults_supported | `test_what_an_adapter_can_is_what_its_manifest_says` (telegram says nothing of it), `test_over_a_chat_…` |
+| clear_resets_to_default_supported | gate: cleared_falls_back_to_supported; `test_a_request_leaves_nothing_behind_for_the_next_turn` |
 | base_default_true, api_server_false | `test_what_an_adapter_can_is_what_its_manifest_says` |
 | api_server_bind_chokepoint_hardwires_no_delivery | `test_over_a_request_…`, once for each way to ask |
-| api_server_binding_does_not_outlive_turn | gate: the_same_session_is_not_blocked_by_an_earlier_stateless_interface |
+| api_server_binding_does_not_outlive_turn | `test_the_same_conversation_is_promised_things_where_it_goes_on_in_a_chat` |
 | api_server_skips_watcher_and_notes | `test_over_a_request_…` |
-| gateway_registers_watcher | gate: with_support_a_watch_is_registered_for_the_interface_that_asked |
-| cli_stays_supported | gate: the same, over any interface that delivers |
+| gateway_registers_watcher | `test_over_a_chat_…` |
+| cli_stays_supported | `test_at_the_terminal_what_is_promised_is_kept` |
 """
 
 import json
@@ -23,9 +23,10 @@ import json
 import httpx
 import pytest
 
-from conftest import BIN, free_port, request, telegram_section
+from conftest import BIN, free_port, request, telegram_section, until
 from test_api_server import KEY
 from test_model import config, model  # noqa: F401 - a fixture
+from test_terminal import terminal  # noqa: F401 - a fixture
 
 ASKED = "promise me"
 TOOLS = 'tools = ["terminal", "process", "delegate_task"]\n'
@@ -95,6 +96,19 @@ def nothing_is_promised(ended, watched, handed):
     assert handed["result"] == "Seven sheep." and "done at once" in handed["note"], handed
 
 
+def everything_is_promised(ended, watched, handed):
+    assert ended["notify_on_complete"] is True and "notify_unsupported" not in ended
+    assert watched["watch_patterns"] == ["READY"] and "notify_unsupported" not in watched
+    assert handed["task"] and "result" not in handed
+
+
+def woken(model):  # noqa: F811 - an address here
+    """Waits until the agent was woken with each of the three things that it was promised; once each."""
+    for news in ("DONE", "READY", "Seven sheep."):
+        until(f"it is woken with {news}", lambda news=news: [said for said, _ in asked(model) if news in said])
+        assert len([said for said, results in asked(model) if news in said and not results]) == 1, news
+
+
 def test_what_an_adapter_can_is_what_its_manifest_says(host):
     one = host("")
     for name, delivers in (("api_server", False), ("telegram", True), ("webchat", True), ("echo", True)):
@@ -111,3 +125,43 @@ def test_over_a_request_nothing_is_promised_and_its_platform_is_readable(place, 
     # Another whole turn later still nobody was woken: the model was asked for what people said, and for the helper's task.
     over(place.api, way, "hello")
     assert {said for said, _ in asked(place.model)} == {ASKED, "count the sheep", "hello"}
+
+
+def test_over_a_chat_what_is_promised_is_kept(place):
+    place.telegram.says(7, ASKED)
+    until("it is promised", lambda: [m for m in place.telegram.from_bot(7) if m.get("text") == "It was promised."])
+    ended, watched, (platform, key), handed = told(place.model)
+    everything_is_promised(ended, watched, handed)
+    assert platform == "telegram" and ":telegram:dm:7" in key
+    woken(place.model)
+
+
+def test_at_the_terminal_what_is_promised_is_kept(place, terminal):  # noqa: F811 - a fixture
+    one = terminal(place).sees("/quit leaves").types(ASKED).sees("It was promised.")
+    ended, watched, (platform, _), handed = told(place.model)
+    everything_is_promised(ended, watched, handed)
+    assert platform == "terminal"
+    woken(place.model)
+    one.types("/quit")
+    assert one.ends() == 0
+
+
+def test_a_request_leaves_nothing_behind_for_the_next_turn(place):
+    over(place.api, "whole")
+    nothing_is_promised(*[told(place.model)[n] for n in (0, 1, 3)])
+    place.telegram.says(7, ASKED)
+    until("it is promised", lambda: [m for m in place.telegram.from_bot(7) if m.get("text") == "It was promised."])
+    everything_is_promised(*[told(place.model)[n] for n in (0, 1, 3)])
+
+
+def test_the_same_conversation_is_promised_things_where_it_goes_on_in_a_chat(place):
+    over(place.api, "named")
+    nothing_is_promised(*[told(place.model)[n] for n in (0, 1, 3)])
+    [session] = json.loads(place.cli("session", "list", "--json").stdout)
+    place.telegram.says(7, f"/resume {session['id']}")
+    until("it goes on in the chat", lambda: [m for m in place.telegram.from_bot(7) if "You are in" in (m.get("text") or "")])
+    place.telegram.says(7, ASKED)
+    until("it is promised", lambda: [m for m in place.telegram.from_bot(7) if m.get("text") == "It was promised."])
+    everything_is_promised(*[told(place.model)[n] for n in (0, 1, 3)])
+    said = json.loads(place.cli("session", "show", session["id"], "--json").stdout)["messages"]
+    assert [m["content"] for m in said if m["role"] == "user"][:2] == [ASKED, ASKED], "one conversation, over both"
