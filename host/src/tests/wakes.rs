@@ -9,19 +9,21 @@ use hermes_agent::tools::ports::{Followed, News, UNKNOWN_OUTCOME};
 use hermes_agent::{AgentRuntime, EventSink, Message, TurnOutcome, TurnRequest};
 use hermes_core::ids::SessionId;
 use hermes_core::session::{MAIN_PROFILE, SessionKey};
-use hermes_protocol::{Chat, Sender};
+use hermes_protocol::{Chat, ChatType, Sender, method};
+use serde_json::json;
 use tokio::sync::{oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
 use super::world::{Setting, World};
 use crate::events::{Control, HostEvent};
-use crate::store::{RouteRow, WatchTold};
+use crate::handoff;
+use crate::store::{Change, CommandTx, NewSession, RouteRow, WatchTold};
 use crate::tools::{Lent, ports};
 use crate::wakes::{Wake, wake};
 
 /// Remembers what each turn heard, and answers how many turns there were; told to hang it does, and told to follow
 /// something it does that.
-pub struct Listener {
+struct Listener {
     heard: Mutex<Vec<(SessionId, String)>>,
     ports: watch::Sender<Option<Ports>>,
     /// What it takes up in the next life of the host.
@@ -73,7 +75,7 @@ impl AgentRuntime for Listener {
 
 impl Listener {
     /// What each turn heard so far.
-    pub fn heard(&self) -> Vec<String> {
+    fn heard(&self) -> Vec<String> {
         self.heard.lock().unwrap().iter().map(|(_, said)| said.clone()).collect()
     }
 
@@ -83,10 +85,14 @@ impl Listener {
 }
 
 /// A world in which 7 has said hello, and what answers.
-pub fn world() -> (World, Arc<Listener>, SessionId) {
+fn world() -> (World, Arc<Listener>, SessionId) {
+    world_with(Setting::default())
+}
+
+fn world_with(setting: Setting) -> (World, Arc<Listener>, SessionId) {
     let listener =
         Arc::new(Listener { heard: Mutex::default(), ports: watch::Sender::new(None), takes_up: Mutex::default() });
-    let world = World::with(Setting { runtime: Some(listener.clone()), ..Setting::default() });
+    let world = World::with(Setting { runtime: Some(listener.clone()), ..setting });
     lend(&world, &listener);
     world.chat("7").says("hello");
     world.chat("7").hears(1);
@@ -261,6 +267,46 @@ fn it_goes_where_its_session_is_by_now() {
     world.settled();
     assert_eq!(world.chat("7").heard(), ["turn 1"]);
     assert_eq!(listener.sessions(), [session.clone(), session]);
+}
+
+#[test]
+fn while_its_session_is_on_its_way_to_a_chat_it_waits_and_is_said_there() {
+    let text = json!({ "limit": 4096, "unit": "scalars", "dialect": "commonmark" });
+    let capabilities = json!({ "text": text, "threads": true, "create_handoff_thread": true });
+    let (world, listener, _) = world_with(Setting { capabilities, ..Setting::default() });
+    world.chat("7").says("/sethome");
+    world.chat("7").hears(2);
+    world.settled();
+    let session = world.host().new_session_id();
+    let new = NewSession {
+        id: session.clone(),
+        profile: MAIN_PROFILE.to_owned(),
+        source: "terminal".to_owned(),
+        owner: Some("operator".to_owned()),
+        settings: Default::default(),
+        parent: None,
+        title: Some("boats".to_owned()),
+        started_ms: world.host().now_ms(),
+    };
+    let changes = vec![Change::NewSession(new)];
+    let order = CommandTx { inbox: None, changes, reply: Vec::new(), now_ms: world.host().now_ms() };
+    world.block_on(world.host().store.command(order)).unwrap();
+    world.platform.holds_next(method::CREATE_HANDOFF_THREAD);
+    let asked = world.block_on(handoff::request(world.host(), session.as_str(), "fake")).unwrap();
+    world.until("it is on its way", || (world.platform.asked(method::CREATE_HANDOFF_THREAD).len() == 1).then_some(()));
+    assert!(wakes(&world, "a", &session));
+    is_seen(&world);
+    let topic = Chat::new(ChatType::Group, "-100").in_thread("17");
+    world.platform.gives_held(&json!(topic));
+    world.block_on(handoff::until_over(world.host(), &asked, 60_000)).unwrap();
+    world.until("it is told there", || {
+        world.sweeps();
+        listener.heard().iter().any(|said| said.ends_with("news a")).then_some(())
+    });
+    world.settled();
+    assert_eq!(world.talk(topic, "7").heard().len(), 2, "the first words, and the news");
+    assert_eq!(world.chat("7").heard().len(), 2, "nobody is turned away");
+    assert_eq!(listener.heard().iter().filter(|said| said.ends_with("news a")).count(), 1);
 }
 
 #[test]
