@@ -43,15 +43,6 @@ use sending::call_error;
 /// The version of the gateway where `base_url` names none.
 const VERSION: u32 = 10;
 
-/// Reads one message for the bot 42: the reader as the fuzz ring reaches it.
-#[doc(hidden)]
-pub fn read_message(message: &[u8]) -> Option<Event> {
-    let message: api::Message = serde_json::from_slice(message).ok()?;
-    let place = places::Place { kind: 0, guild: message.guild_id.clone(), parent: None, name: None };
-    let ears = inbound::Ears { me: "42", own_role: Some("5"), leaves_others_alone: true };
-    inbound::written(&message, places::chat(&message.channel_id, &place, None), ears).map(|incoming| incoming.event)
-}
-
 /// Keys of `[adapter.discord]`.
 #[derive(AdapterConfig)]
 pub struct Config {

@@ -76,35 +76,3 @@ pub fn telegram() -> Target {
         }
     })
 }
-
-/// Messages of Discord's gateway.
-pub fn discord() -> Target {
-    let seeds = texts(&[
-        r#"{"id":"175928847299117063","channel_id":"10","guild_id":"1","type":0,"content":"<@42> 🦀 <@&5> now","mentions":[{"id":"42","username":"h","bot":true}],"mention_roles":["5"],"author":{"id":"7","username":"ada","global_name":"Ada"},"member":{"nick":"A","roles":["3"]},"attachments":[{"id":"1","filename":"a.png","content_type":"image/png","size":3,"url":"https://a.b/c"}]}"#,
-        r#"{"id":"2","channel_id":"11","type":19,"content":"x","author":{"id":"8","username":"b","bot":true},"referenced_message":{"id":"1","channel_id":"11","content":"y","author":{"id":"42","username":"h"}},"flags":8192}"#,
-        r#"{"id":"3","channel_id":"11","type":0,"content":"","webhook_id":"5","author":{"id":"5","username":"w"},"message_snapshots":[{"message":{"content":"old"}}],"sticker_items":[{"name":"Wave"}]}"#,
-    ]);
-    const WORDS: &[&str] = &[
-        "<@42>",
-        "<@!42>",
-        "<@&5>",
-        "\"mentions\":[",
-        "\"mention_roles\":[",
-        "\"content\":\"",
-        "\"type\":19",
-        "\"flags\":8192",
-        "\"attachments\":[",
-        "\"guild_id\":\"1\"",
-        "18446744073709551615",
-        "🦀",
-        "null",
-        "{}",
-        "[]",
-    ];
-    Target::new("discord", seeds, WORDS, |bytes| {
-        if let Some(event) = hermes_adapter_discord::read_message(bytes) {
-            assert!(!event.event_id.is_empty() && !event.chat.id.is_empty(), "an event of nowhere");
-            serde_json::to_vec(&event).expect("an event is JSON");
-        }
-    })
-}

@@ -53,7 +53,6 @@ pub fn all() -> Vec<Target> {
         text::mask(),
         chat::key(),
         chat::telegram(),
-        chat::discord(),
     ]
 }
 
