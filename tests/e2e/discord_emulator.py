@@ -4,7 +4,8 @@
 
 Every body is checked for the names and kinds of its fields, for the limits that the documentation
 names (2000 characters, 25 of a nonce, 5 buttons a row, …) and for what is needed; what is wrong is
-answered with 50035 and stands in the verdict. The gateway keeps sessions: a connection that is cut
+answered with 50035 and stands in the verdict. With DISCORD_SCHEMAS (see `discord_schemas.mjs`) every
+body has to be one of the published description too. The gateway keeps sessions: a connection that is cut
 can be resumed and gets what it missed; hello, heartbeats, close codes, intents and zlib-stream are
 as documented. Buckets are counted, and a request beyond them is answered with 429.
 
@@ -15,6 +16,7 @@ Sources: https://docs.discord.com/developers/reference and the pages it names.
 
 import asyncio
 import json
+import os
 import re
 import sys
 import time
@@ -70,6 +72,32 @@ class World:
 
 
 WORLD = World()
+
+
+def published():
+    """The schemas of bodies, by route."""
+    if not os.environ.get("DISCORD_SCHEMAS"):
+        return {}
+    from jsonschema import Draft202012Validator
+    with open(os.environ["DISCORD_SCHEMAS"], encoding="utf-8") as file:
+        return {route: [Draft202012Validator(schema) for schema in schemas] for route, schemas in json.load(file).items()}
+
+
+SCHEMAS = published()
+
+
+def with_textual_ids(value):
+    """The API takes ids as numbers too; the description names strings only."""
+    if isinstance(value, dict):
+        return {k: str(v) if (k == "id" or k.endswith("_id")) and isinstance(v, int) else with_textual_ids(v) for k, v in value.items()}
+    return [with_textual_ids(one) for one in value] if isinstance(value, list) else value
+
+
+def beside_the_description(route, body):
+    """What is wrong with a body by the published description: where one of several has to fit, by the nearest."""
+    bodies = with_textual_ids(body if isinstance(body, list) else [body])
+    tries = [[f"{fault.json_path}: {fault.message[:200]}" for one in bodies for fault in schema.iter_errors(one)] for schema in SCHEMAS.get(route, [])]
+    return min(tries, key=len, default=[])
 
 
 def person(user, **more):
@@ -685,7 +713,7 @@ async def api(request):
         return reply({"message": "401: Unauthorized", "code": 0}, status=401)
     if "authorization" in request.headers and not request.headers.get("user-agent", "").startswith("DiscordBot ("):
         entry["errors"].append(f"user agent {request.headers.get('user-agent')!r}")
-    found = next(((handler, m.groups()) for verb, pattern, handler, _ in ROUTES if verb == method and (m := pattern.match(path))), None)
+    found = next(((handler, m.groups(), template) for verb, pattern, handler, template in ROUTES if verb == method and (m := pattern.match(path))), None)
     if not found:
         entry["errors"].append("unknown route")
         return reply({"message": "404: Not Found", "code": 0}, status=404)
@@ -712,7 +740,8 @@ async def api(request):
     try:
         body, files = await body_of(request)
         entry["body"] = body
-        handler, groups = found
+        handler, groups, template = found
+        entry["errors"] += [f"beside the published description: {wrong}" for wrong in beside_the_description(f"{method} {template}", body)]
         result = await handler(body, files, *groups)
     except Refusal as refusal:
         entry["refused"] = refusal.body

@@ -1,4 +1,7 @@
 use super::*;
+use crate::Discord;
+
+hermes_adapter_sdk::certify!(Discord);
 
 #[test]
 fn a_refused_token_needs_a_person_and_a_limit_only_time() {
