@@ -172,7 +172,8 @@ impl Store {
                 Named::None(near) => FoundTask::Unknown(near),
                 Named::Several(ids) => FoundTask::Ambiguous(ids),
                 Named::One(row) => {
-                    let events = events(db, &row.id, 0, EVENTS_SHOWN_MAX)?;
+                    let mut events = events(db, &row.id, 0, "DESC", EVENTS_SHOWN_MAX)?;
+                    events.reverse();
                     FoundTask::Task(row, events)
                 }
             })
@@ -478,11 +479,10 @@ fn step(db: &Connection, row: &TaskRow, how: &TaskChange, body: &str, now_ms: i6
     follow(db, row, how, &next, &Said { body, by_key: None, worker: None }, now_ms)
 }
 
-fn events(db: &Connection, task: &str, after: i64, limit: u32) -> Outcome<Vec<TaskEventRow>> {
-    let events = db.prepare_cached(
-        "SELECT id, at_ms, kind, body, by_key FROM
-             (SELECT * FROM task_events WHERE task = ?1 AND id > ?2 ORDER BY id DESC LIMIT ?3) ORDER BY id",
-    )?;
+fn events(db: &Connection, task: &str, after: i64, order: &str, limit: u32) -> Outcome<Vec<TaskEventRow>> {
+    let events = db.prepare_cached(&format!(
+        "SELECT id, at_ms, kind, body, by_key FROM task_events WHERE task = ?1 AND id > ?2 ORDER BY id {order} LIMIT ?3"
+    ))?;
     collect(events, params![task, after, limit], |row| {
         let event = TaskEvent::from_word(text(row, 2)?);
         Ok(TaskEventRow {
@@ -507,7 +507,7 @@ fn untold(db: &Connection) -> Outcome<Vec<Untold>> {
         Ok((whose, seat, row.get::<_, bool>(5)?, row.get::<_, i64>(6)?))
     })?;
     let all = subscribers.into_iter().map(|((task, session), seat, wakes, told_upto)| {
-        let events = events(db, &task, told_upto, EVENTS_TOLD_MAX)?;
+        let events = events(db, &task, told_upto, "ASC", EVENTS_TOLD_MAX)?;
         Ok(Untold { task: known(db, &task)?, session: SessionId(session), seat, wakes, told_upto, events })
     });
     all.collect()

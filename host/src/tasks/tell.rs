@@ -81,7 +81,11 @@ async fn tell(host: &Arc<Host>, together: &[Untold]) -> Result<(), StoreError> {
     let (told, wakes) = words::split(together);
     let Seat { instance, chat, sender } = first.seat.clone();
     let text = host.live().masker.mask(words::notice(&told)).into_owned();
-    let delivery = compose(host, &instance, chat.clone(), Purpose::Reply, text).await;
+    let delivery = match text.as_str() {
+        // So much happened that is told to nobody that what is comes with the next round.
+        "" => None,
+        _ => Some(compose(host, &instance, chat.clone(), Purpose::Reply, text).await),
+    };
     let wake = wakes.last().map(|(_, last)| Wake {
         id: format!("task:{}:{}", first.session, last.id),
         session: first.session.clone(),
@@ -93,9 +97,9 @@ async fn tell(host: &Arc<Host>, together: &[Untold]) -> Result<(), StoreError> {
     let wake = wake.map(|wake| wake.row(host));
     let upto = |news: &Untold| news.events.last().map_or(news.told_upto, |event| event.id);
     let told = together.iter().map(|news| (news.task.id.clone(), news.session.clone(), news.told_upto, upto(news)));
-    let telling = Telling { told: told.collect(), delivery: Some(delivery.clone()), wake: wake.clone() };
+    let telling = Telling { told: told.collect(), delivery: delivery.clone(), wake: wake.clone() };
     let Some((owed, woken)) = host.store.task_tell(telling).await? else { return Ok(()) };
-    host.carry(owed.into_iter().collect(), vec![delivery]).await;
+    host.carry(owed.into_iter().collect(), delivery.into_iter().collect()).await;
     if let (Some(inbox), Some(wake)) = (woken, wake) {
         wakes::written(host, inbox, wake).await;
     }

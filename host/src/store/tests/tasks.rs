@@ -274,3 +274,21 @@ async fn reports_are_bounded_and_the_last_ones_stay() {
     assert_eq!(row.note.as_deref(), Some("report 109"));
     assert_eq!((events.len(), events[1].body.as_str()), (101, "report 10"));
 }
+
+#[tokio::test]
+async fn however_much_happens_each_of_it_is_told_in_order() {
+    let home = Home::new();
+    let (store, _) = home.store();
+    made(&store, new("t1")).await;
+    for n in 0..45 {
+        step_as(&store, seven(), "t1", TaskChange::Noted, &format!("report {n}")).await;
+    }
+    let mut told = Vec::new();
+    for _ in 0..3 {
+        told.extend(store.tasks_untold().await.unwrap().into_iter().flat_map(|news| news.events));
+        tell(&store).await;
+    }
+    let told: Vec<String> = told.into_iter().filter(|event| event.event.is_told()).map(|event| event.body).collect();
+    assert_eq!(told, (0..45).map(|n| format!("report {n}")).collect::<Vec<_>>());
+    assert!(store.tasks_untold().await.unwrap().is_empty());
+}
