@@ -1,6 +1,6 @@
 //! What the host and a runtime say to each other.
 
-use std::{collections::BTreeSet, path::PathBuf, sync::Arc};
+use std::{collections::BTreeSet, path::PathBuf, sync::Arc, time::Duration};
 
 use futures_util::future::BoxFuture;
 use hermes_core::context::TurnContext;
@@ -34,8 +34,29 @@ pub trait AgentRuntime: Send + Sync {
         Box::pin(async { BTreeSet::new() })
     }
 
+    /// What the conversation of this context has running in the background, the oldest first.
+    fn processes(&self, _context: &TurnContext) -> Vec<LeftRunning> {
+        Vec::new()
+    }
+
+    /// Ends one of those. `false`: none of that id runs.
+    fn end_process(&self, _context: &TurnContext, _id: &str) -> bool {
+        false
+    }
+
     /// Answers one turn. Returns within a second of `cancel`, whatever it waits for.
     fn run(&self, request: TurnRequest, events: EventSink, cancel: CancellationToken) -> BoxFuture<'_, TurnOutcome>;
+}
+
+/// A command that runs in the background.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LeftRunning {
+    /// Its name.
+    pub id: String,
+    /// The command.
+    pub command: String,
+    /// For how long it has run.
+    pub runs_for: Duration,
 }
 
 /// Everything a runtime gets to know about one turn.

@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use hermes_agent::LeftRunning;
+use hermes_core::context::TurnContext;
 use hermes_core::ids::SessionId;
 use hermes_core::session::is_dm;
 use tokio::sync::mpsc;
@@ -15,9 +17,9 @@ use crate::lane::{Act, LaneMessage, Later};
 use crate::store::{Change, TaskRow, Viewer};
 use crate::tasks::act::By;
 use crate::tasks::{self, words};
-use crate::working::Work;
+use crate::working::{Work, beginning};
 
-/// Turns, and tasks, of one listing.
+/// Lines under one heading.
 const LISTED_MAX: usize = 12;
 
 /// How long `/agents stop` waits for the end before it answers.
@@ -57,17 +59,20 @@ impl Dispatcher {
             Some(owner) => Viewer::Person(owner),
             None => Viewer::Conversation(key.clone()),
         };
-        let by = By { viewer, key: Some(key) };
+        let by = By { viewer, key: Some(key.clone()) };
+        let here = TurnContext { session_id: Some(found.session.clone()), session_key: key, ..TurnContext::default() };
         if let Some(name) = args.strip_prefix("stop").map(|rest| rest.trim().trim_matches('`')) {
             return match theirs.iter().find(|work| work.turn.to_string() == name) {
                 Some(work) => self.stop_turn(work),
+                None if self.host.runtime.end_process(&here, name) => Deed::say(format!("Ended: `{name}`.")),
                 None => Act::Later(Later::new(stop_task(Arc::clone(&self.host), by, name.to_owned()))).into(),
             };
         }
         if !args.is_empty() {
             return Deed::say("Use `/agents`, or `/agents stop NUMBER`.");
         }
-        Act::Later(Later::new(listed(Arc::clone(&self.host), theirs, found.session.clone(), by.viewer))).into()
+        let left = self.host.runtime.processes(&here);
+        Act::Later(Later::new(listed(Arc::clone(&self.host), theirs, found.session.clone(), left, by.viewer))).into()
     }
 
     /// Whether a turn runs in this conversation, or beside it.
@@ -92,7 +97,7 @@ impl Dispatcher {
 async fn stop_task(host: Arc<Host>, by: By, name: String) -> (String, Vec<Change>) {
     let is_id = name.starts_with('t') && name.len() > 1;
     if !is_id {
-        let words = "There is no such turn of yours. `/agents` lists them with their numbers.";
+        let words = "There is no such work of yours. `/agents` lists it with its numbers.";
         return (words.to_owned(), Vec::new());
     }
     let words = match tasks::give_up(&host, &by, &name, "stopped by whoever it was for").await {
@@ -103,7 +108,13 @@ async fn stop_task(host: Arc<Host>, by: By, name: String) -> (String, Vec<Change
 }
 
 /// What runs, and which tasks there are beside it.
-async fn listed(host: Arc<Host>, works: Vec<Work>, here: SessionId, viewer: Viewer) -> (String, Vec<Change>) {
+async fn listed(
+    host: Arc<Host>,
+    works: Vec<Work>,
+    here: SessionId,
+    left: Vec<LeftRunning>,
+    viewer: Viewer,
+) -> (String, Vec<Change>) {
     let tasks = match host.store.tasks(viewer, false, 100).await {
         Ok(tasks) => tasks,
         Err(error) => return (format!("The tasks cannot be read ({error})."), Vec::new()),
@@ -111,39 +122,44 @@ async fn listed(host: Arc<Host>, works: Vec<Work>, here: SessionId, viewer: View
     // A task that is a turn is listed as that.
     let is_turn = |task: &TaskRow| works.iter().any(|work| Some(&work.session) == task.worker.as_ref() && work.aside);
     let tasks: Vec<&TaskRow> = tasks.iter().filter(|task| !is_turn(task)).collect();
-    if works.is_empty() && tasks.is_empty() {
-        return ("The agent does nothing for you at the moment.".to_owned(), Vec::new());
+    let now_ms = host.now_ms();
+    let lists = [
+        list("The agent works for you on:", works.iter().map(|work| turn_line(work, &here, now_ms))),
+        list("Commands in the background:", left.iter().map(|left| process_line(&host, left))),
+        list("Tasks:", tasks.iter().map(|task| task_line(task))),
+    ];
+    let lists: Vec<String> = lists.into_iter().flatten().collect();
+    match lists.is_empty() {
+        true => ("The agent does nothing for you at the moment.".to_owned(), Vec::new()),
+        false => (lists.join("\n\n"), Vec::new()),
     }
-    let mut lines = String::new();
-    if !works.is_empty() {
-        lines.push_str("The agent works for you on:");
-        works.iter().take(LISTED_MAX).for_each(|work| turn_line(&mut lines, work, &here, host.now_ms()));
-        more(&mut lines, works.len());
-    }
-    if !tasks.is_empty() {
-        lines.push_str(if works.is_empty() { "Tasks:" } else { "\n\nTasks:" });
-        tasks.iter().take(LISTED_MAX).for_each(|task| task_line(&mut lines, task));
-        more(&mut lines, tasks.len());
-    }
-    (lines, Vec::new())
 }
 
-fn turn_line(lines: &mut String, work: &Work, here: &SessionId, now_ms: i64) {
+/// A heading with its lines, as many as are shown; `None` without any.
+fn list(heading: &str, lines: impl ExactSizeIterator<Item = String>) -> Option<String> {
+    let all = lines.len();
+    let mut shown: Vec<String> = lines.take(LISTED_MAX).collect();
+    if all > LISTED_MAX {
+        shown.push(format!("- and {} more", all - LISTED_MAX));
+    }
+    (all > 0).then(|| format!("{heading}\n{}", shown.join("\n")))
+}
+
+fn turn_line(work: &Work, here: &SessionId, now_ms: i64) -> String {
     let minutes = now_ms.saturating_sub(work.since_ms).max(0) / 60_000;
     let where_it_is = match (work.aside, work.session == *here) {
         (true, _) => "in the background",
         (false, true) => "here",
         (false, false) => "elsewhere",
     };
-    lines.push_str(&format!("\n- {}: `{}` ({where_it_is}, {minutes} min)", work.turn, work.asked));
+    format!("- {}: `{}` ({where_it_is}, {minutes} min)", work.turn, work.asked)
 }
 
-fn task_line(lines: &mut String, task: &TaskRow) {
-    lines.push_str(&format!("\n- {} ({})", words::called(task), task.state.word().replace('_', " ")));
+fn process_line(host: &Host, left: &LeftRunning) -> String {
+    let command = beginning(&host.live().masker.mask(left.command.as_str()));
+    format!("- {}: `{command}` ({} min)", left.id, left.runs_for.as_secs() / 60)
 }
 
-fn more(lines: &mut String, all: usize) {
-    if all > LISTED_MAX {
-        lines.push_str(&format!("\n- and {} more", all - LISTED_MAX));
-    }
+fn task_line(task: &TaskRow) -> String {
+    format!("- {} ({})", words::called(task), task.state.word().replace('_', " "))
 }

@@ -6,8 +6,9 @@ use std::sync::{Arc, Mutex};
 use futures_util::future::BoxFuture;
 use hermes_agent::tools::Ports;
 use hermes_agent::tools::ports::TaskWish;
-use hermes_agent::{AgentRuntime, EventSink, Message, TurnOutcome, TurnRequest};
+use hermes_agent::{AgentRuntime, EventSink, LeftRunning, Message, TurnOutcome, TurnRequest};
 use hermes_core::context::TurnContext;
+use hermes_core::ids::SessionId;
 use hermes_protocol::{Chat, ChatType};
 use serde_json::Value;
 use tokio::sync::watch;
@@ -22,6 +23,8 @@ struct Clerk {
     ports: watch::Sender<Option<Ports>>,
     wishes: Mutex<VecDeque<TaskWish>>,
     heard: Mutex<Vec<(TurnContext, String)>>,
+    /// Commands in the background, and whose they are.
+    left: Mutex<Vec<(SessionId, LeftRunning)>>,
 }
 
 impl Clerk {
@@ -63,6 +66,23 @@ impl AgentRuntime for Clerk {
         vec!["clerk".to_owned()]
     }
 
+    fn processes(&self, context: &TurnContext) -> Vec<LeftRunning> {
+        let own = self.left.lock().unwrap().clone();
+        own.into_iter()
+            .filter(|(session, _)| Some(session) == context.session_id.as_ref())
+            .map(|(_, left)| left)
+            .collect()
+    }
+
+    fn end_process(&self, context: &TurnContext, id: &str) -> bool {
+        let is_it =
+            |(session, left): &(SessionId, LeftRunning)| Some(session) == context.session_id.as_ref() && left.id == id;
+        let mut left = self.left.lock().unwrap();
+        let before = left.len();
+        left.retain(|one| !is_it(one));
+        left.len() < before
+    }
+
     fn run(&self, request: TurnRequest, _: EventSink, cancel: CancellationToken) -> BoxFuture<'_, TurnOutcome> {
         Box::pin(async move {
             let worked = cancel.run_until_cancelled(self.work(request)).await;
@@ -82,7 +102,12 @@ impl Office {
     }
 
     fn with(setting: Setting) -> Self {
-        let clerk = Clerk { ports: watch::Sender::new(None), wishes: Mutex::default(), heard: Mutex::default() };
+        let clerk = Clerk {
+            ports: watch::Sender::new(None),
+            wishes: Mutex::default(),
+            heard: Mutex::default(),
+            left: Mutex::default(),
+        };
         let clerk = Arc::new(clerk);
         let runtime: Arc<dyn AgentRuntime> = clerk.clone();
         let section = "access = { allowed_users = [\"7\", \"8\", \"9\"], admins = [\"66\"] }\n\
@@ -390,4 +415,47 @@ fn a_group_is_not_told_what_somebody_has_the_agent_do_elsewhere() {
     group.says("/agents");
     let list = group.hears(3).remove(2);
     assert!(!list.contains(&private), "{list}");
+}
+
+#[test]
+fn commands_in_the_background_are_listed_where_they_were_left_and_ended_by_their_name() {
+    let office = Office::new();
+    let talk = office.world.chat("7");
+    talk.says("hello");
+    talk.hears(1);
+    let session = office.heard()[0].0.session_id.clone().unwrap();
+    let runs_for = std::time::Duration::from_secs(130);
+    let left = LeftRunning { id: "p1a".to_owned(), command: "sleep `9`".to_owned(), runs_for };
+    office.clerk.left.lock().unwrap().push((session, left));
+    talk.says("/agents");
+    assert_eq!(talk.hears(2)[1], "Commands in the background:\n- p1a: `sleep '9'` (2 min)");
+    let stranger = office.world.chat("8");
+    stranger.says("/agents stop p1a");
+    assert!(stranger.hears(1)[0].starts_with("There is no such work of yours"));
+    talk.says("/agents stop `p1a`");
+    assert_eq!(talk.hears(3)[2], "Ended: `p1a`.");
+    talk.says("/agents");
+    assert_eq!(talk.hears(4)[3], "The agent does nothing for you at the moment.");
+}
+
+#[test]
+fn what_a_helper_does_behind_a_turn_is_listed_until_it_ends_and_nobody_is_told() {
+    let office = Office::new();
+    office.world.chat("7").says("hello");
+    office.world.chat("7").hears(1);
+    let context = office.heard()[0].0.clone();
+    let lent = office.clerk.ports.borrow().clone().unwrap();
+    let began = office.world.block_on(lent.tasks.began(&context, "count the stars")).unwrap();
+    assert_eq!(office.state(&began), "running");
+    office.world.block_on(lent.tasks.ended(&began, Ok("many".to_owned())));
+    assert_eq!(office.state(&began), "completed");
+    let lost = office.world.block_on(lent.tasks.began(&context, "and the planets")).unwrap();
+    office.world.settled();
+    let mut office = office;
+    office.world.crash();
+    office.world.start();
+    office.opens();
+    assert_eq!(office.state(&lost), "crashed");
+    office.world.settled();
+    assert_eq!(office.world.chat("7").heard().len(), 1);
 }

@@ -31,12 +31,13 @@ use hermes_adapter_net::client::{base_url, is_loopback};
 use hermes_adapter_net::reqwest::header::{ACCEPT, AUTHORIZATION, HeaderMap, HeaderValue};
 use hermes_adapter_net::reqwest::{Client, Url};
 use hermes_adapter_net::{ClientOptions, http_client};
+use hermes_core::context::TurnContext;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use self::steps::{Steps, Talk};
 use crate::tools::Toolbox;
-use crate::{AgentConfig, AgentRuntime, BuildError, EventSink, Timeouts, TurnOutcome, TurnRequest};
+use crate::{AgentConfig, AgentRuntime, BuildError, EventSink, LeftRunning, Timeouts, TurnOutcome, TurnRequest};
 
 /// The endpoint of a configuration that names none.
 pub const DEFAULT_BASE_URL: &str = "https://api.openai.com/v1";
@@ -132,6 +133,14 @@ impl AgentRuntime for OpenAi {
 
     fn take_up(&self) -> BoxFuture<'_, BTreeSet<String>> {
         Box::pin(self.0.tools.take_up())
+    }
+
+    fn processes(&self, context: &TurnContext) -> Vec<LeftRunning> {
+        self.0.tools.left_running(context)
+    }
+
+    fn end_process(&self, context: &TurnContext, id: &str) -> bool {
+        self.0.tools.end_process(context, id)
     }
 
     fn run(

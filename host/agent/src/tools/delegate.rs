@@ -113,12 +113,18 @@ impl DelegateTask {
         };
         let id = format!("d{}", group::mark(side.turn));
         self.ports.wakes.follow(context, &id, goal).await?;
+        // Listed among the tasks of whoever asked, as long as it lasts.
+        let listed = self.ports.tasks.began(context, goal).await;
         // Nobody listens: the turn that asked is over by then.
         let (events, _) = EventSink::channel();
         let inner = ToolSide { events, ..side.clone() };
         let (ports, task, goal) = (self.ports.clone(), id.clone(), goal.to_owned());
         tokio::spawn(async move {
-            let text = match delegate.answer(delegated, inner, CancellationToken::new()).await {
+            let end = delegate.answer(delegated, inner, CancellationToken::new()).await;
+            if let Some(listed) = &listed {
+                ports.tasks.ended(listed, end.clone()).await;
+            }
+            let text = match end {
                 Ok(result) => format!("The task you handed on ({goal}) is done. Its result:\n{result}"),
                 Err(why) => format!("The task you handed on ({goal}) failed: {why}"),
             };

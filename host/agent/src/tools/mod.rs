@@ -39,8 +39,8 @@ use hermes_core::ids::{SessionId, TurnId};
 use hermes_core::nearest::nearest;
 use serde_json::{Value, json};
 
-use crate::{AgentConfig, EventSink};
-use background::Processes;
+use crate::{AgentConfig, EventSink, LeftRunning};
+use background::{Processes, State};
 use delegate::Delegate;
 pub use ports::{CallRow, Ledger, Ports, StartedCall, replayed};
 
@@ -223,6 +223,28 @@ impl Toolbox {
             Some(processes) => processes.take_up().await,
             None => BTreeSet::new(),
         }
+    }
+
+    /// The commands that the conversation of this context has running in the background, the oldest first.
+    pub fn left_running(&self, context: &TurnContext) -> Vec<LeftRunning> {
+        let own = self.processes.iter().flat_map(|processes| processes.of(context));
+        own.filter(|process| process.state() == State::Running)
+            .map(|process| LeftRunning {
+                id: process.id.clone(),
+                command: process.command.clone(),
+                runs_for: process.runs_for(),
+            })
+            .collect()
+    }
+
+    /// Ends one of those; `false`: none of that id runs.
+    pub fn end_process(&self, context: &TurnContext, id: &str) -> bool {
+        let own = self.processes.iter().flat_map(|processes| processes.of(context));
+        let found = own.into_iter().find(|process| process.id == id && process.state() == State::Running);
+        if let Some(process) = &found {
+            process.kill();
+        }
+        found.is_some()
     }
 
     /// What the shell lends.
