@@ -64,15 +64,26 @@ pub fn about(host: &Host, text: &str) -> String {
 /// nobody approves what they do not know of.
 pub fn fenced(host: &Host, action: &str) -> String {
     let whole = clean(host, action);
-    let action = cut(&whole, ASK_TEXT_CHARS_MAX);
+    let action = without_middle(&whole, ASK_TEXT_CHARS_MAX);
     let longest = action.split(|c| c != '`').map(str::len).max().unwrap_or_default();
     let fence = "`".repeat(longest.max(2) + 1);
     let fenced = format!("{fence}\n{action}\n{fence}");
     match whole.chars().count().saturating_sub(ASK_TEXT_CHARS_MAX) {
         0 => fenced,
-        1 => format!("{fenced}\n\n**1 further character is not shown.**"),
-        hidden => format!("{fenced}\n\n**{hidden} further characters are not shown.**"),
+        1 => format!("{fenced}\n\n**1 character in the middle is not shown.**"),
+        hidden => format!("{fenced}\n\n**{hidden} characters in the middle are not shown.**"),
     }
+}
+
+/// A text whose beginning and end are shown, where it is too long: what does the harm often stands at its end.
+fn without_middle(text: &str, chars_max: usize) -> String {
+    let chars = text.chars().count();
+    if chars <= chars_max {
+        return text.to_owned();
+    }
+    let (head, tail) = (chars_max - chars_max / 2, chars_max / 2);
+    let at = |n: usize| text.char_indices().nth(n).map_or(text.len(), |(at, _)| at);
+    format!("{}\n…\n{}", &text[..at(head)], &text[at(chars - tail)..])
 }
 
 /// The buttons of an approval; for always only where an admin may press them.
@@ -217,6 +228,15 @@ pub fn left_over(left: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_long_command_is_cut_in_its_middle() {
+        let long = format!("echo {} && rm -rf /", "ä".repeat(100));
+        let cut = without_middle(&long, 40);
+        assert!(cut.starts_with("echo ää") && cut.ends_with("ä && rm -rf /"), "{cut}");
+        assert_eq!(cut.chars().count(), 43, "and the sign that something is missing");
+        assert_eq!(without_middle("rm -rf /", 40), "rm -rf /");
+    }
 
     #[test]
     fn times_are_told_as_people_tell_them() {

@@ -263,13 +263,17 @@ impl Lane {
             (false, true) => format!("**May I do this for {name}?**"),
             (false, false) => "**May I do this?**".to_owned(),
         };
+        // One line, so that nothing in it looks like the host's own words.
         let why = asking::shown(host, &approval.why, ASK_TEXT_CHARS_MAX / 3);
+        let why = why.split_whitespace().collect::<Vec<_>>().join(" ");
+        let why = if why.is_empty() { why } else { format!("The agent says: {why}") };
         let danger = approval.danger.as_deref().map(|what| {
             let what = asking::shown(host, what, 100).replace('\n', " ");
             let who = if several || question.addressee.is_some() { " Only an admin may approve it." } else { "" };
             format!("This looks dangerous: {what}.{who}")
         });
-        let texts = [Some(head), Some(asking::fenced(host, &approval.action)), Some(why), danger];
+        // What is dangerous stands before a command that may be long enough to hide it.
+        let texts = [Some(head), danger, Some(asking::fenced(host, &approval.action)), Some(why)];
         texts.into_iter().flatten().filter(|text| !text.is_empty()).collect::<Vec<_>>().join("\n\n")
     }
 

@@ -200,7 +200,8 @@ fn an_admin_is_asked_where_they_ask() {
     let admin = world.chat("1");
     admin.says("/danger rm -rf /");
     let question = asked(&world, 1);
-    assert!(question.1.text.contains("This looks dangerous"));
+    let at = |what: &str| question.1.text.find(what).unwrap_or_else(|| panic!("{what} in {}", question.1.text));
+    assert!(at("This looks dangerous") < at("rm -rf /\n"), "a long command hides nothing: {}", question.1.text);
     admin.gives(&press(&admin, &question, "once"));
     hears(&world, &admin, "approved: once");
     world.settled();
@@ -604,7 +605,7 @@ fn what_is_not_shown_of_an_action_is_told_outside_of_its_fence() {
     chat.says(&format!("/ask {}", "x".repeat(1_600)));
     let (_, question) = asked(&world, 1);
     let told = question.text.rsplit("```").next().unwrap();
-    assert!(told.contains("100 further characters are not shown."), "{}", question.text);
+    assert!(told.contains("100 characters in the middle are not shown."), "{}", question.text);
     chat.says("/stop");
     world.settled();
 }

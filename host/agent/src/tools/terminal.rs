@@ -129,6 +129,7 @@ impl Shell {
     ) -> Result<(), String> {
         let Some(danger) = danger::judge(code, &self.judged(folder), &self.rules) else { return Ok(()) };
         let place = if named { format!(" (in {})", folder.display()) } else { String::new() };
+        let needed = format!("it needed approval because of {}", danger.why);
         let approval = Approval {
             kind: danger.kind,
             action: code.to_owned(),
@@ -137,9 +138,11 @@ impl Shell {
         };
         match side.events.ask(Ask::Approval(approval)).await {
             Answer::Approved(Verdict::Once | Verdict::Session | Verdict::Always) => Ok(()),
-            Answer::Denied { why: Some(why) } => Err(format!("not run: it was denied ({why})")),
-            Answer::Denied { why: None } => Err("not run: it was denied; do something else or ask why".to_owned()),
-            Answer::Unanswered => Err("not run: nobody answered in time whether it may be".to_owned()),
+            Answer::Denied { why: Some(why) } => Err(format!("not run: it was denied ({why}); {needed}")),
+            Answer::Denied { why: None } => {
+                Err(format!("not run: it was denied; {needed}. Do something else or ask why"))
+            }
+            Answer::Unanswered => Err(format!("not run: nobody answered in time whether it may be; {needed}")),
             _ => Err("not run: nobody is there who could approve it".to_owned()),
         }
     }
