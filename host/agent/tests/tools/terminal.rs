@@ -98,6 +98,10 @@ async fn a_dangerous_command_runs_only_once_somebody_approved_it() {
     let denied = Answer::Denied { why: Some("not that one".to_owned()) };
     let (result, asked) = call_asked(&bench.terminal, &context, arguments.clone(), denied).await;
     assert!(result["error"].as_str().unwrap().contains("not that one"), "{result}");
+    assert!(
+        result["error"].as_str().unwrap().contains("deletes files"),
+        "the model learns what it was about: {result}"
+    );
     let Some(Ask::Approval(Approval { kind, action, why, danger })) = asked else { panic!("{asked:?}") };
     assert_eq!((kind.as_str(), action.as_str(), why.as_str()), ("shell: rm", "rm precious", "it is in the way"));
     assert!(danger.unwrap().contains("deletes files"));
