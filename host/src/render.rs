@@ -50,6 +50,7 @@ fn known(dialect: &Dialect) -> Option<(MarkupDialect, Format)> {
         Dialect::CommonMark => Some((MarkupDialect::CommonMark, Format::Markdown)),
         Dialect::Telegram => Some((MarkupDialect::Telegram, Format::TelegramHtml)),
         Dialect::Discord => Some((MarkupDialect::Discord, Format::Markdown)),
+        Dialect::Mrkdwn => Some((MarkupDialect::Mrkdwn, Format::Mrkdwn)),
         _ => None,
     }
 }

@@ -21,6 +21,7 @@
 mod commonmark;
 mod discord;
 mod measure;
+mod mrkdwn;
 mod parse;
 mod plain;
 mod render;
@@ -32,6 +33,7 @@ mod tree;
 pub use commonmark::CommonMark;
 pub use discord::Discord;
 pub use measure::{Limit, Unit, measure};
+pub use mrkdwn::Mrkdwn;
 pub use parse::{MARKDOWN_BYTES_MAX, parse};
 pub use plain::Plain;
 pub use render::{CodeKind, Indent, LinePosition, Place, Renderer};
@@ -51,6 +53,8 @@ pub enum MarkupDialect {
     Telegram,
     /// The markdown of Discord.
     Discord,
+    /// The mrkdwn of Slack.
+    Mrkdwn,
 }
 
 impl MarkupDialect {
@@ -61,6 +65,7 @@ impl MarkupDialect {
             Self::CommonMark => &CommonMark,
             Self::Telegram => &Telegram,
             Self::Discord => &Discord,
+            Self::Mrkdwn => &Mrkdwn,
         }
     }
 }

@@ -68,6 +68,12 @@ pub trait Renderer: Send + Sync {
     /// Returns what closes `frame` after it was opened with `opened`.
     fn close(&self, frame: &Frame, opened: &str) -> String;
 
+    /// Whether `inner` is marked within `outer`; otherwise only its words are written.
+    fn nests(&self, outer: &Frame, inner: &Frame) -> bool {
+        let _ = (outer, inner);
+        true
+    }
+
     /// Returns how `outside` is written beside a mark that begins with `mark` and has `inside` on
     /// its other side, where the mark would not be read as one beside `outside` as it is.
     fn apart(&self, outside: char, mark: char, inside: char) -> Option<String> {
@@ -356,7 +362,8 @@ impl<'t, 'r> Writer<'t, 'r> {
 
     fn open_level(&mut self, n: usize, next: Option<char>) {
         let frame = self.levels[n].frame;
-        let mut opener = self.renderer.open(frame, self.previous);
+        let nests = self.levels[..n].iter().all(|outer| self.renderer.nests(outer.frame, frame));
+        let mut opener = if nests { self.renderer.open(frame, self.previous) } else { String::new() };
         match frame {
             Frame::Table { header } if self.lazy && self.levels[n].resumed => {
                 opener.push_str(header);
@@ -364,7 +371,7 @@ impl<'t, 'r> Writer<'t, 'r> {
             }
             _ => {}
         }
-        let closer = self.renderer.close(frame, &opener);
+        let closer = if nests { self.renderer.close(frame, &opener) } else { String::new() };
         // The closer of a block may come on a line of its own, behind the indent.
         let indent: usize = if closer.starts_with('\n') { self.indent_len(n) } else { 0 };
         let closer_len = measure(&closer, self.unit) + indent;

@@ -20,6 +20,10 @@ fn discord(markdown: &str) -> String {
     whole(markdown, MarkupDialect::Discord)
 }
 
+fn mrkdwn(markdown: &str) -> String {
+    whole(markdown, MarkupDialect::Mrkdwn)
+}
+
 fn parts(markdown: &str, dialect: MarkupDialect, max: u32, unit: Unit) -> Vec<Part> {
     let parts = render(markdown, dialect, Limit::new(max, unit));
     for part in &parts {
@@ -85,6 +89,32 @@ fn no_run_of_backticks_ends_code_on_discord() {
     assert_eq!(discord("~~~~md\n```\nx\n```\n~~~~"), format!("```md\n`{space}``\nx\n`{space}``\n```"));
     assert_eq!(discord("``a`b``"), "`` a`b ``");
     assert_eq!(discord("```` a```b ````"), format!("`` a`{space}`{space}`b ``"));
+}
+
+#[test]
+fn slack_gets_its_mrkdwn() {
+    assert_eq!(mrkdwn("**a** *b* ***c*** ~~d~~ `e<f>` <u>g</u>"), "*a* _b_ _*c*_ ~d~ `e&lt;f&gt;` g");
+    assert_eq!(mrkdwn("# A **b** c\n\ntext"), "*A b c*\n\ntext");
+    assert_eq!(mrkdwn("[f *g*](https://x.y/?a=1&b=c|d)"), "<https://x.y/?a=1&amp;b=c%7Cd|f g>");
+    assert_eq!(mrkdwn("**[f](https://x.y)** <https://z.a>"), "*<https://x.y|f>* <https://z.a|https://z.a>");
+    assert_eq!(mrkdwn("- a\n  1. b\n- [x] c\n\n> q\n> r"), "• a\n  1. b\n• ☑ c\n\n> q\n> r");
+    assert_eq!(mrkdwn("```rust\nlet a = &b;\n```"), "```\nlet a = &amp;b;\n```");
+    assert_eq!(mrkdwn("| n |\n|--:|\n| 1 |\n\n***"), "```\nn\n-\n1\n```\n\n———");
+}
+
+#[test]
+fn nobody_is_called_by_an_answer_on_slack() {
+    for text in ["<!channel>", "&lt;!here&gt;", "<@U1>", "`<!everyone>`", "[x](!channel)", "<!subteam^S1>"] {
+        assert!(!mrkdwn(text).contains('<'), "{text} became {}", mrkdwn(text));
+    }
+}
+
+#[test]
+fn a_mark_beside_a_letter_is_read_as_one_on_slack() {
+    assert_eq!(mrkdwn("un**frigging**believable"), "u\u{200b}n\u{200b}*frigging*\u{200b}b\u{200b}elievable");
+    assert_eq!(mrkdwn("(**a**), `b`."), "(*a*), `b`.");
+    assert_eq!(mrkdwn("~~~~\n```\n~~~~"), "```\n`\u{200b}`\u{200b}`\n```");
+    assert_eq!(mrkdwn("``a`b``"), "a`b");
 }
 
 #[test]

@@ -3,8 +3,13 @@
 use hermes_markup::{Limit, MarkupDialect, Part, Unit, measure, plain, render};
 use proptest::prelude::*;
 
-const DIALECTS: [MarkupDialect; 4] =
-    [MarkupDialect::Plain, MarkupDialect::CommonMark, MarkupDialect::Telegram, MarkupDialect::Discord];
+const DIALECTS: [MarkupDialect; 5] = [
+    MarkupDialect::Plain,
+    MarkupDialect::CommonMark,
+    MarkupDialect::Telegram,
+    MarkupDialect::Discord,
+    MarkupDialect::Mrkdwn,
+];
 const UNITS: [Unit; 4] = [Unit::Utf16, Unit::Scalars, Unit::Bytes, Unit::Graphemes];
 
 /// Pieces that mean something in markdown, and letters of every size.
@@ -130,6 +135,7 @@ fn check(markdown: &str, dialect: MarkupDialect, max: u32, unit: Unit) -> Result
         match dialect {
             MarkupDialect::Telegram => check_html(&part.text)?,
             MarkupDialect::Discord => check_backticks(&part.text)?,
+            MarkupDialect::Mrkdwn => check_mrkdwn(&part.text)?,
             MarkupDialect::CommonMark => {
                 check_fences(body)?;
                 if parts.len() > 1 {
@@ -211,16 +217,29 @@ fn check_backticks(text: &str) -> Result<(), TestCaseError> {
     Ok(())
 }
 
+/// Every `<` of mrkdwn is a link that ends in the part, every `&` an escaped character, every fence closed.
+fn check_mrkdwn(text: &str) -> Result<(), TestCaseError> {
+    prop_assert!(text.matches("```").count() % 2 == 0, "a fence is open at the end of {text:?}");
+    for after in text.split('<').skip(1) {
+        let link = after.split_once('>').map(|(link, _)| link);
+        prop_assert!(link.is_some_and(|link| link.contains(':') && link.contains('|')), "no link in {text:?}");
+    }
+    for after in text.split('&').skip(1) {
+        prop_assert!(["amp;", "lt;", "gt;"].iter().any(|name| after.starts_with(name)), "unescaped in {text:?}");
+    }
+    Ok(())
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 512, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn every_part_fits_stands_alone_and_joins(text in markdown(), max in prop_oneof![32_u32..80, 80_u32..600], d in 0..4_usize, u in 0..4_usize) {
+    fn every_part_fits_stands_alone_and_joins(text in markdown(), max in prop_oneof![32_u32..80, 80_u32..600], d in 0..5_usize, u in 0..4_usize) {
         check(&text, DIALECTS[d], max, UNITS[u])?;
     }
 
     #[test]
-    fn any_characters_at_all_are_survived(text in any::<String>(), max in 0_u32..200, d in 0..4_usize, u in 0..4_usize) {
+    fn any_characters_at_all_are_survived(text in any::<String>(), max in 0_u32..200, d in 0..5_usize, u in 0..4_usize) {
         let parts = render(&text, DIALECTS[d], Limit::new(max, UNITS[u]));
         let joined: String = parts.iter().map(|part| part.source.as_str()).collect();
         let whole = plain(&text);
@@ -228,7 +247,7 @@ proptest! {
     }
 
     #[test]
-    fn a_limit_that_holds_all_gives_one_part(text in markdown(), d in 0..4_usize, u in 0..4_usize) {
+    fn a_limit_that_holds_all_gives_one_part(text in markdown(), d in 0..5_usize, u in 0..4_usize) {
         let whole = render(&text, DIALECTS[d], Limit::NONE);
         let limited = render(&text, DIALECTS[d], Limit::new(1_000_000, UNITS[u]));
         prop_assert_eq!(whole, limited);

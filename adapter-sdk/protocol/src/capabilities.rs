@@ -158,6 +158,8 @@ words! {
         Telegram = "telegram",
         /// The markdown of Discord.
         Discord = "discord",
+        /// The mrkdwn of Slack.
+        Mrkdwn = "mrkdwn",
     }
 }
 

@@ -27,6 +27,8 @@ words! {
         Markdown = "markdown",
         /// The HTML subset of Telegram.
         TelegramHtml = "telegram_html",
+        /// The mrkdwn of Slack.
+        Mrkdwn = "mrkdwn",
         /// The adapter's own dialect, made by its `render`.
         Native = "native",
     }

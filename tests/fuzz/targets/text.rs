@@ -54,10 +54,15 @@ pub fn markup() -> Target {
     ]);
     Target::new("markup", seeds, MARKDOWN, |bytes| {
         let Some((head, rest)) = bytes.split_first_chunk::<4>() else { return };
-        let dialects =
-            [MarkupDialect::Plain, MarkupDialect::CommonMark, MarkupDialect::Telegram, MarkupDialect::Discord];
+        let dialects = [
+            MarkupDialect::Plain,
+            MarkupDialect::CommonMark,
+            MarkupDialect::Telegram,
+            MarkupDialect::Discord,
+            MarkupDialect::Mrkdwn,
+        ];
         let units = [Unit::Utf16, Unit::Scalars, Unit::Bytes, Unit::Graphemes];
-        let (dialect, unit) = (dialects[usize::from(head[0]) % 3], units[usize::from(head[1]) % 4]);
+        let (dialect, unit) = (dialects[usize::from(head[0]) % dialects.len()], units[usize::from(head[1]) % 4]);
         let max = LIMIT_MIN + u32::from(u16::from_le_bytes([head[2], head[3]])) % 4096;
         let text = String::from_utf8_lossy(rest);
         let parts = render(&text, dialect, Limit::new(max, unit));

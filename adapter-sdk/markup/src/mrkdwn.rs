@@ -1,0 +1,91 @@
+//! The mrkdwn of Slack.
+//!
+//! <https://docs.slack.dev/messaging/formatting-message-text>. Only `&`, `<` and `>` can be escaped, so `<!channel>`
+//! never calls anybody; a literal `*`, `_` or `~` has no other writing and stays what it is. A mark counts only beside
+//! something that is no letter: an invisible space stands between the two otherwise, and between backticks that are
+//! no mark. A link shows no marks, and bold holds no bold. There are neither headings, lists nor tables: headings are
+//! bold, lists are written with bullets, tables stand aligned in code.
+
+use crate::plain::item_indent;
+use crate::render::{Indent, Place, Renderer};
+use crate::tree::Frame;
+
+/// Keeps two characters apart without being seen.
+const APART: char = '\u{200b}';
+
+/// The mrkdwn of Slack.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Mrkdwn;
+
+impl Renderer for Mrkdwn {
+    fn escape(&self, grapheme: &str, place: Place<'_>, out: &mut String) {
+        if grapheme == "`" && place.previous == Some('`') {
+            out.push(APART);
+        }
+        escaped(grapheme, out);
+    }
+
+    fn open(&self, frame: &Frame, _: Option<char>) -> String {
+        match frame {
+            Frame::Strong | Frame::Heading(_) => "*".to_owned(),
+            Frame::Emphasis => "_".to_owned(),
+            Frame::Strike => "~".to_owned(),
+            // A backtick cannot stand in code within a line.
+            Frame::Code { ticks: 0 } => "`".to_owned(),
+            Frame::Link { url, .. } | Frame::Image { url } => format!("<{}|", address(url)),
+            Frame::CodeBlock { .. } => "```\n".to_owned(),
+            _ => String::new(),
+        }
+    }
+
+    fn close(&self, frame: &Frame, opened: &str) -> String {
+        match frame {
+            Frame::Link { .. } | Frame::Image { .. } => ">".to_owned(),
+            Frame::CodeBlock { .. } => "\n```".to_owned(),
+            _ => opened.to_owned(),
+        }
+    }
+
+    fn nests(&self, outer: &Frame, inner: &Frame) -> bool {
+        match outer {
+            Frame::Link { .. } | Frame::Image { .. } => false,
+            Frame::Strong | Frame::Heading(_) => !matches!(inner, Frame::Strong | Frame::Heading(_)),
+            Frame::Emphasis => *inner != Frame::Emphasis,
+            Frame::Strike => *inner != Frame::Strike,
+            _ => true,
+        }
+    }
+
+    fn apart(&self, outside: char, mark: char, _: char) -> Option<String> {
+        let is_mark = matches!(mark, '*' | '_' | '~' | '`');
+        (is_mark && outside.is_alphanumeric()).then(|| format!("{APART}{outside}{APART}"))
+    }
+
+    fn indent(&self, frame: &Frame) -> Option<Indent> {
+        match frame {
+            Frame::Quote => Some(Indent { first: "> ".to_owned(), rest: "> ".to_owned() }),
+            Frame::Item { marker, task, indents } => {
+                Some(item_indent(*marker, *task, *indents, ["• ", "◦ "], ["☐ ", "☑ "]))
+            }
+            _ => None,
+        }
+    }
+}
+
+fn escaped(text: &str, out: &mut String) {
+    for c in text.chars() {
+        match c {
+            '&' => out.push_str("&amp;"),
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            c => out.push(c),
+        }
+    }
+}
+
+/// An address, in which a bar would begin what is shown.
+fn address(url: &str) -> String {
+    let mut out = String::with_capacity(url.len());
+    escaped(&url.replace('|', "%7C"), &mut out);
+    out
+}
