@@ -147,15 +147,36 @@ impl Socket {
     /// Says how the connection broke.
     pub async fn next(&mut self) -> Result<Received, WsError> {
         loop {
-            return match self.stream.next().await {
-                Some(Ok(Message::Text(text))) => Ok(Received::Text(text.as_str().to_owned())),
-                Some(Ok(Message::Binary(bytes))) => Ok(Received::Binary(bytes.into())),
-                Some(Ok(Message::Close(frame))) => Ok(Received::Closed(closed(frame))),
-                Some(Ok(Message::Ping(_) | Message::Pong(_) | Message::Frame(_))) => continue,
-                Some(Err(Error::ConnectionClosed | Error::AlreadyClosed)) | None => Ok(Received::Closed(closed(None))),
-                Some(Err(error)) => Err(self.broken(&error)),
-            };
+            if let Some(received) = self.heard().await? {
+                return Ok(received);
+            }
         }
+    }
+
+    /// Waits for the next sign of life: a message, or `None` for a ping or a pong, for protocols whose heartbeat is
+    /// the websocket's own. Pings are answered. May be dropped at any time without losing one.
+    ///
+    /// # Errors
+    ///
+    /// Says how the connection broke.
+    pub async fn heard(&mut self) -> Result<Option<Received>, WsError> {
+        Ok(Some(match self.stream.next().await {
+            Some(Ok(Message::Text(text))) => Received::Text(text.as_str().to_owned()),
+            Some(Ok(Message::Binary(bytes))) => Received::Binary(bytes.into()),
+            Some(Ok(Message::Close(frame))) => Received::Closed(closed(frame)),
+            Some(Ok(Message::Ping(_) | Message::Pong(_) | Message::Frame(_))) => return Ok(None),
+            Some(Err(Error::ConnectionClosed | Error::AlreadyClosed)) | None => Received::Closed(closed(None)),
+            Some(Err(error)) => return Err(self.broken(&error)),
+        }))
+    }
+
+    /// Asks the other side for a sign of life.
+    ///
+    /// # Errors
+    ///
+    /// Says how the connection broke.
+    pub async fn ping(&mut self) -> Result<(), WsError> {
+        self.write(Message::Ping(Vec::new().into())).await
     }
 
     /// Writes a text.

@@ -87,3 +87,19 @@ async fn a_server_without_websockets_and_one_that_is_away_are_told_apart() {
     let error = connect(&format!("ws://{closed}"), 100).await.unwrap_err();
     assert!(matches!(error, WsError::Net(NetError::NotSent { .. })), "{error:?}");
 }
+
+#[tokio::test]
+async fn a_ping_is_answered_by_a_sign_of_life_that_is_no_message() {
+    let mut socket = against(1024, |mut peer| async move {
+        let asked = peer.next().await.unwrap().unwrap();
+        assert!(matches!(asked, Message::Ping(_)), "{asked:?}");
+        // What reading has answered goes out, and a message behind it.
+        peer.flush().await.unwrap();
+        peer.send(Message::text("after it")).await.unwrap();
+        while peer.next().await.is_some_and(|message| message.is_ok()) {}
+    })
+    .await;
+    socket.ping().await.unwrap();
+    assert_eq!(socket.heard().await.unwrap(), None);
+    assert_eq!(socket.next().await.unwrap(), Received::Text("after it".into()));
+}

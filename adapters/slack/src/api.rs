@@ -1,0 +1,319 @@
+//! The Web API: one call function, typed answers, no policy.
+//!
+//! Only fields that are read are named; whatever else the server sends is ignored.
+//! <https://docs.slack.dev/apis/web-api/>
+
+use std::path::Path;
+use std::time::Duration;
+
+use hermes_adapter_net::{
+    ClientError, ClientOptions, NetError,
+    body::{self, BodyError},
+    client::base_url,
+    http_client,
+    reqwest::{Client, Error, Response, Url, header::CONTENT_TYPE},
+};
+use serde::{Deserialize, de::DeserializeOwned};
+use serde_json::Value;
+
+/// The longest answer of the server that is read, in bytes.
+const ANSWER_BYTES_MAX: u64 = 8 * 1024 * 1024;
+/// How long any call may take.
+const CALL_TIMEOUT: Duration = Duration::from_secs(30);
+/// How long the bytes of a file may take.
+const FILE_TIMEOUT: Duration = Duration::from_secs(300);
+
+/// The server. A token comes with each call: one app has one for each workspace, and one for its sockets.
+pub struct Api {
+    client: Client,
+    base: String,
+    /// Origins that the operator configured; a file is taken to no other one without encryption.
+    origins: Vec<String>,
+    server: String,
+}
+
+/// Why a call gave no result.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum ApiError {
+    /// The server said no.
+    #[error("{0}")]
+    Refused(Refused),
+    /// Nothing reached the server.
+    #[error("{0}")]
+    NotSent(String),
+    /// It may have been done.
+    #[error("{0}")]
+    Doubtful(String),
+}
+
+/// The server's no.
+#[derive(Clone, Debug, Default, thiserror::Error)]
+#[error("{code}{}{}", if detail.is_empty() { "" } else { ": " }, detail)]
+pub struct Refused {
+    /// The word in `error`: `channel_not_found`.
+    pub code: String,
+    /// What else the server says about it.
+    pub detail: String,
+    /// How long to wait, in milliseconds.
+    pub retry_after_ms: Option<u64>,
+}
+
+impl Api {
+    /// A server at `base`, which is what stands before the name of a method.
+    pub fn new(base: &str, files: Option<&str>, ca_file: Option<&Path>) -> Result<Self, ClientError> {
+        let url = base_url(base)?;
+        let mut options = ClientOptions::for_base_url(&url);
+        options.ca_file = ca_file.map(Path::to_owned);
+        options.total_timeout = None;
+        let mut origins = vec![url.origin().ascii_serialization()];
+        if let Some(files) = files {
+            let files = base_url(files)?;
+            options.plain_http &= files.scheme() == "http";
+            origins.push(files.origin().ascii_serialization());
+        }
+        let port = url.port().map(|port| format!(":{port}")).unwrap_or_default();
+        Ok(Self {
+            client: http_client(&options)?,
+            base: url.as_str().trim_end_matches('/').to_owned(),
+            origins,
+            server: format!("{}{port} (`base_url`)", url.host_str().unwrap_or_default()),
+        })
+    }
+
+    /// Calls a method. Not every method reads JSON, but every one reads a form:
+    /// <https://docs.slack.dev/apis/web-api/#post-bodies>. A value that is no text is written as JSON.
+    pub async fn call<T: DeserializeOwned>(
+        &self,
+        token: &str,
+        method: &str,
+        parameters: &[(&str, Value)],
+    ) -> Result<T, ApiError> {
+        let request = self
+            .client
+            .post(format!("{}/{method}", self.base))
+            .timeout(CALL_TIMEOUT)
+            .bearer_auth(token)
+            .header(CONTENT_TYPE, "application/x-www-form-urlencoded; charset=utf-8")
+            .body(form(parameters));
+        let response = request.send().await.map_err(|error| self.net(error))?;
+        answer(response).await
+    }
+
+    /// Puts a file where `files.getUploadURLExternal` said. Nobody sees it before it is completed.
+    pub async fn upload(&self, address: &str, bytes: Vec<u8>) -> Result<(), ApiError> {
+        let url = Url::parse(address).map_err(|_| ApiError::NotSent("the address for the file is none".to_owned()))?;
+        if url.scheme() != "https" && !self.origins.contains(&url.origin().ascii_serialization()) {
+            return Err(ApiError::NotSent("the address for the file is not encrypted".to_owned()));
+        }
+        let request = self.client.post(url).timeout(FILE_TIMEOUT).body(bytes);
+        let response = request.send().await.map_err(|error| self.net(error))?;
+        match response.status().is_success() {
+            true => Ok(()),
+            false => Err(ApiError::NotSent(format!("the file was answered with {}", response.status()))),
+        }
+    }
+
+    fn net(&self, error: Error) -> ApiError {
+        match NetError::from(error) {
+            NetError::NotSent { detail, .. } => {
+                ApiError::NotSent(format!("{} cannot be reached: {detail}", self.server))
+            }
+            error => ApiError::Doubtful(format!("{}: {error}", self.server)),
+        }
+    }
+}
+
+fn form(parameters: &[(&str, Value)]) -> String {
+    let mut url = Url::parse("form:").expect("this is an address");
+    for (name, value) in parameters {
+        let text = match value {
+            Value::Null => continue,
+            Value::String(text) => text.clone(),
+            other => other.to_string(),
+        };
+        url.query_pairs_mut().append_pair(name, &text);
+    }
+    url.query().unwrap_or_default().to_owned()
+}
+
+async fn answer<T: DeserializeOwned>(response: Response) -> Result<T, ApiError> {
+    let status = response.status().as_u16();
+    let wait = hermes_adapter_net::retry_after::from_headers(response.headers());
+    let retry_after_ms = wait.map(|wait| u64::try_from(wait.as_millis()).unwrap_or(u64::MAX));
+    let limited =
+        || ApiError::Refused(Refused { code: "ratelimited".to_owned(), detail: String::new(), retry_after_ms });
+    let body: Value = match body::read_json(response, ANSWER_BYTES_MAX).await {
+        _ if status == 429 => return Err(limited()),
+        Ok(body) => body,
+        Err(error @ BodyError::Json(_)) => {
+            return Err(ApiError::Doubtful(format!("the server answered {status} ({error})")));
+        }
+        Err(error) => return Err(ApiError::Doubtful(error.to_string())),
+    };
+    if body["ok"] == true {
+        return serde_json::from_value(body)
+            .map_err(|error| ApiError::Doubtful(format!("the answer is not what Slack promises ({error})")));
+    }
+    let Some(code) = body["error"].as_str() else {
+        return Err(ApiError::Doubtful(format!("the server answered {status} without saying why")));
+    };
+    let said = |value: &Value| value.as_str().map(str::to_owned);
+    let messages = body["response_metadata"]["messages"].as_array().into_iter().flatten().filter_map(said);
+    let scope = said(&body["needed"]).map(|scope| format!("the scope {scope} is needed"));
+    let detail = scope.into_iter().chain(messages).take(3).collect::<Vec<_>>().join("; ");
+    Err(ApiError::Refused(Refused { code: code.to_owned(), detail, retry_after_ms }))
+}
+
+/// An answer of which nothing is needed.
+#[derive(Debug, Deserialize)]
+pub struct Done {}
+
+/// <https://docs.slack.dev/reference/methods/auth.test>
+#[derive(Clone, Debug, Deserialize)]
+pub struct Me {
+    /// The workspace.
+    pub team_id: String,
+    /// Its name.
+    #[serde(default)]
+    pub team: String,
+    /// The app's user there.
+    pub user_id: String,
+    /// The name of that user.
+    #[serde(default)]
+    pub user: String,
+    /// The app's bot there.
+    #[serde(default)]
+    pub bot_id: String,
+}
+
+/// <https://docs.slack.dev/reference/methods/apps.connections.open>
+#[derive(Debug, Deserialize)]
+pub struct Opened {
+    pub url: String,
+}
+
+/// <https://docs.slack.dev/reference/methods/chat.postMessage>
+#[derive(Debug, Deserialize)]
+pub struct Posted {
+    #[serde(default)]
+    pub ts: String,
+    /// `chat.postEphemeral` calls it so.
+    #[serde(default)]
+    pub message_ts: String,
+}
+
+/// <https://docs.slack.dev/reference/methods/files.getUploadURLExternal>
+#[derive(Debug, Deserialize)]
+pub struct UploadPlace {
+    pub upload_url: String,
+    pub file_id: String,
+}
+
+/// <https://docs.slack.dev/reference/methods/files.completeUploadExternal>
+#[derive(Debug, Deserialize)]
+pub struct Completed {
+    #[serde(default)]
+    pub files: Vec<Value>,
+}
+
+/// <https://docs.slack.dev/reference/methods/files.info>
+#[derive(Debug, Deserialize)]
+pub struct FileInfo {
+    pub file: File,
+}
+
+/// <https://docs.slack.dev/reference/objects/file-object>
+#[derive(Clone, Debug, Default, Deserialize)]
+pub struct File {
+    #[serde(default)]
+    pub id: String,
+    #[serde(default)]
+    pub name: Option<String>,
+    #[serde(default)]
+    pub mimetype: Option<String>,
+    #[serde(default)]
+    pub size: Option<u64>,
+    #[serde(default)]
+    pub url_private_download: Option<String>,
+    #[serde(default)]
+    pub url_private: Option<String>,
+    /// `slack_audio` and `slack_video` were recorded in the chat.
+    #[serde(default)]
+    pub subtype: Option<String>,
+    /// `hosted`, `external`, `tombstone`, …
+    #[serde(default)]
+    pub mode: Option<String>,
+    #[serde(default)]
+    pub is_external: bool,
+    /// `check_file_info` where the event says less than `files.info`.
+    #[serde(default)]
+    pub file_access: Option<String>,
+}
+
+/// <https://docs.slack.dev/reference/methods/users.info>
+#[derive(Debug, Deserialize)]
+pub struct UserInfo {
+    pub user: User,
+}
+
+/// <https://docs.slack.dev/reference/objects/user-object>
+#[derive(Debug, Deserialize)]
+pub struct User {
+    #[serde(default)]
+    pub name: String,
+    #[serde(default)]
+    pub real_name: Option<String>,
+    #[serde(default)]
+    pub profile: Profile,
+}
+
+/// The part of a user that is for people.
+#[derive(Debug, Default, Deserialize)]
+pub struct Profile {
+    #[serde(default)]
+    pub display_name: Option<String>,
+}
+
+/// <https://docs.slack.dev/reference/methods/conversations.info>
+#[derive(Debug, Deserialize)]
+pub struct ConversationInfo {
+    pub channel: Conversation,
+}
+
+/// <https://docs.slack.dev/reference/methods/conversations.list>
+#[derive(Debug, Deserialize)]
+pub struct Conversations {
+    #[serde(default)]
+    pub channels: Vec<Conversation>,
+    #[serde(default)]
+    pub response_metadata: Cursor,
+}
+
+/// Where the next page begins.
+#[derive(Debug, Default, Deserialize)]
+pub struct Cursor {
+    #[serde(default)]
+    pub next_cursor: String,
+}
+
+/// <https://docs.slack.dev/reference/objects/conversation-object>
+#[derive(Clone, Debug, Deserialize)]
+pub struct Conversation {
+    pub id: String,
+    #[serde(default)]
+    pub name: Option<String>,
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_form_holds_texts_as_they_are_and_the_rest_as_json() {
+        let written =
+            form(&[("text", json!("a&b=c d\n<ä>")), ("n", json!(3)), ("none", Value::Null), ("l", json!([1]))]);
+        assert_eq!(written, "text=a%26b%3Dc+d%0A%3C%C3%A4%3E&n=3&l=%5B1%5D");
+    }
+}

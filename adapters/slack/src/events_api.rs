@@ -1,0 +1,242 @@
+//! The Events API over HTTP: requests that Slack signs, for apps without sockets.
+//!
+//! Whatever the path, a request counts only when its signature fits its body and its time is near: somebody who reads
+//! an old one cannot send it again. <https://docs.slack.dev/authentication/verifying-requests-from-slack>
+
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::{Body, Bytes, to_bytes};
+use axum::extract::State;
+use axum::http::{HeaderMap, Request, StatusCode, header::CONTENT_TYPE};
+use axum::response::{IntoResponse, Response};
+use axum::routing::post;
+use hermes_adapter_net::port;
+use hermes_adapter_net::reqwest::Url;
+use hermes_adapter_sdk::prelude::*;
+use ring::hmac;
+use serde_json::{Map, Value};
+use tokio::net::TcpListener;
+use tokio::sync::{Semaphore, oneshot};
+use tokio::time::timeout;
+
+use crate::account::{Account, lost};
+use crate::receiver::{Ack, Delivery, Kind, Lanes};
+
+/// How far a request's time may be from ours, in seconds; what Slack advises.
+const AGE_S_MAX: u64 = 300;
+/// The longest body that is read, in bytes.
+const BODY_BYTES_MAX: usize = 1024 * 1024;
+/// How long a body may take.
+const BODY_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long a delivery may take until Slack is asked to bring it again. Slack waits three seconds.
+const ACK_TIMEOUT: Duration = Duration::from_millis(2500);
+/// Requests at once.
+const REQUESTS_MAX: usize = 64;
+/// How often a quiet link proves itself.
+const PROVE_EVERY: Duration = Duration::from_secs(60);
+
+/// What Slack sends its requests to.
+pub struct EventsApi {
+    account: Arc<Account>,
+    host: Host,
+    address: SocketAddr,
+    secret: String,
+    listener: Mutex<Option<TcpListener>>,
+}
+
+struct Door {
+    key: hmac::Key,
+    host: Host,
+    lanes: Lanes,
+    requests: Semaphore,
+}
+
+impl EventsApi {
+    /// A door at `address`, for requests signed with `secret`.
+    pub fn new(account: Arc<Account>, host: Host, address: SocketAddr, secret: String) -> Self {
+        Self { account, host, address, secret, listener: Mutex::default() }
+    }
+
+    /// Takes the port.
+    pub async fn connect(&self) -> Result<(), ConnectError> {
+        let listener =
+            TcpListener::bind(self.address).await.map_err(|error| port::refused("listen", self.address, &error))?;
+        let address = listener.local_addr().map_err(|error| ConnectError::retry(error.to_string()))?;
+        self.host.announce("Slack's requests", format!("http://{address}/slack/events"));
+        *self.listener.lock().unwrap_or_else(PoisonError::into_inner) = Some(listener);
+        self.host.proved();
+        Ok(())
+    }
+
+    /// Serves until the port is lost or the tokens are no longer accepted.
+    pub async fn run(&self, lanes: &Lanes) -> Result<(), ConnectError> {
+        let held = self.listener.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let listener = held.ok_or_else(|| ConnectError::retry("the port was never taken"))?;
+        let door = Arc::new(Door {
+            key: hmac::Key::new(hmac::HMAC_SHA256, self.secret.as_bytes()),
+            host: self.host.clone(),
+            lanes: lanes.clone(),
+            requests: Semaphore::new(REQUESTS_MAX),
+        });
+        let router = Router::new()
+            .route("/slack/events", post(enter))
+            .route("/slack/commands", post(enter))
+            .route("/slack/interactive", post(enter))
+            .with_state(door);
+        let served = async { axum::serve(listener, router).await };
+        tokio::select! {
+            end = served => Err(ConnectError::retry(format!("the port is gone: {end:?}"))),
+            error = self.prove() => Err(error),
+        }
+    }
+
+    async fn prove(&self) -> ConnectError {
+        loop {
+            tokio::time::sleep(PROVE_EVERY).await;
+            match self.account.prove().await {
+                Ok(()) => self.host.proved(),
+                Err(error) => return lost(&error, "bot_token"),
+            }
+        }
+    }
+}
+
+async fn enter(State(door): State<Arc<Door>>, request: Request<Body>) -> Response {
+    let Ok(_one) = door.requests.try_acquire() else { return StatusCode::SERVICE_UNAVAILABLE.into_response() };
+    let (parts, body) = request.into_parts();
+    let body = match timeout(BODY_TIMEOUT, to_bytes(body, BODY_BYTES_MAX)).await {
+        Ok(Ok(body)) => body,
+        Ok(Err(_)) => return StatusCode::PAYLOAD_TOO_LARGE.into_response(),
+        Err(_) => return StatusCode::REQUEST_TIMEOUT.into_response(),
+    };
+    let now_s = u64::try_from(door.host.now_ms() / 1000).unwrap_or_default();
+    if let Err(why) = is_signed(&door.key, &parts.headers, &body, now_s) {
+        tracing::warn!(why, "a request that Slack did not sign is refused");
+        return (StatusCode::UNAUTHORIZED, why).into_response();
+    }
+    door.host.proved();
+    let Some((kind, payload)) = read(&parts.headers, &body) else { return StatusCode::BAD_REQUEST.into_response() };
+    if payload["type"] == "url_verification" {
+        let challenge = payload["challenge"].as_str().unwrap_or_default().to_owned();
+        return ([(CONTENT_TYPE, "text/plain")], challenge).into_response();
+    }
+    let (said, acknowledged) = oneshot::channel();
+    let taken = async {
+        door.lanes.put(Delivery { kind, payload, ack: Ack::Request(said) }).await && acknowledged.await.is_ok()
+    };
+    match timeout(ACK_TIMEOUT, taken).await {
+        Ok(true) => StatusCode::OK.into_response(),
+        // The host does not have it yet: Slack brings it again, and it is known by what it changes.
+        Ok(false) | Err(_) => StatusCode::SERVICE_UNAVAILABLE.into_response(),
+    }
+}
+
+/// Whether Slack signed this body, and lately.
+fn is_signed(key: &hmac::Key, headers: &HeaderMap, body: &[u8], now_s: u64) -> Result<(), &'static str> {
+    let header = |name| headers.get(name).and_then(|value| value.to_str().ok());
+    let time = header("x-slack-request-timestamp").ok_or("the request has no time")?;
+    let signature = header("x-slack-signature").ok_or("the request has no signature")?;
+    let at_s: u64 = time.parse().map_err(|_| "the request's time is none")?;
+    if at_s.abs_diff(now_s) > AGE_S_MAX {
+        return Err("the request is too old, or a clock is wrong");
+    }
+    let tag = signature.strip_prefix("v0=").and_then(unhex).ok_or("the signature has another shape")?;
+    let signed = [b"v0:", time.as_bytes(), b":", body].concat();
+    hmac::verify(key, &signed, &tag).map_err(|_| "the signature does not fit `signing_secret`")
+}
+
+fn unhex(text: &str) -> Option<Vec<u8>> {
+    let pairs = text.as_bytes().chunks(2);
+    pairs
+        .map(|pair| u8::from_str_radix(std::str::from_utf8(pair).ok().filter(|pair| pair.len() == 2)?, 16).ok())
+        .collect()
+}
+
+/// Reads a body: JSON is an event, a form is a slash command or holds a payload.
+fn read(headers: &HeaderMap, body: &Bytes) -> Option<(Kind, Value)> {
+    let kind = headers.get(CONTENT_TYPE)?.to_str().ok()?;
+    if kind.starts_with("application/json") {
+        return Some((Kind::Event, serde_json::from_slice(body).ok()?));
+    }
+    let mut url = Url::parse("form:").expect("this is an address");
+    url.set_query(Some(std::str::from_utf8(body).ok()?));
+    let fields: Map<String, Value> =
+        url.query_pairs().map(|(name, value)| (name.into_owned(), Value::String(value.into_owned()))).collect();
+    match fields.get("payload") {
+        Some(payload) => Some((Kind::Interactive, serde_json::from_str(payload.as_str()?).ok()?)),
+        None => fields.contains_key("command").then_some((Kind::Slash, Value::Object(fields))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::http::HeaderValue;
+
+    use super::*;
+
+    /// The example of <https://docs.slack.dev/authentication/verifying-requests-from-slack>.
+    const SECRET: &str = "8f742231b10e8888abcd99yyyzzz85a5";
+    const TIME: &str = "1531420618";
+    const SIGNATURE: &str = "v0=a2114d57b48eac39b9ad189dd8316235a7b4a8d21a10bd27519666489c69b503";
+    const BODY: &str = "token=xyzz0WbapA4vBCDEFasx0q6G&team_id=T1DC2JH3J&team_domain=testteamnow&channel_id=G8PSS9T3V&channel_name=foobar&user_id=U2CERLKJA&user_name=roadrunner&command=%2Fwebhook-collect&text=&response_url=https%3A%2F%2Fhooks.slack.com%2Fcommands%2FT1DC2JH3J%2F397700885554%2F96rGlfmibIGlgcZRskXaIFfN&trigger_id=398738663015.47445629121.803a0bc887a14d10d2c447fce8b6703c";
+
+    fn headers(time: &'static str, signature: &'static str) -> HeaderMap {
+        let mut headers = HeaderMap::new();
+        headers.insert("x-slack-request-timestamp", HeaderValue::from_static(time));
+        headers.insert("x-slack-signature", HeaderValue::from_static(signature));
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/x-www-form-urlencoded"));
+        headers
+    }
+
+    fn key() -> hmac::Key {
+        hmac::Key::new(hmac::HMAC_SHA256, SECRET.as_bytes())
+    }
+
+    #[test]
+    fn slacks_own_example_is_signed_and_read() {
+        let headers = headers(TIME, SIGNATURE);
+        assert_eq!(is_signed(&key(), &headers, BODY.as_bytes(), 1_531_420_618 + AGE_S_MAX), Ok(()));
+        let (kind, payload) = read(&headers, &Bytes::from_static(BODY.as_bytes())).unwrap();
+        assert_eq!((kind, payload["command"].as_str()), (Kind::Slash, Some("/webhook-collect")));
+        assert_eq!(payload["channel_id"], "G8PSS9T3V");
+    }
+
+    #[test]
+    fn another_body_an_old_time_and_no_signature_are_refused() {
+        let now_s = 1_531_420_618;
+        let (good, body) = (headers(TIME, SIGNATURE), BODY.as_bytes());
+        assert!(is_signed(&key(), &good, b"token=else", now_s).is_err());
+        assert!(is_signed(&key(), &good, body, now_s + AGE_S_MAX + 1).is_err());
+        assert!(is_signed(&key(), &good, body, now_s - AGE_S_MAX - 1).is_err());
+        assert!(is_signed(&hmac::Key::new(hmac::HMAC_SHA256, b"other"), &good, body, now_s).is_err());
+        for (time, signature) in [
+            ("1531420619", SIGNATURE),
+            ("soon", SIGNATURE),
+            (TIME, "v0=a2"),
+            (TIME, "v1=a2"),
+            (TIME, "v0=zz"),
+            (TIME, "v0=é"),
+        ] {
+            assert!(is_signed(&key(), &headers(time, "v0=00"), body, now_s).is_err());
+            let mut bad = headers(time, "v0=00");
+            bad.insert("x-slack-signature", HeaderValue::from_bytes(signature.as_bytes()).unwrap());
+            assert!(is_signed(&key(), &bad, body, now_s).is_err(), "{time} {signature}");
+        }
+        assert!(is_signed(&key(), &HeaderMap::new(), body, now_s).is_err());
+    }
+
+    #[test]
+    fn a_form_with_a_payload_is_a_press_and_anything_else_nothing() {
+        let form = headers(TIME, SIGNATURE);
+        let (kind, payload) =
+            read(&form, &Bytes::from_static(b"payload=%7B%22type%22%3A%22block_actions%22%7D")).unwrap();
+        assert_eq!((kind, payload["type"].as_str()), (Kind::Interactive, Some("block_actions")));
+        for body in ["", "a=b", "payload=%7B", "payload", "\u{0}"] {
+            assert!(read(&form, &Bytes::from_static(body.as_bytes())).is_none(), "{body:?}");
+        }
+        assert!(read(&HeaderMap::new(), &Bytes::from_static(b"{}")).is_none());
+    }
+}

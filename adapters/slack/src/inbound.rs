@@ -1,0 +1,302 @@
+//! From what Slack delivers to an event: who, where, whether this app was meant.
+//!
+//! Pure, but for files and names, which are only asked for here (`receiver` fetches them). The descriptor of a chat
+//! is made in one place and from the channel's id alone, since only some payloads tell what kind of channel it is.
+
+use std::collections::BTreeMap;
+
+use hermes_adapter_sdk::prelude::*;
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::api::{File, Me};
+use crate::text;
+
+/// Kinds of messages that somebody wrote; everything else is the platform's own.
+/// <https://docs.slack.dev/reference/events/message#subtypes>
+const WRITTEN: [&str; 4] = ["file_share", "thread_broadcast", "me_message", "bot_message"];
+/// The longest payload that is kept with its event, in bytes.
+const RAW_BYTES_MAX: usize = 16 * 1024;
+
+/// Where conversations are held.
+#[derive(Clone, Copy, Debug)]
+pub struct Threads {
+    /// Whether a message in a channel begins a thread of its own.
+    pub in_channels: bool,
+    /// Whether a direct message begins a thread of its own.
+    pub in_dms: bool,
+}
+
+/// What a delivery is read with.
+#[derive(Clone, Copy)]
+pub struct Reader<'a> {
+    /// Who we are in the workspace.
+    pub me: &'a Me,
+    /// Where conversations are held.
+    pub threads: Threads,
+    /// What people are called, as far as it is known.
+    pub names: &'a BTreeMap<String, String>,
+}
+
+impl Reader<'_> {
+    fn text(&self, text: &str) -> text::Read {
+        text::read(text, &self.me.user_id, |user| self.names.get(user).cloned())
+    }
+}
+
+/// An event whose files are still with the platform.
+#[derive(Debug)]
+pub struct Incoming {
+    /// The event, without attachments and names.
+    pub event: Event,
+    /// What came with it.
+    pub files: Vec<File>,
+}
+
+impl Incoming {
+    fn bare(event: Event) -> Self {
+        Self { event, files: Vec::new() }
+    }
+}
+
+/// The workspaces that a delivery may belong to, the likeliest first. In a channel that is shared with another
+/// company, what was written there carries that company's id outside, and ours in `authorizations`.
+/// <https://docs.slack.dev/apis/events-api/#callback-field>
+pub fn teams(payload: &Value) -> Vec<&str> {
+    let authorized = payload["authorizations"].as_array().into_iter().flatten().map(|one| &one["team_id"]);
+    let said = [&payload["context_team_id"]].into_iter().chain(authorized);
+    said.chain([&payload["team_id"], &payload["team"]["id"], &payload["user"]["team_id"]])
+        .filter_map(Value::as_str)
+        .collect()
+}
+
+/// The channel that a payload is about, which decides what is handled after what.
+pub fn channel(payload: &Value) -> &str {
+    let event = &payload["event"];
+    [&event["channel"], &payload["channel_id"], &payload["channel"]["id"], &payload["container"]["channel_id"]]
+        .into_iter()
+        .find_map(Value::as_str)
+        .unwrap_or_default()
+}
+
+/// The descriptor of a channel of a workspace; the same on every path.
+pub fn chat(team: &str, channel: &str, thread: Option<&str>) -> Chat {
+    let kind = if is_dm(channel) { ChatType::Dm } else { ChatType::Group };
+    let mut chat = Chat::new(kind, format!("{team}/{channel}"));
+    chat.thread = thread.map(str::to_owned);
+    chat
+}
+
+/// The workspace and the channel of a chat's id; a bare id names no workspace.
+pub fn place(id: &str) -> (Option<&str>, &str) {
+    id.split_once('/').map_or((None, id), |(team, channel)| (Some(team), channel))
+}
+
+/// Conversations of two have ids of their own kind. <https://docs.slack.dev/apis/web-api/using-the-conversations-api>
+fn is_dm(channel: &str) -> bool {
+    channel.starts_with('D')
+}
+
+/// The milliseconds of a message's id, which is its time.
+pub fn at_ms(ts: &str) -> i64 {
+    let (seconds, fraction) = ts.split_once('.').unwrap_or((ts, ""));
+    let millis: i64 = fraction.get(..3).and_then(|digits| digits.parse().ok()).unwrap_or(0);
+    seconds.parse::<i64>().unwrap_or(0).saturating_mul(1000).saturating_add(millis)
+}
+
+/// Whether this can be the id of a message.
+pub fn is_ts(text: &str) -> bool {
+    let digits = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
+    text.split_once('.').is_some_and(|(seconds, fraction)| digits(seconds) && digits(fraction))
+}
+
+/// Reads one delivery of the Events API; `None` when it is nothing for the host.
+pub fn event(payload: &Value, reader: Reader<'_>) -> Option<Incoming> {
+    let message: Message = Message::deserialize(&payload["event"]).ok()?;
+    if !matches!(message.kind.as_str(), "message" | "app_mention") {
+        return None;
+    }
+    let mut incoming = match message.subtype.as_deref() {
+        Some("message_changed") => changed(&message, reader)?,
+        Some("message_deleted") => deleted(&message, reader)?,
+        _ => written(&message, &message.channel, reader)?,
+    };
+    if payload["event"].to_string().len() <= RAW_BYTES_MAX {
+        incoming.event.raw = payload["event"].clone();
+    }
+    Some(incoming)
+}
+
+/// <https://docs.slack.dev/reference/events/message>
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+struct Message {
+    #[serde(rename = "type")]
+    kind: String,
+    subtype: Option<String>,
+    channel: String,
+    user: Option<String>,
+    bot_id: Option<String>,
+    username: Option<String>,
+    text: String,
+    ts: String,
+    thread_ts: Option<String>,
+    parent_user_id: Option<String>,
+    edited: Option<Edited>,
+    files: Vec<File>,
+    message: Option<Box<Message>>,
+    previous_message: Option<Box<Message>>,
+    deleted_ts: Option<String>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+struct Edited {
+    ts: String,
+}
+
+impl Message {
+    fn is_written(&self) -> bool {
+        self.subtype.as_deref().is_none_or(|subtype| WRITTEN.contains(&subtype))
+    }
+
+    fn is_ours(&self, me: &Me) -> bool {
+        self.user.as_deref() == Some(&me.user_id)
+            || (self.bot_id.is_some() && self.bot_id.as_deref() == Some(&me.bot_id))
+    }
+
+    /// The thread that the message lies in, or begins.
+    fn thread(&self, channel: &str, threads: Threads) -> Option<&str> {
+        let begins = if is_dm(channel) { threads.in_dms } else { threads.in_channels };
+        self.thread_ts.as_deref().or(begins.then_some(self.ts.as_str()))
+    }
+
+    fn sender(&self) -> Option<Sender> {
+        let id = self.user.as_ref().or(self.bot_id.as_ref())?;
+        let mut sender = Sender::new(id).bot(self.bot_id.is_some());
+        sender.name = self.username.clone();
+        Some(sender)
+    }
+}
+
+fn written(message: &Message, channel: &str, reader: Reader<'_>) -> Option<Incoming> {
+    let Reader { me, threads, .. } = reader;
+    if !message.is_written() || message.is_ours(me) || !is_ts(&message.ts) || channel.is_empty() {
+        return None;
+    }
+    let read = reader.text(&message.text);
+    if read.text.is_empty() && message.files.is_empty() && !read.mention {
+        return None;
+    }
+    let chat = chat(&me.team_id, channel, message.thread(channel, threads));
+    // `message` and `app_mention` are two deliveries of one text, and name it alike.
+    let event_id = format!("m:{}:{}", chat.id, message.ts);
+    let mut event = Event::message(event_id, chat, message.sender()?, read.text)
+        .at_ms(at_ms(&message.ts))
+        .with_message_id(&message.ts);
+    event.reply_to = reply(message, me);
+    let answers_us = event.reply_to.as_ref().is_some_and(|reply| reply.is_self);
+    event.addressed = Addressed::new(read.mention, answers_us, false);
+    Some(Incoming { event, files: message.files.clone() })
+}
+
+/// What is written in a thread answers the message that it began with.
+fn reply(message: &Message, me: &Me) -> Option<ReplyTo> {
+    let root = message.thread_ts.as_ref().filter(|root| **root != message.ts)?;
+    let mut reply = ReplyTo::new(root);
+    reply.is_self = message.parent_user_id.as_deref() == Some(&me.user_id);
+    reply.sender = message.parent_user_id.as_ref().map(Sender::new);
+    Some(reply)
+}
+
+/// A message says something else. Slack also sends this for previews of links and whenever it looks at a text again,
+/// which changes nothing that somebody wrote.
+fn changed(outer: &Message, reader: Reader<'_>) -> Option<Incoming> {
+    let message = outer.message.as_ref()?;
+    let before = outer.previous_message.as_ref();
+    if message.subtype.as_deref() == Some("tombstone") {
+        // The first message of a thread leaves a stone behind.
+        return gone(before?, &message.ts, &outer.channel, &outer.ts, reader);
+    }
+    let edited = message.edited.as_ref().filter(|edited| !edited.ts.is_empty())?;
+    if before.is_some_and(|before| before.text == message.text) {
+        return None;
+    }
+    let mut incoming = written(message, &outer.channel, reader)?;
+    let event = &mut incoming.event;
+    event.kind = EventKind::Edited;
+    event.event_id = format!("e:{}:{}:{}", event.chat.id, message.ts, edited.ts);
+    event.at_ms = at_ms(&edited.ts);
+    // Its files came with the message itself.
+    incoming.files.clear();
+    Some(incoming)
+}
+
+fn deleted(outer: &Message, reader: Reader<'_>) -> Option<Incoming> {
+    let before = outer.previous_message.as_ref()?;
+    gone(before, outer.deleted_ts.as_ref()?, &outer.channel, &outer.ts, reader)
+}
+
+fn gone(before: &Message, ts: &str, channel: &str, when: &str, reader: Reader<'_>) -> Option<Incoming> {
+    let Reader { me, threads, .. } = reader;
+    if !before.is_written() || before.is_ours(me) || !is_ts(ts) || channel.is_empty() {
+        return None;
+    }
+    let chat = chat(&me.team_id, channel, before.thread(channel, threads));
+    let event = Event::message(format!("d:{}:{ts}", chat.id), chat, before.sender()?, "")
+        .of_kind(EventKind::Deleted)
+        .at_ms(at_ms(when))
+        .with_message_id(ts);
+    Some(Incoming::bare(event))
+}
+
+/// Reads the press of a button. <https://docs.slack.dev/reference/interaction-payloads/block_actions-payload>
+pub fn pressed(payload: &Value, me: &Me) -> Option<Incoming> {
+    if payload["type"] != "block_actions" {
+        return None;
+    }
+    let action = payload["actions"].get(0)?;
+    let (ask, option) = action["value"].as_str()?.split_once(':')?;
+    let (message, container) = (&payload["message"], &payload["container"]);
+    let either =
+        |one: &'_ str, other: &'_ str| message[one].as_str().or_else(|| container[other].as_str()).map(str::to_owned);
+    let ts = either("ts", "message_ts")?;
+    let thread = either("thread_ts", "thread_ts");
+    let user = payload["user"]["id"].as_str()?;
+    let chat = chat(&me.team_id, Some(channel(payload)).filter(|id| !id.is_empty())?, thread.as_deref());
+    let pressed_ts = action["action_ts"].as_str().unwrap_or_default();
+    let mut event = Event::message(format!("c:{}:{ts}:{user}:{pressed_ts}", chat.id), chat, Sender::new(user), "")
+        .of_kind(EventKind::Choice)
+        .at_ms(at_ms(pressed_ts))
+        .with_message_id(ts);
+    event.choice = Some(ChoiceMade::new(ask, option));
+    Some(Incoming::bare(event))
+}
+
+/// A slash command. <https://docs.slack.dev/interactivity/implementing-slash-commands#app_command_handling>
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Slash {
+    /// `/hermes`.
+    pub command: String,
+    /// What stands behind it.
+    pub text: String,
+}
+
+/// Reads a slash command, with `text` for what it is to mean. Slack takes none inside of a thread.
+pub fn slash(payload: &Value, reader: Reader<'_>, now_ms: i64, say: impl FnOnce(&Slash) -> String) -> Option<Incoming> {
+    let word = |key: &str| payload[key].as_str().unwrap_or_default();
+    let slash = Slash { command: word("command").to_owned(), text: word("text").trim().to_owned() };
+    let (user, channel, trigger) = (word("user_id"), word("channel_id"), word("trigger_id"));
+    if [slash.command.as_str(), user, channel, trigger].contains(&"") {
+        return None;
+    }
+    let chat = chat(&reader.me.team_id, channel, None);
+    let read = reader.text(&say(&slash));
+    let mut event =
+        Event::message(format!("s:{}:{trigger}", chat.id), chat, Sender::new(user), read.text).at_ms(now_ms);
+    event.addressed = Addressed::new(true, false, event.text.starts_with('/'));
+    Some(Incoming::bare(event))
+}
+
+#[cfg(test)]
+mod tests;

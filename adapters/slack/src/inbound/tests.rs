@@ -1,0 +1,216 @@
+use serde_json::json;
+
+use super::*;
+
+const THREADS: Threads = Threads { in_channels: true, in_dms: true };
+
+fn me() -> Me {
+    serde_json::from_value(json!({ "team_id": "T1", "user_id": "UME", "user": "hermes", "bot_id": "BME" })).unwrap()
+}
+
+fn read_with(event: Value, threads: Threads) -> Option<Incoming> {
+    let names = BTreeMap::from([("U2".to_owned(), "bob".to_owned())]);
+    super::event(&json!({ "team_id": "T1", "event": event }), Reader { me: &me(), threads, names: &names })
+}
+
+fn read(event: Value) -> Option<Incoming> {
+    read_with(event, THREADS)
+}
+
+fn message(more: Value) -> Value {
+    let mut event = json!({
+        "type": "message", "channel": "C1", "channel_type": "channel", "user": "U1", "ts": "1700000000.123456",
+        "text": "hello", "unheard_of": { "of": ["the", "future"] },
+    });
+    event.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    event
+}
+
+#[test]
+fn a_message_names_its_workspace_channel_sender_and_change() {
+    let event = read(message(json!({}))).unwrap().event;
+    assert_eq!(event.event_id, "m:T1/C1:1700000000.123456");
+    assert_eq!(event.chat, Chat::new(ChatType::Group, "T1/C1").in_thread("1700000000.123456"));
+    assert_eq!((event.sender.id.as_str(), event.sender.is_bot), ("U1", false));
+    assert_eq!((event.text.as_str(), event.at_ms), ("hello", 1_700_000_000_123));
+    assert_eq!(event.message_id.as_deref(), Some("1700000000.123456"));
+    assert_eq!(event.addressed, Addressed::new(false, false, false));
+}
+
+#[test]
+fn one_human_message_is_one_event_however_often_it_is_delivered() {
+    let text = json!({ "text": "<@UME> look", "client_msg_id": "x" });
+    let one = read(message(text.clone())).unwrap().event;
+    let mut mention = message(text);
+    mention["type"] = json!("app_mention");
+    mention.as_object_mut().unwrap().remove("channel_type");
+    let other = read(mention).unwrap().event;
+    assert!(one.addressed.mention && other.addressed.mention);
+    assert_eq!((one.event_id, one.chat, one.text), (other.event_id, other.chat, other.text));
+}
+
+#[test]
+fn a_thread_is_one_chat_from_its_first_message_on_and_on_every_path() {
+    let root = read(message(json!({}))).unwrap().event.chat;
+    let thread = json!({ "ts": "1700000001.000100", "thread_ts": "1700000000.123456", "parent_user_id": "U1" });
+    assert_eq!(read(message(thread.clone())).unwrap().event.chat, root);
+    let press = pressed(
+        &json!({ "type": "block_actions", "user": { "id": "U1" }, "channel": { "id": "C1" },
+            "message": { "ts": "1700000002.000100", "thread_ts": "1700000000.123456" },
+            "actions": [{ "value": "ask1:yes", "action_ts": "1700000003.000100" }] }),
+        &me(),
+    );
+    assert_eq!(press.unwrap().event.chat, root);
+    let mut outer = message(json!({ "subtype": "message_changed", "ts": "1700000004.0" }));
+    outer["message"] = message(thread);
+    outer["message"]["edited"] = json!({ "user": "U1", "ts": "1700000004.000000" });
+    outer["previous_message"] = message(json!({ "text": "before" }));
+    assert_eq!(read(outer).unwrap().event.chat, root);
+}
+
+#[test]
+fn without_threads_of_their_own_messages_lie_in_the_channel() {
+    let threads = Threads { in_channels: false, in_dms: false };
+    let of = |more: Value| read_with(message(more), threads).unwrap().event.chat;
+    assert_eq!(of(json!({})), Chat::new(ChatType::Group, "T1/C1"));
+    assert_eq!(of(json!({ "channel": "D1" })), Chat::dm("T1/D1"));
+    assert_eq!(of(json!({ "channel": "D1", "thread_ts": "1.2" })), Chat::dm("T1/D1").in_thread("1.2"));
+}
+
+#[test]
+fn an_answer_in_a_thread_that_we_began_is_addressed_and_one_in_another_is_not() {
+    let of = |parent: &str| {
+        let more = json!({ "ts": "1700000001.000100", "thread_ts": "1700000000.000001", "parent_user_id": parent });
+        read(message(more)).unwrap().event
+    };
+    assert!(of("UME").addressed.reply_to_self && of("UME").reply_to.unwrap().is_self);
+    assert!(!of("U2").addressed.reply_to_self);
+    assert!(read(message(json!({ "thread_ts": "1700000000.123456" }))).unwrap().event.reply_to.is_none());
+}
+
+#[test]
+fn our_own_echo_and_what_the_platform_says_are_dropped() {
+    for more in [
+        json!({ "user": "UME" }),
+        json!({ "subtype": "bot_message", "bot_id": "BME", "user": null }),
+        json!({ "subtype": "channel_join" }),
+        json!({ "subtype": "message_replied" }),
+        json!({ "type": "reaction_added" }),
+        json!({ "text": "", "files": [] }),
+        json!({ "user": null }),
+        json!({ "ts": "" }),
+        json!({ "channel": 7 }),
+    ] {
+        assert!(read(message(more.clone())).is_none(), "{more}");
+    }
+    assert!(read(json!({})).is_none() && read(Value::Null).is_none());
+}
+
+#[test]
+fn people_who_are_mentioned_are_called_by_their_names() {
+    assert_eq!(read(message(json!({ "text": "ask <@U2> or <@U3>" }))).unwrap().event.text, "ask @bob or @U3");
+}
+
+#[test]
+fn another_bot_is_one_whatever_it_looks_like() {
+    let event = read(message(json!({ "subtype": "bot_message", "bot_id": "B2", "user": null, "username": "deploy" })));
+    let sender = event.unwrap().event.sender;
+    assert_eq!((sender.id.as_str(), sender.is_bot, sender.name.as_deref()), ("B2", true, Some("deploy")));
+    assert!(read(message(json!({ "bot_id": "B2", "user": "U7" }))).unwrap().event.sender.is_bot);
+}
+
+#[test]
+fn an_edit_names_its_revision_and_a_preview_is_none() {
+    let changed = |before: &str, after: Value| {
+        let mut outer = message(json!({ "subtype": "message_changed", "hidden": true, "ts": "1700000009.000000" }));
+        outer.as_object_mut().unwrap().remove("user");
+        outer["message"] = message(after);
+        outer["previous_message"] = message(json!({ "text": before }));
+        read(outer)
+    };
+    let edited = json!({ "text": "hello there", "edited": { "user": "U1", "ts": "1700000008.500000" } });
+    let event = changed("hello", edited.clone()).unwrap().event;
+    assert_eq!(event.kind, EventKind::Edited);
+    assert_eq!(event.event_id, "e:T1/C1:1700000000.123456:1700000008.500000");
+    assert_eq!((event.text.as_str(), event.at_ms), ("hello there", 1_700_000_008_500));
+    assert_eq!(event.message_id.as_deref(), Some("1700000000.123456"));
+    assert!(changed("hello there", edited).is_none(), "an old edit whose link is shown now");
+    assert!(changed("hello", json!({ "attachments": [{ "from_url": "https://a.b" }] })).is_none(), "a preview");
+    assert!(changed("x", json!({ "user": "UME", "edited": { "ts": "1.0" } })).is_none(), "our own edit");
+}
+
+#[test]
+fn a_message_that_is_gone_is_said_to_be() {
+    let deleted = read(message(json!({
+        "subtype": "message_deleted", "user": null, "ts": "1700000009.000000", "deleted_ts": "1700000000.123456",
+        "previous_message": message(json!({})),
+    })));
+    let stone = read(message(json!({
+        "subtype": "message_changed", "user": null, "ts": "1700000009.000000",
+        "message": message(json!({ "subtype": "tombstone", "user": "USLACKBOT", "text": "This message was deleted." })),
+        "previous_message": message(json!({})),
+    })));
+    for event in [deleted.unwrap().event, stone.unwrap().event] {
+        assert_eq!((event.kind, event.event_id.as_str()), (EventKind::Deleted, "d:T1/C1:1700000000.123456"));
+        assert_eq!(event.sender.id, "U1");
+    }
+}
+
+#[test]
+fn files_are_named_and_a_message_may_be_nothing_else() {
+    let files = json!([{ "id": "F1", "name": "a.txt", "size": 3 }, { "id": "F2" }]);
+    let incoming = read(message(json!({ "subtype": "file_share", "text": "", "files": files }))).unwrap();
+    assert_eq!(incoming.files.iter().map(|file| file.id.as_str()).collect::<Vec<_>>(), ["F1", "F2"]);
+}
+
+#[test]
+fn a_press_names_its_ask_its_option_and_who() {
+    let press = json!({
+        "type": "block_actions", "user": { "id": "U9" }, "team": { "id": "T1" },
+        "container": { "type": "message", "message_ts": "1.2", "channel_id": "D1" },
+        "actions": [{ "action_id": "choice_0", "value": "ask1:yes", "action_ts": "1700000003.000100" }],
+    });
+    let event = pressed(&press, &me()).unwrap().event;
+    assert_eq!(event.choice, Some(ChoiceMade::new("ask1", "yes")));
+    assert_eq!((event.chat, event.sender.id.as_str()), (Chat::dm("T1/D1"), "U9"));
+    assert_eq!(event.event_id, "c:T1/D1:1.2:U9:1700000003.000100");
+    for (at, with) in
+        [("type", json!("view_submission")), ("actions", json!([])), ("user", json!({})), ("container", json!({}))]
+    {
+        let mut other = press.clone();
+        other[at] = with;
+        assert!(pressed(&other, &me()).is_none(), "{at}");
+    }
+}
+
+#[test]
+fn a_slash_command_is_addressed_and_lies_outside_of_threads() {
+    let payload = json!({ "command": "/hermes", "text": " status ", "user_id": "U1", "channel_id": "C1", "team_id": "T1",
+        "trigger_id": "13345224609.738474920.8088930838d88f008e0" });
+    let (me, names) = (me(), BTreeMap::new());
+    let reader = Reader { me: &me, threads: THREADS, names: &names };
+    let event = slash(&payload, reader, 5, |slash| format!("/{}", slash.text)).unwrap().event;
+    assert_eq!((event.text.as_str(), event.at_ms), ("/status", 5));
+    assert_eq!(event.chat, Chat::new(ChatType::Group, "T1/C1"));
+    assert!(event.addressed.command && event.addressed.mention);
+    assert_eq!(event.event_id, "s:T1/C1:13345224609.738474920.8088930838d88f008e0");
+    assert!(slash(&json!({ "command": "/hermes" }), reader, 5, |_| String::new()).is_none());
+}
+
+#[test]
+fn a_shared_channel_belongs_to_the_workspace_that_authorized_us() {
+    let payload = json!({ "team_id": "TOTHER", "authorizations": [{ "team_id": "T1" }], "event": { "channel": "C1" } });
+    assert_eq!(teams(&payload), ["T1", "TOTHER"]);
+    assert_eq!(channel(&payload), "C1");
+    assert_eq!(teams(&json!({ "team": { "id": "T2" } })), ["T2"]);
+    assert_eq!((place("T1/C1"), place("C1")), ((Some("T1"), "C1"), (None, "C1")));
+}
+
+#[test]
+fn a_message_id_is_a_time() {
+    assert_eq!(at_ms("1700000000.123456"), 1_700_000_000_123);
+    for wrong in ["", "x", "x.y", ".", "99999999999999999999.9", "1.2.3"] {
+        let _ = at_ms(wrong);
+    }
+    assert!(is_ts("1.2") && !is_ts("1") && !is_ts("1.x") && !is_ts("."));
+}

@@ -1,0 +1,296 @@
+//! From a part to the calls that carry it, and from Slack's answer to an outcome.
+//!
+//! Every error of the platform is classified here and nowhere else.
+
+use hermes_adapter_sdk::prelude::*;
+use serde_json::{Value, json};
+
+use crate::account::Space;
+use crate::api::{Api, ApiError, Completed, Done, Posted, Refused, UploadPlace};
+use crate::inbound::{at_ms, is_ts};
+use crate::text::escape;
+
+/// The longest text of one section. <https://docs.slack.dev/reference/block-kit/blocks/section-block>
+const SECTION_UTF16_MAX: usize = 3000;
+/// What the marks of a block of code that goes on in the next section take.
+const FENCE_UTF16: usize = 8;
+/// The most buttons of one row. <https://docs.slack.dev/reference/block-kit/blocks/actions-block>
+const BUTTONS_MAX: usize = 25;
+/// The longest label. <https://docs.slack.dev/reference/block-kit/block-elements/button-element>
+const LABEL_CHARS_MAX: usize = 75;
+/// The longest `text` of `chat.update`, in bytes; what is longer goes as blocks.
+/// <https://docs.slack.dev/reference/methods/chat.update#errors>
+const UPDATE_BYTES_MAX: usize = 4000;
+
+/// Sends one part.
+pub async fn send(api: &Api, space: &Space, channel: &str, message: &Outgoing, now_ms: i64) -> SendOutcome {
+    let mut ids = Vec::new();
+    let with_files = !message.media.is_empty() && message.choices.is_none();
+    if !message.media.is_empty() {
+        let comment = if with_files { text(message) } else { String::new() };
+        match send_files(api, space, channel, message, &comment).await {
+            Ok(mut sent) => ids.append(&mut sent),
+            Err(error) => return outcome(&error),
+        }
+    }
+    if with_files || (message.text.trim().is_empty() && !ids.is_empty()) {
+        return SendOutcome::Delivered { receipt: Receipt::new(ids, now_ms) };
+    }
+    if message.text.trim().is_empty() {
+        return SendOutcome::refused(RefusalKind::Invalid, "the text is empty, which Slack does not take");
+    }
+    match post(api, space, channel, message).await {
+        Ok(ts) => {
+            let receipt = Receipt::new(ids.into_iter().chain([ts.clone()]).collect(), at_ms(&ts));
+            SendOutcome::Delivered { receipt }
+        }
+        // The files are there already: repeating all of it would double them.
+        Err(error) if !ids.is_empty() => SendOutcome::unknown(error.to_string()),
+        Err(error) => outcome(&error),
+    }
+}
+
+async fn post(api: &Api, space: &Space, channel: &str, message: &Outgoing) -> Result<String, ApiError> {
+    let mut parameters = vec![("channel", json!(channel)), ("mrkdwn", json!(message.format != Format::Plain))];
+    if let Some(thread) = &message.chat.thread {
+        parameters.push(("thread_ts", json!(thread)));
+    }
+    match &message.choices {
+        Some(choices) => {
+            parameters.push(("text", json!(bounded(&escape(&message.source), UPDATE_BYTES_MAX))));
+            parameters.push(("blocks", blocks(message, Some(choices))));
+        }
+        None => parameters.push(("text", json!(text(message)))),
+    }
+    let method = match &message.ephemeral_to {
+        Some(user) => {
+            parameters.push(("user", json!(user)));
+            "chat.postEphemeral"
+        }
+        None => "chat.postMessage",
+    };
+    let posted: Posted = api.call(&space.token, method, &parameters).await?;
+    Ok(if posted.ts.is_empty() { posted.message_ts } else { posted.ts })
+}
+
+/// Makes a sent message say something else.
+pub async fn edit(api: &Api, space: &Space, channel: &str, ts: &str, message: &Outgoing, now_ms: i64) -> SendOutcome {
+    if !is_ts(ts) {
+        return SendOutcome::refused(
+            RefusalKind::Invalid,
+            format!("{ts:?} is no message of Slack that can be changed"),
+        );
+    }
+    let text = text(message);
+    // Without `blocks` those of before would stay.
+    let (text, blocks) = match &message.choices {
+        None if text.len() <= UPDATE_BYTES_MAX => (text, json!([])),
+        choices => (bounded(&escape(&message.source), UPDATE_BYTES_MAX).to_owned(), blocks(message, choices.as_ref())),
+    };
+    let parameters = [("channel", json!(channel)), ("ts", json!(ts)), ("text", json!(text)), ("blocks", blocks)];
+    match api.call::<Done>(&space.token, "chat.update", &parameters).await {
+        Ok(_) => SendOutcome::delivered(ts, now_ms),
+        Err(error) => outcome(&error),
+    }
+}
+
+/// Posts what a thread begins with; returns its id.
+pub async fn seed(api: &Api, space: &Space, channel: &str, words: &str) -> Result<String, ApiError> {
+    let parameters = [("channel", json!(channel)), ("text", json!(escape(words))), ("mrkdwn", json!(false))];
+    let posted: Posted = api.call(&space.token, "chat.postMessage", &parameters).await?;
+    match is_ts(&posted.ts) {
+        true => Ok(posted.ts),
+        false => Err(ApiError::Doubtful("Slack did not say which message it made".to_owned())),
+    }
+}
+
+fn text(message: &Outgoing) -> String {
+    match message.format {
+        Format::Plain => escape(&message.text),
+        _ => message.text.clone(),
+    }
+}
+
+/// The text in sections, and the buttons below it.
+fn blocks(message: &Outgoing, choices: Option<&Choices>) -> Value {
+    let kind = if message.format == Format::Plain { "plain_text" } else { "mrkdwn" };
+    let words = if message.format == Format::Plain { message.text.clone() } else { text(message) };
+    let section = |text: String| json!({ "type": "section", "text": { "type": kind, "text": text } });
+    let mut blocks: Vec<Value> = sections(&words).into_iter().map(section).collect();
+    let Some(choices) = choices else { return Value::Array(blocks) };
+    for (row, options) in choices.options.chunks(BUTTONS_MAX).enumerate() {
+        let button = |(n, option): (usize, &ChoiceOption)| {
+            let label: String = option.label.chars().take(LABEL_CHARS_MAX).collect();
+            let mut button = json!({
+                "type": "button",
+                // Unique within the row.
+                "action_id": format!("choice_{n}"),
+                "text": { "type": "plain_text", "text": label },
+                "value": format!("{}:{}", choices.ask, option.id),
+            });
+            if matches!(option.style.as_str(), "primary" | "danger") {
+                button["style"] = json!(option.style);
+            }
+            button
+        };
+        let elements: Vec<Value> = options.iter().enumerate().map(button).collect();
+        blocks.push(json!({ "type": "actions", "block_id": format!("{}_{row}", choices.ask), "elements": elements }));
+    }
+    Value::Array(blocks)
+}
+
+/// Cuts a text into pieces that fit a section: at the end of a line where there is one, never within a link or an
+/// escaped character. A block of code that is cut is closed and opened again.
+fn sections(text: &str) -> Vec<String> {
+    let (mut found, mut rest, mut fenced) = (Vec::new(), text, false);
+    while !rest.is_empty() {
+        let open = if fenced { "```\n" } else { "" };
+        let whole = rest.encode_utf16().count() + open.len() <= SECTION_UTF16_MAX;
+        let at = if whole { rest.len() } else { cut(rest, SECTION_UTF16_MAX - FENCE_UTF16 - open.len()) };
+        let (piece, behind) = rest.split_at(at);
+        fenced ^= piece.matches("```").count() % 2 == 1;
+        let close = if fenced && !whole { "\n```" } else { "" };
+        let piece = format!("{open}{}{close}", piece.trim_end_matches('\n'));
+        if !piece.trim().is_empty() {
+            found.push(piece);
+        }
+        rest = behind.trim_start_matches('\n');
+    }
+    found
+}
+
+/// Where to cut a text that is longer than `max` units.
+fn cut(text: &str, max: usize) -> usize {
+    let mut units = 0;
+    let end = text.char_indices().find_map(|(at, c)| {
+        units += c.len_utf16();
+        (units > max).then_some(at)
+    });
+    let end = end.unwrap_or(text.len());
+    let head = &text[..end];
+    let line = head.rfind('\n').filter(|at| *at > 0);
+    let word = line.or_else(|| head.rfind(' ').filter(|at| *at > 0)).unwrap_or(end);
+    let head = &text[..word];
+    let opened = [head.rfind('<').filter(|at| !head[*at..].contains('>')), open_escape(head)];
+    match opened.into_iter().flatten().min() {
+        Some(at) if at > 0 => at,
+        _ => word,
+    }
+}
+
+/// Where an escaped character begins that does not end in `head`.
+fn open_escape(head: &str) -> Option<usize> {
+    head.rfind('&').filter(|at| head.len() - at < "&amp;".len() && !head[*at..].contains(';'))
+}
+
+/// The beginning of an escaped text, at most `max` bytes long.
+fn bounded(text: &str, max: usize) -> &str {
+    if text.len() <= max {
+        return text;
+    }
+    let end = (0..=max).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
+    let head = &text[..end];
+    &head[..open_escape(head).unwrap_or(end)]
+}
+
+/// Uploads the files and shows them in one message; nobody sees one before the last step.
+/// <https://docs.slack.dev/messaging/working-with-files#upload>
+async fn send_files(
+    api: &Api,
+    space: &Space,
+    channel: &str,
+    message: &Outgoing,
+    comment: &str,
+) -> Result<Vec<String>, ApiError> {
+    let mut files = Vec::new();
+    for file in &message.media {
+        let bytes = read(file).await?;
+        let parameters = [("filename", json!(file.name)), ("length", json!(bytes.len()))];
+        let place: UploadPlace = not_yet(api.call(&space.token, "files.getUploadURLExternal", &parameters).await)?;
+        not_yet(api.upload(&place.upload_url, bytes).await)?;
+        files.push(json!({ "id": place.file_id, "title": file.name }));
+    }
+    let mut parameters = vec![("files", Value::Array(files.clone())), ("channel_id", json!(channel))];
+    if let Some(thread) = &message.chat.thread {
+        parameters.push(("thread_ts", json!(thread)));
+    }
+    if !comment.trim().is_empty() {
+        parameters.push(("initial_comment", json!(comment)));
+    }
+    let done: Completed = api.call(&space.token, "files.completeUploadExternal", &parameters).await?;
+    // Slack may show them a moment later, and then only the files have names yet.
+    let shown = done.files.iter().find_map(|file| share(file, channel));
+    let named = files.iter().filter_map(|file| file["id"].as_str()).map(str::to_owned);
+    Ok(shown.map_or_else(|| named.collect(), |ts| vec![ts]))
+}
+
+/// Until the last step nothing is shown, so nothing is doubtful either.
+fn not_yet<T>(result: Result<T, ApiError>) -> Result<T, ApiError> {
+    result.map_err(|error| match error {
+        ApiError::Doubtful(why) => ApiError::NotSent(why),
+        other => other,
+    })
+}
+
+/// The message that shows a file. <https://docs.slack.dev/reference/objects/file-object>
+fn share(file: &Value, channel: &str) -> Option<String> {
+    let shares = [&file["shares"]["public"], &file["shares"]["private"]];
+    shares.into_iter().find_map(|kind| kind[channel][0]["ts"].as_str()).map(str::to_owned)
+}
+
+async fn read(file: &OutMedia) -> Result<Vec<u8>, ApiError> {
+    let path = file.path.clone();
+    tokio::task::spawn_blocking(move || std::fs::read(path))
+        .await
+        .map_err(|error| ApiError::NotSent(error.to_string()))?
+        .map_err(|error| ApiError::NotSent(format!("{} cannot be read: {error}", file.name)))
+}
+
+/// What an error means for a delivery.
+pub fn outcome(error: &ApiError) -> SendOutcome {
+    match error {
+        ApiError::NotSent(detail) => SendOutcome::not_sent(None, WaitScope::Instance, detail.clone()),
+        ApiError::Doubtful(detail) => SendOutcome::unknown(detail.clone()),
+        ApiError::Refused(refused) => refusal(refused),
+    }
+}
+
+/// The words of `chat.postMessage`, `chat.update` and `files.completeUploadExternal`.
+/// <https://docs.slack.dev/reference/methods/chat.postMessage#errors>
+fn refusal(refused: &Refused) -> SendOutcome {
+    let kind = match refused.code.as_str() {
+        // One message a second and channel is allowed. <https://docs.slack.dev/apis/web-api/rate-limits>
+        "ratelimited" | "rate_limited" => {
+            return SendOutcome::not_sent(refused.retry_after_ms, WaitScope::Chat, refused.to_string());
+        }
+        "service_unavailable" | "request_timeout" | "team_added_to_org" => {
+            return SendOutcome::not_sent(refused.retry_after_ms, WaitScope::Instance, refused.to_string());
+        }
+        // Some of it may have been done before it went wrong.
+        "fatal_error" | "internal_error" => return SendOutcome::unknown(refused.to_string()),
+        "msg_too_long" | "msg_blocks_too_long" => RefusalKind::TooLong,
+        "invalid_blocks" | "invalid_blocks_format" => RefusalKind::BadFormat,
+        "channel_not_found" | "channel_is_archived" | "is_archived" => RefusalKind::ChatGone,
+        "thread_not_found" | "invalid_thread_ts" | "cannot_reply_to_message" => RefusalKind::ThreadGone,
+        "invalid_auth" | "not_authed" | "account_inactive" | "token_revoked" | "token_expired"
+        | "org_login_required" => RefusalKind::Unauthorized,
+        "not_in_channel"
+        | "user_not_in_channel"
+        | "messages_tab_disabled"
+        | "missing_scope"
+        | "no_permission"
+        | "access_denied"
+        | "ekm_access_denied"
+        | "team_access_not_granted"
+        | "two_factor_setup_required"
+        | "not_allowed_token_type"
+        | "cannot_dm_bot"
+        | "posting_to_general_channel_denied" => RefusalKind::Forbidden,
+        code if code.starts_with("restricted_action") => RefusalKind::Forbidden,
+        _ => RefusalKind::Invalid,
+    };
+    SendOutcome::refused(kind, refused.to_string())
+}
+
+#[cfg(test)]
+mod tests;

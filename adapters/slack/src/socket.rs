@@ -1,0 +1,363 @@
+//! Socket Mode: several websockets, each renewed before it ends.
+//!
+//! Slack ends every socket after some hours and says so before: a new one is opened then, while the old one is still
+//! read and answered. Slack delivers to any of them. <https://docs.slack.dev/apis/events-api/using-socket-mode>
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use hermes_adapter_net::ClientOptions;
+use hermes_adapter_net::backoff::Backoff;
+use hermes_adapter_net::client::ClientError;
+use hermes_adapter_net::reqwest::{Client, Url};
+use hermes_adapter_net::ws::{Received, Socket, ws_client, ws_url};
+use hermes_adapter_sdk::prelude::*;
+use serde_json::{Value, json};
+use tokio::sync::mpsc;
+use tokio::time::{Instant, sleep_until, timeout};
+
+use crate::account::{Account, lost};
+use crate::api::Opened;
+use crate::receiver::{Ack, Delivery, Kind, Lanes};
+
+/// The longest message that is read, in bytes.
+const MESSAGE_BYTES_MAX: usize = 4 * 1024 * 1024;
+/// How long a new socket may take until it says hello.
+const HELLO_TIMEOUT: Duration = Duration::from_secs(15);
+/// How long an old socket is still read after there is a new one.
+const RETIRED_MAX: Duration = Duration::from_secs(30);
+/// Acknowledgements that wait for one socket.
+const ACKS_MAX: usize = 64;
+/// How many silent pings end a socket.
+const SILENT_PINGS: u32 = 3;
+
+/// The sockets of one app.
+pub struct SocketMode {
+    account: Arc<Account>,
+    host: Host,
+    client: Client,
+    token: String,
+    /// Where sockets are opened instead of where Slack says.
+    gateway: Option<Url>,
+    connections: usize,
+    ping: Duration,
+    alive: AtomicUsize,
+    first: Mutex<Option<Link>>,
+}
+
+/// How a socket ends, or what it brought.
+enum Step {
+    Text(String),
+    Ack(String),
+    Alive,
+    Ping,
+    Ended(String),
+}
+
+/// One socket, and the acknowledgements that go back on it.
+struct Link {
+    socket: Socket,
+    acks: mpsc::Receiver<String>,
+    to_ack: mpsc::Sender<String>,
+    heard: Instant,
+    ping_at: Instant,
+    ping: Duration,
+}
+
+impl SocketMode {
+    /// Sockets for the app with this token, none of which is open.
+    pub fn new(
+        account: Arc<Account>,
+        host: Host,
+        token: String,
+        gateway: Option<&str>,
+        connections: usize,
+        ping: Duration,
+        options: &ClientOptions,
+    ) -> Result<Self, ClientError> {
+        Ok(Self {
+            account,
+            host,
+            client: ws_client(options)?,
+            token,
+            gateway: gateway.map(ws_url).transpose()?,
+            connections,
+            ping,
+            alive: AtomicUsize::new(0),
+            first: Mutex::default(),
+        })
+    }
+
+    /// Opens the first socket.
+    pub async fn connect(&self) -> Result<(), ConnectError> {
+        let link = self.open().await?;
+        *self.first.lock().unwrap_or_else(PoisonError::into_inner) = Some(link);
+        self.host.proved();
+        Ok(())
+    }
+
+    /// Reads all sockets until none is left.
+    pub async fn run(&self, lanes: &Lanes) -> Result<(), ConnectError> {
+        self.alive.store(0, Ordering::SeqCst);
+        let first = self.first.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let slots = (0..self.connections).scan(first, |first, n| Some(self.slot(n, first.take(), lanes)));
+        let slots: Vec<_> = slots.map(Box::pin).collect();
+        futures_util::future::select_all(slots).await.0
+    }
+
+    /// Keeps one socket open. Ends when it cannot and no other one is.
+    async fn slot(&self, n: usize, mut first: Option<Link>, lanes: &Lanes) -> Result<(), ConnectError> {
+        let mut backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(60));
+        loop {
+            let opened = match first.take() {
+                Some(link) => Ok(link),
+                None => self.open().await,
+            };
+            let error = match opened {
+                Ok(link) => {
+                    self.alive.fetch_add(1, Ordering::SeqCst);
+                    let error = self.keep(link, lanes, &mut backoff).await;
+                    self.alive.fetch_sub(1, Ordering::SeqCst);
+                    error
+                }
+                Err(error) => error,
+            };
+            if matches!(error, ConnectError::Fatal { .. }) || self.alive.load(Ordering::SeqCst) == 0 {
+                return Err(error);
+            }
+            tracing::info!(socket = n, %error, "a socket is lost; the others go on");
+            tokio::time::sleep(backoff.next_delay()).await;
+        }
+    }
+
+    /// Reads a socket, and its successors whenever Slack wants to end it; returns why there is none.
+    async fn keep(&self, mut link: Link, lanes: &Lanes, backoff: &mut Backoff) -> ConnectError {
+        let mut old: Option<Link> = None;
+        loop {
+            let read = match old.take() {
+                Some(old) => self.read_both(&mut link, old, lanes).await,
+                None => self.read(&mut link, lanes).await,
+            };
+            if let Err(error) = read {
+                return error;
+            }
+            backoff.reset();
+            let mut ending = link;
+            let opening = self.open();
+            tokio::pin!(opening);
+            let opened = tokio::select! {
+                opened = &mut opening => opened,
+                // It ended before there was a new one.
+                _ = self.read_out(&mut ending, lanes) => opening.await,
+            };
+            link = match opened {
+                Ok(link) => link,
+                Err(error) => return error,
+            };
+            tracing::debug!("a socket is renewed");
+            old = Some(ending);
+        }
+    }
+
+    /// Reads a socket until Slack asks for a new one, and beside it the one before until that has ended.
+    async fn read_both(&self, link: &mut Link, mut old: Link, lanes: &Lanes) -> Result<(), ConnectError> {
+        let read = self.read(link, lanes);
+        tokio::pin!(read);
+        tokio::select! {
+            end = &mut read => return end,
+            _ = timeout(RETIRED_MAX, self.read_out(&mut old, lanes)) => {}
+        }
+        if let Err(error) = old.socket.close(1000, "renewed").await {
+            // Slack has closed it already.
+            tracing::debug!(%error, "the old socket was gone");
+        }
+        read.await
+    }
+
+    /// Reads a socket until Slack asks for a new one.
+    async fn read(&self, link: &mut Link, lanes: &Lanes) -> Result<(), ConnectError> {
+        loop {
+            match link.step().await {
+                Step::Ended(why) => return Err(ConnectError::retry(why)),
+                Step::Text(text) => {
+                    self.host.proved();
+                    if self.handle(&text, link.to_ack.clone(), lanes).await? {
+                        return Ok(());
+                    }
+                }
+                step => self.serve(link, step).await,
+            }
+        }
+    }
+
+    /// Reads a socket that is to end until it does.
+    async fn read_out(&self, link: &mut Link, lanes: &Lanes) -> String {
+        loop {
+            match link.step().await {
+                Step::Ended(why) => return why,
+                Step::Text(text) => {
+                    if let Err(error) = self.handle(&text, link.to_ack.clone(), lanes).await {
+                        return error.to_string();
+                    }
+                }
+                step => self.serve(link, step).await,
+            }
+        }
+    }
+
+    async fn serve(&self, link: &mut Link, step: Step) {
+        let written = match step {
+            Step::Alive => {
+                self.host.proved();
+                return;
+            }
+            Step::Ack(envelope) => link.socket.send(json!({ "envelope_id": envelope }).to_string()).await,
+            Step::Ping => link.socket.ping().await,
+            Step::Text(_) | Step::Ended(_) => return,
+        };
+        // The next step finds out that it is broken; what was not acknowledged comes again.
+        if let Err(error) = written {
+            tracing::debug!(%error, "a socket could not be written");
+        }
+    }
+
+    /// Handles one message; `true` when Slack asks for a new socket.
+    async fn handle(&self, text: &str, acks: mpsc::Sender<String>, lanes: &Lanes) -> Result<bool, ConnectError> {
+        let message: Value = match serde_json::from_str(text) {
+            Ok(message) => message,
+            Err(error) => {
+                tracing::warn!(%error, "a message of the socket is not understood");
+                return Ok(false);
+            }
+        };
+        let kind = match message["type"].as_str().unwrap_or_default() {
+            "events_api" => Kind::Event,
+            "slash_commands" => Kind::Slash,
+            "interactive" => Kind::Interactive,
+            "disconnect" => return disconnect(message["reason"].as_str().unwrap_or_default()),
+            _ => return Ok(false),
+        };
+        let Some(envelope) = message["envelope_id"].as_str() else { return Ok(false) };
+        let ack = Ack::Socket(acks, envelope.to_owned());
+        let delivery = Delivery { kind, payload: message["payload"].clone(), ack };
+        match lanes.put(delivery).await {
+            true => Ok(false),
+            false => Err(ConnectError::retry("the link is closed")),
+        }
+    }
+
+    /// Asks for an address, opens it, and waits for the greeting.
+    async fn open(&self) -> Result<Link, ConnectError> {
+        let opened: Opened = self
+            .account
+            .api
+            .call(&self.token, "apps.connections.open", &[])
+            .await
+            .map_err(|error| lost(&error, "app_token"))?;
+        let url = self.address(&opened.url)?;
+        let mut socket = Socket::connect(&self.client, url, MESSAGE_BYTES_MAX)
+            .await
+            .map_err(|error| ConnectError::retry(format!("the socket: {error}")))?;
+        match timeout(HELLO_TIMEOUT, socket.next()).await {
+            Ok(Ok(Received::Text(text))) if is_hello(&text) => Ok(Link::new(socket, self.ping)),
+            Ok(Ok(Received::Text(text))) => {
+                let message: Value = serde_json::from_str(&text).unwrap_or_default();
+                disconnect(message["reason"].as_str().unwrap_or_default())?;
+                Err(ConnectError::retry("the socket began without a greeting"))
+            }
+            Ok(Ok(_)) => Err(ConnectError::retry("the socket was closed at once")),
+            Ok(Err(error)) => Err(ConnectError::retry(format!("the socket: {error}"))),
+            Err(_) => Err(ConnectError::retry("the socket did not greet in time")),
+        }
+    }
+
+    /// Slack's address, at the server of `gateway_url` where there is one.
+    fn address(&self, said: &str) -> Result<Url, ConnectError> {
+        let wrong = |why: String| ConnectError::retry(format!("the socket's address cannot be used: {why}"));
+        // `ws_url` takes no query, and the ticket stands in it.
+        let (before, query) = said.split_once('?').map_or((said, None), |(before, query)| (before, Some(query)));
+        let mut url = ws_url(before).map_err(|error| wrong(error.to_string()))?;
+        if let Some(gateway) = &self.gateway {
+            let mut moved = gateway.clone();
+            moved.set_path(url.path());
+            url = moved;
+        }
+        // A slash at the end of the path belongs to it.
+        if before.ends_with('/') && !url.path().ends_with('/') {
+            url.set_path(&format!("{}/", url.path()));
+        }
+        url.set_query(query);
+        Ok(url)
+    }
+}
+
+impl Link {
+    fn new(socket: Socket, ping: Duration) -> Self {
+        let (to_ack, acks) = mpsc::channel(ACKS_MAX);
+        let now = Instant::now();
+        Self { socket, acks, to_ack, heard: now, ping_at: now + ping, ping }
+    }
+
+    /// What happens next. May be dropped at any time without losing anything.
+    async fn step(&mut self) -> Step {
+        let silent_at = self.heard + self.ping * SILENT_PINGS;
+        let step = tokio::select! {
+            biased;
+            Some(envelope) = self.acks.recv() => return Step::Ack(envelope),
+            heard = self.socket.heard() => match heard {
+                Ok(Some(Received::Text(text))) => Step::Text(text),
+                Ok(Some(Received::Closed(closed))) => Step::Ended(format!("Slack closed the socket ({:?})", closed.code)),
+                Ok(_) => Step::Alive,
+                Err(error) => Step::Ended(format!("the socket: {error}")),
+            },
+            () = sleep_until(self.ping_at) => {
+                self.ping_at = Instant::now() + self.ping;
+                return Step::Ping;
+            }
+            () = sleep_until(silent_at) => return Step::Ended("the socket is silent".to_owned()),
+        };
+        self.heard = Instant::now();
+        step
+    }
+}
+
+fn is_hello(text: &str) -> bool {
+    serde_json::from_str::<Value>(text).is_ok_and(|message| message["type"] == "hello")
+}
+
+/// What Slack's farewell means; `true` for a new socket.
+fn disconnect(reason: &str) -> Result<bool, ConnectError> {
+    match reason {
+        "link_disabled" => Err(ConnectError::fatal(
+            "Socket Mode was switched off in the app",
+            "switch it on again under \"Socket Mode\" at https://api.slack.com/apps",
+        )),
+        // Ten are allowed, those of other processes with this token counted.
+        "too_many_websockets" => Err(ConnectError::retry_after_ms(
+            "the app has too many sockets open; stop what else uses its `app_token`, or lower `connections`",
+            30_000,
+        )),
+        _ => Ok(true),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_farewell_is_a_new_socket_but_where_a_person_has_to_act() {
+        for reason in ["warning", "refresh_requested", "", "something new"] {
+            assert_eq!(disconnect(reason), Ok(true), "{reason}");
+        }
+        assert!(matches!(disconnect("link_disabled"), Err(ConnectError::Fatal { .. })));
+        assert!(matches!(disconnect("too_many_websockets"), Err(ConnectError::Retry { after_ms: Some(_), .. })));
+    }
+
+    #[test]
+    fn only_a_hello_is_a_greeting() {
+        assert!(is_hello(r#"{"type":"hello","num_connections":1}"#));
+        assert!(!is_hello(r#"{"type":"disconnect"}"#) && !is_hello("hello"));
+    }
+}

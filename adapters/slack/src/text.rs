@@ -1,0 +1,125 @@
+//! Slack's text as people read it: mentions, links and the three escaped characters.
+//!
+//! What a person types is escaped by Slack, so that `<…>` in a text is always structure and never what
+//! somebody wrote: <https://docs.slack.dev/messaging/formatting-message-text#escaping>.
+
+/// What a text says.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Read {
+    /// The text, without the mentions of this account.
+    pub text: String,
+    /// Whether this account is mentioned.
+    pub mention: bool,
+}
+
+/// Reads `text` for the account `me`; `name` tells what a user is called.
+pub fn read(text: &str, me: &str, name: impl Fn(&str) -> Option<String>) -> Read {
+    let mut found = Read::default();
+    let mut rest = text;
+    while let Some((before, after)) = rest.split_once('<') {
+        unescape(before, &mut found.text);
+        let Some((inside, behind)) = after.split_once('>') else {
+            rest = after;
+            continue;
+        };
+        rest = behind;
+        let (target, label) = inside.split_once('|').map_or((inside, ""), |(target, label)| (target, label));
+        match target.strip_prefix('@') {
+            Some(user) if user == me => found.mention = true,
+            Some(user) => {
+                found.text.push('@');
+                let shown = Some(label.to_owned()).filter(|label| !label.is_empty()).or_else(|| name(user));
+                unescape(&shown.unwrap_or_else(|| user.to_owned()), &mut found.text);
+            }
+            None => other(target, label, &mut found.text),
+        }
+    }
+    unescape(rest, &mut found.text);
+    found.text = found.text.trim().to_owned();
+    found
+}
+
+/// The users that a text mentions, without `me`.
+pub fn mentioned<'t>(text: &'t str, me: &'t str) -> impl Iterator<Item = &'t str> {
+    text.split("<@").skip(1).filter_map(move |rest| {
+        let (inside, _) = rest.split_once('>')?;
+        Some(inside).filter(|inside| *inside != me && !inside.contains('|'))
+    })
+}
+
+/// Everything but users: channels, groups, `@here`, dates and links.
+fn other(target: &str, label: &str, out: &mut String) {
+    if let Some(channel) = target.strip_prefix('#') {
+        out.push('#');
+        return unescape(if label.is_empty() { channel } else { label }, out);
+    }
+    if let Some(special) = target.strip_prefix('!') {
+        if !label.is_empty() {
+            return unescape(label, out);
+        }
+        out.push('@');
+        return unescape(special.split('^').next().unwrap_or_default(), out);
+    }
+    let address = target.strip_prefix("mailto:").unwrap_or(target);
+    if label.is_empty() || label == address || label == target {
+        return unescape(address, out);
+    }
+    unescape(label, out);
+    // `example.org` is shown for `http://example.org`.
+    if address.split_once("://").is_none_or(|(_, bare)| bare.trim_end_matches('/') != label) {
+        out.push_str(" (");
+        unescape(address, out);
+        out.push(')');
+    }
+}
+
+fn unescape(text: &str, out: &mut String) {
+    // `&amp;` comes last, so that `&amp;lt;` stays what somebody typed.
+    out.push_str(&text.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&"));
+}
+
+/// Writes plain text so that Slack shows it as it is.
+pub fn escape(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shown(text: &str) -> (String, bool) {
+        let Read { text, mention } = read(text, "UME", |user| (user == "U1").then(|| "ada".to_owned()));
+        (text, mention)
+    }
+
+    #[test]
+    fn only_the_structured_mention_of_this_account_counts_and_is_removed() {
+        assert_eq!(shown("<@UME> what <@UME|hermes> now"), ("what  now".to_owned(), true));
+        assert_eq!(shown("@hermes &lt;@UME&gt; UME <@U1> <@U2>"), ("@hermes <@UME> UME @ada @U2".to_owned(), false));
+        assert_eq!(mentioned("<@U1> <@UME> <@U2|x> <@U3", "UME").collect::<Vec<_>>(), ["U1"]);
+    }
+
+    #[test]
+    fn everything_else_in_brackets_reads_as_people_see_it() {
+        for (text, expected) in [
+            ("<#C1|ops> <#C2>", "#ops #C2"),
+            ("<!here> <!channel|@channel> <!subteam^S1|@crew> <!subteam^S1>", "@here @channel @crew @subteam"),
+            ("<!date^1392734382^{date}|Feb 18>", "Feb 18"),
+            ("<https://a.b/?x=1&amp;y=2>", "https://a.b/?x=1&y=2"),
+            ("<https://a.b/c|here> <http://a.b|a.b>", "here (https://a.b/c) a.b"),
+            ("<mailto:a@b.c|a@b.c>", "a@b.c"),
+            ("1 &lt; 2 &amp;&amp; 3 &gt; 2 &amp;lt;", "1 < 2 && 3 > 2 &lt;"),
+            ("half <open", "half open"),
+            ("<>", ""),
+        ] {
+            assert_eq!(shown(text).0, expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_escaped_reads_the_same_again() {
+        for text in ["a<b>&c", "&lt;@UME&gt;", "<@UME>", "<!channel>"] {
+            assert_eq!(shown(&escape(text)), (text.to_owned(), false));
+        }
+    }
+}
