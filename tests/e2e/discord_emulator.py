@@ -627,6 +627,10 @@ async def roles(body, files, guild_id):
     return guild()["roles"]
 
 
+async def active_threads(body, files, guild_id):
+    return {"threads": [c for c in WORLD.channels.values() if c["type"] in THREADS], "members": []}
+
+
 async def gateway_bot(body, files):
     return {"url": f"ws://127.0.0.1:{PORT}/gateway", "shards": WORLD.settings["shards"],
             "session_start_limit": {"total": 1000, "remaining": WORLD.settings["start_remaining"], "reset_after": 3000, "max_concurrency": 16}}
@@ -643,7 +647,7 @@ async def get_message(body, files, channel, message):
 
 ROUTES = [(method, re.compile("^" + re.sub(r"\{(\w+)\}", r"([^/]+)", path) + "$"), handler, path) for method, path, handler in (
     ("GET", "users/@me", me), ("GET", "applications/@me", application), ("GET", "oauth2/applications/@me", application),
-    ("GET", "gateway/bot", gateway_bot), ("GET", "guilds/{guild}/roles", roles), ("GET", "channels/{channel}", channel), ("PATCH", "channels/{channel}", rename),
+    ("GET", "gateway/bot", gateway_bot), ("GET", "guilds/{guild}/roles", roles), ("GET", "guilds/{guild}/threads/active", active_threads), ("GET", "channels/{channel}", channel), ("PATCH", "channels/{channel}", rename),
     ("POST", "users/@me/channels", open_dm), ("POST", "channels/{channel}/messages", create_message),
     ("GET", "channels/{channel}/messages/{message}", get_message), ("PATCH", "channels/{channel}/messages/{message}", edit_message),
     ("DELETE", "channels/{channel}/messages/{message}", delete_message), ("POST", "channels/{channel}/typing", typing),
@@ -748,6 +752,8 @@ async def api(request):
         return reply(refusal.body, status=refusal.status, headers=headers)
     if path.startswith("interactions/") and request.query.get("with_response") not in ("true", "True", "1"):
         result = None
+    if planned and planned["kind"] == "slow_after":
+        await asyncio.sleep(planned["delay_s"])
     if planned and planned["kind"] == "cut_after":
         request.transport.abort()
         return web.Response()
@@ -767,7 +773,7 @@ POST /_sim/edit     {message, text}
 POST /_sim/slash    {from, channel?, name, input?}
 POST /_sim/press    {from, message, custom_id}
 POST /_sim/fault    {route (pattern of "POST channels/1/messages"), kind, times?, retry_after?, global?, status?, code?, delay_s?}
-                    kind: 429 5xx refuse malformed cut cut_after slow
+                    kind: 429 5xx refuse malformed cut cut_after slow slow_after
 POST /_sim/fault_clear  {}
 POST /_sim/gateway  {do: cut | close (code) | reconnect | invalid (resumable) | forget}
 POST /_sim/set      settings

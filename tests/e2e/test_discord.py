@@ -8,7 +8,7 @@ import urllib.error
 
 import pytest
 
-from conftest import HEADER, HERE, WAIT_S, Program, free_port, request, until
+from conftest import BIN, HEADER, HERE, WAIT_S, Program, free_port, request, until
 
 TOKEN = "NDI.TESTTO.TESTTOKENTESTTOKENTESTTOKENTEST"
 GENERAL, RANDOM, VOICE, NEWS, FORUM = "10", "11", "12", "13", "14"
@@ -470,6 +470,30 @@ def test_a_conversation_moves_into_a_thread_of_its_own_and_two_people_share_it(h
         assert f"from {person}" in discord.answers(before + n + 1, channel=thread["id"])[-1]
     said = json.loads(one.cli("session", "show", moved["session"], "--json").stdout)["messages"]
     assert len([m for m in said if m["role"] == "user"]) == 4, "one conversation for both"
+    one.stop()
+    discord.verdict()
+
+
+@pytest.mark.parametrize("home", [GENERAL, FORUM])
+def test_a_thread_whose_opening_was_cut_off_is_found_again_and_no_second_one_is_opened(host, discord, isolation, home):
+    one = started(host, discord, isolation, more=f'home_channel = "{home}"\nsession = {{ merge_ms = 0 }}')
+    for n, text in enumerate(("of boats", "/title boats", "/new")):
+        discord.says(9, text)
+        discord.answers(n + 1, dm=9)
+    discord.fault(f"POST channels/{home}/threads", "slow_after", delay_s=20)
+    asked = subprocess.Popen([BIN / "hermes-host", "handoff", "boats", "discord", "--home", one.home, "--config", one.config],
+                             env=one.env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+    def threads():
+        return [c for c in discord.get("channels").values() if c["type"] in (10, 11)]
+
+    until("there is a thread", threads)
+    one.kill()
+    asked.wait(60)
+    one.start(online=["discord"])
+    [thread] = threads()
+    until("it goes on in it", lambda: [m for m in discord.from_bot(thread["id"]) if "boats" in m["content"] and not m["content"].startswith("\U0001f9f5")])
+    assert len(threads()) == 1
     one.stop()
     discord.verdict()
 

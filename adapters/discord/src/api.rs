@@ -216,7 +216,8 @@ async fn answer<T: DeserializeOwned>(response: reqwest::Response) -> Result<T, A
     };
     match status {
         429 => Err(limited(&body, &headers)),
-        400..=499 => Err(ApiError::Refused(refused(status, &body))),
+        // 501: the server knows no such request, so nothing was done.
+        400..=499 | 501 => Err(ApiError::Refused(refused(status, &body))),
         _ => Err(ApiError::Doubtful(format!("the server answered {status}"))),
     }
 }
@@ -303,6 +304,9 @@ pub struct Channel {
     pub name: Option<String>,
     #[serde(default)]
     pub parent_id: Option<String>,
+    /// Who opened it, of a thread.
+    #[serde(default)]
+    pub owner_id: Option<String>,
     #[serde(default)]
     pub flags: u64,
     #[serde(default)]

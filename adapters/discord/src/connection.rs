@@ -166,7 +166,7 @@ impl Connection {
         let application = match self.api.ask::<Application>(Method::GET, "applications/@me").await {
             Ok(application) => Some(application),
             // A server without this page; there the bot and its application have one id.
-            Err(ApiError::Refused(Refused { status: 404 | 405, .. })) => None,
+            Err(ApiError::Refused(Refused { status: 404 | 405 | 501, .. })) => None,
             Err(error) => return Err(lost(&error)),
         };
         let may_read = application.as_ref().is_none_or(|application| application.flags & MAY_READ != 0);

@@ -2,6 +2,7 @@
 
 use hermes_adapter_net::reqwest::Method;
 use hermes_adapter_sdk::prelude::*;
+use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::api::{ApiError, Channel, Sent};
@@ -9,14 +10,23 @@ use crate::connection::Connection;
 use crate::inbound::THREAD_NAME_CHARS_MAX;
 use crate::places::{self, Place, kind};
 use crate::sending::{ARCHIVE_MINUTES, call_error};
-use crate::threads;
+use crate::threads::{self, Known};
 
 /// A post of this forum needs a tag. <https://docs.discord.com/developers/resources/channel#channel-object-channel-flags>
 const REQUIRE_TAG: u64 = 1 << 4;
+/// How far our clock and the platform's may be apart, in milliseconds.
+const CLOCKS_APART_MS: i64 = 60_000;
 /// What a thread without a name is called.
 const UNNAMED: &str = "handoff";
 /// Channels that are listed.
 const LISTED_MAX: usize = 500;
+
+/// Threads that are not archived.
+#[derive(Deserialize)]
+struct Active {
+    #[serde(default)]
+    threads: Vec<Channel>,
+}
 
 /// What a person may mean by a chat.
 #[derive(Debug, PartialEq, Eq)]
@@ -97,32 +107,63 @@ impl Connection {
         }
         let channel = self.place(&chat).map_err(|_| CallError::new("invalid", "the chat is none of Discord's"))?;
         let mut threads = self.threads.lock().await;
-        let known = threads.by_key(&key).map(str::to_owned);
-        if let Some(thread) = known {
-            let place = match self.places.get(&thread) {
+        let known = threads.by_key(&key);
+        if let Known::Thread(thread) = &known {
+            let place = match self.places.get(thread) {
                 Some(place) => place,
-                None => self.look_up(&thread, None).await.map_err(call_error)?,
+                None => self.look_up(thread, None).await.map_err(call_error)?,
             };
-            return Ok(Some(self.described(&thread, &place)));
+            return Ok(Some(self.described(thread, &place)));
         }
         let parent: Channel = self.api.ask(Method::GET, &format!("channels/{channel}")).await.map_err(call_error)?;
         self.places.put(&channel, Place::of(&parent, None));
+        if !matches!(parent.kind, kind::TEXT | kind::ANNOUNCEMENT | kind::FORUM | kind::MEDIA) {
+            return Ok(None);
+        }
         let name: String = name.trim().chars().take(THREAD_NAME_CHARS_MAX).collect();
         let name = if name.is_empty() { UNNAMED.to_owned() } else { name };
-        let opened = match parent.kind {
-            kind::TEXT | kind::ANNOUNCEMENT => self.bare_thread(&parent, &name, &key).await,
-            kind::FORUM | kind::MEDIA => self.post_in(&parent, &name).await,
-            _ => return Ok(None),
+        let left = match known {
+            Known::Asked { at_ms } => self.left_behind(&parent, &name, at_ms).await.map_err(call_error)?,
+            _ => None,
         };
+        threads.ask(&key, self.host.now_ms());
+        self.host.kv().set(threads::KEPT_AS, &threads.written()).await?;
+        let opened = match (left, parent.kind) {
+            (Some(thread), _) => Ok(thread),
+            (None, kind::TEXT | kind::ANNOUNCEMENT) => self.bare_thread(&parent, &name, &key).await,
+            (None, _) => self.post_in(&parent, &name).await,
+        };
+        match &opened {
+            Ok(thread) => threads.answer(&key, Some(&thread.id)),
+            // There may be one, and the key must not open another: the next time it is looked for.
+            Err(ApiError::Doubtful(_)) => {}
+            Err(_) => threads.answer(&key, None),
+        }
+        if let Err(error) = self.host.kv().set(threads::KEPT_AS, &threads.written()).await {
+            // At worst it is looked for.
+            tracing::warn!(%error, "what came of opening a thread is not kept");
+        }
         let opened = opened.map_err(call_error)?;
         let place = Place::of(&opened, parent.guild_id.as_deref());
         self.places.put(&opened.id, place.clone());
-        threads.note(key, opened.id.clone());
-        if let Err(error) = self.host.kv().set(threads::KEPT_AS, &threads.written()).await {
-            // There is a thread; at worst the same key opens another one.
-            tracing::warn!(%error, "the thread that was opened is not kept");
-        }
         Ok(Some(self.described(&opened.id, &place)))
+    }
+
+    /// The thread that an earlier life opened here under this name, and was cut off before it knew.
+    /// <https://docs.discord.com/developers/resources/guild#list-active-guild-threads>
+    async fn left_behind(&self, parent: &Channel, name: &str, asked_ms: i64) -> Result<Option<Channel>, ApiError> {
+        let Some(guild) = parent.guild_id.as_deref().filter(|guild| places::number(guild).is_some()) else {
+            return Ok(None);
+        };
+        let active: Active = self.api.ask(Method::GET, &format!("guilds/{guild}/threads/active")).await?;
+        let me = self.me.get().map(|me| me.id.as_str());
+        let is_it = |thread: &Channel| {
+            thread.parent_id.as_deref() == Some(&parent.id)
+                && thread.name.as_deref() == Some(name)
+                && thread.owner_id.as_deref() == me
+                && places::at_ms(&thread.id) >= asked_ms - CLOCKS_APART_MS
+        };
+        Ok(active.threads.into_iter().find(is_it))
     }
 
     /// A thread of its own; where that is refused, one of a message that says what it is for.

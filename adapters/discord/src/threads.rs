@@ -20,12 +20,36 @@ const PROMISED_MAX: usize = 256;
 #[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(crate = "hermes_adapter_sdk::serde")]
 pub struct Threads {
-    /// Key and thread, the oldest first.
+    /// What was asked for by a key, the oldest first.
     #[serde(default)]
-    opened: VecDeque<(String, String)>,
+    opened: VecDeque<Opened>,
     /// The messages that are to open one, the oldest first.
     #[serde(default)]
     promised: VecDeque<String>,
+}
+
+/// A thread that a key asked for.
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(crate = "hermes_adapter_sdk::serde")]
+struct Opened {
+    key: String,
+    /// Which one it is; without it whoever asked was cut off before that was known.
+    thread: Option<String>,
+    asked_ms: i64,
+}
+
+/// What is known of a key.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Known {
+    /// It never asked.
+    No,
+    /// It asked at this time; whether there is a thread has to be looked up.
+    Asked {
+        /// In milliseconds since the Unix epoch.
+        at_ms: i64,
+    },
+    /// It opened this one.
+    Thread(String),
 }
 
 impl Threads {
@@ -39,16 +63,31 @@ impl Threads {
         serde_json::to_string(self).expect("texts are always JSON")
     }
 
-    /// The thread that a key opened.
-    pub fn by_key(&self, key: &str) -> Option<&str> {
-        self.opened.iter().find(|(by, _)| by == key).map(|(_, thread)| thread.as_str())
+    /// What is known of a key.
+    pub fn by_key(&self, key: &str) -> Known {
+        match self.opened.iter().find(|opened| opened.key == key) {
+            None => Known::No,
+            Some(Opened { thread: None, asked_ms, .. }) => Known::Asked { at_ms: *asked_ms },
+            Some(Opened { thread: Some(thread), .. }) => Known::Thread(thread.clone()),
+        }
     }
 
-    /// A key has opened a thread.
-    pub fn note(&mut self, key: String, thread: String) {
-        self.opened.push_back((key, thread));
+    /// A key asks for a thread.
+    pub fn ask(&mut self, key: &str, now_ms: i64) {
+        if self.by_key(key) == Known::No {
+            self.opened.push_back(Opened { key: key.to_owned(), thread: None, asked_ms: now_ms });
+        }
         while self.opened.len() > OPENED_MAX {
             self.opened.pop_front();
+        }
+    }
+
+    /// A key that asked has its thread; `None`: it has none for sure.
+    pub fn answer(&mut self, key: &str, thread: Option<&str>) {
+        match (self.opened.iter_mut().find(|opened| opened.key == key), thread) {
+            (Some(opened), Some(thread)) => opened.thread = Some(thread.to_owned()),
+            (_, None) => self.opened.retain(|opened| opened.key != key),
+            (None, Some(_)) => {}
         }
     }
 
@@ -83,12 +122,26 @@ mod tests {
     fn the_last_threads_are_known_by_their_keys() {
         let mut threads = Threads::default();
         for n in 0..20 {
-            threads.note(format!("key {n}"), n.to_string());
+            threads.ask(&format!("key {n}"), n);
+            threads.answer(&format!("key {n}"), Some(&n.to_string()));
         }
         assert_eq!(Threads::read(Some(&threads.written())), threads);
-        let by_key = |key: &str| threads.by_key(key).map(str::to_owned);
-        assert_eq!((by_key("key 19"), by_key("key 4"), by_key("key 3")), (Some("19".into()), Some("4".into()), None));
+        assert_eq!(threads.by_key("key 19"), Known::Thread("19".into()));
+        assert_eq!((threads.by_key("key 4"), threads.by_key("key 3")), (Known::Thread("4".into()), Known::No));
         assert_eq!(Threads::read(Some("{")), Threads::default());
+    }
+
+    #[test]
+    fn a_key_that_was_cut_off_is_known_to_have_asked_and_one_without_a_thread_is_forgotten() {
+        let mut threads = Threads::default();
+        threads.ask("k", 7);
+        threads.ask("k", 9);
+        let mut later = Threads::read(Some(&threads.written()));
+        assert_eq!(later.by_key("k"), Known::Asked { at_ms: 7 });
+        later.answer("k", None);
+        assert_eq!(later.by_key("k"), Known::No);
+        later.answer("k", Some("1"));
+        assert_eq!(later.by_key("k"), Known::No, "it never asked");
     }
 
     #[test]
