@@ -390,6 +390,31 @@ pub struct Sticker {
     pub name: String,
 }
 
+/// <https://docs.discord.com/developers/resources/message#reaction-object>
+#[derive(Debug, Deserialize)]
+pub struct Reacted {
+    #[serde(default)]
+    pub reactions: Vec<Reaction>,
+}
+
+/// One kind of reaction to a message.
+#[derive(Debug, Deserialize)]
+pub struct Reaction {
+    /// Whether this bot is one of those who reacted.
+    #[serde(default)]
+    pub me: bool,
+    pub emoji: Emoji,
+}
+
+/// <https://docs.discord.com/developers/resources/emoji#emoji-object>
+#[derive(Debug, Deserialize)]
+pub struct Emoji {
+    #[serde(default)]
+    pub id: Option<String>,
+    #[serde(default)]
+    pub name: Option<String>,
+}
+
 /// A message that was just made or changed; only its id is of use.
 pub type Sent = Id;
 

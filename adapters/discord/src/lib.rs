@@ -248,8 +248,7 @@ impl React for Discord {
     async fn react(&self, message: SentMessage, emoji: String) -> Result<(), CallError> {
         let (link, path) = self.message(&message)?;
         if emoji.is_empty() {
-            let sentence = "Discord takes a reaction back by its emoji, which was not named";
-            return Err(CallError::new("invalid", sentence));
+            return link.take_reactions_back(&path).await.map_err(call_error);
         }
         let path = format!("{path}/reactions/{}/@me", encoded(&emoji));
         link.api.ask::<Value>(Method::PUT, &path).await.map(drop).map_err(call_error)

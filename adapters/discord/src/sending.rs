@@ -4,7 +4,7 @@ use hermes_adapter_net::reqwest::Method;
 use hermes_adapter_sdk::prelude::*;
 use serde_json::{Value, json};
 
-use crate::api::{ApiError, Channel, Sent};
+use crate::api::{ApiError, Channel, Reacted, Sent};
 use crate::connection::Connection;
 use crate::interactions::Open;
 use crate::outbound::{self, FILES_MAX, outcome};
@@ -18,6 +18,8 @@ pub const ARCHIVE_MINUTES: u32 = 1440;
 const REQUEST_BYTES_MAX: u64 = 24 * 1024 * 1024;
 /// The longest nonce. <https://docs.discord.com/developers/resources/message#create-message>
 const NONCE_CHARS_MAX: usize = 25;
+/// Reactions of one message that are taken back.
+const REACTIONS_MAX: usize = 20;
 /// How long to wait where nobody knows whether a thread was opened.
 const THREAD_WAIT_MS: u64 = 1000;
 
@@ -90,6 +92,20 @@ impl Connection {
         let channel = self.place(chat).map_err(wrong)?;
         self.open_promised(chat).await.map_err(|outcome| CallError::new("refused", format!("{outcome:?}")))?;
         self.api.ask::<Value>(Method::POST, &format!("channels/{channel}/typing")).await.map(drop).map_err(call_error)
+    }
+
+    /// Takes every reaction of this bot back from the message at `path`.
+    /// <https://docs.discord.com/developers/resources/message#delete-own-reaction>
+    pub async fn take_reactions_back(&self, path: &str) -> Result<(), ApiError> {
+        let message: Reacted = self.api.ask(Method::GET, path).await?;
+        for reaction in message.reactions.iter().filter(|reaction| reaction.me).take(REACTIONS_MAX) {
+            let emoji = &reaction.emoji;
+            let name = emoji.name.as_deref().unwrap_or("_");
+            let named = emoji.id.as_ref().map_or_else(|| name.to_owned(), |id| format!("{name}:{id}"));
+            let path = format!("{path}/reactions/{}/@me", crate::encoded(&named));
+            self.api.ask::<Value>(Method::DELETE, &path).await?;
+        }
+        Ok(())
     }
 
     /// The channel that a chat is written to.
