@@ -32,8 +32,8 @@ use super::ports::Followed;
 use super::terminal::Shell;
 use super::{Ports, RESULT_BYTES_MAX};
 use files::{Files, PIECE_BYTES, PIECES_KEPT, Record};
-pub use watcher::TELLS_MAX;
 use watcher::{Handle, look_after};
+pub use watcher::{TELLS_MAX, left_words};
 
 /// Processes of one session that run at once.
 pub const RUNNING_PER_SESSION_MAX: usize = 8;
@@ -52,9 +52,12 @@ pub const ENDED_KEPT: Duration = Duration::from_secs(24 * 60 * 60);
 const POLLED_BYTES_MAX: u64 = 64 << 10;
 
 /// What the shell runs: the command with its input and its exit code, and behind it what keeps the last pieces of
-/// its output.
-const SCRIPT: &str = r#"{ "$1" -c "$2" <>"$3"; echo $? >"$4"; } 2>&1 | { umask 077; n=0
-while dd bs=4096 count="$5" iflag=count_bytes of="$6.$n" 2>/dev/null && [ -s "$6.$n" ]; do n=$((n+1)); rm -f "$6.$((n-$7))"; done
+/// its output. What `dd` counts are reads, however short, so one piece is added to until it is full.
+const SCRIPT: &str = r#"{ "$1" -c "$2" <>"$3"; echo $? >"$4"; } 2>&1 | { umask 077; n=0 has=0
+while dd bs=4096 count=$(($5-has)) iflag=count_bytes oflag=append conv=notrunc of="$6.$n" 2>/dev/null; do
+    had=$has; has=$(($(wc -c <"$6.$n"))); [ "$has" -gt "$had" ] || break
+    [ "$has" -lt "$5" ] || { n=$((n+1)); has=0; rm -f "$6.$((n-$7))"; }
+done
 [ -s "$6.$n" ] || rm -f "$6.$n"; cat >/dev/null; }"#;
 
 /// What is to be told of a process.
@@ -141,6 +144,8 @@ pub(super) fn signal_name(number: i32) -> String {
 pub enum State {
     /// It runs.
     Running,
+    /// The command ended with this exit code, and something that it started runs on.
+    Left(i32),
     /// It has ended.
     Ended(End),
 }
@@ -179,6 +184,11 @@ impl Process {
         self.before + self.started.elapsed()
     }
 
+    /// Its command in so many bytes. A secret across the cut must not keep its first part, so it is masked before.
+    pub fn shown(&self, ports: &Ports, bytes_max: usize) -> String {
+        bounded(&ports.mask.mask(self.command.clone()), bytes_max)
+    }
+
     /// What it printed since it was asked last. What is gone, and that there is more, is said.
     pub fn printed(&self, ports: &Ports) -> String {
         let from = self.polled.load(Ordering::Relaxed);
@@ -198,7 +208,7 @@ impl Process {
         shown
     }
 
-    /// Waits until it has ended, at most this long. Whoever waits tells its session, so nobody else does.
+    /// Waits until its command has ended, at most this long. Whoever waits tells its session, so nobody else does.
     pub async fn ended(&self, at_most: Duration) -> State {
         let _awaited = Awaited::new(&self.awaited);
         let mut state = self.state.subscribe();
@@ -208,14 +218,25 @@ impl Process {
         self.state()
     }
 
-    /// Ends it.
+    /// Waits until nothing of it runs any more, at most this long.
+    pub async fn gone(&self, at_most: Duration) {
+        let _awaited = Awaited::new(&self.awaited);
+        let mut state = self.state.subscribe();
+        let gone = state.wait_for(|state| matches!(state, State::Ended(_)));
+        // As above.
+        let _ = tokio::time::timeout(at_most, gone).await;
+    }
+
+    /// Ends it, and what is left of one that has ended.
     pub fn kill(&self) {
-        if self.state() == State::Running
-            && let Some(mut group) = Group::found(self.pid, &self.mark)
-        {
+        if !self.is_over() {
             self.killed.store(true, Ordering::Relaxed);
-            group.kill();
         }
+        Group::found_or_left(self.pid, &self.mark).kill();
+    }
+
+    fn is_over(&self) -> bool {
+        matches!(self.state(), State::Ended(_))
     }
 
     fn was_killed(&self) -> bool {
@@ -306,7 +327,7 @@ impl Processes {
     /// Why it does not run.
     pub async fn start(&self, shell: &Shell, context: &TurnContext, new: NewProcess) -> Result<Arc<Process>, String> {
         let folder = self.folder.as_ref().ok_or("there is no home folder for what runs in the background")?;
-        let runs = |process: &Arc<Process>| process.state() == State::Running;
+        let runs = |process: &Arc<Process>| !process.is_over();
         if self.of(context).iter().filter(|process| runs(process)).count() >= RUNNING_PER_SESSION_MAX {
             return Err(format!("{RUNNING_PER_SESSION_MAX} processes of this conversation run already; end one first"));
         }
@@ -404,7 +425,7 @@ impl Processes {
     /// Forgets those that ended long ago, and the oldest where there are too many.
     fn forget_old(&self) {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut ended: Vec<_> = known.values().filter(|process| process.state() != State::Running).cloned().collect();
+        let mut ended: Vec<_> = known.values().filter(|process| process.is_over()).cloned().collect();
         ended.sort_by_key(|process| std::cmp::Reverse(process.runs_for()));
         let excess = ended.len().saturating_sub(ENDED_MAX);
         for (n, process) in ended.into_iter().enumerate() {

@@ -43,10 +43,10 @@ impl Group {
         Self { pid, mark: mark.to_owned() }
     }
 
-    /// The group of a process that an earlier life of the host started, if it still carries the mark.
-    pub fn found(pid: u32, mark: &str) -> Option<Self> {
-        let raw = i32::try_from(pid).ok().and_then(Pid::from_raw)?;
-        carries(format!("/proc/{pid}"), mark).then(|| Self { pid: Some(raw), mark: mark.to_owned() })
+    /// The group of a process, if that still carries the mark; otherwise whatever else carries it.
+    pub fn found_or_left(pid: u32, mark: &str) -> Self {
+        let raw = i32::try_from(pid).ok().and_then(Pid::from_raw);
+        Self { pid: raw.filter(|_| lives(pid, mark)), mark: mark.to_owned() }
     }
 
     /// Lets it live.

@@ -8,7 +8,6 @@ use hermes_core::context::TurnContext;
 use serde_json::{Value, json};
 
 use super::background::{self, Processes, State};
-use super::output::bounded;
 use super::terminal::Shell;
 use super::{Tool, ToolResult, ToolSide, ToolSpec, text};
 use crate::AgentConfig;
@@ -52,7 +51,7 @@ impl Process {
         match text(arguments, "action") {
             "list" => {
                 let own = self.processes.of(context);
-                Ok(json!({"processes": own.iter().map(|process| about(process)).collect::<Vec<_>>()}))
+                Ok(json!({"processes": own.iter().map(|process| self.about(process)).collect::<Vec<_>>()}))
             }
             "wait" => {
                 let process = self.find(context, id)?;
@@ -63,7 +62,7 @@ impl Process {
             "kill" => {
                 let process = self.find(context, id)?;
                 process.kill();
-                process.ended(Duration::from_secs(5)).await;
+                process.gone(Duration::from_secs(5)).await;
                 Ok(self.polled(&process))
             }
             "write" => {
@@ -74,8 +73,8 @@ impl Process {
                 }
                 // Whatever reads it may be a shell.
                 let folder = self.shell.folder(context, "").unwrap_or_default();
-                let why =
-                    format!("It is written to the process {} (`{}`).", process.id, bounded(&process.command, 200));
+                let command = process.shown(self.processes.ports(), 200);
+                let why = format!("It is written to the process {} (`{command}`).", process.id);
                 self.shell.approve(written, &folder, false, &why, side).await?;
                 process.write(written)?;
                 Ok(json!({"written": written.len()}))
@@ -85,20 +84,27 @@ impl Process {
     }
 
     fn polled(&self, process: &background::Process) -> Value {
-        let mut about = about(process);
+        let mut about = self.about(process);
         about["output"] = json!(process.printed(self.processes.ports()));
         about
     }
-}
 
-fn about(process: &background::Process) -> Value {
-    let seconds = process.runs_for().as_secs();
-    let command = bounded(&process.command, 300);
-    match process.state() {
-        State::Running => json!({"process": process.id, "state": "running", "command": command, "seconds": seconds}),
-        State::Ended(end) => json!({
-            "process": process.id, "state": "ended", "exit_code": end.code(), "how": end.words(), "command": command,
-        }),
+    fn about(&self, process: &background::Process) -> Value {
+        let command = process.shown(self.processes.ports(), 300);
+        let mut about = json!({"process": process.id, "state": "running", "command": command});
+        match process.state() {
+            State::Running => about["seconds"] = json!(process.runs_for().as_secs()),
+            State::Left(code) => {
+                about["exit_code"] = json!(code);
+                about["how"] = json!(background::left_words(code));
+            }
+            State::Ended(end) => {
+                about["state"] = json!("ended");
+                about["exit_code"] = json!(end.code());
+                about["how"] = json!(end.words());
+            }
+        }
+        about
     }
 }
 

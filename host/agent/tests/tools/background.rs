@@ -12,7 +12,7 @@ use tokio::io::AsyncReadExt;
 use tokio::runtime::Runtime;
 
 use crate::terminal::nothing_sleeps;
-use crate::{Bench, Told, context};
+use crate::{Bench, SECRET, Told, context};
 
 /// Runs until a file is there, then says so and ends.
 const UNTIL_GO: &str = "until [ -e go ]; do sleep 0.02; done; echo over; exit 5";
@@ -154,6 +154,85 @@ async fn of_long_output_the_end_is_kept_and_what_is_gone_is_said() {
     let files = std::fs::read_dir(bench.home.path().join("home/processes")).unwrap().flatten();
     let kept: u64 = files.map(|file| file.metadata().unwrap().len()).sum();
     assert!(kept <= (1 << 20) + 10_000, "{kept}");
+}
+
+#[tokio::test]
+async fn of_what_is_printed_line_by_line_nothing_goes_missing_where_a_piece_is_full() {
+    let bench = Bench::new();
+    let context = context("7", true);
+    // A sleep behind each line, so that each is written and read by itself.
+    let lines = "printf %0262100d 0; for i in $(seq 1 120); do echo \" line $i.\"; sleep 0.005; done";
+    let arguments = json!({
+        "command": lines, "background": true, "notify_on_complete": true, "watch_patterns": ["line 100."],
+    });
+    let started = bench.terminal(&context, arguments).await;
+    let news = bench.told.with("exit code").await;
+    assert!(news.text.contains("printed:\n line 100.\n"), "{news:?}");
+    assert!(news.text.contains("line 1.\n") && news.text.ends_with(" line 120.\n"), "{news:?}");
+    let poll = json!({"action": "poll", "process": started["process"]});
+    let mut printed = String::new();
+    loop {
+        let polled = bench.process(&context, poll.clone()).await;
+        let output = polled["output"].as_str().unwrap();
+        assert!(!output.contains("are gone"), "{output}");
+        printed.push_str(output);
+        if !output.ends_with("poll again …]") {
+            break;
+        }
+    }
+    for line in 1..=120 {
+        assert!(printed.contains(&format!(" line {line}.\n")), "{line} is missing");
+    }
+}
+
+#[tokio::test]
+async fn what_a_command_leaves_running_is_running_still_prints_and_can_be_killed() {
+    let bench = Bench::new();
+    let context = context("7", true);
+    let arguments = json!({
+        "command": "(until [ -e go ]; do sleep 0.02; done; echo late; sleep 600) & echo up; exit 3",
+        "background": true, "notify_on_complete": true, "watch_patterns": ["late"],
+    });
+    let started = bench.terminal(&context, arguments).await;
+    let news = bench.told.last().await;
+    assert!(!news.last && news.text.contains("exit code 3; something that it started still runs"), "{news:?}");
+    std::fs::write(bench.home.path().join("go"), "").unwrap();
+    let late = bench.told.with("printed:\nlate").await;
+    assert!(!late.last && !late.text.contains("exit code"), "{late:?}");
+    let waited = bench.process(&context, json!({"action": "wait", "process": started["process"]})).await;
+    assert_eq!((&waited["state"], &waited["exit_code"]), (&json!("running"), &json!(3)), "{waited}");
+    let killed = bench.process(&context, json!({"action": "kill", "process": started["process"]})).await;
+    assert_eq!((&killed["state"], &killed["exit_code"]), (&json!("ended"), &json!(3)), "{killed}");
+    assert!(nothing_sleeps(&bench).await);
+    assert_eq!(bench.told.news.lock().unwrap().len(), 2, "whoever killed it knows");
+}
+
+#[tokio::test]
+async fn what_is_left_of_a_group_whose_leader_was_ended_from_outside_can_be_killed() {
+    let bench = Bench::new();
+    let context = context("7", true);
+    let started = bench.terminal(&context, json!({"command": "sleep 600", "background": true})).await;
+    let leader = bench.processes.of(&context)[0].pid;
+    let killed = std::process::Command::new("kill").args(["-KILL", &leader.to_string()]).status().unwrap();
+    assert!(killed.success());
+    let waited = bench.process(&context, json!({"action": "wait", "process": started["process"]})).await;
+    assert_eq!(waited["state"], "ended", "{waited}");
+    bench.process(&context, json!({"action": "kill", "process": started["process"]})).await;
+    assert!(nothing_sleeps(&bench).await);
+}
+
+#[tokio::test]
+async fn a_secret_across_the_cut_of_a_command_keeps_no_part_of_it() {
+    let bench = Bench::new();
+    let context = context("7", true);
+    // Shown are 300 bytes.
+    let command = format!(": {}{SECRET} {}", "x".repeat(290), "y".repeat(100));
+    let arguments = json!({"command": command, "background": true, "notify_on_complete": true});
+    bench.terminal(&context, arguments).await;
+    let news = bench.told.last().await;
+    assert!(!news.text.contains(&SECRET[..4]), "{news:?}");
+    let listed = bench.process(&context, json!({"action": "list"})).await.to_string();
+    assert!(listed.contains("xxx") && !listed.contains(&SECRET[..4]), "{listed}");
 }
 
 #[tokio::test]

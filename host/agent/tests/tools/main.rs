@@ -16,7 +16,7 @@ use futures_util::future::BoxFuture;
 use hermes_agent::ask::{Answer, Ask};
 use hermes_agent::tools::background::Processes;
 use hermes_agent::tools::delegate::{Delegate, DelegateTask, Delegated};
-use hermes_agent::tools::ports::{Followed, News, Wakes};
+use hermes_agent::tools::ports::{Followed, Mask, News, Wakes};
 use hermes_agent::tools::process::Process;
 use hermes_agent::tools::terminal::Terminal;
 use hermes_agent::tools::{Ports, Tool, ToolSide};
@@ -71,15 +71,34 @@ struct Told {
 
 impl Told {
     async fn last(&self) -> News {
+        self.with("").await
+    }
+
+    /// Returns the last news once it says this.
+    async fn with(&self, words: &str) -> News {
         loop {
             let more = self.more.notified();
-            if let Some(news) = self.news.lock().unwrap().last() {
+            if let Some(news) = self.news.lock().unwrap().last()
+                && news.text.contains(words)
+            {
                 return news.clone();
             }
             more.await;
         }
     }
 }
+
+/// Masks one secret.
+struct Masks;
+
+impl Mask for Masks {
+    fn mask(&self, text: String) -> String {
+        text.replace(SECRET, "***")
+    }
+}
+
+/// What [`Masks`] masks.
+const SECRET: &str = "hunter2hunter2";
 
 impl Wakes for Told {
     fn is_able(&self) -> bool {
@@ -132,7 +151,7 @@ impl Bench {
 
     /// Another life of the host on the same home.
     fn again(home: tempfile::TempDir, told: Told) -> Self {
-        let ports = Ports { wakes: Arc::new(told.clone()), ..Ports::default() };
+        let ports = Ports { wakes: Arc::new(told.clone()), mask: Arc::new(Masks), ..Ports::default() };
         let config = config(home.path());
         let processes = Arc::new(Processes::new(config.home.clone(), ports.clone()));
         Self {

@@ -19,6 +19,10 @@ const LOOK_EVERY: Duration = Duration::from_millis(500);
 /// How long a hit of a pattern is put off, so that several are told together.
 const TELL_EVERY: Duration = Duration::from_secs(5);
 
+/// How often what printed its exit code is looked at before it is said that something of it runs on: what it printed
+/// last may still be on its way.
+const LOOKS_BEHIND: u32 = 4;
+
 /// How often a session is woken for what one process prints; its end is told besides.
 pub const TELLS_MAX: u32 = 20;
 
@@ -63,7 +67,8 @@ impl Handle {
     }
 }
 
-/// Looks after a process until it has ended. `followed`: its session is to hear of it, and how much it has heard.
+/// Looks after a process until nothing of it runs any more. `followed`: its session is to hear of it, and how much it
+/// has heard.
 pub async fn look_after(
     process: Arc<Process>,
     mut handle: Handle,
@@ -72,25 +77,30 @@ pub async fn look_after(
     ports: Ports,
 ) {
     let mut lines = followed.map(|followed| Lines::new(watch.patterns, followed));
+    let mut notify = watch.notify;
     let mut told = Instant::now();
+    let mut looks = 0;
     let end = loop {
-        let mut gone = handle.gone(&process).await;
+        let gone = handle.gone(&process).await;
         let code = process.files.exit_code();
-        if code.is_some() && gone.is_none() {
-            // What it printed last may still be on its way.
-            gone = handle.gone(&process).await;
-        }
         if let Some(lines) = &mut lines {
-            lines.look(&process, &ports, code.is_some() || gone.is_some());
-            if told.elapsed() >= TELL_EVERY && code.is_none() && gone.is_none() && lines.has_hits() {
+            lines.look(&process, &ports, gone.is_some());
+            if told.elapsed() >= TELL_EVERY && gone.is_none() && lines.has_hits() {
                 told = Instant::now();
                 ports.wakes.tell(lines.news(&process, &ports)).await;
             }
         }
         match (code, gone) {
-            (Some(code), _) => break End::Code(code),
+            (Some(code), Some(_)) => break End::Code(code),
             (None, Some(_)) if process.was_killed() => break End::Killed,
             (None, Some(end)) => break end,
+            (Some(code), None) => {
+                looks += 1;
+                if looks == LOOKS_BEHIND {
+                    process.state.send_replace(State::Left(code));
+                    lines = lines_of_what_is_left(&process, &ports, lines, &mut notify).await;
+                }
+            }
             (None, None) => {}
         }
     };
@@ -100,18 +110,55 @@ pub async fn look_after(
         return ports.wakes.forget(&process.id).await;
     }
     let mut news = lines.news(&process, &ports);
-    if watch.notify {
-        let last = plain(&process.files.end(LAST_BYTES), &*ports.mask);
-        let command = bounded(&process.command, COMMAND_BYTES_MAX);
-        let how = end.words();
-        let end = format!("The process {} (`{command}`) {how}. The end of what it printed:\n{last}", process.id);
-        news.text = if news.text.is_empty() { end } else { format!("{}\n\n{end}", news.text) };
+    if notify {
+        tell_end_with(&mut news, &process, &ports, &end.words());
     }
     news.last = true;
     if news.text.is_empty() {
         return ports.wakes.forget(&process.id).await;
     }
     ports.wakes.tell(news).await;
+}
+
+/// The command has ended, and something that it started runs on: the end is told, where that was wanted. Returns what
+/// is still looked for.
+async fn lines_of_what_is_left(
+    process: &Process,
+    ports: &Ports,
+    lines: Option<Lines>,
+    notify: &mut bool,
+) -> Option<Lines> {
+    let mut lines = lines?;
+    if !std::mem::take(notify) {
+        return Some(lines);
+    }
+    let looks_on = lines.looks_on();
+    match (process.is_known_to_have_ended(), process.state()) {
+        (false, State::Left(code)) => {
+            let mut news = lines.news(process, ports);
+            tell_end_with(&mut news, process, ports, &left_words(code));
+            news.last = !looks_on;
+            ports.wakes.tell(news).await;
+        }
+        _ if !looks_on => ports.wakes.forget(&process.id).await,
+        _ => {}
+    }
+    looks_on.then_some(lines)
+}
+
+/// How a command ended that left something running, as the agent is told.
+pub fn left_words(code: i32) -> String {
+    format!(
+        "{}; something that it started still runs, and is ended with process(action=\"kill\")",
+        End::Code(code).words()
+    )
+}
+
+fn tell_end_with(news: &mut News, process: &Process, ports: &Ports, how: &str) {
+    let last = plain(&process.files.end(LAST_BYTES), &*ports.mask);
+    let command = process.shown(ports, COMMAND_BYTES_MAX);
+    let end = format!("The process {} (`{command}`) {how}. The end of what it printed:\n{last}", process.id);
+    news.text = if news.text.is_empty() { end } else { format!("{}\n\n{end}", news.text) };
 }
 
 /// The lines in which a pattern stands.
@@ -135,7 +182,7 @@ impl Lines {
     }
 
     fn look(&mut self, process: &Process, ports: &Ports, to_the_end: bool) {
-        if self.patterns.is_empty() || self.told >= TELLS_MAX {
+        if !self.looks_on() {
             return;
         }
         loop {
@@ -170,6 +217,11 @@ impl Lines {
         }
     }
 
+    /// Whether something may still be told of what is printed.
+    fn looks_on(&self) -> bool {
+        !self.patterns.is_empty() && self.told < TELLS_MAX
+    }
+
     fn has_hits(&self) -> bool {
         !self.hits.is_empty()
     }
@@ -181,7 +233,7 @@ impl Lines {
         let mut text = String::new();
         if !hits.is_empty() {
             self.told += 1;
-            let command = bounded(&ports.mask.mask(process.command.clone()), COMMAND_BYTES_MAX);
+            let command = process.shown(ports, COMMAND_BYTES_MAX);
             text = format!("The process {} (`{command}`) printed:\n{}", process.id, hits.join("\n"));
             if more > 0 {
                 text.push_str(&format!("\n[… {more} more such lines …]"));
