@@ -27,8 +27,8 @@ const { app_id: APP, bot_user_id: BOT } = seed.oauth_apps[0];
 const SECOND = { token: 'xoxb-second', team_id: 'T000000002', team: 'Second', user: 'hermes', user_id: 'U0HERMES2', bot_id: 'B0HERMES2' };
 const ACK_MS = 3000, DELIVERIES_MAX = 4;
 
-let slack, turn = 0;
-const sockets = [], waiting = new Map(), journal = [], errors = [], faults = [], log = { acks: 0, late: 0, opened: 0, requests: [] };
+let slack, turn = 0, held = null, release = () => {};
+const sockets = [], waiting = new Map(), journal = [], errors = [], faults = [], log = { acks: 0, late: 0, opened: 0, fetches: 0, requests: [] };
 
 // ---- deliveries
 
@@ -122,6 +122,8 @@ const sim = {
   cut: () => { for (const one of [...sockets]) one.terminate(); return {}; },
   // The line stays and nothing comes through it any more.
   silence: () => { for (const one of sockets.splice(0)) { one.removeAllListeners('message'); one._socket.pause(); } return {}; },
+  // Files are not given out while `on`.
+  hold: ({ on }) => { release(); held = on ? new Promise((go) => { release = go; }) : null; return {}; },
   state: () => ({ journal, errors, sockets: sockets.length, waiting: waiting.size, ...log }),
   messages: ({ channel }) => slack.messages.all().filter((one) => one.channel_id === channel),
   ephemeral: ({ channel }) => slack.ephemeralMessages.all().filter((one) => one.channel_id === channel),
@@ -155,6 +157,7 @@ async function handle(raw, app) {
     const body = await raw.text();
     return json((await sim[pathname.slice(6)](body ? JSON.parse(body) : {})) ?? {});
   }
+  if (pathname.startsWith('/files-pri/')) { log.fetches++; await held; }
   const method = pathname.startsWith('/api/') ? pathname.slice(5) : pathname.startsWith('/upload/') ? 'upload' : null;
   const token = (raw.headers.get('authorization') ?? '').replace(/^Bearer /, '');
   if (!method || !token.startsWith('xoxb-') && !token.startsWith('xapp-') && method !== 'upload') return app.fetch(raw);

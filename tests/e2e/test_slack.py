@@ -1,10 +1,12 @@
 """Slack, through the built host and library, against an emulator that Slack's SDK finds true."""
 
+import http.server
 import json
 import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 import urllib.error
 import urllib.parse
@@ -53,6 +55,14 @@ class Slack:
 
     def says(self, channel, text, name="alice", **more):
         return self.call("chat.postMessage", f"xoxp-{name}", channel=channel, text=text, **more)["ts"]
+
+    def uploads(self, channel, text, files):
+        ids = []
+        for name, content in files.items():
+            place = self.call("files.getUploadURLExternal", filename=name, length=len(content))
+            urllib.request.urlopen(urllib.request.Request(place["upload_url"], content.encode()), timeout=WAIT_S)
+            ids.append({"id": place["file_id"], "title": name})
+        self.call("files.completeUploadExternal", files=json.dumps(ids), channel_id=channel, initial_comment=text)
 
     def from_bot(self, channel):
         return [one for one in self.sim("messages", channel=channel) if one["user"] == BOT]
@@ -109,6 +119,48 @@ def slack_host(tmp_path):
 @pytest.fixture
 def slack(slack_host):
     return slack_host()
+
+
+class GrowingModel:
+    """Streams its answer piece by piece, each when it is told to."""
+
+    def __init__(self, *pieces):
+        self.steps = threading.Semaphore(0)
+        outer = self
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def log_message(self, *_):
+                pass
+
+            def do_POST(self):
+                self.rfile.read(int(self.headers["content-length"]))
+                self.send_response(200)
+                self.send_header("content-type", "text/event-stream")
+                self.end_headers()
+                for piece in pieces:
+                    outer.steps.acquire()
+                    self.chunk({"role": "assistant", "content": piece}, None)
+                self.chunk({}, "stop")
+                self.wfile.write(b"data: [DONE]\n\n")
+
+            def chunk(self, delta, end):
+                choice = {"index": 0, "delta": delta, "finish_reason": end}
+                self.wfile.write(f"data: {json.dumps({'id': '1', 'object': 'chat.completion.chunk', 'choices': [choice]})}\n\n".encode())
+                self.wfile.flush()
+
+        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.server.daemon_threads = True
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+        self.base = f"http://127.0.0.1:{self.server.server_port}"
+
+    def step(self):
+        self.steps.release()
+
+    def stop(self):
+        for _ in range(10):
+            self.step()
+        self.server.shutdown()
+        self.server.server_close()
 
 
 def section(slack, isolation, more="", transport='app_token  = "xapp-1-A-1"', tokens="xoxb-hermes"):
@@ -177,6 +229,20 @@ def test_a_stranger_gets_silence_and_a_bot_is_answered_only_when_it_mentions(hos
     slack.answer_with(ops, "me")
     slack.quiet()
     assert len(slack.from_bot(ops)) == 1
+    one.stop()
+    slack.verdict()
+
+
+def test_channels_may_be_named_that_are_listened_to_and_answered_without_a_mention(host, slack, isolation):
+    ops, home = slack.channel(), slack.channel("home")
+    one = started(host, slack, isolation, f'allowed_channels = ["{home}"]\nsession = {{ free_chats = ["{home}"] }}')
+    slack.says(ops, f"{MENTION} not here")
+    slack.says(home, "without a mention")
+    slack.answer_with(home, "without a mention")
+    slack.says(slack.dm(), "and directly")
+    slack.answer_with(slack.dm(), "and directly")
+    slack.quiet()
+    assert slack.from_bot(ops) == []
     one.stop()
     slack.verdict()
 
@@ -302,7 +368,7 @@ def test_a_token_that_is_refused_is_said_with_the_key_to_mend(host, slack, isola
     one.stop()
 
 
-def test_a_long_answer_is_cut_and_growing_ones_stay_within_what_can_be_changed(host, slack, isolation):
+def test_a_long_answer_is_cut_within_what_can_be_changed_later(host, slack, isolation):
     one = started(host, slack, isolation)
     dm = slack.dm()
     code = "\n".join(f"    let value_{n} = {n}; // 🦀 & <more>" for n in range(500))
@@ -316,15 +382,36 @@ def test_a_long_answer_is_cut_and_growing_ones_stay_within_what_can_be_changed(h
     slack.verdict()
 
 
+def test_a_growing_answer_is_one_message_that_is_changed_beyond_what_its_text_may_hold(host, slack, isolation):
+    code = "\n".join(f"    let value_{n} = {n}; // & <more>" for n in range(200))
+    model = GrowingModel("The first words.\n\n", f"```rust\n{code}\n```\n\n", "And the end of it.")
+    try:
+        one = host(config(model.base) + section(slack, isolation, "session = { merge_ms = 0 }"), {"OPENAI_API_KEY": "sk-test"}).start(online=["slack"])
+        dm = slack.dm()
+        asked = slack.says(dm, "go on")
+        shown = {"channel_id": dm, "thread_ts": asked, "status": "is thinking…"}
+        until("the status", lambda: shown in [call["call"] for call in slack.calls("assistant.threads.setStatus")])
+        model.step()
+        first = slack.answer_with(dm, "The first words.")
+        model.step()
+        until("the code", lambda: any("value_199" in json.dumps(m.get("blocks")) for m in slack.from_bot(dm)))
+        model.step()
+        until("the end", lambda: any("the end of it" in json.dumps(m.get("blocks")) for m in slack.from_bot(dm)))
+        slack.quiet()
+        [message] = slack.from_bot(dm)
+        assert message["ts"] == first["ts"] and len(message["blocks"]) >= 3
+        texts = [block["text"]["text"] for block in message["blocks"]]
+        assert all(text.count("```") % 2 == 0 for text in texts) and sum(text.count("let value_") for text in texts) == 200
+        one.stop()
+        slack.verdict()
+    finally:
+        model.stop()
+
+
 def test_files_reach_the_agent_and_go_out_with_a_text(host, slack, isolation):
     one = started(host, slack, isolation)
     dm = slack.dm()
-    ids = []
-    for n in range(2):
-        place = slack.call("files.getUploadURLExternal", filename=f"{n}.txt", length=7)
-        urllib.request.urlopen(urllib.request.Request(place["upload_url"], f"bytes {n}".encode()), timeout=WAIT_S)
-        ids.append({"id": place["file_id"], "title": f"{n}.txt"})
-    slack.call("files.completeUploadExternal", files=json.dumps(ids), channel_id=dm, initial_comment="look at these")
+    slack.uploads(dm, "look at these", {"0.txt": "bytes 0", "1.txt": "bytes 1"})
     slack.answer_with(dm, "look at these")
     kept = [path for path in (one.home / "media").rglob("*") if path.is_file()]
     assert sorted(path.read_bytes() for path in kept) == [b"bytes 0", b"bytes 1"]
@@ -338,6 +425,28 @@ def test_files_reach_the_agent_and_go_out_with_a_text(host, slack, isolation):
     slack.answer_with(ops, "again")
     assert len([m for m in slack.from_bot(ops) if "again" in m["text"]]) == 1
     slack.quiet()
+    one.stop()
+    slack.verdict()
+
+
+def test_a_message_whose_file_was_on_its_way_is_answered_once_after_a_kill(host, slack, isolation):
+    one = started(host, slack, isolation)
+    dm = slack.dm()
+    slack.sim("hold", on=True)
+    slack.uploads(dm, "with a file", {"a.txt": "bytes"})
+    until("the file is asked for", lambda: slack.sim("state")["fetches"])
+    slack.quiet()
+    assert slack.sim("state")["late"] == 0, "it is acknowledged, however long the file takes"
+    one.kill()
+    slack.sim("hold", on=False)
+    one.start(online=["slack"])
+    slack.answer_with(dm, "with a file")
+    slack.says(dm, "next")
+    slack.answer_with(dm, "next")
+    slack.quiet()
+    assert len(slack.from_bot(dm)) == 2
+    kept = [path for path in (one.home / "media").rglob("*") if path.is_file()]
+    assert b"bytes" in [path.read_bytes() for path in kept]
     one.stop()
     slack.verdict()
 

@@ -84,6 +84,8 @@ pub fn chat(team: &str, channel: &str, thread: Option<&str>) -> Chat {
     let kind = if is_dm(channel) { ChatType::Dm } else { ChatType::Group };
     let mut chat = Chat::new(kind, format!("{team}/{channel}"));
     chat.thread = thread.map(str::to_owned);
+    // The channel as operators name it, for `free_chats`.
+    chat.parent = (!is_dm(channel)).then(|| channel.to_owned());
     chat
 }
 

@@ -97,6 +97,9 @@ pub struct Config {
     /// Whether a direct message is answered in a thread, which is a conversation of its own.
     #[serde(default = "default_true")]
     dm_threads: bool,
+    /// The channels that are listened to, by id; empty: all that it was invited to. Direct messages always are.
+    #[serde(default)]
+    allowed_channels: Vec<String>,
     /// The slash command that says the others: `/hermes status`.
     #[serde(default = "default_slash_command")]
     slash_command: String,
@@ -191,7 +194,10 @@ impl Adapter for Slack {
             { name: "SLACK_ALLOWED_USERS", key: "access.allowed_users" },
             { name: "SLACK_ALLOW_ALL_USERS", key: "access.allow_all" },
             { name: "SLACK_HOME_CHANNEL", key: "home_channel" },
+            { name: "SLACK_HOME_CHANNEL_THREAD_ID", key: "home_channel.thread" },
             { name: "SLACK_REQUIRE_MENTION", key: "session.require_mention" },
+            { name: "SLACK_FREE_RESPONSE_CHANNELS", key: "session.free_chats" },
+            { name: "SLACK_ALLOWED_CHANNELS", key: "allowed_channels" },
         ],
         uses: ["commands.list"],
         threads: true,
@@ -221,6 +227,12 @@ impl Adapter for Slack {
         }
         if !config.slash_command.starts_with('/') || config.slash_command.contains(char::is_whitespace) {
             return Err("`slash_command` is none; write something like \"/hermes\"".to_owned());
+        }
+        let is_channel = |name: &&String| matches!(Target::read(name), Some(Target::Id { thread: None, .. }));
+        if let Some(wrong) = config.allowed_channels.iter().find(|name| !is_channel(name)) {
+            return Err(format!(
+                "`allowed_channels` holds {wrong:?}, which is no id; write something like \"C0123ABCD\""
+            ));
         }
         if config.listen.parse::<SocketAddr>().is_err() {
             return Err(format!(
@@ -494,15 +506,8 @@ fn parts(config: Config, host: &Host) -> Result<Parts, ConnectError> {
     let mut fetching = FetchOptions::with_origins(origins.clone());
     fetching.ca_file.clone_from(&config.ca_file);
     fetching.bytes_max = config.media_bytes_max;
-    let receiver = Receiver::new(
-        Arc::clone(&account),
-        host.clone(),
-        config.threads(),
-        config.slash_command,
-        config.media_bytes_max,
-        Fetcher::new(fetching).map_err(wrong)?,
-        origins,
-    );
+    let receiver =
+        Receiver::new(Arc::clone(&account), host.clone(), &config, Fetcher::new(fetching).map_err(wrong)?, origins);
     let way = match (config.app_token, config.signing_secret) {
         (Some(token), _) => {
             let mut options = ClientOptions::for_base_url(&base);
@@ -539,9 +544,7 @@ mod tests {
 
     use super::*;
 
-    hermes_adapter_sdk::conformance!(Slack, {
-        "bot_token": "xoxb-1", "app_token": "xapp-1", "base_url": "http://127.0.0.1:9/api"
-    });
+    hermes_adapter_sdk::certify!(Slack);
 
     #[test]
     fn a_target_is_an_id_a_thread_or_a_name() {
@@ -576,6 +579,7 @@ mod tests {
             ("file_url", json!("ftp://a.b")),
             ("gateway_url", json!("slack")),
             ("slash_command", json!("hermes")),
+            ("allowed_channels", json!(["C0123", "#ops"])),
         ] {
             let mut bad = good.clone();
             bad[key] = value.clone();

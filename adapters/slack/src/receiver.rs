@@ -15,6 +15,7 @@ use hermes_adapter_sdk::prelude::*;
 use serde_json::{Value, json};
 use tokio::sync::{mpsc, oneshot};
 
+use crate::Config;
 use crate::account::{Account, Space};
 use crate::api::{File, FileInfo};
 use crate::inbound::{self, Incoming, Reader, Slash, Threads};
@@ -92,6 +93,8 @@ pub struct Receiver {
     pub threads: Threads,
     pub slash_command: String,
     pub media_bytes_max: u64,
+    /// Channels that are listened to; empty: all.
+    pub allowed_channels: Vec<String>,
     pub fetcher: Fetcher,
     /// Origins of files that the operator configured.
     pub file_origins: Vec<Url>,
@@ -101,17 +104,25 @@ pub struct Receiver {
 
 impl Receiver {
     /// A receiver that has nothing yet.
-    pub fn new(
-        account: Arc<Account>,
-        host: Host,
-        threads: Threads,
-        slash_command: String,
-        media_bytes_max: u64,
-        fetcher: Fetcher,
-        file_origins: Vec<Url>,
-    ) -> Self {
-        let (kept, recent) = (Mutex::default(), Mutex::default());
-        Self { account, host, threads, slash_command, media_bytes_max, fetcher, file_origins, kept, recent }
+    pub fn new(account: Arc<Account>, host: Host, config: &Config, fetcher: Fetcher, file_origins: Vec<Url>) -> Self {
+        Self {
+            account,
+            host,
+            threads: config.threads(),
+            slash_command: config.slash_command.clone(),
+            media_bytes_max: config.media_bytes_max,
+            allowed_channels: config.allowed_channels.clone(),
+            fetcher,
+            file_origins,
+            kept: Mutex::default(),
+            recent: Mutex::default(),
+        }
+    }
+
+    /// Whether the channel is listened to; direct messages always are.
+    fn is_allowed(&self, chat: &Chat) -> bool {
+        let is_named = |name: &String| *name == chat.id || chat.parent.as_ref() == Some(name);
+        self.allowed_channels.is_empty() || chat.kind == ChatType::Dm || self.allowed_channels.iter().any(is_named)
     }
 
     /// Opens the lanes, and puts what was kept into them again.
@@ -158,6 +169,7 @@ impl Receiver {
             Kind::Slash => self.read_slash(&payload, &space).await,
             Kind::Interactive => inbound::pressed(&payload, &space.me),
         };
+        let incoming = incoming.filter(|incoming| self.is_allowed(&incoming.event.chat));
         let Some(Incoming { mut event, files }) = incoming else {
             ack.say().await;
             return Ok(());

@@ -116,6 +116,15 @@ mod tests {
         }
     }
 
+    proptest::proptest! {
+        #[test]
+        fn any_text_is_survived_and_what_was_typed_is_never_structure(typed in ".*", pieces in "(<|>|@|#|!|\\||UME|&amp;|&lt;|http://a|[ -~]){0,40}") {
+            proptest::prop_assert_eq!(shown(&escape(&typed)), (typed.trim().to_owned(), false));
+            let (_, mention) = shown(&pieces);
+            proptest::prop_assert!(!mention || pieces.contains("<@UME"));
+        }
+    }
+
     #[test]
     fn what_is_escaped_reads_the_same_again() {
         for text in ["a<b>&c", "&lt;@UME&gt;", "<@UME>", "<!channel>"] {

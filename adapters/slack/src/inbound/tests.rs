@@ -35,6 +35,7 @@ fn a_message_names_its_workspace_channel_sender_and_change() {
     assert_eq!((event.text.as_str(), event.at_ms), ("hello", 1_700_000_000_123));
     assert_eq!(event.message_id.as_deref(), Some("1700000000.123456"));
     assert_eq!(event.addressed, Addressed::new(false, false, false));
+    assert_eq!(event.chat.parent.as_deref(), Some("C1"), "`free_chats` names channels without their workspace");
 }
 
 #[test]
@@ -213,4 +214,85 @@ fn a_message_id_is_a_time() {
         let _ = at_ms(wrong);
     }
     assert!(is_ts("1.2") && !is_ts("1") && !is_ts("1.x") && !is_ts("."));
+}
+
+/// Values that a field may have, right or wrong.
+fn value() -> impl proptest::strategy::Strategy<Value = Value> {
+    use proptest::prelude::*;
+    let words = [
+        "C1",
+        "D1",
+        "U1",
+        "UME",
+        "BME",
+        "1.2",
+        "1700000000.123456",
+        "",
+        "<@UME> a",
+        "message",
+        "app_mention",
+        "tombstone",
+        "message_changed",
+        "message_deleted",
+        "file_share",
+        "a:b",
+        "block_actions",
+    ];
+    let leaf = prop_oneof![
+        proptest::sample::select(words.to_vec()).prop_map(|word| json!(word)),
+        any::<i64>().prop_map(|number| json!(number)),
+        Just(Value::Null),
+    ];
+    let keys = [
+        "type",
+        "subtype",
+        "channel",
+        "user",
+        "bot_id",
+        "text",
+        "ts",
+        "thread_ts",
+        "parent_user_id",
+        "edited",
+        "files",
+        "message",
+        "previous_message",
+        "deleted_ts",
+        "event",
+        "actions",
+        "container",
+        "value",
+        "action_ts",
+        "id",
+        "message_ts",
+        "channel_id",
+        "command",
+        "trigger_id",
+        "user_id",
+    ];
+    leaf.prop_recursive(4, 60, 12, move |inner| {
+        let key = proptest::sample::select(keys.to_vec()).prop_map(str::to_owned);
+        prop_oneof![
+            prop::collection::vec(inner.clone(), 0..3).prop_map(Value::Array),
+            prop::collection::vec((key, inner), 0..12).prop_map(|fields| Value::Object(fields.into_iter().collect())),
+        ]
+    })
+}
+
+proptest::proptest! {
+    #![proptest_config(proptest::prelude::ProptestConfig { cases: 2000, failure_persistence: None, ..Default::default() })]
+
+    #[test]
+    fn whatever_is_delivered_is_an_event_of_somewhere_or_none(payload in value()) {
+        let (me, names) = (me(), BTreeMap::new());
+        let reader = Reader { me: &me, threads: THREADS, names: &names };
+        let _ = (teams(&payload), channel(&payload));
+        let read = [event(&payload, reader), pressed(&payload, &me), slash(&payload, reader, 0, |slash| slash.text.clone())];
+        for incoming in read.into_iter().flatten() {
+            let event = incoming.event;
+            let (team, channel) = place(&event.chat.id);
+            proptest::prop_assert!(team == Some("T1") && !channel.is_empty() && !event.event_id.is_empty() && !event.sender.id.is_empty());
+            proptest::prop_assert!(event.sender.id != "UME" || event.kind == EventKind::Choice || event.addressed.command || event.event_id.starts_with("s:"));
+        }
+    }
 }
