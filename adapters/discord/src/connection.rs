@@ -302,6 +302,13 @@ impl Connection {
             event.chat =
                 places::thread_of(&message.id, &message.channel_id, &place, &inbound::thread_name(&event.text));
             self.promise(&message.id).await?;
+        } else {
+            let thread = self.places.get(&message.id);
+            let is_promised = self.threads.lock().await.is_promised(&message.id);
+            if inbound::is_in_its_thread(&event, thread.as_ref(), is_promised) {
+                let name = thread.and_then(|thread| thread.name).unwrap_or_else(|| inbound::thread_name(&event.text));
+                event.chat = places::thread_of(&message.id, &message.channel_id, &place, &name);
+            }
         }
         for file in files {
             event.attachments.push(self.fetch(file).await);

@@ -157,6 +157,11 @@ pub fn opens_thread(event: &Event, message: &Message, place: &Place) -> bool {
         && !event.sender.is_bot
 }
 
+/// Whether a message that was changed belongs to the thread that it opened, or is to open: the conversation is there.
+pub fn is_in_its_thread(event: &Event, thread: Option<&Place>, is_promised: bool) -> bool {
+    event.kind == EventKind::Edited && (is_promised || thread.is_some_and(|place| places::is_thread(place.kind)))
+}
+
 /// The name of the thread that a message opens: its first line.
 pub fn thread_name(text: &str) -> String {
     let line = text.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or("Conversation");

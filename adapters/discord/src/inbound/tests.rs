@@ -97,6 +97,18 @@ fn an_edit_has_its_revision_and_a_link_that_was_looked_at_is_none() {
 }
 
 #[test]
+fn a_message_that_opened_a_thread_is_changed_in_that_thread() {
+    let chat = || places::chat("10", &channel(), None);
+    let edited = json!({ "edited_timestamp": "2026-01-01T00:00:00+00:00" });
+    let edit = changed(&message(edited), chat(), EARS).unwrap().event;
+    let thread = Place { kind: kind::PUBLIC_THREAD, ..channel() };
+    assert!(is_in_its_thread(&edit, Some(&thread), false) && is_in_its_thread(&edit, None, true));
+    assert!(!is_in_its_thread(&edit, None, false) && !is_in_its_thread(&edit, Some(&channel()), false));
+    let written = read(json!({})).unwrap().event;
+    assert!(!is_in_its_thread(&written, Some(&thread), true));
+}
+
+#[test]
 fn files_stickers_and_what_was_forwarded_come_along() {
     let file = |name: &str, mime: Value| json!({ "id": "1", "filename": name, "content_type": mime, "size": 3, "url": "https://cdn/x" });
     let incoming = read(json!({ "content": "",
