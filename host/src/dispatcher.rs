@@ -47,7 +47,7 @@ use crate::outbox::{Holds, OutboxLane, OutboxMessage, Target};
 use crate::pairing::Pairing;
 use crate::plugins::{AdapterEvent, AdapterHandle, AdapterState};
 use crate::reset;
-use crate::store::{Change, DeadTargetRow, Lineage, Loaded, NewSession, Parent, RouteRow};
+use crate::store::{Change, DeadTargetRow, HandoffClaim, Lineage, Loaded, NewSession, Parent, RouteRow};
 
 /// Events taken from the queue at once.
 const BATCH_MAX: usize = 64;
@@ -73,6 +73,8 @@ pub struct Dispatcher {
     ended: BTreeMap<String, &'static str>,
     /// Keys whose former session is still being ended: the next one begins after that.
     ending: BTreeMap<String, After>,
+    /// The last claim that took a chat for each session, as long as a chat leads to it.
+    takes: BTreeMap<SessionId, HandoffClaim>,
     /// Chats that cannot be written to, by instance and id, and why.
     dead: BTreeMap<(String, String), DeadTargetRow>,
     /// Where each instance may write unasked.
@@ -162,6 +164,7 @@ impl Dispatcher {
             used,
             ended,
             ending: BTreeMap::new(),
+            takes: BTreeMap::new(),
             dead,
             homes,
             seen: places::Seen::default(),
@@ -397,7 +400,7 @@ impl Dispatcher {
         self.used.insert(key.clone(), now_ms);
         let Birth { mut session, route, .. } = self.begin_session(arrived, key, None, now_ms);
         session.title = Some(title.to_owned());
-        std::iter::once(Change::NewSession(session)).chain(route.map(Change::BindRoute)).collect()
+        std::iter::once(Change::NewSession(session)).chain(route.map(Change::BindBorn)).collect()
     }
 
     /// Hands a message to the lane of a session; makes the lane when there is none.
@@ -584,6 +587,7 @@ impl Dispatcher {
             holds.sweep(now_ms);
         }
         self.sweep_paces();
+        self.sweep_takes();
         self.wake_again();
         tokio::spawn(crate::tasks::tell::minute(Arc::clone(&self.host)));
         self.expire_asks();

@@ -14,7 +14,7 @@ use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 use crate::lane::Freed;
 use crate::outbox::{Growing, Target};
 use crate::plugins::AdapterEvent;
-use crate::store::{CutOffTurn, DeadTargetRow, HandoffRoutes, OwedDelivery, RouteRow};
+use crate::store::{CutOffTurn, DeadTargetRow, HandoffClaim, HandoffRoutes, OwedDelivery, RouteRow};
 use crate::tasks::RunTask;
 
 /// Something happened.
@@ -223,6 +223,8 @@ pub enum Control {
     Take {
         /// The session.
         session: SessionId,
+        /// The claim that takes it; a later one has precedence.
+        claim: HandoffClaim,
         /// The instance of the chat.
         instance: String,
         /// The chat.
@@ -261,6 +263,8 @@ pub enum Control {
     LeadBack {
         /// The session.
         session: SessionId,
+        /// The claim that is over. What a later one has taken stays with that.
+        claim: HandoffClaim,
         /// How it was.
         routes: Box<HandoffRoutes>,
     },

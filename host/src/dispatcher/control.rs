@@ -68,10 +68,10 @@ impl Dispatcher {
                 // Whoever asked may have gone away.
                 let _ = reply.send(self.led_to(&session));
             }
-            Control::Take { session, instance, chat, reply } => {
-                if let Err(Ok(taken)) = reply.send(self.take(&session, &instance, &chat)) {
+            Control::Take { session, claim, instance, chat, reply } => {
+                if let Err(Ok(taken)) = reply.send(self.take(&session, claim, &instance, &chat)) {
                     // Nobody is left to write it.
-                    self.lead_back(&session, &taken.routes);
+                    self.lead_back(&session, claim, &taken.routes);
                 }
             }
             Control::Free { session, key, reply } => {
@@ -90,7 +90,7 @@ impl Dispatcher {
             }
             Control::Open(opening) => self.open(*opening),
             Control::Run(run) => self.run_task(*run),
-            Control::LeadBack { session, routes } => self.lead_back(&session, &routes),
+            Control::LeadBack { session, claim, routes } => self.lead_back(&session, claim, &routes),
             Control::Reread { session } => {
                 // A session without a lane is remembered by nobody.
                 self.lanes.send(&session, LaneMessage::Forget).ok();

@@ -17,7 +17,7 @@ use super::{Dispatcher, place, route};
 use crate::context::{Heard, Urge};
 use crate::events::{Opening, Taken};
 use crate::lane::LaneMessage;
-use crate::store::{HandoffRoutes, KeptRoute, RouteRow};
+use crate::store::{HandoffClaim, HandoffRoutes, KeptRoute, RouteRow};
 
 impl Dispatcher {
     /// The chats that lead to a session.
@@ -26,7 +26,16 @@ impl Dispatcher {
     }
 
     /// Leads a chat, whoever speaks there, to a session, and takes the terminal off it.
-    pub(super) fn take(&mut self, session: &SessionId, instance: &str, chat: &Chat) -> Result<Taken, String> {
+    pub(super) fn take(
+        &mut self,
+        session: &SessionId,
+        claim: HandoffClaim,
+        instance: &str,
+        chat: &Chat,
+    ) -> Result<Taken, String> {
+        if self.has_taken_after(session, claim) {
+            return Err("another handoff of the conversation took its place".to_owned());
+        }
         let key = SessionKey::shared(MAIN_PROFILE, instance, chat)
             .map_err(|error| format!("no conversation can be in the chat that {instance} names ({error})"))?;
         let bound = key.stored();
@@ -46,6 +55,7 @@ impl Dispatcher {
         row.shared = true;
         row.participates = chat.thread.is_some() && !is_dm(&chat.kind);
         self.lead(&row);
+        self.takes.insert(session.clone(), claim);
         // What has a chat is offered to no other.
         self.take_offer(session);
         let former = former.filter(|former| !self.is_led_to(former));
@@ -53,8 +63,13 @@ impl Dispatcher {
         Ok(Taken { route: row, routes: HandoffRoutes { bound, before }, former, freed })
     }
 
-    /// Leads the chats of a handoff where they led before. A chat that goes on elsewhere by now is left alone.
-    pub(super) fn lead_back(&mut self, session: &SessionId, routes: &HandoffRoutes) {
+    /// Leads the chats of a handoff where they led before. A chat that goes on elsewhere by now is left alone, and so
+    /// is one that a later claim has taken: the end of an earlier one may be late.
+    pub(super) fn lead_back(&mut self, session: &SessionId, claim: HandoffClaim, routes: &HandoffRoutes) {
+        if self.has_taken_after(session, claim) {
+            tracing::debug!(%session, "an earlier handoff ends late; the later one keeps its chat");
+            return;
+        }
         let is_bound = self.routes.of_session(session).any(|route| route.key == routes.bound);
         if is_bound {
             self.routes.unbind(&routes.bound);
@@ -66,6 +81,16 @@ impl Dispatcher {
             }
             self.lead(&kept.row());
         }
+    }
+
+    fn has_taken_after(&self, session: &SessionId, claim: HandoffClaim) -> bool {
+        self.takes.get(session).is_some_and(|taken| *taken > claim)
+    }
+
+    /// Forgets who took the chats of sessions to which none leads any more.
+    pub(super) fn sweep_takes(&mut self) {
+        let routes = &self.routes;
+        self.takes.retain(|session, _| routes.of_session(session).next().is_some());
     }
 
     /// A conversation begins in the chat to which it was handed over. Nobody on any platform said this.

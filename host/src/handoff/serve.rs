@@ -51,7 +51,8 @@ pub(super) async fn serve(
     let input = vec![Message::user(event.text.clone())];
     let bound = bind(host, row, &event, input.clone(), &taken).await;
     let Some(inbox) = bound else {
-        let control = Control::LeadBack { session: row.session.clone(), routes: Box::new(taken.routes) };
+        let (session, routes) = (row.session.clone(), Box::new(taken.routes));
+        let control = Control::LeadBack { session, claim: row.claim(), routes };
         host.tell(HostEvent::control(control)).await;
         return Err(NOT_WRITTEN.to_owned());
     };
@@ -106,8 +107,8 @@ fn name(row: &HandoffRow) -> String {
 /// Lets the dispatcher lead the chat to the session.
 async fn take(host: &Arc<Host>, row: &HandoffRow, chat: &Chat) -> Result<Taken, String> {
     let (reply, taken) = oneshot::channel();
-    let control =
-        Control::Take { session: row.session.clone(), instance: row.instance.clone(), chat: chat.clone(), reply };
+    let (session, instance, chat) = (row.session.clone(), row.instance.clone(), chat.clone());
+    let control = Control::Take { session, claim: row.claim(), instance, chat, reply };
     host.tell(HostEvent::control(control)).await;
     taken.await.map_err(|_| "the host is stopping".to_owned())?
 }

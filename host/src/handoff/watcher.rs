@@ -188,7 +188,8 @@ async fn settle(host: &Arc<Host>, row: &HandoffRow) {
 /// Lets the dispatcher lead the chats of a failed handoff where the store leads them.
 async fn lead_back(host: &Arc<Host>, row: &HandoffRow) {
     let Some(routes) = &row.routes else { return };
-    let control = Control::LeadBack { session: row.session.clone(), routes: Box::new(routes.clone()) };
+    let (session, routes) = (row.session.clone(), Box::new(routes.clone()));
+    let control = Control::LeadBack { session, claim: row.claim(), routes };
     host.tell(HostEvent::control(control)).await;
 }
 

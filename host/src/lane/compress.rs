@@ -14,7 +14,7 @@ use hermes_agent::{EventSink, Message, TurnOutcome, TurnRequest};
 use hermes_core::context::TurnContext;
 use hermes_core::delivery::strip_control;
 use hermes_core::guard::{Arrival, Join};
-use hermes_core::ids::TurnId;
+use hermes_core::ids::{InboxId, TurnId};
 use hermes_core::settings::BusyMode;
 use hermes_protocol::Usage;
 use tokio::task::JoinHandle;
@@ -24,6 +24,7 @@ use tokio_util::sync::CancellationToken;
 use super::Lane;
 use super::conversation::Said;
 use crate::context::{self, Place};
+use crate::handoff::Lease;
 use crate::host::Host;
 use crate::status::human::counted;
 use crate::store::{Change, NewFork, NewSummary};
@@ -126,6 +127,9 @@ impl Lane {
     /// The summary is there, or there will be none.
     pub(super) async fn compressed(&mut self, summary: Summary) {
         let Some(compressing) = self.compressing.take() else { return };
+        if let Some(words) = self.leased(compressing.place.inbox).await {
+            return self.not_compressed(compressing, &words).await;
+        }
         match summary {
             Ok((summary, usage)) => self.go_on_from(&compressing, &summary, usage).await,
             Err(why) => return self.not_compressed(compressing, &why).await,
@@ -157,6 +161,17 @@ impl Lane {
         changes.extend(moved.routes.into_iter().map(Change::BindRoute));
         self.answer_order(place, Said { words, changes }).await;
         self.memory.forget();
+    }
+
+    /// A session that is handed over meanwhile goes on as it is: what opens it in its chat waits for no summary.
+    pub(super) async fn compress_no_more(&mut self, heard: InboxId) {
+        let opens = |lease: &Lease| lease.inbox == Some(heard);
+        if !self.is_compressing() || !self.host.handoffs.lease(&self.session).as_ref().is_some_and(opens) {
+            return;
+        }
+        if let Some(compressing) = self.compressing.take() {
+            self.not_compressed(compressing, "the conversation is just being handed over").await;
+        }
     }
 
     /// Says why the session is as it was.

@@ -330,8 +330,9 @@ impl Lane {
                     self.in_hand = Some(heard.place.clone());
                     if let Some(words) = self.leased(heard.inbox).await {
                         self.turn_away(vec![*heard], words).await;
-                    } else if let Some(heard) = self.hear(heard).await {
-                        refused.push(*heard);
+                    } else {
+                        self.compress_no_more(heard.inbox).await;
+                        refused.extend(self.hear(heard).await.map(|heard| *heard));
                     }
                 }
                 LaneMessage::Order(order, _permit) => {
@@ -459,7 +460,7 @@ impl Lane {
         let changes = vec![
             Change::EndSession { session: takeover.former, reason: takeover.reason.to_owned() },
             Change::NewSession(session),
-            Change::BindRoute(route),
+            Change::BindBorn(route),
         ];
         let order = CommandTx { inbox: None, changes, reply, now_ms: self.host.now_ms() };
         if !self.write_order(order).await {

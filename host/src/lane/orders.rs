@@ -283,7 +283,7 @@ impl Lane {
         self.stop().await;
         if self.birth.is_some() {
             // Nothing of this session was ever written; what begins after it is.
-            changes.retain(|change| matches!(change, Change::NewSession(_) | Change::BindRoute(_)));
+            changes.retain(|change| matches!(change, Change::NewSession(_) | Change::BindBorn(_)));
         }
         if !accepted.is_empty() {
             changes.push(Change::DropInbox { ids: accepted, why: "a new conversation began".to_owned() });

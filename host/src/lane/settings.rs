@@ -85,7 +85,7 @@ impl Lane {
             }
             Some(birth) => {
                 changes.push(Change::NewSession(birth.session.clone()));
-                changes.extend(birth.route.clone().map(Change::BindRoute));
+                changes.extend(birth.route.clone().map(Change::BindBorn));
             }
         }
     }

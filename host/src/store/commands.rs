@@ -6,8 +6,8 @@ use rusqlite::{Connection, params};
 use super::sql::{change, json};
 use super::writer::Outcome;
 use super::{
-    Change, CommandTx, HomeChannelRow, Result, Store, asks, directory, effects, inbox, kv, lineage, mirror, outbox,
-    pairing, sessions, titles, transcript,
+    Change, CommandTx, HomeChannelRow, Result, Store, asks, directory, effects, handoff, inbox, kv, lineage, mirror,
+    outbox, pairing, sessions, titles, transcript,
 };
 
 impl Store {
@@ -38,6 +38,7 @@ fn apply(db: &Connection, order: &Change, now_ms: i64) -> Outcome<()> {
         Change::ReopenSession { session } => sessions::reopen(db, session),
         Change::NewSession(new) => sessions::insert(db, new),
         Change::BindRoute(route) => sessions::bind_route(db, route),
+        Change::BindBorn(route) => handoff::bind_born(db, route, now_ms),
         Change::UnbindRoute { key } => sessions::unbind_route(db, key).map(drop),
         Change::Fork(new) => lineage::fork(db, new),
         Change::Compress(new) => lineage::compress(db, new, now_ms),

@@ -25,8 +25,8 @@ use super::error::Fault;
 use super::sql::{change, change_one, collect, first, json, parsed_or_none, text};
 use super::writer::Outcome;
 use super::{
-    HandoffAsked, HandoffBind, HandoffClaim, HandoffRoutes, HandoffRow, KeptRoute, Result, Store, WhichHandoff, inbox,
-    outbox, sessions,
+    HandoffAsked, HandoffBind, HandoffClaim, HandoffRoutes, HandoffRow, KeptRoute, Result, RouteRow, Store,
+    WhichHandoff, inbox, outbox, sessions,
 };
 
 /// Why the former session of a chat ends.
@@ -338,6 +338,20 @@ fn bind_chat(db: &Connection, bind: &HandoffBind) -> Outcome<InboxId> {
     }
     sessions::bind_route(db, route)?;
     Ok(opened)
+}
+
+/// Leads a chat to a session that was begun for it, unless a conversation has arrived there by handoff since; then
+/// that one keeps the chat, and the session is over with what it is still asked.
+pub(super) fn bind_born(db: &Connection, route: &RouteRow, now_ms: i64) -> Outcome<()> {
+    let arrived = db.prepare_cached(
+        "SELECT 1 FROM routes JOIN sessions ON sessions.id = routes.session_id
+         WHERE routes.key = ?1 AND routes.session_id <> ?2 AND routes.updated_ms >= ?3
+             AND sessions.handoff_state IN ('running', 'completed')",
+    )?;
+    match first(arrived, params![route.key, route.session.0, route.updated_ms], |_| Ok(()))? {
+        Some(()) => sessions::end(db, &route.session, SWITCHED, now_ms),
+        None => sessions::bind_route(db, route),
+    }
 }
 
 /// Ends a handoff badly: everything leads where it led before.

@@ -294,7 +294,8 @@ pub struct HandoffRow {
 }
 
 /// One claim of one request for a handoff: whoever carries it out acts for no other.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Later ones are greater.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct HandoffClaim {
     /// When the handoff was asked for; no two requests for a session have the same.
     pub asked_ms: i64,
@@ -891,6 +892,8 @@ pub enum Change {
     },
     /// Binds or rewrites a route.
     BindRoute(RouteRow),
+    /// Lead a chat to a session that was begun for it, unless a conversation was handed over to it since.
+    BindBorn(RouteRow),
     /// Removes a route.
     UnbindRoute {
         /// Its stored key.

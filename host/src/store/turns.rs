@@ -117,7 +117,7 @@ pub(super) fn start(db: &Connection, admit: &Admit) -> Outcome<TurnId> {
         sessions::insert(db, new)?;
     }
     if let Some(route) = &admit.route {
-        sessions::bind_route(db, route)?;
+        handoff::bind_born(db, route, admit.now_ms)?;
     }
     if handoff::is_leased(db, session, &admit.inbox)? {
         return Err(Fault::conflict(format_args!("session {session}, which is being handed over")));

@@ -21,7 +21,7 @@ use crate::store::{
     RouteRow, WhichHandoff,
 };
 
-/// Says how much was said before; a conversation called "hang" hangs where it is opened.
+/// Says how much was said before; a conversation called "hang" hangs where it is opened, and so does every summary.
 struct Mover;
 
 impl AgentRuntime for Mover {
@@ -41,6 +41,10 @@ impl AgentRuntime for Mover {
                 cancel.cancelled().await;
                 return TurnOutcome::Interrupted { text: "I am".to_owned() };
             }
+            if said.starts_with("Write a summary") {
+                cancel.cancelled().await;
+                return TurnOutcome::Interrupted { text: String::new() };
+            }
             let said = if said.starts_with("[From the host") { "I am here" } else { &said };
             let text = format!("{said} (after {})", request.history.len());
             TurnOutcome::Finished {
@@ -55,7 +59,7 @@ impl AgentRuntime for Mover {
     }
 }
 
-fn setting(threads: bool) -> Setting {
+pub(super) fn setting(threads: bool) -> Setting {
     let text = json!({ "limit": 4096, "unit": "scalars", "dialect": "commonmark" });
     Setting {
         capabilities: json!({ "text": text, "threads": threads, "create_handoff_thread": threads }),
@@ -65,7 +69,7 @@ fn setting(threads: bool) -> Setting {
 }
 
 /// A world in which the direct message chat of 7 is home, and 7 has said something there.
-fn world(setting: Setting) -> World {
+pub(super) fn world(setting: Setting) -> World {
     let world = World::with(setting);
     world.chat("7").says("/sethome");
     world.chat("7").hears(1);
@@ -74,7 +78,7 @@ fn world(setting: Setting) -> World {
 }
 
 /// A conversation of the operator in which one thing was said and that no chat has.
-fn begun(world: &World, title: &str) -> SessionId {
+pub(super) fn begun(world: &World, title: &str) -> SessionId {
     let id = world.host().new_session_id();
     let session = NewSession {
         id: id.clone(),
@@ -93,12 +97,12 @@ fn begun(world: &World, title: &str) -> SessionId {
     id
 }
 
-fn asks(world: &World, session: &SessionId) -> Result<handoff::Asked, Refused> {
+pub(super) fn asks(world: &World, session: &SessionId) -> Result<handoff::Asked, Refused> {
     world.block_on(handoff::request(world.host(), session.as_str(), "fake"))
 }
 
 /// Waits for the end.
-fn ends(world: &World, session: &SessionId) -> HandoffRow {
+pub(super) fn ends(world: &World, session: &SessionId) -> HandoffRow {
     world.block_on(handoff::until_over(world.host(), &asked(world, session), 60_000)).unwrap()
 }
 
@@ -107,12 +111,12 @@ fn asked(world: &World, session: &SessionId) -> handoff::Asked {
     handoff::Asked { session: session.clone(), asked_ms: stands(world, session).asked_ms }
 }
 
-fn moves(world: &World, session: &SessionId) -> HandoffRow {
+pub(super) fn moves(world: &World, session: &SessionId) -> HandoffRow {
     asks(world, session).unwrap();
     ends(world, session)
 }
 
-fn stands(world: &World, session: &SessionId) -> HandoffRow {
+pub(super) fn stands(world: &World, session: &SessionId) -> HandoffRow {
     world.block_on(world.host().store.handoff(session)).unwrap().unwrap()
 }
 
@@ -127,7 +131,7 @@ fn failed(why: &str) -> HandoffState {
     HandoffState::Failed { why: why.to_owned() }
 }
 
-fn transcript(world: &World, session: &SessionId) -> Vec<String> {
+pub(super) fn transcript(world: &World, session: &SessionId) -> Vec<String> {
     let rows = world.block_on(world.host().store.history(session, 100)).unwrap();
     rows.into_iter().map(|row| row.message.content).collect()
 }
@@ -595,7 +599,7 @@ fn whoever_it_was_handed_to_directly_finds_it_again_and_nobody_in_a_group() {
     assert_eq!(stands(&world, &other).state, HandoffState::None);
 }
 
-fn offered(world: &World, session: &SessionId) -> String {
+pub(super) fn offered(world: &World, session: &SessionId) -> String {
     match world.block_on(handoff::offer(world.host(), session.as_str())).unwrap() {
         ControlReply::HandoffCode { code, .. } => code,
         other => panic!("{other:?} tells no code"),

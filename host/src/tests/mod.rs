@@ -11,6 +11,7 @@ mod conversation;
 mod delivery;
 mod files;
 mod handoff;
+mod handoff_meets;
 mod lateness;
 mod listing;
 mod menus;

@@ -172,14 +172,15 @@ fn a_terminal_whose_frames_do_not_add_up_loses_its_seat_and_nothing_else() {
 }
 
 /// One terminal, which takes whatever it is given.
-struct Terminal<'w> {
+/// Somebody at a terminal.
+pub(super) struct Terminal<'w> {
     world: &'w World,
     reader: ReadHalf<DuplexStream>,
     writer: WriteHalf<DuplexStream>,
     calls: u64,
     said: u64,
     /// Payloads of the host's calls, in order.
-    seen: Vec<Value>,
+    pub(super) seen: Vec<Value>,
     replies: Vec<(u64, i32, Value)>,
 }
 
@@ -205,7 +206,7 @@ impl Seen for [Value] {
 }
 
 impl<'w> Terminal<'w> {
-    fn attach(world: &'w World, seat_for: SeatFor) -> Self {
+    pub(super) fn attach(world: &'w World, seat_for: SeatFor) -> Self {
         let seat = world.block_on(async { world.terminals().sit(seat_for, None, &[]) }).unwrap();
         let (ours, theirs) = tokio::io::duplex(1 << 20);
         let (reader, writer) = split(theirs);
@@ -214,7 +215,7 @@ impl<'w> Terminal<'w> {
         Self { world, reader, writer, calls: 0, said: 0, seen: Vec::new(), replies: Vec::new() }
     }
 
-    fn says(&mut self, text: &str) -> i64 {
+    pub(super) fn says(&mut self, text: &str) -> i64 {
         self.said += 1;
         let event = Event::message("x", Chat::dm("x"), Sender::default(), text);
         // Another terminal's ids are its own.
@@ -228,7 +229,7 @@ impl<'w> Terminal<'w> {
         answer["inbox_id"].as_i64().unwrap()
     }
 
-    fn asks(&mut self, method: &str, payload: Value) -> (i32, Value) {
+    pub(super) fn asks(&mut self, method: &str, payload: Value) -> (i32, Value) {
         self.calls += 1;
         let id = self.calls;
         self.writes(&Frame::call(id, method, payload.to_string().into_bytes()));
@@ -241,7 +242,7 @@ impl<'w> Terminal<'w> {
         }
     }
 
-    fn delivered(&mut self, inbox: i64) -> Value {
+    pub(super) fn delivered(&mut self, inbox: i64) -> Value {
         let is_it = move |seen: &Value| seen["in_reply_to"] == inbox && seen["purpose"] == "reply";
         self.wait("an answer", |seen| seen.iter().any(is_it));
         self.seen.iter().find(|seen| is_it(seen)).cloned().unwrap()
@@ -251,7 +252,7 @@ impl<'w> Terminal<'w> {
         self.seen.question()
     }
 
-    fn wait(&mut self, what: &str, is_seen: impl Fn(&[Value]) -> bool) {
+    pub(super) fn wait(&mut self, what: &str, is_seen: impl Fn(&[Value]) -> bool) {
         while !is_seen(&self.seen) {
             assert!(self.reads(), "the host let it go before {what}");
         }

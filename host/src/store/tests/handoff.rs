@@ -156,3 +156,26 @@ async fn a_handoff_whose_turn_had_begun_goes_on_in_the_next_life() {
     assert_eq!(state(&store, &id).await, HandoffState::Running { epoch, attempt: 2 });
     assert_eq!(store.left_turns(&left, TurnId(0)).await.unwrap().len(), 1);
 }
+
+#[tokio::test]
+async fn a_session_that_was_begun_in_its_chat_meanwhile_takes_no_chat_from_what_arrived() {
+    let home = Home::new();
+    let (store, epoch) = home.store();
+    let id = asked(&store).await;
+    bound(&store, &id, epoch).await;
+    let born = |n, at_ms| {
+        let new = new_session(n);
+        let route = RouteRow::new("bound", "main", "echo", new.id.clone(), Chat::new(ChatType::Group, "g"), at_ms);
+        Admit { route: Some(route), new_session: Some(new.clone()), ..admit(&new.id, epoch, Vec::new()) }
+    };
+    let leads_to = async || {
+        let routes = store.read(crate::store::sessions::routes).await.unwrap();
+        routes.into_iter().find(|route| route.key == "bound").unwrap().session
+    };
+    store.admit(born(2, NOW)).await.unwrap();
+    assert_eq!(leads_to().await, id, "what was begun before it arrived");
+    let ended = store.session(&session_id(2)).await.unwrap().unwrap();
+    assert_eq!(ended.end_reason.as_deref(), Some("session_switch"));
+    store.admit(born(3, NOW + 1)).await.unwrap();
+    assert_eq!(leads_to().await, session_id(3), "what is begun after that takes its place, as everywhere");
+}
