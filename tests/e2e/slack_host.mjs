@@ -28,7 +28,7 @@ const SECOND = { token: 'xoxb-second', team_id: 'T000000002', team: 'Second', us
 const ACK_MS = 3000, DELIVERIES_MAX = 4;
 
 let slack, turn = 0, held = null, release = () => {};
-const sockets = [], waiting = new Map(), journal = [], errors = [], faults = [], log = { acks: 0, late: 0, opened: 0, fetches: 0, requests: [] };
+const sockets = [], waiting = new Map(), journal = [], errors = [], faults = [], log = { acks: 0, late: 0, opened: 0, fetches: 0, requests: [], responses: [] };
 
 // ---- deliveries
 
@@ -124,6 +124,8 @@ const sim = {
   silence: () => { for (const one of sockets.splice(0)) { one.removeAllListeners('message'); one._socket.pause(); } return {}; },
   // Files are not given out while `on`.
   hold: ({ on }) => { release(); held = on ? new Promise((go) => { release = go; }) : null; return {}; },
+  // What the address of a slash command hears.
+  respond: (said) => { log.responses.push(said); return {}; },
   state: () => ({ journal, errors, sockets: sockets.length, waiting: waiting.size, ...log }),
   messages: ({ channel }) => slack.messages.all().filter((one) => one.channel_id === channel),
   ephemeral: ({ channel }) => slack.ephemeralMessages.all().filter((one) => one.channel_id === channel),

@@ -276,6 +276,10 @@ def test_commands_come_by_exclamation_mark_and_by_slash(host, slack, isolation):
     assert "stop" in shown[0]["text"] and shown[0]["target_user"] == slack.who(), "only who asked sees it"
     slack.sim("slash", **asked, text="what is the weather", trigger_id="1.2")
     slack.answer_with(ops, "what is the weather")
+    slack.fault("chat.postEphemeral", "not_in_channel")
+    slack.sim("slash", **asked, text="help", trigger_id="1.3", response_url=f"{slack.base}/_sim/respond")
+    said = until("an answer where the app is no member", lambda: slack.sim("state")["responses"])
+    assert said[0]["response_type"] == "ephemeral" and "stop" in said[0]["text"]
     slack.quiet()
     one.stop()
     slack.verdict()

@@ -1,6 +1,6 @@
 //! The workspaces that the app is installed in: their tokens, who we are in each, and what people are called there.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -14,6 +14,10 @@ use crate::inbound;
 const NAMES_MAX: usize = 4096;
 /// How long a name may take. Without one the id is shown.
 const NAME_TIMEOUT: Duration = Duration::from_millis(1500);
+/// Slash commands whose address is remembered, and for how long it is good.
+/// <https://docs.slack.dev/interactivity/handling-user-interaction#message_responses>
+const COMMANDS_MAX: usize = 256;
+const RESPONSE_MS: i64 = 30 * 60 * 1000;
 /// How many channels a page of the list has, and how many pages are read to find a name.
 /// <https://docs.slack.dev/reference/methods/conversations.list>
 const PAGE: u32 = 200;
@@ -35,12 +39,14 @@ pub struct Account {
     tokens: Vec<String>,
     spaces: Mutex<Vec<Arc<Space>>>,
     names: Mutex<BTreeMap<(String, String), Option<String>>>,
+    /// Slash commands by the event that they became, and where they may be answered until when.
+    commands: Mutex<VecDeque<(i64, String, i64)>>,
 }
 
 impl Account {
     /// An app with these bot tokens, of which none is asked about yet.
     pub fn new(api: Api, tokens: Vec<String>) -> Self {
-        Self { api, tokens, spaces: Mutex::default(), names: Mutex::default() }
+        Self { api, tokens, spaces: Mutex::default(), names: Mutex::default(), commands: Mutex::default() }
     }
 
     /// Asks each token who it is, and claims its place.
@@ -48,6 +54,12 @@ impl Account {
         let mut spaces: Vec<Arc<Space>> = Vec::new();
         for token in &self.tokens {
             let me: Me = self.api.call(token, "auth.test", &[]).await.map_err(|error| lost(&error, "bot_token"))?;
+            if me.is_enterprise_install {
+                return Err(ConnectError::fatal(
+                    format!("`bot_token` holds a token of the whole organization {}", me.team),
+                    "install the app in each workspace, and write the tokens of these",
+                ));
+            }
             if let Some(twice) = spaces.iter().find(|space| space.me.team_id == me.team_id) {
                 return Err(ConnectError::fatal(
                     format!("`bot_token` holds two tokens of the workspace {}", twice.me.team),
@@ -184,6 +196,22 @@ impl Account {
         let found: ConversationInfo =
             self.api.call(&space.token, "conversations.open", &[("users", json!(user))]).await?;
         Ok(found.channel)
+    }
+
+    /// Remembers where a slash command may be answered.
+    pub fn note_command(&self, inbox_id: i64, response_url: &str, now_ms: i64) {
+        let mut commands = self.commands.lock().unwrap_or_else(PoisonError::into_inner);
+        commands.push_back((inbox_id, response_url.to_owned(), now_ms.saturating_add(RESPONSE_MS)));
+        while commands.len() > COMMANDS_MAX {
+            commands.pop_front();
+        }
+    }
+
+    /// Where the slash command that became this event may still be answered.
+    pub fn response_url(&self, inbox_id: Option<i64>, now_ms: i64) -> Option<String> {
+        let commands = self.commands.lock().unwrap_or_else(PoisonError::into_inner);
+        let found = commands.iter().find(|(id, _, until_ms)| Some(*id) == inbox_id && now_ms < *until_ms);
+        found.map(|(_, url, _)| url.clone())
     }
 
     /// Proves a round trip.

@@ -101,16 +101,38 @@ impl Api {
 
     /// Puts a file where `files.getUploadURLExternal` said. Nobody sees it before it is completed.
     pub async fn upload(&self, address: &str, bytes: Vec<u8>) -> Result<(), ApiError> {
-        let url = Url::parse(address).map_err(|_| ApiError::NotSent("the address for the file is none".to_owned()))?;
-        if url.scheme() != "https" && !self.origins.contains(&url.origin().ascii_serialization()) {
-            return Err(ApiError::NotSent("the address for the file is not encrypted".to_owned()));
-        }
-        let request = self.client.post(url).timeout(FILE_TIMEOUT).body(bytes);
+        let request = self.client.post(self.encrypted(address)?).timeout(FILE_TIMEOUT).body(bytes);
         let response = request.send().await.map_err(|error| self.net(error))?;
         match response.status().is_success() {
             true => Ok(()),
             false => Err(ApiError::NotSent(format!("the file was answered with {}", response.status()))),
         }
+    }
+
+    /// Answers a slash command at the address that came with it.
+    /// <https://docs.slack.dev/interactivity/handling-user-interaction#message_responses>
+    pub async fn respond(&self, address: &str, message: &Value) -> Result<(), ApiError> {
+        let request = self.client.post(self.encrypted(address)?).timeout(CALL_TIMEOUT).json(message);
+        let response = request.send().await.map_err(|error| self.net(error))?;
+        match response.status().as_u16() {
+            200..=299 => Ok(()),
+            status @ 400..=499 => Err(ApiError::Refused(Refused {
+                code: "response_url".to_owned(),
+                detail: format!("the address of the command was answered with {status}"),
+                retry_after_ms: None,
+            })),
+            status => Err(ApiError::Doubtful(format!("the address of the command was answered with {status}"))),
+        }
+    }
+
+    /// An address that Slack named, if what is taken there is read by nobody else.
+    fn encrypted(&self, address: &str) -> Result<Url, ApiError> {
+        let url =
+            Url::parse(address).map_err(|_| ApiError::NotSent("the address that Slack named is none".to_owned()))?;
+        if url.scheme() != "https" && !self.origins.contains(&url.origin().ascii_serialization()) {
+            return Err(ApiError::NotSent("the address that Slack named is not encrypted".to_owned()));
+        }
+        Ok(url)
     }
 
     fn net(&self, error: Error) -> ApiError {
@@ -184,6 +206,9 @@ pub struct Me {
     /// The app's bot there.
     #[serde(default)]
     pub bot_id: String,
+    /// Whether the token is one for all workspaces of an organization.
+    #[serde(default)]
+    pub is_enterprise_install: bool,
 }
 
 /// <https://docs.slack.dev/reference/methods/apps.connections.open>

@@ -291,10 +291,19 @@ impl Adapter for Slack {
     }
 
     async fn send(&self, message: Outgoing) -> SendOutcome {
-        let place = self.outgoing_place(&message.chat);
-        match place {
-            Ok((api, space, channel)) => outbound::send(api, &space, &channel, &message, self.host.now_ms()).await,
-            Err(outcome) => outcome,
+        let now_ms = self.host.now_ms();
+        let (api, space, channel) = match self.outgoing_place(&message.chat) {
+            Ok(place) => place,
+            Err(outcome) => return outcome,
+        };
+        let outcome = outbound::send(api, &space, &channel, &message, now_ms).await;
+        let is_outside = matches!(
+            outcome,
+            SendOutcome::Refused { kind: RefusalKind::Forbidden | RefusalKind::ChatGone, .. } if message.media.is_empty()
+        );
+        match self.account().ok().and_then(|account| account.response_url(message.in_reply_to, now_ms)) {
+            Some(address) if is_outside => outbound::respond(api, &address, &message, now_ms).await,
+            _ => outcome,
         }
     }
 }

@@ -73,6 +73,19 @@ async fn post(api: &Api, space: &Space, channel: &str, message: &Outgoing) -> Re
     Ok(if posted.ts.is_empty() { posted.message_ts } else { posted.ts })
 }
 
+/// Answers a slash command that was given where the app is no member: only who gave it sees the answer, and it
+/// cannot be changed afterwards.
+pub async fn respond(api: &Api, address: &str, message: &Outgoing, now_ms: i64) -> SendOutcome {
+    let mut said = json!({ "response_type": "ephemeral", "text": text(message) });
+    if let Some(choices) = &message.choices {
+        said["blocks"] = blocks(message, Some(choices));
+    }
+    match api.respond(address, &said).await {
+        Ok(()) => SendOutcome::Delivered { receipt: Receipt::new(Vec::new(), now_ms) },
+        Err(error) => outcome(&error),
+    }
+}
+
 /// Makes a sent message say something else.
 pub async fn edit(api: &Api, space: &Space, channel: &str, ts: &str, message: &Outgoing, now_ms: i64) -> SendOutcome {
     if !is_ts(ts) {

@@ -175,6 +175,7 @@ impl Receiver {
             return Ok(());
         };
         let key = event.event_id.clone();
+        let response_url = payload["response_url"].as_str().filter(|_| kind == Kind::Slash).map(str::to_owned);
         let is_again = matches!(ack, Ack::Before);
         if self.is_known(&key, is_again) {
             ack.say().await;
@@ -191,6 +192,11 @@ impl Receiver {
         }
         self.add_names(&space, &mut event).await;
         match self.host.emit(&event).await {
+            Ok(Emitted::New { inbox_id } | Emitted::Duplicate { duplicate_of: inbox_id }) => {
+                if let Some(url) = response_url {
+                    self.account.note_command(inbox_id, &url, self.host.now_ms());
+                }
+            }
             Ok(_) => {}
             // It will never take this one, and Slack would deliver it for ever.
             Err(error) if matches!(error.code.as_str(), "invalid" | "too_large") => {

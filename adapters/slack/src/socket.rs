@@ -255,7 +255,8 @@ impl SocketMode {
             .call(&self.token, "apps.connections.open", &[])
             .await
             .map_err(|error| lost(&error, "app_token"))?;
-        let url = self.address(&opened.url)?;
+        let url = address(&opened.url, self.gateway.as_ref())
+            .map_err(|why| ConnectError::retry(format!("the socket's address cannot be used: {why}")))?;
         let mut socket = Socket::connect(&self.client, url, MESSAGE_BYTES_MAX)
             .await
             .map_err(|error| ConnectError::retry(format!("the socket: {error}")))?;
@@ -270,25 +271,6 @@ impl SocketMode {
             Ok(Err(error)) => Err(ConnectError::retry(format!("the socket: {error}"))),
             Err(_) => Err(ConnectError::retry("the socket did not greet in time")),
         }
-    }
-
-    /// Slack's address, at the server of `gateway_url` where there is one.
-    fn address(&self, said: &str) -> Result<Url, ConnectError> {
-        let wrong = |why: String| ConnectError::retry(format!("the socket's address cannot be used: {why}"));
-        // `ws_url` takes no query, and the ticket stands in it.
-        let (before, query) = said.split_once('?').map_or((said, None), |(before, query)| (before, Some(query)));
-        let mut url = ws_url(before).map_err(|error| wrong(error.to_string()))?;
-        if let Some(gateway) = &self.gateway {
-            let mut moved = gateway.clone();
-            moved.set_path(url.path());
-            url = moved;
-        }
-        // A slash at the end of the path belongs to it.
-        if before.ends_with('/') && !url.path().ends_with('/') {
-            url.set_path(&format!("{}/", url.path()));
-        }
-        url.set_query(query);
-        Ok(url)
     }
 }
 
@@ -322,6 +304,20 @@ impl Link {
     }
 }
 
+/// Slack's address, at the server of `gateway_url` where there is one. The ticket stands in its query.
+fn address(said: &str, gateway: Option<&Url>) -> Result<Url, String> {
+    let (before, query) = said.split_once('?').map_or((said, None), |(before, query)| (before, Some(query)));
+    let mut url = ws_url(before).map_err(|error| error.to_string())?;
+    let slash = if before.ends_with('/') && !url.path().ends_with('/') { "/" } else { "" };
+    let path = format!("{}{slash}", url.path());
+    if let Some(gateway) = gateway {
+        url = gateway.clone();
+    }
+    url.set_path(&path);
+    url.set_query(query);
+    Ok(url)
+}
+
 fn is_hello(text: &str) -> bool {
     serde_json::from_str::<Value>(text).is_ok_and(|message| message["type"] == "hello")
 }
@@ -353,6 +349,16 @@ mod tests {
         }
         assert!(matches!(disconnect("link_disabled"), Err(ConnectError::Fatal { .. })));
         assert!(matches!(disconnect("too_many_websockets"), Err(ConnectError::Retry { after_ms: Some(_), .. })));
+    }
+
+    #[test]
+    fn a_socket_is_opened_where_slack_says_or_at_the_gateway_with_slacks_ticket() {
+        let said = "wss://wss-primary.slack.com/link/?ticket=a%2Fb&app_id=A1";
+        assert_eq!(address(said, None).unwrap().as_str(), "https://wss-primary.slack.com/link/?ticket=a%2Fb&app_id=A1");
+        let gateway = ws_url("ws://127.0.0.1:9").unwrap();
+        assert_eq!(address(said, Some(&gateway)).unwrap().as_str(), "http://127.0.0.1:9/link/?ticket=a%2Fb&app_id=A1");
+        assert_eq!(address("ws://a.b", None).unwrap().as_str(), "http://a.b/");
+        assert!(address("link", None).is_err() && address("ftp://a.b/", None).is_err());
     }
 
     #[test]
