@@ -77,6 +77,15 @@ pub enum Note {
         /// Its place in the queue.
         permit: Permit,
     },
+    /// Something is said in a chat by itself.
+    Say {
+        /// The instance.
+        instance: Arc<str>,
+        /// Where.
+        chat: Chat,
+        /// What.
+        words: String,
+    },
     /// Something else changed in memory and has to be written.
     Changes(Vec<Change>),
 }
@@ -110,6 +119,7 @@ async fn write_all(host: Arc<Host>, mut notes: mpsc::UnboundedReceiver<Note>) {
                     welcome(&host, id, &instance, chat, Vec::new(), words, to).await;
                     drop(permit);
                 }
+                Note::Say { instance, chat, words } => say(&host, &instance, chat, words).await,
                 Note::Offer { id, instance, chat, request, words, permit } => {
                     offer_code(&host, id, &instance, chat, request, words).await;
                     drop(permit);
@@ -141,6 +151,13 @@ async fn offer_code(
     let write = || host.store.drop_event(id, "a stranger", Some(offer.clone()));
     if let Some(Some(delivery)) = host.until_written("an offer to a stranger", write).await {
         host.carry(vec![delivery], vec![reply]).await;
+    }
+}
+
+async fn say(host: &Arc<Host>, instance: &str, chat: Chat, words: String) {
+    let said = compose(host, instance, chat, Purpose::Notice, words).await;
+    if let Some(id) = host.until_written("a notice", || host.store.owe(said.clone())).await {
+        host.carry(vec![id], vec![said]).await;
     }
 }
 

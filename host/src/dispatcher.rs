@@ -18,6 +18,7 @@ mod pace;
 mod places;
 mod rebind;
 mod tasks;
+mod terminals;
 mod wakes;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -75,6 +76,8 @@ pub struct Dispatcher {
     ending: BTreeMap<String, After>,
     /// The last claim that took a chat for each session, as long as a chat leads to it.
     takes: BTreeMap<SessionId, HandoffClaim>,
+    /// What is told at terminals.
+    terminals: terminals::AtTerminals,
     /// Chats that cannot be written to, by instance and id, and why.
     dead: BTreeMap<(String, String), DeadTargetRow>,
     /// Where each instance may write unasked.
@@ -165,6 +168,7 @@ impl Dispatcher {
             ended,
             ending: BTreeMap::new(),
             takes: BTreeMap::new(),
+            terminals: terminals::AtTerminals::new(),
             dead,
             homes,
             seen: places::Seen::default(),
@@ -215,12 +219,16 @@ impl Dispatcher {
             return self.pressed(arrived);
         }
         let Some(arrived) = self.meant_for_the_agent(arrived) else { return };
+        let Some(arrived) = self.still_here(arrived) else { return };
         let Some((arrived, found)) = self.resolve(arrived) else { return };
         let (session, instance) = (found.session.clone(), Arc::clone(&arrived.instance));
         // Whoever ends the former session of this key writes what this one builds upon.
         let after = self.ending_before(&found);
         // What an order turned into words for the agent is no order any more.
         let said = if arrived.input.is_some() { Said::Words } else { self.read(&arrived, &found) };
+        if !matches!(said, Said::Order(_)) {
+            self.spoken(&arrived, &found);
+        }
         let message = match said {
             Said::Order(order) => LaneMessage::Order(order, arrived.permit),
             said => match self.pace(arrived, &found) {

@@ -241,10 +241,11 @@ def test_what_takes_longer_than_the_terminal_waits_arrives_all_the_same(place, t
     at.types("/handoff telegram").sees("still running there", timeout=90)
     session = handoff(one, json.loads(one.cli("session", "list", "--json").stdout)[0]["id"])["session"]
     assert handoff(one, session)["state"] == "running"
-    # The terminal is free again: what is said there meanwhile begins another conversation, and it says so.
-    at.types("is anybody here?").sees("from here on")
+    # The terminal says where the conversation is, until another one is begun there on purpose.
+    at.types("is anybody here?").sees("Not taken: this conversation goes on in telegram").sees(f"/resume {session}")
     held.release()
     arrives(one, session)
+    at.types("/new").sees("A new conversation begins").types("of cars").sees("answer to <of cars>")
     assert len(openings(telegram, -100)) == 1
     at.types("/quit")
     assert at.ends() == 0

@@ -77,6 +77,11 @@ impl RouteTable {
         self.by_key.get(&key.stored())
     }
 
+    /// Returns the route of a stored key.
+    pub fn at(&self, key: &str) -> Option<&Route> {
+        self.by_key.get(key)
+    }
+
     /// Whether a stored key leads somewhere.
     pub fn has(&self, key: &str) -> bool {
         self.by_key.contains_key(key)

@@ -31,11 +31,13 @@ impl Dispatcher {
             Control::Bind { route: row } => {
                 self.used.insert(row.key.clone(), row.updated_ms);
                 self.ended.remove(&row.key);
+                self.seat_knows(&row.key, &row.session);
                 self.routes.bind(route(*row));
             }
             Control::Unbind { key, reply } => {
                 self.used.remove(&key);
                 self.ended.remove(&key);
+                self.terminals.changes(&key);
                 // Whoever asked may have gone away.
                 let _ = reply.send(self.routes.unbind(&key).is_some());
             }
@@ -76,7 +78,11 @@ impl Dispatcher {
             }
             Control::Free { session, key, reply } => {
                 let is_its = self.routes.of_session(&session).any(|route| route.key == key);
-                let freed = is_its.then(|| self.free_key(key)).map(|(change, then)| Freed { change, then });
+                let freed = is_its.then(|| self.free_key(key)).map(|(change, then)| {
+                    let mut changes = vec![change];
+                    changes.extend(self.seats_get_back(&session));
+                    Freed { changes, then }
+                });
                 // A lane that is gone has nothing to write.
                 let _ = reply.send(freed);
             }

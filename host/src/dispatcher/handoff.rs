@@ -16,6 +16,7 @@ use hermes_protocol::{Chat, Event};
 use super::{Dispatcher, place, route};
 use crate::context::{Heard, Urge};
 use crate::events::{Opening, Taken};
+use crate::handoff::shown;
 use crate::lane::LaneMessage;
 use crate::store::{HandoffClaim, HandoffRoutes, KeptRoute, RouteRow};
 
@@ -50,6 +51,7 @@ impl Dispatcher {
         for route in &theirs {
             self.routes.unbind(&route.key);
             self.used.remove(&route.key);
+            self.terminals.leaves(&route.key, session, shown(instance, chat));
         }
         let mut row = RouteRow::new(bound.clone(), MAIN_PROFILE, instance, session.clone(), chat.clone(), now_ms);
         row.shared = true;
@@ -76,7 +78,9 @@ impl Dispatcher {
             self.used.remove(&routes.bound);
         }
         for kept in &routes.before {
-            if self.routes.has(&kept.key) || (kept.key == routes.bound && !is_bound) {
+            // What came to a seat of its own accord meanwhile began no other conversation there.
+            let is_taken = self.routes.has(&kept.key) && !self.terminals.is_away(&kept.key);
+            if is_taken || (kept.key == routes.bound && !is_bound) {
                 continue;
             }
             self.lead(&kept.row());
@@ -114,9 +118,15 @@ impl Dispatcher {
         self.send_to(session, &instance, None, None, LaneMessage::Heard(Box::new(heard), None));
     }
 
-    fn lead(&mut self, row: &RouteRow) {
+    /// The route of a seat of the terminal.
+    pub(super) fn row_of_seat(&self, key: String, chat: &Chat, session: &SessionId) -> RouteRow {
+        RouteRow::new(key, MAIN_PROFILE, TERMINAL, session.clone(), chat.clone(), self.host.now_ms())
+    }
+
+    pub(super) fn lead(&mut self, row: &RouteRow) {
         self.used.insert(row.key.clone(), row.updated_ms);
         self.ended.remove(&row.key);
+        self.terminals.changes(&row.key);
         self.routes.bind(route(row.clone()));
     }
 

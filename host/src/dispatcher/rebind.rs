@@ -12,6 +12,7 @@ use hermes_core::ids::SessionId;
 use hermes_core::routes::Route;
 use tokio::sync::oneshot;
 
+use super::terminals::Comes;
 use super::{Dispatcher, route};
 use crate::events::{Rebind, Rebound};
 use crate::lane::LaneMessage;
@@ -30,11 +31,15 @@ impl Dispatcher {
         for row in &rows {
             self.used.insert(row.key.clone(), now_ms);
             self.ended.remove(&row.key);
+            self.terminals.changes(&row.key);
             self.routes.bind(route(row.clone()));
         }
         if rows.iter().any(|row| *row.instance != *TERMINAL) {
             // What has a chat is offered to no other.
             self.take_offer(&to);
+        }
+        for row in rows.iter().filter(|row| *row.instance != *TERMINAL) {
+            self.tell_terminals(&to, (&row.key, &row.instance, &row.origin), Comes::Opened);
         }
         let keys: BTreeSet<String> = rows.iter().map(|row| row.key.clone()).collect();
         if !keys.is_empty() {

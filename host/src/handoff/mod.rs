@@ -26,8 +26,8 @@ use arc_swap::ArcSwap;
 use hermes_core::ids::{InboxId, SessionId};
 use tokio::sync::{Notify, watch};
 
-pub(crate) use request::has_chat;
 pub use request::{Asked, Refused, cancel, info, offer, request};
+pub(crate) use request::{has_chat, shown};
 pub use wait::until_over;
 pub use watcher::{take_up, watch};
 

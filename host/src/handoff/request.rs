@@ -182,6 +182,12 @@ pub fn info(row: &HandoffRow) -> HandoffInfo {
         HandoffState::None => (format!("session {} was never handed over", row.session), None),
         HandoffState::Pending { .. } => (format!("waits to be taken up for {}", row.instance), None),
         HandoffState::Running { .. } => (format!("still running there: {there}"), None),
+        HandoffState::Completed if !row.is_there => (
+            format!(
+                "it was handed over to {there} and has left it since; `{resume_here}` goes on with it at the terminal"
+            ),
+            None,
+        ),
         HandoffState::Completed => {
             (format!("the conversation goes on in {there}; `{resume_here}` goes on with it at the terminal"), None)
         }
@@ -318,7 +324,7 @@ fn under_way(row: &HandoffRow) -> String {
 }
 
 /// A chat for people.
-pub(super) fn shown(instance: &str, chat: &Chat) -> String {
+pub(crate) fn shown(instance: &str, chat: &Chat) -> String {
     let name = |name: &Option<String>, id: &str| match name.as_deref() {
         Some(name) if !name.is_empty() => one_line(name, TITLE_CHARS_MAX),
         _ => id.to_owned(),

@@ -94,7 +94,7 @@ impl Lane {
                 Ok(()) => return,
                 Err(error) => Err(error),
             },
-            WishKind::Claim(ref session) => self.claim(&wish, session).await,
+            WishKind::Claim(ref session) => self.claim(&place, &wish, session).await,
             WishKind::Usage => self.tell_usage(owner.as_deref()).await,
         };
         self.answer_order(&place, said.unwrap_or_else(|error| Said::only(unreadable(&error)))).await;

@@ -23,7 +23,7 @@ const TAKEN: &str = "This chat goes on in another conversation by now. Try it ag
 #[derive(Debug)]
 pub struct Freed {
     /// What has to be written.
-    pub change: Change,
+    pub changes: Vec<Change>,
     /// Lets the next conversation of the chat begin.
     pub then: Then,
 }
@@ -52,7 +52,7 @@ impl Lane {
         let control = Control::Free { session: self.session.clone(), key: wish.key.clone(), reply };
         self.host.tell(HostEvent::control(control)).await;
         // Without the dispatcher the host ends, and nothing moves.
-        let Some(Freed { change, then }) = freed.await.unwrap_or_default() else {
+        let Some(Freed { changes, then }) = freed.await.unwrap_or_default() else {
             return Ok((Said::only(TAKEN), None));
         };
         let words = format!(
@@ -61,11 +61,11 @@ impl Lane {
             called(row),
             self.session
         );
-        Ok((Said { words, changes: vec![change] }, Some(then)))
+        Ok((Said { words, changes }, Some(then)))
     }
 
     /// `/claim CODE`: the chat goes on with a conversation that the terminal offered, whoever writes here.
-    pub(super) async fn claim(&mut self, wish: &Wish, session: &SessionId) -> Result<Said, StoreError> {
+    pub(super) async fn claim(&mut self, place: &Place, wish: &Wish, session: &SessionId) -> Result<Said, StoreError> {
         let current = self.host.store.session(&self.session).await?;
         if let Some(why) = may_not_leave(wish, wish.owner.as_deref().unwrap_or_default(), current.as_ref()) {
             return Ok(Said::only(why));
@@ -86,6 +86,10 @@ impl Lane {
             return Ok(Said::only("Somebody else used this code meanwhile."));
         }
         let mut said = self.switch_to(wish, &target).await?;
+        if !said.changes.is_empty() {
+            let (instance, chat) = (place.instance.to_string(), place.chat.clone());
+            said.changes.push(Change::Claimed { session: target.id, instance, chat });
+        }
         said.changes.push(Change::OfferTaken { session: session.clone() });
         Ok(said)
     }

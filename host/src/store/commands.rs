@@ -55,6 +55,7 @@ fn apply(db: &Connection, order: &Change, now_ms: i64) -> Outcome<()> {
         Change::ClearPairing { instance } => pairing::clear(db, instance.as_deref()),
         Change::Lockout(lockout) => pairing::lockout(db, lockout),
         Change::Offered(offer) => pairing::put_up(db, offer),
+        Change::Claimed { session, instance, chat } => handoff::pulled(db, session, instance, chat, now_ms),
         Change::OfferTaken { session } => pairing::offer_taken(db, session),
         Change::HomeChannel(home) => set_home(db, home),
         Change::ForgetHomeChannel { instance } => {

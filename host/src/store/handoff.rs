@@ -197,7 +197,8 @@ impl Store {
 }
 
 const COLUMNS: &str = "id, title, owner, handoff_state, handoff_target, handoff_error, handoff_epoch, handoff_attempts,
-    handoff_chat, handoff_prev_session, handoff_routes, handoff_inbox, handoff_outbox, handoff_asked_ms, handoff_at_ms";
+    handoff_chat, handoff_prev_session, handoff_routes, handoff_inbox, handoff_outbox, handoff_asked_ms, handoff_at_ms,
+    EXISTS (SELECT 1 FROM routes WHERE session_id = sessions.id AND instance = handoff_target)";
 
 fn read(row: &Row<'_>) -> Outcome<HandoffRow> {
     let attempts: u32 = row.get(7)?;
@@ -223,6 +224,7 @@ fn read(row: &Row<'_>) -> Outcome<HandoffRow> {
         behind: row.get::<_, Option<i64>>(12)?.map(DeliveryId),
         asked_ms: row.get::<_, Option<i64>>(13)?.unwrap_or_default(),
         at_ms: row.get::<_, Option<i64>>(14)?.unwrap_or_default(),
+        is_there: row.get(15)?,
     })
 }
 
@@ -338,6 +340,17 @@ fn bind_chat(db: &Connection, bind: &HandoffBind) -> Outcome<InboxId> {
     }
     sessions::bind_route(db, route)?;
     Ok(opened)
+}
+
+/// A chat has pulled a session to it: so it is listed and told, as if it had been handed over.
+pub(super) fn pulled(db: &Connection, session: &SessionId, instance: &str, chat: &Chat, now_ms: i64) -> Outcome<()> {
+    let sql =
+        "UPDATE sessions SET handoff_state = 'completed', handoff_target = ?2, handoff_chat = ?3, handoff_error = NULL,
+             handoff_epoch = NULL, handoff_attempts = 0, handoff_prev_session = NULL, handoff_routes = NULL,
+             handoff_inbox = NULL, handoff_outbox = NULL, handoff_at_ms = ?4,
+             handoff_asked_ms = MAX(?4, COALESCE(handoff_asked_ms, 0) + 1)
+         WHERE id = ?1 AND handoff_state NOT IN ('pending', 'running')";
+    change_one(db, sql, params![session.0, instance, json(chat)?, now_ms], || sessions::name(session))
 }
 
 /// Leads a chat to a session that was begun for it, unless a conversation has arrived there by handoff since; then

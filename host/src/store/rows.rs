@@ -291,6 +291,8 @@ pub struct HandoffRow {
     pub asked_ms: i64,
     /// When it came into its state.
     pub at_ms: i64,
+    /// Whether a chat of that instance is in it.
+    pub is_there: bool,
 }
 
 /// One claim of one request for a handoff: whoever carries it out acts for no other.
@@ -892,6 +894,15 @@ pub enum Change {
     },
     /// Binds or rewrites a route.
     BindRoute(RouteRow),
+    /// A chat pulled a session to it by its code: it stands there as one that was handed over.
+    Claimed {
+        /// The session.
+        session: SessionId,
+        /// The instance of the chat.
+        instance: String,
+        /// The chat.
+        chat: Chat,
+    },
     /// Lead a chat to a session that was begun for it, unless a conversation was handed over to it since.
     BindBorn(RouteRow),
     /// Removes a route.

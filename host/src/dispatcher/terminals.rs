@@ -1,0 +1,197 @@
+//! What terminals hear of their conversations while these go on elsewhere, too.
+//!
+//! * A conversation that was handed over while somebody sits at the terminal leaves a seat that is in none. What is
+//!   said there begins no other one by itself: it is answered with where the conversation is, until somebody begins
+//!   or resumes one on purpose, or until it is back.
+//! * Whoever sits in a conversation that a chat opens, or speaks to, is told so in one line, once for each chat.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use hermes_core::commands::{self, CommandId, Parsed};
+use hermes_core::handoff::TERMINAL;
+use hermes_core::ids::SessionId;
+use hermes_core::routes::Route;
+use hermes_core::session::{MAIN_PROFILE, SessionKey};
+use hermes_protocol::Chat;
+
+use super::{Arrived, Dispatcher, Found};
+use crate::clerk::Note;
+use crate::commands::busy::ToAgent;
+use crate::handoff::shown;
+use crate::plugins::terminal::{self, SEATS_MAX};
+use crate::store::Change;
+
+/// The seats of terminals, as far as somebody has to be told something there.
+pub(super) struct AtTerminals {
+    /// The stored key of each seat that keeps its conversation, and its chat.
+    seats: Vec<(String, Chat)>,
+    /// Seats whose conversation was handed over, by their stored key.
+    away: BTreeMap<String, Away>,
+    /// Of which chats a seat was told that they are in its conversation: its key, the session, the key of the chat.
+    told: BTreeSet<(String, SessionId, String)>,
+}
+
+/// A conversation that was handed over.
+struct Away {
+    session: SessionId,
+    /// Where to, for people.
+    there: String,
+}
+
+/// How a chat comes into a conversation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Comes {
+    /// It was claimed or resumed there.
+    Opened,
+    /// Somebody speaks there.
+    Spoke,
+}
+
+impl AtTerminals {
+    pub(super) fn new() -> Self {
+        let seats = (1..=SEATS_MAX).filter_map(|number| {
+            let chat = terminal::chat(&number.to_string());
+            let key = SessionKey::shared(MAIN_PROFILE, TERMINAL, &chat).ok()?;
+            Some((key.stored(), chat))
+        });
+        Self { seats: seats.collect(), away: BTreeMap::new(), told: BTreeSet::new() }
+    }
+
+    /// The conversation of a seat was handed over.
+    pub(super) fn leaves(&mut self, key: &str, session: &SessionId, there: String) {
+        self.away.insert(key.to_owned(), Away { session: session.clone(), there });
+    }
+
+    /// A seat is in another conversation from here on, or taken anew.
+    pub(super) fn changes(&mut self, key: &str) {
+        if self.away.remove(key).is_some() || !self.told.is_empty() {
+            self.told.retain(|(seat, ..)| seat != key);
+        }
+    }
+
+    /// Whether the conversation of a seat was handed over and nobody began another one there.
+    pub(super) fn is_away(&self, key: &str) -> bool {
+        self.away.contains_key(key)
+    }
+}
+
+impl Dispatcher {
+    /// Passes on what is said, unless it is said at a terminal whose conversation is elsewhere.
+    pub(super) fn still_here(&mut self, arrived: Arrived) -> Option<Arrived> {
+        if self.terminals.away.is_empty() || *arrived.instance != *TERMINAL || arrived.input.is_some() {
+            return Some(arrived);
+        }
+        let event = arrived.event.get();
+        let Ok(key) = SessionKey::shared(MAIN_PROFILE, TERMINAL, &event.chat) else { return Some(arrived) };
+        let key = key.stored();
+        let Some(away) = self.terminals.away.get(&key) else { return Some(arrived) };
+        match commands::parse(&event.text, "", &self.host.live().gates) {
+            Parsed::Command { spec, .. } if spec.id == CommandId::New => {
+                self.terminals.changes(&key);
+                return Some(arrived);
+            }
+            Parsed::Command { spec, args } if ToAgent::read(spec.id, &args).is_none_or(|words| words.aside) => {
+                return Some(arrived);
+            }
+            Parsed::NotCommand | Parsed::Unknown { .. } | Parsed::Command { .. } => {}
+        }
+        let words = self.where_it_is(away);
+        let (instance, chat) = (arrived.instance.clone(), event.chat.clone());
+        self.note(Note::Welcome { id: arrived.id, instance, chat, changes: Vec::new(), words, permit: arrived.permit });
+        None
+    }
+
+    fn where_it_is(&self, away: &Away) -> String {
+        let Away { session, there } = away;
+        let begins = "`/new` begins another one here";
+        if self.is_led_to(session) {
+            return format!(
+                "Not taken: this conversation goes on in {there}. `/return` there leaves it to the terminal, \
+                 `/resume {session}` opens it here, too, and {begins}."
+            );
+        }
+        format!(
+            "Not taken: this conversation was handed over to {there}, and no chat is in it any more. \
+             `/resume {session}` goes on with it here, and {begins}."
+        )
+    }
+
+    /// A chat lets go of a session: the seats that it was handed over from are in it again. Returns what has to be
+    /// written.
+    pub(super) fn seats_get_back(&mut self, session: &SessionId) -> Vec<Change> {
+        let of = |(key, away): (&String, &Away)| (away.session == *session).then(|| key.clone());
+        let keys: Vec<String> = self.terminals.away.iter().filter_map(of).collect();
+        let seats: Vec<(String, Chat)> =
+            self.terminals.seats.iter().filter(|(key, _)| keys.contains(key)).cloned().collect();
+        let mut changes = Vec::new();
+        for (key, chat) in seats {
+            self.terminals.changes(&key);
+            // Whoever has gone comes back by `chat --resume`.
+            if !self.is_at(&chat) {
+                continue;
+            }
+            let row = self.row_of_seat(key, &chat, session);
+            self.lead(&row);
+            changes.push(Change::BindRoute(row));
+            self.say_at(&chat, "The conversation that was handed over is back here.".to_owned());
+        }
+        changes
+    }
+
+    /// Somebody speaks to a session in a chat, or opens it there: whoever sits in it at a terminal is told.
+    pub(super) fn tell_terminals(&mut self, session: &SessionId, by: (&str, &str, &Chat), how: Comes) {
+        let (key, instance, chat) = by;
+        let is_in = |(seat, _): &&(String, Chat)| {
+            seat != key && self.routes.at(seat).is_some_and(|route| route.session == *session)
+        };
+        let seats: Vec<(String, Chat)> = self.terminals.seats.iter().filter(is_in).cloned().collect();
+        for (seat, at) in seats {
+            if self.terminals.told.insert((seat, session.clone(), key.to_owned())) {
+                self.say_at(&at, comes(instance, chat, how));
+            }
+        }
+    }
+
+    /// Somebody said something to the session of an event.
+    pub(super) fn spoken(&mut self, arrived: &Arrived, found: &Found) {
+        if found.is_written() {
+            let (key, chat) = (found.key.stored(), arrived.event.get().chat.clone());
+            self.tell_terminals(&found.session, (&key, &arrived.instance, &chat), Comes::Spoke);
+        }
+    }
+
+    /// Whoever sits down at a terminal is told at once in which chats its conversation is, too.
+    pub(super) fn seat_knows(&mut self, seat: &str, session: &SessionId) {
+        self.terminals.changes(seat);
+        if !self.terminals.seats.iter().any(|(key, _)| key == seat) {
+            return;
+        }
+        let others = self.routes.of_session(session).filter(|route| *route.instance != *TERMINAL);
+        let told = others.map(|other: &Route| (seat.to_owned(), session.clone(), other.key.clone()));
+        self.terminals.told.extend(told.collect::<Vec<_>>());
+    }
+
+    fn is_at(&self, seat: &Chat) -> bool {
+        self.host.adapter(TERMINAL).is_some_and(|adapter| adapter.reaches(&seat.id))
+    }
+
+    /// Says something at a seat, if somebody is there.
+    fn say_at(&self, seat: &Chat, words: String) {
+        if self.is_at(seat) {
+            self.note(Note::Say { instance: TERMINAL.into(), chat: seat.clone(), words });
+        }
+    }
+}
+
+fn comes(instance: &str, chat: &Chat, how: Comes) -> String {
+    if instance == TERMINAL {
+        return "Somebody speaks to this conversation from another terminal; what is said there belongs to it."
+            .to_owned();
+    }
+    let place = shown(instance, chat);
+    let what = match how {
+        Comes::Opened => format!("This conversation was opened in {place}, too"),
+        Comes::Spoke => format!("Somebody speaks to this conversation in {place}"),
+    };
+    format!("{what}; what is said there belongs to it. `/return` there leaves it to the terminal.")
+}
