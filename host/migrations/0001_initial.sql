@@ -36,6 +36,7 @@ CREATE TABLE sessions (
     end_reason     TEXT,
     messages       INTEGER NOT NULL DEFAULT 0,  -- active ones
     turns          INTEGER NOT NULL DEFAULT 0,
+    woken          INTEGER NOT NULL DEFAULT 0,  -- turns in a row to which it was woken, up to now
     tool_calls     INTEGER NOT NULL DEFAULT 0,
     api_calls      INTEGER NOT NULL DEFAULT 0,
     input_tokens   INTEGER NOT NULL DEFAULT 0,

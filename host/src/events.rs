@@ -50,6 +50,10 @@ pub enum WatchNews {
     Woken(Box<Woken>),
     /// What was to wake a session waits in the inbox; it is read again when an adapter comes back, or with the minute.
     PutBack,
+    /// The same of a session that is on its way to a chat; it is read again as soon as that is over.
+    Leased(SessionId),
+    /// A session is on its way no more.
+    Arrived,
 }
 
 /// What the host itself says to a session, as the inbox holds it.

@@ -9,7 +9,9 @@
 //!   behind a turn that runs there, behind a handoff, and while the adapter is away. What
 //!   waits or comes within a moment is answered by one turn. It ends no turn and answers no question.
 //! * Where that session is over (`/new`, `/resume` of another one, a rule, deleted), its
-//!   chat is told in a plain notice.
+//!   chat is told in a plain notice. So it is where the session was woken again and again and
+//!   nobody wrote to it: a person's next message lets it be woken again.
+//! * What a turn beside a conversation left behind wakes that conversation.
 //!
 //! Read on: `dispatcher/wakes.rs` for where a session is, `lane/wakes.rs` for whether it is
 //! still there.
@@ -19,16 +21,22 @@ use std::sync::Arc;
 use hermes_agent::Message;
 use hermes_agent::tools::output::bounded;
 use hermes_agent::tools::ports::{News, UNKNOWN_OUTCOME};
+use hermes_core::access::Trust;
 use hermes_core::ids::{InboxId, SessionId};
 use hermes_protocol::{Chat, Event, Sender};
+use tokio::sync::oneshot;
 
-use crate::events::{HostEvent, WatchNews, Woken};
+use crate::events::{Control, HostEvent, WatchNews, Woken};
 use crate::host::Host;
-use crate::store::{InboxRow, NewInbox, NewWake, StoreError};
+use crate::store::{InboxRow, Lineage, NewInbox, NewWake, SessionRow, StoreError};
 use crate::tools;
 
 /// What one wake-up says, in bytes.
 pub const WAKE_BYTES_MAX: usize = 32 << 10;
+
+/// Turns to which a session is woken in a row while nobody writes to it. What runs may make more that runs, so
+/// something has to end it; one process that prints is told of less often.
+pub const WOKEN_IN_A_ROW_MAX: u32 = 30;
 
 /// Who says it where nobody asked: nobody on any platform.
 const NOBODY: &str = "system:wake";
@@ -146,9 +154,26 @@ pub(crate) async fn again(host: Arc<Host>) {
     }
 }
 
+/// The conversation beside which a session stands that no chat is in; `None`: it is one by itself. Nobody can answer
+/// what a session beside another one says once its turn is over.
+pub(crate) async fn beside(host: &Host, session: &SessionRow) -> Option<SessionId> {
+    let parent = session.parent.clone().filter(|_| session.lineage == Some(Lineage::Aside))?;
+    let (reply, places) = oneshot::channel();
+    host.tell(HostEvent::control(Control::Places { session: session.id.clone(), reply })).await;
+    // Without the dispatcher the host ends, and nobody is woken.
+    places.await.is_ok_and(|places| places.is_empty()).then_some(parent)
+}
+
 /// Nobody on any platform.
 pub(crate) fn nobody() -> Sender {
     Sender::new(NOBODY).named("Host")
+}
+
+/// Whether whoever asked to be told there may not even speak there any more.
+pub(crate) fn is_shut_out(host: &Host, instance: &str, chat: &Chat, sender: &Sender) -> bool {
+    let adapter = host.adapter(instance);
+    let trust = adapter.map_or(Trust::None, |adapter| Trust::of(adapter.trusted(), &adapter.capabilities()));
+    !is_nobody(sender) && host.live().access.shuts_out(instance, chat, sender, &host.grants(), trust)
 }
 
 /// Whether that is nobody.

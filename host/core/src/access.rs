@@ -202,6 +202,14 @@ impl AccessPolicy {
         admitted.then(|| view.tier(sender, trust))
     }
 
+    /// Whether somebody who spoke here once may do so no more. `sender` may lack the roles that they have; where these
+    /// could let them in, nobody knows.
+    pub fn shuts_out(&self, instance: &str, chat: &Chat, sender: &Sender, grants: &Grants, trust: Trust) -> bool {
+        let own = self.view(instance).own;
+        let may_have_a_role = trust != Trust::None && sender.roles.is_empty() && !own.allowed_roles.is_empty();
+        !may_have_a_role && self.tier_of(instance, chat, sender, grants, trust).is_none()
+    }
+
     /// Whether somebody of this tier may run a command here: by tier, or because the operator listed it.
     pub fn may_run(&self, instance: &str, chat: &Chat, tier: Tier, command: &Command) -> bool {
         let own = self.view(instance).own;

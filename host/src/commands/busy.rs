@@ -103,8 +103,8 @@ impl Dispatcher {
             source: arrived.instance.to_string(),
             owner,
             settings: Default::default(),
-            // A conversation that nothing was said in yet is nobody's parent.
-            parent: found.is_written().then(|| Parent { session: found.session.clone(), lineage: Lineage::Aside }),
+            // Also where nothing was said in it yet: what wakes this session is for that one.
+            parent: Some(Parent { session: found.session.clone(), lineage: Lineage::Aside }),
             title: None,
             started_ms: self.host.now_ms(),
         };

@@ -160,8 +160,9 @@ impl Dispatcher {
     fn heard_again(&self, row: &InboxRow, session: &SessionId, key: &str) -> Option<Heard> {
         let mut event: Event = serde_json::from_str(&row.event).ok()?;
         let mut instance: Arc<str> = Arc::from(row.instance.as_str());
-        if let Some(woken) = &row.wakes {
-            instance = self.find(woken, instance, &mut event).instance;
+        if row.wakes.is_some() {
+            // The session that asked may go on under another id, or have stood beside this one.
+            instance = self.find(session, instance, &mut event).instance;
         }
         let adapter = self.host.adapter(&instance);
         let several = !is_dm(&event.chat.kind);

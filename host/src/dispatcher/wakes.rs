@@ -9,14 +9,18 @@ use hermes_core::access::{Authorized, HostCause};
 use hermes_core::ids::SessionId;
 use hermes_core::routes::Route;
 use hermes_core::session::{MAIN_PROFILE, SessionKey, is_dm};
-use hermes_protocol::{Chat, Event};
+use hermes_protocol::Event;
 
 use super::{Dispatcher, place};
+use crate::clerk::Note;
 use crate::context::{Heard, Urge};
 use crate::events::{WatchNews, Woken};
 use crate::lane::LaneMessage;
 use crate::plugins::AdapterHandle;
 use crate::wakes;
+
+/// Why nobody is woken for somebody who was removed.
+const SHUT_OUT: &str = "whoever asked to be told may not speak any more";
 
 /// Where a session is.
 pub(super) struct Whereabouts {
@@ -33,6 +37,14 @@ impl Dispatcher {
         match news {
             WatchNews::Woken(woken) => self.wake(*woken),
             WatchNews::PutBack => self.wakes_wait = true,
+            WatchNews::Leased(session) => {
+                self.wakes_wait = true;
+                if !self.host.handoffs.has(&session) {
+                    // It arrived before this was heard.
+                    self.wake_again();
+                }
+            }
+            WatchNews::Arrived => self.wake_again(),
         }
     }
 
@@ -41,9 +53,14 @@ impl Dispatcher {
         let Whereabouts { instance, key, several } = self.find(&session, instance, &mut event);
         let adapter = self.host.adapter(&instance);
         if adapter.as_ref().is_some_and(|adapter| !AdapterHandle::is_online(adapter)) {
-            tracing::info!(%session, %instance, %inbox, "what wakes a session waits until its adapter is back");
+            // It is read again with every minute.
+            tracing::debug!(%session, %instance, %inbox, "what wakes a session waits until its adapter is back");
             self.wakes_wait = true;
             return;
+        }
+        if wakes::is_shut_out(&self.host, &instance, &event.chat, &event.sender) {
+            tracing::info!(%session, %instance, %inbox, "whoever asked to be told may not speak any more; nobody is woken");
+            return self.note(Note::Drop { id: inbox, why: SHUT_OUT, permit: None });
         }
         let place = place(Arc::clone(&instance), adapter, &event, session.clone(), inbox);
         let owner = if wakes::is_nobody(&event.sender) { None } else { self.owner_again(&place, &event) };
@@ -70,23 +87,26 @@ impl Dispatcher {
         let used = |route: &&Route| self.used.get(&route.key).copied();
         let same = self.routes.of_session(session).find(is_same);
         let moved = || self.routes.of_session(session).max_by_key(used);
-        let (instance, chat): (Arc<str>, Option<Chat>) = match same.map_or_else(moved, Some) {
-            Some(route) => (Arc::from(route.instance.as_str()), Some(route.origin.clone())),
-            None => (asked.clone(), None),
-        };
-        if instance != asked {
-            // Who asked has another name there.
-            event.sender = wakes::nobody();
-        }
-        if let Some(chat) = chat {
-            event.chat = chat;
+        let found = same.map_or_else(moved, Some);
+        let instance: Arc<str> = found.map_or_else(|| asked.clone(), |route| Arc::from(route.instance.as_str()));
+        if let Some(Route { origin, .. }) = found {
+            if instance != asked || origin.id != event.chat.id {
+                // Who asked has another name there, or reads nothing there: what is theirs is not said to others.
+                event.sender = wakes::nobody();
+            }
+            event.chat = origin.clone();
         }
         let policy = self.host.live().key_policy(&instance);
-        let theirs = self.routes.resolve(MAIN_PROFILE, &instance, &event.chat, &event.sender, policy);
-        let theirs = theirs.ok().filter(|(_, route)| route.is_none_or(|route| route.session == *session));
-        let key = theirs.map(|(key, _)| key).or_else(|| SessionKey::shared(MAIN_PROFILE, &instance, &event.chat).ok());
-        let several = key.as_ref().map_or(!is_dm(&event.chat.kind), SessionKey::is_shared_by_several);
-        Whereabouts { instance, key: key.map(|key| key.to_string()).unwrap_or_default(), several }
+        let theirs = self.routes.resolve(MAIN_PROFILE, &instance, &event.chat, &event.sender, policy).ok();
+        let shared = SessionKey::shared(MAIN_PROFILE, &instance, &event.chat).ok().map(|key| key.stored());
+        let key = match (theirs, found) {
+            (Some((key, Some(route))), _) if route.session == *session => Some(key.stored()),
+            (_, Some(route)) => Some(route.key.clone()),
+            (Some((key, None)), None) => Some(key.stored()),
+            (_, None) => shared.clone(),
+        };
+        let several = !is_dm(&event.chat.kind) && key == shared;
+        Whereabouts { instance, key: key.unwrap_or_default(), several }
     }
 
     /// Reads what waits to wake a session again.

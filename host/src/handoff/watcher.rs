@@ -12,7 +12,7 @@ use hermes_core::limits::{HANDOFF_SWEEP_S, HANDOFFS_MAX};
 use tokio::sync::mpsc;
 
 use super::{Asked, Lease, request, serve};
-use crate::events::{Control, HostEvent, TurnWish};
+use crate::events::{Control, HostEvent, TurnWish, WatchNews};
 use crate::host::Host;
 use crate::store::{HandoffRow, StoreError, WhichHandoff};
 
@@ -164,7 +164,7 @@ async fn over(host: &Arc<Host>, session: &SessionId) {
     match host.store.handoff(session).await {
         Ok(Some(row)) if row.state.is_live() => {}
         Ok(Some(row)) => settle(host, &row).await,
-        Ok(None) => host.handoffs.let_go(session),
+        Ok(None) => let_go(host, session).await,
         Err(error) => tracing::warn!(%session, %error, "a handoff cannot be read; it is looked at again"),
     }
 }
@@ -182,7 +182,13 @@ async fn settle(host: &Arc<Host>, row: &HandoffRow) {
         }
         _ => tracing::info!(session = %row.session, instance = %row.instance, "a session was handed over"),
     }
-    host.handoffs.let_go(&row.session);
+    let_go(host, &row.session).await;
+}
+
+/// A session is on its way no more: what waited to wake it goes there.
+async fn let_go(host: &Host, session: &SessionId) {
+    host.handoffs.let_go(session);
+    host.tell(HostEvent::Watch(WatchNews::Arrived)).await;
 }
 
 /// Lets the dispatcher lead the chats of a failed handoff where the store leads them.

@@ -8,9 +8,13 @@ use super::{Lane, Waiting};
 use crate::context::{self, Heard};
 use crate::events::{HostEvent, WatchNews, Woken};
 use crate::store::{Change, CommandTx};
+use crate::wakes::{self, WOKEN_IN_A_ROW_MAX};
 
 /// Characters of the news that a chat is told whose conversation is over.
 const TOLD_CHARS_MAX: usize = 1_000;
+
+/// What a chat is told before news for a session that is over.
+const OVER: &str = "News for a conversation that is over:";
 
 /// How it stands with a session that is to be woken.
 enum Fate {
@@ -18,7 +22,11 @@ enum Fate {
     /// It goes on under another id.
     In(SessionId),
     Over,
-    /// It is on its way to another chat, or nobody can tell.
+    /// It was woken so often that somebody has to write to it first.
+    Often,
+    /// It is on its way to another chat.
+    OnItsWay,
+    /// Nobody can tell.
     Unclear,
 }
 
@@ -36,7 +44,9 @@ impl Lane {
         let news: Vec<Heard> = news.into_iter().flatten().filter_map(super::queue::as_heard).collect();
         match fate {
             Fate::In(session) => self.pass_on(news, session).await,
-            Fate::Over => self.tell_plainly(news).await,
+            Fate::Over => self.tell_plainly(news, OVER, "its conversation is over").await,
+            Fate::Often => self.tell_plainly(news, &often(), "it was woken too often in a row").await,
+            Fate::OnItsWay => self.host.tell(HostEvent::Watch(WatchNews::Leased(self.session.clone()))).await,
             Fate::Unclear | Fate::Here => self.put_back().await,
         }
         (!others.is_empty()).then_some(others)
@@ -45,10 +55,17 @@ impl Lane {
     async fn fate(&self) -> Fate {
         // An event that opens a conversation elsewhere is no news, so any lease stands before it.
         if self.leased(InboxId(0)).await.is_some() {
-            return Fate::Unclear;
+            return Fate::OnItsWay;
         }
         let store = &self.host.store;
-        match store.session(&self.session).await {
+        let row = store.session(&self.session).await;
+        if let Ok(Some(row)) = &row
+            && let Some(parent) = wakes::beside(&self.host, row).await
+        {
+            return Fate::In(parent);
+        }
+        match row {
+            Ok(Some(row)) if row.ended_ms.is_none() && row.woken >= WOKEN_IN_A_ROW_MAX => Fate::Often,
             Ok(Some(row)) if row.ended_ms.is_none() => Fate::Here,
             Ok(None) => Fate::Over,
             Ok(Some(_)) => match store.session_tip(&self.session).await {
@@ -86,19 +103,27 @@ impl Lane {
         }
     }
 
-    /// Nobody is there to be woken: the chat is told what there is.
-    async fn tell_plainly(&self, news: Vec<Heard>) {
+    /// Nobody is woken: the chat is told what there is, behind these words.
+    async fn tell_plainly(&self, news: Vec<Heard>, before: &str, why: &str) {
         let Some(last) = news.last() else { return };
-        tracing::info!(session = %self.session, instance = %last.place.instance, "a session that was to be woken is over; its chat is told");
+        tracing::info!(session = %self.session, instance = %last.place.instance, why, "a session is not woken; its chat is told");
         let texts: Vec<&str> = news.iter().map(|heard| heard.event.get().text.as_str()).collect();
         let text = hermes_agent::tools::output::bounded(&texts.join("\n\n"), TOLD_CHARS_MAX);
-        let words = format!("News for a conversation that is over:\n\n{text}");
+        let words = format!("{before}\n\n{text}");
         let place = &last.place;
         let reply = context::compose(&self.host, &place.instance, place.chat.clone(), Purpose::Notice, words).await;
         let ids = news.iter().map(|heard| heard.inbox).collect();
-        let changes = vec![Change::DropInbox { ids, why: "its conversation is over; the chat was told".to_owned() }];
+        let changes = vec![Change::DropInbox { ids, why: format!("{why}; the chat was told") }];
         self.write_order(CommandTx { inbox: None, changes, reply: vec![reply], now_ms: self.host.now_ms() }).await;
     }
+}
+
+/// What a chat is told before news for a session that is woken no more until somebody writes to it.
+fn often() -> String {
+    format!(
+        "What runs in the background has woken me {WOKEN_IN_A_ROW_MAX} times in a row, and nobody wrote to me in between, \
+         so I do nothing more about it by myself. Write to me and I go on. The news:"
+    )
 }
 
 fn is_news(waiting: &Waiting) -> bool {

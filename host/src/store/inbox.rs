@@ -89,6 +89,17 @@ pub(super) fn turned(db: &Connection, inbox: InboxId) -> Outcome<()> {
     })
 }
 
+/// Whether the host alone says all of these, to wake a session.
+pub(super) fn only_wakes(db: &Connection, events: &[InboxId]) -> Outcome<bool> {
+    for event in events {
+        let wakes = db.prepare_cached("SELECT wakes IS NOT NULL FROM inbox WHERE id = ?1")?;
+        if first(wakes, [event.0], |row| Ok(row.get(0)?))? != Some(true) {
+            return Ok(false);
+        }
+    }
+    Ok(!events.is_empty())
+}
+
 /// `turned` → `answered`; what was said is in the transcript from here on.
 pub(super) fn turn_answered(db: &Connection, inbox: InboxId) -> Outcome<()> {
     change_one(

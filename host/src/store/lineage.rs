@@ -130,7 +130,8 @@ fn open(db: &Connection, new: &NewFork, title: Option<String>, lineage: Lineage)
 
 /// What a session takes over from its parent besides the transcript.
 fn inherit(db: &Connection, from: &SessionId, to: &SessionId) -> Outcome<()> {
-    let sql = "UPDATE sessions SET summary = (SELECT summary FROM sessions WHERE id = ?1) WHERE id = ?2";
+    let sql =
+        "UPDATE sessions SET (summary, woken) = (SELECT summary, woken FROM sessions WHERE id = ?1) WHERE id = ?2";
     change_one(db, sql, params![from.0, to.0], || sessions::name(to))
 }
 

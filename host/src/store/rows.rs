@@ -217,6 +217,8 @@ pub struct SessionRow {
     pub messages: u64,
     /// Turns that ended.
     pub turns: u64,
+    /// Turns in a row to which it was woken, up to now, while nobody wrote to it.
+    pub woken: u32,
     /// What its turns cost together.
     pub usage: Usage,
     /// Summary of what was compacted away.

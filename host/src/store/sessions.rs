@@ -181,7 +181,7 @@ fn delete(db: &Connection, id: &SessionId) -> Outcome<()> {
 }
 
 pub(super) const COLUMNS: &str = "id, profile, title, source, owner, settings, parent, started_ms, active_ms, ended_ms,
-    end_reason, messages, tool_calls, api_calls, input_tokens, output_tokens, summary, lineage, turns";
+    end_reason, messages, tool_calls, api_calls, input_tokens, output_tokens, summary, lineage, turns, woken";
 
 pub(super) fn read(row: &Row<'_>) -> Outcome<SessionRow> {
     let lineage = row.get_ref(17)?.as_str_or_null().map_err(rusqlite::Error::from)?;
@@ -209,6 +209,7 @@ pub(super) fn read(row: &Row<'_>) -> Outcome<SessionRow> {
         summary: row.get(16)?,
         lineage: lineage.transpose()?,
         turns: count(row, 18)?,
+        woken: row.get(19)?,
     })
 }
 

@@ -72,7 +72,8 @@ impl Store {
                 params![turn.0, joined(&events)],
                 || name(turn),
             )?;
-            events.iter().try_for_each(|event| inbox::turned(db, *event))
+            events.iter().try_for_each(|event| inbox::turned(db, *event))?;
+            count_woken(db, turn, false)
         })
         .await
     }
@@ -136,7 +137,15 @@ pub(super) fn start(db: &Connection, admit: &Admit) -> Outcome<TurnId> {
     for event in &admit.inbox {
         inbox::turned(db, *event)?;
     }
+    count_woken(db, turn, inbox::only_wakes(db, &admit.inbox)?)?;
     Ok(turn)
+}
+
+/// Counts a turn to which its session was woken; what anybody says ends the row.
+fn count_woken(db: &Connection, turn: TurnId, is_woken: bool) -> Outcome<()> {
+    let sql = "UPDATE sessions SET woken = iif(?2, woken + 1, 0)
+             WHERE id = (SELECT session_id FROM turns WHERE id = ?1) AND (?2 OR woken > 0)";
+    change(db, sql, params![turn.0, is_woken]).map(drop)
 }
 
 fn finish(db: &Connection, nonce: &str, end: &EndTurn) -> Outcome<Vec<DeliveryId>> {

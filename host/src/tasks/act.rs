@@ -17,6 +17,7 @@ use crate::status::human::{counted, echo, one_line};
 use crate::store::{
     FoundTask, Made, NewTask, SAID_CHARS_MAX, Seat, Stepped, StoreError, TaskKind, TaskRow, TaskStep, Viewer,
 };
+use crate::wakes;
 
 /// Tasks of one listing for an agent.
 const LISTED_MAX: u32 = 50;
@@ -152,6 +153,10 @@ async fn create(
     }
 }
 
+/// Why a task is not run by itself: each could make another one, for ever.
+const BESIDE: &str = "what runs beside a conversation makes nothing that runs by itself; do it yourself, or make the task \
+     without \"run\"";
+
 fn full(count: u32, run: bool) -> String {
     match run {
         true => format!("{} of this person run by themselves already; wait for one to end", counted(count, "task")),
@@ -162,6 +167,11 @@ fn full(count: u32, run: bool) -> String {
 /// Lets the host do a task: its turn begins as soon as one may.
 async fn begin(host: &Arc<Host>, context: &TurnContext, mut new: NewTask) -> Result<Made, String> {
     let chat = context.chat.clone().ok_or("nobody has a chat here in which the host could work; do it yourself")?;
+    if let Some(row) = host.store.session(&new.session).await.map_err(not_written)?
+        && wakes::beside(host, &row).await.is_some()
+    {
+        return Err(BESIDE.to_owned());
+    }
     let mut sender = hermes_protocol::Sender::new(context.user_id.as_str());
     sender.name = Some(context.user_name.clone()).filter(|name| !name.is_empty());
     let at = Seat { instance: context.source.clone(), chat, sender };

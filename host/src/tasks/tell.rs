@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use hermes_core::ids::SessionId;
 use hermes_protocol::Purpose;
 
 use super::words;
@@ -78,6 +79,11 @@ fn by_listener(untold: Vec<Untold>) -> Vec<Vec<Untold>> {
 
 async fn tell(host: &Arc<Host>, together: &[Untold]) -> Result<(), StoreError> {
     let Some(first) = together.first() else { return Ok(()) };
+    if wakes::is_shut_out(host, &first.seat.instance, &first.seat.chat, &first.seat.sender) {
+        tracing::info!(session = %first.session, "a subscriber of tasks may not speak any more; nothing is told");
+        let telling = Telling { told: told_upto(together), delivery: None, wake: None };
+        return host.store.task_tell(telling).await.map(drop);
+    }
     let (told, wakes) = words::split(together);
     let Seat { instance, chat, sender } = first.seat.clone();
     let text = host.live().masker.mask(words::notice(&told)).into_owned();
@@ -95,13 +101,17 @@ async fn tell(host: &Arc<Host>, together: &[Untold]) -> Result<(), StoreError> {
         text: words::wake(&wakes),
     });
     let wake = wake.map(|wake| wake.row(host));
-    let upto = |news: &Untold| news.events.last().map_or(news.told_upto, |event| event.id);
-    let told = together.iter().map(|news| (news.task.id.clone(), news.session.clone(), news.told_upto, upto(news)));
-    let telling = Telling { told: told.collect(), delivery: delivery.clone(), wake: wake.clone() };
+    let telling = Telling { told: told_upto(together), delivery: delivery.clone(), wake: wake.clone() };
     let Some((owed, woken)) = host.store.task_tell(telling).await? else { return Ok(()) };
     host.carry(owed.into_iter().collect(), delivery.into_iter().collect()).await;
     if let (Some(inbox), Some(wake)) = (woken, wake) {
         wakes::written(host, inbox, wake).await;
     }
     Ok(())
+}
+
+/// For each task: its subscriber, up to where it was told before, and up to where it is from here on.
+fn told_upto(together: &[Untold]) -> Vec<(String, SessionId, i64, i64)> {
+    let upto = |news: &Untold| news.events.last().map_or(news.told_upto, |event| event.id);
+    together.iter().map(|news| (news.task.id.clone(), news.session.clone(), news.told_upto, upto(news))).collect()
 }

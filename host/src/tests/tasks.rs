@@ -216,6 +216,40 @@ fn a_group_shares_what_was_made_in_it() {
 }
 
 #[test]
+fn whoever_may_not_speak_any_more_is_told_nothing_of_tasks() {
+    let mut office = Office::new();
+    let group = thread();
+    let task = office.create(&group, "9", false);
+    office.world.settled();
+    office.world.crash();
+    office.world.set_section("access = { allowed_users = [\"7\", \"8\"] }\nsession = { require_mention = false }");
+    office.world.start();
+    office.opens();
+    office.complete(&group, "8", &task);
+    office.world.until("nothing is left to tell", || {
+        office.world.block_on(office.world.host().store.tasks_untold()).unwrap().is_empty().then_some(())
+    });
+    office.world.settled();
+    assert_eq!(office.world.talk(group, "8").heard().len(), 2, "what 9 and 8 were answered");
+}
+
+#[test]
+fn what_runs_by_itself_makes_nothing_that_runs_by_itself() {
+    let office = Office::new();
+    let dm = Chat::dm("7");
+    let wish =
+        |title: &str| TaskWish::Create { title: title.to_owned(), body: String::new(), run: true, timeout: None };
+    office.clerk.wishes.lock().unwrap().extend([wish("act once more"), wish("without end")]);
+    let talk = office.world.talk(dm, "7");
+    talk.says("act");
+    let heard = talk.hears(2);
+    office.world.settled();
+    assert!(heard[1].contains("is completed") && heard[1].contains("makes nothing that runs by itself"), "{heard:?}");
+    let tasks = office.world.block_on(office.world.host().store.tasks(Viewer::Operator, true, 100)).unwrap();
+    assert_eq!(tasks.len(), 1);
+}
+
+#[test]
 fn a_claim_of_a_dead_host_has_crashed_and_its_maker_hears_of_it_once() {
     let mut office = Office::new();
     let dm = Chat::dm("7");

@@ -7,9 +7,10 @@ use futures_util::future::BoxFuture;
 use hermes_agent::tools::Ports;
 use hermes_agent::tools::ports::{Followed, News, UNKNOWN_OUTCOME};
 use hermes_agent::{AgentRuntime, EventSink, Message, TurnOutcome, TurnRequest};
-use hermes_core::ids::SessionId;
+use hermes_core::context::TurnContext;
+use hermes_core::ids::{InboxId, SessionId};
 use hermes_core::session::{MAIN_PROFILE, SessionKey};
-use hermes_protocol::{Chat, ChatType, Sender, method};
+use hermes_protocol::{Addressed, Chat, ChatType, Sender, method};
 use serde_json::json;
 use tokio::sync::{oneshot, watch};
 use tokio_util::sync::CancellationToken;
@@ -19,12 +20,13 @@ use crate::events::{Control, HostEvent};
 use crate::handoff;
 use crate::store::{Change, CommandTx, NewSession, RouteRow, WatchTold};
 use crate::tools::{Lent, ports};
-use crate::wakes::{Wake, wake};
+use crate::wakes::{WOKEN_IN_A_ROW_MAX, Wake, wake};
 
 /// Remembers what each turn heard, and answers how many turns there were; told to hang it does, and told to follow
 /// something it does that.
 struct Listener {
     heard: Mutex<Vec<(SessionId, String)>>,
+    contexts: Mutex<Vec<TurnContext>>,
     ports: watch::Sender<Option<Ports>>,
     /// What it takes up in the next life of the host.
     takes_up: Mutex<BTreeSet<String>>,
@@ -52,6 +54,7 @@ impl AgentRuntime for Listener {
                 heard.push((request.session_id, said.clone()));
                 heard.len()
             };
+            self.contexts.lock().unwrap().push(request.context.clone());
             if let Some(id) = said.strip_prefix("follow ") {
                 let lent = lent.wait_for(Option::is_some).await.unwrap().clone().unwrap();
                 lent.wakes.follow(&request.context, id, "some work").await.unwrap();
@@ -79,6 +82,11 @@ impl Listener {
         self.heard.lock().unwrap().iter().map(|(_, said)| said.clone()).collect()
     }
 
+    /// What the last turn was told of where it is.
+    fn context(&self) -> TurnContext {
+        self.contexts.lock().unwrap().last().unwrap().clone()
+    }
+
     fn sessions(&self) -> Vec<SessionId> {
         self.heard.lock().unwrap().iter().map(|(session, _)| session.clone()).collect()
     }
@@ -90,8 +98,12 @@ fn world() -> (World, Arc<Listener>, SessionId) {
 }
 
 fn world_with(setting: Setting) -> (World, Arc<Listener>, SessionId) {
-    let listener =
-        Arc::new(Listener { heard: Mutex::default(), ports: watch::Sender::new(None), takes_up: Mutex::default() });
+    let listener = Arc::new(Listener {
+        heard: Mutex::default(),
+        contexts: Mutex::default(),
+        ports: watch::Sender::new(None),
+        takes_up: Mutex::default(),
+    });
     let world = World::with(Setting { runtime: Some(listener.clone()), ..setting });
     lend(&world, &listener);
     world.chat("7").says("hello");
@@ -267,6 +279,119 @@ fn it_goes_where_its_session_is_by_now() {
     world.settled();
     assert_eq!(world.chat("7").heard(), ["turn 1"]);
     assert_eq!(listener.sessions(), [session.clone(), session]);
+    let TurnContext { user_id, owner, person, .. } = listener.context();
+    assert_ne!(user_id, "7", "what is theirs is not said in the chat of another person");
+    assert_eq!((owner.as_str(), person.as_str()), ("", ""));
+}
+
+#[test]
+fn what_is_told_where_it_was_asked_is_told_to_whoever_asked() {
+    let (world, listener, session) = world();
+    let before = listener.context();
+    assert!(wakes(&world, "a", &session));
+    world.chat("7").hears(2);
+    world.settled();
+    let TurnContext { user_id, owner, person, session_key, .. } = listener.context();
+    assert_eq!(
+        (user_id, owner, person, session_key),
+        (before.user_id, before.owner, before.person, before.session_key)
+    );
+}
+
+#[test]
+fn nobody_is_woken_for_whoever_may_not_speak_any_more() {
+    let (world, listener, session) = world();
+    let removed = Wake { sender: Some(Sender::new("66")), ..news("a", &session) };
+    assert!(world.block_on(wake(world.host(), removed)).unwrap());
+    world.until("it is dropped", || {
+        world.block_on(world.host().store.waiting_wakes(InboxId(0))).unwrap().is_empty().then_some(())
+    });
+    assert!(wakes(&world, "b", &session));
+    world.chat("7").hears(2);
+    world.settled();
+    let heard = listener.heard();
+    assert!(heard.len() == 2 && !heard[1].contains("news a"), "{heard:?}");
+}
+
+#[test]
+fn what_a_turn_beside_a_conversation_follows_wakes_the_conversation() {
+    let (world, listener, session) = world();
+    let ports = lend(&world, &listener);
+    let spoken = listener.context();
+    world.chat("7").says("/background follow p1");
+    world.chat("7").hears(3);
+    world.settled();
+    assert_ne!(listener.sessions()[1], session);
+    tells(&world, &ports, "p1", "half of it", false);
+    tells(&world, &ports, "p1", "all of it", true);
+    world.chat("7").hears(5);
+    world.settled();
+    assert_eq!(listener.sessions()[2..], [session.clone(), session]);
+    assert_eq!(listener.context().session_key, spoken.session_key);
+}
+
+#[test]
+fn what_a_turn_beside_a_persons_conversation_in_a_group_follows_stays_theirs() {
+    let group = || Chat::new(ChatType::Group, "-100");
+    let (world, listener, _) = world();
+    let ports = lend(&world, &listener);
+    let says = |text: &str| {
+        let event = world.talk(group(), "7").event(text).addressed(Addressed::new(true, false, false));
+        world.talk(group(), "7").gives(&event);
+    };
+    says("hello");
+    world.talk(group(), "7").hears(1);
+    world.settled();
+    let spoken = listener.context();
+    assert!(spoken.session_key.ends_with("::7"), "{spoken:?}");
+    says("/background follow p1");
+    world.talk(group(), "7").hears(3);
+    world.settled();
+    tells(&world, &ports, "p1", "all of it", true);
+    world.talk(group(), "7").hears(4);
+    let woken = listener.context();
+    assert_eq!((woken.session_id, woken.session_key), (spoken.session_id, spoken.session_key));
+}
+
+#[test]
+fn beside_a_conversation_that_never_began_news_are_told_plainly() {
+    let (world, listener, _) = world();
+    let ports = lend(&world, &listener);
+    world.chat("8").says("/background follow p1");
+    world.chat("8").hears(2);
+    world.settled();
+    tells(&world, &ports, "p1", "all of it", true);
+    assert_eq!(world.chat("8").hears(3)[2], "News for a conversation that is over:\n\nall of it");
+    world.settled();
+    assert_eq!(listener.heard().len(), 2, "no turn");
+}
+
+#[test]
+fn a_session_that_was_woken_again_and_again_waits_for_a_person() {
+    let (mut world, listener, session) =
+        world_with(Setting { more: "[session]\nmerge_ms = 0".to_owned(), ..Setting::default() });
+    let max = WOKEN_IN_A_ROW_MAX as usize;
+    for n in 1..=max {
+        assert!(wakes(&world, &format!("a{n}"), &session));
+        world.chat("7").hears(1 + n);
+        world.settled();
+    }
+    assert_eq!(listener.heard().len(), 1 + max);
+    // How often it was is known to the next life of the host.
+    world.crash();
+    world.start();
+    assert!(wakes(&world, "b", &session));
+    let told = world.chat("7").hears(2 + max).pop().unwrap();
+    assert!(told.contains(&format!("woken me {max} times in a row")) && told.ends_with("\n\nnews b"), "{told}");
+    world.settled();
+    assert_eq!(listener.heard().len(), 1 + max, "no turn");
+    world.chat("7").says("go on");
+    world.chat("7").hears(3 + max);
+    world.settled();
+    assert!(wakes(&world, "c", &session));
+    world.chat("7").hears(4 + max);
+    world.settled();
+    assert!(listener.heard().last().unwrap().ends_with("news c"), "{:?}", listener.heard());
 }
 
 #[test]
@@ -299,10 +424,7 @@ fn while_its_session_is_on_its_way_to_a_chat_it_waits_and_is_said_there() {
     let topic = Chat::new(ChatType::Group, "-100").in_thread("17");
     world.platform.gives_held(&json!(topic));
     world.block_on(handoff::until_over(world.host(), &asked, 60_000)).unwrap();
-    world.until("it is told there", || {
-        world.sweeps();
-        listener.heard().iter().any(|said| said.ends_with("news a")).then_some(())
-    });
+    world.until("it is told there", || listener.heard().iter().any(|said| said.ends_with("news a")).then_some(()));
     world.settled();
     assert_eq!(world.talk(topic, "7").heard().len(), 2, "the first words, and the news");
     assert_eq!(world.chat("7").heard().len(), 2, "nobody is turned away");
@@ -392,6 +514,6 @@ fn news_that_were_told_meanwhile_are_not_written_again() {
     assert!(world.block_on(world.host().store.tell(told("p1:1"))).unwrap().is_some());
     assert_eq!(world.block_on(world.host().store.tell(told("p1:2"))).unwrap(), None);
     assert_eq!(listener.heard().len(), 2, "nobody said a word of it to the dispatcher");
-    let waits = world.block_on(world.host().store.waiting_wakes(hermes_core::ids::InboxId(0))).unwrap();
+    let waits = world.block_on(world.host().store.waiting_wakes(InboxId(0))).unwrap();
     assert_eq!(waits.len(), 1);
 }

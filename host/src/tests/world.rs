@@ -169,6 +169,11 @@ impl World {
         self.life = Some(Life { runtime, host, services, handle, terminals });
     }
 
+    /// What the section of the platform says when the next host starts.
+    pub fn set_section(&mut self, section: &str) {
+        section.clone_into(&mut self.setting.section);
+    }
+
     /// The host dies where it stands.
     pub fn crash(&mut self) {
         let life = self.life.take().unwrap();

@@ -51,6 +51,23 @@ fn a_display_name_admits_nobody() {
 }
 
 #[test]
+fn whoever_was_removed_is_shut_out_unless_a_role_that_nobody_knows_of_could_let_them_in() {
+    let own = InstanceAccess { allowed_users: set(&["5"]), ..InstanceAccess::default() };
+    let shut_out = |policy: &AccessPolicy, who: &Sender, trust| {
+        policy.shuts_out("telegram", &Chat::dm("5"), who, &Grants::new(), trust)
+    };
+    let listed = telegram(own.clone());
+    assert!(!shut_out(&listed, &Sender::new("5"), Trust::None));
+    assert!(shut_out(&listed, &Sender::new("6"), Trust::Roles));
+    let by_role = telegram(InstanceAccess { allowed_roles: set(&["crew"]), ..own });
+    assert!(!shut_out(&by_role, &Sender::new("6"), Trust::Roles));
+    assert!(shut_out(&by_role, &Sender::new("6"), Trust::None), "roles count for nothing there");
+    let mut guest = Sender::new("6");
+    guest.roles = vec!["guest".to_owned()];
+    assert!(shut_out(&by_role, &guest, Trust::Roles));
+}
+
+#[test]
 fn trust_needs_the_operators_word_and_the_adapters() {
     let mut proving = Capabilities::default();
     proving.authorizes_upstream = true;
