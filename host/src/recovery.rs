@@ -16,6 +16,7 @@ use crate::events::{Control, DeliveryNews, HostEvent, Inbound};
 use crate::handoff;
 use crate::host::Host;
 use crate::store::{Change, CommandTx, InboxRow, Left, StoreError};
+use crate::tasks;
 use crate::wakes;
 
 /// How much an earlier life of the host left.
@@ -90,10 +91,16 @@ pub async fn hear_again(host: &Arc<Host>, left: &Left) -> Result<usize, StoreErr
 
 /// Hands events to the dispatcher as if they came now; what cannot be read is dropped.
 async fn hear(host: &Arc<Host>, rows: Vec<InboxRow>) -> Result<(), StoreError> {
-    let mut unreadable = Vec::new();
+    let (mut unreadable, mut over) = (Vec::new(), Vec::new());
     for row in rows {
         match serde_json::from_str::<Box<Event>>(&row.event) {
             Ok(event) if row.wakes.is_some() => wakes::due(host, row, *event).await,
+            Ok(event) if tasks::is_run(&row) => {
+                let inbox = row.id;
+                if !tasks::run_again(host, row, *event).await? {
+                    over.push(inbox);
+                }
+            }
             Ok(mut event) => {
                 event.raw = Value::Null;
                 let instance = Arc::from(row.instance);
@@ -106,8 +113,11 @@ async fn hear(host: &Arc<Host>, rows: Vec<InboxRow>) -> Result<(), StoreError> {
             }
         }
     }
-    if !unreadable.is_empty() {
-        let changes = vec![Change::DropInbox { ids: unreadable, why: "cannot be read".to_owned() }];
+    for (ids, why) in [(unreadable, "cannot be read"), (over, "its task is over")] {
+        if ids.is_empty() {
+            continue;
+        }
+        let changes = vec![Change::DropInbox { ids, why: why.to_owned() }];
         host.store.command(CommandTx { inbox: None, changes, reply: Vec::new(), now_ms: host.now_ms() }).await?;
     }
     Ok(())

@@ -280,7 +280,7 @@ impl App {
 
     async fn cancel_task(&self, name: &str, why: &str) -> Answer {
         let (row, _) = find_task(&self.host.store, name).await.map_err(Box::new)?;
-        let by = By { viewer: Viewer::Operator, key: None };
+        let by = By { viewer: Viewer::Operator, key: None, session: None };
         let row = tasks::give_up(&self.host, &by, &row.id, why).await.map_err(refused)?;
         Ok(ControlReply::done(format!("Task {} is given up; whoever hears of it is told.", row.id)))
     }

@@ -14,6 +14,7 @@ use crate::dispatcher::{Dispatcher, Found, owner};
 use crate::events::TurnWish;
 use crate::host::Host;
 use crate::lane::{Act, LaneMessage, Later};
+use crate::status::human::sentence;
 use crate::store::{Change, TaskRow, Viewer};
 use crate::tasks::act::By;
 use crate::tasks::{self, words};
@@ -59,7 +60,7 @@ impl Dispatcher {
             Some(owner) => Viewer::Person(owner),
             None => Viewer::Conversation(key.clone()),
         };
-        let by = By { viewer, key: Some(key.clone()) };
+        let by = By { viewer, key: Some(key.clone()), session: None };
         let here = TurnContext { session_id: Some(found.session.clone()), session_key: key, ..TurnContext::default() };
         if let Some(name) = args.strip_prefix("stop").map(|rest| rest.trim().trim_matches('`')) {
             return match theirs.iter().find(|work| work.turn.to_string() == name) {
@@ -102,7 +103,7 @@ async fn stop_task(host: Arc<Host>, by: By, name: String) -> (String, Vec<Change
     }
     let words = match tasks::give_up(&host, &by, &name, "stopped by whoever it was for").await {
         Ok(row) => format!("Given up: {}.", words::called(&row)),
-        Err(why) => format!("Not stopped: {why}."),
+        Err(why) => sentence(format!("Not stopped: {why}")),
     };
     (words, Vec::new())
 }

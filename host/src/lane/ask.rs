@@ -26,9 +26,13 @@ use crate::clock::Clock;
 use crate::events::{Asking, Control, HostEvent, TurnNews};
 use crate::host::Host;
 use crate::store::Change;
+use crate::tasks;
 
 /// What a turn hears that asks where nobody can be asked.
 const NOBODY_HERE: &str = "nobody can be asked through this interface";
+
+/// What a turn hears that the host does by itself: nothing of it is said but its end.
+const ALONE: &str = "the host does this task by itself, and nobody is asked";
 
 /// What a turn hears whose action only an admin approves, when none is known.
 const NO_ADMIN: &str = "only an admin may approve this, and none has written to me here yet";
@@ -145,14 +149,19 @@ impl Lane {
         let Asked { ask, reply } = asked;
         let Some(running) = &self.running else { return };
         let (place, several) = (running.heard.place.clone(), running.heard.several);
-        let (requester, tier) = self.requester(running);
+        let (is_run, (requester, tier)) = (tasks::runs(&running.heard), self.requester(running));
         let answer = match &ask {
             _ if let Some(why) = cannot_be_asked(&self.host, &ask) => Some(Answer::Denied { why: Some(why) }),
             Ask::Approval(approval) => self.without_asking(approval, tier).await,
             Ask::Choice { .. } => None,
         };
-        let nobody = || Answer::Denied { why: Some(NOBODY_HERE.to_owned()) };
-        if let Some(answer) = answer.or_else(|| (!place.can_deliver_later()).then(nobody)) {
+        let nobody = match (place.can_deliver_later(), is_run) {
+            (false, _) => Some(NOBODY_HERE),
+            (true, true) => Some(ALONE),
+            (true, false) => None,
+        };
+        let denied = nobody.map(|why| Answer::Denied { why: Some(why.to_owned()) });
+        if let Some(answer) = answer.or(denied) {
             // A turn that does not wait any more needs no answer.
             let _ = reply.send(answer);
             return;

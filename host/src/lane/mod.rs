@@ -391,7 +391,11 @@ impl Lane {
         };
         self.written = Some((turn, place));
         self.birth = None;
-        self.start(turn, groups, Vec::new()).await
+        let running = self.start(turn, groups, Vec::new()).await?;
+        if tasks::runs(&running.heard) {
+            tasks::begun(&self.host, &self.session).await;
+        }
+        Some(running)
     }
 
     /// A session beside another one begins with what was chosen there.

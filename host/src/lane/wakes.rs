@@ -2,12 +2,13 @@
 //! that session still there?
 
 use hermes_core::ids::{InboxId, SessionId};
-use hermes_protocol::Purpose;
+use hermes_protocol::{Event, Purpose};
 
 use super::{Lane, Waiting};
 use crate::context::{self, Heard};
 use crate::events::{HostEvent, WatchNews, Woken};
 use crate::store::{Change, CommandTx};
+use crate::tasks::tell;
 use crate::wakes::{self, WOKEN_IN_A_ROW_MAX};
 
 /// Characters of the news that a chat is told whose conversation is over.
@@ -106,15 +107,20 @@ impl Lane {
     /// Nobody is woken: the chat is told what there is, behind these words.
     async fn tell_plainly(&self, news: Vec<Heard>, before: &str, why: &str) {
         let Some(last) = news.last() else { return };
-        tracing::info!(session = %self.session, instance = %last.place.instance, why, "a session is not woken; its chat is told");
-        let texts: Vec<&str> = news.iter().map(|heard| heard.event.get().text.as_str()).collect();
-        let text = hermes_agent::tools::output::bounded(&texts.join("\n\n"), TOLD_CHARS_MAX);
-        let words = format!("{before}\n\n{text}");
-        let place = &last.place;
-        let reply = context::compose(&self.host, &place.instance, place.chat.clone(), Purpose::Notice, words).await;
+        tracing::info!(session = %self.session, instance = %last.place.instance, why, "a session is not woken; its chat knows");
+        // The chat of a task is told how it ends whatever becomes of the conversation.
+        let is_told = |event: &Event| before != OVER || !tell::is_wake(&event.event_id);
+        let told = news.iter().map(|heard| heard.event.get()).filter(|event| is_told(event));
+        let texts: Vec<&str> = told.map(|event| event.text.as_str()).collect();
+        let mut reply = Vec::new();
+        if !texts.is_empty() {
+            let text = hermes_agent::tools::output::bounded(&texts.join("\n\n"), TOLD_CHARS_MAX);
+            let (words, place) = (format!("{before}\n\n{text}"), &last.place);
+            reply.push(context::compose(&self.host, &place.instance, place.chat.clone(), Purpose::Notice, words).await);
+        }
         let ids = news.iter().map(|heard| heard.inbox).collect();
-        let changes = vec![Change::DropInbox { ids, why: format!("{why}; the chat was told") }];
-        self.write_order(CommandTx { inbox: None, changes, reply: vec![reply], now_ms: self.host.now_ms() }).await;
+        let changes = vec![Change::DropInbox { ids, why: format!("{why}; the chat knows") }];
+        self.write_order(CommandTx { inbox: None, changes, reply, now_ms: self.host.now_ms() }).await;
     }
 }
 

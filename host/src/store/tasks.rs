@@ -61,7 +61,8 @@ impl Store {
         self.write(move |db| make(db, &new)).await
     }
 
-    /// Makes a task and keeps the event that lets its turn begin.
+    /// Makes a task and keeps the event that lets its turn begin. A turn that goes on in one of the sessions
+    /// `working` counts, also where its task is over already.
     ///
     /// # Errors
     ///
@@ -72,15 +73,16 @@ impl Store {
         event: super::NewInbox,
         input: Vec<hermes_agent::Message>,
         running_max: u32,
+        working: Vec<SessionId>,
     ) -> Result<(Made, Option<InboxId>)> {
         self.write(move |db| {
-            let running = running(db, new.owner.as_deref(), &new.key)?;
+            let running = running(db, new.owner.as_deref(), &new.key, &working)?;
             if running >= running_max {
-                return Ok((Made::TooMany(running), None));
+                return Ok((Made::TooManyRun(running), None));
             }
             match make(db, &new)? {
                 Made::Task(row) => Ok((Made::Task(row), Some(inbox::host_said(db, &event, &input)?))),
-                full @ Made::TooMany(_) => Ok((full, None)),
+                full => Ok((full, None)),
             }
         })
         .await
@@ -115,7 +117,10 @@ impl Store {
             match row.state.clone().after(step.change.clone()) {
                 Err(impossible) => Ok(Stepped::Impossible(impossible.to_string(), row)),
                 Ok(next) => {
-                    let said = Said { body: &step.body, by_key: step.by_key.as_deref(), worker: step.worker.as_ref() };
+                    // What a task is done by speaks for nobody's conversation but its own.
+                    let is_its_own = row.kind.is_the_hosts() && row.worker.is_some() && row.worker == step.session;
+                    let by_key = step.by_key.as_deref().filter(|_| !is_its_own);
+                    let said = Said { body: &step.body, by_key, worker: step.session.as_ref() };
                     follow(db, &row, &step.change, &next, &said, step.now_ms)?;
                     Ok(Stepped::Done(Box::new(known(db, &row.id)?)))
                 }
@@ -181,6 +186,16 @@ impl Store {
         .await
     }
 
+    /// Whether the host does a task in this session.
+    ///
+    /// # Errors
+    ///
+    /// When the disk fails.
+    pub async fn task_works(&self, session: &SessionId) -> Result<bool> {
+        let session = session.clone();
+        self.read(move |db| is_worked_on(db, &session)).await
+    }
+
     /// What subscribers have not been told yet, a bounded number of them.
     ///
     /// # Errors
@@ -190,12 +205,13 @@ impl Store {
         self.read(untold).await
     }
 
-    /// Owes what a subscriber is told, and remembers that it was. `None`: it was told meanwhile.
+    /// Owes what the subscribers in one chat are told, and remembers that they were; returns the delivery, and the
+    /// event for each wake that was not written before. `None`: one was told meanwhile.
     ///
     /// # Errors
     ///
     /// When the disk fails.
-    pub async fn task_tell(&self, telling: Telling) -> Result<Option<(Option<DeliveryId>, Option<InboxId>)>> {
+    pub async fn task_tell(&self, telling: Telling) -> Result<Option<(Option<DeliveryId>, Vec<Option<InboxId>>)>> {
         let nonce = self.nonce();
         self.write(move |db| {
             for (task, session, from, upto) in &telling.told {
@@ -209,8 +225,8 @@ impl Store {
                 }
             }
             let delivery = telling.delivery.as_ref().map(|owed| outbox::insert(db, &nonce, owed, None)).transpose()?;
-            let wake = telling.wake.as_ref().map(|wake| inbox::woken(db, wake)).transpose()?;
-            Ok((delivery, wake.flatten()))
+            let woken: Outcome<Vec<_>> = telling.wakes.iter().map(|wake| inbox::woken(db, wake)).collect();
+            Ok((delivery, woken?))
         })
         .await
         .map(Some)
@@ -326,11 +342,23 @@ fn open(db: &Connection, owner: Option<&str>, key: &str) -> Outcome<u32> {
     Ok(db.prepare_cached(count)?.query_row(params![owner, key], |row| row.get(0))?)
 }
 
-/// The number of those that the host itself does, in the same way.
-fn running(db: &Connection, owner: Option<&str>, key: &str) -> Outcome<u32> {
+/// The number of those that the host itself does, in the same way, and of the turns beside them that go on though
+/// their tasks are over.
+fn running(db: &Connection, owner: Option<&str>, key: &str, working: &[SessionId]) -> Outcome<u32> {
     let count = "SELECT count(*) FROM tasks INDEXED BY tasks_running WHERE state = 'running'
          AND kind IN ('run', 'background') AND CASE WHEN ?1 IS NULL THEN key = ?2 ELSE owner = ?1 END";
-    Ok(db.prepare_cached(count)?.query_row(params![owner, key], |row| row.get(0))?)
+    let mut running = db.prepare_cached(count)?.query_row(params![owner, key], |row| row.get(0))?;
+    for session in working {
+        running += u32::from(!is_worked_on(db, session)?);
+    }
+    Ok(running)
+}
+
+/// Whether the host does a task in this session.
+fn is_worked_on(db: &Connection, session: &SessionId) -> Outcome<bool> {
+    let one = "SELECT EXISTS (SELECT 1 FROM tasks INDEXED BY tasks_running WHERE state = 'running' AND worker = ?1
+         AND kind IN ('run', 'background'))";
+    Ok(db.prepare_cached(one)?.query_row([&session.0], |row| row.get(0))?)
 }
 
 fn make(db: &Connection, new: &NewTask) -> Outcome<Made> {
@@ -446,10 +474,13 @@ fn follow(
     let attempts = if next.is_open() { next.attempts() } else { row.state.attempts() };
     let kept = if *next == TaskState::Archived { row.said.as_deref() } else { next.said() };
     let note = matches!(how, TaskChange::Noted).then_some(said.body);
+    // Whoever takes on what the host did before does it in its own turns: none of them is that task.
+    let claimer = said.worker.filter(|_| matches!(how, TaskChange::Claimed { .. })).map(SessionId::as_str);
     change_one(
         db,
         "UPDATE tasks SET state = ?2, epoch = ?3, attempts = ?4, said = ?5, note = coalesce(?6, note),
-             worker = coalesce(?7, worker), deadline_ms = ?8, changed_ms = ?9
+             kind = CASE WHEN ?7 IS NULL OR ?7 IS worker THEN kind ELSE 'task' END, worker = coalesce(?7, worker),
+             deadline_ms = ?8, changed_ms = ?9
          WHERE id = ?1 AND state = ?10 AND epoch IS ?11",
         params![
             row.id,
@@ -458,7 +489,7 @@ fn follow(
             attempts,
             kept,
             note,
-            said.worker.map(SessionId::as_str),
+            claimer,
             deadline_ms,
             now_ms,
             row.state.word(),

@@ -6,6 +6,7 @@ use std::time::Duration;
 use hermes_agent::tools::ports::TaskWish;
 use hermes_core::context::TurnContext;
 use hermes_core::delivery::strip_control;
+use hermes_core::ids::SessionId;
 use hermes_core::session::MAIN_PROFILE;
 use hermes_core::task::TaskChange;
 use serde_json::{Value, json};
@@ -13,7 +14,7 @@ use serde_json::{Value, json};
 use super::{RunTask, TIMEOUT, TITLE_CHARS_MAX, new_id, run, seat, viewer, words};
 use crate::events::{Control, HostEvent};
 use crate::host::Host;
-use crate::status::human::{counted, echo, one_line};
+use crate::status::human::{echo, one_line};
 use crate::store::{
     FoundTask, Made, NewTask, SAID_CHARS_MAX, Seat, Stepped, StoreError, TaskKind, TaskRow, TaskStep, Viewer,
 };
@@ -28,8 +29,8 @@ const LISTED_MAX: u32 = 50;
 ///
 /// One sentence that the model can use.
 pub async fn act(host: &Arc<Host>, context: &TurnContext, wish: TaskWish) -> Result<Value, String> {
-    let by = By { viewer: viewer(context), key: Some(context.session_key.clone()) };
-    let mut worker = None;
+    let by =
+        By { viewer: viewer(context), key: Some(context.session_key.clone()), session: context.session_id.clone() };
     let (task, change, said) = match wish {
         TaskWish::Create { title, body, run, timeout } => {
             return create(host, context, title, body, run, timeout).await;
@@ -37,10 +38,7 @@ pub async fn act(host: &Arc<Host>, context: &TurnContext, wish: TaskWish) -> Res
         TaskWish::List { all } => return list(host, by.viewer, all).await,
         TaskWish::Show { task } => return show(host, by.viewer, &task).await,
         TaskWish::Subscribe { task } => return subscribe(host, context, by.viewer, &task).await,
-        TaskWish::Claim { task } => {
-            worker.clone_from(&context.session_id);
-            (task, TaskChange::Claimed { epoch: host.epoch }, String::new())
-        }
+        TaskWish::Claim { task } => (task, TaskChange::Claimed { epoch: host.epoch }, String::new()),
         TaskWish::Update { task, note } => (task, TaskChange::Noted, note),
         TaskWish::Block { task, why } => (task, TaskChange::Blocked { why: plain(host, &why) }, why),
         TaskWish::Unblock { task, note } => (task, TaskChange::Unblocked, note),
@@ -48,7 +46,7 @@ pub async fn act(host: &Arc<Host>, context: &TurnContext, wish: TaskWish) -> Res
         TaskWish::GiveUp { task, why } => (task, TaskChange::GaveUp { why: plain(host, &why) }, why),
         TaskWish::Archive { task } => (task, TaskChange::Archived, String::new()),
     };
-    let row = change_one(host, &by, &task, change, &said, worker).await?;
+    let row = change_one(host, &by, &task, change, &said).await?;
     Ok(words::short(&row))
 }
 
@@ -58,9 +56,11 @@ pub struct By {
     pub viewer: Viewer,
     /// The printed key of the conversation whose turn it is.
     pub key: Option<String>,
+    /// Its session.
+    pub session: Option<SessionId>,
 }
 
-/// Follows one arrow.
+/// Follows one arrow. The turn by which the host does a task ends with it, unless it is that turn which says so.
 ///
 /// # Errors
 ///
@@ -71,20 +71,26 @@ pub async fn change_one(
     task: &str,
     change: TaskChange,
     said: &str,
-    worker: Option<hermes_core::ids::SessionId>,
 ) -> Result<TaskRow, String> {
+    let takes = matches!(
+        change,
+        TaskChange::Blocked { .. } | TaskChange::Completed { .. } | TaskChange::GaveUp { .. } | TaskChange::Archived
+    );
     let step = TaskStep {
         task: task.to_owned(),
         viewer: by.viewer.clone(),
         change,
         body: plain(host, said),
         by_key: by.key.clone(),
-        worker,
+        session: by.session.clone(),
         now_ms: host.now_ms(),
     };
     match host.store.task_step(step).await.map_err(not_written)? {
         Stepped::Done(row) => {
             host.tasks.ring();
+            if takes && by.session != row.worker {
+                super::stop(host, &row).await;
+            }
             Ok(*row)
         }
         Stepped::Unknown(near) => Err(no_such(task, near.as_deref())),
@@ -149,7 +155,7 @@ async fn create(
     };
     match made {
         Made::Task(row) => Ok(words::short(&row)),
-        Made::TooMany(count) => Err(full(count, run)),
+        full => Err(words::full(&full)),
     }
 }
 
@@ -157,15 +163,11 @@ async fn create(
 const BESIDE: &str = "what runs beside a conversation makes nothing that runs by itself; do it yourself, or make the task \
      without \"run\"";
 
-fn full(count: u32, run: bool) -> String {
-    match run {
-        true => format!("{} of this person run by themselves already; wait for one to end", counted(count, "task")),
-        false => format!("there are {} already that have not ended; end or archive some first", counted(count, "task")),
-    }
-}
-
 /// Lets the host do a task: its turn begins as soon as one may.
 async fn begin(host: &Arc<Host>, context: &TurnContext, mut new: NewTask) -> Result<Made, String> {
+    if let Some(why) = host.takes_nothing() {
+        return Err(why.to_owned());
+    }
     let chat = context.chat.clone().ok_or("nobody has a chat here in which the host could work; do it yourself")?;
     if let Some(row) = host.store.session(&new.session).await.map_err(not_written)?
         && wakes::beside(host, &row).await.is_some()
@@ -181,7 +183,9 @@ async fn begin(host: &Arc<Host>, context: &TurnContext, mut new: NewTask) -> Res
     let (parent, owner, key) = (new.session.clone(), new.owner.clone(), new.key.clone());
     let max = u32::try_from(host.live().config.limits.background_max).unwrap_or(u32::MAX);
     let row = run::row(host, &at, &event);
-    let (made, inbox) = host.store.task_run(new, row, input.clone(), max).await.map_err(not_written)?;
+    let working = host.working.of(owner.as_deref()).into_iter().filter(|work| work.aside).map(|work| work.session);
+    let working = working.collect();
+    let (made, inbox) = host.store.task_run(new, row, input.clone(), max, working).await.map_err(not_written)?;
     if let Some(inbox) = inbox {
         let instance = Arc::from(at.instance);
         let run = RunTask { parent, session, instance, event, input, inbox, owner, key };
@@ -241,7 +245,7 @@ pub async fn began(host: &Arc<Host>, context: &TurnContext, title: &str) -> Opti
     };
     match host.store.task_make(new).await {
         Ok(Made::Task(row)) => Some(row.id),
-        Ok(Made::TooMany(_)) => None,
+        Ok(Made::TooMany(_) | Made::TooManyRun(_)) => None,
         Err(error) => {
             tracing::warn!(%error, "what a helper does is not listed");
             None
@@ -255,9 +259,9 @@ pub async fn ended(host: &Arc<Host>, task: &str, end: Result<String, String>) {
         Ok(result) => TaskChange::Completed { result: plain(host, &result) },
         Err(why) => TaskChange::GaveUp { why: plain(host, &why) },
     };
-    let by = By { viewer: Viewer::Operator, key: None };
+    let by = By { viewer: Viewer::Operator, key: None, session: None };
     // Somebody may have ended it before.
-    if let Err(why) = change_one(host, &by, task, change, "", None).await {
+    if let Err(why) = change_one(host, &by, task, change, "").await {
         tracing::debug!(task, why, "the end of what a helper did changes nothing");
     }
 }

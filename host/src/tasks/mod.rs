@@ -19,15 +19,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hermes_core::context::TurnContext;
+use hermes_core::ids::SessionId;
 use hermes_core::task::TaskChange;
 use tokio::sync::{Notify, mpsc};
 
 use crate::chance::{self, Chance};
 use crate::events::{Control, HostEvent, TurnWish};
 use crate::host::Host;
-use crate::store::{Seat, TaskKind, TaskRow, Viewer};
+use crate::store::{Seat, TaskRow, Viewer};
 
-pub use run::{RunTask, aside, runs};
+pub use run::{RunTask, aside, is_run, run_again, runs};
 
 /// How long one try of a task may go without a word, unless its maker says otherwise.
 const TIMEOUT: Duration = Duration::from_secs(24 * 60 * 60);
@@ -77,24 +78,34 @@ pub fn viewer(context: &TurnContext) -> Viewer {
     }
 }
 
-/// Gives a task up for somebody who is no agent, and stops what the host does for it.
+/// Gives a task up for somebody who is no agent.
 ///
 /// # Errors
 ///
 /// Why not, with what is near.
 pub async fn give_up(host: &Arc<Host>, by: &act::By, task: &str, why: &str) -> Result<TaskRow, String> {
     let why = act::plain(host, why);
-    let row = act::change_one(host, by, task, TaskChange::GaveUp { why: why.clone() }, &why, None).await?;
-    stop(host, &row).await;
-    Ok(row)
+    act::change_one(host, by, task, TaskChange::GaveUp { why: why.clone() }, &why).await
 }
 
 /// Stops the turn by which the host does a task that is taken from it.
 pub async fn stop(host: &Host, task: &TaskRow) {
-    let Some(session) = task.worker.as_ref().filter(|_| matches!(task.kind, TaskKind::Run | TaskKind::Background))
-    else {
-        return;
-    };
+    if let Some(session) = task.worker.as_ref().filter(|_| task.kind.is_the_hosts()) {
+        stop_in(host, session).await;
+    }
+}
+
+/// The turn of a task has begun: it is stopped where the task was taken from it meanwhile. Whoever takes it later
+/// finds the turn.
+pub async fn begun(host: &Host, session: &SessionId) {
+    match host.store.task_works(session).await {
+        Ok(true) => {}
+        Ok(false) => stop_in(host, session).await,
+        Err(error) => tracing::warn!(%session, %error, "whether a task is still to be done cannot be read"),
+    }
+}
+
+async fn stop_in(host: &Host, session: &SessionId) {
     let Some(work) = host.working.in_session(session) else { return };
     // Its lane tells the state that it was in, to nobody.
     let (reply, _) = mpsc::channel(1);

@@ -13,10 +13,11 @@ use hermes_core::ids::{InboxId, SessionId};
 use hermes_protocol::Event;
 
 use crate::context::Heard;
+use crate::events::{Control, HostEvent};
 use crate::host::Host;
 use crate::lane::Birth;
 use crate::status::human::one_line;
-use crate::store::{NewInbox, NewTask, Seat, TaskKind, run_event};
+use crate::store::{FoundTask, InboxRow, NewInbox, NewTask, Seat, StoreError, TaskKind, TaskRow, Viewer, run_event};
 
 use super::{TITLE_CHARS_MAX, new_id};
 
@@ -67,6 +68,33 @@ pub(super) fn row(host: &Host, seat: &Seat, event: &Event) -> NewInbox {
         received_ms: host.now_ms(),
         event: serde_json::to_string(event).expect("an event is always JSON"),
     }
+}
+
+/// Whether a row of the inbox lets the turn of a task begin.
+pub fn is_run(row: &InboxRow) -> bool {
+    row.input.is_some() && row.event_id.starts_with(&run_event(""))
+}
+
+/// What the host was to do before it rested is done by the host, and nobody is taken to have said it. `false`: its
+/// task is over, or somebody else's by now.
+///
+/// # Errors
+///
+/// When the store cannot be read.
+pub async fn run_again(host: &Arc<Host>, row: InboxRow, event: Event) -> Result<bool, StoreError> {
+    let name = row.event_id.strip_prefix(&run_event("")).unwrap_or_default();
+    let FoundTask::Task(task, _) = host.store.task(Viewer::Operator, name).await? else { return Ok(false) };
+    let TaskRow { id, kind: TaskKind::Run, worker: Some(worker), session, owner, key, state, .. } = *task else {
+        return Ok(false);
+    };
+    if id != name || state.epoch() != Some(host.epoch) {
+        return Ok(false);
+    }
+    let InboxRow { id: inbox, instance, input, .. } = row;
+    let (instance, input) = (Arc::from(instance), input.unwrap_or_default());
+    let run = RunTask { parent: session, session: worker, instance, event, input, inbox, owner, key };
+    host.tell(HostEvent::control(Control::Run(Box::new(run)))).await;
+    Ok(true)
 }
 
 /// The task that a turn beside a conversation is, of which its chat hears by the turn's own answer.

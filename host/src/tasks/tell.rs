@@ -14,11 +14,14 @@ use hermes_protocol::Purpose;
 use super::words;
 use crate::context::compose;
 use crate::host::Host;
-use crate::store::{Seat, StoreError, Telling, Untold};
+use crate::store::{NewWake, Seat, StoreError, Telling, Untold};
 use crate::wakes::{self, Wake};
 
 /// How long one waits for more, so that a burst is told at once.
 const TOGETHER_WITHIN: Duration = Duration::from_millis(400);
+
+/// How the ids of what wakes sessions begin.
+const WAKE: &str = "task:";
 
 /// Rounds of one telling; the next ring goes on.
 const ROUNDS_MAX: usize = 50;
@@ -57,61 +60,91 @@ async fn tell_all(host: &Arc<Host>) -> Result<(), StoreError> {
         if untold.is_empty() {
             return Ok(());
         }
-        for together in by_listener(untold) {
-            tell(host, &together).await?;
+        for mut together in by_chat(untold) {
+            level(&mut together);
+            let shut_out = |news: &Untold| {
+                let Seat { instance, chat, sender } = &news.seat;
+                wakes::is_shut_out(host, instance, chat, sender)
+            };
+            let (none, some): (Vec<_>, Vec<_>) = together.into_iter().partition(shut_out);
+            tell_nothing(host, &none).await?;
+            tell(host, &some).await?;
         }
     }
     host.tasks.ring();
     Ok(())
 }
 
-/// What one session hears in one chat.
-fn by_listener(untold: Vec<Untold>) -> Vec<Vec<Untold>> {
-    let mut groups: BTreeMap<(String, String, String, String), Vec<Untold>> = BTreeMap::new();
+/// What is heard in one chat, by whichever of its sessions.
+fn by_chat(untold: Vec<Untold>) -> Vec<Vec<Untold>> {
+    let mut groups: BTreeMap<(String, String, String), Vec<Untold>> = BTreeMap::new();
     for news in untold {
         let chat = &news.seat.chat;
-        let thread = chat.thread.clone().unwrap_or_default();
-        let whose = (news.session.0.clone(), news.seat.instance.clone(), chat.id.clone(), thread);
-        groups.entry(whose).or_default().push(news);
+        let place = (news.seat.instance.clone(), chat.id.clone(), chat.thread.clone().unwrap_or_default());
+        groups.entry(place).or_default().push(news);
     }
     groups.into_values().collect()
 }
 
+/// Lets all who hear of one task in a chat hear up to the same place, so that nothing is told there twice; the next
+/// round goes on.
+fn level(together: &mut [Untold]) {
+    let mut upto: BTreeMap<String, i64> = BTreeMap::new();
+    for news in together.iter() {
+        let last = news.events.last().map_or(news.told_upto, |event| event.id);
+        upto.entry(news.task.id.clone()).and_modify(|upto| *upto = last.min(*upto)).or_insert(last);
+    }
+    for news in together {
+        let upto = upto.get(&news.task.id).copied().unwrap_or(i64::MAX);
+        news.events.retain(|event| event.id <= upto);
+    }
+}
+
 async fn tell(host: &Arc<Host>, together: &[Untold]) -> Result<(), StoreError> {
     let Some(first) = together.first() else { return Ok(()) };
-    if wakes::is_shut_out(host, &first.seat.instance, &first.seat.chat, &first.seat.sender) {
-        tracing::info!(session = %first.session, "a subscriber of tasks may not speak any more; nothing is told");
-        let telling = Telling { told: told_upto(together), delivery: None, wake: None };
-        return host.store.task_tell(telling).await.map(drop);
-    }
-    let (told, wakes) = words::split(together);
-    let Seat { instance, chat, sender } = first.seat.clone();
-    let text = host.live().masker.mask(words::notice(&told)).into_owned();
+    let Seat { instance, chat, .. } = first.seat.clone();
+    let text = host.live().masker.mask(words::notice(&words::told(together))).into_owned();
     let delivery = match text.as_str() {
         // So much happened that is told to nobody that what is comes with the next round.
         "" => None,
-        _ => Some(compose(host, &instance, chat.clone(), Purpose::Reply, text).await),
+        _ => Some(compose(host, &instance, chat, Purpose::Reply, text).await),
     };
-    let wake = wakes.last().map(|(_, last)| Wake {
-        id: format!("task:{}:{}", first.session, last.id),
-        session: first.session.clone(),
-        instance,
-        chat,
-        sender: Some(sender),
-        text: words::wake(&wakes),
-    });
-    let wake = wake.map(|wake| wake.row(host));
-    let telling = Telling { told: told_upto(together), delivery: delivery.clone(), wake: wake.clone() };
+    let wakes: Vec<NewWake> = words::woken(together).iter().filter_map(|news| wake(host, news)).collect();
+    let telling = Telling { told: told_upto(together), delivery: delivery.clone(), wakes: wakes.clone() };
     let Some((owed, woken)) = host.store.task_tell(telling).await? else { return Ok(()) };
     host.carry(owed.into_iter().collect(), delivery.into_iter().collect()).await;
-    if let (Some(inbox), Some(wake)) = (woken, wake) {
-        wakes::written(host, inbox, wake).await;
+    for (inbox, wake) in woken.into_iter().zip(wakes) {
+        if let Some(inbox) = inbox {
+            wakes::written(host, inbox, wake).await;
+        }
     }
     Ok(())
+}
+
+/// Whoever may not speak any more hears nothing.
+async fn tell_nothing(host: &Host, together: &[Untold]) -> Result<(), StoreError> {
+    let Some(first) = together.first() else { return Ok(()) };
+    tracing::info!(session = %first.session, "a subscriber of tasks may not speak any more; nothing is told");
+    let telling = Telling { told: told_upto(together), delivery: None, wakes: Vec::new() };
+    host.store.task_tell(telling).await.map(drop)
 }
 
 /// For each task: its subscriber, up to where it was told before, and up to where it is from here on.
 fn told_upto(together: &[Untold]) -> Vec<(String, SessionId, i64, i64)> {
     let upto = |news: &Untold| news.events.last().map_or(news.told_upto, |event| event.id);
     together.iter().map(|news| (news.task.id.clone(), news.session.clone(), news.told_upto, upto(news))).collect()
+}
+
+/// What one session is woken with.
+fn wake(host: &Host, (listener, news): &(&Untold, Vec<words::News<'_>>)) -> Option<NewWake> {
+    let (_, last) = news.last()?;
+    let Seat { instance, chat, sender } = listener.seat.clone();
+    let session = listener.session.clone();
+    let id = format!("{WAKE}{session}:{}", last.id);
+    Some(Wake { id, session, instance, chat, sender: Some(sender), text: words::wake(news) }.row(host))
+}
+
+/// Whether an event wakes a session because of a task, of which its chat is told by itself.
+pub fn is_wake(event_id: &str) -> bool {
+    event_id.strip_prefix("wake:").is_some_and(|id| id.starts_with(WAKE))
 }

@@ -1,10 +1,12 @@
 //! How tasks are told: to people in a chat, to an agent, and as JSON.
 
+use std::collections::BTreeMap;
+
 use hermes_core::task::{TaskEvent, TaskState};
 use serde_json::{Value, json};
 
-use crate::status::human::one_line;
-use crate::store::{TaskEventRow, TaskRow, Untold};
+use crate::status::human::{counted, one_line};
+use crate::store::{Made, TaskEventRow, TaskRow, Untold};
 
 /// Characters of a title that a notice shows.
 const TITLE_CHARS_MAX: usize = 80;
@@ -82,17 +84,41 @@ pub fn wake(news: &[News<'_>]) -> String {
     told.collect::<Vec<_>>().join("\n\n")
 }
 
-/// What of these is told to a chat, and what wakes a session.
-pub fn split(untold: &[Untold]) -> (Vec<News<'_>>, Vec<News<'_>>) {
-    let all = || untold.iter().flat_map(|news| news.events.iter().map(move |event| (news, event)));
-    let mut told: Vec<_> = all().filter(|(_, event)| event.event.is_told()).collect();
+/// What of these a chat is told, each once, oldest first.
+pub fn told(untold: &[Untold]) -> Vec<News<'_>> {
+    let all = untold.iter().flat_map(|news| news.events.iter().map(move |event| (&news.task, event)));
+    let mut told: Vec<_> = all.filter(|(_, event)| event.event.is_told()).collect();
     told.sort_by_key(|(_, event)| event.id);
-    // What its own conversation did to a task is no news there.
-    let is_news = |(news, event): &(&Untold, &TaskEventRow)| {
-        news.wakes && event.event.wakes() && event.by_key.as_ref() != Some(&news.task.key)
-    };
-    let wakes = told.iter().filter(|both| is_news(both)).map(|(news, event)| (&news.task, *event)).collect();
-    (told.into_iter().map(|(news, event)| (&news.task, event)).collect(), wakes)
+    told.dedup_by_key(|(_, event)| event.id);
+    told
+}
+
+/// What of these wakes which sessions, oldest first.
+pub fn woken(untold: &[Untold]) -> Vec<(&Untold, Vec<News<'_>>)> {
+    let mut sessions: BTreeMap<&str, (&Untold, Vec<News<'_>>)> = BTreeMap::new();
+    for news in untold.iter().filter(|news| news.wakes) {
+        let (_, woken) = sessions.entry(&news.session.0).or_insert_with(|| (news, Vec::new()));
+        // What its own conversation did to a task is no news there.
+        let own = |event: &TaskEventRow| event.by_key.as_ref() == Some(&news.task.key);
+        let events = news.events.iter().filter(|event| event.event.wakes() && !own(event));
+        woken.extend(events.map(|event| (&news.task, event)));
+    }
+    let mut woken: Vec<_> = sessions.into_values().collect();
+    woken.iter_mut().for_each(|(_, news)| news.sort_by_key(|(_, event)| event.id));
+    woken
+}
+
+/// Why no further task is made.
+pub fn full(made: &Made) -> String {
+    match made {
+        Made::TooMany(count) => {
+            format!("there are {} already that have not ended; end or archive some first", counted(*count, "task"))
+        }
+        Made::TooManyRun(count) => {
+            format!("{} of this person run by themselves already; wait for one to end", counted(*count, "task"))
+        }
+        Made::Task(row) => format!("{} is made", row.id),
+    }
 }
 
 /// A task in one object, for an agent.

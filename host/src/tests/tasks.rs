@@ -1,12 +1,16 @@
 //! Tasks from a chat's side: made in one conversation, ended in another, told where they were made.
 
+mod runs;
+
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 
 use futures_util::future::BoxFuture;
+use hermes_agent::ask::{Approval, Ask};
 use hermes_agent::tools::Ports;
 use hermes_agent::tools::ports::TaskWish;
 use hermes_agent::{AgentRuntime, EventSink, LeftRunning, Message, TurnOutcome, TurnRequest};
+use hermes_core::asks::Answer;
 use hermes_core::context::TurnContext;
 use hermes_core::ids::SessionId;
 use hermes_protocol::{Chat, ChatType};
@@ -25,26 +29,33 @@ struct Clerk {
     heard: Mutex<Vec<(TurnContext, String)>>,
     /// Commands in the background, and whose they are.
     left: Mutex<Vec<(SessionId, LeftRunning)>>,
+    /// What became of what it asked of people.
+    answers: Mutex<Vec<Answer>>,
 }
 
 impl Clerk {
-    async fn work(&self, request: TurnRequest) -> TurnOutcome {
+    async fn work(&self, request: TurnRequest, events: EventSink) -> TurnOutcome {
         let said = request.input.last().map(|message| message.content.clone()).unwrap_or_default();
         self.heard.lock().unwrap().push((request.context.clone(), said.clone()));
         if said.ends_with("hang on") {
             std::future::pending::<()>().await;
         }
-        let wish = if said.contains("act") { self.wishes.lock().unwrap().pop_front() } else { None };
-        let text = match wish {
-            None => format!("heard: {}", said.lines().last().unwrap_or_default()),
-            Some(wish) => {
-                let mut lent = self.ports.subscribe();
-                let lent = lent.wait_for(Option::is_some).await.unwrap().clone().unwrap();
-                match lent.tasks.act(&request.context, wish).await {
-                    Ok(done) => format!("{} {}", done["task"].as_str().unwrap(), done["state"].as_str().unwrap()),
-                    Err(why) => why,
-                }
-            }
+        if said.ends_with("ask first") {
+            let approval = Approval { action: "burn it".to_owned(), ..Approval::default() };
+            let answer = events.ask(Ask::Approval(approval)).await;
+            self.answers.lock().unwrap().push(answer);
+        }
+        let mut done = Vec::new();
+        for _ in said.matches("act") {
+            let Some(wish) = self.wishes.lock().unwrap().pop_front() else { break };
+            done.push(self.act(&request.context, wish).await);
+        }
+        if said.ends_with("and wait") {
+            std::future::pending::<()>().await;
+        }
+        let text = match done.is_empty() {
+            true => format!("heard: {}", said.lines().last().unwrap_or_default()),
+            false => done.join(", "),
         };
         TurnOutcome::Finished {
             messages: vec![Message::assistant(text.clone())],
@@ -53,6 +64,15 @@ impl Clerk {
             finish_reason: "stop".to_owned(),
             model: String::new(),
             state: None,
+        }
+    }
+
+    async fn act(&self, context: &TurnContext, wish: TaskWish) -> String {
+        let mut lent = self.ports.subscribe();
+        let lent = lent.wait_for(Option::is_some).await.unwrap().clone().unwrap();
+        match lent.tasks.act(context, wish).await {
+            Ok(done) => format!("{} {}", done["task"].as_str().unwrap(), done["state"].as_str().unwrap()),
+            Err(why) => why,
         }
     }
 }
@@ -83,9 +103,9 @@ impl AgentRuntime for Clerk {
         left.len() < before
     }
 
-    fn run(&self, request: TurnRequest, _: EventSink, cancel: CancellationToken) -> BoxFuture<'_, TurnOutcome> {
+    fn run(&self, request: TurnRequest, events: EventSink, cancel: CancellationToken) -> BoxFuture<'_, TurnOutcome> {
         Box::pin(async move {
-            let worked = cancel.run_until_cancelled(self.work(request)).await;
+            let worked = cancel.run_until_cancelled(self.work(request, events)).await;
             worked.unwrap_or(TurnOutcome::Interrupted { text: String::new() })
         })
     }
@@ -107,6 +127,7 @@ impl Office {
             wishes: Mutex::default(),
             heard: Mutex::default(),
             left: Mutex::default(),
+            answers: Mutex::default(),
         };
         let clerk = Arc::new(clerk);
         let runtime: Arc<dyn AgentRuntime> = clerk.clone();
@@ -185,7 +206,7 @@ fn what_is_made_in_a_thread_and_ended_in_another_chat_is_told_once_and_wakes_the
 }
 
 #[test]
-fn a_creator_in_a_direct_message_is_woken_there() {
+fn what_is_ended_where_it_was_made_wakes_nobody_and_a_group_sees_only_its_own() {
     let office = Office::new();
     let dm = Chat::dm("7");
     let task = office.create(&dm, "7", false);
@@ -203,6 +224,23 @@ fn a_creator_in_a_direct_message_is_woken_there() {
     assert!(heard[2].starts_with("Task `"), "{heard:?}");
     office.world.settled();
     assert!(!office.heard().iter().any(|(_, said)| said.contains("From the host")), "woken by what it did itself");
+}
+
+#[test]
+fn whoever_made_a_task_in_a_direct_message_is_woken_there_when_another_conversation_ends_it() {
+    let office = Office::new();
+    let dm = Chat::dm("7");
+    let task = office.create(&dm, "7", false);
+    let mut elsewhere = Chat::dm("7");
+    elsewhere.thread = Some("9".to_owned());
+    assert_eq!(office.complete(&elsewhere, "7", &task), format!("{task} completed"));
+    let there = office.world.chat("7").hears(3);
+    assert_eq!(there[1], format!("Task `{task} mend the roof` is completed:\n\ntight *again*"));
+    assert_eq!(there[2], "heard: tight *again*");
+    let turns = office.heard();
+    let (woken, said) = turns.last().unwrap();
+    assert!(said.contains("From the host") && said.contains(&task), "{said}");
+    assert_eq!(woken.session_id, turns[0].0.session_id);
 }
 
 #[test]
@@ -281,9 +319,9 @@ fn a_burst_is_told_in_one_message_and_answered_in_one_turn() {
     // Completed by the host's own hand, all within a moment.
     for task in &tasks {
         let change = hermes_core::task::TaskChange::Completed { result: "done".to_owned() };
-        let by = crate::tasks::act::By { viewer: Viewer::Person("fake:7".to_owned()), key: None };
+        let by = crate::tasks::act::By { viewer: Viewer::Person("fake:7".to_owned()), key: None, session: None };
         let host = office.world.host();
-        let done = crate::tasks::act::change_one(host, &by, task, change, "", None);
+        let done = crate::tasks::act::change_one(host, &by, task, change, "");
         office.world.block_on(done).unwrap();
     }
     let heard = office.world.talk(group.clone(), "7").hears(5);
@@ -424,8 +462,11 @@ fn tasks_are_listed_beside_what_runs_and_one_is_stopped_by_its_id() {
     let stranger = office.world.chat("8");
     stranger.says(&format!("/agents stop {ready}"));
     assert_eq!(stranger.hears(1), [format!("Not stopped: there is no such task \"{ready}\".")]);
+    talk.says(&format!("/agents stop {ready}x"));
+    let near = talk.hears(4).remove(3);
+    assert!(near.contains("did you mean") && near.ends_with('?'), "{near}");
     talk.says(&format!("/agents stop {runs}"));
-    talk.hears(5);
+    talk.hears(6);
     let heard = talk.heard();
     assert!(heard.contains(&format!("Given up: `{runs} hang on`.")), "{heard:?}");
     office.world.settled();

@@ -32,6 +32,11 @@ impl TaskKind {
         }
     }
 
+    /// Whether the host does it with a turn of its own.
+    pub fn is_the_hosts(self) -> bool {
+        matches!(self, Self::Run | Self::Background)
+    }
+
     /// Returns the kind of a stable word.
     pub fn from_word(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| kind.word() == word)
@@ -96,6 +101,8 @@ pub enum Made {
     Task(Box<TaskRow>),
     /// There are this many open ones of its owner, or in its conversation, already.
     TooMany(u32),
+    /// This many that the host itself does run already.
+    TooManyRun(u32),
 }
 
 /// A task.
@@ -148,8 +155,8 @@ pub struct TaskStep {
     pub body: String,
     /// The printed key of the conversation whose turn wants it.
     pub by_key: Option<String>,
-    /// Who claims it.
-    pub worker: Option<SessionId>,
+    /// The session of that turn; a claim is its.
+    pub session: Option<SessionId>,
     /// Now.
     pub now_ms: i64,
 }
@@ -210,13 +217,13 @@ pub struct Untold {
     pub events: Vec<TaskEventRow>,
 }
 
-/// What a subscriber is told, written with the proof that it was.
+/// What the subscribers in one chat are told, written with the proof that they were.
 #[derive(Clone, Debug)]
 pub struct Telling {
     /// For each task: the subscriber, up to where it was told before, and up to where it is from here on.
     pub told: Vec<(String, SessionId, i64, i64)>,
     /// What is owed to its chat; `None`: there is nothing to say.
     pub delivery: Option<NewDelivery>,
-    /// What its session is woken with.
-    pub wake: Option<NewWake>,
+    /// What their sessions are woken with.
+    pub wakes: Vec<NewWake>,
 }

@@ -36,7 +36,7 @@ fn completed() -> TaskChange {
 async fn made(store: &Store, new: NewTask) -> TaskRow {
     match store.task_make(new).await.expect("it is written") {
         Made::Task(row) => *row,
-        Made::TooMany(count) => panic!("{count} are too many"),
+        full => panic!("{full:?}"),
     }
 }
 
@@ -47,7 +47,7 @@ async fn step_as(store: &Store, viewer: Viewer, task: &str, change: TaskChange, 
         change,
         body: body.to_owned(),
         by_key: Some("another".to_owned()),
-        worker: Some(session_id(2)),
+        session: Some(session_id(2)),
         now_ms: START_MS + 1,
     };
     store.task_step(step).await.expect("it is written or refused")
@@ -77,7 +77,7 @@ async fn tell(store: &Store) -> Vec<Vec<TaskEvent>> {
     for news in &untold {
         let upto = news.events.last().unwrap().id;
         let told = vec![(news.task.id.clone(), news.session.clone(), news.told_upto, upto)];
-        let telling = Telling { told, delivery: Some(delivery("news")), wake: None };
+        let telling = Telling { told, delivery: Some(delivery("news")), wakes: Vec::new() };
         assert!(store.task_tell(telling.clone()).await.unwrap().is_some());
         assert_eq!(store.task_tell(telling).await.unwrap(), None, "told twice");
     }
@@ -212,10 +212,10 @@ async fn what_the_host_did_by_itself_is_not_gone_on_with_after_a_crash() {
     let claim = |n| Some((epoch, Some(session_id(n))));
     let run = |n: u32| NewTask { kind: TaskKind::Run, claim: claim(n), ..new(&format!("t{n}")) };
     let opens = |n: u32| event(&run_event(&format!("t{n}")));
-    let (_, begun) = store.task_run(run(1), opens(1), Vec::new(), 2).await.unwrap();
-    let (_, waits) = store.task_run(run(2), opens(2), Vec::new(), 2).await.unwrap();
-    let (full, none) = store.task_run(run(3), opens(3), Vec::new(), 2).await.unwrap();
-    assert_eq!((full, none), (Made::TooMany(2), None));
+    let (_, begun) = store.task_run(run(1), opens(1), Vec::new(), 2, Vec::new()).await.unwrap();
+    let (_, waits) = store.task_run(run(2), opens(2), Vec::new(), 2, Vec::new()).await.unwrap();
+    let (full, none) = store.task_run(run(3), opens(3), Vec::new(), 2, Vec::new()).await.unwrap();
+    assert_eq!((full, none), (Made::TooManyRun(2), None));
     let turn = running(&store, epoch, 1, vec![begun.unwrap()]).await;
     drop(store);
     let (store, epoch) = home.store();
@@ -227,6 +227,25 @@ async fn what_the_host_did_by_itself_is_not_gone_on_with_after_a_crash() {
     for id in ["t1", "t2"] {
         assert_eq!(state(&store, id).await, TaskState::Crashed { attempts: 1 });
     }
+}
+
+#[tokio::test]
+async fn a_turn_that_goes_on_though_its_task_is_over_keeps_its_place() {
+    let home = Home::new();
+    let (store, epoch) = home.store();
+    let run =
+        |n: u32| NewTask { kind: TaskKind::Run, claim: Some((epoch, Some(session_id(n)))), ..new(&format!("t{n}")) };
+    let opens = |n: u32| event(&run_event(&format!("t{n}")));
+    store.task_run(run(1), opens(1), Vec::new(), 1, Vec::new()).await.unwrap();
+    assert!(store.task_works(&session_id(1)).await.unwrap());
+    step(&store, "t1", completed()).await;
+    assert!(!store.task_works(&session_id(1)).await.unwrap());
+    let (full, none) = store.task_run(run(2), opens(2), Vec::new(), 1, vec![session_id(1)]).await.unwrap();
+    assert_eq!((full, none), (Made::TooManyRun(1), None));
+    let (made, _) = store.task_run(run(2), opens(2), Vec::new(), 2, vec![session_id(1)]).await.unwrap();
+    assert!(matches!(made, Made::Task(_)), "{made:?}");
+    let (full, _) = store.task_run(run(3), opens(3), Vec::new(), 2, vec![session_id(2)]).await.unwrap();
+    assert!(matches!(full, Made::Task(_)), "one that runs counts once: {full:?}");
 }
 
 #[tokio::test]
