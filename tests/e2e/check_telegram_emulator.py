@@ -8,6 +8,8 @@ import json
 import sys
 import urllib.request
 
+from aiohttp import web
+
 import aiogram
 import aiogram.exceptions
 import telegram
@@ -15,6 +17,7 @@ import telegram.error
 import telegram.request
 from aiogram.client.session.aiohttp import AiohttpSession
 from aiogram.client.telegram import TelegramAPIServer
+from aiogram.webhook.aiohttp_server import SimpleRequestHandler
 
 BASE = sys.argv[1]
 
@@ -75,6 +78,46 @@ async def with_python_telegram_bot(token):
         assert bytes(fetched) == b"some bytes", fetched
 
 
+async def with_a_webhook(bot, token):
+    """The library's own receiver gets an update, twice while it is not taken, and a poll is refused meanwhile."""
+    texts, dispatcher = asyncio.Queue(), aiogram.Dispatcher()
+    statuses = [503]
+
+    @dispatcher.message()
+    async def _(message):
+        await texts.put(message.text)
+
+    @web.middleware
+    async def refuses_the_first(request, handler):
+        return web.Response(status=statuses.pop()) if statuses else await handler(request)
+
+    app = web.Application(middlewares=[refuses_the_first])
+    SimpleRequestHandler(dispatcher, bot, secret_token="right_one", handle_in_background=False).register(app, path="/in")
+    runner = web.AppRunner(app)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    url = f"http://127.0.0.1:{runner.addresses[0][1]}/in"
+    await bot.set_webhook(url, secret_token="right_one", allowed_updates=["message"])
+    await asyncio.to_thread(sim, token, "message", chat=8, text="brought")
+    assert await asyncio.wait_for(texts.get(), 30) == "brought"
+    info = await bot.get_webhook_info()
+    assert info.url == url and "503" in info.last_error_message, info
+    try:
+        await bot.get_updates()
+        raise AssertionError("there is no poll beside a webhook")
+    except aiogram.exceptions.TelegramConflictError:
+        pass
+    for address, secret in (("http://bot.example.org/in", "right_one"), (url, "two words")):
+        try:
+            await bot.set_webhook(address, secret_token=secret)
+            raise AssertionError("this webhook must be refused")
+        except aiogram.exceptions.TelegramBadRequest:
+            pass
+    await bot.delete_webhook()
+    await runner.cleanup()
+
+
 async def with_aiogram(token):
     session = AiohttpSession(api=TelegramAPIServer.from_base(BASE))
     bot = aiogram.Bot(token, session=session)
@@ -87,6 +130,7 @@ async def with_aiogram(token):
         assert updates[0].callback_query.data == "yes", updates
         await bot.answer_callback_query(updates[0].callback_query.id)
         await bot.set_my_commands([aiogram.types.BotCommand(command="help", description="Help")])
+        await with_a_webhook(bot, token)
         sim(token, "fault", method="getUpdates", kind="409")
         try:
             await bot.get_updates()

@@ -22,7 +22,7 @@ import re
 import sys
 import time
 
-from aiohttp import web
+from aiohttp import ClientError, ClientSession, web
 
 SCHEMA = json.load(open(sys.argv[1], encoding="utf-8"))
 METHODS = {}
@@ -250,12 +250,42 @@ class Account:
         self.topics, self.migrated, self.gone, self.names = {}, {}, set(), {}
         self.polling = 0
         self.changed = asyncio.Condition()
-        self.webhook, self.files, self.commands = "", {}, {}
+        self.webhook, self.files, self.commands = {}, {}, {}
+        self.bringing = None
         self.plain, self.held = set(), {}
 
     async def touch(self):
         async with self.changed:
             self.changed.notify_all()
+
+    def bring_to(self, webhook):
+        """Brings updates to an address from now on, or nowhere."""
+        if self.bringing:
+            self.bringing.cancel()
+        self.webhook = webhook
+        self.bringing = asyncio.create_task(self.bring()) if webhook else None
+
+    async def bring(self):
+        """One update after the other; one that is not taken with a 2xx comes again."""
+        headers = {"X-Telegram-Bot-Api-Secret-Token": self.webhook["secret"]} if self.webhook["secret"] else {}
+        async with ClientSession() as session:
+            while True:
+                async with self.changed:
+                    await self.changed.wait_for(lambda: self.updates)
+                update = self.updates[0]
+                if self.webhook["allowed"] and not any(k in self.webhook["allowed"] for k in update):
+                    self.updates.remove(update)
+                    continue
+                try:
+                    async with session.post(self.webhook["url"], json=update, headers=headers) as answer:
+                        error = None if answer.ok else f"Wrong response from the webhook: {answer.status} {answer.reason}"
+                except ClientError as failed:
+                    error = f"Connection refused ({type(failed).__name__})"
+                if error is None:
+                    self.updates.remove(update)
+                else:
+                    self.webhook |= {"error": error, "error_at": int(time.time())}
+                    await asyncio.sleep(0.2)
 
     async def push(self, **update):
         self.update_id += 1
@@ -447,15 +477,23 @@ async def run_method(bot, name, params):
         return {"file_id": params["file_id"], "file_unique_id": params["file_id"], "file_size": len(found.data),
                 "file_path": f"documents/{params['file_id']}"}
     if name == "setwebhook":
-        bot.webhook = params["url"]
+        secret, allowed = params.get("secret_token", ""), params.get("allowed_updates")
+        if secret and not re.fullmatch(r"[A-Za-z0-9_-]{1,256}", secret):
+            raise Refusal("Bad Request: secret token contains unallowed characters")
+        # A server that runs with `--local` takes http, others do not.
+        if params["url"] and not re.match(r"https://|http://127\.0\.0\.1[:/]", params["url"]):
+            raise Refusal("Bad Request: bad webhook: An HTTPS URL must be provided for webhook")
+        allowed = json.loads(allowed) if isinstance(allowed, str) else allowed
+        bot.bring_to({"url": params["url"], "secret": secret, "allowed": allowed} if params["url"] else {})
         return True
     if name == "deletewebhook":
-        bot.webhook = ""
+        bot.bring_to({})
         if params.get("drop_pending_updates") in (True, "true", "True"):
             bot.updates.clear()
         return True
     if name == "getwebhookinfo":
-        return {"url": bot.webhook, "has_custom_certificate": False, "pending_update_count": len(bot.updates)}
+        told = {"last_error_message": bot.webhook["error"], "last_error_date": bot.webhook["error_at"]} if "error" in bot.webhook else {}
+        return {"url": bot.webhook.get("url", ""), "has_custom_certificate": False, "pending_update_count": len(bot.updates), **told}
     if name == "setmycommands":
         bot.commands[str(params.get("scope"))] = params["commands"]
         return True

@@ -2,8 +2,10 @@
 
 import json
 import signal
+import urllib.error
+import urllib.request
 
-from conftest import HEADER, telegram_section, until
+from conftest import HEADER, free_port, telegram_section, until
 
 
 def started(host, telegram, isolation, more="", header=HEADER):
@@ -386,5 +388,98 @@ def test_the_agents_question_has_buttons_and_loses_them_when_it_is_answered(host
     until("the answer", lambda: [m for m in telegram.from_bot(7) if m.get("text") == "approved: once"])
     said = until("no buttons", lambda: [m for m in telegram.from_bot(7) if "Approved, this once." in (m.get("text") or "")])[0]
     assert said["message_id"] == asked["message_id"] and not said.get("reply_markup")
+    one.stop()
+    telegram.verdict()
+
+
+SECRET = "what-only_Telegram-knows"
+
+
+def webhook_keys(port):
+    return f'''webhook_url = "http://127.0.0.1:{port}/telegram"
+webhook_secret = "{SECRET}"
+listen = "127.0.0.1:{port}"
+'''
+
+
+def brought(port, update, secret=None):
+    """The status that an update gets which somebody brings."""
+    headers = {"content-type": "application/json", **({"X-Telegram-Bot-Api-Secret-Token": secret} if secret else {})}
+    request = urllib.request.Request(f"http://127.0.0.1:{port}/telegram", json.dumps(update).encode(), headers)
+    try:
+        return urllib.request.urlopen(request, timeout=30).status
+    except urllib.error.HTTPError as error:
+        return error.code
+
+
+def test_a_webhook_brings_messages_presses_and_albums_and_nothing_is_polled(host, telegram, isolation):
+    port = free_port()
+    header = HEADER.replace("[agent]", "[agent]\ntest_words = true", 1)
+    one = started(host, telegram, isolation, more=webhook_keys(port), header=header)
+    telegram.says(7, "hello")
+    assert "hello" in telegram.answers(7, 1)[0]
+    for n in range(3):
+        telegram.sim("message", chat=8, photo=f"bytes {n}", media_group_id="G1", **({"caption": "look at these"} if n == 0 else {}))
+    assert "look at these" in telegram.answers(8, 1)[0]
+    telegram.says(8, "next")
+    assert "next" in telegram.answers(8, 2)[1], "the album is one event"
+    kept = [path for path in (one.home / "media").rglob("*") if path.is_file()]
+    assert sorted(path.read_bytes() for path in kept) == [b"bytes 0", b"bytes 1", b"bytes 2"]
+    telegram.says(7, "/ask make coffee")
+    asked = until("the question", lambda: [m for m in telegram.from_bot(7) if m.get("reply_markup")])[0]
+    telegram.sim("press", chat=7, message_id=asked["message_id"], data=asked["reply_markup"]["inline_keyboard"][0][0]["callback_data"])
+    until("the answer", lambda: [m for m in telegram.from_bot(7) if m.get("text") == "approved: once"])
+    assert "getUpdates" not in [call["method"] for call in telegram.get("journal")]
+    one.stop()
+    telegram.verdict()
+
+
+def test_a_forged_update_is_refused_and_one_that_comes_twice_is_answered_once(host, telegram, isolation):
+    port = free_port()
+    one = started(host, telegram, isolation, more=webhook_keys(port))
+
+    def update(number, text):
+        person = {"id": 7, "is_bot": False, "first_name": "A"}
+        return {"update_id": number, "message": {"message_id": 9000 + number, "date": 1, "text": text, "from": person,
+                                                 "chat": {"id": 7, "type": "private", "first_name": "A"}}}
+
+    for secret in (None, "another-one", SECRET[:-1], SECRET + "x"):
+        assert brought(port, update(1, "forged"), secret) == 401
+    assert brought(port, update(2, "true"), SECRET) == 200
+    assert brought(port, update(2, "true"), SECRET) == 200
+    assert brought(port, {"update_id": 3, "unheard_of": {}}, SECRET) == 200, "what is not understood does not come for ever"
+    telegram.says(7, "last")
+    until("the last is answered", lambda: any("last" in (m.get("text") or "") for m in telegram.from_bot(7)))
+    said = [message.get("text") or "" for message in telegram.from_bot(7)]
+    assert not any("forged" in text for text in said)
+    assert len([text for text in said if "true" in text]) == 1, said
+    shown = one.cli("config", "show").stdout + one.cli("status", "--json").stdout
+    one.stop()
+    assert SECRET not in shown + one.program.said()
+
+
+def test_a_webhook_without_a_secret_does_not_start(host, telegram, isolation):
+    keys = webhook_keys(free_port()).replace(f'webhook_secret = "{SECRET}"\n', "")
+    one = host(HEADER + telegram_section(telegram, isolation, keys))
+    checked = one.cli("config", "check", check=False)
+    assert checked.returncode != 0 and "`webhook_secret` is missing" in checked.stderr
+    assert "setWebhook" not in [call["method"] for call in telegram.get("journal")]
+
+
+def test_what_came_while_the_host_was_away_is_brought_later_or_polled(host, telegram, isolation):
+    port = free_port()
+    one = started(host, telegram, isolation, more=webhook_keys(port))
+    telegram.says(7, "before")
+    telegram.answers(7, 1)
+    one.stop()
+    telegram.says(7, "meanwhile")
+    one.start(online=["telegram"])
+    assert "meanwhile" in telegram.answers(7, 2)[1]
+    one.stop()
+    telegram.says(7, "without a webhook")
+    one.config.write_text(one.config.read_text().replace(webhook_keys(port), ""))
+    one.start(online=["telegram"])
+    assert "without a webhook" in telegram.answers(7, 3)[2]
+    assert telegram.from_bot(7)[3:] == []
     one.stop()
     telegram.verdict()

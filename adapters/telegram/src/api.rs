@@ -354,6 +354,17 @@ pub struct Update {
     pub callback_query: Option<CallbackQuery>,
 }
 
+/// <https://core.telegram.org/bots/api#webhookinfo>
+#[derive(Debug, Deserialize)]
+pub struct WebhookInfo {
+    #[serde(default)]
+    pub url: String,
+    #[serde(default)]
+    pub pending_update_count: u64,
+    #[serde(default)]
+    pub last_error_message: Option<String>,
+}
+
 /// <https://core.telegram.org/bots/api#file>
 #[derive(Debug, Deserialize)]
 pub struct FilePath {

@@ -1,4 +1,4 @@
-//! The link: who we are, and the long poll.
+//! The link: who we are, the long poll, files.
 //!
 //! The server forgets an update once a poll asks for a later one, so the offset
 //! moves only past updates whose events the host has committed. It is kept in the
@@ -12,7 +12,11 @@ use serde_json::{Value, json};
 
 use crate::api::{Api, ApiError, FilePath, Message, POLL_SLACK, Update, User};
 use crate::inbound::{self, Incoming, RemoteFile};
+use crate::webhook::Webhook;
 
+/// Kinds of updates that are asked for.
+pub const ALLOWED_UPDATES: [&str; 5] =
+    ["message", "edited_message", "channel_post", "edited_channel_post", "callback_query"];
 /// Where the next offset is kept.
 const OFFSET_KEY: &str = "offset";
 /// How many updates one poll brings.
@@ -34,16 +38,21 @@ pub struct Connection {
     pub me: OnceLock<User>,
     pub poll_timeout: Duration,
     pub media_bytes_max: u64,
+    /// Where the server brings updates; `None` to poll.
+    pub webhook: Option<Webhook>,
 }
 
 impl Connection {
-    /// Asks who we are and ends a webhook, which would keep the poll from getting anything.
+    /// Asks who we are, and opens the webhook or ends one, which would keep the poll from getting anything.
     pub async fn open(&self) -> Result<(), ConnectError> {
         let me: User = self.api.call("getMe", &json!({})).await.map_err(|error| lost(&error))?;
         self.host.lock_credential(&format!("telegram:{}", me.id)).await.map_err(|error| {
             ConnectError::fatal(error.to_string(), "give each instance a bot of its own, or stop the other one")
         })?;
-        self.api.call::<Value>("deleteWebhook", &json!({})).await.map_err(|error| lost(&error))?;
+        match &self.webhook {
+            Some(webhook) => webhook.open(self).await?,
+            None => drop(self.api.call::<Value>("deleteWebhook", &json!({})).await.map_err(|error| lost(&error))?),
+        }
         self.host.proved();
         self.host.announce(format!("@{}", me.username.as_deref().unwrap_or("bot")), "");
         // The first answer stays: a token never changes its bot.
@@ -51,8 +60,16 @@ impl Connection {
         Ok(())
     }
 
-    /// Polls until the link is lost.
+    /// Receives until the link is lost.
     pub async fn receive(&self) -> Result<(), ConnectError> {
+        match &self.webhook {
+            Some(webhook) => webhook.receive(self).await,
+            None => self.poll_on().await,
+        }
+    }
+
+    /// Polls until the link is lost.
+    async fn poll_on(&self) -> Result<(), ConnectError> {
         let me = self.me.get().ok_or_else(|| ConnectError::retry("the link was never opened"))?;
         let mut offset = self.stored_offset().await?;
         loop {
@@ -78,7 +95,7 @@ impl Connection {
         let mut parameters = json!({
             "timeout": wait.as_secs(),
             "limit": BATCH_MAX,
-            "allowed_updates": ["message", "edited_message", "channel_post", "edited_channel_post", "callback_query"],
+            "allowed_updates": ALLOWED_UPDATES,
         });
         if let Some(offset) = offset {
             parameters["offset"] = json!(offset);
@@ -111,7 +128,7 @@ impl Connection {
     }
 
     /// Emits the event of one update, or of the updates of one album.
-    async fn hand_over(&self, group: &[Value], me: &User) -> Result<(), ConnectError> {
+    pub async fn hand_over(&self, group: &[Value], me: &User) -> Result<(), ConnectError> {
         let updates: Vec<Update> = group
             .iter()
             .filter_map(|update| {
@@ -228,7 +245,8 @@ pub fn lost(error: &ApiError) -> ConnectError {
     }
 }
 
-fn update_id(update: &Value) -> Option<i64> {
+/// Which update it is.
+pub fn update_id(update: &Value) -> Option<i64> {
     update["update_id"].as_i64()
 }
 

@@ -1,11 +1,12 @@
-//! Telegram, over the Bot API's long poll.
+//! Telegram, over the Bot API's long poll or its webhook.
 //!
 //! * `api`: the Bot API itself, typed, without policy;
 //! * `inbound`: from an update to an event;
 //! * `outbound`: from a part to the calls that carry it, and the one place where errors are classified;
 //! * `menu`: the commands that it offers;
 //! * `topics`: which topics were opened for the host;
-//! * `connection`: who we are, the poll and its offset, files.
+//! * `connection`: who we are, the poll and its offset, files;
+//! * `webhook`: the other way updates come.
 
 #![forbid(unsafe_code)]
 
@@ -15,7 +16,9 @@ mod inbound;
 mod menu;
 mod outbound;
 mod topics;
+mod webhook;
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -29,6 +32,7 @@ use api::{Api, ApiError, Topic};
 use connection::Connection;
 use outbound::{Manner, ReplyMode};
 use topics::{Known, Opened};
+use webhook::Webhook;
 
 /// Why a topic is not asked for again.
 const ASKED_BEFORE: &str =
@@ -62,6 +66,15 @@ pub struct Config {
     #[serde(default = "default_poll_timeout_s")]
     #[schemars(range(min = 1, max = 50))]
     poll_timeout_s: u64,
+    /// Where the server brings updates instead of being polled: an https address that leads to `listen`.
+    #[serde(default)]
+    webhook_url: Option<String>,
+    /// What the server shows there to prove itself; there is no webhook without it.
+    #[serde(default)]
+    webhook_secret: Option<String>,
+    /// Where updates of a webhook arrive.
+    #[serde(default = "default_listen")]
+    listen: String,
     /// The largest file that is fetched, in bytes; the public server gives out at most 20 MiB.
     #[serde(default = "default_media_bytes_max")]
     media_bytes_max: u64,
@@ -73,12 +86,22 @@ pub struct Config {
     link_previews: bool,
 }
 
+impl Config {
+    fn webhook_address(&self) -> Result<Option<SocketAddr>, String> {
+        webhook::check(self.webhook_url.as_deref(), self.webhook_secret.as_deref(), &self.listen)
+    }
+}
+
 fn default_base_url() -> String {
     "https://api.telegram.org".to_owned()
 }
 
 fn default_poll_timeout_s() -> u64 {
     25
+}
+
+fn default_listen() -> String {
+    "127.0.0.1:8443".to_owned()
 }
 
 fn default_media_bytes_max() -> u64 {
@@ -105,10 +128,13 @@ impl Adapter for Telegram {
         transport: "long-poll",
         replay: "offset",
         connects: ["api.telegram.org"],
-        secrets: ["token"],
+        listens: ["127.0.0.1:8443/, with `webhook_url`"],
+        secrets: ["token", "webhook_secret"],
         env: [
             { name: "TELEGRAM_BOT_TOKEN", key: "token", enables: true },
             { name: "TELEGRAM_BASE_URL", key: "base_url" },
+            { name: "TELEGRAM_WEBHOOK_URL", key: "webhook_url" },
+            { name: "TELEGRAM_WEBHOOK_SECRET", key: "webhook_secret" },
             { name: "TELEGRAM_ALLOWED_USERS", key: "access.allowed_users" },
             { name: "TELEGRAM_ALLOW_ALL_USERS", key: "access.allow_all" },
             { name: "TELEGRAM_HOME_CHANNEL", key: "home_channel" },
@@ -146,7 +172,7 @@ impl Adapter for Telegram {
                 return Err(format!("`{key}` cannot be used: {why}; write something like \"{}\"", default_base_url()));
             }
         }
-        Ok(())
+        config.webhook_address().map(drop)
     }
 
     fn check_home_channel(home: &str) -> Result<(), String> {
@@ -336,12 +362,19 @@ fn connection(config: Config, host: Host) -> Result<Connection, ConnectError> {
             "mend `base_url`, `file_url` or `ca_file`",
         )
     })?;
+    let address = config.webhook_address();
+    let address = address.map_err(|error| ConnectError::fatal(error, "mend the keys of the webhook"))?;
+    let webhook = match (address, config.webhook_url, config.webhook_secret) {
+        (Some(address), Some(url), Some(secret)) => Some(Webhook::new(url, secret, address)),
+        _ => None,
+    };
     Ok(Connection {
         api,
         host,
         me: OnceLock::new(),
         poll_timeout: Duration::from_secs(config.poll_timeout_s),
         media_bytes_max: config.media_bytes_max,
+        webhook,
     })
 }
 
