@@ -138,7 +138,7 @@ const json = (body, status = 200, headers = {}) => new Response(JSON.stringify(b
 function judge(method, call) {
   const fault = (what) => errors.push(`${method}: ${what}`);
   if (['chat.postMessage', 'chat.update', 'chat.postEphemeral'].includes(method)) {
-    if ((call.text ?? '').length > 40000) fault('the text is longer than 40000 characters');
+    if (method !== 'chat.update' && (call.text ?? '').length > 4000) fault('the text is longer than 4000 characters, and Slack makes several messages of it');
     if (/<(?!https?:|mailto:|tel:|ftp:|[@#!][A-Z]|\/)/.test(call.text ?? '')) fault(`an unescaped < in ${call.text}`);
     if (method === 'chat.update' && Buffer.byteLength(call.text ?? '') > 4000) return 'msg_too_long';
     const blocks = typeof call.blocks === 'string' ? JSON.parse(call.blocks) : call.blocks ?? [];

@@ -11,7 +11,10 @@ use hermes_adapter_net::{
     body::{self, BodyError},
     client::base_url,
     http_client,
-    reqwest::{Client, Error, Response, Url, header::CONTENT_TYPE},
+    reqwest::{
+        Body, Client, Error, Response, Url,
+        header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderMap},
+    },
 };
 use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::Value;
@@ -21,7 +24,7 @@ const ANSWER_BYTES_MAX: u64 = 8 * 1024 * 1024;
 /// How long any call may take.
 const CALL_TIMEOUT: Duration = Duration::from_secs(30);
 /// How long the bytes of a file may take.
-const FILE_TIMEOUT: Duration = Duration::from_secs(300);
+const FILE_TIMEOUT: Duration = Duration::from_secs(40);
 
 /// The server. A token comes with each call: one app has one for each workspace, and one for its sockets.
 pub struct Api {
@@ -41,6 +44,9 @@ pub enum ApiError {
     /// Nothing reached the server.
     #[error("{0}")]
     NotSent(String),
+    /// It was not done, for a reason that lies in this message alone.
+    #[error("{0}")]
+    Held(String),
     /// It may have been done.
     #[error("{0}")]
     Doubtful(String),
@@ -99,14 +105,14 @@ impl Api {
         answer(response).await
     }
 
-    /// Puts a file where `files.getUploadURLExternal` said. Nobody sees it before it is completed.
-    pub async fn upload(&self, address: &str, bytes: Vec<u8>) -> Result<(), ApiError> {
-        let request = self.client.post(self.encrypted(address)?).timeout(FILE_TIMEOUT).body(bytes);
-        let response = request.send().await.map_err(|error| self.net(error))?;
-        match response.status().is_success() {
-            true => Ok(()),
-            false => Err(ApiError::NotSent(format!("the file was answered with {}", response.status()))),
-        }
+    /// Puts a file of so many bytes where `files.getUploadURLExternal` said. Nobody sees it before it is completed.
+    pub async fn upload(&self, address: &str, file: tokio::fs::File, length: u64) -> Result<(), ApiError> {
+        let request = self.client.post(self.encrypted(address)?).timeout(FILE_TIMEOUT);
+        let request = request.header(CONTENT_LENGTH, length).body(Body::from(file));
+        let sent = request.send().await;
+        // It lies at another server than the calls, which may be well.
+        let response = sent.map_err(|error| ApiError::Held(format!("the file: {}", NetError::from(error))))?;
+        uploaded(response.status().as_u16())
     }
 
     /// Answers a slash command at the address that came with it.
@@ -114,23 +120,14 @@ impl Api {
     pub async fn respond(&self, address: &str, message: &Value) -> Result<(), ApiError> {
         let request = self.client.post(self.encrypted(address)?).timeout(CALL_TIMEOUT).json(message);
         let response = request.send().await.map_err(|error| self.net(error))?;
-        match response.status().as_u16() {
-            200..=299 => Ok(()),
-            status @ 400..=499 => Err(ApiError::Refused(Refused {
-                code: "response_url".to_owned(),
-                detail: format!("the address of the command was answered with {status}"),
-                retry_after_ms: None,
-            })),
-            status => Err(ApiError::Doubtful(format!("the address of the command was answered with {status}"))),
-        }
+        responded(response.status().as_u16(), retry_after_ms(response.headers()))
     }
 
     /// An address that Slack named, if what is taken there is read by nobody else.
     fn encrypted(&self, address: &str) -> Result<Url, ApiError> {
-        let url =
-            Url::parse(address).map_err(|_| ApiError::NotSent("the address that Slack named is none".to_owned()))?;
+        let url = Url::parse(address).map_err(|_| ApiError::Held("the address that Slack named is none".to_owned()))?;
         if url.scheme() != "https" && !self.origins.contains(&url.origin().ascii_serialization()) {
-            return Err(ApiError::NotSent("the address that Slack named is not encrypted".to_owned()));
+            return Err(ApiError::Held("the address that Slack named is not encrypted".to_owned()));
         }
         Ok(url)
     }
@@ -143,6 +140,35 @@ impl Api {
             error => ApiError::Doubtful(format!("{}: {error}", self.server)),
         }
     }
+}
+
+/// What the status says that an upload was answered with.
+fn uploaded(status: u16) -> Result<(), ApiError> {
+    let detail = format!("the file was answered with {status}");
+    match status {
+        200..=299 => Ok(()),
+        // Too slow, or too much at once: another time it may be taken.
+        408 | 429 => Err(ApiError::Held(detail)),
+        400..=499 => Err(ApiError::Refused(Refused { code: "file".to_owned(), detail, retry_after_ms: None })),
+        _ => Err(ApiError::Held(detail)),
+    }
+}
+
+/// What the status says that the answer to a slash command was answered with.
+fn responded(status: u16, retry_after_ms: Option<u64>) -> Result<(), ApiError> {
+    let detail = format!("the address of the command was answered with {status}");
+    let code = match status {
+        200..=299 => return Ok(()),
+        429 => "ratelimited",
+        400..=499 => "response_url",
+        _ => return Err(ApiError::Doubtful(detail)),
+    };
+    Err(ApiError::Refused(Refused { code: code.to_owned(), detail, retry_after_ms }))
+}
+
+fn retry_after_ms(headers: &HeaderMap) -> Option<u64> {
+    let wait = hermes_adapter_net::retry_after::from_headers(headers);
+    wait.map(|wait| u64::try_from(wait.as_millis()).unwrap_or(u64::MAX))
 }
 
 fn form(parameters: &[(&str, Value)]) -> String {
@@ -160,8 +186,7 @@ fn form(parameters: &[(&str, Value)]) -> String {
 
 async fn answer<T: DeserializeOwned>(response: Response) -> Result<T, ApiError> {
     let status = response.status().as_u16();
-    let wait = hermes_adapter_net::retry_after::from_headers(response.headers());
-    let retry_after_ms = wait.map(|wait| u64::try_from(wait.as_millis()).unwrap_or(u64::MAX));
+    let retry_after_ms = retry_after_ms(response.headers());
     let limited =
         || ApiError::Refused(Refused { code: "ratelimited".to_owned(), detail: String::new(), retry_after_ms });
     let body: Value = match body::read_json(response, ANSWER_BYTES_MAX).await {
@@ -340,5 +365,25 @@ mod tests {
         let written =
             form(&[("text", json!("a&b=c d\n<ä>")), ("n", json!(3)), ("none", Value::Null), ("l", json!([1]))]);
         assert_eq!(written, "text=a%26b%3Dc+d%0A%3C%C3%A4%3E&n=3&l=%5B1%5D");
+    }
+
+    #[test]
+    fn an_upload_that_is_refused_is_final_and_one_that_failed_waits_alone() {
+        assert!(uploaded(200).is_ok());
+        for status in [400, 403, 413] {
+            assert!(matches!(uploaded(status), Err(ApiError::Refused(_))), "{status}");
+        }
+        for status in [302, 408, 429, 500, 503] {
+            assert!(matches!(uploaded(status), Err(ApiError::Held(_))), "{status}");
+        }
+    }
+
+    #[test]
+    fn an_answer_to_a_command_that_comes_too_fast_is_a_wait() {
+        assert!(responded(200, None).is_ok());
+        let Err(ApiError::Refused(refused)) = responded(429, Some(3000)) else { panic!("it is a wait") };
+        assert_eq!((refused.code.as_str(), refused.retry_after_ms), ("ratelimited", Some(3000)));
+        assert!(matches!(responded(404, None), Err(ApiError::Refused(refused)) if refused.code == "response_url"));
+        assert!(matches!(responded(500, None), Err(ApiError::Doubtful(_))));
     }
 }

@@ -184,7 +184,7 @@ impl Adapter for Slack {
         label: "Slack",
         transport: "websocket",
         replay: "none",
-        connects: ["slack.com", "files.slack.com", "wss-primary.slack.com"],
+        connects: ["slack.com", "files.slack.com", "hooks.slack.com", "wss-primary.slack.com"],
         listens: ["POST /slack/events, /slack/commands, /slack/interactive with `signing_secret`"],
         secrets: ["bot_token", "app_token", "signing_secret"],
         env: [
@@ -203,7 +203,7 @@ impl Adapter for Slack {
         threads: true,
         voice: true,
         buttons: true,
-        media: { in: true, out: true, albums: true, in_bytes_max: 0, out_bytes_max: 1073741824, caption_limit: 3000 },
+        media: { in: true, out: true, albums: true, in_bytes_max: 0, out_bytes_max: 52428800, caption_limit: 3000 },
         // A longer one can be posted, but not be changed: `chat.update` takes four sections of 3000.
         text: { limit: 12000, unit: utf16, dialect: mrkdwn },
         stream: edit,
@@ -435,7 +435,7 @@ impl Slack {
         let made = outbound::seed(&account.api, space, channel, words).await;
         match &made {
             Ok(ts) => seeds.note(key, Some(ts)),
-            Err(ApiError::Refused(_) | ApiError::NotSent(_)) => seeds.forget(key),
+            Err(ApiError::Refused(_) | ApiError::NotSent(_) | ApiError::Held(_)) => seeds.forget(key),
             // There may be one, and the key must not begin another.
             Err(ApiError::Doubtful(_)) => {}
         }
@@ -540,7 +540,7 @@ fn parts(config: Config, host: &Host) -> Result<Parts, ConnectError> {
 fn call_error(error: ApiError) -> CallError {
     let code = match &error {
         ApiError::Refused(_) => "refused",
-        ApiError::NotSent(_) | ApiError::Doubtful(_) => "unavailable",
+        ApiError::NotSent(_) | ApiError::Held(_) | ApiError::Doubtful(_) => "unavailable",
     };
     CallError::new(code, error.to_string())
 }

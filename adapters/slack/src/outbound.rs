@@ -2,8 +2,12 @@
 //!
 //! Every error of the platform is classified here and nowhere else.
 
+use std::time::Duration;
+
 use hermes_adapter_sdk::prelude::*;
 use serde_json::{Value, json};
+use tokio::fs::File;
+use tokio::time::timeout;
 
 use crate::account::Space;
 use crate::api::{Api, ApiError, Completed, Done, Posted, Refused, UploadPlace};
@@ -18,9 +22,11 @@ const FENCE_UTF16: usize = 8;
 const BUTTONS_MAX: usize = 25;
 /// The longest label. <https://docs.slack.dev/reference/block-kit/block-elements/button-element>
 const LABEL_CHARS_MAX: usize = 75;
-/// The longest `text` of `chat.update`, in bytes; what is longer goes as blocks.
-/// <https://docs.slack.dev/reference/methods/chat.update#errors>
-const UPDATE_BYTES_MAX: usize = 4000;
+/// The longest `text`, in bytes; what is longer goes as blocks. `chat.update` refuses a longer one, and
+/// `chat.postMessage` makes several messages of it. <https://docs.slack.dev/reference/methods/chat.update#errors>
+const TEXT_BYTES_MAX: usize = 4000;
+/// How long the files of one message may take: the host waits a minute for the whole message.
+const FILES_TIMEOUT: Duration = Duration::from_secs(40);
 
 /// Sends one part.
 pub async fn send(api: &Api, space: &Space, channel: &str, message: &Outgoing, now_ms: i64) -> SendOutcome {
@@ -30,7 +36,7 @@ pub async fn send(api: &Api, space: &Space, channel: &str, message: &Outgoing, n
         let comment = if with_files { text(message) } else { String::new() };
         match send_files(api, space, channel, message, &comment).await {
             Ok(mut sent) => ids.append(&mut sent),
-            Err(error) => return outcome(&error),
+            Err(error) => return file_outcome(&error),
         }
     }
     if with_files || (message.text.trim().is_empty() && !ids.is_empty()) {
@@ -51,16 +57,16 @@ pub async fn send(api: &Api, space: &Space, channel: &str, message: &Outgoing, n
 }
 
 async fn post(api: &Api, space: &Space, channel: &str, message: &Outgoing) -> Result<String, ApiError> {
-    let mut parameters = vec![("channel", json!(channel)), ("mrkdwn", json!(message.format != Format::Plain))];
+    let (text, blocks) = said(message);
+    let mut parameters = vec![
+        ("channel", json!(channel)),
+        ("mrkdwn", json!(message.format != Format::Plain)),
+        ("text", json!(text)),
+        ("blocks", blocks.unwrap_or_default()),
+    ];
+    parameters.extend(unseen().map(|name| (name, json!(false))));
     if let Some(thread) = &message.chat.thread {
         parameters.push(("thread_ts", json!(thread)));
-    }
-    match &message.choices {
-        Some(choices) => {
-            parameters.push(("text", json!(bounded(&escape(&message.source), UPDATE_BYTES_MAX))));
-            parameters.push(("blocks", blocks(message, Some(choices))));
-        }
-        None => parameters.push(("text", json!(text(message)))),
     }
     let method = match &message.ephemeral_to {
         Some(user) => {
@@ -73,17 +79,44 @@ async fn post(api: &Api, space: &Space, channel: &str, message: &Outgoing) -> Re
     Ok(if posted.ts.is_empty() { posted.message_ts } else { posted.ts })
 }
 
+/// What keeps Slack from fetching the links of an answer: an address that the agent was talked into writing would
+/// carry what stands in it to a stranger, and nobody had to press it.
+/// <https://docs.slack.dev/messaging/unfurling-links-in-messages#classic_unfurl>
+fn unseen() -> impl Iterator<Item = &'static str> {
+    ["unfurl_links", "unfurl_media"].into_iter()
+}
+
+/// What is shown: a text alone, or the beginning of a text for notifications and the whole of it in blocks.
+fn said(message: &Outgoing) -> (String, Option<Value>) {
+    let text = text(message);
+    match &message.choices {
+        None if text.len() <= TEXT_BYTES_MAX => (text, None),
+        choices => {
+            let beginning = bounded(&escape(&message.source), TEXT_BYTES_MAX).to_owned();
+            (beginning, Some(blocks(message, choices.as_ref())))
+        }
+    }
+}
+
 /// Answers a slash command that was given where the app is no member: only who gave it sees the answer, and it
 /// cannot be changed afterwards.
 pub async fn respond(api: &Api, address: &str, message: &Outgoing, now_ms: i64) -> SendOutcome {
-    let mut said = json!({ "response_type": "ephemeral", "text": text(message) });
-    if let Some(choices) = &message.choices {
-        said["blocks"] = blocks(message, Some(choices));
-    }
-    match api.respond(address, &said).await {
+    match api.respond(address, &response(message)).await {
         Ok(()) => SendOutcome::Delivered { receipt: Receipt::new(Vec::new(), now_ms) },
         Err(error) => outcome(&error),
     }
+}
+
+fn response(message: &Outgoing) -> Value {
+    let (text, blocks) = said(message);
+    let mut response = json!({ "response_type": "ephemeral", "text": text });
+    for name in unseen() {
+        response[name] = json!(false);
+    }
+    if let Some(blocks) = blocks {
+        response["blocks"] = blocks;
+    }
+    response
 }
 
 /// Makes a sent message say something else.
@@ -94,12 +127,9 @@ pub async fn edit(api: &Api, space: &Space, channel: &str, ts: &str, message: &O
             format!("{ts:?} is no message of Slack that can be changed"),
         );
     }
-    let text = text(message);
+    let (text, blocks) = said(message);
     // Without `blocks` those of before would stay.
-    let (text, blocks) = match &message.choices {
-        None if text.len() <= UPDATE_BYTES_MAX => (text, json!([])),
-        choices => (bounded(&escape(&message.source), UPDATE_BYTES_MAX).to_owned(), blocks(message, choices.as_ref())),
-    };
+    let blocks = blocks.unwrap_or_else(|| json!([]));
     let parameters = [("channel", json!(channel)), ("ts", json!(ts)), ("text", json!(text)), ("blocks", blocks)];
     match api.call::<Done>(&space.token, "chat.update", &parameters).await {
         Ok(_) => SendOutcome::delivered(ts, now_ms),
@@ -109,7 +139,8 @@ pub async fn edit(api: &Api, space: &Space, channel: &str, ts: &str, message: &O
 
 /// Posts what a thread begins with; returns its id.
 pub async fn seed(api: &Api, space: &Space, channel: &str, words: &str) -> Result<String, ApiError> {
-    let parameters = [("channel", json!(channel)), ("text", json!(escape(words))), ("mrkdwn", json!(false))];
+    let mut parameters = vec![("channel", json!(channel)), ("text", json!(escape(words))), ("mrkdwn", json!(false))];
+    parameters.extend(unseen().map(|name| (name, json!(false))));
     let posted: Posted = api.call(&space.token, "chat.postMessage", &parameters).await?;
     match is_ts(&posted.ts) {
         true => Ok(posted.ts),
@@ -126,10 +157,13 @@ fn text(message: &Outgoing) -> String {
 
 /// The text in sections, and the buttons below it.
 fn blocks(message: &Outgoing, choices: Option<&Choices>) -> Value {
-    let kind = if message.format == Format::Plain { "plain_text" } else { "mrkdwn" };
-    let words = if message.format == Format::Plain { message.text.clone() } else { text(message) };
-    let section = |text: String| json!({ "type": "section", "text": { "type": kind, "text": text } });
-    let mut blocks: Vec<Value> = sections(&words).into_iter().map(section).collect();
+    let is_plain = message.format == Format::Plain;
+    let section = |text: String| match is_plain {
+        true => json!({ "type": "section", "text": { "type": "plain_text", "text": text } }),
+        // Else Slack looks for names in the words, and `@channel` calls everybody.
+        false => json!({ "type": "section", "text": { "type": "mrkdwn", "text": text, "verbatim": true } }),
+    };
+    let mut blocks: Vec<Value> = sections(&message.text).into_iter().map(section).collect();
     let Some(choices) = choices else { return Value::Array(blocks) };
     for (row, options) in choices.options.chunks(BUTTONS_MAX).enumerate() {
         let button = |(n, option): (usize, &ChoiceOption)| {
@@ -215,14 +249,9 @@ async fn send_files(
     message: &Outgoing,
     comment: &str,
 ) -> Result<Vec<String>, ApiError> {
-    let mut files = Vec::new();
-    for file in &message.media {
-        let bytes = read(file).await?;
-        let parameters = [("filename", json!(file.name)), ("length", json!(bytes.len()))];
-        let place: UploadPlace = not_yet(api.call(&space.token, "files.getUploadURLExternal", &parameters).await)?;
-        not_yet(api.upload(&place.upload_url, bytes).await)?;
-        files.push(json!({ "id": place.file_id, "title": file.name }));
-    }
+    let files = timeout(FILES_TIMEOUT, upload_all(api, space, &message.media)).await.map_err(|_| {
+        ApiError::Held(format!("the files were not uploaded within {} seconds", FILES_TIMEOUT.as_secs()))
+    })??;
     let mut parameters = vec![("files", Value::Array(files.clone())), ("channel_id", json!(channel))];
     if let Some(thread) = &message.chat.thread {
         parameters.push(("thread_ts", json!(thread)));
@@ -237,10 +266,23 @@ async fn send_files(
     Ok(shown.map_or_else(|| named.collect(), |ts| vec![ts]))
 }
 
-/// Until the last step nothing is shown, so nothing is doubtful either.
+async fn upload_all(api: &Api, space: &Space, media: &[OutMedia]) -> Result<Vec<Value>, ApiError> {
+    let mut files = Vec::new();
+    for file in media {
+        let (bytes, length) = open(file).await?;
+        let parameters = [("filename", json!(file.name)), ("length", json!(length))];
+        let place: UploadPlace = not_yet(api.call(&space.token, "files.getUploadURLExternal", &parameters).await)?;
+        not_yet(api.upload(&place.upload_url, bytes, length).await)?;
+        files.push(json!({ "id": place.file_id, "title": file.name }));
+    }
+    Ok(files)
+}
+
+/// Until the last step nothing is shown, so nothing is doubtful either; and what ails a file holds no other chat.
 fn not_yet<T>(result: Result<T, ApiError>) -> Result<T, ApiError> {
     result.map_err(|error| match error {
-        ApiError::Doubtful(why) => ApiError::NotSent(why),
+        ApiError::Doubtful(why) => ApiError::Held(why),
+        ApiError::Refused(refused) if is_sick(&refused.code) => ApiError::Held(refused.to_string()),
         other => other,
     })
 }
@@ -251,21 +293,45 @@ fn share(file: &Value, channel: &str) -> Option<String> {
     shares.into_iter().find_map(|kind| kind[channel][0]["ts"].as_str()).map(str::to_owned)
 }
 
-async fn read(file: &OutMedia) -> Result<Vec<u8>, ApiError> {
-    let path = file.path.clone();
-    tokio::task::spawn_blocking(move || std::fs::read(path))
-        .await
-        .map_err(|error| ApiError::NotSent(error.to_string()))?
-        .map_err(|error| ApiError::NotSent(format!("{} cannot be read: {error}", file.name)))
+/// A file and its length in bytes; one that cannot be read now is not read later either.
+async fn open(file: &OutMedia) -> Result<(File, u64), ApiError> {
+    let opened = async {
+        let bytes = File::open(&file.path).await?;
+        let about = bytes.metadata().await?;
+        if !about.is_file() {
+            return Err(std::io::Error::other("it is no file"));
+        }
+        Ok((bytes, about.len()))
+    };
+    opened.await.map_err(|error: std::io::Error| {
+        let detail = format!("{} cannot be read: {error}", file.name);
+        ApiError::Refused(Refused { code: "file".to_owned(), detail, retry_after_ms: None })
+    })
 }
 
 /// What an error means for a delivery.
 pub fn outcome(error: &ApiError) -> SendOutcome {
     match error {
         ApiError::NotSent(detail) => SendOutcome::not_sent(None, WaitScope::Instance, detail.clone()),
+        ApiError::Held(detail) => SendOutcome::not_sent(None, WaitScope::Chat, detail.clone()),
         ApiError::Doubtful(detail) => SendOutcome::unknown(detail.clone()),
         ApiError::Refused(refused) => refusal(refused),
     }
+}
+
+/// What an error means for a delivery with files. An app that may upload none can still speak in the chat.
+fn file_outcome(error: &ApiError) -> SendOutcome {
+    match error {
+        ApiError::Refused(refused) if matches!(refused.code.as_str(), "missing_scope" | "not_allowed_token_type") => {
+            SendOutcome::refused(RefusalKind::Invalid, format!("the app may upload no files ({refused})"))
+        }
+        error => outcome(error),
+    }
+}
+
+/// Whether Slack broke while it worked.
+fn is_sick(code: &str) -> bool {
+    matches!(code, "fatal_error" | "internal_error")
 }
 
 /// The words of `chat.postMessage`, `chat.update` and `files.completeUploadExternal`.
@@ -280,7 +346,7 @@ fn refusal(refused: &Refused) -> SendOutcome {
             return SendOutcome::not_sent(refused.retry_after_ms, WaitScope::Instance, refused.to_string());
         }
         // Some of it may have been done before it went wrong.
-        "fatal_error" | "internal_error" => return SendOutcome::unknown(refused.to_string()),
+        code if is_sick(code) => return SendOutcome::unknown(refused.to_string()),
         "msg_too_long" | "msg_blocks_too_long" => RefusalKind::TooLong,
         "invalid_blocks" | "invalid_blocks_format" => RefusalKind::BadFormat,
         "channel_not_found" | "channel_is_archived" | "is_archived" => RefusalKind::ChatGone,

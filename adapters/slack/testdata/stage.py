@@ -15,7 +15,8 @@ import time
 import urllib.parse
 
 TEAM, BOT, BOT_ID, GROUP = "T00000001", "U0HERMES1", "B0HERMES1", "C00000001"
-TEXT_LIMIT = 40000
+# What is longer becomes several messages in Slack, of which only the first has a name.
+TEXT_LIMIT, SECTION_LIMIT = 4000, 3000
 ACK_S, DELIVERIES_MAX = 3, 4
 WEBSOCKET = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 
@@ -150,9 +151,16 @@ class Platform:
             raise Refused("ratelimited", 429, **{"Retry-After": int(limited.get("retry_after_s", 1))})
         if self.fault("5xx"):
             raise Refused("fatal_error", 502)
+        blocks = json.loads(asked.get("blocks") or "[]")
+        sections = [block["text"]["text"] for block in blocks if block["type"] == "section"]
         if len(asked["text"]) > TEXT_LIMIT:
             raise Refused("msg_too_long")
-        text = asked["text"].replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&")
+        if any(len(section) > SECTION_LIMIT for section in sections):
+            raise Refused("invalid_blocks")
+        if asked.get("unfurl_links") != "false" and "ts" not in asked:
+            raise Refused("invalid_arguments")
+        text = "".join(sections) or asked["text"]
+        text = text.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&")
         self.written.append({"channel": asked["channel"], "text": text})
         return {"channel": asked["channel"], "ts": self.new_ts()}
 

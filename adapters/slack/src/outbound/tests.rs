@@ -38,7 +38,46 @@ fn a_limit_holds_the_chat_and_a_sick_server_the_instance() {
     assert!(matches!(refused("fatal_error"), SendOutcome::Unknown { .. }));
     assert!(matches!(outcome(&ApiError::Doubtful("cut".into())), SendOutcome::Unknown { .. }));
     assert!(matches!(outcome(&ApiError::NotSent("dns".into())), SendOutcome::NotSent { .. }));
-    assert!(matches!(not_yet::<()>(Err(ApiError::Doubtful("cut".into()))), Err(ApiError::NotSent(_))));
+    assert!(matches!(not_yet::<()>(Err(ApiError::Doubtful("cut".into()))), Err(ApiError::Held(_))));
+    let SendOutcome::NotSent { scope, .. } = outcome(&ApiError::Held("slow".into())) else { panic!("it is a wait") };
+    assert_eq!(scope, WaitScope::Chat);
+    let broken = ApiError::Refused(Refused { code: "internal_error".into(), ..Refused::default() });
+    assert!(matches!(not_yet::<()>(Err(broken)), Err(ApiError::Held(_))), "no file is shown yet");
+}
+
+#[test]
+fn an_app_that_may_upload_nothing_can_still_speak() {
+    let error = ApiError::Refused(Refused { code: "missing_scope".into(), ..Refused::default() });
+    assert!(matches!(file_outcome(&error), SendOutcome::Refused { kind: RefusalKind::Invalid, .. }));
+    assert!(matches!(outcome(&error), SendOutcome::Refused { kind: RefusalKind::Forbidden, .. }));
+}
+
+#[tokio::test]
+async fn a_file_that_cannot_be_read_is_refused_and_holds_nobody() {
+    let missing = OutMedia::new("m1", "/nowhere/at/all.txt", "text/plain", "all.txt", 3);
+    let error = open(&missing).await.expect_err("there is none");
+    let SendOutcome::Refused { kind, .. } = file_outcome(&error) else { panic!("{error} is a refusal") };
+    assert_eq!(kind, RefusalKind::Invalid);
+}
+
+#[test]
+fn a_long_text_goes_in_sections_wherever_it_goes() {
+    let short = outgoing("*short*");
+    assert_eq!(said(&short), ("*short*".to_owned(), None));
+    let mut long = outgoing(&"word ".repeat(2000));
+    long.source = long.text.clone();
+    let (beginning, blocks) = said(&long);
+    assert!(beginning.len() <= TEXT_BYTES_MAX);
+    let blocks = blocks.expect("it is too long for a text");
+    assert_eq!(blocks.as_array().unwrap().len(), 4);
+    assert_eq!(response(&long)["blocks"], blocks);
+    assert!(response(&short).get("blocks").is_none());
+}
+
+#[test]
+fn nothing_of_an_answer_is_fetched_or_looked_through_by_slack() {
+    let response = response(&outgoing("<https://a.b/?secret=1>"));
+    assert_eq!((&response["unfurl_links"], &response["unfurl_media"]), (&json!(false), &json!(false)));
 }
 
 #[test]
@@ -89,7 +128,10 @@ fn a_question_has_its_text_in_sections_and_its_buttons_in_rows() {
     options[1].style = "bold".into();
     let choices = Choices::new("ask1", options, 0);
     let found = blocks(&outgoing("*May I?*"), Some(&choices));
-    assert_eq!(found[0], json!({ "type": "section", "text": { "type": "mrkdwn", "text": "*May I?*" } }));
+    assert_eq!(
+        found[0],
+        json!({ "type": "section", "text": { "type": "mrkdwn", "text": "*May I?*", "verbatim": true } })
+    );
     assert_eq!(
         (found[1]["elements"].as_array().unwrap().len(), found[2]["elements"].as_array().unwrap().len()),
         (25, 5)
