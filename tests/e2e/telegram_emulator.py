@@ -404,6 +404,14 @@ async def run_method(bot, name, params):
             markup = params["reply_markup"]
             message["reply_markup"] = json.loads(markup) if isinstance(markup, str) else markup
         return message
+    if name == "sendmessagedraft":
+        chat = target(bot, params)
+        if chat["type"] != "private":
+            raise Refusal("Bad Request: TEXTDRAFT_PEER_INVALID")
+        if int(params["draft_id"]) == 0:
+            raise Refusal("Bad Request: draft identifier must be non-zero")
+        checked_text(params, "text", TEXT_LIMIT_UTF16, "")
+        return True
     if name == "editmessagetext":
         message = bot.messages.get((int(params["chat_id"]), int(params["message_id"])))
         if message is None or message["from"]["id"] != BOT["id"]:
@@ -501,7 +509,8 @@ async def run_method(bot, name, params):
         return {**target(bot, params), "accent_color_id": 0, "max_reaction_count": 11, "accepted_gift_types": {
             "unlimited_gifts": True, "limited_gifts": True, "unique_gifts": True, "premium_subscription": True, "gifts_from_channels": True}}
     if name == "sendchataction":
-        target(bot, params)
+        general = str(params.get("message_thread_id")) == "1" and int(params["chat_id"]) not in bot.plain
+        target(bot, {"chat_id": params["chat_id"]} if general else params)
         return True
     return True  # Any other method of the schema: its parameters are checked, its effect is not kept.
 

@@ -483,3 +483,57 @@ def test_what_came_while_the_host_was_away_is_brought_later_or_polled(host, tele
     assert telegram.from_bot(7)[3:] == []
     one.stop()
     telegram.verdict()
+
+
+def test_with_drafts_an_answer_grows_unsent_in_a_private_chat_and_by_edits_elsewhere(host, telegram, isolation):
+    header = HEADER.replace("[agent]", "[agent]\ntest_words = true", 1)
+    one = started(host, telegram, isolation, more="drafts = true", header=header)
+
+    def calls(method, chat):
+        return [call["params"] for call in telegram.get("journal") if call["method"] == method and call["params"].get("chat_id") == chat]
+
+    words = "/slow 150 " + " ".join(f"w{n}" for n in range(30)) + " <end>"
+    telegram.says(7, words)
+    until("it grows", lambda: len(calls("sendMessageDraft", 7)) >= 2)
+    until("the answer", lambda: any("<end>" in (m.get("text") or "") for m in telegram.from_bot(7)))
+    drafts = calls("sendMessageDraft", 7)
+    assert len({draft["draft_id"] for draft in drafts}) == 1, "changes of one draft are animated"
+    assert [draft["text"] for draft in drafts] == sorted((draft["text"] for draft in drafts), key=len)
+    assert len(telegram.from_bot(7)) == 1 and calls("editMessageText", 7) == []
+    telegram.says(7, words)
+    until("another draft", lambda: len({draft["draft_id"] for draft in calls("sendMessageDraft", 7)}) == 2)
+    telegram.says(-100, words, **{"from": 8})
+    until("the answer in the group", lambda: any("<end>" in (m.get("text") or "") for m in telegram.from_bot(-100)))
+    assert calls("sendMessageDraft", -100) == [] and calls("editMessageText", -100)
+    one.stop()
+    telegram.verdict()
+
+
+def test_where_the_server_takes_no_draft_the_answer_grows_by_edits(host, telegram, isolation):
+    header = HEADER.replace("[agent]", "[agent]\ntest_words = true", 1)
+    one = started(host, telegram, isolation, more="drafts = true", header=header)
+    telegram.fault("sendMessageDraft", "5xx", times=100)
+    telegram.says(7, "/slow 150 " + " ".join(f"w{n}" for n in range(30)) + " <end>")
+    until("the answer", lambda: any("<end>" in (m.get("text") or "") for m in telegram.from_bot(7)))
+    assert len(telegram.from_bot(7)) == 1 and telegram.from_bot(7)[0]["edits"]
+    one.stop()
+    telegram.verdict()
+
+
+def test_in_the_general_topic_typing_is_seen_and_answers_arrive(host, telegram, isolation):
+    header = HEADER.replace("[agent]", "[agent]\ntest_words = true", 1)
+    one = started(host, telegram, isolation, header=header)
+
+    def answered(chat):
+        return len([m for m in telegram.from_bot(chat) if "<end>" in (m.get("text") or "")])
+
+    for n, more in enumerate(({}, {"thread": 1})):
+        telegram.says(-100, "/slow 300 one two three <end>", **{"from": 7}, **more)
+        until("the answer", lambda: answered(-100) == n + 1)
+    telegram.says(7, "/slow 300 one two three <end>")
+    until("the answer in private", lambda: answered(7) == 1)
+    one.stop()
+    assert {message.get("message_thread_id") for message in telegram.from_bot(-100)} == {None}
+    typed = [call["params"] for call in telegram.get("journal") if call["method"] == "sendChatAction"]
+    assert {(call["chat_id"], call.get("message_thread_id")) for call in typed} == {(-100, 1), (7, None)}
+    telegram.verdict()

@@ -229,6 +229,8 @@ pub struct Chat {
     pub title: Option<String>,
     #[serde(default)]
     pub first_name: Option<String>,
+    #[serde(default)]
+    pub is_forum: bool,
 }
 
 /// <https://core.telegram.org/bots/api#messageentity>

@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 
 use crate::api::{Api, ApiError, FilePath, Message, POLL_SLACK, Update, User};
 use crate::inbound::{self, Incoming, RemoteFile};
+use crate::topics::Forums;
 use crate::webhook::Webhook;
 
 /// Kinds of updates that are asked for.
@@ -40,6 +41,8 @@ pub struct Connection {
     pub media_bytes_max: u64,
     /// Where the server brings updates; `None` to poll.
     pub webhook: Option<Webhook>,
+    /// The forums that were heard from.
+    pub forums: Forums,
 }
 
 impl Connection {
@@ -140,6 +143,7 @@ impl Connection {
                     .ok()
             })
             .collect();
+        self.forums.note(updates.iter().find_map(inbound::forum));
         let incoming = match updates.as_slice() {
             [] => None,
             [update] => inbound::incoming(update, me),

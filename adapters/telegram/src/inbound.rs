@@ -8,9 +8,10 @@ use hermes_adapter_sdk::prelude::*;
 
 use crate::api::{self, Entity, Message, Update};
 
-/// The topic that every forum has. It comes in with this id or none and goes out with none:
-/// the server refuses it as a target.
-const GENERAL_TOPIC: i64 = 1;
+/// The topic that every forum has. It comes in with this id or none and goes out with none: the server refuses it as a
+/// target of messages. Typing is the other way round, and is not seen there without it.
+/// <https://github.com/openclaw/openclaw/pull/848>
+pub const GENERAL_TOPIC: i64 = 1;
 
 /// Entities of one message that are looked at; the server sends at most as many.
 const ENTITIES_MAX: usize = 100;
@@ -57,6 +58,13 @@ pub fn incoming(update: &Update, me: &api::User) -> Option<Incoming> {
     incoming.event.event_id = format!("e:{}:{}:{revision}", message.chat.id, message.message_id);
     incoming.event.at_ms = revision.saturating_mul(1000);
     Some(incoming)
+}
+
+/// The forum that an update comes from, if it comes from one.
+pub fn forum(update: &Update) -> Option<i64> {
+    let pressed = || update.callback_query.as_ref().and_then(|query| query.message.as_ref());
+    let message = update.message.as_ref().or(update.edited_message.as_ref()).or_else(pressed)?;
+    message.chat.is_forum.then_some(message.chat.id)
 }
 
 /// Joins the messages of one album into one event: the first message's place, the first caption, all files.

@@ -21,6 +21,7 @@ mod webhook;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use hermes_adapter_net::client::base_url;
@@ -31,7 +32,7 @@ use serde_json::{Value, json};
 use api::{Api, ApiError, Topic};
 use connection::Connection;
 use outbound::{Manner, ReplyMode};
-use topics::{Known, Opened};
+use topics::{Forums, Known, Opened};
 use webhook::Webhook;
 
 /// Why a topic is not asked for again.
@@ -81,6 +82,9 @@ pub struct Config {
     /// Which parts of an answer quote the message they answer: `first`, `all` or `off`.
     #[serde(default)]
     reply_mode: ReplyMode,
+    /// Whether an answer grows as a draft in private chats, instead of by edits.
+    #[serde(default)]
+    drafts: bool,
     /// Whether links in answers are previewed.
     #[serde(default = "default_link_previews")]
     link_previews: bool,
@@ -119,6 +123,9 @@ pub struct Telegram {
     manner: Manner,
     /// Held while a topic is opened and noted.
     opening: Mutex<()>,
+    drafts: bool,
+    /// The next draft's number: changes of one draft are animated, and another one replaces it.
+    draft_id: AtomicI64,
 }
 
 impl Adapter for Telegram {
@@ -192,7 +199,14 @@ impl Adapter for Telegram {
 
     fn new(config: Config, host: Host) -> Self {
         let manner = Manner { reply_mode: config.reply_mode, link_previews: config.link_previews };
-        Self { connection: connection(config, host), manner, opening: Mutex::default() }
+        let drafts = config.drafts;
+        Self {
+            connection: connection(config, host),
+            manner,
+            drafts,
+            opening: Mutex::default(),
+            draft_id: AtomicI64::new(1),
+        }
     }
 
     async fn connect(&self) -> Result<(), ConnectError> {
@@ -232,8 +246,28 @@ impl Typing for Telegram {
         }
         let mut parameters =
             outbound::place(&chat).map_err(|_| CallError::new("invalid", "the chat is none of Telegram's"))?;
+        if self.connection.as_ref().is_ok_and(|link| chat.thread.is_none() && link.forums.has(&chat.id)) {
+            parameters.insert("message_thread_id".into(), json!(inbound::GENERAL_TOPIC));
+        }
         parameters.insert("action".into(), json!("typing"));
         self.call::<Value>("sendChatAction", &parameters).await.map(drop)
+    }
+}
+
+impl Draft for Telegram {
+    /// Shows a draft in a private chat; other chats have none. One that ends is not taken back: it goes when the
+    /// message comes, or by itself after half a minute.
+    async fn draft(&self, chat: Chat, text: String) -> Result<(), CallError> {
+        if text.is_empty() {
+            self.draft_id.fetch_add(1, Ordering::Relaxed); // An empty text would show "Thinking…".
+            return Ok(());
+        }
+        if !self.drafts {
+            return Err(CallError::new("refused", "`drafts` is off, so the answer grows by edits"));
+        }
+        let mut parameters = outbound::draft(&chat, &text)?;
+        parameters.insert("draft_id".into(), json!(self.draft_id.load(Ordering::Relaxed)));
+        self.call::<Value>("sendMessageDraft", &parameters).await.map(drop)
     }
 }
 
@@ -295,6 +329,7 @@ impl ResolveTarget for Telegram {
                 kind: if number > 0 { "private" } else { "supergroup" }.to_owned(),
                 title: None,
                 first_name: None,
+                is_forum: false,
             },
         };
         let thread = match thread.map(str::trim).map(str::parse::<i64>) {
@@ -375,6 +410,7 @@ fn connection(config: Config, host: Host) -> Result<Connection, ConnectError> {
         poll_timeout: Duration::from_secs(config.poll_timeout_s),
         media_bytes_max: config.media_bytes_max,
         webhook,
+        forums: Forums::default(),
     })
 }
 
@@ -386,7 +422,7 @@ fn call_error(error: ApiError) -> CallError {
     CallError::new(code, error.to_string())
 }
 
-export_adapter!(Telegram: Edit + Typing + HandoffThread + RenameThread + CommandsMenu + ResolveTarget);
+export_adapter!(Telegram: Edit + Typing + Draft + HandoffThread + RenameThread + CommandsMenu + ResolveTarget);
 
 #[cfg(test)]
 mod tests {

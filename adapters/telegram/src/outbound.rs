@@ -11,6 +11,8 @@ use crate::api::{Api, ApiError, Refused, Sent};
 /// A caption's limit, in UTF-16 units; a text beyond it goes as a message of its own.
 /// <https://core.telegram.org/bots/api#sendphoto>
 const CAPTION_LIMIT_UTF16: usize = 1024;
+/// The longest text, in UTF-16 units. <https://core.telegram.org/bots/api#sendmessage>
+const TEXT_LIMIT_UTF16: usize = 4096;
 /// The most files of one album. <https://core.telegram.org/bots/api#sendmediagroup>
 const ALBUM_MAX: usize = 10;
 /// The largest picture that `sendPhoto` takes, in bytes; larger ones go as documents.
@@ -125,6 +127,22 @@ pub fn place(chat: &Chat) -> Result<Map<String, Value>, SendOutcome> {
         })?;
         parameters.insert("message_thread_id".into(), json!(thread));
     }
+    Ok(parameters)
+}
+
+/// The parameters of a draft that says `text`, as far as one holds it; plain, because it may end inside its markup.
+/// <https://core.telegram.org/bots/api#sendmessagedraft>
+pub fn draft(chat: &Chat, text: &str) -> Result<Map<String, Value>, CallError> {
+    if chat.kind != ChatType::Dm {
+        return Err(CallError::new("refused", "only private chats show drafts"));
+    }
+    let mut parameters = place(chat).map_err(|_| CallError::new("invalid", "the chat is none of Telegram's"))?;
+    let mut units = 0;
+    let fits = |character: &char| {
+        units += character.len_utf16();
+        units <= TEXT_LIMIT_UTF16
+    };
+    parameters.insert("text".into(), json!(text.chars().take_while(fits).collect::<String>()));
     Ok(parameters)
 }
 

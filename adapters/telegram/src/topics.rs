@@ -1,7 +1,8 @@
 //! Topics that were opened for the host. Telegram has no idempotency keys: that a key asks, and which topic it has
 //! opened, is kept with the host, so that the same key opens none twice, also when it was cut off in between.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
+use std::sync::{Mutex, PoisonError};
 
 use hermes_adapter_sdk::serde::{Deserialize, Serialize};
 use hermes_adapter_sdk::serde_json;
@@ -65,6 +66,30 @@ impl Opened {
     }
 }
 
+/// Forums that are remembered.
+const FORUMS_MAX: usize = 1024;
+
+/// Groups that are known to be forums, where typing outside of topics is seen in the general one only when it says so.
+#[derive(Debug, Default)]
+pub struct Forums(Mutex<BTreeSet<i64>>);
+
+impl Forums {
+    /// This group is one. When there are too many, the others are forgotten, and known again when somebody writes there.
+    pub fn note(&self, forum: Option<i64>) {
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        known.extend(forum);
+        if known.len() > FORUMS_MAX {
+            known.retain(|id| Some(*id) == forum);
+        }
+    }
+
+    /// Whether a chat is one.
+    pub fn has(&self, chat: &str) -> bool {
+        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        chat.parse().is_ok_and(|id: i64| known.contains(&id))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -92,5 +117,15 @@ mod tests {
         opened.note("two", None);
         assert_eq!(Opened::read(Some(&opened.forget("two"))).by("two"), Known::No);
         assert_eq!(Opened::read(Some(r#"[["one",7]]"#)).by("one"), Known::Topic(7));
+    }
+
+    #[test]
+    fn a_forum_is_known_once_it_was_heard_from() {
+        let forums = Forums::default();
+        forums.note(None);
+        forums.note(Some(-100));
+        assert!(forums.has("-100") && !forums.has("-101") && !forums.has("general"));
+        (0..2_000).for_each(|id| forums.note(Some(id)));
+        assert!(forums.has("1999") && forums.0.lock().unwrap().len() <= FORUMS_MAX);
     }
 }

@@ -1,3 +1,5 @@
+use serde_json::json;
+
 use super::*;
 
 fn refused(code: u16, description: &str) -> SendOutcome {
@@ -108,4 +110,14 @@ fn a_reply_is_anchored_by_the_mode() {
     assert_eq!([anchored(ReplyMode::First, 1), anchored(ReplyMode::First, 2)], [true, false]);
     assert_eq!([anchored(ReplyMode::All, 1), anchored(ReplyMode::All, 2)], [true, true]);
     assert_eq!([anchored(ReplyMode::Off, 1), anchored(ReplyMode::Off, 2)], [false, false]);
+}
+
+#[test]
+fn a_draft_is_for_a_private_chat_and_holds_what_a_message_holds() {
+    let parameters = draft(&Chat::dm("7").in_thread("17"), &"🦀".repeat(3000)).unwrap();
+    assert_eq!((&parameters["chat_id"], &parameters["message_thread_id"]), (&json!(7), &json!(17)));
+    assert_eq!(parameters["text"].as_str().map(utf16_len), Some(TEXT_LIMIT_UTF16));
+    assert_eq!(draft(&Chat::dm("7"), "as it is").unwrap()["text"], "as it is");
+    assert!(draft(&Chat::new(ChatType::Group, "-100"), "x").is_err());
+    assert!(draft(&Chat::dm("seven"), "x").is_err());
 }
