@@ -639,7 +639,7 @@ async def download(request):
 # --- the other side of the conversation -------------------------------------------------------------
 
 SIM = """
-POST /_sim/T/message  {chat, from?, text?, entities?, thread?, reply_to?, photo?, document?, media_group_id?, caption?}
+POST /_sim/T/message  {chat, from?, text?, entities?, thread?, reply_to?, quote?, location?, photo?, document?, media_group_id?, caption?}
 POST /_sim/T/edit     {chat, message_id, text}
 POST /_sim/T/press    {chat, message_id, data, from?}
 POST /_sim/T/fault    {method, kind, times?, retry_after?, delay_s?}   kind: 429 409 5xx slow silence cut cut_after malformed expired bad_format
@@ -678,6 +678,10 @@ async def sim_post(request):
         if "reply_to" in body:
             answered = bot.messages[(chat["id"], int(body["reply_to"]))]
             content["reply_to_message"] = public({k: v for k, v in answered.items() if k != "reply_to_message"})
+        if "quote" in body:
+            content["quote"] = {"text": body["quote"], "position": 0, "is_manual": True}
+        if "location" in body:
+            content["location"] = body["location"]
         for kind in ("photo", "document", "voice", "video", "audio"):
             if kind in body:
                 upload = Upload(body.get("file_name", f"{kind}.bin"), body[kind].encode() if isinstance(body[kind], str) else bytes(body[kind]), "")

@@ -537,3 +537,31 @@ def test_in_the_general_topic_typing_is_seen_and_answers_arrive(host, telegram, 
     typed = [call["params"] for call in telegram.get("journal") if call["method"] == "sendChatAction"]
     assert {(call["chat_id"], call.get("message_thread_id")) for call in typed} == {(-100, 1), (7, None)}
     telegram.verdict()
+
+
+def test_what_is_quoted_and_where_somebody_is_reach_the_agent(host, telegram, isolation):
+    one = started(host, telegram, isolation)
+    asked = telegram.says(7, "apples and pears")["message_id"]
+    telegram.answers(7, 1)
+    telegram.says(7, "these?", reply_to=asked, quote="pears")
+    answer = telegram.answers(7, 2)[1]
+    assert "these?" in answer and "pears" in answer and "apples" not in answer, answer
+    telegram.sim("message", chat=7, location={"latitude": 52.5, "longitude": 13.25})
+    assert "[location 52.50000, 13.25000]" in telegram.answers(7, 3)[2]
+    one.stop()
+    telegram.verdict()
+
+
+def test_the_first_part_of_an_answer_quotes_the_message_or_none_does(host, telegram, isolation):
+    one = host(HEADER + telegram_section(telegram, isolation, 'reply_mode = "first"'))
+    section = one.config.read_text()
+    for chat, mode in ((7, "first"), (9, "off")):
+        one.config.write_text(section.replace('reply_mode = "first"', f'reply_mode = "{mode}"'))
+        one.start(online=["telegram"])
+        asked = telegram.says(chat, "x " * 2500 + "end of it")["message_id"]
+        until("the end arrives", lambda: "end of it" in "".join(message["text"] for message in telegram.from_bot(chat)))
+        one.stop()
+        parts = [message.get("reply_to_message", {}).get("message_id") for message in telegram.from_bot(chat)]
+        assert len(parts) > 1, parts
+        assert parts == [asked if mode == "first" else None] + [None] * (len(parts) - 1)
+    telegram.verdict()
