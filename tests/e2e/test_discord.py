@@ -243,7 +243,7 @@ def test_a_close_code_that_needs_a_person_says_what_to_do(host, discord, code, m
     one.stop()
 
 
-@pytest.mark.parametrize("code,next_word", [(4000, "resume"), (4008, "resume"), (4007, "identify"), (4009, "identify")])
+@pytest.mark.parametrize("code,next_word", [(1001, "resume"), (4000, "resume"), (4008, "resume"), (4007, "identify"), (4009, "identify")])
 def test_other_close_codes_lead_back_by_the_right_way(host, discord, code, next_word):
     one = started(host, discord, "in-process")
     discord.sim("gateway", do="close", code=code)

@@ -37,6 +37,8 @@ const SHORT_WAIT: Duration = Duration::from_secs(2);
 const WAITS_MAX: usize = 3;
 /// How long to wait after a 429 that does not say.
 const UNTOLD_WAIT: Duration = Duration::from_secs(5);
+/// The same where it is not from the server's own limits but from what stands before it, which bars a whole address.
+const BARRED_WAIT: Duration = Duration::from_secs(60);
 /// The names of wrong fields that are told.
 const FAULTS_MAX: usize = 4;
 
@@ -67,6 +69,9 @@ pub enum ApiError {
     /// Nothing reached the server.
     #[error("{0}")]
     NotSent(String),
+    /// What is to be sent can never be; nothing reached the server.
+    #[error("{0}")]
+    Unusable(String),
     /// It may have been done.
     #[error("{0}")]
     Doubtful(String),
@@ -83,6 +88,8 @@ pub struct Refused {
     pub code: u64,
     /// The server's words, and the fields that are wrong.
     pub message: String,
+    /// Whether the server itself said it, and nothing that stands before it.
+    pub is_its_own: bool,
 }
 
 impl ApiError {
@@ -227,9 +234,11 @@ fn limited(body: &Value, headers: &HeaderMap) -> ApiError {
     let said = body["retry_after"].as_f64().and_then(seconds);
     let header = hermes_adapter_net::retry_after::from_headers(headers);
     let scope = headers.get("x-ratelimit-scope").and_then(|scope| scope.to_str().ok());
+    let is_global = body["global"].as_bool();
+    let is_barred = is_global.is_none() && scope.is_none() && !headers.contains_key("x-ratelimit-bucket");
     ApiError::Limited {
-        retry_after: said.or(header).unwrap_or(UNTOLD_WAIT),
-        all: body["global"].as_bool() == Some(true) || scope == Some("global"),
+        retry_after: said.or(header).unwrap_or(if is_barred { BARRED_WAIT } else { UNTOLD_WAIT }),
+        all: is_global == Some(true) || scope == Some("global") || is_barred,
     }
 }
 
@@ -240,7 +249,9 @@ fn refused(status: u16, body: &Value) -> Refused {
     if !faults.is_empty() {
         message = format!("{message}: {}", faults.join(", "));
     }
-    Refused { status, code: body["code"].as_u64().unwrap_or_default(), message }
+    let code = body["code"].as_u64();
+    let is_its_own = code.is_some() || body["message"].is_string();
+    Refused { status, code: code.unwrap_or_default(), message, is_its_own }
 }
 
 /// Names what is wrong: `content: BASE_TYPE_MAX_LENGTH`. The values themselves are not repeated.
@@ -521,8 +532,11 @@ mod tests {
         };
         assert_eq!(read(json!({ "retry_after": 64.57, "global": false }), &headers), (64_570, false));
         assert_eq!(read(json!({ "retry_after": 1.0, "global": true }), &headers), (1000, true));
+        headers.insert("x-ratelimit-bucket", HeaderValue::from_static("b"));
         assert_eq!(read(Value::Null, &headers), (65_000, false));
         headers.insert("x-ratelimit-scope", HeaderValue::from_static("global"));
         assert_eq!(read(Value::Null, &headers), (65_000, true));
+        headers.clear();
+        assert_eq!(read(Value::Null, &headers), (60_000, true), "what stands before the server bars the address");
     }
 }

@@ -37,6 +37,8 @@ const ACKNOWLEDGE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Between two groups of new sessions.
 /// <https://docs.discord.com/developers/events/gateway#rate-limiting>
 const IDENTIFY_PAUSE: Duration = Duration::from_secs(5);
+/// After so many failures in a row to go on with a session it is given up: something about it may be dead for ever.
+const RESUMES_MAX: u32 = 8;
 /// The most shards of one instance.
 const SHARDS_MAX: u32 = 256;
 /// The longest raw event that is kept with its event, in bytes.
@@ -137,9 +139,9 @@ impl Connection {
                 shard: (number, count),
                 message_content: self.choice.message_content,
             };
-            let shard = match Shard::open(&entry, session).await {
+            let shard = match Shard::open(&entry, session.clone()).await {
                 Ok(shard) => shard,
-                Err(lost) => return Err(self.lost(number, lost).await),
+                Err(lost) => return Err(self.not_opened(number, session, lost).await),
             };
             self.keep_session(number, &shard.session).await?;
             self.shards.lock().await.push((number, shard));
@@ -191,9 +193,7 @@ impl Connection {
         let told = match (self.api.ask::<GatewayBot>(Method::GET, "gateway/bot").await, &self.gateway_url) {
             (Ok(told), _) => told,
             (Err(error @ (ApiError::Limited { .. } | ApiError::NotSent(_))), _) => return Err(lost(&error)),
-            (Err(ApiError::Refused(Refused { status: 401, code, message })), _) => {
-                return Err(lost(&ApiError::Refused(Refused { status: 401, code, message })));
-            }
+            (Err(error @ ApiError::Refused(Refused { status: 401, .. })), _) => return Err(lost(&error)),
             // A server without this page, where the operator has named the address.
             (Err(_), Some(url)) => GatewayBot { url: url.to_string(), shards: 1, session_start_limit: None },
             (Err(error), None) => return Err(lost(&error)),
@@ -236,7 +236,13 @@ impl Connection {
                 said = shard.next(waiting.len() < WAITING_MAX) => match said {
                     Ok(Said::Event(dispatch)) => waiting.push_back(dispatch),
                     Ok(Said::Alive) => self.host.proved(),
-                    Err(lost) => return Err(self.lost(number, lost).await),
+                    Err(lost) => {
+                        if let Lost::Over(_) = lost {
+                            // Nobody tells these again.
+                            self.take_in_the_rest(work.take(), waiting).await?;
+                        }
+                        return Err(self.lost(number, lost).await);
+                    }
                 },
                 done = until_done(&mut work), if busy => {
                     work = None;
@@ -248,6 +254,17 @@ impl Connection {
                 }
             }
         }
+    }
+
+    /// Takes in what was received of a session that is over.
+    async fn take_in_the_rest(&self, work: Option<Work<'_>>, waiting: VecDeque<Dispatch>) -> Result<(), ConnectError> {
+        if let Some(work) = work {
+            work.await?;
+        }
+        for dispatch in waiting {
+            self.take_in(dispatch).await?;
+        }
+        Ok(())
     }
 
     /// Takes one event in; returns its number, and whether that is kept.
@@ -531,6 +548,21 @@ impl Connection {
         let text = serde_json::to_string(session).expect("texts and numbers are always JSON");
         let kept = self.host.kv().set(&session_key(shard), &text).await;
         kept.map_err(|error| ConnectError::retry(format!("the session could not be kept: {error}")))
+    }
+
+    /// What it means that a shard was not opened. A session whose own address fails is next resumed at the gateway's;
+    /// one that fails again and again, while the HTTP API answers, is given up.
+    async fn not_opened(&self, shard: u32, session: Option<Session>, lost: Lost) -> ConnectError {
+        if let (Some(mut session), Lost::Resumable(reason)) = (session, &lost) {
+            session.failures = session.failures.saturating_add(1);
+            if session.failures >= RESUMES_MAX {
+                return self.lost(shard, Lost::Over(reason.clone())).await;
+            }
+            if let Err(error) = self.keep_session(shard, &session).await {
+                return error;
+            }
+        }
+        self.lost(shard, lost).await
     }
 
     /// What a lost connection means for the link; a session that is over is forgotten.

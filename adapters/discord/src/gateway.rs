@@ -9,7 +9,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
 
 use hermes_adapter_net::reqwest::{Client, Url};
-use hermes_adapter_net::ws::{Closed, Received, Socket, WsError};
+use hermes_adapter_net::ws::{Closed, Received, Socket, WsError, ws_url};
 use hermes_adapter_sdk::prelude::*;
 use hermes_adapter_sdk::tokio::time::{Instant, sleep, timeout};
 use serde::{Deserialize, Serialize};
@@ -46,6 +46,9 @@ pub struct Session {
     pub url: String,
     /// The last dispatch that the host has.
     pub seq: u64,
+    /// How often in a row it could not be gone on with.
+    #[serde(default)]
+    pub failures: u32,
 }
 
 /// How a shard comes in.
@@ -269,7 +272,8 @@ impl Opening<'_> {
                         return Ok((self.ready(&dispatch)?, VecDeque::from([dispatch])));
                     }
                     // What was missed is told before the word that the session goes on.
-                    if let Some(session) = self.session.take() {
+                    if let Some(mut session) = self.session.take() {
+                        session.failures = 0;
                         return Ok((session, VecDeque::from([dispatch])));
                     }
                 }
@@ -306,15 +310,17 @@ impl Opening<'_> {
             id,
             url: text("resume_gateway_url").unwrap_or_default(),
             seq: dispatch.seq,
+            failures: 0,
         })
     }
 }
 
-/// Where to connect. A session is resumed where it lives, unless the operator named an address or that one would
-/// be less safe than the first.
+/// Where to connect. A session is resumed where it lives, unless the operator named an address, or that one would
+/// be less safe than the first, or it failed there already.
 fn address(entry: &Entry<'_>, session: Option<&Session>) -> Url {
-    let own =
-        session.filter(|_| !entry.only_there).and_then(|session| hermes_adapter_net::ws::ws_url(&session.url).ok());
+    let own = session
+        .filter(|session| !entry.only_there && session.failures == 0)
+        .and_then(|session| ws_url(&session.url).ok());
     let own = own.filter(|own| own.scheme() == "https" || entry.url.scheme() == "http");
     let mut url = own.unwrap_or_else(|| entry.url.clone());
     url.query_pairs_mut().append_pair("v", &entry.version.to_string()).append_pair("encoding", "json");
@@ -396,7 +402,9 @@ pub fn after(closed: &Closed) -> Lost {
         },
         Some(4010) => Lost::Over(said("the gateway wants other shards")),
         Some(4011) => Lost::Over(said("the gateway wants more shards")),
-        Some(1000 | 1001 | 4003 | 4005 | 4007 | 4009) => Lost::Over(said("the gateway ended the session")),
+        // 1000 and 1001 end a session only where the client says them; the server says them when it restarts. One that
+        // is gone after all is told by the answer to the resume.
+        Some(4003 | 4005 | 4007 | 4009) => Lost::Over(said("the gateway ended the session")),
         Some(_) => Lost::Resumable(said("the gateway closed the connection")),
         None => Lost::Resumable("the connection to the gateway ended".to_owned()),
     }
@@ -420,10 +428,10 @@ mod tests {
         for fatal in [4004, 4012, 4013, 4014] {
             assert!(matches!(code(fatal), Lost::Fatal { .. }), "{fatal}");
         }
-        for over in [4003, 4007, 4009, 4010, 4011] {
+        for over in [4003, 4005, 4007, 4009, 4010, 4011] {
             assert!(matches!(code(over), Lost::Over(_)), "{over}");
         }
-        for resumable in [1006, 4000, 4001, 4002, 4008, 4999] {
+        for resumable in [1000, 1001, 1006, 4000, 4001, 4002, 4008, 4999] {
             assert!(matches!(code(resumable), Lost::Resumable(_)), "{resumable}");
         }
         assert!(matches!(after(&Closed { code: None, reason: String::new() }), Lost::Resumable(_)));
@@ -446,7 +454,7 @@ mod tests {
                 shard: (0, 1),
                 message_content: true,
             };
-            let session = Session { bot: "1".into(), of: 1, id: "s".into(), url: own.into(), seq: 3 };
+            let session = Session { bot: "1".into(), of: 1, id: "s".into(), url: own.into(), seq: 3, failures: 0 };
             address(&entry, Some(&session)).to_string()
         };
         assert_eq!(resumed("wss://a.b", "wss://c.d", false), "https://c.d/?v=10&encoding=json");

@@ -83,7 +83,7 @@ pub fn written(message: &Message, chat: Chat, ears: Ears<'_>) -> Option<Incoming
     let mut sender = Sender::new(&author.id)
         .named(shown(author, message.member.as_ref()))
         .bot(author.bot || message.webhook_id.is_some());
-    for role in message.member.iter().flat_map(|member| &member.roles) {
+    for role in roles(message.member.as_ref()) {
         sender = sender.with_role(role);
     }
     let is_command = text.starts_with('/');
@@ -109,7 +109,7 @@ pub fn acted(interaction: &Interaction, chat: Chat) -> Option<Event> {
     let member = interaction.member.as_ref();
     let user = member.and_then(|member| member.user.as_ref()).or(interaction.user.as_ref())?;
     let mut sender = Sender::new(&user.id).named(shown(user, member)).bot(user.bot);
-    for role in member.iter().flat_map(|member| &member.roles) {
+    for role in roles(member) {
         sender = sender.with_role(role);
     }
     let event = |id: String, text: String| {
@@ -176,6 +176,11 @@ pub fn thread_name(text: &str) -> String {
 fn shown(user: &api::User, member: Option<&api::Member>) -> String {
     let nick = member.and_then(|member| member.nick.as_deref()).filter(|nick| !nick.is_empty());
     nick.unwrap_or_else(|| user.shown()).to_owned()
+}
+
+/// The roles of somebody, as far as they can be ids: access is granted by them.
+fn roles(member: Option<&api::Member>) -> impl Iterator<Item = &String> {
+    member.into_iter().flat_map(|member| &member.roles).filter(|role| places::number(role).is_some())
 }
 
 /// What the mentions say about the text.

@@ -34,6 +34,15 @@ pub struct Open {
     /// Whether its first answer is given: until then the person sees that somebody thinks.
     pub answered: bool,
     messages: Vec<String>,
+    /// The key of the last part that was answered with, and its messages so far.
+    part: (String, Vec<String>),
+}
+
+impl Open {
+    /// The messages that the part of this key has already.
+    pub fn sent_of(&self, key: &str) -> Vec<String> {
+        if !key.is_empty() && self.part.0 == key { self.part.1.clone() } else { Vec::new() }
+    }
 }
 
 impl Interactions {
@@ -56,6 +65,7 @@ impl Interactions {
             until_ms: now_ms.saturating_add(ANSWERABLE_MS),
             answered: false,
             messages: Vec::new(),
+            part: Default::default(),
         });
         while self.0.len() > OPEN_MAX {
             self.0.pop_front();
@@ -73,13 +83,14 @@ impl Interactions {
         self.0.iter().find(is_one).cloned()
     }
 
-    /// `message` answers the interaction of the event `inbox`.
-    pub fn answered(&mut self, inbox: i64, message: &str) {
+    /// The part of this key answers the interaction of the event `inbox`, so far with the messages `sent`.
+    pub fn answered(&mut self, inbox: i64, key: &str, sent: &[String]) {
         if let Some(open) = self.0.iter_mut().find(|open| open.inbox == inbox) {
             open.answered = true;
-            if open.messages.len() < MESSAGES_MAX {
-                open.messages.push(message.to_owned());
+            if let Some(message) = sent.last().filter(|_| open.messages.len() < MESSAGES_MAX) {
+                open.messages.push(message.clone());
             }
+            open.part = (key.to_owned(), sent.to_vec());
         }
     }
 
@@ -98,10 +109,12 @@ mod tests {
         let mut open = Interactions::default();
         open.note(7, "T".into(), 1000);
         assert!(!open.of_event(7, 1000).unwrap().answered);
-        open.answered(7, "99");
+        open.answered(7, "k1", &["99".into()]);
         let read = Interactions::read(Some(&open.written()));
         assert_eq!(read, open);
         assert_eq!(read.of_message("99", 1000).map(|open| (open.token, open.answered)), Some(("T".into(), true)));
+        let part = read.of_event(7, 1000).unwrap();
+        assert_eq!((part.sent_of("k1"), part.sent_of("k2"), part.sent_of("")), (vec!["99".into()], vec![], vec![]));
         let over = 1000 + ANSWERABLE_MS;
         assert_eq!((open.of_event(7, over), open.of_message("99", over), open.of_event(8, 0)), (None, None, None));
         open.forget(7);

@@ -17,6 +17,8 @@ pub const FILES_MAX: usize = 10;
 const ROW_MAX: usize = 5;
 /// The longest label of a button, in characters. <https://docs.discord.com/developers/components/reference#button>
 const LABEL_CHARS_MAX: usize = 80;
+/// How long to wait where something before Discord refuses what is sent.
+const BARRED_WAIT_MS: u64 = 60_000;
 /// Flags of a message. <https://docs.discord.com/developers/resources/message#message-object-message-flags>
 mod flag {
     pub const SUPPRESS_EMBEDS: u64 = 1 << 2;
@@ -140,9 +142,9 @@ async fn part(file: &OutMedia) -> Result<Part, ApiError> {
     let bytes = tokio::task::spawn_blocking(move || std::fs::read(path))
         .await
         .map_err(|error| ApiError::NotSent(error.to_string()))?
-        .map_err(|error| ApiError::NotSent(format!("{} cannot be read: {error}", file.name)))?;
+        .map_err(|error| ApiError::Unusable(format!("{} cannot be read: {error}", file.name)))?;
     let part = Part::bytes(bytes).file_name(file.name.clone());
-    part.mime_str(&file.mime).map_err(|error| ApiError::NotSent(format!("{:?} is no MIME type: {error}", file.mime)))
+    part.mime_str(&file.mime).map_err(|error| ApiError::Unusable(format!("{:?} is no MIME type: {error}", file.mime)))
 }
 
 /// What an error means for a delivery to `chat`.
@@ -154,8 +156,17 @@ pub fn outcome(error: &ApiError, chat: &Chat) -> SendOutcome {
             let scope = if *all { WaitScope::Instance } else { WaitScope::Chat };
             SendOutcome::not_sent(Some(ms(*retry_after)), scope, error.to_string())
         }
+        ApiError::Unusable(detail) => SendOutcome::refused(RefusalKind::Invalid, detail.clone()),
+        ApiError::Refused(refused) if is_barred(refused) => {
+            SendOutcome::not_sent(Some(BARRED_WAIT_MS), WaitScope::Chat, refused.to_string())
+        }
         ApiError::Refused(refused) => SendOutcome::refused(refusal(refused, chat), refused.to_string()),
     }
+}
+
+/// Whether something before Discord refused it: that says nothing about the chat. What is too large stays so.
+fn is_barred(refused: &Refused) -> bool {
+    !refused.is_its_own && (400..500).contains(&refused.status) && refused.status != 413
 }
 
 /// <https://docs.discord.com/developers/topics/opcodes-and-status-codes#json>
@@ -165,8 +176,8 @@ fn refusal(refused: &Refused, chat: &Chat) -> RefusalKind {
         (10003, _) if chat.thread.is_some() => RefusalKind::ThreadGone,
         (50083 | 160_005, _) => RefusalKind::ThreadGone,
         (10003 | 10004, _) => RefusalKind::ChatGone,
-        // No access; the user takes no direct messages; no permission; verification; a blocked word.
-        (50001 | 50007 | 50009 | 50013 | 200_000, _) => RefusalKind::Forbidden,
+        // No access; the user takes no direct messages; no permission; verification. A blocked word is the text's fault.
+        (50001 | 50007 | 50009 | 50013, _) => RefusalKind::Forbidden,
         (50035, _) if refused.message.contains("content: BASE_TYPE_MAX_LENGTH") => RefusalKind::TooLong,
         (_, 401) => RefusalKind::Unauthorized,
         (0, 403) => RefusalKind::Forbidden,

@@ -39,7 +39,7 @@ impl Connection {
                     tracing::debug!(%refused, "an interaction is over; its answer goes to the channel");
                     self.forget_interaction(open.inbox).await;
                 }
-                Ok(sent) => return self.delivered(vec![sent.id]),
+                Ok(sent) => return self.delivered(sent),
                 Err(error) => return outcome(&error, &outgoing.chat),
             }
         }
@@ -47,13 +47,21 @@ impl Connection {
             return outcome;
         }
         let path = format!("channels/{channel}/messages");
-        let body = outbound::message(outgoing, self.manner, &channel);
+        let mut body = outbound::message(outgoing, self.manner, &channel);
         let mut sent = Vec::new();
         for (n, files) in chunks(&outgoing.media).into_iter().enumerate() {
-            let body = if n == 0 { body.clone() } else { another(&body, &outgoing.key, n) };
-            match self.post(Method::POST, &path, body, files).await {
+            let mut one = if n == 0 { body.clone() } else { another(&body, &outgoing.key, n) };
+            let mut posted = self.post(Method::POST, &path, one.clone(), files).await;
+            if posted.as_ref().is_err_and(takes_no_reply) {
+                for body in [&mut body, &mut one] {
+                    body.as_object_mut().and_then(|fields| fields.remove("message_reference"));
+                }
+                posted = self.post(Method::POST, &path, one, files).await;
+            }
+            match posted {
                 Ok(message) => sent.push(message.id),
-                // What came before has its own key and would not be doubled, but it is there.
+                // What came before has its own key and is not doubled when all is asked for again.
+                Err(error @ ApiError::Limited { .. }) => return outcome(&error, &outgoing.chat),
                 Err(error) if !sent.is_empty() => return SendOutcome::unknown(error.to_string()),
                 Err(error) => return outcome(&error, &outgoing.chat),
             }
@@ -172,19 +180,24 @@ impl Connection {
 
     /// Answers whoever used a command: the first answer takes the place of the sign that somebody thinks.
     /// <https://docs.discord.com/developers/interactions/receiving-and-responding#followup-messages>
-    async fn answer(&self, open: &Open, outgoing: &Outgoing) -> Result<Sent, ApiError> {
+    /// They have no keys: which of them are there is remembered, so that a part that is asked for again goes on there.
+    async fn answer(&self, open: &Open, outgoing: &Outgoing) -> Result<Vec<String>, ApiError> {
         let me = self.me.get().ok_or_else(|| ApiError::NotSent("the link was never opened".to_owned()))?;
         let hook = format!("webhooks/{}/{}", me.application, open.token);
         let private = !self.choice.public_answers || outgoing.ephemeral_to.is_some();
         let body = outbound::answer(outgoing, self.manner, private);
-        let files = chunks(&outgoing.media).first().copied().unwrap_or_default();
-        let sent = match open.answered {
-            false => self.post(Method::PATCH, &format!("{hook}/messages/@original"), body, files).await?,
-            true => self.post(Method::POST, &format!("{hook}?wait=true"), body, files).await?,
-        };
-        let mut interactions = self.interactions.lock().await;
-        interactions.answered(open.inbox, &sent.id);
-        self.keep_interactions(&interactions).await;
+        let mut sent = open.sent_of(&outgoing.key);
+        for (n, files) in chunks(&outgoing.media).into_iter().enumerate().skip(sent.len()) {
+            let body = if n == 0 { body.clone() } else { another(&body, "", n) };
+            let one: Sent = match open.answered || n > 0 {
+                false => self.post(Method::PATCH, &format!("{hook}/messages/@original"), body, files).await?,
+                true => self.post(Method::POST, &format!("{hook}?wait=true"), body, files).await?,
+            };
+            sent.push(one.id);
+            let mut interactions = self.interactions.lock().await;
+            interactions.answered(open.inbox, &outgoing.key, &sent);
+            self.keep_interactions(&interactions).await;
+        }
         Ok(sent)
     }
 
@@ -236,6 +249,12 @@ fn another(body: &Value, key: &str, n: usize) -> Value {
     body
 }
 
+/// Whether a message was refused because it answers another one, which this bot may not read.
+/// <https://docs.discord.com/developers/topics/opcodes-and-status-codes#json>
+fn takes_no_reply(error: &ApiError) -> bool {
+    matches!(error.code(), Some(160_002 | 160_009))
+}
+
 /// Whether the answer to an interaction was refused because it takes none any more.
 fn is_over(status: u16) -> bool {
     matches!(status, 401 | 404)
@@ -248,7 +267,7 @@ fn not_ours(what: &str, id: &str) -> SendOutcome {
 /// An error of a call that is no delivery.
 pub fn call_error(error: ApiError) -> CallError {
     let code = match &error {
-        ApiError::Refused(_) => "refused",
+        ApiError::Refused(_) | ApiError::Unusable(_) => "refused",
         ApiError::Limited { .. } | ApiError::NotSent(_) | ApiError::Doubtful(_) => "unavailable",
     };
     CallError::new(code, error.to_string())

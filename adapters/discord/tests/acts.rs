@@ -108,3 +108,33 @@ fn a_refusal_and_a_limit_are_told_apart() {
     let SendOutcome::NotSent { retry_after_ms: Some(left), .. } = host.send(&outgoing) else { panic!("it is empty") };
     assert!(left <= 7500);
 }
+
+fn in_group() -> Outgoing {
+    Outgoing::text(Chat::new(ChatType::Group, "10"), "hello")
+}
+
+#[test]
+fn an_answer_that_may_not_refer_to_its_message_goes_without() {
+    let (host, requests) = server(vec![
+        (403, json!({ "code": 160_002, "message": "Cannot reply without permission to read message history" })),
+        (200, json!({ "id": "500" })),
+    ]);
+    let mut outgoing = in_group();
+    (outgoing.key, outgoing.part, outgoing.reply_to) = ("k1".into(), 1, Some("99".into()));
+    let SendOutcome::Delivered { receipt } = host.send(&outgoing) else { panic!("the text alone may be said") };
+    assert_eq!(receipt.message_ids, ["500"]);
+    assert_eq!(asked(&requests, 2), ["POST /channels/10/messages"; 2]);
+}
+
+#[test]
+fn a_limit_in_the_middle_of_many_files_is_a_limit() {
+    let limited = json!({ "message": "You are being rate limited.", "retry_after": 7.5, "global": false });
+    let (host, _requests) = server(vec![(200, json!({ "id": "500" })), (429, limited)]);
+    let mut outgoing = in_group();
+    outgoing.key = "k1".into();
+    let file =
+        |n: usize| OutMedia::new(n.to_string(), concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml"), "a/b", "x", 1);
+    outgoing.media = (0..11).map(file).collect();
+    let outcome = host.send(&outgoing);
+    assert!(matches!(outcome, SendOutcome::NotSent { retry_after_ms: Some(7500), .. }), "{outcome:?}");
+}

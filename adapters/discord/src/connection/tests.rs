@@ -5,7 +5,7 @@ hermes_adapter_sdk::certify!(Discord);
 
 #[test]
 fn a_refused_token_needs_a_person_and_a_limit_only_time() {
-    let refused = |status| ApiError::Refused(Refused { status, code: 0, message: "x".into() });
+    let refused = |status| ApiError::Refused(Refused { status, code: 0, message: "x".into(), is_its_own: true });
     assert!(matches!(lost(&refused(401)), ConnectError::Fatal { .. }));
     assert!(matches!(lost(&refused(403)), ConnectError::Retry { after_ms: None, .. }));
     let limited = ApiError::Limited { retry_after: Duration::from_millis(1500), all: true };

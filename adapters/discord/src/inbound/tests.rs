@@ -27,11 +27,11 @@ fn me() -> Value {
 
 #[test]
 fn a_message_names_its_chat_sender_roles_and_change() {
-    let event = read(json!({ "member": { "nick": "Countess", "roles": ["3", "4"] } })).unwrap().event;
+    let event = read(json!({ "member": { "nick": "Countess", "roles": ["3", "4", "*", "admin"] } })).unwrap().event;
     assert_eq!(event.event_id, "m:10:175928847299117063");
     assert_eq!((event.chat.kind.clone(), event.chat.name.as_deref()), (ChatType::Group, Some("#general")));
     assert_eq!((event.sender.id.as_str(), event.sender.name.as_deref()), ("7", Some("Countess")));
-    assert_eq!(event.sender.roles, ["3", "4"]);
+    assert_eq!(event.sender.roles, ["3", "4"], "what is no id grants nothing");
     assert_eq!((event.text.as_str(), event.at_ms), ("hello", 1_462_015_105_796));
     assert_eq!(event.addressed, Addressed::default());
 }

@@ -3,7 +3,7 @@ use super::*;
 const MANNER: Manner = Manner { reply_mode: ReplyMode::First, link_previews: true };
 
 fn kind(status: u16, code: u64, message: &str, chat: &Chat) -> RefusalKind {
-    let error = ApiError::Refused(Refused { status, code, message: message.into() });
+    let error = ApiError::Refused(Refused { status, code, message: message.into(), is_its_own: true });
     match outcome(&error, chat) {
         SendOutcome::Refused { kind, .. } => kind,
         other => panic!("not refused: {other:?}"),
@@ -22,6 +22,8 @@ fn each_code_of_the_server_has_its_kind() {
         (403, 50007, RefusalKind::Forbidden),
         (400, 50083, RefusalKind::ThreadGone),
         (400, 50006, RefusalKind::Invalid),
+        (400, 200_000, RefusalKind::Invalid),
+        (403, 0, RefusalKind::Forbidden),
         (401, 0, RefusalKind::Unauthorized),
         (413, 40005, RefusalKind::Invalid),
     ] {
@@ -48,6 +50,27 @@ fn what_may_have_arrived_is_doubtful_and_what_cannot_have_is_not() {
     assert!(matches!(outcome(&ApiError::Doubtful("cut".into()), &chat), SendOutcome::Unknown { .. }));
     let away = outcome(&ApiError::NotSent("away".into()), &chat);
     assert!(matches!(away, SendOutcome::NotSent { scope: WaitScope::Instance, .. }));
+}
+
+#[test]
+fn a_refusal_by_what_stands_before_the_server_says_nothing_about_the_chat() {
+    let by_a_page = |status| {
+        let refused = Refused { status, code: 0, message: "x".into(), is_its_own: false };
+        outcome(&ApiError::Refused(refused), &Chat::dm("1"))
+    };
+    let SendOutcome::NotSent { retry_after_ms, scope, .. } = by_a_page(403) else { panic!("the chat is not dead") };
+    assert_eq!((retry_after_ms, scope), (Some(BARRED_WAIT_MS), WaitScope::Chat));
+    assert!(matches!(by_a_page(413), SendOutcome::Refused { kind: RefusalKind::Invalid, .. }), "it stays too large");
+}
+
+#[tokio::test]
+async fn a_file_that_cannot_be_sent_is_refused_and_holds_nobody() {
+    for (path, mime) in [("/nowhere/at/all", "a/b"), (concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml"), "no type")] {
+        let file = OutMedia::new("1", path, mime, "x", 1);
+        let error = with_files(json!({}), &[file]).await.expect_err("it cannot be sent");
+        let outcome = outcome(&error, &Chat::dm("1"));
+        assert!(matches!(outcome, SendOutcome::Refused { kind: RefusalKind::Invalid, .. }), "{outcome:?}");
+    }
 }
 
 #[test]
