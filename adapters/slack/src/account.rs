@@ -4,16 +4,20 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use hermes_adapter_sdk::prelude::*;
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
 use crate::api::{Api, ApiError, Conversation, ConversationInfo, Conversations, Me, UserInfo};
 use crate::inbound;
 
 /// Names that are remembered; when they are more, all are asked for anew.
 const NAMES_MAX: usize = 4096;
-/// How long a name may take. Without one the id is shown.
-const NAME_TIMEOUT: Duration = Duration::from_millis(1500);
+/// How long the names of one message may take, which are asked for together. Without one the id is shown.
+const NAME_TIMEOUT: Duration = Duration::from_secs(1);
+/// How long a name is not asked for again that could not be had.
+const NAMELESS: Duration = Duration::from_secs(60);
 /// Slash commands whose address is remembered, and for how long it is good.
 /// <https://docs.slack.dev/interactivity/handling-user-interaction#message_responses>
 const COMMANDS_MAX: usize = 256;
@@ -32,13 +36,16 @@ pub struct Space {
     pub me: Me,
 }
 
+/// What something is called, if it is known; and until when that is believed, if not for good.
+struct Named(Option<String>, Option<Instant>);
+
 /// The app in all its workspaces.
 pub struct Account {
     /// The server.
     pub api: Api,
     tokens: Vec<String>,
     spaces: Mutex<Vec<Arc<Space>>>,
-    names: Mutex<BTreeMap<(String, String), Option<String>>>,
+    names: Mutex<BTreeMap<(String, String), Named>>,
     /// Slash commands by the event that they became, and where they may be answered until when.
     commands: Mutex<VecDeque<(i64, String, i64)>>,
 }
@@ -49,11 +56,22 @@ impl Account {
         Self { api, tokens, spaces: Mutex::default(), names: Mutex::default(), commands: Mutex::default() }
     }
 
-    /// Asks each token who it is, and claims its place.
+    /// Asks each token who it is, and claims its place. A workspace that the app was taken out of is left out.
     pub async fn introduce(&self, host: &Host) -> Result<(), ConnectError> {
         let mut spaces: Vec<Arc<Space>> = Vec::new();
-        for token in &self.tokens {
-            let me: Me = self.api.call(token, "auth.test", &[]).await.map_err(|error| lost(&error, "bot_token"))?;
+        let mut out = None;
+        for (n, token) in self.tokens.iter().enumerate() {
+            let me: Me = match self.api.call(token, "auth.test", &[]).await {
+                Ok(me) => me,
+                Err(error) if is_taken_out(&error) => {
+                    let known = self.all().into_iter().find(|space| space.token == *token);
+                    let name = known.map_or_else(String::new, |space| format!(" ({})", space.me.team));
+                    tracing::warn!(%error, "token {} of `bot_token`{name} is left out: the app is not installed there any more", n + 1);
+                    out = Some(error);
+                    continue;
+                }
+                Err(error) => return Err(lost(&error, "bot_token")),
+            };
             if me.is_enterprise_install {
                 return Err(ConnectError::fatal(
                     format!("`bot_token` holds a token of the whole organization {}", me.team),
@@ -71,6 +89,9 @@ impl Account {
             })?;
             spaces.push(Arc::new(Space { token: token.clone(), me }));
         }
+        if let Some(error) = out.filter(|_| spaces.is_empty()) {
+            return Err(lost(&error, "bot_token"));
+        }
         let names: Vec<String> =
             spaces.iter().map(|space| format!("@{} in {}", space.me.user, space.me.team)).collect();
         host.announce(names.join(", "), "");
@@ -87,10 +108,22 @@ impl Account {
         self.spaces().clone()
     }
 
-    /// The first of these workspaces that is one of ours.
-    pub fn first_of(&self, teams: &[&str]) -> Option<Arc<Space>> {
-        let spaces = self.spaces();
-        teams.iter().find_map(|team| spaces.iter().find(|space| space.me.team_id == *team)).cloned()
+    /// The workspace that a delivery belongs to: the first of ours that it names. A channel that is shared with
+    /// another workspace of ours belongs to the one whose bot is mentioned, or was answered.
+    pub fn space_of(&self, payload: &Value) -> Option<Arc<Space>> {
+        let (spaces, teams) = (self.spaces(), inbound::teams(payload));
+        let first = teams.iter().find_map(|team| spaces.iter().find(|space| space.me.team_id == *team))?;
+        let is_shared = payload["is_ext_shared_channel"] == true;
+        let meant = spaces.iter().filter(|space| is_shared || teams.contains(&space.me.team_id.as_str()));
+        let meant: Vec<_> = meant.collect();
+        let mentioned = meant.iter().find(|space| inbound::mentions(payload, &space.me.user_id));
+        let asked = || meant.iter().find(|space| payload["event"]["parent_user_id"] == space.me.user_id.as_str());
+        Some(Arc::clone(mentioned.or_else(asked).unwrap_or(&first)))
+    }
+
+    /// Whether one of our bots, in whichever workspace, wrote what was delivered.
+    pub fn is_own(&self, payload: &Value) -> bool {
+        self.spaces().iter().any(|space| inbound::is_by(payload, &space.me))
     }
 
     /// The workspace and the channel of a chat.
@@ -112,18 +145,16 @@ impl Account {
         space: &Space,
         users: impl Iterator<Item = &'u str>,
     ) -> BTreeMap<String, String> {
-        let mut names = BTreeMap::new();
-        for user in users.filter(|user| user.starts_with(['U', 'W'])) {
+        let users = users.filter(|user| user.starts_with(['U', 'W']));
+        let names = users.map(|user| async move {
             let asked = async {
                 let found: UserInfo = self.api.call(&space.token, "users.info", &[("user", json!(user))]).await?;
                 let display = found.user.profile.display_name.filter(|name| !name.is_empty());
                 Ok(display.or(found.user.real_name).unwrap_or(found.user.name))
             };
-            if let Some(name) = self.named(space, user, asked).await {
-                names.insert(user.to_owned(), name);
-            }
-        }
-        names
+            Some((user.to_owned(), self.named(space, user, asked).await?))
+        });
+        join_all(names).await.into_iter().flatten().collect()
     }
 
     /// What a channel is called.
@@ -145,23 +176,24 @@ impl Account {
     ) -> Option<String> {
         let key = (space.me.team_id.clone(), id.to_owned());
         let known = || self.names.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(name) = known().get(&key) {
-            return name.clone();
-        }
-        let found = match tokio::time::timeout(NAME_TIMEOUT, asked).await {
-            Ok(Ok(name)) => Some(name).filter(|name| !name.is_empty()),
-            // A missing scope stays missing; it is said once and not asked for again.
-            Ok(Err(ApiError::Refused(refused))) if refused.code != "ratelimited" => {
-                tracing::info!(id, %refused, "a name is not known");
-                None
+        if let Some(Named(name, until)) = known().get(&key) {
+            if until.is_none_or(|until| Instant::now() < until) {
+                return name.clone();
             }
-            _ => return None,
+        }
+        let (found, believed) = match tokio::time::timeout(NAME_TIMEOUT, asked).await {
+            Ok(Ok(name)) => (Some(name).filter(|name| !name.is_empty()), None),
+            Ok(Err(error)) => {
+                tracing::info!(id, %error, "a name is not known");
+                (None, believed(&error))
+            }
+            Err(_) => (None, Some(NAMELESS)),
         };
         let mut names = known();
         if names.len() >= NAMES_MAX {
             names.clear();
         }
-        names.insert(key, found.clone());
+        names.insert(key, Named(found.clone(), believed.map(|time| Instant::now() + time)));
         found
     }
 
@@ -217,9 +249,39 @@ impl Account {
     /// Proves a round trip.
     pub async fn prove(&self) -> Result<(), ApiError> {
         for space in self.all() {
-            self.api.call::<Value>(&space.token, "auth.test", &[]).await?;
+            match self.api.call::<Value>(&space.token, "auth.test", &[]).await {
+                Ok(_) => {}
+                Err(error) if is_taken_out(&error) && self.leave_out(&space) => {
+                    tracing::warn!(%error, "the workspace {} is left out: the app is not installed there any more", space.me.team);
+                }
+                Err(error) => return Err(error),
+            }
         }
         Ok(())
+    }
+
+    /// Goes on without a workspace; `false` when it is the last one.
+    fn leave_out(&self, gone: &Space) -> bool {
+        let mut spaces = self.spaces();
+        let is_last = spaces.len() <= 1;
+        spaces.retain(|space| is_last || space.me.team_id != gone.me.team_id);
+        !is_last
+    }
+}
+
+/// Whether the app was taken out of the workspace that was asked.
+fn is_taken_out(error: &ApiError) -> bool {
+    matches!(error, ApiError::Refused(refused) if matches!(refused.code.as_str(), "account_inactive" | "token_revoked"))
+}
+
+/// For how long a name is not asked for again after this error; `None`: for good.
+fn believed(error: &ApiError) -> Option<Duration> {
+    let ApiError::Refused(refused) = error else { return Some(NAMELESS) };
+    // A missing scope stays missing, and who is not there does not come.
+    match refused.code.as_str() {
+        "missing_scope" | "user_not_visible" => None,
+        code if code.ends_with("_not_found") => None,
+        _ => Some(refused.retry_after_ms.map_or(NAMELESS, |wait| Duration::from_millis(wait).min(NAMELESS))),
     }
 }
 
@@ -245,3 +307,6 @@ pub fn lost(error: &ApiError, key: &str) -> ConnectError {
         _ => ConnectError::retry(refused.to_string()),
     }
 }
+
+#[cfg(test)]
+mod tests;

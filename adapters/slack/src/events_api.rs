@@ -10,7 +10,7 @@ use std::time::Duration;
 use axum::Router;
 use axum::body::{Body, Bytes, to_bytes};
 use axum::extract::State;
-use axum::http::{HeaderMap, Request, StatusCode, header::CONTENT_TYPE};
+use axum::http::{HeaderMap, Request, StatusCode, header::CONNECTION, header::CONTENT_TYPE};
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
 use hermes_adapter_net::port;
@@ -105,7 +105,7 @@ impl EventsApi {
 }
 
 async fn enter(State(door): State<Arc<Door>>, request: Request<Body>) -> Response {
-    let Ok(_one) = door.requests.try_acquire() else { return StatusCode::SERVICE_UNAVAILABLE.into_response() };
+    let Ok(_one) = door.requests.try_acquire() else { return later() };
     let (parts, body) = request.into_parts();
     let body = match timeout(BODY_TIMEOUT, to_bytes(body, BODY_BYTES_MAX)).await {
         Ok(Ok(body)) => body,
@@ -130,8 +130,13 @@ async fn enter(State(door): State<Arc<Door>>, request: Request<Body>) -> Respons
     match timeout(ACK_TIMEOUT, taken).await {
         Ok(true) => StatusCode::OK.into_response(),
         // The host does not have it yet: Slack brings it again, and it is known by what it changes.
-        Ok(false) | Err(_) => StatusCode::SERVICE_UNAVAILABLE.into_response(),
+        Ok(false) | Err(_) => later(),
     }
+}
+
+/// Asks Slack to come again, on a new connection: this one may lead to a link that has ended.
+fn later() -> Response {
+    (StatusCode::SERVICE_UNAVAILABLE, [(CONNECTION, "close")]).into_response()
 }
 
 /// Whether Slack signed this body, and lately.
@@ -238,5 +243,12 @@ mod tests {
             assert!(read(&form, &Bytes::from_static(body.as_bytes())).is_none(), "{body:?}");
         }
         assert!(read(&HeaderMap::new(), &Bytes::from_static(b"{}")).is_none());
+    }
+
+    #[test]
+    fn who_is_to_come_again_comes_on_a_new_connection() {
+        let response = later();
+        assert_eq!(response.status(), StatusCode::SERVICE_UNAVAILABLE);
+        assert_eq!(response.headers()[CONNECTION], "close");
     }
 }

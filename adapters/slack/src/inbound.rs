@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use hermes_adapter_sdk::prelude::*;
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer, de::DeserializeOwned};
 use serde_json::Value;
 
 use crate::api::{File, Me};
@@ -70,6 +70,27 @@ pub fn teams(payload: &Value) -> Vec<&str> {
         .collect()
 }
 
+/// The texts of an event.
+pub fn texts(payload: &Value) -> Vec<&str> {
+    let event = &payload["event"];
+    [&event["text"], &event["message"]["text"]].into_iter().filter_map(Value::as_str).collect()
+}
+
+/// Whether an event's text mentions a user.
+pub fn mentions(payload: &Value, user: &str) -> bool {
+    let marks = [format!("<@{user}>"), format!("<@{user}|")];
+    texts(payload).into_iter().any(|text| marks.iter().any(|mark| text.contains(mark)))
+}
+
+/// Whether we wrote, as this user or bot, what an event is about.
+pub fn is_by(payload: &Value, me: &Me) -> bool {
+    let event = &payload["event"];
+    let is_by = |message: &Value| {
+        message["user"] == me.user_id.as_str() || (!me.bot_id.is_empty() && message["bot_id"] == me.bot_id.as_str())
+    };
+    [event, &event["message"], &event["previous_message"]].into_iter().any(is_by)
+}
+
 /// The channel that a payload is about, which decides what is handled after what.
 pub fn channel(payload: &Value) -> &str {
     let event = &payload["event"];
@@ -114,10 +135,12 @@ pub fn is_ts(text: &str) -> bool {
 
 /// Reads one delivery of the Events API; `None` when it is nothing for the host.
 pub fn event(payload: &Value, reader: Reader<'_>) -> Option<Incoming> {
-    let message: Message = Message::deserialize(&payload["event"]).ok()?;
-    if !matches!(message.kind.as_str(), "message" | "app_mention") {
+    if !matches!(payload["event"]["type"].as_str(), Some("message" | "app_mention")) {
         return None;
     }
+    let message = Message::deserialize(&payload["event"])
+        .map_err(|error| tracing::warn!(%error, "a message has a shape that is not known, and is left out"))
+        .ok()?;
     let mut incoming = match message.subtype.as_deref() {
         Some("message_changed") => changed(&message, reader)?,
         Some("message_deleted") => deleted(&message, reader)?,
@@ -133,22 +156,68 @@ pub fn event(payload: &Value, reader: Reader<'_>) -> Option<Incoming> {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 struct Message {
-    #[serde(rename = "type")]
-    kind: String,
     subtype: Option<String>,
     channel: String,
     user: Option<String>,
     bot_id: Option<String>,
+    #[serde(deserialize_with = "if_readable")]
     username: Option<String>,
+    #[serde(deserialize_with = "if_readable")]
     text: String,
     ts: String,
     thread_ts: Option<String>,
     parent_user_id: Option<String>,
+    #[serde(deserialize_with = "if_readable")]
     edited: Option<Edited>,
+    #[serde(deserialize_with = "readable")]
     files: Vec<File>,
+    #[serde(deserialize_with = "readable")]
+    attachments: Vec<Attached>,
     message: Option<Box<Message>>,
     previous_message: Option<Box<Message>>,
     deleted_ts: Option<String>,
+}
+
+/// What hangs on a message: a preview, or a message that was passed on.
+/// <https://docs.slack.dev/legacy/legacy-messaging/legacy-secondary-message-attachments>
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+struct Attached {
+    is_share: bool,
+    #[serde(deserialize_with = "if_readable")]
+    author_name: Option<String>,
+    #[serde(deserialize_with = "if_readable")]
+    text: Option<String>,
+    #[serde(deserialize_with = "if_readable")]
+    fallback: Option<String>,
+    #[serde(deserialize_with = "readable")]
+    files: Vec<File>,
+}
+
+impl Attached {
+    /// The words of somebody else, marked as such. Who is mentioned in them is not called by who passed them on.
+    fn quotation(&self, reader: Reader<'_>) -> String {
+        let said = self.text.as_ref().filter(|text| !text.is_empty()).or(self.fallback.as_ref());
+        let said = reader.text(said.map_or("", String::as_str)).text;
+        let author = self.author_name.as_deref().filter(|name| !name.is_empty()).unwrap_or("somebody");
+        let author = reader.text(author).text.replace('\n', " ");
+        let lines = said.lines().map(|line| format!("> {line}"));
+        [format!("> {author} wrote:")].into_iter().chain(lines).collect::<Vec<_>>().join("\n")
+    }
+}
+
+/// Those of a list that can be read; one that cannot leaves the others and the message as they are.
+fn readable<'d, T: DeserializeOwned, D: Deserializer<'d>>(list: D) -> Result<Vec<T>, D::Error> {
+    let list = Option::<Vec<Value>>::deserialize(list)?.unwrap_or_default();
+    let read = list.into_iter().map(serde_json::from_value);
+    Ok(read
+        .filter_map(|one| one.map_err(|error| tracing::warn!(%error, "what hangs on a message is left out")).ok())
+        .collect())
+}
+
+/// A field without which a message still says something.
+fn if_readable<'d, T: DeserializeOwned + Default, D: Deserializer<'d>>(field: D) -> Result<T, D::Error> {
+    Ok(serde_json::from_value(Value::deserialize(field)?).unwrap_or_default())
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -187,19 +256,23 @@ fn written(message: &Message, channel: &str, reader: Reader<'_>) -> Option<Incom
         return None;
     }
     let read = reader.text(&message.text);
-    if read.text.is_empty() && message.files.is_empty() && !read.mention {
+    let passed_on: Vec<&Attached> = message.attachments.iter().filter(|one| one.is_share).collect();
+    if read.text.is_empty() && message.files.is_empty() && passed_on.is_empty() && !read.mention {
         return None;
     }
+    let said = Some(read.text).filter(|text| !text.is_empty());
+    let quoted = passed_on.iter().map(|one| one.quotation(reader));
+    let said = said.into_iter().chain(quoted).collect::<Vec<_>>().join("\n\n");
     let chat = chat(&me.team_id, channel, message.thread(channel, threads));
     // `message` and `app_mention` are two deliveries of one text, and name it alike.
     let event_id = format!("m:{}:{}", chat.id, message.ts);
-    let mut event = Event::message(event_id, chat, message.sender()?, read.text)
-        .at_ms(at_ms(&message.ts))
-        .with_message_id(&message.ts);
+    let mut event =
+        Event::message(event_id, chat, message.sender()?, said).at_ms(at_ms(&message.ts)).with_message_id(&message.ts);
     event.reply_to = reply(message, me);
     let answers_us = event.reply_to.as_ref().is_some_and(|reply| reply.is_self);
     event.addressed = Addressed::new(read.mention, answers_us, false);
-    Some(Incoming { event, files: message.files.clone() })
+    let files = message.files.iter().chain(passed_on.into_iter().flat_map(|one| &one.files));
+    Some(Incoming { event, files: files.cloned().collect() })
 }
 
 /// What is written in a thread answers the message that it began with.

@@ -5,6 +5,7 @@
 //! * `text`: Slack's text as people read it;
 //! * `inbound`: from a payload to an event;
 //! * `receiver`: from a delivery to an event that the host has, then the acknowledgement; files;
+//! * `kept`: what is acknowledged and not with the host yet;
 //! * `socket`, `events_api`: the two ways a delivery comes;
 //! * `outbound`: from a part to the calls that carry it, and the one place where errors are classified;
 //! * `seeds`: which threads were begun for the host.
@@ -15,6 +16,7 @@ mod account;
 mod api;
 mod events_api;
 mod inbound;
+mod kept;
 mod outbound;
 mod receiver;
 mod seeds;

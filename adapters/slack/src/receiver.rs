@@ -19,6 +19,7 @@ use crate::Config;
 use crate::account::{Account, Space};
 use crate::api::{File, FileInfo};
 use crate::inbound::{self, Incoming, Reader, Slash, Threads};
+use crate::kept::{Entry, Kept};
 use crate::text;
 
 /// What is handled side by side; one chat always in the same of them, in order.
@@ -27,8 +28,8 @@ const LANES: usize = 8;
 const WAITING_MAX: usize = 32;
 /// Where deliveries are kept that are acknowledged and not with the host yet.
 const KEPT_AS: &str = "acknowledged";
-/// How much is kept; a value of the host's store has at most 64 KiB.
-const KEPT_BYTES_MAX: usize = 60 * 1024;
+/// People in one text whose names are asked for.
+const MENTIONS_MAX: usize = 20;
 /// Changes that are remembered as handed over.
 const RECENT_MAX: usize = 512;
 
@@ -98,7 +99,7 @@ pub struct Receiver {
     pub fetcher: Fetcher,
     /// Origins of files that the operator configured.
     pub file_origins: Vec<Url>,
-    kept: Mutex<Vec<(String, Value)>>,
+    kept: Kept,
     recent: Mutex<VecDeque<String>>,
 }
 
@@ -114,7 +115,7 @@ impl Receiver {
             allowed_channels: config.allowed_channels.clone(),
             fetcher,
             file_origins,
-            kept: Mutex::default(),
+            kept: Kept::default(),
             recent: Mutex::default(),
         }
     }
@@ -128,8 +129,8 @@ impl Receiver {
     /// Opens the lanes, and puts what was kept into them again.
     pub async fn open(&self) -> Result<(Lanes, Vec<BoxFuture<'_, Result<(), ConnectError>>>), ConnectError> {
         let stored = self.host.kv().get(KEPT_AS).await.map_err(|error| ConnectError::retry(error.to_string()))?;
-        let kept: Vec<(String, Value)> = stored.and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default();
-        *self.kept.lock().unwrap_or_else(PoisonError::into_inner) = kept.clone();
+        let kept: Vec<Entry> = stored.and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default();
+        self.kept.begin(kept.clone());
         let (into, from): (Vec<_>, Vec<_>) = (0..LANES).map(|_| mpsc::channel(WAITING_MAX)).unzip();
         let lanes = Lanes(into);
         let mut work: Vec<BoxFuture<'_, _>> = from.into_iter().map(|lane| self.lane(lane).boxed()).collect();
@@ -141,9 +142,11 @@ impl Receiver {
     }
 
     /// Hands over what an earlier life of the link acknowledged. Ends only when the host does not take it.
-    async fn again(&self, kept: Vec<(String, Value)>) -> Result<(), ConnectError> {
-        for (_, payload) in kept {
+    async fn again(&self, kept: Vec<Entry>) -> Result<(), ConnectError> {
+        for (key, payload) in kept {
             self.take(Delivery { kind: Kind::Event, payload, ack: Ack::Before }).await?;
+            // Also where nothing came of it: it would be taken up for ever, and take the room of others.
+            self.forget(&key).await?;
         }
         std::future::pending().await
     }
@@ -159,13 +162,13 @@ impl Receiver {
     /// Reads one delivery, hands it over and acknowledges it.
     async fn take(&self, delivery: Delivery) -> Result<(), ConnectError> {
         let Delivery { kind, payload, ack } = delivery;
-        let Some(space) = self.account.first_of(&inbound::teams(&payload)) else {
+        let Some(space) = self.account.space_of(&payload) else {
             tracing::warn!("a delivery of a workspace that has no token in `bot_token` is left out");
             ack.say().await;
             return Ok(());
         };
         let incoming = match kind {
-            Kind::Event => self.read_event(&payload, &space).await,
+            Kind::Event => self.read_event(&payload, &space, &BTreeMap::new()),
             Kind::Slash => self.read_slash(&payload, &space).await,
             Kind::Interactive => inbound::pressed(&payload, &space.me),
         };
@@ -181,8 +184,9 @@ impl Receiver {
             ack.say().await;
             return Ok(());
         }
+        let users = self.mentioned(&payload, &space, kind);
         let mut ack = Some(ack);
-        if !files.is_empty() && (is_again || self.keep(&key, payload).await) {
+        if !files.is_empty() && (is_again || self.keep(&key, payload.clone()).await) {
             if let Some(ack) = ack.take() {
                 ack.say().await;
             }
@@ -190,7 +194,12 @@ impl Receiver {
         for file in files {
             event.attachments.push(self.fetch(&space, file).await);
         }
-        self.add_names(&space, &mut event).await;
+        let names = self.add_names(&space, &mut event, &users).await;
+        if !users.is_empty() {
+            if let Some(named) = self.read_event(&payload, &space, &names) {
+                event.text = named.event.text;
+            }
+        }
         match self.host.emit(&event).await {
             Ok(Emitted::New { inbox_id } | Emitted::Duplicate { duplicate_of: inbox_id }) => {
                 if let Some(url) = response_url {
@@ -211,12 +220,17 @@ impl Receiver {
         Ok(())
     }
 
-    async fn read_event(&self, payload: &Value, space: &Space) -> Option<Incoming> {
-        let event = &payload["event"];
-        let said = [&event["text"], &event["message"]["text"]].into_iter().filter_map(Value::as_str);
-        let users = said.flat_map(|said| text::mentioned(said, &space.me.user_id)).take(20);
-        let names = self.account.user_names(space, users).await;
-        inbound::event(payload, Reader { me: &space.me, threads: self.threads, names: &names })
+    fn read_event(&self, payload: &Value, space: &Space, names: &BTreeMap<String, String>) -> Option<Incoming> {
+        if self.account.is_own(payload) {
+            return None;
+        }
+        inbound::event(payload, Reader { me: &space.me, threads: self.threads, names })
+    }
+
+    /// Whose names stand in the text of an event.
+    fn mentioned(&self, payload: &Value, space: &Space, kind: Kind) -> Vec<String> {
+        let texts = inbound::texts(payload).into_iter().filter(|_| kind == Kind::Event);
+        texts.flat_map(|said| text::mentioned(said, &space.me.user_id)).take(MENTIONS_MAX).map(str::to_owned).collect()
     }
 
     /// A slash command of the host's own name says a command of the host, or words for the agent; any other one is
@@ -236,60 +250,56 @@ impl Receiver {
         Some(found.into_iter().map(|command| command.name).collect())
     }
 
-    async fn add_names(&self, space: &Space, event: &mut Event) {
+    /// Names the sender and the channel; returns what the others are called. All of it has one deadline.
+    async fn add_names(&self, space: &Space, event: &mut Event, others: &[String]) -> BTreeMap<String, String> {
+        let sender = Some(&event.sender.id).filter(|_| event.sender.name.is_none());
+        let users = others.iter().chain(sender).map(String::as_str);
+        let channel = inbound::place(&event.chat.id).1;
+        let channel = async {
+            match event.chat.kind {
+                ChatType::Dm => None,
+                _ => self.account.channel_name(space, channel).await,
+            }
+        };
+        let (names, channel) = tokio::join!(self.account.user_names(space, users), channel);
+        event.chat.name = channel;
         if event.sender.name.is_none() {
-            let id = event.sender.id.clone();
-            event.sender.name = self.account.user_names(space, [id.as_str()].into_iter()).await.remove(&id);
+            event.sender.name = names.get(&event.sender.id).cloned();
         }
-        if event.chat.kind != ChatType::Dm {
-            event.chat.name = self.account.channel_name(space, inbound::place(&event.chat.id).1).await;
-        }
+        names
     }
 
     /// Whether a change was handed over already, or is about to be.
     fn is_known(&self, key: &str, is_again: bool) -> bool {
         let recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
-        let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        recent.iter().any(|known| known == key) || (!is_again && kept.iter().any(|(known, _)| known == key))
+        recent.iter().any(|known| known == key) || (!is_again && self.kept.holds(key))
     }
 
     /// Keeps a delivery with the host; `false` when there is no room, and then it is acknowledged later.
     async fn keep(&self, key: &str, payload: Value) -> bool {
-        let text = {
-            let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-            kept.push((key.to_owned(), payload));
-            let text = json!(*kept).to_string();
-            if text.len() > KEPT_BYTES_MAX {
-                kept.pop();
-                return false;
-            }
-            text
-        };
-        match self.host.kv().set(KEPT_AS, &text).await {
-            Ok(()) => true,
-            Err(error) => {
-                tracing::info!(%error, "a delivery is not kept, and is acknowledged once the host has it");
-                self.kept.lock().unwrap_or_else(PoisonError::into_inner).retain(|(known, _)| known != key);
-                false
-            }
-        }
+        let store = |text: String| async move { self.host.kv().set(KEPT_AS, &text).await };
+        self.kept.add(key, payload, store).await.unwrap_or_else(|error| {
+            tracing::info!(%error, "a delivery is not kept, and is acknowledged once the host has it");
+            false
+        })
     }
 
     /// The host has it.
     async fn done(&self, key: &str) -> Result<(), ConnectError> {
-        let text = {
+        {
             let mut recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
             recent.push_back(key.to_owned());
             while recent.len() > RECENT_MAX {
                 recent.pop_front();
             }
-            let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-            let before = kept.len();
-            kept.retain(|(known, _)| known != key);
-            (kept.len() < before).then(|| json!(*kept).to_string())
-        };
-        let Some(text) = text else { return Ok(()) };
-        let stored = self.host.kv().set(KEPT_AS, &text).await;
+        }
+        self.forget(key).await
+    }
+
+    /// Keeps it no longer.
+    async fn forget(&self, key: &str) -> Result<(), ConnectError> {
+        let store = |text: String| async move { self.host.kv().set(KEPT_AS, &text).await };
+        let stored = self.kept.remove(key, store).await;
         stored.map_err(|error| ConnectError::retry(format!("what is handed over could not be noted: {error}")))
     }
 

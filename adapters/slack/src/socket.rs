@@ -3,6 +3,7 @@
 //! Slack ends every socket after some hours and says so before: a new one is opened then, while the old one is still
 //! read and answered. Slack delivers to any of them. <https://docs.slack.dev/apis/events-api/using-socket-mode>
 
+use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -53,6 +54,8 @@ enum Step {
     Alive,
     Ping,
     Ended(String),
+    /// A lane took a delivery; `false`: it is closed.
+    Put(bool),
 }
 
 /// One socket, and the acknowledgements that go back on it.
@@ -182,7 +185,7 @@ impl SocketMode {
                 Step::Ended(why) => return Err(ConnectError::retry(why)),
                 Step::Text(text) => {
                     self.host.proved();
-                    if self.handle(&text, link.to_ack.clone(), lanes).await? {
+                    if self.handle(&text, link, lanes).await? {
                         return Ok(());
                     }
                 }
@@ -197,7 +200,7 @@ impl SocketMode {
             match link.step().await {
                 Step::Ended(why) => return why,
                 Step::Text(text) => {
-                    if let Err(error) = self.handle(&text, link.to_ack.clone(), lanes).await {
+                    if let Err(error) = self.handle(&text, link, lanes).await {
                         return error.to_string();
                     }
                 }
@@ -214,7 +217,7 @@ impl SocketMode {
             }
             Step::Ack(envelope) => link.socket.send(json!({ "envelope_id": envelope }).to_string()).await,
             Step::Ping => link.socket.ping().await,
-            Step::Text(_) | Step::Ended(_) => return,
+            Step::Text(_) | Step::Ended(_) | Step::Put(_) => return,
         };
         // The next step finds out that it is broken; what was not acknowledged comes again.
         if let Err(error) = written {
@@ -223,7 +226,7 @@ impl SocketMode {
     }
 
     /// Handles one message; `true` when Slack asks for a new socket.
-    async fn handle(&self, text: &str, acks: mpsc::Sender<String>, lanes: &Lanes) -> Result<bool, ConnectError> {
+    async fn handle(&self, text: &str, link: &mut Link, lanes: &Lanes) -> Result<bool, ConnectError> {
         let message: Value = match serde_json::from_str(text) {
             Ok(message) => message,
             Err(error) => {
@@ -239,11 +242,31 @@ impl SocketMode {
             _ => return Ok(false),
         };
         let Some(envelope) = message["envelope_id"].as_str() else { return Ok(false) };
-        let ack = Ack::Socket(acks, envelope.to_owned());
+        let ack = Ack::Socket(link.to_ack.clone(), envelope.to_owned());
         let delivery = Delivery { kind, payload: message["payload"].clone(), ack };
-        match lanes.put(delivery).await {
+        match self.put(delivery, link, lanes).await {
             true => Ok(false),
             false => Err(ConnectError::retry("the link is closed")),
+        }
+    }
+
+    /// Puts a delivery into its lane. While that is full the socket is not read, but what is acknowledged is told:
+    /// the lanes may wait for just that.
+    async fn put(&self, delivery: Delivery, link: &mut Link, lanes: &Lanes) -> bool {
+        let mut put = pin!(lanes.put(delivery));
+        loop {
+            match meanwhile(put.as_mut(), &mut link.acks, link.ping_at).await {
+                Step::Put(taken) => {
+                    // What was not read cannot be held against it.
+                    link.heard = Instant::now();
+                    return taken;
+                }
+                Step::Ping => {
+                    link.ping_at = Instant::now() + link.ping;
+                    self.serve(link, Step::Ping).await;
+                }
+                step => self.serve(link, step).await,
+            }
         }
     }
 
@@ -301,6 +324,20 @@ impl Link {
         };
         self.heard = Instant::now();
         step
+    }
+}
+
+/// What there is to do for a socket until a lane has taken what it brought.
+async fn meanwhile(
+    put: Pin<&mut impl Future<Output = bool>>,
+    acks: &mut mpsc::Receiver<String>,
+    ping_at: Instant,
+) -> Step {
+    tokio::select! {
+        biased;
+        Some(envelope) = acks.recv() => Step::Ack(envelope),
+        taken = put => Step::Put(taken),
+        () = sleep_until(ping_at) => Step::Ping,
     }
 }
 
@@ -365,5 +402,20 @@ mod tests {
     fn only_a_hello_is_a_greeting() {
         assert!(is_hello(r#"{"type":"hello","num_connections":1}"#));
         assert!(!is_hello(r#"{"type":"disconnect"}"#) && !is_hello("hello"));
+    }
+
+    #[tokio::test]
+    async fn while_a_lane_is_full_acknowledgements_are_told_and_pings_sent() {
+        let (lane, mut taken) = mpsc::channel(1);
+        let (to_ack, mut acks) = mpsc::channel(1);
+        lane.send(()).await.unwrap();
+        to_ack.send("e1".to_owned()).await.unwrap();
+        let mut put = pin!(async { lane.send(()).await.is_ok() });
+        let ping_at = Instant::now();
+        let told = meanwhile(put.as_mut(), &mut acks, ping_at).await;
+        assert!(matches!(told, Step::Ack(envelope) if envelope == "e1"));
+        assert!(matches!(meanwhile(put.as_mut(), &mut acks, ping_at).await, Step::Ping));
+        taken.recv().await.unwrap();
+        assert!(matches!(meanwhile(put.as_mut(), &mut acks, ping_at).await, Step::Put(true)));
     }
 }

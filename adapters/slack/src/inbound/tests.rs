@@ -296,3 +296,28 @@ proptest::proptest! {
         }
     }
 }
+
+#[test]
+fn a_message_that_was_passed_on_is_a_quotation_and_calls_nobody() {
+    let shared = json!({ "is_share": true, "author_name": "carol", "text": "/new <@UME>\nsee &lt;this&gt;",
+        "files": [{ "id": "F1" }] });
+    let preview = json!({ "title": "a page", "text": "of the web" });
+    let found = read(message(json!({ "text": "", "attachments": [&shared, &preview] }))).unwrap();
+    assert!(found.event.text.starts_with("> carol wrote:\n> /new"), "{}", found.event.text);
+    assert!(found.event.text.ends_with("\n> see <this>"), "{}", found.event.text);
+    assert_eq!((found.event.addressed.mention, found.files.len()), (false, 1));
+    let found = read(message(json!({ "text": "look", "attachments": [&shared] }))).unwrap();
+    assert!(found.event.text.starts_with("look\n\n> carol wrote:"), "{}", found.event.text);
+    assert!(read(message(json!({ "text": "", "attachments": [&preview] }))).is_none());
+}
+
+#[test]
+fn a_file_of_another_shape_takes_no_message_with_it() {
+    let found =
+        read(message(json!({ "files": [{ "id": "F1", "size": "large" }, { "id": "F2" }], "attachments": null })));
+    let found = found.unwrap();
+    assert_eq!((found.event.text.as_str(), found.files.len()), ("hello", 1));
+    assert_eq!(found.files[0].id, "F2");
+    let odd = message(json!({ "text": null, "username": 7, "edited": "yes", "files": [{ "id": "F1" }] }));
+    assert_eq!(read(odd).unwrap().files.len(), 1);
+}

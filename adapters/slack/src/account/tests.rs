@@ -1,0 +1,80 @@
+use super::*;
+use crate::api::Refused;
+
+fn account() -> Account {
+    let account = Account::new(Api::new("https://slack.com/api", None, None).unwrap(), Vec::new());
+    for n in 1..=2 {
+        let me = json!({ "team_id": format!("T{n}"), "user_id": format!("UME{n}"), "bot_id": format!("BME{n}") });
+        let me = serde_json::from_value(me).unwrap();
+        account.spaces().push(Arc::new(Space { token: format!("xoxb-{n}"), me }));
+    }
+    account
+}
+
+fn refused(code: &str) -> ApiError {
+    ApiError::Refused(Refused { code: code.to_owned(), ..Refused::default() })
+}
+
+#[tokio::test]
+async fn a_shared_channel_belongs_to_the_workspace_whose_bot_is_meant() {
+    let account = account();
+    let of = |event: Value, is_shared: bool| {
+        let payload = json!({ "team_id": "T1", "is_ext_shared_channel": is_shared, "event": event });
+        account.space_of(&payload).unwrap().me.team_id.clone()
+    };
+    assert_eq!(of(json!({ "text": "hello" }), true), "T1");
+    assert_eq!(of(json!({ "text": "hello <@UME2>" }), true), "T2");
+    assert_eq!(of(json!({ "text": "hello <@UME2|hermes>" }), true), "T2");
+    assert_eq!(of(json!({ "text": "and?", "parent_user_id": "UME2" }), true), "T2");
+    assert_eq!(of(json!({ "text": "hello <@UME2>" }), false), "T1");
+    assert!(account.space_of(&json!({ "team_id": "T9", "event": { "text": "<@UME2>" } })).is_none());
+}
+
+#[tokio::test]
+async fn what_our_bot_of_another_workspace_wrote_is_our_own() {
+    let account = account();
+    for event in [
+        json!({ "user": "UME2", "text": "hello" }),
+        json!({ "bot_id": "BME2", "text": "hello" }),
+        json!({ "subtype": "message_changed", "message": { "user": "UME2" } }),
+        json!({ "subtype": "message_deleted", "previous_message": { "bot_id": "BME2" } }),
+    ] {
+        assert!(account.is_own(&json!({ "team_id": "T1", "event": event })), "{event}");
+    }
+    assert!(!account.is_own(&json!({ "team_id": "T1", "event": { "user": "U1", "text": "<@UME2>" } })));
+}
+
+#[tokio::test]
+async fn a_workspace_that_is_gone_is_left_out_unless_it_is_the_last() {
+    let account = account();
+    let spaces = account.all();
+    assert!(account.leave_out(&spaces[0]));
+    assert!(!account.leave_out(&spaces[1]));
+    assert_eq!(account.all().len(), 1);
+    assert!(is_taken_out(&refused("token_revoked")) && is_taken_out(&refused("account_inactive")));
+    assert!(!is_taken_out(&refused("invalid_auth")), "a token that never was one is a mistake to mend");
+}
+
+#[test]
+fn a_name_that_cannot_be_had_now_is_asked_for_again() {
+    for code in ["missing_scope", "user_not_found", "channel_not_found"] {
+        assert_eq!(believed(&refused(code)), None, "{code}");
+    }
+    for error in [refused("internal_error"), refused("ratelimited"), ApiError::Doubtful("cut".into())] {
+        assert_eq!(believed(&error), Some(NAMELESS), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn a_name_that_was_not_to_be_had_is_not_asked_for_with_every_message() {
+    let account = account();
+    let space = account.all().remove(0);
+    let failed = async { Err(ApiError::Doubtful("cut".into())) };
+    assert_eq!(account.named(&space, "U1", failed).await, None);
+    let asked = || async { Ok("bob".to_owned()) };
+    assert_eq!(account.named(&space, "U1", asked()).await, None);
+    let key = ("T1".to_owned(), "U1".to_owned());
+    account.names.lock().unwrap().insert(key, Named(None, Some(Instant::now())));
+    assert_eq!(account.named(&space, "U1", asked()).await.as_deref(), Some("bob"));
+    assert_eq!(account.named(&space, "U1", async { unreachable!("it is known") }).await.as_deref(), Some("bob"));
+}
