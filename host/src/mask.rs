@@ -70,21 +70,21 @@ mod tests {
         assert_eq!(writer.now().mask("tok-12345678"), "tok-12345678");
         log.learn(&[Secret::new("tok-12345678"), Secret::new("short")]);
         log.learn(&[Secret::new("tok-12345678"), Secret::new("tok-of-tomorrow")]);
-        assert_eq!(writer.now().mask("tok-12345678 short tok-of-tomorrow"), "[***] short [***]");
+        assert_eq!(writer.now().mask("tok-12345678 short tok-of-tomorrow"), "[hidden] short [hidden]");
         assert_eq!(format!("{:?}", writer.now()), "Masker(2 secrets)");
     }
 
     #[test]
     fn a_secret_is_masked_even_when_another_is_its_prefix() {
         let masker = Masker::new(["tok-12345678".to_owned(), "tok-12345678-long".to_owned(), "x".to_owned()]);
-        assert_eq!(masker.mask("a tok-12345678-long x tok-12345678"), "a [***] x [***]");
+        assert_eq!(masker.mask("a tok-12345678-long x tok-12345678"), "a [hidden] x [hidden]");
         assert_eq!(format!("{masker:?}"), "Masker(2 secrets)");
     }
 
     #[test]
     fn secrets_that_overlap_leave_no_rest() {
         let masker = Masker::new(["tok-12345678".to_owned(), "5678-and-more".to_owned()]);
-        assert_eq!(masker.mask("a tok-12345678-and-more"), "a [***]");
+        assert_eq!(masker.mask("a tok-12345678-and-more"), "a [hidden]");
     }
 
     #[test]

@@ -149,6 +149,13 @@ mod tests {
     }
 
     #[test]
+    fn what_stands_in_place_of_a_secret_is_text_in_every_chat() {
+        let mask = hermes_core::secret::MASK;
+        let text = format!("READY {mask}: token = \"{mask}\"");
+        assert_eq!(render_here(&text, &TextLimit::default())[0].text, text);
+    }
+
+    #[test]
     fn what_does_not_fit_is_written_anew_part_by_part() {
         let parts = render_here(&"*word* ".repeat(40), &commonmark(64));
         assert!(parts.len() > 1 && parts.iter().all(|part| part.text.chars().count() <= 64));

@@ -81,6 +81,8 @@ fn five_wrong_codes_at_the_terminal_lock_pairing_also_for_the_next_host_until_it
     });
     assert!(!refused.status.success());
     assert!(String::from_utf8_lossy(&refused.stderr).contains("locked"), "{refused:?}");
+    let refused = world.cli(&["pairing", "clear", "scriptd"]);
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("did you mean \"scripted\"?"), "{refused:?}");
     world.told(&["pairing", "clear", "scripted"]);
     assert!(approve(&world, &offered(&chat)), "cleared, a new code is offered and works");
     assert_eq!(world.stop(), Some(0));

@@ -28,8 +28,12 @@ impl Sample {
     ///
     /// One sentence for the author of the adapter.
     pub fn read(path: &Path) -> Result<Self, String> {
-        let size =
-            std::fs::metadata(path).map_err(|error| format!("{} cannot be read ({error})", path.display()))?.len();
+        let meta = std::fs::metadata(path).map_err(|error| format!("{} cannot be read ({error})", path.display()))?;
+        // A pipe would be waited for.
+        if !meta.is_file() {
+            return Err(format!("{} is not a regular file; a sample is one", path.display()));
+        }
+        let size = meta.len();
         if size > BYTES_MAX {
             return Err(format!("{} has {size} bytes; a sample is small", path.display()));
         }

@@ -230,8 +230,13 @@ impl<'r> Judge<'r> {
     fn compare(&mut self, name: &str, args: &[Word]) {
         let own = self.rules.patterns.iter().map(|pattern| (pattern.as_str(), "the operator wants to be asked"));
         for (pattern, why) in table::COMMANDS.iter().copied().chain(own) {
-            if let Some(label) = matches(pattern, name, args) {
-                self.found.insert(label, why.to_owned());
+            match matches(pattern, name, args) {
+                Some(Hit { label, sure: true }) => drop(self.found.insert(label, why.to_owned())),
+                Some(Hit { label, sure: false }) => {
+                    let may = || format!("depending on what it is given, {why}");
+                    self.found.entry(label).or_insert_with(may);
+                }
+                None => {}
             }
         }
     }
@@ -285,20 +290,36 @@ fn first(words: &[Word]) -> &str {
     first.map_or("", |word| word.text.rsplit('/').next().unwrap_or_default())
 }
 
-/// Compares one pattern; returns the name under which it is approved.
-fn matches(pattern: &str, name: &str, args: &[Word]) -> Option<String> {
+/// What fits a pattern.
+struct Hit {
+    /// The name under which it is approved: no word in it that does not stand in the command.
+    label: String,
+    /// Whether it fits whatever the arguments turn out to be.
+    sure: bool,
+}
+
+/// Compares one pattern.
+fn matches(pattern: &str, name: &str, args: &[Word]) -> Option<Hit> {
     let mut words = pattern.split_whitespace();
     let names = words.next()?;
     if !names.split('|').any(|pattern| glob(pattern, name)) {
         return None;
     }
-    let mut label = name.to_owned();
+    let mut hit = Hit { label: name.to_owned(), sure: true };
     for alternatives in words {
-        let hit = alternatives.split('|').find(|pattern| args.iter().any(|arg| is_argument(pattern, arg)))?;
-        label.push(' ');
-        label.push_str(hit);
+        let names = |pattern: &&str, sure: bool| {
+            args.iter().any(|arg| (arg.known && !arg.splits || !sure) && is_argument(pattern, arg))
+        };
+        if let Some(word) = alternatives.split('|').find(|pattern| names(pattern, true)) {
+            hit.label.push(' ');
+            hit.label.push_str(word);
+        } else if alternatives.split('|').any(|pattern| names(&pattern, false)) {
+            hit.sure = false;
+        } else {
+            return None;
+        }
     }
-    Some(label)
+    Some(hit)
 }
 
 /// Whether an argument is, or may be, what a pattern names.

@@ -5,7 +5,7 @@ use std::fmt;
 use serde::{Deserialize, Deserializer};
 
 /// What stands in a text where a secret stood.
-pub const MASK: &str = "[***]";
+pub const MASK: &str = "[hidden]";
 
 /// Secrets shorter than this are not looked for in texts: they would blot out ordinary words.
 pub const MASKED_BYTES_MIN: usize = 4;
@@ -113,24 +113,24 @@ mod tests {
     fn a_secret_prints_as_a_mask_and_reads_from_json() {
         let secret: Secret = serde_json::from_str("\"hunter22\"").unwrap();
         assert_eq!(secret.expose(), "hunter22");
-        assert_eq!(format!("{secret} {secret:?} {:?}", Some(&secret)), "[***] [***] Some([***])");
+        assert_eq!(format!("{secret} {secret:?} {:?}", Some(&secret)), "[hidden] [hidden] Some([hidden])");
     }
 
     #[test]
     fn overlapping_secrets_leave_no_rest() {
         let secrets = [Secret::new("abcd"), Secret::new("bcde"), Secret::new("")];
-        assert_eq!(mask("x abcde y abcd", &secrets), "x [***] y [***]");
+        assert_eq!(mask("x abcde y abcd", &secrets), "x [hidden] y [hidden]");
     }
 
     #[test]
     fn a_secret_inside_another_does_not_uncover_its_end() {
         let secrets = [Secret::new("bcde"), Secret::new("abcdef")];
-        assert_eq!(mask("-abcdef-bcde-", &secrets), "-[***]-[***]-");
+        assert_eq!(mask("-abcdef-bcde-", &secrets), "-[hidden]-[hidden]-");
     }
 
     #[test]
     fn a_secret_that_overlaps_itself_is_masked_whole() {
-        assert_eq!(mask("-ababababa-", &[Secret::new("ababa")]), "-[***]-");
+        assert_eq!(mask("-ababababa-", &[Secret::new("ababa")]), "-[hidden]-");
     }
 
     #[test]

@@ -114,7 +114,7 @@ pub enum TaskChange {
 
 /// An arrow that does not exist.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("a task that is {} cannot be {}", .state.word(), .change.word())]
+#[error("a task that is {} cannot be {}", .state.spelled(), .change.word())]
 pub struct Impossible {
     /// Where the task was.
     pub state: TaskState,
@@ -158,6 +158,15 @@ impl TaskState {
             (Self::Running { attempt, .. }, Change::TimedOut) => Ok(Self::TimedOut { attempts: attempt }),
             (state, Change::Archived) if !matches!(state, Self::Running { .. } | Self::Archived) => Ok(Self::Archived),
             (state, change) => Err(Box::new(Impossible { state, change })),
+        }
+    }
+
+    /// Returns the word for people.
+    pub fn spelled(&self) -> &'static str {
+        match self {
+            Self::GaveUp { .. } => "given up",
+            Self::TimedOut { .. } => "timed out",
+            other => other.word(),
         }
     }
 

@@ -100,12 +100,16 @@ impl App {
             }
             ControlRequest::PairingApprove { instance, code } => {
                 self.instance(&instance)?;
+                self.instance(&instance)?;
                 self.pairing(PairingChange::Approve { instance, code }).await
             }
             ControlRequest::PairingRevoke { instance, user } => {
                 self.pairing(PairingChange::Revoke { instance, user }).await
             }
-            ControlRequest::PairingClear { instance } => self.pairing(PairingChange::Clear { instance }).await,
+            ControlRequest::PairingClear { instance } => {
+                instance.as_deref().map_or(Ok(()), |instance| self.instance(instance))?;
+                self.pairing(PairingChange::Clear { instance }).await
+            }
             ControlRequest::SessionEnd { session } => self.end_session(&session).await,
             ControlRequest::SessionDelete { session } => self.delete_session(&session).await,
             ControlRequest::OutboxRetry { delivery } => {

@@ -48,7 +48,8 @@ async fn list(context: &Context, json: bool) -> Result<(), Failure> {
         },
         Err(ClientError::NotRunning { .. }) => {
             let settings = settings(context)?;
-            let lines: Vec<AdapterStatus> = plugins::discover(&settings.search).iter().map(available).collect();
+            let lines: Vec<AdapterStatus> =
+                plugins::startable(plugins::discover(&settings.search)).iter().map(available).collect();
             if json { print_json(&lines) } else { print(&super::status::adapters(&lines, 0)) }
         }
         Err(error) => Err(error.into()),

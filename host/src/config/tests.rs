@@ -223,9 +223,9 @@ fn secrets_show_nowhere() {
         assert!(!printed.contains(secret), "{secret} shows in {printed}");
     }
     let value = |key: &str| shown.iter().find(|shown| shown.key == key).unwrap().value.clone();
-    assert_eq!(value("agent.api_key"), "[***]");
-    assert_eq!(value("adapter.chat.token"), "[***]");
-    assert_eq!(value("adapter.chat.note"), "\"the token is [***]\"");
+    assert_eq!(value("agent.api_key"), "[hidden]");
+    assert_eq!(value("adapter.chat.token"), "[hidden]");
+    assert_eq!(value("adapter.chat.note"), "\"the token is [hidden]\"");
 }
 
 #[test]

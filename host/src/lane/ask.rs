@@ -277,7 +277,7 @@ impl Lane {
         let why = why.split_whitespace().collect::<Vec<_>>().join(" ");
         let why = if why.is_empty() { why } else { format!("The agent says: {why}") };
         let danger = approval.danger.as_deref().map(|what| {
-            let what = asking::shown(host, what, 100).replace('\n', " ");
+            let what = asking::shown(host, what, ASK_TEXT_CHARS_MAX / 3).replace('\n', " ");
             let who = if several || question.addressee.is_some() { " Only an admin may approve it." } else { "" };
             format!("This looks dangerous: {what}.{who}")
         });

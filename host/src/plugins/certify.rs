@@ -21,6 +21,7 @@ use tokio::sync::mpsc;
 use self::board::Board;
 use super::{
     AdapterHandle, AdapterLink, AdapterPlan, AdapterSettings, Answer, HostServices, Isolation, IsolationChoice,
+    LoadError,
     discover::{self, Admitted, Pin},
     handle::Shared,
     supervisor::Maker,
@@ -85,10 +86,30 @@ impl Trial {
         let host = HostInfo::new(SDK_VERSION, ["emit.ack", "kv", "media"].map(str::to_owned).to_vec());
         let envelope = Envelope::new(host, plan.instance.clone(), config.clone());
         let link = maker.create_link(&plan, &self.admitted, Arc::new(board), &envelope, self.isolation).await;
-        let link = link.map_err(|error| error.to_string())?;
+        let link = link.map_err(|error| unmade(error, &self.admitted.path))?;
         let manifest = self.admitted.manifest_json.clone().into_bytes();
         Ok(Certified { link, manifest, calls, waiting: VecDeque::new(), run: None, end: self.settings.end })
     }
+}
+
+/// Why no instance of the library at `path` was made. There is no section here that could be mended, but a sample.
+fn unmade(error: LoadError, path: &Path) -> String {
+    let path = path.display();
+    let mend = "write its keys under [config] in a certify.toml, and name that file with --sample";
+    let instance = path.to_string();
+    let error = match error {
+        LoadError::ConfigRefused { problems, .. } => {
+            return format!("the sample configuration does not fit {path}: {problems}; {mend}");
+        }
+        LoadError::CreateFailed { why, .. } => {
+            return format!("the sample configuration was refused by {path}: {why}; {mend}");
+        }
+        LoadError::CreatePanicked { why, .. } => LoadError::CreatePanicked { instance, why },
+        LoadError::CreateTimedOut { deadline_ms, .. } => LoadError::CreateTimedOut { instance, deadline_ms },
+        LoadError::ProcessFailed { why, .. } => LoadError::ProcessFailed { instance, why },
+        other => other,
+    };
+    error.to_string()
 }
 
 /// Answers nothing: the board does.
@@ -183,4 +204,25 @@ fn told(answer: Option<Answer>) -> hermes_conformance::Answer {
 /// The answer of a call that nobody asks a host for.
 fn refused(error: &CallError) -> (i32, Vec<u8>) {
     (status::ERR, serde_json::to_vec(error).expect("an error is always JSON"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_trial_lacks_is_named_by_its_file_and_its_sample() {
+        let (instance, path) = (|| INSTANCE.to_owned(), Path::new("/p/libx.so"));
+        let refused = LoadError::ConfigRefused { instance: instance(), problems: "needs the key `token`".to_owned() };
+        let said = unmade(refused, path);
+        assert!(
+            said.starts_with("the sample configuration does not fit /p/libx.so: needs the key `token`; "),
+            "{said}"
+        );
+        assert!(said.contains("--sample") && !said.contains("[adapter."), "{said}");
+        let failed = LoadError::CreateFailed { instance: instance(), why: "no".to_owned() };
+        assert!(unmade(failed, path).contains("--sample"));
+        let gone = LoadError::ProcessFailed { instance: instance(), why: "its process exited with 127".to_owned() };
+        assert_eq!(unmade(gone, path), "the process of /p/libx.so did not come up: its process exited with 127");
+    }
 }

@@ -110,6 +110,37 @@ pub fn discover(search: &SearchPath) -> Vec<Found> {
     found
 }
 
+/// What of these may start, as [`admit`] decides: a library that lies in several places is one, two that differ and
+/// carry one id keep each other from starting.
+pub fn startable(found: Vec<Found>) -> Vec<Found> {
+    let mut kept: Vec<Found> = Vec::new();
+    for mut one in found {
+        let Ok(manifest) = &one.manifest else {
+            kept.push(one);
+            continue;
+        };
+        let same = |kept: &&mut Found| kept.manifest.as_ref().is_ok_and(|other| other.id == manifest.id);
+        match kept.iter_mut().find(same) {
+            Some(first) if same_bytes(&first.path, &one.path) => {
+                let also = format!("{} is the same library as {}", one.path.display(), first.path.display());
+                first.warning = Some(first.warning.take().map_or(also.clone(), |warning| format!("{warning}; {also}")));
+            }
+            Some(first) => {
+                let (id, first, second) = (manifest.id.clone(), first.path.clone(), one.path.clone());
+                one.manifest = Err(LoadError::SameId { id, first, second });
+                kept.push(one);
+            }
+            None => kept.push(one),
+        }
+    }
+    kept
+}
+
+fn same_bytes(one: &Path, two: &Path) -> bool {
+    let hash = files::sha256(one).ok();
+    hash.is_some() && hash == files::sha256(two).ok()
+}
+
 fn real(path: &Path) -> PathBuf {
     fs::canonicalize(path).unwrap_or_else(|_| path.to_owned())
 }
@@ -191,8 +222,7 @@ pub(super) fn admit(plugin: &str, settings: &AdapterSettings) -> Result<Admitted
         );
     };
     for other in &candidates[1..] {
-        let (one, two) = (files::sha256(&first.path).ok(), files::sha256(&other.path).ok());
-        if one.is_none() || one != two {
+        if !same_bytes(&first.path, &other.path) {
             return Err(LoadError::SameId {
                 id: plugin.to_owned(),
                 first: first.path.clone(),

@@ -16,6 +16,7 @@ use object::{
     elf::{self, FileHeader64},
     read::elf::{Dyn, ElfFile64, FileHeader, ProgramHeader},
 };
+use rustix::fs::{Mode, OFlags};
 use serde::Deserialize;
 
 use super::{LoadError, negotiate};
@@ -51,7 +52,9 @@ pub(super) fn read(path: &Path) -> Result<ElfLibrary, LoadError> {
 /// Reads `copy`; refusals name `path`. Only what is looked at is read.
 pub(super) fn read_copy(path: &Path, copy: &Path) -> Result<ElfLibrary, LoadError> {
     let unreadable = |error: std::io::Error| LoadError::Unreadable { path: path.to_owned(), why: error.to_string() };
-    let file = File::open(copy).map_err(unreadable)?;
+    // A pipe is opened without waiting for somebody to write into it.
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let file = File::from(rustix::fs::open(copy, flags, Mode::empty()).map_err(|error| unreadable(error.into()))?);
     let meta = file.metadata().map_err(unreadable)?;
     if !meta.is_file() {
         return Err(LoadError::NotRegular { path: path.to_owned() });

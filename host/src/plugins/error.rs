@@ -52,8 +52,8 @@ pub enum LoadError {
         /// What the system said.
         why: String,
     },
-    /// A folder, device, socket or dangling link. The operator removes it.
-    #[error("{path} is not a regular file: remove it from the folder")]
+    /// A folder, device, socket or dangling link. The operator names another, or takes it out of the plugins folder.
+    #[error("{path} is not a regular file: a library of an adapter is one")]
     NotRegular {
         /// The file.
         path: PathBuf,
@@ -134,8 +134,10 @@ pub enum LoadError {
         /// The file.
         path: PathBuf,
     },
-    /// No manifest section. The operator removes the file.
-    #[error("{path} has no section .hermes.adapter, so it is not an adapter: remove it from the folder")]
+    /// No manifest section. The operator names another file, or takes it out of the plugins folder.
+    #[error(
+        "{path} has no section .hermes.adapter, so it is not an adapter: only libraries of adapters belong into a plugins folder"
+    )]
     NoSection {
         /// The file.
         path: PathBuf,

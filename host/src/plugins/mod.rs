@@ -43,7 +43,7 @@ mod tests;
 pub use adapters::Adapters;
 pub use certify::certify;
 pub use check::{CheckLine, check};
-pub use discover::{Found, Place, SearchPath, accept, discover, inspect};
+pub use discover::{Found, Place, SearchPath, accept, discover, inspect, startable};
 pub use error::LoadError;
 #[doc(hidden)]
 pub use frame::reread as reread_frame;

@@ -41,6 +41,7 @@ use super::{
     said, spawn,
 };
 use crate::ffi::{HostPort, Reply};
+use crate::status::human::one_line;
 
 /// Frames that wait to be written. A child that reads so little is ended.
 const OUT_MAX: usize = 1024;
@@ -52,6 +53,9 @@ pub(super) const SHUTDOWN: &str = "shutdown";
 const GRACE: Duration = Duration::from_millis(500);
 /// How long a killed child may take to be gone.
 const REAP: Duration = Duration::from_secs(2);
+/// Characters of the last line of a child that did not come up.
+const LAST_WORDS_CHARS_MAX: usize = 300;
+
 /// What is read of one line of a child's error output, in bytes.
 const STDERR_LINE_MAX: u64 = 8 * 1024;
 /// The level at which a child's error output is told: info.
@@ -183,7 +187,8 @@ impl Started {
         };
         let read = tokio::time::timeout(deadline, asked).await;
         let grace = if matches!(read, Ok(Err(frame::FrameError::Closed))) { GRACE } else { Duration::ZERO };
-        let ended = reap(self.child, grace).await;
+        let said = self.child.stderr.take().map(|stderr| tell_stderr(stderr, |_| {}));
+        let ended = with_last_words(reap(self.child, grace).await, said).await;
         match read {
             Ok(Ok(frame)) => Ok(frame),
             Ok(Err(frame::FrameError::Closed)) => Err(ended),
@@ -201,9 +206,12 @@ impl Started {
         deadline: Duration,
     ) -> Result<(ProcessLink, Manifest), LoadError> {
         let told = Arc::clone(&port);
-        if let Some(stderr) = self.child.stderr.take() {
-            tell_stderr(stderr, Arc::clone(&port));
-        }
+        let heard = Arc::clone(&port);
+        let said = self.child.stderr.take().map(|stderr| {
+            tell_stderr(stderr, move |line| {
+                heard.log(STDERR_LEVEL, "stderr", &serde_json::json!({ "message": line }).to_string());
+            })
+        });
         let payload = serde_json::to_vec(hello).expect("a hello has string keys only");
         let shaken = tokio::time::timeout(deadline, shake_hands(&mut self.stream, payload, &*told)).await;
         let failed = |why: String| LoadError::ProcessFailed { instance: instance.to_owned(), why };
@@ -216,7 +224,7 @@ impl Started {
         let ended = reap(self.child, grace).await;
         Err(match refused {
             Refused::Load(error) => error,
-            Refused::Gone => failed(ended),
+            Refused::Gone => failed(with_last_words(ended, said).await),
             Refused::Other(why) => failed(why),
         })
     }
@@ -477,21 +485,39 @@ fn reply_to(id: u64, out: mpsc::Sender<Out>) -> Reply {
     })
 }
 
-fn tell_stderr(stderr: std::process::ChildStderr, port: Arc<dyn HostPort>) {
-    let Ok(stderr) = tokio::process::ChildStderr::from_std(stderr) else { return };
+/// Tells what a child writes to its error output, line by line; ends with the last line that is not empty.
+fn tell_stderr(
+    stderr: std::process::ChildStderr,
+    tell: impl Fn(&str) + Send + 'static,
+) -> tokio::task::JoinHandle<String> {
     tokio::spawn(async move {
+        let mut last = String::new();
+        let Ok(stderr) = tokio::process::ChildStderr::from_std(stderr) else { return last };
         let mut reader = BufReader::new(stderr);
         let mut line = Vec::new();
         loop {
             line.clear();
             let read = (&mut reader).take(STDERR_LINE_MAX).read_until(b'\n', &mut line).await;
             if !matches!(read, Ok(bytes) if bytes > 0) {
-                return;
+                return last;
             }
             let text = String::from_utf8_lossy(&line);
-            port.log(STDERR_LEVEL, "stderr", &serde_json::json!({ "message": text.trim_end() }).to_string());
+            let text = text.trim_end();
+            tell(text);
+            if !text.is_empty() {
+                text.clone_into(&mut last);
+            }
         }
-    });
+    })
+}
+
+/// How a child ended, with what it said last: the loader and the adapter tell there why they cannot go on.
+async fn with_last_words(ended: String, said: Option<tokio::task::JoinHandle<String>>) -> String {
+    let Some(said) = said else { return ended };
+    // Whoever else holds its error output may hold it for long.
+    let last = tokio::time::timeout(GRACE, said).await.ok().and_then(Result::ok).unwrap_or_default();
+    let last = one_line(&last, LAST_WORDS_CHARS_MAX);
+    if last.is_empty() { ended } else { format!("{ended}; its last words: {last}") }
 }
 
 /// Waits up to `grace` for the child's own end, kills its whole group, and says how it ended.
@@ -530,5 +556,14 @@ mod tests {
         let question = Frame::call(1, "check_config", vec![b' '; 4 * 1024 * 1024]);
         let refused = child.ask(Some(question), Duration::from_millis(50)).await.unwrap_err();
         assert_eq!(refused, "it did not answer within 0.05 s");
+    }
+
+    #[tokio::test]
+    async fn how_a_child_ended_comes_with_its_last_words() {
+        let command = ["/bin/sh", "-c", "echo first >&2; echo 'symbol x is missing' >&2; echo >&2; exit 127"];
+        let command = command.map(OsString::from).to_vec();
+        let child = start(&ChildSpec { command, env: Vec::new(), folder: None }).await.unwrap();
+        let refused = child.ask(None, Duration::from_secs(60)).await.unwrap_err();
+        assert_eq!(refused, "its process exited with 127; its last words: symbol x is missing");
     }
 }

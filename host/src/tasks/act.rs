@@ -95,7 +95,7 @@ pub async fn change_one(
         }
         Stepped::Unknown(near) => Err(no_such(task, near.as_deref())),
         Stepped::Ambiguous(ids) => Err(several(task, &ids)),
-        Stepped::Impossible(why, row) => Err(format!("{} stays {}: {why}", row.id, row.state.word())),
+        Stepped::Impossible(why, row) => Err(format!("{} stays {}: {why}", row.id, row.state.spelled())),
     }
 }
 

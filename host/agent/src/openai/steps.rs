@@ -106,7 +106,7 @@ impl<'m> Steps<'m> {
         };
         let mut failure = trouble.into_failure(model, turn.attempts, talk.text());
         if !self.model.key.is_empty() {
-            failure.detail = failure.detail.replace(&self.model.key, "[***]");
+            failure.detail = failure.detail.replace(&self.model.key, "[hidden]");
         }
         TurnOutcome::Failed(failure)
     }

@@ -408,6 +408,17 @@ fn what_is_approved_for_longer_is_named_by_what_it_does() {
 }
 
 #[test]
+fn no_word_is_named_that_does_not_stand_in_the_command() {
+    let told = |command: &str| judged(command).unwrap();
+    assert_eq!(told("kill -0 $PPID").why, "kill: it ends processes");
+    assert_eq!(told("kill -9 -1").why, "kill: it ends processes; kill -9 -1: it ends every process");
+    let push = told("git push $x");
+    assert!(!push.kind.contains(" -"), "{}", push.kind);
+    assert!(push.why.contains("git push: depending on what it is given, it rewrites"), "{}", push.why);
+    assert!(told("git push -f $x").kind.contains("git push -f"));
+}
+
+#[test]
 fn the_hosts_folder_is_known_however_it_is_written() {
     dangerous(&[
         "echo x > ../../srv/hermes/a",

@@ -150,3 +150,10 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn an_arrow_that_does_not_exist_is_told_in_words_of_people() {
+    let given_up = TaskState::GaveUp { why: String::new() };
+    let impossible = given_up.after(TaskChange::GaveUp { why: String::new() }).unwrap_err();
+    assert_eq!(impossible.to_string(), "a task that is given up cannot be given up");
+}

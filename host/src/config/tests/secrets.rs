@@ -74,12 +74,12 @@ fn a_secret_at_any_depth_is_masked_where_its_owner_alone_reads_the_file() {
     let shown = config.show(&manifests);
     let value =
         |key: &str| shown.iter().find(|shown| shown.key == format!("adapter.chat.{key}")).unwrap().value.clone();
-    assert_eq!(value("pin"), "[***]");
-    assert_eq!(value("webhook"), r#"{ path = "/open", secret = "[***]" }"#);
-    assert_eq!(value("routes"), r#"[{ path = "/a", secret = "[***]" }, { path = "/b", secret = "[***]" }]"#);
-    assert_eq!(value("peers"), r#"{ one = "[***]" }"#);
-    assert_eq!(value("login"), r#"{ name = "open", word = "[***]" }"#);
-    assert_eq!(value("keys"), "[***]");
+    assert_eq!(value("pin"), "[hidden]");
+    assert_eq!(value("webhook"), r#"{ path = "/open", secret = "[hidden]" }"#);
+    assert_eq!(value("routes"), r#"[{ path = "/a", secret = "[hidden]" }, { path = "/b", secret = "[hidden]" }]"#);
+    assert_eq!(value("peers"), r#"{ one = "[hidden]" }"#);
+    assert_eq!(value("login"), r#"{ name = "open", word = "[hidden]" }"#);
+    assert_eq!(value("keys"), "[hidden]");
 }
 
 #[test]
@@ -88,5 +88,5 @@ fn what_only_looks_like_a_secret_is_not_shown_of_an_adapter_that_nobody_knows() 
     world.file("[adapter.chat]\nwebhook = { path = \"/open\", hmac_secret = \"short\" }\n");
     let shown = world.load().unwrap().show(&BTreeMap::new());
     let webhook = shown.iter().find(|shown| shown.key == "adapter.chat.webhook").unwrap();
-    assert_eq!(webhook.value, r#"{ hmac_secret = "[***]", path = "/open" }"#);
+    assert_eq!(webhook.value, r#"{ hmac_secret = "[hidden]", path = "/open" }"#);
 }

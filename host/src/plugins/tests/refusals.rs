@@ -7,7 +7,7 @@ use object::{Object, ObjectSection};
 use super::support::*;
 use crate::plugins::{
     AdapterEvent, IsolationChoice, Judgement, LoadError, Place, PluginsLock, accept, check,
-    discover::{admit, discover},
+    discover::{admit, discover, startable},
     elf, inspect, judge,
     runner::Report,
     schema,
@@ -239,6 +239,31 @@ fn append(path: &Path) {
     let mut bytes = fs::read(path).unwrap();
     bytes.push(0);
     fs::write(path, bytes).unwrap();
+}
+
+#[test]
+fn what_lies_in_two_places_is_listed_once_with_both_and_what_differs_is_refused() {
+    let home = Home::hostile();
+    let other = home.plugins().join("libother.so");
+    fs::copy(home.library(), &other).unwrap();
+    let listed = || startable(discover(&home.settings().search));
+    let [one] = &listed()[..] else { panic!("it is listed once: {:?}", listed()) };
+    let said = one.warning.as_deref().unwrap_or_default();
+    assert!(said.contains("libother.so") && said.contains("is the same library as"), "{said}");
+    append(&other);
+    let two = listed();
+    assert_eq!(two.len(), 2);
+    assert_eq!(two[1].manifest.as_ref().unwrap_err().code(), "same_id");
+}
+
+#[test]
+fn a_pipe_is_refused_without_waiting_for_a_writer() {
+    let home = Home::empty();
+    let pipe = home.plugins().join("pipe.so");
+    rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, rustix::fs::Mode::from_raw_mode(0o600)).unwrap();
+    let refused = inspect(&pipe).unwrap_err();
+    assert_eq!(refused.code(), "not_regular");
+    assert!(!refused.to_string().contains("remove"), "it may be anybody's: {refused}");
 }
 
 #[test]
