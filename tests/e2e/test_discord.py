@@ -396,13 +396,13 @@ def test_slash_commands_are_registered_and_answered_only_to_who_used_them(host, 
     discord.verdict()
 
 
-def test_an_answer_to_a_command_that_takes_none_any_more_goes_to_the_channel(host, discord, isolation):
+def test_an_answer_to_a_command_that_takes_none_any_more_goes_to_who_used_it_alone(host, discord, isolation):
     one = started(host, discord, isolation)
     until("the menu", lambda: discord.get("commands"))
     discord.fault("PATCH webhooks/", "refuse", status=404, code=10015)
     discord.sim("slash", **{"from": 7, "channel": GENERAL, "name": "help"})
-    until("the answer", lambda: discord.from_bot(GENERAL))
-    assert not any(m.get("ephemeral") for m in discord.from_bot(GENERAL))
+    until("the answer", lambda: discord.from_bot(dm=7))
+    assert not discord.from_bot(GENERAL), "nobody else sees it"
     one.stop()
     discord.verdict()
 

@@ -307,7 +307,7 @@ impl Connection {
         if !self.listens_to(&message.channel_id, &place).await? {
             return Ok(false);
         }
-        let own_role = self.own_role(&message, me).await?;
+        let own_role = self.own_role(&message, me).await;
         let ears =
             Ears { me: &me.id, own_role: own_role.as_deref(), leaves_others_alone: self.choice.leaves_others_alone };
         if chat.kind == ChatType::Dm && chat.name.is_none() {
@@ -377,6 +377,9 @@ impl Connection {
         {
             if open.of_event(inbox_id, self.host.now_ms()).is_none() {
                 open.note(inbox_id, interaction.token.clone(), self.host.now_ms());
+            }
+            if event.chat.kind != ChatType::Dm {
+                open.asked_by(inbox_id, &event.sender.id);
             }
             if !self.acknowledge(&interaction).await {
                 open.forget(inbox_id);
@@ -469,18 +472,16 @@ impl Connection {
     }
 
     /// The role that belongs to the bot where a message calls a role. A session that was resumed does not tell it.
-    async fn own_role(&self, message: &Message, me: &Me) -> Result<Option<String>, ConnectError> {
-        let Some(guild) = message.guild_id.as_deref().filter(|_| !message.mention_roles.is_empty()) else {
-            return Ok(None);
-        };
-        if places::number(guild).is_some() && self.places.own_role(guild).is_none() {
+    async fn own_role(&self, message: &Message, me: &Me) -> Option<String> {
+        let guild = message.guild_id.as_deref().filter(|_| !message.mention_roles.is_empty())?;
+        if places::number(guild).is_some() && !self.places.knows_role(guild) {
             match self.api.ask::<Value>(Method::GET, &format!("guilds/{guild}/roles")).await {
                 Ok(roles) => self.places.hear_roles(&roles, guild, &me.id),
-                Err(error @ ApiError::Refused(_)) => tracing::debug!(%error, "the roles of a guild are not told"),
-                Err(error) => return Err(lost(&error)),
+                // At worst a call by the role is not heard; that must not end the link.
+                Err(error) => tracing::debug!(%error, "the roles of a guild are not told"),
             }
         }
-        Ok(self.places.own_role(guild))
+        self.places.own_role(guild)
     }
 
     /// Whether a channel is listened to: by its own id, that of its channel or that of its category.

@@ -14,13 +14,19 @@ pub const KEPT_AS: &str = "interactions";
 const ANSWERABLE_MS: i64 = 14 * 60 * 1000;
 /// Interactions that are remembered.
 const OPEN_MAX: usize = 64;
+/// Commands of which it is remembered who used them.
+const ASKERS_MAX: usize = 1024;
 /// Messages of one interaction that are remembered.
 const MESSAGES_MAX: usize = 32;
 
 /// The interactions that can still be answered, the oldest first.
 #[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(crate = "hermes_adapter_sdk::serde", transparent)]
-pub struct Interactions(VecDeque<Open>);
+#[serde(crate = "hermes_adapter_sdk::serde")]
+pub struct Interactions {
+    open: VecDeque<Open>,
+    /// The events that commands in a server became, and who used them: longer than they can be answered.
+    askers: VecDeque<(i64, String)>,
+}
 
 /// One of them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -58,8 +64,8 @@ impl Interactions {
 
     /// An interaction became the event `inbox`.
     pub fn note(&mut self, inbox: i64, token: String, now_ms: i64) {
-        self.0.retain(|open| open.until_ms > now_ms && open.inbox != inbox);
-        self.0.push_back(Open {
+        self.open.retain(|open| open.until_ms > now_ms && open.inbox != inbox);
+        self.open.push_back(Open {
             inbox,
             token,
             until_ms: now_ms.saturating_add(ANSWERABLE_MS),
@@ -67,25 +73,40 @@ impl Interactions {
             messages: Vec::new(),
             part: Default::default(),
         });
-        while self.0.len() > OPEN_MAX {
-            self.0.pop_front();
+        while self.open.len() > OPEN_MAX {
+            self.open.pop_front();
         }
+    }
+
+    /// The command that became the event `inbox` was used by `who`, where others read along.
+    pub fn asked_by(&mut self, inbox: i64, who: &str) {
+        if self.asker(inbox).is_none() {
+            self.askers.push_back((inbox, who.to_owned()));
+        }
+        while self.askers.len() > ASKERS_MAX {
+            self.askers.pop_front();
+        }
+    }
+
+    /// Who used the command that became the event `inbox` where others read along.
+    pub fn asker(&self, inbox: i64) -> Option<&str> {
+        self.askers.iter().find(|(asked, _)| *asked == inbox).map(|(_, who)| who.as_str())
     }
 
     /// The interaction that an answer to the event `inbox` goes to.
     pub fn of_event(&self, inbox: i64, now_ms: i64) -> Option<Open> {
-        self.0.iter().find(|open| open.inbox == inbox && open.until_ms > now_ms).cloned()
+        self.open.iter().find(|open| open.inbox == inbox && open.until_ms > now_ms).cloned()
     }
 
     /// The interaction that a message answered.
     pub fn of_message(&self, message: &str, now_ms: i64) -> Option<Open> {
         let is_one = |open: &&Open| open.until_ms > now_ms && open.messages.iter().any(|id| id == message);
-        self.0.iter().find(is_one).cloned()
+        self.open.iter().find(is_one).cloned()
     }
 
     /// The part of this key answers the interaction of the event `inbox`, so far with the messages `sent`.
     pub fn answered(&mut self, inbox: i64, key: &str, sent: &[String]) {
-        if let Some(open) = self.0.iter_mut().find(|open| open.inbox == inbox) {
+        if let Some(open) = self.open.iter_mut().find(|open| open.inbox == inbox) {
             open.answered = true;
             if let Some(message) = sent.last().filter(|_| open.messages.len() < MESSAGES_MAX) {
                 open.messages.push(message.clone());
@@ -96,7 +117,7 @@ impl Interactions {
 
     /// It takes no answers any more.
     pub fn forget(&mut self, inbox: i64) {
-        self.0.retain(|open| open.inbox != inbox);
+        self.open.retain(|open| open.inbox != inbox);
     }
 }
 
@@ -117,8 +138,10 @@ mod tests {
         assert_eq!((part.sent_of("k1"), part.sent_of("k2"), part.sent_of("")), (vec!["99".into()], vec![], vec![]));
         let over = 1000 + ANSWERABLE_MS;
         assert_eq!((open.of_event(7, over), open.of_message("99", over), open.of_event(8, 0)), (None, None, None));
+        open.asked_by(7, "5");
         open.forget(7);
         assert_eq!(open.of_event(7, 1000), None);
+        assert_eq!(Interactions::read(Some(&open.written())).asker(7), Some("5"), "its answer is still for one only");
         assert_eq!(Interactions::read(Some("{")), Interactions::default());
     }
 
@@ -128,8 +151,8 @@ mod tests {
         for inbox in 0..200 {
             open.note(inbox, "T".into(), 0);
         }
-        assert_eq!((open.0.len(), open.of_event(199, 0).is_some()), (OPEN_MAX, true));
+        assert_eq!((open.open.len(), open.of_event(199, 0).is_some()), (OPEN_MAX, true));
         open.note(200, "T".into(), ANSWERABLE_MS);
-        assert_eq!(open.0.len(), 1);
+        assert_eq!(open.open.len(), 1);
     }
 }

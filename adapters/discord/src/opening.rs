@@ -77,7 +77,7 @@ impl Connection {
 
     /// The channel of the direct messages with somebody.
     /// <https://docs.discord.com/developers/resources/user#create-dm>
-    async fn direct(&self, person: &str) -> Result<(String, Place), ApiError> {
+    pub async fn direct(&self, person: &str) -> Result<(String, Place), ApiError> {
         let body = json!({ "recipient_id": person });
         let channel: Channel = self.api.send(Method::POST, "users/@me/channels", &body).await?;
         let place = Place::of(&channel, None);

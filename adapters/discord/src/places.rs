@@ -70,8 +70,8 @@ pub struct Places {
 #[derive(Debug, Default)]
 struct Known {
     places: BTreeMap<u64, Place>,
-    /// The role that belongs to this bot, by guild: mentioning it means the bot.
-    own_roles: BTreeMap<String, String>,
+    /// The role that belongs to this bot, by guild: mentioning it means the bot. `None`: there is none.
+    own_roles: BTreeMap<String, Option<String>>,
 }
 
 impl Places {
@@ -91,15 +91,24 @@ impl Places {
         }
     }
 
-    /// The role of this bot in a guild; `None`: nobody told yet.
+    /// The role of this bot in a guild, as far as it is known.
     pub fn own_role(&self, guild: &str) -> Option<String> {
-        self.lock().own_roles.get(guild).cloned()
+        self.lock().own_roles.get(guild).cloned().flatten()
+    }
+
+    /// Whether it was told which role in a guild is this bot's, or that none is.
+    pub fn knows_role(&self, guild: &str) -> bool {
+        self.lock().own_roles.contains_key(guild)
     }
 
     /// Reads the roles of a guild.
     pub fn hear_roles(&self, roles: &Value, guild: &str, bot: &str) {
         for role in roles.as_array().into_iter().flatten() {
             self.hear_role(role, Some(guild), bot);
+        }
+        let mut known = self.lock();
+        if roles.is_array() && known.own_roles.len() < ROLES_MAX {
+            known.own_roles.entry(guild.to_owned()).or_insert(None);
         }
     }
 
@@ -155,7 +164,7 @@ impl Places {
         }
         let mut known = self.lock();
         if known.own_roles.len() < ROLES_MAX {
-            known.own_roles.insert(guild.to_owned(), id.to_owned());
+            known.own_roles.insert(guild.to_owned(), Some(id.to_owned()));
         }
     }
 
@@ -237,6 +246,8 @@ mod tests {
             "42",
         );
         assert_eq!(places.own_role("1").as_deref(), Some("5"));
+        places.hear_roles(&json!([{ "id": "6" }]), "2", "42");
+        assert_eq!((places.knows_role("2"), places.own_role("2"), places.knows_role("3")), (true, None, false));
         let thread = places.get("20").unwrap();
         assert_eq!((thread.kind, thread.parent.as_deref(), thread.guild.as_deref()), (11, Some("10"), Some("1")));
         assert_eq!(places.get("10").unwrap().name.as_deref(), Some("general"));

@@ -36,18 +36,51 @@ impl Connection {
         if let Some(open) = self.interaction_of(outgoing).await {
             match self.answer(&open, outgoing).await {
                 Err(ApiError::Refused(refused)) if is_over(refused.status) => {
-                    tracing::debug!(%refused, "an interaction is over; its answer goes to the channel");
+                    tracing::debug!(%refused, "an interaction is over");
                     self.forget_interaction(open.inbox).await;
                 }
                 Ok(sent) => return self.delivered(sent),
                 Err(error) => return outcome(&error, &outgoing.chat),
             }
         }
+        if let Some(who) = self.only_for(outgoing).await {
+            return self.send_apart(&who, outgoing).await;
+        }
         if let Err(outcome) = self.open_promised(&outgoing.chat).await {
             return outcome;
         }
+        self.send_to(&channel, outgoing).await
+    }
+
+    /// Who alone may see an answer that can no longer be shown to them in the channel.
+    async fn only_for(&self, outgoing: &Outgoing) -> Option<String> {
+        if self.choice.public_answers && outgoing.ephemeral_to.is_none() {
+            return None;
+        }
+        self.interactions.lock().await.asker(outgoing.in_reply_to?).map(str::to_owned)
+    }
+
+    /// Sends what only one person may see to their direct messages. That these are closed says nothing about the chat.
+    async fn send_apart(&self, who: &str, outgoing: &Outgoing) -> SendOutcome {
+        let mut apart = outgoing.clone();
+        apart.reply_to = None;
+        let sent = match self.direct(who).await {
+            Ok((channel, _)) => self.send_to(&channel, &apart).await,
+            Err(error) => outcome(&error, &outgoing.chat),
+        };
+        match sent {
+            SendOutcome::Refused { kind, detail, .. } if kind != RefusalKind::TooLong => SendOutcome::refused(
+                RefusalKind::Invalid,
+                format!("only who used the command may see the answer, and their direct messages take none: {detail}"),
+            ),
+            // The channel was only looked up so far, or the limit is that of the direct messages.
+            sent => sent,
+        }
+    }
+
+    async fn send_to(&self, channel: &str, outgoing: &Outgoing) -> SendOutcome {
         let path = format!("channels/{channel}/messages");
-        let mut body = outbound::message(outgoing, self.manner, &channel);
+        let mut body = outbound::message(outgoing, self.manner, channel);
         let mut sent = Vec::new();
         for (n, files) in chunks(&outgoing.media).into_iter().enumerate() {
             let mut one = if n == 0 { body.clone() } else { another(&body, &outgoing.key, n) };

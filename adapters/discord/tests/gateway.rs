@@ -174,3 +174,37 @@ fn a_session_whose_own_address_is_dead_is_resumed_at_the_gateways_and_not_for_ev
     let words: Vec<_> = told.try_iter().collect();
     assert_eq!(words, [vec![Some(6); 7], vec![Some(2)]].concat(), "the first failure was at its own address");
 }
+
+#[test]
+fn an_answer_that_is_for_one_person_never_goes_to_the_channel() {
+    let (asked, requests) = mpsc::channel();
+    let host = bot(
+        move |line| {
+            let _ = asked.send(line.to_owned());
+            match line {
+                "POST users/@me/channels" => (200, json!({ "id": "77", "type": 1 })),
+                "POST channels/77/messages" => (200, json!({ "id": "500" })),
+                // The acknowledgement comes too late.
+                _ => (404, json!({ "code": 10062, "message": "Unknown interaction" })),
+            }
+        },
+        |_, _, peer| {
+            ready(peer, "");
+            let interaction = json!({
+                "id": "900", "type": 2, "token": "T", "guild_id": "1", "data": { "name": "help" },
+                "channel": { "id": "10", "type": 0 }, "member": { "user": { "id": "7", "username": "ada" } },
+            });
+            say(peer, &json!({ "op": 0, "s": 2, "t": "INTERACTION_CREATE", "d": interaction }));
+            while peer.read().is_ok() {}
+        },
+    );
+    host.connect().expect("it comes up");
+    let _run = host.run();
+    let event = host.next_event();
+    let mut outgoing = Outgoing::text(event.chat, "a secret");
+    outgoing.in_reply_to = Some(1);
+    let sent = host.send(&outgoing);
+    assert!(matches!(sent, SendOutcome::Delivered { .. }), "{sent:?}");
+    let asked: Vec<String> = requests.try_iter().collect();
+    assert_eq!(asked, ["POST interactions/900/T/callback", "POST users/@me/channels", "POST channels/77/messages"]);
+}
