@@ -167,6 +167,8 @@ pub struct Process {
     mark: String,
     files: Files,
     state: watch::Sender<State>,
+    /// What was written to it and is not finished; `None`: nobody knows, since an earlier life of the host wrote it.
+    pub unfinished: tokio::sync::Mutex<Option<String>>,
     polled: AtomicU64,
     killed: AtomicBool,
     /// How many wait for its end, and will tell it.
@@ -374,7 +376,9 @@ impl Processes {
     fn keep(&self, record: Record, files: Files, handle: Handle, followed: Option<Followed>) -> Arc<Process> {
         let watch = Watch { notify: record.notify, patterns: record.patterns };
         let before = if matches!(handle, Handle::Found) { files.age() } else { Duration::ZERO };
+        let unfinished = (!matches!(handle, Handle::Found)).then(String::new);
         let process = Arc::new(Process {
+            unfinished: tokio::sync::Mutex::new(unfinished),
             pid: record.pid,
             command: record.command,
             started: Instant::now(),

@@ -21,6 +21,9 @@ const WAIT_S: u64 = 60;
 /// What is written at once, in characters.
 const WRITTEN_CHARS_MAX: usize = 4_000;
 
+/// Unfinished text that is kept of a process, in bytes: more than is judged at once.
+const UNFINISHED_BYTES_MAX: usize = 80 << 10;
+
 /// The tool.
 pub struct Process {
     shell: Shell,
@@ -71,16 +74,37 @@ impl Process {
                 if written.is_empty() {
                     return Err("\"text\" is missing".to_owned());
                 }
-                // Whatever reads it may be a shell.
-                let folder = self.shell.folder(context, "").unwrap_or_default();
-                let command = process.shown(self.processes.ports(), 200);
-                let why = format!("It is written to the process {} (`{command}`).", process.id);
-                self.shell.approve(written, &folder, false, &why, side).await?;
-                process.write(written)?;
+                self.write(context, &process, written, side).await?;
                 Ok(json!({"written": written.len()}))
             }
             _ => Ok(self.polled(&*self.find(context, id)?)),
         }
+    }
+
+    /// Writes to a process. Whatever reads it may be a shell, so it is judged as one would read it: together with what
+    /// was written before and is not finished, such as half a word, an open quote, or text after `<<`.
+    async fn write(
+        &self,
+        context: &TurnContext,
+        process: &background::Process,
+        written: &str,
+        side: &ToolSide,
+    ) -> Result<(), String> {
+        let folder = self.shell.folder(context, "").unwrap_or_default();
+        let command = process.shown(self.processes.ports(), 200);
+        let why = format!("It is written to the process {} (`{command}`).", process.id);
+        // Held until it is written: two that write at once would each be judged without the other.
+        let mut unfinished = process.unfinished.lock().await;
+        let code = format!("{}{written}", unfinished.as_deref().unwrap_or_default());
+        let unclear = match *unfinished {
+            None => Some("what was written to it before is not known any more"),
+            Some(_) if self.shell.is_unclear(&process.command, &folder) => Some("it may run whatever is written to it"),
+            Some(_) => None,
+        };
+        self.shell.approve_unless_clear(&code, &folder, unclear, &why, side).await?;
+        // What a process took only a part of is not finished either.
+        *unfinished = unfinished.as_ref().map(|_| if is_finished(&code) { String::new() } else { kept(code) });
+        process.write(written)
     }
 
     fn polled(&self, process: &background::Process) -> Value {
@@ -106,6 +130,23 @@ impl Process {
         }
         about
     }
+}
+
+/// Whether a shell that has read this waits for nothing more of it. `false` in doubt: then it is judged once more with
+/// what follows.
+fn is_finished(code: &str) -> bool {
+    let is_even = |sign: char| code.matches(sign).count() % 2 == 0;
+    let is_paired = |open: char, close: char| code.matches(open).count() == code.matches(close).count();
+    let goes_on = ["\\", "|", "&&"].iter().any(|end| code.trim_end().ends_with(end));
+    let is_whole = code.ends_with('\n') && !goes_on && !code.contains("<<");
+    is_whole && ['\'', '"', '`'].into_iter().all(is_even) && is_paired('(', ')') && is_paired('{', '}')
+}
+
+/// What is kept of unfinished text. What is longer is never judged to be harmless, so its end need not be known.
+fn kept(mut code: String) -> String {
+    let end = (0..=UNFINISHED_BYTES_MAX.min(code.len())).rev().find(|end| code.is_char_boundary(*end)).unwrap_or(0);
+    code.truncate(end);
+    code
 }
 
 impl Tool for Process {

@@ -11,7 +11,7 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 use hermes_core::asks::Verdict;
 use hermes_core::context::TurnContext;
-use hermes_core::danger::{self, Rules};
+use hermes_core::danger::{self, Danger, Rules};
 use serde_json::{Value, json};
 use tokio::io::AsyncReadExt;
 use tokio::process::Command;
@@ -129,6 +129,38 @@ impl Shell {
     ) -> Result<(), String> {
         let Some(danger) = danger::judge(code, &self.judged(folder), &self.rules) else { return Ok(()) };
         let place = if named { format!(" (in {})", folder.display()) } else { String::new() };
+        self.ask(code, danger, &place, why, side).await
+    }
+
+    /// As [`Shell::approve`], and of what is not dangerous by itself, too, where something makes it `unclear`.
+    ///
+    /// # Errors
+    ///
+    /// That it may not be done, and why.
+    pub async fn approve_unless_clear(
+        &self,
+        code: &str,
+        folder: &Path,
+        unclear: Option<&str>,
+        why: &str,
+        side: &ToolSide,
+    ) -> Result<(), String> {
+        let known = danger::judge(code, &self.judged(folder), &self.rules);
+        let danger = match (known, unclear) {
+            (None, None) => return Ok(()),
+            (Some(danger), None) => danger,
+            (Some(danger), Some(unclear)) => Danger { kind: String::new(), why: format!("{}; {unclear}", danger.why) },
+            (None, Some(unclear)) => Danger { kind: String::new(), why: unclear.to_owned() },
+        };
+        self.ask(code, danger, "", why, side).await
+    }
+
+    /// Whether nobody can tell what a command runs, such as a shell that reads its commands, or an interpreter.
+    pub fn is_unclear(&self, code: &str, folder: &Path) -> bool {
+        danger::judge(code, &self.judged(folder), &self.rules).is_some_and(|danger| danger.kind.is_empty())
+    }
+
+    async fn ask(&self, code: &str, danger: Danger, place: &str, why: &str, side: &ToolSide) -> Result<(), String> {
         let needed = format!("it needed approval because of {}", danger.why);
         let approval = Approval {
             kind: danger.kind,

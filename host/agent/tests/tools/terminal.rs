@@ -203,3 +203,44 @@ async fn what_a_process_reads_is_judged_like_a_command() {
     assert!(asked.is_some() && result["error"].as_str().unwrap().contains("denied"), "{result}");
     bench.process(&context, json!({"action": "kill", "process": started["process"]})).await;
 }
+
+#[tokio::test]
+async fn what_is_written_in_pieces_is_judged_as_the_whole_that_a_shell_would_read() {
+    let bench = Bench::new();
+    let context = context("7", true);
+    let started = bench.terminal(&context, json!({"command": "cat", "background": true})).await;
+    let write = async |text: &str| {
+        let arguments = json!({"action": "write", "process": started["process"], "text": text});
+        call_asked(&bench.process, &context, arguments, Answer::Approved(Verdict::Once)).await.1
+    };
+    let action = |asked: Option<Ask>| match asked {
+        Some(Ask::Approval(approval)) => approval.action,
+        other => panic!("{other:?} asks for no approval"),
+    };
+    assert_eq!(write("echo one\n").await, None);
+    assert_eq!(write("r").await, None, "half a word");
+    assert_eq!(action(write("m -rf x\n").await), "rm -rf x\n");
+    assert_eq!(write("echo two\n").await, None, "what is finished is not judged again");
+    assert_eq!(write("git \\\n").await, None, "a line that goes on");
+    assert_eq!(action(write("reset --hard\n").await), "git \\\nreset --hard\n");
+    assert_eq!(write("cat <<E\nE\n").await, None);
+    assert_eq!(action(write("rm -rf y\n").await), "cat <<E\nE\nrm -rf y\n", "what ends a text is judged with it");
+    bench.process(&context, json!({"action": "kill", "process": started["process"]})).await;
+}
+
+#[tokio::test]
+async fn whatever_is_written_to_a_shell_needs_approval() {
+    let bench = Bench::new();
+    let context = context("7", true);
+    for command in ["bash", "exec sh -s"] {
+        let arguments = json!({"command": command, "background": true});
+        let approved = Answer::Approved(Verdict::Once);
+        let (started, asked) = call_asked(&bench.terminal, &context, arguments, approved).await;
+        assert!(asked.is_some(), "{command}");
+        let text = json!({"action": "write", "process": started["process"], "text": "ls\n"});
+        let (result, asked) = call_asked(&bench.process, &context, text, Answer::Denied { why: None }).await;
+        let Some(Ask::Approval(approval)) = asked else { panic!("{command}: {result}") };
+        assert_eq!((approval.kind.as_str(), approval.action.as_str()), ("", "ls\n"), "it lasts for nothing else");
+        bench.process(&context, json!({"action": "kill", "process": started["process"]})).await;
+    }
+}
