@@ -194,10 +194,11 @@ fn a_configuration_that_cannot_be_read_does_not_start_and_names_every_problem() 
 fn the_check_tells_what_the_host_and_what_adapters_find_in_one_answer() {
     let world = World::new(Isolation::InProcess, &["7"]);
     world.configure(
-        "[host]\nplugins_dir = \"plugins\"\nstauts = \"\"\n\n[agent]\nruntime = \"openai\"\nbase_url = \"api.example\"\n\n\
+        "[host]\nplugins_dir = \"plugins\"\nstauts = \"\"\n\n[agent]\nruntime = \"openai\"\nbase_url = \"api.example\"\n\
+         cwd = \"/no/such/folder\"\n\n\
          [adapter.scripted]\nsocket = \"here\"\nhome_channel = \"nowhere\"\n\
          access = { allowed_users = [\"@ann\"] }\n\n\
-         [adapter.other]\nplugin = \"scripted\"\nsokcet = \"here\"\n",
+         [adapter.other]\nplugin = \"scripted\"\nsokcet = \"here\"\nsocket = \"there\"\n",
     );
     let checked = world.cli(&["config", "check"]);
     assert_eq!(checked.status.code(), Some(78));
@@ -208,7 +209,9 @@ fn the_check_tells_what_the_host_and_what_adapters_find_in_one_answer() {
         "adapter.scripted: `socket` is \"here\"; write the whole path, from / on; and `home_channel` is \"nowhere\"",
         "adapter.scripted.access.allowed_users: \"@ann\" is a name",
         "adapter.other.sokcet: unknown key; did you mean `adapter.other.socket`?",
-        "the configuration has 5 problems",
+        "adapter.other: `socket` is \"there\"; write the whole path",
+        "agent.cwd: there is no folder /no/such/folder; make it, or write another one",
+        "the configuration has 7 problems",
     ] {
         assert!(said.contains(part), "{part} is missing in {said}");
     }

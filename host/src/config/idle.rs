@@ -1,5 +1,5 @@
 //! Values of the right kind that never have an effect: names where only ids match,
-//! commands and host methods that do not exist. A host runs with them all the same;
+//! commands, host methods and a folder that do not exist. A host runs with them all the same;
 //! `config check` refuses them.
 
 use std::collections::BTreeMap;
@@ -13,6 +13,9 @@ use super::problem::{Problem, Problems, Source, nearest};
 /// Lists of ids of people.
 const PEOPLE: [&str; 3] = ["access.allowed_users", "access.operators", "access.admins"];
 
+/// The folder in which commands run.
+pub(super) const FOLDER: &str = "agent.cwd";
+
 impl Config {
     /// Everything that was written and matches nothing.
     pub(super) fn without_effect(&self, manifests: &BTreeMap<String, Manifest>) -> Problems {
@@ -21,6 +24,11 @@ impl Config {
         for (path, ids) in PEOPLE.into_iter().zip(global) {
             let source = self.origin.values.get(path).map(|found| &found.source);
             names(path, source, ids.iter().map(|id| id.id.as_str()), &mut problems);
+        }
+        if let Some(folder) = self.agent.cwd.as_deref().filter(|folder| !folder.is_dir()) {
+            let source = self.origin.values.get(FOLDER).map(|found| &found.source);
+            let sentence = format!("there is no folder {}; make it, or write another one", folder.display());
+            push(FOLDER, source, sentence, None, &mut problems);
         }
         for (instance, adapter) in &self.adapters {
             let uses = manifests.get(&adapter.plugin).map(|manifest| manifest.uses.as_slice());

@@ -1,13 +1,14 @@
 //! From a configuration to what can be run: which libraries lie where, what they
 //! say of themselves, and one plan per instance.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use hermes_protocol::Manifest;
 use serde_json::Value as Json;
 
+use super::idle;
 use super::model::{Config, HomeChannel};
 use super::plans::isolation;
 use super::problem::{Problem, Problems, Source, Warning, nearest};
@@ -63,25 +64,29 @@ impl Prepared {
     }
 
     /// Lets every adapter judge the values of its sections, each in a short-lived child. For `config check`:
-    /// a host that runs hears the same from the adapter when it makes it. A section of which `known` says
-    /// already that its adapter would not understand it is not asked about.
+    /// a host that runs hears the same from the adapter when it makes it. Of a section with keys of which `known` says
+    /// already that they are wrong, it judges the others.
     ///
     /// Returns what adapters say is wrong. What cannot be asked is a warning.
     pub async fn judged(&mut self, known: &Problems) -> Problems {
         let found = plugins::discover(&self.settings.search);
         let mut problems = Problems::default();
-        let asked: Vec<&AdapterPlan> = self.plans.iter().filter(|plan| !known.concern_own(&plan.instance)).collect();
+        let asked: Vec<(&AdapterPlan, BTreeSet<&str>)> =
+            self.plans.iter().map(|plan| (plan, known.of_own(&plan.instance))).collect();
         for some in asked.chunks(ASKED_AT_ONCE) {
-            let asking = some.iter().map(|plan| {
+            let asking = some.iter().map(|(plan, without)| {
                 let home = self.config.adapters.get(&plan.instance).and_then(|adapter| adapter.home_channel.as_ref());
-                ask(plan, home, &found, &self.settings)
+                ask(plan, without, home, &found, &self.settings)
             });
             let answers = futures_util::future::join_all(asking).await;
-            for (plan, answer) in some.iter().zip(answers) {
+            for ((plan, without), answer) in some.iter().zip(answers) {
                 let Some(adapter) = self.config.adapters.get(&plan.instance) else { continue };
                 let (source, key) = (adapter.section.source.clone(), format!("adapter.{}", plan.instance));
                 match answer {
                     Ok(Judgement::Right) => {}
+                    // Told already, or about what it was not shown.
+                    Ok(Judgement::Wrong(sentence)) if is_about(&sentence, without) => {}
+                    _ if !without.is_empty() && !matches!(answer, Ok(Judgement::Wrong(_))) => {}
                     Ok(Judgement::Wrong(sentence)) => {
                         problems.0.push(Problem { source, key, sentence, nearest: None });
                     }
@@ -100,9 +105,17 @@ impl Prepared {
     }
 }
 
-/// Asks the adapter of one plan. A program is not run for it.
+/// Whether a sentence of an adapter is about keys that were kept from it, or about their absence.
+fn is_about(sentence: &str, without: &BTreeSet<&str>) -> bool {
+    let is_unread = sentence.starts_with("configuration:") || sentence.starts_with("configuration key");
+    !without.is_empty()
+        && (is_unread || without.iter().any(|key| !key.is_empty() && sentence.contains(&format!("`{key}`"))))
+}
+
+/// Asks the adapter of one plan about all keys but some. A program is not run for it.
 async fn ask(
     plan: &AdapterPlan,
+    without: &BTreeSet<&str>,
     home: Option<&HomeChannel>,
     found: &[Found],
     settings: &AdapterSettings,
@@ -110,6 +123,9 @@ async fn ask(
     let is_its = |found: &&Found| found.manifest.as_ref().is_ok_and(|manifest| manifest.id == plan.plugin);
     let library = found.iter().filter(is_its).min_by_key(|found| found.place != Place::Beside);
     let mut question = plan.config.clone();
+    if let Some(keys) = question.as_object_mut() {
+        keys.retain(|key, _| !without.contains(key.as_str()));
+    }
     if let (Some(keys), Some(home)) = (question.as_object_mut(), home) {
         keys.insert("home_channel".to_owned(), Json::from(home.chat.as_str()));
     }
@@ -149,7 +165,7 @@ impl Config {
 
     /// `problems`, and why no runtime can be made of `[agent]`, where none of them says it already.
     pub fn without_runtime(&self, problems: Problems) -> Problems {
-        let said = problems.0.iter().any(|problem| problem.key.starts_with("agent."));
+        let said = problems.0.iter().any(|problem| problem.key.starts_with("agent.") && problem.key != idle::FOLDER);
         match hermes_agent::build(&self.agent).err().filter(|_| !said) {
             Some(error) => {
                 let source = Source::File { path: self.origin.file.clone(), at: None };

@@ -1,5 +1,6 @@
 //! What is wrong with a configuration, all of it at once.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::path::PathBuf;
 
@@ -98,18 +99,17 @@ impl Problems {
         Self(self.0.into_iter().map(mask).collect()).sorted()
     }
 
-    /// Whether one is about a key of `instance` that its adapter reads, so that the adapter has no
-    /// whole section to judge.
-    pub(super) fn concern_own(&self, instance: &str) -> bool {
+    /// The keys of `instance` that its adapter reads and one is about; an empty one stands for the section as a whole.
+    pub(super) fn of_own(&self, instance: &str) -> BTreeSet<&str> {
         let section = format!("adapter.{instance}");
-        self.0.iter().any(|problem| match problem.key.strip_prefix(&section) {
-            Some("") => true,
-            Some(rest) => rest.strip_prefix('.').is_some_and(|key| {
-                let first = key.split(['.', '[']).next().unwrap_or_default();
-                !RESERVED.contains(&first)
-            }),
-            None => false,
-        })
+        let own = self.0.iter().filter_map(|problem| match problem.key.strip_prefix(&section)? {
+            "" => Some(""),
+            rest => {
+                let key = rest.strip_prefix('.')?.split(['.', '[']).next().unwrap_or_default();
+                (!RESERVED.contains(&key)).then_some(key)
+            }
+        });
+        own.collect()
     }
 
     /// Whether something is wrong with a file as a whole, so that what stands in it is not known.

@@ -135,7 +135,7 @@ impl Process {
 /// Whether a shell that has read this waits for nothing more of it. `false` in doubt: then it is judged once more with
 /// what follows.
 fn is_finished(code: &str) -> bool {
-    let is_even = |sign: char| code.matches(sign).count() % 2 == 0;
+    let is_even = |sign: char| code.matches(sign).count().is_multiple_of(2);
     let is_paired = |open: char, close: char| code.matches(open).count() == code.matches(close).count();
     let goes_on = ["\\", "|", "&&"].iter().any(|end| code.trim_end().ends_with(end));
     let is_whole = code.ends_with('\n') && !goes_on && !code.contains("<<");

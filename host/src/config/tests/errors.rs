@@ -253,6 +253,8 @@ async fn a_value_that_never_has_an_effect_is_refused_by_the_check_and_runs_all_t
         r#"
         [access]
         allowed_users = ["chat:@ann", "matrix:@ann:example.org", "chat:17"]
+        [agent]
+        cwd = "/no/such/folder"
         [adapter.chat]
         command = ["./chat"]
         access = { admins = ["@bob"], user_commands = ["debug", "/platfrom"], group_user_commands = ["bg"] }
@@ -267,9 +269,10 @@ async fn a_value_that_never_has_an_effect_is_refused_by_the_check_and_runs_all_t
         world.relative(prepared.wrong()),
         [
             format!("plugins.toml:3:9: access.allowed_users: \"@ann\" {name}"),
-            format!("plugins.toml:6:20: adapter.chat.access.admins: \"@bob\" {name}"),
-            format!("plugins.toml:6:39: adapter.chat.access.user_commands: \"/platfrom\" {no_command}; did you mean `platform`?"),
-            format!("plugins.toml:6:79: adapter.chat.access.group_user_commands: \"bg\" {no_command}; did you mean `background`?"),
+            "plugins.toml:5:9: agent.cwd: there is no folder /no/such/folder; make it, or write another one".to_owned(),
+            format!("plugins.toml:8:20: adapter.chat.access.admins: \"@bob\" {name}"),
+            format!("plugins.toml:8:39: adapter.chat.access.user_commands: \"/platfrom\" {no_command}; did you mean `platform`?"),
+            format!("plugins.toml:8:79: adapter.chat.access.group_user_commands: \"bg\" {no_command}; did you mean `background`?"),
         ]
         .join("\n")
     );
