@@ -1,8 +1,9 @@
 //! `delegate_task`: hands a task on to a helper with a history of its own, so that long
 //! work does not fill this conversation.
 
-use std::sync::Arc;
+use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use futures_util::future::BoxFuture;
 use hermes_core::context::TurnContext;
@@ -22,6 +23,9 @@ pub const HELPERS_MAX: u32 = 16;
 
 /// Tasks of all conversations that are worked on beside the turns that asked for them.
 pub const LATER_MAX: usize = 16;
+
+/// The same of one person, or of one conversation where nobody is known: nobody takes all the room from others.
+pub const LATER_PER_PERSON_MAX: usize = 4;
 
 /// Answers of the model that one such task may take.
 pub const ITERATIONS_MAX: u32 = 20;
@@ -64,12 +68,23 @@ pub struct DelegateTask {
     ports: Ports,
     /// Tasks beside the turns that asked for them.
     later: Arc<Semaphore>,
+    /// The same, by whose they are.
+    theirs: Mutex<BTreeMap<String, Arc<Semaphore>>>,
 }
 
 impl DelegateTask {
     /// With what the shell lends.
     pub fn new(ports: Ports) -> Self {
-        Self { ports, later: Arc::new(Semaphore::new(LATER_MAX)) }
+        Self { ports, later: Arc::new(Semaphore::new(LATER_MAX)), theirs: Mutex::default() }
+    }
+
+    /// The room that whoever asks has. Who has nothing under way is forgotten.
+    fn room_of(&self, context: &TurnContext) -> Arc<Semaphore> {
+        let whose = if context.person.is_empty() { &context.session_key } else { &context.person };
+        let mut theirs = self.theirs.lock().unwrap_or_else(PoisonError::into_inner);
+        theirs.retain(|_, room| room.available_permits() < LATER_PER_PERSON_MAX || Arc::strong_count(room) > 1);
+        let room = theirs.entry(whose.clone()).or_insert_with(|| Arc::new(Semaphore::new(LATER_PER_PERSON_MAX)));
+        Arc::clone(room)
     }
 
     async fn hand_on(&self, context: &TurnContext, arguments: &Value, side: &ToolSide) -> Result<Value, String> {
@@ -108,6 +123,11 @@ impl DelegateTask {
         goal: &str,
         side: &ToolSide,
     ) -> Result<Value, String> {
+        let Ok(own) = self.room_of(context).try_acquire_owned() else {
+            return Err(format!(
+                "{LATER_PER_PERSON_MAX} tasks of this person are worked on in the background already; try it later"
+            ));
+        };
         let Ok(room) = Arc::clone(&self.later).try_acquire_owned() else {
             return Err(format!("{LATER_MAX} tasks are worked on in the background already; try it later"));
         };
@@ -129,7 +149,7 @@ impl DelegateTask {
                 Err(why) => format!("The task you handed on ({goal}) failed: {why}"),
             };
             ports.wakes.tell(News { id: task, text, last: true, upto: 0 }).await;
-            drop(room);
+            drop((own, room));
         });
         Ok(json!({"task": id, "note": "a helper works on it; you are woken with its result"}))
     }

@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use hermes_agent::EventSink;
-use hermes_agent::tools::delegate::HELPERS_MAX;
+use hermes_agent::tools::delegate::{HELPERS_MAX, LATER_PER_PERSON_MAX};
 use hermes_agent::tools::{Tool, ToolSide};
 use hermes_core::context::{Binding, TurnContext};
 use hermes_protocol::Capabilities;
 use serde_json::{Value, json};
 
-use crate::{Bench, Repeats, context, side};
+use crate::{Bench, NeverDone, Repeats, context, side};
 
 fn bound(async_delivery: bool) -> Binding {
     Binding::Bound(Box::new(context("7", async_delivery)))
@@ -129,6 +129,23 @@ async fn a_task_in_the_background_is_told_later_with_support() {
     assert!(later["result"].is_null() && later["task"].is_string(), "{later}");
     let news = bench.told.last().await;
     assert!(news.last && news.text.contains("count for 7"), "{news:?}");
+}
+
+#[tokio::test]
+async fn nobody_takes_all_the_room_for_what_is_handed_on_in_the_background() {
+    let bench = Bench::new();
+    let (sink, _events) = EventSink::channel();
+    let mut side = side(sink);
+    side.delegate = Some(Arc::new(NeverDone));
+    let later = json!({"goal": "x", "background": true});
+    for _ in 0..LATER_PER_PERSON_MAX {
+        let result = bench.delegate.call(&context("7", true), later.clone(), &side).await;
+        assert!(!result.failed, "{result:?}");
+    }
+    let result = bench.delegate.call(&context("7", true), later.clone(), &side).await;
+    assert!(result.failed && result.text.contains("of this person"), "{result:?}");
+    let others = bench.delegate.call(&context("8", true), later, &side).await;
+    assert!(!others.failed, "{others:?}");
 }
 
 #[tokio::test]

@@ -211,3 +211,17 @@ impl Delegate for Repeats {
         Box::pin(async move { Ok(format!("{} for {}", task.task, task.context.user_id)) })
     }
 }
+
+/// Works on every task for ever.
+struct NeverDone;
+
+impl Delegate for NeverDone {
+    fn answer(
+        self: Arc<Self>,
+        _: Delegated,
+        _: ToolSide,
+        _: CancellationToken,
+    ) -> BoxFuture<'static, Result<String, String>> {
+        Box::pin(std::future::pending())
+    }
+}
