@@ -220,6 +220,9 @@ impl Dispatcher {
         }
         let Some(arrived) = self.meant_for_the_agent(arrived) else { return };
         let Some(arrived) = self.still_here(arrived) else { return };
+        if self.waits_in_the_inbox(&arrived) {
+            return;
+        }
         let Some((arrived, found)) = self.resolve(arrived) else { return };
         let (session, instance) = (found.session.clone(), Arc::clone(&arrived.instance));
         // Whoever ends the former session of this key writes what this one builds upon.
@@ -242,6 +245,19 @@ impl Dispatcher {
             },
         };
         self.send_to(session, &instance, after, found.birth, message);
+    }
+
+    /// Whether the host drains and nothing runs there that an event could reach. It stays in the inbox, from where
+    /// it is heard again when the host goes on, or by the next one.
+    fn waits_in_the_inbox(&self, arrived: &Arrived) -> bool {
+        if self.host.takes_nothing().is_none() {
+            return false;
+        }
+        let event = arrived.event.get();
+        let policy = self.host.live().key_policy(&arrived.instance);
+        let resolved = self.routes.resolve(MAIN_PROFILE, &arrived.instance, &event.chat, &event.sender, policy);
+        // One without an identity is dropped like any other.
+        resolved.is_ok_and(|(_, route)| route.is_none_or(|route| !self.lanes.has(&route.session)))
     }
 
     /// Hands an order that follows from something else than words to the session of its event.

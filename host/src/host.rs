@@ -328,9 +328,9 @@ impl Host {
     /// Why no new event is taken, where none is.
     pub fn takes_nothing(&self) -> Option<&'static str> {
         match (self.draining.is_cancelled(), self.rests.load(Ordering::Relaxed)) {
-            (true, _) => Some("the host is stopping and takes no new events"),
+            (true, _) => Some("the host is stopping and begins nothing new"),
             (false, true) => {
-                Some("the host is draining and takes no new events; `hermes-host drain --undo` lets it go on")
+                Some("the host is draining and begins nothing new; `hermes-host drain --undo` lets it go on")
             }
             (false, false) => None,
         }

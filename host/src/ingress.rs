@@ -7,20 +7,27 @@
 //! Each instance has one task that takes its events in the order in which they were
 //! handed over, many of them into one commit, and passes them on in that order. A
 //! caller that goes away changes nothing: what is committed is passed on.
+//!
+//! That the host cannot do anything with an event for now is no reason for an adapter to
+//! lose its link. While the host drains, events are committed and wait in the inbox; while
+//! nothing can be written, the acknowledgement waits. Only whoever gets an answer at once or
+//! never is refused.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesOrdered;
-use hermes_protocol::{CallError, Emitted, Event};
+use hermes_protocol::{CallError, Emitted, Event, EventKind};
 use serde_json::Value;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 
 use crate::crash;
 use crate::events::{HostEvent, Inbound, Permit, Place};
 use crate::host::Host;
-use crate::store::{Accepted, NewInbox};
+use crate::plugins::{AdapterHandle, terminal};
+use crate::store::{Accepted, NewInbox, StoreError};
 
 /// The longest name of a change, in bytes.
 const EVENT_ID_BYTES_MAX: usize = 512;
@@ -32,6 +39,11 @@ const ACCEPTING_MAX: usize = 64;
 const WAITING_BYTES_MAX: usize = 64 << 20;
 /// In what these bytes are counted; a smaller event counts as one.
 const ROOM_UNIT_BYTES: usize = 1 << 10;
+
+/// How soon an event that could not be written is tried again, at first.
+const AGAIN_AFTER: Duration = Duration::from_millis(100);
+/// And at most.
+const AGAIN_AFTER_MAX: Duration = Duration::from_secs(5);
 
 /// The queues between the adapters and the dispatcher.
 pub struct Ingress {
@@ -134,12 +146,13 @@ async fn accept(
     payload: Vec<u8>,
     room: OwnedSemaphorePermit,
 ) -> Result<Taken, CallError> {
-    if let Some(why) = host.takes_nothing() {
+    let (mut event, text) = read(payload, host.live().config.limits.event_bytes_max)?;
+    let waits = can_wait(host, instance);
+    if let Some(why) = host.takes_nothing().filter(|_| !waits && !is_for_what_runs(&event)) {
         // One that rests stays; an adapter tries both again.
         let code = if host.draining.is_cancelled() { "unavailable" } else { "busy" };
         return Err(CallError::new(code, why));
     }
-    let (mut event, text) = read(payload, host.live().config.limits.event_bytes_max)?;
     crash::point("after_receive");
     // Nobody closes the queue; an event without a place would still be kept.
     let place = Arc::clone(places).acquire_owned().await.ok();
@@ -152,7 +165,7 @@ async fn accept(
         received_ms,
         event: text,
     };
-    match host.store.accept(new).await {
+    match written(host, new, waits).await {
         Ok(Accepted::New(id)) => {
             // The row has it, and nobody behind here reads it.
             event.raw = Value::Null;
@@ -161,6 +174,37 @@ async fn accept(
         }
         Ok(Accepted::Duplicate(id)) => Ok(Taken { emitted: Emitted::Duplicate { duplicate_of: id.0 }, inbound: None }),
         Err(error) => Err(CallError::new("unavailable", error.to_string())),
+    }
+}
+
+/// Whether what comes through this instance may be answered later: nobody sits there and waits for it.
+fn can_wait(host: &Host, instance: &str) -> bool {
+    let later = |adapter: &AdapterHandle| adapter.capabilities().supports_async_delivery;
+    instance != terminal::INSTANCE && host.adapter(instance).as_ref().is_none_or(later)
+}
+
+/// Whether an event concerns what runs already, and is of use only now.
+fn is_for_what_runs(event: &Event) -> bool {
+    let order = event.text.split_whitespace().next();
+    event.kind == EventKind::Choice || matches!(order, Some("/stop" | "/approve" | "/deny"))
+}
+
+/// Commits an event; one that `waits` as soon as that can be, unless the host ends before.
+async fn written(host: &Host, new: NewInbox, waits: bool) -> Result<Accepted, StoreError> {
+    let mut wait = AGAIN_AFTER;
+    loop {
+        match host.store.accept(new.clone()).await {
+            Err(error @ (StoreError::DiskFull { .. } | StoreError::Disk { .. } | StoreError::Busy { .. })) if waits => {
+                if wait == AGAIN_AFTER {
+                    tracing::warn!(instance = new.instance, %error, "an event waits to be written");
+                }
+                if host.draining.run_until_cancelled(tokio::time::sleep(wait)).await.is_none() {
+                    return Err(error);
+                }
+                wait = (wait * 2).min(AGAIN_AFTER_MAX);
+            }
+            answer => return answer,
+        }
     }
 }
 

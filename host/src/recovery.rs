@@ -6,6 +6,7 @@
 //! which they came. Adapters are heard only after that.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use hermes_core::ids::{DeliveryId, InboxId, TurnId};
 use hermes_protocol::Event;
@@ -70,6 +71,19 @@ pub async fn recover(host: &Arc<Host>) -> Result<Found, StoreError> {
     found.pending = hear_again(host, &left).await?;
     host.recovered.cancel();
     Ok(found)
+}
+
+/// Goes on after a rest; returns how many events waited since it began.
+///
+/// # Errors
+///
+/// When the store cannot be read.
+pub async fn go_on(host: &Arc<Host>) -> Result<usize, StoreError> {
+    host.rests.store(false, Ordering::Relaxed);
+    host.tell(HostEvent::control(Control::UndrainLanes)).await;
+    // Whatever was left to the inbox before that is in it by now. What is heard twice is known to its lane.
+    let left = host.store.left_by_now().await?;
+    hear_again(host, &left).await
 }
 
 /// Hears what was taken in and what no turn has taken up, as after a rest of the host. What waits in a lane is known

@@ -65,7 +65,7 @@ impl HostServices for Services {
             // Put in line here and now, so that events keep the order in which they were handed over.
             let taken = self.shared.ingress.give(from.instance(), payload);
             return Box::pin(async move {
-                let gone = || CallError::new("unavailable", "the host is stopping and takes no new events");
+                let gone = || CallError::new("unavailable", "the host is stopping");
                 write(&taken.await.unwrap_or_else(|_| Err(gone()))?)
             });
         }

@@ -135,7 +135,7 @@ impl Play {
             Place::Thread => json!({ "type": "group", "id": "g", "thread": "t" }),
         };
         json!({
-            "type": "message", "event_id": format!("m:{}", self.number), "at_ms": 1, "chat": chat,
+            "type": "message", "event_id": format!("m:{}", self.number), "at_ms": 0, "chat": chat,
             "sender": { "id": who }, "message_id": self.number.to_string(), "text": text,
             "addressed": { "mention": addressed && place != Place::Dm },
         })

@@ -169,7 +169,11 @@ impl App {
         }
         self.host.rests.store(true, Ordering::Relaxed);
         self.state.send_replace("draining");
-        self.ask(Control::DrainLanes).await?;
+        let drained = self.ask(Control::DrainLanes).await;
+        if !self.host.rests.load(Ordering::Relaxed) && !self.host.draining.is_cancelled() {
+            return Err(refused("the drain was undone before everything had ended; the host takes events again"));
+        }
+        drained?;
         Ok(ControlReply::done(
             "No turn runs and no new event is taken; `hermes-host stop` or `restart` goes on, `drain --undo` takes events \
              again.",
@@ -184,11 +188,7 @@ impl App {
         if !self.host.rests.load(Ordering::Relaxed) {
             return Err(refused("the host is not draining"));
         }
-        // Known before anything new is taken, which is heard by itself.
-        let left = stored(self.host.store.left_by_now()).await?;
-        self.host.rests.store(false, Ordering::Relaxed);
-        self.host.tell(HostEvent::control(Control::UndrainLanes)).await;
-        let waited = stored(crate::recovery::hear_again(&self.host, &left)).await?;
+        let waited = stored(crate::recovery::go_on(&self.host)).await?;
         self.state.send_replace("online");
         Ok(ControlReply::done(match waited {
             0 => "The host takes events again.".to_owned(),

@@ -29,6 +29,9 @@ const INTERRUPTED: &str = "(interrupted)";
 /// What a chat hears about words that were to steer a turn which had ended.
 const LATE: &str = "What was to reach that turn came too late for it and is answered next.";
 
+/// By so much a message may be older than a turn and still be about it: many platforms count whole seconds.
+const SAID_BEFORE_SLACK_MS: i64 = 2_000;
+
 /// The album of what the host itself says to the session.
 const NEWS: &str = "news";
 
@@ -43,6 +46,8 @@ enum Demotion {
     CannotSteer,
     /// It is part of what the running turn answers, and nothing is said about it.
     SameBurst,
+    /// It was on its way while nobody could take it, and is about nothing that the running turn says.
+    SaidBefore,
 }
 
 impl Lane {
@@ -78,7 +83,7 @@ impl Lane {
             Admission::Refused { .. } => return Some(heard),
             Admission::Known => return None,
             Admission::Held | Admission::Joined { .. } | Admission::Interrupts { .. } => None,
-            Admission::Queued { .. } if demotion == Some(Demotion::SameBurst) => None,
+            Admission::Queued { .. } if matches!(demotion, Some(Demotion::SameBurst | Demotion::SaidBefore)) => None,
             Admission::Queued { waiting } => Some(queued(waiting, demotion)),
             Admission::Steers { waiting } => Some(format!(
                 "Passed on ({waiting} waiting). The running turn takes it up at its next step; if it ends before that, this is answered next."
@@ -119,6 +124,8 @@ impl Lane {
             _ if someone_elses => Some(Demotion::NotRequester),
             _ if running.answers_album(&by, heard.event.get().album.as_deref()) => Some(Demotion::SameBurst),
             _ if self.is_burst_of_files(heard, &by) => Some(Demotion::SameBurst),
+            // A backlog is answered in its order, each turn of it to its end.
+            BusyMode::Interrupt if was_said_before(heard, running) => Some(Demotion::SaidBefore),
             BusyMode::Interrupt => running.line.hold().map(Demotion::Held),
             BusyMode::Steer => (!self.host.runtime.steers()).then_some(Demotion::CannotSteer),
         };
@@ -312,6 +319,11 @@ impl Lane {
     }
 }
 
+/// Whether something was said before the running turn began, by the platform's own date.
+fn was_said_before(heard: &Heard, running: &Running) -> bool {
+    heard.at_ms > 0 && heard.at_ms.saturating_add(SAID_BEFORE_SLACK_MS) <= running.began_ms
+}
+
 /// What the chat of a turn is told besides its answer; `is_shown` when it sees how the turn ended.
 pub(super) fn after_words(
     running: &Running,
@@ -345,7 +357,7 @@ fn may_be_cut(text: &str, limit: &TextLimit) -> bool {
 /// What the sender of an event that waits is told.
 fn queued(waiting: usize, why: Option<Demotion>) -> String {
     let why = match why {
-        None | Some(Demotion::SameBurst) => ". It is answered when the running turn is over.",
+        None | Some(Demotion::SameBurst | Demotion::SaidBefore) => ". It is answered when the running turn is over.",
         Some(Demotion::NotRequester) => {
             ": the agent works for somebody else here, and only they or an admin interrupt that."
         }

@@ -46,6 +46,8 @@ pub struct Running {
     pub input: Vec<Message>,
     /// What is kept of the events of each message of the input.
     pub said_by: Vec<Spoken>,
+    /// When it began, in milliseconds since the Unix epoch.
+    pub began_ms: i64,
     /// By which it is steered.
     pub line: TurnLine,
     /// What it asks of people.
@@ -140,6 +142,7 @@ impl Running {
         let tools = Tools::new(&heard, if is_read { manner.progress } else { ProgressMode::Off });
         // What runs beside a conversation is shown there when it is whole, with what it answers.
         let draft = if heard.aside { None } else { Draft::start(host, &heard) };
+        let began_ms = host.now_ms();
         let listed = host.working.list(Work {
             turn,
             session: request.session_id.clone(),
@@ -147,7 +150,7 @@ impl Running {
             inbox: heard.inbox,
             owner: heard.owner.clone(),
             asked: beginning(&heard.event.get().text),
-            since_ms: host.now_ms(),
+            since_ms: began_ms,
             aside: heard.aside,
         });
         let cancel = CancellationToken::new();
@@ -158,6 +161,7 @@ impl Running {
             heard,
             input,
             said_by,
+            began_ms,
             line,
             asks: Asks::default(),
             interrupted_until: None,

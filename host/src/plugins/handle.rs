@@ -68,6 +68,8 @@ pub(super) struct Shared {
     pub(super) restarts: AtomicU64,
     /// When data was last carried, in milliseconds since the Unix epoch; 0 means never.
     last_proven: AtomicI64,
+    /// Whether the host did not take what this instance handed over last: until it does, a link proves little.
+    refused: AtomicBool,
     pub(super) told: Mutex<Told>,
     pub(super) announcements: mpsc::Sender<(String, String)>,
     /// Which start was judged last, and why not where it was refused.
@@ -120,6 +122,7 @@ impl Shared {
             proofs: AtomicU64::new(0),
             restarts: AtomicU64::new(0),
             last_proven: AtomicI64::new(0),
+            refused: AtomicBool::new(false),
             told: Mutex::default(),
             announcements,
             judged: watch::Sender::new((0, None)),
@@ -167,6 +170,12 @@ impl Shared {
         self.state.send_modify(|_| {});
     }
 
+    /// Notes whether the host took what was handed over. An instance that begins anew because the host takes nothing
+    /// would otherwise do so without end at the shortest wait: its platform answers each time.
+    pub(super) fn took(&self, is_taken: bool) {
+        self.refused.store(!is_taken, Ordering::Relaxed);
+    }
+
     /// Notes that a round trip carried data.
     pub(super) fn proved(&self) {
         let now_ms = self.settings.clock.now_ms();
@@ -174,7 +183,7 @@ impl Shared {
         self.proofs.fetch_add(1, Ordering::Relaxed);
         self.state.send_if_modified(|life| {
             // Only a link has failures to take back; most proofs change nothing.
-            let counts = life.state.is_online() && life.state.failures() > 0;
+            let counts = life.state.is_online() && life.state.failures() > 0 && !self.refused.load(Ordering::Relaxed);
             counts && life.apply(AdapterChange::Proved, now_ms).is_ok()
         });
     }

@@ -178,10 +178,16 @@ impl InstancePort {
         };
         let answering = self.services.call(&self.handle, method, payload);
         let carried_data = method == host_method::EMIT;
+        let is_handed_over = carried_data || method == host_method::KV_SET;
         let handle = self.handle.clone();
         self.runtime.spawn(async move {
             let answered = answering.await;
             drop(permit);
+            if is_handed_over {
+                // What it will never take is left out by its adapter.
+                let again = |error: &CallError| matches!(error.code.as_str(), "unavailable" | "busy");
+                handle.shared.took(!answered.as_ref().is_err_and(again));
+            }
             match answered {
                 Ok(payload) => {
                     if carried_data {

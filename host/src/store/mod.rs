@@ -224,4 +224,4 @@ pub struct WriterStats {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

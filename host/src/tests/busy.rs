@@ -90,6 +90,27 @@ fn waits(world: &World, emitted: Emitted) {
 }
 
 #[test]
+fn what_was_said_before_the_running_turn_began_does_not_end_it() {
+    let world = still("");
+    let chat = world.chat("7");
+    let said_ms = world.host().now_ms();
+    world.passes(ms(60_000));
+    let backlog: Vec<_> = (1..4).map(|n| chat.event(&format!("late {n}")).at_ms(said_ms + n)).collect();
+    starts(&world, &chat, "/hang on");
+    for event in &backlog {
+        waits(&world, chat.gives(event));
+    }
+    world.passes(ms(350));
+    waits(&world, chat.gives(&chat.event("/queue last").at_ms(said_ms)));
+    assert_eq!(world.host().working.of(Some("fake:7")).len(), 1, "the turn runs on: {:?}", chat.heard());
+    chat.says("/stop");
+    world.settled();
+    let heard = chat.heard();
+    assert!(heard.contains(&"late 1\nlate 2\nlate 3".to_owned()), "they are one message: {heard:?}");
+    assert!(heard.iter().all(|text| text != "(interrupted)"), "{heard:?}");
+}
+
+#[test]
 fn what_an_interrupted_turn_had_said_stays_in_the_transcript_and_is_marked() {
     let world = with("", Setting { capabilities: json!({ "stream": "native" }), ..Setting::default() });
     let chat = world.chat("7");

@@ -17,6 +17,7 @@ mod listing;
 mod menus;
 mod pairing;
 mod resets;
+mod rest;
 mod restart;
 mod scope;
 mod sessions;

@@ -17,6 +17,7 @@ use hermes_protocol::{
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 use tokio::sync::{mpsc, oneshot, watch};
+use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -250,6 +251,11 @@ impl World {
         self.life().runtime.spawn(work);
     }
 
+    /// Lets a call go on beside the test, and tells what came of it.
+    pub fn beside<T: Send + 'static>(&self, work: impl Future<Output = T> + Send + 'static) -> JoinHandle<T> {
+        self.life().runtime.spawn(work)
+    }
+
     /// Runs something against the host.
     pub fn block_on<T>(&self, work: impl Future<Output = T>) -> T {
         self.life().runtime.block_on(async { tokio::time::timeout(PATIENCE, work).await.expect("in time") })
@@ -378,7 +384,7 @@ impl Talk<'_> {
     pub fn event(&self, text: &str) -> Event {
         let number = self.world.number();
         Event::message(format!("m:{}:{number}", self.chat.id), self.chat.clone(), self.sender.clone(), text)
-            .at_ms(1)
+            .at_ms(self.world.clock.now_ms())
             .with_message_id(number.to_string())
     }
 

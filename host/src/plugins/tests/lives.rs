@@ -1,6 +1,6 @@
 //! Whole lives: what the supervisor makes of an adapter that misbehaves.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::{collections::BTreeSet, sync::atomic::Ordering, time::Duration};
 
 use hermes_protocol::{SendOutcome, method};
 use serde_json::json;
@@ -521,6 +521,22 @@ async fn an_instance_has_a_bound_on_what_it_asks_at_once() {
     };
     tokio::time::timeout(PATIENCE, asked).await.expect("four calls stay open");
     assert!(refused_with(&one.send(&emit).await, "busy"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_platform_that_answers_proves_little_while_the_host_does_not_take_what_it_says() {
+    let home = Home::hostile();
+    let host = Host::start(home.settings(), vec![plan(IsolationChoice::InProcess, "connect_second")]);
+    let one = host.one();
+    online(&one).await;
+    assert_eq!(one.state().failures(), 1);
+    host.services.full.store(true, Ordering::Relaxed);
+    assert!(refused_with(&one.send(&message("emit m:1:1")).await, "unavailable"));
+    number(&one.send(&message("proved")).await);
+    assert_eq!(one.state().failures(), 1, "the next wait would be longer");
+    host.services.full.store(false, Ordering::Relaxed);
+    number(&one.send(&message("emit m:1:1")).await);
+    assert_eq!(one.state().failures(), 0);
 }
 
 #[tokio::test(flavor = "multi_thread")]

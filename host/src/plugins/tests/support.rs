@@ -4,7 +4,10 @@ use std::{
     collections::BTreeSet,
     fs,
     path::{Path, PathBuf},
-    sync::{Arc, Mutex},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
@@ -119,6 +122,8 @@ pub(super) struct Services {
     pub(super) calls: Mutex<Vec<(String, String)>>,
     /// Methods that are never answered.
     pub(super) silent: BTreeSet<&'static str>,
+    /// Whether it takes nothing for now.
+    pub(super) full: AtomicBool,
 }
 
 impl HostServices for Services {
@@ -133,6 +138,7 @@ impl HostServices for Services {
             return Box::pin(std::future::pending());
         }
         let answer = match method {
+            "emit" if self.full.load(Ordering::Relaxed) => Err(CallError::new("unavailable", "the disk is full")),
             "emit" => Ok(json!({"type": "accepted", "inbox_id": payload.len()}).to_string().into_bytes()),
             "models.list" => Ok(b"[]".to_vec()),
             _ => Err(CallError::new("unsupported", "there is no such method")),

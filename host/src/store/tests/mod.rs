@@ -14,7 +14,7 @@ mod sessions;
 mod tasks;
 mod tool_calls;
 mod turns;
-mod writer;
+pub(crate) mod writer;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};

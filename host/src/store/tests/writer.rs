@@ -85,7 +85,7 @@ async fn when_the_commit_fails_all_of_the_group_learn_it_and_the_writer_goes_on(
     assert_eq!(store.kv_get("a", "two").await.unwrap().as_deref(), Some("2"));
 }
 
-async fn pages_max(store: &Store, more: i64) {
+pub(crate) async fn pages_max(store: &Store, more: i64) {
     store
         .inner
         .writer

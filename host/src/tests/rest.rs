@@ -1,0 +1,96 @@
+//! What becomes of what is said while the host can do nothing with it: it drains, or nothing can be written.
+
+use std::sync::atomic::Ordering;
+
+use tokio::sync::oneshot;
+
+use super::asks::{asked, hears, press, with_buttons};
+use super::world::{Setting, World};
+use crate::events::{Control, HostEvent};
+use crate::recovery;
+use crate::store::tests::writer::pages_max;
+
+/// Drains as the operator asks for it; resolves once nothing runs.
+fn drains(world: &World) -> oneshot::Receiver<()> {
+    world.host().rests.store(true, Ordering::Relaxed);
+    let (done, drained) = oneshot::channel();
+    world.block_on(world.host().tell(HostEvent::control(Control::DrainLanes(done))));
+    drained
+}
+
+#[test]
+fn what_is_said_while_the_host_drains_is_taken_and_answered_when_it_goes_on() {
+    let world = World::new();
+    let (known, new) = (world.chat("7"), world.chat("8"));
+    known.says("before");
+    known.hears(1);
+    world.settled();
+    world.block_on(drains(&world)).unwrap();
+    known.says("meanwhile");
+    new.says("the first words");
+    known.says("/status");
+    assert_eq!((known.heard().len(), new.heard().len()), (1, 0), "nothing new is begun");
+    assert_eq!(world.block_on(world.host().store.counts()).unwrap().inbox, 3);
+    assert_eq!(world.block_on(recovery::go_on(world.host())).unwrap(), 3);
+    assert_eq!(new.hears(1), ["the first words"]);
+    world.settled();
+    assert!(known.heard().contains(&"meanwhile".to_owned()), "{:?}", known.heard());
+    assert_eq!(known.heard().len(), 3, "the command is obeyed too");
+}
+
+#[test]
+fn what_is_said_while_the_host_stops_is_answered_by_its_next_life() {
+    let mut world = World::new();
+    world.host().draining.cancel();
+    world.chat("7").says("just now");
+    world.stop();
+    world.start();
+    assert_eq!(world.chat("7").hears(1), ["just now"]);
+}
+
+#[test]
+fn whoever_gets_an_answer_at_once_or_never_is_refused_while_the_host_drains() {
+    let capabilities = serde_json::json!({ "supports_async_delivery": false });
+    let world = World::with(Setting { capabilities, ..Setting::default() });
+    world.block_on(drains(&world)).unwrap();
+    let refused = world.block_on(world.give(&world.chat("7").event("hello"))).unwrap_err();
+    assert_eq!(refused.code, "busy");
+    assert!(refused.message.contains("drain --undo"), "{refused}");
+}
+
+#[test]
+fn a_drain_that_waits_for_an_approval_ends_with_a_button_or_a_stop() {
+    for with_stop in [false, true] {
+        let world = with_buttons();
+        let chat = world.chat("7");
+        chat.says("/ask ls");
+        let question = asked(&world, 1);
+        let drained = drains(&world);
+        if with_stop {
+            chat.says("what is behind this waits");
+            chat.says("/stop");
+        } else {
+            chat.gives(&press(&chat, &question, "once"));
+            hears(&world, &chat, "approved: once");
+        }
+        world.block_on(drained).unwrap();
+    }
+}
+
+#[test]
+fn an_event_that_cannot_be_written_waits_and_is_taken_when_it_can() {
+    let world = World::new();
+    let chat = world.chat("7");
+    chat.says("before");
+    chat.hears(1);
+    world.settled();
+    world.block_on(pages_max(&world.host().store, 1));
+    let failures = world.host().store.stats().failures;
+    let given = world.beside(world.give(&chat.event(&"x".repeat(100_000))));
+    world.until("it cannot be written", || (world.host().store.stats().failures > failures).then_some(()));
+    assert!(!given.is_finished(), "its adapter is not refused");
+    world.block_on(pages_max(&world.host().store, 100_000));
+    world.block_on(given).unwrap().unwrap();
+    world.settled();
+    assert!(chat.heard().len() > 1);
+}
