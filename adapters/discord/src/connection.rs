@@ -11,13 +11,14 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use futures_util::future::try_join_all;
+use futures_util::stream::{self, StreamExt};
 use hermes_adapter_net::fetch::Fetcher;
 use hermes_adapter_net::reqwest::{Client, Method, Url, header::HeaderMap};
 use hermes_adapter_net::ws::ws_url;
 use hermes_adapter_sdk::prelude::*;
 use serde_json::{Value, json};
 use tokio::sync::Mutex;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::api::{Api, ApiError, Application, GatewayBot, Interaction, Message, Refused, User};
 use crate::gateway::{Dispatch, Entry, Lost, Said, Session, Shard};
@@ -34,6 +35,10 @@ const UNKEPT_MAX: u64 = 64;
 /// How long the answer to an acknowledgement is waited for; the platform itself waits three seconds for it.
 /// <https://docs.discord.com/developers/interactions/receiving-and-responding#interaction-callback>
 const ACKNOWLEDGE_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long the files of one event may take in all.
+const FILES_TIMEOUT: Duration = Duration::from_secs(60);
+/// Files of one event that are fetched at a time.
+const FETCHES_MAX: usize = 4;
 /// Between two groups of new sessions.
 /// <https://docs.discord.com/developers/events/gateway#rate-limiting>
 const IDENTIFY_PAUSE: Duration = Duration::from_secs(5);
@@ -327,9 +332,7 @@ impl Connection {
                 event.chat = places::thread_of(&message.id, &message.channel_id, &place, &name);
             }
         }
-        for file in files {
-            event.attachments.push(self.fetch(file).await);
-        }
+        event.attachments = self.fetch_all(files).await;
         if dispatch.data.to_string().len() <= RAW_BYTES_MAX {
             event.raw = dispatch.data;
         }
@@ -506,9 +509,17 @@ impl Connection {
             && (self.choice.allowed_channels.is_empty() || stands_in(&self.choice.allowed_channels)))
     }
 
+    /// Brings the files of one event to the host, in their order, within one deadline: what is behind it waits.
+    async fn fetch_all(&self, files: Vec<RemoteFile>) -> Vec<Attachment> {
+        let until = Instant::now() + FILES_TIMEOUT;
+        let fetches = files.into_iter().map(|file| self.fetch(file, until));
+        stream::iter(fetches).buffered(FETCHES_MAX).collect().await
+    }
+
     /// Brings a file to the host; one that cannot be had is named with the reason.
-    async fn fetch(&self, file: RemoteFile) -> Attachment {
-        match self.try_fetch(&file).await {
+    async fn fetch(&self, file: RemoteFile, until: Instant) -> Attachment {
+        let fetched = timeout_at(until, self.try_fetch(&file)).await;
+        match fetched.unwrap_or_else(|_| Err(format!("the files of a message may take {FILES_TIMEOUT:?} in all"))) {
             Ok((media, size)) => Attachment::new(media, file.kind, file.mime, file.name, size),
             Err(note) => {
                 tracing::info!(size = file.size, %note, "a file was not fetched");

@@ -22,12 +22,13 @@ fn listener() -> (TcpListener, String) {
 }
 
 /// A bot whose requests are answered by `answer`, and whose connections to the gateway, counted from 0, are played by
-/// `play`, which is told the first word after the hello.
+/// `play`, which is told the first word after the hello, and as its `base` where the API is.
 fn bot(
     answer: impl Fn(&str) -> (u16, Value) + Send + Sync + 'static,
     play: impl Fn(usize, Value, &mut Peer) + Send + 'static,
 ) -> MockHost {
     let ((http, base), (gateway, address)) = (listener(), listener());
+    let here = format!("http://{base}");
     let answer = std::sync::Arc::new(answer);
     thread::spawn(move || {
         for stream in http.incoming().map_while(Result::ok) {
@@ -46,7 +47,8 @@ fn bot(
         for (n, stream) in gateway.incoming().map_while(Result::ok).enumerate() {
             let Ok(mut peer) = accept(stream) else { continue };
             say(&mut peer, &json!({ "op": 10, "d": { "heartbeat_interval": 60_000 } }));
-            if let Some(first) = heard(&mut peer) {
+            if let Some(mut first) = heard(&mut peer) {
+                first["base"] = json!(here);
                 play(n, first, &mut peer);
             }
         }
@@ -207,4 +209,38 @@ fn an_answer_that_is_for_one_person_never_goes_to_the_channel() {
     assert!(matches!(sent, SendOutcome::Delivered { .. }), "{sent:?}");
     let asked: Vec<String> = requests.try_iter().collect();
     assert_eq!(asked, ["POST interactions/900/T/callback", "POST users/@me/channels", "POST channels/77/messages"]);
+}
+
+#[test]
+fn files_of_one_message_are_fetched_at_the_same_time_and_stay_in_order() {
+    // Each file comes only when both are asked for.
+    let both = std::sync::Barrier::new(2);
+    let host = bot(
+        move |line| match line {
+            "GET channels/10" => (200, json!({ "id": "10", "type": 0, "guild_id": "1" })),
+            _ => {
+                both.wait();
+                (200, json!("a file"))
+            }
+        },
+        |_, first, peer| {
+            ready(peer, "");
+            let file = |name: &str| {
+                let url = format!("{}/{name}", first["base"].as_str().expect("an address"));
+                json!({ "id": "5", "filename": name, "url": url, "size": 8 })
+            };
+            let message = json!({
+                "id": "1002", "channel_id": "10", "guild_id": "1", "type": 0, "content": "look",
+                "author": { "id": "7", "username": "ada" }, "attachments": [file("a"), file("b")],
+            });
+            say(peer, &json!({ "op": 0, "s": 2, "t": "MESSAGE_CREATE", "d": message }));
+            while peer.read().is_ok() {}
+        },
+    );
+    host.connect().expect("it comes up");
+    let _run = host.run();
+    let files = json!(host.next_event().attachments);
+    assert_eq!((&files[0]["name"], &files[1]["name"]), (&json!("a"), &json!("b")));
+    // They came: that they cannot be kept is said by a host without a place for them.
+    assert!([0, 1].iter().all(|n| files[n]["note"].to_string().contains("media_dir")), "{files}");
 }
