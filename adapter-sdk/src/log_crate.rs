@@ -2,7 +2,8 @@
 //!
 //! That crate has one logger in a library. This one looks whose thread it is called
 //! on, so two instances of one library keep their logs apart, as with `tracing`.
-//! What is said on a thread of nobody's goes nowhere.
+//! What is said on a thread of nobody's goes nowhere, and so does every trace: client
+//! crates write there what goes over the wire, and tokens with it.
 
 use std::sync::Once;
 
@@ -18,8 +19,8 @@ pub(crate) fn install() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
         if log::set_logger(&BY_THREAD).is_ok() {
-            // Each instance's host says what it wants to see, record by record.
-            log::set_max_level(LevelFilter::Trace);
+            // Up to here each instance's host says what it wants to see, record by record.
+            log::set_max_level(LevelFilter::Debug);
         }
     });
 }
@@ -35,7 +36,7 @@ impl Log for ByThread {
         let Some(core) = logs::current() else { return };
         // Both count from 1 for an error to 5 for a trace.
         let level = record.level() as u8;
-        if level <= core.side().max_level() {
+        if level <= (LevelFilter::Debug as u8).min(core.side().max_level()) {
             let fields = json!({ "message": logs::cut(record.args().to_string()) });
             core.side().log(level, record.target(), &fields.to_string());
         }

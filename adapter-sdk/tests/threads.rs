@@ -25,7 +25,8 @@ impl Adapter for Pair {
 
     async fn connect(&self) -> Result<(), ConnectError> {
         log::warn!(target: "pair::net", "slow {}", "link");
-        log::trace!("chatter");
+        log::debug!("detail");
+        log::trace!("what went over the wire");
         Ok(())
     }
 
@@ -60,8 +61,10 @@ fn what_a_crate_says_with_log_reaches_the_host_of_its_instance_at_its_level() {
     one.connect().expect("it connects");
     let line = one.wait_log("slow link");
     assert_eq!((line.level, line.target.as_str()), (2, "pair::net"));
-    assert!(one.logs().iter().all(|line| line.message() != "chatter"));
+    assert!(one.logs().iter().all(|line| line.message() != "detail"));
     assert!(two.logs().iter().all(|line| line.message() != "slow link"));
     two.connect().expect("it connects");
-    assert_eq!(two.wait_log("chatter").level, 5);
+    assert_eq!(two.wait_log("detail").level, 4);
+    // Both were said before the call was answered.
+    assert!(two.logs().iter().all(|line| line.level < 5), "a crate's traces hold what went over the wire");
 }

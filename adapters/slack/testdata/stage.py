@@ -17,7 +17,7 @@ import urllib.parse
 TEAM, BOT, BOT_ID, GROUP = "T00000001", "U0HERMES1", "B0HERMES1", "C00000001"
 # What is longer becomes several messages in Slack, of which only the first has a name.
 TEXT_LIMIT, SECTION_LIMIT = 4000, 3000
-ACK_S, DELIVERIES_MAX = 3, 4
+ACK_S, DELIVERIES_MAX = 3, 4  # What no socket was there for is not counted.
 WEBSOCKET = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 
 
@@ -108,14 +108,15 @@ class Platform:
         name = f"envelope-{self.opened}"
         payload = {"type": "event_callback", "team_id": TEAM, "event_id": f"Ev{self.opened}", "event": event,
                    "authorizations": [{"team_id": TEAM, "user_id": BOT, "is_bot": True}]}
-        if self.lines:
+        was_told = bool(self.lines)
+        if was_told:
             line = self.lines[self.opened % len(self.lines)]
             line.say({"type": "events_api", "envelope_id": name, "payload": payload, "retry_attempt": attempt, "accepts_response_payload": False})
-        self.waiting[name] = asyncio.get_running_loop().call_later(ACK_S, lambda: asyncio.ensure_future(self.again(name, event, attempt)))
+        self.waiting[name] = asyncio.get_running_loop().call_later(ACK_S, lambda: asyncio.ensure_future(self.again(name, event, attempt + was_told)))
 
     async def again(self, name, event, attempt):
-        if self.waiting.pop(name, None) and attempt + 1 < DELIVERIES_MAX:
-            await self.deliver(event, attempt + 1)
+        if self.waiting.pop(name, None) and attempt < DELIVERIES_MAX:
+            await self.deliver(event, attempt)
 
     def acknowledged(self, name):
         timer = self.waiting.pop(name, None)
