@@ -151,7 +151,7 @@ def test_a_claim_that_the_host_took_with_it_has_crashed_and_is_given_up_by_the_o
     missing = place.cli("task", "cancel", "tnone", check=False)
     assert missing.returncode == 1 and "no such task" in missing.stderr
     again = place.cli("task", "cancel", task["id"], check=False)
-    assert again.returncode == 1 and "stays gave_up" in again.stderr
+    assert again.returncode == 1 and "stays given up" in again.stderr
 
 
 def test_the_host_does_a_task_by_itself_and_tells_its_result(place, telegram, worker):
