@@ -68,9 +68,8 @@ pub trait Renderer: Send + Sync {
     /// Returns what closes `frame` after it was opened with `opened`.
     fn close(&self, frame: &Frame, opened: &str) -> String;
 
-    /// Whether `inner` is marked within `outer`; otherwise only its words are written.
-    fn nests(&self, outer: &Frame, inner: &Frame) -> bool {
-        let _ = (outer, inner);
+    /// Whether the inner frame is marked within the outer one; otherwise only its words are written.
+    fn nests(&self, _outer: &Frame, _inner: &Frame) -> bool {
         true
     }
 

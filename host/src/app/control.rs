@@ -175,8 +175,8 @@ impl App {
         }
         drained?;
         Ok(ControlReply::done(
-            "No turn runs and no new event is taken; `hermes-host stop` or `restart` goes on, `drain --undo` takes events \
-             again.",
+            "No turn runs, and what comes waits in the inbox; `hermes-host stop` or `restart` goes on, `drain --undo` \
+             takes events again.",
         ))
     }
 
