@@ -11,6 +11,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 import urllib.error
 import urllib.request
@@ -20,6 +21,8 @@ import pytest
 HERE = pathlib.Path(__file__).parent
 BIN = pathlib.Path(os.environ["HERMES_BIN"])
 WAIT_S = 30
+# Credential locks hold across all hosts of a user: those of one run must not meet those of another.
+RUNTIME = tempfile.TemporaryDirectory(prefix="hermes-e2e-")
 
 
 def free_port():
@@ -77,7 +80,7 @@ class Host:
         self.config.write_text(config)
         self.config.chmod(0o600)
         self.folder, self.program = folder, None
-        self.env = {"PATH": os.environ["PATH"], "HOME": str(folder), **(env or {})}
+        self.env = {"PATH": os.environ["PATH"], "HOME": str(folder), "XDG_RUNTIME_DIR": RUNTIME.name, **(env or {})}
 
     def start(self, online=(), env=None):
         self.program = Program([BIN / "hermes-host", "run", "--config", self.config, "--home", self.home], self.folder / "host.log",

@@ -187,7 +187,7 @@ fn shown(seen: &[Value]) -> Vec<Shown> {
             Some("send") => {
                 let text = outgoing["text"].as_str().unwrap_or_default().to_owned();
                 // A conversation is named after its first words, and `/status` tells its name.
-                if text.starts_with("- Session: ") {
+                if text.trim_start_matches(REPEATED).trim_start().starts_with("- Session: ") {
                     continue;
                 }
                 open.insert(part(outgoing), shown.len());
