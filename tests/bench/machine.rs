@@ -2,6 +2,8 @@
 
 use std::{fs, process::Command};
 
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+
 /// Processor, cores, memory, kernel, compiler and load in one sentence.
 pub fn describe() -> String {
     let cpu = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
@@ -23,6 +25,19 @@ pub fn describe() -> String {
         said("uname", &["-sr"]),
         said("rustc", &["--version"]),
     )
+}
+
+/// Runs `what` with this thread, and every thread and process that it starts, on one core: a sleeping core
+/// that has to be woken is not in its figures.
+pub fn on_one_core<T>(what: impl FnOnce() -> T) -> T {
+    let all = sched_getaffinity(None).expect("the kernel tells the cores");
+    let core = (0..CpuSet::MAX_CPU).find(|core| all.is_set(*core)).expect("we run on one");
+    let mut one = CpuSet::new();
+    one.set(core);
+    sched_setaffinity(None, &one).expect("one of our own cores");
+    let result = what();
+    sched_setaffinity(None, &all).expect("the cores of before");
+    result
 }
 
 fn said(program: &str, arguments: &[&str]) -> String {

@@ -73,6 +73,7 @@ const ROWS: &[Row] = &[
     Row { what: "handoff asked → first text", budget: "–", measure: rows::handoff_to_text },
     Row { what: "durable events/s through the ABI, 64 chats", budget: "≥ 10,000", measure: rows::throughput },
     Row { what: "the disk itself", budget: "–", measure: rows::disk },
+    Row { what: "the machine itself: a word to another thread and back", budget: "–", measure: rows::thread_hop },
     Row {
         what: "a round trip across the ABI, 512 bytes, p50",
         budget: "in-process ≤ 8 µs, isolated ≤ 60 µs",

@@ -1,6 +1,6 @@
 //! The seam between the host and a library.
 
-use std::{fs, time::Instant};
+use std::{fs, sync::mpsc, thread, time::Instant};
 
 use hermes_tests::{World, artefacts};
 
@@ -8,38 +8,73 @@ use super::{mib, ms, percentile};
 use crate::{
     Measured,
     frames::{self, Isolated},
-    process,
+    in_process, machine, process,
 };
+
+/// How often each is asked.
+const CALLS: usize = 20_000;
+
+/// What waking another thread costs on this machine: every call across the seam does it twice.
+pub fn thread_hop() -> Vec<Measured> {
+    let told = |condition: &str, mut times: Vec<f64>| {
+        let (p50, p99) = (percentile(&mut times, 50), percentile(&mut times, 99));
+        Measured::new(condition, format!("p50 {p50:.1} µs, p99 {p99:.1} µs"), None)
+    };
+    vec![told("on any core", hops()), told("both on one core", machine::on_one_core(hops))]
+}
+
+/// How long a word to a waiting thread and back took, in microseconds.
+fn hops() -> Vec<f64> {
+    let (ask, asked) = mpsc::channel();
+    let (answer, answered) = mpsc::channel();
+    let other = thread::spawn(move || {
+        for word in asked {
+            answer.send(word).expect("the bench waits for it");
+        }
+    });
+    let times = timed(|| {
+        ask.send(0_u8).expect("the other thread lives");
+        answered.recv().expect("the other thread lives");
+    });
+    drop(ask);
+    other.join().expect("it only answers");
+    times
+}
+
+fn timed(mut call: impl FnMut()) -> Vec<f64> {
+    (0..CALLS)
+        .map(|_| {
+            let started = Instant::now();
+            call();
+            started.elapsed().as_secs_f64() * 1e6
+        })
+        .collect()
+}
 
 /// A `send` that the adapter answers at once, from the caller and back.
 pub fn round_trip() -> Vec<Measured> {
-    const CALLS: usize = 20_000;
     let payload = frames::payload();
-    let mut isolated = Isolated::start(&artefacts().host(), &artefacts().fixture("scripted"));
-    let (status, _) = isolated.call("connect", b"{}");
-    assert_eq!(status, 0);
-    let mut times = Vec::with_capacity(CALLS);
-    for _ in 0..CALLS {
-        let started = Instant::now();
-        let (status, _) = isolated.call("send", &payload);
-        times.push(started.elapsed().as_secs_f64() * 1e6);
-        assert_eq!(status, 0);
-    }
-    let memory = mib(process::pss_kib(isolated.pid()));
-    let (p50, p99) = (percentile(&mut times, 50), percentile(&mut times, 99));
-    let mut measured = vec![Measured::new(
-        format!("isolated (the runner: {memory:.1} MB PSS)"),
-        format!("p50 {p50:.1} µs, p99 {p99:.1} µs"),
-        p50 <= 60.0,
-    )];
-    let mut times = crate::in_process::round_trips(CALLS, &payload);
-    let (p50, p99) = (percentile(&mut times, 50), percentile(&mut times, 99));
-    measured.push(Measured::new(
-        "in-process, thread hop included",
-        format!("p50 {p50:.1} µs, p99 {p99:.1} µs"),
-        p50 <= 8.0,
-    ));
-    measured
+    let judged = |condition: String, mut times: Vec<f64>, budget_us: f64| {
+        let (p50, p99) = (percentile(&mut times, 50), percentile(&mut times, 99));
+        Measured::new(condition, format!("p50 {p50:.1} µs, p99 {p99:.1} µs"), p50 <= budget_us)
+    };
+    let isolated = || {
+        let mut isolated = Isolated::start(&artefacts().host(), &artefacts().fixture("scripted"));
+        assert_eq!(isolated.call("connect", b"{}").0, 0);
+        let times = timed(|| assert_eq!(isolated.call("send", &payload).0, 0));
+        (times, mib(process::pss_kib(isolated.pid())))
+    };
+    let in_process = || {
+        let host = in_process::connected();
+        timed(|| assert_eq!(host.call_bytes("send", &payload).wait().status, 0))
+    };
+    let (apart, memory) = isolated();
+    vec![
+        judged(format!("isolated (the runner: {memory:.1} MB PSS)"), apart, 60.0),
+        judged("isolated, all on one core".to_owned(), machine::on_one_core(|| isolated().0), 60.0),
+        judged("in-process, thread hop included".to_owned(), in_process(), 8.0),
+        judged("in-process, both on one core".to_owned(), machine::on_one_core(in_process), 8.0),
+    ]
 }
 
 /// Every adapter's library: its size, and how long `adapter inspect` and the whole check of it take.
