@@ -11,9 +11,10 @@ use hermes_core::context::TurnContext;
 use hermes_core::ids::{InboxId, SessionId, TurnId};
 use hermes_core::session::{MAIN_PROFILE, is_dm, participant};
 use hermes_core::settings::{BusyMode, SessionSettings};
-use hermes_protocol::{Attachment, Chat, Event, Purpose, Sender};
+use hermes_protocol::{Attachment, Chat, Deliver, Event, Purpose, Sender};
 use serde_json::Value;
 
+use crate::deliver;
 use crate::enclose;
 use crate::host::Host;
 use crate::media::is_id;
@@ -45,6 +46,8 @@ pub struct Place {
     pub reply_to: Option<String>,
     /// Who asked; what only they need to see is shown to them alone, where the platform can.
     pub asker: String,
+    /// Where the agent's answer goes, when that is not here.
+    pub deliver: Option<Deliver>,
 }
 
 /// An admitted event that wants a turn.
@@ -157,7 +160,8 @@ pub struct Remembered {
 impl Place {
     /// Whether something can still be delivered when no request is open.
     pub fn can_deliver_later(&self) -> bool {
-        self.adapter.as_ref().is_none_or(|adapter| adapter.delivers_later(&self.chat.id))
+        // Where a service asked, nobody is there when the turn is over.
+        self.deliver.is_none() && self.adapter.as_ref().is_none_or(|adapter| adapter.delivers_later(&self.chat.id))
     }
 
     /// Whether its adapter has a link. An instance that the configuration no longer has will never have one,
@@ -189,6 +193,9 @@ impl Place {
 
     /// The agent's answer to the event, with the files it names.
     pub async fn answer(&self, host: &Host, reply: String) -> NewDelivery {
+        if let Some(deliver) = &self.deliver {
+            return deliver::answer(host, self, deliver, reply).await;
+        }
         let (text, files) = enclose::from_reply(host, &self.instance, reply).await;
         let delivery = enclose::with_files(host, &self.instance, self.chat.clone(), Purpose::Reply, text, files).await;
         self.replying(delivery)

@@ -10,6 +10,7 @@
 //! [`crate::commands`], strangers are met in [`crate::pairing`].
 
 mod control;
+mod elsewhere;
 mod expiry;
 mod handoff;
 mod menus;
@@ -40,6 +41,7 @@ use crate::commands::Said;
 use crate::commands::asks::StaffChats;
 use crate::commands::busy::{Aside, ToAgent};
 use crate::context::{Heard, Place, Urge};
+use crate::deliver;
 use crate::events::{DeliveryNews, Due, HostEvent, Inbound, Migration, Permit, TurnNews};
 use crate::host::Host;
 use crate::lane::{After, Birth, GuardLimits, Lane, LaneMessage, Order, Takeover, Then};
@@ -223,12 +225,13 @@ impl Dispatcher {
         if self.waits_in_the_inbox(&arrived) {
             return;
         }
+        let Some(arrived) = self.passed_on(arrived) else { return };
         let Some((arrived, found)) = self.resolve(arrived) else { return };
         let (session, instance) = (found.session.clone(), Arc::clone(&arrived.instance));
         // Whoever ends the former session of this key writes what this one builds upon.
         let after = self.ending_before(&found);
         // What an order turned into words for the agent is no order any more.
-        let said = if arrived.input.is_some() { Said::Words } else { self.read(&arrived, &found) };
+        let said = if elsewhere::is_words(&arrived) { Said::Words } else { self.read(&arrived, &found) };
         if !matches!(said, Said::Order(_)) {
             self.spoken(&arrived, &found);
         }
@@ -708,7 +711,8 @@ pub(crate) fn place(
     inbox: InboxId,
 ) -> Place {
     let (chat, reply_to) = (event.chat.clone(), event.message_id.clone());
-    Place { instance, adapter, chat, session, inbox, reply_to, asker: event.sender.id.clone() }
+    let deliver = deliver::wanted(adapter.as_ref(), event).cloned();
+    Place { instance, adapter, chat, session, inbox, reply_to, asker: event.sender.id.clone(), deliver }
 }
 
 /// Who a session belongs to: the operator is one person, whatever they write through.

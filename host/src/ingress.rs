@@ -147,7 +147,7 @@ async fn accept(
     room: OwnedSemaphorePermit,
 ) -> Result<Taken, CallError> {
     let (mut event, text) = read(payload, host.live().config.limits.event_bytes_max)?;
-    let waits = can_wait(host, instance);
+    let waits = event.deliver.is_some() || can_wait(host, instance);
     if let Some(why) = host.takes_nothing().filter(|_| !waits && !is_for_what_runs(&event)) {
         // One that rests stays; an adapter tries both again.
         let code = if host.draining.is_cancelled() { "unavailable" } else { "busy" };
@@ -186,7 +186,7 @@ fn can_wait(host: &Host, instance: &str) -> bool {
 /// Whether an event concerns what runs already, and is of use only now.
 fn is_for_what_runs(event: &Event) -> bool {
     let order = event.text.split_whitespace().next();
-    event.kind == EventKind::Choice || matches!(order, Some("/stop" | "/approve" | "/deny"))
+    event.kind == EventKind::Choice || event.deliver.is_none() && matches!(order, Some("/stop" | "/approve" | "/deny"))
 }
 
 /// Commits an event; one that `waits` as soon as that can be, unless the host ends before.

@@ -31,6 +31,7 @@ pub mod config;
 pub mod context;
 pub mod control;
 pub mod crash;
+pub mod deliver;
 pub mod dispatcher;
 pub mod enclose;
 pub mod events;

@@ -250,16 +250,18 @@ async fn placed(host: &Host, adapter: &AdapterHandle, place: &str) -> Result<Cha
         Read::Chat(chat) => Ok(*chat),
         Read::Unknown(words) => Err(words),
         // The platform says whether there is such a chat.
-        Read::Unread => {
-            let cut = place
-                .rsplit_once(':')
-                .filter(|(id, thread)| adapter.capabilities().threads && !id.is_empty() && !thread.is_empty());
-            let (id, thread) = cut.map_or((place, None), |(id, thread)| (id, Some(thread)));
-            let mut chat = Chat::dm(id);
-            chat.thread = thread.map(str::to_owned);
-            Ok(chat)
-        }
+        Read::Unread => Ok(literal(Some(adapter), place)),
     }
+}
+
+/// The chat of an id that nobody has read: the id as it stands, and what may be a thread.
+pub(crate) fn literal(adapter: Option<&AdapterHandle>, place: &str) -> Chat {
+    let has_threads = adapter.is_some_and(|adapter| adapter.capabilities().threads);
+    let cut = place.rsplit_once(':').filter(|(id, thread)| has_threads && !id.is_empty() && !thread.is_empty());
+    let (id, thread) = cut.map_or((place, None), |(id, thread)| (id, Some(thread)));
+    let mut chat = Chat::dm(id);
+    chat.thread = thread.map(str::to_owned);
+    chat
 }
 
 async fn read(host: &Host, adapter: &AdapterHandle, place: &str) -> Read {

@@ -70,6 +70,11 @@ pub struct Event {
     /// The new id of the chat, for `migrated`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub migrated_to: Option<String>,
+    /// Where what follows from it goes, instead of back to its chat. It counts only from an adapter whose
+    /// `authorizes_upstream` the operator trusts. What carries it is words, never a command; nobody waits
+    /// for its answer, so its turn delivers nothing later.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deliver: Option<Deliver>,
     /// What the platform sent, bounded by the adapter to 64 KiB.
     #[serde(default, skip_serializing_if = "Value::is_null")]
     pub raw: Value,
@@ -97,6 +102,7 @@ impl Event {
             choice: None,
             reaction: None,
             migrated_to: None,
+            deliver: None,
             raw: Value::Null,
             extra: Extra::new(),
         }
@@ -126,10 +132,41 @@ impl Event {
         self
     }
 
+    /// The same event, whose consequence goes somewhere else.
+    pub fn delivered(mut self, deliver: Deliver) -> Self {
+        self.deliver = Some(deliver);
+        self
+    }
+
     /// The same event with facts about being addressed.
     pub fn addressed(mut self, addressed: Addressed) -> Self {
         self.addressed = addressed;
         self
+    }
+}
+
+/// Where what follows from an event goes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[non_exhaustive]
+pub struct Deliver {
+    /// The target, as an operator writes it: `<instance>`, `<instance>:<chat>[:<thread>]`, `<instance>:@name`;
+    /// `origin` and `local` are the adapter itself, which is handed the answer by `send`. So is what names no chat.
+    pub to: String,
+    /// Whether the text goes there as it is, without a turn of the agent.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub as_is: bool,
+}
+
+impl Deliver {
+    /// The agent's answer goes to `to`.
+    pub fn answer_to(to: impl Into<String>) -> Self {
+        Self { to: to.into(), as_is: false }
+    }
+
+    /// The text itself goes to `to`, and no agent hears it.
+    pub fn text_to(to: impl Into<String>) -> Self {
+        Self { to: to.into(), as_is: true }
     }
 }
 

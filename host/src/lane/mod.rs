@@ -515,7 +515,11 @@ impl Lane {
     async fn close_cut_off(&mut self, turn: TurnId, why: &str, heard: Option<&Heard>) {
         let mut deliveries = Vec::new();
         if let Some(heard) = heard {
-            deliveries.push(heard.place.say(&self.host, Purpose::Notice, turn::GIVEN_UP.to_owned()).await);
+            let words = turn::GIVEN_UP.to_owned();
+            deliveries.push(match heard.place.deliver {
+                Some(_) => heard.place.answer(&self.host, words).await,
+                None => heard.place.say(&self.host, Purpose::Notice, words).await,
+            });
         }
         let end = EndTurn {
             turn,

@@ -109,8 +109,8 @@ impl Running {
         let adapter = heard.place.adapter.clone();
         let capabilities = adapter.as_ref().map(|adapter| adapter.capabilities());
         let streams = session.stream == StreamMode::Auto;
-        // Nobody reads along while the host does a task.
-        let is_read = !tasks::runs(&heard);
+        // Nobody reads along while the host does a task, or answers a service.
+        let is_read = !tasks::runs(&heard) && heard.place.deliver.is_none();
         let stream = match (&adapter, &capabilities) {
             _ if !is_read => None,
             // Nobody has a stream open for what the host itself says.
@@ -141,7 +141,7 @@ impl Running {
         let input = request.input.clone();
         let tools = Tools::new(&heard, if is_read { manner.progress } else { ProgressMode::Off });
         // What runs beside a conversation is shown there when it is whole, with what it answers.
-        let draft = if heard.aside { None } else { Draft::start(host, &heard) };
+        let draft = if heard.aside || heard.place.deliver.is_some() { None } else { Draft::start(host, &heard) };
         let began_ms = host.now_ms();
         let listed = host.working.list(Work {
             turn,

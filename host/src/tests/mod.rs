@@ -8,6 +8,7 @@ mod busy;
 mod bypass;
 mod commands;
 mod conversation;
+mod deliver;
 mod delivery;
 mod files;
 mod handoff;

@@ -400,13 +400,17 @@ impl Talk<'_> {
 
     /// Says something that is committed and that the host does not hear of before it dies.
     pub fn is_cut_off_saying(&self, text: &str) -> InboxId {
-        let event = self.event(text);
+        self.is_cut_off_giving(&self.event(text))
+    }
+
+    /// The same of an event that was made before.
+    pub fn is_cut_off_giving(&self, event: &Event) -> InboxId {
         let new = NewInbox {
             instance: "fake".to_owned(),
             event_id: event.event_id.clone(),
             at_ms: 1,
             received_ms: 1,
-            event: serde_json::to_string(&event).unwrap(),
+            event: serde_json::to_string(event).unwrap(),
         };
         match self.world.block_on(self.world.host().store.accept(new)).unwrap() {
             Accepted::New(inbox) => inbox,
