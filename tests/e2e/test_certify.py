@@ -24,6 +24,18 @@ def test_telegram_passes_every_case_with_its_stage_in_both_isolations(host):
     assert "handoff-thread-is-its-messages-chat" in {case["id"] for case in report["isolations"][0]["cases"]}
 
 
+def test_webhooks_pass_every_case_that_a_service_without_an_account_has(host):
+    sample = ADAPTERS / "webhook/testdata/certify.toml"
+    code, report = certify(host(""), BIN / "libhermes_adapter_webhook.so", "--sample", sample)
+    assert (code, report["verdict"]) == (0, "certified")
+    for tried in report["isolations"]:
+        verdicts = {case["id"]: case["verdict"] for case in tried["cases"]}
+        assert "failed" not in verdicts.values(), verdicts
+        for case in ("inbound-is-one-event", "repeated-inbound-is-one-event-id", "malformed-news-is-survived", "cut-link-comes-back",
+                     "connects-again", "nothing-tells-a-secret"):
+            assert verdicts[case] == "passed", (case, verdicts)
+
+
 @pytest.mark.parametrize("name", ["api_server", "echo", "webchat"])
 def test_an_adapter_without_a_stage_is_certified_for_its_contract(host, name):
     sample = ADAPTERS / name / "testdata/certify.toml"

@@ -1,0 +1,331 @@
+//! The keys of `[adapter.webhook]`, and what of them is refused before anything is bound.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::ops::RangeInclusive;
+use std::path::PathBuf;
+
+use hermes_adapter_sdk::prelude::*;
+use serde_json::Value;
+
+use crate::filter::Filter;
+use crate::routes::{Route, Scheme};
+
+/// The shortest secret.
+pub const SECRET_CHARS_MIN: usize = 8;
+
+/// Secrets of one route; during a rotation there are two.
+pub const SECRETS_MAX: usize = 10;
+
+/// Routes, in the section or in the folder.
+pub const ROUTES_MAX: usize = 500;
+
+/// The longest name of a route.
+const NAME_CHARS_MAX: usize = 64;
+
+/// The longest template.
+const PROMPT_CHARS_MAX: usize = 16_000;
+
+/// What operators of the Python gateway write for "no signature".
+const NO_AUTH: &str = "INSECURE_NO_AUTH";
+
+const RATES: RangeInclusive<u32> = 1..=6_000;
+const BODIES: RangeInclusive<usize> = 1_024..=16 * 1024 * 1024;
+const AGES_S: RangeInclusive<u64> = 30..=3_600;
+const REPLAYS_S: RangeInclusive<u64> = 60..=2_592_000;
+
+/// Keys of `[adapter.webhook]`.
+#[derive(AdapterConfig)]
+pub struct Config {
+    /// Where it listens.
+    #[serde(default = "default_listen")]
+    pub listen: String,
+    /// Another port than the one in `listen`.
+    #[serde(default)]
+    pub port: Option<u16>,
+    /// The secret of every route that has none of its own.
+    #[serde(default)]
+    pub secret: Option<String>,
+    /// More of them, of which any counts: for the time in which a secret is replaced.
+    #[serde(default)]
+    pub secrets: Vec<String>,
+    /// The routes, by name: `[adapter.webhook.routes.NAME]` is called at `/webhooks/NAME`.
+    #[serde(default)]
+    pub routes: BTreeMap<String, RouteConfig>,
+    /// A folder with more routes: each `*.json` in it is `{"NAME": {"secret": …, "prompt": …}, …}`, and what is
+    /// written there counts from the next call on. An absolute path; only its owner may read what lies there.
+    #[serde(default)]
+    pub routes_dir: Option<PathBuf>,
+    /// How many calls of a route are taken in a minute (1 to 6000).
+    #[serde(default = "default_rate")]
+    #[schemars(range(min = 1, max = 6000))]
+    pub rate_per_minute: u32,
+    /// The largest body, in bytes (1024 to 16777216).
+    #[serde(default = "default_body_bytes_max")]
+    #[schemars(range(min = 1024, max = 16777216))]
+    pub body_bytes_max: usize,
+    /// How far the time in a signature may be from ours, in seconds (30 to 3600).
+    #[serde(default = "default_age_s_max")]
+    #[schemars(range(min = 30, max = 3600))]
+    pub age_s_max: u64,
+    /// How long the same signed bytes count only once, in seconds (60 to 2592000); at least twice `age_s_max`.
+    #[serde(default = "default_replay_s")]
+    #[schemars(range(min = 60, max = 2592000))]
+    pub replay_s: u64,
+}
+
+/// Keys of one route.
+#[derive(AdapterConfig)]
+pub struct RouteConfig {
+    /// Its secret; without one, that of the section.
+    #[serde(default)]
+    #[schemars(extend("writeOnly" = true))]
+    pub secret: Option<String>,
+    /// More of them, of which any counts.
+    #[serde(default)]
+    #[schemars(extend("writeOnly" = true))]
+    pub secrets: Vec<String>,
+    /// How calls are signed: `auto`, `github`, `gitlab`, `standard` (Svix, too), `v2` or `v1`.
+    #[serde(default = "default_signature")]
+    pub signature: String,
+    /// The events that count, such as `pull_request`; empty: all.
+    #[serde(default)]
+    pub events: Vec<String>,
+    /// What else has to hold of a payload: one condition, or a list of which all have to hold.
+    #[serde(default)]
+    pub filters: Option<Value>,
+    /// What the agent is told, with values of the payload: `{pull_request.title}`.
+    #[serde(default)]
+    pub prompt: Option<String>,
+    /// Where the answer goes: `log`, or a target such as `telegram`, `telegram:123456789`, `slack:@ops`.
+    #[serde(default = "default_deliver")]
+    pub deliver: String,
+    /// Whether the text itself goes there, without the agent.
+    #[serde(default)]
+    pub deliver_only: bool,
+    /// Its own `rate_per_minute`.
+    #[serde(default)]
+    pub rate_per_minute: Option<u32>,
+    /// Its own `body_bytes_max`.
+    #[serde(default)]
+    pub body_bytes_max: Option<usize>,
+    /// Its own `age_s_max`.
+    #[serde(default)]
+    pub age_s_max: Option<u64>,
+    /// Its own `replay_s`.
+    #[serde(default)]
+    pub replay_s: Option<u64>,
+    /// Whether it is served.
+    #[serde(default = "default_true")]
+    pub enabled: bool,
+    /// What it is for; for people.
+    #[serde(default)]
+    pub description: String,
+}
+
+fn default_listen() -> String {
+    "127.0.0.1:8644".to_owned()
+}
+
+fn default_rate() -> u32 {
+    30
+}
+
+fn default_body_bytes_max() -> usize {
+    1024 * 1024
+}
+
+fn default_age_s_max() -> u64 {
+    300
+}
+
+fn default_replay_s() -> u64 {
+    3_600
+}
+
+fn default_signature() -> String {
+    "auto".to_owned()
+}
+
+fn default_deliver() -> String {
+    "log".to_owned()
+}
+
+fn default_true() -> bool {
+    true
+}
+
+/// What the section says of routes that do not say it themselves.
+pub struct Shared {
+    secrets: Vec<String>,
+    rate_per_minute: u32,
+    body_bytes_max: usize,
+    age_s_max: u64,
+    replay_s: u64,
+}
+
+impl Shared {
+    /// What `config` says.
+    pub fn of(config: &Config) -> Self {
+        Self {
+            secrets: secrets(config.secret.as_ref(), &config.secrets),
+            rate_per_minute: config.rate_per_minute,
+            body_bytes_max: config.body_bytes_max,
+            age_s_max: config.age_s_max,
+            replay_s: config.replay_s,
+        }
+    }
+
+    /// The route of an entry.
+    ///
+    /// # Errors
+    ///
+    /// One sentence that names the route, the key and what to write instead.
+    pub fn route(&self, name: &str, route: &RouteConfig) -> Result<Route, String> {
+        let place = || format!("route `{name}`");
+        let is_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
+        if name.is_empty() || name.len() > NAME_CHARS_MAX || !name.chars().all(is_name) {
+            return Err(format!(
+                "{} cannot be called so; use up to {NAME_CHARS_MAX} of A-Z, a-z, 0-9, - and _",
+                place()
+            ));
+        }
+        let own = secrets(route.secret.as_ref(), &route.secrets);
+        let secrets = if own.is_empty() { self.secrets.clone() } else { own };
+        check_secrets(&place(), &secrets)?;
+        let scheme = Scheme::read(&route.signature)
+            .ok_or_else(|| format!("{} has signature = {:?}; {SIGNATURES}", place(), route.signature))?;
+        if route.prompt.as_ref().is_some_and(|prompt| prompt.chars().count() > PROMPT_CHARS_MAX) {
+            return Err(format!("{} has a prompt of more than {PROMPT_CHARS_MAX} characters; shorten it", place()));
+        }
+        let filter = match &route.filters {
+            None => None,
+            Some(filters) => Some(Filter::read(filters).map_err(|why| format!("{} has filters {why}", place()))?),
+        };
+        let age_s_max = route.age_s_max.unwrap_or(self.age_s_max);
+        let replay_s = route.replay_s.unwrap_or(self.replay_s);
+        let rate_per_minute = route.rate_per_minute.unwrap_or(self.rate_per_minute);
+        let body_bytes_max = route.body_bytes_max.unwrap_or(self.body_bytes_max);
+        within(&place(), "rate_per_minute", rate_per_minute, &RATES)?;
+        within(&place(), "body_bytes_max", body_bytes_max, &BODIES)?;
+        within(&place(), "age_s_max", age_s_max, &AGES_S)?;
+        within(&place(), "replay_s", replay_s, &REPLAYS_S)?;
+        if replay_s < 2 * age_s_max {
+            return Err(format!(
+                "{} forgets calls (replay_s = {replay_s}) while their signatures are good (age_s_max = {age_s_max}); \
+                 choose a replay_s of {} or more",
+                place(),
+                2 * age_s_max
+            ));
+        }
+        Ok(Route {
+            name: name.to_owned(),
+            secrets,
+            scheme,
+            events: route.events.clone(),
+            filter,
+            prompt: route.prompt.clone(),
+            deliver: deliver(&place(), route)?,
+            rate_per_minute,
+            body_bytes_max,
+            age_s_max,
+            replay_s,
+            enabled: route.enabled,
+        })
+    }
+}
+
+const SIGNATURES: &str = "write auto, github, gitlab, standard, v2 or v1";
+
+/// Judges the section; returns its routes.
+///
+/// # Errors
+///
+/// One sentence that names the key and what to write instead.
+pub fn check(config: &Config) -> Result<BTreeMap<String, Route>, String> {
+    address(config)?;
+    let shared = Shared::of(config);
+    if !shared.secrets.is_empty() {
+        check_secrets("the section", &shared.secrets)?;
+    }
+    if config.routes.is_empty() && config.routes_dir.is_none() {
+        return Err(
+            "there is no route; write [adapter.webhook.routes.NAME] with a secret, or name a `routes_dir`".to_owned()
+        );
+    }
+    if config.routes.len() > ROUTES_MAX {
+        return Err(format!("there are {} routes; at most {ROUTES_MAX}", config.routes.len()));
+    }
+    if let Some(path) = config.routes_dir.as_ref().filter(|path| !path.is_absolute()) {
+        return Err(format!("`routes_dir` is {}; write it as an absolute path", path.display()));
+    }
+    config.routes.iter().map(|(name, route)| Ok((name.clone(), shared.route(name, route)?))).collect()
+}
+
+/// Where to listen, as `listen` and `port` say it together.
+pub fn address(config: &Config) -> Result<SocketAddr, String> {
+    let listen = config.listen.trim().replace("localhost:", "127.0.0.1:");
+    let mut address: SocketAddr = listen.parse().map_err(|_| {
+        format!("`listen` is {:?}; write an address and a port, like \"127.0.0.1:8644\"", config.listen)
+    })?;
+    if let Some(port) = config.port {
+        address.set_port(port);
+    }
+    Ok(address)
+}
+
+/// A list of secrets without what is empty.
+fn secrets(one: Option<&String>, more: &[String]) -> Vec<String> {
+    one.into_iter().chain(more).map(|secret| secret.trim().to_owned()).filter(|secret| !secret.is_empty()).collect()
+}
+
+fn check_secrets(place: &str, secrets: &[String]) -> Result<(), String> {
+    const MAKE: &str = "make one with `openssl rand -hex 32`";
+    if secrets.is_empty() {
+        return Err(format!("{place} has no secret, and without one anybody could call it; {MAKE}"));
+    }
+    if secrets.len() > SECRETS_MAX {
+        return Err(format!("{place} has {} secrets; at most {SECRETS_MAX}", secrets.len()));
+    }
+    if secrets.iter().any(|secret| secret == NO_AUTH) {
+        return Err(format!("{place} is to be open to anybody ({NO_AUTH}), which is not served here; {MAKE}"));
+    }
+    if secrets.iter().any(|secret| secret.chars().count() < SECRET_CHARS_MIN) {
+        return Err(format!("{place} has a secret of less than {SECRET_CHARS_MIN} characters; {MAKE}"));
+    }
+    Ok(())
+}
+
+fn within<T: PartialOrd + std::fmt::Display>(
+    place: &str,
+    key: &str,
+    value: T,
+    range: &RangeInclusive<T>,
+) -> Result<(), String> {
+    match range.contains(&value) {
+        true => Ok(()),
+        false => Err(format!("{place} has {key} = {value}; choose {} to {}", range.start(), range.end())),
+    }
+}
+
+/// Where the answers of a route go. A payload has no say in it.
+fn deliver(place: &str, route: &RouteConfig) -> Result<Deliver, String> {
+    let to = route.deliver.trim();
+    match to {
+        "log" | "" | "local" | "origin" if route.deliver_only => Err(format!(
+            "{place} is to deliver its text itself (deliver_only), and only to the log; name a target in `deliver`"
+        )),
+        "log" | "" | "local" | "origin" => Ok(Deliver::answer_to("local")),
+        "github_comment" => Err(format!(
+            "{place} has deliver = \"github_comment\", which this adapter does not write; let the agent comment with a tool of its own, and deliver what it says to a chat or the log"
+        )),
+        target if target.contains('{') => Err(format!(
+            "{place} has deliver = {target:?}; a payload cannot choose where its answer goes, so write a target without braces"
+        )),
+        target if route.deliver_only => Ok(Deliver::text_to(target)),
+        target => Ok(Deliver::answer_to(target)),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,233 @@
+//! The one way in: from a request to an event that the host has committed.
+//!
+//! The order: route → size → signature → payload → event and filters → was it there before → how much came → the
+//! host. Nothing of a call is looked at before its signature, and nothing is remembered of one that is filtered out.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use axum::body::{Body, to_bytes};
+use axum::extract::{Path, State};
+use axum::http::header::{CONTENT_LENGTH, HeaderMap, RETRY_AFTER};
+use axum::http::{Request, StatusCode};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use axum::{Json, Router};
+use hermes_adapter_sdk::prelude::*;
+use serde_json::{Value, json};
+use tokio::time::timeout;
+
+use crate::config::Config;
+use crate::payload::{self, Call};
+use crate::replay::{Marks, Rate};
+use crate::routes::{Route, Routes, Scheme};
+use crate::signature::{self, Signed};
+use crate::template;
+
+/// How long a body may take.
+const BODY_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// How long the host may take to commit an event. Services wait ten seconds or more.
+const EMIT_TIMEOUT: Duration = Duration::from_secs(8);
+
+/// When a call that the host did not take may come again, in seconds.
+const AGAIN_AFTER_S: u64 = 5;
+
+/// Refusals of one route are logged at most this often; the next one tells how many there were.
+const REFUSED_LOG_MS: i64 = 60_000;
+
+/// What all calls share.
+pub struct Door {
+    /// The host.
+    pub host: Host,
+    /// The address to listen at, or why not.
+    pub address: Result<std::net::SocketAddr, String>,
+    /// The routes.
+    pub routes: Routes,
+    memory: Mutex<BTreeMap<String, Arc<Memory>>>,
+}
+
+/// What is remembered of one route. Only routes that exist have one.
+#[derive(Default)]
+struct Memory {
+    rate: Mutex<Rate>,
+    /// `None` until they were read. Held while a call is handed over, so that two of the same bytes meet here.
+    marks: tokio::sync::Mutex<Option<Marks>>,
+    refused: Mutex<Refused>,
+}
+
+#[derive(Default)]
+struct Refused {
+    logged_ms: i64,
+    since: u64,
+}
+
+impl Door {
+    /// A door to `host`.
+    pub fn new(config: &Config, host: Host) -> Self {
+        Self { host, address: crate::config::address(config), routes: Routes::new(config), memory: Mutex::default() }
+    }
+
+    fn memory(&self, route: &str) -> Arc<Memory> {
+        let mut all = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(all.entry(route.to_owned()).or_default())
+    }
+}
+
+/// Everything that is served.
+pub fn router(door: Arc<Door>) -> Router {
+    Router::new()
+        .route("/health", get(async || Json(json!({ "status": "ok", "platform": "hermes-host" }))))
+        .route("/webhooks/{route}", post(enter))
+        .fallback(async || refused(StatusCode::NOT_FOUND, "there is nothing at this path"))
+        .method_not_allowed_fallback(async || refused(StatusCode::METHOD_NOT_ALLOWED, "this path has another method"))
+        .with_state(door)
+}
+
+async fn enter(State(door): State<Arc<Door>>, Path(name): Path<String>, request: Request<Body>) -> Response {
+    let Some(route) = door.routes.find(&name) else {
+        return refused(StatusCode::NOT_FOUND, "there is no such route");
+    };
+    if !route.enabled {
+        return refused(StatusCode::FORBIDDEN, "this route is switched off");
+    }
+    let (parts, body) = request.into_parts();
+    let body = match read(&route, &parts.headers, body).await {
+        Ok(body) => body,
+        Err(response) => return response,
+    };
+    let memory = door.memory(&route.name);
+    let now_ms = door.host.now_ms();
+    let signed = match signature::judge(&route, &parts.headers, &body, now_ms) {
+        Ok(signed) => signed,
+        Err(why) => {
+            log_refused(&memory, &route, why, now_ms);
+            // Whoever may call knows how to sign; nobody else learns what was wrong.
+            return refused(StatusCode::UNAUTHORIZED, "the signature is missing or wrong");
+        }
+    };
+    door.host.proved();
+    let Some(said) = payload::read(&parts.headers, &body) else {
+        return refused(StatusCode::BAD_REQUEST, "the body is neither JSON nor a form");
+    };
+    let call = Call {
+        route: &route.name,
+        event: payload::event(&parts.headers, &said),
+        id: signature::id_of(&signed, &parts.headers, &body),
+        payload: &said,
+        headers: &parts.headers,
+    };
+    match passed_over(&route, &signed, &call) {
+        Some(answer) => answer,
+        None => take(&door, &route, &memory, &signed, &call).await,
+    }
+}
+
+async fn read(route: &Route, headers: &HeaderMap, body: Body) -> Result<axum::body::Bytes, Response> {
+    let too_large = || refused(StatusCode::PAYLOAD_TOO_LARGE, "the body is larger than this route takes");
+    let announced = headers.get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<usize>().ok());
+    if announced.is_some_and(|bytes| bytes > route.body_bytes_max) {
+        return Err(too_large());
+    }
+    match timeout(BODY_TIMEOUT, to_bytes(body, route.body_bytes_max)).await {
+        Ok(Ok(body)) => Ok(body),
+        Ok(Err(_)) => Err(too_large()),
+        Err(_) => Err(refused(StatusCode::REQUEST_TIMEOUT, "the body took too long")),
+    }
+}
+
+/// The answer to a call that the route does not want.
+fn passed_over(route: &Route, signed: &Signed, call: &Call<'_>) -> Option<Response> {
+    let wants = |event: &str| route.events.iter().any(|one| one.eq_ignore_ascii_case(event));
+    // GitHub asks so whether somebody is here when a hook is made.
+    if signed.scheme == Scheme::GitHub && call.event == "ping" && !wants("ping") {
+        return Some(said(StatusCode::OK, json!({ "status": "pong" })));
+    }
+    let why = if !route.events.is_empty() && !wants(&call.event) {
+        "event"
+    } else if route.filter.as_ref().is_some_and(|filter| !filter.holds(call)) {
+        "filter"
+    } else {
+        return None;
+    };
+    Some(said(StatusCode::OK, json!({ "status": "ignored", "reason": why, "event": call.event })))
+}
+
+/// Hands a call to the host, once.
+async fn take(door: &Door, route: &Route, memory: &Memory, signed: &Signed, call: &Call<'_>) -> Response {
+    let (host, now_ms) = (&door.host, door.host.now_ms());
+    let mut held = memory.marks.lock().await;
+    let marks = match &mut *held {
+        Some(marks) => marks,
+        None => match Marks::load(host, &route.name).await {
+            Ok(marks) => held.insert(marks),
+            Err(error) => return later(&error),
+        },
+    };
+    if signed.mark.is_some_and(|mark| marks.has(mark, now_ms)) {
+        return duplicate(call);
+    }
+    let counted = memory.rate.lock().unwrap_or_else(PoisonError::into_inner).take(route.rate_per_minute, now_ms);
+    if let Err(wait_s) = counted {
+        tracing::warn!(route = route.name, per_minute = route.rate_per_minute, "too many calls; one is not taken");
+        let answer = refused(StatusCode::TOO_MANY_REQUESTS, "this route takes no more calls for now");
+        return ([(RETRY_AFTER, wait_s.to_string())], answer).into_response();
+    }
+    let emitted = match timeout(EMIT_TIMEOUT, host.emit(&event(route, call, now_ms))).await {
+        Ok(Ok(emitted)) => emitted,
+        Ok(Err(error)) => return later(&error),
+        Err(_) => return later(&CallError::new("unavailable", "the host takes too long")),
+    };
+    // After the host has it: what is remembered and was not handed over would be lost.
+    if let Some(mark) = signed.mark {
+        marks.note(mark, now_ms, route.replay_s);
+        marks.keep(host, &route.name).await;
+    }
+    match emitted {
+        Emitted::Duplicate { .. } => duplicate(call),
+        _ => {
+            tracing::info!(route = route.name, event = call.event, id = call.id, "a call was taken");
+            let words =
+                json!({ "status": "accepted", "route": route.name, "event": call.event, "delivery_id": call.id });
+            said(StatusCode::ACCEPTED, words)
+        }
+    }
+}
+
+fn event(route: &Route, call: &Call<'_>, now_ms: i64) -> Event {
+    let text = template::text(route.prompt.as_deref(), call);
+    let chat = Chat::dm(format!("{}:{}", route.name, call.id)).named(format!("{} {}", route.name, call.id));
+    let sender = Sender::new(route.name.clone());
+    let event_id = format!("d:{}:{}", route.name, call.id);
+    Event::message(event_id, chat, sender, text).at_ms(now_ms).delivered(route.deliver.clone())
+}
+
+/// The same call again: its sender hears that all is well, and nothing happens twice.
+fn duplicate(call: &Call<'_>) -> Response {
+    said(StatusCode::OK, json!({ "status": "duplicate", "delivery_id": call.id }))
+}
+
+fn later(error: &CallError) -> Response {
+    tracing::warn!(%error, "a call was not taken; its sender is asked to call again");
+    let answer = refused(StatusCode::SERVICE_UNAVAILABLE, "it cannot be taken for now; call again");
+    ([(RETRY_AFTER, AGAIN_AFTER_S.to_string())], answer).into_response()
+}
+
+fn log_refused(memory: &Memory, route: &Route, why: &str, now_ms: i64) {
+    let mut refused = memory.refused.lock().unwrap_or_else(PoisonError::into_inner);
+    refused.since += 1;
+    if now_ms.saturating_sub(refused.logged_ms) >= REFUSED_LOG_MS {
+        let calls = std::mem::take(&mut refused.since);
+        refused.logged_ms = now_ms;
+        tracing::warn!(route = route.name, calls, "a call is refused: {why}");
+    }
+}
+
+fn refused(status: StatusCode, why: &str) -> Response {
+    said(status, json!({ "error": why }))
+}
+
+fn said(status: StatusCode, words: Value) -> Response {
+    (status, Json(words)).into_response()
+}

@@ -1,0 +1,20 @@
+//! What stays here: the host hands over what is for the log, and what led nowhere.
+
+use hermes_adapter_sdk::prelude::*;
+
+use crate::door::Door;
+use crate::template::cut;
+
+/// How much of an answer stands in the log; all of it is in the session.
+const LOG_CHARS_MAX: usize = 4_000;
+
+/// Writes an answer to the log.
+pub fn send(door: &Door, message: &Outgoing) -> SendOutcome {
+    let (route, id) = message.chat.id.split_once(':').unwrap_or((&message.chat.id, ""));
+    let text = cut(&message.text, LOG_CHARS_MAX);
+    match message.purpose {
+        Purpose::Reply => tracing::info!(route, id, part = message.part, of = message.of, %text, "the answer"),
+        _ => tracing::info!(route, id, %text, "a notice"),
+    }
+    SendOutcome::delivered(message.key.clone(), door.host.now_ms())
+}

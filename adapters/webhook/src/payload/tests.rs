@@ -1,0 +1,32 @@
+use axum::http::HeaderValue;
+use serde_json::json;
+
+use super::*;
+
+fn form(body: &str) -> Option<Value> {
+    let mut headers = HeaderMap::new();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/x-www-form-urlencoded; charset=utf-8"));
+    read(&headers, body.as_bytes())
+}
+
+#[test]
+fn a_body_is_json_or_a_form_that_may_hold_json() {
+    assert_eq!(read(&HeaderMap::new(), b" {\"a\": 1}"), Some(json!({ "a": 1 })));
+    assert_eq!(read(&HeaderMap::new(), b"a=1"), None);
+    assert_eq!(form("a=1&b=two+words%21"), Some(json!({ "a": "1", "b": "two words!" })));
+    assert_eq!(form("payload=%7B%22a%22%3A1%7D"), Some(json!({ "a": 1 })));
+    assert_eq!(form("payload=%7B%22a%22%3A1%7D&b=2"), Some(json!({ "payload": { "a": 1 }, "b": "2" })));
+    assert_eq!(form(""), None);
+    let deep = "[".repeat(100_000);
+    assert_eq!(read(&HeaderMap::new(), deep.as_bytes()), None);
+}
+
+#[test]
+fn the_event_is_in_the_header_or_in_the_payload() {
+    let mut headers = HeaderMap::new();
+    assert_eq!(event(&headers, &json!([])), "unknown");
+    assert_eq!(event(&headers, &json!({ "type": "invoice.paid" })), "invoice.paid");
+    assert_eq!(event(&headers, &json!({ "type": "a", "event_type": "b" })), "b");
+    headers.insert("x-gitlab-event", HeaderValue::from_static("Push Hook"));
+    assert_eq!(event(&headers, &json!({ "type": "a" })), "Push Hook");
+}

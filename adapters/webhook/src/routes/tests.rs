@@ -1,0 +1,118 @@
+use std::os::unix::fs::PermissionsExt;
+
+use serde_json::json;
+
+use super::*;
+
+struct Place(tempfile::TempDir);
+
+impl Place {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::set_permissions(folder.path(), PermissionsExt::from_mode(0o755)).unwrap();
+        Self(folder)
+    }
+
+    fn routes(&self) -> Routes {
+        let section = json!({ "routes": { "fixed": { "secret": "0123456789" } }, "routes_dir": self.0.path() });
+        Routes::new(&serde_json::from_value(section).unwrap())
+    }
+
+    /// Replaces a file as careful programs do.
+    fn write(&self, name: &str, text: &str, mode: u32) {
+        let new = self.0.path().join("new");
+        std::fs::write(&new, text).unwrap();
+        std::fs::set_permissions(&new, PermissionsExt::from_mode(mode)).unwrap();
+        std::fs::rename(new, self.0.path().join(name)).unwrap();
+    }
+}
+
+fn one(name: &str, more: Value) -> String {
+    let mut route = json!({ "secret": "0123456789" });
+    route.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    json!({ name: route }).to_string()
+}
+
+#[test]
+fn a_route_that_is_written_counts_from_the_next_call_on_and_one_that_is_taken_away_no_more() {
+    let place = Place::new();
+    let routes = place.routes();
+    assert!(routes.find("fixed").is_some() && routes.find("added").is_none());
+    place.write("a.json", &one("added", json!({})), 0o600);
+    assert!(routes.find("added").is_some());
+    place.write("a.json", &one("added", json!({ "prompt": "{a}" })), 0o600);
+    assert_eq!(routes.find("added").unwrap().prompt.as_deref(), Some("{a}"));
+    place.write("b.json", &one("another", json!({})), 0o600);
+    assert_eq!(routes.count(), 3);
+    std::fs::remove_file(place.0.path().join("a.json")).unwrap();
+    assert!(routes.find("added").is_none() && routes.find("another").is_some());
+    assert_eq!(routes.faults(), None);
+}
+
+#[test]
+fn what_is_wrong_costs_its_route_alone_and_is_said() {
+    let place = Place::new();
+    let routes = place.routes();
+    let mut all: Value = serde_json::from_str(&one("good", json!({}))).unwrap();
+    all["bare"] = json!({ "prompt": "x" });
+    all["odd"] = json!({ "secret": "0123456789", "promt": "x" });
+    place.write("a.json", &all.to_string(), 0o600);
+    assert!(routes.find("good").is_some() && routes.find("bare").is_none() && routes.find("odd").is_none());
+    let said = routes.faults().unwrap();
+    assert!(said.contains("a.json: route `bare` has no secret") && said.contains("promt"), "{said}");
+    place.write("a.json", "{", 0o600);
+    assert!(routes.find("good").is_some(), "what it said before goes on");
+    assert!(routes.faults().unwrap().contains("goes on"));
+    place.write("a.json", &one("good", json!({})), 0o600);
+    assert_eq!(routes.faults(), None);
+}
+
+#[test]
+fn a_route_of_the_section_wins_and_a_name_counts_once() {
+    let place = Place::new();
+    let routes = place.routes();
+    place.write("a.json", &one("fixed", json!({ "prompt": "mine" })), 0o600);
+    assert_eq!(routes.find("fixed").unwrap().prompt, None);
+    assert!(routes.faults().unwrap().contains("stands in the section, too"));
+    place.write("a.json", &one("same", json!({})), 0o600);
+    place.write("b.json", &one("same", json!({})), 0o600);
+    assert!(routes.faults().unwrap().contains("`same` stands in \"a.json\", too"));
+}
+
+#[test]
+fn secrets_that_others_may_read_do_not_count() {
+    let place = Place::new();
+    let routes = place.routes();
+    place.write("a.json", &one("open", json!({})), 0o644);
+    assert!(routes.find("open").is_none());
+    assert!(routes.faults().unwrap().contains("chmod 600"));
+    std::fs::set_permissions(place.0.path(), PermissionsExt::from_mode(0o700)).unwrap();
+    place.write("a.json", &one("closed", json!({})), 0o644);
+    assert!(routes.find("closed").is_some(), "nobody else gets to it");
+}
+
+#[test]
+fn a_file_of_the_python_gateway_is_read_as_it_is() {
+    let place = Place::new();
+    let routes = place.routes();
+    let extra = json!({
+        "description": "alerts", "events": ["alert"], "skills": [], "created_at": "2026-01-01T00:00:00Z",
+        "deliver": "telegram", "deliver_extra": { "chat_id": -100, "message_thread_id": "17" },
+    });
+    place.write("webhook_subscriptions.json", &one("alerts", extra), 0o600);
+    assert_eq!(routes.faults(), None);
+    assert_eq!(routes.find("alerts").unwrap().deliver, Deliver::answer_to("telegram:-100:17"));
+    place.write("webhook_subscriptions.json", &one("alerts", json!({ "skills": ["x"] })), 0o600);
+    assert!(routes.faults().unwrap().contains("skills"), "what is not done is not passed over");
+}
+
+#[test]
+fn a_folder_that_is_gone_leaves_the_routes_it_had() {
+    let place = Place::new();
+    let routes = place.routes();
+    place.write("a.json", &one("added", json!({})), 0o600);
+    assert!(routes.find("added").is_some() && routes.missing().is_none());
+    std::fs::remove_dir_all(place.0.path()).unwrap();
+    assert!(routes.find("added").is_some() && routes.missing().is_some());
+    assert!(routes.faults().unwrap().contains("cannot be listed"));
+}

@@ -1,0 +1,212 @@
+//! Who called: a call counts when one of its route's secrets signed the bytes of its body.
+//!
+//! | scheme | headers | what is signed |
+//! |---|---|---|
+//! | Standard Webhooks, Svix | `webhook-id`, `-timestamp`, `-signature`; or `svix-…` | id, time and body: <https://github.com/standard-webhooks/standard-webhooks/blob/main/spec/standard-webhooks.md> |
+//! | GitHub | `X-Hub-Signature-256` | the body: <https://docs.github.com/en/webhooks/using-webhooks/validating-webhook-deliveries> |
+//! | GitLab | `X-Gitlab-Token` | nothing: the secret itself is sent: <https://docs.gitlab.com/user/project/integrations/webhooks/> |
+//! | v2 | `X-Webhook-Signature-V2`, `X-Webhook-Timestamp` | time and body, as `time.body` |
+//! | v1 | `X-Webhook-Signature` | the body |
+//!
+//! Every comparison is one of tags, which takes as long for a wrong one as for the right one. A header that stands
+//! there twice counts as none that fits.
+
+use axum::http::HeaderMap;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use ring::hmac;
+use sha2::{Digest, Sha256};
+
+use crate::routes::{Route, Scheme};
+
+/// Signatures in one header, for a secret that is being replaced.
+const SIGNATURES_MAX: usize = 16;
+
+/// What stands before a secret that is written as base64.
+const WHSEC: &str = "whsec_";
+
+/// A call that is signed.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Signed {
+    /// How.
+    pub scheme: Scheme,
+    /// Its id, where that is signed, too.
+    pub id: Option<String>,
+    /// What tells what was signed from everything else that was; `None` where nothing is.
+    pub mark: Option<[u8; 8]>,
+}
+
+/// Judges a call.
+///
+/// # Errors
+///
+/// Why it does not count, without a word about the secret.
+pub fn judge(route: &Route, headers: &HeaderMap, body: &[u8], now_ms: i64) -> Result<Signed, &'static str> {
+    let scheme = match route.scheme {
+        Scheme::Auto => by_headers(headers).ok_or("it carries no signature")?,
+        scheme => scheme,
+    };
+    let call = Judged { route, headers, body, now_ms };
+    match scheme {
+        Scheme::Standard => call.standard(),
+        Scheme::GitHub => call.body_alone(scheme, "x-hub-signature-256"),
+        Scheme::GitLab => call.token(),
+        Scheme::V2 => call.v2(),
+        Scheme::Auto | Scheme::V1 => call.body_alone(Scheme::V1, "x-webhook-signature"),
+    }
+}
+
+/// The scheme of the first header there is. The order is the strongest first, but for the two whose senders have one
+/// alone.
+fn by_headers(headers: &HeaderMap) -> Option<Scheme> {
+    const ORDER: [(&str, Scheme); 6] = [
+        ("webhook-signature", Scheme::Standard),
+        ("svix-signature", Scheme::Standard),
+        ("x-hub-signature-256", Scheme::GitHub),
+        ("x-gitlab-token", Scheme::GitLab),
+        ("x-webhook-signature-v2", Scheme::V2),
+        ("x-webhook-signature", Scheme::V1),
+    ];
+    ORDER.into_iter().find(|(name, _)| headers.contains_key(*name)).map(|(_, scheme)| scheme)
+}
+
+struct Judged<'c> {
+    route: &'c Route,
+    headers: &'c HeaderMap,
+    body: &'c [u8],
+    now_ms: i64,
+}
+
+const WRONG: &str = "its signature fits none of the secrets";
+const UNREAD: &str = "its signature cannot be read";
+
+impl Judged<'_> {
+    fn standard(&self) -> Result<Signed, &'static str> {
+        let prefix = if self.headers.contains_key("webhook-signature") { "webhook" } else { "svix" };
+        let id = self.one(&format!("{prefix}-id"))?;
+        let time = self.one(&format!("{prefix}-timestamp"))?;
+        let said = self.one(&format!("{prefix}-signature"))?;
+        self.is_near(time)?;
+        let message = [id.as_bytes(), b".", time.as_bytes(), b".", self.body].concat();
+        let signatures: Vec<Vec<u8>> = said
+            .split_whitespace()
+            .filter_map(|one| one.strip_prefix("v1,"))
+            .take(SIGNATURES_MAX)
+            .filter_map(|one| STANDARD.decode(one).ok())
+            .collect();
+        for key in self.route.secrets.iter().flat_map(|secret| standard_keys(secret)) {
+            let key = hmac::Key::new(hmac::HMAC_SHA256, &key);
+            if signatures.iter().any(|tag| hmac::verify(&key, &message, tag).is_ok()) {
+                let mark = Some(mark(hmac::sign(&key, &message).as_ref()));
+                return Ok(Signed { scheme: Scheme::Standard, id: Some(id.to_owned()), mark });
+            }
+        }
+        Err(WRONG)
+    }
+
+    fn v2(&self) -> Result<Signed, &'static str> {
+        let time = self.one("x-webhook-timestamp")?;
+        self.is_near(time)?;
+        let message = [time.as_bytes(), b".", self.body].concat();
+        self.in_hex(Scheme::V2, "x-webhook-signature-v2", &message)
+    }
+
+    fn body_alone(&self, scheme: Scheme, header: &str) -> Result<Signed, &'static str> {
+        self.in_hex(scheme, header, self.body)
+    }
+
+    fn in_hex(&self, scheme: Scheme, header: &str, message: &[u8]) -> Result<Signed, &'static str> {
+        let said = self.one(header)?;
+        let tag = from_hex(said.strip_prefix("sha256=").unwrap_or(said)).ok_or(UNREAD)?;
+        for secret in &self.route.secrets {
+            let key = hmac::Key::new(hmac::HMAC_SHA256, secret.as_bytes());
+            if hmac::verify(&key, message, &tag).is_ok() {
+                return Ok(Signed { scheme, id: None, mark: Some(mark(&tag)) });
+            }
+        }
+        Err(WRONG)
+    }
+
+    fn token(&self) -> Result<Signed, &'static str> {
+        let said = self.one("x-gitlab-token")?;
+        for secret in &self.route.secrets {
+            let key = hmac::Key::new(hmac::HMAC_SHA256, secret.as_bytes());
+            let wanted = hmac::sign(&key, secret.as_bytes());
+            if hmac::verify(&key, said.as_bytes(), wanted.as_ref()).is_ok() {
+                return Ok(Signed { scheme: Scheme::GitLab, id: None, mark: None });
+            }
+        }
+        Err("its token is none of the secrets")
+    }
+
+    /// The value of a header that stands there once.
+    fn one(&self, name: &str) -> Result<&str, &'static str> {
+        let mut all = self.headers.get_all(name).iter();
+        match (all.next(), all.next()) {
+            (Some(value), None) => value.to_str().map(str::trim).map_err(|_| UNREAD),
+            (Some(_), Some(_)) => Err("a header of its signature stands there twice"),
+            (None, _) => Err("it is not signed as its route wants it"),
+        }
+    }
+
+    fn is_near(&self, time: &str) -> Result<(), &'static str> {
+        let at_s: i64 = time.parse().map_err(|_| "its time cannot be read")?;
+        let off = self.now_ms.div_euclid(1_000).abs_diff(at_s);
+        if off > self.route.age_s_max { Err("its time is too far from ours") } else { Ok(()) }
+    }
+}
+
+/// The keys that a secret may stand for: what is written as `whsec_…` is base64; anything else is taken as it is, and
+/// as base64 where it is that, since the libraries of both schemes read it so.
+fn standard_keys(secret: &str) -> Vec<Vec<u8>> {
+    if let Some(coded) = secret.strip_prefix(WHSEC) {
+        return STANDARD.decode(coded).ok().into_iter().collect();
+    }
+    let coded = STANDARD.decode(secret).ok().filter(|key| key.len() >= 16);
+    std::iter::once(secret.as_bytes().to_vec()).chain(coded).collect()
+}
+
+fn from_hex(text: &str) -> Option<Vec<u8>> {
+    if text.len() != 64 || !text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+        return None;
+    }
+    (0..text.len()).step_by(2).map(|at| u8::from_str_radix(&text[at..at + 2], 16).ok()).collect()
+}
+
+fn mark(tag: &[u8]) -> [u8; 8] {
+    let digest: [u8; 32] = Sha256::digest(tag).into();
+    std::array::from_fn(|n| digest[n])
+}
+
+/// What names a call for its route: the id that its sender gave it, else what was signed or said.
+pub fn id_of(signed: &Signed, headers: &HeaderMap, body: &[u8]) -> String {
+    let header = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).map(str::to_owned);
+    let given = match signed.scheme {
+        Scheme::Standard => signed.id.clone(),
+        Scheme::GitHub => header("x-github-delivery"),
+        // The other ids that GitLab sends name the hook, or a chain of events, and not the call.
+        Scheme::GitLab => header("idempotency-key"),
+        Scheme::Auto | Scheme::V1 | Scheme::V2 => header("x-request-id"),
+    };
+    let said = [header("x-gitlab-event-uuid").unwrap_or_default().as_bytes(), b".", body].concat();
+    match (given.map(|id| id.trim().to_owned()).filter(|id| !id.is_empty()), signed.mark) {
+        (Some(id), _) => short(id),
+        (None, Some(mark)) => hex(&mark),
+        (None, None) => hex(&Sha256::digest(said)[..16]),
+    }
+}
+
+/// An id that can stand in the name of a chat.
+fn short(id: String) -> String {
+    /// The longest id that is kept as it is.
+    const ID_BYTES_MAX: usize = 100;
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.' | b':');
+    if id.len() <= ID_BYTES_MAX && id.bytes().all(is_plain) { id } else { hex(&Sha256::digest(id)[..16]) }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,172 @@
+//! What becomes of calls.
+
+use std::os::unix::fs::PermissionsExt;
+
+use super::*;
+
+#[test]
+fn a_call_is_an_event_and_is_answered_once_the_host_has_it() {
+    let world = World::new(json!({ "prompt": "{text} ({event_type})", "deliver": "telegram:-100:17" }));
+    let answer = world.call("call-1", r#"{"text": "/new build failed", "type": "build"}"#);
+    assert_eq!((answer.status, answer.word().as_str()), (202, "accepted"));
+    assert_eq!(answer.json()["delivery_id"], "call-1");
+    let event = world.host.next_event();
+    assert_eq!((event.event_id.as_str(), event.text.as_str()), ("d:ci:call-1", "/new build failed (build)"));
+    assert_eq!((event.chat.id.as_str(), event.sender.id.as_str()), ("ci:call-1", "ci"));
+    assert_eq!(event.deliver, Some(Deliver::answer_to("telegram:-100:17")));
+    assert!(!event.sender.is_bot && event.sender.roles.is_empty());
+}
+
+#[test]
+fn a_host_that_does_not_take_it_is_no_success() {
+    let busy = |_: &Value| Err(CallError::new("busy", "later"));
+    let world = World::with(MockHost::setup("webhook").answer("emit", busy), json!({ "routes": { "ci": {} } }));
+    let answer = world.call("1", "{}");
+    assert!(answer.status == 503 && answer.head.contains("retry-after: 5"), "{answer:?}");
+    assert_eq!(world.host.kv("marks:ci"), None, "what was not taken is not remembered");
+}
+
+#[test]
+fn what_is_not_signed_comes_no_further_and_learns_nothing() {
+    let world = World::new(json!({}));
+    let wrong = client::v1("another-secret-1", "{}");
+    for headers in [&[][..], &[("x-webhook-signature", &*wrong)], &[("x-gitlab-token", "0123456789abcdeg")]] {
+        let answer = post(&world.address, "/webhooks/ci", headers, "{}");
+        assert_eq!((answer.status, &answer.json()["error"]), (401, &json!("the signature is missing or wrong")));
+    }
+    for (path, status) in [("/webhooks/other", 404), ("/webhooks/", 404), ("/", 404), ("/health", 405)] {
+        assert_eq!(post(&world.address, path, &[], "{}").status, status, "{path}");
+    }
+    assert_eq!(client::raw(&world.address, "GET /health HTTP/1.0\r\n\r\n").json()["status"], "ok");
+    assert!(world.host.emitted().is_empty());
+    let logged = world.host.wait_log("a call is refused");
+    assert!(!format!("{logged:?}").contains(SECRET));
+}
+
+#[test]
+fn the_same_call_is_a_success_twice_and_an_event_once() {
+    let world = World::new(json!({}));
+    assert_eq!(world.call("1", "{}").status, 202);
+    let again = world.call("1", "{}");
+    assert_eq!((again.status, again.word().as_str()), (200, "duplicate"));
+    // Whoever recorded a call may change its id, which is not signed.
+    let replayed = world.call("2", "{}");
+    assert_eq!((replayed.status, replayed.word().as_str()), (200, "duplicate"));
+    // An id that comes again with other words is the same call, too.
+    assert_eq!(world.call("1", r#"{"a": 1}"#).word(), "duplicate");
+    assert_eq!(world.call("3", r#"{"a": 2}"#).status, 202);
+    let ids: Vec<String> = world.host.emitted().into_iter().map(|event| event.event_id).collect();
+    assert_eq!(ids, ["d:ci:1", "d:ci:1", "d:ci:3"], "the host knows the second one");
+}
+
+#[test]
+fn what_was_signed_is_known_after_a_restart() {
+    let first = World::new(json!({}));
+    assert_eq!(first.call("1", "{}").status, 202);
+    let kept = first.host.kv("marks:ci").unwrap();
+    let setup = MockHost::setup("webhook").answer("kv.get", move |_| Ok(json!({ "value": kept })));
+    let second = World::with(setup, json!({ "routes": { "ci": {} } }));
+    assert_eq!(second.call("2", "{}").word(), "duplicate");
+    assert!(second.host.emitted().is_empty());
+}
+
+#[test]
+fn who_cannot_know_what_was_there_before_takes_nothing() {
+    let broken = |_: &Value| Err(CallError::new("unavailable", "no disk"));
+    let world = World::with(MockHost::setup("webhook").answer("kv.get", broken), json!({ "routes": { "ci": {} } }));
+    assert_eq!(world.call("1", "{}").status, 503);
+    assert!(world.host.emitted().is_empty());
+}
+
+#[test]
+fn too_much_is_refused_with_the_time_and_repetitions_do_not_count() {
+    let world = World::new(json!({ "rate_per_minute": 2, "body_bytes_max": 1024 }));
+    for (id, body, status) in [("1", "1", 202), ("1", "1", 200), ("2", "2", 202), ("2", "2", 200), ("3", "3", 429)] {
+        assert_eq!(world.call(id, body).status, status, "{id}");
+    }
+    assert!(world.call("4", "4").head.contains("retry-after: "));
+    let large = format!("\"{}\"", "x".repeat(1024));
+    assert_eq!(world.call("5", &large).status, 413);
+    let chunked = format!(
+        "POST /webhooks/ci HTTP/1.1\r\nhost: x\r\nconnection: close\r\ntransfer-encoding: chunked\r\n\r\n{:x}\r\n{large}\r\n0\r\n\r\n",
+        large.len()
+    );
+    assert_eq!(client::raw(&world.address, &chunked).status, 413);
+    assert_eq!(world.host.emitted().len(), 2);
+}
+
+#[test]
+fn what_a_route_does_not_want_is_ignored_and_not_remembered() {
+    let filters = json!({ "field": "action", "equals": "opened" });
+    let world = World::new(json!({ "events": ["pull_request"], "filters": filters }));
+    let of = |event: &str, body: &str| world.signed(event, body, &[("x-github-event", event)]);
+    assert_eq!(of("push", r#"{"action": "opened"}"#).json()["reason"], "event");
+    assert_eq!(of("pull_request", r#"{"action": "closed"}"#).json()["reason"], "filter");
+    assert_eq!(of("pull_request", r#"{"action": "opened"}"#).status, 202);
+    let signature = format!("sha256={}", client::v1(SECRET, "{}"));
+    let ping = [("x-github-event", "ping"), ("x-hub-signature-256", &*signature)];
+    assert_eq!(post(&world.address, "/webhooks/ci", &ping, "{}").word(), "pong");
+    let broken = world.call("x", "{");
+    assert_eq!(broken.status, 400);
+    assert_eq!(world.host.emitted().len(), 1);
+}
+
+#[test]
+fn a_route_that_is_added_while_it_runs_is_served_and_what_is_wrong_with_it_is_said() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::set_permissions(folder.path(), PermissionsExt::from_mode(0o700)).unwrap();
+    let world = World::with(MockHost::setup("webhook"), json!({ "routes_dir": folder.path() }));
+    assert_eq!(world.call("1", "{}").status, 404);
+    std::fs::write(folder.path().join("ci.json"), r#"{"ci": {"prompt": "added"}, "odd": {"secret": "short"}}"#)
+        .unwrap();
+    assert_eq!(world.call("1", "{}").status, 202);
+    assert_eq!(world.host.next_event().text, "added");
+    let said = world.host.next_host_call("link");
+    assert_eq!(said["state"], "degraded");
+    assert!(said["reason"].as_str().unwrap().contains("route `odd` has a secret of less"), "{said}");
+}
+
+#[test]
+fn a_folder_that_is_not_there_is_fatal_with_its_mend() {
+    let config = json!({ "listen": "127.0.0.1:0", "secret": SECRET, "routes_dir": "/nowhere/at/all" });
+    let host = MockHost::start::<Webhook>(config).unwrap();
+    let ConnectError::Fatal { reason, mend } = host.connect().unwrap_err() else { panic!("it is fatal") };
+    assert!(reason.contains("/nowhere/at/all") && mend.contains("mkdir"), "{reason}; {mend}");
+}
+
+#[test]
+fn what_stays_here_goes_to_the_log() {
+    let world = World::new(json!({}));
+    let mut answer = Outgoing::text(Chat::dm("ci:call-1"), "all is well");
+    answer.purpose = Purpose::Reply;
+    assert!(matches!(world.host.send(&answer), SendOutcome::Delivered { .. }));
+    let logged = world.host.wait_log("the answer");
+    assert_eq!((&logged.fields["route"], &logged.fields["id"]), (&json!("ci"), &json!("call-1")));
+    assert_eq!(logged.fields["text"], "all is well");
+}
+
+#[test]
+fn without_a_secret_there_is_no_instance() {
+    let bare = json!({ "listen": "127.0.0.1:0", "routes": { "ci": {} } });
+    let said = MockHost::start::<Webhook>(bare).err().unwrap();
+    assert!(said.contains("route `ci` has no secret"), "{said}");
+}
+
+#[test]
+fn two_calls_of_the_same_bytes_at_once_are_one_event() {
+    let world = World::new(json!({}));
+    let answers: Vec<Answer> = std::thread::scope(|scope| {
+        let calls: Vec<_> = (0..8)
+            .map(|n| {
+                scope.spawn({
+                    let world = &world;
+                    move || world.call(&n.to_string(), "{}")
+                })
+            })
+            .collect();
+        calls.into_iter().map(|call| call.join().unwrap()).collect()
+    });
+    assert_eq!(answers.iter().filter(|answer| answer.status == 202).count(), 1);
+    assert_eq!(world.host.emitted().len(), 1);
+    assert!(world.host.destroy(Duration::from_secs(5)));
+}
