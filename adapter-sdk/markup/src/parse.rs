@@ -78,8 +78,8 @@ struct Container {
     tight: bool,
     /// It has a block already.
     begun: bool,
-    /// Its last block was a list, so that the next list needs the other marker.
-    after_list: Option<bool>,
+    /// Its last block was a list, so that the next list of its kind needs the other marker.
+    after_list: Option<Listed>,
     /// How far it indents.
     indent: usize,
     /// Whether a `Close` belongs to its end.
@@ -89,6 +89,14 @@ struct Container {
     /// For a list: number of the next item, and whether it uses the other marker.
     next_number: Option<u64>,
     other: bool,
+}
+
+/// What the next list has to differ from.
+struct Listed {
+    /// Whether it used the other marker.
+    other: bool,
+    /// Whether its last item had a number; too large a number is shown as a bullet.
+    numbered: bool,
 }
 
 /// What the end of a span leaves behind.
@@ -245,8 +253,9 @@ impl Builder {
                 }
             }
             TagEnd::List(_) => {
-                let other = self.pop_container().other;
-                self.container().after_list = Some(other);
+                let list = self.pop_container();
+                let numbered = list.next_number.is_some_and(|next| next <= MARKER_NUMBER_MAX);
+                self.container().after_list = Some(Listed { other: list.other, numbered });
                 self.inline = false;
             }
             TagEnd::Table => {
@@ -287,7 +296,8 @@ impl Builder {
 
     fn start_list(&mut self, first: Option<u64>) {
         self.inline = false;
-        let other = self.container().after_list.is_some_and(|other| !other);
+        let numbered = first.is_some_and(|first| first <= MARKER_NUMBER_MAX);
+        let other = self.container().after_list.as_ref().is_some_and(|last| last.numbered == numbered && !last.other);
         self.begin_block(false);
         let tight = !self.loose.get(self.lists).copied().unwrap_or(false);
         self.lists += 1;

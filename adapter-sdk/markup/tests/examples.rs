@@ -57,6 +57,13 @@ fn telegram_gets_lists_with_bullets_and_tables_aligned() {
 }
 
 #[test]
+fn a_list_changes_its_markers_only_beside_another_of_its_kind() {
+    assert_eq!(telegram("- a\n\n1. b\n2. c\n\n- d"), "• a\n\n1. b\n2. c\n\n• d");
+    assert_eq!(discord("1. a\n\n- b\n\n1) c"), "1. a\n\n- b\n\n1. c");
+    assert_eq!(telegram("1. a\n\n1) b"), "1. a\n\n1) b");
+}
+
+#[test]
 fn discord_gets_its_own_markdown() {
     assert_eq!(
         discord("**a** *b* ***c*** x*y*z ~~d~~ `e*` <u>f</u> <tg-spoiler>g</tg-spoiler>"),
