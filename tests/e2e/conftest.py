@@ -4,6 +4,7 @@ Environment (set by `run`): HERMES_BIN, the folder of the built binary; TELEGRAM
 schema; AIMOCK, the folder in which the model mock is installed.
 """
 
+import contextlib
 import json
 import os
 import pathlib
@@ -178,10 +179,11 @@ class Telegram:
         assert verdict["calls"] > 0
 
 
-@pytest.fixture
-def telegram(tmp_path):
+@contextlib.contextmanager
+def emulator(folder):
+    """A Telegram of its own, as long as it is used."""
     port = free_port()
-    program = Program([sys.executable, HERE / "telegram_emulator.py", os.environ["TELEGRAM_SCHEMA"], str(port)], tmp_path / "emulator.log")
+    program = Program([sys.executable, HERE / "telegram_emulator.py", os.environ["TELEGRAM_SCHEMA"], str(port)], folder / "emulator.log")
     found = Telegram(f"http://127.0.0.1:{port}")
 
     def answers():
@@ -194,6 +196,12 @@ def telegram(tmp_path):
     until("the emulator answers", answers)
     yield found
     program.stop(signal.SIGKILL)
+
+
+@pytest.fixture
+def telegram(tmp_path):
+    with emulator(tmp_path) as found:
+        yield found
 
 
 @pytest.fixture(params=["in-process", "process"])

@@ -3,14 +3,25 @@
 import http.server
 import json
 import threading
+import time
+
+
+def opened():
+    gate = threading.Event()
+    gate.set()
+    return gate
 
 
 class HeldModel:
-    """Serves chat completions; while `held`, nothing is answered."""
+    """Serves chat completions; while `held`, nothing is answered.
 
-    def __init__(self, answer=lambda said: f"answer to <{said[:40]}>"):
-        self.requests, self.go = [], threading.Event()
-        self.go.set()
+    `answer` gets the last message's content, `script` all messages; either may answer with a list of
+    pieces, which are streamed one every `pace_s`.
+    """
+
+    def __init__(self, answer=lambda said: f"answer to <{said[:40]}>", script=None, pace_s=0):
+        self.requests, self.left = [], []
+        self.go, self.which = opened(), None
         outer = self
 
         class Handler(http.server.BaseHTTPRequestHandler):
@@ -22,27 +33,38 @@ class HeldModel:
 
             def do_POST(self):
                 body = json.loads(self.rfile.read(int(self.headers["content-length"])))
+                if not self.path.endswith("/chat/completions"):
+                    return self.reply("application/json", b"{}", 404)  # A question for another kind of server.
+                waits = outer.which is None or outer.which(body["messages"])
+                go = outer.go if waits else opened()
                 outer.requests.append(body["messages"])
-                outer.go.wait()
-                text = answer(body["messages"][-1]["content"])
+                go.wait()
+                text = script(body["messages"]) if script else answer(body["messages"][-1]["content"])
                 try:
-                    self.say(text, body.get("stream"))
+                    self.say(text if isinstance(text, list) else [text], body.get("stream"))
                 except OSError:
                     pass  # Whoever asked is gone.
 
-            def say(self, text, streamed):
+            def say(self, pieces, streamed):
                 if not streamed:
-                    message = {"role": "assistant", "content": text}
+                    message = {"role": "assistant", "content": "".join(pieces)}
                     body = {"id": "1", "object": "chat.completion", "choices": [{"index": 0, "message": message, "finish_reason": "stop"}]}
                     return self.reply("application/json", json.dumps(body).encode())
-                lines = []
-                for delta, end in (({"role": "assistant", "content": text}, None), ({}, "stop")):
-                    choice = {"index": 0, "delta": delta, "finish_reason": end}
-                    lines.append(f"data: {json.dumps({'id': '1', 'object': 'chat.completion.chunk', 'choices': [choice]})}\n\n")
-                return self.reply("text/event-stream", ("".join(lines) + "data: [DONE]\n\n").encode())
-
-            def reply(self, kind, body):
                 self.send_response(200)
+                self.send_header("content-type", "text/event-stream")
+                self.end_headers()
+                for n, piece in enumerate(pieces):
+                    time.sleep(pace_s if n else 0)
+                    self.chunk({"role": "assistant", "content": piece}, None)
+                self.chunk({}, "stop")
+                return self.wfile.write(b"data: [DONE]\n\n")
+
+            def chunk(self, delta, end):
+                choice = {"index": 0, "delta": delta, "finish_reason": end}
+                self.wfile.write(f"data: {json.dumps({'id': '1', 'object': 'chat.completion.chunk', 'choices': [choice]})}\n\n".encode())
+
+            def reply(self, kind, body, status=200):
+                self.send_response(status)
                 self.send_header("content-type", kind)
                 self.send_header("content-length", str(len(body)))
                 self.end_headers()
@@ -54,18 +76,25 @@ class HeldModel:
         self.thread.start()
         self.base = f"http://127.0.0.1:{self.server.server_port}"
 
-    def hold(self):
-        self.go.clear()
+    def hold(self, which=None):
+        """Answers nothing from now on, or nothing whose messages are `which`."""
+        self.go, self.which = threading.Event(), which
 
     def release(self):
         self.go.set()
+
+    def leave(self):
+        """What waits goes on waiting, as nobody wants it any more; what comes is answered."""
+        self.left.append(self.go)
+        self.go = opened()
 
     def asked(self, words):
         """The requests whose last message contains these words."""
         return [messages for messages in list(self.requests) if words in messages[-1]["content"]]
 
     def stop(self):
-        self.release()
+        for go in [*self.left, self.go]:
+            go.set()
         self.server.shutdown()
         self.server.server_close()
         self.thread.join()

@@ -209,6 +209,12 @@ def markdown_v2(text):
             else:
                 stack.append(mark)
             i += len(mark)
+        elif text.startswith("](", i):
+            # Nothing is reserved in the address of a link but its end.
+            end = re.compile(r"(?:\\.|[^)\\])*").match(text, i + 2).end()
+            if end == len(text):
+                raise Refusal("Bad Request: can't parse entities: Can't find end of a URL")
+            i = end + 1
         elif char in "[]()":
             i += 1
         elif char == ">" and (i == 0 or text[i - 1] == "\n"):
@@ -314,11 +320,12 @@ def account(request):
     return ACCOUNTS.setdefault(request.match_info["token"], Account())
 
 
-def chat_of(chat_id):
+def chat_of(chat_id, bot=None):
     chat_id = int(chat_id)
     if chat_id > 0:
         return {"id": chat_id, "type": "private", "first_name": f"User {chat_id}"}
-    return {"id": chat_id, "type": "supergroup", "title": f"Group {chat_id}", "is_forum": True}
+    topics = {} if bot and chat_id in bot.plain else {"is_forum": True}
+    return {"id": chat_id, "type": "supergroup", "title": f"Group {chat_id}", **topics}
 
 
 def ok(result):
@@ -373,7 +380,7 @@ def target(bot, params):
             raise Refusal("Bad Request: message thread not found")  # General takes no id on the way out.
         if int(thread) not in bot.topics.get(chat_id, {}):
             raise Refusal("Bad Request: message thread not found")
-    return chat_of(chat_id)
+    return chat_of(chat_id, bot)
 
 
 def reply_fields(bot, params, chat):
@@ -399,7 +406,7 @@ async def run_method(bot, name, params):
         chat = target(bot, params)
         checked_text(params, "text", TEXT_LIMIT_UTF16, "Bad Request: message text is empty")
         message = bot.store(chat, BOT, text=plain_text(params["text"], params.get("parse_mode")), **reply_fields(bot, params, chat))
-        message["_raw"] = params["text"]
+        message |= {"_raw": params["text"], "_mode": params.get("parse_mode"), "_silent": params.get("disable_notification") in (True, "true")}
         if params.get("reply_markup"):
             markup = params["reply_markup"]
             message["reply_markup"] = json.loads(markup) if isinstance(markup, str) else markup
@@ -420,7 +427,7 @@ async def run_method(bot, name, params):
         if message.get("_raw") == params["text"] and not params.get("reply_markup") and not message.get("reply_markup"):
             raise Refusal("Bad Request: message is not modified: specified new message content and reply markup are "
                           "exactly the same as a current content and reply markup of the message")
-        message |= {"text": plain, "_raw": params["text"], "edit_date": int(time.time())}
+        message |= {"text": plain, "_raw": params["text"], "_mode": params.get("parse_mode"), "edit_date": int(time.time())}
         message.setdefault("_edits", []).append(plain)
         message.pop("reply_markup", None)
         if params.get("reply_markup"):
@@ -667,7 +674,7 @@ def person(user_id, **more):
 async def sim_post(request):
     bot, what, body = account(request), request.match_info["what"], await request.json()
     if what == "message":
-        chat = chat_of(body["chat"])
+        chat = chat_of(body["chat"], bot)
         sender = person(body.get("from", abs(int(body["chat"]))))
         if isinstance(body.get("from"), dict):
             sender = body["from"]
@@ -772,7 +779,9 @@ async def sim_get(request):
 
 async def sim_chat(request):
     bot = account(request)
-    return web.json_response([{**public(m), "edits": m.get("_edits", []), "raw": m.get("_raw")} for m in shown(bot, int(request.match_info["chat"]))])
+    notes = ("edits", []), ("raw", None), ("mode", None), ("silent", False)
+    return web.json_response([{**public(m), **{note: m.get(f"_{note}", without) for note, without in notes}}
+                              for m in shown(bot, int(request.match_info["chat"]))])
 
 
 def main():

@@ -1,0 +1,158 @@
+"""The same conversation on Telegram, here and with the Python gateway: the same emulator, the same model, the same people."""
+
+import concurrent.futures
+import os
+import signal
+import statistics
+import time
+
+import pytest
+
+import beside
+import differences
+from beside import STEPS, Stage
+from conftest import Host, emulator, telegram_section, until
+from held_model import HeldModel
+from python_gateway import PythonGateway
+
+MESSAGES = 20
+# As long as it takes whoever answers to be done with a turn.
+BETWEEN_S = 0.4
+CONFIG = """
+[host]
+status = ""
+
+[agent]
+runtime  = "openai"
+base_url = "{model}/v1"
+model    = "gpt-4o"
+api_key  = {{ env = "OPENAI_API_KEY" }}
+"""
+
+
+class Ours(Host):
+    """The host with the manners of the script."""
+
+    def start(self):
+        return super().start(online=["telegram"])
+
+    def ask_to_stop(self):
+        self.stops = self.program.said().count("draining seconds=")
+        self.program.process.send_signal(signal.SIGTERM)
+
+    def drains(self):
+        return self.program.said().count("draining seconds=") > self.stops
+
+
+def ours(folder, telegram, model):
+    section = telegram_section(telegram, "in-process", 'home_channel = "7"\nsession = { require_mention = true }')
+    return Ours(folder, CONFIG.format(model=model) + section, {"OPENAI_API_KEY": "mock"})
+
+
+def python(folder, telegram, model):
+    # It streams when it is told to, we do by ourselves.
+    return PythonGateway(folder, telegram, model, "streaming: {enabled: true, transport: edit}\n")
+
+
+def played(folder, make):
+    """What was seen of one gateway, and what it cost."""
+    folder.mkdir()
+    picture = folder / "home/media/x.png"
+    model = HeldModel(script=lambda messages: beside.answer(messages, picture), pace_s=beside.PACE_S)
+    with emulator(folder) as telegram:
+        telegram.sim("plain", chat=beside.GROUP)
+        gateway = make(folder, telegram, model.base)
+        picture.parent.mkdir(exist_ok=True)
+        picture.write_bytes(bytes(beside.PICTURE))
+        try:
+            gateway.start()
+            stage = Stage(gateway, telegram, model)
+            seen = beside.play(stage)
+            return {"seen": seen, "cost": cost(stage)}
+        finally:
+            model.stop()
+            if gateway.program and gateway.program.process.poll() is None:
+                gateway.stop()
+
+
+# --- what it costs --------------------------------------------------------------------------------
+
+def tree(pid):
+    """A process and all its children."""
+    found = [pid]
+    for task in os.listdir(f"/proc/{pid}/task"):
+        for child in open(f"/proc/{pid}/task/{task}/children").read().split():
+            found += tree(int(child))
+    return found
+
+
+def cpu_s(pid):
+    """What a process has used, with its children, those that have ended among them."""
+    fields = open(f"/proc/{pid}/stat").read().rpartition(")")[2].split()
+    ended = sum(int(field) for field in fields[13:15])
+    living = sum(int(field) for one in tree(pid) for field in open(f"/proc/{one}/stat").read().rpartition(")")[2].split()[11:13])
+    return (ended + living) / os.sysconf("SC_CLK_TCK")
+
+
+def memory_mib(pid):
+    lines = [line for one in tree(pid) for line in open(f"/proc/{one}/status") if line.startswith("VmRSS")]
+    return sum(int(line.split()[1]) for line in lines) / 1024
+
+
+def cost(stage):
+    """Of messages in a conversation of their own, each answered before the next; the model answers at once."""
+    pid, asked, took = stage.gateway.program.process.pid, len(stage.model.requests), []
+    before = cpu_s(pid)
+    for n in range(MESSAGES):
+        began = time.monotonic()
+        stage.says(f"at once <y{n % 10}>", chat=9)
+        until("its answer", lambda: len(stage.telegram.from_bot(9)) > n)
+        took.append(time.monotonic() - began)
+        stage.quiet(BETWEEN_S)
+    used = cpu_s(pid) - before
+    calls = [call["method"].lower() for call in stage.telegram.get("journal")[stage.watch.calls:]]
+    return {"CPU ms per message": 1000 * used / MESSAGES, "answer ms, median": 1000 * statistics.median(took), "memory MiB": memory_mib(pid),
+            "requests to the model per message": (len(stage.model.requests) - asked) / MESSAGES,
+            "calls of the Bot API per message": len([call for call in calls if call != "getupdates"]) / MESSAGES}
+
+
+# --- the comparison -------------------------------------------------------------------------------
+
+@pytest.fixture(scope="module")
+def both(tmp_path_factory):
+    """Both at a time: neither works much, both are waited for."""
+    folder = tmp_path_factory.mktemp("beside")
+    with concurrent.futures.ThreadPoolExecutor() as at_once:
+        running = {make.__name__: at_once.submit(played, folder / make.__name__, make) for make in (ours, python)}
+    return {name: done.result() for name, done in running.items()}
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_what_people_see_is_the_same_or_a_difference_with_a_reason(both, step):
+    here, there = both["ours"]["seen"][step], both["python"]["seen"][step]
+    for look in here:
+        listed = [one for one in differences.DIFFERENCES if step in one.steps and one.look == look]
+        told = f"{step}, {look}:\n--- here\n{here[look]}\n--- Python\n{there[look]}\n---\n"
+        if here[look] == there[look]:
+            assert not listed, f"a listed difference has vanished: {told}"
+        else:
+            assert listed, f"a difference that differences.py does not list: {told}"
+            assert listed[0].fits(here[look], there[look]), f"other than differences.py says: {told}"
+
+
+def test_every_listed_difference_is_of_a_step_and_listed_once():
+    listed = [(step, one.look) for one in differences.DIFFERENCES for step in one.steps]
+    assert len(set(listed)) == len(listed)
+    assert all(look in ("says", *STEPS[step][1]) for step, look in listed)
+
+
+def test_the_readme_has_the_table_of_differences():
+    assert differences.in_readme() == differences.table(), "run `python3 tests/e2e/differences.py --write`"
+
+
+def test_what_a_message_costs_is_printed(both, capsys):
+    with capsys.disabled():
+        print(f"\n{'':40}{'here':>10}{'Python':>10}")
+        for name, here in both["ours"]["cost"].items():
+            print(f"{name:40}{here:10.1f}{both['python']['cost'][name]:10.1f}")
+    assert both["ours"]["cost"].keys() == both["python"]["cost"].keys()
