@@ -315,7 +315,10 @@ impl Dispatcher {
         match admitted {
             Ok(event) => {
                 self.revive(&instance, &event.get().chat);
-                self.saw(&instance, &event.get().chat);
+                // Nobody writes to a chat of which nothing more comes.
+                if event.get().deliver.as_ref().is_none_or(|deliver| !deliver.ends && !deliver.as_is) {
+                    self.saw(&instance, &event.get().chat);
+                }
                 let arrived = Arrived { id, instance, adapter, event, input, permit };
                 self.person_spoke(&arrived);
                 self.note_staff(&arrived);
@@ -495,6 +498,8 @@ impl Dispatcher {
                 }
             }
             TurnNews::AskOver { ask } => self.asks.close(&ask),
+            // Nobody waits to hear whether it is written; a session that is left open costs its route, nothing else.
+            TurnNews::Complete { session } => self.end(session, "complete", oneshot::channel().0),
             TurnNews::Aside { session } => {
                 self.forget_aside(&session);
             }

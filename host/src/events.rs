@@ -392,6 +392,11 @@ pub enum TurnNews {
         /// The session it had for itself.
         session: SessionId,
     },
+    /// It answered what nothing more follows.
+    Complete {
+        /// The session.
+        session: SessionId,
+    },
     /// What its turn asked is over without an answer.
     AskOver {
         /// The question.

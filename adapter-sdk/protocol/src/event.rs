@@ -156,17 +156,26 @@ pub struct Deliver {
     /// Whether the text goes there as it is, without a turn of the agent.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub as_is: bool,
+    /// Whether nothing more comes from this chat: its conversation ends with the answer.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub ends: bool,
 }
 
 impl Deliver {
     /// The agent's answer goes to `to`.
     pub fn answer_to(to: impl Into<String>) -> Self {
-        Self { to: to.into(), as_is: false }
+        Self { to: to.into(), as_is: false, ends: false }
     }
 
     /// The text itself goes to `to`, and no agent hears it.
     pub fn text_to(to: impl Into<String>) -> Self {
-        Self { to: to.into(), as_is: true }
+        Self { to: to.into(), as_is: true, ends: false }
+    }
+
+    /// The same, from a chat of which nothing more comes.
+    pub fn ending(mut self) -> Self {
+        self.ends = true;
+        self
     }
 }
 

@@ -315,7 +315,7 @@ fn deliver(place: &str, route: &RouteConfig) -> Result<Deliver, String> {
         "log" | "" | "local" | "origin" if route.deliver_only => Err(format!(
             "{place} is to deliver its text itself (deliver_only), and only to the log; name a target in `deliver`"
         )),
-        "log" | "" | "local" | "origin" => Ok(Deliver::answer_to("local")),
+        "log" | "" | "local" | "origin" => Ok(Deliver::answer_to("local").ending()),
         "github_comment" => Err(format!(
             "{place} has deliver = \"github_comment\", which this adapter does not write; let the agent comment with a tool of its own, and deliver what it says to a chat or the log"
         )),
@@ -323,7 +323,7 @@ fn deliver(place: &str, route: &RouteConfig) -> Result<Deliver, String> {
             "{place} has deliver = {target:?}; a payload cannot choose where its answer goes, so write a target without braces"
         )),
         target if route.deliver_only => Ok(Deliver::text_to(target)),
-        target => Ok(Deliver::answer_to(target)),
+        target => Ok(Deliver::answer_to(target).ending()),
     }
 }
 

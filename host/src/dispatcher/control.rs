@@ -48,7 +48,7 @@ impl Dispatcher {
                 // Whoever asked may have gone away.
                 let _ = reply.send(());
             }
-            Control::End { session, reply } => self.end(session, reply),
+            Control::End { session, reply } => self.end(session, "ended by the operator", reply),
             Control::Ask(asking) => self.open_ask(*asking),
             Control::Answer { instance, ask, option, sender, tier, reply } => {
                 let taken = self.answered_by_call(&instance, &ask, option, &sender, tier);
@@ -191,10 +191,9 @@ impl Dispatcher {
         owner_of(&place.instance, event, tier.unwrap_or(Tier::User))
     }
 
-    /// The operator ends a session: its lane stops what runs and writes it.
-    fn end(&mut self, session: SessionId, reply: oneshot::Sender<bool>) {
-        let mut changes =
-            vec![Change::EndSession { session: session.clone(), reason: "ended by the operator".to_owned() }];
+    /// Ends a session: its lane stops what runs and writes it.
+    pub(super) fn end(&mut self, session: SessionId, why: &str, reply: oneshot::Sender<bool>) {
+        let mut changes = vec![Change::EndSession { session: session.clone(), reason: why.to_owned() }];
         let mut then = Vec::new();
         for key in self.routes.of_session(&session).map(|route| route.key.clone()).collect::<Vec<_>>() {
             let (change, freed) = self.free_key(key);

@@ -620,9 +620,13 @@ impl Lane {
             self.host.tasks.ring();
             self.host.tell(HostEvent::Turn(TurnNews::Aside { session: self.session.clone() })).await;
         }
+        let ends = running.heard.place.deliver.as_ref().is_some_and(|deliver| deliver.ends);
         running.close(conclusion.last);
         if let Some(title) = title {
             self.name_after(&title).await;
+        }
+        if ends && self.waiting.is_empty() {
+            self.host.tell(HostEvent::Turn(TurnNews::Complete { session: self.session.clone() })).await;
         }
     }
 

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
 use hermes_agent::{AgentRuntime, EventSink, Message, TurnOutcome, TurnRequest};
-use hermes_protocol::{Chat, Deliver, Emitted, Event, Sender, Usage};
-use serde_json::json;
+use hermes_protocol::{Chat, Deliver, Emitted, Event, Sender, Usage, method};
+use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use super::world::{Setting, Talk, World};
@@ -80,6 +80,27 @@ fn a_text_that_is_to_be_passed_on_and_one_that_is_to_be_answered_survive_a_crash
 }
 
 #[test]
+fn a_conversation_of_which_nothing_more_comes_ends_with_its_answer_and_is_no_place_to_write_to() {
+    let world = world(TRUSTED);
+    for (n, deliver) in [Deliver::answer_to("fake:8").ending(), Deliver::answer_to("fake:8")].into_iter().enumerate() {
+        let chat = Chat::dm(format!("ci:{n}"));
+        let event = Event::message(format!("e:{n}"), chat.clone(), Sender::new("ci"), "once").delivered(deliver);
+        world.talk(chat, "ci").gives(&event);
+        world.chat("8").hears(n + 1);
+    }
+    let open = world.until("the first has ended", || {
+        let counts = world.block_on(world.host().store.counts()).unwrap();
+        (counts.sessions == 2 && counts.sessions_open == 1).then_some(counts.sessions_open)
+    });
+    assert_eq!(open, 1, "the other goes on");
+    let known = world.until("the other chat is known", || {
+        let known = world.block_on(world.host().store.known_chats("fake")).unwrap();
+        (!known.is_empty()).then_some(known)
+    });
+    assert_eq!(known.iter().map(|known| known.chat.id.as_str()).collect::<Vec<_>>(), ["ci:1"]);
+}
+
+#[test]
 fn what_leads_nowhere_stays_with_its_adapter_with_the_reason() {
     let world = world(TRUSTED);
     let chat = ci(&world);
@@ -106,6 +127,23 @@ fn what_goes_to_an_instance_that_is_not_there_yet_waits_in_the_outbox() {
         (counts.outbox == 2 && counts.turns == 0).then_some(())
     });
     assert!(sent_to(&world).is_empty(), "nothing is lost and nothing goes elsewhere");
+}
+
+#[test]
+fn a_chat_whose_adapter_is_away_is_taken_as_it_is_written_and_hears_of_it_later() {
+    let capabilities = json!({ "authorizes_upstream": true, "resolve_target": true, "threads": true });
+    let world = World::with(Setting { section: TRUSTED.to_owned(), capabilities, ..Setting::default() });
+    world.platform.answers_to(method::RESOLVE_TARGET, Value::Null);
+    ci(&world).gives(&call("it is there", Deliver::text_to("fake:8:17")));
+    let heard = ci(&world).hears(1);
+    assert!(heard[0].starts_with("(not delivered to \"fake:8:17\": fake knows no chat"), "{heard:?}");
+    world.set_online(false);
+    ci(&world).gives(&call("it is away", Deliver::text_to("fake:8:17")));
+    world.until("it is owed", || (world.block_on(world.host().store.counts()).unwrap().outbox == 1).then_some(()));
+    world.set_online(true);
+    let there = world.talk(Chat::dm("8").in_thread("17"), "8");
+    assert_eq!(there.hears(1), ["it is away"]);
+    world.settled();
 }
 
 #[test]

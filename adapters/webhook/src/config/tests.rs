@@ -46,8 +46,8 @@ fn a_target_is_the_operators_and_a_text_alone_needs_one() {
         route["secret"] = SECRET.into();
         judged(json!({ "routes": { "ci": route } })).map(|mut routes| routes.remove("ci").unwrap().deliver)
     };
-    assert_eq!(of(json!({})), Ok(Deliver::answer_to("local")));
-    assert_eq!(of(json!({ "deliver": "telegram:-100:17" })), Ok(Deliver::answer_to("telegram:-100:17")));
+    assert_eq!(of(json!({})), Ok(Deliver::answer_to("local").ending()));
+    assert_eq!(of(json!({ "deliver": "telegram:-100:17" })), Ok(Deliver::answer_to("telegram:-100:17").ending()));
     assert_eq!(of(json!({ "deliver": "slack:@ops", "deliver_only": true })), Ok(Deliver::text_to("slack:@ops")));
     assert!(of(json!({ "deliver_only": true })).unwrap_err().contains("name a target"));
     assert!(of(json!({ "deliver": "telegram:{chat}" })).unwrap_err().contains("a payload cannot choose"));

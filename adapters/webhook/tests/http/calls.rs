@@ -13,7 +13,7 @@ fn a_call_is_an_event_and_is_answered_once_the_host_has_it() {
     let event = world.host.next_event();
     assert_eq!((event.event_id.as_str(), event.text.as_str()), ("d:ci:call-1", "/new build failed (build)"));
     assert_eq!((event.chat.id.as_str(), event.sender.id.as_str()), ("ci:call-1", "ci"));
-    assert_eq!(event.deliver, Some(Deliver::answer_to("telegram:-100:17")));
+    assert_eq!(event.deliver, Some(Deliver::answer_to("telegram:-100:17").ending()));
     assert!(!event.sender.is_bot && event.sender.roles.is_empty());
 }
 
