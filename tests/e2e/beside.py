@@ -272,8 +272,8 @@ class Stage:
         for row in (last.get("reply_markup") or {}).get("inline_keyboard", [])[:1]:
             self.telegram.sim("press", chat=7, message_id=last["message_id"], data=row[0]["callback_data"])
 
-    def asked(self, words, count=1):
-        until(f"the model is asked of {words!r}", lambda: len([m for m in list(self.model.requests) if words in words_of(m[-1]["content"])]) >= count)
+    def asked(self, words):
+        until(f"the model is asked of {words!r}", lambda: any(words in words_of(m[-1]["content"]) for m in list(self.model.requests)))
 
     def quiet(self, for_s=QUIET_S):
         """Waits until nothing has been sent or changed for a while: whoever looks then has seen it all."""
