@@ -118,10 +118,15 @@ async fn enter(State(door): State<Arc<Door>>, Path(name): Path<String>, request:
         payload: &said,
         headers: &parts.headers,
     };
-    match passed_over(&route, &signed, &call) {
-        Some(answer) => answer,
-        None => take(&door, &route, &memory, &signed, &call).await,
+    if let Some(answer) = passed_over(&route, &signed, &call) {
+        return answer;
     }
+    let text = template::text(route.prompt.as_deref(), &call);
+    if text.trim().is_empty() {
+        // The host would drop what says nothing, and nobody would know why no answer comes.
+        return ignored("empty", &call);
+    }
+    take(&door, &route, &memory, &signed, &call, text).await
 }
 
 async fn read(route: &Route, headers: &HeaderMap, body: Body) -> Result<axum::body::Bytes, Response> {
@@ -151,11 +156,15 @@ fn passed_over(route: &Route, signed: &Signed, call: &Call<'_>) -> Option<Respon
     } else {
         return None;
     };
-    Some(said(StatusCode::OK, json!({ "status": "ignored", "reason": why, "event": call.event })))
+    Some(ignored(why, call))
+}
+
+fn ignored(why: &str, call: &Call<'_>) -> Response {
+    said(StatusCode::OK, json!({ "status": "ignored", "reason": why, "event": call.event }))
 }
 
 /// Hands a call to the host, once.
-async fn take(door: &Door, route: &Route, memory: &Memory, signed: &Signed, call: &Call<'_>) -> Response {
+async fn take(door: &Door, route: &Route, memory: &Memory, signed: &Signed, call: &Call<'_>, text: String) -> Response {
     let (host, now_ms) = (&door.host, door.host.now_ms());
     let mut held = memory.marks.lock().await;
     let marks = match &mut *held {
@@ -174,7 +183,7 @@ async fn take(door: &Door, route: &Route, memory: &Memory, signed: &Signed, call
         let answer = refused(StatusCode::TOO_MANY_REQUESTS, "this route takes no more calls for now");
         return ([(RETRY_AFTER, wait_s.to_string())], answer).into_response();
     }
-    let emitted = match timeout(EMIT_TIMEOUT, host.emit(&event(route, call, now_ms))).await {
+    let emitted = match timeout(EMIT_TIMEOUT, host.emit(&event(route, call, text, now_ms))).await {
         Ok(Ok(emitted)) => emitted,
         Ok(Err(error)) => return later(&error),
         Err(_) => return later(&CallError::new("unavailable", "the host takes too long")),
@@ -195,8 +204,7 @@ async fn take(door: &Door, route: &Route, memory: &Memory, signed: &Signed, call
     }
 }
 
-fn event(route: &Route, call: &Call<'_>, now_ms: i64) -> Event {
-    let text = template::text(route.prompt.as_deref(), call);
+fn event(route: &Route, call: &Call<'_>, text: String, now_ms: i64) -> Event {
     let chat = Chat::dm(format!("{}:{}", route.name, call.id)).named(format!("{} {}", route.name, call.id));
     let sender = Sender::new(route.name.clone());
     let event_id = format!("d:{}:{}", route.name, call.id);

@@ -112,6 +112,14 @@ fn what_a_route_does_not_want_is_ignored_and_not_remembered() {
 }
 
 #[test]
+fn a_call_whose_text_says_nothing_is_ignored_and_said_to_be() {
+    let world = World::new(json!({ "prompt": " {text} " }));
+    assert_eq!(world.call("1", r#"{"text": "\n"}"#).json()["reason"], "empty");
+    assert_eq!(world.call("2", r#"{"text": "words"}"#).status, 202);
+    assert_eq!(world.host.next_event().text, " words ");
+}
+
+#[test]
 fn a_route_that_is_added_while_it_runs_is_served_and_what_is_wrong_with_it_is_said() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::set_permissions(folder.path(), PermissionsExt::from_mode(0o700)).unwrap();
