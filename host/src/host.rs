@@ -30,6 +30,7 @@ use crate::media::Media;
 use crate::plugins::{AdapterHandle, Adapters};
 use crate::store::{NewDelivery, OwedDelivery, Store, StoreError};
 use crate::tasks::Bell;
+use crate::tasks::helpers::Helpers;
 use crate::working::Working;
 
 /// First wait after a commit failed.
@@ -78,6 +79,8 @@ pub struct Host {
     pub handoffs: Handoffs,
     /// Rings when something happened to a task.
     pub tasks: Bell,
+    /// Who works on tasks beside the turns that handed them on.
+    pub helpers: Helpers,
     live: ArcSwap<Live>,
     grants: ArcSwap<Grants>,
     model: ArcSwapOption<String>,
@@ -136,6 +139,7 @@ impl Host {
             codes: Codes::default(),
             handoffs: Handoffs::default(),
             tasks: Bell::default(),
+            helpers: Helpers::default(),
             live: ArcSwap::from_pointee(live),
             grants: ArcSwap::default(),
             model: ArcSwapOption::empty(),

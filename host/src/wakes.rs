@@ -20,7 +20,7 @@ use std::sync::Arc;
 
 use hermes_agent::Message;
 use hermes_agent::tools::output::bounded;
-use hermes_agent::tools::ports::{News, UNKNOWN_OUTCOME};
+use hermes_agent::tools::ports::News;
 use hermes_core::access::Trust;
 use hermes_core::ids::{InboxId, SessionId};
 use hermes_protocol::{Chat, Event, Sender};
@@ -29,6 +29,7 @@ use tokio::sync::oneshot;
 use crate::events::{Control, HostEvent, WatchNews, Woken};
 use crate::host::Host;
 use crate::store::{InboxRow, Lineage, NewInbox, NewWake, SessionRow, StoreError};
+use crate::tasks;
 use crate::tools;
 
 /// What one wake-up says, in bytes.
@@ -125,7 +126,7 @@ pub async fn take_up(host: &Arc<Host>) {
         }
     };
     for row in lost {
-        let text = format!("What you left in the background ({}): {UNKNOWN_OUTCOME}", row.what);
+        let text = tasks::helpers::left(host, &row).await;
         tools::wakes::tell(host, &News { id: row.id, text, last: true, upto: row.upto }).await;
     }
 }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use hermes_core::ids::{InboxId, SessionId, TurnId};
+use hermes_protocol::Chat;
 
 /// What is shown of the words that a turn answers, in characters.
 const ASKED_CHARS_MAX: usize = 60;
@@ -15,6 +16,8 @@ pub struct Work {
     pub turn: TurnId,
     /// Its session.
     pub session: SessionId,
+    /// The chat in which it was asked.
+    pub chat: Chat,
     /// The instance of the event that it answers.
     pub instance: Arc<str>,
     /// That event.

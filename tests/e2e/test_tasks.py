@@ -2,6 +2,7 @@
 
 import http.server
 import json
+import pathlib
 import signal
 import threading
 
@@ -14,7 +15,7 @@ GROUP, THREAD = -100, 17
 
 
 class Worker:
-    """A model that calls `task` with what it is told behind `do`, and says what it heard otherwise."""
+    """A model that calls `task`, or the tool that is named, with what it is told behind `do`, and says what it heard otherwise."""
 
     def __init__(self):
         self.requests, self.hangs = [], False
@@ -35,7 +36,8 @@ class Worker:
                 if last["role"] == "tool":
                     self.say({"role": "assistant", "content": f"done {said}"}, "stop")
                 elif DO in said and "From the host" not in said:
-                    call = {"name": "task", "arguments": said.split(DO, 1)[1]}
+                    arguments = json.loads(said.split(DO, 1)[1])
+                    call = {"name": arguments.pop("tool", "task"), "arguments": json.dumps(arguments)}
                     call = {"index": 0, "id": f"call_{len(outer.requests)}", "type": "function", "function": call}
                     self.say({"role": "assistant", "content": None, "tool_calls": [call]}, "tool_calls")
                 else:
@@ -89,7 +91,7 @@ runtime  = "openai"
 base_url = "{worker.base}/v1"
 model    = "m"
 api_key  = {{ env = "OPENAI_API_KEY" }}
-tools    = ["task"]
+tools    = ["task", "terminal", "delegate_task"]
 """
     return host(agent + section, {"OPENAI_API_KEY": "sk-test"}).start(online=["telegram"])
 
@@ -163,3 +165,35 @@ def test_the_host_does_a_task_by_itself_and_tells_its_result(place, telegram, wo
     assert sum("is completed" in text and "heard <what the weather is>" in text for _, text in there) == 1, there
     assert place.stop(signal.SIGTERM) == 0
     telegram.verdict()
+
+
+@pytest.mark.parametrize("road", ["task cancel", "/agents stop"])
+def test_a_helper_that_is_stopped_ends_with_what_it_runs_and_is_not_said_to_be_done(place, telegram, worker, road):
+    command = "echo $$ >pid; while [ ! -e gate ]; do sleep 0.1; done; touch made"
+    goal = DO + json.dumps({"tool": "terminal", "command": command})
+    acts(telegram, 7, 1, tool="delegate_task", goal=goal, background=True)
+    until("its command runs", lambda: (place.folder / "pid").exists() and (place.folder / "pid").read_text().strip())
+    pid = (place.folder / "pid").read_text().strip()
+    (task,) = task_of(place)
+    assert (task["kind"], task["state"]) == ("delegate", "running")
+    answer = telegram.answers(7, 1)[0]
+    assert task["id"] in answer, "the agent knows it by the same name"
+    if road == "task cancel":
+        assert "given up" in place.cli("task", "cancel", task["id"], "--why", "too loud").stdout
+    else:
+        telegram.says(7, f"/agents stop {task['id'][:4]}", **{"from": 7})
+    until("its command has ended", lambda: not pathlib.Path(f"/proc/{pid}").exists())
+    (place.folder / "gate").touch()
+    (task,) = task_of(place)
+    assert task["state"] == "gave_up"
+    if road == "task cancel":
+        until("the agent is woken with that", lambda: len(told(telegram, 7)) == 2)
+        (woken,) = worker.woken()
+        assert "was not done to its end: too loud" in woken and "is done" not in woken
+    else:
+        assert telegram.answers(7, 2)[1].startswith(f"Given up: {task['id']}")
+    place.kill()
+    place.start(online=["telegram"])
+    acts(telegram, 7, 3, action="list")
+    assert not (place.folder / "made").exists()
+    assert len(worker.woken()) == (1 if road == "task cancel" else 0), "and never again"

@@ -277,7 +277,7 @@ pub static REGISTRY: &[Command] = &[
         id: CommandId::Agents,
         name: "agents",
         aliases: &["tasks"],
-        args: "[stop NUMBER | TASK]",
+        args: "[stop NUMBER | ID]",
         help: "List what the agent is doing for you and your tasks, or stop one of it",
         tier: Tier::User,
         bypasses: true,

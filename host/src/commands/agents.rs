@@ -11,10 +11,10 @@ use tokio::sync::mpsc;
 
 use super::{Asked, Deed};
 use crate::dispatcher::{Dispatcher, Found, owner};
-use crate::events::TurnWish;
+use crate::events::{Control, HostEvent, TurnWish};
 use crate::host::Host;
-use crate::lane::{Act, LaneMessage, Later};
-use crate::status::human::sentence;
+use crate::lane::{Act, Later};
+use crate::status::human::{counted, echo, sentence};
 use crate::store::{Change, TaskRow, Viewer};
 use crate::tasks::act::By;
 use crate::tasks::{self, words};
@@ -26,10 +26,14 @@ const LISTED_MAX: usize = 12;
 /// How long `/agents stop` waits for the end before it answers.
 const STOPPED_WAIT: Duration = Duration::from_secs(60);
 
+/// Why a task is given up that somebody stops.
+const BY_THEM: &str = "stopped by whoever it was for";
+
 const ENDED: &str = "It has ended meanwhile.";
 
 /// Waits until a turn that is told to stop has ended, and says so.
-async fn stopped(asked: String, mut ended: mpsc::Receiver<&'static str>) -> (String, Vec<Change>) {
+async fn stopped(work: &Work, taken: bool, mut ended: mpsc::Receiver<&'static str>) -> (String, Vec<Change>) {
+    let asked = &work.asked;
     let waiting = async {
         let was = ended.recv().await;
         // Nothing more is said; the other end is dropped once the turn is over.
@@ -38,22 +42,82 @@ async fn stopped(asked: String, mut ended: mpsc::Receiver<&'static str>) -> (Str
     };
     let words = match tokio::time::timeout(STOPPED_WAIT, waiting).await {
         Ok(Some(_)) => format!("Stopped: `{asked}`."),
+        // It ended as its task was taken from it.
+        Ok(None) if taken => format!("Stopped: `{asked}`."),
         Ok(None) => ENDED.to_owned(),
         Err(_) => format!("Told to stop and not over yet: `{asked}`. `/agents` shows whether it has ended."),
     };
     (words, Vec::new())
 }
 
+const USAGE: &str = "Use `/agents`, or `/agents stop` with a number or an id from its list.";
+
+/// Whose work somebody may see and end where they ask.
+struct Own {
+    /// Turns.
+    works: Vec<Work>,
+    /// The conversation, as far as it matters for commands in the background.
+    here: TurnContext,
+    /// As what they see and end tasks.
+    by: By,
+}
+
 impl Dispatcher {
-    /// `/agents [stop NUMBER]`: what the agent does for this person.
+    /// `/agents [stop NUMBER | ID]`: what the agent does for this person.
     pub(super) fn agents(&mut self, asked: &Asked<'_>) -> Deed {
-        let Asked { arrived, found, args } = asked;
+        let words: Vec<&str> = asked.args.split_whitespace().collect();
+        let own = self.own(asked);
+        let name = match words.as_slice() {
+            [] => {
+                let left = self.host.runtime.processes(&own.here);
+                let (host, session) = (Arc::clone(&self.host), asked.found.session.clone());
+                return Act::Later(Later::new(listed(host, own.works, session, left, own.by.viewer))).into();
+            }
+            ["stop", name] => name.trim_matches('`'),
+            _ => return Deed::say(USAGE),
+        };
+        if let Some(work) = own.works.iter().find(|work| work.turn.to_string() == name) {
+            return Act::Later(Later::new(stop_turn(Arc::clone(&self.host), own.by, work.clone()))).into();
+        }
+        match self.process(&own.here, name) {
+            Process::One(id) if self.host.runtime.end_process(&own.here, &id) => Deed::say(format!("Ended: `{id}`.")),
+            Process::Several(ids) => {
+                Deed::say(format!("Several begin with {} ({}); write more of it.", echo(name), ids.join(", ")))
+            }
+            Process::One(_) | Process::None => {
+                Act::Later(Later::new(stop_task(Arc::clone(&self.host), own.by, name.to_owned()))).into()
+            }
+        }
+    }
+
+    /// `/stop`: the running turn ends. What runs beside it goes on, and is said to.
+    pub(super) fn stop(&mut self, asked: &Asked<'_>) -> Deed {
+        let own = self.own(asked);
+        let beside = [
+            counted_some(self.host.runtime.processes(&own.here).len(), "command"),
+            counted_some(own.works.iter().filter(|work| work.aside).count(), "turn"),
+            counted_some(self.host.helpers.of(&own.here.session_key), "helper"),
+        ];
+        let beside: Vec<String> = beside.into_iter().flatten().collect();
+        let idle = match beside.is_empty() {
+            true => "Nothing is running.".to_owned(),
+            false => format!(
+                "No turn runs here. In the background: {}. `/agents` lists what runs, `/agents stop ID` ends one of it.",
+                beside.join(", ")
+            ),
+        };
+        Act::Stop { idle }.into()
+    }
+
+    /// What of the agent's work is theirs here.
+    fn own(&self, asked: &Asked<'_>) -> Own {
+        let Asked { arrived, found, .. } = asked;
         let owner = owner(&arrived.instance, &arrived.event);
-        let mut theirs = self.host.working.of(owner.as_deref());
+        let mut works = self.host.working.of(owner.as_deref());
         let key = found.key.to_string();
         let in_private = is_dm(&arrived.event.get().chat.kind);
         if !in_private {
-            theirs.retain(|work| self.is_of(work, found));
+            works.retain(|work| self.is_of(work, found));
         }
         // What is answered in a group everybody there reads.
         let viewer = match owner.filter(|_| in_private) {
@@ -62,18 +126,18 @@ impl Dispatcher {
         };
         let by = By { viewer, key: Some(key.clone()), session: None };
         let here = TurnContext { session_id: Some(found.session.clone()), session_key: key, ..TurnContext::default() };
-        if let Some(name) = args.strip_prefix("stop").map(|rest| rest.trim().trim_matches('`')) {
-            return match theirs.iter().find(|work| work.turn.to_string() == name) {
-                Some(work) => self.stop_turn(work),
-                None if self.host.runtime.end_process(&here, name) => Deed::say(format!("Ended: `{name}`.")),
-                None => Act::Later(Later::new(stop_task(Arc::clone(&self.host), by, name.to_owned()))).into(),
-            };
+        Own { works, here, by }
+    }
+
+    /// The command in the background that is meant by its id or a unique beginning of it.
+    fn process(&self, here: &TurnContext, name: &str) -> Process {
+        let mut ids: Vec<String> = self.host.runtime.processes(here).into_iter().map(|left| left.id).collect();
+        ids.retain(|id| name.len() > 1 && id.starts_with(name));
+        match ids.iter().position(|id| id == name) {
+            Some(exact) => Process::One(ids.swap_remove(exact)),
+            None if ids.len() > 1 => Process::Several(ids),
+            None => ids.pop().map_or(Process::None, Process::One),
         }
-        if !args.is_empty() {
-            return Deed::say("Use `/agents`, or `/agents stop NUMBER`.");
-        }
-        let left = self.host.runtime.processes(&here);
-        Act::Later(Later::new(listed(Arc::clone(&self.host), theirs, found.session.clone(), left, by.viewer))).into()
     }
 
     /// Whether a turn runs in this conversation, or beside it.
@@ -81,27 +145,47 @@ impl Dispatcher {
         let beside = self.asides.get(&work.session);
         work.session == here.session || beside.is_some_and(|aside| aside.key == here.key.stored())
     }
+}
 
-    fn stop_turn(&mut self, work: &Work) -> Deed {
-        // The lane holds it until the turn has ended.
-        let (reply, ended) = mpsc::channel(1);
-        let (instance, inbox) = (Arc::clone(&work.instance), work.inbox);
-        let ask = LaneMessage::Ask { instance, inbox, wish: TurnWish::Stop, reply };
-        match self.lanes.send(&work.session, ask).is_ok() {
-            true => Act::Later(Later::new(stopped(work.asked.clone(), ended))).into(),
-            false => Deed::say(ENDED),
-        }
+/// What somebody calls a command in the background.
+enum Process {
+    One(String),
+    Several(Vec<String>),
+    None,
+}
+
+/// So many of these, where there are any.
+fn counted_some(count: usize, what: &str) -> Option<String> {
+    (count > 0).then(|| counted(u64::try_from(count).unwrap_or(u64::MAX), what))
+}
+
+/// Ends a turn that is named by its number. One that is a task is given up as that, so that whoever is told of it is
+/// the same as where its id was named.
+async fn stop_turn(host: Arc<Host>, by: By, work: Work) -> (String, Vec<Change>) {
+    let task = work.session.clone();
+    let taken = match work.aside {
+        true => tasks::give_up_in(&host, &by, &task, BY_THEM).await,
+        false => Ok(false),
+    };
+    if let Err(why) = &taken {
+        tracing::debug!(session = %task, why, "a turn that is stopped is given up as no task");
     }
+    // The lane holds it until the turn has ended.
+    let (reply, ended) = mpsc::channel(1);
+    let control =
+        Control::Turn { instance: Arc::clone(&work.instance), inbox: work.inbox, wish: TurnWish::Stop, reply };
+    host.tell(HostEvent::control(control)).await;
+    stopped(&work, taken == Ok(true), ended).await
 }
 
 /// Gives up a task that is named by its id.
 async fn stop_task(host: Arc<Host>, by: By, name: String) -> (String, Vec<Change>) {
     let is_id = name.starts_with('t') && name.len() > 1;
     if !is_id {
-        let words = "There is no such work of yours. `/agents` lists it with its numbers.";
+        let words = "There is no such work of yours. `/agents` lists it with its numbers and ids.";
         return (words.to_owned(), Vec::new());
     }
-    let words = match tasks::give_up(&host, &by, &name, "stopped by whoever it was for").await {
+    let words = match tasks::give_up(&host, &by, &name, BY_THEM).await {
         Ok(row) => format!("Given up: {}.", words::called(&row)),
         Err(why) => sentence(format!("Not stopped: {why}")),
     };

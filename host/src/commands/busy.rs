@@ -53,11 +53,6 @@ impl ToAgent {
 }
 
 impl Dispatcher {
-    /// `/stop`: the running turn ends.
-    pub(super) fn stop(&mut self) -> Deed {
-        Act::Stop.into()
-    }
-
     /// `/busy [mode]`: what a message does while a turn runs.
     pub(super) fn busy(&mut self, asked: &Asked<'_>) -> Deed {
         match asked.args {

@@ -133,7 +133,7 @@ impl Dispatcher {
             CommandId::Help => self.help(asked),
             CommandId::Commands => self.commands(asked),
             CommandId::New => self.new_session(asked),
-            CommandId::Stop => self.stop(),
+            CommandId::Stop => self.stop(asked),
             CommandId::Busy => self.busy(asked),
             CommandId::Agents => self.agents(asked),
             CommandId::Approve => self.approve_ask(asked),

@@ -38,7 +38,10 @@ pub enum Act {
     /// Say why it is not done.
     Refuse(String),
     /// Stop the running turn.
-    Stop,
+    Stop {
+        /// What to say where none runs.
+        idle: String,
+    },
     /// Say how the session stands.
     Describe,
     /// Choose how the session behaves.
@@ -132,7 +135,7 @@ impl Lane {
         } else {
             match act {
                 Act::Say(words) | Act::Refuse(words) => words,
-                Act::Stop => self.stop_and_say().await,
+                Act::Stop { idle } => self.stop_and_say(idle).await,
                 Act::Describe => self.describe().await,
                 Act::Restart => {
                     restarts = true;
@@ -222,12 +225,12 @@ impl Lane {
         Some(order)
     }
 
-    async fn stop_and_say(&mut self) -> String {
+    async fn stop_and_say(&mut self, idle: String) -> String {
         let waiting = self.guard.depth();
         let stopped = self.is_busy();
         self.stop().await;
         match (stopped, waiting) {
-            (false, _) => "Nothing is running.".to_owned(),
+            (false, _) => idle,
             (true, 0) => "Stopped.".to_owned(),
             (true, 1) => "Stopped. One message still waits and is answered next.".to_owned(),
             (true, n) => format!("Stopped. {n} messages still wait and are answered next."),

@@ -146,6 +146,7 @@ impl Running {
         let listed = host.working.list(Work {
             turn,
             session: request.session_id.clone(),
+            chat: heard.place.chat.clone(),
             instance: Arc::clone(&heard.place.instance),
             inbox: heard.inbox,
             owner: heard.owner.clone(),

@@ -196,6 +196,16 @@ impl Store {
         self.read(move |db| is_worked_on(db, &session)).await
     }
 
+    /// The task that the host does in this session.
+    ///
+    /// # Errors
+    ///
+    /// When the disk fails.
+    pub async fn task_in(&self, session: &SessionId) -> Result<Option<TaskRow>> {
+        let session = session.clone();
+        self.read(move |db| worked_on(db, &session)).await
+    }
+
     /// What subscribers have not been told yet, a bounded number of them.
     ///
     /// # Errors
@@ -359,6 +369,14 @@ fn is_worked_on(db: &Connection, session: &SessionId) -> Outcome<bool> {
     let one = "SELECT EXISTS (SELECT 1 FROM tasks INDEXED BY tasks_running WHERE state = 'running' AND worker = ?1
          AND kind IN ('run', 'background'))";
     Ok(db.prepare_cached(one)?.query_row([&session.0], |row| row.get(0))?)
+}
+
+fn worked_on(db: &Connection, session: &SessionId) -> Outcome<Option<TaskRow>> {
+    let its = db.prepare_cached(&format!(
+        "SELECT {COLUMNS} FROM tasks INDEXED BY tasks_running WHERE state = 'running' AND worker = ?1
+             AND kind IN ('run', 'background')"
+    ))?;
+    first(its, [&session.0], read)
 }
 
 fn make(db: &Connection, new: &NewTask) -> Outcome<Made> {
@@ -546,11 +564,7 @@ fn untold(db: &Connection) -> Outcome<Vec<Untold>> {
 
 /// A turn has ended: the task that it was has too.
 pub(super) fn turn_ended(db: &Connection, end: &EndTurn) -> Outcome<()> {
-    let its = db.prepare_cached(&format!(
-        "SELECT {COLUMNS} FROM tasks INDEXED BY tasks_running WHERE state = 'running' AND worker = ?1
-             AND kind IN ('run', 'background')"
-    ))?;
-    let Some(task) = first(its, [&end.session.0], read)? else { return Ok(()) };
+    let Some(task) = worked_on(db, &end.session)? else { return Ok(()) };
     let said = end.messages.iter().rev().find(|new| new.message.role == hermes_agent::Role::Assistant);
     let said: String = said.map(|new| new.message.content.chars().take(SAID_CHARS_MAX).collect()).unwrap_or_default();
     let why = || end.error.clone().unwrap_or_else(|| STOPPED.to_owned());

@@ -11,7 +11,7 @@ use hermes_core::session::MAIN_PROFILE;
 use hermes_core::task::TaskChange;
 use serde_json::{Value, json};
 
-use super::{RunTask, TIMEOUT, TITLE_CHARS_MAX, new_id, run, seat, viewer, words};
+use super::{RunTask, TIMEOUT, TITLE_CHARS_MAX, helpers, new_id, run, seat, tell, viewer, words};
 use crate::events::{Control, HostEvent};
 use crate::host::Host;
 use crate::status::human::{echo, one_line};
@@ -76,6 +76,30 @@ pub async fn change_one(
         change,
         TaskChange::Blocked { .. } | TaskChange::Completed { .. } | TaskChange::GaveUp { .. } | TaskChange::Archived
     );
+    match arrow(host, by, task, change, said).await? {
+        Stepped::Done(row) => {
+            match row.kind {
+                TaskKind::Delegate if takes => helpers::taken(host, &row, by).await,
+                _ if takes && by.session != row.worker => {
+                    tell::taken(host, &row, by).await;
+                    super::stop(host, &row).await;
+                }
+                _ => {}
+            }
+            Ok(*row)
+        }
+        Stepped::Unknown(near) => Err(no_such(task, near.as_deref())),
+        Stepped::Ambiguous(ids) => Err(several(task, &ids)),
+        Stepped::Impossible(why, row) => Err(format!("{} stays {}: {why}", row.id, row.state.spelled())),
+    }
+}
+
+/// Writes one arrow, and nothing besides.
+///
+/// # Errors
+///
+/// When it could not be written.
+pub(super) async fn arrow(host: &Host, by: &By, task: &str, change: TaskChange, said: &str) -> Result<Stepped, String> {
     let step = TaskStep {
         task: task.to_owned(),
         viewer: by.viewer.clone(),
@@ -85,18 +109,11 @@ pub async fn change_one(
         session: by.session.clone(),
         now_ms: host.now_ms(),
     };
-    match host.store.task_step(step).await.map_err(not_written)? {
-        Stepped::Done(row) => {
-            host.tasks.ring();
-            if takes && by.session != row.worker {
-                super::stop(host, &row).await;
-            }
-            Ok(*row)
-        }
-        Stepped::Unknown(near) => Err(no_such(task, near.as_deref())),
-        Stepped::Ambiguous(ids) => Err(several(task, &ids)),
-        Stepped::Impossible(why, row) => Err(format!("{} stays {}: {why}", row.id, row.state.spelled())),
+    let stepped = host.store.task_step(step).await.map_err(not_written)?;
+    if matches!(stepped, Stepped::Done(_)) {
+        host.tasks.ring();
     }
+    Ok(stepped)
 }
 
 /// What is said of a task that nobody who asks may see, or that there is none of.
@@ -225,43 +242,4 @@ async fn subscribe(host: &Host, context: &TurnContext, viewer: Viewer, task: &st
         return Err(format!("as many chats as may hear of {} already", row.id));
     }
     Ok(words::short(&row))
-}
-
-/// Lists what a helper of a turn does behind it; `None` where that could not be written, which holds nothing up.
-pub async fn began(host: &Arc<Host>, context: &TurnContext, title: &str) -> Option<String> {
-    let new = NewTask {
-        id: new_id(&*host.chance),
-        kind: TaskKind::Delegate,
-        profile: MAIN_PROFILE.to_owned(),
-        owner: Some(context.person.clone()).filter(|person| !person.is_empty()),
-        session: context.session_id.clone()?,
-        key: context.session_key.clone(),
-        title: one_line(&plain(host, title), TITLE_CHARS_MAX),
-        body: plain(host, title),
-        claim: Some((host.epoch, None)),
-        timeout_ms: None,
-        subscriber: None,
-        now_ms: host.now_ms(),
-    };
-    match host.store.task_make(new).await {
-        Ok(Made::Task(row)) => Some(row.id),
-        Ok(Made::TooMany(_) | Made::TooManyRun(_)) => None,
-        Err(error) => {
-            tracing::warn!(%error, "what a helper does is not listed");
-            None
-        }
-    }
-}
-
-/// What was listed by [`began`] is over.
-pub async fn ended(host: &Arc<Host>, task: &str, end: Result<String, String>) {
-    let change = match end {
-        Ok(result) => TaskChange::Completed { result: plain(host, &result) },
-        Err(why) => TaskChange::GaveUp { why: plain(host, &why) },
-    };
-    let by = By { viewer: Viewer::Operator, key: None, session: None };
-    // Somebody may have ended it before.
-    if let Err(why) = change_one(host, &by, task, change, "").await {
-        tracing::debug!(task, why, "the end of what a helper did changes nothing");
-    }
 }

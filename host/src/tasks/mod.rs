@@ -4,6 +4,7 @@
 //! * [`tell`]: what happened is told, once, to whoever subscribed, and the session that made
 //!   the task is woken.
 //! * [`run`]: the host does a task by itself, in a session of its own.
+//! * [`helpers`]: those who work on one beside the turn that handed it on, and what ends them.
 //! * [`words`]: how a task is told.
 //!
 //! A worker is whoever claims. The agent may, in any conversation in which the task can be
@@ -11,6 +12,7 @@
 //! after a crash. States and arrows: [`hermes_core::task`]; rows: [`crate::store`].
 
 pub mod act;
+pub mod helpers;
 mod run;
 pub mod tell;
 pub mod words;
@@ -102,6 +104,20 @@ pub async fn begun(host: &Host, session: &SessionId) {
         Ok(true) => {}
         Ok(false) => stop_in(host, session).await,
         Err(error) => tracing::warn!(%session, %error, "whether a task is still to be done cannot be read"),
+    }
+}
+
+/// Gives up the task that the host does in a session, if it is one: so its end is of whoever says it, whatever they
+/// call it by. `false`: it is none.
+///
+/// # Errors
+///
+/// Why it is not given up.
+pub async fn give_up_in(host: &Arc<Host>, by: &act::By, session: &SessionId, why: &str) -> Result<bool, String> {
+    match host.store.task_in(session).await {
+        Ok(Some(task)) => give_up(host, by, &task.id, why).await.map(|_| true),
+        Ok(None) => Ok(false),
+        Err(error) => Err(format!("whether it is a task cannot be read ({error})")),
     }
 }
 

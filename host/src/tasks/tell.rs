@@ -11,10 +11,11 @@ use std::time::Duration;
 use hermes_core::ids::SessionId;
 use hermes_protocol::Purpose;
 
+use super::act::By;
 use super::words;
 use crate::context::compose;
 use crate::host::Host;
-use crate::store::{NewWake, Seat, StoreError, Telling, Untold};
+use crate::store::{NewWake, Seat, StoreError, TaskKind, TaskRow, Telling, Untold};
 use crate::wakes::{self, Wake};
 
 /// How long one waits for more, so that a burst is told at once.
@@ -52,6 +53,21 @@ pub async fn minute(host: Arc<Host>) {
         Err(error) => tracing::warn!(%error, "tasks whose time is over are not taken back; it is tried again"),
     }
     host.tasks.ring();
+}
+
+/// A turn of `/background` is taken from the host. It has no subscribers, since its chat hears its answer; where there
+/// will be none, its chat hears that, unless it was said there.
+pub(super) async fn taken(host: &Arc<Host>, task: &TaskRow, by: &By) {
+    let work = task.worker.as_ref().and_then(|session| host.working.in_session(session));
+    let Some(work) = work.filter(|_| task.kind == TaskKind::Background && by.key.as_ref() != Some(&task.key)) else {
+        return;
+    };
+    let text = host.live().masker.mask(words::taken(task)).into_owned();
+    let delivery = compose(host, &work.instance, work.chat, Purpose::Reply, text).await;
+    let owed = host.until_written("that a turn was taken from the host", || host.store.owe(delivery.clone())).await;
+    if let Some(id) = owed {
+        host.carry(vec![id], vec![delivery]).await;
+    }
 }
 
 async fn tell_all(host: &Arc<Host>) -> Result<(), StoreError> {

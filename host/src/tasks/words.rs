@@ -72,6 +72,12 @@ pub fn notice(news: &[News<'_>]) -> String {
     lines.collect::<Vec<_>>().join("\n")
 }
 
+/// What the chat of a task is told that somebody elsewhere took from the host.
+pub fn taken(task: &TaskRow) -> String {
+    let said = cut(task.said.as_deref().unwrap_or_default(), TOLD_CHARS_MAX);
+    format!("Task {} is {}: {said}", called(task), task.state.spelled())
+}
+
 /// What the session that made these tasks is woken with.
 pub fn wake(news: &[News<'_>]) -> String {
     let told = news.iter().map(|(task, event)| {

@@ -1,6 +1,7 @@
 //! Tasks from a chat's side: made in one conversation, ended in another, told where they were made.
 
 mod runs;
+mod stops;
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
@@ -511,26 +512,4 @@ fn commands_in_the_background_are_listed_where_they_were_left_and_ended_by_their
     assert_eq!(talk.hears(3)[2], "Ended: `p1a`.");
     talk.says("/agents");
     assert_eq!(talk.hears(4)[3], "The agent does nothing for you at the moment.");
-}
-
-#[test]
-fn what_a_helper_does_behind_a_turn_is_listed_until_it_ends_and_nobody_is_told() {
-    let office = Office::new();
-    office.world.chat("7").says("hello");
-    office.world.chat("7").hears(1);
-    let context = office.heard()[0].0.clone();
-    let lent = office.clerk.ports.borrow().clone().unwrap();
-    let began = office.world.block_on(lent.tasks.began(&context, "count the stars")).unwrap();
-    assert_eq!(office.state(&began), "running");
-    office.world.block_on(lent.tasks.ended(&began, Ok("many".to_owned())));
-    assert_eq!(office.state(&began), "completed");
-    let lost = office.world.block_on(lent.tasks.began(&context, "and the planets")).unwrap();
-    office.world.settled();
-    let mut office = office;
-    office.world.crash();
-    office.world.start();
-    office.opens();
-    assert_eq!(office.state(&lost), "crashed");
-    office.world.settled();
-    assert_eq!(office.world.chat("7").heard().len(), 1);
 }

@@ -4,24 +4,31 @@ use futures_util::future::BoxFuture;
 use hermes_agent::tools::ports::{TaskWish, Tasks};
 use hermes_core::context::TurnContext;
 use serde_json::Value;
+use tokio_util::sync::CancellationToken;
 
 use super::Lent;
-use crate::tasks::act;
+use crate::tasks::{act, helpers};
 
 impl Tasks for Lent {
     fn act<'t>(&'t self, context: &'t TurnContext, wish: TaskWish) -> BoxFuture<'t, Result<Value, String>> {
         Box::pin(async move { act::act(&self.host()?, context, wish).await })
     }
 
-    fn began<'t>(&'t self, context: &'t TurnContext, title: &'t str) -> BoxFuture<'t, Option<String>> {
-        Box::pin(async move { act::began(&self.host().ok()?, context, title).await })
+    fn began<'t>(
+        &'t self,
+        context: &'t TurnContext,
+        title: &'t str,
+        stop: CancellationToken,
+    ) -> BoxFuture<'t, Result<Option<String>, String>> {
+        Box::pin(async move { helpers::began(&self.host()?, context, title, stop).await.map(Some) })
     }
 
-    fn ended<'t>(&'t self, task: &'t str, end: Result<String, String>) -> BoxFuture<'t, ()> {
+    fn ended<'t>(&'t self, task: &'t str, end: Result<String, String>) -> BoxFuture<'t, bool> {
         Box::pin(async move {
-            // A host that ends finds it running at its next start.
-            if let Ok(host) = self.host() {
-                act::ended(&host, task, end).await;
+            match self.host() {
+                Ok(host) => helpers::ended(&host, task, end).await,
+                // A host that has ended finds it running at its next start, and tells that.
+                Err(_) => true,
             }
         })
     }

@@ -52,6 +52,8 @@ pub(super) struct Steps<'m> {
     depth: u32,
     /// Helpers of the turn so far, those of its helpers among them.
     helpers: Arc<AtomicU32>,
+    /// Cancelled when whoever makes them is a helper that is to end.
+    stop: CancellationToken,
 }
 
 impl<'m> Steps<'m> {
@@ -63,14 +65,22 @@ impl<'m> Steps<'m> {
             iterations_max: model.iterations_max,
             depth: 0,
             helpers: Arc::default(),
+            stop: CancellationToken::new(),
         }
     }
 
     /// Those of a task that was handed on.
-    fn of_task(model: &'m Arc<Model>, depth: u32, helpers: Arc<AtomicU32>) -> Self {
+    fn of_task(model: &'m Arc<Model>, depth: u32, side: &ToolSide) -> Self {
         let tools = model.tools.unwritten();
         let tools = if depth >= crate::tools::delegate::DEPTH_MAX { tools.without("delegate_task") } else { tools };
-        Self { model, tools, iterations_max: model.iterations_max.min(ITERATIONS_MAX), depth, helpers }
+        Self {
+            model,
+            tools,
+            iterations_max: model.iterations_max.min(ITERATIONS_MAX),
+            depth,
+            helpers: Arc::clone(&side.helpers),
+            stop: side.stop.clone(),
+        }
     }
 
     /// Makes them. What the turn has said so far is in `talk`, whenever this is dropped.
@@ -126,6 +136,7 @@ impl<'m> Steps<'m> {
             events: events.clone(),
             depth: self.depth,
             helpers: Arc::clone(&self.helpers),
+            stop: self.stop.clone(),
             delegate: Some(delegate),
         };
         let round = Round {
@@ -236,7 +247,7 @@ impl Delegate for Model {
     ) -> BoxFuture<'static, Result<String, String>> {
         Box::pin(async move {
             let mut request = TurnRequest {
-                session_id: side.session,
+                session_id: side.session.clone(),
                 turn_id: side.turn,
                 context: task.context,
                 system: HELPER.to_owned(),
@@ -250,7 +261,7 @@ impl Delegate for Model {
                 tools: true,
             };
             let mut talk = Talk::default();
-            let steps = Steps::of_task(&self, task.depth, side.helpers);
+            let steps = Steps::of_task(&self, task.depth, &side);
             let answered = steps.task(&mut request, &side.events, &mut talk);
             match cancel.run_until_cancelled(answered).await {
                 Some(TurnOutcome::Finished { text, .. }) => Ok(text),

@@ -30,6 +30,9 @@ pub const LATER_PER_PERSON_MAX: usize = 4;
 /// Answers of the model that one such task may take.
 pub const ITERATIONS_MAX: u32 = 20;
 
+/// Why a task ended that a helper handed on.
+const ENDED_WITH: &str = "the helper that handed it on was ended";
+
 /// The longest task, in characters.
 const TASK_CHARS_MAX: usize = 16_000;
 
@@ -107,7 +110,7 @@ impl DelegateTask {
         }
         let inner = ToolSide { events: side.events.quiet(), ..side.clone() };
         let _held = side.events.hold(Hold::Children);
-        let result = delegate.answer(delegated, inner, CancellationToken::new()).await?;
+        let result = delegate.answer(delegated, inner, side.stop.clone()).await?;
         let mut answer = json!({ "result": result });
         if wants_later {
             answer["note"] = json!(gate::DELEGATED_AT_ONCE);
@@ -131,27 +134,57 @@ impl DelegateTask {
         let Ok(room) = Arc::clone(&self.later).try_acquire_owned() else {
             return Err(format!("{LATER_MAX} tasks are worked on in the background already; try it later"));
         };
-        let id = format!("d{}", group::mark(side.turn));
-        self.ports.wakes.follow(context, &id, goal).await?;
+        // What a helper hands on ends with it.
+        let stop = side.stop.child_token();
         // Listed among the tasks of whoever asked, as long as it lasts.
-        let listed = self.ports.tasks.began(context, goal).await;
+        let listed = self.ports.tasks.began(context, goal, stop.clone()).await?;
+        let id = listed.clone().unwrap_or_else(|| format!("d{}", group::mark(side.turn)));
+        if let Err(why) = self.ports.wakes.follow(context, &id, goal).await {
+            self.ports.tasks.ended(&id, Err(why.clone())).await;
+            return Err(why);
+        }
         // Nobody listens: the turn that asked is over by then.
         let (events, _) = EventSink::channel();
-        let inner = ToolSide { events, ..side.clone() };
-        let (ports, task, goal) = (self.ports.clone(), id.clone(), goal.to_owned());
+        let inner = ToolSide { events, stop: stop.clone(), ..side.clone() };
+        let later = Later { ports: self.ports.clone(), id: id.clone(), goal: goal.to_owned(), by: side.stop.clone() };
         tokio::spawn(async move {
-            let end = delegate.answer(delegated, inner, CancellationToken::new()).await;
-            if let Some(listed) = &listed {
-                ports.tasks.ended(listed, end.clone()).await;
-            }
-            let text = match end {
-                Ok(result) => format!("The task you handed on ({goal}) is done. Its result:\n{result}"),
-                Err(why) => format!("The task you handed on ({goal}) failed: {why}"),
-            };
-            ports.wakes.tell(News { id: task, text, last: true, upto: 0 }).await;
+            let end = delegate.answer(delegated, inner, stop).await;
+            later.ended(end).await;
             drop((own, room));
         });
-        Ok(json!({"task": id, "note": "a helper works on it; you are woken with its result"}))
+        Ok(json!({
+            "task": id,
+            "note": "a helper works on it; you are woken with its result. Where the tool task is there, its action \
+                give_up ends the helper.",
+        }))
+    }
+}
+
+/// A task that a helper works on beside the turn that handed it on.
+struct Later {
+    ports: Ports,
+    id: String,
+    goal: String,
+    /// Cancelled where a helper handed it on that was to end.
+    by: CancellationToken,
+}
+
+impl Later {
+    /// It is over: its session is woken, unless it knows, or hears of what it was a part of.
+    async fn ended(self, end: Result<String, String>) {
+        let Self { ports, id, goal, by } = self;
+        let end = if by.is_cancelled() { Err(ENDED_WITH.to_owned()) } else { end };
+        if !ports.tasks.ended(&id, end.clone()).await {
+            return;
+        }
+        if by.is_cancelled() {
+            return ports.wakes.forget(&id).await;
+        }
+        let text = match end {
+            Ok(result) => format!("The task you handed on ({goal}) is done. Its result:\n{result}"),
+            Err(why) => format!("The task you handed on ({goal}) failed: {why}"),
+        };
+        ports.wakes.tell(News { id, text, last: true, upto: 0 }).await;
     }
 }
 

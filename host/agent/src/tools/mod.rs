@@ -38,6 +38,7 @@ use hermes_core::context::TurnContext;
 use hermes_core::ids::{SessionId, TurnId};
 use hermes_core::nearest::nearest;
 use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
 
 use crate::{AgentConfig, EventSink, LeftRunning};
 use background::{Processes, State};
@@ -87,6 +88,8 @@ pub struct ToolSide {
     pub depth: u32,
     /// Helpers of the whole turn so far, however deep they stand.
     pub helpers: Arc<AtomicU32>,
+    /// Cancelled when the helper that it belongs to is to end; a turn's own never is.
+    pub stop: CancellationToken,
     /// Who answers a task that is handed on.
     pub delegate: Option<Arc<dyn Delegate>>,
 }
@@ -228,7 +231,7 @@ impl Toolbox {
     /// The commands that the conversation of this context has running in the background, the oldest first.
     pub fn left_running(&self, context: &TurnContext) -> Vec<LeftRunning> {
         let own = self.processes.iter().flat_map(|processes| processes.of(context));
-        own.filter(|process| process.state() == State::Running)
+        own.filter(|process| !matches!(process.state(), State::Ended(_)))
             .map(|process| LeftRunning {
                 id: process.id.clone(),
                 command: process.command.clone(),
@@ -240,7 +243,7 @@ impl Toolbox {
     /// Ends one of those; `false`: none of that id runs.
     pub fn end_process(&self, context: &TurnContext, id: &str) -> bool {
         let own = self.processes.iter().flat_map(|processes| processes.of(context));
-        let found = own.into_iter().find(|process| process.id == id && process.state() == State::Running);
+        let found = own.into_iter().find(|process| process.id == id && !matches!(process.state(), State::Ended(_)));
         if let Some(process) = &found {
             process.kill();
         }

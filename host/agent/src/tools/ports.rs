@@ -8,6 +8,7 @@ use futures_util::future::BoxFuture;
 use hermes_core::context::TurnContext;
 use hermes_core::ids::TurnId;
 use serde_json::Value;
+use tokio_util::sync::CancellationToken;
 
 use super::ToolCall;
 use crate::{Message, Role};
@@ -242,15 +243,25 @@ pub trait Tasks: Send + Sync {
     /// One sentence that the model can use.
     fn act<'t>(&'t self, context: &'t TurnContext, wish: TaskWish) -> BoxFuture<'t, Result<Value, String>>;
 
-    /// Lists work that a helper of this turn does behind it, as long as it lasts; returns the id under which it is
-    /// listed. Who is told of its end is not decided here: whoever began it wakes its session.
-    fn began<'t>(&'t self, _context: &'t TurnContext, _title: &'t str) -> BoxFuture<'t, Option<String>> {
-        Box::pin(async { None })
+    /// Lists work that a helper of this turn does behind it, as long as it lasts, for those who may end it: `stop` is
+    /// cancelled then. Returns the id under which it is listed; `None` where nothing is.
+    ///
+    /// # Errors
+    ///
+    /// Why it may not begin, in one sentence.
+    fn began<'t>(
+        &'t self,
+        _context: &'t TurnContext,
+        _title: &'t str,
+        _stop: CancellationToken,
+    ) -> BoxFuture<'t, Result<Option<String>, String>> {
+        Box::pin(async { Ok(None) })
     }
 
-    /// What was listed by [`Tasks::began`] is over: what came of it, or why nothing did.
-    fn ended<'t>(&'t self, _task: &'t str, _end: Result<String, String>) -> BoxFuture<'t, ()> {
-        Box::pin(async {})
+    /// What was listed by [`Tasks::began`] is over: what came of it, or why nothing did. `false`: somebody ended it
+    /// before, and its session has heard that.
+    fn ended<'t>(&'t self, _task: &'t str, _end: Result<String, String>) -> BoxFuture<'t, bool> {
+        Box::pin(async { true })
     }
 }
 

@@ -177,6 +177,7 @@ mod tests {
                 events,
                 depth: 0,
                 helpers: Arc::default(),
+                stop: tokio_util::sync::CancellationToken::new(),
                 delegate: None,
             };
             self.tool.call(&context, arguments, &side).await

@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use hermes_agent::EventSink;
-use hermes_agent::tools::delegate::{HELPERS_MAX, LATER_PER_PERSON_MAX};
-use hermes_agent::tools::{Tool, ToolSide};
+use hermes_agent::tools::delegate::{DelegateTask, HELPERS_MAX, LATER_PER_PERSON_MAX};
+use hermes_agent::tools::{Ports, Tool, ToolSide};
 use hermes_core::context::{Binding, TurnContext};
 use hermes_protocol::Capabilities;
 use serde_json::{Value, json};
 
-use crate::{Bench, NeverDone, Repeats, context, side};
+use crate::{Bench, Listed, NeverDone, Repeats, UntilStopped, context, side};
 
 fn bound(async_delivery: bool) -> Binding {
     Binding::Bound(Box::new(context("7", async_delivery)))
@@ -129,6 +129,38 @@ async fn a_task_in_the_background_is_told_later_with_support() {
     assert!(later["result"].is_null() && later["task"].is_string(), "{later}");
     let news = bench.told.last().await;
     assert!(news.last && news.text.contains("count for 7"), "{news:?}");
+}
+
+#[tokio::test]
+async fn a_helper_that_is_ended_ends_those_that_it_has_and_only_its_own_end_is_told() {
+    let bench = Bench::new();
+    let listed = Listed::default();
+    let ports = Ports { wakes: Arc::new(bench.told.clone()), tasks: Arc::new(listed.clone()), ..Ports::default() };
+    let tool = DelegateTask::new(ports);
+    let (sink, _events) = EventSink::channel();
+    let mut side = side(sink);
+    side.delegate = Some(Arc::new(UntilStopped));
+    let later = json!({"goal": "x", "background": true});
+    let first = call_of(&tool, later.clone(), &side).await;
+    assert_eq!(first["task"], "t0", "one id for whoever ends it and whoever hears of it: {first}");
+    let inner = ToolSide { depth: 1, stop: listed.stop_of(0), ..side.clone() };
+    call_of(&tool, later.clone(), &inner).await;
+    let beside = call_of(&tool, later, &side).await;
+    assert_eq!(beside["task"], "t2");
+    listed.stop_of(0).cancel();
+    assert!(listed.stop_of(1).is_cancelled() && !listed.stop_of(2).is_cancelled());
+    listed.has_ended("t0").await;
+    listed.has_ended("t1").await;
+    assert!(bench.told.news.lock().unwrap().is_empty(), "whoever ended the first has told it");
+    bench.told.is_forgotten("t1").await;
+    let ended = listed.ended.lock().unwrap().clone();
+    let part = ended.iter().find(|(task, _)| task == "t1").unwrap().1.clone();
+    assert_eq!(part, Err("the helper that handed it on was ended".to_owned()));
+}
+
+async fn call_of(tool: &DelegateTask, arguments: Value, side: &ToolSide) -> Value {
+    let result = tool.call(&context("7", true), arguments, side).await;
+    serde_json::from_str(&result.text).unwrap()
 }
 
 #[tokio::test]

@@ -16,7 +16,7 @@ use futures_util::future::BoxFuture;
 use hermes_agent::ask::{Answer, Ask};
 use hermes_agent::tools::background::Processes;
 use hermes_agent::tools::delegate::{Delegate, DelegateTask, Delegated};
-use hermes_agent::tools::ports::{Followed, Mask, News, Wakes};
+use hermes_agent::tools::ports::{Followed, Mask, News, TaskWish, Tasks, Wakes};
 use hermes_agent::tools::process::Process;
 use hermes_agent::tools::terminal::Terminal;
 use hermes_agent::tools::{Ports, Tool, ToolSide};
@@ -56,6 +56,7 @@ fn side(events: EventSink) -> ToolSide {
         events,
         depth: 0,
         helpers: Arc::default(),
+        stop: CancellationToken::new(),
         delegate: None,
     }
 }
@@ -99,6 +100,68 @@ impl Mask for Masks {
 
 /// What [`Masks`] masks.
 const SECRET: &str = "hunter2hunter2";
+
+impl Told {
+    /// Returns once nobody follows it any more.
+    async fn is_forgotten(&self, id: &str) {
+        loop {
+            let more = self.more.notified();
+            if self.forgotten.lock().unwrap().iter().any(|one| one == id) {
+                return;
+            }
+            more.await;
+        }
+    }
+}
+
+/// Lists helpers: `t0`, `t1` and so on. The first is ended by others.
+#[derive(Clone, Default)]
+struct Listed {
+    stops: Arc<Mutex<Vec<CancellationToken>>>,
+    ended: Arc<Mutex<Vec<(String, Result<String, String>)>>>,
+    more: Arc<tokio::sync::Notify>,
+}
+
+impl Listed {
+    fn stop_of(&self, n: usize) -> CancellationToken {
+        self.stops.lock().unwrap()[n].clone()
+    }
+
+    /// Returns once it is over.
+    async fn has_ended(&self, task: &str) {
+        loop {
+            let more = self.more.notified();
+            if self.ended.lock().unwrap().iter().any(|(one, _)| one == task) {
+                return;
+            }
+            more.await;
+        }
+    }
+}
+
+impl Tasks for Listed {
+    fn act<'t>(&'t self, _: &'t TurnContext, _: TaskWish) -> BoxFuture<'t, Result<Value, String>> {
+        Box::pin(async { Err("not here".to_owned()) })
+    }
+
+    fn began<'t>(
+        &'t self,
+        _: &'t TurnContext,
+        _: &'t str,
+        stop: CancellationToken,
+    ) -> BoxFuture<'t, Result<Option<String>, String>> {
+        let mut stops = self.stops.lock().unwrap();
+        stops.push(stop);
+        let id = format!("t{}", stops.len() - 1);
+        Box::pin(async move { Ok(Some(id)) })
+    }
+
+    fn ended<'t>(&'t self, task: &'t str, end: Result<String, String>) -> BoxFuture<'t, bool> {
+        self.ended.lock().unwrap().push((task.to_owned(), end));
+        self.more.notify_waiters();
+        Box::pin(async move { task != "t0" })
+    }
+}
 
 impl Wakes for Told {
     fn is_able(&self) -> bool {
@@ -223,5 +286,22 @@ impl Delegate for NeverDone {
         _: CancellationToken,
     ) -> BoxFuture<'static, Result<String, String>> {
         Box::pin(std::future::pending())
+    }
+}
+
+/// Works on every task until it is told to stop.
+struct UntilStopped;
+
+impl Delegate for UntilStopped {
+    fn answer(
+        self: Arc<Self>,
+        _: Delegated,
+        _: ToolSide,
+        cancel: CancellationToken,
+    ) -> BoxFuture<'static, Result<String, String>> {
+        Box::pin(async move {
+            cancel.cancelled().await;
+            Err("it was stopped".to_owned())
+        })
     }
 }
