@@ -3,7 +3,9 @@
 #![forbid(unsafe_code)]
 
 mod access;
+mod adapters;
 mod asks;
+mod author;
 mod busy;
 mod conversation;
 mod delivery;

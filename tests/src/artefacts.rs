@@ -7,6 +7,9 @@ use std::{
     sync::OnceLock,
 };
 
+/// What the crate that `adapter new` writes is called in this workspace.
+const TEMPLATE: &str = "libadapter_template.so";
+
 /// Where the built files lie.
 pub struct Artefacts {
     folder: PathBuf,
@@ -27,6 +30,21 @@ impl Artefacts {
     pub fn adapter(&self, id: &str) -> PathBuf {
         self.folder.join(format!("libhermes_adapter_{id}.so"))
     }
+
+    /// The ids of the adapters of this workspace, in order: the folders below `adapters/`.
+    pub fn adapters(&self) -> Vec<String> {
+        let folder = root().join("adapters");
+        let entries = fs::read_dir(folder).expect("adapters/ exists").filter_map(Result::ok);
+        let crates = entries.filter(|entry| entry.path().join("Cargo.toml").is_file());
+        let mut ids: Vec<String> = crates.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
+        ids.sort();
+        ids
+    }
+
+    /// The library of the crate that `adapter new` writes.
+    pub fn template(&self) -> PathBuf {
+        self.folder.join("fixtures").join(TEMPLATE)
+    }
 }
 
 /// Builds what the rings need: `cargo test` alone builds neither the binary with its crash points
@@ -34,7 +52,6 @@ impl Artefacts {
 pub fn artefacts() -> &'static Artefacts {
     static BUILT: OnceLock<Artefacts> = OnceLock::new();
     BUILT.get_or_init(|| {
-        let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("tests/ lies in the workspace");
         let target = target_folder();
         let status = cargo()
             .args([
@@ -49,7 +66,7 @@ pub fn artefacts() -> &'static Artefacts {
             .args(if release() { &["--release"][..] } else { &[] })
             .arg("--target-dir")
             .arg(&target)
-            .current_dir(root)
+            .current_dir(root())
             .status()
             .expect("cargo starts");
         assert!(status.success(), "the artefacts do not build");
@@ -60,7 +77,7 @@ pub fn artefacts() -> &'static Artefacts {
             let name = entry.file_name().to_string_lossy().into_owned();
             if name == "hermes-host" || (name.starts_with("libhermes_adapter_") && name.ends_with(".so")) {
                 place(&entry.path(), &folder.join(&name));
-            } else if name.starts_with("libfixture_") && name.ends_with(".so") {
+            } else if (name.starts_with("libfixture_") && name.ends_with(".so")) || name == TEMPLATE {
                 place(&entry.path(), &folder.join("fixtures").join(&name));
             }
         }
@@ -87,6 +104,10 @@ fn place(from: &Path, to: &Path) {
     let beside = to.with_extension(format!("new.{}", std::process::id()));
     fs::copy(from, &beside).expect("the copy is written");
     fs::rename(&beside, to).expect("the copy is put in place");
+}
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("tests/ lies in the workspace")
 }
 
 fn release() -> bool {

@@ -44,6 +44,8 @@ const MAY_IMPORT: &[(&str, &[&str], &[&str])] = &[
         ],
         &[],
     ),
+    // What `adapter new` writes: as every adapter outside this repository, it knows the SDK only.
+    ("adapter-template", &["hermes-adapter-sdk"], &["abi_stable", "rusqlite", "reqwest"]),
     ("hermes-adapter-*", &["hermes-adapter-net", "hermes-adapter-sdk"], &["abi_stable", "rusqlite"]),
 ];
 

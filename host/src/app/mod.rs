@@ -6,7 +6,8 @@
 //! the store closes. A host without adapters keeps running: one can be added.
 //!
 //! A terminal without a host runs one in its own process, without adapters, signals and
-//! status address ([`run_alone`]); `run` asks it to hand over.
+//! status address ([`run_alone`]); `run` asks it to hand over. `adapter try` does the same with one adapter and a home
+//! of its own ([`run_trial`]).
 
 mod control;
 mod home;
@@ -38,7 +39,7 @@ use crate::host::Host;
 use crate::live::Live;
 use crate::mask::LogMask;
 use crate::plugins::terminal::Terminals;
-use crate::plugins::{AdapterEvent, Adapters, HostServices};
+use crate::plugins::{AdapterEvent, Adapters, HostServices, Watch};
 use crate::recovery;
 use crate::services::Services;
 use crate::store::Store;
@@ -48,6 +49,7 @@ use crate::wakes;
 pub use home::HomeError;
 pub use lock::{HostLock, LockError};
 use notify::Notify;
+use plan::Runs;
 use signals::{Signals, Wish};
 
 /// Exit code that asks the service manager for another start.
@@ -88,6 +90,18 @@ pub struct RunOptions {
     pub replace: bool,
     /// What the log masks.
     pub log_mask: LogMask,
+    /// Who watches what passes between the host and its adapters.
+    pub watch: Watcher,
+}
+
+/// Who watches a trial, if anybody does.
+#[derive(Clone, Default)]
+pub struct Watcher(pub Option<Watch>);
+
+impl std::fmt::Debug for Watcher {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Watcher").field(&self.0.is_some()).finish()
+    }
 }
 
 /// Why the host did not start, or did not end well.
@@ -152,7 +166,7 @@ pub struct App {
 /// When it cannot start; a host that has started ends with an exit code.
 pub fn run(config: Config, options: RunOptions) -> Result<ExitCode, RunError> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(RunError::System)?;
-    let ended = runtime.block_on(serve(config, options, None));
+    let ended = runtime.block_on(serve(config, options, None, Runs::Adapters));
     // A turn that was left behind may hang in a call that nobody can end.
     runtime.shutdown_timeout(LEFT_BEHIND);
     ended
@@ -169,13 +183,28 @@ pub async fn run_alone(
     options: RunOptions,
     ready: oneshot::Sender<OwnHost>,
 ) -> Result<ExitCode, RunError> {
-    serve(config, options, Some(ready)).await
+    serve(config, options, Some(ready), Runs::Nothing).await
+}
+
+/// Runs a host for a terminal of this process that tries adapters out: those of the configuration run, and libraries
+/// beside the binary do not count.
+///
+/// # Errors
+///
+/// When it cannot start.
+pub async fn run_trial(
+    config: Config,
+    options: RunOptions,
+    ready: oneshot::Sender<OwnHost>,
+) -> Result<ExitCode, RunError> {
+    serve(config, options, Some(ready), Runs::OnlyThoseInFolders).await
 }
 
 async fn serve(
     config: Config,
     options: RunOptions,
     ready: Option<oneshot::Sender<OwnHost>>,
+    runs: Runs,
 ) -> Result<ExitCode, RunError> {
     let alone = ready.is_some();
     // The signals of a process with a terminal are the terminal's.
@@ -203,9 +232,10 @@ async fn serve(
     let opened = opened.map_err(|error| RunError::System(error.into()))??;
     let lent = Arc::new(tools::Lent::default());
     let runtime = hermes_agent::build_with(&config.agent, tools::ports(&lent))?;
-    let planner = plan::Planner::new(&opened.loaded, alone);
+    let planner = plan::Planner::new(&opened.loaded, runs);
     let warned = config.warnings.len();
-    let planned = planner.plan(config, &options.log_mask).await?;
+    let mut planned = planner.plan(config, &options.log_mask).await?;
+    planned.settings.watch.clone_from(&options.watch.0);
 
     let (events, inbox) = mpsc::channel(planned.config.limits.ingress_queue_max.max(1));
     let live = Live::new(planned.config);

@@ -12,14 +12,25 @@ use crate::store::Loaded;
 pub struct Planner {
     /// Shared by all copies: a switch in a chat and one on the command line are the same.
     disabled: Arc<Mutex<BTreeSet<String>>>,
-    /// Whether no adapter is to run at all.
-    alone: bool,
+    runs: Runs,
+}
+
+/// Which adapters run at all.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Runs {
+    /// Those that the configuration asks for.
+    #[default]
+    Adapters,
+    /// Those whose libraries lie in the folders of the configuration; none beside the binary.
+    OnlyThoseInFolders,
+    /// None: the host runs for terminals.
+    Nothing,
 }
 
 impl Planner {
-    /// A planner that knows what is switched off; `alone`: everything is.
-    pub fn new(loaded: &Loaded, alone: bool) -> Self {
-        Self { disabled: Arc::new(Mutex::new(loaded.disabled_adapters.iter().cloned().collect())), alone }
+    /// A planner that knows what is switched off.
+    pub fn new(loaded: &Loaded, runs: Runs) -> Self {
+        Self { disabled: Arc::new(Mutex::new(loaded.disabled_adapters.iter().cloned().collect())), runs }
     }
 
     /// Notes that an instance was switched on or off.
@@ -38,7 +49,8 @@ impl Planner {
     ///
     /// What manifests and schemas find wrong with the configuration, all at once.
     pub async fn plan(&self, config: Config, log_mask: &LogMask) -> Result<Prepared, Problems> {
-        let beside = std::env::current_exe().ok().and_then(|exe| Some(exe.parent()?.to_owned()));
+        let exe = std::env::current_exe().ok().filter(|_| self.runs != Runs::OnlyThoseInFolders);
+        let beside = exe.and_then(|exe| Some(exe.parent()?.to_owned()));
         let mut prepared = config.prepare(beside.as_deref()).await?;
         log_mask.learn(&prepared.config.secrets());
         if !prepared.problems.0.is_empty() {
@@ -49,7 +61,7 @@ impl Planner {
         for plan in &mut prepared.plans {
             // What the section says wins over the switch.
             let decided = prepared.config.adapters.get(&plan.instance).and_then(|section| section.enabled).is_some();
-            if self.alone || (!decided && disabled.contains(&plan.instance)) {
+            if self.runs == Runs::Nothing || (!decided && disabled.contains(&plan.instance)) {
                 plan.enabled = false;
             }
         }

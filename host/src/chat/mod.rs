@@ -4,7 +4,8 @@
 //! runs one itself, without adapters, and takes its seat there ([`own`]). From then on
 //! both are alike: what is typed ([`editor`]) is said, what the host says is put on the
 //! [`screen`]. When the host goes away the terminal looks for the next one and goes on
-//! in the same session ([`talk`]). One message for a script is [`once`].
+//! in the same session ([`talk`]). One message for a script is [`once`]; a host with an
+//! adapter under trial is [`mod@trial`].
 //!
 //! Not here: what a message means. The terminal knows its own few commands
 //! ([`orders`]); everything else is heard by the host as in any chat.
@@ -19,6 +20,7 @@ mod own;
 mod screen;
 mod signals;
 mod talk;
+mod trial;
 mod unheard;
 mod wire;
 
@@ -35,6 +37,7 @@ use crate::mask::LogMask;
 pub use once::Answered;
 use own::Hosts;
 use signals::Signals;
+pub use trial::{Trial, trial};
 
 /// The longest message that is read from the standard input, in bytes.
 const INPUT_BYTES_MAX: u64 = 256 << 10;

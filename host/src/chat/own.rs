@@ -115,7 +115,7 @@ impl Hosts {
             Some(mask) => mask.clone(),
             None => self.log.insert((self.start_log)(&config).map_err(ChatError::System)?).clone(),
         };
-        let options = RunOptions { sources: self.sources.clone(), replace: false, log_mask };
+        let options = RunOptions { sources: self.sources.clone(), replace: false, log_mask, ..RunOptions::default() };
         let (ready, is_ready) = oneshot::channel();
         let mut task = tokio::spawn(app::run_alone(config, options, ready));
         tokio::select! {

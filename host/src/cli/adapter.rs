@@ -10,7 +10,7 @@ use serde_json::Value as Json;
 
 use super::args::AdapterCommand;
 use super::ask::{self, print, print_json, say, unexpected};
-use super::{Context, Failure, certify};
+use super::{Context, Failure, certify, new, try_out};
 use crate::clock::{Clock, SystemClock};
 use crate::config;
 use crate::control::{Client, ClientError, ControlReply, ControlRequest};
@@ -28,6 +28,8 @@ pub async fn adapter(context: &Context, command: AdapterCommand) -> Result<(), F
         AdapterCommand::Certify { file, sample, isolation, here, json } => {
             certify::certify(context, certify::Trial { file, sample, isolation, json }, here).await
         }
+        AdapterCommand::New(args) => new::new(context, &args.name, args.path.as_deref(), args.sdk.as_deref()),
+        AdapterCommand::Try(args) => try_out::try_out(context, args).await,
         AdapterCommand::Add { file } => add(context, &file).await,
         AdapterCommand::Remove { id } => remove(context, &id).await,
         AdapterCommand::Enable { instance } => ask::done(context, &ControlRequest::AdapterEnable { instance }).await,
@@ -207,7 +209,7 @@ fn in_folders(settings: &AdapterSettings, id: &str) -> Vec<PathBuf> {
 }
 
 /// Copies in one step: the target is the old file or the whole new one.
-fn copy(from: &Path, to: &Path) -> std::io::Result<()> {
+pub(super) fn copy(from: &Path, to: &Path) -> std::io::Result<()> {
     if fs::metadata(from)?.len() > LIBRARY_BYTES_MAX {
         return Err(std::io::Error::other(format!("it is larger than {LIBRARY_BYTES_MAX} bytes")));
     }

@@ -233,6 +233,13 @@ pub(super) enum AdapterCommand {
         #[arg(long)]
         json: bool,
     },
+    /// Write a crate to begin an adapter with: it builds, passes its tests and is certified as it is
+    New(NewArgs),
+    /// Try a library out: a home that is thrown away, an agent that only repeats, and this terminal as a chat
+    ///
+    /// Shows what the adapter hears and what is sent through it. Whoever can write to it is answered. Needs no account
+    /// of a model, and no host that runs.
+    Try(TryArgs),
     /// Copy a library into the plugins folder and accept its bytes
     Add {
         /// The library
@@ -258,6 +265,31 @@ pub(super) enum AdapterCommand {
         /// The instance
         instance: String,
     },
+}
+
+#[derive(Debug, Args)]
+pub(super) struct NewArgs {
+    /// What it is called, such as my-chat; the adapter's id follows from it
+    pub name: String,
+    /// The folder of the crate [default: its name, in the working folder]
+    #[arg(long, value_name = "DIR")]
+    pub path: Option<PathBuf>,
+    /// Where it has the SDK from: a checkout of hermes-host, or a git address with URL#TAG [default: the checkout that
+    /// this program was built in]
+    #[arg(long, value_name = "PATH|URL")]
+    pub sdk: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct TryArgs {
+    /// The library
+    pub file: PathBuf,
+    /// A key of its section, such as port=4000; the value is TOML, or else a text. Several times for several keys
+    #[arg(long, value_name = "KEY=VALUE")]
+    pub set: Vec<String>,
+    /// Its `certify.toml`, for the keys under [config]; `--set` wins over it
+    #[arg(long, value_name = "PATH")]
+    pub sample: Option<PathBuf>,
 }
 
 #[derive(Debug, Subcommand)]

@@ -35,7 +35,7 @@ pub async fn chat(context: &Context, args: ChatArgs) -> Result<(), Failure> {
     }
 }
 
-fn failure(error: ChatError) -> Failure {
+pub(super) fn failure(error: ChatError) -> Failure {
     match error {
         ChatError::Client(error) => error.into(),
         ChatError::Run(error) => run::failure(error),

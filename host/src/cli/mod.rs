@@ -16,6 +16,7 @@ mod config;
 mod exit;
 mod handoff;
 mod log;
+mod new;
 mod outbox;
 mod pairing;
 mod run;
@@ -23,6 +24,7 @@ mod session;
 mod status;
 mod table;
 mod task;
+mod try_out;
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -101,8 +103,8 @@ fn dispatch(cli: Cli, given: &Given) -> Result<ExitCode, Failure> {
         // The child of an adapter reads its arguments itself and never sees the rest of this program.
         Command::AdapterRunner { .. } => return Ok(crate::plugins::runner_main()),
         Command::Chat(args) => block_on_host(chat::chat(&context, args))??,
-        // A stage is waited for, and the instance goes on meanwhile.
-        Command::Adapter(command @ args::AdapterCommand::Certify { .. }) => {
+        // A stage is waited for, and the instance goes on meanwhile; a trial runs a host.
+        Command::Adapter(command @ (args::AdapterCommand::Certify { .. } | args::AdapterCommand::Try(_))) => {
             block_on_host(adapter::adapter(&context, command))??;
         }
         Command::Completions { shell } => {

@@ -13,7 +13,8 @@ pub fn run(context: &Context, args: &RunArgs) -> Result<ExitCode, Failure> {
     for warning in &config.warnings {
         tracing::warn!("{warning}");
     }
-    let options = RunOptions { sources: context.sources.clone(), replace: args.replace, log_mask };
+    let options =
+        RunOptions { sources: context.sources.clone(), replace: args.replace, log_mask, ..RunOptions::default() };
     app::run(config, options).map_err(failure)
 }
 

@@ -39,6 +39,8 @@ fn every_documented_command_is_understood() {
         "adapter list --json",
         "adapter inspect f.so --json",
         "adapter check f.so",
+        "adapter new my-chat --path d --sdk https://example.org/h#v1",
+        "adapter try f.so --set port=1 --set a=b --sample certify.toml",
         "adapter add f.so",
         "adapter remove telegram",
         "adapter enable telegram",

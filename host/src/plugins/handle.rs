@@ -22,7 +22,7 @@ use hermes_protocol::{
 use tokio::sync::{Semaphore, SemaphorePermit, mpsc, watch};
 
 use super::{
-    AdapterChange, AdapterLife, AdapterPlan, AdapterSettings, AdapterState, Answer, Isolation,
+    AdapterChange, AdapterLife, AdapterPlan, AdapterSettings, AdapterState, Answer, Isolation, Seen,
     life::{Life, Sending},
     said,
 };
@@ -152,7 +152,7 @@ impl Shared {
         let now_ms = self.settings.clock.now_ms();
         let change = said::change(change);
         let connected = change == AdapterChange::Connected;
-        self.state.send_if_modified(|life| {
+        let changed = self.state.send_if_modified(|life| {
             let before = life.state.clone();
             if let Err(impossible) = life.apply(change, now_ms) {
                 tracing::error!(target: "plugins", instance = %self.instance, "{impossible}");
@@ -162,6 +162,10 @@ impl Shared {
             }
             life.state != before
         });
+        if let Some(tell) = self.settings.watch.as_ref().filter(|_| changed) {
+            let state = self.state.borrow().state.clone();
+            tell(&self.instance, Seen::State(&state));
+        }
     }
 
     /// Says that another life has taken over the link: whoever waits for one to be ready is told again.
@@ -455,6 +459,7 @@ impl AdapterHandle {
         // Whoever drains waits for what is being sent.
         let sending = self.shared.life_to_send();
         let life = sending.as_ref().map(|(life, _)| life).filter(|_| self.is_online());
+        let watched = self.shared.settings.watch.as_ref().map(|tell| (tell, payload.clone()));
         let outcome = match ask(life, method, payload, self.shared.settings.send).await {
             Asked::Answered(answer) => {
                 let leaving = life.is_some_and(|life| life.is_leaving());
@@ -467,6 +472,9 @@ impl AdapterHandle {
                 SendOutcome::unknown(format!("no answer within {} s", self.shared.settings.send.as_secs_f32()))
             }
         };
+        if let Some((tell, call)) = watched {
+            tell(&self.shared.instance, Seen::Sent { method, call: &call, outcome: &outcome });
+        }
         if matches!(outcome, SendOutcome::Delivered { .. }) {
             self.shared.proved();
             self.shared.authorized();

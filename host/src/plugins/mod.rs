@@ -39,6 +39,7 @@ mod supervisor;
 pub mod terminal;
 #[cfg(test)]
 mod tests;
+mod watch;
 
 pub use adapters::Adapters;
 pub use certify::certify;
@@ -54,3 +55,4 @@ pub use lock::{Accepted, PluginsLock};
 pub use plan::{AdapterEvent, AdapterPlan, AdapterSettings, AdapterStatus, HostServices};
 pub use runner::runner_main;
 pub use schema::{Judgement, judge, schema};
+pub use watch::{Seen, Watch};

@@ -8,7 +8,7 @@ use hermes_protocol::CallError;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::{AdapterHandle, AdapterState, IsolationChoice, SearchPath, sandbox::Ground};
+use super::{AdapterHandle, AdapterState, IsolationChoice, SearchPath, Watch, sandbox::Ground};
 use crate::clock::{Clock, SystemClock};
 
 /// One instance as the configuration describes it.
@@ -188,6 +188,8 @@ pub struct AdapterSettings {
     pub child_env: Vec<(OsString, OsString)>,
     /// Whether a child gives up files, ports and system calls that it does not need, where the kernel can.
     pub confine: bool,
+    /// Who watches what passes; nobody as a rule.
+    pub watch: Option<Watch>,
     /// Files that no child may read, besides what is private in the home: where secrets were configured.
     pub private: Vec<PathBuf>,
 }
@@ -218,6 +220,7 @@ impl AdapterSettings {
             runtime_dir: None,
             child_env: Vec::new(),
             confine: true,
+            watch: None,
             private: Vec::new(),
         }
     }

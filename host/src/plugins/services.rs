@@ -20,7 +20,7 @@ use tokio::{
 };
 
 use super::{
-    AdapterHandle, AdapterPlan, HostServices,
+    AdapterHandle, AdapterPlan, HostServices, Seen,
     credential::{self, CredentialLock, Owner},
     logs::LogGate,
 };
@@ -176,13 +176,18 @@ impl InstancePort {
         let Ok(permit) = Arc::clone(&self.in_flight).try_acquire_owned() else {
             return reply.send(status::BUSY, Vec::new());
         };
-        let answering = self.services.call(&self.handle, method, payload);
         let carried_data = method == host_method::EMIT;
+        let watched =
+            self.handle.shared.settings.watch.clone().filter(|_| carried_data).map(|tell| (tell, payload.clone()));
+        let answering = self.services.call(&self.handle, method, payload);
         let is_handed_over = carried_data || method == host_method::KV_SET;
         let handle = self.handle.clone();
         self.runtime.spawn(async move {
             let answered = answering.await;
             drop(permit);
+            if let Some((tell, event)) = watched {
+                tell(handle.instance(), Seen::Emitted { event: &event, answer: answered.as_deref() });
+            }
             if is_handed_over {
                 // What it will never take is left out by its adapter.
                 let again = |error: &CallError| matches!(error.code.as_str(), "unavailable" | "busy");

@@ -80,10 +80,10 @@ pub fn round_trip() -> Vec<Measured> {
 /// Every adapter's library: its size, and how long `adapter inspect` and the whole check of it take.
 pub fn libraries() -> Vec<Measured> {
     let world = World::with("");
-    ["api_server", "echo", "telegram", "webchat"]
-        .into_iter()
+    let ids = artefacts().adapters();
+    ids.into_iter()
         .map(|id| {
-            let library = artefacts().adapter(id);
+            let library = artefacts().adapter(&id);
             let size = mib(fs::metadata(&library).map_or(0, |file| file.len()) / 1024);
             let path = library.display().to_string();
             let started = Instant::now();

@@ -1,0 +1,99 @@
+//! People connect with `nc`, say who they are, and talk: alone with the agent, or in a room (`#tea hello`).
+
+#![forbid(unsafe_code)]
+
+mod people;
+
+use hermes_adapter_sdk::prelude::*;
+use hermes_adapter_sdk::tokio::net::TcpListener;
+use hermes_adapter_sdk::tokio::sync::Mutex;
+use people::{Said, TEXT_BYTES_MAX, Told};
+
+#[derive(AdapterConfig)]
+struct Config {
+    /// Where people connect.
+    #[serde(default = "Config::listen")]
+    listen: String,
+}
+
+impl Config {
+    fn listen() -> String {
+        "127.0.0.1:4000".to_owned()
+    }
+}
+
+struct LineChatAdapter {
+    config: Config,
+    host: Host,
+    people: people::People,
+    /// From `connect` to the `run` that follows it.
+    door: Mutex<Option<TcpListener>>,
+}
+
+impl Adapter for LineChatAdapter {
+    const MANIFEST: Manifest = manifest! {
+        id: "line_chat",
+        label: "Line chat",
+        transport: "tcp",
+        listens: ["127.0.0.1:4000"],
+        text: { limit: TEXT_BYTES_MAX, unit: bytes, dialect: plain },
+        group_default: all,
+    };
+    type Config = Config;
+
+    fn new(config: Config, host: Host) -> Self {
+        Self { config, host, people: people::People::default(), door: Mutex::default() }
+    }
+
+    async fn connect(&self) -> Result<(), ConnectError> {
+        let listen = &self.config.listen;
+        let cannot = |error| ConnectError::retry(format!("cannot listen on {listen}: {error}"));
+        let door = TcpListener::bind(listen).await.map_err(cannot)?;
+        self.host.announce("people connect to", door.local_addr().map_err(cannot)?.to_string());
+        *self.door.lock().await = Some(door);
+        Ok(())
+    }
+
+    async fn run(&self) -> Result<(), ConnectError> {
+        let door = self.door.lock().await.take().ok_or_else(|| ConnectError::retry("nobody connected"))?;
+        loop {
+            let (stream, _) = door.accept().await.map_err(|error| ConnectError::retry(error.to_string()))?;
+            let (host, people) = (self.host.clone(), self.people.clone());
+            self.host.spawn(async move {
+                let Some(mut person) = people.enter(stream, host.now_ms()).await else { return };
+                while let Some(said) = person.says().await {
+                    // It returns once the event is stored: only then is the next line read.
+                    if let Err(error) = host.emit(&event(said, host.now_ms())).await {
+                        return tracing::warn!("a line was not taken: {}", error.message);
+                    }
+                }
+            });
+        }
+    }
+
+    async fn send(&self, message: Outgoing) -> SendOutcome {
+        let room = (message.chat.kind != ChatType::Dm).then_some(message.chat.id.as_str());
+        match self.people.tell(room, &message.chat.id, &message.text).await {
+            Told::Somebody => SendOutcome::delivered(message.key, self.host.now_ms()),
+            Told::Nobody => SendOutcome::not_sent(None, WaitScope::Chat, "nobody is there to read it"),
+            Told::Perhaps(error) => SendOutcome::unknown(error.to_string()),
+        }
+    }
+}
+
+/// What somebody said, in the words of the host.
+fn event(said: Said, at_ms: i64) -> Event {
+    let chat = said.room.as_deref().map_or_else(|| Chat::dm(&said.who), room);
+    let sender = Sender::new(&said.who).named(&said.who);
+    Event::message(format!("m:{}", said.id), chat, sender, said.text).with_message_id(said.id).at_ms(at_ms)
+}
+
+/// The chat of a room: the same value wherever it is named.
+fn room(name: &str) -> Chat {
+    Chat::new(ChatType::Group, name).named(format!("#{name}"))
+}
+
+export_adapter!(LineChatAdapter);
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,307 @@
+//! `adapter new`: a crate that builds, passes its tests and is certified, to begin an adapter with.
+//!
+//! What is written is `adapter-sdk/template`, which is a crate of this repository, built and tested with it; only its
+//! names are replaced, and where it has the SDK from.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use super::ask::say;
+use super::{Context, Failure};
+
+/// The longest name, in bytes: an id is no longer.
+const NAME_BYTES_MAX: usize = 32;
+
+/// Folders above the binary in which the SDK is looked for: `target/release` lies in a checkout, and so does
+/// `target/<triple>/release`.
+const ABOVE_MAX: usize = 4;
+
+/// Where the SDK lies in a checkout.
+const SDK_FOLDER: &str = "adapter-sdk";
+
+/// The files of the template: where each goes, and what is in it.
+const FILES: [(&str, &str); 8] = [
+    (".gitignore", include_str!("../../../adapter-sdk/template/gitignore")),
+    ("Cargo.toml", include_str!("../../../adapter-sdk/template/Cargo.toml")),
+    ("README.md", include_str!("../../../adapter-sdk/template/README.md")),
+    ("src/lib.rs", include_str!("../../../adapter-sdk/template/src/lib.rs")),
+    ("src/people.rs", include_str!("../../../adapter-sdk/template/src/people.rs")),
+    ("src/tests.rs", include_str!("../../../adapter-sdk/template/src/tests.rs")),
+    ("testdata/certify.toml", include_str!("../../../adapter-sdk/template/testdata/certify.toml")),
+    ("testdata/stage.py", include_str!("../../../adapter-sdk/template/testdata/stage.py")),
+];
+
+/// What comes behind the template's `Cargo.toml`.
+const OWN_WORKSPACE: &str = "\n# It stands for itself, wherever its folder lies.\n[workspace]\n";
+
+/// How the template names the SDK.
+const SDK_OF_TEMPLATE: &str = r#"path = "..""#;
+
+/// The instance that is a part of the host; none is called so.
+const RESERVED: &str = crate::plugins::terminal::INSTANCE;
+
+/// Makes the crate.
+pub fn new(context: &Context, name: &str, path: Option<&Path>, sdk: Option<&str>) -> Result<(), Failure> {
+    let names = Names::of(name).map_err(Failure::usage)?;
+    let cwd = &context.sources.cwd;
+    let folder = cwd.join(path.unwrap_or(Path::new(&names.crate_name)));
+    let sdk = match sdk {
+        Some(words) => Sdk::named(words, cwd).map_err(Failure::usage)?,
+        None => Sdk::around(context.beside.as_deref()).ok_or_else(|| Failure::failed(NO_SDK))?,
+    };
+    make(&folder, &names, &sdk).map_err(Failure::failed)?;
+    let shown = path.map_or_else(|| names.crate_name.clone(), |path| path.display().to_string());
+    let library = format!("target/debug/lib{}.so", names.library());
+    say(&format!(
+        "{} holds an adapter with the id {}; it has the SDK from {}.\n\n  cd {shown}\n  cargo build\n  cargo test\n  \
+         hermes-host adapter try {library}\n  hermes-host adapter certify {library} --sample testdata/certify.toml\n\n\
+         src/lib.rs is the place to begin; adapter-sdk/GUIDE.md goes on from there.",
+        folder.display(),
+        names.id(),
+        sdk.shown(),
+    ))
+}
+
+const NO_SDK: &str = "nothing says where the SDK is: it is in no registry yet, and this program does not lie in a \
+                      checkout; name one with `--sdk PATH`, or a git address with `--sdk URL#TAG`";
+
+/// The names of a crate.
+struct Names {
+    /// `my-chat`
+    crate_name: String,
+}
+
+impl Names {
+    /// The names that follow from what was written.
+    fn of(name: &str) -> Result<Self, String> {
+        let name = name.strip_prefix("hermes-adapter-").unwrap_or(name);
+        let fits = name.len() <= NAME_BYTES_MAX
+            && name.starts_with(|first: char| first.is_ascii_lowercase())
+            && name.ends_with(|last: char| last.is_ascii_lowercase() || last.is_ascii_digit())
+            && name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '-' | '_'))
+            && !["--", "__", "-_", "_-"].iter().any(|twice| name.contains(twice));
+        if !fits {
+            return Err(format!(
+                "{name:?} is no name of an adapter: write small letters, digits and single dashes, at most \
+                 {NAME_BYTES_MAX}, a letter first, such as my-chat"
+            ));
+        }
+        if name == RESERVED {
+            return Err(format!("{name:?} is the host's own; write another name, such as my-{name}"));
+        }
+        Ok(Self { crate_name: name.replace('_', "-") })
+    }
+
+    /// `my_chat`
+    fn id(&self) -> String {
+        self.crate_name.replace('-', "_")
+    }
+
+    /// `hermes_adapter_my_chat`
+    fn library(&self) -> String {
+        format!("hermes_adapter_{}", self.id())
+    }
+
+    /// `My chat`
+    fn label(&self) -> String {
+        capital(&self.crate_name.replace('-', " "))
+    }
+
+    /// `MyChatAdapter`; the last word keeps it from being a name that the SDK has, too.
+    fn type_name(&self) -> String {
+        self.crate_name.split('-').map(capital).collect::<String>() + "Adapter"
+    }
+
+    /// A file of the template with these names in it.
+    fn put_into(&self, text: &str) -> String {
+        // In one pass: a name that is put in may look like one that is looked for.
+        let places = [
+            ("adapter_template", self.library()),
+            ("adapter-template", format!("hermes-adapter-{}", self.crate_name)),
+            ("line_chat", self.id()),
+            ("Line chat", self.label()),
+            ("LineChatAdapter", self.type_name()),
+        ];
+        let mut out = String::with_capacity(text.len());
+        let mut rest = text;
+        while let Some((at, word, name)) =
+            places.iter().filter_map(|(word, name)| Some((rest.find(word)?, word, name))).min_by_key(|(at, ..)| *at)
+        {
+            out.push_str(&rest[..at]);
+            out.push_str(name);
+            rest = &rest[at + word.len()..];
+        }
+        out + rest
+    }
+}
+
+fn capital(word: &str) -> String {
+    let mut chars = word.chars();
+    chars.next().map_or_else(String::new, |first| first.to_ascii_uppercase().to_string() + chars.as_str())
+}
+
+/// Where the crate has the SDK from.
+#[derive(Debug, PartialEq, Eq)]
+enum Sdk {
+    /// A folder of this machine.
+    Folder(PathBuf),
+    /// A git repository, and the tag in it.
+    Git { url: String, tag: Option<String> },
+}
+
+impl Sdk {
+    /// What `--sdk` names.
+    fn named(words: &str, cwd: &Path) -> Result<Self, String> {
+        if words.contains("://") {
+            let (url, tag) = match words.split_once('#') {
+                Some((url, tag)) if !tag.is_empty() => (url, Some(tag.to_owned())),
+                Some((url, _)) => (url, None),
+                None => (words, None),
+            };
+            return Ok(Self::Git { url: url.to_owned(), tag });
+        }
+        let path = cwd.join(words);
+        [path.join(SDK_FOLDER), path.clone()].into_iter().find_map(|folder| Self::in_folder(&folder)).ok_or_else(|| {
+            format!("{} is no checkout of hermes-host: no {SDK_FOLDER}/Cargo.toml lies in it", path.display())
+        })
+    }
+
+    /// The SDK of the checkout that a binary was built in.
+    fn around(beside: Option<&Path>) -> Option<Self> {
+        let real = fs::canonicalize(beside?).ok()?;
+        real.ancestors().take(ABOVE_MAX).find_map(|folder| Self::in_folder(&folder.join(SDK_FOLDER)))
+    }
+
+    /// The SDK in this very folder.
+    fn in_folder(folder: &Path) -> Option<Self> {
+        let manifest = fs::read_to_string(folder.join("Cargo.toml")).ok()?;
+        let is_sdk = manifest.lines().any(|line| line.trim() == r#"name = "hermes-adapter-sdk""#);
+        is_sdk.then(|| fs::canonicalize(folder).ok().map(Self::Folder)).flatten()
+    }
+
+    /// For `[dependencies]`.
+    fn dependency(&self) -> Result<String, String> {
+        let quoted = |text: &str| toml::Value::from(text).to_string();
+        Ok(match self {
+            Self::Folder(path) => {
+                let path = path.to_str().ok_or_else(|| format!("{} is no text, which cargo needs", path.display()))?;
+                format!("path = {}", quoted(path))
+            }
+            Self::Git { url, tag: None } => format!("git = {}", quoted(url)),
+            Self::Git { url, tag: Some(tag) } => format!("git = {}, tag = {}", quoted(url), quoted(tag)),
+        })
+    }
+
+    fn shown(&self) -> String {
+        match self {
+            Self::Folder(path) => path.display().to_string(),
+            Self::Git { url, tag } => tag.iter().fold(url.clone(), |url, tag| format!("{url}, tag {tag}")),
+        }
+    }
+}
+
+/// Makes the folder with everything in it, or nothing.
+fn make(folder: &Path, names: &Names, sdk: &Sdk) -> Result<(), String> {
+    if folder.symlink_metadata().is_ok() {
+        return Err(format!("{} exists already; name another folder with --path", folder.display()));
+    }
+    let dependency = sdk.dependency()?;
+    let file_name = folder.file_name().ok_or_else(|| format!("{} names no folder", folder.display()))?;
+    let unfinished = folder.with_file_name(format!(".{}.{}", file_name.to_string_lossy(), std::process::id()));
+    let made = write_all(&unfinished, names, &dependency).and_then(|()| fs::rename(&unfinished, folder));
+    made.map_err(|error| {
+        // It may not have been begun.
+        let _ = fs::remove_dir_all(&unfinished);
+        format!("{} cannot be made ({error})", folder.display())
+    })
+}
+
+fn write_all(folder: &Path, names: &Names, dependency: &str) -> io::Result<()> {
+    fs::create_dir(folder)?;
+    for (path, text) in FILES {
+        let mut text = names.put_into(text);
+        if path == "Cargo.toml" {
+            text = text.replace(SDK_OF_TEMPLATE, dependency) + OWN_WORKSPACE;
+        }
+        let path = folder.join(path);
+        if let Some(parent) = path.parent() {
+            fs::create_dir_all(parent)?;
+        }
+        fs::write(path, text)?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_the_crates_the_ids_the_labels_and_the_types() {
+        let names = Names::of("my-chat2").unwrap();
+        let all = (names.id(), names.library(), names.label(), names.type_name());
+        let expected = ("my_chat2", "hermes_adapter_my_chat2", "My chat2", "MyChat2Adapter");
+        assert_eq!(all, (expected.0.into(), expected.1.into(), expected.2.into(), expected.3.into()));
+        assert_eq!(Names::of("hermes-adapter-x").unwrap().crate_name, "x");
+        assert_eq!(Names::of("my_chat").unwrap().crate_name, "my-chat");
+        for wrong in
+            ["", "Chat", "2chat", "my chat", "my-", "a--b", "../x", "x/y", "übung", "terminal", &"x".repeat(33)]
+        {
+            assert!(Names::of(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn every_file_of_the_template_is_written_with_other_names_only() {
+        let world = tempfile::tempdir().unwrap();
+        let folder = world.path().join("crate");
+        let sdk = Sdk::Git { url: "https://example.org/h.git".to_owned(), tag: Some("v1".to_owned()) };
+        make(&folder, &Names::of("line-chat-2").unwrap(), &sdk).unwrap();
+        let template = Path::new(env!("CARGO_MANIFEST_DIR")).join("../adapter-sdk/template");
+        for path in ["src", "testdata", "."] {
+            for entry in fs::read_dir(template.join(path)).unwrap().map(Result::unwrap) {
+                let name = entry.file_name().to_string_lossy().replace("gitignore", ".gitignore");
+                let is_known = entry.path().is_dir() || folder.join(path).join(&name).is_file();
+                assert!(is_known, "{path}/{name} of the template is not written");
+            }
+        }
+        let read = |path: &str| fs::read_to_string(folder.join(path)).unwrap();
+        let cargo = read("Cargo.toml");
+        let dependency = r#"hermes-adapter-sdk = { git = "https://example.org/h.git", tag = "v1""#;
+        assert_eq!(cargo.matches(dependency).count(), 2, "{cargo}");
+        assert!(
+            cargo.contains(r#"name = "hermes-adapter-line-chat-2""#) && cargo.ends_with("[workspace]\n"),
+            "{cargo}"
+        );
+        let code = read("src/lib.rs");
+        assert!(code.contains(r#"id: "line_chat_2""#) && code.contains("export_adapter!(LineChat2Adapter)"), "{code}");
+        assert!(read("README.md").contains("target/debug/libhermes_adapter_line_chat_2.so"));
+    }
+
+    #[test]
+    fn a_folder_that_exists_is_left_alone_and_one_that_cannot_be_made_leaves_nothing() {
+        let world = tempfile::tempdir().unwrap();
+        let (names, sdk) = (Names::of("x").unwrap(), Sdk::Folder("/sdk".into()));
+        let there = world.path().join("there");
+        fs::create_dir(&there).unwrap();
+        assert!(make(&there, &names, &sdk).unwrap_err().contains("exists already"));
+        assert!(make(&world.path().join("gone/x"), &names, &sdk).unwrap_err().contains("cannot be made"));
+        let left: Vec<_> = fs::read_dir(world.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        assert_eq!(left, ["there"]);
+        assert_eq!(fs::read_dir(&there).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn the_sdk_is_a_checkout_its_folder_or_a_git_address() {
+        let checkout = fs::canonicalize(Path::new(env!("CARGO_MANIFEST_DIR")).join("..")).unwrap();
+        let folder = Sdk::Folder(checkout.join("adapter-sdk"));
+        assert_eq!(Sdk::named(".", &checkout), Ok(Sdk::Folder(checkout.join("adapter-sdk"))));
+        assert_eq!(Sdk::named("adapter-sdk", &checkout), Ok(folder));
+        assert!(Sdk::named("host", &checkout).unwrap_err().contains("no checkout"));
+        let git = Sdk::Git { url: "https://example.org/h".to_owned(), tag: None };
+        assert_eq!(Sdk::named("https://example.org/h", &checkout), Ok(git));
+        assert_eq!(Sdk::around(Some(&checkout.join("tests/src"))), Some(Sdk::Folder(checkout.join("adapter-sdk"))));
+        assert_eq!(Sdk::around(Some(Path::new("/"))), None);
+    }
+}
