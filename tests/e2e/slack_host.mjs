@@ -115,7 +115,8 @@ const sim = {
       actions: [{ type: 'button', action_id: button.action_id, block_id: 'x', value, action_ts: `${Math.floor(Date.now() / 1000)}.000${Math.floor(Math.random() * 900 + 100)}` }],
     });
   },
-  // The next `times` calls of `method` go wrong: 429, 500, cut (done, and the line breaks), or a word of Slack's.
+  // The next `times` calls of `method` go wrong: 429, 500, cut (done, and the line breaks), hold (nothing is done) and
+  // hold_after (done), both never answered, or a word of Slack's.
   fault: (fault) => { faults.push({ times: 1, ...fault }); return {}; },
   disconnect: ({ reason }) => { for (const one of [...sockets]) one.send(JSON.stringify({ type: 'disconnect', reason, debug_info: { host: 'applink' } })); return {}; },
   // The line breaks without a word.
@@ -167,13 +168,16 @@ async function handle(raw, app) {
   const type = raw.headers.get('content-type') ?? '', text = Buffer.from(bytes).toString();
   const call = type.startsWith('application/json') ? JSON.parse(text || '{}')
     : type.startsWith('application/x-www-form-urlencoded') ? Object.fromEntries(new URLSearchParams(text)) : {};
-  journal.push({ method, token, call });
+  const entry = { method, token, call, at: Date.now() / 1000 };
+  journal.push(entry);
   const at = faults.findIndex((one) => one.method === method && one.times > 0 && (!one.channel || one.channel === call.channel));
   const fault = at < 0 ? null : faults[at];
   if (fault && --fault.times === 0) faults.splice(at, 1);
+  if (fault) entry.fault = fault.kind;
+  if (fault?.kind === 'hold') await new Promise(() => {});
   if (fault?.kind === 429) return json({ ok: false, error: 'ratelimited' }, 429, { 'retry-after': String(fault.after ?? 1) });
   if (fault?.kind === 500) return new Response('<html>upstream</html>', { status: 502 });
-  if (fault && fault.kind !== 'cut') return json({ ok: false, error: fault.kind });
+  if (fault && !['cut', 'hold_after'].includes(fault.kind)) return json({ ok: false, error: fault.kind });
   const refusal = judge(method, call);
   if (refusal) return json({ ok: false, error: refusal });
   if (method === 'apps.connections.open') {
@@ -188,6 +192,7 @@ async function handle(raw, app) {
   if (token === SECOND.token) headers.set('authorization', `Bearer ${seed.tokens[0].token}`);
   const answer = await app.fetch(new Request(raw.url, { method: raw.method, headers, body: raw.method === 'POST' ? bytes : undefined }));
   // It is done, and nobody is told.
+  if (fault?.kind === 'hold_after') await new Promise(() => {});
   if (fault?.kind === 'cut') return new Response(new ReadableStream({ start: (stream) => stream.error(new Error('cut')) }));
   return answer;
 }

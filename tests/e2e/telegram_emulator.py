@@ -678,7 +678,7 @@ async def sim_post(request):
         sender = person(body.get("from", abs(int(body["chat"]))))
         if isinstance(body.get("from"), dict):
             sender = body["from"]
-        content = {k: body[k] for k in ("text", "entities", "caption", "media_group_id") if k in body}
+        content = {k: body[k] for k in ("text", "entities", "caption", "caption_entities", "media_group_id") if k in body}
         if "thread" in body:
             content |= {"message_thread_id": int(body["thread"]), "is_topic_message": True}
             bot.topics.setdefault(chat["id"], {}).setdefault(int(body["thread"]), "topic")

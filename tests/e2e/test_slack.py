@@ -56,13 +56,14 @@ class Slack:
     def says(self, channel, text, name="alice", **more):
         return self.call("chat.postMessage", f"xoxp-{name}", channel=channel, text=text, **more)["ts"]
 
-    def uploads(self, channel, text, files):
+    def uploads(self, channel, text, files, name="alice", **more):
         ids = []
-        for name, content in files.items():
-            place = self.call("files.getUploadURLExternal", filename=name, length=len(content))
+        for file, content in files.items():
+            place = self.call("files.getUploadURLExternal", f"xoxp-{name}", filename=file, length=len(content))
             urllib.request.urlopen(urllib.request.Request(place["upload_url"], content.encode()), timeout=WAIT_S)
-            ids.append({"id": place["file_id"], "title": name})
-        self.call("files.completeUploadExternal", files=json.dumps(ids), channel_id=channel, initial_comment=text)
+            ids.append({"id": place["file_id"], "title": file})
+        self.call("files.completeUploadExternal", f"xoxp-{name}", files=json.dumps(ids), channel_id=channel, initial_comment=text, **more)
+        return next(one["ts"] for one in self.sim("messages", channel=channel) if one["text"] == text and one.get("files"))
 
     def from_bot(self, channel):
         return [one for one in self.sim("messages", channel=channel) if one["user"] == BOT]

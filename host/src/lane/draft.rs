@@ -108,6 +108,10 @@ impl Draft {
 
     /// Waits until the message begins to be shown. Cancel-safe.
     pub async fn due(&self) {
+        if let Some(unsent) = self.unsent.as_ref().filter(|_| self.message.is_none()) {
+            // Nothing more may be said for long: what was not taken as a draft is due then, not with the next word.
+            unsent.failed().await;
+        }
         match self.due_ms() {
             Some(at_ms) => tokio::time::sleep_until(self.began + ms(at_ms)).await,
             None => std::future::pending().await,

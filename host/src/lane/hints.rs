@@ -143,6 +143,7 @@ struct UnsentText {
     text: Mutex<(String, usize)>,
     woken: Notify,
     failed: AtomicBool,
+    told: Notify,
 }
 
 impl Unsent {
@@ -156,6 +157,13 @@ impl Unsent {
     /// Whether the platform does not take them, so that the answer has to be shown otherwise.
     pub fn has_failed(&self) -> bool {
         self.shared.failed.load(Ordering::Relaxed)
+    }
+
+    /// Waits until the platform has not taken one. Cancel-safe, for one who waits.
+    pub async fn failed(&self) {
+        if !self.has_failed() {
+            self.shared.told.notified().await;
+        }
     }
 
     /// Writes more; never waits.
@@ -218,6 +226,7 @@ async fn show_drafts(
         if let Err(error) = draft(&adapter, &chat, &piece.source).await {
             tracing::debug!(instance = %adapter.instance(), %error, "a draft was not taken");
             shared.failed.store(true, Ordering::Relaxed);
+            shared.told.notify_one();
             break;
         }
         shown = piece.source;

@@ -1,0 +1,98 @@
+"""A model that says what a story needs: short answers at once, a long one piece by piece as far as it is let."""
+
+import http.server
+import json
+import re
+import threading
+
+MOVED = "was moved here"
+
+
+def long_answer(chars=6000):
+    """Prose, code and prose, of at least so many characters. Every word of it stands there once."""
+    lines, n = ["Here is all of it, from the first word on.", ""], 0
+    while sum(map(len, lines)) + len(lines) < chars:
+        lines += [" ".join(f"word{n}x{at}" for at in range(24)) + ".", "", "```rust"]
+        lines += [f"    if value_{n}_{at} < {at} && left > right {{ go_{n}_{at}(\"🦀\"); }}" for at in range(8)] + ["```", ""]
+        n += 1
+    return "\n".join([*lines, "And that is the end of it."])
+
+
+class ToldModel:
+    """Serves chat completions. What has `at length` in it is answered at length: until `release`, in as many pieces as
+    were allowed. Files that came are sent back, and everything else is answered with its first number."""
+
+    def __init__(self, long):
+        self.long, self.requests = long, []
+        self.allowed, self.free, self.changed = 0, True, threading.Condition()
+        outer = self
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def log_message(self, *_):
+                pass
+
+            def do_POST(self):
+                body = json.loads(self.rfile.read(int(self.headers["content-length"])))
+                outer.requests.append(body["messages"])
+                self.send_response(200)
+                self.send_header("content-type", "text/event-stream")
+                self.end_headers()
+                try:
+                    for piece in outer.pieces(body["messages"][-1]["content"]):
+                        self.chunk({"role": "assistant", "content": piece}, None)
+                    self.chunk({}, "stop")
+                    self.wfile.write(b"data: [DONE]\n\n")
+                except OSError:
+                    pass  # Whoever asked is gone.
+
+            def chunk(self, delta, end):
+                choice = {"index": 0, "delta": delta, "finish_reason": end}
+                self.wfile.write(f"data: {json.dumps({'id': '1', 'object': 'chat.completion.chunk', 'choices': [choice]})}\n\n".encode())
+                self.wfile.flush()
+
+        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.server.daemon_threads = True
+        self.thread = threading.Thread(target=self.server.serve_forever, daemon=True)
+        self.thread.start()
+        self.base = f"http://127.0.0.1:{self.server.server_port}"
+
+    def pieces(self, said):
+        if "at length" not in said:
+            yield self.short(said)
+            return
+        for at in range(0, len(self.long), 500):
+            with self.changed:
+                self.changed.wait_for(lambda: self.free or self.allowed > 0)
+                self.allowed -= 1
+            yield self.long[at:at + 500]
+
+    def short(self, said):
+        if MOVED in said:
+            return f"It {MOVED}."
+        if files := re.findall(r", at (/\S+)\]", said):
+            return "\n".join(["Here they are again.", *(f"MEDIA:{path}" for path in files)])
+        return f"Answer to {re.search(r'number [0-9]+', said).group()}."
+
+    def hold(self):
+        with self.changed:
+            self.free, self.allowed = False, 0
+
+    def allow(self, pieces):
+        with self.changed:
+            self.allowed += pieces
+            self.changed.notify_all()
+
+    def release(self):
+        with self.changed:
+            self.free = True
+            self.changed.notify_all()
+
+    def asked(self, words):
+        """The requests whose last message contains these words."""
+        return [messages for messages in list(self.requests) if words in messages[-1]["content"]]
+
+    def stop(self):
+        self.release()
+        self.server.shutdown()
+        self.server.server_close()
+        self.thread.join()
