@@ -9,10 +9,15 @@ use hermes_adapter_sdk::prelude::*;
 use serde_json::Value;
 
 use crate::filter::Filter;
+use crate::replay::MARKS_MAX;
 use crate::routes::{Route, Scheme};
+use crate::signature::{WHSEC, standard_keys};
 
 /// The shortest secret.
 pub const SECRET_CHARS_MIN: usize = 8;
+
+/// The fewest bytes behind a secret that is written as base64.
+const KEY_BYTES_MIN: usize = 16;
 
 /// Secrets of one route; during a rotation there are two.
 pub const SECRETS_MAX: usize = 10;
@@ -29,7 +34,7 @@ const PROMPT_CHARS_MAX: usize = 16_000;
 /// What operators of the Python gateway write for "no signature".
 const NO_AUTH: &str = "INSECURE_NO_AUTH";
 
-const RATES: RangeInclusive<u32> = 1..=6_000;
+const RATES: RangeInclusive<u32> = 1..=3_600;
 const BODIES: RangeInclusive<usize> = 1_024..=16 * 1024 * 1024;
 const AGES_S: RangeInclusive<u64> = 30..=3_600;
 const REPLAYS_S: RangeInclusive<u64> = 60..=2_592_000;
@@ -56,9 +61,9 @@ pub struct Config {
     /// written there counts from the next call on. An absolute path; only its owner may read what lies there.
     #[serde(default)]
     pub routes_dir: Option<PathBuf>,
-    /// How many calls of a route are taken in a minute (1 to 6000).
+    /// How many calls of a route are taken in a minute (1 to 3600).
     #[serde(default = "default_rate")]
-    #[schemars(range(min = 1, max = 6000))]
+    #[schemars(range(min = 1, max = 3600))]
     pub rate_per_minute: u32,
     /// The largest body, in bytes (1024 to 16777216).
     #[serde(default = "default_body_bytes_max")]
@@ -218,6 +223,14 @@ impl Shared {
                 2 * age_s_max
             ));
         }
+        let marks_s = u64::try_from(MARKS_MAX).unwrap_or(u64::MAX) * 60 / u64::from(rate_per_minute);
+        if replay_s > marks_s {
+            return Err(format!(
+                "{} cannot remember {rate_per_minute} calls a minute for {replay_s} s; choose a replay_s of at most \
+                 {marks_s} (and an age_s_max of at most half of it), or a smaller rate_per_minute",
+                place()
+            ));
+        }
         Ok(Route {
             name: name.to_owned(),
             secrets,
@@ -292,6 +305,12 @@ fn check_secrets(place: &str, secrets: &[String]) -> Result<(), String> {
     }
     if secrets.iter().any(|secret| secret.chars().count() < SECRET_CHARS_MIN) {
         return Err(format!("{place} has a secret of less than {SECRET_CHARS_MIN} characters; {MAKE}"));
+    }
+    let is_weak = |secret: &String| standard_keys(secret).iter().all(|key| key.len() < KEY_BYTES_MIN);
+    if secrets.iter().any(|secret| secret.starts_with(WHSEC) && is_weak(secret)) {
+        return Err(format!(
+            "{place} has a secret that begins with {WHSEC} and is no base64 of {KEY_BYTES_MIN} bytes or more; copy all of it"
+        ));
     }
     Ok(())
 }

@@ -4,7 +4,7 @@
 //! host. Nothing of a call is looked at before its signature, and nothing is remembered of one that is filtered out.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use axum::body::{Body, to_bytes};
@@ -16,13 +16,14 @@ use axum::routing::{get, post};
 use axum::{Json, Router};
 use hermes_adapter_sdk::prelude::*;
 use serde_json::{Value, json};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
 use crate::config::Config;
 use crate::payload::{self, Call};
 use crate::replay::{Marks, Rate};
 use crate::routes::{Route, Routes, Scheme};
-use crate::signature::{self, Signed};
+use crate::signature::{self, Names, Signed};
 use crate::template;
 
 /// How long a body may take.
@@ -30,6 +31,9 @@ const BODY_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// How long the host may take to commit an event. Services wait ten seconds or more.
 const EMIT_TIMEOUT: Duration = Duration::from_secs(8);
+
+/// Calls that are on their way to the host, whether their senders still wait or not.
+const HANDING_MAX: usize = 256;
 
 /// When a call that the host did not take may come again, in seconds.
 const AGAIN_AFTER_S: u64 = 5;
@@ -46,6 +50,8 @@ pub struct Door {
     /// The routes.
     pub routes: Routes,
     memory: Mutex<BTreeMap<String, Arc<Memory>>>,
+    /// Room for calls on their way to the host.
+    handing: Arc<Semaphore>,
 }
 
 /// What is remembered of one route. Only routes that exist have one.
@@ -57,6 +63,12 @@ struct Memory {
     refused: Mutex<Refused>,
 }
 
+impl Memory {
+    fn rate(&self) -> MutexGuard<'_, Rate> {
+        self.rate.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 #[derive(Default)]
 struct Refused {
     logged_ms: i64,
@@ -66,7 +78,9 @@ struct Refused {
 impl Door {
     /// A door to `host`.
     pub fn new(config: &Config, host: Host) -> Self {
-        Self { host, address: crate::config::address(config), routes: Routes::new(config), memory: Mutex::default() }
+        let handing = Arc::new(Semaphore::new(HANDING_MAX));
+        let (address, routes) = (crate::config::address(config), Routes::new(config));
+        Self { host, address, routes, memory: Mutex::default(), handing }
     }
 
     fn memory(&self, route: &str) -> Arc<Memory> {
@@ -111,10 +125,11 @@ async fn enter(State(door): State<Arc<Door>>, Path(name): Path<String>, request:
     let Some(said) = payload::read(&parts.headers, &body) else {
         return refused(StatusCode::BAD_REQUEST, "the body is neither JSON nor a form");
     };
+    let names = signature::names(&signed, &parts.headers, &body, now_ms, route.replay_s);
     let call = Call {
         route: &route.name,
-        event: payload::event(&parts.headers, &said),
-        id: signature::id_of(&signed, &parts.headers, &body),
+        event: payload::event(signed.scheme, &parts.headers, &said),
+        id: names.id.clone(),
         payload: &said,
         headers: &parts.headers,
     };
@@ -126,7 +141,12 @@ async fn enter(State(door): State<Arc<Door>>, Path(name): Path<String>, request:
         // The host would drop what says nothing, and nobody would know why no answer comes.
         return ignored("empty", &call);
     }
-    take(&door, &route, &memory, &signed, &call, text).await
+    let Ok(place) = Arc::clone(&door.handing).try_acquire_owned() else {
+        return later(&CallError::new("busy", "too many calls are on their way to the host"));
+    };
+    let event = event(&route, &names, text);
+    let (mark, about, id) = (signed.mark, call.event, names.id);
+    take(Handing { door, route, memory, mark, event, about, id, _place: place }).await
 }
 
 async fn read(route: &Route, headers: &HeaderMap, body: Body) -> Result<axum::body::Bytes, Response> {
@@ -163,57 +183,98 @@ fn ignored(why: &str, call: &Call<'_>) -> Response {
     said(StatusCode::OK, json!({ "status": "ignored", "reason": why, "event": call.event }))
 }
 
-/// Hands a call to the host, once.
-async fn take(door: &Door, route: &Route, memory: &Memory, signed: &Signed, call: &Call<'_>, text: String) -> Response {
-    let (host, now_ms) = (&door.host, door.host.now_ms());
-    let mut held = memory.marks.lock().await;
-    let marks = match &mut *held {
-        Some(marks) => marks,
-        None => match Marks::load(host, &route.name).await {
-            Ok(marks) => held.insert(marks),
-            Err(error) => return later(&error),
-        },
-    };
-    if signed.mark.is_some_and(|mark| marks.has(mark, now_ms)) {
-        return duplicate(call);
-    }
-    let counted = memory.rate.lock().unwrap_or_else(PoisonError::into_inner).take(route.rate_per_minute, now_ms);
-    if let Err(wait_s) = counted {
-        tracing::warn!(route = route.name, per_minute = route.rate_per_minute, "too many calls; one is not taken");
-        let answer = refused(StatusCode::TOO_MANY_REQUESTS, "this route takes no more calls for now");
-        return ([(RETRY_AFTER, wait_s.to_string())], answer).into_response();
-    }
-    let emitted = match timeout(EMIT_TIMEOUT, host.emit(&event(route, call, text, now_ms))).await {
-        Ok(Ok(emitted)) => emitted,
-        Ok(Err(error)) => return later(&error),
-        Err(_) => return later(&CallError::new("unavailable", "the host takes too long")),
-    };
-    // After the host has it: what is remembered and was not handed over would be lost.
-    if let Some(mark) = signed.mark {
-        marks.note(mark, now_ms, route.replay_s);
-        marks.keep(host, &route.name).await;
-    }
-    match emitted {
-        Emitted::Duplicate { .. } => duplicate(call),
-        _ => {
-            tracing::info!(route = route.name, event = call.event, id = call.id, "a call was taken");
-            let words =
-                json!({ "status": "accepted", "route": route.name, "event": call.event, "delivery_id": call.id });
-            said(StatusCode::ACCEPTED, words)
+/// A call on its way to the host. It goes there whether its sender waits or not.
+struct Handing {
+    door: Arc<Door>,
+    route: Arc<Route>,
+    memory: Arc<Memory>,
+    mark: Option<[u8; 8]>,
+    event: Event,
+    about: String,
+    id: String,
+    _place: OwnedSemaphorePermit,
+}
+
+impl Handing {
+    /// Hands it over, once. Two of the same bytes wait for each other.
+    async fn over(mut self) -> Response {
+        let memory = Arc::clone(&self.memory);
+        let mut held = memory.marks.lock().await;
+        let marks = match &mut *held {
+            Some(marks) => marks,
+            None => match Marks::load(&self.door.host, &self.route.name).await {
+                Ok(marks) => held.insert(marks),
+                Err(error) => return later(&error),
+            },
+        };
+        let (host, route, now_ms) = (&self.door.host, &self.route, self.door.host.now_ms());
+        if self.mark.is_some_and(|mark| marks.has(mark, now_ms)) {
+            return duplicate(&self.id);
         }
+        if let Err(wait_s) = memory.rate().take(route.rate_per_minute, now_ms) {
+            return too_many(route, wait_s);
+        }
+        self.event.at_ms = now_ms;
+        let emitted = match host.emit(&self.event).await {
+            Ok(emitted) => emitted,
+            Err(error) => {
+                memory.rate().give_back();
+                return not_taken(&error);
+            }
+        };
+        // After the host has it: what is remembered and was not handed over would be lost.
+        if let Some(mark) = self.mark {
+            marks.note(mark, now_ms, route.replay_s);
+            marks.keep(host, &route.name).await;
+        }
+        if let Emitted::Duplicate { .. } = emitted {
+            memory.rate().give_back();
+            return duplicate(&self.id);
+        }
+        tracing::info!(route = route.name, event = self.about, id = self.id, "a call was taken");
+        let words = json!({ "status": "accepted", "route": route.name, "event": self.about, "delivery_id": self.id });
+        said(StatusCode::ACCEPTED, words)
     }
 }
 
-fn event(route: &Route, call: &Call<'_>, text: String, now_ms: i64) -> Event {
-    let chat = Chat::dm(format!("{}:{}", route.name, call.id)).named(format!("{} {}", route.name, call.id));
+/// Lets a call go to the host and waits for what becomes of it, but not for ever.
+async fn take(handing: Handing) -> Response {
+    match timeout(EMIT_TIMEOUT, tokio::spawn(handing.over())).await {
+        Ok(Ok(answer)) => answer,
+        Ok(Err(_)) => later(&CallError::new("unavailable", "the adapter ends")),
+        // It goes on; a repetition hears that it was there.
+        Err(_) => later(&CallError::new("unavailable", "the host takes too long")),
+    }
+}
+
+fn too_many(route: &Route, wait_s: u64) -> Response {
+    tracing::warn!(route = route.name, per_minute = route.rate_per_minute, "too many calls; one is not taken");
+    let answer = refused(StatusCode::TOO_MANY_REQUESTS, "this route takes no more calls for now");
+    ([(RETRY_AFTER, wait_s.to_string())], answer).into_response()
+}
+
+/// The host said no: for now, or to this call whenever it comes.
+fn not_taken(error: &CallError) -> Response {
+    match error.code.as_str() {
+        "invalid" | "too_large" => {
+            tracing::warn!(%error, "a call is none that the host can take");
+            refused(StatusCode::UNPROCESSABLE_ENTITY, "the host cannot take what this call says")
+        }
+        _ => later(error),
+    }
+}
+
+fn event(route: &Route, names: &Names, text: String) -> Event {
+    let id = &names.id;
+    let chat = Chat::dm(format!("{}:{id}", route.name)).named(format!("{} {id}", route.name));
     let sender = Sender::new(route.name.clone());
-    let event_id = format!("d:{}:{}", route.name, call.id);
-    Event::message(event_id, chat, sender, text).at_ms(now_ms).delivered(route.deliver.clone())
+    let event_id = format!("d:{}:{}", route.name, names.event);
+    Event::message(event_id, chat, sender, text).delivered(route.deliver.clone())
 }
 
 /// The same call again: its sender hears that all is well, and nothing happens twice.
-fn duplicate(call: &Call<'_>) -> Response {
-    said(StatusCode::OK, json!({ "status": "duplicate", "delivery_id": call.id }))
+fn duplicate(id: &str) -> Response {
+    said(StatusCode::OK, json!({ "status": "duplicate", "delivery_id": id }))
 }
 
 fn later(error: &CallError) -> Response {

@@ -4,6 +4,8 @@ use axum::http::HeaderMap;
 use axum::http::header::CONTENT_TYPE;
 use serde_json::{Map, Value};
 
+use crate::routes::Scheme;
+
 /// A call whose signature is good.
 pub struct Call<'c> {
     /// The route it came by.
@@ -28,8 +30,8 @@ impl Call<'_> {
                 let value = self.headers.get(name)?.to_str().ok()?;
                 Some(Value::String(value.to_owned()))
             }
-            // A payload that has a key of this name is meant by it.
-            ("payload", path) if self.payload.get("payload").is_none() => at(self.payload, path).cloned(),
+            // Nobody who adds a key of this name to a payload changes what another key is.
+            ("payload", path) => at(self.payload, path).or_else(|| at(self.payload, field)).cloned(),
             _ => at(self.payload, field).cloned(),
         }
     }
@@ -67,15 +69,17 @@ pub fn read(headers: &HeaderMap, body: &[u8]) -> Option<Value> {
     (!form.is_empty()).then_some(Value::Object(form))
 }
 
-/// What a call is about, by its headers or by its payload.
-pub fn event(headers: &HeaderMap, payload: &Value) -> String {
+/// What a call is about, by its headers or by its payload. What is signed comes first, where senders say it there.
+pub fn event(scheme: Scheme, headers: &HeaderMap, payload: &Value) -> String {
     let header = |name: &str| headers.get(name)?.to_str().ok().map(str::to_owned);
     let field = |name: &str| payload.get(name)?.as_str().map(str::to_owned);
-    header("x-github-event")
-        .or_else(|| header("x-gitlab-event"))
-        .or_else(|| field("event_type"))
-        .or_else(|| field("type"))
-        .unwrap_or_else(|| "unknown".to_owned())
+    let in_header = || header("x-github-event").or_else(|| header("x-gitlab-event"));
+    let in_payload = || field("event_type").or_else(|| field("type"));
+    let found = match scheme {
+        Scheme::Standard | Scheme::V2 => in_payload().or_else(in_header),
+        _ => in_header().or_else(in_payload),
+    };
+    found.unwrap_or_else(|| "unknown".to_owned())
 }
 
 #[cfg(test)]

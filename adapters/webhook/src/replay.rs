@@ -10,7 +10,7 @@ use base64::engine::general_purpose::STANDARD_NO_PAD;
 use hermes_adapter_sdk::prelude::*;
 
 /// What is remembered of one route; with it a value of the `kv` stays below its 64 KiB.
-const MARKS_MAX: usize = 3_600;
+pub const MARKS_MAX: usize = 3_600;
 
 /// A mark, and the second until which it is remembered.
 const ENTRY_BYTES: usize = 12;
@@ -98,6 +98,11 @@ impl Rate {
         }
         self.0.push_back(now_ms);
         Ok(())
+    }
+
+    /// Gives the last place back: it was a repetition, or was not taken.
+    pub fn give_back(&mut self) {
+        self.0.pop_back();
     }
 }
 

@@ -243,6 +243,12 @@ fn text_of(folder: &Path, name: &OsString) -> Result<String, String> {
     let file = File::open(&path).map_err(cannot)?;
     let is_private = |of: &Metadata| of.mode() & 0o077 == 0;
     let (about, around) = (file.metadata().map_err(cannot)?, std::fs::metadata(folder).map_err(cannot)?);
+    if around.mode() & 0o022 != 0 {
+        return Err(format!(
+            "others may write to the folder, so nothing new of it counts; run `chmod 700 {}`",
+            folder.display()
+        ));
+    }
     if !is_private(&about) && !is_private(&around) {
         return Err(format!(
             "others may read it, and it holds secrets, so nothing new of it counts; run `chmod 600 {}`",
@@ -277,6 +283,14 @@ fn entry_of(entry: Value) -> Result<RouteConfig, String> {
             deliver.push(':');
             deliver.push_str(&place);
         }
+    }
+    // What is wrong with a secret is said without it.
+    if entry.get("secret").is_some_and(|secret| !secret.is_string()) {
+        return Err("has a `secret` that is no text".to_owned());
+    }
+    let is_texts = |list: &Value| list.as_array().is_some_and(|list| list.iter().all(Value::is_string));
+    if entry.get("secrets").is_some_and(|secrets| !is_texts(secrets)) {
+        return Err("has `secrets` that are no list of texts".to_owned());
     }
     serde_json::from_value(Value::Object(entry)).map_err(|error| format!("cannot be read ({error})"))
 }

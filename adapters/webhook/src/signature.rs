@@ -11,7 +11,7 @@
 //! Every comparison is one of tags, which takes as long for a wrong one as for the right one. A header that stands
 //! there twice counts as none that fits.
 
-use axum::http::HeaderMap;
+use axum::http::{HeaderMap, HeaderValue};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use ring::hmac;
@@ -23,7 +23,7 @@ use crate::routes::{Route, Scheme};
 const SIGNATURES_MAX: usize = 16;
 
 /// What stands before a secret that is written as base64.
-const WHSEC: &str = "whsec_";
+pub const WHSEC: &str = "whsec_";
 
 /// A call that is signed.
 #[derive(Debug, PartialEq, Eq)]
@@ -46,6 +46,9 @@ pub fn judge(route: &Route, headers: &HeaderMap, body: &[u8], now_ms: i64) -> Re
         Scheme::Auto => by_headers(headers).ok_or("it carries no signature")?,
         scheme => scheme,
     };
+    if route.scheme == Scheme::Auto && matches!(scheme, Scheme::GitHub | Scheme::V1) && is_stamped(body) {
+        return Err("its body is what another scheme signs, with a time in front");
+    }
     let call = Judged { route, headers, body, now_ms };
     match scheme {
         Scheme::Standard => call.standard(),
@@ -68,6 +71,18 @@ fn by_headers(headers: &HeaderMap) -> Option<Scheme> {
         ("x-webhook-signature", Scheme::V1),
     ];
     ORDER.into_iter().find(|(name, _)| headers.contains_key(*name)).map(|(_, scheme)| scheme)
+}
+
+/// Whether a body begins as the signed words of the schemes that know their time: `TIME.` or `ID.TIME.`. The key of
+/// all schemes is one, so a recorded call of those would else be a good one of those that know none.
+fn is_stamped(body: &[u8]) -> bool {
+    /// The fewest digits of a time in seconds that anybody signs.
+    const DIGITS_MIN: usize = 9;
+    let is_time = |part: &[u8]| part.len() >= DIGITS_MIN && part.iter().all(u8::is_ascii_digit);
+    let mut parts = body.splitn(3, |byte| *byte == b'.');
+    let (first, second, third) = (parts.next(), parts.next(), parts.next());
+    first.is_some_and(|part| second.is_some() && is_time(part))
+        || second.is_some_and(|part| third.is_some() && is_time(part))
 }
 
 struct Judged<'c> {
@@ -97,7 +112,7 @@ impl Judged<'_> {
         for key in self.route.secrets.iter().flat_map(|secret| standard_keys(secret)) {
             let key = hmac::Key::new(hmac::HMAC_SHA256, &key);
             if signatures.iter().any(|tag| hmac::verify(&key, &message, tag).is_ok()) {
-                let mark = Some(mark(hmac::sign(&key, &message).as_ref()));
+                let mark = Some(mark(Scheme::Standard, &message));
                 return Ok(Signed { scheme: Scheme::Standard, id: Some(id.to_owned()), mark });
             }
         }
@@ -121,7 +136,7 @@ impl Judged<'_> {
         for secret in &self.route.secrets {
             let key = hmac::Key::new(hmac::HMAC_SHA256, secret.as_bytes());
             if hmac::verify(&key, message, &tag).is_ok() {
-                return Ok(Signed { scheme, id: None, mark: Some(mark(&tag)) });
+                return Ok(Signed { scheme, id: None, mark: Some(mark(scheme, message)) });
             }
         }
         Err(WRONG)
@@ -133,10 +148,19 @@ impl Judged<'_> {
             let key = hmac::Key::new(hmac::HMAC_SHA256, secret.as_bytes());
             let wanted = hmac::sign(&key, secret.as_bytes());
             if hmac::verify(&key, said.as_bytes(), wanted.as_ref()).is_ok() {
-                return Ok(Signed { scheme: Scheme::GitLab, id: None, mark: None });
+                return Ok(Signed { scheme: Scheme::GitLab, id: None, mark: self.unkeyed() });
             }
         }
         Err("its token is none of the secrets")
+    }
+
+    /// GitLab signs nothing. Without an id for the call, its words and the chain of events tell it from others.
+    fn unkeyed(&self) -> Option<[u8; 8]> {
+        if self.headers.contains_key("idempotency-key") {
+            return None;
+        }
+        let chain = self.headers.get("x-gitlab-event-uuid").map(HeaderValue::as_bytes).unwrap_or_default();
+        Some(mark(Scheme::GitLab, &[chain, b".", self.body].concat()))
     }
 
     /// The value of a header that stands there once.
@@ -158,7 +182,7 @@ impl Judged<'_> {
 
 /// The keys that a secret may stand for: what is written as `whsec_…` is base64; anything else is taken as it is, and
 /// as base64 where it is that, since the libraries of both schemes read it so.
-fn standard_keys(secret: &str) -> Vec<Vec<u8>> {
+pub fn standard_keys(secret: &str) -> Vec<Vec<u8>> {
     if let Some(coded) = secret.strip_prefix(WHSEC) {
         return STANDARD.decode(coded).ok().into_iter().collect();
     }
@@ -173,14 +197,38 @@ fn from_hex(text: &str) -> Option<Vec<u8>> {
     (0..text.len()).step_by(2).map(|at| u8::from_str_radix(&text[at..at + 2], 16).ok()).collect()
 }
 
-fn mark(tag: &[u8]) -> [u8; 8] {
-    let digest: [u8; 32] = Sha256::digest(tag).into();
+/// What tells these signed bytes from all others.
+fn mark(scheme: Scheme, message: &[u8]) -> [u8; 8] {
+    let digest = digest(&[&[scheme as u8], message]);
     std::array::from_fn(|n| digest[n])
 }
 
-/// What names a call for its route: the id that its sender gave it, else what was signed or said.
-pub fn id_of(signed: &Signed, headers: &HeaderMap, body: &[u8]) -> String {
-    let header = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).map(str::to_owned);
+fn digest(parts: &[&[u8]]) -> [u8; 32] {
+    let mut hash = Sha256::new();
+    for part in parts {
+        // The length keeps the parts apart.
+        hash.update((part.len() as u64).to_be_bytes());
+        hash.update(part);
+    }
+    hash.finalize().into()
+}
+
+/// How a call is named.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Names {
+    /// What people see: the id that its sender gave it, else one of what it says.
+    pub id: String,
+    /// What the host knows it by, for as long as it keeps its events.
+    pub event: String,
+}
+
+/// Names a call of a route.
+///
+/// An id that is not signed names nothing by itself: whoever recorded a call may exchange it, and other words under
+/// the same id are another call. So it counts together with the body. What has no id at all is named by its words and
+/// the span of time in which they count once; at the edge between two spans its mark is still known.
+pub fn names(signed: &Signed, headers: &HeaderMap, body: &[u8], now_ms: i64, replay_s: u64) -> Names {
+    let header = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).map(|id| id.trim().to_owned());
     let given = match signed.scheme {
         Scheme::Standard => signed.id.clone(),
         Scheme::GitHub => header("x-github-delivery"),
@@ -188,12 +236,17 @@ pub fn id_of(signed: &Signed, headers: &HeaderMap, body: &[u8]) -> String {
         Scheme::GitLab => header("idempotency-key"),
         Scheme::Auto | Scheme::V1 | Scheme::V2 => header("x-request-id"),
     };
-    let said = [header("x-gitlab-event-uuid").unwrap_or_default().as_bytes(), b".", body].concat();
-    match (given.map(|id| id.trim().to_owned()).filter(|id| !id.is_empty()), signed.mark) {
-        (Some(id), _) => short(id),
-        (None, Some(mark)) => hex(&mark),
-        (None, None) => hex(&Sha256::digest(said)[..16]),
-    }
+    let given = given.filter(|id| !id.is_empty());
+    let span = now_ms.div_euclid(1_000).div_euclid(i64::try_from(replay_s.max(1)).unwrap_or(i64::MAX));
+    let words = match (signed.scheme, &given) {
+        (Scheme::Standard, Some(id)) => digest(&[b"id", id.as_bytes()]),
+        // What GitHub sends says when it happened and is never said twice.
+        (Scheme::GitHub, _) => digest(&[b"body", body]),
+        (_, Some(id)) => digest(&[b"both", id.as_bytes(), body]),
+        (_, None) => digest(&[b"span", &span.to_be_bytes(), &signed.mark.unwrap_or_default(), body]),
+    };
+    let event = hex(&words[..16]);
+    Names { id: given.map_or_else(|| event.clone(), short), event }
 }
 
 /// An id that can stand in the name of a chat.

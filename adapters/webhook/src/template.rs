@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::payload::{Call, at};
 
-/// The longest text of an event, in characters.
+/// The longest text of an event, in characters, but for the words by which what is missing is told.
 const TEXT_CHARS_MAX: usize = 32_000;
 
 /// How much of a table or a list stands in a text.
@@ -23,20 +23,21 @@ const NAME_BYTES_MAX: usize = 200;
 
 /// What a call says, by its route's template or, without one, by the payload itself.
 pub fn text(template: Option<&str>, call: &Call<'_>) -> String {
-    let text = match template.filter(|template| !template.trim().is_empty()) {
+    match template.filter(|template| !template.trim().is_empty()) {
         Some(template) => fill(template, call),
         None => format!(
             "Webhook `{}` received the event `{}`:\n\n{}",
             call.route,
-            one_line(&call.event),
+            one_line(&cut(&call.event, VALUE_CHARS_MAX)),
             fenced(&whole(call.payload))
         ),
-    };
-    cut(&text, TEXT_CHARS_MAX).into_owned()
+    }
 }
 
 fn fill(template: &str, call: &Call<'_>) -> String {
     let mut filled = String::with_capacity(template.len());
+    // All that the operator wrote stands there, however long the values are.
+    let mut room = TEXT_CHARS_MAX.saturating_sub(template.chars().count());
     let mut rest = template;
     while let Some(begin) = rest.find('{') {
         let (before, from) = rest.split_at(begin);
@@ -44,6 +45,8 @@ fn fill(template: &str, call: &Call<'_>) -> String {
         let name = from[1..].find('}').filter(|end| *end <= NAME_BYTES_MAX).map(|end| &from[1..=end]);
         match name.filter(|name| is_name(name)).and_then(|name| Some((name, value(name, call)?))) {
             Some((name, value)) => {
+                let value = cut(&value, room);
+                room = room.saturating_sub(value.chars().count());
                 filled.push_str(&value);
                 rest = &from[name.len() + 2..];
             }

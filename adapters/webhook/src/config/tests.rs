@@ -22,6 +22,10 @@ fn nothing_starts_without_a_secret() {
     assert!(refused(json!({ "secret": SECRET })).starts_with("there is no route"));
     let open = refused(json!({ "routes": { "ci": { "secret": "INSECURE_NO_AUTH" } } }));
     assert!(open.contains("open to anybody"), "{open}");
+    for half in ["whsec_not base64", "whsec_AAAAAAAA"] {
+        let said = refused(json!({ "routes": { "ci": { "secret": half } } }));
+        assert!(said.contains("no base64 of 16 bytes") && !said.contains(half), "{said}");
+    }
     let short = refused(json!({ "secret": "1234567", "routes": { "ci": {} } }));
     assert!(short.contains("less than 8 characters") && !short.contains("1234567"), "{short}");
 }
@@ -63,7 +67,8 @@ fn what_cannot_be_meant_is_refused_with_its_key() {
     };
     assert!(with("listen", json!("8644")).starts_with("`listen` is \"8644\""));
     assert!(with("routes_dir", json!("routes")).contains("absolute path"));
-    assert!(with("rate_per_minute", json!(0)).contains("rate_per_minute = 0; choose 1 to 6000"));
+    assert!(with("rate_per_minute", json!(0)).contains("rate_per_minute = 0; choose 1 to 3600"));
+    assert!(with("rate_per_minute", json!(600)).contains("choose a replay_s of at most 360"));
     assert!(with("body_bytes_max", json!(1)).contains("body_bytes_max = 1;"));
     assert!(with("replay_s", json!(400)).contains("choose a replay_s of 600 or more"));
     let named = |name: &str| refused(json!({ "secret": SECRET, "routes": { name: {} } }));

@@ -24,9 +24,11 @@ fn a_body_is_json_or_a_form_that_may_hold_json() {
 #[test]
 fn the_event_is_in_the_header_or_in_the_payload() {
     let mut headers = HeaderMap::new();
-    assert_eq!(event(&headers, &json!([])), "unknown");
-    assert_eq!(event(&headers, &json!({ "type": "invoice.paid" })), "invoice.paid");
-    assert_eq!(event(&headers, &json!({ "type": "a", "event_type": "b" })), "b");
+    assert_eq!(event(Scheme::V1, &headers, &json!([])), "unknown");
+    assert_eq!(event(Scheme::V1, &headers, &json!({ "type": "invoice.paid" })), "invoice.paid");
+    assert_eq!(event(Scheme::V1, &headers, &json!({ "type": "a", "event_type": "b" })), "b");
     headers.insert("x-gitlab-event", HeaderValue::from_static("Push Hook"));
-    assert_eq!(event(&headers, &json!({ "type": "a" })), "Push Hook");
+    assert_eq!(event(Scheme::GitLab, &headers, &json!({ "type": "a" })), "Push Hook");
+    assert_eq!(event(Scheme::Standard, &headers, &json!({ "type": "a" })), "a", "what is signed comes first");
+    assert_eq!(event(Scheme::Standard, &headers, &json!({})), "Push Hook");
 }

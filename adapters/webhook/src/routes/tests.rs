@@ -92,6 +92,29 @@ fn secrets_that_others_may_read_do_not_count() {
 }
 
 #[test]
+fn what_is_wrong_with_a_secret_is_said_without_it() {
+    let place = Place::new();
+    let routes = place.routes();
+    for wrong in
+        [json!({ "secret": 12345678 }), json!({ "secrets": "12345678-s3cret" }), json!({ "secrets": [12345678] })]
+    {
+        place.write("a.json", &json!({ "odd": wrong }).to_string(), 0o600);
+        let said = routes.faults().unwrap();
+        assert!(said.contains("route `odd` has") && !said.contains("12345678"), "{said}");
+    }
+}
+
+#[test]
+fn a_folder_that_others_may_write_to_adds_nothing() {
+    let place = Place::new();
+    let routes = place.routes();
+    std::fs::set_permissions(place.0.path(), PermissionsExt::from_mode(0o777)).unwrap();
+    place.write("a.json", &one("planted", json!({})), 0o600);
+    assert!(routes.find("planted").is_none());
+    assert!(routes.faults().unwrap().contains("chmod 700"));
+}
+
+#[test]
 fn a_file_of_the_python_gateway_is_read_as_it_is() {
     let place = Place::new();
     let routes = place.routes();

@@ -42,6 +42,18 @@ pub fn post(address: &str, path: &str, headers: &[(&str, &str)], body: &str) -> 
     )
 }
 
+/// Calls and goes away without hearing the answer.
+pub fn hang_up(address: &str, path: &str, headers: &[(&str, &str)], body: &str) {
+    let more: String = headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
+    let length = body.len();
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream
+        .write_all(
+            format!("POST {path} HTTP/1.1\r\nhost: x\r\ncontent-length: {length}\r\n{more}\r\n{body}").as_bytes(),
+        )
+        .unwrap();
+}
+
 pub fn raw(address: &str, request: &str) -> Answer {
     let mut stream = TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
