@@ -499,6 +499,8 @@ impl Dispatcher {
             }
             TurnNews::AskOver { ask } => self.asks.close(&ask),
             // Nobody waits to hear whether it is written; a session that is left open costs its route, nothing else.
+            // Where somebody took it over to a chat of theirs meanwhile, it goes on there.
+            TurnNews::Complete { session } if self.routes.of_session(&session).nth(1).is_some() => {}
             TurnNews::Complete { session } => self.end(session, "complete", oneshot::channel().0),
             TurnNews::Aside { session } => {
                 self.forget_aside(&session);

@@ -24,6 +24,7 @@ use serde_json::Value;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 
 use crate::crash;
+use crate::deliver;
 use crate::events::{HostEvent, Inbound, Permit, Place};
 use crate::host::Host;
 use crate::plugins::{AdapterHandle, terminal};
@@ -147,7 +148,8 @@ async fn accept(
     room: OwnedSemaphorePermit,
 ) -> Result<Taken, CallError> {
     let (mut event, text) = read(payload, host.live().config.limits.event_bytes_max)?;
-    let waits = event.deliver.is_some() || can_wait(host, instance);
+    let is_call = deliver::wanted(host.adapter(instance).as_ref(), &event).is_some();
+    let waits = is_call || can_wait(host, instance);
     if let Some(why) = host.takes_nothing().filter(|_| !waits && !is_for_what_runs(&event)) {
         // One that rests stays; an adapter tries both again.
         let code = if host.draining.is_cancelled() { "unavailable" } else { "busy" };

@@ -10,6 +10,7 @@ use hermes_core::session::participant;
 
 use super::{Arrived, Dispatcher, Found, place};
 use crate::clerk::Note;
+use crate::deliver;
 use crate::lane::{Act, LaneMessage, Order};
 use crate::status::human::counted;
 
@@ -29,7 +30,9 @@ impl Dispatcher {
         if arrived.event.get().sender.is_bot {
             return self.pace_of_bot(arrived);
         }
-        if arrived.event.tier() == Tier::Operator {
+        // A service was told that its call is taken, and its adapter has counted it.
+        let is_call = deliver::wanted(arrived.adapter.as_ref(), arrived.event.get()).is_some();
+        if is_call || arrived.event.tier() == Tier::Operator {
             return Heard::Gone(Box::new(arrived));
         }
         let limits = {

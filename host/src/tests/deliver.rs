@@ -101,6 +101,19 @@ fn a_conversation_of_which_nothing_more_comes_ends_with_its_answer_and_is_no_pla
 }
 
 #[test]
+fn calls_are_counted_by_their_adapter_and_not_with_people() {
+    let capabilities = json!({ "authorizes_upstream": true });
+    let more = "[limits]\nuser_messages_per_minute = 1".to_owned();
+    let section = format!("{TRUSTED}\nsession = {{ busy = \"queue\" }}");
+    let world = World::with(Setting { section, capabilities, more, ..Setting::default() });
+    for n in 0..3 {
+        ci(&world).gives(&call(&format!("number {n}"), Deliver::answer_to("fake:8")));
+    }
+    assert_eq!(world.chat("8").hears(3), ["number 0", "number 1", "number 2"]);
+    world.settled();
+}
+
+#[test]
 fn what_leads_nowhere_stays_with_its_adapter_with_the_reason() {
     let world = world(TRUSTED);
     let chat = ci(&world);
