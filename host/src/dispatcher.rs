@@ -319,6 +319,7 @@ impl Dispatcher {
                 if event.get().deliver.as_ref().is_none_or(|deliver| !deliver.ends && !deliver.as_is) {
                     self.saw(&instance, &event.get().chat);
                 }
+                self.host.media.admitted(&instance, &event.get().attachments);
                 let arrived = Arrived { id, instance, adapter, event, input, permit };
                 self.person_spoke(&arrived);
                 self.note_staff(&arrived);
@@ -332,6 +333,10 @@ impl Dispatcher {
     }
 
     fn deny(&mut self, id: InboxId, instance: Arc<str>, denied: Denied, permit: Permit) {
+        self.host.media.let_go(&instance, &denied.event.attachments);
+        if denied.event.kind == EventKind::Migrated && self.has_part_in(&instance, &denied.event.chat) {
+            self.follow(&instance, &denied.event);
+        }
         let met = self.meet(&instance, &denied);
         let note = match met {
             crate::pairing::Met::Silence(why) => Note::Drop { id, why, permit },
@@ -359,11 +364,12 @@ impl Dispatcher {
                 "not addressed"
             }
             EventKind::Migrated => {
-                self.follow(&arrived);
+                self.follow(&arrived.instance, event);
                 "the chat moved"
             }
             _ => "no message",
         };
+        self.host.media.let_go(&arrived.instance, &arrived.event.get().attachments);
         self.note(Note::Drop { id: arrived.id, why, permit: arrived.permit });
         None
     }
@@ -567,8 +573,7 @@ impl Dispatcher {
     /// Hands a committed delivery to the lane of its target.
     fn carry(&mut self, instance: &str, chat: &Chat, message: OutboxMessage) {
         let target = Target::of(instance, chat);
-        let dead = self.dead.get(&(instance.to_owned(), chat.id.clone()));
-        let dead = dead.map(|dead| OutboxMessage::Dead(dead.why.clone()));
+        let dead = self.dead_since_lately(instance, chat).map(OutboxMessage::Dead);
         self.carry_to(target.clone(), message);
         if let Some(dead) = dead {
             self.carry_to(target, dead);

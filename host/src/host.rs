@@ -19,6 +19,7 @@ use hermes_protocol::Chat;
 use tokio::sync::{Semaphore, mpsc};
 use tokio_util::sync::CancellationToken;
 
+use crate::accounts::Accounts;
 use crate::app::plan::Planner;
 use crate::chance::Chance;
 use crate::clock::Clock;
@@ -55,6 +56,8 @@ pub struct Host {
     pub events: mpsc::Sender<HostEvent>,
     /// Files that come in and go out.
     pub media: Media,
+    /// Whose names each instance uses.
+    pub(crate) accounts: Accounts,
     /// How many turns run side by side.
     pub turns: Arc<Semaphore>,
     /// Cancelled once everything that an earlier life of the host left is on its way.
@@ -118,7 +121,7 @@ impl Host {
         live: Live,
     ) -> Self {
         store.set_keep(live.keep());
-        let media = Media::new(live.config.home.join("media"), Arc::clone(&chance));
+        let media = Media::new(live.config.home.join("media"), Arc::clone(&chance), Arc::clone(&clock));
         let turns = Arc::new(Semaphore::new(live.config.limits.turns_max.max(1)));
         Self {
             store,
@@ -128,6 +131,7 @@ impl Host {
             runtime,
             events,
             media,
+            accounts: Accounts::default(),
             turns,
             recovered: CancellationToken::new(),
             draining: CancellationToken::new(),

@@ -10,8 +10,9 @@
 //!
 //! That the host cannot do anything with an event for now is no reason for an adapter to
 //! lose its link. While the host drains, events are committed and wait in the inbox; while
-//! nothing can be written, the acknowledgement waits. Only whoever gets an answer at once or
-//! never is refused.
+//! nothing can be written, the acknowledgement waits; and while the room that all instances
+//! share is full, each of them may leave a few events that wait for room. Only whoever gets an
+//! answer at once or never is refused, and who leaves more than its few.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -38,6 +39,9 @@ const ACCEPTING_MAX: usize = 64;
 
 /// Bytes of events, of all instances together, that wait for the commit or for their lane.
 const WAITING_BYTES_MAX: usize = 64 << 20;
+/// Bytes of events that one instance may leave while there is no room, [`Ingress::give`]: one that floods the host
+/// costs the others nothing but time.
+const LEFT_BYTES_MAX: usize = 4 << 20;
 /// In what these bytes are counted; a smaller event counts as one.
 const ROOM_UNIT_BYTES: usize = 1 << 10;
 
@@ -51,19 +55,56 @@ pub struct Ingress {
     host: Arc<Host>,
     runtime: tokio::runtime::Handle,
     /// Unbounded channels of bounded content: the calls of one instance are bounded where they come in.
-    queues: Mutex<BTreeMap<Arc<str>, mpsc::UnboundedSender<Given>>>,
+    queues: Mutex<BTreeMap<Arc<str>, Queue>>,
     /// Room for the events of all instances, in [`ROOM_UNIT_BYTES`].
     room: Arc<Semaphore>,
+}
+
+/// The way in for one instance.
+struct Queue {
+    given: mpsc::UnboundedSender<Given>,
+    /// Room for what it leaves while the room of all is full, in [`ROOM_UNIT_BYTES`].
+    left: Arc<Semaphore>,
+}
+
+impl Queue {
+    fn new(given: mpsc::UnboundedSender<Given>) -> Self {
+        Self { given, left: Arc::new(Semaphore::new(LEFT_BYTES_MAX / ROOM_UNIT_BYTES)) }
+    }
+
+    /// Room for one event, now or later, or the sentence that its adapter hears.
+    fn room(&self, shared: &Arc<Semaphore>, bytes: usize, can_wait: impl FnOnce() -> bool) -> Result<Room, CallError> {
+        // Behind one that waits everything waits: the order stays.
+        let is_behind = self.left.available_permits() < LEFT_BYTES_MAX / ROOM_UNIT_BYTES;
+        let busy = match room_for(shared, bytes) {
+            Ok(room) if !is_behind => return Ok(Room::Here(room)),
+            Ok(_) => busy(),
+            Err(busy) => busy,
+        };
+        if !can_wait() {
+            return Err(busy);
+        }
+        let left = Arc::clone(&self.left).try_acquire_many_owned(units(bytes));
+        left.map(|left| Room::Awaited { _left: left }).map_err(|_| busy)
+    }
 }
 
 /// An event that an adapter handed over, and who waits for the acknowledgement.
 struct Given {
     payload: Vec<u8>,
-    room: OwnedSemaphorePermit,
+    room: Room,
     reply: oneshot::Sender<Reply>,
 }
 
 type Reply = Result<Emitted, CallError>;
+
+/// The room of an event.
+enum Room {
+    /// It has it.
+    Here(OwnedSemaphorePermit),
+    /// It waits for some, in this place.
+    Awaited { _left: OwnedSemaphorePermit },
+}
 
 /// An event after its commit.
 struct Taken {
@@ -86,39 +127,46 @@ impl Ingress {
     /// too much waits already, of this instance or of others, it is refused: its adapter still has it.
     pub fn give(&self, instance: &Arc<str>, payload: Vec<u8>) -> oneshot::Receiver<Reply> {
         let (reply, taken) = oneshot::channel();
-        let room = match room_for(&self.room, payload.len()) {
-            Ok(room) => room,
-            Err(error) => {
-                // Whoever does not wait for it needs no answer.
-                let _ = reply.send(Err(error));
-                return taken;
-            }
-        };
         let mut queues = self.queues.lock().unwrap_or_else(PoisonError::into_inner);
         let queue = queues.entry(Arc::clone(instance)).or_insert_with(|| {
             let (queue, given) = mpsc::unbounded_channel();
-            self.runtime.spawn(take_all(Arc::clone(&self.host), Arc::clone(instance), given));
-            queue
+            let (host, room) = (Arc::clone(&self.host), Arc::clone(&self.room));
+            self.runtime.spawn(take_all(host, Arc::clone(instance), room, given));
+            Queue::new(queue)
         });
-        // Its task ends with the process; a closed queue answers by the dropped reply.
-        let _ = queue.send(Given { payload, room, reply });
+        let room = queue.room(&self.room, payload.len(), || can_wait(&self.host, instance));
+        match room {
+            // Its task ends with the process; a closed queue answers by the dropped reply.
+            Ok(room) => drop(queue.given.send(Given { payload, room, reply })),
+            // Whoever does not wait for it needs no answer.
+            Err(error) => drop(reply.send(Err(error))),
+        }
         taken
     }
 }
 
 /// Room for one event, or the sentence that its adapter hears.
 fn room_for(room: &Arc<Semaphore>, bytes: usize) -> Result<OwnedSemaphorePermit, CallError> {
-    let units = u32::try_from(bytes.div_ceil(ROOM_UNIT_BYTES)).unwrap_or(u32::MAX);
-    Arc::clone(room).try_acquire_many_owned(units).map_err(|_| {
-        let mib = WAITING_BYTES_MAX >> 20;
-        let why =
-            format!("the host holds as many events that wait as it takes ({mib} MiB); hand this one in again later");
-        CallError::new("busy", why)
-    })
+    Arc::clone(room).try_acquire_many_owned(units(bytes)).map_err(|_| busy())
+}
+
+fn busy() -> CallError {
+    let mib = WAITING_BYTES_MAX >> 20;
+    let why = format!("the host holds as many events that wait as it takes ({mib} MiB); hand this one in again later");
+    CallError::new("busy", why)
+}
+
+fn units(bytes: usize) -> u32 {
+    u32::try_from(bytes.div_ceil(ROOM_UNIT_BYTES)).unwrap_or(u32::MAX)
 }
 
 /// Takes the events of one instance in, in order.
-async fn take_all(host: Arc<Host>, instance: Arc<str>, mut given: mpsc::UnboundedReceiver<Given>) {
+async fn take_all(
+    host: Arc<Host>,
+    instance: Arc<str>,
+    shared: Arc<Semaphore>,
+    mut given: mpsc::UnboundedReceiver<Given>,
+) {
     // What an earlier life of the host left comes first.
     host.recovered.cancelled().await;
     let places = Arc::new(Semaphore::new(host.live().config.limits.ingress_queue_max.max(1)));
@@ -126,7 +174,7 @@ async fn take_all(host: Arc<Host>, instance: Arc<str>, mut given: mpsc::Unbounde
     loop {
         tokio::select! {
             Some(next) = given.recv(), if accepting.len() < ACCEPTING_MAX => {
-                let accepted = accept(&host, &instance, &places, next.payload, next.room);
+                let accepted = accept(&host, &instance, &places, next.payload, (next.room, &shared));
                 accepting.push_back(async { (accepted.await, next.reply) });
             }
             Some((accepted, reply)) = accepting.next() => {
@@ -145,7 +193,7 @@ async fn accept(
     instance: &Arc<str>,
     places: &Arc<Semaphore>,
     payload: Vec<u8>,
-    room: OwnedSemaphorePermit,
+    (room, shared): (Room, &Arc<Semaphore>),
 ) -> Result<Taken, CallError> {
     let (mut event, text) = read(payload, host.live().config.limits.event_bytes_max)?;
     let is_call = deliver::wanted(host.adapter(instance).as_ref(), &event).is_some();
@@ -155,26 +203,35 @@ async fn accept(
         let code = if host.draining.is_cancelled() { "unavailable" } else { "busy" };
         return Err(CallError::new(code, why));
     }
+    let room = match room {
+        Room::Here(room) => Some(room),
+        // In the order in which they came; nobody closes the room.
+        Room::Awaited { _left } => Arc::clone(shared).acquire_many_owned(units(text.len())).await.ok(),
+    };
     crash::point("after_receive");
     // Nobody closes the queue; an event without a place would still be kept.
     let place = Arc::clone(places).acquire_owned().await.ok();
-    let permit: Permit = place.map(|place| Place { _place: place, _room: room });
+    let permit: Permit = place.zip(room).map(|(place, room)| Place { _place: place, _room: room });
     let received_ms = host.now_ms();
     let new = NewInbox {
         instance: instance.to_string(),
-        event_id: event.event_id.clone(),
+        event_id: host.accounts.own(instance, &event.event_id),
         at_ms: if event.at_ms > 0 { event.at_ms } else { received_ms },
         received_ms,
         event: text,
     };
     match written(host, new, waits).await {
         Ok(Accepted::New(id)) => {
+            host.media.named(instance, &event.attachments);
             // The row has it, and nobody behind here reads it.
             event.raw = Value::Null;
             let inbound = Inbound { id, instance: Arc::clone(instance), event, input: None, permit };
             Ok(Taken { emitted: Emitted::New { inbox_id: id.0 }, inbound: Some(inbound) })
         }
-        Ok(Accepted::Duplicate(id)) => Ok(Taken { emitted: Emitted::Duplicate { duplicate_of: id.0 }, inbound: None }),
+        Ok(Accepted::Duplicate(id)) => {
+            host.media.let_go_again(instance, &event.attachments);
+            Ok(Taken { emitted: Emitted::Duplicate { duplicate_of: id.0 }, inbound: None })
+        }
         Err(error) => Err(CallError::new("unavailable", error.to_string())),
     }
 }
@@ -266,6 +323,23 @@ mod tests {
         drop(large);
         drop(room_for(&room, WAITING_BYTES_MAX).unwrap());
         room_for(&room, usize::MAX).unwrap_err();
+    }
+
+    #[tokio::test]
+    async fn an_instance_leaves_a_few_events_while_another_fills_the_room() {
+        let shared = Arc::new(Semaphore::new(WAITING_BYTES_MAX / ROOM_UNIT_BYTES));
+        let (given, _events) = mpsc::unbounded_channel();
+        let queue = Queue::new(given);
+        let flood = room_for(&shared, WAITING_BYTES_MAX).unwrap();
+        let first = queue.room(&shared, 10_000, || true).unwrap();
+        assert!(matches!(first, Room::Awaited { .. }), "no link is lost for it");
+        assert_eq!(queue.room(&shared, 10_000, || false).err().unwrap().code, "busy", "who is answered now or never");
+        let rest = queue.room(&shared, LEFT_BYTES_MAX - 2 * 10_240, || true).unwrap();
+        assert_eq!(queue.room(&shared, 20_000, || true).err().unwrap().code, "busy", "a few, and no more");
+        drop(flood);
+        assert!(matches!(queue.room(&shared, 100, || true), Ok(Room::Awaited { .. })), "the order stays");
+        drop((first, rest));
+        assert!(matches!(queue.room(&shared, 100, || true), Ok(Room::Here(_))));
     }
 
     #[test]

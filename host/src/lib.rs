@@ -17,6 +17,7 @@
 
 #![deny(unsafe_code)]
 
+mod accounts;
 pub mod app;
 mod asking;
 mod back;

@@ -67,6 +67,15 @@ impl Live {
         self.config.session_for(instance)
     }
 
+    /// The list of the operator that names a chat of `instance` by this id.
+    pub fn names_chat(&self, instance: &str, id: &str) -> Option<&'static str> {
+        let access = self.config.adapters.get(instance).map(|adapter| &adapter.access);
+        if access.is_some_and(|access| access.allowed_groups.iter().any(|group| group == id)) {
+            return Some("allowed_groups");
+        }
+        self.session_of(instance).free_chats.iter().any(|chat| chat == id).then_some("free_chats")
+    }
+
     /// Who shares a conversation on `instance`.
     pub fn key_policy(&self, instance: &str) -> KeyPolicy {
         let session = self.session_of(instance);

@@ -9,17 +9,20 @@ mod fetch;
 mod kind;
 pub mod out;
 mod sweep;
+mod waiting;
 
 use std::io::Read;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use hermes_protocol::{CallError, MediaCreate, MediaSlot};
+use hermes_protocol::{Attachment, CallError, MediaCreate, MediaSlot};
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 
 use crate::chance::Chance;
+use crate::clock::Clock;
+use waiting::Waiting;
 
 /// The largest file that is taken in, in bytes.
 const FILE_BYTES_MAX: u64 = 100 << 20;
@@ -29,6 +32,8 @@ const FILE_BYTES_MAX: u64 = 100 << 20;
 pub struct Media {
     folder: PathBuf,
     chance: Arc<dyn Chance>,
+    clock: Arc<dyn Clock>,
+    waiting: Arc<Waiting>,
 }
 
 /// What a committed file is.
@@ -42,15 +47,16 @@ pub struct Committed {
 
 impl Media {
     /// The keeper of `folder`, which need not exist yet.
-    pub fn new(folder: PathBuf, chance: Arc<dyn Chance>) -> Self {
-        Self { folder, chance }
+    pub fn new(folder: PathBuf, chance: Arc<dyn Chance>, clock: Arc<dyn Clock>) -> Self {
+        Self { folder, chance, clock, waiting: Arc::default() }
     }
 
     /// Makes room for one file of `instance`.
     ///
     /// # Errors
     ///
-    /// When the file is said to be too large, or the folder cannot be made.
+    /// When the file is said to be too large, the folder cannot be made, or too many files wait whose senders nobody
+    /// has judged yet.
     pub async fn create(&self, instance: &str, wanted: MediaCreate) -> Result<MediaSlot, CallError> {
         if wanted.size.is_some_and(|size| size > FILE_BYTES_MAX) {
             return Err(CallError::new("too_large", format!("a file has at most {FILE_BYTES_MAX} bytes")));
@@ -59,6 +65,10 @@ impl Media {
         let folder = self.incoming(instance);
         private_folder(&folder)
             .map_err(|error| CallError::new("unavailable", format!("the media folder cannot be made: {error}")))?;
+        if !self.waiting.begins(instance, &id, wanted.size.unwrap_or(0), self.clock.now_ms()) {
+            let why = "too many files of this instance wait until it is known whether their senders may speak here";
+            return Err(CallError::new("busy", why));
+        }
         let path = folder.join(&id);
         Ok(MediaSlot::new(id, path.to_string_lossy()))
     }
@@ -74,7 +84,48 @@ impl Media {
         }
         let path = self.incoming(instance).join(id);
         let checked = tokio::task::spawn_blocking(move || check(path)).await;
-        checked.unwrap_or_else(|_| Err(CallError::new("failed", "the file could not be checked")))
+        let checked = checked.unwrap_or_else(|_| Err(CallError::new("failed", "the file could not be checked")));
+        match &checked {
+            Ok(committed) => self.waiting.measured(instance, id, committed.size),
+            // No event will name it.
+            Err(_) => drop(self.waiting.ends(instance, id)),
+        }
+        checked
+    }
+
+    /// Whoever sent these files may speak: they wait no more.
+    pub fn admitted(&self, instance: &str, files: &[Attachment]) {
+        for id in files.iter().filter_map(|file| file.media.as_deref()) {
+            self.waiting.ends(instance, id);
+        }
+    }
+
+    /// An event that is kept names these files.
+    pub fn named(&self, instance: &str, files: &[Attachment]) {
+        for id in files.iter().filter_map(|file| file.media.as_deref()) {
+            self.waiting.is_named(instance, id);
+        }
+    }
+
+    /// The event of these files leads to nothing: they go. Only what nobody was admitted with can go this way,
+    /// whatever an event names.
+    pub fn let_go(&self, instance: &str, files: &[Attachment]) {
+        self.remove(instance, files, |id| self.waiting.ends(instance, id));
+    }
+
+    /// The event of these files is here already: what was written for it once more goes.
+    pub fn let_go_again(&self, instance: &str, files: &[Attachment]) {
+        self.remove(instance, files, |id| self.waiting.ends_unnamed(instance, id));
+    }
+
+    fn remove(&self, instance: &str, files: &[Attachment], goes: impl Fn(&str) -> bool) {
+        let folder = self.incoming(instance);
+        let ids = files.iter().filter_map(|file| file.media.as_deref());
+        let gone: Vec<PathBuf> = ids.filter(|id| is_id(id) && goes(id)).map(|id| folder.join(id)).collect();
+        if !gone.is_empty() {
+            // One that stays is swept away with its time; nobody waits for this.
+            drop(tokio::task::spawn_blocking(move || gone.iter().for_each(|path| drop(std::fs::remove_file(path)))));
+        }
     }
 
     fn new_id(&self) -> String {
@@ -163,11 +214,12 @@ fn hex(bytes: &[u8]) -> String {
 mod tests {
     use super::*;
     use crate::chance::SystemChance;
+    use crate::clock::SystemClock;
 
     #[tokio::test]
     async fn a_written_file_is_measured_and_a_link_is_refused() {
         let home = tempfile::tempdir().unwrap();
-        let media = Media::new(home.path().join("media"), Arc::new(SystemChance));
+        let media = Media::new(home.path().join("media"), Arc::new(SystemChance), Arc::new(SystemClock));
         let slot = media.create("chat", MediaCreate::new("../../x.png", "image/png", Some(3))).await.unwrap();
         assert!(slot.path.starts_with(&*home.path().join("media/chat/in").to_string_lossy()), "{}", slot.path);
         assert_eq!(media.commit("chat", &slot.id).await.unwrap_err().code, "not_found");
@@ -183,7 +235,7 @@ mod tests {
     #[tokio::test]
     async fn a_file_with_a_second_name_is_refused_until_it_has_one() {
         let home = tempfile::tempdir().unwrap();
-        let media = Media::new(home.path().join("media"), Arc::new(SystemChance));
+        let media = Media::new(home.path().join("media"), Arc::new(SystemChance), Arc::new(SystemClock));
         let slot = media.create("chat", MediaCreate::new("x", "text/plain", None)).await.unwrap();
         let outside = home.path().join("outside");
         std::fs::write(&outside, b"not the adapter's").unwrap();
@@ -197,7 +249,7 @@ mod tests {
 
     #[tokio::test]
     async fn an_id_that_leaves_the_folder_is_refused() {
-        let media = Media::new(PathBuf::from("/nowhere"), Arc::new(SystemChance));
+        let media = Media::new(PathBuf::from("/nowhere"), Arc::new(SystemChance), Arc::new(SystemClock));
         assert_eq!(media.commit("chat", "../../../../etc/passwd").await.unwrap_err().code, "invalid");
     }
 }

@@ -10,6 +10,13 @@ use hermes_protocol::{Capabilities, Dialect, Format, RenderCall, RenderedPart, T
 use crate::plugins::AdapterHandle;
 use crate::store::NewPart;
 
+/// Room for the marks of a part ([`PartFacts::marks`](hermes_core::delivery::PartFacts::marks)) and their spaces, in
+/// whatever unit: they are ASCII.
+const MARKS_ROOM: u32 = 64;
+
+/// A limit of less has no room to spare.
+const MARKED_LIMIT_MIN: u32 = 512;
+
 /// Parts that one text may become.
 const PARTS_MAX: usize = 256;
 
@@ -91,6 +98,10 @@ fn render_here(markdown: &str, text: &TextLimit) -> Vec<NewPart> {
     let (dialect, format) = known(&text.dialect).unwrap_or((MarkupDialect::Plain, Format::Plain));
     let limit = Limit { max: text.limit, unit: unit(&text.unit) };
     let mut parts = hermes_markup::render(markdown, dialect, limit);
+    if parts.len() > 1 && text.limit > MARKED_LIMIT_MIN {
+        // Where it is split anyway, each part leaves room for what may have to be said before it.
+        parts = hermes_markup::render(markdown, dialect, Limit { max: text.limit - MARKS_ROOM, ..limit });
+    }
     parts.truncate(PARTS_MAX);
     if let ([part], MarkupDialect::CommonMark) = (&mut parts[..], dialect) {
         // It is the language of the house: what fits is said as it was written, without a mark more.
@@ -153,6 +164,17 @@ mod tests {
         let mask = hermes_core::secret::MASK;
         let text = format!("READY {mask}: token = \"{mask}\"");
         assert_eq!(render_here(&text, &TextLimit::default())[0].text, text);
+    }
+
+    #[test]
+    fn each_of_several_parts_leaves_room_for_its_marks_and_a_text_that_fits_alone_uses_all() {
+        let marks = format!("{} {} ", hermes_core::delivery::REPEATED_MARK, hermes_core::delivery::DELAYED_MARK);
+        let parts = render_here(&"word ".repeat(2_000), &commonmark(1_000));
+        assert!(parts.len() > 1);
+        for part in &parts {
+            assert!(marks.chars().count() + part.text.chars().count() <= 1_000, "{}", part.text.len());
+        }
+        assert_eq!(render_here(&"x".repeat(1_000), &commonmark(1_000)).len(), 1);
     }
 
     #[test]

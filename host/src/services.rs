@@ -72,6 +72,18 @@ impl HostServices for Services {
         let (shared, from, method) = (Arc::clone(&self.shared), from.clone(), method.to_owned());
         Box::pin(async move { shared.answer(&from, &method, payload).await })
     }
+
+    fn locked(
+        &self,
+        from: &AdapterHandle,
+        identity: String,
+        is_first: bool,
+    ) -> BoxFuture<'static, Result<(), CallError>> {
+        let (host, instance) = (Arc::clone(&self.shared.host), Arc::clone(from.instance()));
+        Box::pin(
+            async move { host.accounts.locked(&host.store, &instance, &identity, is_first).await.map_err(unavailable) },
+        )
+    }
 }
 
 impl Shared {
@@ -104,7 +116,8 @@ impl Shared {
     }
 
     async fn kv_get(&self, instance: &str, key: Key) -> Answer {
-        let value = self.host.store.kv_get(instance, key.checked()?).await.map_err(unavailable)?;
+        let scope = self.host.accounts.own(instance, instance);
+        let value = self.host.store.kv_get(&scope, key.checked()?).await.map_err(unavailable)?;
         write(&json!({ "value": value }))
     }
 
@@ -113,12 +126,14 @@ impl Shared {
         if pair.value.len() > KV_VALUE_BYTES_MAX {
             return Err(CallError::new("too_large", format!("a kept value has at most {KV_VALUE_BYTES_MAX} bytes")));
         }
-        self.host.store.kv_set(instance, key, &pair.value).await.map_err(refused)?;
+        let scope = self.host.accounts.own(instance, instance);
+        self.host.store.kv_set(&scope, key, &pair.value).await.map_err(refused)?;
         nothing()
     }
 
     async fn kv_delete(&self, instance: &str, key: Key) -> Answer {
-        self.host.store.kv_delete(instance, key.checked()?).await.map_err(unavailable)?;
+        let scope = self.host.accounts.own(instance, instance);
+        self.host.store.kv_delete(&scope, key.checked()?).await.map_err(unavailable)?;
         nothing()
     }
 

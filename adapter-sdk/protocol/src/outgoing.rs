@@ -76,6 +76,10 @@ pub struct Outgoing {
     /// Only this sender may see it, where the platform can.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ephemeral_to: Option<String>,
+    /// How long the host waits for the answer, in milliseconds: longer, the more bytes of files go along. What takes
+    /// longer is cancelled, and nobody knows whether it arrived.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub within_ms: Option<u64>,
     /// Fields of a later version.
     #[serde(flatten)]
     #[cfg_attr(feature = "schema", schemars(skip))]
@@ -102,6 +106,7 @@ impl Outgoing {
             choices: None,
             silent: false,
             ephemeral_to: None,
+            within_ms: None,
             extra: Extra::new(),
         }
     }

@@ -24,7 +24,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use hermes_protocol::{Capabilities, Chat, Event, Sender};
 
-pub use addressed::{AddressRules, addressed};
+pub use addressed::{AddressRules, addressed, speaks_as_channel};
 pub use authorized::{Authorized, HostCause, Origin};
 pub use grants::{Grant, Grants};
 

@@ -10,8 +10,9 @@
 //! [`PartState`] holds the arrows; [`next_step`] reads one [`SendOutcome`] and says
 //! what to do, from the [`PartFacts`] that the store keeps with the part. Three
 //! promises live here: a part is retried until its deadline and not for a number of
-//! tries; an at-least-once part is repeated at most once after a doubt, marked; and
-//! nothing ends without a receipt, a refusal or an abandonment that says why.
+//! tries; an at-least-once part is repeated at most once after a doubt, marked, and
+//! not before its adapter has carried something since; and nothing ends without a
+//! receipt, a refusal or an abandonment that says why.
 //!
 //! Lanes, timers and the rows themselves are the shell's.
 //!
@@ -33,7 +34,7 @@ pub use media::{Enclosed, FileSource, take_media};
 pub use pace::{Pace, PaceRule};
 pub use part::{Impossible, PartChange, PartFacts, PartState};
 pub use penalty::PenaltyClock;
-pub use step::{RetryPolicy, RetryScope, Step, after_lookup, kills_target, next_step};
+pub use step::{LAST_TRY_MS, RetryPolicy, RetryScope, Step, after_lookup, contradicted, kills_target, next_step};
 pub use target::{Named, OFFERED_MAX, Target, TargetError, by_name, readings};
 pub use text::{preview, silence, strip_control};
 

@@ -115,7 +115,13 @@ impl Dispatcher {
                 self.outbox_drained = Some(reply);
                 self.say_drained();
             }
-            Control::Refresh { target, owed, id } => self.carry_to(target, OutboxMessage::Refresh(id, owed)),
+            Control::Refresh { target, owed, id } => {
+                // The operator wants it tried, whatever was known of its chat.
+                if let Some(owed) = &owed {
+                    self.revive(&owed.instance, &owed.chat);
+                }
+                self.carry_to(target, OutboxMessage::Refresh(id, owed));
+            }
             Control::Chats { instance, reply } => {
                 let chats =
                     self.routes.iter().filter(|route| route.instance == instance).map(|route| route.origin.clone());

@@ -2,12 +2,16 @@
 
 use hermes_core::routes::Route;
 use hermes_core::session::SessionKey;
-use hermes_protocol::Chat;
+use hermes_protocol::{Chat, Event};
 
-use super::{Arrived, Dispatcher, route};
+use super::{Dispatcher, route};
 use crate::clerk::Note;
 use crate::outbox::{OutboxMessage, Target};
 use crate::store::{Change, RouteRow};
+
+/// A chat that nobody could write to is tried again after this time: a channel in which only the agent writes never
+/// says by itself that it can be.
+const DEAD_MS: i64 = 6 * 60 * 60 * 1000;
 
 impl Dispatcher {
     /// A chat spoke: it can be written to again.
@@ -20,15 +24,49 @@ impl Dispatcher {
         }
     }
 
-    /// The platform says that a chat continues under another id.
-    pub(super) fn follow(&mut self, arrived: &Arrived) {
-        let event = arrived.event.get();
+    /// Why nobody can write to a chat, as far as that is known and not long ago.
+    pub(super) fn dead_since_lately(&mut self, instance: &str, chat: &Chat) -> Option<String> {
+        let key = (instance.to_owned(), chat.id.clone());
+        let dead = self.dead.get(&key)?;
+        if self.host.now_ms().saturating_sub(dead.since_ms) < DEAD_MS {
+            return Some(dead.why.clone());
+        }
+        tracing::info!(instance, chat = chat.id, "nobody could write there for hours; it is tried again");
+        self.revive(instance, chat);
+        None
+    }
+
+    /// The platform says that a chat continues under another id. That is true whoever caused it, so nobody has to be
+    /// admitted for it; a chat in which the agent has no part is not followed.
+    pub(super) fn follow(&mut self, instance: &str, event: &Event) {
         let Some(id) = event.migrated_to.clone().filter(|id| !id.is_empty()) else { return };
         let mut to = event.chat.clone();
         to.id = id;
-        let routes = self.migrate(&arrived.instance, &event.chat, &to);
-        let (instance, from) = (arrived.instance.to_string(), event.chat.clone());
+        let routes = self.migrate(instance, &event.chat, &to);
+        self.say_lists_that_name(instance, &event.chat.id, &to.id);
+        let (instance, from) = (instance.to_owned(), event.chat.clone());
         self.note(Note::Changes(vec![Change::Migrated { instance, from, to, routes }]));
+    }
+
+    /// Whether the agent has a part in a chat: a conversation, the home channel, or the operator's word about it.
+    pub(super) fn has_part_in(&self, instance: &str, chat: &Chat) -> bool {
+        let mut routes = self.routes.iter();
+        routes.any(|route| route.instance == instance && route.origin.id == chat.id)
+            || self.homes.get(instance).is_some_and(|home| home.id == chat.id)
+            || self.host.live().names_chat(instance, &chat.id).is_some()
+    }
+
+    /// Says which lists of the operator name a chat by the id that it has no more.
+    fn say_lists_that_name(&self, instance: &str, from: &str, to: &str) {
+        if let Some(list) = self.host.live().names_chat(instance, from) {
+            tracing::warn!(
+                instance,
+                from,
+                to,
+                "the chat continues under another id, which is not in `{list}`: put {to} there in plugins.toml, or \
+                 nobody is answered there"
+            );
+        }
     }
 
     /// Leads every route of a chat to its new id; returns the old key and the new row of each. Where the

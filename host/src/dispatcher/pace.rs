@@ -4,9 +4,10 @@
 
 use std::sync::atomic::Ordering;
 
-use hermes_core::access::Tier;
+use hermes_core::access::{Tier, speaks_as_channel};
 use hermes_core::rate::{BotTurn, Pace, RateLimits};
 use hermes_core::session::participant;
+use hermes_protocol::Event;
 
 use super::{Arrived, Dispatcher, Found, place};
 use crate::clerk::Note;
@@ -27,7 +28,7 @@ pub(super) enum Heard {
 impl Dispatcher {
     /// Counts an event that wants a turn.
     pub(super) fn pace(&mut self, arrived: Arrived, found: &Found) -> Heard {
-        if arrived.event.get().sender.is_bot {
+        if !is_person(arrived.event.get()) {
             return self.pace_of_bot(arrived);
         }
         // A service was told that its call is taken, and its adapter has counted it.
@@ -93,7 +94,7 @@ impl Dispatcher {
 
     /// A person was admitted: bots of this chat may be answered again.
     pub(super) fn person_spoke(&mut self, arrived: &Arrived) {
-        if !arrived.event.get().sender.is_bot {
+        if is_person(arrived.event.get()) {
             self.bots.person(&arrived.instance, &chat_name(arrived));
         }
     }
@@ -105,6 +106,11 @@ impl Dispatcher {
         let silent = self.bots.silent(self.host.live().config.limits.bot_messages_max);
         self.host.counts.silent_bots.store(u64::try_from(silent).unwrap_or(u64::MAX), Ordering::Relaxed);
     }
+}
+
+/// Whether its sender is known to be no bot.
+fn is_person(event: &Event) -> bool {
+    !event.sender.is_bot && !speaks_as_channel(event)
 }
 
 /// A chat and its thread, as one name that is only compared.

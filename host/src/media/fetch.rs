@@ -54,7 +54,7 @@ impl Media {
             source: std::io::Error::other(error),
         })?;
         let fetched = fetcher.fetch(address, HeaderMap::new()).await.map_err(failed)?;
-        let told = fetched.content_type().map(str::to_owned);
+        let told = fetched.content_type().and_then(kind::named);
         let (id, folder) = (self.new_id(), self.outgoing(instance));
         let path = folder.join(&id);
         let size = match self.keep(fetched, &folder, &path).await {
@@ -96,7 +96,7 @@ impl Media {
         let unreadable = |why: &str| OutError::NotData { why: why.to_owned() };
         let (head, content) = data.split_once(',').ok_or_else(|| unreadable("it has no comma"))?;
         let mime = head.strip_suffix(";base64").ok_or_else(|| unreadable("it is not base64"))?;
-        let mime = mime.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+        let mime = kind::named(mime).unwrap_or_else(|| "application/octet-stream".to_owned());
         let name = format!("file{}", kind::ending_of(&mime));
         let bytes_max = bound(bytes_max);
         if content.len() as u64 / 4 * 3 > bytes_max {
@@ -112,7 +112,6 @@ impl Media {
         });
         let no_copy = |source| OutError::NoCopy { folder: folder.clone(), source };
         written.await.map_err(|error| no_copy(std::io::Error::other(error)))?.map_err(no_copy)?;
-        let mime = if mime.contains('/') { mime } else { "application/octet-stream".to_owned() };
         Ok(OutMedia::new(id, path.to_string_lossy(), mime, name, size))
     }
 }
@@ -151,6 +150,7 @@ mod tests {
 
     use super::*;
     use crate::chance::SystemChance;
+    use crate::clock::SystemClock;
 
     /// A server on this machine that answers every request with `body`.
     async fn server(body: &'static str, head: &'static str) -> Url {
@@ -170,7 +170,7 @@ mod tests {
     }
 
     fn media(home: &tempfile::TempDir) -> Media {
-        Media::new(home.path().join("media"), Arc::new(SystemChance))
+        Media::new(home.path().join("media"), Arc::new(SystemChance), Arc::new(SystemClock))
     }
 
     fn left(home: &tempfile::TempDir) -> usize {

@@ -36,6 +36,18 @@ pub fn of_name(name: &str) -> &'static str {
     TYPES.iter().find(|(known, _)| *known == ending).map_or("application/octet-stream", |(_, mime)| mime)
 }
 
+/// The longest name of a type that is passed on, in bytes.
+const MIME_BYTES_MAX: usize = 127;
+
+/// A type as somebody else named it, where it is one: an adapter puts it into a header of its own.
+pub fn named(mime: &str) -> Option<String> {
+    let mime = mime.split(';').next().unwrap_or_default().trim();
+    let is_name =
+        |part: &str| !part.is_empty() && part.bytes().all(|c| c.is_ascii_alphanumeric() || b"!#$&-^_.+".contains(&c));
+    let (kind, form) = mime.split_once('/')?;
+    (mime.len() <= MIME_BYTES_MAX && is_name(kind) && is_name(form)).then(|| mime.to_ascii_lowercase())
+}
+
 /// What stands at the end of the name of a file of this type, with its dot; empty for a type nobody knows.
 pub fn ending_of(mime: &str) -> String {
     TYPES.iter().find(|(_, known)| *known == mime).map(|(ending, _)| format!(".{ending}")).unwrap_or_default()
@@ -51,5 +63,15 @@ mod tests {
         assert_eq!(of_name("notes.txt"), "text/plain");
         assert_eq!(of_name("txt"), "application/octet-stream");
         assert_eq!(of_name("odd.zzz"), "application/octet-stream");
+    }
+
+    #[test]
+    fn only_what_is_a_type_is_passed_on_as_one() {
+        assert_eq!(named(" Image/PNG; charset=x").as_deref(), Some("image/png"));
+        assert_eq!(named("application/vnd.a-b+json").as_deref(), Some("application/vnd.a-b+json"));
+        let long = format!("a/{}", "b".repeat(200));
+        for odd in ["image/p ng", "garbage", "", "/", "a/", "/b", "a/b/c", "a/b\r\nX: y", "a/\u{e9}", &long] {
+            assert_eq!(named(odd), None, "{odd:?}");
+        }
     }
 }

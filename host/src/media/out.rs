@@ -195,6 +195,7 @@ mod tests {
 
     use super::*;
     use crate::chance::SystemChance;
+    use crate::clock::SystemClock;
 
     struct Room {
         home: tempfile::TempDir,
@@ -206,7 +207,7 @@ mod tests {
         std::fs::create_dir_all(home.path().join("media/deep")).unwrap();
         std::fs::write(home.path().join("media/deep/x.txt"), b"abc").unwrap();
         std::fs::write(home.path().join("secret.txt"), b"secret").unwrap();
-        let media = Media::new(home.path().join("media"), Arc::new(SystemChance));
+        let media = Media::new(home.path().join("media"), Arc::new(SystemChance), Arc::new(SystemClock));
         Room { home, media }
     }
 

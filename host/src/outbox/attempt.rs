@@ -43,13 +43,18 @@ impl OutboxLane {
                     Step::Abandon(REQUESTER_GONE)
                 } else {
                     self.say_unauthorized(&adapter, &outcome);
+                    let outcome = self.weighed(which, outcome, &adapter);
                     self.judge(which, &outcome, &class, deadline_ms)
                 }
             }
             Next::Judge => {
                 let outcome = SendOutcome::unknown("the host ended during the attempt");
                 self.note_detail(which, &outcome);
-                self.judge(which, &outcome, &class, deadline_ms)
+                match self.judge(which, &outcome, &class, deadline_ms) {
+                    // The doubt is as old as that life; its adapter has connected since.
+                    Step::RepeatMarked { .. } => Step::RepeatMarked { not_before_ms: host.now_ms() },
+                    step => step,
+                }
             }
             Next::Lookup => self.look_up(which, &adapter, deadline_ms).await,
         };
@@ -116,6 +121,26 @@ impl OutboxLane {
     fn say_unauthorized(&self, adapter: &AdapterHandle, outcome: &SendOutcome) {
         if let SendOutcome::Refused { kind: RefusalKind::Unauthorized, detail, .. } = outcome {
             adapter.unauthorized(&self.host.live().masker.mask(detail));
+        }
+    }
+
+    /// What an outcome is worth beside what the adapter carries otherwise; notes where to look from for a doubt.
+    fn weighed(&mut self, which: Which, outcome: SendOutcome, adapter: &AdapterHandle) -> SendOutcome {
+        let trips = adapter.trips();
+        let Some(job) = self.job(which) else { return outcome };
+        match &outcome {
+            SendOutcome::NotSent { .. } => {
+                let blamed = *job.blamed.get_or_insert(trips);
+                let carried = adapter.is_proven_over_the_same_link(blamed);
+                if carried.is_none() {
+                    job.blamed = Some(trips);
+                }
+                delivery::contradicted(outcome, carried == Some(true))
+            }
+            _ => {
+                job.doubted = Some(trips);
+                outcome
+            }
         }
     }
 
@@ -367,6 +392,7 @@ impl OutboxLane {
         let routes = routes.await.unwrap_or_default();
         for job in self.jobs() {
             job.delivery.chat.id.clone_from(&new.id);
+            job.delivery.draft_message = None;
         }
         let moved = Effect::Migrated { instance, from, to: new, routes };
         self.settle(which, PartState::Owed, 0, vec![moved], None).await;

@@ -33,6 +33,9 @@ pub const PARKED: &str = "(interrupted, goes on after the restart)";
 /// How long a platform that did not say how long waits for the next edit.
 const WAIT_MS: i64 = 1_000;
 
+/// No edit on the way makes its chat wait longer, whatever was said to it: the final text asks for itself.
+const WAIT_MS_MAX: i64 = 10 * 60_000;
+
 /// What one message says while it grows. Its turn writes, its lane reads.
 #[derive(Debug)]
 pub struct Growing {
@@ -211,6 +214,8 @@ impl OutboxLane {
         for grown in self.growing.values_mut() {
             grown.chat.id.clone_from(&to.id);
             grown.chat.kind = to.kind.clone();
+            // Under the new id its message is nobody's, or in time another one: the final text is sent anew.
+            grown.at = At::Over;
         }
     }
 
@@ -261,7 +266,8 @@ impl OutboxLane {
         match outcome {
             SendOutcome::Delivered { .. } => return self.piece_shown(id, chars, said),
             SendOutcome::NotSent { retry_after_ms, scope, .. } => {
-                let wait_ms = retry_after_ms.map_or(WAIT_MS, |ms| i64::try_from(ms).unwrap_or(i64::MAX));
+                let wait_ms =
+                    retry_after_ms.map_or(WAIT_MS, |ms| i64::try_from(ms).unwrap_or(i64::MAX)).min(WAIT_MS_MAX);
                 let until_ms = now_ms.saturating_add(wait_ms);
                 let instance = &self.target.instance;
                 match scope {

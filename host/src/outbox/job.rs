@@ -7,6 +7,7 @@ use hermes_core::ids::DeliveryId;
 use hermes_protocol::{DeliveryClass, Outgoing, SentMessage};
 
 use super::Holds;
+use crate::plugins::Trips;
 use crate::store::{DeliveryState, OwedDelivery, OwedPart, PartState};
 
 /// What is put before a text that lost its thread.
@@ -20,6 +21,11 @@ pub struct Job {
     pub due_ms: i64,
     /// What has to be done about the next part.
     pub next: Next,
+    /// How much its adapter had carried when nobody knew what became of the part that is next: its repeat waits for
+    /// more. `None` where nobody has looked since it was read.
+    pub doubted: Option<Trips>,
+    /// The same, when the part that is next was first not sent for the sake of its whole instance.
+    pub blamed: Option<Trips>,
     at: usize,
     holds: Arc<Holds>,
 }
@@ -42,7 +48,15 @@ impl Job {
             return None;
         }
         holds.add();
-        let mut job = Self { delivery, due_ms: 0, next: Next::Send, at: 0, holds: Arc::clone(holds) };
+        let mut job = Self {
+            delivery,
+            due_ms: 0,
+            next: Next::Send,
+            doubted: None,
+            blamed: None,
+            at: 0,
+            holds: Arc::clone(holds),
+        };
         job.carry_doubt();
         job.turn_to(0).then_some(job)
     }
@@ -81,6 +95,14 @@ impl Job {
     pub fn replace(&mut self, parts: impl IntoIterator<Item = OwedPart>) {
         self.delivery.parts.truncate(self.at);
         self.delivery.parts.extend(parts);
+    }
+
+    /// Whether to send the next part is to repeat it.
+    pub fn is_repeat(&self, class: &DeliveryClass) -> bool {
+        self.next == Next::Send
+            && self.facts().doubts > 0
+            && *class != DeliveryClass::Idempotent
+            && self.edits().is_none()
     }
 
     /// Whether it is retried alone, out of order.
@@ -168,6 +190,7 @@ impl Job {
         let open = parts.into_iter().find(|(_, part)| !part.state.is_settled() && !self.is_superseded(part));
         let Some((at, part)) = open else { return false };
         self.due_ms = part.not_before_ms;
+        (self.doubted, self.blamed) = (None, None);
         self.next = match part.state {
             PartState::Unknown { .. } | PartState::InFlight { .. } => Next::Judge,
             _ => Next::Send,

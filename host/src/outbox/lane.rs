@@ -4,7 +4,9 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
+use hermes_core::delivery::LAST_TRY_MS;
 use hermes_core::ids::DeliveryId;
+use hermes_protocol::Purpose;
 use tokio::sync::mpsc;
 
 use super::growing::GrowingMessages;
@@ -12,6 +14,7 @@ use super::job::Job;
 use super::{Holds, OutboxMessage, Target};
 use crate::events::{DeliveryNews, HostEvent};
 use crate::host::Host;
+use crate::plugins::AdapterHandle;
 use crate::store::OwedDelivery;
 
 /// Deliveries that a lane holds in memory; of those behind them it holds the ids.
@@ -170,6 +173,7 @@ impl OutboxLane {
                 for job in self.jobs() {
                     job.delivery.chat.id.clone_from(&to.id);
                     job.delivery.chat.kind = to.kind.clone();
+                    job.delivery.draft_message = None;
                 }
                 self.move_growing(&to);
             }
@@ -217,10 +221,29 @@ impl OutboxLane {
             () = tokio::time::sleep(ROOM) => return,
             () = host.parking.cancelled() => return,
         };
+        if !self.is_sure_of_the_link(which, &adapter).await {
+            return;
+        }
         if matches!(self.plan(host.now_ms()), Plan::Try(next) if next == which) {
             self.attempt(which).await;
         }
         drop(room);
+    }
+
+    /// Whether a repeat may go: its adapter has carried something since nobody knew what became of the first. Waits
+    /// for that a while; orders and deadlines are looked at before it waits again.
+    async fn is_sure_of_the_link(&mut self, which: Which, adapter: &AdapterHandle) -> bool {
+        let class = adapter.capabilities().delivery.clone();
+        let Some(job) = self.job(which).filter(|job| job.is_repeat(&class)) else { return true };
+        let doubted = *job.doubted.get_or_insert_with(|| adapter.trips());
+        if adapter.is_proven_since(doubted) {
+            return true;
+        }
+        tokio::select! {
+            () = adapter.proven_since(doubted) => true,
+            () = tokio::time::sleep(ROOM) => false,
+            () = self.host.parking.cancelled() => false,
+        }
     }
 
     pub(super) fn job(&mut self, which: Which) -> Option<&mut Job> {
@@ -260,7 +283,7 @@ impl OutboxLane {
                 return Plan::Expire(which);
             }
             let held = self.holds.until_ms(&self.target.instance, &job.delivery.chat.id, now_ms);
-            let due_ms = job.due_ms.max(held.unwrap_or(0));
+            let due_ms = due(job.due_ms, job.delivery.deadline_ms, &job.delivery.purpose, held);
             if online && due_ms <= now_ms {
                 return Plan::Try(which);
             }
@@ -315,5 +338,29 @@ impl OutboxLane {
                 self.queue.pop_front();
             }
         }
+    }
+}
+
+/// When what is due at `due_ms` may go while its chat is held. A wait that outlasts the deadline of an answer leaves it
+/// one try shortly before that: such a figure is often larger than it has to be. What the host says itself is not worth
+/// that, and comes late enough as it is.
+fn due(due_ms: i64, deadline_ms: i64, purpose: &Purpose, held: Option<i64>) -> i64 {
+    let is_notice = matches!(purpose, Purpose::Notice | Purpose::Ask);
+    let held = held.map(|until| if until > deadline_ms && !is_notice { deadline_ms - LAST_TRY_MS } else { until });
+    due_ms.max(held.unwrap_or(0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_hold_that_outlasts_an_answer_leaves_it_one_last_try() {
+        let reply = |due_ms, held| due(due_ms, 100_000, &Purpose::Reply, held);
+        assert_eq!(reply(5, None), 5);
+        assert_eq!(reply(5, Some(100_000)), 100_000, "a wait that ends in time is kept");
+        assert_eq!(reply(5, Some(i64::MAX)), 100_000 - LAST_TRY_MS);
+        assert_eq!(reply(99_000, Some(i64::MAX)), 99_000);
+        assert_eq!(due(5, 100_000, &Purpose::Notice, Some(i64::MAX)), i64::MAX);
     }
 }

@@ -23,6 +23,7 @@ use tokio::sync::{Semaphore, SemaphorePermit, mpsc, watch};
 
 use super::{
     AdapterChange, AdapterLife, AdapterPlan, AdapterSettings, AdapterState, Answer, Isolation, Seen,
+    alive::Alive,
     life::{Life, Sending},
     said,
 };
@@ -32,6 +33,12 @@ pub const INSTANCE_DIED: &str = "instance died";
 
 /// Detail of an unknown outcome whose instance the host itself ended under it.
 const CUT_OFF: &str = "the host ended the instance";
+
+/// A slow line, in bytes a second: what a file may need beyond the time of a text.
+const UPLOAD_BYTES_PER_S: u64 = 256_000 / 8;
+
+/// The most that files add to the time of a part.
+const UPLOAD_MAX: Duration = Duration::from_secs(60 * 60);
 
 /// Deliveries of one instance that are on their way at once; a quarter of its calls is left to everything else.
 pub(super) const SENDS_MAX: usize = CALLS_MAX / 4 * 3;
@@ -66,6 +73,8 @@ pub(super) struct Shared {
     pub(super) proofs: AtomicU64,
     /// How often an instance ended that should not have.
     pub(super) restarts: AtomicU64,
+    /// The round trips that came back, and who waits for one.
+    pub(super) alive: Alive,
     /// When data was last carried, in milliseconds since the Unix epoch; 0 means never.
     last_proven: AtomicI64,
     /// Whether the host did not take what this instance handed over last: until it does, a link proves little.
@@ -121,6 +130,7 @@ impl Shared {
             links: AtomicU64::new(0),
             proofs: AtomicU64::new(0),
             restarts: AtomicU64::new(0),
+            alive: Alive::new(),
             last_proven: AtomicI64::new(0),
             refused: AtomicBool::new(false),
             told: Mutex::default(),
@@ -159,6 +169,7 @@ impl Shared {
             }
             if connected && life.state.is_online() && !before.is_online() {
                 self.links.fetch_add(1, Ordering::Relaxed);
+                self.alive.came_back();
             }
             life.state != before
         });
@@ -171,6 +182,7 @@ impl Shared {
     /// Says that another life has taken over the link: whoever waits for one to be ready is told again.
     pub(super) fn came_anew(&self) {
         self.links.fetch_add(1, Ordering::Relaxed);
+        self.alive.came_back();
         self.state.send_modify(|_| {});
     }
 
@@ -185,6 +197,7 @@ impl Shared {
         let now_ms = self.settings.clock.now_ms();
         self.last_proven.store(now_ms, Ordering::Relaxed);
         self.proofs.fetch_add(1, Ordering::Relaxed);
+        self.alive.came_back();
         self.state.send_if_modified(|life| {
             // Only a link has failures to take back; most proofs change nothing.
             let counts = life.state.is_online() && life.state.failures() > 0 && !self.refused.load(Ordering::Relaxed);
@@ -279,6 +292,7 @@ impl AdapterHandle {
         let (announcements, _) = mpsc::channel(1);
         let shared = Shared::new(plan, settings, announcements);
         shared.describe(manifest);
+        shared.alive.is_part_of_the_host();
         shared.life.store(Some(Arc::new(Life::new(link, Arc::new(AtomicBool::new(true))))));
         shared.apply(AdapterChange::Start);
         shared.apply(AdapterChange::Connected);
@@ -403,12 +417,24 @@ impl AdapterHandle {
 
     /// Sends one part.
     pub async fn send(&self, message: &Outgoing) -> SendOutcome {
-        self.deliver(method::SEND, to_json(message)).await
+        let mut message = message.clone();
+        let within = self.time_to_send(&mut message);
+        self.deliver(method::SEND, to_json(&message), within).await
     }
 
     /// Changes a sent message.
     pub async fn edit(&self, message: &SentMessage, outgoing: &Outgoing) -> SendOutcome {
-        self.deliver(method::EDIT, to_json(&EditCall::new(message.clone(), outgoing.clone()))).await
+        let mut outgoing = outgoing.clone();
+        let within = self.time_to_send(&mut outgoing);
+        self.deliver(method::EDIT, to_json(&EditCall::new(message.clone(), outgoing)), within).await
+    }
+
+    /// How long the adapter has for a part, which is told it: its files need time too.
+    fn time_to_send(&self, message: &mut Outgoing) -> Duration {
+        let bytes = message.media.iter().map(|file| file.size).fold(0, u64::saturating_add);
+        let within = self.shared.settings.send + Duration::from_secs(bytes / UPLOAD_BYTES_PER_S).min(UPLOAD_MAX);
+        message.within_ms = u64::try_from(within.as_millis()).ok();
+        within
     }
 
     /// Waits in line for room to deliver, which the returned value holds. Without it many chats would be answered
@@ -455,12 +481,12 @@ impl AdapterHandle {
         }
     }
 
-    async fn deliver(&self, method: &'static str, payload: Vec<u8>) -> SendOutcome {
+    async fn deliver(&self, method: &'static str, payload: Vec<u8>, within: Duration) -> SendOutcome {
         // Whoever drains waits for what is being sent.
         let sending = self.shared.life_to_send();
         let life = sending.as_ref().map(|(life, _)| life).filter(|_| self.is_online());
         let watched = self.shared.settings.watch.as_ref().map(|tell| (tell, payload.clone()));
-        let outcome = match ask(life, method, payload, self.shared.settings.send).await {
+        let outcome = match ask(life, method, payload, within).await {
             Asked::Answered(answer) => {
                 let leaving = life.is_some_and(|life| life.is_leaving());
                 self.outcome(method, answer, if leaving { CUT_OFF } else { INSTANCE_DIED })
@@ -468,9 +494,7 @@ impl AdapterHandle {
             Asked::Offline => {
                 SendOutcome::not_sent(None, WaitScope::Instance, format!("{} is not online", self.shared.instance))
             }
-            Asked::Late => {
-                SendOutcome::unknown(format!("no answer within {} s", self.shared.settings.send.as_secs_f32()))
-            }
+            Asked::Late => SendOutcome::unknown(format!("no answer within {} s", within.as_secs_f32())),
         };
         if let Some((tell, call)) = watched {
             tell(&self.shared.instance, Seen::Sent { method, call: &call, outcome: &outcome });

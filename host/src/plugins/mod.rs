@@ -12,6 +12,7 @@
 //! Not here: `unsafe` (see [`crate::ffi`]), and any policy about messages.
 
 mod adapters;
+mod alive;
 mod certify;
 mod check;
 mod credential;
@@ -42,6 +43,7 @@ mod tests;
 mod watch;
 
 pub use adapters::Adapters;
+pub use alive::Trips;
 pub use certify::certify;
 pub use check::{CheckLine, check};
 pub use discover::{Found, Place, SearchPath, accept, discover, inspect, startable};

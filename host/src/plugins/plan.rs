@@ -101,6 +101,18 @@ pub trait HostServices: Send + Sync + 'static {
         method: &str,
         payload: Vec<u8>,
     ) -> BoxFuture<'static, Result<Vec<u8>, CallError>>;
+
+    /// `from` has locked a credential; `is_first`: its present life held none before. The adapter hears of it once
+    /// this is done.
+    fn locked(
+        &self,
+        from: &AdapterHandle,
+        identity: String,
+        is_first: bool,
+    ) -> BoxFuture<'static, Result<(), CallError>> {
+        let _ = (from, identity, is_first);
+        Box::pin(async { Ok(()) })
+    }
 }
 
 /// One line of `status.adapters`.

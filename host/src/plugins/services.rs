@@ -161,14 +161,22 @@ impl InstancePort {
         let owner = Owner { home: settings.home.clone(), instance: self.plan.instance.clone() };
         let plugin = self.plan.plugin.clone();
         let credentials = Arc::clone(&self.credentials);
+        let (services, handle, runtime) = (Arc::clone(&self.services), self.handle.clone(), self.runtime.clone());
         self.runtime.spawn_blocking(move || {
             let folder = credential::folder(settings.runtime_dir.as_deref());
             let taken = credential::lock(&folder, &plugin, &identity, &owner);
             let kept = taken.and_then(|lock| {
-                credential::keep(&mut credentials.lock().unwrap_or_else(PoisonError::into_inner), lock)?;
-                Ok(json!({}))
+                let mut held = credentials.lock().unwrap_or_else(PoisonError::into_inner);
+                credential::keep(&mut held, lock)?;
+                Ok(held.len() == 1)
             });
-            answer(reply, kept);
+            match kept {
+                Ok(is_first) => drop(runtime.spawn(async move {
+                    let noted = services.locked(&handle, identity, is_first).await;
+                    answer(reply, noted.map(|()| json!({})));
+                })),
+                Err(error) => answer(reply, Err(error)),
+            }
         });
     }
 

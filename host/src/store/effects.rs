@@ -57,7 +57,9 @@ pub(super) fn migrated(
     let owed = collect(owed, [instance], |row| Ok((row.get::<_, i64>(0)?, parsed::<Chat>(row, 1)?)))?;
     for (id, chat) in owed {
         if let Some(chat) = moved(&chat, from, to) {
-            change(db, "UPDATE outbox SET chat = ?2 WHERE id = ?1", params![id, json(&chat)?])?;
+            // Its message has another number there, or none.
+            let sql = "UPDATE outbox SET chat = ?2, draft_message = NULL WHERE id = ?1";
+            change(db, sql, params![id, json(&chat)?])?;
         }
     }
     let home = db.prepare_cached("SELECT chat FROM home_channels WHERE instance = ?1")?;

@@ -49,6 +49,24 @@ impl Store {
         self.write(move |db| delete(db, &scope, &key)).await
     }
 
+    /// Returns a fact of the host's own.
+    ///
+    /// # Errors
+    ///
+    /// When the disk fails.
+    pub async fn host_value(&self, key: &str) -> Result<Option<String>> {
+        self.kv_get(HOST_SCOPE, key).await
+    }
+
+    /// Writes a fact of the host's own.
+    ///
+    /// # Errors
+    ///
+    /// When it could not be committed.
+    pub async fn set_host_value(&self, key: &str, value: &str) -> Result<()> {
+        self.kv_set(HOST_SCOPE, key, value).await
+    }
+
     /// Returns what `runtime` remembers of a session; never another runtime's.
     ///
     /// # Errors

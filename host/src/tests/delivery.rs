@@ -3,6 +3,7 @@
 use hermes_core::delivery::PartState;
 use hermes_protocol::{Format, LookupReply, Receipt, RefusalKind, SendOutcome, WaitScope};
 use serde_json::json;
+use std::time::Duration;
 
 use super::world::{Setting, World};
 use crate::store::DeliveryFilter;
@@ -63,6 +64,42 @@ fn a_doubtful_send_is_repeated_once_marked_and_then_given_up_visibly() {
     world.settled();
     assert_eq!(chat.heard().len(), 2);
     assert_eq!(abandoned(&world), ["doubtful twice; last: cut"]);
+}
+
+#[test]
+fn a_doubt_is_repeated_only_after_a_round_trip_that_came_back_since() {
+    let world = World::new();
+    let adapter = world.host().adapter("fake").unwrap();
+    adapter.is_silent();
+    adapter.shows_life();
+    world.platform.answers(SendOutcome::unknown("502"));
+    let chat = world.chat("7");
+    chat.says("question");
+    chat.hears(1);
+    world.block_on(adapter.is_asked_for_life());
+    assert_eq!(chat.heard(), ["question"], "what swallowed it would swallow the repeat too");
+    adapter.shows_life();
+    assert_eq!(chat.hears(2), ["question", "(possibly repeated) question"]);
+    world.settled();
+    assert!(abandoned(&world).is_empty());
+}
+
+#[test]
+fn a_part_that_alone_cannot_be_sent_holds_no_other_chat() {
+    let delivery = "backoff_ms = 60000\nbackoff_s_max = 60".to_owned();
+    let world = World::with(Setting { delivery, ..Setting::default() });
+    let chat = world.chat("7");
+    for _ in 0..2 {
+        world.platform.answers(SendOutcome::not_sent(None, WaitScope::Instance, "no such file"));
+    }
+    chat.says("odd");
+    chat.hears(1);
+    world.host().adapter("fake").unwrap().shows_life();
+    world.passes(Duration::from_secs(7_200));
+    chat.says("look again");
+    assert_eq!(chat.hears(2), ["odd", "odd"]);
+    world.chat("8").says("even");
+    assert_eq!(world.chat("8").hears(1), ["even"]);
 }
 
 #[test]

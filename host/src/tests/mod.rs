@@ -10,6 +10,7 @@ mod commands;
 mod conversation;
 mod deliver;
 mod delivery;
+mod doubts;
 mod files;
 mod handoff;
 mod handoff_meets;

@@ -159,6 +159,26 @@ fn an_edit_on_the_way_that_hangs_holds_the_final_text_up_for_seconds_only() {
 }
 
 #[test]
+fn an_answer_whose_chat_moved_meanwhile_is_sent_anew_and_changes_no_message_there() {
+    let (world, agent) = world();
+    world.chat("7").says("question");
+    agent.says("one");
+    sees(&world, &["one"]);
+    // One for an edit on the way, should there be time for it.
+    for _ in 0..2 {
+        world.platform.answers_edit(SendOutcome::migrated("8"));
+    }
+    agent.finishes("one two");
+    assert_eq!(world.chat("8").hears(1), ["one two"]);
+    world.settled();
+    let edits = world.platform.edits();
+    assert!(
+        edits.iter().all(|edit| edit.message.chat.id == "7"),
+        "under the new id it is another's message: {edits:?}"
+    );
+}
+
+#[test]
 fn a_first_piece_that_may_have_arrived_is_repeated_as_the_final_text_marked() {
     let (world, agent) = world();
     world.platform.answers(SendOutcome::unknown("cut"));

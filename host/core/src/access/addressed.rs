@@ -33,7 +33,9 @@ impl Default for AddressRules {
 /// Whether an admitted event is meant for the agent.
 ///
 /// A bot is answered only when it mentions this account inline, so that two
-/// agents do not talk to each other for ever. Direct messages and presses of a
+/// agents do not talk to each other for ever; so is whoever writes in a channel as
+/// the channel itself, unless the operator says that every message there counts.
+/// Direct messages and presses of a
 /// button always count. `participates` is the route's flag: in a thread in which
 /// the agent takes part nobody has to mention it.
 pub fn addressed(event: &Event, rules: &AddressRules, participates: bool) -> bool {
@@ -42,7 +44,8 @@ pub fn addressed(event: &Event, rules: &AddressRules, participates: bool) -> boo
     }
     let facts = event.addressed;
     let replies_to_self = facts.reply_to_self || event.reply_to.as_ref().is_some_and(|reply| reply.is_self);
-    let mention_required = rules.require_mention.unwrap_or(rules.default != GroupDefault::All);
+    let default = rules.default != GroupDefault::All || speaks_as_channel(event);
+    let mention_required = rules.require_mention.unwrap_or(default);
 
     is_dm(&event.chat.kind)
         || event.kind == EventKind::Choice
@@ -53,6 +56,11 @@ pub fn addressed(event: &Event, rules: &AddressRules, participates: bool) -> boo
         || in_free_chat(event, rules)
         || (participates && is_in_thread(event))
         || rules.mention_patterns.iter().any(|pattern| mentions(&event.text, pattern))
+}
+
+/// Whether somebody writes in a channel as the channel: a person, or another bot that is its admin; nobody can tell.
+pub fn speaks_as_channel(event: &Event) -> bool {
+    event.chat.kind == ChatType::Channel && event.sender.id == event.chat.id
 }
 
 fn in_free_chat(event: &Event, rules: &AddressRules) -> bool {

@@ -281,6 +281,20 @@ fn a_bot_is_meant_only_by_an_inline_mention() {
 }
 
 #[test]
+fn who_writes_as_the_channel_itself_is_meant_where_the_operator_or_the_words_say_so() {
+    let mut post = in_group(Sender::new("c"));
+    (post.chat.kind, post.chat.id) = (ChatType::Channel, "c".into());
+    let all = AddressRules { default: GroupDefault::All, ..rules() };
+    assert!(!addressed(&post, &all, false), "it may be another bot, whose answer would be answered");
+    assert!(addressed(&post.clone().addressed(Addressed::new(true, false, false)), &all, false));
+    assert!(addressed(&post, &AddressRules { free_chats: set(&["c"]), ..all.clone() }, false));
+    assert!(addressed(&post, &AddressRules { require_mention: Some(false), ..all.clone() }, false));
+    post.sender.id = "5".into();
+    assert!(addressed(&post, &all, false), "somebody who is known");
+    assert!(!speaks_as_channel(&post));
+}
+
+#[test]
 fn a_pattern_matches_a_word_of_its_own() {
     for (text, pattern) in [
         ("Hermes, are you there?", "hermes"),

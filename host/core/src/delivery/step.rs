@@ -8,7 +8,11 @@ use crate::limits;
 
 /// How long before its deadline a part is tried a last time, in milliseconds, where the platform
 /// asks for a longer wait than there is.
-const LAST_TRY_MS: i64 = 30_000;
+pub const LAST_TRY_MS: i64 = 30_000;
+
+/// A doubt is not repeated sooner than after so many failures in a row: what answers nothing, or an error without a
+/// word of the platform, mostly lasts longer than the first waits.
+const DOUBT_FAILURES: u32 = 4;
 
 #[cfg(test)]
 mod tests;
@@ -37,7 +41,8 @@ pub enum Step {
         /// What waits for the answer: the lane, or the part alone.
         scope: RetryScope,
     },
-    /// The same once more, marked as a repeat, not before this time.
+    /// The same once more, marked as a repeat, not before this time, and not before the adapter has carried
+    /// something since: whatever swallowed the first would swallow the repeat too.
     RepeatMarked {
         /// When, in Unix milliseconds.
         not_before_ms: i64,
@@ -171,6 +176,17 @@ pub fn after_lookup(
     }
 }
 
+/// Returns what an outcome is worth that blames the whole instance, of an adapter that `carried` something since this
+/// part was blamed on it before: then it is the part that does not go, and nothing else waits for it.
+pub fn contradicted(outcome: SendOutcome, carried: bool) -> SendOutcome {
+    match outcome {
+        SendOutcome::NotSent { retry_after_ms: None, scope: WaitScope::Instance, detail } if carried => {
+            SendOutcome::not_sent(None, WaitScope::Chat, detail)
+        }
+        outcome => outcome,
+    }
+}
+
 /// Whether a refusal means that nothing can be sent to this chat until it speaks again.
 pub fn kills_target(kind: &RefusalKind) -> bool {
     matches!(kind, RefusalKind::Forbidden | RefusalKind::ChatGone)
@@ -294,7 +310,8 @@ impl Judge<'_> {
         } else if self.now_ms >= self.deadline_ms {
             Step::Abandon(DEADLINE_PASSED)
         } else {
-            Step::RepeatMarked { not_before_ms: self.within_deadline(self.backoff_ms()) }
+            let failures = self.facts.attempts.saturating_add(self.facts.lookups).max(DOUBT_FAILURES);
+            Step::RepeatMarked { not_before_ms: self.within_deadline(self.delay_ms(failures)) }
         }
     }
 
@@ -306,8 +323,11 @@ impl Judge<'_> {
     }
 
     fn backoff_ms(&self) -> i64 {
-        let tries = self.facts.attempts.saturating_add(self.facts.lookups);
-        i64::try_from(self.policy.backoff.delay_ms(tries, self.jitter)).unwrap_or(i64::MAX)
+        self.delay_ms(self.facts.attempts.saturating_add(self.facts.lookups))
+    }
+
+    fn delay_ms(&self, failures: u32) -> i64 {
+        i64::try_from(self.policy.backoff.delay_ms(failures, self.jitter)).unwrap_or(i64::MAX)
     }
 
     fn within_deadline(&self, wait_ms: i64) -> i64 {

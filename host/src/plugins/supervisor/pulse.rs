@@ -60,11 +60,14 @@ pub(super) async fn pulse(life: &Life, shared: &Shared) -> Step {
     let health = async {
         let mut seen = shared.proofs.load(Ordering::Relaxed);
         loop {
-            time::sleep(silence).await;
+            let is_asked = tokio::select! {
+                () = time::sleep(silence) => false,
+                () = shared.alive.asked() => true,
+            };
             let proofs = shared.proofs.load(Ordering::Relaxed);
-            if proofs == seen {
+            if is_asked || proofs == seen {
                 match ask_health(life, settings.health).await {
-                    Step::Up => {}
+                    Step::Up => shared.alive.came_back(),
                     silent => return silent,
                 }
             }

@@ -83,12 +83,44 @@ fn a_credential_that_is_not_accepted_degrades_the_adapter_until_the_deadline() {
 #[test]
 fn a_doubt_of_an_at_least_once_adapter_is_repeated_once_marked_and_then_given_up() {
     let step = first(&doubt(), &Class::AtLeastOnce);
-    assert!(matches!(step, Step::RepeatMarked { not_before_ms: 500 }));
+    assert!(matches!(step, Step::RepeatMarked { not_before_ms: 4_000 }));
     let facts = step.note(&tried(1), 0);
     assert_eq!(facts.marks(&Class::AtLeastOnce), ["(possibly repeated)"]);
     assert_eq!(after_facts(&doubt(), &facts, &Class::AtLeastOnce, 1), Step::Abandon("doubtful twice"));
     assert_eq!(first(&doubt(), &Class::from("later")), step, "an unknown class promises the least");
     assert_eq!(first(&SendOutcome::Unrecognised, &Class::AtLeastOnce), step);
+}
+
+#[test]
+fn a_doubt_is_never_repeated_at_once() {
+    for attempts in [1, 2, 9] {
+        let facts = tried(attempts);
+        let Step::RepeatMarked { not_before_ms } = after_facts(&doubt(), &facts, &Class::AtLeastOnce, 0) else {
+            panic!("it is repeated once")
+        };
+        assert!(not_before_ms >= 4_000, "{not_before_ms} after {attempts}");
+    }
+    let late = after_facts(&doubt(), &tried(1), &Class::AtLeastOnce, DEADLINE - 1);
+    assert_eq!(late, Step::RepeatMarked { not_before_ms: DEADLINE }, "and never after its deadline");
+}
+
+#[test]
+fn an_instance_that_carries_other_things_is_not_held_for_one_part() {
+    let blamed = not_sent(None, WaitScope::Instance);
+    assert_eq!(contradicted(blamed.clone(), false), blamed);
+    let own = contradicted(blamed, true);
+    let (mut now, mut facts) = (0, PartFacts::default());
+    while !facts.deferred {
+        facts.attempts += 1;
+        let step = after_facts(&own, &facts, &Class::AtLeastOnce, now);
+        let Step::RetryAt { not_before_ms, scope } = step else { panic!("{step:?}") };
+        assert!(matches!(scope, RetryScope::Lane | RetryScope::Part), "{scope:?}");
+        facts = step.note(&facts, now);
+        now = not_before_ms;
+    }
+    assert!(now <= 180_000, "it steps aside in time: {now}");
+    let told = not_sent(Some(7), WaitScope::Instance);
+    assert_eq!(contradicted(told.clone(), true), told, "what the platform says itself is not contradicted");
 }
 
 #[test]
