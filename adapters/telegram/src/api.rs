@@ -135,6 +135,10 @@ async fn answer<T: DeserializeOwned>(
         Err(error) if status >= 500 => {
             return Err(ApiError::Doubtful(format!("the server answered {status} ({error})")));
         }
+        // Whoever stands before the server did not let it through, so nothing was done.
+        Err(BodyError::Json(_)) if (400..500).contains(&status) => {
+            return Err(ApiError::NotSent(format!("what stands before the server answered {status}")));
+        }
         Err(error) => return Err(ApiError::Doubtful(error.to_string())),
     };
     if envelope.ok {
