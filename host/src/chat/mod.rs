@@ -147,7 +147,7 @@ fn all_of_stdin() -> Result<String, ChatError> {
 }
 
 /// What somebody at this terminal says, each with an id of its own.
-struct Speaker {
+pub struct Speaker {
     /// Told apart from every other terminal by this.
     word: String,
     said: u64,
@@ -155,7 +155,12 @@ struct Speaker {
 }
 
 impl Speaker {
-    fn new() -> Result<Self, ChatError> {
+    /// Listens to signals from here on: what ends the process by itself ends nothing any more.
+    ///
+    /// # Errors
+    ///
+    /// When the system refuses.
+    pub fn new() -> Result<Self, ChatError> {
         let system = |error: &dyn std::fmt::Display| ChatError::System(format!("the system refuses ({error})"));
         let word = getrandom::u64().map_err(|error| system(&error))?;
         let signals = Signals::listen().map_err(|error| system(&error))?;

@@ -34,6 +34,8 @@ const END_WAIT: Duration = Duration::from_secs(20);
 
 /// What is tried out.
 pub struct Trial {
+    /// Who speaks here. It was made before anything that has to be taken away again.
+    pub speaker: Speaker,
     /// The instance.
     pub instance: String,
     /// Where the configuration comes from.
@@ -60,10 +62,9 @@ enum Stand {
 ///
 /// When it cannot run, or when the adapter gives up.
 pub async fn trial(trial: Trial) -> Result<(), ChatError> {
-    let mut speaker = Speaker::new()?;
     let (stands, mut stand) = watch::channel(Stand::ComingUp);
     let home = trial.home.clone();
-    let (host, mut task) = start(trial, stands).await?;
+    let (mut speaker, host, mut task) = start(trial, stands).await?;
     let tried = tokio::select! {
         tried = hold(&home, &mut speaker, &mut stand) => tried,
         ended = &mut task => Err(ended_early(ended)),
@@ -79,8 +80,8 @@ pub async fn trial(trial: Trial) -> Result<(), ChatError> {
 /// A host under way, and how it ends.
 type Task = JoinHandle<Result<std::process::ExitCode, RunError>>;
 
-async fn start(trial: Trial, stands: watch::Sender<Stand>) -> Result<(OwnHost, Task), ChatError> {
-    let Trial { instance, sources, config, log_mask, .. } = trial;
+async fn start(trial: Trial, stands: watch::Sender<Stand>) -> Result<(Speaker, OwnHost, Task), ChatError> {
+    let Trial { speaker, instance, sources, config, log_mask, .. } = trial;
     let last = Mutex::default();
     let watching = move |name: &str, seen: Seen<'_>| {
         if name == instance {
@@ -92,7 +93,7 @@ async fn start(trial: Trial, stands: watch::Sender<Stand>) -> Result<(OwnHost, T
     let mut task = tokio::spawn(app::run_trial(config, options, ready));
     tokio::select! {
         biased;
-        Ok(host) = is_ready => Ok((host, task)),
+        Ok(host) = is_ready => Ok((speaker, host, task)),
         ended = &mut task => Err(ended_early(ended)),
     }
 }
@@ -312,6 +313,19 @@ mod tests {
             heard(&serde_json::to_vec(&edited).unwrap(), Ok(b"{}")),
             "[edited] Ann in the group #tea, thread 7: x"
         );
+    }
+
+    #[test]
+    fn an_adapter_that_gives_up_ends_the_trial_with_what_to_do() {
+        let (stands, stand) = watch::channel(Stand::ComingUp);
+        let last = Mutex::default();
+        note("x", &Seen::State(&AdapterState::Starting { failures: 0 }), &stands, &last);
+        assert_eq!(*stand.borrow(), Stand::ComingUp);
+        note("x", &Seen::State(&AdapterState::Online { failures: 0 }), &stands, &last);
+        assert_eq!(*stand.borrow(), Stand::Up);
+        let failed = AdapterState::Failed { reason: "the token is wrong".to_owned(), mend: "make another".to_owned() };
+        note("x", &Seen::State(&failed), &stands, &last);
+        assert_eq!(*stand.borrow(), Stand::Failed("x gives up: the token is wrong; make another".to_owned()));
     }
 
     #[test]

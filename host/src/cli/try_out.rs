@@ -10,7 +10,7 @@ use hermes_conformance::Sample;
 use super::args::TryArgs;
 use super::ask::say;
 use super::{Context, Failure, adapter, chat, log};
-use crate::chat::{Trial, trial};
+use crate::chat::{Speaker, Trial, trial};
 use crate::config::{self, Sources};
 use crate::plugins;
 
@@ -22,6 +22,8 @@ pub async fn try_out(context: &Context, args: TryArgs) -> Result<(), Failure> {
     let file = context.sources.cwd.join(&args.file);
     let manifest = plugins::inspect(&file).map_err(|error| Failure::failed(error.to_string()))?;
     let plugins_toml = document(&manifest.id, keys(context, &args)?)?;
+    // Whoever interrupts it meanwhile leaves nothing behind either.
+    let speaker = Speaker::new().map_err(chat::failure)?;
     let home = Home::make().map_err(|error| Failure::failed(format!("no folder can be made for it ({error})")))?;
     let library = home.path.join("plugins").join(format!("{}.so", manifest.id));
     let failed =
@@ -48,7 +50,7 @@ pub async fn try_out(context: &Context, args: TryArgs) -> Result<(), Failure> {
         manifest.id, manifest.version
     ))?;
     let instance = manifest.id.clone();
-    trial(Trial { instance, sources, config, home: home.path.clone(), log_mask }).await.map_err(chat::failure)
+    trial(Trial { speaker, instance, sources, config, home: home.path.clone(), log_mask }).await.map_err(chat::failure)
 }
 
 /// The adapter's own keys: those of the sample, and over them those of the command line.
