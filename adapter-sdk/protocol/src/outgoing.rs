@@ -251,6 +251,10 @@ pub enum SendOutcome {
         /// What is known, for `outbox show`.
         #[serde(default)]
         detail: String,
+        /// No key protected this one: asked for again it may arrive twice, also where the adapter's `delivery` is
+        /// `idempotent`. The host repeats it once, marked.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        keyless: bool,
     },
     /// An answer of a later version; it counts as [`SendOutcome::Unknown`].
     #[serde(other, skip_serializing)]
@@ -280,7 +284,12 @@ impl SendOutcome {
 
     /// Doubtful.
     pub fn unknown(detail: impl Into<String>) -> Self {
-        Self::Unknown { detail: detail.into() }
+        Self::Unknown { detail: detail.into(), keyless: false }
+    }
+
+    /// Doubtful, and asked for again it may arrive twice, although the adapter is idempotent otherwise.
+    pub fn unknown_keyless(detail: impl Into<String>) -> Self {
+        Self::Unknown { detail: detail.into(), keyless: true }
     }
 }
 

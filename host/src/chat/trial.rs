@@ -264,7 +264,7 @@ fn sent(method: &str, call: &[u8], outcome: &SendOutcome) -> (&'static str, Stri
             words.push_str(&format!(" (it is tried again: {detail})"));
             "not sent"
         }
-        SendOutcome::Unknown { detail } => {
+        SendOutcome::Unknown { detail, .. } => {
             words.push_str(&format!(" (perhaps it arrived: {detail})"));
             "unknown"
         }

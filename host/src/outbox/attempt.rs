@@ -80,7 +80,7 @@ impl OutboxLane {
         let job = self.job(which)?;
         job.part_mut().facts.attempts = attempt;
         let capabilities = adapter.capabilities();
-        let mut outgoing = job.outgoing(&capabilities.delivery);
+        let mut outgoing = job.outgoing();
         // Elsewhere the options stand in its words.
         outgoing.choices = outgoing.choices.filter(|_| capabilities.buttons);
         if job.delivery.code.as_ref().is_some_and(|hash| !host.codes.tell(hash, &mut outgoing)) {
@@ -96,7 +96,7 @@ impl OutboxLane {
         };
         crash::point("after_send_before_settle");
         let job = self.job(which)?;
-        if matches!(&outcome, SendOutcome::Unknown { detail } if detail == INSTANCE_DIED) {
+        if matches!(&outcome, SendOutcome::Unknown { detail, .. } if detail == INSTANCE_DIED) {
             let facts = &mut job.part_mut().facts;
             facts.deaths = facts.deaths.saturating_add(1);
         }
@@ -108,7 +108,7 @@ impl OutboxLane {
         let said = match outcome {
             SendOutcome::Refused { kind, detail, .. } if detail.is_empty() => kind.to_string(),
             SendOutcome::Refused { kind, detail, .. } => format!("{kind}: {detail}"),
-            SendOutcome::NotSent { detail, .. } | SendOutcome::Unknown { detail } => detail.clone(),
+            SendOutcome::NotSent { detail, .. } | SendOutcome::Unknown { detail, .. } => detail.clone(),
             _ => return,
         };
         let said = self.host.live().masker.mask(said.chars().take(DETAIL_CHARS_MAX).collect::<String>()).into_owned();

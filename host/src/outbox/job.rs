@@ -111,10 +111,10 @@ impl Job {
     }
 
     /// The next part as the adapter gets it.
-    pub fn outgoing(&self, class: &DeliveryClass) -> Outgoing {
+    pub fn outgoing(&self) -> Outgoing {
         let (delivery, part) = (&self.delivery, self.part());
         // To change a message to what it says already repeats nothing.
-        let mut marks = if self.edits().is_some() { Vec::new() } else { self.facts().marks(class) };
+        let mut marks = if self.edits().is_some() { Vec::new() } else { self.facts().marks() };
         if self.facts().thread_dropped {
             marks.push(THREAD_GONE_MARK);
         }

@@ -60,7 +60,7 @@ pub(super) fn outcome(outcome: SendOutcome) -> SendOutcome {
         SendOutcome::NotSent { retry_after_ms, scope, detail } => {
             SendOutcome::NotSent { retry_after_ms, scope, detail: words(&detail) }
         }
-        SendOutcome::Unknown { detail } => SendOutcome::Unknown { detail: words(&detail) },
+        SendOutcome::Unknown { detail, keyless } => SendOutcome::Unknown { detail: words(&detail), keyless },
         other => other,
     }
 }

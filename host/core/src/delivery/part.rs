@@ -3,7 +3,7 @@
 use hermes_protocol::{Receipt, RefusalKind};
 use serde::{Deserialize, Serialize};
 
-use super::{Class, DELAYED_MARK, REPEATED_MARK};
+use super::{DELAYED_MARK, REPEATED_MARK};
 use crate::ids::Epoch;
 
 #[cfg(test)]
@@ -165,9 +165,9 @@ pub struct PartFacts {
 
 impl PartFacts {
     /// Returns what the text of the next attempt has to say before itself.
-    pub fn marks(&self, class: &Class) -> Vec<&'static str> {
+    pub fn marks(&self) -> Vec<&'static str> {
         let mut marks = Vec::new();
-        if self.doubts > 0 && *class != Class::Idempotent {
+        if self.doubts > 0 {
             marks.push(REPEATED_MARK);
         }
         if self.deferred {

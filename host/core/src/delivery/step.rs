@@ -145,6 +145,7 @@ pub fn next_step(
             judge.retry(RetryScope::Instance)
         }
         SendOutcome::NotSent { .. } => judge.retry(judge.own_scope()),
+        SendOutcome::Unknown { keyless: true, .. } => judge.doubt(),
         // Also an answer of a later version: whatever it says, it is no receipt.
         _ => match class {
             Class::Idempotent => judge.retry(judge.own_scope()),

@@ -23,7 +23,7 @@ fn number(outcome: &SendOutcome) -> u64 {
 }
 
 fn died(outcome: &SendOutcome) -> bool {
-    matches!(outcome, SendOutcome::Unknown { detail } if detail == INSTANCE_DIED)
+    matches!(outcome, SendOutcome::Unknown { detail, .. } if detail == INSTANCE_DIED)
 }
 
 fn refused_with(outcome: &SendOutcome, word: &str) -> bool {
@@ -241,7 +241,7 @@ async fn a_send_that_does_not_answer_is_unknown_and_the_instance_lives_on() {
         let host = Host::start(settings, vec![plan(isolation, "hang_in_send")]);
         online(&host.one()).await;
         let outcome = host.one().send(&message("x")).await;
-        assert!(matches!(&outcome, SendOutcome::Unknown { detail } if detail != INSTANCE_DIED), "{outcome:?}");
+        assert!(matches!(&outcome, SendOutcome::Unknown { detail, .. } if detail != INSTANCE_DIED), "{outcome:?}");
         assert!(host.one().is_online());
         assert_eq!(host.one().hint(method::HEALTH, b"{}".to_vec()).await.unwrap(), b"{}");
     }

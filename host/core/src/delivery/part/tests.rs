@@ -31,11 +31,10 @@ fn what_was_not_sent_may_expire() {
 }
 
 #[test]
-fn a_repeat_is_marked_where_the_platform_does_not_deduplicate() {
+fn what_may_be_there_twice_or_comes_late_is_marked() {
     let facts = PartFacts { doubts: 1, deferred: true, ..PartFacts::default() };
-    assert_eq!(facts.marks(&Class::AtLeastOnce), ["(possibly repeated)", "(delayed)"]);
-    assert_eq!(facts.marks(&Class::Idempotent), ["(delayed)"]);
-    assert!(PartFacts::default().marks(&Class::AtLeastOnce).is_empty());
+    assert_eq!(facts.marks(), ["(possibly repeated)", "(delayed)"]);
+    assert!(PartFacts::default().marks().is_empty());
 }
 
 #[test]

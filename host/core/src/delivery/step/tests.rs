@@ -85,7 +85,7 @@ fn a_doubt_of_an_at_least_once_adapter_is_repeated_once_marked_and_then_given_up
     let step = first(&doubt(), &Class::AtLeastOnce);
     assert!(matches!(step, Step::RepeatMarked { not_before_ms: 4_000 }));
     let facts = step.note(&tried(1), 0);
-    assert_eq!(facts.marks(&Class::AtLeastOnce), ["(possibly repeated)"]);
+    assert_eq!(facts.marks(), ["(possibly repeated)"]);
     assert_eq!(after_facts(&doubt(), &facts, &Class::AtLeastOnce, 1), Step::Abandon("doubtful twice"));
     assert_eq!(first(&doubt(), &Class::from("later")), step, "an unknown class promises the least");
     assert_eq!(first(&SendOutcome::Unrecognised, &Class::AtLeastOnce), step);
@@ -135,7 +135,19 @@ fn a_marked_repeat_that_was_not_sent_is_still_the_marked_repeat() {
 fn an_idempotent_adapter_gets_the_same_key_again() {
     let step = first(&doubt(), &Class::Idempotent);
     assert_eq!(step, Step::RetryAt { not_before_ms: 500, scope: RetryScope::Lane });
-    assert!(step.note(&tried(1), 0).marks(&Class::Idempotent).is_empty());
+    assert!(step.note(&tried(1), 0).marks().is_empty());
+}
+
+#[test]
+fn what_no_key_protects_is_repeated_once_and_marked_whatever_the_adapter_promises_otherwise() {
+    let outcome = SendOutcome::unknown_keyless("cut");
+    for class in [Class::Idempotent, Class::Reconcilable, Class::AtLeastOnce] {
+        let step = first(&outcome, &class);
+        assert!(matches!(step, Step::RepeatMarked { .. }), "{class}: {step:?}");
+        let facts = step.note(&tried(1), 0);
+        assert_eq!(facts.marks(), ["(possibly repeated)"]);
+        assert_eq!(after_facts(&outcome, &facts, &class, 1), Step::Abandon("doubtful twice"));
+    }
 }
 
 #[test]
@@ -229,7 +241,7 @@ fn a_part_that_fails_for_its_own_sake_steps_aside_after_a_minute_and_is_marked_d
         held_until = now;
     }
     assert!((20_000..=60_000).contains(&held_until), "{held_until}");
-    assert_eq!(facts.marks(&Class::AtLeastOnce), ["(delayed)"]);
+    assert_eq!(facts.marks(), ["(delayed)"]);
     let later = after_facts(&outcome, &facts, &Class::AtLeastOnce, now + 1);
     assert!(matches!(later, Step::RetryAt { scope: RetryScope::Part, .. }), "it does not come back into its lane");
     let waited = PartFacts { failing_since_ms: None, ..facts };
@@ -323,7 +335,7 @@ proptest! {
             facts.attempts += 1;
             state = state.after(PartChange::Claim { epoch: Epoch(1), attempt: facts.attempts }).unwrap();
             if in_doubt {
-                prop_assert!(class == Class::Idempotent || !facts.marks(&class).is_empty(), "a repeat is marked");
+                prop_assert!(class == Class::Idempotent || !facts.marks().is_empty(), "a repeat is marked");
             }
             let doubtful = matches!(outcome, SendOutcome::Unknown { .. } | SendOutcome::Unrecognised);
             doubtful_sends += u32::from(doubtful);
