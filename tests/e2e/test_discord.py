@@ -322,18 +322,18 @@ def test_buckets_are_not_overdrawn(host, discord, isolation):
     assert limited == [], "the server's headers were read"
 
 
-def test_a_lost_answer_is_asked_again_by_its_key_and_nothing_is_doubled(host, discord, isolation):
+def test_what_arrived_though_its_answer_was_lost_is_known_by_its_key_and_nothing_is_doubled(host, discord, isolation):
     one = started(host, discord, isolation)
     discord.fault("POST channels/.*/messages$", "cut_after")
     discord.says(7, "did it arrive")
-    until("it was sent twice", lambda: len([c for c in discord.get("journal") if c["route"].endswith("/messages")]) == 2)
-    one.cli("status")
+    discord.answers(1, dm=7)
     discord.says(7, "next")
     answers = discord.answers(2, dm=7)
     one.stop()
     assert len(discord.from_bot(dm=7)) == 2 and "did it arrive" in answers[0] and "next" in answers[1], answers
     keys = [c["body"]["nonce"] for c in discord.get("journal") if c["route"].endswith("/messages")]
-    assert keys[0] == keys[1] != keys[2]
+    # The gateway tells the message with its key; where that was not quick enough it was asked for again by the same.
+    assert keys[0] != keys[-1] and len(set(keys)) == 2, keys
     discord.verdict()
 
 

@@ -75,6 +75,9 @@ pub enum ApiError {
     /// It may have been done.
     #[error("{0}")]
     Doubtful(String),
+    /// The same, and no key keeps it from being done twice.
+    #[error("{0}")]
+    Keyless(String),
 }
 
 /// The server's no.
@@ -450,6 +453,13 @@ pub struct Interaction {
     pub user: Option<User>,
     #[serde(default)]
     pub message: Option<Id>,
+}
+
+impl Interaction {
+    /// Where it happened.
+    pub fn channel(&self) -> Option<&str> {
+        self.channel.as_ref().map(|channel| channel.id.as_str()).or(self.channel_id.as_deref())
+    }
 }
 
 /// <https://docs.discord.com/developers/interactions/receiving-and-responding#interaction-object-interaction-data>

@@ -11,7 +11,7 @@ use std::time::Duration;
 use hermes_adapter_net::reqwest::{Client, Url};
 use hermes_adapter_net::ws::{Closed, Received, Socket, WsError, ws_url};
 use hermes_adapter_sdk::prelude::*;
-use hermes_adapter_sdk::tokio::time::{Instant, sleep, timeout};
+use hermes_adapter_sdk::tokio::time::{Instant, timeout};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -24,9 +24,6 @@ const BEAT_MIN: Duration = Duration::from_millis(100);
 /// Not 1000 and not 1001, which would end the session.
 /// <https://docs.discord.com/developers/events/gateway#initiating-a-disconnect>
 const CLOSE_TO_RESUME: u16 = 4900;
-/// How long to wait before identifying on a connection whose session is invalid: 1 to 5 seconds, at random.
-/// <https://docs.discord.com/developers/events/gateway-events#invalid-session>
-const INVALID_WAIT_MS: (u64, u64) = (1000, 5000);
 
 /// Guilds, their messages, direct messages. <https://docs.discord.com/developers/events/gateway#list-of-intents>
 const INTENTS: u64 = (1 << 0) | (1 << 9) | (1 << 12);
@@ -78,6 +75,8 @@ pub enum Lost {
     Resumable(String),
     /// The next connection needs a new session.
     Over(String),
+    /// So does that of every other shard, since there are to be more or fewer of them.
+    AllOver(String),
     /// A person has to do something first.
     Fatal {
         /// What is wrong.
@@ -282,23 +281,18 @@ impl Opening<'_> {
                     self.socket.send(beat).await.map_err(|error| broken(&error))?;
                 }
                 op::RECONNECT => return Err(Lost::Resumable("the gateway asks to connect anew".to_owned())),
-                op::INVALID_SESSION => self.begin_anew(payload.d.as_bool() == Some(true)).await?,
+                op::INVALID_SESSION if payload.d.as_bool() == Some(true) => {
+                    return Err(Lost::Resumable("the gateway asks to resume later".to_owned()));
+                }
+                op::INVALID_SESSION if self.session.is_none() => {
+                    return Err(Lost::Over("the gateway gives no session now; too many are begun at once".to_owned()));
+                }
+                op::INVALID_SESSION => {
+                    return Err(Lost::Over("the gateway does not go on with the session".to_owned()));
+                }
                 _ => {}
             }
         }
-    }
-
-    /// The session cannot be resumed: a new one is asked for on the same connection.
-    async fn begin_anew(&mut self, resumable: bool) -> Result<(), Lost> {
-        if resumable {
-            return Err(Lost::Resumable("the gateway asks to resume later".to_owned()));
-        }
-        if self.session.take().is_none() {
-            return Err(Lost::Over("the gateway gives no session now; it identifies too many at once".to_owned()));
-        }
-        let (least, most) = INVALID_WAIT_MS;
-        sleep(Duration::from_millis(least) + Duration::from_millis(most - least).mul_f64(fraction())).await;
-        self.socket.send(identify(self.entry)).await.map_err(|error| broken(&error))
     }
 
     fn ready(&self, dispatch: &Dispatch) -> Result<Session, Lost> {
@@ -400,8 +394,8 @@ pub fn after(closed: &Closed) -> Lost {
             reason: "Discord does not allow this bot the intents it asks for (4014)",
             mend: "switch on Message Content Intent in the Developer Portal (Bot, Privileged Gateway Intents), or set `message_content = false`",
         },
-        Some(4010) => Lost::Over(said("the gateway wants other shards")),
-        Some(4011) => Lost::Over(said("the gateway wants more shards")),
+        Some(4010) => Lost::AllOver(said("the gateway wants other shards")),
+        Some(4011) => Lost::AllOver(said("the gateway wants more shards")),
         // 1000 and 1001 end a session only where the client says them; the server says them when it restarts. One that
         // is gone after all is told by the answer to the resume.
         Some(4003 | 4005 | 4007 | 4009) => Lost::Over(said("the gateway ended the session")),
@@ -428,8 +422,11 @@ mod tests {
         for fatal in [4004, 4012, 4013, 4014] {
             assert!(matches!(code(fatal), Lost::Fatal { .. }), "{fatal}");
         }
-        for over in [4003, 4005, 4007, 4009, 4010, 4011] {
+        for over in [4003, 4005, 4007, 4009] {
             assert!(matches!(code(over), Lost::Over(_)), "{over}");
+        }
+        for over in [4010, 4011] {
+            assert!(matches!(code(over), Lost::AllOver(_)), "{over}");
         }
         for resumable in [1000, 1001, 1006, 4000, 4001, 4002, 4008, 4999] {
             assert!(matches!(code(resumable), Lost::Resumable(_)), "{resumable}");

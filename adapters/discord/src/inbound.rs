@@ -139,8 +139,18 @@ pub fn acted(interaction: &Interaction, chat: Chat) -> Option<Event> {
     }
 }
 
+/// Whether an interaction is a command or a press of a button of ours, and can be answered.
+pub fn is_ours(interaction: &Interaction) -> bool {
+    let is_meant = match interaction.kind {
+        COMMAND => true,
+        COMPONENT => interaction.data.custom_id.starts_with(BUTTON),
+        _ => false,
+    };
+    is_meant && interaction.channel().is_some() && is_sound(interaction)
+}
+
 /// Whether the id and the token of an interaction can be parts of addresses, as both become.
-pub fn is_sound(interaction: &Interaction) -> bool {
+fn is_sound(interaction: &Interaction) -> bool {
     let token = interaction.token.as_bytes();
     places::number(&interaction.id).is_some()
         && !token.is_empty()

@@ -1,9 +1,12 @@
 //! Interactions that can still be answered: for a quarter of an hour, by a token of their own.
 //!
-//! They are kept with the host too, so that a restart in between answers where it was asked.
+//! They are kept with the host too, so that a restart in between answers where it was asked. A command is kept before
+//! its event is handed over: whoever dies between learns afterwards which event it became, and until then says nothing
+//! where others read along.
 
 use std::collections::VecDeque;
 
+use hermes_adapter_sdk::prelude::{Chat, Event};
 use hermes_adapter_sdk::serde::{Deserialize, Serialize};
 use hermes_adapter_sdk::serde_json;
 
@@ -18,14 +21,34 @@ const OPEN_MAX: usize = 64;
 const ASKERS_MAX: usize = 1024;
 /// Messages of one interaction that are remembered.
 const MESSAGES_MAX: usize = 32;
+/// Commands that are on their way to the host; each shard hands over one at a time.
+const COMING_MAX: usize = 64;
+/// How much is kept, in bytes; a value of the host's store has at most 64 KiB.
+const KEPT_BYTES_MAX: usize = 60 * 1024;
 
 /// The interactions that can still be answered, the oldest first.
-#[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(crate = "hermes_adapter_sdk::serde")]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(crate = "hermes_adapter_sdk::serde", default)]
 pub struct Interactions {
     open: VecDeque<Open>,
     /// The events that commands in a server became, and who used them: longer than they can be answered.
     askers: VecDeque<(i64, String)>,
+    /// Commands of which it is not known yet which event they became.
+    coming: VecDeque<Coming>,
+}
+
+/// A command on its way to the host.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(crate = "hermes_adapter_sdk::serde")]
+pub struct Coming {
+    /// The interaction.
+    pub id: String,
+    /// Answers it.
+    pub token: String,
+    /// Who used it, where others read along.
+    pub asker: Option<String>,
+    /// What is handed over.
+    pub event: Event,
 }
 
 /// One of them.
@@ -34,6 +57,9 @@ pub struct Interactions {
 pub struct Open {
     /// The event it became.
     pub inbox: i64,
+    /// The interaction.
+    #[serde(default)]
+    pub id: String,
     /// Answers it.
     pub token: String,
     until_ms: i64,
@@ -42,6 +68,9 @@ pub struct Open {
     messages: Vec<String>,
     /// The key of the last part that was answered with, and its messages so far.
     part: (String, Vec<String>),
+    /// The key of what is being said without anything that keeps it from being said twice.
+    #[serde(default)]
+    pub saying: String,
 }
 
 impl Open {
@@ -57,21 +86,69 @@ impl Interactions {
         kept.and_then(|kept| serde_json::from_str(kept).ok()).unwrap_or_default()
     }
 
-    /// What the host is to keep.
-    pub fn written(&self) -> String {
-        serde_json::to_string(self).expect("numbers and texts are always JSON")
+    /// What the host is to keep. Where that is too much, the oldest are forgotten.
+    pub fn written(&mut self) -> String {
+        loop {
+            let text = serde_json::to_string(self).expect("numbers and texts are always JSON");
+            if text.len() <= KEPT_BYTES_MAX {
+                return text;
+            }
+            // By halves, since this is rare: who used what longest ago first, and what is on its way last.
+            let (open, askers, coming) = (self.open.len(), self.askers.len(), self.coming.len());
+            match (askers > ASKERS_MAX / 8, open > 1, coming > 1) {
+                (true, ..) => drop(self.askers.drain(..askers / 2)),
+                (_, true, _) => drop(self.open.drain(..open / 2)),
+                (.., true) => drop(self.coming.drain(..coming / 2)),
+                _ => return text,
+            }
+        }
+    }
+
+    /// A command is about to be handed over.
+    pub fn expect(&mut self, coming: Coming) {
+        self.coming.retain(|known| known.id != coming.id);
+        self.coming.push_back(coming);
+        while self.coming.len() > COMING_MAX {
+            self.coming.pop_front();
+        }
+    }
+
+    /// The commands of which it is not known yet which event they became.
+    pub fn coming(&self) -> Vec<Coming> {
+        self.coming.iter().cloned().collect()
+    }
+
+    /// Whether an answer in `chat` to the event `inbox` may be one to a command of which that is not known yet.
+    pub fn may_be_coming(&self, inbox: i64, chat: &Chat) -> bool {
+        let is_known = self.asker(inbox).is_some() || self.open.iter().any(|open| open.inbox == inbox);
+        !is_known && self.coming.iter().any(|coming| coming.event.chat == *chat)
+    }
+
+    /// A command became the event `inbox`, or none at all.
+    pub fn arrived(&mut self, id: &str, inbox: Option<i64>, now_ms: i64) {
+        let found = self.coming.iter().position(|coming| coming.id == id);
+        let Some(coming) = found.and_then(|at| self.coming.remove(at)) else { return };
+        let Some(inbox) = inbox else { return };
+        if self.of_event(inbox, now_ms).is_none() {
+            self.note(inbox, coming.id, coming.token, now_ms);
+        }
+        if let Some(asker) = coming.asker {
+            self.asked_by(inbox, &asker);
+        }
     }
 
     /// An interaction became the event `inbox`.
-    pub fn note(&mut self, inbox: i64, token: String, now_ms: i64) {
+    fn note(&mut self, inbox: i64, id: String, token: String, now_ms: i64) {
         self.open.retain(|open| open.until_ms > now_ms && open.inbox != inbox);
         self.open.push_back(Open {
             inbox,
+            id,
             token,
             until_ms: now_ms.saturating_add(ANSWERABLE_MS),
             answered: false,
             messages: Vec::new(),
             part: Default::default(),
+            saying: String::new(),
         });
         while self.open.len() > OPEN_MAX {
             self.open.pop_front();
@@ -79,7 +156,7 @@ impl Interactions {
     }
 
     /// The command that became the event `inbox` was used by `who`, where others read along.
-    pub fn asked_by(&mut self, inbox: i64, who: &str) {
+    fn asked_by(&mut self, inbox: i64, who: &str) {
         if self.asker(inbox).is_none() {
             self.askers.push_back((inbox, who.to_owned()));
         }
@@ -104,6 +181,13 @@ impl Interactions {
         self.open.iter().find(is_one).cloned()
     }
 
+    /// What has this key is about to be said, which nothing keeps from being said twice; an empty one: its end is known.
+    pub fn says(&mut self, inbox: i64, key: &str) {
+        if let Some(open) = self.open.iter_mut().find(|open| open.inbox == inbox) {
+            key.clone_into(&mut open.saying);
+        }
+    }
+
     /// The part of this key answers the interaction of the event `inbox`, so far with the messages `sent`.
     pub fn answered(&mut self, inbox: i64, key: &str, sent: &[String]) {
         if let Some(open) = self.open.iter_mut().find(|open| open.inbox == inbox) {
@@ -112,6 +196,7 @@ impl Interactions {
                 open.messages.push(message.clone());
             }
             open.part = (key.to_owned(), sent.to_vec());
+            open.saying.clear();
         }
     }
 
@@ -123,36 +208,85 @@ impl Interactions {
 
 #[cfg(test)]
 mod tests {
+    use hermes_adapter_sdk::prelude::Sender;
+
     use super::*;
+
+    fn coming(id: &str, text: &str) -> Coming {
+        let event = Event::message(format!("i:{id}"), Chat::dm("10"), Sender::new("5"), text);
+        Coming { id: id.to_owned(), token: "T".to_owned(), asker: Some("5".to_owned()), event }
+    }
+
+    fn read(open: &mut Interactions) -> Interactions {
+        let text = open.written();
+        assert!(text.len() <= KEPT_BYTES_MAX);
+        Interactions::read(Some(&text))
+    }
+
+    fn arrive(open: &mut Interactions, inbox: i64, now_ms: i64) {
+        let id = inbox.to_string();
+        open.expect(coming(&id, "/help"));
+        open.arrived(&id, Some(inbox), now_ms);
+    }
 
     #[test]
     fn an_interaction_is_known_by_its_event_and_its_messages_until_it_is_over() {
         let mut open = Interactions::default();
-        open.note(7, "T".into(), 1000);
+        arrive(&mut open, 7, 1000);
         assert!(!open.of_event(7, 1000).unwrap().answered);
         open.answered(7, "k1", &["99".into()]);
-        let read = Interactions::read(Some(&open.written()));
-        assert_eq!(read, open);
-        assert_eq!(read.of_message("99", 1000).map(|open| (open.token, open.answered)), Some(("T".into(), true)));
-        let part = read.of_event(7, 1000).unwrap();
+        let kept = read(&mut open);
+        assert_eq!(kept.of_message("99", 1000).map(|open| (open.token, open.answered)), Some(("T".into(), true)));
+        let part = kept.of_event(7, 1000).unwrap();
         assert_eq!((part.sent_of("k1"), part.sent_of("k2"), part.sent_of("")), (vec!["99".into()], vec![], vec![]));
         let over = 1000 + ANSWERABLE_MS;
         assert_eq!((open.of_event(7, over), open.of_message("99", over), open.of_event(8, 0)), (None, None, None));
-        open.asked_by(7, "5");
         open.forget(7);
         assert_eq!(open.of_event(7, 1000), None);
-        assert_eq!(Interactions::read(Some(&open.written())).asker(7), Some("5"), "its answer is still for one only");
-        assert_eq!(Interactions::read(Some("{")), Interactions::default());
+        assert_eq!(read(&mut open).asker(7), Some("5"), "its answer is still for one only");
+        assert!(Interactions::read(Some("{")).coming().is_empty());
+    }
+
+    #[test]
+    fn a_command_is_kept_before_its_event_is_known_and_holds_up_what_may_answer_it() {
+        let mut open = Interactions::default();
+        open.expect(coming("900", "/secret"));
+        open.expect(coming("900", "/secret"));
+        let mut open = read(&mut open);
+        assert_eq!(open.coming().len(), 1);
+        assert!(open.may_be_coming(3, &Chat::dm("10")) && !open.may_be_coming(3, &Chat::dm("11")));
+        open.arrived("900", Some(3), 0);
+        assert_eq!((open.asker(3), open.of_event(3, 0).map(|open| open.id)), (Some("5"), Some("900".to_owned())));
+        assert!(!open.may_be_coming(4, &Chat::dm("10")) && open.coming().is_empty());
+        open.expect(coming("901", "/secret"));
+        open.arrived("901", None, 0);
+        assert!(open.coming().is_empty(), "the host never takes it");
     }
 
     #[test]
     fn what_is_remembered_has_a_bound_and_what_is_over_goes_first() {
         let mut open = Interactions::default();
         for inbox in 0..200 {
-            open.note(inbox, "T".into(), 0);
+            arrive(&mut open, inbox, 0);
         }
         assert_eq!((open.open.len(), open.of_event(199, 0).is_some()), (OPEN_MAX, true));
-        open.note(200, "T".into(), ANSWERABLE_MS);
+        arrive(&mut open, 200, ANSWERABLE_MS);
         assert_eq!(open.open.len(), 1);
+    }
+
+    #[test]
+    fn what_is_kept_fits_the_hosts_store_and_the_newest_stays() {
+        let mut open = Interactions::default();
+        for inbox in 0..2000 {
+            arrive(&mut open, 1_000_000_000 + inbox, 0);
+            open.answered(1_000_000_000 + inbox, "k", &["175928847299117063".to_owned(), "T".repeat(600)]);
+        }
+        let newest = 1_000_001_999;
+        let kept = read(&mut open);
+        assert!(kept.asker(newest).is_some() && kept.of_event(newest, 0).is_some());
+        for n in 0..COMING_MAX {
+            open.expect(coming(&n.to_string(), &"x".repeat(6000)));
+        }
+        assert!(read(&mut open).coming().last().is_some_and(|coming| coming.id == (COMING_MAX - 1).to_string()));
     }
 }

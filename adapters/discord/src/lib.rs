@@ -2,16 +2,21 @@
 //!
 //! * `api`: the HTTP API, typed, without policy; `limits`: its rate limits;
 //! * `gateway`: one connection of one shard, from hello to its close code;
-//! * `connection`: who we are, the sessions, and what is done with each event;
+//! * `shards`: the connections of one account, and their sessions;
+//! * `connection`: who we are, and what is done with each event; `files`: what hangs on it;
 //! * `inbound`: from what was told to an event; `places`: channels and their descriptors;
 //! * `outbound`: from a part to a request, and the one place where errors are classified; `sending`: where it goes;
 //! * `threads`, `opening`: threads that are opened by their first answer, and those that the host asks for;
-//! * `interactions`, `menu`: commands, and how they are answered.
+//! * `echoes`: what is known to have arrived;
+//! * `commands`, `interactions`, `menu`: commands, and how they are answered.
 
 #![forbid(unsafe_code)]
 
 mod api;
+mod commands;
 mod connection;
+mod echoes;
+mod files;
 mod gateway;
 mod inbound;
 mod interactions;
@@ -21,6 +26,7 @@ mod opening;
 mod outbound;
 mod places;
 mod sending;
+mod shards;
 mod threads;
 
 use std::collections::BTreeSet;
@@ -369,7 +375,11 @@ fn linked(config: Config, host: Host) -> Result<Connection, ClientError> {
         me: OnceLock::new(),
         places: Default::default(),
         threads: Default::default(),
+        opening: Default::default(),
         interactions: Default::default(),
+        acknowledgements: Default::default(),
+        arrivals: Default::default(),
+        echoes: Default::default(),
         threadless: Default::default(),
         recalled: Default::default(),
         shards: Default::default(),

@@ -10,7 +10,7 @@ use crate::connection::Connection;
 use crate::inbound::THREAD_NAME_CHARS_MAX;
 use crate::places::{self, Place, kind};
 use crate::sending::{ARCHIVE_MINUTES, call_error};
-use crate::threads::{self, Known};
+use crate::threads::Known;
 
 /// A post of this forum needs a tag. <https://docs.discord.com/developers/resources/channel#channel-object-channel-flags>
 const REQUIRE_TAG: u64 = 1 << 4;
@@ -106,8 +106,9 @@ impl Connection {
             return Ok(None);
         }
         let channel = self.place(&chat).map_err(|_| CallError::new("invalid", "the chat is none of Discord's"))?;
-        let mut threads = self.threads.lock().await;
-        let known = threads.by_key(&key);
+        let turn = self.opening.of(&key);
+        let _one_at_a_time = turn.lock().await;
+        let known = self.threads.lock().await.by_key(&key);
         if let Known::Thread(thread) = &known {
             let place = match self.places.get(thread) {
                 Some(place) => place,
@@ -126,20 +127,20 @@ impl Connection {
             Known::Asked { at_ms } => self.left_behind(&parent, &name, at_ms).await.map_err(call_error)?,
             _ => None,
         };
-        threads.ask(&key, self.host.now_ms());
-        self.host.kv().set(threads::KEPT_AS, &threads.written()).await?;
+        let now_ms = self.host.now_ms();
+        self.change_threads(|threads| threads.ask(&key, now_ms)).await?;
         let opened = match (left, parent.kind) {
             (Some(thread), _) => Ok(thread),
             (None, kind::TEXT | kind::ANNOUNCEMENT) => self.bare_thread(&parent, &name, &key).await,
             (None, _) => self.post_in(&parent, &name).await,
         };
-        match &opened {
-            Ok(thread) => threads.answer(&key, Some(&thread.id)),
+        let kept = match &opened {
+            Ok(thread) => self.change_threads(|threads| threads.answer(&key, Some(&thread.id))).await,
             // There may be one, and the key must not open another: the next time it is looked for.
-            Err(ApiError::Doubtful(_)) => {}
-            Err(_) => threads.answer(&key, None),
-        }
-        if let Err(error) = self.host.kv().set(threads::KEPT_AS, &threads.written()).await {
+            Err(ApiError::Doubtful(_)) => Ok(()),
+            Err(_) => self.change_threads(|threads| threads.answer(&key, None)).await,
+        };
+        if let Err(error) = kept {
             // At worst it is looked for.
             tracing::warn!(%error, "what came of opening a thread is not kept");
         }

@@ -152,6 +152,7 @@ pub fn outcome(error: &ApiError, chat: &Chat) -> SendOutcome {
     match error {
         ApiError::NotSent(detail) => SendOutcome::not_sent(None, WaitScope::Instance, detail.clone()),
         ApiError::Doubtful(detail) => SendOutcome::unknown(detail.clone()),
+        ApiError::Keyless(detail) => SendOutcome::unknown_keyless(detail.clone()),
         ApiError::Limited { retry_after, all } => {
             let scope = if *all { WaitScope::Instance } else { WaitScope::Chat };
             SendOutcome::not_sent(Some(ms(*retry_after)), scope, error.to_string())

@@ -74,6 +74,16 @@ struct Known {
     own_roles: BTreeMap<String, Option<String>>,
 }
 
+impl Known {
+    /// What is known of the bot's role in a guild; `None`: nothing any more.
+    fn note_role(&mut self, guild: &str, role: Option<Option<String>>) {
+        self.own_roles.remove(guild);
+        if let Some(role) = role.filter(|_| self.own_roles.len() < ROLES_MAX) {
+            self.own_roles.insert(guild.to_owned(), role);
+        }
+    }
+}
+
 impl Places {
     /// What is known about a channel.
     pub fn get(&self, channel: &str) -> Option<Place> {
@@ -103,13 +113,9 @@ impl Places {
 
     /// Reads the roles of a guild.
     pub fn hear_roles(&self, roles: &Value, guild: &str, bot: &str) {
-        for role in roles.as_array().into_iter().flatten() {
-            self.hear_role(role, Some(guild), bot);
-        }
-        let mut known = self.lock();
-        if roles.is_array() && known.own_roles.len() < ROLES_MAX {
-            known.own_roles.entry(guild.to_owned()).or_insert(None);
-        }
+        let Some(roles) = roles.as_array() else { return };
+        let own = roles.iter().find_map(|role| own_role(role, bot));
+        self.lock().note_role(guild, Some(own.map(str::to_owned)));
     }
 
     /// Channels of guilds in which people write, with their ids.
@@ -132,6 +138,9 @@ impl Places {
                 self.hear_roles(&data["roles"], guild.unwrap_or_default(), bot);
             }
             "GUILD_ROLE_CREATE" | "GUILD_ROLE_UPDATE" => self.hear_role(&data["role"], guild, bot),
+            "GUILD_ROLE_DELETE" => self.lose_role(data["role_id"].as_str(), guild),
+            // Else it is only out of reach for a while.
+            "GUILD_DELETE" if data["unavailable"] != true => self.leave(data["id"].as_str().unwrap_or_default()),
             "THREAD_LIST_SYNC" => self.read_all(&data["threads"], guild),
             "CHANNEL_CREATE" | "CHANNEL_UPDATE" | "THREAD_CREATE" | "THREAD_UPDATE" => self.read(data, guild),
             "CHANNEL_DELETE" | "THREAD_DELETE" => {
@@ -156,21 +165,39 @@ impl Places {
         }
     }
 
-    /// <https://docs.discord.com/developers/topics/permissions#role-object-role-tags-structure>
     fn hear_role(&self, role: &Value, guild: Option<&str>, bot: &str) {
-        let (Some(guild), Some(id)) = (guild, role["id"].as_str()) else { return };
-        if role["tags"]["bot_id"].as_str() != Some(bot) {
-            return;
+        let Some(guild) = guild else { return };
+        match own_role(role, bot) {
+            Some(own) => self.lock().note_role(guild, Some(Some(own.to_owned()))),
+            None => self.lose_role(role["id"].as_str(), Some(guild)),
         }
+    }
+
+    /// A role is gone, or is not this bot's. If it was, the guild is asked when that matters.
+    fn lose_role(&self, role: Option<&str>, guild: Option<&str>) {
+        let (Some(role), Some(guild)) = (role, guild) else { return };
         let mut known = self.lock();
-        if known.own_roles.len() < ROLES_MAX {
-            known.own_roles.insert(guild.to_owned(), Some(id.to_owned()));
+        if known.own_roles.get(guild).is_some_and(|own| own.as_deref() == Some(role)) {
+            known.note_role(guild, None);
         }
+    }
+
+    /// The bot is in this guild no longer.
+    fn leave(&self, guild: &str) {
+        let mut known = self.lock();
+        known.places.retain(|_, place| place.guild.as_deref() != Some(guild));
+        known.note_role(guild, None);
     }
 
     fn lock(&self) -> MutexGuard<'_, Known> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// The id of a role, if it belongs to this bot.
+/// <https://docs.discord.com/developers/topics/permissions#role-object-role-tags-structure>
+fn own_role<'r>(role: &'r Value, bot: &str) -> Option<&'r str> {
+    role["id"].as_str().filter(|_| role["tags"]["bot_id"].as_str() == Some(bot))
 }
 
 /// The descriptor of a chat; the same on every path. A thread has an id of its own, by which it is written to.
@@ -254,6 +281,31 @@ mod tests {
         assert_eq!(places.written_in().len(), 2);
         places.hear("THREAD_DELETE", &json!({ "id": "20", "guild_id": "1" }), "42");
         assert_eq!((places.get("20"), places.get("11")), (None, None));
+    }
+
+    #[test]
+    fn a_role_that_is_gone_or_is_another_bots_calls_nobody_and_is_asked_for_again() {
+        let places = Places::default();
+        let own = json!({ "id": "5", "tags": { "bot_id": "42" } });
+        let hear = |name: &str, data: Value| places.hear(name, &data, "42");
+        let know = || (places.knows_role("1"), places.own_role("1"));
+        for (name, gone) in [
+            ("GUILD_ROLE_DELETE", json!({ "guild_id": "1", "role_id": "5" })),
+            ("GUILD_ROLE_UPDATE", json!({ "guild_id": "1", "role": { "id": "5" } })),
+            ("GUILD_DELETE", json!({ "id": "1" })),
+        ] {
+            hear("GUILD_CREATE", json!({ "id": "1", "channels": [{ "id": "10", "type": 0 }], "roles": [own] }));
+            hear("GUILD_ROLE_DELETE", json!({ "guild_id": "1", "role_id": "6" }));
+            hear("GUILD_ROLE_UPDATE", json!({ "guild_id": "1", "role": { "id": "6" } }));
+            hear("GUILD_DELETE", json!({ "id": "1", "unavailable": true }));
+            assert_eq!(know(), (true, Some("5".to_owned())));
+            hear(name, gone);
+            assert_eq!(know(), (false, None), "{name}");
+        }
+        assert!(places.get("10").is_none(), "a guild that was left has no channels");
+        hear("GUILD_CREATE", json!({ "id": "1", "roles": [own] }));
+        hear("GUILD_CREATE", json!({ "id": "1", "roles": [{ "id": "7" }] }));
+        assert_eq!(know(), (true, None), "what is told anew counts");
     }
 
     #[test]

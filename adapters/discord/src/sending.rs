@@ -9,7 +9,7 @@ use crate::connection::Connection;
 use crate::interactions::Open;
 use crate::outbound::{self, FILES_MAX, outcome};
 use crate::places::{self, Place};
-use crate::threads;
+use crate::threads::{self, Threads};
 
 /// How long a thread is shown after its last message, in minutes.
 pub const ARCHIVE_MINUTES: u32 = 1440;
@@ -33,7 +33,11 @@ impl Connection {
         if outgoing.text.trim().is_empty() && outgoing.media.is_empty() {
             return SendOutcome::refused(RefusalKind::Invalid, "the text is empty, which Discord does not take");
         }
-        if let Some(open) = self.interaction_of(outgoing).await {
+        let open = match self.interaction_of(outgoing).await {
+            Ok(open) => open,
+            Err(outcome) => return outcome,
+        };
+        if let Some(open) = open {
             match self.answer(&open, outgoing).await {
                 Err(ApiError::Refused(refused)) if is_over(refused.status) => {
                     tracing::debug!(%refused, "an interaction is over");
@@ -84,6 +88,10 @@ impl Connection {
         let mut sent = Vec::new();
         for (n, files) in chunks(&outgoing.media).into_iter().enumerate() {
             let mut one = if n == 0 { body.clone() } else { another(&body, &outgoing.key, n) };
+            if let Some(message) = one["nonce"].as_str().and_then(|key| self.echoes.of(key)) {
+                sent.push(message);
+                continue;
+            }
             let mut posted = self.post(Method::POST, &path, one.clone(), files).await;
             if posted.as_ref().is_err_and(takes_no_reply) {
                 for body in [&mut body, &mut one] {
@@ -157,8 +165,12 @@ impl Connection {
     /// Opens the thread that a message was promised, when the first word is said in it.
     async fn open_promised(&self, chat: &Chat) -> Result<(), SendOutcome> {
         let (Some(thread), Some(channel)) = (&chat.thread, &chat.parent) else { return Ok(()) };
-        let mut threads = self.threads.lock().await;
-        if !threads.is_promised(thread) {
+        if !self.threads.lock().await.is_promised(thread) {
+            return Ok(());
+        }
+        let turn = self.opening.of(thread);
+        let _one_at_a_time = turn.lock().await;
+        if !self.threads.lock().await.is_promised(thread) {
             return Ok(());
         }
         let name = chat.thread_name.as_deref().filter(|name| !name.is_empty()).unwrap_or("Conversation");
@@ -179,8 +191,7 @@ impl Connection {
                 return Err(SendOutcome::not_sent(Some(THREAD_WAIT_MS), WaitScope::Chat, error.to_string()));
             }
         }
-        threads.settle(thread);
-        if let Err(error) = self.host.kv().set(threads::KEPT_AS, &threads.written()).await {
+        if let Err(error) = self.change_threads(|threads| threads.settle(thread)).await {
             // At worst it is asked for once more, and is there.
             tracing::warn!(%error, "a thread that was opened is not kept");
         }
@@ -192,6 +203,13 @@ impl Connection {
         }
     }
 
+    /// Changes what is known of threads, and keeps it for another life. Nothing is asked of the platform meanwhile.
+    pub async fn change_threads(&self, change: impl FnOnce(&mut Threads)) -> Result<(), CallError> {
+        let mut threads = self.threads.lock().await;
+        change(&mut threads);
+        self.host.kv().set(threads::KEPT_AS, &threads.written()).await
+    }
+
     /// Opens the thread of a message.
     /// <https://docs.discord.com/developers/resources/channel#start-thread-from-message>
     pub async fn thread_from(&self, channel: &str, message: &str, name: &str) -> Result<Channel, ApiError> {
@@ -200,36 +218,40 @@ impl Connection {
         self.api.send(Method::POST, &format!("channels/{channel}/messages/{message}/threads"), &body).await
     }
 
-    async fn interaction_of(&self, outgoing: &Outgoing) -> Option<Open> {
-        let inbox = outgoing.in_reply_to?;
-        self.interactions.lock().await.of_event(inbox, self.host.now_ms())
-    }
-
-    async fn forget_interaction(&self, inbox: i64) {
-        let mut open = self.interactions.lock().await;
-        open.forget(inbox);
-        self.keep_interactions(&open).await;
-    }
-
     /// Answers whoever used a command: the first answer takes the place of the sign that somebody thinks.
     /// <https://docs.discord.com/developers/interactions/receiving-and-responding#followup-messages>
-    /// They have no keys: which of them are there is remembered, so that a part that is asked for again goes on there.
+    /// They have no keys: which of them are there is remembered, so that a part that is asked for again goes on there,
+    /// and of one whose end nobody knows that is said.
     async fn answer(&self, open: &Open, outgoing: &Outgoing) -> Result<Vec<String>, ApiError> {
         let me = self.me.get().ok_or_else(|| ApiError::NotSent("the link was never opened".to_owned()))?;
         let hook = format!("webhooks/{}/{}", me.application, open.token);
         let private = !self.choice.public_answers || outgoing.ephemeral_to.is_some();
         let body = outbound::answer(outgoing, self.manner, private);
-        let mut sent = open.sent_of(&outgoing.key);
+        let (inbox, key) = (open.inbox, outgoing.key.as_str());
+        if !key.is_empty() && open.saying == key {
+            // Once: the host decides whether it is said again.
+            self.note_interaction(|interactions| interactions.says(inbox, "")).await;
+            return Err(ApiError::Keyless("it was cut off while an answer to a command was said".to_owned()));
+        }
+        let mut sent = open.sent_of(key);
         for (n, files) in chunks(&outgoing.media).into_iter().enumerate().skip(sent.len()) {
             let body = if n == 0 { body.clone() } else { another(&body, "", n) };
             let one: Sent = match open.answered || n > 0 {
                 false => self.post(Method::PATCH, &format!("{hook}/messages/@original"), body, files).await?,
-                true => self.post(Method::POST, &format!("{hook}?wait=true"), body, files).await?,
+                true => {
+                    self.note_interaction(|interactions| interactions.says(inbox, key)).await;
+                    let posted = self.post(Method::POST, &format!("{hook}?wait=true"), body, files).await;
+                    if posted.is_err() {
+                        self.note_interaction(|interactions| interactions.says(inbox, "")).await;
+                    }
+                    posted.map_err(|error| match error {
+                        ApiError::Doubtful(why) => ApiError::Keyless(why),
+                        error => error,
+                    })?
+                }
             };
             sent.push(one.id);
-            let mut interactions = self.interactions.lock().await;
-            interactions.answered(open.inbox, &outgoing.key, &sent);
-            self.keep_interactions(&interactions).await;
+            self.note_interaction(|interactions| interactions.answered(inbox, key, &sent)).await;
         }
         Ok(sent)
     }
@@ -301,7 +323,7 @@ fn not_ours(what: &str, id: &str) -> SendOutcome {
 pub fn call_error(error: ApiError) -> CallError {
     let code = match &error {
         ApiError::Refused(_) | ApiError::Unusable(_) => "refused",
-        ApiError::Limited { .. } | ApiError::NotSent(_) | ApiError::Doubtful(_) => "unavailable",
+        ApiError::Limited { .. } | ApiError::NotSent(_) | ApiError::Doubtful(_) | ApiError::Keyless(_) => "unavailable",
     };
     CallError::new(code, error.to_string())
 }

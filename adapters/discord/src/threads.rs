@@ -4,7 +4,8 @@
 //! can name it before it exists; it is opened when something is said in it. So a stranger, whom the host does not
 //! answer, opens none, and a restart in between loses none.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use hermes_adapter_sdk::serde::{Deserialize, Serialize};
 use hermes_adapter_sdk::serde_json;
@@ -114,6 +115,25 @@ impl Threads {
     }
 }
 
+/// Whose turn it is to open a thread: one at a time for each name, so that two ask for no second one, and a slow one
+/// holds up no other.
+#[derive(Debug, Default)]
+pub struct Turns(Mutex<BTreeMap<String, Weak<tokio::sync::Mutex<()>>>>);
+
+impl Turns {
+    /// What is held while a thread of this name is opened.
+    pub fn of(&self, name: &str) -> Arc<tokio::sync::Mutex<()>> {
+        let mut turns = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        turns.retain(|_, turn| turn.strong_count() > 0);
+        if let Some(turn) = turns.get(name).and_then(Weak::upgrade) {
+            return turn;
+        }
+        let turn = Arc::default();
+        turns.insert(name.to_owned(), Arc::downgrade(&turn));
+        turn
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -142,6 +162,19 @@ mod tests {
         assert_eq!(later.by_key("k"), Known::No);
         later.answer("k", Some("1"));
         assert_eq!(later.by_key("k"), Known::No, "it never asked");
+    }
+
+    #[tokio::test]
+    async fn turns_of_one_name_follow_each_other_and_others_do_not_wait() {
+        let turns = Turns::default();
+        let one = turns.of("1");
+        let held = one.lock().await;
+        assert!(turns.of("1").try_lock().is_err() && turns.of("2").try_lock().is_ok());
+        drop(held);
+        assert!(turns.of("1").try_lock().is_ok());
+        drop(one);
+        turns.of("3");
+        assert_eq!(turns.0.lock().unwrap().len(), 1, "who is done is forgotten");
     }
 
     #[test]

@@ -1,3 +1,7 @@
+use std::time::Duration;
+
+use serde_json::json;
+
 use super::*;
 use crate::Discord;
 

@@ -1,0 +1,423 @@
+//! The shards of one account: opened one after the other, followed side by side.
+//!
+//! The gateway allows a few new sessions in five seconds, so `connect` opens what it can in its time and the rest come
+//! up while the first are followed. A shard that loses its connection is opened again in place; the link is lost when
+//! no shard is left, or when a person has to do something. What was told in a session that is over is told by nobody
+//! again: it is taken in to the end, whatever becomes of the other shards.
+
+use std::collections::VecDeque;
+use std::future::Future;
+use std::pin::Pin;
+use std::time::Duration;
+
+use futures_util::future::{BoxFuture, FutureExt};
+use futures_util::stream::{FuturesUnordered, StreamExt};
+use hermes_adapter_net::backoff::Backoff;
+use hermes_adapter_net::reqwest::Url;
+use hermes_adapter_sdk::prelude::*;
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep, sleep_until, timeout_at};
+
+use crate::api::{GatewayBot, StartLimit};
+use crate::connection::Connection;
+use crate::gateway::{Dispatch, Entry, Lost, Said, Session, Shard};
+
+/// Events that wait while one is taken in. Beyond that the connection is not read.
+const WAITING_MAX: usize = 512;
+/// Interactions of one shard that are being acknowledged. Beyond that its connection is not read.
+const ACKNOWLEDGING_MAX: usize = 64;
+/// The session's number is kept after each event of the host, and after so many that were none.
+const UNKEPT_MAX: u64 = 64;
+/// How long `connect` opens further shards; the host waits half a minute for it.
+const OPENING_MAX: Duration = Duration::from_secs(15);
+/// Between two groups of new sessions.
+/// <https://docs.discord.com/developers/events/gateway#rate-limiting>
+const IDENTIFY_PAUSE: Duration = Duration::from_secs(5);
+/// After so many failures in a row to go on with a session it is given up: something about it may be dead for ever.
+const RESUMES_MAX: u32 = 8;
+/// The most shards of one instance.
+const SHARDS_MAX: u32 = 256;
+/// How long to wait before a shard is opened again, at first and at most.
+const AGAIN_AFTER: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
+
+/// The shards that `connect` opened, and what is left to open.
+pub struct Opened {
+    shards: Vec<(u32, Shard)>,
+    missing: VecDeque<u32>,
+    pace: Pace,
+}
+
+/// Where sessions begin, and how fast.
+struct Pace {
+    url: Url,
+    /// How many shards there are.
+    count: u32,
+    /// New sessions that may be begun at once.
+    at_once: u32,
+    limit: Option<StartLimit>,
+    begun: u32,
+    /// When a further session may be begun.
+    next_at: Instant,
+}
+
+impl Pace {
+    fn new(url: Url, gateway: GatewayBot) -> Self {
+        let limit = gateway.session_start_limit;
+        let at_once = limit.as_ref().map_or(1, |limit| limit.max_concurrency.max(1));
+        Self { url, count: gateway.shards.clamp(1, SHARDS_MAX), at_once, limit, begun: 0, next_at: Instant::now() }
+    }
+
+    /// How long no session may be begun because too many were, in milliseconds.
+    fn is_used_up(&self) -> Option<u64> {
+        let limit = self.limit.as_ref()?;
+        (limit.remaining <= self.begun && limit.reset_after > 0).then_some(limit.reset_after)
+    }
+
+    /// Waits until a session may be begun.
+    async fn wait(&self) {
+        sleep_until(self.next_at).await;
+    }
+
+    /// A session is begun.
+    fn note(&mut self) {
+        self.begun = self.begun.saturating_add(1);
+        if self.begun % self.at_once == 0 {
+            self.next_at = Instant::now() + IDENTIFY_PAUSE;
+        }
+    }
+}
+
+impl Connection {
+    /// Asks who we are, and opens the first shard, and of the others what needs no long wait.
+    pub async fn open(&self) -> Result<(), ConnectError> {
+        *self.shards.lock().await = None;
+        self.identify().await?;
+        self.recall().await?;
+        let (url, gateway) = self.gateway().await?;
+        let mut pace = Pace::new(url, gateway);
+        let mut missing: VecDeque<u32> = (0..pace.count).collect();
+        let until = Instant::now() + OPENING_MAX;
+        let mut shards = Vec::new();
+        while let Some(number) = missing.pop_front() {
+            if shards.is_empty() {
+                shards.push((number, self.open_shard(number, &mut pace).await?));
+                continue;
+            }
+            match timeout_at(until, self.open_shard(number, &mut pace)).await {
+                Ok(Ok(shard)) => shards.push((number, shard)),
+                Ok(Err(error @ ConnectError::Fatal { .. })) => return Err(error),
+                Ok(Err(error)) => {
+                    tracing::info!(shard = number, %error, "a shard is opened later");
+                    missing.push_back(number);
+                    break;
+                }
+                Err(_) => {
+                    missing.push_front(number);
+                    break;
+                }
+            }
+        }
+        if !missing.is_empty() {
+            tracing::info!(up = shards.len(), of = pace.count, "the other shards come up one after the other");
+        }
+        *self.shards.lock().await = Some(Opened { shards, missing, pace });
+        self.host.proved();
+        Ok(())
+    }
+
+    /// Opens one shard: its session goes on, or a new one is begun when it may be.
+    async fn open_shard(&self, number: u32, pace: &mut Pace) -> Result<Shard, ConnectError> {
+        let mut session = self.kept_session(number, pace.count).await?;
+        if session.is_none() {
+            self.may_begin(pace).await?;
+        }
+        let mut opened = self.open_with(number, pace, session.clone()).await;
+        if let Err(Lost::Over(reason)) = &opened
+            && session.take().is_some()
+        {
+            // A new session needs a new connection, to where sessions begin.
+            // <https://docs.discord.com/developers/events/gateway#preparing-to-resume>
+            tracing::info!(shard = number, reason, "a session cannot be gone on with, and a new one is begun");
+            self.forget_session(number).await;
+            self.may_begin(pace).await?;
+            opened = self.open_with(number, pace, None).await;
+        }
+        match opened {
+            Ok(shard) => {
+                self.keep_session(number, &shard.session).await?;
+                Ok(shard)
+            }
+            Err(lost) => Err(self.not_opened(number, session, lost).await),
+        }
+    }
+
+    /// Waits until a new session may be begun, and counts it.
+    async fn may_begin(&self, pace: &mut Pace) -> Result<(), ConnectError> {
+        if let Some(wait_ms) = pace.is_used_up() {
+            return Err(ConnectError::retry_after_ms(
+                "Discord allows no more new sessions for now; look for what reconnects so often",
+                wait_ms,
+            ));
+        }
+        pace.wait().await;
+        pace.note();
+        Ok(())
+    }
+
+    async fn open_with(&self, number: u32, pace: &Pace, session: Option<Session>) -> Result<Shard, Lost> {
+        let me = self.me.get().ok_or_else(|| Lost::Resumable("nobody has said who we are".to_owned()))?;
+        let entry = Entry {
+            client: &self.sockets,
+            url: &pace.url,
+            only_there: self.gateway_url.is_some(),
+            version: self.version,
+            token: &self.token,
+            bot: &me.id,
+            shard: (number, pace.count),
+            message_content: self.choice.message_content,
+        };
+        Shard::open(&entry, session).await
+    }
+
+    /// Receives until no shard has a connection any more; the next `connect` resumes them.
+    pub async fn receive(&self) -> Result<(), ConnectError> {
+        let Some(Opened { shards, mut missing, pace }) = self.shards.lock().await.take() else {
+            return Err(ConnectError::retry("the link was never opened"));
+        };
+        let (end, ending) = watch::channel(false);
+        let mut followed: FuturesUnordered<BoxFuture<'_, Gone>> = FuturesUnordered::new();
+        for (number, shard) in shards {
+            followed.push(self.follow(number, shard, ending.clone()).boxed());
+        }
+        let mut pace = Some(pace);
+        let mut backoff = Backoff::new(AGAIN_AFTER.0, AGAIN_AFTER.1);
+        let mut opening: Option<BoxFuture<'_, Reopened>> = None;
+        let mut wait = Duration::ZERO;
+        loop {
+            if opening.is_none()
+                && let Some(number) = missing.pop_front()
+                && let Some(pace) = pace.take()
+            {
+                opening = Some(self.open_again(number, pace, wait).boxed());
+            }
+            let is_opening = opening.is_some();
+            let gone = tokio::select! {
+                Some(gone) = followed.next() => gone,
+                reopened = until_done(&mut opening), if is_opening => {
+                    opening = None;
+                    let (number, kept_pace, opened) = reopened;
+                    pace = Some(kept_pace);
+                    match opened {
+                        Ok(shard) => {
+                            backoff.reset();
+                            wait = Duration::ZERO;
+                            followed.push(self.follow(number, shard, ending.clone()).boxed());
+                            continue;
+                        }
+                        Err(error) => Gone::alone(number, error),
+                    }
+                }
+            };
+            if gone.with_all || followed.is_empty() {
+                // Whoever still takes in what nobody tells again does so to the end.
+                end.send_replace(true);
+                while followed.next().await.is_some() {}
+                return Err(gone.error);
+            }
+            tracing::info!(shard = gone.number, error = %gone.error, "a shard has no connection; the others go on");
+            missing.push_back(gone.number);
+            wait = told(&gone.error).unwrap_or_else(|| backoff.next_delay());
+        }
+    }
+
+    async fn open_again(&self, number: u32, mut pace: Pace, wait: Duration) -> Reopened {
+        sleep(wait).await;
+        // The limit of new sessions was told when the link was opened, which may be long ago.
+        if let Ok((_, told)) = self.gateway().await {
+            (pace.limit, pace.begun) = (told.session_start_limit, 0);
+        }
+        let opened = self.open_shard(number, &mut pace).await;
+        (number, pace, opened)
+    }
+
+    /// Follows a shard until its connection is lost, or all of them are to end.
+    async fn follow(&self, number: u32, shard: Shard, ending: watch::Receiver<bool>) -> Gone {
+        match self.follow_on(number, shard, ending).await {
+            Ok(lost) => {
+                let with_all = matches!(lost, Lost::AllOver(_));
+                let gone = Gone::alone(number, self.lost(number, lost).await);
+                Gone { with_all: gone.with_all || with_all, ..gone }
+            }
+            Err(error) => Gone::alone(number, error),
+        }
+    }
+
+    async fn follow_on(
+        &self,
+        number: u32,
+        mut shard: Shard,
+        mut ending: watch::Receiver<bool>,
+    ) -> Result<Lost, ConnectError> {
+        let mut waiting: VecDeque<Dispatch> = VecDeque::new();
+        let mut work: Option<BoxFuture<'_, Result<(u64, bool), ConnectError>>> = None;
+        let mut acknowledging: FuturesUnordered<BoxFuture<'_, ()>> = FuturesUnordered::new();
+        let mut kept = shard.session.seq;
+        let lost = loop {
+            if work.is_none()
+                && let Some(dispatch) = waiting.pop_front()
+            {
+                let session = Session { seq: dispatch.seq, ..shard.session.clone() };
+                work = Some(self.take_in_and_keep(number, session, dispatch, kept).boxed());
+            }
+            let busy = work.is_some();
+            let reads = waiting.len() < WAITING_MAX && acknowledging.len() < ACKNOWLEDGING_MAX;
+            tokio::select! {
+                said = shard.next(reads) => match said {
+                    Ok(Said::Event(dispatch)) => {
+                        acknowledging.extend(self.hear_ahead(&dispatch));
+                        waiting.push_back(dispatch);
+                    }
+                    Ok(Said::Alive) => self.host.proved(),
+                    Err(lost) => break lost,
+                },
+                done = until_done(&mut work), if busy => {
+                    work = None;
+                    let (seq, is_kept) = done?;
+                    shard.session.seq = seq;
+                    if is_kept {
+                        kept = seq;
+                    }
+                }
+                Some(()) = acknowledging.next() => {}
+                _ = ending.changed() => break Lost::Resumable("another shard has ended the link".to_owned()),
+            }
+        };
+        drop(shard);
+        // Who waits for these does not wait for the next connection.
+        let acknowledged = async { while acknowledging.next().await.is_some() {} };
+        if matches!(lost, Lost::Over(_) | Lost::AllOver(_)) {
+            // Nobody tells these again.
+            tokio::join!(self.take_in_the_rest(work.take(), waiting), acknowledged).0?;
+        } else {
+            acknowledged.await;
+        }
+        Ok(lost)
+    }
+
+    /// Takes in what was received of a session that is over.
+    async fn take_in_the_rest(
+        &self,
+        work: Option<BoxFuture<'_, Result<(u64, bool), ConnectError>>>,
+        waiting: VecDeque<Dispatch>,
+    ) -> Result<(), ConnectError> {
+        if let Some(work) = work {
+            work.await?;
+        }
+        for dispatch in waiting {
+            self.take_in(dispatch).await?;
+        }
+        Ok(())
+    }
+
+    /// Takes one event in; returns its number, and whether that is kept.
+    async fn take_in_and_keep(
+        &self,
+        number: u32,
+        session: Session,
+        dispatch: Dispatch,
+        kept: u64,
+    ) -> Result<(u64, bool), ConnectError> {
+        let is_event = self.take_in(dispatch).await?;
+        let keeps = is_event || session.seq.saturating_sub(kept) >= UNKEPT_MAX;
+        if keeps {
+            self.keep_session(number, &session).await?;
+        }
+        Ok((session.seq, keeps))
+    }
+
+    /// The session of a shard of so many, if it is this bot's.
+    async fn kept_session(&self, shard: u32, of: u32) -> Result<Option<Session>, ConnectError> {
+        let kept = self.host.kv().get(&session_key(shard)).await;
+        let kept = kept.map_err(|error| ConnectError::retry(error.to_string()))?;
+        let session: Option<Session> = kept.and_then(|text| serde_json::from_str(&text).ok());
+        let me = self.me.get().map(|me| me.id.as_str());
+        Ok(session.filter(|session| Some(session.bot.as_str()) == me && session.of == of))
+    }
+
+    async fn keep_session(&self, shard: u32, session: &Session) -> Result<(), ConnectError> {
+        let text = serde_json::to_string(session).expect("texts and numbers are always JSON");
+        let kept = self.host.kv().set(&session_key(shard), &text).await;
+        kept.map_err(|error| ConnectError::retry(format!("the session could not be kept: {error}")))
+    }
+
+    /// What it means that a shard was not opened. A session whose own address fails is next resumed at the gateway's;
+    /// one that fails again and again, while the HTTP API answers, is given up.
+    async fn not_opened(&self, shard: u32, session: Option<Session>, lost: Lost) -> ConnectError {
+        if let (Some(mut session), Lost::Resumable(reason)) = (session, &lost) {
+            session.failures = session.failures.saturating_add(1);
+            if session.failures >= RESUMES_MAX {
+                return self.lost(shard, Lost::Over(reason.clone())).await;
+            }
+            if let Err(error) = self.keep_session(shard, &session).await {
+                return error;
+            }
+        }
+        self.lost(shard, lost).await
+    }
+
+    /// What a lost connection means for the link; a session that is over is forgotten.
+    async fn lost(&self, shard: u32, lost: Lost) -> ConnectError {
+        match lost {
+            Lost::Fatal { reason, mend } => ConnectError::fatal(reason, mend),
+            Lost::Resumable(reason) => ConnectError::retry(reason),
+            Lost::Over(reason) | Lost::AllOver(reason) => {
+                self.forget_session(shard).await;
+                ConnectError::retry(reason)
+            }
+        }
+    }
+
+    async fn forget_session(&self, shard: u32) {
+        if let Err(error) = self.host.kv().delete(&session_key(shard)).await {
+            tracing::warn!(%error, "a session that is over is not forgotten; the gateway will say so again");
+        }
+    }
+}
+
+/// A shard that has no connection any more.
+struct Gone {
+    number: u32,
+    error: ConnectError,
+    /// Whether the others have to end too.
+    with_all: bool,
+}
+
+impl Gone {
+    /// The others can go on, unless a person has to do something.
+    fn alone(number: u32, error: ConnectError) -> Self {
+        Self { number, with_all: matches!(error, ConnectError::Fatal { .. }), error }
+    }
+}
+
+/// A shard that was to be opened again, and what came of it.
+type Reopened = (u32, Pace, Result<Shard, ConnectError>);
+
+/// Waits for the work there is; without any for ever.
+async fn until_done<F: Future + Unpin>(work: &mut Option<F>) -> F::Output {
+    match work {
+        Some(work) => Pin::new(work).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// How long an error asks to wait.
+fn told(error: &ConnectError) -> Option<Duration> {
+    match error {
+        ConnectError::Retry { after_ms, .. } => after_ms.map(Duration::from_millis),
+        _ => None,
+    }
+}
+
+fn session_key(shard: u32) -> String {
+    format!("session:{shard}")
+}

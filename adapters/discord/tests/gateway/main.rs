@@ -1,0 +1,9 @@
+//! What becomes of what the gateway tells, and of sessions whose connections end.
+
+#![forbid(unsafe_code)]
+
+mod commands;
+mod sending;
+mod sessions;
+mod shards;
+mod stage;

@@ -1,0 +1,113 @@
+//! A session whose connection ends, and what was told before.
+
+use std::sync::{Mutex, mpsc};
+
+use hermes_adapter_sdk::testing::status;
+use serde_json::json;
+use tokio_tungstenite::tungstenite::protocol::CloseFrame;
+
+use crate::stage::*;
+
+#[test]
+fn what_was_told_before_the_session_ended_is_taken_in() {
+    let (ended, is_over) = mpsc::channel();
+    let is_over = Mutex::new(is_over);
+    let host = bot(
+        move |line| match line {
+            "GET channels/10" => (200, json!({ "id": "10", "type": 0, "guild_id": "1" })),
+            // The first message is taken in until the session is over.
+            "GET guilds/1/roles" => {
+                let _ = is_over.lock().expect("nobody panicked").recv();
+                (200, json!([]))
+            }
+            line => panic!("nobody asks for {line}"),
+        },
+        move |n, _, peer| {
+            if n == 0 {
+                ready(peer, "");
+                tell(peer, 2, "one", Some("9"));
+                tell(peer, 3, "two", None);
+                tell(peer, 4, "three", None);
+                let _ = peer.close(Some(CloseFrame { code: 4009.into(), reason: "".into() }));
+                let _ = ended.send(());
+                while peer.read().is_ok() {}
+            }
+        },
+    );
+    host.connect().expect("it comes up");
+    let answer = host.run().wait();
+    assert_ne!(answer.status, status::OK, "the link is lost");
+    let texts: Vec<String> = host.emitted().into_iter().map(|event| event.text).collect();
+    assert_eq!(texts, ["one", "two", "three"]);
+    assert_eq!(host.kv("session:0"), None, "the session is over");
+}
+
+#[test]
+fn a_session_whose_own_address_is_dead_is_resumed_at_the_gateways_and_not_for_ever() {
+    let (tell, told) = mpsc::channel();
+    let host = bot(
+        |line| panic!("nobody asks for {line}"),
+        move |n, first, peer| {
+            let _ = tell.send(first["op"].as_u64());
+            match n {
+                0 => {
+                    let (_, dead) = listener();
+                    ready(peer, &format!("ws://{dead}"));
+                    close(peer, 1001);
+                }
+                // Resumed, and away again.
+                1 => {
+                    say(peer, &json!({ "op": 0, "s": 2, "t": "RESUMED", "d": {} }));
+                    close(peer, 4000);
+                }
+                _ => close(peer, 4000),
+            }
+        },
+    );
+    host.connect().expect("it comes up");
+    host.run().wait();
+    assert!(host.connect().is_err(), "nobody is there");
+    host.connect().expect("it is resumed at the gateway's address");
+    host.run().wait();
+    assert_eq!(told.try_iter().collect::<Vec<_>>(), [Some(2), Some(6)]);
+    for _ in 0..8 {
+        assert!(host.connect().is_err(), "the session cannot be gone on with");
+    }
+    assert!(host.connect().is_err());
+    let words: Vec<_> = told.try_iter().collect();
+    assert_eq!(words, [vec![Some(6); 7], vec![Some(2)]].concat(), "the first failure was at its own address");
+}
+
+#[test]
+fn files_of_one_message_are_fetched_at_the_same_time_and_stay_in_order() {
+    // Each file comes only when both are asked for.
+    let both = std::sync::Barrier::new(2);
+    let host = bot(
+        move |line| match line {
+            "GET channels/10" => (200, json!({ "id": "10", "type": 0, "guild_id": "1" })),
+            _ => {
+                both.wait();
+                (200, json!("a file"))
+            }
+        },
+        |_, first, peer| {
+            ready(peer, "");
+            let file = |name: &str| {
+                let url = format!("{}/{name}", first["base"].as_str().expect("an address"));
+                json!({ "id": "5", "filename": name, "url": url, "size": 8 })
+            };
+            let message = json!({
+                "id": "1002", "channel_id": "10", "guild_id": "1", "type": 0, "content": "look",
+                "author": { "id": "7", "username": "ada" }, "attachments": [file("a"), file("b")],
+            });
+            say(peer, &json!({ "op": 0, "s": 2, "t": "MESSAGE_CREATE", "d": message }));
+            while peer.read().is_ok() {}
+        },
+    );
+    host.connect().expect("it comes up");
+    let _run = host.run();
+    let files = json!(host.next_event().attachments);
+    assert_eq!((&files[0]["name"], &files[1]["name"]), (&json!("a"), &json!("b")));
+    // They came: that they cannot be kept is said by a host without a place for them.
+    assert!([0, 1].iter().all(|n| files[n]["note"].to_string().contains("media_dir")), "{files}");
+}

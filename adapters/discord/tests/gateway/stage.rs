@@ -1,0 +1,162 @@
+//! A Discord that plays what a test says: its requests, and each connection to its gateway.
+
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::sync::Arc;
+use std::thread;
+
+use hermes_adapter_discord::Discord;
+use hermes_adapter_sdk::prelude::*;
+use hermes_adapter_sdk::testing::{MockHost, Setup};
+use serde_json::{Value, json};
+use tokio_tungstenite::tungstenite::{WebSocket, accept, protocol::CloseFrame};
+
+pub type Peer = WebSocket<TcpStream>;
+
+pub fn listener() -> (TcpListener, String) {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = listener.local_addr().expect("an address").to_string();
+    (listener, address)
+}
+
+/// A bot whose requests are answered by `answer`, and whose connections to the gateway, counted from 0, are played by
+/// `play`, which is told the first word after the hello, and as its `base` where the API is.
+pub fn bot(
+    answer: impl Fn(&str) -> (u16, Value) + Send + Sync + 'static,
+    play: impl Fn(usize, Value, &mut Peer) + Send + Sync + 'static,
+) -> MockHost {
+    bot_of(MockHost::setup("test"), || json!({ "shards": 1 }), answer, play)
+}
+
+/// The same with a host of its own, and what the gateway says of shards and limits.
+pub fn bot_of(
+    setup: Setup,
+    wanted: impl Fn() -> Value + Send + Sync + 'static,
+    answer: impl Fn(&str) -> (u16, Value) + Send + Sync + 'static,
+    play: impl Fn(usize, Value, &mut Peer) + Send + Sync + 'static,
+) -> MockHost {
+    let ((http, base), (gateway, address)) = (listener(), listener());
+    let here = format!("http://{base}");
+    let answer = Arc::new(move |line: &str| match line {
+        "GET users/@me" => (200, json!({ "id": "42", "username": "hermes" })),
+        "GET applications/@me" => (200, json!({ "id": "4200", "flags": 1 << 19 })),
+        "GET gateway/bot" => {
+            let mut told = wanted();
+            told["url"] = json!(format!("ws://{address}"));
+            (200, told)
+        }
+        line => answer(line),
+    });
+    thread::spawn(move || {
+        for stream in http.incoming().map_while(Result::ok) {
+            let answer = Arc::clone(&answer);
+            thread::spawn(move || serve(stream, |line| answer(line)));
+        }
+    });
+    let play = Arc::new(play);
+    thread::spawn(move || {
+        for (n, stream) in gateway.incoming().map_while(Result::ok).enumerate() {
+            let (play, here) = (Arc::clone(&play), here.clone());
+            thread::spawn(move || {
+                let Ok(mut peer) = accept(stream) else { return };
+                say(&mut peer, &json!({ "op": 10, "d": { "heartbeat_interval": 60_000 } }));
+                if let Some(mut first) = heard(&mut peer) {
+                    first["base"] = json!(here);
+                    play(n, first, &mut peer);
+                }
+            });
+        }
+    });
+    let config = json!({ "token": "NDI.A.B", "base_url": format!("http://{base}/api/v10") });
+    setup.start::<Discord>(config).expect("it starts")
+}
+
+pub fn serve(mut stream: TcpStream, answer: impl Fn(&str) -> (u16, Value)) {
+    let mut head = Vec::new();
+    let mut byte = [0];
+    while !head.ends_with(b"\r\n\r\n") && stream.read(&mut byte).is_ok_and(|read| read > 0) {
+        head.push(byte[0]);
+    }
+    let head = String::from_utf8_lossy(&head).into_owned();
+    let length = head.lines().find_map(|line| line.to_ascii_lowercase().strip_prefix("content-length: ")?.parse().ok());
+    let _ = stream.read_exact(&mut vec![0; length.unwrap_or(0)]);
+    let line = head.lines().next().unwrap_or_default().trim_end_matches(" HTTP/1.1").replace("/api/v10/", "");
+    let (code, body) = answer(&line);
+    let body = body.to_string();
+    let head = format!("HTTP/1.1 {code} x\r\nconnection: close\r\ncontent-length: {}\r\n\r\n", body.len());
+    let _ = stream.write_all((head + &body).as_bytes());
+}
+
+pub fn say(peer: &mut Peer, payload: &Value) {
+    let _ = peer.send(payload.to_string().into());
+}
+
+/// The next word that is no heartbeat; `None`: the connection has ended.
+pub fn heard(peer: &mut Peer) -> Option<Value> {
+    loop {
+        let payload: Value = serde_json::from_str(peer.read().ok()?.to_text().ok()?).ok()?;
+        if payload["op"] != 1 {
+            return Some(payload);
+        }
+    }
+}
+
+pub fn ready(peer: &mut Peer, resumed_at: &str) {
+    let data = json!({ "session_id": "S", "resume_gateway_url": resumed_at });
+    say(peer, &json!({ "op": 0, "s": 1, "t": "READY", "d": data }));
+}
+
+/// Tells a message in a guild; `role`: it calls one.
+pub fn tell(peer: &mut Peer, seq: u64, text: &str, role: Option<&str>) {
+    let message = json!({
+        "id": (1000 + seq).to_string(), "channel_id": "10", "guild_id": "1", "type": 0, "content": text,
+        "author": { "id": "7", "username": "ada" }, "mentions": [], "mention_roles": role.into_iter().collect::<Vec<_>>(),
+    });
+    say(peer, &json!({ "op": 0, "s": seq, "t": "MESSAGE_CREATE", "d": message }));
+}
+
+/// Somebody uses a command in a guild.
+pub fn command(peer: &mut Peer, seq: u64, id: &str) {
+    let interaction = json!({
+        "id": id, "type": 2, "token": "T", "guild_id": "1", "data": { "name": "help" },
+        "channel": { "id": "10", "type": 0 }, "member": { "user": { "id": "7", "username": "ada" } },
+    });
+    say(peer, &json!({ "op": 0, "s": seq, "t": "INTERACTION_CREATE", "d": interaction }));
+}
+
+/// A message with one file.
+pub fn tell_file(peer: &mut Peer, seq: u64, url: &str) {
+    let message = json!({
+        "id": (1000 + seq).to_string(), "channel_id": "10", "guild_id": "1", "type": 0, "content": "look",
+        "author": { "id": "7", "username": "ada" },
+        "attachments": [{ "id": "5", "filename": "a", "url": url, "size": 8 }],
+    });
+    say(peer, &json!({ "op": 0, "s": seq, "t": "MESSAGE_CREATE", "d": message }));
+}
+
+/// Somebody calls the bot in a guild.
+pub fn call(peer: &mut Peer, seq: u64) {
+    let message = json!({
+        "id": (1000 + seq).to_string(), "channel_id": "10", "guild_id": "1", "type": 0, "content": "<@42> hello",
+        "author": { "id": "7", "username": "ada" }, "mentions": [{ "id": "42", "username": "hermes" }],
+    });
+    say(peer, &json!({ "op": 0, "s": seq, "t": "MESSAGE_CREATE", "d": message }));
+}
+
+pub fn answer_to(event: Event, inbox: i64, text: &str) -> Outgoing {
+    let mut outgoing = Outgoing::text(event.chat, text);
+    outgoing.in_reply_to = Some(inbox);
+    outgoing
+}
+
+pub const CHANNEL: &str = "GET channels/10";
+
+pub fn channel() -> (u16, Value) {
+    (200, json!({ "id": "10", "type": 0, "guild_id": "1" }))
+}
+
+/// Ends the connection, and waits until the other side has it.
+pub fn close(peer: &mut Peer, code: u16) {
+    let _ = peer.close(Some(CloseFrame { code: code.into(), reason: "".into() }));
+    while peer.read().is_ok() {}
+}
