@@ -27,6 +27,9 @@ const RESPONSE_MS: i64 = 30 * 60 * 1000;
 const PAGE: u32 = 200;
 const PAGES_MAX: usize = 25;
 
+/// Threads of channels that our workspaces share, of which it is remembered whose they are.
+const SHARED_MAX: usize = 1024;
+
 /// One workspace.
 #[derive(Debug)]
 pub struct Space {
@@ -46,6 +49,8 @@ pub struct Account {
     tokens: Vec<String>,
     spaces: Mutex<Vec<Arc<Space>>>,
     names: Mutex<BTreeMap<(String, String), Named>>,
+    /// Threads of channels that our workspaces share, and the workspace of each.
+    shared: Mutex<VecDeque<(String, String)>>,
     /// Slash commands by the event that they became, and where they may be answered until when.
     commands: Mutex<VecDeque<(i64, String, i64)>>,
 }
@@ -53,7 +58,14 @@ pub struct Account {
 impl Account {
     /// An app with these bot tokens, of which none is asked about yet.
     pub fn new(api: Api, tokens: Vec<String>) -> Self {
-        Self { api, tokens, spaces: Mutex::default(), names: Mutex::default(), commands: Mutex::default() }
+        Self {
+            api,
+            tokens,
+            spaces: Mutex::default(),
+            names: Mutex::default(),
+            shared: Mutex::default(),
+            commands: Mutex::default(),
+        }
     }
 
     /// Asks each token who it is, and claims its place. A workspace that the app was taken out of is left out.
@@ -109,7 +121,8 @@ impl Account {
     }
 
     /// The workspace that a delivery belongs to: the first of ours that it names. A channel that is shared with
-    /// another workspace of ours belongs to the one whose bot is mentioned, or was answered.
+    /// another workspace of ours belongs to the one whose bot is mentioned, or was answered, and so does what follows in
+    /// the same thread: which of them Slack names there is its choice.
     pub fn space_of(&self, payload: &Value) -> Option<Arc<Space>> {
         let (spaces, teams) = (self.spaces(), inbound::teams(payload));
         let first = teams.iter().find_map(|team| spaces.iter().find(|space| space.me.team_id == *team))?;
@@ -118,7 +131,20 @@ impl Account {
         let meant: Vec<_> = meant.collect();
         let mentioned = meant.iter().find(|space| inbound::mentions(payload, &space.me.user_id));
         let asked = || meant.iter().find(|space| payload["event"]["parent_user_id"] == space.me.user_id.as_str());
-        Some(Arc::clone(mentioned.or_else(asked).unwrap_or(&first)))
+        if !is_shared {
+            return Some(Arc::clone(mentioned.or_else(asked).unwrap_or(&first)));
+        }
+        let thread = format!("{}:{}", inbound::channel(payload), inbound::root(payload));
+        let mut shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = shared.iter().find(|(of, _)| *of == thread).map(|(_, team)| team.as_str());
+        let known = || meant.iter().find(|space| Some(space.me.team_id.as_str()) == known);
+        let space = Arc::clone(mentioned.or_else(asked).or_else(known).unwrap_or(&first));
+        shared.retain(|(of, _)| *of != thread);
+        shared.push_back((thread, space.me.team_id.clone()));
+        while shared.len() > SHARED_MAX {
+            shared.pop_front();
+        }
+        Some(space)
     }
 
     /// Whether one of our bots, in whichever workspace, wrote what was delivered.

@@ -23,7 +23,7 @@ use tokio::sync::{Semaphore, oneshot};
 use tokio::time::timeout;
 
 use crate::account::{Account, lost};
-use crate::receiver::{Ack, Delivery, Kind, Lanes};
+use crate::lanes::{Ack, Delivery, Kind, Lanes};
 
 /// How far a request's time may be from ours, in seconds; what Slack advises.
 const AGE_S_MAX: u64 = 300;

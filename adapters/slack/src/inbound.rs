@@ -82,6 +82,15 @@ pub fn mentions(payload: &Value, user: &str) -> bool {
     texts(payload).into_iter().any(|text| marks.iter().any(|mark| text.contains(mark)))
 }
 
+/// The thread that an event belongs to: where it lies, or what it begins.
+pub fn root(payload: &Value) -> &str {
+    let (event, inner) = (&payload["event"], &payload["event"]["message"]);
+    [&inner["thread_ts"], &event["thread_ts"], &inner["ts"], &event["ts"]]
+        .into_iter()
+        .find_map(Value::as_str)
+        .unwrap_or_default()
+}
+
 /// Whether we wrote, as this user or bot, what an event is about.
 pub fn is_by(payload: &Value, me: &Me) -> bool {
     let event = &payload["event"];
@@ -146,6 +155,12 @@ pub fn event(payload: &Value, reader: Reader<'_>) -> Option<Incoming> {
         Some("message_deleted") => deleted(&message, reader)?,
         _ => written(&message, &message.channel, reader)?,
     };
+    if payload["is_ext_shared_channel"] == true {
+        // What is delivered names any one of our workspaces that share the channel, another one the next time, and the
+        // channel has one id in all of them. <https://docs.slack.dev/apis/events-api/#authorizations>
+        let space = format!(":{}/", reader.me.team_id);
+        incoming.event.event_id = incoming.event.event_id.replacen(&space, ":", 1);
+    }
     if payload["event"].to_string().len() <= RAW_BYTES_MAX {
         incoming.event.raw = payload["event"].clone();
     }

@@ -4,7 +4,8 @@
 //! * `account`: the workspaces, who we are in each, and names;
 //! * `text`: Slack's text as people read it;
 //! * `inbound`: from a payload to an event;
-//! * `receiver`: from a delivery to an event that the host has, then the acknowledgement; files;
+//! * `receiver`: from a delivery to an event that the host has, then the acknowledgement; `files`: what hangs on it;
+//! * `lanes`: what is handled side by side and what one after the other;
 //! * `kept`: what is acknowledged and not with the host yet;
 //! * `socket`, `events_api`: the two ways a delivery comes;
 //! * `outbound`: from a part to the calls that carry it, and the one place where errors are classified;
@@ -15,8 +16,10 @@
 mod account;
 mod api;
 mod events_api;
+mod files;
 mod inbound;
 mod kept;
+mod lanes;
 mod outbound;
 mod receiver;
 mod seeds;
@@ -29,13 +32,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use futures_util::future::{FutureExt, select_all};
+use futures_util::future::{FutureExt, select};
 use hermes_adapter_net::ClientOptions;
 use hermes_adapter_net::client::base_url;
 use hermes_adapter_net::fetch::{FetchOptions, Fetcher};
 use hermes_adapter_net::ws::ws_url;
 use hermes_adapter_sdk::prelude::*;
 use hermes_adapter_sdk::tokio::sync::Mutex;
+use hermes_adapter_sdk::tokio::time::Instant;
 use serde_json::json;
 
 use account::{Account, Space};
@@ -187,7 +191,8 @@ impl Adapter for Slack {
         transport: "websocket",
         replay: "none",
         connects: ["slack.com", "files.slack.com", "hooks.slack.com", "wss-primary.slack.com"],
-        listens: ["POST /slack/events, /slack/commands, /slack/interactive with `signing_secret`"],
+        // What can be read as no port would leave every port open to a process of this adapter.
+        listens: ["127.0.0.1:8645", "/slack/events", "/slack/commands", "/slack/interactive"],
         secrets: ["bot_token", "app_token", "signing_secret"],
         env: [
             { name: "SLACK_BOT_TOKEN", key: "bot_token", enables: true },
@@ -280,12 +285,12 @@ impl Adapter for Slack {
 
     async fn run(&self) -> Result<(), ConnectError> {
         let parts = self.parts()?;
-        let (lanes, mut work) = parts.receiver.open().await?;
-        work.push(match &parts.way {
+        let (lanes, work) = parts.receiver.open().await?;
+        let link = match &parts.way {
             Way::Sockets(sockets) => sockets.run(&lanes).boxed(),
             Way::Requests(requests) => requests.run(&lanes).boxed(),
-        });
-        select_all(work).await.0
+        };
+        select(work, link).await.factor_first().0
     }
 
     async fn health(&self) -> Result<(), CallError> {
@@ -298,13 +303,14 @@ impl Adapter for Slack {
             Ok(place) => place,
             Err(outcome) => return outcome,
         };
-        let outcome = outbound::send(api, &space, &channel, &message, now_ms).await;
+        let until = Instant::now() + outbound::SEND_TIMEOUT;
+        let outcome = outbound::send(api, &space, &channel, &message, now_ms, until).await;
         let is_outside = matches!(
             outcome,
             SendOutcome::Refused { kind: RefusalKind::Forbidden | RefusalKind::ChatGone, .. } if message.media.is_empty()
         );
         match self.account().ok().and_then(|account| account.response_url(message.in_reply_to, now_ms)) {
-            Some(address) if is_outside => outbound::respond(api, &address, &message, now_ms).await,
+            Some(address) if is_outside => outbound::respond(api, &address, &message, now_ms, until).await,
             _ => outcome,
         }
     }
@@ -568,6 +574,17 @@ mod tests {
         {
             assert_eq!(Target::read(other), None, "{other}");
         }
+    }
+
+    #[test]
+    fn what_is_listened_on_is_one_port_and_some_paths() {
+        let config = json!({ "bot_token": "xoxb-1", "app_token": "xapp-1" });
+        let host = MockHost::start::<Slack>(config).expect("it starts");
+        let manifest: serde_json::Value = serde_json::from_str(host.manifest()).expect("it is JSON");
+        let listens = manifest["listens"].as_array().expect("it is a list");
+        let told: Vec<&str> = listens.iter().filter_map(serde_json::Value::as_str).collect();
+        let (paths, ports): (Vec<&str>, Vec<&str>) = told.iter().partition(|told| told.starts_with('/'));
+        assert_eq!((ports, paths.len()), (vec![default_listen().as_str()], 3));
     }
 
     #[test]

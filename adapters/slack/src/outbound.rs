@@ -7,12 +7,12 @@ use std::time::Duration;
 use hermes_adapter_sdk::prelude::*;
 use serde_json::{Value, json};
 use tokio::fs::File;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout_at};
 
 use crate::account::Space;
 use crate::api::{Api, ApiError, Completed, Done, Posted, Refused, UploadPlace};
 use crate::inbound::{at_ms, is_ts};
-use crate::text::escape;
+use crate::text::{escape, linked};
 
 /// The longest text of one section. <https://docs.slack.dev/reference/block-kit/blocks/section-block>
 const SECTION_UTF16_MAX: usize = 3000;
@@ -25,16 +25,25 @@ const LABEL_CHARS_MAX: usize = 75;
 /// The longest `text`, in bytes; what is longer goes as blocks. `chat.update` refuses a longer one, and
 /// `chat.postMessage` makes several messages of it. <https://docs.slack.dev/reference/methods/chat.update#errors>
 const TEXT_BYTES_MAX: usize = 4000;
-/// How long the files of one message may take: the host waits a minute for the whole message.
-const FILES_TIMEOUT: Duration = Duration::from_secs(40);
+/// How long a message may take in all: the host waits a minute for it, and would not know then what came of it.
+pub const SEND_TIMEOUT: Duration = Duration::from_secs(55);
+/// What of that is left for showing its files, when all of them are uploaded.
+const SHOW_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Sends one part.
-pub async fn send(api: &Api, space: &Space, channel: &str, message: &Outgoing, now_ms: i64) -> SendOutcome {
+/// Sends one part; nothing takes longer than `until`.
+pub async fn send(
+    api: &Api,
+    space: &Space,
+    channel: &str,
+    message: &Outgoing,
+    now_ms: i64,
+    until: Instant,
+) -> SendOutcome {
     let mut ids = Vec::new();
     let with_files = !message.media.is_empty() && message.choices.is_none();
     if !message.media.is_empty() {
         let comment = if with_files { text(message) } else { String::new() };
-        match send_files(api, space, channel, message, &comment).await {
+        match send_files(api, space, channel, message, &comment, until).await {
             Ok(mut sent) => ids.append(&mut sent),
             Err(error) => return file_outcome(&error),
         }
@@ -45,7 +54,7 @@ pub async fn send(api: &Api, space: &Space, channel: &str, message: &Outgoing, n
     if message.text.trim().is_empty() {
         return SendOutcome::refused(RefusalKind::Invalid, "the text is empty, which Slack does not take");
     }
-    match post(api, space, channel, message).await {
+    match by(until, post(api, space, channel, message)).await {
         Ok(ts) => {
             let receipt = Receipt::new(ids.into_iter().chain([ts.clone()]).collect(), at_ms(&ts));
             SendOutcome::Delivered { receipt }
@@ -54,6 +63,12 @@ pub async fn send(api: &Api, space: &Space, channel: &str, message: &Outgoing, n
         Err(error) if !ids.is_empty() => SendOutcome::unknown(error.to_string()),
         Err(error) => outcome(&error),
     }
+}
+
+/// What was not answered by then may have been done.
+async fn by<T>(until: Instant, call: impl Future<Output = Result<T, ApiError>>) -> Result<T, ApiError> {
+    let answered = timeout_at(until, call).await;
+    answered.unwrap_or_else(|_| Err(ApiError::Doubtful("Slack did not answer in time".to_owned())))
 }
 
 async fn post(api: &Api, space: &Space, channel: &str, message: &Outgoing) -> Result<String, ApiError> {
@@ -100,8 +115,8 @@ fn said(message: &Outgoing) -> (String, Option<Value>) {
 
 /// Answers a slash command that was given where the app is no member: only who gave it sees the answer, and it
 /// cannot be changed afterwards.
-pub async fn respond(api: &Api, address: &str, message: &Outgoing, now_ms: i64) -> SendOutcome {
-    match api.respond(address, &response(message)).await {
+pub async fn respond(api: &Api, address: &str, message: &Outgoing, now_ms: i64, until: Instant) -> SendOutcome {
+    match by(until, api.respond(address, &response(message))).await {
         Ok(()) => SendOutcome::Delivered { receipt: Receipt::new(Vec::new(), now_ms) },
         Err(error) => outcome(&error),
     }
@@ -163,7 +178,9 @@ fn blocks(message: &Outgoing, choices: Option<&Choices>) -> Value {
         // Else Slack looks for names in the words, and `@channel` calls everybody.
         false => json!({ "type": "section", "text": { "type": "mrkdwn", "text": text, "verbatim": true } }),
     };
-    let mut blocks: Vec<Value> = sections(&message.text).into_iter().map(section).collect();
+    // What is verbatim has no links but those that are written as such.
+    let text = if is_plain { message.text.clone() } else { linked(&message.text) };
+    let mut blocks: Vec<Value> = sections(&text).into_iter().map(section).collect();
     let Some(choices) = choices else { return Value::Array(blocks) };
     for (row, options) in choices.options.chunks(BUTTONS_MAX).enumerate() {
         let button = |(n, option): (usize, &ChoiceOption)| {
@@ -248,9 +265,11 @@ async fn send_files(
     channel: &str,
     message: &Outgoing,
     comment: &str,
+    until: Instant,
 ) -> Result<Vec<String>, ApiError> {
-    let files = timeout(FILES_TIMEOUT, upload_all(api, space, &message.media)).await.map_err(|_| {
-        ApiError::Held(format!("the files were not uploaded within {} seconds", FILES_TIMEOUT.as_secs()))
+    let files = timeout_at(until - SHOW_TIMEOUT, upload_all(api, space, &message.media)).await.map_err(|_| {
+        let time = SEND_TIMEOUT - SHOW_TIMEOUT;
+        ApiError::Held(format!("the files were not uploaded within {} seconds", time.as_secs()))
     })??;
     let mut parameters = vec![("files", Value::Array(files.clone())), ("channel_id", json!(channel))];
     if let Some(thread) = &message.chat.thread {
@@ -259,7 +278,7 @@ async fn send_files(
     if !comment.trim().is_empty() {
         parameters.push(("initial_comment", json!(comment)));
     }
-    let done: Completed = api.call(&space.token, "files.completeUploadExternal", &parameters).await?;
+    let done: Completed = by(until, api.call(&space.token, "files.completeUploadExternal", &parameters)).await?;
     // Slack may show them a moment later, and then only the files have names yet.
     let shown = done.files.iter().find_map(|file| share(file, channel));
     let named = files.iter().filter_map(|file| file["id"].as_str()).map(str::to_owned);

@@ -20,7 +20,7 @@ use tokio::time::{Instant, sleep_until, timeout};
 
 use crate::account::{Account, lost};
 use crate::api::Opened;
-use crate::receiver::{Ack, Delivery, Kind, Lanes};
+use crate::lanes::{Ack, Delivery, Kind, Lanes};
 
 /// The longest message that is read, in bytes.
 const MESSAGE_BYTES_MAX: usize = 4 * 1024 * 1024;

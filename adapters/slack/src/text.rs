@@ -83,6 +83,70 @@ pub fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }
 
+/// Marks the bare addresses of an mrkdwn text as links, for places in which Slack does not look for any. What is a
+/// link already, or code, stays as it is.
+pub fn linked(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    let mut before = ' ';
+    while let Some(next) = rest.chars().next() {
+        let taken = match next {
+            '<' => rest.find('>').map_or(rest.len(), |end| end + 1),
+            '`' => code(rest),
+            'h' if !before.is_alphanumeric() => {
+                let address = address(rest);
+                if address > 0 {
+                    out.push('<');
+                    out.push_str(&rest[..address]);
+                    out.push('>');
+                    before = '>';
+                    rest = &rest[address..];
+                    continue;
+                }
+                next.len_utf8()
+            }
+            _ => next.len_utf8(),
+        };
+        let (piece, behind) = rest.split_at(taken);
+        out.push_str(piece);
+        before = piece.chars().next_back().unwrap_or(' ');
+        rest = behind;
+    }
+    out
+}
+
+/// How long the code is that a text begins with.
+fn code(text: &str) -> usize {
+    let mark = if text.starts_with("```") { "```" } else { "`" };
+    let end = text[mark.len()..].find(mark).map(|at| at + 2 * mark.len());
+    // A mark without an end in its line is none.
+    end.filter(|end| mark.len() == 3 || !text[..*end].contains('\n')).unwrap_or(mark.len())
+}
+
+/// How long the address is that a text begins with; 0: it begins with none. What ends a sentence is no part of it.
+fn address(text: &str) -> usize {
+    let Some(scheme) = ["https://", "http://"].into_iter().find(|scheme| text.starts_with(scheme)) else { return 0 };
+    let is_end = |c: char| c.is_whitespace() || matches!(c, '<' | '>' | '|' | '`' | '"' | '\u{200b}');
+    let mut end = text.find(is_end).unwrap_or(text.len());
+    while let Some(last) = text[..end].chars().next_back() {
+        let head = &text[..end - last.len_utf8()];
+        let is_loose = match last {
+            // Both belong to an address as long as they are in pairs.
+            ')' => head.matches('(').count() <= head.matches(')').count(),
+            // An escaped character ends with one too.
+            ';' => !["&amp", "&lt", "&gt"].iter().any(|escaped| head.ends_with(escaped)),
+            '.' | ',' | ':' | '!' | '?' | '\'' | '*' | '_' | '~' | ']' | '}' => true,
+            _ => false,
+        };
+        match is_loose {
+            true => end = head.len(),
+            false if head.ends_with("&gt") || head.ends_with("&lt") => end = head.len() - "&gt".len(),
+            false => break,
+        }
+    }
+    if end > scheme.len() { end } else { 0 }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -97,6 +161,22 @@ mod tests {
         assert_eq!(shown("<@UME> what <@UME|hermes> now"), ("what  now".to_owned(), true));
         assert_eq!(shown("@hermes &lt;@UME&gt; UME <@U1> <@U2>"), ("@hermes <@UME> UME @ada @U2".to_owned(), false));
         assert_eq!(mentioned("<@U1> <@UME> <@U2|x> <@U3", "UME").collect::<Vec<_>>(), ["U1"]);
+    }
+
+    #[test]
+    fn a_bare_address_is_marked_as_a_link_and_nothing_else_is() {
+        for (text, expected) in [
+            ("see https://a.b/c.", "see <https://a.b/c>."),
+            ("(http://a.b/c_(d)), *https://a.b*", "(<http://a.b/c_(d)>), *<https://a.b>*"),
+            ("https://a.b/?x=1&amp;y=2; https://a.b/&gt;", "<https://a.b/?x=1&amp;y=2>; <https://a.b/>&gt;"),
+            ("<https://a.b|c> <https://d>", "<https://a.b|c> <https://d>"),
+            ("`https://a.b` ```\nhttps://c\n``` https://d", "`https://a.b` ```\nhttps://c\n``` <https://d>"),
+            ("xhttps://a.b https:// http://.", "xhttps://a.b https:// http://."),
+            ("a ` b\nhttps://c ` ```", "a ` b\n<https://c> ` ```"),
+            ("ä https://a.b/ü🦀 <open", "ä <https://a.b/ü🦀> <open"),
+        ] {
+            assert_eq!(linked(text), expected, "{text}");
+        }
     }
 
     #[test]
@@ -121,6 +201,9 @@ mod tests {
         fn any_text_is_survived_and_what_was_typed_is_never_structure(typed in ".*", pieces in "(<|>|@|#|!|\\||UME|&amp;|&lt;|http://a|[ -~]){0,40}") {
             proptest::prop_assert_eq!(shown(&escape(&typed)), (typed.trim().to_owned(), false));
             let (_, mention) = shown(&pieces);
+            let without = |text: &str| text.replace(['<', '>'], "");
+            proptest::prop_assert_eq!(without(&linked(&pieces)), without(&pieces));
+            proptest::prop_assert_eq!(linked(&linked(&pieces)).len(), linked(&pieces).len());
             proptest::prop_assert!(!mention || pieces.contains("<@UME"));
         }
     }

@@ -31,6 +31,21 @@ async fn a_shared_channel_belongs_to_the_workspace_whose_bot_is_meant() {
 }
 
 #[tokio::test]
+async fn a_thread_of_a_shared_channel_stays_with_the_workspace_that_was_called_whichever_slack_names() {
+    let account = account();
+    let of = |team: &str, event: Value| {
+        let payload = json!({ "team_id": team, "is_ext_shared_channel": true, "event": event });
+        account.space_of(&payload).unwrap().me.team_id.clone()
+    };
+    assert_eq!(of("T1", json!({ "channel": "C1", "ts": "1.1", "text": "hello <@UME2>" })), "T2");
+    assert_eq!(of("T1", json!({ "channel": "C1", "ts": "1.2", "thread_ts": "1.1", "text": "and?" })), "T2");
+    let edit = json!({ "channel": "C1", "ts": "1.4", "message": { "ts": "1.2", "thread_ts": "1.1", "text": "so?" } });
+    assert_eq!(of("T1", edit), "T2");
+    assert_eq!(of("T1", json!({ "channel": "C1", "ts": "2.1", "text": "hello" })), "T1");
+    assert_eq!(of("T2", json!({ "channel": "C1", "ts": "2.1", "text": "hello" })), "T1", "the same once more");
+}
+
+#[tokio::test]
 async fn what_our_bot_of_another_workspace_wrote_is_our_own() {
     let account = account();
     for event in [

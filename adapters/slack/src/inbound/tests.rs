@@ -208,6 +208,19 @@ fn a_shared_channel_belongs_to_the_workspace_that_authorized_us() {
 }
 
 #[test]
+fn what_two_of_our_workspaces_are_told_of_one_channel_is_one_event() {
+    let names = BTreeMap::new();
+    let of = |team: &str, is_shared: bool| {
+        let me = serde_json::from_value(json!({ "team_id": team, "user_id": "UME" })).unwrap();
+        let payload = json!({ "team_id": team, "is_ext_shared_channel": is_shared, "event": message(json!({})) });
+        let reader = Reader { me: &me, threads: THREADS, names: &names };
+        super::event(&payload, reader).unwrap().event.event_id
+    };
+    assert_eq!(of("T1", true), of("T2", true));
+    assert_ne!(of("T1", false), of("T2", false), "ids of different workspaces may be the same");
+}
+
+#[test]
 fn a_message_id_is_a_time() {
     assert_eq!(at_ms("1700000000.123456"), 1_700_000_000_123);
     for wrong in ["", "x", "x.y", ".", "99999999999999999999.9", "1.2.3"] {

@@ -60,6 +60,36 @@ async fn a_file_that_cannot_be_read_is_refused_and_holds_nobody() {
     assert_eq!(kind, RefusalKind::Invalid);
 }
 
+#[tokio::test]
+async fn a_message_whose_time_is_up_ends_before_the_host_stops_waiting_for_it() {
+    const HOST_WAITS: Duration = Duration::from_secs(60);
+    assert!(SEND_TIMEOUT < HOST_WAITS && SHOW_TIMEOUT < SEND_TIMEOUT);
+    // Nobody answers there, and nobody refuses either.
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let api = Api::new(&format!("http://{}", silent.local_addr().unwrap()), None, None).unwrap();
+    let me = serde_json::from_value(json!({ "team_id": "T1", "user_id": "UME" })).unwrap();
+    let space = Space { token: "xoxb-1".to_owned(), me };
+    let up = Instant::now();
+    let sent = send(&api, &space, "C1", &outgoing("hello"), 0, up).await;
+    assert!(matches!(sent, SendOutcome::Unknown { .. }), "it may have arrived: {sent:?}");
+    let mut message = outgoing("look");
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml");
+    message.media = vec![OutMedia::new("m1", path, "text/plain", "a.txt", 3)];
+    let sent = send(&api, &space, "C1", &message, 0, up).await;
+    let SendOutcome::NotSent { scope, .. } = sent else { panic!("nothing is shown yet: {sent:?}") };
+    assert_eq!(scope, WaitScope::Chat);
+}
+
+#[test]
+fn an_address_in_a_section_is_a_link_though_the_section_is_verbatim() {
+    let mut long = outgoing(&format!("see https://a.b/c?d=1&amp;e. {}", "word ".repeat(1000)));
+    long.source = long.text.clone();
+    let (_, blocks) = said(&long);
+    let first = blocks.unwrap()[0]["text"].clone();
+    assert_eq!(first["verbatim"], true);
+    assert!(first["text"].as_str().unwrap().starts_with("see <https://a.b/c?d=1&amp;e>. word"), "{first}");
+}
+
 #[test]
 fn a_long_text_goes_in_sections_wherever_it_goes() {
     let short = outgoing("*short*");

@@ -1,0 +1,9 @@
+//! Slack as a test plays it: its calls, its files and its socket.
+
+#![forbid(unsafe_code)]
+
+mod deliveries;
+mod requests;
+mod stage;
+mod statuses;
+mod uploads;
