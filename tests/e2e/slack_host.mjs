@@ -58,7 +58,7 @@ async function request(path, type, body, attempt = 0, at = Math.floor(Date.now()
     [status, text] = [answer.status, await answer.text()];
   } catch { /* a request that fails is repeated as one that is refused */ }
   log.requests.push({ path, status, attempt });
-  if (status !== 200 && attempt + 1 < DELIVERIES_MAX && secret === seed.signing_secret) setTimeout(() => request(path, type, body, attempt + 1), 500);
+  if (status !== 200 && attempt + 1 < DELIVERIES_MAX && secret === seed.signing_secret) setTimeout(() => request(path, type, body, attempt + 1, at, secret), 500);
   return { status, text };
 }
 
