@@ -164,7 +164,7 @@ fn numbered(question: &Question) -> String {
     }
     words.push('\n');
     words.push_str(match question.kind {
-        Kind::Approval => "Answer with the number, with `/approve` or with `/deny`.",
+        Kind::Approval => "Answer with the number, with `yes` or `no`, or with `/approve` or `/deny`.",
         Kind::Choice { free: true } => "Answer with the number, or in your own words.",
         Kind::Choice { free: false } => "Answer with the number.",
     });

@@ -39,6 +39,9 @@ const WORD_STEPS: usize = 256;
 
 const TOO_LONG: &str = "it is too long or too deep to be read";
 
+/// Characters of a dangerous command that are shown before why it is.
+const SHOWN_CHARS_MAX: usize = 80;
+
 /// Reasons that are told.
 const REASONS_MAX: usize = 4;
 
@@ -86,7 +89,10 @@ struct Judge<'r> {
     depth: usize,
     /// Commands that are still looked at.
     left: usize,
-    found: BTreeMap<String, String>,
+    /// The commands as they stand, by what they are approved as.
+    found: BTreeMap<String, Found>,
+    /// The command that is looked at, as it stands.
+    text: String,
     unclear: BTreeSet<&'static str>,
 }
 
@@ -106,13 +112,17 @@ impl<'r> Judge<'r> {
             depth: 0,
             left: COMMANDS_MAX,
             found: BTreeMap::new(),
+            text: String::new(),
             unclear: BTreeSet::new(),
         }
     }
 
     fn danger(self) -> Option<Danger> {
         let names: Vec<&str> = self.found.keys().map(String::as_str).collect();
-        let known = self.found.iter().map(|(name, why)| format!("{name}: {why}"));
+        let known = self.found.iter().map(|(name, found)| match found.text.as_str() {
+            "" => format!("{name}: {}", found.why),
+            text => format!("`{text}`: {}", found.why),
+        });
         let unclear = self.unclear.iter().map(|why| (*why).to_owned());
         let reasons: Vec<String> = known.chain(unclear).take(REASONS_MAX).collect();
         (!reasons.is_empty()).then(|| Danger {
@@ -121,9 +131,15 @@ impl<'r> Judge<'r> {
         })
     }
 
+    /// What is looked at is dangerous; `name`: what it is approved as.
+    fn catch(&mut self, name: impl Into<String>, why: &str) {
+        self.found.insert(name.into(), Found { text: self.text.clone(), why: why.to_owned() });
+    }
+
     /// The folder is judged as if it stood in the command.
     fn begins_in(&mut self, cwd: &str) {
         if !cwd.is_empty() {
+            self.text = shown(&[Word::literal(cwd)]);
             self.mentioned(&Word::literal(cwd), false);
         }
     }
@@ -150,7 +166,8 @@ impl<'r> Judge<'r> {
             }
         }
         if code.split_whitespace().collect::<String>().contains("(){") && code.contains(":|:") {
-            self.found.insert("fork bomb".to_owned(), "it starts itself without end".to_owned());
+            self.text = shown(&[Word::literal(code)]);
+            self.catch("fork bomb", "it starts itself without end");
         }
         self.depth -= 1;
     }
@@ -169,10 +186,12 @@ impl<'r> Judge<'r> {
         for redirect in &command.redirects {
             match redirect {
                 Redirect::Write(target) => {
+                    self.text = format!("> {}", shown(std::slice::from_ref(target)));
                     self.written(target);
                     self.mentioned(target, false);
                 }
                 Redirect::Read(target) => {
+                    self.text = format!("< {}", shown(std::slice::from_ref(target)));
                     if self.places.is_network(&target.text) {
                         self.unclear.insert("it reads from the network through the shell");
                     }
@@ -194,7 +213,10 @@ impl<'r> Judge<'r> {
         }
         self.left -= 1;
         self.depth += 1;
+        // What a command runs is shown as that, and behind it the command again.
+        let around = std::mem::replace(&mut self.text, shown(words));
         self.named(words, redirects, open);
+        self.text = around;
         self.depth -= 1;
     }
 
@@ -231,10 +253,10 @@ impl<'r> Judge<'r> {
         let own = self.rules.patterns.iter().map(|pattern| (pattern.as_str(), "the operator wants to be asked"));
         for (pattern, why) in table::COMMANDS.iter().copied().chain(own) {
             match matches(pattern, name, args) {
-                Some(Hit { label, sure: true }) => drop(self.found.insert(label, why.to_owned())),
+                Some(Hit { label, sure: true }) => self.catch(label, why),
                 Some(Hit { label, sure: false }) => {
-                    let may = || format!("depending on what it is given, {why}");
-                    self.found.entry(label).or_insert_with(may);
+                    let (text, why) = (self.text.clone(), format!("depending on what it is given, {why}"));
+                    self.found.entry(label).or_insert(Found { text, why });
                 }
                 None => {}
             }
@@ -262,26 +284,49 @@ impl<'r> Judge<'r> {
         } else if self.places.is_lost(&target.text) {
             self.unclear.insert("it writes to a folder that is only known when it runs");
         } else if self.places.is_guarded(&target.text, false) {
-            self.found
-                .insert("write to the system".to_owned(), "it writes where the machine or a shell starts".to_owned());
+            self.catch("write to the system", "it writes where the machine or a shell starts");
         } else if self.places.in_home(&target.text, false) {
-            self.found.insert("write to the host".to_owned(), "it writes to the host's own folder".to_owned());
+            self.catch("write to the host", "it writes to the host's own folder");
         }
     }
 
     /// A word may name the host's folder, or what the system tells of processes.
     fn mentioned(&mut self, word: &Word, reads: bool) {
         if self.places.names_process(&word.text, word.glob) {
-            self.found.insert("processes".to_owned(), "it looks into processes".to_owned());
+            self.catch("processes", "it looks into processes");
         }
         if !self.places.names_home(&word.text, word.glob) {
             return;
         }
         let may_read = reads && word.known && self.places.is_readable(&word.text);
         if !may_read {
-            self.found.insert("the host's folder".to_owned(), "it reads or changes the host's own folder".to_owned());
+            self.catch("the host's folder", "it reads or changes the host's own folder");
         }
     }
+}
+
+/// Something dangerous.
+struct Found {
+    /// The command as it stands.
+    text: String,
+    why: String,
+}
+
+/// A command as it stands, as far as it fits: on one line, and without what would end the code that it is shown as.
+fn shown(words: &[Word]) -> String {
+    let word = |word: &Word| match word.text.chars().any(char::is_whitespace) || word.text.is_empty() {
+        true => format!("'{}'", word.text),
+        false => word.text.clone(),
+    };
+    let text: String = words.iter().map(word).collect::<Vec<_>>().join(" ");
+    let mut text = text.chars().map(|c| match c {
+        UNKNOWN => '…',
+        '`' => '\'',
+        c if c.is_control() => ' ',
+        c => c,
+    });
+    let begin: String = text.by_ref().take(SHOWN_CHARS_MAX).collect();
+    if text.next().is_some() { format!("{begin}…") } else { begin }
 }
 
 /// The name of a command, without its folder; empty where there is none.

@@ -260,10 +260,19 @@ fn a_session_waits_for_one_question_of_a_command_which_can_be_closed_for_the_nex
 fn politeness_and_punctuation_change_no_yes_and_no_no_but_asking_back_is_neither() {
     let asked = question("a");
     let yes = Some(Pick::Approve(Verdict::Once));
-    for text in ["Yes please", "yes, please!", "OK.", "\u{1f44d}\u{1f3fd}", "Please approve", "Yes \u{2013} thanks"] {
+    for text in [
+        "Yes please",
+        "yes, please!",
+        "OK.",
+        "\u{1f44d}\u{1f3fd}",
+        "Please approve",
+        "Yes \u{2013} thanks",
+        "yes yes",
+        "ok, yes please",
+    ] {
         assert_eq!(read(&asked, text), yes, "{text}");
     }
-    for text in ["No thank you", "no, thanks.", "Cancel!", "\u{1f44e}\u{fe0f}"] {
+    for text in ["No thank you", "no, thanks.", "Cancel!", "\u{1f44e}\u{fe0f}", "no, no!"] {
         assert_eq!(read(&asked, text), Some(Pick::Deny { why: None }), "{text}");
     }
     for text in ["yes?", "yes no", "!yes", "-1", "yes and push it too", "not yes"] {

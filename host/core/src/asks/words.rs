@@ -70,8 +70,16 @@ fn approval(said: &str) -> Option<Pick> {
         () if says(SESSION) => Some(Pick::Approve(Verdict::Session)),
         () if says(ALWAYS) => Some(Pick::Approve(Verdict::Always)),
         () if says(DENY) => Some(Pick::Deny { why: None }),
+        // Said twice it is said all the same.
+        () if says_only(said, ONCE) => Some(Pick::Approve(Verdict::Once)),
+        () if says_only(said, DENY) => Some(Pick::Deny { why: None }),
         () => None,
     }
+}
+
+/// Whether each word is one of these.
+fn says_only(said: &str, words: &[&str]) -> bool {
+    said.split(' ').all(|word| words.contains(&word))
 }
 
 /// A text without what changes nothing about what it says.

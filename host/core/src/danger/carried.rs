@@ -114,24 +114,21 @@ impl Judge<'_> {
         }
         let writes = WRITERS.contains(&name) || name == "sed" && args.iter().any(in_place);
         if writes && args.iter().any(|word| self.is_guarded_argument(word)) {
-            self.found.insert(
-                "write to the system".to_owned(),
-                "it may write where the machine or a shell starts".to_owned(),
-            );
+            self.catch("write to the system", "it may write where the machine or a shell starts");
         }
         match name {
             "sed" | "gsed" => self.sed(args),
             "sqlite3" => self.sqlite(args, redirects),
             "kill" if !args.iter().all(|word| word.known && is_own_process(&word.text)) => {
-                self.found.insert("kill".to_owned(), "it ends processes".to_owned());
+                self.catch("kill", "it ends processes");
             }
             "crontab" if args.len() != 1 || args[0].text != "-l" => {
-                self.found.insert("crontab".to_owned(), "it changes scheduled work".to_owned());
+                self.catch("crontab", "it changes scheduled work");
             }
             "git" => self.git_settings(args),
             // Without a dash it is a letter that shows environments.
             "ps" if args.iter().any(|word| !word.known || !word.text.starts_with('-') && word.text.contains('e')) => {
-                self.found.insert("processes".to_owned(), "it looks into processes".to_owned());
+                self.catch("processes", "it looks into processes");
             }
             _ => {}
         }
@@ -149,7 +146,7 @@ impl Judge<'_> {
     }
 
     fn carries(&mut self, what: &str) {
-        self.found.insert(what.to_owned(), "it decides what other commands run".to_owned());
+        self.catch(what, "it decides what other commands run");
     }
 
     fn is_guarded_argument(&self, word: &Word) -> bool {

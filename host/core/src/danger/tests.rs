@@ -408,13 +408,25 @@ fn what_is_approved_for_longer_is_named_by_what_it_does() {
 }
 
 #[test]
+fn what_is_dangerous_is_shown_as_it_stands_in_the_command() {
+    let told = |command: &str| judged(command).unwrap().why;
+    let long = format!("echo {} && rm -rf build 'old one'; echo done", "x".repeat(500));
+    assert!(told(&long).starts_with("`rm -rf build 'old one'`: it deletes files"), "{}", told(&long));
+    assert!(told("sh -c 'echo a; rm -r b'").contains("`rm -r b`: "), "{}", told("sh -c 'echo a; rm -r b'"));
+    assert!(told("echo x > /etc/passwd").starts_with("`> /etc/passwd`: it writes where"));
+    assert!(told("rm 'a\n`b'").starts_with("`rm 'a 'b'`: "), "{}", told("rm 'a\n`b'"));
+    let cut = told(&format!("rm {}", "y".repeat(500)));
+    assert!(cut.starts_with(&format!("`rm {}…`: ", "y".repeat(77))), "{cut}");
+}
+
+#[test]
 fn no_word_is_named_that_does_not_stand_in_the_command() {
     let told = |command: &str| judged(command).unwrap();
-    assert_eq!(told("kill -0 $PPID").why, "kill: it ends processes");
-    assert_eq!(told("kill -9 -1").why, "kill: it ends processes; kill -9 -1: it ends every process");
+    assert_eq!(told("kill -0 $PPID").why, "`kill -0 …`: it ends processes");
+    assert_eq!(told("kill -9 -1").why, "`kill -9 -1`: it ends processes; `kill -9 -1`: it ends every process");
     let push = told("git push $x");
     assert!(!push.kind.contains(" -"), "{}", push.kind);
-    assert!(push.why.contains("git push: depending on what it is given, it rewrites"), "{}", push.why);
+    assert!(push.why.contains("`git push …`: depending on what it is given, it rewrites"), "{}", push.why);
     assert!(told("git push -f $x").kind.contains("git push -f"));
 }
 

@@ -252,8 +252,7 @@ impl Judge<'_> {
             names.into_iter().flatten().any(|path| !path.is_empty() && self.places.is_above_home(path, word.glob))
         };
         if args.iter().any(above) || said <= begin && self.places.is_above_home(".", false) {
-            self.found
-                .insert("the host's folder".to_owned(), "it goes through a folder that holds the host's".to_owned());
+            self.catch("the host's folder", "it goes through a folder that holds the host's");
         }
     }
 
