@@ -1,11 +1,12 @@
 //! Values of the right kind that never have an effect: names where only ids match,
-//! commands, host methods and a folder that do not exist. A host runs with them all the same;
+//! commands, host methods, instances and a folder that do not exist, a credential of two instances. A host runs with them all the same;
 //! `config check` refuses them.
 
 use std::collections::BTreeMap;
 
 use hermes_core::commands::{Gates, REGISTRY};
 use hermes_protocol::Manifest;
+use serde_json::Value as Json;
 
 use super::model::{AdapterConfig, Config};
 use super::problem::{Problem, Problems, Source, nearest};
@@ -24,7 +25,11 @@ impl Config {
         for (path, ids) in PEOPLE.into_iter().zip(global) {
             let source = self.origin.values.get(path).map(|found| &found.source);
             names(path, source, ids.iter().map(|id| id.id.as_str()), &mut problems);
+            for id in ids {
+                self.instance_of(path, source, &id.instance, manifests, &mut problems);
+            }
         }
+        self.one_credential_twice(&mut problems);
         if let Some(folder) = self.agent.cwd.as_deref().filter(|folder| !folder.is_dir()) {
             let source = self.origin.values.get(FOLDER).map(|found| &found.source);
             let sentence = format!("there is no folder {}; make it, or write another one", folder.display());
@@ -35,6 +40,49 @@ impl Config {
             of_section(&format!("adapter.{instance}"), adapter, uses, &mut problems);
         }
         problems
+    }
+
+    /// An id of an instance that there is not lets nobody in. One of which there is a library may get its section from
+    /// a variable.
+    fn instance_of(
+        &self,
+        key: &str,
+        source: Option<&Source>,
+        instance: &str,
+        manifests: &BTreeMap<String, Manifest>,
+        problems: &mut Problems,
+    ) {
+        let known = || self.adapters.keys().chain(manifests.keys()).map(String::as_str);
+        if instance != crate::plugins::terminal::INSTANCE && !known().any(|one| one == instance) {
+            let sentence =
+                format!("{instance:?} is no instance, and nobody comes through it; write the name of a section");
+            push(key, source, sentence, nearest(instance, known()), problems);
+        }
+    }
+
+    /// One credential serves one instance: the second of two that use it does not come up.
+    fn one_credential_twice(&self, problems: &mut Problems) {
+        let mut seen: Vec<(&str, &str, &Json, String)> = Vec::new();
+        let on = self.adapters.iter().filter(|(_, adapter)| adapter.enabled != Some(false));
+        for (instance, adapter) in on {
+            for (key, own) in adapter.section.own.iter().filter(|(key, own)| !own.secrets.is_empty() || *key == "token")
+            {
+                let shown = format!("adapter.{instance}.{key}");
+                let is_it = |(plugin, name, value, _): &&(&str, &str, &Json, String)| {
+                    *plugin == adapter.plugin && *name == key && **value == own.value
+                };
+                match seen.iter().find(is_it) {
+                    Some((.., first)) => {
+                        let sentence = format!(
+                            "is the same as {first}, and a platform serves one instance for it; \
+                             write another one, or remove one of the sections"
+                        );
+                        push(&shown, Some(&own.place("")), sentence, None, problems);
+                    }
+                    None => seen.push((&adapter.plugin, key, &own.value, shown)),
+                }
+            }
+        }
     }
 }
 

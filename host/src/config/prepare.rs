@@ -95,7 +95,7 @@ impl Prepared {
                         self.config.warnings.push(Warning { source, key, sentence });
                     }
                     Err(error) => {
-                        let sentence = format!("its values are not checked: {error}");
+                        let sentence = not_checked("values", &error);
                         self.config.warnings.push(Warning { source, key, sentence });
                     }
                 }
@@ -232,11 +232,27 @@ impl Config {
                 Err(error) => self.warnings.push(Warning {
                     source,
                     key: format!("adapter {id}"),
-                    sentence: format!("its keys are not checked: {error}"),
+                    sentence: not_checked("keys", &error),
                 }),
             }
         }
         schemas
+    }
+}
+
+/// What is said of keys or values of which an adapter could not be asked. A running host keeps saying it until it reads
+/// its configuration again, so it does not say of a disk that it is full: that may be over by then.
+fn not_checked(what: &str, error: &LoadError) -> String {
+    match error {
+        LoadError::Unwritable { what: copy, path, .. } => {
+            tracing::warn!(%error, "the {what} of an adapter are not checked");
+            format!(
+                "its {what} were not checked when this was read, since {copy} could not be written to {}; \
+                 `hermes-host reload` checks them once there is room",
+                path.display()
+            )
+        }
+        error => format!("its {what} are not checked: {error}"),
     }
 }
 
@@ -248,4 +264,21 @@ pub fn manifests_of(found: &[Found]) -> BTreeMap<String, Manifest> {
         manifests.entry(manifest.id.clone()).or_insert_with(|| manifest.clone());
     }
     manifests
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_told_for_as_long_as_a_host_runs_says_nothing_of_a_disk_that_may_have_room_by_then() {
+        let full = LoadError::Unwritable {
+            what: "a private copy".to_owned(),
+            path: "/srv/plugins".into(),
+            why: "No space left on device (os error 28)".to_owned(),
+        };
+        let said = not_checked("keys", &full);
+        assert!(said.starts_with("its keys were not checked") && said.contains("/srv/plugins"), "{said}");
+        assert!(said.contains("`hermes-host reload`") && !said.contains("No space left"), "{said}");
+    }
 }

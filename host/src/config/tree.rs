@@ -70,11 +70,21 @@ pub fn parse(text: &str) -> (BTreeMap<String, Node>, Vec<SyntaxError>) {
         .iter()
         .map(|error| SyntaxError {
             at: lines.at(text, error.span().map_or(0, |span| span.start)),
-            message: error.message().lines().collect::<Vec<_>>().join(", "),
+            message: message(error, text),
         })
         .collect();
     let tree = read_table(table.get_ref(), text, &lines, &mut problems);
     (tree, problems)
+}
+
+/// What is wrong, on one line. A key that stands there twice is named: a table may be long.
+fn message(error: &toml::de::Error, text: &str) -> String {
+    let message = error.message().lines().collect::<Vec<_>>().join(", ");
+    let at = error.span().and_then(|span| text.get(span)).map(str::trim);
+    match at.filter(|key| message == "duplicate key" && !key.is_empty() && !key.contains('\n')) {
+        Some(key) => format!("the key {key} stands here twice; remove one of them"),
+        None => message,
+    }
 }
 
 fn read_table(

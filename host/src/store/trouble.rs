@@ -25,7 +25,7 @@ impl Trouble {
     pub(super) fn worked(&self) {
         let ended = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(error) = ended {
-            tracing::info!(%error, "store: writing works again");
+            tracing::info!(was = %error, "store: writing works again");
         }
     }
 

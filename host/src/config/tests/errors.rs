@@ -11,6 +11,10 @@ fn each_mistake_has_its_sentence() {
         ("adapter = 1", "plugins.toml:1:1: adapter: must be tables such as [adapter.example], not an integer"),
         ("[host]\nlgo = \"info\"", "plugins.toml:2:1: host.lgo: unknown key; did you mean `host.log`?"),
         ("[host]\n  busy = \"queue\"", "plugins.toml:2:3: host.busy: unknown key; did you mean `session.busy`?"),
+        (
+            "[host]\nlog = \"info\"\nlog = \"warn\"",
+            "plugins.toml:3:1: the key log stands here twice; remove one of them",
+        ),
         ("[host]\nlog = 3", "plugins.toml:2:1: host.log: must be a string, not an integer"),
         (
             "[host]\nlog = \"info,a=loud\"",
@@ -252,7 +256,7 @@ async fn a_value_that_never_has_an_effect_is_refused_by_the_check_and_runs_all_t
     world.file(
         r#"
         [access]
-        allowed_users = ["chat:@ann", "matrix:@ann:example.org", "chat:17"]
+        allowed_users = ["chat:@ann", "chat:@ann:example.org", "terminal:1", "chat:17"]
         [agent]
         cwd = "/no/such/folder"
         [adapter.chat]
@@ -275,6 +279,44 @@ async fn a_value_that_never_has_an_effect_is_refused_by_the_check_and_runs_all_t
             format!("plugins.toml:8:79: adapter.chat.access.group_user_commands: \"bg\" {no_command}; did you mean `background`?"),
         ]
         .join("\n")
+    );
+    assert!(prepared.config.prepare(None).await.is_ok());
+}
+
+#[tokio::test]
+async fn an_instance_that_there_is_not_and_one_token_in_two_sections_are_named_with_their_line() {
+    let mut world = World::new();
+    world.env("CHAT_TOKEN", "tok-adaptersecret");
+    world.file(
+        r#"
+        [access]
+        allowed_users = ["chta:17", "chat:17"]
+        [adapter.chat]
+        command = ["./chat"]
+        plugin = "chat"
+        token = { env = "CHAT_TOKEN" }
+        [adapter.more]
+        command = ["./chat"]
+        plugin = "chat"
+        token = { env = "CHAT_TOKEN" }
+        [adapter.other]
+        command = ["./other"]
+        token = { env = "CHAT_TOKEN" }
+        [adapter.rests]
+        command = ["./chat"]
+        plugin = "chat"
+        enabled = false
+        token = { env = "CHAT_TOKEN" }
+        "#,
+    );
+    let (prepared, refused) = world.load().unwrap().examine(None).await;
+    assert_eq!(refused, Problems::default());
+    assert_eq!(
+        world.relative(prepared.wrong()),
+        "plugins.toml:3:9: access.allowed_users: \"chta\" is no instance, and nobody comes through it; \
+         write the name of a section; did you mean `chat`?\n\
+         plugins.toml:11:9: adapter.more.token: is the same as adapter.chat.token, and a platform serves one instance \
+         for it; write another one, or remove one of the sections"
     );
     assert!(prepared.config.prepare(None).await.is_ok());
 }
