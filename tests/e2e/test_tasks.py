@@ -197,3 +197,18 @@ def test_a_helper_that_is_stopped_ends_with_what_it_runs_and_is_not_said_to_be_d
     acts(telegram, 7, 3, action="list")
     assert not (place.folder / "made").exists()
     assert len(worker.woken()) == (1 if road == "task cancel" else 0), "and never again"
+
+
+def test_the_operator_sees_a_command_in_the_background_and_ends_it(place, telegram, worker):
+    acts(telegram, 7, 1, tool="terminal", command="echo $$ >pid; while [ ! -e gate ]; do sleep 0.1; done", background=True)
+    until("it runs", lambda: (place.folder / "pid").exists() and (place.folder / "pid").read_text().strip())
+    pid = (place.folder / "pid").read_text().strip()
+    (command,) = task_of(place)
+    assert (command["kind"], command["state"], command["chat"]) == ("command", "running", "agent:main:telegram:dm:7")
+    assert command["title"].startswith("echo $$ >pid; while")
+    assert command["id"] in place.cli("task", "list").stdout
+    telegram.says(7, "/stop", **{"from": 7})
+    assert "In the background: 1 command." in telegram.answers(7, 2)[1]
+    assert "is ended" in place.cli("task", "cancel", command["id"]).stdout
+    until("it has ended", lambda: not pathlib.Path(f"/proc/{pid}").exists())
+    until("nobody lists it", lambda: task_of(place) == [])

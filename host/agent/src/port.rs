@@ -44,6 +44,16 @@ pub trait AgentRuntime: Send + Sync {
         false
     }
 
+    /// What all conversations have running in the background, for the operator.
+    fn processes_of_all(&self) -> Vec<LeftSomewhere> {
+        Vec::new()
+    }
+
+    /// Ends one of those. `false`: none of that id runs.
+    fn end_process_of_any(&self, _id: &str) -> bool {
+        false
+    }
+
     /// Answers one turn. Returns within a second of `cancel`, whatever it waits for.
     fn run(&self, request: TurnRequest, events: EventSink, cancel: CancellationToken) -> BoxFuture<'_, TurnOutcome>;
 }
@@ -57,6 +67,17 @@ pub struct LeftRunning {
     pub command: String,
     /// For how long it has run.
     pub runs_for: Duration,
+}
+
+/// A command that runs in the background, and where it was started.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LeftSomewhere {
+    /// The printed key of the conversation.
+    pub key: String,
+    /// The session.
+    pub session: Option<SessionId>,
+    /// The command.
+    pub left: LeftRunning,
 }
 
 /// Everything a runtime gets to know about one turn.

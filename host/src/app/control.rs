@@ -15,18 +15,19 @@ use super::stop::End;
 use crate::config::nearest;
 use crate::context::compose;
 use crate::control::records::{find_session, read_only};
-use crate::control::tasks::find as find_task;
-use crate::control::{Asked, ControlReply, ControlRequest, ErrorKind};
+use crate::control::tasks::{find as find_task, list as list_tasks, show as show_task};
+use crate::control::{Asked, ControlReply, ControlRequest, ErrorKind, TaskInfo};
 use crate::enclose;
 use crate::events::{Control, HostEvent};
 use crate::handoff;
+use crate::host::Host;
 use crate::mirror;
 use crate::outbox::{Target, not_asked};
 use crate::pairing::{PairingCall, PairingChange};
 use crate::store::{Change, CommandTx, DeliveryState, HandoffRow, OwedDelivery, SessionRow, StoreError, Viewer};
 use crate::targets::{self, Address, Destination};
-use crate::tasks;
 use crate::tasks::act::By;
+use crate::tasks::{self, commands};
 
 /// How long `adapter reload` waits for what becomes of the file.
 const VERDICT: Duration = Duration::from_secs(5);
@@ -132,6 +133,17 @@ impl App {
             ControlRequest::HandoffCancel { session } => {
                 handoff::cancel(&self.host, &session).await.map_err(not_handed_over).map(|row| handed_over(&row))
             }
+            ControlRequest::TaskList { limit, all } => {
+                let mut reply = stored(list_tasks(&self.host.store, limit, all)).await?;
+                if let ControlReply::Tasks { tasks } = &mut reply {
+                    tasks.extend(commands::listed(&self.host));
+                }
+                Ok(reply)
+            }
+            ControlRequest::TaskShow { task } => match meant(&self.host, &task)? {
+                Some(command) => Ok(ControlReply::Task { task: Box::new(command), events: Vec::new() }),
+                None => stored(show_task(&self.host.store, &task)).await,
+            },
             ControlRequest::TaskCancel { task, why } => self.cancel_task(&task, &why).await,
             ControlRequest::OutboxDrop { delivery, why } => {
                 let owed = self.delivery(delivery).await?;
@@ -283,6 +295,11 @@ impl App {
     }
 
     async fn cancel_task(&self, name: &str, why: &str) -> Answer {
+        if let Some(command) = meant(&self.host, name)?
+            && self.host.runtime.end_process_of_any(&command.id)
+        {
+            return Ok(ControlReply::done(format!("Command {} is ended.", command.id)));
+        }
         let (row, _) = find_task(&self.host.store, name).await.map_err(Box::new)?;
         let by = By { viewer: Viewer::Operator, key: None, session: None };
         let row = tasks::give_up(&self.host, &by, &row.id, why).await.map_err(refused)?;
@@ -379,6 +396,15 @@ fn dropped(delivery: i64, owed: &OwedDelivery) -> String {
 
 fn refused(words: impl Into<String>) -> Refusal {
     refusal(ErrorKind::Refused, words)
+}
+
+/// The command in the background that is called so.
+fn meant(host: &Host, name: &str) -> Result<Option<TaskInfo>, Refusal> {
+    let several = |ids: Vec<String>| {
+        let words = format!("several commands begin with {name} ({}); write more of the id", ids.join(", "));
+        refusal(ErrorKind::Invalid, words)
+    };
+    commands::meant(host, name).map_err(several)
 }
 
 pub(super) fn refusal(kind: ErrorKind, words: impl Into<String>) -> Refusal {

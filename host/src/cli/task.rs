@@ -44,7 +44,7 @@ fn listing(tasks: &[TaskInfo], now_ms: i64) -> String {
             task.title.clone(),
             task.kind.clone(),
             task.state.clone(),
-            task.owner.clone().unwrap_or_default(),
+            task.owner.clone().or_else(|| task.chat.clone()).unwrap_or_default(),
             ago(now_ms, task.changed_ms),
             said,
         ]);
@@ -58,7 +58,7 @@ fn shown(task: &TaskInfo, events: &[TaskEventInfo], now_ms: i64) -> String {
     if task.attempts > 0 {
         out.push_str(&format!(", tried {}", counted(task.attempts, "time")));
     }
-    let of = task.owner.as_ref().map(|owner| format!("of {owner}, ")).unwrap_or_default();
+    let of = task.owner.as_ref().or(task.chat.as_ref()).map(|owner| format!("of {owner}, ")).unwrap_or_default();
     out.push_str(&format!("\n{of}made by session {session} {}\n", ago(now_ms, task.created_ms)));
     out.push_str(&block("text", &task.text));
     out.push_str(&block("last report", task.note.as_deref().unwrap_or_default()));
@@ -102,6 +102,17 @@ mod tests {
              tabc123  mend the roof  task  completed  one:7  5 s ago  tight again\n"
         );
         assert!(listing(&[], 0).starts_with("no open tasks"));
+    }
+
+    #[test]
+    fn a_command_in_the_background_is_listed_with_its_conversation_and_since_when() {
+        let mut command = info("running");
+        (command.kind, command.title) = ("command".to_owned(), "sleep 9".to_owned());
+        (command.owner, command.said) = (None, None);
+        command.chat = Some("agent:main:one:dm:7".to_owned());
+        let shown = listing(&[command], 66_000);
+        let row = "tabc123  sleep 9  command  running  agent:main:one:dm:7  60 s ago";
+        assert_eq!(shown.lines().nth(1).map(str::trim_end), Some(row), "{shown}");
     }
 
     #[test]

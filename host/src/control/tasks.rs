@@ -12,7 +12,7 @@ use crate::tasks::act;
 pub struct TaskInfo {
     /// Id.
     pub id: String,
-    /// `task`, `run` (by the host), `background` or `delegate`.
+    /// `task`, `run` (by the host), `background`, `delegate`, or `command`: one that runs in the background.
     pub kind: String,
     /// Its name.
     pub title: String,
@@ -32,6 +32,9 @@ pub struct TaskInfo {
     /// Whose it is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub owner: Option<String>,
+    /// The conversation of a command in the background.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub chat: Option<String>,
     /// The session that made it.
     pub session: String,
     /// The session that claimed it last.
@@ -70,6 +73,7 @@ impl From<TaskRow> for TaskInfo {
             said: row.said,
             note: row.note,
             owner: row.owner,
+            chat: None,
             session: row.session.0,
             worker: row.worker.map(|worker| worker.0),
             deadline_ms: row.deadline_ms,
@@ -90,7 +94,7 @@ impl From<TaskEventRow> for TaskEventInfo {
 /// # Errors
 ///
 /// When the disk fails.
-pub(super) async fn list(store: &Store, limit: u32, all: bool) -> Result<ControlReply, StoreError> {
+pub async fn list(store: &Store, limit: u32, all: bool) -> Result<ControlReply, StoreError> {
     let tasks = store.tasks(Viewer::Operator, all, limit).await?.into_iter().map(TaskInfo::from).collect();
     Ok(ControlReply::Tasks { tasks })
 }
@@ -100,7 +104,7 @@ pub(super) async fn list(store: &Store, limit: u32, all: bool) -> Result<Control
 /// # Errors
 ///
 /// When the disk fails.
-pub(super) async fn show(store: &Store, task: &str) -> Result<ControlReply, StoreError> {
+pub async fn show(store: &Store, task: &str) -> Result<ControlReply, StoreError> {
     Ok(match find(store, task).await {
         Err(reply) => reply,
         Ok((row, events)) => ControlReply::Task {

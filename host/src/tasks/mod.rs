@@ -5,6 +5,7 @@
 //!   the task is woken.
 //! * [`run`]: the host does a task by itself, in a session of its own.
 //! * [`helpers`]: those who work on one beside the turn that handed it on, and what ends them.
+//! * [`commands`]: commands in the background, for the operator.
 //! * [`words`]: how a task is told.
 //!
 //! A worker is whoever claims. The agent may, in any conversation in which the task can be
@@ -12,6 +13,7 @@
 //! after a crash. States and arrows: [`hermes_core::task`]; rows: [`crate::store`].
 
 pub mod act;
+pub mod commands;
 pub mod helpers;
 mod run;
 pub mod tell;

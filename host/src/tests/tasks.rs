@@ -10,7 +10,7 @@ use futures_util::future::BoxFuture;
 use hermes_agent::ask::{Approval, Ask};
 use hermes_agent::tools::Ports;
 use hermes_agent::tools::ports::TaskWish;
-use hermes_agent::{AgentRuntime, EventSink, LeftRunning, Message, TurnOutcome, TurnRequest};
+use hermes_agent::{AgentRuntime, EventSink, LeftRunning, LeftSomewhere, Message, TurnOutcome, TurnRequest};
 use hermes_core::asks::Answer;
 use hermes_core::context::TurnContext;
 use hermes_core::ids::SessionId;
@@ -102,6 +102,12 @@ impl AgentRuntime for Clerk {
         let before = left.len();
         left.retain(|one| !is_it(one));
         left.len() < before
+    }
+
+    fn processes_of_all(&self) -> Vec<LeftSomewhere> {
+        let all = self.left.lock().unwrap().clone();
+        let key = || "agent:main:fake:dm:7".to_owned();
+        all.into_iter().map(|(session, left)| LeftSomewhere { key: key(), session: Some(session), left }).collect()
     }
 
     fn run(&self, request: TurnRequest, events: EventSink, cancel: CancellationToken) -> BoxFuture<'_, TurnOutcome> {

@@ -37,7 +37,9 @@ use tokio_util::sync::CancellationToken;
 
 use self::steps::{Steps, Talk};
 use crate::tools::Toolbox;
-use crate::{AgentConfig, AgentRuntime, BuildError, EventSink, LeftRunning, Timeouts, TurnOutcome, TurnRequest};
+use crate::{
+    AgentConfig, AgentRuntime, BuildError, EventSink, LeftRunning, LeftSomewhere, Timeouts, TurnOutcome, TurnRequest,
+};
 
 /// The endpoint of a configuration that names none.
 pub const DEFAULT_BASE_URL: &str = "https://api.openai.com/v1";
@@ -140,7 +142,15 @@ impl AgentRuntime for OpenAi {
     }
 
     fn end_process(&self, context: &TurnContext, id: &str) -> bool {
-        self.0.tools.end_process(context, id)
+        self.0.tools.end_process(Some(context), id)
+    }
+
+    fn processes_of_all(&self) -> Vec<LeftSomewhere> {
+        self.0.tools.left_everywhere()
+    }
+
+    fn end_process_of_any(&self, id: &str) -> bool {
+        self.0.tools.end_process(None, id)
     }
 
     fn run(

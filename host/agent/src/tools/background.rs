@@ -31,6 +31,7 @@ use super::output::{bounded, plain};
 use super::ports::Followed;
 use super::terminal::Shell;
 use super::{Ports, RESULT_BYTES_MAX};
+use crate::{LeftRunning, LeftSomewhere};
 use files::{Files, PIECE_BYTES, PIECES_KEPT, Record};
 use watcher::{Handle, look_after};
 pub use watcher::{TELLS_MAX, left_words};
@@ -52,8 +53,9 @@ pub const ENDED_KEPT: Duration = Duration::from_secs(24 * 60 * 60);
 const POLLED_BYTES_MAX: u64 = 64 << 10;
 
 /// What the shell runs: the command with its input and its exit code, and behind it what keeps the last pieces of
-/// its output. What `dd` counts are reads, however short, so one piece is added to until it is full.
-const SCRIPT: &str = r#"{ "$1" -c "$2" <>"$3"; echo $? >"$4"; } 2>&1 | { umask 077; n=0 has=0
+/// its output. What the shell itself says, such as that something was killed, is nothing that the command printed.
+/// What `dd` counts are reads, however short, so one piece is added to until it is full.
+const SCRIPT: &str = r#"{ "$1" -c "$2" 2>&1 <>"$3"; echo $? >"$4"; } 2>/dev/null | { umask 077; n=0 has=0
 while dd bs=4096 count=$(($5-has)) iflag=count_bytes oflag=append conv=notrunc of="$6.$n" 2>/dev/null; do
     had=$has; has=$(($(wc -c <"$6.$n"))); [ "$has" -gt "$had" ] || break
     [ "$has" -lt "$5" ] || { n=$((n+1)); has=0; rm -f "$6.$((n-$7))"; }
@@ -237,7 +239,18 @@ impl Process {
         Group::found_or_left(self.pid, &self.mark).kill();
     }
 
-    fn is_over(&self) -> bool {
+    /// What is told of it where it runs.
+    pub fn left(&self) -> LeftRunning {
+        LeftRunning { id: self.id.clone(), command: self.command.clone(), runs_for: self.runs_for() }
+    }
+
+    /// The same with where it was started.
+    pub fn left_somewhere(&self) -> LeftSomewhere {
+        LeftSomewhere { key: self.key.clone(), session: self.session.clone(), left: self.left() }
+    }
+
+    /// Whether nothing of it runs any more.
+    pub fn is_over(&self) -> bool {
         matches!(self.state(), State::Ended(_))
     }
 
@@ -318,7 +331,8 @@ impl Processes {
         own
     }
 
-    fn all(&self) -> Vec<Arc<Process>> {
+    /// Those of everybody.
+    pub fn all(&self) -> Vec<Arc<Process>> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
     }
 

@@ -40,8 +40,8 @@ use hermes_core::nearest::nearest;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use crate::{AgentConfig, EventSink, LeftRunning};
-use background::{Processes, State};
+use crate::{AgentConfig, EventSink, LeftRunning, LeftSomewhere};
+use background::Processes;
 use delegate::Delegate;
 pub use ports::{CallRow, Ledger, Ports, StartedCall, replayed};
 
@@ -231,19 +231,23 @@ impl Toolbox {
     /// The commands that the conversation of this context has running in the background, the oldest first.
     pub fn left_running(&self, context: &TurnContext) -> Vec<LeftRunning> {
         let own = self.processes.iter().flat_map(|processes| processes.of(context));
-        own.filter(|process| !matches!(process.state(), State::Ended(_)))
-            .map(|process| LeftRunning {
-                id: process.id.clone(),
-                command: process.command.clone(),
-                runs_for: process.runs_for(),
-            })
-            .collect()
+        own.filter(|process| !process.is_over()).map(|process| process.left()).collect()
     }
 
-    /// Ends one of those; `false`: none of that id runs.
-    pub fn end_process(&self, context: &TurnContext, id: &str) -> bool {
-        let own = self.processes.iter().flat_map(|processes| processes.of(context));
-        let found = own.into_iter().find(|process| process.id == id && !matches!(process.state(), State::Ended(_)));
+    /// The same of all conversations.
+    pub fn left_everywhere(&self) -> Vec<LeftSomewhere> {
+        let mut all: Vec<_> = self.processes.iter().flat_map(|processes| processes.all()).collect();
+        all.sort_by_key(|process| std::cmp::Reverse(process.runs_for()));
+        all.iter().filter(|process| !process.is_over()).map(|process| process.left_somewhere()).collect()
+    }
+
+    /// Ends one of those of a conversation; of any without one. `false`: none of that id runs.
+    pub fn end_process(&self, context: Option<&TurnContext>, id: &str) -> bool {
+        let some = self.processes.iter().flat_map(|processes| match context {
+            Some(context) => processes.of(context),
+            None => processes.all(),
+        });
+        let found = some.into_iter().find(|process| process.id == id && !process.is_over());
         if let Some(process) = &found {
             process.kill();
         }

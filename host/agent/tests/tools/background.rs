@@ -222,6 +222,21 @@ async fn what_is_left_of_a_group_whose_leader_was_ended_from_outside_can_be_kill
 }
 
 #[tokio::test]
+async fn a_command_that_is_killed_prints_nothing_of_the_shell_that_ran_it() {
+    let bench = Bench::new();
+    let context = context("7", true);
+    let command = "echo up; echo odd >&2; echo $$ >pid; echo >there; exec sleep 600";
+    let started = bench.terminal(&context, json!({"command": command, "background": true})).await;
+    assert!(started["process"].is_string(), "{started}");
+    exists(&bench.home.path().join("there"));
+    // The shell that runs it would say so.
+    let pid = std::fs::read_to_string(bench.home.path().join("pid")).unwrap();
+    assert!(std::process::Command::new("kill").args(["-KILL", pid.trim()]).status().unwrap().success());
+    let waited = bench.process(&context, json!({"action": "wait", "process": started["process"]})).await;
+    assert_eq!((&waited["exit_code"], &waited["output"]), (&json!(137), &json!("up\nodd\n")), "{waited}");
+}
+
+#[tokio::test]
 async fn a_secret_across_the_cut_of_a_command_keeps_no_part_of_it() {
     let bench = Bench::new();
     let context = context("7", true);

@@ -275,3 +275,25 @@ fn a_stop_where_no_turn_runs_says_what_does() {
     stranger.says("/stop");
     assert_eq!(stranger.hears(1), ["Nothing is running."]);
 }
+
+#[test]
+fn the_operator_sees_commands_in_the_background_with_their_conversation_and_since_when() {
+    use crate::tasks::commands::{listed, meant};
+    let office = Office::new();
+    let command = format!("echo {} `x`", "y".repeat(200));
+    for (id, minutes) in [("p1ab", 2), ("p1ac", 1)] {
+        let runs_for = std::time::Duration::from_secs(60 * minutes);
+        let left = LeftRunning { id: id.to_owned(), command: command.clone(), runs_for };
+        office.clerk.left.lock().unwrap().push((SessionId("s1".to_owned()), left));
+    }
+    let host = office.world.host();
+    let all = listed(host);
+    let shown: Vec<_> = all.iter().map(|one| (one.id.as_str(), one.kind.as_str(), one.chat.as_deref())).collect();
+    let chat = Some("agent:main:fake:dm:7");
+    assert_eq!(shown, [("p1ab", "command", chat), ("p1ac", "command", chat)]);
+    assert_eq!(all[0].title.chars().count(), 61, "{}", all[0].title);
+    assert_eq!(all[1].created_ms - all[0].created_ms, 60_000);
+    assert_eq!(meant(host, "p1").unwrap_err(), ["p1ab", "p1ac"]);
+    assert_eq!(meant(host, "p1ac").unwrap().unwrap().id, "p1ac");
+    assert_eq!((meant(host, "p").unwrap(), meant(host, "t1").unwrap()), (None, None));
+}
