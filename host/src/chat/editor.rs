@@ -114,6 +114,8 @@ struct Shared {
     paints: Condvar,
     /// Where a conversation may be handed over to.
     instances: Vec<String>,
+    /// What `/agents` listed last.
+    agents: Mutex<Vec<String>>,
 }
 
 impl Shared {
@@ -143,6 +145,11 @@ impl Shared {
 }
 
 impl Editor {
+    /// What `/agents stop` may be about, as it was listed last.
+    pub fn lists(&self, agents: Vec<String>) {
+        *self.shared.agents.lock().unwrap_or_else(PoisonError::into_inner) = agents;
+    }
+
     /// Begins to read.
     ///
     /// # Errors
@@ -327,7 +334,8 @@ impl Completer for Words {
     type Candidate = String;
 
     fn complete(&self, line: &str, at: usize, _: &Context<'_>) -> rustyline::Result<(usize, Vec<String>)> {
-        Ok(orders::completions(line.get(..at).unwrap_or(line), &self.shared.instances))
+        let agents = self.shared.agents.lock().unwrap_or_else(PoisonError::into_inner);
+        Ok(orders::completions(line.get(..at).unwrap_or(line), &self.shared.instances, &agents))
     }
 }
 

@@ -68,8 +68,8 @@ fn chosen(text: &str, ask: &Choices) -> Option<ChoiceMade> {
     by_number.or_else(by_word).map(|option| ChoiceMade::new(ask.ask.as_str(), option.id.as_str()))
 }
 
-/// What may stand where somebody types: where its word begins, and the words.
-pub fn completions(line: &str, instances: &[String]) -> (usize, Vec<String>) {
+/// What may stand where somebody types: where its word begins, and the words. `agents`: what `/agents` listed.
+pub fn completions(line: &str, instances: &[String], agents: &[String]) -> (usize, Vec<String>) {
     let Some(typed) = line.strip_prefix('/') else { return (line.len(), Vec::new()) };
     let open = |command: &&Command| command.scope.includes(Place::Terminal);
     let Some((name, args)) = typed.split_once(' ') else {
@@ -78,13 +78,19 @@ pub fn completions(line: &str, instances: &[String]) -> (usize, Vec<String>) {
         names.sort();
         return (0, names);
     };
-    let start = line.len() - args.trim_start().len();
+    let behind_stop = args.trim_start().strip_prefix("stop ").map(str::trim_start);
+    let word = behind_stop.unwrap_or(args.trim_start());
+    let start = line.len() - word.len();
     let values: Vec<&str> = match commands::parse(&format!("/{name}"), "", &Gates::default()) {
+        Parsed::Command { spec, .. } if behind_stop.is_some() => match spec.id {
+            CommandId::Agents => agents.iter().map(String::as_str).collect(),
+            _ => Vec::new(),
+        },
         Parsed::Command { spec, .. } if spec.id == CommandId::Handoff => instances.iter().map(String::as_str).collect(),
         Parsed::Command { spec, .. } => commands::values(spec.id).to_vec(),
         _ => Vec::new(),
     };
-    let fits = |value: &&str| value.starts_with(args.trim_start());
+    let fits = |value: &&str| value.starts_with(word);
     (start, values.into_iter().filter(fits).map(str::to_owned).collect())
 }
 
@@ -127,14 +133,19 @@ mod tests {
 
     #[test]
     fn commands_and_their_words_are_completed() {
-        let (start, words) = completions("/re", &[]);
+        let (start, words) = completions("/re", &[], &[]);
         assert_eq!(start, 0);
         assert!(words.contains(&"/resume ".to_owned()) && words.contains(&"/redraw ".to_owned()), "{words:?}");
-        assert_eq!(completions("/busy st", &[]), (6, vec!["steer".to_owned()]));
-        assert_eq!(completions("/indicator ", &[]), (11, vec!["dots".into(), "arrow".into(), "none".into()]));
+        assert_eq!(completions("/busy st", &[], &[]), (6, vec!["steer".to_owned()]));
+        assert_eq!(completions("/indicator ", &[], &[]), (11, vec!["dots".into(), "arrow".into(), "none".into()]));
         let instances = ["telegram".to_owned(), "slack".to_owned()];
-        assert_eq!(completions("/handoff t", &instances), (9, vec!["telegram".to_owned()]));
-        assert_eq!(completions("hello /re", &[]).1, Vec::<String>::new());
-        assert_eq!(completions("/nothing x", &[]).1, Vec::<String>::new());
+        assert_eq!(completions("/handoff t", &instances, &[]), (9, vec!["telegram".to_owned()]));
+        let agents = ["7", "p1ab", "tabc123"].map(str::to_owned);
+        assert_eq!(completions("/agents s", &[], &agents), (8, vec!["stop".to_owned()]));
+        assert_eq!(completions("/agents stop ", &[], &agents), (13, agents.to_vec()));
+        assert_eq!(completions("/tasks stop t", &[], &agents), (12, vec!["tabc123".to_owned()]));
+        assert_eq!(completions("/title stop t", &[], &agents).1, Vec::<String>::new());
+        assert_eq!(completions("hello /re", &[], &[]).1, Vec::<String>::new());
+        assert_eq!(completions("/nothing x", &[], &[]).1, Vec::<String>::new());
     }
 }

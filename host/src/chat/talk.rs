@@ -18,6 +18,7 @@ use super::screen::Screen;
 use super::unheard::{Fate, NotTaken, Unheard};
 use super::wire::{Asking, News, Wire};
 use super::{ChatError, Options, Speaker};
+use crate::commands::agents::names_in;
 use crate::control::{Client, ClientError, ControlReply, ControlRequest};
 use crate::plugins::terminal::Leaving;
 use crate::status::human::sentence;
@@ -187,6 +188,10 @@ impl Talk<'_> {
                 }
                 if message.purpose == Purpose::Ask {
                     self.ask.clone_from(&message.choices);
+                }
+                let listed = names_in(&message.text);
+                if !listed.is_empty() {
+                    self.editor.lists(listed);
                 }
                 self.screen.delivered(&message);
                 self.wire.shown(number, self.speaker.now_ms());

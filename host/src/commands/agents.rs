@@ -29,6 +29,12 @@ const STOPPED_WAIT: Duration = Duration::from_secs(60);
 /// Why a task is given up that somebody stops.
 const BY_THEM: &str = "stopped by whoever it was for";
 
+const TURNS: &str = "The agent works for you on:";
+
+const COMMANDS: &str = "Commands in the background:";
+
+const TASKS: &str = "Tasks:";
+
 const ENDED: &str = "It has ended meanwhile.";
 
 /// Waits until a turn that is told to stop has ended, and says so.
@@ -209,15 +215,23 @@ async fn listed(
     let tasks: Vec<&TaskRow> = tasks.iter().filter(|task| !is_turn(task)).collect();
     let now_ms = host.now_ms();
     let lists = [
-        list("The agent works for you on:", works.iter().map(|work| turn_line(work, &here, now_ms))),
-        list("Commands in the background:", left.iter().map(|left| process_line(&host, left))),
-        list("Tasks:", tasks.iter().map(|task| task_line(task))),
+        list(TURNS, works.iter().map(|work| turn_line(work, &here, now_ms))),
+        list(COMMANDS, left.iter().map(|left| process_line(&host, left))),
+        list(TASKS, tasks.iter().map(|task| task_line(task))),
     ];
     let lists: Vec<String> = lists.into_iter().flatten().collect();
     match lists.is_empty() {
         true => ("The agent does nothing for you at the moment.".to_owned(), Vec::new()),
         false => (lists.join("\n\n"), Vec::new()),
     }
+}
+
+/// What an answer of `/agents` lists, by what ends each of it; empty where a text is no such answer.
+pub(crate) fn names_in(text: &str) -> Vec<String> {
+    let is_one = text.lines().next().is_some_and(|first| [TURNS, COMMANDS, TASKS].contains(&first));
+    let lines = text.lines().filter(|_| is_one).filter_map(|line| line.strip_prefix("- "));
+    let names = lines.filter_map(|line| line.trim_start_matches('`').split([':', ' ']).next());
+    names.filter(|name| !name.is_empty() && *name != "and").map(str::to_owned).collect()
 }
 
 /// A heading with its lines, as many as are shown; `None` without any.
@@ -247,4 +261,20 @@ fn process_line(host: &Host, left: &LeftRunning) -> String {
 
 fn task_line(task: &TaskRow) -> String {
     format!("- {} ({})", words::called(task), task.state.word().replace('_', " "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_listed_is_found_by_what_ends_it() {
+        let turns = list(TURNS, ["- 7: `count` (here, 0 min)".to_owned()].into_iter());
+        let commands = list(COMMANDS, ["- p1ab: `sleep 9` (2 min)".to_owned()].into_iter());
+        let tasks = list(TASKS, (0..13).map(|n| format!("- `t{n} mend: it` (ready)")));
+        let text = [turns, commands, tasks].map(Option::unwrap_or_default).join("\n\n");
+        let names = names_in(&text);
+        assert_eq!((names.len(), &names[..3]), (14, ["7", "p1ab", "t0"].map(str::to_owned).as_slice()));
+        assert!(names_in("Said of it:\n- 7: that").is_empty() && names_in("").is_empty());
+    }
 }

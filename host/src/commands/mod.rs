@@ -6,7 +6,7 @@
 //! [`settings`] for how it behaves, [`delivery`] for where things go, [`host`] for
 //! the host and who may use it.
 
-mod agents;
+pub(crate) mod agents;
 pub(crate) mod asks;
 pub(crate) mod busy;
 mod confirm;
