@@ -1,9 +1,37 @@
 //! Where *now* comes from. The only place of the host that reads a clock.
 
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use futures_util::future::BoxFuture;
+use hermes_core::lateness::Clocks;
 use tokio::time::Instant;
+
+/// What is known of the clocks of platforms, by the instance that brings what they date. It is learnt anew in each life
+/// of the host.
+#[derive(Debug, Default)]
+pub struct PlatformClocks(Mutex<BTreeMap<String, Clocks>>);
+
+impl PlatformClocks {
+    /// By how much the host's clock is ahead of the platform's.
+    pub fn ahead_ms(&self, instance: &str) -> i64 {
+        self.locked().get(instance).map_or(0, Clocks::ahead_ms)
+    }
+
+    /// Something that the platform dates `at_ms` came in at `received_ms`.
+    pub fn learn(&self, instance: &str, at_ms: i64, received_ms: i64) {
+        let mut clocks = self.locked();
+        match clocks.get_mut(instance) {
+            Some(clocks) => clocks.learn(at_ms, received_ms),
+            None => clocks.entry(instance.to_owned()).or_default().learn(at_ms, received_ms),
+        }
+    }
+
+    fn locked(&self) -> MutexGuard<'_, BTreeMap<String, Clocks>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
 
 /// Tells the time. Object safe, so that a test can hold the hands.
 pub trait Clock: Send + Sync + 'static {

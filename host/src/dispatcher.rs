@@ -253,7 +253,7 @@ impl Dispatcher {
     /// Whether the host drains and nothing runs there that an event could reach. It stays in the inbox, from where
     /// it is heard again when the host goes on, or by the next one.
     fn waits_in_the_inbox(&self, arrived: &Arrived) -> bool {
-        if self.host.takes_nothing().is_none() {
+        if self.host.takes_nothing().is_none() || self.is_for_what_runs(arrived) {
             return false;
         }
         let event = arrived.event.get();
@@ -450,8 +450,17 @@ impl Dispatcher {
     ) {
         let Err(message) = self.lanes.send(&session, message) else { return };
         self.open_lane(session.clone(), instance, after, birth);
-        // The lane was made a line above.
-        let _ = self.lanes.send(&session, message);
+        // A lane that is made while the host drains was not told with the others. It ends once it has nothing to do, so
+        // it hears an order before.
+        let drain = self.host.takes_nothing().map(|_| LaneMessage::Drain);
+        let messages = match message {
+            LaneMessage::Order(..) => [Some(message), drain],
+            message => [drain, Some(message)],
+        };
+        for message in messages.into_iter().flatten() {
+            // The lane was made a few lines above.
+            let _ = self.lanes.send(&session, message);
+        }
     }
 
     /// Makes the lane of a session.
@@ -460,11 +469,6 @@ impl Dispatcher {
         let lane = Box::new(Lane::new(Arc::clone(&self.host), session.clone(), limits, birth, after));
         let over = |over| HostEvent::Turn(TurnNews::Over(over));
         self.lanes.open(&self.host, session.clone(), |mailbox| lane.run(mailbox), over);
-        // A lane that is made while the host drains was not told with the others.
-        if self.host.takes_nothing().is_some() {
-            // The lane was made a line above.
-            let _ = self.lanes.send(&session, LaneMessage::Drain);
-        }
     }
 
     /// Whether any chat leads to a session.

@@ -22,7 +22,7 @@ use tokio_util::sync::CancellationToken;
 use crate::accounts::Accounts;
 use crate::app::plan::Planner;
 use crate::chance::Chance;
-use crate::clock::Clock;
+use crate::clock::{Clock, PlatformClocks};
 use crate::codes::Codes;
 use crate::events::{DeliveryNews, HostEvent};
 use crate::handoff::Handoffs;
@@ -82,6 +82,8 @@ pub struct Host {
     pub handoffs: Handoffs,
     /// Rings when something happened to a task.
     pub tasks: Bell,
+    /// What is known of the clocks of platforms.
+    pub clocks: PlatformClocks,
     /// Who works on tasks beside the turns that handed them on.
     pub helpers: Helpers,
     live: ArcSwap<Live>,
@@ -144,6 +146,7 @@ impl Host {
             handoffs: Handoffs::default(),
             tasks: Bell::default(),
             helpers: Helpers::default(),
+            clocks: PlatformClocks::default(),
             live: ArcSwap::from_pointee(live),
             grants: ArcSwap::default(),
             model: ArcSwapOption::empty(),

@@ -220,9 +220,13 @@ async fn accept(
         received_ms,
         event: text,
     };
+    let dated_ms = event.at_ms;
     match written(host, new, waits).await {
         Ok(Accepted::New(id)) => {
             host.media.named(instance, &event.attachments);
+            if dated_ms > 0 {
+                host.clocks.learn(instance, dated_ms, received_ms);
+            }
             // The row has it, and nobody behind here reads it.
             event.raw = Value::Null;
             let inbound = Inbound { id, instance: Arc::clone(instance), event, input: None, permit };
@@ -245,7 +249,8 @@ fn can_wait(host: &Host, instance: &str) -> bool {
 /// Whether an event concerns what runs already, and is of use only now.
 fn is_for_what_runs(event: &Event) -> bool {
     let order = event.text.split_whitespace().next();
-    event.kind == EventKind::Choice || event.deliver.is_none() && matches!(order, Some("/stop" | "/approve" | "/deny"))
+    event.kind == EventKind::Choice
+        || event.deliver.is_none() && matches!(order, Some("/stop" | "/approve" | "/deny" | "/status"))
 }
 
 /// Commits an event; one that `waits` as soon as that can be, unless the host ends before.

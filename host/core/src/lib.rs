@@ -5,7 +5,7 @@
 //! [`turn`] may start, [`delivery`] says what becomes of each part that is owed.
 //! [`rate`] bounds how often people may ask, [`asks`] judges who answers what a turn asks of them.
 //! Beside it stand what is [`danger`]ous to run, the life of an [`adapter`], [`pairing`], the [`handoff`] of a conversation, the life of a [`task`], the
-//! [`context`] of a turn, the [`settings`] of a conversation, [`backoff`], the [`limits`] of everything and the small words in [`ids`]
+//! [`context`] of a turn, the [`lateness`] of what comes, the [`settings`] of a conversation, [`backoff`], the [`limits`] of everything and the small words in [`ids`]
 //! and [`secret`].
 //!
 //! Nothing here reads a clock, draws a random number, touches a file or iterates
@@ -26,6 +26,7 @@ pub mod delivery;
 pub mod guard;
 pub mod handoff;
 pub mod ids;
+pub mod lateness;
 pub mod limits;
 pub mod nearest;
 pub mod pairing;

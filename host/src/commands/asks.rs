@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use hermes_core::access::{Tier, Trust};
 use hermes_core::asks::{Answer, By, Judged, Pick, Question, Verdict};
-use hermes_core::commands::{self, Parsed};
+use hermes_core::commands::{self, CommandId, Parsed};
 use hermes_core::ids::InboxId;
 use hermes_core::limits::{APPROVED_KINDS_MAX, DENIAL_CHARS_MAX, STAFF_CHATS_MAX};
 use hermes_core::session::is_dm;
@@ -282,6 +282,16 @@ impl Dispatcher {
         let prefix = arrived.adapter.as_ref().map(|adapter| adapter.capabilities().command_prefix.clone());
         let parsed = commands::parse(text, prefix.as_deref().unwrap_or_default(), &self.host.live().gates);
         text.trim_start().starts_with('/') || parsed != Parsed::NotCommand
+    }
+
+    /// Whether words are a command about what runs already, wherever that is: it is of use only now.
+    pub(crate) fn is_for_what_runs(&self, arrived: &Arrived) -> bool {
+        const OF_USE_NOW: [CommandId; 4] = [CommandId::Stop, CommandId::Approve, CommandId::Deny, CommandId::Status];
+        let prefix = arrived.adapter.as_ref().map(|adapter| adapter.capabilities().command_prefix.clone());
+        let event = arrived.event.get();
+        let parsed = commands::parse(&event.text, prefix.as_deref().unwrap_or_default(), &self.host.live().gates);
+        // What is answered elsewhere is no command.
+        event.deliver.is_none() && matches!(parsed, Parsed::Command { spec, .. } if OF_USE_NOW.contains(&spec.id))
     }
 
     /// Somebody answers in words.

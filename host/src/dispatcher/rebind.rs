@@ -59,6 +59,11 @@ impl Dispatcher {
             let _ = self.lanes.send(to, handed);
         } else {
             self.open_lane(to.clone(), instance, Some(after), None);
+            // One that is made while the host drains was not told with the others.
+            if self.host.takes_nothing().is_some() {
+                // The lane was made a line above.
+                let _ = self.lanes.send(to, LaneMessage::Drain);
+            }
         }
         // Whoever asked has a lane; without one there is nothing to hand on.
         self.lanes.send(from, LaneMessage::Moved { keys, then }).ok();

@@ -10,6 +10,7 @@ use hermes_agent::steer::Ask;
 use hermes_core::access::Tier;
 use hermes_core::guard::{Admission, Arrival, Due, Join};
 use hermes_core::ids::InboxId;
+use hermes_core::lateness::SLACK_MS;
 use hermes_core::limits::CONTINUED_FROM_PERCENT;
 use hermes_core::settings::BusyMode;
 use hermes_markup::measure;
@@ -19,6 +20,7 @@ use super::hints::NativeStream;
 use super::running::Running;
 use super::{Lane, Waiting};
 use crate::context::{self, Heard, Urge};
+use crate::host::Host;
 use crate::render;
 use crate::store::{Change, CommandTx, TurnEnd};
 use crate::turn::Cause;
@@ -28,9 +30,6 @@ const INTERRUPTED: &str = "(interrupted)";
 
 /// What a chat hears about words that were to steer a turn which had ended.
 const LATE: &str = "What was to reach that turn came too late for it and is answered next.";
-
-/// By so much a message may be older than a turn and still be about it: many platforms count whole seconds.
-const SAID_BEFORE_SLACK_MS: i64 = 2_000;
 
 /// The album of what the host itself says to the session.
 const NEWS: &str = "news";
@@ -125,7 +124,7 @@ impl Lane {
             _ if running.answers_album(&by, heard.event.get().album.as_deref()) => Some(Demotion::SameBurst),
             _ if self.is_burst_of_files(heard, &by) => Some(Demotion::SameBurst),
             // A backlog is answered in its order, each turn of it to its end.
-            BusyMode::Interrupt if was_said_before(heard, running) => Some(Demotion::SaidBefore),
+            BusyMode::Interrupt if was_said_before(&self.host, heard, running) => Some(Demotion::SaidBefore),
             BusyMode::Interrupt => running.line.hold().map(Demotion::Held),
             BusyMode::Steer => (!self.host.runtime.steers()).then_some(Demotion::CannotSteer),
         };
@@ -319,9 +318,11 @@ impl Lane {
     }
 }
 
-/// Whether something was said before the running turn began, by the platform's own date.
-fn was_said_before(heard: &Heard, running: &Running) -> bool {
-    heard.at_ms > 0 && heard.at_ms.saturating_add(SAID_BEFORE_SLACK_MS) <= running.began_ms
+/// Whether something was said before the running turn began, by the platform's own date. By how much the clocks differ
+/// is known of what its instance brought before.
+fn was_said_before(host: &Host, heard: &Heard, running: &Running) -> bool {
+    let said_ms = heard.at_ms.saturating_add(host.clocks.ahead_ms(&heard.place.instance));
+    heard.at_ms > 0 && said_ms.saturating_add(SLACK_MS) <= running.began_ms
 }
 
 /// What the chat of a turn is told besides its answer; `is_shown` when it sees how the turn ended.

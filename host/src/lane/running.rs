@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use hermes_agent::ask::Asked;
 use hermes_agent::steer::{Ask, Call, TurnLine};
-use hermes_agent::{EventSink, Failure, Message, TurnOutcome, TurnRequest};
+use hermes_agent::{EventSink, Failure, Message, Role, TurnOutcome, TurnRequest};
 use hermes_core::delivery::strip_control;
 use hermes_core::ids::{DeliveryId, InboxId, TurnId};
 use hermes_core::limits::INTERRUPT_MS_MAX;
@@ -304,12 +304,12 @@ impl Running {
         }
     }
 
-    /// What a reader of the stream saw of an answer that was cut short. The stream itself is a hint, so
-    /// who may be told later gets it as a message.
+    /// What was said of an answer that was cut short, where no message has grown with it: a stream is a hint, and
+    /// elsewhere nothing of it was seen. What runs beside a conversation says nothing there that is not whole.
     fn cut_short(&self, conclusion: &Conclusion) -> Option<String> {
-        let seen = self.is_streamed() && self.heard.place.can_deliver_later() && conclusion.end == TurnEnd::Interrupted;
-        let last = conclusion.messages.last().filter(|_| seen)?;
-        Some(last.content.clone())
+        let is_heard = !self.heard.aside && self.heard.place.can_deliver_later();
+        let last = conclusion.messages.last().filter(|_| is_heard && conclusion.end == TurnEnd::Interrupted)?;
+        (last.role == Role::Assistant).then(|| last.content.clone())
     }
 
     /// The message that showed its tools, now that the turn is over.

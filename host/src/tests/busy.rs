@@ -75,7 +75,7 @@ fn a_new_message_ends_the_running_turn_and_is_answered_next() {
     starts(&world, &chat, "/hang on");
     waits(&world, chat.says("rather this"));
     world.passes(ms(350));
-    assert_eq!(chat.hears(2), ["(interrupted)", "rather this"]);
+    assert_eq!(chat.hears(2), ["on\n\n(interrupted)", "rather this"]);
     world.settled();
     let said = transcript(&world);
     assert_eq!(said.first().map(String::as_str), Some("user: /hang on"));
@@ -107,7 +107,41 @@ fn what_was_said_before_the_running_turn_began_does_not_end_it() {
     world.settled();
     let heard = chat.heard();
     assert!(heard.contains(&"late 1\nlate 2\nlate 3".to_owned()), "they are one message: {heard:?}");
-    assert!(heard.iter().all(|text| text != "(interrupted)"), "{heard:?}");
+    assert_eq!(heard.iter().filter(|text| text.contains("(interrupted)")).count(), 1, "by the stop: {heard:?}");
+}
+
+#[test]
+fn a_host_whose_clock_runs_ahead_takes_what_is_said_now_as_said_now_and_a_backlog_as_a_backlog() {
+    let world = still("");
+    let chat = world.chat("7");
+    let ahead_ms = 300_000;
+    let now_there = || world.host().now_ms() - ahead_ms;
+    // What people say for a while shows by how much.
+    for n in 0..5 {
+        chat.gives(&chat.event(&format!("hello {n}")).at_ms(now_there()));
+        chat.hears(n + 1);
+        world.passes(ms(30_000));
+    }
+    world.settled();
+    let before = chat.heard().len();
+    chat.gives(&chat.event("/hang on").at_ms(now_there()));
+    runs(&world, 1);
+    waits(&world, chat.gives(&chat.event("rather this").at_ms(now_there())));
+    world.passes(ms(350));
+    assert_eq!(chat.hears(before + 2)[before..], ["on\n\n(interrupted)", "rather this"]);
+    world.settled();
+    let said_ms = now_there();
+    world.passes(ms(60_000));
+    chat.gives(&chat.event("/hang on again").at_ms(said_ms));
+    runs(&world, 1);
+    waits(&world, chat.gives(&chat.event("late").at_ms(said_ms + 20_000)));
+    world.passes(ms(350));
+    waits(&world, chat.gives(&chat.event("/queue last").at_ms(said_ms + 40_000)));
+    assert_eq!(world.host().working.of(Some("fake:7")).len(), 1, "it runs on: {:?}", chat.heard());
+    chat.says("/stop");
+    world.settled();
+    let heard = chat.heard();
+    assert!(heard.contains(&"late".to_owned()) && heard.contains(&"last".to_owned()), "each by itself: {heard:?}");
 }
 
 #[test]
@@ -125,6 +159,51 @@ fn what_an_interrupted_turn_had_said_stays_in_the_transcript_and_is_marked() {
 }
 
 #[test]
+fn where_no_message_grows_what_a_stopped_turn_had_said_is_one_message_that_says_so() {
+    for stream in ["stream = \"off\"", ""] {
+        let half = Arc::new(HalfWay(AtomicBool::new(false)));
+        let runtime: Arc<dyn AgentRuntime> = half.clone();
+        let capabilities = json!({ "edit": false, "stream": "none" });
+        let world = with(stream, Setting { capabilities, runtime: Some(runtime), ..Setting::default() });
+        let chat = world.chat("7");
+        chat.says("hello");
+        world.until("half of it is said", || half.0.swap(false, Ordering::SeqCst).then_some(()));
+        chat.says("/stop");
+        assert_eq!(chat.hears(2), ["half of it\n\n(interrupted)", "Stopped."], "{stream}");
+        chat.says("/background hello");
+        chat.hears(3);
+        world.until("half of it is said", || half.0.swap(false, Ordering::SeqCst).then_some(()));
+        let turn = world.host().working.of(Some("fake:7")).pop().unwrap().turn;
+        chat.says(&format!("/agents stop {turn}"));
+        assert_eq!(chat.hears(4)[3], "Stopped: hello.");
+        world.settled();
+        assert_eq!(chat.heard().len(), 4, "what runs beside says nothing that is not whole: {:?}", chat.heard());
+    }
+}
+
+/// A runtime that says half of its answer and no more.
+struct HalfWay(AtomicBool);
+
+impl AgentRuntime for HalfWay {
+    fn name(&self) -> &'static str {
+        "half"
+    }
+
+    fn models(&self) -> Vec<String> {
+        vec!["half".to_owned()]
+    }
+
+    fn run(&self, _: TurnRequest, events: EventSink, cancel: CancellationToken) -> BoxFuture<'_, TurnOutcome> {
+        Box::pin(async move {
+            events.chunk("half of it").await;
+            self.0.store(true, Ordering::SeqCst);
+            cancel.cancelled().await;
+            TurnOutcome::Interrupted { text: "half of it".to_owned() }
+        })
+    }
+}
+
+#[test]
 fn after_an_interruption_all_that_waits_is_answered_together_as_separate_messages() {
     let world = still("");
     let chat = world.chat("7");
@@ -134,7 +213,7 @@ fn after_an_interruption_all_that_waits_is_answered_together_as_separate_message
     assert!(chat.hears(2)[1].starts_with("Queued (2 waiting)"), "{:?}", chat.heard());
     waits(&world, chat.says("three"));
     world.passes(ms(350));
-    assert_eq!(chat.hears(4)[2..], ["(interrupted)", "one\ntwo\nthree"]);
+    assert_eq!(chat.hears(4)[2..], ["on\n\n(interrupted)", "one\ntwo\nthree"]);
     world.settled();
     let said = transcript(&world);
     assert_eq!(said[said.len() - 4..], ["user: one", "user: two", "user: three", "assistant: one\ntwo\nthree"]);
@@ -149,7 +228,7 @@ fn a_burst_while_busy_becomes_one_message_of_several_lines() {
         waits(&world, chat.says(text));
     }
     world.passes(ms(350));
-    assert_eq!(chat.hears(2), ["(interrupted)", "one\ntwo\nthree"], "interrupted once");
+    assert_eq!(chat.hears(2), ["on\n\n(interrupted)", "one\ntwo\nthree"], "interrupted once");
     world.settled();
     assert!(transcript(&world).contains(&"user: one\ntwo\nthree".to_owned()));
     assert_eq!(world.platform.sent()[1].reply_to.as_deref(), Some("4"), "it answers the newest");
@@ -167,7 +246,9 @@ fn in_queue_mode_messages_wait_in_order_and_the_receipts_are_true() {
     chat.says("two");
     assert!(chat.hears(2)[1].starts_with("Queued (3 waiting)."), "one receipt for one message: {:?}", chat.heard());
     chat.says("/stop");
-    assert_eq!(chat.hears(5)[2..], ["Stopped. 3 messages still wait and are answered next.", "one\nand more", "two"]);
+    let after =
+        ["on\n\n(interrupted)", "Stopped. 3 messages still wait and are answered next.", "one\nand more", "two"];
+    assert_eq!(chat.hears(6)[2..], after);
 }
 
 #[test]
@@ -325,7 +406,7 @@ fn a_runtime_that_reaches_no_safe_point_is_stopped_in_the_end() {
         assert!(chat.hears(n)[n - 1].contains("working, 1 waiting"), "{:?}", chat.heard());
     }
     world.passes(ms(10_000));
-    assert_eq!(chat.hears(4)[2..], ["(interrupted)", "next"]);
+    assert_eq!(chat.hears(4)[2..], ["hang\n\n(interrupted)", "next"]);
 }
 
 #[test]
@@ -362,9 +443,10 @@ fn more_files_of_a_burst_do_not_interrupt_the_turn_on_the_first() {
     }
     world.passes(ms(5_000));
     chat.says("/stop");
-    let heard = chat.hears(2);
-    assert_eq!(heard[0], "Stopped. 2 messages still wait and are answered next.", "nothing was said about them");
-    assert!(heard[1].matches("a.png").count() >= 2, "one message of two files: {heard:?}");
+    let heard = chat.hears(3);
+    assert!(heard[0].starts_with("on") && heard[0].ends_with("(interrupted)"), "{heard:?}");
+    assert_eq!(heard[1], "Stopped. 2 messages still wait and are answered next.", "nothing was said about them");
+    assert!(heard[2].matches("a.png").count() >= 2, "one message of two files: {heard:?}");
 }
 
 #[test]
@@ -394,9 +476,10 @@ fn an_album_whose_parts_come_apart_is_one_message_and_a_late_part_ends_no_turn()
     waits(&world, chat.gives(&late));
     world.passes(ms(5_000));
     chat.says("/stop");
-    let heard = chat.hears(3);
-    assert_eq!(heard[1], "Stopped. One message still waits and is answered next.", "nothing was said about it");
-    assert!(heard[2].contains("d.png"), "{heard:?}");
+    let heard = chat.hears(4);
+    assert!(heard[1].starts_with("on") && heard[1].ends_with("(interrupted)"), "{heard:?}");
+    assert_eq!(heard[2], "Stopped. One message still waits and is answered next.", "nothing was said about it");
+    assert!(heard[3].contains("d.png"), "{heard:?}");
 }
 
 #[test]
@@ -574,11 +657,12 @@ fn what_waited_is_answered_in_order_after_a_crash_and_interrupts_nothing() {
     world.passes(ms(20_000));
     let chat = world.chat("7");
     chat.says("/stop");
-    assert_eq!(
-        chat.hears(7)[3..],
-        ["Stopped. 3 messages still wait and are answered next.", "one", "two", "three"],
-        "no receipt is written twice"
-    );
+    world.until("all are answered", || chat.heard().iter().any(|text| text == "three").then_some(()));
+    let mut heard = chat.heard();
+    // As much as it had said by then.
+    heard.retain(|text| !text.ends_with("(interrupted)"));
+    let after = ["Stopped. 3 messages still wait and are answered next.", "one", "two", "three"];
+    assert_eq!(heard[3..], after, "no receipt is written twice");
 }
 
 #[test]

@@ -342,12 +342,12 @@ fn while_it_is_on_its_way_nothing_else_is_added_to_it_and_it_can_be_stopped() {
     let deleted = world.block_on(world.host().store.session_delete(&session));
     assert!(deleted.is_err(), "nor is it deleted");
     world.chat("7").says("/stop");
-    world.chat("7").hears(6);
+    world.chat("7").hears(7);
     assert_eq!(ends(&world, &session).state, HandoffState::Completed, "it is there, whatever it was to say");
     world.settled();
     assert_eq!(transcript(&world, &session)[2], "I am\n\n(interrupted)", "and nothing of what was turned away");
     world.chat("7").says("and now?");
-    assert_eq!(world.chat("7").hears(7)[6], "and now? (after 3)");
+    assert_eq!(world.chat("7").hears(8)[7], "and now? (after 3)");
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 
 use tokio::sync::oneshot;
 
-use super::asks::{asked, hears, press, with_buttons};
+use super::asks::{asked, hears, press, there, with_buttons};
 use super::world::{Setting, World};
 use crate::events::{Control, HostEvent};
 use crate::recovery;
@@ -28,7 +28,7 @@ fn what_is_said_while_the_host_drains_is_taken_and_answered_when_it_goes_on() {
     world.block_on(drains(&world)).unwrap();
     known.says("meanwhile");
     new.says("the first words");
-    known.says("/status");
+    known.says("/whoami");
     assert_eq!((known.heard().len(), new.heard().len()), (1, 0), "nothing new is begun");
     assert_eq!(world.block_on(world.host().store.counts()).unwrap().inbox, 3);
     assert_eq!(world.block_on(recovery::go_on(world.host())).unwrap(), 3);
@@ -75,6 +75,33 @@ fn a_drain_that_waits_for_an_approval_ends_with_a_button_or_a_stop() {
         }
         world.block_on(drained).unwrap();
     }
+}
+
+#[test]
+fn what_is_of_use_only_now_is_obeyed_while_the_host_drains_also_where_nothing_runs() {
+    let section = "access = { allowed_users = [\"7\"], admins = [\"1\"] }".to_owned();
+    let world = World::with(Setting { section, ..Setting::default() });
+    let (chat, admin) = (world.chat("7"), world.chat("1"));
+    admin.says("hello");
+    admin.hears(1);
+    chat.says("/danger rm -rf /tmp");
+    hears(&world, &admin, "needs your approval");
+    there(&world);
+    let drained = drains(&world);
+    let mut heard = admin.heard().len();
+    for (said, answer) in [("/status", "- Session: "), ("/stop", "Nothing is running."), ("/approve", "Approved")] {
+        admin.says(said);
+        heard += 1;
+        let told = admin.hears(heard);
+        assert!(told.iter().any(|text| text.contains(answer)), "{said}: {told:?}");
+    }
+    hears(&world, &chat, "approved: once");
+    world.block_on(drained).unwrap();
+    let before = admin.heard().len();
+    admin.says("/status");
+    assert!(admin.hears(before + 1)[before].contains("- Session: "), "and once nothing runs any more");
+    admin.says("something new");
+    assert_eq!(world.block_on(world.host().store.counts()).unwrap().inbox, 1, "which waits");
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Terminals behind the link: frames in, frames out, and nobody there.
 
 use hermes_adapter_abi::status;
+use hermes_core::ids::SessionId;
 use hermes_protocol::{Chat, ChoiceMade, Event, EventKind, SendOutcome, Sender};
 use serde_json::{Value, json};
 use tokio::io::{AsyncWriteExt, DuplexStream, ReadHalf, WriteHalf, split};
@@ -9,6 +10,7 @@ use super::world::World;
 use crate::plugins::frame::{self, Frame, FrameKind};
 use crate::plugins::terminal::{INSTANCE, SEATS_MAX, Seat, SeatFor};
 use crate::store::{DeliveryFilter, DeliveryState, OwedDelivery};
+use crate::wakes::{self, Wake};
 
 #[test]
 fn what_is_said_in_a_terminal_is_answered_there_with_its_stream() {
@@ -65,6 +67,33 @@ fn an_answer_waits_until_somebody_sits_at_the_terminal_again() {
     let mut again = Terminal::attach(&world, SeatFor::Conversation);
     again.wait("the answer", |seen| seen.send("one two").is_some());
     world.until("it is delivered", || owed_count(&world, DeliveryState::Settled).filter(|count| *count == 1));
+}
+
+#[test]
+fn what_wakes_the_conversation_of_an_empty_seat_is_answered_to_whoever_sits_down_there() {
+    let world = World::new();
+    let mut terminal = Terminal::attach(&world, SeatFor::Conversation);
+    let inbox = terminal.says("hello");
+    terminal.delivered(inbox);
+    world.settled();
+    let listed = terminal.asks("sessions.list", json!({ "sender": { "id": "operator" } })).1;
+    let session = SessionId(listed[0]["id"].as_str().unwrap().to_owned());
+    drop(terminal);
+    world.until("the seat is free", || sit(&world, Some("1")).ok().map(drop));
+    let wake = Wake {
+        id: "p1:1".to_owned(),
+        session,
+        instance: INSTANCE.to_owned(),
+        chat: Chat::dm("1"),
+        sender: None,
+        text: "p1 has ended".to_owned(),
+    };
+    assert!(world.block_on(wakes::wake(world.host(), wake)).unwrap());
+    let owed = world.until("its answer is owed", || owed(&world));
+    assert_eq!(owed.parts[0].facts.attempts, 0, "nobody tries what nobody takes");
+    let mut again = Terminal::attach(&world, SeatFor::Conversation);
+    let tells = |seen: &Value| seen["text"].as_str().is_some_and(|text| text.contains("p1 has ended"));
+    again.wait("the news", |seen| seen.iter().any(tells));
 }
 
 #[test]

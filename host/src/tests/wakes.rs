@@ -517,3 +517,13 @@ fn news_that_were_told_meanwhile_are_not_written_again() {
     let waits = world.block_on(world.host().store.waiting_wakes(InboxId(0))).unwrap();
     assert_eq!(waits.len(), 1);
 }
+
+#[test]
+fn where_answers_are_streamed_a_wake_is_answered_by_a_message_that_stays() {
+    let setting = Setting { capabilities: json!({ "stream": "native" }), ..Setting::default() };
+    let (world, listener, session) = world_with(setting);
+    assert!(wakes(&world, "p1", &session));
+    assert_eq!(world.chat("7").hears(2)[1], "turn 2", "nobody reads along, so it is owed like any other");
+    assert!(listener.heard()[1].contains("news p1"));
+    world.settled();
+}

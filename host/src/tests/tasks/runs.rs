@@ -147,6 +147,33 @@ fn what_a_run_left_behind_has_news_for_the_conversation_that_it_ran_beside() {
 }
 
 #[test]
+fn a_background_turn_before_anything_was_said_has_the_conversation_that_is_said_in_next_as_its_parent() {
+    let office = Office::new();
+    let talk = office.world.chat("7");
+    talk.says("/background count");
+    talk.hears(2);
+    office.world.settled();
+    let aside = office.heard()[0].0.session_id.clone().unwrap();
+    let row = office.world.block_on(office.world.host().store.session(&aside)).unwrap().unwrap();
+    let parent = row.parent.unwrap();
+    talk.says("hello");
+    talk.hears(3);
+    office.world.settled();
+    assert_eq!(office.heard()[1].0.session_id.as_ref(), Some(&parent));
+    let wake = Wake {
+        id: "p1a:1".to_owned(),
+        session: aside,
+        instance: "fake".to_owned(),
+        chat: Chat::dm("7"),
+        sender: Some(hermes_protocol::Sender::new("7")),
+        text: "p1a has ended".to_owned(),
+    };
+    assert!(office.world.block_on(wakes::wake(office.world.host(), wake)).unwrap());
+    assert_eq!(talk.hears(4)[3], "heard: p1a has ended");
+    assert_eq!(office.heard().last().unwrap().0.session_id, Some(parent), "which is woken for what it left behind");
+}
+
+#[test]
 fn a_host_that_rests_begins_no_run_and_one_that_waited_is_done_by_the_host_and_not_said_by_its_maker() {
     let office = Office::new();
     let dm = Chat::dm("7");
