@@ -552,16 +552,17 @@ def test_what_is_quoted_and_where_somebody_is_reach_the_agent(host, telegram, is
     telegram.verdict()
 
 
-def test_the_first_part_of_an_answer_quotes_the_message_or_none_does(host, telegram, isolation):
+def test_the_first_part_of_an_answer_quotes_the_message_or_all_do_or_none(host, telegram, isolation):
     one = host(HEADER + telegram_section(telegram, isolation, 'reply_mode = "first"'))
     section = one.config.read_text()
-    for chat, mode in ((7, "first"), (9, "off")):
+    for chat, mode in ((7, "first"), (8, "all"), (9, "off")):
         one.config.write_text(section.replace('reply_mode = "first"', f'reply_mode = "{mode}"'))
         one.start(online=["telegram"])
         asked = telegram.says(chat, "x " * 2500 + "end of it")["message_id"]
         until("the end arrives", lambda: "end of it" in "".join(message["text"] for message in telegram.from_bot(chat)))
         one.stop()
         parts = [message.get("reply_to_message", {}).get("message_id") for message in telegram.from_bot(chat)]
-        assert len(parts) > 1, parts
-        assert parts == [asked if mode == "first" else None] + [None] * (len(parts) - 1)
+        others = len(parts) - 1
+        assert others > 0, parts
+        assert parts == {"first": [asked] + [None] * others, "all": [asked] * (others + 1), "off": [None] * (others + 1)}[mode]
     telegram.verdict()

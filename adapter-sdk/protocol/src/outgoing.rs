@@ -51,7 +51,7 @@ pub struct Outgoing {
     pub purpose: Purpose,
     /// Where to.
     pub chat: Chat,
-    /// The platform message to answer, where the adapter's reply mode wants it.
+    /// The platform message to answer, the same with every part; whether this part says so is the adapter's to choose.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reply_to: Option<String>,
     /// The `inbox_id` of the event that this answers.

@@ -122,7 +122,6 @@ impl Job {
             [] => text.to_owned(),
             marks => format!("{} {text}", marks.join(" ")),
         };
-        let first = part.n <= 1;
         let last = self.at + 1 == delivery.parts.len();
         let mut outgoing = Outgoing::text(delivery.chat.clone(), mark(&part.text));
         outgoing.delivery = delivery.id.0;
@@ -130,7 +129,8 @@ impl Job {
         outgoing.of = delivery.parts.last().map_or(1, |last| last.n.max(1));
         outgoing.key.clone_from(&part.key);
         outgoing.purpose = delivery.purpose.clone();
-        outgoing.reply_to = delivery.reply_to.clone().filter(|_| first);
+        // Which parts say so is the adapter's to choose: it knows its `reply_mode`.
+        outgoing.reply_to.clone_from(&delivery.reply_to);
         outgoing.in_reply_to = delivery.in_reply_to.map(|inbox| inbox.0);
         outgoing.format = part.format.clone();
         outgoing.source = mark(&part.source);

@@ -29,6 +29,17 @@ fn a_credential_that_is_refused_is_told_until_something_is_delivered() {
 }
 
 #[test]
+fn every_part_of_an_answer_names_the_message_that_it_answers() {
+    let capabilities = json!({ "text": { "limit": 40, "unit": "scalars", "dialect": "commonmark" } });
+    let world = World::with(Setting { capabilities, ..Setting::default() });
+    world.chat("7").says(&"word ".repeat(20));
+    world.settled();
+    let sent = world.platform.sent();
+    assert!(sent.len() > 1, "{sent:?}");
+    assert!(sent.iter().all(|part| part.reply_to.as_deref() == Some("1")), "{sent:?}");
+}
+
+#[test]
 fn a_platform_that_asks_to_wait_gets_the_same_text_later() {
     let world = World::new();
     world.platform.answers(SendOutcome::not_sent(Some(30), WaitScope::Chat, "slow down"));
