@@ -121,12 +121,19 @@ pub trait Typing: Adapter {
 
 /// This account can react.
 pub trait React: Adapter {
-    /// Reacts to `message`; an empty `emoji` takes the reaction back.
+    /// Reacts to `message`, in place of what this account reacted with before; an empty `emoji` only takes that
+    /// back. What that was stands in `instead_of`, where the host knows of one. A platform that has other emoji
+    /// takes the nearest.
     ///
     /// # Errors
     ///
     /// When the platform refuses or cannot be reached.
-    fn react(&self, message: SentMessage, emoji: String) -> impl Future<Output = Result<(), CallError>> + Send;
+    fn react(
+        &self,
+        message: SentMessage,
+        emoji: String,
+        instead_of: Option<String>,
+    ) -> impl Future<Output = Result<(), CallError>> + Send;
 }
 
 /// The host may open a thread for a handoff.

@@ -232,7 +232,8 @@ pub mod parts {
         method::TYPING => |adapter, call: TypingCall| Reply::empty(adapter.typing(call.chat, call.on).await);
     });
     part!(React ["reactions"] {
-        method::REACT => |adapter, call: ReactCall| Reply::empty(adapter.react(call.message, call.emoji).await);
+        method::REACT => |adapter, call: ReactCall|
+            Reply::empty(adapter.react(call.message, call.emoji, call.instead_of).await);
     });
     part!(HandoffThread ["create_handoff_thread"] {
         method::CREATE_HANDOFF_THREAD => |adapter, call: HandoffThreadCall|

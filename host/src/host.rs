@@ -26,6 +26,7 @@ use crate::clock::{Clock, PlatformClocks};
 use crate::codes::Codes;
 use crate::events::{DeliveryNews, HostEvent};
 use crate::handoff::Handoffs;
+use crate::lane::reacting::REACTING_MAX;
 use crate::live::Live;
 use crate::media::Media;
 use crate::plugins::{AdapterHandle, Adapters};
@@ -60,6 +61,8 @@ pub struct Host {
     pub(crate) accounts: Accounts,
     /// How many turns run side by side.
     pub turns: Arc<Semaphore>,
+    /// How many turns react to the message that they answer.
+    pub reacting: Arc<Semaphore>,
     /// Cancelled once everything that an earlier life of the host left is on its way.
     pub recovered: CancellationToken,
     /// Cancelled when no new event is taken any more.
@@ -135,6 +138,7 @@ impl Host {
             media,
             accounts: Accounts::default(),
             turns,
+            reacting: Arc::new(Semaphore::new(REACTING_MAX)),
             recovered: CancellationToken::new(),
             draining: CancellationToken::new(),
             rests: AtomicBool::new(false),

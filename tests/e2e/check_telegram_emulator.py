@@ -13,6 +13,7 @@ from aiohttp import web
 import aiogram
 import aiogram.exceptions
 import telegram
+import telegram.constants
 import telegram.error
 import telegram.request
 from aiogram.client.session.aiohttp import AiohttpSession
@@ -46,6 +47,15 @@ async def with_python_telegram_bot(token):
             raise AssertionError("an unchanged edit must be refused")
         except telegram.error.BadRequest as error:
             assert "not modified" in str(error), error
+        for emoji in telegram.constants.ReactionEmoji:
+            await bot.set_message_reaction(7, sent.message_id, emoji.value)
+        await bot.set_message_reaction(7, sent.message_id, [])
+        for wrong in ("✅", ["👍", "👎"]):
+            try:
+                await bot.set_message_reaction(7, sent.message_id, wrong)
+                raise AssertionError(f"{wrong} must be refused")
+            except telegram.error.BadRequest as error:
+                assert "reaction" in str(error).lower(), error
         try:
             await bot.send_message(7, "x" * 4097)
             raise AssertionError("4097 units must be refused")

@@ -427,7 +427,10 @@ def make(channel, author, body, files=(), **more):
 
 
 def public(message):
-    return {k: v for k, v in message.items() if k not in ("history", "ephemeral")}
+    given = [{"emoji": {"id": None, "name": emoji}, "count": 1, "count_details": {"burst": 0, "normal": 1}, "burst_colors": [],
+              "me": True, "me_burst": False} for emoji in message.get("_reactions", [])]
+    shown = {k: v for k, v in message.items() if k not in ("history", "ephemeral") and not k.startswith("_")}
+    return {**shown, "reactions": given} if given else shown
 
 
 async def create_message(body, files, channel):
@@ -485,7 +488,17 @@ async def typing(body, files, channel):
 
 
 async def react(body, files, channel, message, emoji):
-    message_of(channel, message).setdefault("reactions", []).append(emoji)
+    found = message_of(channel, message)
+    found.setdefault("_reactions", []).append(emoji)
+    found.setdefault("_reacted", []).append("+" + emoji)
+
+
+async def take_reaction_back(body, files, channel, message, emoji):
+    found = message_of(channel, message)
+    if emoji not in found.get("_reactions", []):
+        raise Refusal(404, 10014, "Unknown Emoji")
+    found["_reactions"].remove(emoji)
+    found["_reacted"].append("-" + emoji)
 
 
 def new_thread(parent, name, thread, kind):
@@ -651,7 +664,8 @@ ROUTES = [(method, re.compile("^" + re.sub(r"\{(\w+)\}", r"([^/]+)", path) + "$"
     ("POST", "users/@me/channels", open_dm), ("POST", "channels/{channel}/messages", create_message),
     ("GET", "channels/{channel}/messages/{message}", get_message), ("PATCH", "channels/{channel}/messages/{message}", edit_message),
     ("DELETE", "channels/{channel}/messages/{message}", delete_message), ("POST", "channels/{channel}/typing", typing),
-    ("PUT", "channels/{channel}/messages/{message}/reactions/{emoji}/@me", react), ("POST", "channels/{channel}/threads", thread_without_message),
+    ("PUT", "channels/{channel}/messages/{message}/reactions/{emoji}/@me", react),
+    ("DELETE", "channels/{channel}/messages/{message}/reactions/{emoji}/@me", take_reaction_back), ("POST", "channels/{channel}/threads", thread_without_message),
     ("POST", "channels/{channel}/messages/{message}/threads", thread_from_message), ("PUT", "applications/{application}/commands", set_commands),
     ("POST", "interactions/{interaction}/{token}/callback", answer_interaction), ("PATCH", "webhooks/{application}/{token}/messages/{message}", edit_answer),
     ("POST", "webhooks/{application}/{token}", follow_up))]

@@ -36,6 +36,9 @@ TEXT_LIMIT_UTF16 = 4096
 CAPTION_LIMIT_UTF16 = 1024
 HTML_TAGS = {"b", "strong", "i", "em", "u", "ins", "s", "strike", "del", "span", "tg-spoiler", "a", "tg-emoji",
              "code", "pre", "blockquote"}
+# The emoji that are reactions there; the description in the schema has lost them.
+REACTIONS = set("""👍 👎 ❤ 🔥 🥰 👏 😁 🤔 🤯 😱 🤬 😢 🎉 🤩 🤮 💩 🙏 👌 🕊 🤡 🥱 🥴 😍 🐳 ❤️‍🔥 🌚 🌭 💯 🤣 ⚡ 🍌 🏆 💔 🤨 😐 🍓 🍾 💋 🖕 😈
+😴 😭 🤓 👻 👨‍💻 👀 🎃 🙈 😇 😨 🤝 ✍ 🤗 🫡 🎅 🎄 ☃ 💅 🤪 🗿 🆒 💘 🙉 🦄 😘 💊 🙊 😎 👾 🤷‍♂️ 🤷 🤷‍♀️ 😡""".split())
 BOT = {"id": 42, "is_bot": True, "first_name": "Hermes", "username": "hermes_bot", "can_join_groups": True,
        "can_read_all_group_messages": False, "supports_inline_queries": False}
 
@@ -444,6 +447,18 @@ async def run_method(bot, name, params):
         if bot.messages.pop((int(params["chat_id"]), int(params["message_id"])), None) is None:
             raise Refusal("Bad Request: message to delete not found")
         return True
+    if name == "setmessagereaction":
+        message = bot.messages.get((target(bot, params)["id"], int(params["message_id"])))
+        if message is None:
+            raise Refusal("Bad Request: message to react not found")
+        wanted = params.get("reaction", [])
+        wanted = json.loads(wanted) if isinstance(wanted, str) else wanted
+        if len(wanted) > 1:
+            raise Refusal("Bad Request: REACTIONS_TOO_MANY")
+        if any(one["type"] != "emoji" or one["emoji"] not in REACTIONS for one in wanted):
+            raise Refusal("Bad Request: REACTION_INVALID")
+        message.setdefault("_reactions", []).append("".join(one["emoji"] for one in wanted))
+        return True
     if name == "createforumtopic":
         chat_id = int(params["chat_id"])
         if chat_id in bot.migrated or chat_id in bot.gone:
@@ -779,7 +794,7 @@ async def sim_get(request):
 
 async def sim_chat(request):
     bot = account(request)
-    notes = ("edits", []), ("raw", None), ("mode", None), ("silent", False)
+    notes = ("edits", []), ("raw", None), ("mode", None), ("silent", False), ("reactions", [])
     return web.json_response([{**public(m), **{note: m.get(f"_{note}", without) for note, without in notes}}
                               for m in shown(bot, int(request.match_info["chat"]))])
 

@@ -318,12 +318,21 @@ pub struct ReactCall {
     pub message: crate::SentMessage,
     /// The emoji; empty takes the reaction back.
     pub emoji: String,
+    /// The emoji that this account reacted with before and that goes; nothing where nobody knows of one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub instead_of: Option<String>,
 }
 
 impl ReactCall {
     /// React to `message` with `emoji`.
     pub fn new(message: crate::SentMessage, emoji: impl Into<String>) -> Self {
-        Self { message, emoji: emoji.into() }
+        Self { message, emoji: emoji.into(), instead_of: None }
+    }
+
+    /// The same, in place of an earlier one.
+    pub fn instead_of(mut self, emoji: Option<&str>) -> Self {
+        self.instead_of = emoji.map(str::to_owned);
+        self
     }
 }
 

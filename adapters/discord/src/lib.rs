@@ -134,6 +134,7 @@ impl Adapter for Discord {
             { name: "DISCORD_ALLOWED_ROLES", key: "access.allowed_roles" },
             { name: "DISCORD_HOME_CHANNEL", key: "home_channel" },
             { name: "DISCORD_HOME_CHANNEL_THREAD_ID", key: "home_channel.thread" },
+            { name: "DISCORD_REACTIONS", key: "session.reactions" },
             { name: "DISCORD_REQUIRE_MENTION", key: "session.require_mention" },
             { name: "DISCORD_FREE_RESPONSE_CHANNELS", key: "session.free_chats" },
             { name: "DISCORD_ALLOWED_CHANNELS", key: "allowed_channels" },
@@ -251,10 +252,15 @@ impl Typing for Discord {
 
 impl React for Discord {
     /// <https://docs.discord.com/developers/resources/message#create-reaction>
-    async fn react(&self, message: SentMessage, emoji: String) -> Result<(), CallError> {
-        let (link, path) = self.message(&message)?;
+    async fn react(&self, message: SentMessage, emoji: String, instead_of: Option<String>) -> Result<(), CallError> {
+        let (link, path) = self.message(&where_it_lies(message))?;
+        match instead_of.filter(|before| *before != emoji) {
+            Some(before) => link.take_reaction_back(&path, &before).await.map_err(call_error)?,
+            None if emoji.is_empty() => return link.take_reactions_back(&path).await.map_err(call_error),
+            None => {}
+        }
         if emoji.is_empty() {
-            return link.take_reactions_back(&path).await.map_err(call_error);
+            return Ok(());
         }
         let path = format!("{path}/reactions/{}/@me", encoded(&emoji));
         link.api.ask::<Value>(Method::PUT, &path).await.map(drop).map_err(call_error)
@@ -319,6 +325,15 @@ impl Discord {
         places::number(&message.id).ok_or_else(wrong)?;
         Ok((link, format!("channels/{channel}/messages/{}", message.id)))
     }
+}
+
+/// A message with the channel that it lies in: the one that a thread began with lies outside of it.
+fn where_it_lies(mut message: SentMessage) -> SentMessage {
+    let is_beginning = places::target(&message.chat) == Some(message.id.as_str());
+    if let (true, Some(parent)) = (is_beginning, &message.chat.parent) {
+        message.chat = Chat::new(ChatType::Group, parent.clone());
+    }
+    message
 }
 
 /// An emoji as a part of a path: `👀`, or `name:id` for one of a guild.

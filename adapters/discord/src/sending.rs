@@ -157,6 +157,15 @@ impl Connection {
         Ok(())
     }
 
+    /// Takes one reaction of this bot back from the message at `path`, unless it is gone already.
+    pub async fn take_reaction_back(&self, path: &str, emoji: &str) -> Result<(), ApiError> {
+        let path = format!("{path}/reactions/{}/@me", crate::encoded(emoji));
+        match self.api.ask::<Value>(Method::DELETE, &path).await {
+            Err(ApiError::Refused(refused)) if refused.status == 404 => Ok(()),
+            answer => answer.map(drop),
+        }
+    }
+
     /// The channel that a chat is written to.
     pub fn place(&self, chat: &Chat) -> Result<String, SendOutcome> {
         places::target(chat).map(str::to_owned).ok_or_else(|| not_ours("channel", &chat.id))

@@ -21,6 +21,7 @@ mod inbound;
 mod kept;
 mod lanes;
 mod outbound;
+mod react;
 mod receiver;
 mod seeds;
 mod socket;
@@ -202,6 +203,7 @@ impl Adapter for Slack {
             { name: "SLACK_ALLOW_ALL_USERS", key: "access.allow_all" },
             { name: "SLACK_HOME_CHANNEL", key: "home_channel" },
             { name: "SLACK_HOME_CHANNEL_THREAD_ID", key: "home_channel.thread" },
+            { name: "SLACK_REACTIONS", key: "session.reactions" },
             { name: "SLACK_REQUIRE_MENTION", key: "session.require_mention" },
             { name: "SLACK_FREE_RESPONSE_CHANNELS", key: "session.free_chats" },
             { name: "SLACK_ALLOWED_CHANNELS", key: "allowed_channels" },
@@ -553,7 +555,7 @@ fn call_error(error: ApiError) -> CallError {
     CallError::new(code, error.to_string())
 }
 
-export_adapter!(Slack: Edit + Typing + HandoffThread + ResolveTarget);
+export_adapter!(Slack: Edit + Typing + React + HandoffThread + ResolveTarget);
 
 #[cfg(test)]
 mod tests {

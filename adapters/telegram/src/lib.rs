@@ -3,6 +3,7 @@
 //! * `api`: the Bot API itself, typed, without policy;
 //! * `inbound`: from an update to an event;
 //! * `outbound`: from a part to the calls that carry it, and the one place where errors are classified;
+//! * `react`: reactions, of which the platform has its own;
 //! * `menu`: the commands that it offers;
 //! * `topics`: which topics were opened for the host;
 //! * `connection`: who we are, the poll and its offset, files;
@@ -15,6 +16,7 @@ mod connection;
 mod inbound;
 mod menu;
 mod outbound;
+mod react;
 mod topics;
 mod webhook;
 
@@ -146,6 +148,7 @@ impl Adapter for Telegram {
             { name: "TELEGRAM_ALLOW_ALL_USERS", key: "access.allow_all" },
             { name: "TELEGRAM_HOME_CHANNEL", key: "home_channel" },
             { name: "TELEGRAM_HOME_CHANNEL_THREAD_ID", key: "home_channel.thread" },
+            { name: "TELEGRAM_REACTIONS", key: "session.reactions" },
             { name: "TELEGRAM_REQUIRE_MENTION", key: "session.require_mention" },
         ],
         threads: true,
@@ -422,7 +425,9 @@ fn call_error(error: ApiError) -> CallError {
     CallError::new(code, error.to_string())
 }
 
-export_adapter!(Telegram: Edit + Typing + Draft + HandoffThread + RenameThread + CommandsMenu + ResolveTarget);
+export_adapter!(
+    Telegram: Edit + Typing + React + Draft + HandoffThread + RenameThread + CommandsMenu + ResolveTarget
+);
 
 #[cfg(test)]
 mod tests {

@@ -208,6 +208,7 @@ pub fn session(get: &Get<'_>) -> SessionConfig {
         reset: resets::rules(get),
         busy: BusyMode::from_word(&get.word("session.busy")).unwrap_or(BusyMode::Interrupt),
         receipts: get.on("session.receipts"),
+        reactions: get.on("session.reactions"),
         merge: get.millis("session.merge_ms"),
         merge_max: get.millis("session.merge_ms_max"),
         continuation: get.millis("session.continuation_ms"),

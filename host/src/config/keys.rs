@@ -267,6 +267,12 @@ pub const KEYS: &[Key] = &[
         "true",
         "Whether somebody whose message waits is told so. A refusal always is.",
     ),
+    key(
+        "session.reactions",
+        Kind::Bool,
+        "true",
+        "Whether the message that is answered shows by a reaction how that goes, where its platform can: being worked on, done, failed.",
+    ),
     key("session.merge_ms_max", int(0, 60_000), "1000", "How long one message may grow that way."),
     key(
         "session.continuation_ms",

@@ -79,6 +79,8 @@ pub struct SessionConfig {
     pub busy: BusyMode,
     /// Whether somebody whose message waits is told so.
     pub receipts: bool,
+    /// Whether the message that a turn answers shows by a reaction how it goes, where its platform can.
+    pub reactions: bool,
     /// How long after one text the next one of its sender belongs to it, while a turn runs.
     pub merge: Duration,
     /// How long one message may grow that way.

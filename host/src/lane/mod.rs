@@ -30,6 +30,7 @@ mod moved;
 mod moves;
 mod orders;
 mod queue;
+pub mod reacting;
 mod resume;
 mod running;
 mod settings;

@@ -26,6 +26,7 @@ use super::ask::{Asks, Over};
 use super::draft::Draft;
 use super::hints::{NativeStream, Typing};
 use super::manner::{Dress, Manner, Tools};
+use super::reacting::Reacting;
 use crate::clock::Clock;
 use crate::config::StreamMode;
 use crate::context::{Heard, Spoken};
@@ -69,6 +70,7 @@ pub struct Running {
     home: PathBuf,
     clock: Arc<dyn Clock>,
     typing: Option<Typing>,
+    reacting: Option<Reacting>,
     _counted: CountedTurn,
     _listed: Listed,
 }
@@ -128,6 +130,7 @@ impl Running {
             });
         }
         let typing = is_read.then(|| typing(&heard)).flatten();
+        let reacting = Reacting::start(host, &heard);
         // Whoever waits for an answer hears that the host is at it only where that can still arrive.
         let beats = heard.place.can_deliver_later();
         let pace = Pace::new(
@@ -181,6 +184,7 @@ impl Running {
             home: live.config.home.clone(),
             clock: Arc::clone(&host.clock),
             typing,
+            reacting,
             _counted: host.count_turn(),
             _listed: listed,
         }
@@ -357,12 +361,15 @@ impl Running {
     }
 
     /// Leaves the runtime behind; what it still says is not heard.
-    pub fn abandon(self) {
+    pub fn abandon(mut self) {
         self.cancel.cancel();
         self.task.abort();
-        let Some(stream) = &self.stream else { return };
         let message = "The host lost track of this turn.".to_owned();
-        stream.cut(TurnEvent::Error { code: "runtime_failed".to_owned(), message, retryable: true });
+        let last = TurnEvent::Error { code: "runtime_failed".to_owned(), message, retryable: true };
+        self.show_end(&last);
+        if let Some(stream) = &self.stream {
+            stream.cut(last);
+        }
     }
 
     /// Ends the turn now: asks the runtime, waits a moment, leaves it behind.
@@ -384,11 +391,18 @@ impl Running {
     }
 
     /// Shows how the turn ended to whoever looks on.
-    pub fn close(self, last: TurnEvent) {
+    pub fn close(mut self, last: TurnEvent) {
+        self.show_end(&last);
         let Some(stream) = &self.stream else { return };
         match last {
             TurnEvent::Done { ref finish_reason, .. } if finish_reason != "stopped" => stream.push(last),
             last => stream.cut(last),
+        }
+    }
+
+    fn show_end(&mut self, last: &TurnEvent) {
+        if let Some(reacting) = self.reacting.take() {
+            reacting.ends(last);
         }
     }
 

@@ -43,6 +43,9 @@ const UPLOAD_MAX: Duration = Duration::from_secs(60 * 60);
 /// Deliveries of one instance that are on their way at once; a quarter of its calls is left to everything else.
 pub(super) const SENDS_MAX: usize = CALLS_MAX / 4 * 3;
 
+/// Reactions of one instance that are on their way at once; what else it is asked finds room beside them.
+const SIGNS_MAX: usize = CALLS_MAX / 8;
+
 /// The longest word of a platform that `status` repeats, in characters.
 const DETAIL_CHARS_MAX: usize = 200;
 
@@ -67,6 +70,8 @@ pub(super) struct Shared {
     pub(super) life: ArcSwapOption<Life>,
     /// Room for deliveries: fewer than the calls that an adapter takes, so that other calls find room too.
     pub(super) sends: Semaphore,
+    /// Room for reactions.
+    signs: Semaphore,
     /// How often a link came up.
     pub(super) links: AtomicU64,
     /// How often data was carried.
@@ -127,6 +132,7 @@ impl Shared {
             state: watch::Sender::new(AdapterLife::loaded(now_ms)),
             life: ArcSwapOption::empty(),
             sends: Semaphore::new(SENDS_MAX),
+            signs: Semaphore::new(SIGNS_MAX),
             links: AtomicU64::new(0),
             proofs: AtomicU64::new(0),
             restarts: AtomicU64::new(0),
@@ -441,6 +447,11 @@ impl AdapterHandle {
     /// [`status::BUSY`], and each would push back the whole instance. Cancel-safe.
     pub async fn room_to_deliver(&self) -> SemaphorePermit<'_> {
         self.shared.sends.acquire().await.expect("nobody closes it")
+    }
+
+    /// Waits in line for room to react, which the returned value holds. Cancel-safe.
+    pub async fn room_for_a_sign(&self) -> SemaphorePermit<'_> {
+        self.shared.signs.acquire().await.expect("nobody closes it")
     }
 
     /// Asks whether a doubtful part arrived; whatever is not an answer is unclear.

@@ -18,6 +18,7 @@ mod lateness;
 mod listing;
 mod menus;
 mod pairing;
+mod reactions;
 mod resets;
 mod rest;
 mod restart;

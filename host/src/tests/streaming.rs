@@ -681,14 +681,14 @@ fn setting(more: Value, delivery: &str) -> Setting {
     Setting { capabilities, delivery: format!("backoff_ms = 10\n{delivery}"), ..Setting::default() }
 }
 
-fn started(setting: Setting) -> (World, Agent) {
+pub(super) fn started(setting: Setting) -> (World, Agent) {
     let (words, heard) = mpsc::unbounded_channel();
     let runtime = Arc::new(Told { words: Mutex::new(heard) });
     (World::with(Setting { runtime: Some(runtime), ..setting }), Agent { words })
 }
 
 /// The agent, as the test leads it.
-struct Agent {
+pub(super) struct Agent {
     words: mpsc::UnboundedSender<Word>,
 }
 
@@ -707,7 +707,7 @@ impl Agent {
         assert!(self.words.send(word).is_ok(), "the runtime lives as long as its world");
     }
 
-    fn says(&self, text: &str) {
+    pub(super) fn says(&self, text: &str) {
         self.tell(Word::Says(text.to_owned()));
     }
 
@@ -716,7 +716,7 @@ impl Agent {
     }
 
     /// The turn ends with what was said.
-    fn ends(&self) {
+    pub(super) fn ends(&self) {
         self.tell(Word::Finishes(None));
     }
 
@@ -724,11 +724,11 @@ impl Agent {
         self.tell(Word::Finishes(Some(text.to_owned())));
     }
 
-    fn fails(&self) {
+    pub(super) fn fails(&self) {
         self.tell(Word::Fails);
     }
 
-    fn panics(&self) {
+    pub(super) fn panics(&self) {
         self.tell(Word::Panics);
     }
 

@@ -450,6 +450,7 @@ pub struct Platform {
     outcomes: Mutex<VecDeque<Option<SendOutcome>>>,
     edit_outcomes: Mutex<VecDeque<Option<SendOutcome>>>,
     takes_no_drafts: AtomicBool,
+    takes_no_reactions: AtomicBool,
     /// How many of the next sends are held, and those that are.
     holds: AtomicU64,
     held: Mutex<Vec<oneshot::Sender<Answer>>>,
@@ -477,6 +478,7 @@ impl Default for Platform {
             outcomes: Mutex::default(),
             edit_outcomes: Mutex::default(),
             takes_no_drafts: AtomicBool::new(false),
+            takes_no_reactions: AtomicBool::new(false),
             holds: AtomicU64::new(0),
             held: Mutex::default(),
             holds_other: Mutex::default(),
@@ -513,6 +515,11 @@ impl Platform {
     /// No draft is taken from here on.
     pub fn takes_no_drafts(&self) {
         self.takes_no_drafts.store(true, Ordering::Relaxed);
+    }
+
+    /// No reaction is taken from here on.
+    pub fn takes_no_reactions(&self) {
+        self.takes_no_reactions.store(true, Ordering::Relaxed);
     }
 
     /// A message that arrived although nobody was told so.
@@ -658,6 +665,9 @@ impl Platform {
             other => {
                 let payload = serde_json::from_slice(payload).unwrap_or_default();
                 self.asked.lock().unwrap().push((other.to_owned(), payload));
+                if other == method::REACT && self.takes_no_reactions.load(Ordering::Relaxed) {
+                    return Some(Err(CallError::new("refused", "no reactions here")));
+                }
                 self.others.lock().unwrap().get(other).cloned().unwrap_or_else(|| json!({}))
             }
         };

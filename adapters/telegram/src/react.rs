@@ -1,0 +1,32 @@
+//! Reactions. A bot may only choose from Telegram's own, and one for each message, which replaces the one before.
+//! <https://core.telegram.org/bots/api#setmessagereaction>
+
+use hermes_adapter_sdk::prelude::*;
+use serde_json::{Value, json};
+
+use crate::{Telegram, outbound};
+
+impl React for Telegram {
+    async fn react(&self, message: SentMessage, emoji: String, _: Option<String>) -> Result<(), CallError> {
+        let invalid = |what: &str| CallError::new("invalid", format!("the {what} is none of Telegram's"));
+        let mut parameters = outbound::place(&message.chat).map_err(|_| invalid("chat"))?;
+        parameters.remove("message_thread_id");
+        parameters.insert("message_id".into(), json!(message.id.parse::<i64>().map_err(|_| invalid("message"))?));
+        let reaction = match nearest(&emoji) {
+            "" => json!([]),
+            emoji => json!([{ "type": "emoji", "emoji": emoji }]),
+        };
+        parameters.insert("reaction".into(), reaction);
+        self.call::<Value>("setMessageReaction", &parameters).await.map(drop)
+    }
+}
+
+/// The emoji that Telegram has in place of one that is no reaction there.
+/// <https://core.telegram.org/bots/api#reactiontypeemoji>
+fn nearest(emoji: &str) -> &str {
+    match emoji {
+        "✅" => "👍",
+        "❌" => "👎",
+        emoji => emoji,
+    }
+}
