@@ -100,13 +100,14 @@ pub fn start(host: Arc<Host>) -> mpsc::UnboundedSender<Note> {
 async fn write_all(host: Arc<Host>, mut notes: mpsc::UnboundedReceiver<Note>) {
     let mut batch = Vec::with_capacity(BATCH_MAX);
     while notes.recv_many(&mut batch, BATCH_MAX).await > 0 {
-        let mut dropped: BTreeMap<&'static str, Vec<InboxId>> = BTreeMap::new();
+        // What is heard twice, as after a rest, is dropped once: a second time would keep the whole batch from being written.
+        let mut dropped: BTreeMap<InboxId, &'static str> = BTreeMap::new();
         let mut changes = Vec::new();
         let mut permits = Vec::new();
         for note in batch.drain(..) {
             match note {
                 Note::Drop { id, why, permit } => {
-                    dropped.entry(why).or_default().push(id);
+                    dropped.entry(id).or_insert(why);
                     permits.push(permit);
                 }
                 Note::Changes(more) => changes.extend(more),
@@ -126,7 +127,7 @@ async fn write_all(host: Arc<Host>, mut notes: mpsc::UnboundedReceiver<Note>) {
                 }
             }
         }
-        changes.extend(dropped.into_iter().map(|(why, ids)| Change::DropInbox { ids, why: why.to_owned() }));
+        changes.extend(dropped.into_iter().map(|(id, why)| Change::DropInbox { ids: vec![id], why: why.to_owned() }));
         if !changes.is_empty() {
             let order = CommandTx { inbox: None, changes, reply: Vec::new(), now_ms: host.now_ms() };
             // What is not written is found again at the next start and decided alike.

@@ -42,6 +42,7 @@ use crate::commands::asks::StaffChats;
 use crate::commands::busy::{Aside, ToAgent};
 use crate::context::{Heard, Place, Urge};
 use crate::deliver;
+use crate::edits;
 use crate::events::{DeliveryNews, Due, HostEvent, Inbound, Migration, Permit, TurnNews};
 use crate::host::Host;
 use crate::lane::{After, Birth, GuardLimits, Lane, LaneMessage, Order, Takeover, Then};
@@ -363,6 +364,10 @@ impl Dispatcher {
                 }
                 "not addressed"
             }
+            EventKind::Edited => {
+                self.edited(event.clone(), &arrived.instance);
+                "an edit"
+            }
             EventKind::Migrated => {
                 self.follow(&arrived.instance, event);
                 "the chat moved"
@@ -372,6 +377,20 @@ impl Dispatcher {
         self.host.media.let_go(&arrived.instance, &arrived.event.get().attachments);
         self.note(Note::Drop { id: arrived.id, why, permit: arrived.permit });
         None
+    }
+
+    /// Somebody changed what they had said: the inbox has it by now, and its lane hears of it.
+    fn edited(&mut self, edit: Event, instance: &str) {
+        if !edits::says_something(&edit) {
+            return;
+        }
+        let policy = self.host.live().key_policy(instance);
+        let resolved = self.routes.resolve(MAIN_PROFILE, instance, &edit.chat, &edit.sender, policy);
+        if let Ok((_, Some(route))) = resolved {
+            let session = route.session.clone();
+            // Without a lane nothing waits there.
+            let _ = self.lanes.send(&session, LaneMessage::Edited(Box::new(edit)));
+        }
     }
 
     fn is_addressed(&self, arrived: &Arrived, participates: bool) -> bool {

@@ -26,6 +26,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 
 use crate::crash;
 use crate::deliver;
+use crate::edits;
 use crate::events::{HostEvent, Inbound, Permit, Place};
 use crate::host::Host;
 use crate::plugins::{AdapterHandle, terminal};
@@ -221,7 +222,7 @@ async fn accept(
         event: text,
     };
     let dated_ms = event.at_ms;
-    match written(host, new, waits).await {
+    match written(host, new, &event, waits).await {
         Ok(Accepted::New(id)) => {
             host.media.named(instance, &event.attachments);
             if dated_ms > 0 {
@@ -254,10 +255,15 @@ fn is_for_what_runs(event: &Event) -> bool {
 }
 
 /// Commits an event; one that `waits` as soon as that can be, unless the host ends before.
-async fn written(host: &Host, new: NewInbox, waits: bool) -> Result<Accepted, StoreError> {
+async fn written(host: &Host, new: NewInbox, event: &Event, waits: bool) -> Result<Accepted, StoreError> {
+    let edit = event.kind == EventKind::Edited && edits::says_something(event);
     let mut wait = AGAIN_AFTER;
     loop {
-        match host.store.accept(new.clone()).await {
+        let accepted = match edit {
+            true => host.store.accept_edit(new.clone(), event.clone()).await,
+            false => host.store.accept(new.clone()).await,
+        };
+        match accepted {
             Err(error @ (StoreError::DiskFull { .. } | StoreError::Disk { .. } | StoreError::Busy { .. })) if waits => {
                 if wait == AGAIN_AFTER {
                     tracing::warn!(instance = new.instance, %error, "an event waits to be written");

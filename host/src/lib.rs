@@ -34,6 +34,7 @@ pub mod control;
 pub mod crash;
 pub mod deliver;
 pub mod dispatcher;
+pub mod edits;
 pub mod enclose;
 pub mod events;
 #[expect(unsafe_code, reason = "the one room that talks to foreign libraries")]

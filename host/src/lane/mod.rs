@@ -48,7 +48,7 @@ use hermes_core::guard::{Admission, Arrival, Guard, Join, Windows};
 use hermes_core::ids::{DeliveryId, InboxId, SessionId, TurnId};
 use hermes_core::limits::{CONTINUATION_MS_MAX, LANE_HEALS_MAX};
 use hermes_core::settings::BusyMode;
-use hermes_protocol::Purpose;
+use hermes_protocol::{Event, Purpose};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
@@ -133,6 +133,8 @@ pub enum LaneMessage {
         /// Hears whether it is written.
         reply: oneshot::Sender<bool>,
     },
+    /// Somebody changed what they had said.
+    Edited(Box<Event>),
     /// What is in memory about the session is outdated.
     Forget,
     /// Chats lead to another session from here on; what was on its way is handed on to its lane.
@@ -350,6 +352,7 @@ impl Lane {
                     // Whoever asked may have gone away.
                     let _ = reply.send(written);
                 }
+                LaneMessage::Edited(edit) => self.edit_what_waits(&edit),
                 LaneMessage::Forget => self.memory.forget(),
                 LaneMessage::Moved { keys, then } => self.moving.hand_on(&keys, then),
                 LaneMessage::HandedOn(after) => self.take_over(after).await,

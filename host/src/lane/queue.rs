@@ -14,12 +14,13 @@ use hermes_core::lateness::SLACK_MS;
 use hermes_core::limits::CONTINUED_FROM_PERCENT;
 use hermes_core::settings::BusyMode;
 use hermes_markup::measure;
-use hermes_protocol::{Purpose, StreamKind, TextLimit, TurnEvent, Usage};
+use hermes_protocol::{Event, Purpose, StreamKind, TextLimit, TurnEvent, Usage};
 
 use super::hints::NativeStream;
 use super::running::Running;
 use super::{Lane, Waiting};
 use crate::context::{self, Heard, Urge};
+use crate::edits;
 use crate::host::Host;
 use crate::render;
 use crate::store::{Change, CommandTx, TurnEnd};
@@ -99,6 +100,17 @@ impl Lane {
             self.owe(notice).await;
         }
         None
+    }
+
+    /// Somebody changed what they had said; what a turn has taken stays as it was.
+    pub(super) fn edit_what_waits(&mut self, edit: &Event) {
+        for waiting in self.waiting.values_mut() {
+            if let Waiting::Heard(heard) = waiting
+                && edits::is_of(edit, heard.event.get())
+            {
+                heard.event = heard.event.clone().map(|event| edits::changed(event, edit));
+            }
+        }
     }
 
     /// What an event may do to the running turn, and why not more.

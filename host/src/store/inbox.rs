@@ -9,9 +9,13 @@ use super::error::Fault;
 use super::sql::{change, change_one, first, json, parsed_or_none, text};
 use super::writer::Outcome;
 use super::{Accepted, InboxRow, InboxState, NewInbox, NewWake, PairingOffer, Result, Store, outbox, pairing};
+use crate::edits;
 
 /// Stray events beyond the bound are removed once in so many drops; the sweep does the rest.
 const STRAY_CHECK_EVERY: i64 = 64;
+
+/// Messages of one number that are looked at: chats number theirs each for itself.
+const ALIKE_MAX: u32 = 64;
 
 impl Store {
     /// (a) Keeps an event, once: only after this may the platform forget it.
@@ -21,6 +25,22 @@ impl Store {
     /// When it could not be committed; the platform must then offer it again.
     pub async fn accept(&self, new: NewInbox) -> Result<Accepted> {
         self.write_single(move |db| accept(db, &new)).await
+    }
+
+    /// (a) Keeps an edit, once; the message that it changes says the same from here on, unless a turn or an order has it.
+    ///
+    /// # Errors
+    ///
+    /// As [`Store::accept`].
+    pub async fn accept_edit(&self, new: NewInbox, edit: Event) -> Result<Accepted> {
+        self.write_single(move |db| {
+            let accepted = accept(db, &new)?;
+            if let Accepted::New(_) = accepted {
+                change_what_waits(db, &new.instance, &edit)?;
+            }
+            Ok(accepted)
+        })
+        .await
     }
 
     /// (f) Drops an accepted event that was not admitted or not addressed: its text goes at once, its key stays.
@@ -63,6 +83,25 @@ fn accept(db: &Connection, new: &NewInbox) -> Outcome<Accepted> {
     let known = db.prepare_cached("SELECT id FROM inbox WHERE instance = ?1 AND event_id = ?2")?;
     let id = first(known, params![new.instance, new.event_id], |row| Ok(InboxId(row.get(0)?)))?;
     id.map(Accepted::Duplicate).ok_or_else(|| Fault::missing(format_args!("event {}", new.event_id)))
+}
+
+/// Writes an edit into the message that it changes, while nothing has taken that up.
+fn change_what_waits(db: &Connection, instance: &str, edit: &Event) -> Outcome<()> {
+    let sql = db.prepare_cached(
+        "SELECT id, event FROM inbox INDEXED BY inbox_accepted
+         WHERE state = 'accepted' AND instance = ?1 AND wakes IS NULL AND json_extract(event, '$.message_id') = ?2
+         ORDER BY id LIMIT ?3",
+    )?;
+    let read = |row: &Row<'_>| Ok((row.get::<_, i64>(0)?, text(row, 1)?.to_owned()));
+    for (id, said) in super::sql::collect(sql, params![instance, edit.message_id, ALIKE_MAX], read)? {
+        // One that cannot be read is not changed; the turn that needs it says so.
+        let Ok(event) = serde_json::from_str::<Event>(&said) else { continue };
+        if edits::is_of(edit, &event) {
+            let changed = json(&edits::changed(event, edit))?;
+            change(db, "UPDATE inbox SET event = ?2 WHERE id = ?1 AND state = 'accepted'", params![id, changed])?;
+        }
+    }
+    Ok(())
 }
 
 /// Keeps what the host itself says to the agent, and what the turn of it hears.

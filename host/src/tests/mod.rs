@@ -11,6 +11,7 @@ mod conversation;
 mod deliver;
 mod delivery;
 mod doubts;
+mod edits;
 mod files;
 mod handoff;
 mod handoff_meets;

@@ -166,8 +166,10 @@ fn what_the_host_itself_says_to_a_session_has_no_message_that_could_react() {
         text: "it ended".to_owned(),
     };
     assert!(world.block_on(wake(world.host(), news)).unwrap());
-    world.passes(Duration::from_millis(350));
-    runs(&world);
+    world.until("it is woken", || {
+        world.passes(Duration::from_millis(350));
+        (world.host().counts.turns_running.load(std::sync::atomic::Ordering::Relaxed) == 1).then_some(())
+    });
     world.passes(Duration::from_millis(150));
     agent.says("so it did");
     agent.ends();
