@@ -127,6 +127,7 @@ impl Host {
     ) -> Self {
         store.set_keep(live.keep());
         let media = Media::new(live.config.home.join("media"), Arc::clone(&chance), Arc::clone(&clock));
+        let media = media.up_to(live.config.limits.file_bytes_max);
         let turns = Arc::new(Semaphore::new(live.config.limits.turns_max.max(1)));
         Self {
             store,

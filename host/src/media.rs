@@ -16,6 +16,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use hermes_core::limits::FILE_BYTES_MAX;
 use hermes_protocol::{Attachment, CallError, MediaCreate, MediaSlot};
 use serde::Serialize;
 use sha2::{Digest, Sha256};
@@ -24,9 +25,6 @@ use crate::chance::Chance;
 use crate::clock::Clock;
 use waiting::Waiting;
 
-/// The largest file that is taken in, in bytes.
-const FILE_BYTES_MAX: u64 = 100 << 20;
-
 /// Keeper of the media folder.
 #[derive(Clone)]
 pub struct Media {
@@ -34,6 +32,8 @@ pub struct Media {
     chance: Arc<dyn Chance>,
     clock: Arc<dyn Clock>,
     waiting: Arc<Waiting>,
+    /// The largest file that is taken in or lent, in bytes.
+    bytes_max: u64,
 }
 
 /// What a committed file is.
@@ -48,7 +48,17 @@ pub struct Committed {
 impl Media {
     /// The keeper of `folder`, which need not exist yet.
     pub fn new(folder: PathBuf, chance: Arc<dyn Chance>, clock: Arc<dyn Clock>) -> Self {
-        Self { folder, chance, clock, waiting: Arc::default() }
+        Self { folder, chance, clock, waiting: Arc::default(), bytes_max: FILE_BYTES_MAX }
+    }
+
+    /// The same keeper, of files up to this size.
+    pub fn up_to(self, bytes_max: u64) -> Self {
+        Self { bytes_max, ..self }
+    }
+
+    /// The bound of a platform, as far as the host goes along; 0: it has none.
+    fn bound(&self, bytes_max: u64) -> u64 {
+        if bytes_max == 0 { self.bytes_max } else { bytes_max.min(self.bytes_max) }
     }
 
     /// Makes room for one file of `instance`.
@@ -58,8 +68,8 @@ impl Media {
     /// When the file is said to be too large, the folder cannot be made, or too many files wait whose senders nobody
     /// has judged yet.
     pub async fn create(&self, instance: &str, wanted: MediaCreate) -> Result<MediaSlot, CallError> {
-        if wanted.size.is_some_and(|size| size > FILE_BYTES_MAX) {
-            return Err(CallError::new("too_large", format!("a file has at most {FILE_BYTES_MAX} bytes")));
+        if wanted.size.is_some_and(|size| size > self.bytes_max) {
+            return Err(too_large(self.bytes_max));
         }
         let id = self.new_id();
         let folder = self.incoming(instance);
@@ -83,7 +93,8 @@ impl Media {
             return Err(CallError::new("invalid", "this is no id of media.create"));
         }
         let path = self.incoming(instance).join(id);
-        let checked = tokio::task::spawn_blocking(move || check(path)).await;
+        let bytes_max = self.bytes_max;
+        let checked = tokio::task::spawn_blocking(move || check(path, bytes_max)).await;
         let checked = checked.unwrap_or_else(|_| Err(CallError::new("failed", "the file could not be checked")));
         match &checked {
             Ok(committed) => self.waiting.measured(instance, id, committed.size),
@@ -145,7 +156,12 @@ pub fn is_id(id: &str) -> bool {
     id.len() == 24 && id.bytes().all(|c| c.is_ascii_hexdigit())
 }
 
-fn check(path: PathBuf) -> Result<Committed, CallError> {
+fn too_large(bytes_max: u64) -> CallError {
+    let why = format!("the host takes files of at most {bytes_max} bytes (`file_bytes_max` in [limits])");
+    CallError::new("too_large", why)
+}
+
+fn check(path: PathBuf, bytes_max: u64) -> Result<Committed, CallError> {
     let missing = |error: std::io::Error| CallError::new("not_found", format!("the file is not there: {error}"));
     // A link would let an adapter name any file of the host's user.
     let meta = std::fs::symlink_metadata(&path).map_err(missing)?;
@@ -165,7 +181,7 @@ fn check(path: PathBuf) -> Result<Committed, CallError> {
             format!("the file has {} names (hard links); write a file of its own, or copy it", meta.nlink()),
         ));
     }
-    let mut file = file.take(FILE_BYTES_MAX + 1);
+    let mut file = file.take(bytes_max.saturating_add(1));
     let mut hasher = Sha256::new();
     let mut size = 0;
     let mut buffer = vec![0; 64 << 10];
@@ -177,8 +193,8 @@ fn check(path: PathBuf) -> Result<Committed, CallError> {
         size += n as u64;
         hasher.update(&buffer[..n]);
     }
-    if size > FILE_BYTES_MAX {
-        return Err(CallError::new("too_large", format!("a file has at most {FILE_BYTES_MAX} bytes")));
+    if size > bytes_max {
+        return Err(too_large(bytes_max));
     }
     Ok(Committed { size, sha256: hex(&hasher.finalize()) })
 }
@@ -191,10 +207,6 @@ fn open_plain(path: &std::path::Path) -> std::io::Result<std::fs::File> {
 }
 
 /// The most bytes that go out; `bytes_max` is the platform's bound, 0 for none.
-fn bound(bytes_max: u64) -> u64 {
-    if bytes_max == 0 { FILE_BYTES_MAX } else { bytes_max.min(FILE_BYTES_MAX) }
-}
-
 /// Makes a folder, and those above it, that only this user can enter.
 fn private_folder(folder: &std::path::Path) -> std::io::Result<()> {
     use std::os::unix::fs::DirBuilderExt;

@@ -179,7 +179,8 @@ pub struct MediaCapability {
     pub albums: bool,
     /// The largest file in, in bytes; `0` means no limit of the platform.
     pub in_bytes_max: u64,
-    /// The largest file out, in bytes; `0` means no limit of the platform.
+    /// The largest file out, in bytes; `0` means no limit of the platform. Where the adapter has a config key
+    /// `out_bytes_max` and the operator sets it, that counts instead.
     pub out_bytes_max: u64,
     /// The longest text that goes with files, in the unit of `text`; `0` means as long as any text.
     pub caption_limit: u32,

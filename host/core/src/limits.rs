@@ -114,6 +114,8 @@ pub const ADAPTER_STOP_S: u64 = 10;
 pub const HOST_CALLS_IN_FLIGHT_MAX: usize = 64;
 /// `limits.event_bytes_max`: the largest event an adapter may hand in.
 pub const EVENT_BYTES_MAX: usize = 1 << 20;
+/// `limits.file_bytes_max`: the largest file that is taken in or sent.
+pub const FILE_BYTES_MAX: u64 = 100 << 20;
 /// `limits.reply_bytes_max`: the longest reply of an agent; the rest is cut.
 pub const REPLY_BYTES_MAX: usize = 1 << 20;
 /// The largest value an adapter may keep under one key.

@@ -279,6 +279,7 @@ pub fn delivery(get: &Get<'_>) -> DeliveryConfig {
 pub fn limits(get: &Get<'_>) -> LimitsConfig {
     LimitsConfig {
         event_bytes_max: get.count("limits.event_bytes_max"),
+        file_bytes_max: get.whole("limits.file_bytes_max"),
         reply_bytes_max: get.count("limits.reply_bytes_max"),
         turns_max: get.count("limits.turns_max"),
         background_max: get.count("limits.background_max"),

@@ -360,6 +360,12 @@ pub const KEYS: &[Key] = &[
     ),
     key("delivery.preview_chars", int(1, 10_000), "24", "How many new characters are worth such an edit."),
     key("limits.event_bytes_max", int(1024, 8_388_608), "1048576", "The largest event that an adapter may hand in."),
+    key(
+        "limits.file_bytes_max",
+        int(1024, 4_294_967_296),
+        "104857600",
+        "The largest file that is taken in or sent, in bytes; a platform may have a lower bound of its own. Read at start.",
+    ),
     key("limits.reply_bytes_max", int(1024, 67_108_864), "1048576", "The longest reply of an agent; the rest is cut."),
     key("limits.turns_max", int(1, 100_000), "256", "How many turns run side by side; further ones wait."),
     key("limits.background_max", int(0, 1000), "4", "How many turns one person may have in the background."),

@@ -268,6 +268,8 @@ pub struct DeliveryConfig {
 pub struct LimitsConfig {
     /// The largest event an adapter may hand in, in bytes.
     pub event_bytes_max: usize,
+    /// The largest file that is taken in or sent, in bytes.
+    pub file_bytes_max: u64,
     /// The largest reply of an agent, in bytes.
     pub reply_bytes_max: usize,
     /// How many turns run side by side.

@@ -365,6 +365,7 @@ fn defaults_are_the_limits_of_the_core() {
     assert_eq!(config.host.adapter_call, seconds(limits::ADAPTER_CALL_S));
     assert_eq!(config.host.adapter_stop, seconds(limits::ADAPTER_STOP_S));
     assert_eq!(config.limits.event_bytes_max, limits::EVENT_BYTES_MAX);
+    assert_eq!(config.limits.file_bytes_max, limits::FILE_BYTES_MAX);
     assert_eq!(config.limits.reply_bytes_max, limits::REPLY_BYTES_MAX);
     assert_eq!(config.limits.turns_max, limits::TURNS_MAX);
     assert_eq!(config.limits.ingress_queue_max, limits::INGRESS_QUEUE_MAX);

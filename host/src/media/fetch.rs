@@ -17,7 +17,7 @@ use hermes_protocol::OutMedia;
 use tokio::io::AsyncWriteExt;
 
 use super::out::{OutError, shown_name};
-use super::{Media, bound, kind, private_folder};
+use super::{Media, kind, private_folder};
 
 /// How long one file may take to arrive.
 const FETCH: Duration = Duration::from_secs(20);
@@ -41,7 +41,7 @@ impl Media {
         origins: Vec<Url>,
     ) -> Result<OutMedia, OutError> {
         let name = name_in(address);
-        let bytes_max = bound(bytes_max);
+        let bytes_max = self.bound(bytes_max);
         let mut options = FetchOptions::with_origins(origins);
         options.bytes_max = bytes_max;
         options.deadline = FETCH;
@@ -98,7 +98,7 @@ impl Media {
         let mime = head.strip_suffix(";base64").ok_or_else(|| unreadable("it is not base64"))?;
         let mime = kind::named(mime).unwrap_or_else(|| "application/octet-stream".to_owned());
         let name = format!("file{}", kind::ending_of(&mime));
-        let bytes_max = bound(bytes_max);
+        let bytes_max = self.bound(bytes_max);
         if content.len() as u64 / 4 * 3 > bytes_max {
             return Err(OutError::TooLarge { name, size: Some(content.len() as u64 / 4 * 3), bytes_max });
         }

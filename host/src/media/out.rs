@@ -102,7 +102,7 @@ impl Media {
     pub async fn lend(&self, instance: &str, path: &Path, from: From, bytes_max: u64) -> Result<OutMedia, OutError> {
         let (media, path, id) = (self.clone(), path.to_owned(), self.new_id());
         let folder = self.outgoing(instance);
-        let bytes_max = super::bound(bytes_max);
+        let bytes_max = self.bound(bytes_max);
         let unreadable = path.clone();
         let lent = tokio::task::spawn_blocking(move || {
             let file = media.open(&path, &from)?;

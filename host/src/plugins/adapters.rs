@@ -254,7 +254,7 @@ impl Adapters {
         if let Some((manifest, place)) = found {
             // Known before the first start, so that what is asked of a handle early is answered truly: what
             // an earlier life of the host left is judged before the library is loaded.
-            shared.describe(Arc::new(manifest));
+            shared.describe(Arc::new(manifest), &plan.config);
             shared.trusted.fetch_or(place == Place::Beside, Ordering::Relaxed);
         }
         let handle = AdapterHandle { shared };

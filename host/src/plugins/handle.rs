@@ -19,6 +19,7 @@ use hermes_protocol::{
     CallError, Capabilities, EditCall, LookupCall, LookupReply, Manifest, Outgoing, RefusalKind, SendOutcome,
     SentMessage, WaitScope, method,
 };
+use serde_json::Value;
 use tokio::sync::{Semaphore, SemaphorePermit, mpsc, watch};
 
 use super::{
@@ -145,9 +146,14 @@ impl Shared {
         }
     }
 
-    /// Notes what it can do.
-    pub(super) fn describe(&self, manifest: Arc<Manifest>) {
-        self.capabilities.store(Arc::new(manifest.capabilities.clone()));
+    /// Notes what it can do. A server of one's own may take larger files than the platform's: what its section says
+    /// under `out_bytes_max` counts.
+    pub(super) fn describe(&self, manifest: Arc<Manifest>, config: &Value) {
+        let mut capabilities = manifest.capabilities.clone();
+        if let Some(chosen) = config["out_bytes_max"].as_u64() {
+            capabilities.media.out_bytes_max = chosen;
+        }
+        self.capabilities.store(Arc::new(capabilities));
         self.manifest.store(manifest);
     }
 
@@ -297,7 +303,7 @@ impl AdapterHandle {
         // What it announces is heard by nobody.
         let (announcements, _) = mpsc::channel(1);
         let shared = Shared::new(plan, settings, announcements);
-        shared.describe(manifest);
+        shared.describe(manifest, &plan.config);
         shared.alive.is_part_of_the_host();
         shared.life.store(Some(Arc::new(Life::new(link, Arc::new(AtomicBool::new(true))))));
         shared.apply(AdapterChange::Start);

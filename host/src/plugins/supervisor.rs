@@ -204,7 +204,7 @@ impl Supervisor {
         // Known before it runs, so that a refusal shows what was refused.
         self.shared().trusted.store(make.trusted(), Ordering::Relaxed);
         if let Some(admitted) = &make.admitted {
-            self.shared().describe(Arc::new(admitted.manifest.clone()));
+            self.shared().describe(Arc::new(admitted.manifest.clone()), &make.plan.config);
         }
         self.maker.create(make).await
     }
@@ -228,7 +228,7 @@ impl Supervisor {
     fn present(&self, born: &Born) {
         let shared = self.shared();
         shared.trusted.store(born.make.trusted(), Ordering::Relaxed);
-        shared.describe(Arc::clone(&born.manifest));
+        shared.describe(Arc::clone(&born.manifest), &born.make.plan.config);
         shared.enter_life(&born.life);
     }
 
