@@ -18,8 +18,11 @@ python-telegram-bot and aiogram.
 import asyncio
 import html.parser
 import json
+import os
 import re
+import shutil
 import sys
+import tempfile
 import time
 
 from aiohttp import ClientError, ClientSession, web
@@ -119,10 +122,16 @@ def check_object(value, item, where, errors):
 
 
 class Upload:
-    """A file that came as a multipart part."""
+    """A file: one that came as a multipart part, or one of the server's disk. Large ones are not read at once."""
 
-    def __init__(self, name, data, mime):
-        self.name, self.data, self.mime = name, data, mime
+    def __init__(self, name, data, mime, path=None):
+        self.name, self.mime, self.path = name, mime, path
+        self.held = data
+        self.size = os.path.getsize(path) if path else len(data)
+
+    @property
+    def data(self):
+        return open(self.path, "rb").read() if self.path else self.held
 
 
 # --- text -----------------------------------------------------------------------------------------
@@ -317,6 +326,9 @@ class Account:
 
 
 ACCOUNTS = {}
+SPOOL = tempfile.TemporaryDirectory(prefix="bot-api-")
+# What the public server takes and gives out; one of one's own has other bounds.
+BOUNDS = {"in": 50 << 20, "photo": 10 << 20, "out": 20 << 20, "local": False}
 
 
 def account(request):
@@ -353,9 +365,16 @@ async def parameters(request):
     else:
         for name, value in (await request.post()).items():
             if isinstance(value, web.FileField):
-                value = Upload(value.filename, value.file.read(), value.content_type)
+                value = Upload(value.filename, b"", value.content_type, path=spooled(value.file))
             params[name] = value
     return params
+
+
+def spooled(file):
+    """The content of a part, on the disk."""
+    with tempfile.NamedTemporaryFile(dir=SPOOL.name, delete=False) as kept:
+        shutil.copyfileobj(file, kept)
+    return kept.name
 
 
 def attached(value, params):
@@ -477,9 +496,10 @@ async def run_method(bot, name, params):
                 raise Refusal("Bad Request: TOPIC_TITLE_TOO_LONG")
             bot.topics[chat_id][thread] = params["name"]
         return True
-    if name in ("sendphoto", "senddocument", "sendvideo", "sendaudio", "sendvoice", "sendanimation"):
+    if name in ("sendphoto", "senddocument", "sendvideo", "sendaudio", "sendvoice", "sendanimation", "sendsticker"):
         kind = name[len("send"):]
         chat = target(bot, params)
+        check_size(attached(params[kind], params), kind)
         checked_text(params, "caption", CAPTION_LIMIT_UTF16, "")
         content = {kind: keep_file(bot, attached(params[kind], params), kind)}
         if params.get("caption"):
@@ -492,20 +512,26 @@ async def run_method(bot, name, params):
         if not 2 <= len(items) <= 10:
             raise Refusal("Bad Request: there must be 2 to 10 items in an album")
         group_id, sent = str(time.time_ns()), []
+        kinds = {item["type"] for item in items}
+        if len(kinds) > 1 and kinds - {"photo", "video"}:
+            raise Refusal("Bad Request: documents and audios can be grouped in an album with messages of the same type only")
+        for item in items:
+            check_size(attached(item["media"], params), item["type"])
+            checked_text(item, "caption", CAPTION_LIMIT_UTF16, "")
         for item in items:
             content = {item["type"]: keep_file(bot, attached(item["media"], params), item["type"]), "media_group_id": group_id}
             if item.get("caption"):
-                content["caption"] = item["caption"]
+                content["caption"] = plain_text(item["caption"], item.get("parse_mode"))
             sent.append(bot.store(chat, BOT, **content, **reply_fields(bot, params, chat)))
         return sent
     if name == "getfile":
         found = bot.files.get(params["file_id"])
         if found is None:
             raise Refusal("Bad Request: wrong file_id or the file is temporarily unavailable")
-        if len(found.data) > 20 << 20:
+        if found.size > BOUNDS["out"]:
             raise Refusal("Bad Request: file is too big")
-        return {"file_id": params["file_id"], "file_unique_id": params["file_id"], "file_size": len(found.data),
-                "file_path": f"documents/{params['file_id']}"}
+        path = found.path if BOUNDS["local"] else f"documents/{params['file_id']}"
+        return {"file_id": params["file_id"], "file_unique_id": params["file_id"], "file_size": found.size, "file_path": path}
     if name == "setwebhook":
         secret, allowed = params.get("secret_token", ""), params.get("allowed_updates")
         if secret and not re.fullmatch(r"[A-Za-z0-9_-]{1,256}", secret):
@@ -537,13 +563,21 @@ async def run_method(bot, name, params):
     return True  # Any other method of the schema: its parameters are checked, its effect is not kept.
 
 
+def check_size(value, kind):
+    """Refuses what is too large to be sent."""
+    if isinstance(value, Upload) and value.size > min(BOUNDS["in"], BOUNDS["photo"] if kind == "photo" else BOUNDS["in"]):
+        raise Refusal("Request Entity Too Large", 413)
+    if kind == "photo" and isinstance(value, Upload) and value.name.startswith("odd"):
+        raise Refusal("Bad Request: PHOTO_INVALID_DIMENSIONS")
+
+
 def keep_file(bot, value, kind):
     if isinstance(value, Upload):
         file_id = f"F{len(bot.files) + 1}"
         bot.files[file_id] = value
     else:
         file_id = str(value)
-    size = len(bot.files[file_id].data) if file_id in bot.files else 0
+    size = bot.files[file_id].size if file_id in bot.files else 0
     entry = {"file_id": file_id, "file_unique_id": file_id, "file_size": size}
     if kind == "photo":
         return [{**entry, "width": 10, "height": 10}]
@@ -551,6 +585,10 @@ def keep_file(bot, value, kind):
         return {**entry, "file_name": getattr(bot.files.get(file_id), "name", "file")}
     if kind == "voice" or kind == "audio":
         return {**entry, "duration": 1}
+    if kind == "video_note":
+        return {**entry, "length": 10, "duration": 1}
+    if kind == "sticker":
+        return {**entry, "type": "regular", "width": 10, "height": 10, "is_animated": False, "is_video": False, "emoji": "🦀"}
     return {**entry, "width": 10, "height": 10, "duration": 1}
 
 
@@ -608,7 +646,7 @@ async def api(request):
     if not fields and params:
         errors.append(f"{name}: takes no parameters")
     entry = {"method": request.match_info["method"], "errors": errors, "at": time.time(),
-             "params": {k: (f"<file {v.name}, {len(v.data)} bytes>" if isinstance(v, Upload) else v) for k, v in params.items()}}
+             "params": {k: (f"<file {v.name}, {v.size} bytes>" if isinstance(v, Upload) else v) for k, v in params.items()}}
     bot.journal.append(entry)
     await bot.touch()
     fault = bot.fault_for(name)
@@ -655,13 +693,17 @@ async def api(request):
 
 async def download(request):
     found = account(request).files.get(request.match_info["path"].split("/")[-1])
-    return web.Response(body=found.data) if found else web.Response(status=404)
+    if found is None or BOUNDS["local"]:
+        return web.Response(status=404)
+    return web.FileResponse(found.path) if found.path else web.Response(body=found.data)
 
 
 # --- the other side of the conversation -------------------------------------------------------------
 
 SIM = """
-POST /_sim/T/message  {chat, from?, text?, entities?, thread?, reply_to?, quote?, location?, photo?, document?, media_group_id?, caption?}
+POST /_sim/T/message  {chat, from?, text?, entities?, thread?, reply_to?, quote?, location?, media_group_id?, caption?,
+                       and the content of one of photo document voice video audio video_note animation sticker, or {path}}
+POST /_sim/T/bounds   {in?, photo?, out?, local?}   what files the server takes and gives out; local: by their path
 POST /_sim/T/edit     {chat, message_id, text}
 POST /_sim/T/press    {chat, message_id, data, from?}
 POST /_sim/T/fault    {method, kind, times?, retry_after?, delay_s?}   kind: 429 409 5xx slow silence cut cut_after malformed expired bad_format
@@ -670,7 +712,7 @@ POST /_sim/T/release  {method}
 POST /_sim/T/plain    {chat}   the chat has no topics
 POST /_sim/T/topic    {chat, id, name?} | {chat, id, deleted: true}
 POST /_sim/T/name     {chat, name}   the chat is public under @name
-POST /_sim/T/migrate  {chat, to}
+POST /_sim/T/migrate  {chat, to, from?, silent?}
 POST /_sim/T/kick     {chat}
 POST /_sim/T/raw      any update without update_id
 GET  /_sim/T/journal              every call, with schema errors
@@ -690,9 +732,8 @@ async def sim_post(request):
     bot, what, body = account(request), request.match_info["what"], await request.json()
     if what == "message":
         chat = chat_of(body["chat"], bot)
-        sender = person(body.get("from", abs(int(body["chat"]))))
-        if isinstance(body.get("from"), dict):
-            sender = body["from"]
+        sender = body.get("from", abs(int(body["chat"])))
+        sender = sender if isinstance(sender, dict) else person(sender)
         content = {k: body[k] for k in ("text", "entities", "caption", "caption_entities", "media_group_id") if k in body}
         if "thread" in body:
             content |= {"message_thread_id": int(body["thread"]), "is_topic_message": True}
@@ -704,10 +745,14 @@ async def sim_post(request):
             content["quote"] = {"text": body["quote"], "position": 0, "is_manual": True}
         if "location" in body:
             content["location"] = body["location"]
-        for kind in ("photo", "document", "voice", "video", "audio"):
+        for kind in ("photo", "document", "voice", "video", "audio", "video_note", "animation", "sticker"):
             if kind in body:
-                upload = Upload(body.get("file_name", f"{kind}.bin"), body[kind].encode() if isinstance(body[kind], str) else bytes(body[kind]), "")
+                name, given = body.get("file_name", f"{kind}.bin"), body[kind]
+                content_bytes = b"" if isinstance(given, dict) else given.encode() if isinstance(given, str) else bytes(given)
+                upload = Upload(name, content_bytes, "", given["path"] if isinstance(given, dict) else None)
                 content[kind] = keep_file(bot, upload, kind)
+        if "animation" in content:
+            content["document"] = content["animation"]
         message = bot.store(chat, sender, **content)
         update_id = await bot.push(message=public(message))
         return web.json_response({"update_id": update_id, "message_id": message["message_id"]})
@@ -744,10 +789,13 @@ async def sim_post(request):
     if what == "migrate":
         old, new = int(body["chat"]), int(body["to"])
         bot.migrated[old] = new
-        message = bot.store(chat_of(old), person(1), migrate_to_chat_id=new)
+        message = bot.store(chat_of(old), person(body.get("from", 1)), migrate_to_chat_id=new)
         if not body.get("silent"):
             await bot.push(message=public(message))
         return web.json_response({})
+    if what == "bounds":
+        BOUNDS.update(body)
+        return web.json_response(BOUNDS)
     if what == "kick":
         bot.gone.add(int(body["chat"]))
         return web.json_response({})
@@ -800,7 +848,7 @@ async def sim_chat(request):
 
 
 def main():
-    app = web.Application(client_max_size=64 << 20)
+    app = web.Application(client_max_size=3 << 30)
     app.add_routes([
         web.get("/_sim/{token}/chat/{chat}", sim_chat),
         web.get("/_sim/{token}/topics/{chat}", sim_topics),

@@ -15,16 +15,20 @@ use hermes_adapter_net::{
 };
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::Value;
+use tokio::io::AsyncWriteExt as _;
 
 /// The longest answer of the server that is read, in bytes.
 const ANSWER_BYTES_MAX: u64 = 8 * 1024 * 1024;
 /// How long any call but a long poll may take.
 const CALL_TIMEOUT: Duration = Duration::from_secs(30);
+/// How fast files have to move at least, besides ten times that.
+const BYTES_PER_S_MIN: u64 = 1 << 20;
 /// How much longer than asked a long poll may take.
 pub const POLL_SLACK: Duration = Duration::from_secs(10);
 
-/// The server, as one bot sees it. The token stands in every address, so no
+/// The server, as one bot sees it; cheap to clone. The token stands in every address, so no
 /// address is ever shown.
+#[derive(Clone)]
 pub struct Api {
     client: Client,
     methods: String,
@@ -43,6 +47,12 @@ pub enum ApiError {
     /// Nothing reached the server.
     #[error("{0}")]
     NotSent(String),
+    /// What is to be sent cannot be; nothing reached the server.
+    #[error("{0}")]
+    Unusable(String),
+    /// The answer was longer than this many bytes; what was asked for may have been done.
+    #[error("the answer is longer than {0} bytes")]
+    TooLarge(u64),
     /// It may have been done.
     #[error("{0}")]
     Doubtful(String),
@@ -74,6 +84,8 @@ impl Api {
         let (files, file_server) = match files {
             Some(files) => {
                 let files = base_url(files)?;
+                // Only where nothing is encrypted no certificate is needed.
+                options.plain_http &= files.scheme() == "http";
                 (files.as_str().trim_end_matches('/').to_owned(), named("file_url", &files))
             }
             None => (format!("{base}/file"), server.clone()),
@@ -103,22 +115,41 @@ impl Api {
         answer(request.send().await, &self.server).await
     }
 
-    /// Calls a method with files.
-    pub async fn upload<T: DeserializeOwned>(&self, method: &str, form: Form) -> Result<T, ApiError> {
-        let request = self.client.post(format!("{}/{method}", self.methods)).timeout(CALL_TIMEOUT * 10).multipart(form);
+    /// Calls a method with files of so many bytes.
+    pub async fn upload<T: DeserializeOwned>(&self, method: &str, form: Form, bytes: u64) -> Result<T, ApiError> {
+        let address = format!("{}/{method}", self.methods);
+        let request = self.client.post(address).timeout(transfer(bytes)).multipart(form);
         answer(request.send().await, &self.server).await
     }
 
-    /// Fetches a file that `getFile` named, at most `bytes_max` bytes.
-    pub async fn download(&self, file_path: &str, bytes_max: u64) -> Result<Vec<u8>, ApiError> {
+    /// Fetches a file that `getFile` named, at most `bytes_max` bytes, to a place of the disk; returns its size.
+    pub async fn download(&self, file_path: &str, to: &Path, bytes_max: u64) -> Result<u64, ApiError> {
         let address = format!("{}/{}", self.files, file_path.trim_start_matches('/'));
-        let response = self.client.get(address).timeout(CALL_TIMEOUT * 10).send().await;
-        let response = response.map_err(|error| net(&self.file_server, error))?;
+        let response = self.client.get(address).timeout(transfer(bytes_max)).send().await;
+        let mut response = response.map_err(|error| net(&self.file_server, error))?;
         if !response.status().is_success() {
             return Err(ApiError::Doubtful(format!("the file server answered {}", response.status())));
         }
-        body::read_bytes(response, bytes_max).await.map_err(|error| ApiError::Doubtful(error.to_string()))
+        let kept = |error: std::io::Error| ApiError::Unusable(format!("the file could not be kept: {error}"));
+        let mut file = tokio::fs::File::create(to).await.map_err(kept)?;
+        let mut size = 0;
+        while let Some(piece) = response.chunk().await.map_err(|error| net(&self.file_server, error))? {
+            size += piece.len() as u64;
+            if size > bytes_max {
+                return Err(ApiError::Unusable(format!(
+                    "the file has more than the {bytes_max} bytes that are fetched"
+                )));
+            }
+            file.write_all(&piece).await.map_err(kept)?;
+        }
+        file.flush().await.map_err(kept)?;
+        Ok(size)
     }
+}
+
+/// How long files of so many bytes may take.
+fn transfer(bytes: u64) -> Duration {
+    CALL_TIMEOUT * 10 + Duration::from_secs(bytes / BYTES_PER_S_MIN)
 }
 
 async fn answer<T: DeserializeOwned>(
@@ -132,6 +163,7 @@ async fn answer<T: DeserializeOwned>(
         Ok(envelope) => envelope,
         // A proxy in front of the server speaks HTML; its status is what is known.
         Err(BodyError::Json(_)) if status == 429 => Envelope::status(status),
+        Err(BodyError::TooLarge { bytes_max }) => return Err(ApiError::TooLarge(bytes_max)),
         Err(error) if status >= 500 => {
             return Err(ApiError::Doubtful(format!("the server answered {status} ({error})")));
         }
@@ -237,6 +269,13 @@ pub struct Chat {
     pub is_forum: bool,
 }
 
+impl Chat {
+    /// What a group becomes.
+    pub fn supergroup(id: i64) -> Self {
+        Self { id, kind: "supergroup".to_owned(), title: None, first_name: None, is_forum: false }
+    }
+}
+
 /// <https://core.telegram.org/bots/api#messageentity>
 #[derive(Clone, Debug, Deserialize)]
 pub struct Entity {
@@ -262,6 +301,12 @@ pub struct File {
     pub mime_type: Option<String>,
     #[serde(default)]
     pub emoji: Option<String>,
+    /// Of a sticker: whether it is one of Telegram's own animations.
+    #[serde(default)]
+    pub is_animated: bool,
+    /// Of a sticker: whether it is a film.
+    #[serde(default)]
+    pub is_video: bool,
 }
 
 /// <https://core.telegram.org/bots/api#location>
@@ -269,6 +314,22 @@ pub struct File {
 pub struct Location {
     pub latitude: f64,
     pub longitude: f64,
+}
+
+/// <https://core.telegram.org/bots/api#contact>
+#[derive(Clone, Debug, Deserialize)]
+pub struct Contact {
+    #[serde(default)]
+    pub phone_number: String,
+    #[serde(default)]
+    pub first_name: String,
+}
+
+/// <https://core.telegram.org/bots/api#poll>
+#[derive(Clone, Debug, Deserialize)]
+pub struct Poll {
+    #[serde(default)]
+    pub question: String,
 }
 
 /// <https://core.telegram.org/bots/api#textquote>
@@ -327,6 +388,19 @@ pub struct Message {
     pub sticker: Option<File>,
     #[serde(default)]
     pub location: Option<Location>,
+    /// A post of a channel, as it shows in the group that discusses it.
+    #[serde(default)]
+    pub is_automatic_forward: bool,
+    #[serde(default)]
+    pub contact: Option<Contact>,
+    #[serde(default)]
+    pub poll: Option<Poll>,
+    #[serde(default)]
+    pub dice: Option<Value>,
+    #[serde(default)]
+    pub story: Option<Value>,
+    #[serde(default)]
+    pub paid_media: Option<Value>,
     #[serde(default)]
     pub migrate_to_chat_id: Option<i64>,
     /// Present on the service message that opened a topic.
@@ -376,6 +450,8 @@ pub struct WebhookInfo {
 pub struct FilePath {
     #[serde(default)]
     pub file_path: Option<String>,
+    #[serde(default)]
+    pub file_size: Option<u64>,
 }
 
 /// A message that the server just made; only its id and its time are of use.

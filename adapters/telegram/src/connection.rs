@@ -1,17 +1,19 @@
-//! The link: who we are, the long poll, files.
+//! The link: who we are, the long poll.
 //!
 //! The server forgets an update once a poll asks for a later one, so the offset
 //! moves only past updates whose events the host has committed. It is kept in the
 //! host's store too, for servers that begin anew.
 
-use std::sync::OnceLock;
+use std::path::PathBuf;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use hermes_adapter_sdk::prelude::*;
 use serde_json::{Value, json};
+use tokio::sync::Semaphore;
 
-use crate::api::{Api, ApiError, FilePath, Message, POLL_SLACK, Update, User};
-use crate::inbound::{self, Incoming, RemoteFile};
+use crate::api::{Api, ApiError, Message, POLL_SLACK, Update, User};
+use crate::inbound::{self, Incoming};
 use crate::topics::Forums;
 use crate::webhook::Webhook;
 
@@ -29,6 +31,10 @@ const ALBUM_PAUSE: Duration = Duration::from_millis(700);
 const ALBUM_ROUNDS_MAX: usize = 10;
 /// How long a server is left alone that sends again what was confirmed.
 const REPEATED_PAUSE: Duration = Duration::from_secs(1);
+/// Presses of buttons that are acknowledged at once; further ones are not.
+pub const PRESSES_MAX: usize = 16;
+/// How long that may take.
+const PRESS_TIMEOUT: Duration = Duration::from_secs(5);
 /// The longest raw update that is kept with its event, in bytes.
 const RAW_BYTES_MAX: usize = 16 * 1024;
 
@@ -39,8 +45,12 @@ pub struct Connection {
     pub me: OnceLock<User>,
     pub poll_timeout: Duration,
     pub media_bytes_max: u64,
+    /// Where a server of one's own keeps its files, if the host may read them there.
+    pub local_files: Option<PathBuf>,
     /// Where the server brings updates; `None` to poll.
     pub webhook: Option<Webhook>,
+    /// Room for presses of buttons that are acknowledged.
+    pub presses: Arc<Semaphore>,
     /// The forums that were heard from.
     pub forums: Forums,
 }
@@ -82,7 +92,10 @@ impl Connection {
                 continue;
             }
             for group in groups(&batch) {
-                self.hand_over(group, me).await?;
+                // What took long is not fetched again for something behind it.
+                if self.hand_over(group, me).await? {
+                    self.store_offset(next_offset(group)).await?;
+                }
             }
             let next = next_offset(&batch);
             if next.is_none() || next == offset {
@@ -95,18 +108,23 @@ impl Connection {
     }
 
     async fn poll(&self, offset: Option<i64>, wait: Duration) -> Result<Vec<Value>, ConnectError> {
-        let mut parameters = json!({
-            "timeout": wait.as_secs(),
-            "limit": BATCH_MAX,
-            "allowed_updates": ALLOWED_UPDATES,
-        });
+        let mut parameters = json!({ "timeout": wait.as_secs(), "allowed_updates": ALLOWED_UPDATES });
         if let Some(offset) = offset {
             parameters["offset"] = json!(offset);
         }
-        let batch =
-            self.api.call_within("getUpdates", &parameters, wait + POLL_SLACK).await.map_err(|error| lost(&error))?;
-        self.host.proved();
-        Ok(batch)
+        let mut limit = BATCH_MAX;
+        loop {
+            parameters["limit"] = json!(limit);
+            match self.api.call_within("getUpdates", &parameters, wait + POLL_SLACK).await {
+                Ok(batch) => {
+                    self.host.proved();
+                    return Ok(batch);
+                }
+                // Fewer at once, until they can be read: the same batch would come for ever.
+                Err(ApiError::TooLarge(_)) if limit > 1 => limit /= 2,
+                Err(error) => return Err(lost(&error)),
+            }
+        }
     }
 
     /// Asks again, from the same place, while the batch ends inside an album: nothing is confirmed by that.
@@ -130,8 +148,8 @@ impl Connection {
         Ok(batch)
     }
 
-    /// Emits the event of one update, or of the updates of one album.
-    pub async fn hand_over(&self, group: &[Value], me: &User) -> Result<(), ConnectError> {
+    /// Emits the event of one update, or of the updates of one album; returns whether files came with it.
+    pub async fn hand_over(&self, group: &[Value], me: &User) -> Result<bool, ConnectError> {
         let updates: Vec<Update> = group
             .iter()
             .filter_map(|update| {
@@ -155,10 +173,9 @@ impl Connection {
                 inbound::album(&messages, me)
             }
         };
-        let Some(Incoming { mut event, files, callback }) = incoming else { return Ok(()) };
-        for file in files {
-            event.attachments.push(self.fetch(file).await);
-        }
+        let Some(Incoming { mut event, files, callback }) = incoming else { return Ok(false) };
+        let has_files = !files.is_empty();
+        event.attachments = self.fetch_all(files).await;
         if let [update] = group {
             if update.to_string().len() <= RAW_BYTES_MAX {
                 event.raw = update.clone();
@@ -173,51 +190,22 @@ impl Connection {
             Err(error) => return Err(ConnectError::retry(format!("the host did not take an event: {error}"))),
         }
         if let Some(callback) = callback {
-            // Ends the little clock on the button; nothing depends on it.
-            if let Err(error) =
-                self.api.call::<Value>("answerCallbackQuery", &json!({ "callback_query_id": callback })).await
-            {
+            self.acknowledge(callback);
+        }
+        Ok(has_files)
+    }
+
+    /// Ends the little clock on a button, beside everything else: nothing depends on it.
+    fn acknowledge(&self, callback: String) {
+        let Ok(room) = Arc::clone(&self.presses).try_acquire_owned() else { return };
+        let api = self.api.clone();
+        self.host.spawn(async move {
+            let query = json!({ "callback_query_id": callback });
+            if let Err(error) = api.call_within::<Value>("answerCallbackQuery", &query, PRESS_TIMEOUT).await {
                 tracing::debug!(%error, "a button press was not acknowledged");
             }
-        }
-        Ok(())
-    }
-
-    /// Brings a file to the host; one that cannot be had is named with the reason.
-    async fn fetch(&self, file: RemoteFile) -> Attachment {
-        let size = file.size.unwrap_or_default();
-        match self.try_fetch(&file).await {
-            Ok((media, size)) => Attachment::new(media, file.kind, file.mime, file.name, size),
-            Err(note) => {
-                tracing::info!(size, %note, "a file was not fetched");
-                Attachment::missing(file.kind, file.name, size, note)
-            }
-        }
-    }
-
-    async fn try_fetch(&self, file: &RemoteFile) -> Result<(String, u64), String> {
-        let too_big = |size: u64| format!("the file has {size} bytes and at most {} are fetched", self.media_bytes_max);
-        if let Some(size) = file.size.filter(|size| *size > self.media_bytes_max) {
-            return Err(too_big(size));
-        }
-        let found: FilePath =
-            self.api.call("getFile", &json!({ "file_id": file.file_id })).await.map_err(|error| error.to_string())?;
-        let path = found.file_path.ok_or("the server does not offer the file for download")?;
-        let bytes = self.api.download(&path, self.media_bytes_max).await.map_err(|error| error.to_string())?;
-        let size = bytes.len() as u64;
-        let slot = self
-            .host
-            .media()
-            .create(MediaCreate::new(&file.name, &file.mime, Some(size)))
-            .await
-            .map_err(|error| error.to_string())?;
-        let target = slot.path.clone();
-        tokio::task::spawn_blocking(move || std::fs::write(target, bytes))
-            .await
-            .map_err(|error| error.to_string())?
-            .map_err(|error| format!("the file could not be kept: {error}"))?;
-        self.host.media().commit(&slot.id).await.map_err(|error| error.to_string())?;
-        Ok((slot.id, size))
+            drop(room);
+        });
     }
 
     async fn stored_offset(&self) -> Result<Option<i64>, ConnectError> {

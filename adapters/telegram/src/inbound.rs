@@ -54,6 +54,8 @@ pub fn incoming(update: &Update, me: &api::User) -> Option<Incoming> {
     let message = update.edited_message.as_ref().or(update.edited_channel_post.as_ref())?;
     let mut incoming = written(message, me)?;
     let revision = message.edit_date.unwrap_or(message.date);
+    // An edit changes words; its files were fetched with the message, and everybody may edit again and again.
+    incoming.files.clear();
     incoming.event.kind = EventKind::Edited;
     incoming.event.event_id = format!("e:{}:{}:{revision}", message.chat.id, message.message_id);
     incoming.event.at_ms = revision.saturating_mul(1000);
@@ -67,19 +69,23 @@ pub fn forum(update: &Update) -> Option<i64> {
     message.chat.is_forum.then_some(message.chat.id)
 }
 
-/// Joins the messages of one album into one event: the first message's place, the first caption, all files.
+/// Joins the messages of one album into one event: the first message's place, all captions, all files.
 pub fn album(messages: &[Message], me: &api::User) -> Option<Incoming> {
     let mut parts = messages.iter().filter_map(|message| written(message, me));
     let mut whole = parts.next()?;
-    let group = messages.first()?.media_group_id.as_deref().unwrap_or_default();
-    // What comes later of the same album is another event, and the host joins them.
-    let first = messages.first()?;
-    whole.event.event_id = format!("a:{}:{group}:{}", first.chat.id, first.message_id);
+    let (first, last) = (messages.first()?, messages.last()?);
+    let group = first.media_group_id.as_deref().unwrap_or_default();
+    // It names what is in it: what comes later of the same album is another event, and the host joins them.
+    whole.event.event_id = format!("a:{}:{group}:{}-{}", first.chat.id, first.message_id, last.message_id);
     for part in parts {
-        if whole.event.text.is_empty() {
-            whole.event.text = part.event.text;
-            whole.event.addressed = part.event.addressed;
+        if !part.event.text.is_empty() {
+            whole.event.text.push_str(if whole.event.text.is_empty() { "" } else { "\n" });
+            whole.event.text.push_str(&part.event.text);
         }
+        let (all, one) = (&mut whole.event.addressed, part.event.addressed);
+        all.mention |= one.mention;
+        all.command |= one.command;
+        all.reply_to_self |= one.reply_to_self;
         whole.files.extend(part.files);
     }
     Some(whole)
@@ -138,6 +144,9 @@ fn written(message: &Message, me: &api::User) -> Option<Incoming> {
     if message.from.as_ref().is_some_and(|from| from.id == me.id) {
         return None; // Our own echo.
     }
+    if message.is_automatic_forward {
+        return None; // The channel's post was heard there, or is our own.
+    }
     let (text, entities) = match (&message.text, &message.caption) {
         (Some(text), _) => (text.as_str(), &message.entities),
         (None, Some(caption)) => (caption.as_str(), &message.caption_entities),
@@ -145,8 +154,7 @@ fn written(message: &Message, me: &api::User) -> Option<Incoming> {
     };
     let meant = read_entities(text, entities, me)?;
     let mut text = meant.text;
-    if let Some(place) = &message.location {
-        let line = format!("[location {:.5}, {:.5}]", place.latitude, place.longitude);
+    for line in in_words(message) {
         text = if text.is_empty() { line } else { format!("{text}\n{line}") };
     }
     let files = files(message);
@@ -162,6 +170,18 @@ fn written(message: &Message, me: &api::User) -> Option<Incoming> {
     let reply_to_self = event.reply_to.as_ref().is_some_and(|reply| reply.is_self);
     event.addressed = Addressed::new(meant.mention, reply_to_self, meant.command);
     Some(Incoming { event, files, callback: None })
+}
+
+/// What a message holds besides words and files.
+fn in_words(message: &Message) -> impl Iterator<Item = String> {
+    let place =
+        message.location.as_ref().map(|place| format!("[location {:.5}, {:.5}]", place.latitude, place.longitude));
+    let contact =
+        message.contact.as_ref().map(|contact| format!("[contact {} {}]", contact.first_name, contact.phone_number));
+    let poll = message.poll.as_ref().map(|poll| format!("[poll: {}]", poll.question));
+    let bare = [("[dice]", &message.dice), ("[story]", &message.story), ("[paid media]", &message.paid_media)];
+    let bare = bare.into_iter().filter(|(_, held)| held.is_some()).map(|(words, _)| words.to_owned());
+    [place, contact, poll].into_iter().flatten().chain(bare)
 }
 
 /// The message that is answered. In a topic every message "answers" the one that opened it, which means nothing.
@@ -276,7 +296,12 @@ fn files(message: &Message) -> Vec<RemoteFile> {
         add(AttachmentKind::Video, file, "video/mp4", "video.mp4");
     }
     if let Some(file) = &message.sticker {
-        add(AttachmentKind::Sticker, file, "image/webp", file.emoji.as_deref().unwrap_or("sticker.webp"));
+        let mime = match file {
+            api::File { is_animated: true, .. } => "application/x-tgsticker",
+            api::File { is_video: true, .. } => "video/webm",
+            _ => "image/webp",
+        };
+        add(AttachmentKind::Sticker, file, mime, file.emoji.as_deref().unwrap_or("sticker.webp"));
     }
     found
 }

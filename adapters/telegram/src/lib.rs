@@ -6,13 +6,15 @@
 //! * `react`: reactions, of which the platform has its own;
 //! * `menu`: the commands that it offers;
 //! * `topics`: which topics were opened for the host;
-//! * `connection`: who we are, the poll and its offset, files;
+//! * `connection`: who we are, the poll and its offset;
+//! * `files`: what comes with messages;
 //! * `webhook`: the other way updates come.
 
 #![forbid(unsafe_code)]
 
 mod api;
 mod connection;
+mod files;
 mod inbound;
 mod menu;
 mod outbound;
@@ -22,17 +24,17 @@ mod webhook;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use hermes_adapter_net::client::base_url;
 use hermes_adapter_sdk::prelude::*;
-use hermes_adapter_sdk::tokio::sync::Mutex;
+use hermes_adapter_sdk::tokio::sync::{Mutex, Semaphore};
 use serde_json::{Value, json};
 
 use api::{Api, ApiError, Topic};
-use connection::Connection;
+use connection::{Connection, PRESSES_MAX};
 use outbound::{Manner, ReplyMode};
 use topics::{Forums, Known, Opened};
 use webhook::Webhook;
@@ -81,6 +83,13 @@ pub struct Config {
     /// The largest file that is fetched, in bytes; the public server gives out at most 20 MiB.
     #[serde(default = "default_media_bytes_max")]
     media_bytes_max: u64,
+    /// The largest file that is sent, in bytes; the public server takes 50 MiB, one of your own 2000 MiB.
+    #[serde(default = "default_out_bytes_max")]
+    #[expect(dead_code, reason = "the host reads it, who lends the files")]
+    out_bytes_max: u64,
+    /// The folder in which a server of your own keeps its files, where it runs with `--local` on this machine.
+    #[serde(default)]
+    local_files: Option<PathBuf>,
     /// Which parts of an answer quote the message they answer: `first`, `all` or `off`.
     #[serde(default)]
     reply_mode: ReplyMode,
@@ -112,6 +121,10 @@ fn default_listen() -> String {
 
 fn default_media_bytes_max() -> u64 {
     20 * 1024 * 1024
+}
+
+fn default_out_bytes_max() -> u64 {
+    50 * 1024 * 1024
 }
 
 fn default_link_previews() -> bool {
@@ -175,6 +188,9 @@ impl Adapter for Telegram {
         }
         if !(1..=50).contains(&config.poll_timeout_s) {
             return Err(format!("`poll_timeout_s` is {}; choose 1 to 50", config.poll_timeout_s));
+        }
+        if config.local_files.as_ref().is_some_and(|folder| !folder.is_absolute()) {
+            return Err("`local_files` is no absolute path; write where the server keeps its files".to_owned());
         }
         let addresses = [("base_url", Some(&config.base_url)), ("file_url", config.file_url.as_ref())];
         for (key, address) in addresses {
@@ -324,16 +340,15 @@ impl ResolveTarget for Telegram {
             None => (target.as_str(), None),
         };
         let Ok(number) = id.trim().parse::<i64>() else { return Ok(None) };
-        let described: api::Chat = match self.call("getChat", &json!({ "chat_id": number })).await {
+        let link = self.link().map_err(|error| CallError::new("unavailable", error.to_string()))?;
+        let described: api::Chat = match link.api.call("getChat", &json!({ "chat_id": number })).await {
             Ok(chat) => chat,
-            // A server without `getChat`, or a chat it does not know yet: the sign tells people from groups.
-            Err(_) => api::Chat {
-                id: number,
-                kind: if number > 0 { "private" } else { "supergroup" }.to_owned(),
-                title: None,
-                first_name: None,
-                is_forum: false,
+            Err(ApiError::Refused(refused)) => match refused.migrate_to_chat_id {
+                Some(moved) => api::Chat::supergroup(moved),
+                // The server knows no such chat, or none that this bot may see.
+                None => return Ok(None),
             },
+            Err(error) => return Err(call_error(error)),
         };
         let thread = match thread.map(str::trim).map(str::parse::<i64>) {
             Some(Err(_)) => return Ok(None),
@@ -365,9 +380,9 @@ impl Telegram {
         let made: Result<Topic, ApiError> = link.api.call("createForumTopic", parameters).await;
         let kept = match &made {
             Ok(topic) => Some(opened.note(key, Some(topic.message_thread_id))),
-            Err(ApiError::Refused(_) | ApiError::NotSent(_)) => Some(opened.forget(key)),
+            Err(ApiError::Refused(_) | ApiError::NotSent(_) | ApiError::Unusable(_)) => Some(opened.forget(key)),
             // There may be a topic, and the key must not open another one.
-            Err(ApiError::Doubtful(_)) => None,
+            Err(ApiError::TooLarge(_) | ApiError::Doubtful(_)) => None,
         };
         if let Some(kept) = kept
             && let Err(error) = kv.set(topics::KEPT_AS, &kept).await
@@ -412,7 +427,9 @@ fn connection(config: Config, host: Host) -> Result<Connection, ConnectError> {
         me: OnceLock::new(),
         poll_timeout: Duration::from_secs(config.poll_timeout_s),
         media_bytes_max: config.media_bytes_max,
+        local_files: config.local_files,
         webhook,
+        presses: Arc::new(Semaphore::new(PRESSES_MAX)),
         forums: Forums::default(),
     })
 }
@@ -420,7 +437,8 @@ fn connection(config: Config, host: Host) -> Result<Connection, ConnectError> {
 fn call_error(error: ApiError) -> CallError {
     let code = match &error {
         ApiError::Refused(_) => "refused",
-        ApiError::NotSent(_) | ApiError::Doubtful(_) => "unavailable",
+        ApiError::Unusable(_) => "invalid",
+        ApiError::NotSent(_) | ApiError::TooLarge(_) | ApiError::Doubtful(_) => "unavailable",
     };
     CallError::new(code, error.to_string())
 }

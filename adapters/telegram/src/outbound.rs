@@ -5,6 +5,7 @@
 use hermes_adapter_net::reqwest::multipart::{Form, Part};
 use hermes_adapter_sdk::prelude::*;
 use serde_json::{Map, Value, json};
+use tokio::io::AsyncReadExt as _;
 
 use crate::api::{Api, ApiError, Refused, Sent};
 
@@ -17,6 +18,22 @@ const TEXT_LIMIT_UTF16: usize = 4096;
 const ALBUM_MAX: usize = 10;
 /// The largest picture that `sendPhoto` takes, in bytes; larger ones go as documents.
 const PHOTO_BYTES_MAX: u64 = 10 * 1024 * 1024;
+
+/// What a server says of a chat that does not take a kind of content, and takes others.
+const KINDS_FORBIDDEN: [&str; 12] = [
+    "not enough rights to send photos",
+    "not enough rights to send videos",
+    "not enough rights to send audios",
+    "not enough rights to send music",
+    "not enough rights to send documents",
+    "not enough rights to send voice",
+    "not enough rights to send video notes",
+    "not enough rights to send stickers",
+    "not enough rights to send animations",
+    "not enough rights to send media",
+    "not enough rights to send polls",
+    "voice_messages_forbidden",
+];
 
 /// Which parts of a delivery answer the message they are about.
 #[derive(AdapterConfig, Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -48,29 +65,43 @@ pub async fn send(api: &Api, manner: Manner, message: &Outgoing, now_ms: i64) ->
     };
     let text_fits = utf16_len(&message.source) <= CAPTION_LIMIT_UTF16 && message.choices.is_none();
     let mut ids = Vec::new();
-    let mut anchor = anchor(manner, message);
+    let anchor = anchor(manner, message);
+    let mut text = message.text.clone();
     if !message.media.is_empty() {
         let caption = if text_fits { message.text.as_str() } else { "" };
+        let mut refused = None;
         for (number, files) in message.media.chunks(ALBUM_MAX).enumerate() {
-            let caption = if number == 0 { caption } else { "" };
-            match send_files(api, &place, message, files, caption, anchor.take()).await {
+            let (caption, anchor) = if number == 0 { (caption, anchor.clone()) } else { ("", None) };
+            match send_files(api, &place, message, files, caption, anchor).await {
                 Ok(mut sent) => ids.append(&mut sent),
                 // What came before is there already: repeating all of it would double it.
                 Err(error) if !ids.is_empty() => return SendOutcome::unknown(error.to_string()),
-                Err(error) => return outcome(&error),
+                Err(error) => match outcome(&error) {
+                    // The words are not lost with the files.
+                    SendOutcome::Refused { kind: RefusalKind::Invalid, detail, .. } => {
+                        refused = Some(detail);
+                        break;
+                    }
+                    outcome => return outcome,
+                },
             }
         }
-        if text_fits || message.text.is_empty() {
-            return SendOutcome::Delivered { receipt: Receipt::new(ids, now_ms) };
+        match refused {
+            Some(why) => say_not_attached(&mut text, message, &why),
+            None if text_fits || text.is_empty() => {
+                return SendOutcome::Delivered { receipt: Receipt::new(ids, now_ms) };
+            }
+            None => {}
         }
     }
-    if message.text.trim().is_empty() {
+    if text.trim().is_empty() {
         return SendOutcome::refused(RefusalKind::Invalid, "the text is empty, which Telegram does not take");
     }
     let mut parameters = place;
-    parameters.insert("text".into(), json!(message.text));
+    parameters.insert("text".into(), json!(text));
     add_manner(&mut parameters, manner, message);
-    if let Some(anchor) = anchor {
+    // With files it stands under the first of them.
+    if let Some(anchor) = anchor.filter(|_| ids.is_empty()) {
         parameters.insert("reply_parameters".into(), anchor);
     }
     match api.call::<Sent>("sendMessage", &parameters).await {
@@ -82,6 +113,18 @@ pub async fn send(api: &Api, manner: Manner, message: &Outgoing, now_ms: i64) ->
         Err(error) if !ids.is_empty() => SendOutcome::unknown(error.to_string()),
         Err(error) => outcome(&error),
     }
+}
+
+/// Says below a text which files the server does not take, and in which words.
+fn say_not_attached(text: &mut String, message: &Outgoing, why: &str) {
+    let names: Vec<String> = message.media.iter().map(|file| format!("\"{}\"", file.name)).collect();
+    let line = format!("(Not attached, since Telegram does not take it: {}. It says: {why})", names.join(", "));
+    let line = match message.format {
+        Format::TelegramHtml => line.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;"),
+        _ => line,
+    };
+    text.push_str(if text.trim().is_empty() { "" } else { "\n\n" });
+    text.push_str(&line);
 }
 
 /// Makes a sent message say something else.
@@ -150,6 +193,8 @@ pub fn draft(chat: &Chat, text: &str) -> Result<Map<String, Value>, CallError> {
 pub fn outcome(error: &ApiError) -> SendOutcome {
     match error {
         ApiError::NotSent(detail) => SendOutcome::not_sent(None, WaitScope::Instance, detail.clone()),
+        ApiError::Unusable(detail) => SendOutcome::refused(RefusalKind::Invalid, detail.clone()),
+        ApiError::TooLarge(_) => SendOutcome::unknown(error.to_string()),
         ApiError::Doubtful(detail) => SendOutcome::unknown(detail.clone()),
         ApiError::Refused(refused) => refusal(refused),
     }
@@ -168,16 +213,29 @@ fn refusal(refused: &Refused) -> SendOutcome {
     let kind = match refused.code {
         401 | 404 => RefusalKind::Unauthorized,
         403 => RefusalKind::Forbidden,
+        // "Request Entity Too Large" is about bytes.
+        413 => RefusalKind::Invalid,
         _ if says(&["can't parse entities", "can't parse message text", "unsupported start tag", "entity"]) => {
             RefusalKind::BadFormat
         }
-        _ if says(&["is too long", "too many characters"]) => RefusalKind::TooLong,
+        _ if says(&[
+            "message is too long",
+            "message_too_long",
+            "caption is too long",
+            "text is too long",
+            "too many characters",
+        ]) =>
+        {
+            RefusalKind::TooLong
+        }
         _ if says(&["thread not found", "topic_deleted", "topic_closed", "topic closed", "topic not found"]) => {
             RefusalKind::ThreadGone
         }
         _ if says(&["chat not found", "peer_id_invalid", "group chat was deactivated", "user is deactivated"]) => {
             RefusalKind::ChatGone
         }
+        // The chat takes words, and not what this was.
+        _ if says(&KINDS_FORBIDDEN) => RefusalKind::Invalid,
         _ if says(&["not enough rights", "have no rights", "need administrator rights", "chat_write_forbidden"]) => {
             RefusalKind::Forbidden
         }
@@ -225,58 +283,109 @@ async fn send_files(
     caption: &str,
     anchor: Option<Value>,
 ) -> Result<Vec<String>, ApiError> {
-    let mut form = Form::new();
-    for (name, value) in place {
-        form = form.text(name.clone(), value.to_string());
-    }
-    if let Some(anchor) = anchor {
-        form = form.text("reply_parameters", anchor.to_string());
-    }
-    if message.silent {
-        form = form.text("disable_notification", "true");
-    }
-    let html = message.format == Format::TelegramHtml && !caption.is_empty();
-    if let [file] = files {
-        let bytes = read(file).await?;
-        let (method, field) = method_for(file, &bytes);
-        if !caption.is_empty() {
-            form = form.text("caption", caption.to_owned());
+    let call = Call { api, place, message, caption, anchor };
+    let [file] = files else {
+        let kind = kind_of_album(files);
+        return match call.album(files, kind).await {
+            Err(ApiError::Refused(refused)) if kind != Some("document") && is_of_the_form(&refused) => {
+                call.album(files, Some("document")).await
+            }
+            sent => sent,
+        };
+    };
+    let (method, field) = method_for(file, is_opus(file).await?);
+    let sent = match call.one(file, method, field).await {
+        // What is no photo or no recording to the server, or may not be sent as one, is still a file.
+        Err(ApiError::Refused(refused)) if field != "document" && is_of_the_form(&refused) => {
+            call.one(file, "sendDocument", "document").await
         }
-        if html {
+        sent => sent,
+    };
+    Ok(vec![sent?.message_id.to_string()])
+}
+
+/// One call that carries files.
+struct Call<'c> {
+    api: &'c Api,
+    place: &'c Map<String, Value>,
+    message: &'c Outgoing,
+    caption: &'c str,
+    anchor: Option<Value>,
+}
+
+impl Call<'_> {
+    fn form(&self) -> Form {
+        let mut form = Form::new();
+        for (name, value) in self.place {
+            form = form.text(name.clone(), value.to_string());
+        }
+        if let Some(anchor) = &self.anchor {
+            form = form.text("reply_parameters", anchor.to_string());
+        }
+        if self.message.silent {
+            form = form.text("disable_notification", "true");
+        }
+        form
+    }
+
+    fn is_html(&self) -> bool {
+        self.message.format == Format::TelegramHtml && !self.caption.is_empty()
+    }
+
+    async fn one(&self, file: &OutMedia, method: &str, field: &'static str) -> Result<Sent, ApiError> {
+        let mut form = self.form();
+        if !self.caption.is_empty() {
+            form = form.text("caption", self.caption.to_owned());
+        }
+        if self.is_html() {
             form = form.text("parse_mode", "HTML");
         }
-        let form = form.part(field, part(file, bytes)?);
-        return Ok(vec![api.upload::<Sent>(method, form).await?.message_id.to_string()]);
+        self.api.upload(method, form.part(field, part(file).await?), file.size).await
     }
-    let mut media = Vec::new();
-    // Photos and films mix in an album; anything else goes as documents together.
-    let as_documents = files.iter().any(|file| !matches!(method_for(file, &[]).1, "photo" | "video"));
-    for (number, file) in files.iter().enumerate() {
-        let kind = if as_documents { "document" } else { method_for(file, &[]).1 };
-        let mut item = json!({ "type": kind, "media": format!("attach://f{number}") });
-        if number == 0 && !caption.is_empty() {
-            item["caption"] = json!(caption);
-            if html {
-                item["parse_mode"] = json!("HTML");
+
+    /// All as one kind, or each as what it is.
+    async fn album(&self, files: &[OutMedia], kind: Option<&str>) -> Result<Vec<String>, ApiError> {
+        let mut media = Vec::new();
+        let mut form = self.form();
+        for (number, file) in files.iter().enumerate() {
+            let kind = kind.unwrap_or_else(|| method_for(file, false).1);
+            let mut item = json!({ "type": kind, "media": format!("attach://f{number}") });
+            if number == 0 && !self.caption.is_empty() {
+                item["caption"] = json!(self.caption);
+                if self.is_html() {
+                    item["parse_mode"] = json!("HTML");
+                }
             }
+            media.push(item);
+            form = form.part(format!("f{number}"), part(file).await?);
         }
-        media.push(item);
-        form = form.part(format!("f{number}"), part(file, read(file).await?)?);
+        let form = form.text("media", Value::Array(media).to_string());
+        let bytes = files.iter().map(|file| file.size).sum();
+        let sent: Vec<Sent> = self.api.upload("sendMediaGroup", form, bytes).await?;
+        Ok(sent.into_iter().map(|one| one.message_id.to_string()).collect())
     }
-    let form = form.text("media", Value::Array(media).to_string());
-    let sent: Vec<Sent> = api.upload("sendMediaGroup", form).await?;
-    Ok(sent.into_iter().map(|one| one.message_id.to_string()).collect())
+}
+
+/// What all files of an album are sent as; `None`: photos and films, which mix. Recordings stay among themselves, and
+/// anything else goes as documents. <https://core.telegram.org/bots/api#sendmediagroup>
+fn kind_of_album(files: &[OutMedia]) -> Option<&'static str> {
+    let are = |kinds: &[&str]| files.iter().all(|file| kinds.contains(&method_for(file, false).1));
+    match () {
+        () if are(&["photo", "video"]) => None,
+        () if are(&["audio"]) => Some("audio"),
+        () => Some("document"),
+    }
 }
 
 /// The method that carries a file, and the field that it takes it in. Only Opus in Ogg is a voice message
 /// everywhere; what is meant as one and is something else goes as what it is.
 /// <https://core.telegram.org/bots/api#sendvoice>
-fn method_for(file: &OutMedia, bytes: &[u8]) -> (&'static str, &'static str) {
+fn method_for(file: &OutMedia, is_opus: bool) -> (&'static str, &'static str) {
     match file.mime.as_str() {
         "image/jpeg" | "image/png" | "image/webp" if file.size <= PHOTO_BYTES_MAX => ("sendPhoto", "photo"),
         "video/mp4" => ("sendVideo", "video"),
         "audio/mpeg" | "audio/mp4" => ("sendAudio", "audio"),
-        "audio/ogg" if is_opus(bytes) => ("sendVoice", "voice"),
+        "audio/ogg" if is_opus => ("sendVoice", "voice"),
         "audio/ogg" | "audio/x-m4a" | "audio/m4a" | "audio/aac" if file.kind == Some(AttachmentKind::Voice) => {
             ("sendAudio", "audio")
         }
@@ -284,22 +393,39 @@ fn method_for(file: &OutMedia, bytes: &[u8]) -> (&'static str, &'static str) {
     }
 }
 
+/// Whether a refusal is about what was sent, and not about where to.
+fn is_of_the_form(refused: &Refused) -> bool {
+    matches!(refusal(refused), SendOutcome::Refused { kind: RefusalKind::Invalid, .. })
+}
+
 /// Whether an Ogg stream begins with Opus: its first page has one segment, behind 28 bytes of header.
-fn is_opus(bytes: &[u8]) -> bool {
-    bytes.get(28..36).is_some_and(|head| head == b"OpusHead")
+async fn is_opus(file: &OutMedia) -> Result<bool, ApiError> {
+    if file.mime != "audio/ogg" {
+        return Ok(false);
+    }
+    let mut head = Vec::new();
+    let mut start = open(file).await?.take(36);
+    start.read_to_end(&mut head).await.map_err(|error| unreadable(file, &error))?;
+    Ok(head.get(28..36).is_some_and(|head| head == b"OpusHead"))
 }
 
-async fn read(file: &OutMedia) -> Result<Vec<u8>, ApiError> {
-    let path = file.path.clone();
-    tokio::task::spawn_blocking(move || std::fs::read(path))
-        .await
-        .map_err(|error| ApiError::NotSent(error.to_string()))?
-        .map_err(|error| ApiError::NotSent(format!("{} cannot be read: {error}", file.name)))
+async fn open(file: &OutMedia) -> Result<tokio::fs::File, ApiError> {
+    tokio::fs::File::open(&file.path).await.map_err(|error| unreadable(file, &error))
 }
 
-fn part(file: &OutMedia, bytes: Vec<u8>) -> Result<Part, ApiError> {
-    let part = Part::bytes(bytes).file_name(file.name.clone());
-    part.mime_str(&file.mime).map_err(|error| ApiError::NotSent(format!("{:?} is no MIME type: {error}", file.mime)))
+fn unreadable(file: &OutMedia, error: &std::io::Error) -> ApiError {
+    ApiError::Unusable(format!("{} cannot be read: {error}", file.name))
+}
+
+/// The file as a part of a form, which is read while it is sent.
+async fn part(file: &OutMedia) -> Result<Part, ApiError> {
+    let opened = open(file).await?;
+    let size = opened.metadata().await.map_err(|error| unreadable(file, &error))?.len();
+    let part = Part::stream_with_length(opened, size).file_name(file.name.clone());
+    // What is no type names none; the file goes all the same.
+    let mime =
+        if Part::text("").mime_str(&file.mime).is_ok() { file.mime.as_str() } else { "application/octet-stream" };
+    part.mime_str(mime).map_err(|error| ApiError::Unusable(format!("{mime:?} is no MIME type: {error}")))
 }
 
 fn utf16_len(text: &str) -> usize {

@@ -80,7 +80,7 @@ impl Webhook {
         });
         match link.api.call::<Value>("setWebhook", &parameters).await {
             Ok(_) => {}
-            Err(ApiError::Refused(refused)) if refused.code == 400 => {
+            Err(ApiError::Refused(refused)) if refused.code == 400 && is_about_the_address(&refused.description) => {
                 return Err(ConnectError::fatal(
                     format!("Telegram does not take `webhook_url` ({})", refused.description),
                     "write an https address that can be reached from outside, at port 443, 80, 88 or 8443; or leave `webhook_url` out, and updates are polled",
@@ -162,6 +162,14 @@ pub fn check(url: Option<&str>, secret: Option<&str>, listen: &str) -> Result<Op
     listen.parse().map(Some).map_err(|_| {
         format!("`listen` is {listen:?}; write an address and a port, like \"{}\"", crate::default_listen())
     })
+}
+
+/// Whether a refusal needs a person. A name that does not resolve at the moment passes by itself.
+fn is_about_the_address(refused: &str) -> bool {
+    let said = refused.to_ascii_lowercase();
+    let words =
+        ["https url", "only on ports", "is reserved", "invalid webhook url", "unallowed characters", "url is too long"];
+    words.iter().any(|words| said.contains(words))
 }
 
 /// Hands updates to the host, one after the other; ends when the host does not take one.
@@ -269,6 +277,20 @@ mod tests {
         assert!(check(None, Some("a"), &listen).unwrap_err().contains("`webhook_url` is not"));
         assert!(check(Some("bot.example.org"), Some("a"), &listen).unwrap_err().starts_with("`webhook_url` cannot"));
         assert!(check(url, Some("a"), "8443").unwrap_err().starts_with("`listen` is \"8443\""));
+    }
+
+    #[test]
+    fn only_a_refusal_of_the_address_itself_needs_a_person() {
+        for refused in [
+            "Bad Request: bad webhook: An HTTPS URL must be provided for webhook",
+            "Bad Request: bad webhook: Webhook can be set up only on ports 80, 88, 443 or 8443",
+            "Bad Request: bad webhook: IP address 10.0.0.1 is reserved",
+            "Bad Request: secret token contains unallowed characters",
+        ] {
+            assert!(is_about_the_address(refused), "{refused}");
+        }
+        let passes = "Bad Request: bad webhook: Failed to resolve host: Temporary failure in name resolution";
+        assert!(!is_about_the_address(passes));
     }
 
     #[test]

@@ -202,7 +202,7 @@ fn a_migration_is_an_event_of_the_old_chat() {
 }
 
 #[test]
-fn an_album_is_one_event_with_the_caption_wherever_it_stands() {
+fn an_album_is_one_event_with_the_captions_wherever_they_stand() {
     let part = |id: i64, caption: Option<&str>| {
         let message: Message = serde_json::from_value(json!({
             "message_id": id, "date": 1, "media_group_id": "G", "caption": caption, "chat": { "id": 7, "type": "private" },
@@ -211,10 +211,10 @@ fn an_album_is_one_event_with_the_caption_wherever_it_stands() {
         .unwrap();
         message
     };
-    let whole = album(&[part(1, None), part(2, Some("look")), part(3, None)], &me()).unwrap();
-    assert_eq!(whole.event.event_id, "a:7:G:1");
+    let whole = album(&[part(1, None), part(2, Some("look")), part(3, Some("and here"))], &me()).unwrap();
+    assert_eq!(whole.event.event_id, "a:7:G:1-3", "it names what is in it");
     assert_eq!(whole.event.album.as_deref(), Some("G"), "what comes later of it is joined by the host");
-    assert_eq!(whole.event.text, "look");
+    assert_eq!(whole.event.text, "look\nand here", "every caption counts");
     assert_eq!(whole.files.iter().map(|file| file.file_id.as_str()).collect::<Vec<_>>(), ["F1", "F2", "F3"]);
 }
 
@@ -227,4 +227,42 @@ fn an_anonymous_admin_is_the_chat_that_writes() {
     .unwrap()
     .event;
     assert_eq!((event.sender.id.as_str(), event.sender.is_bot), ("-100", false));
+}
+
+#[test]
+fn a_post_that_shows_in_the_group_of_its_channel_is_heard_in_the_channel_alone() {
+    let post = |forward: bool| {
+        read(json!({ "update_id": 1, "message": {
+            "message_id": 1, "date": 1, "text": "x", "chat": { "id": -100, "type": "supergroup" },
+            "from": { "id": 777000, "first_name": "Telegram" }, "sender_chat": { "id": -200, "type": "channel" },
+            "is_automatic_forward": forward,
+        } }))
+    };
+    assert!(post(true).is_none() && post(false).is_some());
+}
+
+#[test]
+fn an_edit_brings_words_and_no_files() {
+    let edit = read(json!({ "update_id": 1, "edited_message": {
+        "message_id": 5, "date": 1, "edit_date": 2, "caption": "mended", "chat": { "id": 7, "type": "private" },
+        "from": { "id": 7, "first_name": "A" }, "photo": [{ "file_id": "F" }],
+    } }))
+    .unwrap();
+    assert!(edit.files.is_empty() && edit.event.text == "mended");
+}
+
+#[test]
+fn what_is_neither_words_nor_a_file_is_said_in_words() {
+    let said = |more: Value| {
+        let mut message = json!({ "message_id": 1, "date": 1, "chat": { "id": 7, "type": "private" }, "from": { "id": 7, "first_name": "A" } });
+        message.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        read(json!({ "update_id": 1, "message": message })).map(|incoming| incoming.event.text)
+    };
+    assert_eq!(
+        said(json!({ "contact": { "first_name": "Bo", "phone_number": "+1" } })).as_deref(),
+        Some("[contact Bo +1]")
+    );
+    assert_eq!(said(json!({ "poll": { "question": "When?" } })).as_deref(), Some("[poll: When?]"));
+    assert_eq!(said(json!({ "dice": { "value": 3 } })).as_deref(), Some("[dice]"));
+    assert_eq!(said(json!({ "pinned_message": {} })), None);
 }

@@ -31,6 +31,9 @@ fn each_sentence_of_the_server_has_its_kind() {
         (400, "Bad Request: TOPIC_DELETED", RefusalKind::ThreadGone),
         (400, "Bad Request: chat not found", RefusalKind::ChatGone),
         (400, "Bad Request: not enough rights to send text messages to the chat", RefusalKind::Forbidden),
+        (400, "Bad Request: not enough rights to send photos to the chat", RefusalKind::Invalid),
+        (400, "Bad Request: reply markup is too long", RefusalKind::Invalid),
+        (413, "Request Entity Too Large", RefusalKind::Invalid),
         (400, "Bad Request: something new", RefusalKind::Invalid),
         (401, "Unauthorized", RefusalKind::Unauthorized),
         (403, "Forbidden: bot was blocked by the user", RefusalKind::Forbidden),
@@ -84,17 +87,37 @@ fn a_target_that_is_none_of_ours_is_refused_and_not_sent_elsewhere() {
 
 #[test]
 fn only_opus_in_ogg_is_a_voice_message_and_what_is_meant_as_one_is_audio_otherwise() {
-    let opus = [&b"OggS"[..], &[0; 24], b"OpusHead\x01"].concat();
-    let vorbis = [&b"OggS"[..], &[0; 24], b"\x01vorbis\0\0"].concat();
     let file = |mime: &str| OutMedia::new("a", "/x", mime, "x", 9);
     let spoken = |mime: &str| file(mime).shown_as(AttachmentKind::Voice);
-    assert_eq!(method_for(&spoken("audio/ogg"), &opus).0, "sendVoice");
-    assert_eq!(method_for(&file("audio/ogg"), &opus).0, "sendVoice", "its type says it");
-    assert_eq!(method_for(&spoken("audio/ogg"), &vorbis).0, "sendAudio");
-    assert_eq!(method_for(&file("audio/ogg"), &vorbis).0, "sendDocument");
-    assert_eq!(method_for(&spoken("audio/mpeg"), b"ID3").0, "sendAudio");
-    assert_eq!(method_for(&spoken("audio/wav"), b"RIFF").0, "sendDocument");
-    assert_eq!(method_for(&file("audio/ogg"), b"OggS").0, "sendDocument", "cut off");
+    assert_eq!(method_for(&spoken("audio/ogg"), true).0, "sendVoice");
+    assert_eq!(method_for(&file("audio/ogg"), true).0, "sendVoice", "its type says it");
+    assert_eq!(method_for(&spoken("audio/ogg"), false).0, "sendAudio");
+    assert_eq!(method_for(&file("audio/ogg"), false).0, "sendDocument");
+    assert_eq!(method_for(&spoken("audio/mpeg"), false).0, "sendAudio");
+    assert_eq!(method_for(&spoken("audio/wav"), false).0, "sendDocument");
+}
+
+#[test]
+fn photos_and_films_mix_in_an_album_recordings_stay_together_and_anything_else_is_documents() {
+    let album = |mimes: &[&str]| {
+        let files: Vec<_> = mimes.iter().map(|mime| OutMedia::new("a", "/x", *mime, "x", 9)).collect();
+        kind_of_album(&files)
+    };
+    assert_eq!(album(&["image/png", "video/mp4"]), None);
+    assert_eq!(album(&["audio/mpeg", "audio/mp4"]), Some("audio"));
+    assert_eq!(album(&["image/png", "audio/mpeg"]), Some("document"));
+    assert_eq!(album(&["image/png", "text/plain"]), Some("document"));
+}
+
+#[test]
+fn files_that_are_not_taken_are_named_below_the_words_in_their_markup() {
+    let mut message = Outgoing::text(Chat::dm("7"), "<b>look</b>");
+    message.format = Format::TelegramHtml;
+    message.media = vec![OutMedia::new("a", "/x", "image/png", "a<b>.png", 9)];
+    let mut text = message.text.clone();
+    say_not_attached(&mut text, &message, "PHOTO_INVALID_DIMENSIONS");
+    assert!(text.starts_with("<b>look</b>\n\n(Not attached") && text.contains("a&lt;b&gt;.png"), "{text}");
+    assert!(text.contains("PHOTO_INVALID_DIMENSIONS"), "{text}");
 }
 
 #[test]

@@ -1,0 +1,198 @@
+//! Files on their way in: from the server to the place that the host names, piece by piece.
+//!
+//! A server of one's own that runs with `--local` names files on its disk instead of handing them out. They are
+//! read beneath the folder that the operator names, step by step: neither `..` nor a link leads out of it.
+//! <https://core.telegram.org/bots/api#using-a-local-bot-api-server>
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read};
+use std::os::fd::AsFd;
+use std::path::{Component, Path, PathBuf};
+use std::time::Duration;
+
+use futures_util::stream::{self, StreamExt as _};
+use hermes_adapter_sdk::prelude::*;
+use rustix::fs::{CWD, Mode, OFlags};
+use serde_json::json;
+use tokio::time::{Instant, timeout_at};
+
+use crate::api::{ApiError, FilePath};
+use crate::connection::Connection;
+use crate::inbound::RemoteFile;
+
+/// Files of one message that are fetched at once.
+const FETCHES_MAX: usize = 4;
+/// How long all files of one message may take: what is behind it waits meanwhile.
+const FILES_TIMEOUT: Duration = Duration::from_secs(20);
+/// And how fast they have to move at least, besides.
+const BYTES_PER_S_MIN: u64 = 4 << 20;
+
+impl Connection {
+    /// Brings the files of one message to the host, in their order, within one deadline.
+    pub async fn fetch_all(&self, files: Vec<RemoteFile>) -> Vec<Attachment> {
+        let bytes = files.iter().filter_map(|file| file.size).filter(|size| *size <= self.media_bytes_max).sum::<u64>();
+        let within = FILES_TIMEOUT + Duration::from_secs(bytes / BYTES_PER_S_MIN);
+        let until = Instant::now() + within;
+        let fetches = files.into_iter().map(|file| self.fetch(file, until));
+        stream::iter(fetches).buffered(FETCHES_MAX).collect().await
+    }
+
+    /// Brings a file to the host; one that cannot be had is named with the reason.
+    async fn fetch(&self, file: RemoteFile, until: Instant) -> Attachment {
+        let size = file.size.unwrap_or_default();
+        let fetched = timeout_at(until, self.try_fetch(&file)).await;
+        match fetched.unwrap_or_else(|_| Err("it did not arrive in time".to_owned())) {
+            Ok((media, size)) => Attachment::new(media, file.kind, file.mime, file.name, size),
+            Err(note) => {
+                tracing::info!(size, %note, "a file was not fetched");
+                Attachment::missing(file.kind, file.name, size, note)
+            }
+        }
+    }
+
+    async fn try_fetch(&self, file: &RemoteFile) -> Result<(String, u64), String> {
+        if let Some(size) = file.size.filter(|size| *size > self.media_bytes_max) {
+            return Err(too_large(size, self.media_bytes_max));
+        }
+        let found = self.look_up(file).await.map_err(|error| error.to_string())?;
+        let path = found.file_path.ok_or("the server does not offer the file for download")?;
+        let wanted = MediaCreate::new(&file.name, &file.mime, file.size.or(found.file_size));
+        let slot = self.host.media().create(wanted).await.map_err(|error| error.to_string())?;
+        let size = match self.bring(&path, Path::new(&slot.path)).await {
+            Ok(size) => size,
+            Err(why) => {
+                // What is left of it is swept away otherwise.
+                let _ = tokio::fs::remove_file(&slot.path).await;
+                return Err(why);
+            }
+        };
+        self.host.media().commit(&slot.id).await.map_err(|error| error.to_string())?;
+        Ok((slot.id, size))
+    }
+
+    /// Where the server has a file. What was cut off is asked once more.
+    async fn look_up(&self, file: &RemoteFile) -> Result<FilePath, ApiError> {
+        let parameters = json!({ "file_id": file.file_id });
+        match self.api.call("getFile", &parameters).await {
+            Err(ApiError::NotSent(_) | ApiError::Doubtful(_)) => self.api.call("getFile", &parameters).await,
+            found => found,
+        }
+    }
+
+    async fn bring(&self, path: &str, to: &Path) -> Result<u64, String> {
+        let bytes_max = self.media_bytes_max;
+        if !path.starts_with('/') {
+            let fetched = match self.api.download(path, to, bytes_max).await {
+                Err(ApiError::NotSent(_) | ApiError::Doubtful(_)) => self.api.download(path, to, bytes_max).await,
+                fetched => fetched,
+            };
+            return fetched.map_err(|error| error.to_string());
+        }
+        let folder = self.local_files.clone();
+        let folder =
+            folder.ok_or("the server keeps its files on its own disk, and `local_files` does not name where")?;
+        let (path, to) = (PathBuf::from(path), to.to_owned());
+        let copied = tokio::task::spawn_blocking(move || copy_beneath(&folder, &path, &to, bytes_max));
+        copied.await.map_err(|error| error.to_string())?
+    }
+}
+
+/// Why a file stays where it is.
+fn too_large(size: u64, bytes_max: u64) -> String {
+    let megabytes = |bytes: u64| bytes.div_ceil(1 << 20);
+    if size < 1 << 20 {
+        return format!("the file has {size} bytes and at most {bytes_max} are fetched");
+    }
+    format!("the file has {} MB and at most {} MB are fetched", megabytes(size), megabytes(bytes_max))
+}
+
+fn copy_beneath(folder: &Path, path: &Path, to: &Path, bytes_max: u64) -> Result<u64, String> {
+    let unreadable = |error: io::Error| format!("the server's file cannot be read beneath `local_files`: {error}");
+    let outside = || unreadable(io::Error::other("it lies elsewhere"));
+    let rest = path.strip_prefix(folder).map_err(|_| outside())?;
+    let file = open_beneath(folder, rest).map_err(unreadable)?;
+    let meta = file.metadata().map_err(unreadable)?;
+    if !meta.is_file() {
+        return Err(unreadable(io::Error::other("it is no plain file")));
+    }
+    if meta.len() > bytes_max {
+        return Err(too_large(meta.len(), bytes_max));
+    }
+    let kept = |error: io::Error| format!("the file could not be kept: {error}");
+    let mut copy = OpenOptions::new().write(true).create(true).truncate(true).open(to).map_err(kept)?;
+    io::copy(&mut file.take(bytes_max), &mut copy).map_err(kept)
+}
+
+/// Opens step by step: neither `..` nor a link leads out.
+fn open_beneath(folder: &Path, rest: &Path) -> io::Result<File> {
+    let mut at = open_at(CWD, folder, OFlags::DIRECTORY)?;
+    let mut steps = rest.components().peekable();
+    while let Some(step) = steps.next() {
+        let Component::Normal(name) = step else { return Err(io::Error::other("its path has a step upwards")) };
+        let kind = if steps.peek().is_some() { OFlags::DIRECTORY } else { OFlags::empty() };
+        at = open_at(&at, Path::new(name), OFlags::NOFOLLOW | kind)?;
+    }
+    Ok(at)
+}
+
+fn open_at(folder: impl AsFd, path: &Path, flags: OFlags) -> io::Result<File> {
+    // NONBLOCK: opening a pipe must not wait for its other end.
+    let flags = flags | OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    Ok(File::from(rustix::fs::openat(folder, path, flags, Mode::empty())?))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    /// A folder of this test, empty.
+    fn folder(name: &str) -> PathBuf {
+        let folder = std::env::temp_dir().join(format!("hermes-telegram-{}-{name}", std::process::id()));
+        if folder.exists() {
+            std::fs::remove_dir_all(&folder).unwrap();
+        }
+        std::fs::create_dir_all(folder.join("files/bot/documents")).unwrap();
+        std::fs::write(folder.join("files/bot/documents/file_1"), b"abc").unwrap();
+        std::fs::write(folder.join("secret"), b"secret").unwrap();
+        folder
+    }
+
+    #[test]
+    fn a_file_of_the_server_is_read_beneath_its_folder_and_nowhere_else() {
+        let home = folder("beneath");
+        let files = home.join("files");
+        symlink(home.join("secret"), files.join("bot/documents/link")).unwrap();
+        symlink(&home, files.join("bot/up")).unwrap();
+        rustix::fs::mkfifoat(CWD, files.join("pipe"), Mode::RWXU).unwrap();
+        let to = home.join("copy");
+        let read = |path: &str| copy_beneath(&files, &home.join(path), &to, 10);
+        assert_eq!(read("files/bot/documents/file_1"), Ok(3));
+        assert_eq!(std::fs::read(&to).unwrap(), b"abc");
+        for elsewhere in [
+            "secret",
+            "files/../secret",
+            "files/bot/documents/link",
+            "files/bot/up/secret",
+            "files/bot/documents",
+            "files/pipe",
+            "files/nothing",
+        ] {
+            let why = read(elsewhere).expect_err(elsewhere);
+            assert!(why.contains("`local_files`"), "{elsewhere}: {why}");
+        }
+        assert_eq!(std::fs::read(&to).unwrap(), b"abc", "nothing of them was read");
+        std::fs::remove_dir_all(home).unwrap();
+    }
+
+    #[test]
+    fn a_file_that_is_too_large_is_told_with_both_sizes() {
+        let home = folder("large");
+        let path = home.join("files/bot/documents/file_1");
+        let why = copy_beneath(&home.join("files"), &path, &home.join("copy"), 2).unwrap_err();
+        assert_eq!(why, "the file has 3 bytes and at most 2 are fetched");
+        assert_eq!(too_large(73 << 20, 20 << 20), "the file has 73 MB and at most 20 MB are fetched");
+        std::fs::remove_dir_all(home).unwrap();
+    }
+}
