@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use hermes_core::delivery::{PartFacts, RetryScope, Step};
 use hermes_core::ids::DeliveryId;
-use hermes_protocol::{DeliveryClass, Outgoing, SentMessage};
+use hermes_protocol::{Outgoing, SentMessage};
 
 use super::Holds;
 use crate::plugins::Trips;
@@ -98,11 +98,8 @@ impl Job {
     }
 
     /// Whether to send the next part is to repeat it.
-    pub fn is_repeat(&self, class: &DeliveryClass) -> bool {
-        self.next == Next::Send
-            && self.facts().doubts > 0
-            && *class != DeliveryClass::Idempotent
-            && self.edits().is_none()
+    pub fn is_repeat(&self) -> bool {
+        self.next == Next::Send && self.facts().doubts > 0 && self.edits().is_none()
     }
 
     /// Whether it is retried alone, out of order.

@@ -233,8 +233,7 @@ impl OutboxLane {
     /// Whether a repeat may go: its adapter has carried something since nobody knew what became of the first. Waits
     /// for that a while; orders and deadlines are looked at before it waits again.
     async fn is_sure_of_the_link(&mut self, which: Which, adapter: &AdapterHandle) -> bool {
-        let class = adapter.capabilities().delivery.clone();
-        let Some(job) = self.job(which).filter(|job| job.is_repeat(&class)) else { return true };
+        let Some(job) = self.job(which).filter(|job| job.is_repeat()) else { return true };
         let doubted = *job.doubted.get_or_insert_with(|| adapter.trips());
         if adapter.is_proven_since(doubted) {
             return true;
