@@ -114,11 +114,14 @@ impl Told {
     }
 }
 
+/// A helper's task, and how it ended.
+type Ended = (String, Result<String, String>);
+
 /// Lists helpers: `t0`, `t1` and so on. The first is ended by others.
 #[derive(Clone, Default)]
 struct Listed {
     stops: Arc<Mutex<Vec<CancellationToken>>>,
-    ended: Arc<Mutex<Vec<(String, Result<String, String>)>>>,
+    ended: Arc<Mutex<Vec<Ended>>>,
     more: Arc<tokio::sync::Notify>,
 }
 
