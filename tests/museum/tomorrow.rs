@@ -138,7 +138,7 @@ fn payloads(sources: &mut Sources) {
         .before(OUTGOING, "    /// Only this sender may see it, where the platform can.\n", FIELD)
         .before(
             OUTGOING,
-            "            ephemeral_to: None,\n            extra:",
+            "            within_ms: None,\n            extra:",
             "            tomorrow: Some(\"1.1\".to_owned()),\n",
         )
         .before(

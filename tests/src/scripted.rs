@@ -33,6 +33,8 @@ struct State {
     seen: Vec<Value>,
     /// The line to the adapter that lives now.
     line: Option<UnixStream>,
+    /// What every further life is told before anything else.
+    greetings: Vec<Value>,
     lives: u64,
 }
 
@@ -51,10 +53,14 @@ impl Scripted {
         let shared = scripted.shared.clone();
         thread::spawn(move || {
             for stream in listener.incoming() {
-                let Ok(stream) = stream else { return };
+                let Ok(mut stream) = stream else { return };
                 let reader = stream.try_clone().expect("a socket can be shared");
                 {
                     let mut state = shared.state.lock().expect("no test holds the lock while failing");
+                    for what in &state.greetings {
+                        // One that is gone already is followed by the next.
+                        let _ = writeln!(stream, "{what}");
+                    }
                     state.line = Some(stream);
                     state.lives += 1;
                 }
@@ -81,6 +87,11 @@ impl Scripted {
     /// How many lives the adapter has had.
     pub fn lives(&self) -> u64 {
         self.shared.state.lock().expect("no test holds the lock while failing").lives
+    }
+
+    /// Tells something to every life that begins from now on, before anything else.
+    pub fn greet(&self, what: Value) {
+        self.shared.state.lock().expect("no test holds the lock while failing").greetings.push(what);
     }
 
     /// Tells the adapter something.

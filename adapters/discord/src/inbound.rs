@@ -101,6 +101,8 @@ pub fn changed(message: &Message, chat: Chat, ears: Ears<'_>) -> Option<Incoming
     let mut incoming = written(message, chat, ears)?;
     incoming.event.kind = EventKind::Edited;
     incoming.event.event_id = format!("e:{}:{}:{revision}", message.channel_id, message.id);
+    // Everybody may edit again and again, and its files are here already.
+    incoming.files.clear();
     Some(incoming)
 }
 

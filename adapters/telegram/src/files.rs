@@ -40,7 +40,7 @@ impl Connection {
     /// Brings a file to the host; one that cannot be had is named with the reason.
     async fn fetch(&self, file: RemoteFile, until: Instant) -> Attachment {
         let size = file.size.unwrap_or_default();
-        let fetched = timeout_at(until, self.try_fetch(&file)).await;
+        let fetched = timeout_at(until, self.try_fetch(&file, until)).await;
         match fetched.unwrap_or_else(|_| Err("it did not arrive in time".to_owned())) {
             Ok((media, size)) => Attachment::new(media, file.kind, file.mime, file.name, size),
             Err(note) => {
@@ -50,11 +50,11 @@ impl Connection {
         }
     }
 
-    async fn try_fetch(&self, file: &RemoteFile) -> Result<(String, u64), String> {
+    async fn try_fetch(&self, file: &RemoteFile, until: Instant) -> Result<(String, u64), String> {
         if let Some(size) = file.size.filter(|size| *size > self.media_bytes_max) {
             return Err(too_large(size, self.media_bytes_max));
         }
-        let found = self.look_up(file).await.map_err(|error| error.to_string())?;
+        let found = self.look_up(file, until).await.map_err(|error| error.to_string())?;
         let path = found.file_path.ok_or("the server does not offer the file for download")?;
         let wanted = MediaCreate::new(&file.name, &file.mime, file.size.or(found.file_size));
         let slot = self.host.media().create(wanted).await.map_err(|error| error.to_string())?;
@@ -70,11 +70,13 @@ impl Connection {
         Ok((slot.id, size))
     }
 
-    /// Where the server has a file. What was cut off is asked once more.
-    async fn look_up(&self, file: &RemoteFile) -> Result<FilePath, ApiError> {
+    /// Where the server has a file. A server of one's own fetches it whole before it answers, so this may take
+    /// all the time that there is. What was cut off before is asked once more.
+    async fn look_up(&self, file: &RemoteFile, until: Instant) -> Result<FilePath, ApiError> {
         let parameters = json!({ "file_id": file.file_id });
-        match self.api.call("getFile", &parameters).await {
-            Err(ApiError::NotSent(_) | ApiError::Doubtful(_)) => self.api.call("getFile", &parameters).await,
+        let ask = || self.api.call_within("getFile", &parameters, until.saturating_duration_since(Instant::now()));
+        match ask().await {
+            Err(ApiError::NotSent(_) | ApiError::Doubtful(_)) => ask().await,
             found => found,
         }
     }

@@ -49,7 +49,9 @@ impl Waiting {
             let files = all.entry(instance.to_owned()).or_default();
             files.retain(|file| now_ms.saturating_sub(file.since_ms) <= file.kept_ms());
             let held: u64 = files.iter().map(|file| file.bytes).sum();
-            let has_room = files.len() < WAITING_FILES_MAX && held.saturating_add(bytes) <= WAITING_BYTES_MAX;
+            let fits = files.len() < WAITING_FILES_MAX && held.saturating_add(bytes) <= WAITING_BYTES_MAX;
+            // One alone is bounded by what a file may have, which the operator may set higher.
+            let has_room = files.is_empty() || fits;
             if has_room {
                 files.push_back(File {
                     id: id.to_owned(),
@@ -114,6 +116,8 @@ mod tests {
         assert!(waiting.begins("a", "large", WAITING_BYTES_MAX, 0));
         assert!(!waiting.begins("a", "one more", 1, 0));
         assert!(waiting.begins("b", "of another", 1, 0));
+        assert!(waiting.begins("c", "as large as the operator wants", WAITING_BYTES_MAX + 1, 0));
+        assert!(!waiting.begins("c", "beside it", 1, 0));
         assert!(waiting.ends("a", "large") && !waiting.ends("a", "large"));
         for n in 0..WAITING_FILES_MAX {
             assert!(waiting.begins("a", &n.to_string(), 0, 0));
