@@ -138,7 +138,7 @@ class Wire:
 
     def __init__(self, ws, compress):
         self.ws, self.deflate = ws, zlib.compressobj() if compress else None
-        self.session = None
+        self.session, self.closed_here = None, False
 
     async def say(self, payload):
         try:
@@ -260,7 +260,8 @@ async def gateway(request):
         wire.gone()
         code = ws.close_code
         WORLD.gateway_log.append({"op": "closed", "code": code, "at": time.time()})
-        if wire.session and code in (1000, 1001):
+        # Only a bot that says goodbye ends its session; which code that was cannot be told where we closed first.
+        if wire.session and not wire.closed_here and code in (1000, 1001):
             WORLD.sessions.pop(wire.session.id, None)
     return ws
 
@@ -855,6 +856,7 @@ async def sim_gateway(body):
             wire.ws._req.transport.abort()
         elif body["do"] == "close":
             wire.gone()
+            wire.closed_here = True
             asyncio.ensure_future(wire.ws.close(code=body["code"]))
         elif body["do"] == "reconnect":
             await wire.say({"op": 7, "d": None})
