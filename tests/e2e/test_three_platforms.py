@@ -9,7 +9,7 @@ import json
 import pytest
 
 from conftest import telegram, until  # noqa: F401 - fixtures
-from platforms import PLATFORMS, answered, without_fences
+from platforms import PLATFORMS, REPEATED, answered, without_fences
 from test_discord import discord  # noqa: F401 - a fixture
 from test_model import config
 from test_slack import slack, slack_host  # noqa: F401 - fixtures
@@ -60,7 +60,8 @@ def told_whole(platform, seen, long, repeats=0, copies=0):
     assert [part.number for part in parts] == [(n + 1, len(parts)) for n in range(len(parts))]
     words = [word for part in parts for word in part.words]
     assert words == without_fences(long).split(), "every word once, in its order"
-    lines = [line for part in parts for line in part.text.split("\n")]
+    # A block begins a line of its own for the eyes, whatever stands before it.
+    lines = [line for part in parts for line in part.text.replace(f"{REPEATED} ", "").split("\n")]
     for line in long.split("\n"):
         if line.startswith("    "):
             assert lines.count(line) == 1, f"{line!r} as it was written"
