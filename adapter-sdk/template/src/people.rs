@@ -66,16 +66,20 @@ impl People {
         let mut reader = BufReader::new(reader);
         let name = timeout(NAME_WAIT, line(&mut reader)).await.ok()??;
         let writer = Arc::new(tokio::sync::Mutex::new(writer));
-        {
+        let why = {
             let mut people = self.lock();
-            if people.len() < PEOPLE_MAX && !people.contains_key(&name) {
+            if people.contains_key(&name) {
+                "this name is taken; connect again and say another one\n"
+            } else if people.len() >= PEOPLE_MAX {
+                "there is no room for one more; connect again later\n"
+            } else {
                 people.insert(name.clone(), writer);
                 drop(people);
                 return Some(Person { name, since_ms, lines: 0, reader, people: self.clone() });
             }
-        }
+        };
         // Whoever is turned away may be gone already.
-        let _ = write(writer, "this name is taken; connect again and say another one\n".to_owned()).await;
+        let _ = write(writer, why.to_owned()).await;
         None
     }
 
