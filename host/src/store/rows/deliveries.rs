@@ -33,7 +33,7 @@ pub struct NewDelivery {
     pub markdown: String,
     /// Its rendered parts, numbered from 1 without gaps; of a growing message one, number 0: its first piece.
     pub parts: Vec<NewPart>,
-    /// What it asks; that waits for an answer until [`Change::AskOver`]. Buttons, where its adapter has some.
+    /// What it asks; that waits for an answer until [`super::Change::AskOver`]. Buttons, where its adapter has some.
     pub choices: Option<Choices>,
     /// The hash of the pairing request whose code it tells; its text holds a stand-in.
     pub code: Option<String>,
@@ -69,7 +69,7 @@ pub struct NewPart {
     pub source: String,
     /// Files sent along.
     pub media: Vec<OutMedia>,
-    /// Idempotency key; when empty the store writes [`super::Store::part_key`].
+    /// Idempotency key; when empty the store writes [`crate::store::Store::part_key`].
     pub key: String,
 }
 
@@ -164,7 +164,7 @@ pub struct DeliveryFilter {
     pub state: Option<DeliveryState>,
     /// Only those of which a part was refused or abandoned.
     pub dead: bool,
-    /// At most so many; 0 means [`super::LISTING_ROWS_MAX`].
+    /// At most so many; 0 means [`crate::store::LISTING_ROWS_MAX`].
     pub limit: u32,
 }
 

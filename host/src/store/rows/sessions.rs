@@ -169,7 +169,7 @@ pub struct SessionFilter {
     pub resumable: bool,
     /// Skips so many.
     pub offset: u32,
-    /// At most so many; 0 means [`super::LISTING_ROWS_MAX`].
+    /// At most so many; 0 means [`crate::store::LISTING_ROWS_MAX`].
     pub limit: u32,
 }
 
