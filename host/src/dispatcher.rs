@@ -222,6 +222,7 @@ impl Dispatcher {
             return self.pressed(arrived);
         }
         let Some(arrived) = self.meant_for_the_agent(arrived) else { return };
+        self.host.media.admitted(&arrived.instance, &arrived.event.get().attachments);
         let Some(arrived) = self.still_here(arrived) else { return };
         if self.waits_in_the_inbox(&arrived) {
             return;
@@ -320,7 +321,6 @@ impl Dispatcher {
                 if event.get().deliver.as_ref().is_none_or(|deliver| !deliver.ends && !deliver.as_is) {
                     self.saw(&instance, &event.get().chat);
                 }
-                self.host.media.admitted(&instance, &event.get().attachments);
                 let arrived = Arrived { id, instance, adapter, event, input, permit };
                 self.person_spoke(&arrived);
                 self.note_staff(&arrived);
@@ -384,6 +384,8 @@ impl Dispatcher {
         if !edits::says_something(&edit) {
             return;
         }
+        // They may stand in the message by now that was changed.
+        self.host.media.admitted(instance, &edit.attachments);
         let policy = self.host.live().key_policy(instance);
         let resolved = self.routes.resolve(MAIN_PROFILE, instance, &edit.chat, &edit.sender, policy);
         if let Ok((_, Some(route))) = resolved {

@@ -75,7 +75,10 @@ impl Media {
         let folder = self.incoming(instance);
         private_folder(&folder)
             .map_err(|error| CallError::new("unavailable", format!("the media folder cannot be made: {error}")))?;
-        if !self.waiting.begins(instance, &id, wanted.size.unwrap_or(0), self.clock.now_ms()) {
+        let begun = self.waiting.begins(instance, &id, wanted.size.unwrap_or(0), self.clock.now_ms());
+        // Nobody waits for the removal: one that stays is swept away with its time.
+        drop(unlink(begun.gone.into_iter().map(|gone| folder.join(gone))));
+        if !begun.has_room {
             let why = "too many files of this instance wait until it is known whether their senders may speak here";
             return Err(CallError::new("busy", why));
         }
@@ -83,7 +86,7 @@ impl Media {
         Ok(MediaSlot::new(id, path.to_string_lossy()))
     }
 
-    /// Checks a file that was written.
+    /// Checks a file that was written. One that is refused goes: no event can name it.
     ///
     /// # Errors
     ///
@@ -93,13 +96,15 @@ impl Media {
             return Err(CallError::new("invalid", "this is no id of media.create"));
         }
         let path = self.incoming(instance).join(id);
-        let bytes_max = self.bytes_max;
-        let checked = tokio::task::spawn_blocking(move || check(path, bytes_max)).await;
+        let (bytes_max, written) = (self.bytes_max, path.clone());
+        let checked = tokio::task::spawn_blocking(move || check(written, bytes_max)).await;
         let checked = checked.unwrap_or_else(|_| Err(CallError::new("failed", "the file could not be checked")));
         match &checked {
             Ok(committed) => self.waiting.measured(instance, id, committed.size),
-            // No event will name it.
-            Err(_) => drop(self.waiting.ends(instance, id)),
+            Err(_) => {
+                self.waiting.ends(instance, id);
+                unlink([path]).await;
+            }
         }
         checked
     }
@@ -133,10 +138,14 @@ impl Media {
         let folder = self.incoming(instance);
         let ids = files.iter().filter_map(|file| file.media.as_deref());
         let gone: Vec<PathBuf> = ids.filter(|id| is_id(id) && goes(id)).map(|id| folder.join(id)).collect();
-        if !gone.is_empty() {
-            // One that stays is swept away with its time; nobody waits for this.
-            drop(tokio::task::spawn_blocking(move || gone.iter().for_each(|path| drop(std::fs::remove_file(path)))));
-        }
+        // As above.
+        drop(unlink(gone));
+    }
+
+    /// What waited too long for an event that names it goes.
+    async fn forget(&self, now_ms: i64) {
+        let gone = self.waiting.forget(now_ms);
+        unlink(gone.into_iter().map(|(instance, id)| self.incoming(&instance).join(id))).await;
     }
 
     fn new_id(&self) -> String {
@@ -148,6 +157,19 @@ impl Media {
     /// The folder of what came in for an instance.
     pub fn incoming(&self, instance: &str) -> PathBuf {
         self.folder.join(instance).join("in")
+    }
+}
+
+/// Removes files beside everything else, at once; the answer says when that is done.
+fn unlink(gone: impl IntoIterator<Item = PathBuf>) -> impl Future<Output = ()> {
+    let gone: Vec<PathBuf> = gone.into_iter().collect();
+    let removal = (!gone.is_empty())
+        .then(|| tokio::task::spawn_blocking(move || gone.iter().for_each(|path| drop(std::fs::remove_file(path)))));
+    async {
+        if let Some(removal) = removal {
+            // What stays is swept away with its time.
+            drop(removal.await);
+        }
     }
 }
 
@@ -206,7 +228,6 @@ fn open_plain(path: &std::path::Path) -> std::io::Result<std::fs::File> {
     Ok(rustix::fs::open(path, flags, Mode::empty())?.into())
 }
 
-/// The most bytes that go out; `bytes_max` is the platform's bound, 0 for none.
 /// Makes a folder, and those above it, that only this user can enter.
 fn private_folder(folder: &std::path::Path) -> std::io::Result<()> {
     use std::os::unix::fs::DirBuilderExt;
@@ -245,7 +266,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_file_with_a_second_name_is_refused_until_it_has_one() {
+    async fn a_file_with_a_second_name_is_refused_and_what_it_names_stays() {
         let home = tempfile::tempdir().unwrap();
         let media = Media::new(home.path().join("media"), Arc::new(SystemChance), Arc::new(SystemClock));
         let slot = media.create("chat", MediaCreate::new("x", "text/plain", None)).await.unwrap();
@@ -255,8 +276,25 @@ mod tests {
         let refused = media.commit("chat", &slot.id).await.unwrap_err();
         assert_eq!(refused.code, "invalid");
         assert!(refused.message.contains("2 names (hard links)"), "{refused}");
-        std::fs::remove_file(&outside).unwrap();
-        assert_eq!(media.commit("chat", &slot.id).await.unwrap().size, 17);
+        assert!(outside.exists());
+    }
+
+    #[tokio::test]
+    async fn what_is_refused_or_never_arrives_leaves_no_file_behind() {
+        let home = tempfile::tempdir().unwrap();
+        let clock = Arc::new(SystemClock);
+        let media = Media::new(home.path().join("media"), Arc::new(SystemChance), clock.clone()).up_to(2);
+        let create = async || media.create("chat", MediaCreate::new("x", "text/plain", None)).await.unwrap();
+        let (large, cut, whole) = (create().await, create().await, create().await);
+        for slot in [&large, &cut, &whole] {
+            std::fs::write(&slot.path, b"ab").unwrap();
+        }
+        std::fs::write(&large.path, b"abc").unwrap();
+        assert_eq!(media.commit("chat", &large.id).await.unwrap_err().code, "too_large");
+        media.commit("chat", &whole.id).await.unwrap();
+        media.forget(clock.now_ms() + 20 * 60 * 1000).await;
+        let there = |slot: &MediaSlot| std::path::Path::new(&slot.path).exists();
+        assert_eq!([&large, &cut, &whole].map(there), [false, false, true], "an event may still name the last");
     }
 
     #[tokio::test]

@@ -24,6 +24,7 @@ impl Media {
     ///
     /// When the store cannot say what is named; nothing is removed then.
     pub async fn sweep(&self, store: &Store, now_ms: i64, retention: Duration) -> Result<usize, StoreError> {
+        self.forget(now_ms).await;
         let root = self.folder.clone();
         let now = UNIX_EPOCH + Duration::from_millis(u64::try_from(now_ms).unwrap_or_default());
         let aged = blocking(move || aged(&root, now, retention / SHARE)).await;

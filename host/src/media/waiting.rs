@@ -1,9 +1,10 @@
 //! Files that came in and whose sender nobody has judged yet.
 //!
 //! An adapter writes a file before its event is admitted, so a stranger can make it
-//! write. What an instance may hold of such files is bounded in number and bytes; a
-//! file beyond that is refused, and its event says that it is missing. With an event
-//! that leads to nothing its files go at once.
+//! write. What an instance may hold of such files is bounded in number and bytes. Where
+//! there is no room, what was written long ago and no event names goes first, such as an
+//! upload that nobody sent; a file beyond that is refused, and its event says that it is
+//! missing. With an event that leads to nothing its files go at once.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Mutex, PoisonError};
@@ -19,6 +20,12 @@ const FORGOTTEN_MS: i64 = 60 * 60 * 1000;
 
 /// The same for one that is still not written: it did not arrive.
 const UNWRITTEN_MS: i64 = 10 * 60 * 1000;
+
+/// And how fast it has to come at least, besides.
+const BYTES_PER_MS_MIN: u64 = 1 << 10;
+
+/// A written file that no event names gives its room to another one after this time.
+const YIELDS_MS: i64 = 5 * 60 * 1000;
 
 /// The files of all instances that wait for a judgement.
 #[derive(Debug, Default)]
@@ -38,31 +45,56 @@ struct File {
 
 impl File {
     fn kept_ms(&self) -> i64 {
-        if self.is_written { FORGOTTEN_MS } else { UNWRITTEN_MS }
+        if self.is_written {
+            return FORGOTTEN_MS;
+        }
+        UNWRITTEN_MS.saturating_add(i64::try_from(self.bytes / BYTES_PER_MS_MIN).unwrap_or(i64::MAX))
+    }
+
+    fn is_over(&self, now_ms: i64) -> bool {
+        now_ms.saturating_sub(self.since_ms) > self.kept_ms()
+    }
+
+    fn yields(&self, now_ms: i64) -> bool {
+        self.is_written && !self.is_named && now_ms.saturating_sub(self.since_ms) > YIELDS_MS
     }
 }
 
+/// What came of it that a file was to be taken in.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Begun {
+    /// Whether there is room for it.
+    pub has_room: bool,
+    /// Files that wait no more and that no kept event names: nobody needs them.
+    pub gone: Vec<String>,
+}
+
 impl Waiting {
-    /// Takes a file of so many bytes in; `false`: there is no room for it.
-    pub fn begins(&self, instance: &str, id: &str, bytes: u64, now_ms: i64) -> bool {
+    /// Takes a file of so many bytes in, if there is room for it.
+    pub fn begins(&self, instance: &str, id: &str, bytes: u64, now_ms: i64) -> Begun {
         self.locked(|all| {
             let files = all.entry(instance.to_owned()).or_default();
-            files.retain(|file| now_ms.saturating_sub(file.since_ms) <= file.kept_ms());
-            let held: u64 = files.iter().map(|file| file.bytes).sum();
-            let fits = files.len() < WAITING_FILES_MAX && held.saturating_add(bytes) <= WAITING_BYTES_MAX;
-            // One alone is bounded by what a file may have, which the operator may set higher.
-            let has_room = files.is_empty() || fits;
-            if has_room {
-                files.push_back(File {
-                    id: id.to_owned(),
-                    bytes,
-                    since_ms: now_ms,
-                    is_written: false,
-                    is_named: false,
-                });
+            let mut gone = forget(files, now_ms);
+            while !fits(files, bytes) {
+                let Some(oldest) = files.iter().position(|file| file.yields(now_ms)) else { break };
+                gone.extend(files.remove(oldest).map(|file| file.id));
             }
-            has_room
+            let has_room = fits(files, bytes);
+            if has_room {
+                let (is_written, is_named) = (false, false);
+                files.push_back(File { id: id.to_owned(), bytes, since_ms: now_ms, is_written, is_named });
+            }
+            Begun { has_room, gone }
         })
+    }
+
+    /// Forgets what waited too long; returns the files that nobody needs, each with its instance.
+    pub fn forget(&self, now_ms: i64) -> Vec<(String, String)> {
+        let gone = |(instance, files): (&String, &mut VecDeque<File>)| {
+            let gone = forget(files, now_ms).into_iter();
+            gone.map(|id| (instance.clone(), id)).collect::<Vec<_>>()
+        };
+        self.locked(|all| all.iter_mut().flat_map(gone).collect())
     }
 
     /// Notes that a file is written, and how large it is.
@@ -106,28 +138,89 @@ impl Waiting {
     }
 }
 
+/// Takes out what waited too long; returns what no kept event names.
+fn forget(files: &mut VecDeque<File>, now_ms: i64) -> Vec<String> {
+    let mut gone = Vec::new();
+    files.retain(|file| {
+        let is_over = file.is_over(now_ms);
+        gone.extend((is_over && !file.is_named).then(|| file.id.clone()));
+        !is_over
+    });
+    gone
+}
+
+/// Whether there is room for so many bytes more. One file alone is bounded by what a file may have, which the
+/// operator may set higher.
+fn fits(files: &VecDeque<File>, bytes: u64) -> bool {
+    let held: u64 = files.iter().map(|file| file.bytes).sum();
+    files.is_empty() || files.len() < WAITING_FILES_MAX && held.saturating_add(bytes) <= WAITING_BYTES_MAX
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn begins(waiting: &Waiting, instance: &str, id: &str, bytes: u64, now_ms: i64) -> bool {
+        waiting.begins(instance, id, bytes, now_ms).has_room
+    }
+
     #[test]
     fn what_waits_for_a_judgement_is_bounded_in_number_and_in_bytes() {
         let waiting = Waiting::default();
-        assert!(waiting.begins("a", "large", WAITING_BYTES_MAX, 0));
-        assert!(!waiting.begins("a", "one more", 1, 0));
-        assert!(waiting.begins("b", "of another", 1, 0));
-        assert!(waiting.begins("c", "as large as the operator wants", WAITING_BYTES_MAX + 1, 0));
-        assert!(!waiting.begins("c", "beside it", 1, 0));
+        assert!(begins(&waiting, "a", "large", WAITING_BYTES_MAX, 0));
+        assert!(!begins(&waiting, "a", "one more", 1, 0));
+        assert!(begins(&waiting, "b", "of another", 1, 0));
+        assert!(begins(&waiting, "c", "as large as the operator wants", WAITING_BYTES_MAX + 1, 0));
+        assert!(!begins(&waiting, "c", "beside it", 1, 0));
         assert!(waiting.ends("a", "large") && !waiting.ends("a", "large"));
         for n in 0..WAITING_FILES_MAX {
-            assert!(waiting.begins("a", &n.to_string(), 0, 0));
+            assert!(begins(&waiting, "a", &n.to_string(), 0, 0));
         }
-        assert!(!waiting.begins("a", "one more", 0, 0));
+        assert!(!begins(&waiting, "a", "one more", 0, 0));
         waiting.measured("a", "0", WAITING_BYTES_MAX);
+        waiting.is_named("a", "0");
         assert!(waiting.ends("a", "1"));
-        assert!(!waiting.begins("a", "one more", 1, 0), "what was written counts, not what was said");
-        assert!(!waiting.begins("a", "later", 1, UNWRITTEN_MS + 1), "what is written stays");
-        assert!(waiting.begins("a", "later", 0, UNWRITTEN_MS + 1), "what never arrived is forgotten");
-        assert!(waiting.begins("a", "later", 1, FORGOTTEN_MS + 1), "and so is what its adapter has lost");
+        assert!(!begins(&waiting, "a", "one more", 1, 0), "what was written counts, not what was said");
+        assert!(!begins(&waiting, "a", "later", 1, UNWRITTEN_MS + 1), "what is written and named stays");
+        assert!(begins(&waiting, "a", "later", 0, UNWRITTEN_MS + 1), "what never arrived is forgotten");
+        assert!(begins(&waiting, "a", "later", 1, FORGOTTEN_MS + 1), "and so is what its adapter has lost");
+    }
+
+    #[test]
+    fn what_never_arrived_and_what_no_event_named_in_its_time_are_told_once_to_be_removed() {
+        let waiting = Waiting::default();
+        for (id, at_ms) in [("unwritten", 0), ("unsent", 1), ("named", 2)] {
+            assert!(begins(&waiting, "a", id, 1, at_ms));
+        }
+        waiting.measured("a", "unsent", 1);
+        waiting.measured("a", "named", 1);
+        waiting.is_named("a", "named");
+        let gone = |now_ms: i64| waiting.begins("a", &now_ms.to_string(), 1, now_ms).gone;
+        assert_eq!(gone(UNWRITTEN_MS), Vec::<String>::new());
+        assert_eq!(gone(UNWRITTEN_MS + 1), ["unwritten"]);
+        let swept = waiting.forget(FORGOTTEN_MS + 3);
+        assert!(swept.contains(&("a".to_owned(), "unsent".to_owned())), "{swept:?}");
+        assert!(swept.iter().all(|(_, id)| id != "named"), "an event that is kept has it: {swept:?}");
+        assert!(!waiting.ends("a", "named"), "but it holds no room any more");
+        assert_eq!(waiting.forget(FORGOTTEN_MS + 3), []);
+        assert!(begins(&waiting, "b", "large", 2 << 30, 0));
+        assert_eq!(waiting.forget(3 * UNWRITTEN_MS), [], "a large one has the time that it needs");
+        assert_eq!(waiting.forget(5 * UNWRITTEN_MS), [("b".to_owned(), "large".to_owned())]);
+    }
+
+    #[test]
+    fn where_there_is_no_room_the_oldest_uploads_that_nobody_sent_go_first() {
+        let waiting = Waiting::default();
+        let half = WAITING_BYTES_MAX / 2;
+        for (id, at_ms) in [("old", 0), ("older than it looks", 1)] {
+            assert!(begins(&waiting, "a", id, half, at_ms));
+            waiting.measured("a", id, half);
+        }
+        assert!(!begins(&waiting, "a", "at once", 1, YIELDS_MS), "an event may still name them");
+        let begun = waiting.begins("a", "later", half, YIELDS_MS + 1);
+        assert_eq!(begun, Begun { has_room: true, gone: vec!["old".to_owned()] }, "no more than has to");
+        waiting.is_named("a", "older than it looks");
+        let begun = waiting.begins("a", "much later", half, 2 * YIELDS_MS);
+        assert_eq!(begun, Begun { has_room: false, gone: Vec::new() }, "what an event names stays");
     }
 }

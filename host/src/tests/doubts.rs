@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use hermes_core::ids::DeliveryId;
-use hermes_protocol::{Attachment, AttachmentKind, Chat, Emitted, EventKind, Purpose, RefusalKind, Sender};
+use hermes_protocol::{Attachment, AttachmentKind, Chat, ChatType, Emitted, EventKind, Purpose, RefusalKind, Sender};
 use serde_json::json;
 
 use super::world::{Setting, World};
@@ -67,7 +67,7 @@ fn a_chat_moves_whoever_moved_it() {
 }
 
 /// A file that the adapter wrote.
-fn written(world: &World) -> (Attachment, PathBuf) {
+pub(super) fn written(world: &World) -> (Attachment, PathBuf) {
     let slot = world.call("media.create", json!({ "name": "x.txt", "mime": "text/plain" })).unwrap();
     let (id, path) = (slot["id"].as_str().unwrap(), PathBuf::from(slot["path"].as_str().unwrap()));
     std::fs::write(&path, b"abc").unwrap();
@@ -105,6 +105,17 @@ fn the_file_of_whoever_may_not_speak_goes_with_the_event_and_that_of_others_stay
     world.chat("99").gives(&event);
     world.settled();
     assert!(kept.exists());
+}
+
+#[test]
+fn the_file_of_what_a_group_says_to_nobody_goes_with_the_event() {
+    let world = World::new();
+    let (aside, gone) = written(&world);
+    let group = world.talk(Chat::new(ChatType::Group, "-1"), "7");
+    let mut event = group.event("look");
+    event.attachments = vec![aside];
+    group.gives(&event);
+    world.until("the file is gone", || (!gone.exists()).then_some(()));
 }
 
 #[test]

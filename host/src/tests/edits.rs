@@ -71,6 +71,20 @@ fn an_edit_of_what_a_turn_has_taken_or_answered_changes_nothing() {
 }
 
 #[test]
+fn the_file_of_an_edit_stays_for_the_message_that_was_changed() {
+    let world = world();
+    let chat = world.chat("7");
+    let second = waits_behind_a_turn(&world, &chat);
+    let (file, path) = super::doubts::written(&world);
+    let mut mended = edit(&second, "with a file");
+    mended.attachments = vec![file];
+    chat.gives(&mended);
+    let heard = ends(&world, &chat);
+    assert!(heard.last().is_some_and(|text| text.contains(&path.display().to_string())), "{heard:?}");
+    assert!(path.exists());
+}
+
+#[test]
 fn only_whoever_wrote_it_changes_it_and_nobody_into_a_command_or_nothing() {
     let world = world();
     let chat = world.chat("7");
