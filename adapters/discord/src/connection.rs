@@ -27,6 +27,8 @@ use crate::threads::{self, Threads, Turns};
 
 /// The longest raw event that is kept with its event, in bytes.
 const RAW_BYTES_MAX: usize = 16 * 1024;
+/// How often one channel may be asked about in vain while an event of it waits, and all that is behind it.
+const LOOK_UPS_MAX: u32 = 4;
 /// The application may be told what people write.
 /// <https://docs.discord.com/developers/resources/application#application-object-application-flags>
 const MAY_READ: u64 = (1 << 18) | (1 << 19);
@@ -177,6 +179,9 @@ impl Connection {
     }
 
     async fn message(&self, message: Message, dispatch: Dispatch, me: &Me) -> Result<bool, ConnectError> {
+        if places::number(&message.channel_id).is_none() {
+            return Ok(false);
+        }
         let (mut chat, place) = self.chat_of(&message.channel_id, message.guild_id.as_deref(), None).await?;
         if !self.listens_to(&message.channel_id, &place).await? {
             return Ok(false);
@@ -253,16 +258,29 @@ impl Connection {
         let place = match (known, guild) {
             (Some(place), _) => place,
             (None, None) => Place { kind: places::kind::DM, guild: None, parent: None, name: None },
-            (None, Some(_)) => match self.look_up(channel, guild).await {
-                Ok(place) => place,
-                Err(ApiError::Refused(_)) => {
-                    Place { kind: places::kind::TEXT, guild: guild.map(str::to_owned), parent: None, name: None }
-                }
-                // A wrong descriptor would lead to another conversation: rather once more.
-                Err(error) => return Err(lost(&error)),
-            },
+            (None, Some(_)) => self.learn(channel, guild).await?.unwrap_or_else(|| Place {
+                kind: places::kind::TEXT,
+                guild: guild.map(str::to_owned),
+                parent: None,
+                name: None,
+            }),
         };
         Ok((self.described(channel, &place), place))
+    }
+
+    /// Asks the server about a channel of which an event is; `None`: what is known without its answer has to do.
+    async fn learn(&self, channel: &str, guild: Option<&str>) -> Result<Option<Place>, ConnectError> {
+        match self.look_up(channel, guild).await {
+            Ok(place) => Ok(Some(place)),
+            Err(ApiError::Refused(_)) => Ok(None),
+            // A wrong descriptor would lead to another conversation: rather once more, but one channel about which the
+            // server never tells must not hold up all the others for ever.
+            Err(error) if self.places.miss(channel) <= LOOK_UPS_MAX => Err(lost(&error)),
+            Err(error) => {
+                tracing::warn!(%error, channel, "the server does not tell about a channel; it is taken for one of text");
+                Ok(None)
+            }
+        }
     }
 
     /// Asks the server about a channel.
@@ -285,6 +303,7 @@ impl Connection {
         if places::number(guild).is_some() && !self.places.knows_role(guild) {
             match self.api.ask::<Value>(Method::GET, &format!("guilds/{guild}/roles")).await {
                 Ok(roles) => self.places.hear_roles(&roles, guild, &me.id),
+                Err(ApiError::Refused(_)) => self.places.hear_roles(&Value::Array(Vec::new()), guild, &me.id),
                 // At worst a call by the role is not heard; that must not end the link.
                 Err(error) => tracing::debug!(%error, "the roles of a guild are not told"),
             }
@@ -302,11 +321,7 @@ impl Connection {
         let above = match parent.map(|parent| (parent, self.places.get(parent))) {
             None => None,
             Some((_, Some(parent))) => parent.parent,
-            Some((parent, None)) => match self.look_up(parent, place.guild.as_deref()).await {
-                Ok(parent) => parent.parent,
-                Err(ApiError::Refused(_)) => None,
-                Err(error) => return Err(lost(&error)),
-            },
+            Some((parent, None)) => self.learn(parent, place.guild.as_deref()).await?.and_then(|parent| parent.parent),
         };
         let names = [Some(channel), place.parent.as_deref(), above.as_deref()];
         let stands_in = |list: &BTreeSet<String>| names.iter().flatten().any(|id| list.contains(*id));

@@ -21,6 +21,8 @@ const MESSAGE_BYTES_MAX: usize = 16 * 1024 * 1024;
 const STEP_TIMEOUT: Duration = Duration::from_secs(30);
 /// The shortest interval between two heartbeats that is believed.
 const BEAT_MIN: Duration = Duration::from_millis(100);
+/// The longest one: a link that has died is noticed after two of them.
+const BEAT_MAX: Duration = Duration::from_secs(60);
 /// Not 1000 and not 1001, which would end the session.
 /// <https://docs.discord.com/developers/events/gateway#initiating-a-disconnect>
 const CLOSE_TO_RESUME: u16 = 4900;
@@ -73,6 +75,8 @@ pub struct Entry<'e> {
 pub enum Lost {
     /// The session may go on with the next connection.
     Resumable(String),
+    /// The same where the gateway said goodbye: it does so when it restarts, and some do it to end the session.
+    Goodbye(String),
     /// The next connection needs a new session.
     Over(String),
     /// So does that of every other shard, since there are to be more or fewer of them.
@@ -151,13 +155,7 @@ impl Shard {
         let mut socket =
             Socket::connect(entry.client, url, MESSAGE_BYTES_MAX).await.map_err(|error| unreachable(&error))?;
         let hello = within(read(&mut socket)).await?;
-        let beat = match hello.op {
-            op::HELLO => hello.d["heartbeat_interval"].as_u64().map(Duration::from_millis),
-            op::RECONNECT => return Err(Lost::Resumable("the gateway asks to connect anew".to_owned())),
-            _ => None,
-        };
-        let beat = beat.filter(|beat| *beat >= BEAT_MIN);
-        let beat = beat.ok_or_else(|| Lost::Resumable("the gateway did not say hello".to_owned()))?;
+        let beat = beat_of(&hello)?;
         let first = match &session {
             Some(session) => resume(entry, session),
             None => identify(entry),
@@ -338,6 +336,16 @@ fn resume(entry: &Entry<'_>, session: &Session) -> String {
     json!({ "op": op::RESUME, "d": { "token": entry.token, "session_id": session.id, "seq": session.seq } }).to_string()
 }
 
+/// How often the gateway wants to hear a heartbeat, as it says with its first word.
+fn beat_of(hello: &Payload) -> Result<Duration, Lost> {
+    if hello.op == op::RECONNECT {
+        return Err(Lost::Resumable("the gateway asks to connect anew".to_owned()));
+    }
+    let told = hello.d["heartbeat_interval"].as_u64().filter(|_| hello.op == op::HELLO).map(Duration::from_millis);
+    let beat = told.filter(|beat| *beat >= BEAT_MIN).map(|beat| beat.min(BEAT_MAX));
+    beat.ok_or_else(|| Lost::Resumable("the gateway did not say hello".to_owned()))
+}
+
 fn dispatch(payload: Payload) -> Option<Dispatch> {
     Some(Dispatch { seq: payload.s?, name: payload.t?, data: payload.d })
 }
@@ -396,8 +404,8 @@ pub fn after(closed: &Closed) -> Lost {
         },
         Some(4010) => Lost::AllOver(said("the gateway wants other shards")),
         Some(4011) => Lost::AllOver(said("the gateway wants more shards")),
-        // 1000 and 1001 end a session only where the client says them; the server says them when it restarts. One that
-        // is gone after all is told by the answer to the resume.
+        // They end a session only where the client says them, and the server says them when it restarts.
+        Some(1000 | 1001) => Lost::Goodbye(said("the gateway said goodbye")),
         Some(4003 | 4005 | 4007 | 4009) => Lost::Over(said("the gateway ended the session")),
         Some(_) => Lost::Resumable(said("the gateway closed the connection")),
         None => Lost::Resumable("the connection to the gateway ended".to_owned()),
@@ -428,7 +436,10 @@ mod tests {
         for over in [4010, 4011] {
             assert!(matches!(code(over), Lost::AllOver(_)), "{over}");
         }
-        for resumable in [1000, 1001, 1006, 4000, 4001, 4002, 4008, 4999] {
+        for goodbye in [1000, 1001] {
+            assert!(matches!(code(goodbye), Lost::Goodbye(_)), "{goodbye}");
+        }
+        for resumable in [1006, 4000, 4001, 4002, 4008, 4999] {
             assert!(matches!(code(resumable), Lost::Resumable(_)), "{resumable}");
         }
         assert!(matches!(after(&Closed { code: None, reason: String::new() }), Lost::Resumable(_)));
@@ -459,6 +470,21 @@ mod tests {
         assert_eq!(resumed("wss://a.b", "ws://c.d", false), "https://a.b/?v=10&encoding=json");
         assert_eq!(resumed("ws://127.0.0.1:1", "ws://127.0.0.1:2", false), "http://127.0.0.1:2/?v=10&encoding=json");
         assert_eq!(resumed("wss://a.b", "", false), "https://a.b/?v=10&encoding=json");
+    }
+
+    #[test]
+    fn a_heartbeat_is_never_so_rare_that_a_dead_link_goes_unnoticed() {
+        let beat = |op: u8, d: Value| beat_of(&Payload { op, d, s: None, t: None });
+        let every = |ms: u64| beat(op::HELLO, json!({ "heartbeat_interval": ms })).ok();
+        assert_eq!(every(41_250), Some(Duration::from_millis(41_250)));
+        assert_eq!((every(u64::MAX), every(0)), (Some(BEAT_MAX), None));
+        for (op, d) in [
+            (op::HELLO, Value::Null),
+            (op::HELLO, json!({ "heartbeat_interval": -1 })),
+            (op::DISPATCH, json!({ "heartbeat_interval": 1000 })),
+        ] {
+            assert!(matches!(beat(op, d), Err(Lost::Resumable(_))));
+        }
     }
 
     #[test]

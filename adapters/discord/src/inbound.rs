@@ -148,7 +148,7 @@ pub fn is_ours(interaction: &Interaction) -> bool {
         COMPONENT => interaction.data.custom_id.starts_with(BUTTON),
         _ => false,
     };
-    is_meant && interaction.channel().is_some() && is_sound(interaction)
+    is_meant && interaction.channel().and_then(places::number).is_some() && is_sound(interaction)
 }
 
 /// Whether the id and the token of an interaction can be parts of addresses, as both become.

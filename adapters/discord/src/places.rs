@@ -14,6 +14,8 @@ use crate::api::Channel;
 const PLACES_MAX: usize = 20_000;
 /// Guilds of which the bot's own role is remembered.
 const ROLES_MAX: usize = 1_000;
+/// Channels of which it is remembered that the server did not tell about them.
+const MISSED_MAX: usize = 64;
 
 /// Kinds of channels.
 /// <https://docs.discord.com/developers/resources/channel#channel-object-channel-types>
@@ -72,6 +74,8 @@ struct Known {
     places: BTreeMap<u64, Place>,
     /// The role that belongs to this bot, by guild: mentioning it means the bot. `None`: there is none.
     own_roles: BTreeMap<String, Option<String>>,
+    /// Channels about which the server was asked in vain, and how often.
+    missed: BTreeMap<u64, u32>,
 }
 
 impl Known {
@@ -94,11 +98,24 @@ impl Places {
     pub fn put(&self, channel: &str, place: Place) {
         let Some(id) = number(channel) else { return };
         let mut known = self.lock();
+        known.missed.remove(&id);
         known.places.insert(id, place);
         if known.places.len() > PLACES_MAX {
             // Ids begin with the time at which they were given.
             known.places.pop_first();
         }
+    }
+
+    /// The server was asked about a channel in vain; returns how often in a row.
+    pub fn miss(&self, channel: &str) -> u32 {
+        let Some(id) = number(channel) else { return u32::MAX };
+        let mut known = self.lock();
+        if known.missed.len() >= MISSED_MAX && !known.missed.contains_key(&id) {
+            known.missed.clear();
+        }
+        let times = known.missed.entry(id).or_default();
+        *times = times.saturating_add(1);
+        *times
     }
 
     /// The role of this bot in a guild, as far as it is known.
@@ -349,5 +366,17 @@ mod tests {
             places.put(&id.to_string(), place.clone());
         }
         assert_eq!((places.get("0"), places.get("15").is_some()), (None, true));
+        for id in 0..3 * MISSED_MAX {
+            places.miss(&id.to_string());
+        }
+        assert!(places.lock().missed.len() <= MISSED_MAX);
+    }
+
+    #[test]
+    fn how_often_a_channel_was_not_told_is_counted_until_it_is() {
+        let places = Places::default();
+        assert_eq!([places.miss("5"), places.miss("6"), places.miss("5")], [1, 1, 2]);
+        places.put("5", Place { kind: 0, guild: None, parent: None, name: None });
+        assert_eq!((places.miss("5"), places.miss("6"), places.miss("no id")), (1, 2, u32::MAX));
     }
 }

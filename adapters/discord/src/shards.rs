@@ -10,7 +10,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::time::Duration;
 
-use futures_util::future::{BoxFuture, FutureExt};
+use futures_util::future::{BoxFuture, FutureExt, TryFutureExt};
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use hermes_adapter_net::backoff::Backoff;
 use hermes_adapter_net::reqwest::Url;
@@ -35,6 +35,12 @@ const OPENING_MAX: Duration = Duration::from_secs(15);
 const IDENTIFY_PAUSE: Duration = Duration::from_secs(5);
 /// After so many failures in a row to go on with a session it is given up: something about it may be dead for ever.
 const RESUMES_MAX: u32 = 8;
+/// The same where the gateway answered each resume with a goodbye: it does not restart twice in a row.
+const GOODBYES_MAX: u32 = 2;
+/// How long what was told in a session that is over may take: nobody reads the gateway meanwhile.
+const REST_TIMEOUT: Duration = Duration::from_secs(60);
+/// A shard that had a connection for so long is opened again at once when that is lost.
+const STEADY_AFTER: Duration = Duration::from_secs(60);
 /// The most shards of one instance.
 const SHARDS_MAX: u32 = 256;
 /// How long to wait before a shard is opened again, at first and at most.
@@ -209,7 +215,6 @@ impl Connection {
                     pace = Some(kept_pace);
                     match opened {
                         Ok(shard) => {
-                            backoff.reset();
                             wait = Duration::ZERO;
                             followed.push(self.follow(number, shard, ending.clone()).boxed());
                             continue;
@@ -226,6 +231,9 @@ impl Connection {
             }
             tracing::info!(shard = gone.number, error = %gone.error, "a shard has no connection; the others go on");
             missing.push_back(gone.number);
+            if gone.lived >= STEADY_AFTER {
+                backoff.reset();
+            }
             wait = told(&gone.error).unwrap_or_else(|| backoff.next_delay());
         }
     }
@@ -242,14 +250,16 @@ impl Connection {
 
     /// Follows a shard until its connection is lost, or all of them are to end.
     async fn follow(&self, number: u32, shard: Shard, ending: watch::Receiver<bool>) -> Gone {
-        match self.follow_on(number, shard, ending).await {
+        let since = Instant::now();
+        let gone = match self.follow_on(number, shard, ending).await {
             Ok(lost) => {
                 let with_all = matches!(lost, Lost::AllOver(_));
                 let gone = Gone::alone(number, self.lost(number, lost).await);
                 Gone { with_all: gone.with_all || with_all, ..gone }
             }
             Err(error) => Gone::alone(number, error),
-        }
+        };
+        Gone { lived: since.elapsed(), ..gone }
     }
 
     async fn follow_on(
@@ -297,26 +307,21 @@ impl Connection {
         let acknowledged = async { while acknowledging.next().await.is_some() {} };
         if matches!(lost, Lost::Over(_) | Lost::AllOver(_)) {
             // Nobody tells these again.
-            tokio::join!(self.take_in_the_rest(work.take(), waiting), acknowledged).0?;
+            let rest = waiting.into_iter().map(|dispatch| self.take_in(dispatch).map_ok(drop).boxed());
+            let rest = work.take().map(|work| work.map_ok(drop).boxed()).into_iter().chain(rest);
+            let (left, _) = tokio::join!(all_within(REST_TIMEOUT, rest), acknowledged);
+            let left = left?;
+            if left > 0 {
+                tracing::warn!(
+                    shard = number,
+                    left,
+                    "events of a session that is over took too long, and nobody tells them again"
+                );
+            }
         } else {
             acknowledged.await;
         }
         Ok(lost)
-    }
-
-    /// Takes in what was received of a session that is over.
-    async fn take_in_the_rest(
-        &self,
-        work: Option<BoxFuture<'_, Result<(u64, bool), ConnectError>>>,
-        waiting: VecDeque<Dispatch>,
-    ) -> Result<(), ConnectError> {
-        if let Some(work) = work {
-            work.await?;
-        }
-        for dispatch in waiting {
-            self.take_in(dispatch).await?;
-        }
-        Ok(())
     }
 
     /// Takes one event in; returns its number, and whether that is kept.
@@ -353,9 +358,10 @@ impl Connection {
     /// What it means that a shard was not opened. A session whose own address fails is next resumed at the gateway's;
     /// one that fails again and again, while the HTTP API answers, is given up.
     async fn not_opened(&self, shard: u32, session: Option<Session>, lost: Lost) -> ConnectError {
-        if let (Some(mut session), Lost::Resumable(reason)) = (session, &lost) {
+        if let (Some(mut session), Lost::Resumable(reason) | Lost::Goodbye(reason)) = (session, &lost) {
             session.failures = session.failures.saturating_add(1);
-            if session.failures >= RESUMES_MAX {
+            let failures_max = if matches!(lost, Lost::Goodbye(_)) { GOODBYES_MAX } else { RESUMES_MAX };
+            if session.failures >= failures_max {
                 return self.lost(shard, Lost::Over(reason.clone())).await;
             }
             if let Err(error) = self.keep_session(shard, &session).await {
@@ -369,7 +375,7 @@ impl Connection {
     async fn lost(&self, shard: u32, lost: Lost) -> ConnectError {
         match lost {
             Lost::Fatal { reason, mend } => ConnectError::fatal(reason, mend),
-            Lost::Resumable(reason) => ConnectError::retry(reason),
+            Lost::Resumable(reason) | Lost::Goodbye(reason) => ConnectError::retry(reason),
             Lost::Over(reason) | Lost::AllOver(reason) => {
                 self.forget_session(shard).await;
                 ConnectError::retry(reason)
@@ -390,17 +396,35 @@ struct Gone {
     error: ConnectError,
     /// Whether the others have to end too.
     with_all: bool,
+    /// How long it had one.
+    lived: Duration,
 }
 
 impl Gone {
     /// The others can go on, unless a person has to do something.
     fn alone(number: u32, error: ConnectError) -> Self {
-        Self { number, with_all: matches!(error, ConnectError::Fatal { .. }), error }
+        Self { number, with_all: matches!(error, ConnectError::Fatal { .. }), error, lived: Duration::ZERO }
     }
 }
 
 /// A shard that was to be opened again, and what came of it.
 type Reopened = (u32, Pace, Result<Shard, ConnectError>);
+
+/// Takes one step after the other until the time is over; returns how many are left.
+async fn all_within<E>(
+    time: Duration,
+    steps: impl Iterator<Item = impl Future<Output = Result<(), E>>>,
+) -> Result<usize, E> {
+    let until = Instant::now() + time;
+    let mut steps = steps;
+    while let Some(step) = steps.next() {
+        match timeout_at(until, step).await {
+            Ok(done) => done?,
+            Err(_) => return Ok(1 + steps.count()),
+        }
+    }
+    Ok(0)
+}
 
 /// Waits for the work there is; without any for ever.
 async fn until_done<F: Future + Unpin>(work: &mut Option<F>) -> F::Output {
@@ -420,4 +444,25 @@ fn told(error: &ConnectError) -> Option<Duration> {
 
 fn session_key(shard: u32) -> String {
     format!("session:{shard}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_left_of_a_session_has_its_time_and_no_more() {
+        let done = std::cell::RefCell::new(Vec::new());
+        let steps = |secs: &'static [u64]| {
+            secs.iter().map(|secs| async {
+                sleep(Duration::from_secs(*secs)).await;
+                done.borrow_mut().push(*secs);
+                Ok::<_, ()>(())
+            })
+        };
+        assert_eq!(all_within(REST_TIMEOUT, steps(&[1, 2, 3])).await, Ok(0));
+        assert_eq!(all_within(REST_TIMEOUT, steps(&[50, 600, 4, 5])).await, Ok(3));
+        assert_eq!(*done.borrow(), [1, 2, 3, 50]);
+        assert_eq!(all_within(REST_TIMEOUT, [async { Err("no") }].into_iter()).await, Err("no"));
+    }
 }

@@ -190,6 +190,10 @@ fn what_cannot_be_part_of_an_address_is_no_interaction() {
     for (key, value) in [("token", ""), ("token", "a/../b"), ("token", "a?b"), ("id", "1/x")] {
         assert!(!is_sound(&interaction(json!({ "type": 2, key: value }))), "{key} {value:?}");
     }
+    assert!(is_ours(&interaction(json!({ "type": 2 }))));
+    for channel in [json!(null), json!({ "id": "../users/@me", "type": 0 })] {
+        assert!(!is_ours(&interaction(json!({ "type": 2, "channel_id": null, "channel": channel }))), "{channel}");
+    }
 }
 
 #[test]

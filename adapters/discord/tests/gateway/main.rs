@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 mod commands;
+mod hostile;
 mod sending;
 mod sessions;
 mod shards;

@@ -4,6 +4,7 @@ use std::sync::{Mutex, mpsc};
 
 use hermes_adapter_sdk::testing::status;
 use serde_json::json;
+use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::protocol::CloseFrame;
 
 use crate::stage::*;
@@ -76,6 +77,95 @@ fn a_session_whose_own_address_is_dead_is_resumed_at_the_gateways_and_not_for_ev
     assert!(host.connect().is_err());
     let words: Vec<_> = told.try_iter().collect();
     assert_eq!(words, [vec![Some(6); 7], vec![Some(2)]].concat(), "the first failure was at its own address");
+}
+
+#[test]
+fn a_resume_that_is_answered_with_a_goodbye_twice_begins_anew() {
+    for code in [1000, 1001] {
+        let (tell, told) = mpsc::channel();
+        let host = bot(
+            |line| panic!("nobody asks for {line}"),
+            move |n, first, peer| {
+                let _ = tell.send(first["op"].as_u64());
+                if n == 0 || n == 3 {
+                    ready(peer, "");
+                }
+                close(peer, code);
+            },
+        );
+        host.connect().expect("it comes up");
+        host.run().wait();
+        for _ in 0..2 {
+            assert!(host.connect().is_err(), "the gateway says goodbye");
+        }
+        assert_eq!(host.kv("session:0"), None, "the session is given up");
+        host.connect().expect("a new one is begun");
+        assert_eq!(told.try_iter().collect::<Vec<_>>(), [Some(2), Some(6), Some(6), Some(2)], "{code}");
+    }
+}
+
+#[test]
+fn a_session_that_the_gateway_calls_invalid_is_resumed_or_begun_anew_as_it_says() {
+    let (tell, told) = mpsc::channel();
+    let invalid = |peer: &mut Peer, resumable: bool| say(peer, &json!({ "op": 9, "d": resumable }));
+    let host = bot(
+        |_| channel(),
+        move |n, first, peer| {
+            let _ = tell.send((first["op"].as_u64(), first["d"]["session_id"].as_str().map(str::to_owned)));
+            match n {
+                // While it stands: it may go on.
+                0 => {
+                    ready(peer, "");
+                    invalid(peer, true);
+                    assert_eq!(closed_with(peer), Some(4900), "a goodbye would end the session");
+                }
+                // It stands again, and is over: what was told before is taken in.
+                1 => {
+                    tell_more(peer, 2);
+                    invalid(peer, false);
+                }
+                2 => {
+                    ready(peer, "");
+                    close(peer, 4000);
+                }
+                // The answer to a resume: the same `connect` begins a new one, on a new connection.
+                3 => invalid(peer, false),
+                4 => {
+                    ready(peer, "");
+                    tell_more(peer, 4);
+                    close(peer, 4009);
+                }
+                // The answer to a new one: too many were begun.
+                5 => invalid(peer, false),
+                _ => close(peer, 4000),
+            }
+            while peer.read().is_ok() {}
+        },
+    );
+    for _ in 0..4 {
+        host.connect().expect("it comes up");
+        host.run().wait();
+    }
+    assert!(host.connect().is_err(), "there is no session now");
+    let texts: Vec<String> = host.emitted().into_iter().map(|event| event.text).collect();
+    assert_eq!(texts, ["more 2", "more 4"]);
+    let resumed = || (Some(6), Some("S".to_owned()));
+    let begun = || (Some(2), None);
+    assert_eq!(told.try_iter().collect::<Vec<_>>(), [begun(), resumed(), begun(), resumed(), begun(), begun()],);
+    assert_eq!(host.kv("session:0"), None);
+}
+
+fn tell_more(peer: &mut Peer, seq: u64) {
+    tell(peer, seq, &format!("more {seq}"), None);
+}
+
+/// The code that the other side ends the connection with.
+fn closed_with(peer: &mut Peer) -> Option<u16> {
+    loop {
+        if let Message::Close(frame) = peer.read().ok()? {
+            return frame.map(|frame| frame.code.into());
+        }
+    }
 }
 
 #[test]
