@@ -16,6 +16,8 @@ use crate::inbound;
 const NAMES_MAX: usize = 4096;
 /// How long the names of one message may take, which are asked for together. Without one the id is shown.
 const NAME_TIMEOUT: Duration = Duration::from_secs(1);
+/// The longest name that is shown, in characters.
+const NAME_CHARS_MAX: usize = 100;
 /// How long a name is not asked for again that could not be had.
 const NAMELESS: Duration = Duration::from_secs(60);
 /// Slash commands whose address is remembered, and for how long it is good.
@@ -208,7 +210,10 @@ impl Account {
             }
         }
         let (found, believed) = match tokio::time::timeout(NAME_TIMEOUT, asked).await {
-            Ok(Ok(name)) => (Some(name).filter(|name| !name.is_empty()), None),
+            Ok(Ok(name)) => {
+                let name: String = name.chars().take(NAME_CHARS_MAX).collect();
+                (Some(name).filter(|name| !name.is_empty()), None)
+            }
             Ok(Err(error)) => {
                 tracing::info!(id, %error, "a name is not known");
                 (None, believed(&error))

@@ -2,6 +2,11 @@
 //!
 //! Whatever the path, a request counts only when its signature fits its body and its time is near: somebody who reads
 //! an old one cannot send it again. <https://docs.slack.dev/authentication/verifying-requests-from-slack>
+//!
+//! What was not answered well within three seconds comes up to three times more, at once, after a minute and after
+//! five, with `X-Slack-Retry-Num` and signed anew: nobody has to read that number, since a change is known by its own
+//! name. `X-Slack-No-Retry` says of what will never be understood that it needs not come again.
+//! <https://docs.slack.dev/apis/events-api/>
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -29,8 +34,10 @@ use crate::lanes::{Ack, Delivery, Kind, Lanes};
 const AGE_S_MAX: u64 = 300;
 /// The longest body that is read, in bytes.
 const BODY_BYTES_MAX: usize = 1024 * 1024;
-/// How long a body may take.
-const BODY_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long a body may take. Slack itself waits for the answer no longer.
+const BODY_TIMEOUT: Duration = Duration::from_secs(3);
+/// What nobody signed is logged at most this often; the next line tells how much it was.
+const UNSIGNED_LOG_MS: i64 = 60_000;
 /// How long a delivery may take until Slack is asked to bring it again. Slack waits three seconds.
 const ACK_TIMEOUT: Duration = Duration::from_millis(2500);
 /// Requests at once.
@@ -52,6 +59,29 @@ struct Door {
     host: Host,
     lanes: Lanes,
     requests: Semaphore,
+    unsigned: Mutex<Unsigned>,
+}
+
+/// Requests that Slack did not sign.
+#[derive(Default)]
+struct Unsigned {
+    logged_ms: i64,
+    since: u64,
+}
+
+impl Door {
+    /// Refuses a request that Slack did not sign. Anybody can send one, so that is not said each time.
+    fn turn_away(&self, why: &'static str) -> Response {
+        let now_ms = self.host.now_ms();
+        let mut unsigned = self.unsigned.lock().unwrap_or_else(PoisonError::into_inner);
+        unsigned.since += 1;
+        if now_ms.saturating_sub(unsigned.logged_ms) >= UNSIGNED_LOG_MS {
+            let requests = std::mem::take(&mut unsigned.since);
+            unsigned.logged_ms = now_ms;
+            tracing::warn!(why, requests, "a request that Slack did not sign is refused");
+        }
+        (StatusCode::UNAUTHORIZED, why).into_response()
+    }
 }
 
 impl EventsApi {
@@ -80,6 +110,7 @@ impl EventsApi {
             host: self.host.clone(),
             lanes: lanes.clone(),
             requests: Semaphore::new(REQUESTS_MAX),
+            unsigned: Mutex::default(),
         });
         let router = Router::new()
             .route("/slack/events", post(enter))
@@ -105,20 +136,24 @@ impl EventsApi {
 }
 
 async fn enter(State(door): State<Arc<Door>>, request: Request<Body>) -> Response {
-    let Ok(_one) = door.requests.try_acquire() else { return later() };
     let (parts, body) = request.into_parts();
+    let now_s = u64::try_from(door.host.now_ms() / 1000).unwrap_or_default();
+    // Whoever claims nothing takes no place from Slack, and nobody reads what they write.
+    let claim = match Claim::of(&parts.headers, now_s) {
+        Ok(claim) => claim,
+        Err(why) => return door.turn_away(why),
+    };
+    let Ok(_one) = door.requests.try_acquire() else { return later() };
     let body = match timeout(BODY_TIMEOUT, to_bytes(body, BODY_BYTES_MAX)).await {
         Ok(Ok(body)) => body,
-        Ok(Err(_)) => return StatusCode::PAYLOAD_TOO_LARGE.into_response(),
+        Ok(Err(_)) => return never(StatusCode::PAYLOAD_TOO_LARGE),
         Err(_) => return StatusCode::REQUEST_TIMEOUT.into_response(),
     };
-    let now_s = u64::try_from(door.host.now_ms() / 1000).unwrap_or_default();
-    if let Err(why) = is_signed(&door.key, &parts.headers, &body, now_s) {
-        tracing::warn!(why, "a request that Slack did not sign is refused");
-        return (StatusCode::UNAUTHORIZED, why).into_response();
+    if let Err(why) = claim.holds(&door.key, &body) {
+        return door.turn_away(why);
     }
     door.host.proved();
-    let Some((kind, payload)) = read(&parts.headers, &body) else { return StatusCode::BAD_REQUEST.into_response() };
+    let Some((kind, payload)) = read(&parts.headers, &body) else { return never(StatusCode::BAD_REQUEST) };
     if payload["type"] == "url_verification" {
         let challenge = payload["challenge"].as_str().unwrap_or_default().to_owned();
         return ([(CONTENT_TYPE, "text/plain")], challenge).into_response();
@@ -139,18 +174,36 @@ fn later() -> Response {
     (StatusCode::SERVICE_UNAVAILABLE, [(CONNECTION, "close")]).into_response()
 }
 
-/// Whether Slack signed this body, and lately.
-fn is_signed(key: &hmac::Key, headers: &HeaderMap, body: &[u8], now_s: u64) -> Result<(), &'static str> {
-    let header = |name| headers.get(name).and_then(|value| value.to_str().ok());
-    let time = header("x-slack-request-timestamp").ok_or("the request has no time")?;
-    let signature = header("x-slack-signature").ok_or("the request has no signature")?;
-    let at_s: u64 = time.parse().map_err(|_| "the request's time is none")?;
-    if at_s.abs_diff(now_s) > AGE_S_MAX {
-        return Err("the request is too old, or a clock is wrong");
+/// Tells Slack that this will not be taken another time either.
+fn never(status: StatusCode) -> Response {
+    (status, [("x-slack-no-retry", "1")]).into_response()
+}
+
+/// What the headers of a request say about who signed it, and when.
+struct Claim<'h> {
+    time: &'h str,
+    tag: Vec<u8>,
+}
+
+impl<'h> Claim<'h> {
+    /// A claim that can be looked into: one with a time that is near.
+    fn of(headers: &'h HeaderMap, now_s: u64) -> Result<Self, &'static str> {
+        let header = |name| headers.get(name).and_then(|value| value.to_str().ok());
+        let time = header("x-slack-request-timestamp").ok_or("the request has no time")?;
+        let signature = header("x-slack-signature").ok_or("the request has no signature")?;
+        let at_s: u64 = time.parse().map_err(|_| "the request's time is none")?;
+        if at_s.abs_diff(now_s) > AGE_S_MAX {
+            return Err("the request is too old, or a clock is wrong");
+        }
+        let tag = signature.strip_prefix("v0=").and_then(unhex).ok_or("the signature has another shape")?;
+        Ok(Self { time, tag })
     }
-    let tag = signature.strip_prefix("v0=").and_then(unhex).ok_or("the signature has another shape")?;
-    let signed = [b"v0:", time.as_bytes(), b":", body].concat();
-    hmac::verify(key, &signed, &tag).map_err(|_| "the signature does not fit `signing_secret`")
+
+    /// Whether Slack signed this body.
+    fn holds(&self, key: &hmac::Key, body: &[u8]) -> Result<(), &'static str> {
+        let signed = [b"v0:", self.time.as_bytes(), b":", body].concat();
+        hmac::verify(key, &signed, &self.tag).map_err(|_| "the signature does not fit `signing_secret`")
+    }
 }
 
 fn unhex(text: &str) -> Option<Vec<u8>> {
@@ -194,6 +247,10 @@ mod tests {
         headers.insert("x-slack-signature", HeaderValue::from_static(signature));
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/x-www-form-urlencoded"));
         headers
+    }
+
+    fn is_signed(key: &hmac::Key, headers: &HeaderMap, body: &[u8], now_s: u64) -> Result<(), &'static str> {
+        Claim::of(headers, now_s)?.holds(key, body)
     }
 
     fn key() -> hmac::Key {

@@ -56,8 +56,8 @@ pub async fn send(
     }
     match by(until, post(api, space, channel, message)).await {
         Ok(ts) => {
-            let receipt = Receipt::new(ids.into_iter().chain([ts.clone()]).collect(), at_ms(&ts));
-            SendOutcome::Delivered { receipt }
+            let at_ms = ts.as_deref().map_or(now_ms, at_ms);
+            SendOutcome::Delivered { receipt: Receipt::new(ids.into_iter().chain(ts).collect(), at_ms) }
         }
         // The files are there already: repeating all of it would double them.
         Err(error) if !ids.is_empty() => SendOutcome::unknown(error.to_string()),
@@ -71,7 +71,8 @@ async fn by<T>(until: Instant, call: impl Future<Output = Result<T, ApiError>>) 
     answered.unwrap_or_else(|_| Err(ApiError::Doubtful("Slack did not answer in time".to_owned())))
 }
 
-async fn post(api: &Api, space: &Space, channel: &str, message: &Outgoing) -> Result<String, ApiError> {
+/// Posts a message; returns its id, where Slack names one.
+async fn post(api: &Api, space: &Space, channel: &str, message: &Outgoing) -> Result<Option<String>, ApiError> {
     let (text, blocks) = said(message);
     let mut parameters = vec![
         ("channel", json!(channel)),
@@ -91,7 +92,7 @@ async fn post(api: &Api, space: &Space, channel: &str, message: &Outgoing) -> Re
         None => "chat.postMessage",
     };
     let posted: Posted = api.call(&space.token, method, &parameters).await?;
-    Ok(if posted.ts.is_empty() { posted.message_ts } else { posted.ts })
+    Ok([posted.ts, posted.message_ts].into_iter().find(|ts| is_ts(ts)))
 }
 
 /// What keeps Slack from fetching the links of an answer: an address that the agent was talked into writing would

@@ -92,6 +92,15 @@ impl Receiver {
     /// Reads one delivery, hands it over and acknowledges it.
     async fn take(&self, delivery: Delivery) -> Result<(), ConnectError> {
         let Delivery { kind, payload, ack } = delivery;
+        if payload["type"] == "app_rate_limited" {
+            // <https://docs.slack.dev/reference/events/app_rate_limited>
+            tracing::warn!(
+                team = payload["team_id"].as_str(),
+                "Slack tells this app no more of a workspace for a while, since too much happens there; let it hear fewer channels"
+            );
+            ack.say().await;
+            return Ok(());
+        }
         let Some(space) = self.account.space_of(&payload) else {
             tracing::warn!("a delivery of a workspace that has no token in `bot_token` is left out");
             ack.say().await;

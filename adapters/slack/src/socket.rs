@@ -2,6 +2,8 @@
 //!
 //! Slack ends every socket after some hours and says so before: a new one is opened then, while the old one is still
 //! read and answered. Slack delivers to any of them. <https://docs.slack.dev/apis/events-api/using-socket-mode>
+//! What is delivered again carries `retry_attempt` and `retry_reason`, which nobody has to read: a change is known by
+//! its own name. <https://docs.slack.dev/tools/python-slack-sdk/reference/socket_mode/request.html>
 
 use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -22,12 +24,15 @@ use crate::account::{Account, lost};
 use crate::api::Opened;
 use crate::lanes::{Ack, Delivery, Kind, Lanes};
 
-/// The longest message that is read, in bytes.
-const MESSAGE_BYTES_MAX: usize = 4 * 1024 * 1024;
+/// The longest message that is read, in bytes; that of a request of the Events API.
+const MESSAGE_BYTES_MAX: usize = 1024 * 1024;
 /// How long a new socket may take until it says hello.
 const HELLO_TIMEOUT: Duration = Duration::from_secs(15);
 /// How long an old socket is still read after there is a new one.
 const RETIRED_MAX: Duration = Duration::from_secs(30);
+/// A socket that Slack ends sooner is renewed with growing waits: addresses for new ones are limited.
+/// <https://docs.slack.dev/reference/methods/apps.connections.open>
+const STEADY_AFTER: Duration = Duration::from_secs(5);
 /// Acknowledgements that wait for one socket.
 const ACKS_MAX: usize = 64;
 /// How many silent pings end a socket.
@@ -130,7 +135,7 @@ impl SocketMode {
                 return Err(error);
             }
             tracing::info!(socket = n, %error, "a socket is lost; the others go on");
-            tokio::time::sleep(backoff.next_delay()).await;
+            tokio::time::sleep(backoff.next_delay().max(told(&error))).await;
         }
     }
 
@@ -138,16 +143,24 @@ impl SocketMode {
     async fn keep(&self, mut link: Link, lanes: &Lanes, backoff: &mut Backoff) -> ConnectError {
         let mut old: Option<Link> = None;
         loop {
+            let since = Instant::now();
             let read = match old.take() {
                 Some(old) => self.read_both(&mut link, old, lanes).await,
                 None => self.read(&mut link, lanes).await,
             };
+            let is_steady = since.elapsed() >= STEADY_AFTER;
+            if is_steady {
+                backoff.reset();
+            }
             if let Err(error) = read {
                 return error;
             }
-            backoff.reset();
             let mut ending = link;
-            let opening = self.open();
+            let wait = if is_steady { Duration::ZERO } else { backoff.next_delay() };
+            let opening = async {
+                tokio::time::sleep(wait).await;
+                self.open().await
+            };
             tokio::pin!(opening);
             let opened = tokio::select! {
                 opened = &mut opening => opened,
@@ -355,11 +368,22 @@ fn address(said: &str, gateway: Option<&Url>) -> Result<Url, String> {
     Ok(url)
 }
 
+/// How long an error asks to wait.
+fn told(error: &ConnectError) -> Duration {
+    match error {
+        ConnectError::Retry { after_ms: Some(wait), .. } => Duration::from_millis(*wait),
+        _ => Duration::ZERO,
+    }
+}
+
 fn is_hello(text: &str) -> bool {
     serde_json::from_str::<Value>(text).is_ok_and(|message| message["type"] == "hello")
 }
 
-/// What Slack's farewell means; `true` for a new socket.
+/// What Slack's farewell means; `true` for a new socket. `warning` comes some seconds before the end and
+/// `refresh_requested` with it, `link_disabled` when somebody has switched Socket Mode off; of too many sockets Slack's
+/// own libraries know. <https://docs.slack.dev/apis/events-api/using-socket-mode>,
+/// <https://github.com/slackapi/node-slack-sdk/pull/1762>
 fn disconnect(reason: &str) -> Result<bool, ConnectError> {
     match reason {
         "link_disabled" => Err(ConnectError::fatal(

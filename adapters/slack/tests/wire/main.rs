@@ -4,6 +4,7 @@
 
 mod deliveries;
 mod requests;
+mod sockets;
 mod stage;
 mod statuses;
 mod uploads;

@@ -13,7 +13,12 @@ const SECRET: &str = "8f742231b10e8888abcd99yyyzzz85a5";
 
 /// Sends a delivery as Slack signs it; returns the status of the answer.
 fn request(address: &str, payload: &Value, retry: u32) -> u16 {
-    let body = payload.to_string();
+    let answer = answer(address, &payload.to_string(), retry);
+    answer.split(' ').nth(1).and_then(|status| status.parse().ok()).expect("it has a status")
+}
+
+/// Sends a body as Slack signs it; returns the whole answer.
+fn answer(address: &str, body: &str, retry: u32) -> String {
     #[expect(clippy::disallowed_methods, reason = "the adapter looks at the clock too")]
     let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("it is later").as_secs();
     let key = ring::hmac::Key::new(ring::hmac::HMAC_SHA256, SECRET.as_bytes());
@@ -25,20 +30,31 @@ fn request(address: &str, payload: &Value, retry: u32) -> u16 {
          content-length: {}\r\nx-slack-request-timestamp: {now}\r\nx-slack-signature: v0={signature}\r\n{retried}\r\n",
         body.len()
     );
-    let mut stream = TcpStream::connect(address).expect("somebody listens");
-    stream.write_all((head + &body).as_bytes()).expect("it is read");
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).expect("it is answered");
-    answer.split(' ').nth(1).and_then(|status| status.parse().ok()).expect("it has a status")
+    said(address, &(head + body))
 }
 
-#[test]
-fn what_slack_brings_again_is_taken_and_is_no_second_event() {
+/// What is answered to these bytes.
+fn said(address: &str, request: &str) -> String {
+    let mut stream = TcpStream::connect(address).expect("somebody listens");
+    stream.write_all(request.as_bytes()).expect("it is read");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).expect("it is answered");
+    answer
+}
+
+/// A host that listens, and where.
+fn listening() -> (MockHost, String) {
     let host = served(MockHost::setup("test"), SECRET);
     host.connect().expect("it listens");
     let address = std::iter::repeat_with(|| host.next_host_call("announce"))
         .find_map(|call| Some(call["url"].as_str()?.strip_prefix("http://")?.strip_suffix("/slack/events")?.to_owned()))
         .expect("it is announced");
+    (host, address)
+}
+
+#[test]
+fn what_slack_brings_again_is_taken_and_is_no_second_event() {
+    let (host, address) = listening();
     let _run = host.run();
     let event = |text: &str, ts: &str| {
         let event = json!({ "type": "message", "channel": "C1", "user": "U1", "ts": ts, "text": text });
@@ -49,4 +65,36 @@ fn what_slack_brings_again_is_taken_and_is_no_second_event() {
     }
     assert_eq!(request(&address, &event("and?", "1700000000.000200"), 0), 200);
     assert_eq!([host.next_event().text, host.next_event().text], ["hello", "and?"]);
+}
+
+#[test]
+fn who_claims_no_signature_is_turned_away_before_the_body_and_takes_no_place() {
+    let (host, address) = listening();
+    let _run = host.run();
+    // More than may be there at once; each promises a body that never comes, and is answered all the same.
+    let idle: Vec<String> = (0..80)
+        .map(|_| said(&address, &format!("POST /slack/events HTTP/1.1\r\nhost: {address}\r\ncontent-length: 1000\r\nconnection: close\r\n\r\n")))
+        .collect();
+    assert!(idle.iter().all(|answer| answer.starts_with("HTTP/1.1 401 ")), "{idle:?}");
+    let event = json!({ "type": "message", "channel": "C1", "user": "U1", "ts": "1700000000.000100", "text": "hello" });
+    let payload = json!({ "type": "event_callback", "team_id": "T1", "event": event });
+    assert_eq!(request(&address, &payload, 0), 200);
+    assert_eq!(host.next_event().text, "hello");
+    let told = host.logs().iter().filter(|line| line.message().contains("did not sign")).count();
+    assert_eq!(told, 1, "anybody can make such a line");
+}
+
+#[test]
+fn what_can_never_be_read_needs_not_come_again_and_a_limit_is_told() {
+    let (host, address) = listening();
+    let _run = host.run();
+    for body in ["{", "[", "nothing"] {
+        let answer = answer(&address, body, 0);
+        assert!(answer.starts_with("HTTP/1.1 400 ") && answer.contains("x-slack-no-retry: 1\r\n"), "{answer}");
+    }
+    let limited =
+        json!({ "type": "app_rate_limited", "team_id": "T1", "minute_rate_limited": 1518467820, "api_app_id": "A1" });
+    assert_eq!(request(&address, &limited, 0), 200);
+    host.wait_log("too much happens there");
+    assert!(host.emitted().is_empty());
 }
