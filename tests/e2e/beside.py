@@ -15,6 +15,12 @@ from conftest import until
 GROUP = -100
 STRANGER = 555
 QUIET_S = 1.2
+# How long what has to come is waited for. That it did not come is seen, as what comes is.
+WAIT_S = 60
+# Steps that do not end, after which nothing more is played.
+BROKEN_MAX = 2
+# What is told of a step that differs: lines of the log, calls.
+LINES_TOLD, CALLS_TOLD = 25, 12
 # How fast the model speaks; both gateways have shown a beginning, or have not, well before it goes on.
 PACE_S = 0.35
 
@@ -192,7 +198,9 @@ class Watch:
         self.labels[message_id] = name
 
     def sends(self):
-        return len([call for call in self.telegram.get("journal") if call["method"].lower() == "sendmessage"])
+        """Those to the person of the script: what is sent elsewhere may be a matter of the step before."""
+        calls = self.telegram.get("journal")
+        return len([call for call in calls if call["method"].lower() == "sendmessage" and str(call["params"].get("chat_id")) == "7"])
 
     def step(self, name, looks, chats):
         """What is new since the last step, as a person would tell it; of the rest, what `looks` names."""
@@ -241,7 +249,7 @@ class Stage:
 
     def __init__(self, gateway, telegram, model):
         self.gateway, self.telegram, self.model = gateway, telegram, model
-        self.watch, self.number = Watch(telegram), 0
+        self.watch, self.missed = Watch(telegram), []
 
     def says(self, text, chat=7, name="the question", **more):
         if chat < 0 and "@hermes_bot" in text:
@@ -252,15 +260,33 @@ class Stage:
         self.watch.label(said["message_id"], name)
         return said["message_id"]
 
-    def sees(self, words, chat=7, timeout=60):
-        until(f"{words!r} in {chat}", lambda: any(words in (m.get("text") or m.get("caption") or "") for m in self.telegram.from_bot(chat)), timeout)
+    def comes(self, what, check):
+        """Waits for something; notes where it does not come, and the script goes on."""
+        try:
+            until(what, check, WAIT_S)
+        except AssertionError:
+            self.missed.append(f"nothing within {WAIT_S} s: {what}")
+
+    def sees(self, words, chat=7):
+        self.comes(f"{words} in {chat}", lambda: any(words in (m.get("text") or m.get("caption") or "") for m in self.telegram.from_bot(chat)))
 
     def next_answer(self, words=""):
         """Waits for a message of the bot, with these words, that no step before has seen."""
         def new():
             return [m for m in self.telegram.from_bot(7) if m["message_id"] not in self.watch.seen and words in (m.get("text") or "")]
 
-        until(f"another answer with {words!r}", new)
+        self.comes(f"another answer with {words!r} in 7", new)
+
+    def logged(self):
+        """How far the gateway's log has come."""
+        return len(self.gateway.program.said())
+
+    def trace(self, logged, called):
+        """The last lines of the gateway's log and the last calls, of a step that began there."""
+        lines = self.gateway.program.said()[logged:].splitlines()[-LINES_TOLD:]
+        calls = [call for call in self.telegram.get("journal")[called:] if call["method"].lower() != "getupdates"][-CALLS_TOLD:]
+        told = [f"{call['method']} {json.dumps(call['params'])[:200]} {call.get('fault') or ''} {call.get('refused') or ''}" for call in calls]
+        return "\n".join(["its log:", *lines, "its calls:", *told])
 
     def holds(self, word):
         """The model does not answer what ends in this word."""
@@ -510,7 +536,7 @@ def kill_9_before_the_answer_is_sent(stage):
     stage.says("a quick one <w1>")
     until("the answer is about to be sent", lambda: stage.watch.sends() > before)
     stage.gateway.kill()
-    stage.telegram.sim("release", method="sendMessage")
+    stage.telegram.sim("release", method="sendMessage", dropped=True)
     stage.gateway.start()
     stage.sees("<w1>")
     stage.quiet()
@@ -544,10 +570,23 @@ def new(stage):
 
 
 def play(stage):
-    """Everything that was seen, by step."""
-    views = {}
+    """Everything that was seen, by step, and of each what helps to tell why."""
+    views, traces, broken = {}, {}, []
     for name, (function, looks) in STEPS.items():
-        function(stage)
-        stage.quiet()
+        logged, called = stage.logged(), stage.watch.calls
+        if len(broken) == BROKEN_MAX or stage.gateway.program.process.poll() is not None:
+            views[name] = dict.fromkeys(("says", *looks), f"not played: the gateway has ended or these steps did not: {broken}")
+            traces[name] = stage.trace(0, 0)
+            continue
+        stage.missed = []
+        try:
+            function(stage)
+            stage.quiet()
+        except (AssertionError, OSError, LookupError) as error:
+            broken.append(name)
+            stage.missed.append(f"the step did not end: {error}")
+            stage.model.leave()
         views[name] = stage.watch.step(name, looks, (7, GROUP, STRANGER))
-    return views
+        views[name]["says"] = "\n".join([views[name]["says"], *stage.missed])
+        traces[name] = stage.trace(logged, called)
+    return views, traces

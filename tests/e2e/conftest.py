@@ -8,6 +8,7 @@ import contextlib
 import json
 import os
 import pathlib
+import shutil
 import signal
 import socket
 import subprocess
@@ -22,6 +23,8 @@ import pytest
 HERE = pathlib.Path(__file__).parent
 BIN = pathlib.Path(os.environ["HERMES_BIN"])
 WAIT_S = 30
+# The largest file that stays in a test's folder.
+KEPT_BYTES_MAX = 50 << 20
 # Credential locks hold across all hosts of a user: those of one run must not meet those of another.
 RUNTIME = tempfile.TemporaryDirectory(prefix="hermes-e2e-")
 
@@ -125,6 +128,15 @@ class Host:
         self.program.process.wait()
 
 
+@pytest.fixture(autouse=True)
+def nothing_large_is_left(tmp_path):
+    """pytest keeps the folders of three runs; what is large in them tells nobody anything. Made first, so it ends last."""
+    yield
+    for path in tmp_path.rglob("*"):
+        if path.is_file() and not path.is_symlink() and path.stat().st_size > KEPT_BYTES_MAX:
+            path.unlink()
+
+
 @pytest.fixture
 def host(tmp_path):
     """Makes hosts; stops what is left of them."""
@@ -182,8 +194,10 @@ class Telegram:
 @contextlib.contextmanager
 def emulator(folder):
     """A Telegram of its own, as long as it is used."""
-    port = free_port()
-    program = Program([sys.executable, HERE / "telegram_emulator.py", os.environ["TELEGRAM_SCHEMA"], str(port)], folder / "emulator.log")
+    port, spool = free_port(), folder / "bot-api"
+    spool.mkdir()
+    arguments = [sys.executable, HERE / "telegram_emulator.py", os.environ["TELEGRAM_SCHEMA"], str(port), spool]
+    program = Program(arguments, folder / "emulator.log")
     found = Telegram(f"http://127.0.0.1:{port}")
 
     def answers():
@@ -193,9 +207,12 @@ def emulator(folder):
         except (urllib.error.URLError, ConnectionError):
             return False
 
-    until("the emulator answers", answers)
-    yield found
-    program.stop(signal.SIGKILL)
+    try:
+        until("the emulator answers", answers)
+        yield found
+    finally:
+        program.stop(signal.SIGKILL)
+        shutil.rmtree(spool)
 
 
 @pytest.fixture

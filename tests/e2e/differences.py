@@ -39,6 +39,20 @@ STOPS = r"to 7: ⚠️ Gateway shutting down — Your current task will be inter
 UNASKED = r"(\nin the group: We began at (n1|m1)\. Told of: nothing else\. <no\s+(word>|▉))*"
 HALF = r"(to 7: " + FROM_A1 + r" ▉\n)?"
 
+
+def resumed(word, second, before=""):
+    """A turn that was cut off and is run again after a start. It sends nothing before its first poll has ended, which lasts
+    ten seconds where nobody writes; the answer is tried three times in six to eight and then lost. Which it is depends on
+    how fast it starts and on the chance in its waits. Whoever writes ends the poll, so the next answer comes."""
+    answered = r"to 7: " + FROM_A1 + f" <{word}>\n"
+    next_one = r"to 7, on the second question: " + FROM_A1 + f" <{second}>" + UNASKED
+    lost = f"\nnothing within 60 s: <{word}> in 7"
+    return f"{before}{HALF}({answered}{next_one}|{next_one}{lost})"
+
+
+OR_LOST = ", or where the start is slow its answer is lost"
+
+
 DIFFERENCES = (
     Difference(("a first message", "an answer that grows"), "sound", "sounds", "silent",
                "an answer makes a sound", "an answer that is streamed makes none",
@@ -87,29 +101,29 @@ DIFFERENCES = (
          "what is written while it is down is answered when it is back", "it is lost: what waits is dropped at every start",
          "nobody who writes can see that nothing listens"),
     says("a restart while it thinks", r"to 7, on the question: " + FROM_A1 + r" <s1>\nto 7, on the second question: " + FROM_A1 + " <s2>",
-         STOPS + HALF + r"to 7: " + FROM_A1 + r" <s1>\nto 7, on the second question: " + FROM_A1 + " <s2>" + UNASKED,
+         resumed("s1", "s2", STOPS),
          "a stop waits for the answer, which quotes its question",
-         "the turn is cut off and run again after the start; other chats, in which nothing ran, get a message that nobody asked for",
+         "the turn is cut off and run again after the start" + OR_LOST + "; other chats, in which nothing ran, get a message that nobody asked for",
          "`drain_s`; a turn that was cut off is resumed in its own conversation only"),
     says("kill 9 while it thinks", r"to 7, on the question: " + FROM_A1 + r" <t1>\nto 7, on the second question: " + FROM_A1 + " <t2>",
-         HALF + r"to 7: " + FROM_A1 + r" <t1>\nto 7, on the second question: " + FROM_A1 + " <t2>" + UNASKED,
-         "the turn is run again and its answer quotes the question", "the turn is run again; other chats get a message that nobody asked for",
+         resumed("t1", "t2"),
+         "the turn is run again and its answer quotes the question", "the turn is run again" + OR_LOST + "; other chats get a message that nobody asked for",
          "the event, not its conversation, is what is resumed"),
     says("kill 9 before the answer is sent",
          r"to 7, on the question: \(possibly repeated\) " + FROM_A1 + r" <w1>\nto 7, on the second question: " + FROM_A1 + " <w2>",
-         HALF + r"to 7: " + FROM_A1 + r" <w1>\nto 7, on the second question: " + FROM_A1 + " <w2>" + UNASKED,
+         resumed("w1", "w2"),
          "the answer is sent once more, marked; the model is not asked again",
-         "the model is asked again and told that it was interrupted; other chats get a message that nobody asked for",
+         "the model is asked again and told that it was interrupted" + OR_LOST + "; other chats get a message that nobody asked for",
          "whether a call that was cut off arrived cannot be known"),
     says("kill 9 before it is known that the answer was sent",
          r"to 7, on the question: " + FROM_A1 + r" <u1>\nto 7, on the question: \(possibly repeated\) " + FROM_A1 + r" <u1>\nto 7, on the second question: "
          + FROM_A1 + " <u2>",
-         r"to 7, on the question: " + FROM_A1 + r" ▉\n" + HALF + r"to 7: " + FROM_A1 + r" <u1>\nto 7, on the second question: " + FROM_A1 + " <u2>" + UNASKED,
-         "the whole answer stands there twice, the second marked", "a half answer with its cursor stays, the model is asked again",
+         resumed("u1", "u2", r"to 7, on the question: " + FROM_A1 + r" ▉\n"),
+         "the whole answer stands there twice, the second marked", "a half answer with its cursor stays, the model is asked again" + OR_LOST,
          "at least once, and marked where it may be twice; a half text is never the last thing seen"),
     says("new", r"to 7, on the question: A new conversation begins\.\nto 7, on the second question: We began at v1\. Told of: nothing else\. <v1>",
          r"to 7: ✅ Approved once by User 7\nto 7: ✨ Session reset! Starting fresh\..*\nto 7, on the second question: We began at v1\. "
-         r"Told of: nothing else\. <v1>",
+         r"Told of: nothing else\. <v1>" + UNASKED,
          "`/new` begins at once", "it asks first, by buttons", "the old conversation is kept and `/resume` has it; `confirm_new = true` asks"),
 )
 

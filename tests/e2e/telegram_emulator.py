@@ -1,9 +1,10 @@
 """A Telegram Bot API emulator that checks every request against the published schema.
 
-    telegram_emulator.py SCHEMA.json PORT
+    telegram_emulator.py SCHEMA.json PORT FOLDER
 
 SCHEMA.json is `.butcher/schema/schema.json` of the aiogram source distribution, which is
-generated from the documentation of the Bot API. Every parameter is checked for its name, its
+generated from the documentation of the Bot API. Files that are sent are kept in FOLDER, which
+belongs to whoever started it and who removes it: a signal gives no time for that. Every parameter is checked for its name, its
 type (also inside objects and arrays) and for being required; text is checked the way the server
 does it: entities of `parse_mode` must be well formed, 4096 UTF-16 units after parsing.
 
@@ -257,6 +258,13 @@ def checked_text(params, key, limit, empty):
 
 # --- one bot --------------------------------------------------------------------------------------
 
+class Held:
+    """Calls of a method that wait until they are let go."""
+
+    def __init__(self):
+        self.go, self.dropped = asyncio.Event(), False
+
+
 class Account:
     """What the server knows about one bot."""
 
@@ -326,7 +334,7 @@ class Account:
 
 
 ACCOUNTS = {}
-SPOOL = tempfile.TemporaryDirectory(prefix="bot-api-")
+SPOOL = sys.argv[3]
 # What the public server takes and gives out; one of one's own has other bounds.
 BOUNDS = {"in": 50 << 20, "photo": 10 << 20, "out": 20 << 20, "local": False}
 
@@ -372,7 +380,7 @@ async def parameters(request):
 
 def spooled(file):
     """The content of a part, on the disk."""
-    with tempfile.NamedTemporaryFile(dir=SPOOL.name, delete=False) as kept:
+    with tempfile.NamedTemporaryFile(dir=SPOOL, delete=False) as kept:
         shutil.copyfileobj(file, kept)
     return kept.name
 
@@ -671,7 +679,11 @@ async def api(request):
         if kind in ("slow", "silence"):
             await asyncio.sleep(fault["delay_s"])
         if kind == "hold":
-            await bot.held.setdefault(name, asyncio.Event()).wait()
+            held = bot.held.setdefault(name, Held())
+            await held.go.wait()
+            if held.dropped:
+                request.transport and request.transport.abort()
+                return web.Response()
     if errors:
         return refuse(Refusal("Bad Request: " + "; ".join(errors)))
     try:
@@ -687,7 +699,7 @@ async def api(request):
         request.transport.abort()
         return web.Response()
     if fault and fault["kind"] == "hold_after":
-        await bot.held.setdefault(name, asyncio.Event()).wait()
+        await bot.held.setdefault(name, Held()).go.wait()
     return ok(public(result))
 
 
@@ -708,7 +720,7 @@ POST /_sim/T/edit     {chat, message_id, text}
 POST /_sim/T/press    {chat, message_id, data, from?}
 POST /_sim/T/fault    {method, kind, times?, retry_after?, delay_s?}   kind: 429 409 5xx slow silence cut cut_after malformed expired bad_format
                       and, until released, hold (before it is done) and hold_after (before it is answered)
-POST /_sim/T/release  {method}
+POST /_sim/T/release  {method, dropped?}   dropped: what was held before it was done never is
 POST /_sim/T/plain    {chat}   the chat has no topics
 POST /_sim/T/topic    {chat, id, name?} | {chat, id, deleted: true}
 POST /_sim/T/name     {chat, name}   the chat is public under @name
@@ -778,7 +790,9 @@ async def sim_post(request):
             topics[int(body["id"])] = body.get("name", "topic")
         return web.json_response({})
     if what == "release":
-        bot.held.pop(body["method"].lower(), asyncio.Event()).set()
+        held = bot.held.pop(body["method"].lower(), Held())
+        held.dropped = body.get("dropped", False)
+        held.go.set()
         return web.json_response({})
     if what == "plain":
         bot.plain.add(int(body["chat"]))

@@ -67,8 +67,8 @@ def played(folder, make):
         try:
             gateway.start()
             stage = Stage(gateway, telegram, model)
-            seen = beside.play(stage)
-            return {"seen": seen, "cost": cost(stage)}
+            seen, traces = beside.play(stage)
+            return {"seen": seen, "traces": traces, "cost": cost(stage)}
         finally:
             model.stop()
             if gateway.program and gateway.program.process.poll() is None:
@@ -100,7 +100,9 @@ def memory_mib(pid):
 
 
 def cost(stage):
-    """Of messages in a conversation of their own, each answered before the next; the model answers at once."""
+    """Of messages in a conversation of their own, each answered before the next; the model answers at once. Nothing where it has ended."""
+    if stage.gateway.program.process.poll() is not None:
+        return {}
     pid, asked, took = stage.gateway.program.process.pid, len(stage.model.requests), []
     before = cpu_s(pid)
     for n in range(MESSAGES):
@@ -131,13 +133,25 @@ def both(tmp_path_factory):
 def test_what_people_see_is_the_same_or_a_difference_with_a_reason(both, step):
     here, there = both["ours"]["seen"][step], both["python"]["seen"][step]
     for look in here:
+        why = "".join(f"\n=== {name}, in this step\n{side['traces'][step]}\n" for name, side in both.items())
         listed = [one for one in differences.DIFFERENCES if step in one.steps and one.look == look]
-        told = f"{step}, {look}:\n--- here\n{here[look]}\n--- Python\n{there[look]}\n---\n"
+        told = f"{step}, {look}:\n--- here\n{here[look]}\n--- Python\n{there[look]}\n---\n{why}"
         if here[look] == there[look]:
             assert not listed, f"a listed difference has vanished: {told}"
         else:
             assert listed, f"a difference that differences.py does not list: {told}"
             assert listed[0].fits(here[look], there[look]), f"other than differences.py says: {told}"
+
+
+def test_an_answer_that_is_lost_is_pythons_and_never_ours():
+    lost = f"nothing within {beside.WAIT_S} s: <w1> in 7"
+    answered, second = "We began at a1. Told of: nothing else. <w1>", "We began at a1. Told of: nothing else. <w2>"
+    listed = next(one for one in differences.DIFFERENCES if one.steps == ("kill 9 before the answer is sent",))
+    ours = f"to 7, on the question: (possibly repeated) {answered}\nto 7, on the second question: {second}"
+    assert listed.fits(ours, f"to 7: {answered}\nto 7, on the second question: {second}")
+    assert listed.fits(ours, f"to 7, on the second question: {second}\n{lost}")
+    assert not listed.fits(ours, f"to 7, on the second question: {second}"), "that it was waited for is seen"
+    assert not listed.fits(f"to 7, on the second question: {second}\n{lost}", f"to 7, on the second question: {second}\n{lost}")
 
 
 def test_every_listed_difference_is_of_a_step_and_listed_once():

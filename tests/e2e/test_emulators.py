@@ -1,11 +1,13 @@
 """The emulators themselves, judged by official clients and by a second, independent emulator."""
 
+import concurrent.futures
 import pathlib
 import subprocess
 import sys
 import time
+import urllib.request
 
-from conftest import HEADER, HERE, Program, free_port, request, until
+from conftest import HEADER, HERE, Program, emulator, free_port, request, until
 
 LO = pathlib.Path(sys.executable).parent / "lo-bot-api-emulator"
 
@@ -51,3 +53,25 @@ access    = {{ allowed_users = ["8"] }}
 def test_the_emulator_speaks_for_the_bot_it_is_asked_about(telegram):
     answer = request("POST", f"{telegram.base}/bot{telegram.TOKEN}/getMe", {})
     assert answer["result"]["username"] == "hermes_bot"
+
+
+def test_what_was_sent_to_the_emulator_goes_with_it(tmp_path):
+    with emulator(tmp_path) as telegram:
+        boundary = "b0undary"
+        part = f'--{boundary}\r\nContent-Disposition: form-data; name="%s"%s\r\n\r\n%s\r\n'
+        body = part % ("chat_id", "", "7") + part % ("document", '; filename="a.bin"', "x" * 1000) + f"--{boundary}--\r\n"
+        call = urllib.request.Request(f"{telegram.base}/bot{telegram.TOKEN}/sendDocument", body.encode(),
+                                      {"content-type": f"multipart/form-data; boundary={boundary}"}, method="POST")
+        assert urllib.request.urlopen(call, timeout=10).status == 200
+        assert [path.stat().st_size for path in (tmp_path / "bot-api").iterdir()] == [1000]
+    assert not (tmp_path / "bot-api").exists()
+
+
+def test_what_is_held_and_dropped_is_never_done(telegram):
+    telegram.fault("sendMessage", "hold")
+    with concurrent.futures.ThreadPoolExecutor() as beside:
+        held = beside.submit(request, "POST", f"{telegram.base}/bot{telegram.TOKEN}/sendMessage", {"chat_id": 7, "text": "x"})
+        until("it is held", lambda: any(call.get("fault") == "hold" for call in telegram.get("journal")))
+        telegram.sim("release", method="sendMessage", dropped=True)
+        assert isinstance(held.exception(), OSError)
+    assert telegram.from_bot(7) == []
