@@ -10,6 +10,7 @@
 //! * [`sse`]: reads server-sent events with bounds.
 //! * `ws`: websockets over the same client (feature `ws`).
 //! * [`address`]: which addresses belong to the public network.
+//! * `serve`: HTTP on a port of one's own, with bounds (feature `serve`).
 //! * [`port`]: a port that cannot be had, and who has it.
 //!
 //! Without the feature `client` only what needs no TLS is left, for adapters
@@ -31,6 +32,8 @@ pub mod client;
 pub mod error;
 #[cfg(feature = "client")]
 pub mod fetch;
+#[cfg(feature = "serve")]
+pub mod serve;
 #[cfg(feature = "client")]
 pub mod tls;
 #[cfg(feature = "ws")]

@@ -5,29 +5,22 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Router;
-use hermes_adapter_net::{address::is_loopback_ip, port};
+use hermes_adapter_net::address::is_loopback_ip;
+use hermes_adapter_net::serve::{self, Bounds};
 use hermes_adapter_sdk::prelude::*;
-use hyper::server::conn::http1;
-use hyper_util::rt::{TokioIo, TokioTimer};
-use hyper_util::service::TowerToHyperService;
-use tokio::net::{TcpListener, TcpStream, lookup_host};
-use tokio::sync::Semaphore;
-use tokio::task::JoinSet;
-use tokio::time::{sleep, timeout};
+use tokio::net::{TcpListener, lookup_host};
 
 use crate::door::{Key, weakness};
 use crate::server::Server;
 use crate::{Config, inbound, kept, routes};
 
-/// Connections that are open at once; more wait to be accepted.
-const CONNECTIONS_MAX: usize = 256;
-
-/// How long a client may take for the head of a request, and be idle between two.
-const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
-
-/// After this time a connection takes no further request.
-const CONNECTION_LIFETIME: Duration = Duration::from_secs(600);
+/// What callers can take; the last request of a connection has the time of an answer beside it.
+const BOUNDS: Bounds = Bounds {
+    connections: 256,
+    head: Duration::from_secs(30),
+    lifetime: Duration::from_secs(600),
+    grace: Duration::from_secs(30),
+};
 
 /// Where a made key is kept.
 const KEY_PLACE: &str = "key";
@@ -38,9 +31,8 @@ pub async fn open(server: &Arc<Server>) -> Result<TcpListener, ConnectError> {
     let on_loopback = addresses.iter().all(|address| is_loopback_ip(address.ip()));
     let made = ready_key(server, on_loopback).await?;
     kept::load(server).await.map_err(|error| ConnectError::retry(error.to_string()))?;
-    let refused = |error| port::refused("listen", addresses[0], &error);
-    let listener = TcpListener::bind(&addresses[..]).await.map_err(refused)?;
-    let address = listener.local_addr().map_err(refused)?;
+    let listener = serve::bind("listen", &addresses).await?;
+    let address = listener.local_addr().map_err(|error| ConnectError::retry(format!("the port is gone: {error}")))?;
     // Both stay as they were on the first connect: the configuration of an instance never changes.
     let _ = server.on_loopback.set(on_loopback);
     let label = match made {
@@ -54,46 +46,8 @@ pub async fn open(server: &Arc<Server>) -> Result<TcpListener, ConnectError> {
 
 /// Serves until the host ends the call.
 pub async fn serve(server: &Arc<Server>, listener: TcpListener) -> Result<(), ConnectError> {
-    let router = routes::router(Arc::clone(server));
-    let room = Arc::new(Semaphore::new(CONNECTIONS_MAX));
-    let grace = server.request_timeout() + HEAD_TIMEOUT;
-    // Dropped with this future: no connection outlives the link.
-    let mut connections = JoinSet::new();
-    loop {
-        while connections.try_join_next().is_some() {}
-        let Ok(place) = Arc::clone(&room).acquire_owned().await else {
-            return Err(ConnectError::retry("the listener ended"));
-        };
-        match listener.accept().await {
-            Ok((stream, _)) => {
-                let router = router.clone();
-                connections.spawn(async move {
-                    let _place = place;
-                    talk(stream, router, grace).await;
-                });
-            }
-            // No descriptors left, or a client that is gone already: the next one may do better.
-            Err(error) => {
-                tracing::warn!(%error, "a connection was not accepted");
-                sleep(Duration::from_millis(100)).await;
-            }
-        }
-    }
-}
-
-async fn talk(stream: TcpStream, router: Router, grace: Duration) {
-    // A client that is gone is found by writing to it; small chunks must not wait for each other.
-    let _ = stream.set_nodelay(true);
-    let mut builder = http1::Builder::new();
-    builder.timer(TokioTimer::new()).header_read_timeout(HEAD_TIMEOUT);
-    let connection = builder.serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
-    let mut connection = std::pin::pin!(connection);
-    tokio::select! {
-        _ = connection.as_mut() => return,
-        () = sleep(CONNECTION_LIFETIME) => connection.as_mut().graceful_shutdown(),
-    }
-    // The last request is answered, unless nobody reads the answer.
-    let _ = timeout(grace, connection).await;
+    let grace = server.request_timeout() + BOUNDS.head;
+    Err(serve::serve(listener, routes::router(Arc::clone(server)), Bounds { grace, ..BOUNDS }).await)
 }
 
 /// Judges what can be judged before anything is looked up or bound.

@@ -18,8 +18,8 @@ use axum::extract::State;
 use axum::http::{HeaderMap, Request, StatusCode, header::CONNECTION, header::CONTENT_TYPE};
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
-use hermes_adapter_net::port;
 use hermes_adapter_net::reqwest::Url;
+use hermes_adapter_net::serve::{self, Bounds};
 use hermes_adapter_sdk::prelude::*;
 use ring::hmac;
 use serde_json::{Map, Value};
@@ -42,6 +42,13 @@ const UNSIGNED_LOG_MS: i64 = 60_000;
 const ACK_TIMEOUT: Duration = Duration::from_millis(2500);
 /// Requests at once.
 const REQUESTS_MAX: usize = 64;
+/// What callers can take; who is beyond the requests at once hears so.
+const BOUNDS: Bounds = Bounds {
+    connections: 2 * REQUESTS_MAX,
+    head: Duration::from_secs(30),
+    lifetime: Duration::from_secs(600),
+    grace: Duration::from_secs(30),
+};
 /// How often a quiet link proves itself.
 const PROVE_EVERY: Duration = Duration::from_secs(60);
 
@@ -92,8 +99,7 @@ impl EventsApi {
 
     /// Takes the port.
     pub async fn connect(&self) -> Result<(), ConnectError> {
-        let listener =
-            TcpListener::bind(self.address).await.map_err(|error| port::refused("listen", self.address, &error))?;
+        let listener = serve::bind("listen", &[self.address]).await?;
         let address = listener.local_addr().map_err(|error| ConnectError::retry(error.to_string()))?;
         self.host.announce("Slack's requests", format!("http://{address}/slack/events"));
         *self.listener.lock().unwrap_or_else(PoisonError::into_inner) = Some(listener);
@@ -117,9 +123,8 @@ impl EventsApi {
             .route("/slack/commands", post(enter))
             .route("/slack/interactive", post(enter))
             .with_state(door);
-        let served = async { axum::serve(listener, router).await };
         tokio::select! {
-            end = served => Err(ConnectError::retry(format!("the port is gone: {end:?}"))),
+            error = serve::serve(listener, router, BOUNDS) => Err(error),
             error = self.prove() => Err(error),
         }
     }

@@ -14,7 +14,7 @@ use axum::body::{Body, to_bytes};
 use axum::extract::State;
 use axum::http::{HeaderMap, Method, Request, StatusCode};
 use axum::response::{IntoResponse, Response};
-use hermes_adapter_net::port;
+use hermes_adapter_net::serve::{self, Bounds};
 use hermes_adapter_sdk::prelude::*;
 use ring::hmac;
 use serde_json::{Value, json};
@@ -37,6 +37,13 @@ const BODY_TIMEOUT: Duration = Duration::from_secs(10);
 const ACK_TIMEOUT: Duration = Duration::from_secs(20);
 /// Connections that the server opens at once; those of one chat come one after the other.
 const CONNECTIONS_MAX: usize = 40;
+/// What callers can take: the server's own connections and some beside; the last request has time to be acknowledged.
+const BOUNDS: Bounds = Bounds {
+    connections: 2 * CONNECTIONS_MAX,
+    head: Duration::from_secs(30),
+    lifetime: Duration::from_secs(600),
+    grace: Duration::from_secs(30),
+};
 /// Updates that wait; the server keeps what is beyond.
 const WAITING_MAX: usize = 64;
 /// Updates that are remembered as handed over.
@@ -70,8 +77,7 @@ impl Webhook {
     /// Takes the port, and then tells the server to bring updates.
     pub async fn open(&self, link: &Connection) -> Result<(), ConnectError> {
         drop(self.held().take());
-        let listener =
-            TcpListener::bind(self.address).await.map_err(|error| port::refused("listen", self.address, &error))?;
+        let listener = serve::bind("listen", &[self.address]).await?;
         let parameters = json!({
             "url": self.url,
             "secret_token": self.secret,
@@ -99,9 +105,8 @@ impl Webhook {
         let secret = hmac::sign(&key, self.secret.as_bytes());
         let (waiting, mut brought) = mpsc::channel(WAITING_MAX);
         let router = Router::new().fallback(enter).with_state(Arc::new(Door { key, secret, waiting }));
-        let served = async { axum::serve(listener, router).await };
         tokio::select! {
-            end = served => Err(ConnectError::retry(format!("the port is gone: {end:?}"))),
+            error = serve::serve(listener, router, BOUNDS) => Err(error),
             error = hand_over(link, &mut brought) => Err(error),
             error = self.prove(link) => Err(error),
         }

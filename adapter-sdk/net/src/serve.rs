@@ -1,0 +1,203 @@
+//! A port that is open to others: HTTP on it with bounds on everything that a caller can take.
+//!
+//! Feature `serve`. Who has connected and asked nothing yet makes room for who comes when all places are taken, so
+//! that idle connections keep nobody out.
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use axum::Router;
+use hermes_protocol::ConnectError;
+use hyper::server::conn::http1;
+use hyper::service::{Service, service_fn};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+use tokio::task::{AbortHandle, JoinSet};
+use tokio::time::{sleep, timeout};
+
+use crate::port;
+
+/// How long nothing is accepted after the system refused a connection.
+const REFUSED_PAUSE: Duration = Duration::from_millis(100);
+
+/// What the callers of one port can take at most.
+#[derive(Clone, Copy, Debug)]
+pub struct Bounds {
+    /// Connections that are open at once; more wait to be accepted.
+    pub connections: usize,
+    /// How long a caller may take for the head of a request, and be idle between two.
+    pub head: Duration,
+    /// After this time a connection takes no further request.
+    pub lifetime: Duration,
+    /// How long its last request may take then.
+    pub grace: Duration,
+}
+
+/// Takes the port of the key `key` at the first of `addresses` that can be had. Errors are those of [`port::refused`].
+pub async fn bind(key: &str, addresses: &[SocketAddr]) -> Result<TcpListener, ConnectError> {
+    let Some(first) = addresses.first() else {
+        return Err(ConnectError::retry(format!("`{key}` has no address at the moment")));
+    };
+    TcpListener::bind(addresses).await.map_err(|error| port::refused(key, *first, &error))
+}
+
+/// Serves until it is dropped, and every connection ends with it.
+pub async fn serve(listener: TcpListener, router: Router, bounds: Bounds) -> ConnectError {
+    let room = Arc::new(Semaphore::new(bounds.connections));
+    let mut connections = JoinSet::new();
+    let mut quiet = Quiet::default();
+    loop {
+        while connections.try_join_next().is_some() {}
+        let stream = match listener.accept().await {
+            Ok((stream, _)) => stream,
+            // No descriptors left, or a client that is gone already: the next one may do better.
+            Err(error) => {
+                tracing::warn!(%error, "a connection was not accepted");
+                sleep(REFUSED_PAUSE).await;
+                continue;
+            }
+        };
+        if room.available_permits() == 0 {
+            quiet.make_room();
+        }
+        let Ok(place) = Arc::clone(&room).acquire_owned().await else {
+            return ConnectError::retry("the listener ended");
+        };
+        let asked = Arc::new(AtomicBool::new(false));
+        let (router, has_asked) = (router.clone(), Arc::clone(&asked));
+        let ends = connections.spawn(async move {
+            let _place = place;
+            talk(stream, router, bounds, &has_asked).await;
+        });
+        quiet.note(ends, asked);
+    }
+}
+
+/// Connections on which nothing was asked yet, the oldest first.
+#[derive(Default)]
+struct Quiet(VecDeque<(AbortHandle, Arc<AtomicBool>)>);
+
+impl Quiet {
+    fn note(&mut self, ends: AbortHandle, asked: Arc<AtomicBool>) {
+        self.0.retain(|(ends, asked)| !ends.is_finished() && !asked.load(Ordering::Relaxed));
+        self.0.push_back((ends, asked));
+    }
+
+    /// Ends the oldest, if there is one.
+    fn make_room(&mut self) {
+        while let Some((ends, asked)) = self.0.pop_front() {
+            if !ends.is_finished() && !asked.load(Ordering::Relaxed) {
+                ends.abort();
+                return;
+            }
+        }
+    }
+}
+
+async fn talk(stream: TcpStream, router: Router, bounds: Bounds, asked: &AtomicBool) {
+    // A client that is gone is found by writing to it; small chunks must not wait for each other.
+    let _ = stream.set_nodelay(true);
+    let router = TowerToHyperService::new(router);
+    let service = service_fn(|request| {
+        asked.store(true, Ordering::Relaxed);
+        router.call(request)
+    });
+    let mut builder = http1::Builder::new();
+    builder.timer(TokioTimer::new()).header_read_timeout(bounds.head);
+    let mut connection = std::pin::pin!(builder.serve_connection(TokioIo::new(stream), service));
+    tokio::select! {
+        _ = connection.as_mut() => return,
+        () = sleep(bounds.lifetime) => connection.as_mut().graceful_shutdown(),
+    }
+    // The last request is answered, unless nobody reads the answer.
+    let _ = timeout(bounds.grace, connection).await;
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::routing::get;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+    use super::*;
+
+    const LONG: Duration = Duration::from_secs(600);
+
+    async fn served(connections: usize, head: Duration) -> (SocketAddr, JoinSet<ConnectError>) {
+        let any = "127.0.0.1:0".parse().expect("an address");
+        let listener = bind("listen", &[any]).await.expect("a port");
+        let address = listener.local_addr().expect("an address");
+        let router = Router::new().route("/", get(|| async { "here" }));
+        let mut running = JoinSet::new();
+        running.spawn(serve(listener, router, Bounds { connections, head, lifetime: LONG, grace: LONG }));
+        (address, running)
+    }
+
+    /// Asks on a connection, which stays open, and answers the status line.
+    async fn ask(stream: &mut TcpStream) -> String {
+        stream.write_all(b"GET / HTTP/1.1\r\nhost: a\r\n\r\n").await.expect("it is open");
+        let mut answer = Vec::new();
+        while !answer.ends_with(b"here") {
+            assert_ne!(stream.read_buf(&mut answer).await.expect("an answer"), 0, "it ended");
+        }
+        String::from_utf8_lossy(&answer).lines().next().unwrap_or_default().to_owned()
+    }
+
+    #[tokio::test]
+    async fn who_says_nothing_makes_room_for_who_comes() {
+        let (address, _running) = served(2, LONG).await;
+        let mut silent = [TcpStream::connect(address).await.unwrap(), TcpStream::connect(address).await.unwrap()];
+        let mut asks = TcpStream::connect(address).await.unwrap();
+        assert_eq!(ask(&mut asks).await, "HTTP/1.1 200 OK");
+        let ended = silent[0].read(&mut [0]).await;
+        assert!(matches!(ended, Ok(0) | Err(_)), "the oldest went: {ended:?}");
+        assert_eq!(ask(&mut silent[1]).await, "HTTP/1.1 200 OK", "the other one may still ask");
+    }
+
+    #[tokio::test]
+    async fn who_has_asked_keeps_the_place_and_who_comes_waits_for_it() {
+        let (address, _running) = served(1, LONG).await;
+        let mut first = TcpStream::connect(address).await.unwrap();
+        ask(&mut first).await;
+        let mut second = TcpStream::connect(address).await.unwrap();
+        let mut waiting = tokio::spawn(async move { ask(&mut second).await });
+        ask(&mut first).await;
+        assert!(!waiting.is_finished());
+        drop(first);
+        assert_eq!((&mut waiting).await.unwrap(), "HTTP/1.1 200 OK");
+    }
+
+    #[tokio::test]
+    async fn a_head_that_does_not_come_ends_its_connection() {
+        let (address, _running) = served(1, Duration::from_millis(20)).await;
+        let mut half = TcpStream::connect(address).await.unwrap();
+        half.write_all(b"GET / HTTP/1.1\r\nhos").await.unwrap();
+        let mut said = Vec::new();
+        let ended = half.read_to_end(&mut said).await;
+        assert!(ended.is_err() || !String::from_utf8_lossy(&said).contains("200"), "{said:?}");
+    }
+
+    #[tokio::test]
+    async fn no_connection_outlives_what_serves_it() {
+        let (address, running) = served(1, LONG).await;
+        let mut open = TcpStream::connect(address).await.unwrap();
+        ask(&mut open).await;
+        drop(running);
+        let ended = open.read(&mut [0]).await;
+        assert!(matches!(ended, Ok(0) | Err(_)), "{ended:?}");
+    }
+
+    #[tokio::test]
+    async fn a_taken_port_is_named_by_its_key() {
+        let taken = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let address = taken.local_addr().expect("an address");
+        let ConnectError::Retry { reason, .. } = bind("listen", &[address]).await.unwrap_err() else {
+            panic!("it comes free")
+        };
+        assert!(reason.starts_with(&format!("`listen` {address} is taken by")), "{reason}");
+    }
+}
