@@ -184,7 +184,7 @@ body_bytes_max = 2048
     assert hooked.v1("ci", {**failed, "filler": "x" * 2048}, "4")[0] == 413
     assert [hooked.v1("ci", {**failed, "n": n}, f"n{n}")[0] for n in range(4)] == [202, 202, 429, 429]
     assert hooked.v1("ci", {**failed, "n": 0}, "n0")[0] == 200, "a repetition is no call more"
-    assert hooked.v1("nowhere", failed, "5")[0] == 404
+    assert hooked.v1("nowhere", failed, "5")[0] == 401
 
 
 def test_a_call_that_is_repeated_over_a_restart_starts_nothing(hooks):
@@ -217,7 +217,7 @@ def test_routes_are_added_while_it_runs_and_stay(hooks, tmp_path):
     folder = tmp_path / "routes"
     folder.mkdir(mode=0o700)
     hooked = hooks(more=f'routes_dir = "{folder}"', routes="")
-    assert hooked.v1("added", {"a": 1}, "1")[0] == 404
+    assert hooked.v1("added", {"a": 1}, "1")[0] == 401
     new = folder / "new"
     new.write_text(json.dumps({"added": {"prompt": "added: {a}"}, "bad": {"secret": "short"}}))
     new.rename(folder / "added.json")

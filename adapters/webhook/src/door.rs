@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use axum::body::{Body, to_bytes};
+use axum::body::{Body, Bytes, to_bytes};
 use axum::extract::{Path, State};
 use axum::http::header::{CONTENT_LENGTH, HeaderMap, RETRY_AFTER};
 use axum::http::{Request, StatusCode};
@@ -35,6 +35,12 @@ const EMIT_TIMEOUT: Duration = Duration::from_secs(8);
 /// Calls that are on their way to the host, whether their senders still wait or not.
 const HANDING_MAX: usize = 256;
 
+/// What is read of bodies at once, in KiB; more than the largest body of a route.
+const READING_KIB_MAX: usize = 64 * 1024;
+
+/// How much of the name of a route that there is not is logged.
+const ROUTE_CHARS_SAID: usize = 64;
+
 /// When a call that the host did not take may come again, in seconds.
 const AGAIN_AFTER_S: u64 = 5;
 
@@ -52,6 +58,10 @@ pub struct Door {
     memory: Mutex<BTreeMap<String, Arc<Memory>>>,
     /// Room for calls on their way to the host.
     handing: Arc<Semaphore>,
+    /// Room for bodies.
+    reading: Arc<Semaphore>,
+    /// Calls to routes that there are not.
+    astray: Mutex<Refused>,
 }
 
 /// What is remembered of one route. Only routes that exist have one.
@@ -80,7 +90,8 @@ impl Door {
     pub fn new(config: &Config, host: Host) -> Self {
         let handing = Arc::new(Semaphore::new(HANDING_MAX));
         let (address, routes) = (crate::config::address(config), Routes::new(config));
-        Self { host, address, routes, memory: Mutex::default(), handing }
+        let (reading, astray) = (Arc::new(Semaphore::new(READING_KIB_MAX)), Mutex::default());
+        Self { host, address, routes, memory: Mutex::default(), handing, reading, astray }
     }
 
     fn memory(&self, route: &str) -> Arc<Memory> {
@@ -100,15 +111,14 @@ pub fn router(door: Arc<Door>) -> Router {
 }
 
 async fn enter(State(door): State<Arc<Door>>, Path(name): Path<String>, request: Request<Body>) -> Response {
-    let Some(route) = door.routes.find(&name) else {
-        return refused(StatusCode::NOT_FOUND, "there is no such route");
+    let Some(route) = door.routes.find(&name).await else {
+        let name: String = name.chars().take(ROUTE_CHARS_SAID).collect();
+        log_refused(&door.astray, &format!("{name:?}"), "there is no such route", door.host.now_ms());
+        return unsigned();
     };
-    if !route.enabled {
-        return refused(StatusCode::FORBIDDEN, "this route is switched off");
-    }
     let (parts, body) = request.into_parts();
-    let body = match read(&route, &parts.headers, body).await {
-        Ok(body) => body,
+    let (body, room) = match read(&door, &route, &parts.headers, body).await {
+        Ok(read) => read,
         Err(response) => return response,
     };
     let memory = door.memory(&route.name);
@@ -116,11 +126,13 @@ async fn enter(State(door): State<Arc<Door>>, Path(name): Path<String>, request:
     let signed = match signature::judge(&route, &parts.headers, &body, now_ms) {
         Ok(signed) => signed,
         Err(why) => {
-            log_refused(&memory, &route, why, now_ms);
-            // Whoever may call knows how to sign; nobody else learns what was wrong.
-            return refused(StatusCode::UNAUTHORIZED, "the signature is missing or wrong");
+            log_refused(&memory.refused, &route.name, why, now_ms);
+            return unsigned();
         }
     };
+    if !route.enabled {
+        return refused(StatusCode::FORBIDDEN, "this route is switched off");
+    }
     door.host.proved();
     let Some(said) = payload::read(&parts.headers, &body) else {
         return refused(StatusCode::BAD_REQUEST, "the body is neither JSON nor a form");
@@ -145,18 +157,30 @@ async fn enter(State(door): State<Arc<Door>>, Path(name): Path<String>, request:
         return later(&CallError::new("busy", "too many calls are on their way to the host"));
     };
     let event = event(&route, &names, text);
-    let (mark, about, id) = (signed.mark, call.event, names.id);
-    take(Handing { door, route, memory, mark, event, about, id, _place: place }).await
+    drop(room);
+    let (mark, is_signed, about, id) = (signed.mark, names.is_signed, call.event, names.id);
+    take(Handing { door, route, memory, mark, is_signed, event, about, id, _place: place }).await
 }
 
-async fn read(route: &Route, headers: &HeaderMap, body: Body) -> Result<axum::body::Bytes, Response> {
+/// Reads a body, while there is room for it beside the others: whose it is nobody knows yet.
+async fn read(
+    door: &Door,
+    route: &Route,
+    headers: &HeaderMap,
+    body: Body,
+) -> Result<(Bytes, OwnedSemaphorePermit), Response> {
     let too_large = || refused(StatusCode::PAYLOAD_TOO_LARGE, "the body is larger than this route takes");
     let announced = headers.get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<usize>().ok());
     if announced.is_some_and(|bytes| bytes > route.body_bytes_max) {
         return Err(too_large());
     }
+    let bytes = announced.unwrap_or(route.body_bytes_max);
+    let kib = u32::try_from(bytes.div_ceil(1024)).unwrap_or(u32::MAX);
+    let Ok(room) = Arc::clone(&door.reading).try_acquire_many_owned(kib) else {
+        return Err(later(&CallError::new("busy", "too much is being read at once")));
+    };
     match timeout(BODY_TIMEOUT, to_bytes(body, route.body_bytes_max)).await {
-        Ok(Ok(body)) => Ok(body),
+        Ok(Ok(body)) => Ok((body, room)),
         Ok(Err(_)) => Err(too_large()),
         Err(_) => Err(refused(StatusCode::REQUEST_TIMEOUT, "the body took too long")),
     }
@@ -189,6 +213,7 @@ struct Handing {
     route: Arc<Route>,
     memory: Arc<Memory>,
     mark: Option<[u8; 8]>,
+    is_signed: bool,
     event: Event,
     about: String,
     id: String,
@@ -214,6 +239,15 @@ impl Handing {
         if let Err(wait_s) = memory.rate().take(route.rate_per_minute, now_ms) {
             return too_many(route, wait_s);
         }
+        if let Some(mark) = self.mark.filter(|_| !self.is_signed) {
+            match marks.begin(mark, &self.event.event_id, now_ms, route.replay_s, (host, &route.name)).await {
+                Ok(event_id) => self.event.event_id = event_id,
+                Err(error) => {
+                    memory.rate().give_back();
+                    return later(&error);
+                }
+            }
+        }
         self.event.at_ms = now_ms;
         let emitted = match host.emit(&self.event).await {
             Ok(emitted) => emitted,
@@ -225,7 +259,9 @@ impl Handing {
         // After the host has it: what is remembered and was not handed over would be lost.
         if let Some(mark) = self.mark {
             marks.note(mark, now_ms, route.replay_s);
-            marks.keep(host, &route.name).await;
+            if marks.keep(host, &route.name).await {
+                marks.settle(mark);
+            }
         }
         if let Emitted::Duplicate { .. } = emitted {
             memory.rate().give_back();
@@ -283,13 +319,19 @@ fn later(error: &CallError) -> Response {
     ([(RETRY_AFTER, AGAIN_AFTER_S.to_string())], answer).into_response()
 }
 
-fn log_refused(memory: &Memory, route: &Route, why: &str, now_ms: i64) {
-    let mut refused = memory.refused.lock().unwrap_or_else(PoisonError::into_inner);
+/// What everybody hears who cannot sign: whoever may call knows how, and nobody else learns what was wrong, or which
+/// routes there are.
+fn unsigned() -> Response {
+    refused(StatusCode::UNAUTHORIZED, "the signature is missing or wrong")
+}
+
+fn log_refused(refused: &Mutex<Refused>, route: &str, why: &str, now_ms: i64) {
+    let mut refused = refused.lock().unwrap_or_else(PoisonError::into_inner);
     refused.since += 1;
     if now_ms.saturating_sub(refused.logged_ms) >= REFUSED_LOG_MS {
         let calls = std::mem::take(&mut refused.since);
         refused.logged_ms = now_ms;
-        tracing::warn!(route = route.name, calls, "a call is refused: {why}");
+        tracing::warn!(route, calls, "a call is refused: {why}");
     }
 }
 

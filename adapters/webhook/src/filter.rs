@@ -29,7 +29,7 @@ pub enum Test {
     Exists(bool),
     /// It is this.
     Equals(Value),
-    /// It is something else, or not there.
+    /// It is something else, of another type, or not there.
     NotEquals(Value),
     /// It is a list or a table with this in it, or a text with these words.
     Contains(Value),
@@ -67,10 +67,10 @@ impl Test {
     fn holds(&self, value: Option<&Value>) -> bool {
         match (self, value) {
             (Self::Exists(wanted), value) => value.is_some() == *wanted,
-            (Self::NotEquals(other), value) => value != Some(other),
+            (Self::NotEquals(other), value) => !value.is_some_and(|value| same(value, other)),
             (_, None) => false,
-            (Self::Equals(other), Some(value)) => value == other,
-            (Self::In(others), Some(value)) => others.contains(value),
+            (Self::Equals(other), Some(value)) => same(value, other),
+            (Self::In(others), Some(value)) => others.iter().any(|other| same(value, other)),
             (Self::Contains(part), Some(value)) => contains(value, part),
             (Self::Regex(pattern), Some(value)) => pattern.is_match(&*text(value)),
         }
@@ -79,10 +79,21 @@ impl Test {
 
 fn contains(value: &Value, part: &Value) -> bool {
     match value {
-        Value::Array(items) => items.contains(part),
+        Value::Array(items) => items.iter().any(|item| same(item, part)),
         Value::Object(table) => part.as_str().is_some_and(|key| table.contains_key(key)),
         value => text(value).contains(&*text(part)),
     }
+}
+
+/// Whether two values say the same; numbers by what they count, however they are written.
+fn same(one: &Value, other: &Value) -> bool {
+    one == other
+        || match (one, other) {
+            (Value::Number(one), Value::Number(other)) if one.is_f64() || other.is_f64() => {
+                one.as_f64() == other.as_f64()
+            }
+            _ => false,
+        }
 }
 
 /// A value as text.

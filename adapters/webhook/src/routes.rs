@@ -1,4 +1,4 @@
-//! Where calls arrive: the routes of the section, and those of a folder that is looked at with every call.
+//! Where calls arrive: the routes of the section, and those of a folder that is looked at when calls come.
 //!
 //! A route of the section wins over one of the folder. What is wrong in a file costs that route and no other, and
 //! is said in `status`; a file that cannot be read leaves its routes as they were. It is a folder and not a file
@@ -7,13 +7,15 @@
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs::{File, Metadata};
-use std::io::Read;
+use std::io::{ErrorKind, Read};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use hermes_adapter_sdk::prelude::*;
 use serde_json::{Map, Value};
+use tokio::time::{Instant, sleep_until};
 
 use crate::config::{self, Config, ROUTES_MAX, RouteConfig, Shared};
 use crate::filter::Filter;
@@ -23,6 +25,9 @@ const FILES_MAX: usize = 200;
 
 /// The largest file of routes, in bytes.
 const FILE_BYTES_MAX: u64 = 1024 * 1024;
+
+/// The folder is looked at no more often than this, whoever calls.
+const LOOK_PAUSE: Duration = Duration::from_millis(250);
 
 /// Faults that are said at once.
 const FAULTS_SAID_MAX: usize = 3;
@@ -99,11 +104,18 @@ struct Watched {
     read: Mutex<Folder>,
 }
 
+impl Watched {
+    fn lock(&self) -> MutexGuard<'_, Folder> {
+        self.read.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 /// The folder as it was last looked at.
 #[derive(Default)]
 struct Folder {
     files: BTreeMap<OsString, LastRead>,
     fault: Option<String>,
+    looked_at: Option<Instant>,
 }
 
 /// What was last read of a file.
@@ -126,12 +138,44 @@ impl Routes {
         Self { fixed, shared: Shared::of(config), folder }
     }
 
-    /// The route of this name, after a look at the folder.
-    pub fn find(&self, name: &str) -> Option<Arc<Route>> {
-        if let Some(route) = self.fixed.get(name) {
-            return Some(Arc::clone(route));
+    /// The route of this name, as the folder is now or was a moment ago. One that is not known waits for the next look,
+    /// which serves all that wait for it: nobody has signed anything yet.
+    pub async fn find(&self, name: &str) -> Option<Arc<Route>> {
+        let (came, looked) = (Instant::now(), self.looked_at());
+        if let Some(next) = looked.map(|at| at + LOOK_PAUSE).filter(|next| *next > came) {
+            let held = self.held(name);
+            if held.is_some() {
+                return held;
+            }
+            sleep_until(next).await;
+            if self.looked_at().is_some_and(|at| at > came) {
+                return self.held(name);
+            }
         }
-        self.looked()?.files.values().find_map(|file| file.routes.get(name).cloned())
+        self.find_now(name)
+    }
+
+    /// The route of this name, after a look at the folder.
+    fn find_now(&self, name: &str) -> Option<Arc<Route>> {
+        if !self.fixed.contains_key(name) {
+            drop(self.looked());
+        }
+        self.held(name)
+    }
+
+    /// The route of this name, without a look at the folder.
+    fn held(&self, name: &str) -> Option<Arc<Route>> {
+        let added = || self.folder.as_ref()?.lock().files.values().find_map(|file| file.routes.get(name).cloned());
+        self.fixed.get(name).cloned().or_else(added)
+    }
+
+    fn looked_at(&self) -> Option<Instant> {
+        self.folder.as_ref()?.lock().looked_at
+    }
+
+    /// Whether there is a route of this name, as far as is known.
+    pub fn has(&self, name: &str) -> bool {
+        self.held(name).is_some()
     }
 
     /// How many there are.
@@ -157,7 +201,8 @@ impl Routes {
     /// The folder as it is now.
     fn looked(&self) -> Option<MutexGuard<'_, Folder>> {
         let watched = self.folder.as_ref()?;
-        let mut folder = watched.read.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut folder = watched.lock();
+        folder.looked_at = Some(Instant::now());
         match stamps(&watched.path) {
             Ok(stamps) => {
                 folder.fault = None;
@@ -168,7 +213,16 @@ impl Routes {
                     }
                 }
             }
-            Err(why) => folder.fault = Some(format!("{why}; the routes it had go on")),
+            Err(why) => {
+                // Whoever was shut out stays out: a file that is gone from a folder that is there counts no more.
+                let is_there = watched.path.is_dir();
+                let is_gone = |name: &OsString| {
+                    std::fs::symlink_metadata(watched.path.join(name))
+                        .is_err_and(|error| error.kind() == ErrorKind::NotFound)
+                };
+                folder.files.retain(|name, _| !(is_there && is_gone(name)));
+                folder.fault = Some(format!("{why}; the routes it had go on"));
+            }
         }
         Some(folder)
     }

@@ -220,6 +220,8 @@ pub struct Names {
     pub id: String,
     /// What the host knows it by, for as long as it keeps its events.
     pub event: String,
+    /// Whether the same signed bytes are always that event.
+    pub is_signed: bool,
 }
 
 /// Names a call of a route.
@@ -246,7 +248,8 @@ pub fn names(signed: &Signed, headers: &HeaderMap, body: &[u8], now_ms: i64, rep
         (_, None) => digest(&[b"span", &span.to_be_bytes(), &signed.mark.unwrap_or_default(), body]),
     };
     let event = hex(&words[..16]);
-    Names { id: given.map_or_else(|| event.clone(), short), event }
+    let is_signed = matches!(signed.scheme, Scheme::Standard | Scheme::GitHub);
+    Names { id: given.map_or_else(|| event.clone(), short), event, is_signed }
 }
 
 /// An id that can stand in the name of a chat.

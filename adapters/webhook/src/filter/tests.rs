@@ -67,3 +67,13 @@ fn a_condition_that_cannot_be_read_is_refused_and_never_passed_over() {
         assert!(why.contains(said), "{wrong}: {why}");
     }
 }
+
+#[test]
+fn numbers_are_what_they_count_and_what_is_missing_or_of_another_type_is_not_equal() {
+    for test in ["equals", "not_equals"] {
+        assert_eq!(holds(of("number", test, json!(7.0))), test == "equals");
+        assert_eq!(holds(of("number", test, json!("7"))), test == "not_equals");
+        assert_eq!(holds(of("nothing", test, json!(7))), test == "not_equals");
+    }
+    assert!(holds(of("number", "in", json!([1, 7.0]))) && !holds(of("number", "in", json!([7.5]))));
+}

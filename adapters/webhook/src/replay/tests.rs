@@ -23,11 +23,11 @@ fn what_is_remembered_is_bounded_and_fits_into_one_value() {
     for n in 0..MARKS_MAX as u32 + 5 {
         marks.note(mark(n), NOW_MS, 3_600);
     }
-    assert_eq!(marks.0.len(), MARKS_MAX);
+    assert_eq!(marks.seen.len(), MARKS_MAX);
     assert!(!marks.has(mark(4), NOW_MS) && marks.has(mark(5), NOW_MS));
     assert!(marks.write().len() <= 64 * 1024);
     marks.note(mark(0), NOW_MS + 3_600_000, 3_600);
-    assert_eq!(marks.0.len(), 1, "what is over goes");
+    assert_eq!(marks.seen.len(), 1, "what is over goes");
 }
 
 #[test]

@@ -54,6 +54,13 @@ pub fn hang_up(address: &str, path: &str, headers: &[(&str, &str)], body: &str) 
         .unwrap();
 }
 
+/// A call whose body of so many bytes does not come.
+pub fn begun(address: &str, path: &str, bytes: usize) -> TcpStream {
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.write_all(format!("POST {path} HTTP/1.1\r\nhost: x\r\ncontent-length: {bytes}\r\n\r\n").as_bytes()).unwrap();
+    stream
+}
+
 pub fn raw(address: &str, request: &str) -> Answer {
     let mut stream = TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
