@@ -15,7 +15,6 @@ import subprocess
 import sys
 import tempfile
 import time
-import urllib.error
 import urllib.request
 
 import pytest
@@ -51,6 +50,19 @@ def request(method, url, body=None, headers=None, timeout=WAIT_S):
     call = urllib.request.Request(url, data, {"content-type": "application/json", **(headers or {})}, method=method)
     with urllib.request.urlopen(call, timeout=timeout) as answer:
         return json.loads(answer.read() or b"null")
+
+
+def until_it_answers(program, look):
+    """Waits for a server that is starting; fails with its words where it has ended."""
+
+    def answers():
+        assert program.process.poll() is None, program.said()
+        try:
+            return look()
+        except OSError:
+            return None  # It does not listen yet.
+
+    until("the server answers", answers)
 
 
 class Program:
@@ -199,16 +211,8 @@ def emulator(folder):
     arguments = [sys.executable, HERE / "telegram_emulator.py", os.environ["TELEGRAM_SCHEMA"], str(port), spool]
     program = Program(arguments, folder / "emulator.log")
     found = Telegram(f"http://127.0.0.1:{port}")
-
-    def answers():
-        assert program.process.poll() is None, program.said()
-        try:
-            return found.get("verdict") is not None
-        except (urllib.error.URLError, ConnectionError):
-            return False
-
     try:
-        until("the emulator answers", answers)
+        until_it_answers(program, lambda: found.get("verdict") is not None)
         yield found
     finally:
         program.stop(signal.SIGKILL)

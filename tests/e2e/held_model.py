@@ -1,9 +1,10 @@
 """A model that answers when it is told to, and remembers word for word what it was asked."""
 
-import http.server
 import json
 import threading
 import time
+
+from chat_server import Chat, ChatServer
 
 
 def opened():
@@ -12,7 +13,7 @@ def opened():
     return gate
 
 
-class HeldModel:
+class HeldModel(ChatServer):
     """Serves chat completions; while `held`, nothing is answered.
 
     `answer` gets the last message's content, `script` all messages; either may answer with a list of
@@ -24,15 +25,9 @@ class HeldModel:
         self.go, self.which = opened(), None
         outer = self
 
-        class Handler(http.server.BaseHTTPRequestHandler):
-            def log_message(self, *_):
-                pass
-
-            def do_GET(self):
-                self.reply("application/json", b'{"object": "list", "data": []}')
-
+        class Handler(Chat):
             def do_POST(self):
-                body = json.loads(self.rfile.read(int(self.headers["content-length"])))
+                body = self.asked()
                 if not self.path.endswith("/chat/completions"):
                     return self.reply("application/json", b"{}", 404)  # A question for another kind of server.
                 waits = outer.which is None or outer.which(body["messages"])
@@ -46,35 +41,18 @@ class HeldModel:
                     pass  # Whoever asked is gone.
 
             def say(self, pieces, streamed):
-                if not streamed:
-                    message = {"role": "assistant", "content": "".join(pieces)}
-                    body = {"id": "1", "object": "chat.completion", "choices": [{"index": 0, "message": message, "finish_reason": "stop"}]}
-                    return self.reply("application/json", json.dumps(body).encode())
-                self.send_response(200)
-                self.send_header("content-type", "text/event-stream")
-                self.end_headers()
+                if streamed:
+                    return self.stream(self.paced(pieces))
+                message = {"role": "assistant", "content": "".join(pieces)}
+                body = {"id": "1", "object": "chat.completion", "choices": [{"index": 0, "message": message, "finish_reason": "stop"}]}
+                return self.reply("application/json", json.dumps(body).encode())
+
+            def paced(self, pieces):
                 for n, piece in enumerate(pieces):
                     time.sleep(pace_s if n else 0)
-                    self.chunk({"role": "assistant", "content": piece}, None)
-                self.chunk({}, "stop")
-                return self.wfile.write(b"data: [DONE]\n\n")
+                    yield {"content": piece}
 
-            def chunk(self, delta, end):
-                choice = {"index": 0, "delta": delta, "finish_reason": end}
-                self.wfile.write(f"data: {json.dumps({'id': '1', 'object': 'chat.completion.chunk', 'choices': [choice]})}\n\n".encode())
-
-            def reply(self, kind, body, status=200):
-                self.send_response(status)
-                self.send_header("content-type", kind)
-                self.send_header("content-length", str(len(body)))
-                self.end_headers()
-                self.wfile.write(body)
-
-        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.server.daemon_threads = True
-        self.thread = threading.Thread(target=self.server.serve_forever, daemon=True)
-        self.thread.start()
-        self.base = f"http://127.0.0.1:{self.server.server_port}"
+        self.serve(Handler)
 
     def hold(self, which=None):
         """Answers nothing from now on, or nothing whose messages are `which`."""
@@ -95,6 +73,4 @@ class HeldModel:
     def stop(self):
         for go in [*self.left, self.go]:
             go.set()
-        self.server.shutdown()
-        self.server.server_close()
-        self.thread.join()
+        super().stop()

@@ -4,11 +4,10 @@ import json
 import signal
 import subprocess
 import sys
-import urllib.error
 
 import pytest
 
-from conftest import BIN, HEADER, HERE, WAIT_S, Program, free_port, request, until
+from conftest import BIN, HEADER, HERE, WAIT_S, Program, free_port, request, until, until_it_answers
 
 TOKEN = "NDI.TESTTO.TESTTOKENTESTTOKENTESTTOKENTEST"
 GENERAL, RANDOM, VOICE, NEWS, FORUM = "10", "11", "12", "13", "14"
@@ -60,15 +59,7 @@ def discord(tmp_path):
     port = free_port()
     program = Program([sys.executable, HERE / "discord_emulator.py", str(port)], tmp_path / "emulator.log")
     found = Discord(f"http://127.0.0.1:{port}")
-
-    def answers():
-        assert program.process.poll() is None, program.said()
-        try:
-            return found.get("verdict") is not None
-        except (urllib.error.URLError, ConnectionError):
-            return False
-
-    until("the emulator answers", answers)
+    until_it_answers(program, lambda: found.get("verdict") is not None)
     yield found
     program.stop(signal.SIGKILL)
 
@@ -403,6 +394,27 @@ def test_an_answer_to_a_command_that_takes_none_any_more_goes_to_who_used_it_alo
     discord.sim("slash", **{"from": 7, "channel": GENERAL, "name": "help"})
     until("the answer", lambda: discord.from_bot(dm=7))
     assert not discord.from_bot(GENERAL), "nobody else sees it"
+    one.stop()
+    discord.verdict()
+
+
+def test_a_message_that_waits_is_answered_as_it_was_edited_and_a_later_edit_changes_nothing(host, discord, isolation):
+    header = HEADER.replace("[agent]", "[agent]\ntest_words = true", 1)
+    one = started(host, discord, isolation, more='session = { busy = "queue", receipts = false }', header=header)
+    discord.says(7, "/hang on")
+    waits = discord.says(7, "teh question")
+    discord.sim("edit", message=waits, text="the question")
+    discord.says(8, "what comes after the edit")
+    assert "after the edit" in discord.answers(1, dm=8)[0]
+    discord.says(7, "/stop")
+    until("the answer", lambda: any("the question" in m["content"] for m in discord.from_bot(dm=7)))
+    before = len(discord.from_bot(dm=7))
+    discord.sim("edit", message=waits, text="something else")
+    discord.says(7, "the end")
+    until("the end", lambda: any("the end" in m["content"] for m in discord.from_bot(dm=7)))
+    texts = [m["content"] for m in discord.from_bot(dm=7)]
+    assert not any("teh question" in text or "something else" in text for text in texts), texts
+    assert len(texts) == before + 1
     one.stop()
     discord.verdict()
 

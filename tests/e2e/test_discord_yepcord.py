@@ -16,7 +16,7 @@ import uuid
 
 import pytest
 
-from conftest import HERE, Program, free_port, request, until
+from conftest import HERE, Program, free_port, request, until, until_it_answers
 from platforms import NUMBERED, fetched, without_fences
 from test_model import config
 from told_model import ToldModel, long_answer
@@ -106,15 +106,7 @@ BCRYPT_ROUNDS = 4
     assert migrated.process.wait(60) == 0, migrated.said()
     running = Program([program, "run_all", "-c", config, "-h", "127.0.0.1", "-p", str(port)], folder / "server.log", cwd=folder)
     found = Yepcord(f"http://{address}")
-
-    def answers():
-        assert running.process.poll() is None, running.said()
-        try:
-            return found.call("GET", "gateway")
-        except (urllib.error.URLError, ConnectionError):
-            return None
-
-    until("the server answers", answers)
+    until_it_answers(running, lambda: found.call("GET", "gateway"))
     found.furnish()
     yield found
     running.stop(signal.SIGKILL)

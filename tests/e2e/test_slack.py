@@ -1,6 +1,5 @@
 """Slack, through the built host and library, against an emulator that Slack's SDK finds true."""
 
-import http.server
 import json
 import os
 import signal
@@ -8,13 +7,13 @@ import subprocess
 import sys
 import threading
 import time
-import urllib.error
 import urllib.parse
 import urllib.request
 
 import pytest
 
-from conftest import HEADER, HERE, WAIT_S, Program, free_port, request, until
+from chat_server import Chat, ChatServer
+from conftest import HEADER, HERE, WAIT_S, Program, free_port, request, until, until_it_answers
 from held_model import HeldModel
 from test_model import config
 
@@ -101,15 +100,7 @@ def slack_host(tmp_path):
         program = Program(arguments + ([events_url] if events_url else []), tmp_path / f"slack-{port}.log")
         made.append(program)
         found = Slack(f"http://127.0.0.1:{port}")
-
-        def answers():
-            assert program.process.poll() is None, program.said()
-            try:
-                return found.sim("state")
-            except (urllib.error.URLError, ConnectionError):
-                return None
-
-        until("the emulator answers", answers)
+        until_it_answers(program, lambda: found.sim("state"))
         return found
 
     yield make
@@ -122,37 +113,24 @@ def slack(slack_host):
     return slack_host()
 
 
-class GrowingModel:
+class GrowingModel(ChatServer):
     """Streams its answer piece by piece, each when it is told to."""
 
     def __init__(self, *pieces):
         self.steps = threading.Semaphore(0)
         outer = self
 
-        class Handler(http.server.BaseHTTPRequestHandler):
-            def log_message(self, *_):
-                pass
-
+        class Handler(Chat):
             def do_POST(self):
-                self.rfile.read(int(self.headers["content-length"]))
-                self.send_response(200)
-                self.send_header("content-type", "text/event-stream")
-                self.end_headers()
-                for piece in pieces:
-                    outer.steps.acquire()
-                    self.chunk({"role": "assistant", "content": piece}, None)
-                self.chunk({}, "stop")
-                self.wfile.write(b"data: [DONE]\n\n")
+                self.asked()
+                self.stream(outer.told(pieces))
 
-            def chunk(self, delta, end):
-                choice = {"index": 0, "delta": delta, "finish_reason": end}
-                self.wfile.write(f"data: {json.dumps({'id': '1', 'object': 'chat.completion.chunk', 'choices': [choice]})}\n\n".encode())
-                self.wfile.flush()
+        self.serve(Handler)
 
-        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.server.daemon_threads = True
-        threading.Thread(target=self.server.serve_forever, daemon=True).start()
-        self.base = f"http://127.0.0.1:{self.server.server_port}"
+    def told(self, pieces):
+        for piece in pieces:
+            self.steps.acquire()
+            yield {"content": piece}
 
     def step(self):
         self.steps.release()
@@ -160,8 +138,7 @@ class GrowingModel:
     def stop(self):
         for _ in range(10):
             self.step()
-        self.server.shutdown()
-        self.server.server_close()
+        super().stop()
 
 
 def section(slack, isolation, more="", transport='app_token  = "xapp-1-A-1"', tokens="xoxb-hermes"):
@@ -262,6 +239,40 @@ def test_what_slack_sends_again_about_a_message_is_no_second_one(host, slack, is
     slack.answer_with(dm, "next")
     slack.quiet()
     assert len(slack.from_bot(dm)) == 2
+    one.stop()
+    slack.verdict()
+
+
+def test_a_message_that_waits_is_answered_as_it_was_edited_and_no_edit_is_a_second_message(host, slack, isolation):
+    header = HEADER.replace("[agent]", "[agent]\ntest_words = true", 1)
+    one = started(host, slack, isolation, 'dm_threads = false\nsession = { busy = "queue", receipts = false }', header=header)
+    dm, other = slack.dm(), slack.dm("bob")
+
+    def changes(ts, before, after, edited=None, user=slack.who()):
+        said = {"type": "message", "user": user, "ts": ts, "text": after, **({"edited": {"user": user, "ts": edited}} if edited else {})}
+        slack.sim("event", event={"type": "message", "subtype": "message_changed", "hidden": True, "channel": dm, "ts": "1700000001.000100",
+                                  "message": said, "previous_message": {**said, "text": before}})
+
+    slack.says(dm, "/hang on")
+    waits = slack.says(dm, "teh question")
+    for _ in range(2):
+        changes(waits, "teh question", "the question", edited="1700000001.000000")
+    slack.says(other, "what comes after the edit", name="bob")
+    slack.answer_with(other, "after the edit")
+    slack.quiet()
+    slack.says(dm, "!stop")
+    answer = slack.answer_with(dm, "the question")
+    before = len(slack.from_bot(dm))
+    changes(waits, "the question", "something else", edited="1700000002.000000")
+    changes(waits, "something else", "something else", edited="1700000002.000000")
+    changes(waits, "something else", "with a preview")
+    changes(answer["ts"], answer["text"], "what the bot said otherwise", edited="1700000003.000000", user=BOT)
+    slack.says(dm, "the end")
+    slack.answer_with(dm, "the end")
+    slack.quiet()
+    texts = [m["text"] for m in slack.from_bot(dm)]
+    unsaid = ("teh question", "something else", "preview", "otherwise")
+    assert not any(word in text for text in texts for word in unsaid) and len(texts) == before + 1, texts
     one.stop()
     slack.verdict()
 

@@ -1,75 +1,46 @@
 """Tasks, black-box: made in a thread, ended elsewhere, told once where they were made, over the death of the host too."""
 
-import http.server
 import json
 import pathlib
 import signal
-import threading
 
 import pytest
 
+from chat_server import Chat, ChatServer
 from conftest import telegram_section, until
 
 DO = "do "
 GROUP, THREAD = -100, 17
 
 
-class Worker:
+class Worker(ChatServer):
     """A model that calls `task`, or the tool that is named, with what it is told behind `do`, and says what it heard otherwise."""
 
     def __init__(self):
-        self.requests, self.hangs = [], False
+        self.requests = []
         outer = self
 
-        class Handler(http.server.BaseHTTPRequestHandler):
-            def log_message(self, *_):
-                pass
-
-            def do_GET(self):
-                self.reply("application/json", b'{"object": "list", "data": []}')
-
+        class Handler(Chat):
             def do_POST(self):
-                body = json.loads(self.rfile.read(int(self.headers["content-length"])))
-                outer.requests.append(body["messages"])
-                last = body["messages"][-1]
+                outer.requests.append(self.asked()["messages"])
+                last = outer.requests[-1][-1]
                 said = last["content"] if isinstance(last["content"], str) else json.dumps(last["content"])
                 if last["role"] == "tool":
-                    self.say({"role": "assistant", "content": f"done {said}"}, "stop")
+                    self.stream([{"content": f"done {said}"}])
                 elif DO in said and "From the host" not in said:
                     arguments = json.loads(said.split(DO, 1)[1])
                     call = {"name": arguments.pop("tool", "task"), "arguments": json.dumps(arguments)}
                     call = {"index": 0, "id": f"call_{len(outer.requests)}", "type": "function", "function": call}
-                    self.say({"role": "assistant", "content": None, "tool_calls": [call]}, "tool_calls")
+                    self.stream([{"content": None, "tool_calls": [call]}], "tool_calls")
                 else:
-                    self.say({"role": "assistant", "content": f"heard <{said.splitlines()[-1]}>"}, "stop")
+                    self.stream([{"content": f"heard <{said.splitlines()[-1]}>"}])
 
-            def say(self, delta, end):
-                lines = []
-                for delta, end in ((delta, None), ({}, end)):
-                    choice = {"index": 0, "delta": delta, "finish_reason": end}
-                    lines.append(f"data: {json.dumps({'id': '1', 'object': 'chat.completion.chunk', 'choices': [choice]})}\n\n")
-                self.reply("text/event-stream", ("".join(lines) + "data: [DONE]\n\n").encode())
-
-            def reply(self, kind, body):
-                self.send_response(200)
-                self.send_header("content-type", kind)
-                self.send_header("content-length", str(len(body)))
-                self.end_headers()
-                self.wfile.write(body)
-
-        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.server.daemon_threads = True
-        threading.Thread(target=self.server.serve_forever, daemon=True).start()
-        self.base = f"http://127.0.0.1:{self.server.server_port}"
+        self.serve(Handler)
 
     def woken(self):
         """What the host itself said, each time a conversation was woken."""
         last = [messages[-1]["content"] for messages in self.requests if messages[-1]["role"] == "user"]
         return [said for said in last if "From the host" in said]
-
-    def stop(self):
-        self.server.shutdown()
-        self.server.server_close()
 
 
 @pytest.fixture

@@ -1,9 +1,9 @@
 """A model that says what a story needs: short answers at once, a long one piece by piece as far as it is let."""
 
-import http.server
-import json
 import re
 import threading
+
+from chat_server import Chat, ChatServer
 
 MOVED = "was moved here"
 
@@ -18,7 +18,7 @@ def long_answer(chars=6000):
     return "\n".join([*lines, "And that is the end of it."])
 
 
-class ToldModel:
+class ToldModel(ChatServer):
     """Serves chat completions. What has `at length` in it is answered at length: until `release`, in as many pieces as
     were allowed. Files that came are sent back, and everything else is answered with its first number."""
 
@@ -27,34 +27,16 @@ class ToldModel:
         self.allowed, self.free, self.changed = 0, True, threading.Condition()
         outer = self
 
-        class Handler(http.server.BaseHTTPRequestHandler):
-            def log_message(self, *_):
-                pass
-
+        class Handler(Chat):
             def do_POST(self):
-                body = json.loads(self.rfile.read(int(self.headers["content-length"])))
+                body = self.asked()
                 outer.requests.append(body["messages"])
-                self.send_response(200)
-                self.send_header("content-type", "text/event-stream")
-                self.end_headers()
                 try:
-                    for piece in outer.pieces(body["messages"][-1]["content"]):
-                        self.chunk({"role": "assistant", "content": piece}, None)
-                    self.chunk({}, "stop")
-                    self.wfile.write(b"data: [DONE]\n\n")
+                    self.stream({"content": piece} for piece in outer.pieces(body["messages"][-1]["content"]))
                 except OSError:
                     pass  # Whoever asked is gone.
 
-            def chunk(self, delta, end):
-                choice = {"index": 0, "delta": delta, "finish_reason": end}
-                self.wfile.write(f"data: {json.dumps({'id': '1', 'object': 'chat.completion.chunk', 'choices': [choice]})}\n\n".encode())
-                self.wfile.flush()
-
-        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.server.daemon_threads = True
-        self.thread = threading.Thread(target=self.server.serve_forever, daemon=True)
-        self.thread.start()
-        self.base = f"http://127.0.0.1:{self.server.server_port}"
+        self.serve(Handler)
 
     def pieces(self, said):
         if "at length" not in said:
@@ -93,6 +75,4 @@ class ToldModel:
 
     def stop(self):
         self.release()
-        self.server.shutdown()
-        self.server.server_close()
-        self.thread.join()
+        super().stop()

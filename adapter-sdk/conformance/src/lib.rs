@@ -14,6 +14,7 @@
 #![warn(missing_docs)]
 
 mod cases;
+mod memory;
 mod sample;
 pub mod stage;
 mod staged;
@@ -22,6 +23,7 @@ use std::future::Future;
 use std::time::Duration;
 
 pub use cases::CASES;
+pub use memory::Memory;
 pub use sample::{Sample, secrets};
 pub use staged::{LOG, NO_STAGE, RUN_ENDED, STAGED_CASES, run_staged, without_stage};
 

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use hermes_conformance::Memory;
 use hermes_protocol::{CallError, Event, host_method};
 use serde_json::{Map, Value, json};
 
@@ -54,14 +55,11 @@ struct State {
     /// Which of `calls` a test has taken.
     taken: BTreeSet<usize>,
     logs: Vec<LogLine>,
-    inbox: BTreeMap<String, i64>,
-    kv: BTreeMap<String, String>,
+    memory: Memory,
     secrets: BTreeMap<String, String>,
     answers: BTreeMap<String, std::sync::Arc<Answering>>,
     held_methods: BTreeSet<String>,
     held: Vec<Answer>,
-    media_dir: Option<PathBuf>,
-    media: BTreeMap<String, PathBuf>,
 }
 
 impl Default for Board {
@@ -97,7 +95,7 @@ impl Board {
     }
 
     pub(super) fn set_media_dir(&self, dir: PathBuf) {
-        self.lock().media_dir = Some(dir);
+        self.lock().memory.set_media_dir(dir);
     }
 
     pub(super) fn emitted(&self) -> Vec<Event> {
@@ -115,7 +113,7 @@ impl Board {
     }
 
     pub(super) fn kv(&self, key: &str) -> Option<String> {
-        self.lock().kv.get(key).cloned()
+        self.lock().memory.kv(key).map(str::to_owned)
     }
 
     pub(super) fn is_released(&self) -> bool {
@@ -151,59 +149,13 @@ impl Board {
 impl State {
     /// What the mock does by itself.
     fn answer(&mut self, method: &str, payload: &Value) -> Result<Value, CallError> {
-        let text = |key: &str| {
-            let value = payload.get(key).and_then(Value::as_str).map(str::to_owned);
-            value.ok_or_else(|| CallError::new("invalid", format!("`{method}` needs `{key}`")))
-        };
-        match method {
-            host_method::EMIT => {
-                let event_id = text("event_id")?;
-                if let Some(inbox_id) = self.inbox.get(&event_id) {
-                    return Ok(json!({ "duplicate_of": inbox_id }));
-                }
-                let inbox_id = i64::try_from(self.inbox.len()).unwrap_or(i64::MAX).saturating_add(1);
-                self.inbox.insert(event_id, inbox_id);
-                Ok(json!({ "inbox_id": inbox_id }))
-            }
-            host_method::KV_GET => Ok(json!({ "value": self.kv.get(&text("key")?) })),
-            host_method::KV_SET => {
-                self.kv.insert(text("key")?, text("value")?);
-                Ok(json!({}))
-            }
-            host_method::KV_DELETE => {
-                self.kv.remove(&text("key")?);
-                Ok(json!({}))
-            }
-            host_method::SECRET => {
-                let name = text("name")?;
-                match self.secrets.get(&name) {
-                    Some(value) => Ok(json!({ "value": value })),
-                    None => Err(CallError::new("not_found", format!("there is no secret `{name}`"))),
-                }
-            }
-            host_method::MEDIA_CREATE => {
-                let dir = self.media_dir.clone().ok_or_else(|| {
-                    CallError::new("refused", "this test has no media folder; name one with `media_dir`")
-                })?;
-                let id = format!("media-{}", self.media.len() + 1);
-                let path = dir.join(&id);
-                self.media.insert(id.clone(), path.clone());
-                Ok(json!({ "id": id, "path": path.to_string_lossy() }))
-            }
-            host_method::MEDIA_COMMIT => {
-                let id = text("id")?;
-                let file = self.media.get(&id).and_then(|path| std::fs::metadata(path).ok());
-                // The hash is left out: the mock has none to compare with.
-                file.map(|file| json!({ "size": file.len() }))
-                    .ok_or_else(|| CallError::new("not_found", format!("media `{id}` has no file")))
-            }
-            host_method::LINK
-            | host_method::PROVED
-            | host_method::ANNOUNCE
-            | host_method::METRIC
-            | host_method::LOCK_CREDENTIAL => Ok(json!({})),
-            other => Err(CallError::new("not_granted", format!("this test does not answer `{other}`"))),
+        if method != host_method::SECRET {
+            return self.memory.answer(method, payload);
         }
+        let name = payload.get("name").and_then(Value::as_str);
+        let name = name.ok_or_else(|| CallError::new("invalid", format!("`{method}` needs `name`")))?;
+        let value = self.secrets.get(name).map(|value| json!({ "value": value }));
+        value.ok_or_else(|| CallError::new("not_found", format!("there is no secret `{name}`")))
     }
 }
 

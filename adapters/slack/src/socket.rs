@@ -30,7 +30,7 @@ const MESSAGE_BYTES_MAX: usize = 1024 * 1024;
 const HELLO_TIMEOUT: Duration = Duration::from_secs(15);
 /// How long an old socket is still read after there is a new one.
 const RETIRED_MAX: Duration = Duration::from_secs(30);
-/// A socket that Slack ends sooner is renewed with growing waits: addresses for new ones are limited.
+/// Where two in a row are ended sooner they are renewed with growing waits: addresses for new ones are limited.
 /// <https://docs.slack.dev/reference/methods/apps.connections.open>
 const STEADY_AFTER: Duration = Duration::from_secs(5);
 /// Acknowledgements that wait for one socket.
@@ -50,6 +50,28 @@ pub struct SocketMode {
     ping: Duration,
     alive: AtomicUsize,
     first: Mutex<Option<Link>>,
+}
+
+/// How fast sockets are opened again.
+struct Pace {
+    backoff: Backoff,
+    was_steady: bool,
+}
+
+impl Pace {
+    fn new() -> Self {
+        Self { backoff: Backoff::new(Duration::from_secs(1), Duration::from_secs(60)), was_steady: true }
+    }
+
+    /// How long the next one waits after one that lived so long.
+    fn after(&mut self, lived: Duration) -> Duration {
+        let is_steady = lived >= STEADY_AFTER;
+        if is_steady {
+            self.backoff.reset();
+        }
+        let waits = !is_steady && !std::mem::replace(&mut self.was_steady, is_steady);
+        if waits { self.backoff.next_delay() } else { Duration::ZERO }
+    }
 }
 
 /// How a socket ends, or what it brought.
@@ -116,7 +138,7 @@ impl SocketMode {
 
     /// Keeps one socket open. Ends when it cannot and no other one is.
     async fn slot(&self, n: usize, mut first: Option<Link>, lanes: &Lanes) -> Result<(), ConnectError> {
-        let mut backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(60));
+        let mut pace = Pace::new();
         loop {
             let opened = match first.take() {
                 Some(link) => Ok(link),
@@ -125,7 +147,7 @@ impl SocketMode {
             let error = match opened {
                 Ok(link) => {
                     self.alive.fetch_add(1, Ordering::SeqCst);
-                    let error = self.keep(link, lanes, &mut backoff).await;
+                    let error = self.keep(link, lanes, &mut pace).await;
                     self.alive.fetch_sub(1, Ordering::SeqCst);
                     error
                 }
@@ -135,12 +157,12 @@ impl SocketMode {
                 return Err(error);
             }
             tracing::info!(socket = n, %error, "a socket is lost; the others go on");
-            tokio::time::sleep(backoff.next_delay().max(told(&error))).await;
+            tokio::time::sleep(pace.backoff.next_delay().max(told(&error))).await;
         }
     }
 
     /// Reads a socket, and its successors whenever Slack wants to end it; returns why there is none.
-    async fn keep(&self, mut link: Link, lanes: &Lanes, backoff: &mut Backoff) -> ConnectError {
+    async fn keep(&self, mut link: Link, lanes: &Lanes, pace: &mut Pace) -> ConnectError {
         let mut old: Option<Link> = None;
         loop {
             let since = Instant::now();
@@ -148,15 +170,11 @@ impl SocketMode {
                 Some(old) => self.read_both(&mut link, old, lanes).await,
                 None => self.read(&mut link, lanes).await,
             };
-            let is_steady = since.elapsed() >= STEADY_AFTER;
-            if is_steady {
-                backoff.reset();
-            }
+            let wait = pace.after(since.elapsed());
             if let Err(error) = read {
                 return error;
             }
             let mut ending = link;
-            let wait = if is_steady { Duration::ZERO } else { backoff.next_delay() };
             let opening = async {
                 tokio::time::sleep(wait).await;
                 self.open().await
@@ -420,6 +438,16 @@ mod tests {
         assert_eq!(address(said, Some(&gateway)).unwrap().as_str(), "http://127.0.0.1:9/link/?ticket=a%2Fb&app_id=A1");
         assert_eq!(address("ws://a.b", None).unwrap().as_str(), "http://a.b/");
         assert!(address("link", None).is_err() && address("ftp://a.b/", None).is_err());
+    }
+
+    #[test]
+    fn a_socket_is_renewed_at_once_and_one_that_ends_at_once_again_and_again_with_waits() {
+        let mut pace = Pace::new();
+        let hours = Duration::from_secs(3 * 3600);
+        assert!([hours, hours, Duration::ZERO].map(|lived| pace.after(lived)).iter().all(Duration::is_zero));
+        let waits: Vec<Duration> = (0..12).map(|_| pace.after(Duration::ZERO)).collect();
+        assert!(waits.iter().all(|wait| !wait.is_zero()) && waits[11] > Duration::from_secs(10), "{waits:?}");
+        assert!([hours, Duration::ZERO].map(|lived| pace.after(lived)).iter().all(Duration::is_zero));
     }
 
     #[test]

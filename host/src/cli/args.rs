@@ -114,41 +114,40 @@ pub(super) struct HandoffArgs {
 #[derive(Debug, Subcommand)]
 pub(super) enum HandoffCommand {
     /// Offer a conversation to whoever sends its code in a chat, with /claim
-    Offer {
-        /// An id, a unique beginning of one, or a title
-        session: String,
-        /// Print JSON
-        #[arg(long)]
-        json: bool,
-    },
+    Offer(OneSession),
     /// List conversations that are on their way, the latest first
     List {
         /// Those that arrived, or stayed, too
         #[arg(long)]
         all: bool,
-        /// How many
-        #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=1000))]
-        limit: u32,
-        /// Print JSON
-        #[arg(long)]
-        json: bool,
+        #[command(flatten)]
+        shown: Listed,
     },
     /// Say how one conversation stands
-    Show {
-        /// An id, a unique beginning of one, or a title
-        session: String,
-        /// Print JSON
-        #[arg(long)]
-        json: bool,
-    },
+    Show(OneSession),
     /// Give a handoff up: the conversation stays where it was
-    Cancel {
-        /// An id, a unique beginning of one, or a title
-        session: String,
-        /// Print JSON
-        #[arg(long)]
-        json: bool,
-    },
+    Cancel(OneSession),
+}
+
+// What stands above these two structures would be shown as help.
+
+#[derive(Debug, Args)]
+pub(super) struct Listed {
+    /// How many
+    #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub limit: u32,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct OneSession {
+    /// An id, a unique beginning of one, or a title
+    pub session: String,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
 }
 
 fn shell(word: &str) -> Result<clap_complete::Shell, String> {
@@ -347,12 +346,8 @@ pub(super) enum SessionCommand {
         /// Ended ones too
         #[arg(long)]
         all: bool,
-        /// How many
-        #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=1000))]
-        limit: u32,
-        /// Print JSON
-        #[arg(long)]
-        json: bool,
+        #[command(flatten)]
+        shown: Listed,
     },
     /// Show one conversation
     Show {
@@ -410,12 +405,8 @@ pub(super) enum OutboxCommand {
         /// Settled ones too
         #[arg(long)]
         all: bool,
-        /// How many
-        #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=1000))]
-        limit: u32,
-        /// Print JSON
-        #[arg(long)]
-        json: bool,
+        #[command(flatten)]
+        shown: Listed,
     },
     /// Show one delivery with its parts
     Show {
@@ -447,12 +438,8 @@ pub(super) enum TaskCommand {
         /// Those that ended too
         #[arg(long)]
         all: bool,
-        /// How many
-        #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=1000))]
-        limit: u32,
-        /// Print JSON
-        #[arg(long)]
-        json: bool,
+        #[command(flatten)]
+        shown: Listed,
     },
     /// Show one task and what happened to it
     Show {

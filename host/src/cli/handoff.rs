@@ -1,6 +1,6 @@
 //! `handoff`: conversations that move to a chat.
 
-use super::args::{HandoffArgs, HandoffCommand};
+use super::args::{HandoffArgs, HandoffCommand, Listed, OneSession};
 use super::ask::{self, print, print_json, say, unexpected};
 use super::table::{Table, ago};
 use super::{Context, FAILED, Failure, STILL_RUNNING};
@@ -9,8 +9,8 @@ use crate::control::{ControlReply, ControlRequest, HandoffInfo};
 
 pub async fn handoff(context: &Context, args: HandoffArgs) -> Result<(), Failure> {
     match args.command {
-        Some(HandoffCommand::List { all, limit, json }) => list(context, all, limit, json).await,
-        Some(HandoffCommand::Offer { session, json }) => {
+        Some(HandoffCommand::List { all, shown }) => list(context, all, shown).await,
+        Some(HandoffCommand::Offer(OneSession { session, json })) => {
             let reply = ask::host(context, &ControlRequest::HandoffOffer { session }).await?;
             match &reply {
                 ControlReply::HandoffCode { .. } if json => print_json(&reply),
@@ -18,11 +18,11 @@ pub async fn handoff(context: &Context, args: HandoffArgs) -> Result<(), Failure
                 other => Err(unexpected(other)),
             }
         }
-        Some(HandoffCommand::Show { session, json }) => {
+        Some(HandoffCommand::Show(OneSession { session, json })) => {
             let reply = ask::host_or_store(context, &ControlRequest::HandoffShow { session }).await?;
             tell(&told(&reply)?, json)
         }
-        Some(HandoffCommand::Cancel { session, json }) => {
+        Some(HandoffCommand::Cancel(OneSession { session, json })) => {
             let reply = ask::host(context, &ControlRequest::HandoffCancel { session }).await?;
             tell(&told(&reply)?, json)
         }
@@ -57,7 +57,7 @@ fn sentence(handoff: &HandoffInfo) -> String {
     format!("{}: {}", handoff.state, handoff.message)
 }
 
-async fn list(context: &Context, all: bool, limit: u32, json: bool) -> Result<(), Failure> {
+async fn list(context: &Context, all: bool, Listed { limit, json }: Listed) -> Result<(), Failure> {
     let reply = ask::host_or_store(context, &ControlRequest::HandoffList { limit, all }).await?;
     let ControlReply::Handoffs { handoffs } = &reply else { return Err(unexpected(&reply)) };
     if json {

@@ -2,7 +2,7 @@
 
 use std::io::Read;
 
-use super::args::{OutboxCommand, SendArgs};
+use super::args::{Listed, OutboxCommand, SendArgs};
 use super::ask::{self, print, print_json, say, unexpected};
 use super::table::{Table, ago};
 use super::{Context, Failure};
@@ -55,7 +55,7 @@ fn read_text() -> Result<String, Failure> {
 
 pub async fn outbox(context: &Context, command: OutboxCommand) -> Result<(), Failure> {
     match command {
-        OutboxCommand::List { all, limit, json } => list(context, all, limit, json).await,
+        OutboxCommand::List { all, shown } => list(context, all, shown).await,
         OutboxCommand::Show { delivery, json } => show(context, delivery, json).await,
         OutboxCommand::Retry { delivery } => ask::done(context, &ControlRequest::OutboxRetry { delivery }).await,
         OutboxCommand::Drop { delivery, why } => {
@@ -64,7 +64,7 @@ pub async fn outbox(context: &Context, command: OutboxCommand) -> Result<(), Fai
     }
 }
 
-async fn list(context: &Context, all: bool, limit: u32, json: bool) -> Result<(), Failure> {
+async fn list(context: &Context, all: bool, Listed { limit, json }: Listed) -> Result<(), Failure> {
     let reply = ask::host_or_store(context, &ControlRequest::OutboxList { limit, all }).await?;
     let ControlReply::Outbox { deliveries } = &reply else { return Err(unexpected(&reply)) };
     if json {

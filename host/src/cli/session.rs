@@ -4,7 +4,7 @@ mod export;
 
 use std::io::{self, BufRead, IsTerminal, Write};
 
-use super::args::SessionCommand;
+use super::args::{Listed, SessionCommand};
 use super::ask::{self, print, print_json, unexpected};
 use super::table::{Table, ago};
 use super::{Context, Failure};
@@ -14,7 +14,7 @@ use crate::status::human::{counted, one_line};
 
 pub async fn session(context: &Context, command: SessionCommand) -> Result<(), Failure> {
     match command {
-        SessionCommand::List { all, limit, json } => list(context, all, limit, json).await,
+        SessionCommand::List { all, shown } => list(context, all, shown).await,
         SessionCommand::Show { session, limit, json } => show(context, session, limit, json).await,
         SessionCommand::Search { words, limit, json } => search(context, words.join(" "), limit, json).await,
         SessionCommand::Export { session, format, output } => {
@@ -30,7 +30,7 @@ pub async fn session(context: &Context, command: SessionCommand) -> Result<(), F
     }
 }
 
-async fn list(context: &Context, all: bool, limit: u32, json: bool) -> Result<(), Failure> {
+async fn list(context: &Context, all: bool, Listed { limit, json }: Listed) -> Result<(), Failure> {
     let reply = ask::host_or_store(context, &ControlRequest::SessionList { limit, all }).await?;
     let ControlReply::Sessions { sessions } = &reply else { return Err(unexpected(&reply)) };
     if json {

@@ -1,6 +1,6 @@
 //! `task`: work that has a name and a state.
 
-use super::args::TaskCommand;
+use super::args::{Listed, TaskCommand};
 use super::ask::{self, print, print_json, unexpected};
 use super::table::{Table, ago};
 use super::{Context, Failure};
@@ -13,7 +13,7 @@ const TITLE_CHARS_MAX: usize = 200;
 
 pub async fn task(context: &Context, command: TaskCommand) -> Result<(), Failure> {
     match command {
-        TaskCommand::List { all, limit, json } => list(context, all, limit, json).await,
+        TaskCommand::List { all, shown } => list(context, all, shown).await,
         TaskCommand::Show { task, json } => {
             let reply = ask::host_or_store(context, &ControlRequest::TaskShow { task }).await?;
             let ControlReply::Task { task, events } = &reply else { return Err(unexpected(&reply)) };
@@ -26,7 +26,7 @@ pub async fn task(context: &Context, command: TaskCommand) -> Result<(), Failure
     }
 }
 
-async fn list(context: &Context, all: bool, limit: u32, json: bool) -> Result<(), Failure> {
+async fn list(context: &Context, all: bool, Listed { limit, json }: Listed) -> Result<(), Failure> {
     let reply = ask::host_or_store(context, &ControlRequest::TaskList { limit, all }).await?;
     let ControlReply::Tasks { tasks } = &reply else { return Err(unexpected(&reply)) };
     if json {

@@ -21,11 +21,7 @@ fn an_answer_that_is_for_one_person_never_goes_to_the_channel() {
                 _ => (404, json!({ "code": 10062, "message": "Unknown interaction" })),
             }
         },
-        |_, _, peer| {
-            ready(peer, "");
-            command(peer, 2, "900");
-            while peer.read().is_ok() {}
-        },
+        commanded,
     );
     host.connect().expect("it comes up");
     let _run = host.run();
@@ -89,11 +85,7 @@ fn an_acknowledgement_that_takes_its_time_holds_up_its_own_answer_and_no_other()
                 line => panic!("nobody asks for {line}"),
             }
         },
-        |_, _, peer| {
-            ready(peer, "");
-            command(peer, 2, "900");
-            while peer.read().is_ok() {}
-        },
+        commanded,
     );
     host.connect().expect("it comes up");
     let _run = host.run();
@@ -111,30 +103,17 @@ fn an_acknowledgement_that_takes_its_time_holds_up_its_own_answer_and_no_other()
 
 #[test]
 fn who_dies_while_a_command_is_handed_over_still_answers_it_to_one_person_only() {
-    let first = bot_of(
-        MockHost::setup("test").hold("emit"),
-        || json!({ "shards": 1 }),
-        |_| (204, Value::Null),
-        |_, _, peer| {
-            ready(peer, "");
-            command(peer, 2, "900");
-            while peer.read().is_ok() {}
-        },
-    );
+    let first = bot_on(MockHost::setup("test").hold("emit"), |_| (204, Value::Null), commanded);
     first.connect().expect("it comes up");
     let run = first.run();
     // The host has it, and nobody lives to be told.
     first.next_event();
-    let kept = first.kv("interactions");
+    let noted = first.kv("interactions");
     drop((run, first));
 
     let (asked, requests) = mpsc::channel();
-    let host = bot_of(
-        MockHost::setup("test").answer("kv.get", move |call| {
-            let value = kept.as_ref().filter(|_| call["key"] == "interactions");
-            Ok(json!({ "value": value }))
-        }),
-        || json!({ "shards": 1 }),
+    let host = bot_on(
+        kept("interactions", noted),
         move |line| {
             let _ = asked.send(line.to_owned());
             match line {
@@ -143,11 +122,8 @@ fn who_dies_while_a_command_is_handed_over_still_answers_it_to_one_person_only()
                 _ => (404, json!({ "code": 10015, "message": "Unknown Webhook" })),
             }
         },
-        |_, _, peer| {
-            // The session of the first life is gone, and nobody tells the command again.
-            ready(peer, "");
-            while peer.read().is_ok() {}
-        },
+        // The session of the first life is gone, and nobody tells the command again.
+        quiet,
     );
     host.connect().expect("it comes up");
     let _run = host.run();
@@ -172,11 +148,7 @@ fn a_further_answer_to_a_command_that_is_doubtful_is_said_to_have_no_key() {
                 _ => (204, Value::Null),
             }
         },
-        |_, _, peer| {
-            ready(peer, "");
-            command(peer, 2, "900");
-            while peer.read().is_ok() {}
-        },
+        commanded,
     );
     host.connect().expect("it comes up");
     let _run = host.run();
@@ -186,23 +158,17 @@ fn a_further_answer_to_a_command_that_is_doubtful_is_said_to_have_no_key() {
     assert!(matches!(first, SendOutcome::Unknown { keyless: false, .. }), "it is the same message again: {first:?}");
     drop(requests);
 
-    let kept = json!({ "open": [{
+    let noted = json!({ "open": [{
         "inbox": 1, "id": "900", "token": "T", "until_ms": i64::MAX, "answered": true, "messages": [], "part": ["", []],
         "saying": "k1",
     }] });
-    let host = bot_of(
-        MockHost::setup("test").answer("kv.get", move |call| {
-            Ok(json!({ "value": (call["key"] == "interactions").then(|| kept.to_string()) }))
-        }),
-        || json!({ "shards": 1 }),
+    let host = bot_on(
+        kept("interactions", Some(noted.to_string())),
         |line| match line {
             "POST webhooks/4200/T?wait=true" => (502, json!({})),
             line => panic!("nobody asks for {line}"),
         },
-        |_, _, peer| {
-            ready(peer, "");
-            while peer.read().is_ok() {}
-        },
+        quiet,
     );
     host.connect().expect("it comes up");
     let cut_off = host.send(&outgoing);
@@ -217,21 +183,16 @@ fn an_answer_that_is_quicker_than_the_word_which_event_a_command_became_waits_fo
     let (go, wait) = mpsc::channel::<()>();
     let (asked, requests) = mpsc::channel();
     let wait = Mutex::new(wait);
-    let host = bot_of(
+    let host = bot_on(
         MockHost::setup("test").answer("emit", move |_| {
             let _ = wait.lock().expect("nobody panicked").recv();
             Ok(json!({ "inbox_id": 1 }))
         }),
-        || json!({ "shards": 1 }),
         move |line| {
             let _ = asked.send(line.to_owned());
             (200, json!({ "id": "500" }))
         },
-        |_, _, peer| {
-            ready(peer, "");
-            command(peer, 2, "900");
-            while peer.read().is_ok() {}
-        },
+        commanded,
     );
     host.connect().expect("it comes up");
     let _run = host.run();

@@ -106,10 +106,7 @@ fn a_send_that_is_answered_with_what_no_message_is_was_not_surely_said() {
             "POST channels/10/messages" => answers.lock().expect("nobody panicked").recv().expect("there is one"),
             line => panic!("nobody asks for {line}"),
         },
-        |_, _, peer| {
-            ready(peer, "");
-            while peer.read().is_ok() {}
-        },
+        quiet,
     );
     host.connect().expect("it comes up");
     let outgoing = Outgoing::text(Chat::new(ChatType::Group, "10"), "hello");

@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 mod commands;
+mod handoffs;
 mod hostile;
 mod sending;
 mod sessions;

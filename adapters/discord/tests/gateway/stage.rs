@@ -25,19 +25,61 @@ pub fn bot(
     answer: impl Fn(&str) -> (u16, Value) + Send + Sync + 'static,
     play: impl Fn(usize, Value, &mut Peer) + Send + Sync + 'static,
 ) -> MockHost {
-    bot_of(MockHost::setup("test"), || json!({ "shards": 1 }), answer, play)
+    bot_on(MockHost::setup("test"), answer, play)
 }
 
-/// The same with a host of its own, and what the gateway says of shards and limits.
+/// The same with a host of its own.
+pub fn bot_on(
+    setup: Setup,
+    answer: impl Fn(&str) -> (u16, Value) + Send + Sync + 'static,
+    play: impl Fn(usize, Value, &mut Peer) + Send + Sync + 'static,
+) -> MockHost {
+    bot_of(setup, || json!({ "shards": 1 }), answer, play)
+}
+
+/// A host that kept this from an earlier life.
+pub fn kept(key: &'static str, value: Option<String>) -> Setup {
+    MockHost::setup("test")
+        .answer("kv.get", move |call| Ok(json!({ "value": value.as_ref().filter(|_| call["key"] == key) })))
+}
+
+/// A gateway that begins a session and says nothing else.
+pub fn quiet(_: usize, _: Value, peer: &mut Peer) {
+    ready(peer, "");
+    while peer.read().is_ok() {}
+}
+
+/// A gateway that begins a session and tells a command.
+pub fn commanded(_: usize, _: Value, peer: &mut Peer) {
+    ready(peer, "");
+    command(peer, 2, "900");
+    while peer.read().is_ok() {}
+}
+
+/// The same with what the gateway says of shards and limits.
 pub fn bot_of(
     setup: Setup,
     wanted: impl Fn() -> Value + Send + Sync + 'static,
     answer: impl Fn(&str) -> (u16, Value) + Send + Sync + 'static,
     play: impl Fn(usize, Value, &mut Peer) + Send + Sync + 'static,
 ) -> MockHost {
+    made(setup, wanted, move |line, _| answer(line), play)
+}
+
+/// A bot whose gateway is quiet, and whose requests are answered by `answer`, which is told their bodies too.
+pub fn bot_asked(answer: impl Fn(&str, Value) -> (u16, Value) + Send + Sync + 'static) -> MockHost {
+    made(MockHost::setup("test"), || json!({ "shards": 1 }), answer, quiet)
+}
+
+fn made(
+    setup: Setup,
+    wanted: impl Fn() -> Value + Send + Sync + 'static,
+    answer: impl Fn(&str, Value) -> (u16, Value) + Send + Sync + 'static,
+    play: impl Fn(usize, Value, &mut Peer) + Send + Sync + 'static,
+) -> MockHost {
     let ((http, base), (gateway, address)) = (listener(), listener());
     let here = format!("http://{base}");
-    let answer = Arc::new(move |line: &str| match line {
+    let answer = Arc::new(move |line: &str, body: Value| match line {
         "GET users/@me" => (200, json!({ "id": "42", "username": "hermes" })),
         "GET applications/@me" => (200, json!({ "id": "4200", "flags": 1 << 19 })),
         "GET gateway/bot" => {
@@ -45,12 +87,12 @@ pub fn bot_of(
             told["url"] = json!(format!("ws://{address}"));
             (200, told)
         }
-        line => answer(line),
+        line => answer(line, body),
     });
     thread::spawn(move || {
         for stream in http.incoming().map_while(Result::ok) {
             let answer = Arc::clone(&answer);
-            thread::spawn(move || serve(stream, |line| answer(line)));
+            thread::spawn(move || serve(stream, |line, body| answer(line, body)));
         }
     });
     let play = Arc::new(play);
@@ -71,7 +113,7 @@ pub fn bot_of(
     setup.start::<Discord>(config).expect("it starts")
 }
 
-pub fn serve(mut stream: TcpStream, answer: impl Fn(&str) -> (u16, Value)) {
+fn serve(mut stream: TcpStream, answer: impl Fn(&str, Value) -> (u16, Value)) {
     let mut head = Vec::new();
     let mut byte = [0];
     while !head.ends_with(b"\r\n\r\n") && stream.read(&mut byte).is_ok_and(|read| read > 0) {
@@ -79,9 +121,11 @@ pub fn serve(mut stream: TcpStream, answer: impl Fn(&str) -> (u16, Value)) {
     }
     let head = String::from_utf8_lossy(&head).into_owned();
     let length = head.lines().find_map(|line| line.to_ascii_lowercase().strip_prefix("content-length: ")?.parse().ok());
-    let _ = stream.read_exact(&mut vec![0; length.unwrap_or(0)]);
+    let mut body = vec![0; length.unwrap_or(0)];
+    let _ = stream.read_exact(&mut body);
+    let body = serde_json::from_slice(&body).unwrap_or_default();
     let line = head.lines().next().unwrap_or_default().trim_end_matches(" HTTP/1.1").replace("/api/v10/", "");
-    let (code, body) = answer(&line);
+    let (code, body) = answer(&line, body);
     let body = body.to_string();
     let head = format!("HTTP/1.1 {code} x\r\nconnection: close\r\ncontent-length: {}\r\n\r\n", body.len());
     let _ = stream.write_all((head + &body).as_bytes());
