@@ -23,7 +23,7 @@ use hermes_adapter_sdk::tokio::time::{Instant, sleep};
 use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::Value;
 
-use crate::limits::{Limits, Told, route, seconds};
+use crate::limits::{Limits, Told, WAIT_MAX, route, seconds};
 
 /// The longest answer of the server that is read, in bytes.
 const ANSWER_BYTES_MAX: u64 = 8 * 1024 * 1024;
@@ -238,9 +238,11 @@ fn limited(body: &Value, headers: &HeaderMap) -> ApiError {
     let header = hermes_adapter_net::retry_after::from_headers(headers);
     let scope = headers.get("x-ratelimit-scope").and_then(|scope| scope.to_str().ok());
     let is_global = body["global"].as_bool();
-    let is_barred = is_global.is_none() && scope.is_none() && !headers.contains_key("x-ratelimit-bucket");
+    // The server itself answers with an object, whatever stands in it.
+    let is_barred = !body.is_object() && scope.is_none() && !headers.contains_key("x-ratelimit-bucket");
+    let wait = said.or(header).unwrap_or(if is_barred { BARRED_WAIT } else { UNTOLD_WAIT });
     ApiError::Limited {
-        retry_after: said.or(header).unwrap_or(if is_barred { BARRED_WAIT } else { UNTOLD_WAIT }),
+        retry_after: wait.min(WAIT_MAX),
         all: is_global == Some(true) || scope == Some("global") || is_barred,
     }
 }
@@ -542,11 +544,15 @@ mod tests {
         };
         assert_eq!(read(json!({ "retry_after": 64.57, "global": false }), &headers), (64_570, false));
         assert_eq!(read(json!({ "retry_after": 1.0, "global": true }), &headers), (1000, true));
+        assert_eq!(read(json!({ "retry_after": 1e9, "global": true }), &headers), (900_000, true), "it is asked again");
         headers.insert("x-ratelimit-bucket", HeaderValue::from_static("b"));
         assert_eq!(read(Value::Null, &headers), (65_000, false));
         headers.insert("x-ratelimit-scope", HeaderValue::from_static("global"));
         assert_eq!(read(Value::Null, &headers), (65_000, true));
         headers.clear();
+        for odd in [json!({}), json!({ "retry_after": "abc" }), json!({ "retry_after": -1, "global": "x" })] {
+            assert_eq!(read(odd.clone(), &headers), (5000, false), "it is the chat's own: {odd}");
+        }
         assert_eq!(read(Value::Null, &headers), (60_000, true), "what stands before the server bars the address");
     }
 }

@@ -11,8 +11,8 @@ use hermes_adapter_sdk::tokio::time::Instant;
 
 /// Buckets that are remembered. Beyond that those that are full again are forgotten first.
 const BUCKETS_MAX: usize = 1024;
-/// The longest wait that is believed.
-const WAIT_MAX: Duration = Duration::from_secs(24 * 3600);
+/// The longest wait that is believed: then it is asked again, and a server that still means it says it again.
+pub const WAIT_MAX: Duration = Duration::from_secs(15 * 60);
 
 /// What is known about the limits of one account.
 #[derive(Debug, Default)]

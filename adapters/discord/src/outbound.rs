@@ -17,8 +17,6 @@ pub const FILES_MAX: usize = 10;
 const ROW_MAX: usize = 5;
 /// The longest label of a button, in characters. <https://docs.discord.com/developers/components/reference#button>
 const LABEL_CHARS_MAX: usize = 80;
-/// How long to wait where something before Discord refuses what is sent.
-const BARRED_WAIT_MS: u64 = 60_000;
 /// Flags of a message. <https://docs.discord.com/developers/resources/message#message-object-message-flags>
 mod flag {
     pub const SUPPRESS_EMBEDS: u64 = 1 << 2;
@@ -159,7 +157,7 @@ pub fn outcome(error: &ApiError, chat: &Chat) -> SendOutcome {
         }
         ApiError::Unusable(detail) => SendOutcome::refused(RefusalKind::Invalid, detail.clone()),
         ApiError::Refused(refused) if is_barred(refused) => {
-            SendOutcome::not_sent(Some(BARRED_WAIT_MS), WaitScope::Chat, refused.to_string())
+            SendOutcome::not_sent(None, WaitScope::Chat, refused.to_string())
         }
         ApiError::Refused(refused) => SendOutcome::refused(refusal(refused, chat), refused.to_string()),
     }

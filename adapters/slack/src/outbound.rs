@@ -354,6 +354,24 @@ fn is_sick(code: &str) -> bool {
     matches!(code, "fatal_error" | "internal_error")
 }
 
+/// Words that another form of the same text does not help against; `file` and `response_url` are our own.
+const INVALID: [&str; 14] = [
+    "as_user_not_supported",
+    "cant_update_message",
+    "edit_window_closed",
+    "file",
+    "file_not_found",
+    "message_not_found",
+    "method_deprecated",
+    "metadata_too_large",
+    "missing_post_type",
+    "no_text",
+    "response_url",
+    "unknown_method",
+    "user_not_found",
+    "users_not_found",
+];
+
 /// The words of `chat.postMessage`, `chat.update` and `files.completeUploadExternal`.
 /// <https://docs.slack.dev/reference/methods/chat.postMessage#errors>
 fn refusal(refused: &Refused) -> SendOutcome {
@@ -386,7 +404,12 @@ fn refusal(refused: &Refused) -> SendOutcome {
         | "cannot_dm_bot"
         | "posting_to_general_channel_denied" => RefusalKind::Forbidden,
         code if code.starts_with("restricted_action") => RefusalKind::Forbidden,
-        _ => RefusalKind::Invalid,
+        code if INVALID.contains(&code) || code.starts_with("invalid_") => RefusalKind::Invalid,
+        // A word that Slack has invented since. It may be about how the text is written.
+        _ => {
+            tracing::warn!(%refused, "Slack refuses a message with a word that is not known; it is tried once as plain text");
+            RefusalKind::BadFormat
+        }
     };
     SendOutcome::refused(kind, refused.to_string())
 }

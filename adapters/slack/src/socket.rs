@@ -69,8 +69,8 @@ impl Pace {
         if is_steady {
             self.backoff.reset();
         }
-        let waits = !is_steady && !std::mem::replace(&mut self.was_steady, is_steady);
-        if waits { self.backoff.next_delay() } else { Duration::ZERO }
+        let was_steady = std::mem::replace(&mut self.was_steady, is_steady);
+        if is_steady || was_steady { Duration::ZERO } else { self.backoff.next_delay() }
     }
 }
 

@@ -59,7 +59,7 @@ fn a_refusal_by_what_stands_before_the_server_says_nothing_about_the_chat() {
         outcome(&ApiError::Refused(refused), &Chat::dm("1"))
     };
     let SendOutcome::NotSent { retry_after_ms, scope, .. } = by_a_page(403) else { panic!("the chat is not dead") };
-    assert_eq!((retry_after_ms, scope), (Some(BARRED_WAIT_MS), WaitScope::Chat));
+    assert_eq!((retry_after_ms, scope), (None, WaitScope::Chat));
     assert!(matches!(by_a_page(413), SendOutcome::Refused { kind: RefusalKind::Invalid, .. }), "it stays too large");
 }
 

@@ -30,13 +30,9 @@ fn in_what_has_no_threads_none_is_asked_for_and_the_home_chat_is_used() {
         quiet,
     );
     host.connect().expect("it comes up");
-    for n in 0..WITHOUT_THREADS.len() {
-        assert_eq!(
-            opened(&host, Chat::new(ChatType::Group, (10 + n).to_string()), "k"),
-            None,
-            "kind {}",
-            WITHOUT_THREADS[n]
-        );
+    for (n, kind) in WITHOUT_THREADS.iter().enumerate() {
+        let home = Chat::new(ChatType::Group, (10 + n).to_string());
+        assert_eq!(opened(&host, home, "k"), None, "kind {kind}");
     }
     assert_eq!(requests.try_iter().count(), WITHOUT_THREADS.len());
     for chat in [Chat::dm("10"), Chat::new(ChatType::Thread, "10").in_thread("10")] {

@@ -23,7 +23,9 @@ fn each_word_of_slack_has_its_kind() {
         ("restricted_action_read_only_channel", RefusalKind::Forbidden),
         ("missing_scope", RefusalKind::Forbidden),
         ("token_revoked", RefusalKind::Unauthorized),
-        ("something_new", RefusalKind::Invalid),
+        ("something_new", RefusalKind::BadFormat),
+        ("invalid_something_new", RefusalKind::Invalid),
+        ("no_text", RefusalKind::Invalid),
     ] {
         let SendOutcome::Refused { kind, .. } = refused(code) else { panic!("{code} is a refusal") };
         assert_eq!(kind, expected, "{code}");
