@@ -143,12 +143,11 @@ impl EventsApi {
 async fn enter(State(door): State<Arc<Door>>, request: Request<Body>) -> Response {
     let (parts, body) = request.into_parts();
     let now_s = u64::try_from(door.host.now_ms() / 1000).unwrap_or_default();
-    // Whoever claims nothing takes no place from Slack, and nobody reads what they write.
+    // Whoever claims nothing is not read, and only who is signed takes a place from Slack.
     let claim = match Claim::of(&parts.headers, now_s) {
         Ok(claim) => claim,
         Err(why) => return door.turn_away(why),
     };
-    let Ok(_one) = door.requests.try_acquire() else { return later() };
     let body = match timeout(BODY_TIMEOUT, to_bytes(body, BODY_BYTES_MAX)).await {
         Ok(Ok(body)) => body,
         Ok(Err(_)) => return never(StatusCode::PAYLOAD_TOO_LARGE),
@@ -157,6 +156,7 @@ async fn enter(State(door): State<Arc<Door>>, request: Request<Body>) -> Respons
     if let Err(why) = claim.holds(&door.key, &body) {
         return door.turn_away(why);
     }
+    let Ok(_one) = door.requests.try_acquire() else { return later() };
     door.host.proved();
     let Some((kind, payload)) = read(&parts.headers, &body) else { return never(StatusCode::BAD_REQUEST) };
     if payload["type"] == "url_verification" {

@@ -19,8 +19,7 @@ fn request(address: &str, payload: &Value, retry: u32) -> u16 {
 
 /// Sends a body as Slack signs it; returns the whole answer.
 fn answer(address: &str, body: &str, retry: u32) -> String {
-    #[expect(clippy::disallowed_methods, reason = "the adapter looks at the clock too")]
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("it is later").as_secs();
+    let now = now_s();
     let key = ring::hmac::Key::new(ring::hmac::HMAC_SHA256, SECRET.as_bytes());
     let tag = ring::hmac::sign(&key, format!("v0:{now}:{body}").as_bytes());
     let signature: String = tag.as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
@@ -31,6 +30,12 @@ fn answer(address: &str, body: &str, retry: u32) -> String {
         body.len()
     );
     said(address, &(head + body))
+}
+
+fn now_s() -> u64 {
+    #[expect(clippy::disallowed_methods, reason = "the adapter looks at the clock too")]
+    let now = SystemTime::now();
+    now.duration_since(UNIX_EPOCH).expect("it is later").as_secs()
 }
 
 /// What is answered to these bytes.
@@ -82,6 +87,30 @@ fn who_claims_no_signature_is_turned_away_before_the_body_and_takes_no_place() {
     assert_eq!(host.next_event().text, "hello");
     let told = host.logs().iter().filter(|line| line.message().contains("did not sign")).count();
     assert_eq!(told, 1, "anybody can make such a line");
+}
+
+#[test]
+fn who_claims_a_false_signature_and_writes_slowly_keeps_slack_not_out() {
+    let (host, address) = listening();
+    let _run = host.run();
+    let head = format!(
+        "POST /slack/events HTTP/1.1\r\nhost: {address}\r\ncontent-length: 1000\r\nx-slack-request-timestamp: {}\r\n\
+         x-slack-signature: v0={}\r\n\r\n{{",
+        now_s(),
+        "00".repeat(32)
+    );
+    // More than may be handled at once.
+    let slow: Vec<TcpStream> = (0..80)
+        .map(|_| {
+            let mut stream = TcpStream::connect(&address).expect("somebody listens");
+            stream.write_all(head.as_bytes()).expect("it is read");
+            stream
+        })
+        .collect();
+    let event = json!({ "type": "message", "channel": "C1", "user": "U1", "ts": "1700000000.000100", "text": "hello" });
+    assert_eq!(request(&address, &json!({ "type": "event_callback", "team_id": "T1", "event": event }), 0), 200);
+    assert_eq!(host.next_event().text, "hello");
+    drop(slow);
 }
 
 #[test]
