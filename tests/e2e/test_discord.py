@@ -387,6 +387,16 @@ def test_slash_commands_are_registered_and_answered_only_to_who_used_them(host, 
     discord.verdict()
 
 
+def test_slash_commands_that_are_slow_to_be_registered_keep_nobody_waiting(host, discord):
+    discord.fault("PUT applications/", "slow", delay_s=600)
+    one = started(host, discord, "in-process")
+    until("they are asked for", lambda: discord.calls("PUT applications/4200/commands"))
+    discord.says(7, "hello")
+    assert "hello" in discord.answers(1, dm=7)[0]
+    assert not discord.get("commands"), "nobody has answered that yet"
+    one.kill()
+
+
 def test_an_answer_to_a_command_that_takes_none_any_more_goes_to_who_used_it_alone(host, discord, isolation):
     one = started(host, discord, isolation)
     until("the menu", lambda: discord.get("commands"))
