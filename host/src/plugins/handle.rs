@@ -26,6 +26,7 @@ use super::{
     AdapterChange, AdapterLife, AdapterPlan, AdapterSettings, AdapterState, Answer, Isolation, Seen,
     alive::Alive,
     life::{Life, Sending},
+    logs::Mask,
     said,
 };
 
@@ -305,7 +306,7 @@ impl AdapterHandle {
         let shared = Shared::new(plan, settings, announcements);
         shared.describe(manifest, &plan.config);
         shared.alive.is_part_of_the_host();
-        shared.life.store(Some(Arc::new(Life::new(link, Arc::new(AtomicBool::new(true))))));
+        shared.life.store(Some(Arc::new(Life::new(link, Arc::new(AtomicBool::new(true)), Mask::default()))));
         shared.apply(AdapterChange::Start);
         shared.apply(AdapterChange::Connected);
         Self { shared: Arc::new(shared) }
@@ -323,7 +324,7 @@ impl AdapterHandle {
     /// Makes the instance anew over the same link.
     pub(crate) fn is_made_anew(&self) {
         let life = self.shared.life.load_full().expect("it runs");
-        let anew = Life::new(Arc::clone(&life.link), Arc::new(AtomicBool::new(true)));
+        let anew = Life::new(Arc::clone(&life.link), Arc::new(AtomicBool::new(true)), Mask::default());
         self.shared.life.store(Some(Arc::new(anew)));
     }
 

@@ -9,7 +9,7 @@ use hermes_adapter_abi::status;
 use hermes_protocol::CallError;
 use tokio::sync::watch;
 
-use super::{AdapterLink, Answer};
+use super::{AdapterLink, Answer, logs::Mask};
 
 /// The longest words of a panic that are repeated, in characters.
 const SAID_CHARS_MAX: usize = 400;
@@ -23,6 +23,8 @@ pub(super) struct Life {
     leaving: AtomicBool,
     broken: watch::Sender<Option<String>>,
     sending: Arc<watch::Sender<usize>>,
+    /// What no word of this life may hold.
+    mask: Mask,
 }
 
 /// A delivery under way; over when dropped.
@@ -35,8 +37,9 @@ impl Drop for Sending {
 }
 
 impl Life {
-    pub(super) fn new(link: Arc<dyn AdapterLink>, counts: Arc<AtomicBool>) -> Self {
+    pub(super) fn new(link: Arc<dyn AdapterLink>, counts: Arc<AtomicBool>, mask: Mask) -> Self {
         Self {
+            mask,
             link,
             counts,
             leaving: AtomicBool::new(false),
@@ -45,9 +48,11 @@ impl Life {
         }
     }
 
-    /// Calls a method and notices a panic.
+    /// Calls a method and notices a panic. The answer has no secret of its instance: it goes into `status` and into
+    /// the store.
     pub(super) async fn call(&self, method: &str, payload: Vec<u8>) -> Answer {
-        let answer = self.link.call(method, payload).await;
+        let Answer { status, payload } = self.link.call(method, payload).await;
+        let answer = Answer { status, payload: self.mask.apply_json(payload) };
         if matches!(answer.status, status::PANIC | status::POISONED) {
             self.break_with(panicked(method, &answer));
         }

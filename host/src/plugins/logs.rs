@@ -1,4 +1,4 @@
-//! What adapters log: masked, bounded, and told by instance.
+//! What adapters say: masked; and what they log: bounded, too, and told by instance.
 //!
 //! Nothing an adapter writes may carry a secret of its plan, and an adapter that
 //! floods may not drown the others: beyond the rate records are counted, and the
@@ -45,6 +45,21 @@ impl Mask {
             true => without_word(&text, secret),
             false => text.replace(secret.as_str(), MASK),
         })
+    }
+
+    /// A JSON payload without its secrets; as it is, where it has none. Clients of platforms like to quote the whole
+    /// address of a call in their errors, with a token in it.
+    pub(super) fn apply_json(&self, payload: Vec<u8>) -> Vec<u8> {
+        let Ok(text) = str::from_utf8(&payload) else { return payload };
+        // What is escaped may spell anything.
+        let suspicious = text.contains('\\') && !self.secrets.is_empty();
+        if !suspicious && !self.secrets.iter().any(|secret| text.contains(secret.as_str())) {
+            return payload;
+        }
+        let Ok(mut value) = serde_json::from_str::<Value>(text) else { return self.apply(text).into_bytes() };
+        let said = value.clone();
+        self.apply_value(&mut value);
+        if value == said { payload } else { value.to_string().into_bytes() }
     }
 
     fn apply_value(&self, value: &mut Value) {
@@ -103,6 +118,11 @@ impl LogGate {
     /// The text without its secrets.
     pub(super) fn masked(&self, text: &str) -> String {
         self.mask.apply(text)
+    }
+
+    /// A JSON payload without its secrets.
+    pub(super) fn masked_json(&self, payload: Vec<u8>) -> Vec<u8> {
+        self.mask.apply_json(payload)
     }
 
     /// Tells one record: level 1 (error) to 5 (trace), where it comes from, its fields as a JSON object.
@@ -261,6 +281,18 @@ mod tests {
         assert!(text.contains("WARN adapter: token *** n=1"), "{text}");
         assert!(text.contains(r#"instance="one""#) && text.contains(r#"source="lib::***""#), "{text}");
         assert!(!text.contains("s3cret") && !text.contains("fields"), "{text}");
+    }
+
+    #[test]
+    fn an_answer_quotes_no_secret_however_it_is_spelled() {
+        let mask = Mask::new(&["tok\"en-4711".to_owned(), "bot12345678".to_owned()]);
+        let masked = |payload: &str| String::from_utf8(mask.apply_json(payload.as_bytes().to_vec())).unwrap();
+        assert_eq!(masked(r#"{"message":"GET http://x/bot12345678/me"}"#), r#"{"message":"GET http://x/***/me"}"#);
+        assert_eq!(masked(r#"{"message":"\u0062ot12345678"}"#), r#"{"message":"***"}"#);
+        assert_eq!(masked(r#"{"message":"tok\"en-4711"}"#), r#"{"message":"***"}"#);
+        assert_eq!(masked("no JSON, and bot12345678"), "no JSON, and ***");
+        let plain = r#"{"at_ms": 1, "text": "a line\nand another"}"#;
+        assert_eq!(masked(plain), plain, "what hides nothing stays as it was written");
     }
 
     #[test]

@@ -12,7 +12,7 @@ use std::sync::{
 use arc_swap::ArcSwapOption;
 use hermes_adapter_abi::status;
 use hermes_protocol::{Announce, CallError, LinkState, Manifest, host_method};
-use serde::Deserialize;
+use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 use tokio::{
     runtime::Handle,
@@ -109,7 +109,7 @@ impl InstancePort {
     fn own(&self, method: &str, payload: &[u8]) -> Option<Result<Value, CallError>> {
         let shared = &self.handle.shared;
         Some(match method {
-            host_method::LINK => read(payload).map(|state: LinkState| {
+            host_method::LINK => read(&self.log.masked_json(payload.to_vec())).map(|state: LinkState| {
                 self.link.send_replace(Some(state));
                 json!({})
             }),
@@ -122,7 +122,7 @@ impl InstancePort {
                 json!({})
             }),
             host_method::METRIC => read(payload).map(|metric: Metric| {
-                shared.count(metric.name, metric.value);
+                shared.count(self.log.masked(&metric.name), metric.value);
                 json!({})
             }),
             host_method::SECRET => read(payload).and_then(|named: Named| self.secret(&named.name)),
@@ -242,7 +242,7 @@ impl HostPort for InstancePort {
     }
 }
 
-fn read<'a, T: Deserialize<'a>>(payload: &'a [u8]) -> Result<T, CallError> {
+fn read<T: DeserializeOwned>(payload: &[u8]) -> Result<T, CallError> {
     serde_json::from_slice(payload)
         .map_err(|error| CallError::new("invalid", format!("the call cannot be read: {error}")))
 }

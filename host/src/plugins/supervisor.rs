@@ -27,8 +27,9 @@ use replace::{Trial, Unhealthy, Wish, other_wanted};
 
 use super::{AdapterChange, AdapterPlan, AdapterState, Answer, Destroyed, LoadError, handle::Shared, said};
 
-/// The longest wait that an adapter may ask for: who asks for more would never be seen again.
-const WAIT_MS_MAX: u64 = 24 * 3_600 * 1_000;
+/// The longest wait that an adapter may ask for. A platform that still means what it said says it again; one that
+/// erred, or lied, would make everybody there unheard for as long as it likes.
+const WAIT_MS_MAX: u64 = 15 * 60 * 1_000;
 
 /// What the operator wants of an instance.
 #[derive(Clone)]
@@ -459,7 +460,9 @@ impl Supervisor {
         let backoff = self.shared().settings.backoff_first;
         let next_try_ms = self.shared().state.borrow().state.next_try_ms();
         let now_ms = self.shared().settings.clock.now_ms();
-        let left = next_try_ms.map(|at| Duration::from_millis(u64::try_from(at.saturating_sub(now_ms)).unwrap_or(0)));
+        // A clock that was put back makes no wait longer.
+        let left_ms = |at: i64| u64::try_from(at.saturating_sub(now_ms)).unwrap_or(0).min(WAIT_MS_MAX);
+        let left = next_try_ms.map(|at| Duration::from_millis(left_ms(at)));
         tokio::select! {
             // A stuck instance has no time of its own.
             () = time::sleep(left.unwrap_or(backoff)) => {}

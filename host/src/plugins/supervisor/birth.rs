@@ -147,7 +147,7 @@ impl Maker {
             }
         };
         known.learn(Some(Arc::clone(&manifest)), make.trusted());
-        let (life, end) = (Arc::new(Life::new(link, counts)), settings.end);
+        let (life, end) = (Arc::new(Life::new(link, counts, Mask::new(&plan.secrets))), settings.end);
         Ok(Born { life, link: link_state, credentials, make, manifest, running: None, end, ended: false })
     }
 

@@ -146,6 +146,18 @@ async fn a_platform_that_is_down_is_tried_again_and_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_secret_in_the_words_of_an_adapter_is_not_shown() {
+    for isolation in [IsolationChoice::InProcess, IsolationChoice::Process] {
+        let home = Home::hostile();
+        let mut plan = plan(isolation, "connect_retry");
+        plan.secrets.push("platform is".to_owned());
+        let host = Host::start(home.settings(), vec![plan]);
+        until(&host.one(), "reconnecting", |state| state.word() == "reconnecting").await;
+        assert_eq!(host.adapters.statuses()[0].reason.as_deref(), Some("the *** down"));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn nobody_waits_for_the_slowest() {
     let home = Home::hostile();
     let mut slow = plan(IsolationChoice::InProcess, "hang_in_connect");
