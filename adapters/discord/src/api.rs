@@ -20,7 +20,7 @@ use hermes_adapter_net::{
 };
 use hermes_adapter_sdk::prelude::*;
 use hermes_adapter_sdk::tokio::time::{Instant, sleep};
-use serde::{Deserialize, de::DeserializeOwned};
+use serde::{Deserialize, Deserializer, de::DeserializeOwned};
 use serde_json::Value;
 
 use crate::limits::{Limits, Told, WAIT_MAX, route, seconds};
@@ -349,6 +349,17 @@ pub struct File {
     pub url: String,
 }
 
+/// Those of a list that can be read: one that cannot leaves the others and what they hang on as they are.
+fn readable<'d, T: DeserializeOwned, D: Deserializer<'d>>(list: D) -> Result<Vec<T>, D::Error> {
+    let list = Option::<Vec<Value>>::deserialize(list)?.unwrap_or_default();
+    Ok(list.into_iter().filter_map(|one| serde_json::from_value(one).ok()).collect())
+}
+
+/// What is not understood here is not there; the message is.
+fn if_readable<'d, T: DeserializeOwned, D: Deserializer<'d>>(field: D) -> Result<Option<T>, D::Error> {
+    Ok(serde_json::from_value(Value::deserialize(field)?).ok())
+}
+
 /// <https://docs.discord.com/developers/resources/message#message-object>
 #[derive(Clone, Debug, Deserialize)]
 pub struct Message {
@@ -358,17 +369,17 @@ pub struct Message {
     pub guild_id: Option<String>,
     #[serde(default)]
     pub author: Option<User>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "if_readable")]
     pub member: Option<Member>,
     #[serde(default)]
     pub content: String,
     #[serde(default)]
     pub edited_timestamp: Option<String>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "readable")]
     pub mentions: Vec<User>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "readable")]
     pub mention_roles: Vec<String>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "readable")]
     pub attachments: Vec<File>,
     #[serde(rename = "type", default)]
     pub kind: u8,
@@ -376,11 +387,11 @@ pub struct Message {
     pub flags: u64,
     #[serde(default)]
     pub webhook_id: Option<String>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "if_readable")]
     pub referenced_message: Option<Box<Message>>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "readable")]
     pub message_snapshots: Vec<Snapshot>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "readable")]
     pub sticker_items: Vec<Sticker>,
 }
 
@@ -395,7 +406,7 @@ pub struct Snapshot {
 pub struct Forwarded {
     #[serde(default)]
     pub content: String,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "readable")]
     pub attachments: Vec<File>,
 }
 

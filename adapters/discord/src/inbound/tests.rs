@@ -133,6 +133,20 @@ fn files_stickers_and_what_was_forwarded_come_along() {
 }
 
 #[test]
+fn what_hangs_on_a_message_and_cannot_be_read_takes_no_message_with_it() {
+    let good = json!({ "id": "5", "filename": "a.txt", "url": "https://a.b/a.txt", "size": 3 });
+    let odd = json!({
+        "attachments": [{ "id": "4" }, good, "x"], "sticker_items": null, "message_snapshots": [{}, 7],
+        "mentions": [{}, me()[0]], "mention_roles": [7], "member": { "roles": "all" },
+        "referenced_message": { "id": 7 }, "content": "look <@42>",
+    });
+    let incoming = read(odd).unwrap();
+    assert_eq!((incoming.event.text.as_str(), incoming.event.addressed.mention), ("look", true));
+    assert_eq!(incoming.files.len(), 1);
+    assert!(incoming.event.reply_to.is_none() && incoming.event.sender.roles.is_empty());
+}
+
+#[test]
 fn a_person_who_calls_the_bot_in_a_channel_opens_a_thread_and_nobody_else_does() {
     let called = |more: Value, place: &Place| {
         let mut more = more;
