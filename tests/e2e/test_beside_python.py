@@ -149,6 +149,7 @@ def test_an_answer_that_is_lost_is_pythons_and_never_ours():
     listed = next(one for one in differences.DIFFERENCES if one.steps == ("kill 9 before the answer is sent",))
     ours = f"to 7, on the question: (possibly repeated) {answered}\nto 7, on the second question: {second}"
     assert listed.fits(ours, f"to 7: {answered}\nto 7, on the second question: {second}")
+    assert listed.fits(ours, f"to 7: {answered}\nto 7: {answered}\nto 7, on the second question: {second}")
     assert listed.fits(ours, f"to 7, on the second question: {second}\n{lost}")
     assert not listed.fits(ours, f"to 7, on the second question: {second}"), "that it was waited for is seen"
     assert not listed.fits(f"to 7, on the second question: {second}\n{lost}", f"to 7, on the second question: {second}\n{lost}")
