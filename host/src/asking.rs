@@ -14,7 +14,7 @@ use std::time::Duration;
 use hermes_core::asks::{Answer, DENY, Kind, Question, Verdict};
 use hermes_core::delivery::strip_control;
 use hermes_core::limits::{ASK_ABOUT_CHARS_MAX, ASK_LABEL_CHARS_MAX, ASK_TEXT_CHARS_MAX, DENIAL_CHARS_MAX};
-use hermes_protocol::{ChoiceOption, Choices, Purpose};
+use hermes_protocol::{ChatType, ChoiceOption, Choices, Purpose};
 
 use crate::context::compose;
 use crate::host::Host;
@@ -145,6 +145,10 @@ fn how(question: &Question, has_buttons: bool, now_ms: i64) -> String {
     } else if !has_buttons {
         words.push_str(&numbered(question));
         words.push(' ');
+    } else if is_asked_of_a_chat(question) {
+        words.push_str("Whoever asked wrote in the name of this chat, and a button is pressed by a person: they answer with words, and only an admin of this host with a button.\n\n");
+        words.push_str(&numbered(question));
+        words.push(' ');
     }
     let time = in_words(Duration::from_millis(u64::try_from(question.expires_at_ms - now_ms).unwrap_or_default()));
     let otherwise = match question.kind {
@@ -153,6 +157,11 @@ fn how(question: &Question, has_buttons: bool, now_ms: i64) -> String {
     };
     let _ = write!(words, "Without an answer within {time} {otherwise}.");
     words
+}
+
+/// Whether the one who is asked is no person but the chat, as platforms have it for anonymous admins.
+fn is_asked_of_a_chat(question: &Question) -> bool {
+    question.addressee.is_none() && question.chat.kind != ChatType::Dm && question.requester.id == question.chat.id
 }
 
 /// The options, and how words answer.

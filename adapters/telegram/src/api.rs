@@ -355,6 +355,8 @@ pub struct Message {
     #[serde(default)]
     pub is_topic_message: bool,
     #[serde(default)]
+    pub direct_messages_topic: Option<DirectMessagesTopic>,
+    #[serde(default)]
     pub edit_date: Option<i64>,
     #[serde(default)]
     pub media_group_id: Option<String>,
@@ -406,6 +408,12 @@ pub struct Message {
     /// Present on the service message that opened a topic.
     #[serde(default)]
     pub forum_topic_created: Option<Value>,
+}
+
+/// <https://core.telegram.org/bots/api#directmessagestopic>
+#[derive(Clone, Debug, Deserialize)]
+pub struct DirectMessagesTopic {
+    pub topic_id: i64,
 }
 
 /// <https://core.telegram.org/bots/api#callbackquery>

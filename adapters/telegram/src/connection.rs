@@ -5,7 +5,7 @@
 //! host's store too, for servers that begin anew.
 
 use std::path::PathBuf;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use hermes_adapter_sdk::prelude::*;
@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 
 use crate::api::{Api, ApiError, Message, POLL_SLACK, Update, User};
+use crate::conflicts::Conflicts;
 use crate::inbound::{self, Incoming};
 use crate::topics::Forums;
 use crate::webhook::Webhook;
@@ -42,7 +43,8 @@ const RAW_BYTES_MAX: usize = 16 * 1024;
 pub struct Connection {
     pub api: Api,
     pub host: Host,
-    pub me: OnceLock<User>,
+    /// Who we are, as the server said when the link was opened last.
+    pub me: Mutex<Option<Arc<User>>>,
     pub poll_timeout: Duration,
     pub media_bytes_max: u64,
     /// Where a server of one's own keeps its files, if the host may read them there.
@@ -51,6 +53,8 @@ pub struct Connection {
     pub webhook: Option<Webhook>,
     /// Room for presses of buttons that are acknowledged.
     pub presses: Arc<Semaphore>,
+    /// Others that ask for this bot's messages.
+    pub conflicts: Conflicts,
     /// The forums that were heard from.
     pub forums: Forums,
 }
@@ -64,13 +68,21 @@ impl Connection {
         })?;
         match &self.webhook {
             Some(webhook) => webhook.open(self).await?,
+            // Somebody else may have set it on purpose, and would set it again.
+            None if self.conflicts.is_open() => {}
             None => drop(self.api.call::<Value>("deleteWebhook", &json!({})).await.map_err(|error| lost(&error))?),
         }
         self.host.proved();
         self.host.announce(format!("@{}", me.username.as_deref().unwrap_or("bot")), "");
-        // The first answer stays: a token never changes its bot.
-        self.me.get_or_init(|| me);
+        // A token never changes its bot, but the bot its name.
+        *self.me.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(me));
         Ok(())
+    }
+
+    /// Who we are.
+    pub fn me(&self) -> Result<Arc<User>, ConnectError> {
+        let me = self.me.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        me.ok_or_else(|| ConnectError::retry("the link was never opened"))
     }
 
     /// Receives until the link is lost.
@@ -83,7 +95,8 @@ impl Connection {
 
     /// Polls until the link is lost.
     async fn poll_on(&self) -> Result<(), ConnectError> {
-        let me = self.me.get().ok_or_else(|| ConnectError::retry("the link was never opened"))?;
+        let me = self.me()?;
+        self.conflicts.begin();
         let mut offset = self.stored_offset().await?;
         loop {
             let batch = self.poll(offset, self.poll_timeout).await?;
@@ -93,7 +106,7 @@ impl Connection {
             }
             for group in groups(&batch) {
                 // What took long is not fetched again for something behind it.
-                if self.hand_over(group, me).await? {
+                if self.hand_over(group, &me).await? {
                     self.store_offset(next_offset(group)).await?;
                 }
             }
@@ -108,6 +121,9 @@ impl Connection {
     }
 
     async fn poll(&self, offset: Option<i64>, wait: Duration) -> Result<Vec<Value>, ConnectError> {
+        if let Some(words) = self.conflicts.to_tell() {
+            self.host.link(LinkWord::Degraded, words);
+        }
         let mut parameters = json!({ "timeout": wait.as_secs(), "allowed_updates": ALLOWED_UPDATES });
         if let Some(offset) = offset {
             parameters["offset"] = json!(offset);
@@ -118,10 +134,14 @@ impl Connection {
             match self.api.call_within("getUpdates", &parameters, wait + POLL_SLACK).await {
                 Ok(batch) => {
                     self.host.proved();
+                    if self.conflicts.pass() {
+                        self.host.link(LinkWord::Online, "");
+                    }
                     return Ok(batch);
                 }
                 // Fewer at once, until they can be read: the same batch would come for ever.
                 Err(ApiError::TooLarge(_)) if limit > 1 => limit /= 2,
+                Err(ApiError::Refused(refused)) if refused.code == 409 => return Err(self.conflicts.meet(&refused)),
                 Err(error) => return Err(lost(&error)),
             }
         }
@@ -227,10 +247,6 @@ pub fn lost(error: &ApiError) -> ConnectError {
         401 | 404 => ConnectError::fatal(
             format!("Telegram does not accept the token ({})", refused.description),
             "copy the bot's token from @BotFather into `token` (or TELEGRAM_BOT_TOKEN)",
-        ),
-        409 => ConnectError::retry_after_ms(
-            "another process receives this bot's messages (Telegram allows one); stop it, or give this instance a bot of its own",
-            10_000,
         ),
         429 => ConnectError::retry_after_ms(refused.description.clone(), refused.retry_after_ms.unwrap_or(1000)),
         _ => ConnectError::retry(refused.description.clone()),

@@ -13,6 +13,10 @@ use crate::api::{self, Entity, Message, Update};
 /// <https://github.com/openclaw/openclaw/pull/848>
 pub const GENERAL_TOPIC: i64 = 1;
 
+/// What stands before the number of a topic of a channel's direct messages; they are not counted among its forum's.
+/// <https://core.telegram.org/bots/api#directmessagestopic>
+pub const DIRECT: &str = "direct:";
+
 /// Entities of one message that are looked at; the server sends at most as many.
 const ENTITIES_MAX: usize = 100;
 
@@ -110,6 +114,19 @@ pub fn chat(chat: &api::Chat, thread: Option<i64>) -> Chat {
     found
 }
 
+/// The descriptor of what one person and a channel say to each other.
+pub fn direct(described: &api::Chat, topic: i64) -> Chat {
+    chat(described, None).in_thread(format!("{DIRECT}{topic}"))
+}
+
+/// Where a message stands.
+fn place(message: &Message) -> Chat {
+    match &message.direct_messages_topic {
+        Some(topic) => direct(&message.chat, topic.topic_id),
+        None => chat(&message.chat, topic(message)),
+    }
+}
+
 /// The descriptor of a topic that was opened in `chat`: the one that its messages carry.
 pub fn opened(chat: Chat, topic: &api::Topic, name: &str) -> Chat {
     let mut opened = chat.in_thread(topic.message_thread_id.to_string());
@@ -162,7 +179,7 @@ fn written(message: &Message, me: &api::User) -> Option<Incoming> {
         return None; // A service message.
     }
     let event_id = format!("m:{}:{}", message.chat.id, message.message_id);
-    let mut event = Event::message(event_id, chat(&message.chat, topic(message)), sender(message), text)
+    let mut event = Event::message(event_id, place(message), sender(message), text)
         .at_ms(message.date.saturating_mul(1000))
         .with_message_id(message.message_id.to_string());
     event.album = message.media_group_id.clone();
@@ -309,10 +326,9 @@ fn files(message: &Message) -> Vec<RemoteFile> {
 fn pressed(query: &api::CallbackQuery) -> Option<Incoming> {
     let message = query.message.as_ref()?;
     let (ask, option) = query.data.as_deref()?.split_once(':')?;
-    let mut event =
-        Event::message(format!("c:{}", query.id), chat(&message.chat, topic(message)), person(&query.from), "")
-            .of_kind(EventKind::Choice)
-            .with_message_id(message.message_id.to_string());
+    let mut event = Event::message(format!("c:{}", query.id), place(message), person(&query.from), "")
+        .of_kind(EventKind::Choice)
+        .with_message_id(message.message_id.to_string());
     event.choice = Some(ChoiceMade::new(ask, option));
     Some(Incoming { event, files: Vec::new(), callback: Some(query.id.clone()) })
 }

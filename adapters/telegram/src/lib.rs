@@ -7,12 +7,14 @@
 //! * `menu`: the commands that it offers;
 //! * `topics`: which topics were opened for the host;
 //! * `connection`: who we are, the poll and its offset;
+//! * `conflicts`: others that ask for this bot's messages;
 //! * `files`: what comes with messages;
 //! * `webhook`: the other way updates come.
 
 #![forbid(unsafe_code)]
 
 mod api;
+mod conflicts;
 mod connection;
 mod files;
 mod inbound;
@@ -24,8 +26,8 @@ mod webhook;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use hermes_adapter_net::client::base_url;
@@ -34,6 +36,7 @@ use hermes_adapter_sdk::tokio::sync::{Mutex, Semaphore};
 use serde_json::{Value, json};
 
 use api::{Api, ApiError, Topic};
+use conflicts::Conflicts;
 use connection::{Connection, PRESSES_MAX};
 use outbound::{Manner, ReplyMode};
 use topics::{Forums, Known, Opened};
@@ -263,6 +266,9 @@ impl Typing for Telegram {
         if !on {
             return Ok(()); // It ends by itself after five seconds, or with the next message.
         }
+        if outbound::is_direct(&chat) {
+            return Ok(()); // Not supported there. <https://core.telegram.org/bots/api#sendchataction>
+        }
         let mut parameters =
             outbound::place(&chat).map_err(|_| CallError::new("invalid", "the chat is none of Telegram's"))?;
         if self.connection.as_ref().is_ok_and(|link| chat.thread.is_none() && link.forums.has(&chat.id)) {
@@ -299,12 +305,11 @@ impl CommandsMenu for Telegram {
 impl HandoffThread for Telegram {
     /// Opens a topic, in a forum or in a private chat; the descriptor is the one its messages will carry.
     async fn create_handoff_thread(&self, chat: Chat, name: String, key: String) -> Result<Option<Chat>, CallError> {
-        if chat.kind == ChatType::Channel {
+        if chat.kind == ChatType::Channel || outbound::is_direct(&chat) {
             return Ok(None);
         }
         let mut parameters =
-            outbound::place(&chat).map_err(|_| CallError::new("invalid", "the chat is none of Telegram's"))?;
-        parameters.remove("message_thread_id");
+            outbound::whole(&chat).map_err(|_| CallError::new("invalid", "the chat is none of Telegram's"))?;
         parameters.insert("name".into(), json!(name.chars().take(TOPIC_NAME_MAX).collect::<String>()));
         let _one_at_a_time = self.opening.lock().await;
         let topic = self.topic_of(&key, &parameters).await?;
@@ -314,7 +319,7 @@ impl HandoffThread for Telegram {
 
 impl RenameThread for Telegram {
     async fn rename_thread(&self, chat: Chat, name: String) -> Result<(), CallError> {
-        if chat.thread.is_none() {
+        if chat.thread.is_none() || outbound::is_direct(&chat) {
             return Err(CallError::new("invalid", "this is no topic; the general one keeps its name"));
         }
         let mut parameters =
@@ -325,7 +330,8 @@ impl RenameThread for Telegram {
 }
 
 impl ResolveTarget for Telegram {
-    /// `-1001234` or `123456`, with `:17` for a topic; `@name` for a public channel or group.
+    /// `-1001234` or `123456`, with `:17` for a topic and `:direct:17` for somebody's messages to a channel; `@name` for
+    /// a public channel or group.
     async fn resolve_target(&self, target: String) -> Result<Option<Chat>, CallError> {
         if is_public_name(&target) {
             return match self.call::<api::Chat>("getChat", &json!({ "chat_id": target })).await {
@@ -350,12 +356,16 @@ impl ResolveTarget for Telegram {
             },
             Err(error) => return Err(call_error(error)),
         };
-        let thread = match thread.map(str::trim).map(str::parse::<i64>) {
+        let direct = thread.map(str::trim).and_then(|thread| thread.strip_prefix(inbound::DIRECT));
+        let thread = match direct.or(thread).map(str::trim).map(str::parse::<i64>) {
             Some(Err(_)) => return Ok(None),
             Some(Ok(thread)) => Some(thread),
             None => None,
         };
-        Ok(Some(inbound::chat(&described, thread)))
+        Ok(Some(match (direct, thread) {
+            (Some(_), Some(topic)) => inbound::direct(&described, topic),
+            _ => inbound::chat(&described, thread),
+        }))
     }
 }
 
@@ -424,12 +434,13 @@ fn connection(config: Config, host: Host) -> Result<Connection, ConnectError> {
     Ok(Connection {
         api,
         host,
-        me: OnceLock::new(),
+        me: std::sync::Mutex::default(),
         poll_timeout: Duration::from_secs(config.poll_timeout_s),
         media_bytes_max: config.media_bytes_max,
         local_files: config.local_files,
         webhook,
         presses: Arc::new(Semaphore::new(PRESSES_MAX)),
+        conflicts: Conflicts::default(),
         forums: Forums::default(),
     })
 }

@@ -8,6 +8,7 @@ use serde_json::{Map, Value, json};
 use tokio::io::AsyncReadExt as _;
 
 use crate::api::{Api, ApiError, Refused, Sent};
+use crate::inbound;
 
 /// A caption's limit, in UTF-16 units; a text beyond it goes as a message of its own.
 /// <https://core.telegram.org/bots/api#sendphoto>
@@ -132,11 +133,10 @@ pub async fn edit(api: &Api, manner: Manner, target: &SentMessage, message: &Out
     let Ok(message_id) = target.id.parse::<i64>() else {
         return SendOutcome::refused(RefusalKind::Invalid, format!("{:?} is no message id of Telegram", target.id));
     };
-    let mut parameters = match place(&target.chat) {
+    let mut parameters = match whole(&target.chat) {
         Ok(place) => place,
         Err(outcome) => return outcome,
     };
-    parameters.remove("message_thread_id");
     parameters.insert("message_id".into(), json!(message_id));
     parameters.insert("text".into(), json!(message.text));
     add_manner(&mut parameters, manner, message);
@@ -162,15 +162,31 @@ pub fn place(chat: &Chat) -> Result<Map<String, Value>, SendOutcome> {
     })?;
     parameters.insert("chat_id".into(), json!(id));
     if let Some(thread) = &chat.thread {
+        let (key, thread) = match thread.strip_prefix(inbound::DIRECT) {
+            Some(topic) => ("direct_messages_topic_id", topic),
+            None => ("message_thread_id", thread.as_str()),
+        };
         let thread: i64 = thread.parse().map_err(|_| {
             SendOutcome::refused(
                 RefusalKind::Invalid,
                 format!("{thread:?} is no topic id of Telegram, which is a number"),
             )
         })?;
-        parameters.insert("message_thread_id".into(), json!(thread));
+        parameters.insert(key.into(), json!(thread));
     }
     Ok(parameters)
+}
+
+/// The parameters of a chat, for what is said of a message or of the whole of it.
+pub fn whole(chat: &Chat) -> Result<Map<String, Value>, SendOutcome> {
+    let mut chat = chat.clone();
+    chat.thread = None;
+    place(&chat)
+}
+
+/// Whether this is what one person and a channel say to each other.
+pub fn is_direct(chat: &Chat) -> bool {
+    chat.thread.as_ref().is_some_and(|thread| thread.starts_with(inbound::DIRECT))
 }
 
 /// The parameters of a draft that says `text`, as far as one holds it; plain, because it may end inside its markup.

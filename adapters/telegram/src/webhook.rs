@@ -179,11 +179,14 @@ fn is_about_the_address(refused: &str) -> bool {
 
 /// Hands updates to the host, one after the other; ends when the host does not take one.
 async fn hand_over(link: &Connection, brought: &mut mpsc::Receiver<Brought>) -> ConnectError {
-    let Some(me) = link.me.get() else { return ConnectError::retry("the link was never opened") };
+    let me = match link.me() {
+        Ok(me) => me,
+        Err(error) => return error,
+    };
     let mut done = Done::default();
     while let Some((update, told)) = brought.recv().await {
         if !done.has(&update) {
-            if let Err(error) = link.hand_over(std::slice::from_ref(&update), me).await {
+            if let Err(error) = link.hand_over(std::slice::from_ref(&update), &me).await {
                 return error;
             }
             done.note(&update);

@@ -163,6 +163,36 @@ fn a_press_by_somebody_else_is_answered_truthfully_and_changes_nothing() {
 }
 
 #[test]
+fn who_writes_in_the_name_of_a_chat_is_told_to_answer_with_words_since_buttons_are_pressed_by_people() {
+    let world = with_buttons();
+    let (nameless, bob) = (world.chat("7"), world.chat("8"));
+    let says = |text: &str| {
+        let mut event = nameless.event(text);
+        event.chat = Chat::new(ChatType::Group, "7");
+        nameless.gives(&event.addressed(Addressed::new(true, false, false)));
+    };
+    let is_heard = |words: &str| {
+        world.until(words, || {
+            world
+                .platform
+                .sent()
+                .iter()
+                .any(|sent| sent.chat.kind == ChatType::Group && sent.text.starts_with(words))
+                .then_some(())
+        })
+    };
+    says("/ask ls");
+    let question = asked(&world, 1);
+    assert!(question.1.text.contains("in the name of this chat"), "{}", question.1.text);
+    assert!(question.1.text.contains("1. Approve once") && question.1.choices.is_some(), "{}", question.1.text);
+    bob.gives(&press(&bob, &question, "once"));
+    is_heard("This question is somebody else's");
+    says("yes");
+    is_heard("approved: once");
+    world.settled();
+}
+
+#[test]
 fn what_is_dangerous_asks_an_admin_where_a_user_wants_it() {
     let world = with_words();
     let (ada, admin) = (world.chat("7"), world.chat("1"));

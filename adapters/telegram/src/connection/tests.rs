@@ -6,6 +6,91 @@ use crate::Telegram;
 
 hermes_adapter_sdk::certify!(Telegram);
 
+/// A server that answers every call with what `answer` makes of its method, as long as the test lasts.
+fn server(answer: impl Fn(&str) -> (u16, Value) + Send + 'static) -> String {
+    use std::io::{Read as _, Write as _};
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let base = format!("http://{}", listener.local_addr().expect("an address"));
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            let (mut asked, mut piece) = (String::new(), [0; 4096]);
+            let is_whole = |asked: &str| {
+                let (head, body) = asked.split_once("\r\n\r\n")?;
+                let length = head.to_lowercase().split_once("content-length: ")?.1.lines().next()?.parse().ok()?;
+                Some(body.len() >= length)
+            };
+            while is_whole(&asked) != Some(true) {
+                match stream.read(&mut piece) {
+                    Ok(0) | Err(_) => break,
+                    Ok(read) => asked.push_str(&String::from_utf8_lossy(&piece[..read])),
+                }
+            }
+            let path = asked.split(' ').nth(1).unwrap_or_default();
+            let (status, body) = answer(path.rsplit('/').next().unwrap_or_default());
+            let body = body.to_string();
+            let head = format!("HTTP/1.1 {status} x\r\nconnection: close\r\ncontent-length: {}\r\n\r\n", body.len());
+            let _ = stream.write_all((head + &body).as_bytes());
+        }
+    });
+    base
+}
+
+fn bot(name: &str) -> Value {
+    json!({ "ok": true, "result": { "id": 42, "is_bot": true, "first_name": "Hermes", "username": name } })
+}
+
+#[test]
+fn a_bot_that_was_renamed_is_meant_by_its_new_name_from_the_next_link_on() {
+    let links = std::sync::atomic::AtomicUsize::new(0);
+    let mention = json!({ "update_id": 1, "message": {
+        "message_id": 1, "date": 1, "text": "@new_bot hi", "chat": { "id": -5, "type": "group" },
+        "from": { "id": 7, "first_name": "Ada" }, "entities": [{ "type": "mention", "offset": 0, "length": 8 }],
+    } });
+    let base = server(move |method| match method {
+        "getMe" if links.fetch_add(1, std::sync::atomic::Ordering::Relaxed) == 0 => (200, bot("old_bot")),
+        "getMe" => (200, bot("new_bot")),
+        "getUpdates" => (200, json!({ "ok": true, "result": [mention] })),
+        _ => (200, json!({ "ok": true, "result": true })),
+    });
+    let host = MockHost::start::<Telegram>(json!({ "token": "42:A", "base_url": base })).expect("it starts");
+    host.connect().expect("the first link");
+    host.connect().expect("the second link");
+    let _run = host.run();
+    assert!(host.next_event().addressed.mention);
+}
+
+#[test]
+fn who_meets_another_poller_again_and_again_says_so_and_ends_nobodys_webhook() {
+    let (called, calls) = std::sync::mpsc::channel();
+    let base = server(move |method| {
+        let _ = called.send(method.to_owned());
+        match method {
+            "getMe" => (200, bot("hermes_bot")),
+            "getUpdates" => (
+                409,
+                json!({ "ok": false, "error_code": 409, "description": "Conflict: terminated by other getUpdates request" }),
+            ),
+            _ => (200, json!({ "ok": true, "result": true })),
+        }
+    });
+    let host = MockHost::start::<Telegram>(json!({ "token": "42:A", "base_url": base })).expect("it starts");
+    for _ in 0..crate::conflicts::MANY {
+        host.connect().expect("the link opens");
+        let ended = host.run().wait();
+        assert!(ended.text().contains("another process receives"), "{ended:?}");
+    }
+    host.connect().expect("the link opens");
+    let _run = host.run();
+    let said = host.next_host_call("link");
+    assert_eq!(said["state"], "degraded");
+    assert!(said["reason"].as_str().is_some_and(|words| words.contains("another process")), "{said}");
+    assert_eq!(
+        calls.try_iter().filter(|method| method == "deleteWebhook").count(),
+        1,
+        "only before the first conflict"
+    );
+}
+
 #[test]
 fn neighbours_of_one_album_are_one_group_and_others_stand_alone() {
     let update = |id: i64, group: Option<&str>| json!({ "update_id": id, "message": { "media_group_id": group } });
@@ -30,7 +115,7 @@ fn the_next_poll_begins_behind_the_last_update_whatever_its_id() {
 }
 
 #[test]
-fn a_refused_token_needs_a_person_and_a_conflict_only_time() {
+fn a_refused_token_needs_a_person_and_too_many_calls_only_time() {
     let refused = |code| {
         ApiError::Refused(crate::api::Refused {
             code,
@@ -40,7 +125,7 @@ fn a_refused_token_needs_a_person_and_a_conflict_only_time() {
         })
     };
     assert!(matches!(lost(&refused(401)), ConnectError::Fatal { .. }));
-    assert!(matches!(lost(&refused(409)), ConnectError::Retry { after_ms: Some(10_000), .. }));
+    assert!(matches!(lost(&refused(429)), ConnectError::Retry { after_ms: Some(1_000), .. }));
     assert!(matches!(lost(&ApiError::Doubtful("cut".into())), ConnectError::Retry { after_ms: None, .. }));
 }
 

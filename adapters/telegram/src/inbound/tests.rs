@@ -266,3 +266,23 @@ fn what_is_neither_words_nor_a_file_is_said_in_words() {
     assert_eq!(said(json!({ "dice": { "value": 3 } })).as_deref(), Some("[dice]"));
     assert_eq!(said(json!({ "pinned_message": {} })), None);
 }
+
+#[test]
+fn what_somebody_writes_to_a_channel_is_a_conversation_of_its_own_and_is_answered_there() {
+    let written = |topic: i64| {
+        read(json!({ "update_id": 1, "message": {
+            "message_id": 9, "date": 100, "text": "hello",
+            "chat": { "id": -100, "type": "supergroup", "title": "News", "is_direct_messages": true },
+            "from": { "id": topic, "first_name": "Ada" },
+            "direct_messages_topic": { "topic_id": topic, "user": { "id": topic, "first_name": "Ada" } },
+        } }))
+        .unwrap()
+        .event
+    };
+    let (ada, bob) = (written(7), written(8));
+    assert_eq!(ada.chat.thread.as_deref(), Some("direct:7"));
+    assert_ne!(ada.chat, bob.chat);
+    let place = crate::outbound::place(&ada.chat).unwrap();
+    assert_eq!(Value::Object(place), json!({ "chat_id": -100, "direct_messages_topic_id": 7 }));
+    assert_eq!(Value::Object(crate::outbound::whole(&ada.chat).unwrap()), json!({ "chat_id": -100 }));
+}

@@ -1,0 +1,132 @@
+//! Conflicts: another process that asks for this bot's messages, or has them brought to itself.
+//!
+//! Two that poll take turns, each online for seconds, and every poll that ends well is a proof of life. So conflicts
+//! are counted apart from failures, and many of them are said. <https://core.telegram.org/bots/api#getupdates>
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use hermes_adapter_sdk::prelude::*;
+use tokio::time::Instant;
+
+use crate::api::Refused;
+
+/// So many conflicts are no handover from one process to the next any more.
+pub const MANY: u32 = 3;
+/// Without a conflict for so long they are over.
+const OVER_AFTER: Duration = Duration::from_secs(600);
+/// How long the other one is left alone.
+const WAIT_MS: u64 = 10_000;
+
+const POLLED: &str = "another process receives this bot's messages (Telegram allows one); stop it, or give this instance a bot of its own";
+const BROUGHT: &str = "this bot's messages are brought to a webhook that is not ours; stop who set it and restart the host, which ends the webhook; or give this instance a bot of its own";
+
+/// The conflicts of one instance.
+#[derive(Default)]
+pub struct Conflicts(Mutex<State>);
+
+#[derive(Default)]
+struct State {
+    met: u32,
+    last: Option<Instant>,
+    /// What was polled last ended in one.
+    is_open: bool,
+    is_told: bool,
+}
+
+impl Conflicts {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Counts a refusal that is one, and says what it means for the link.
+    pub fn meet(&self, refused: &Refused) -> ConnectError {
+        let mut state = self.state();
+        if state.is_over() {
+            state.met = 0;
+        }
+        state.met = state.met.saturating_add(1);
+        (state.last, state.is_open) = (Some(Instant::now()), true);
+        ConnectError::retry_after_ms(reason(refused), WAIT_MS)
+    }
+
+    /// Whether the other one was there when this one asked last: its webhook is not ours to end.
+    pub fn is_open(&self) -> bool {
+        self.state().is_open
+    }
+
+    /// What `status` has to say, if that is new.
+    pub fn to_tell(&self) -> Option<String> {
+        let mut state = self.state();
+        if state.met < MANY || state.is_told {
+            return None;
+        }
+        state.is_told = true;
+        Some(format!("{} conflicts: {POLLED}", state.met))
+    }
+
+    /// The link was lost, and with it what `status` said of it.
+    pub fn begin(&self) {
+        self.state().is_told = false;
+    }
+
+    /// A poll ended well; returns whether there is an end to tell of.
+    pub fn pass(&self) -> bool {
+        let mut state = self.state();
+        state.is_open = false;
+        if !state.is_over() {
+            return false;
+        }
+        let was_told = state.is_told;
+        *state = State::default();
+        was_told
+    }
+}
+
+impl State {
+    fn is_over(&self) -> bool {
+        self.last.is_some_and(|at| at.elapsed() >= OVER_AFTER)
+    }
+}
+
+/// What a conflict is about, and its mend.
+pub fn reason(refused: &Refused) -> &'static str {
+    if refused.description.to_ascii_lowercase().contains("webhook is active") { BROUGHT } else { POLLED }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn conflict(description: &str) -> Refused {
+        Refused { code: 409, description: description.into(), retry_after_ms: None, migrate_to_chat_id: None }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn many_conflicts_are_told_once_a_link_though_polls_end_well_between_them_and_are_over_after_a_while() {
+        let (conflicts, other) = (Conflicts::default(), conflict("Conflict: terminated by other getUpdates request"));
+        for n in 1..MANY {
+            conflicts.meet(&other);
+            assert_eq!((n, conflicts.to_tell()), (n, None));
+            assert!(conflicts.is_open() && !conflicts.pass() && !conflicts.is_open());
+        }
+        conflicts.meet(&other);
+        assert!(conflicts.to_tell().is_some_and(|words| words.starts_with("3 conflicts: another process")));
+        assert_eq!(conflicts.to_tell(), None, "once");
+        assert!(!conflicts.pass(), "it may come again");
+        conflicts.begin();
+        assert!(conflicts.to_tell().is_some(), "the link is another one");
+        tokio::time::advance(OVER_AFTER).await;
+        assert!(conflicts.pass());
+        assert!(!conflicts.pass() && conflicts.to_tell().is_none());
+        conflicts.meet(&other);
+        assert_eq!(conflicts.to_tell(), None, "they are counted anew");
+    }
+
+    #[test]
+    fn a_webhook_of_somebody_else_is_told_as_one() {
+        let active = conflict("Conflict: can't use getUpdates method while webhook is active; use deleteWebhook first");
+        let ConnectError::Retry { reason, after_ms } = Conflicts::default().meet(&active) else { panic!("it may end") };
+        assert!(reason.contains("webhook that is not ours") && after_ms == Some(WAIT_MS), "{reason}");
+    }
+}
