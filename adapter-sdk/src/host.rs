@@ -91,7 +91,10 @@ impl Host {
     ///
     /// # Errors
     ///
-    /// `credential_in_use` when another instance holds it.
+    /// `credential_in_use` when another instance holds it; [`ConnectError::not_locked`] knows what is worth
+    /// another try.
+    ///
+    /// [`ConnectError::not_locked`]: hermes_protocol::ConnectError::not_locked
     pub async fn lock_credential(&self, identity: &str) -> Result<(), CallError> {
         self.call::<IgnoredAny>(host_method::LOCK_CREDENTIAL, &json!({ "identity": identity })).await.map(drop)
     }

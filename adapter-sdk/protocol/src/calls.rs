@@ -209,6 +209,15 @@ impl ConnectError {
     pub fn retry_after_ms(reason: impl Into<String>, after_ms: u64) -> Self {
         Self::Retry { reason: reason.into(), after_ms: Some(after_ms) }
     }
+
+    /// Its credential could not be locked: a person has to do something (`mend`) only where the credential is in use
+    /// or cannot be locked at all. A host that cannot at the moment (a full disk, many calls) is asked again.
+    pub fn not_locked(error: &CallError, mend: impl Into<String>) -> Self {
+        match error.code.as_str() {
+            "unavailable" | "busy" | "failed" => Self::retry(error.to_string()),
+            _ => Self::fatal(error.to_string(), mend),
+        }
+    }
 }
 
 impl std::fmt::Display for ConnectError {

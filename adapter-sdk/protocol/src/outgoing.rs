@@ -1,8 +1,13 @@
 //! What goes out, and what became of it.
 
+use std::time::Duration;
+
 use serde::{Deserialize, Serialize};
 
 use crate::{AttachmentKind, Chat, Extra, word::words};
+
+/// How much sooner than the host an adapter stops waiting for its platform.
+const TIME_LEFT_FOR_THE_ANSWER: Duration = Duration::from_secs(5);
 
 words! {
     /// Why something is said.
@@ -109,6 +114,13 @@ impl Outgoing {
             within_ms: None,
             extra: Extra::new(),
         }
+    }
+
+    /// How long an adapter may take for it in all: a little less than the host waits, so that the adapter is the one
+    /// who says what became of it; `otherwise` where a host does not say.
+    pub fn time(&self, otherwise: Duration) -> Duration {
+        let Some(within) = self.within_ms.map(Duration::from_millis) else { return otherwise };
+        within - TIME_LEFT_FOR_THE_ANSWER.min(within / 4)
     }
 }
 

@@ -29,8 +29,6 @@ use crate::limits::{Limits, Told, WAIT_MAX, route, seconds};
 const ANSWER_BYTES_MAX: u64 = 8 * 1024 * 1024;
 /// How long a call may take.
 const CALL_TIMEOUT: Duration = Duration::from_secs(30);
-/// How long a call with files may take.
-const UPLOAD_TIMEOUT: Duration = Duration::from_secs(300);
 /// An empty bucket that is full again so soon is waited for; a longer wait is the host's.
 const SHORT_WAIT: Duration = Duration::from_secs(2);
 /// How often one call waits for its bucket.
@@ -137,7 +135,7 @@ impl Api {
         self.call(method, path, Some(Body::Json(body))).await
     }
 
-    /// Sends JSON with files.
+    /// Sends JSON with files, for as long as whoever asks waits.
     pub async fn upload<T: DeserializeOwned>(&self, method: Method, path: &str, form: Form) -> Result<T, ApiError> {
         self.call(method, path, Some(Body::Form(form))).await
     }
@@ -154,7 +152,7 @@ impl Api {
         let request = match body {
             None => request.timeout(CALL_TIMEOUT),
             Some(Body::Json(body)) => request.timeout(CALL_TIMEOUT).json(body),
-            Some(Body::Form(form)) => request.timeout(UPLOAD_TIMEOUT).multipart(form),
+            Some(Body::Form(form)) => request.multipart(form),
         };
         let response = request.send().await.map_err(|error| self.net(error))?;
         let told = Told::read(response.headers());

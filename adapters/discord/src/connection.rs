@@ -101,7 +101,7 @@ impl Connection {
     pub async fn identify(&self) -> Result<(), ConnectError> {
         let user: User = self.api.ask(Method::GET, "users/@me").await.map_err(|error| lost(&error))?;
         self.host.lock_credential(&format!("discord:{}", user.id)).await.map_err(|error| {
-            ConnectError::fatal(error.to_string(), "give each instance a bot of its own, or stop the other one")
+            ConnectError::not_locked(&error, "give each instance a bot of its own, or stop the other one")
         })?;
         let application = match self.api.ask::<Application>(Method::GET, "applications/@me").await {
             Ok(application) => Some(application),

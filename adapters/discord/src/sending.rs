@@ -1,7 +1,10 @@
 //! Where a part goes: into a channel, into a thread that is opened for it, or to whoever used a command.
 
+use std::time::Duration;
+
 use hermes_adapter_net::reqwest::Method;
 use hermes_adapter_sdk::prelude::*;
+use hermes_adapter_sdk::tokio::time::timeout;
 use serde_json::{Value, json};
 
 use crate::api::{ApiError, Channel, Reacted, Sent};
@@ -22,10 +25,17 @@ const NONCE_CHARS_MAX: usize = 25;
 const REACTIONS_MAX: usize = 20;
 /// How long to wait where nobody knows whether a thread was opened.
 const THREAD_WAIT_MS: u64 = 1000;
+/// How long a message may take whose host does not say.
+const SEND_TIMEOUT: Duration = Duration::from_secs(300);
 
 impl Connection {
-    /// Sends one part.
+    /// Sends one part, within the time that its host waits.
     pub async fn send(&self, outgoing: &Outgoing) -> SendOutcome {
+        let sent = timeout(outgoing.time(SEND_TIMEOUT), self.send_now(outgoing)).await;
+        sent.unwrap_or_else(|_| SendOutcome::unknown("Discord did not answer in time"))
+    }
+
+    async fn send_now(&self, outgoing: &Outgoing) -> SendOutcome {
         let channel = match self.place(&outgoing.chat) {
             Ok(channel) => channel,
             Err(outcome) => return outcome,

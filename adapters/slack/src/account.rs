@@ -99,7 +99,7 @@ impl Account {
                 ));
             }
             host.lock_credential(&format!("slack:{}:{}", me.team_id, me.user_id)).await.map_err(|error| {
-                ConnectError::fatal(error.to_string(), "give each instance an app of its own, or stop the other one")
+                ConnectError::not_locked(&error, "give each instance an app of its own, or stop the other one")
             })?;
             spaces.push(Arc::new(Space { token: token.clone(), me }));
         }

@@ -23,8 +23,6 @@ use serde_json::Value;
 const ANSWER_BYTES_MAX: u64 = 8 * 1024 * 1024;
 /// How long any call may take.
 const CALL_TIMEOUT: Duration = Duration::from_secs(30);
-/// How long the bytes of a file may take.
-const FILE_TIMEOUT: Duration = Duration::from_secs(40);
 
 /// The server. A token comes with each call: one app has one for each workspace, and one for its sockets.
 pub struct Api {
@@ -105,9 +103,10 @@ impl Api {
         answer(response).await
     }
 
-    /// Puts a file of so many bytes where `files.getUploadURLExternal` said. Nobody sees it before it is completed.
+    /// Puts a file of so many bytes where `files.getUploadURLExternal` said, for as long as whoever asks waits. Nobody sees
+    /// it before it is completed.
     pub async fn upload(&self, address: &str, file: tokio::fs::File, length: u64) -> Result<(), ApiError> {
-        let request = self.client.post(self.encrypted(address)?).timeout(FILE_TIMEOUT);
+        let request = self.client.post(self.encrypted(address)?);
         let request = request.header(CONTENT_LENGTH, length).body(Body::from(file));
         let sent = request.send().await;
         // It lies at another server than the calls, which may be well.

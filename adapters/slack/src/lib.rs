@@ -305,7 +305,7 @@ impl Adapter for Slack {
             Ok(place) => place,
             Err(outcome) => return outcome,
         };
-        let until = Instant::now() + outbound::SEND_TIMEOUT;
+        let until = Instant::now() + message.time(outbound::SEND_TIMEOUT);
         let outcome = outbound::send(api, &space, &channel, &message, now_ms, until).await;
         let is_outside = matches!(
             outcome,

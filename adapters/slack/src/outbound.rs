@@ -25,7 +25,8 @@ const LABEL_CHARS_MAX: usize = 75;
 /// The longest `text`, in bytes; what is longer goes as blocks. `chat.update` refuses a longer one, and
 /// `chat.postMessage` makes several messages of it. <https://docs.slack.dev/reference/methods/chat.update#errors>
 const TEXT_BYTES_MAX: usize = 4000;
-/// How long a message may take in all: the host waits a minute for it, and would not know then what came of it.
+/// How long a message may take in all whose host does not say: one that waits a minute would not know then what came
+/// of it.
 pub const SEND_TIMEOUT: Duration = Duration::from_secs(55);
 /// What of that is left for showing its files, when all of them are uploaded.
 const SHOW_TIMEOUT: Duration = Duration::from_secs(20);
@@ -268,10 +269,9 @@ async fn send_files(
     comment: &str,
     until: Instant,
 ) -> Result<Vec<String>, ApiError> {
-    let files = timeout_at(until - SHOW_TIMEOUT, upload_all(api, space, &message.media)).await.map_err(|_| {
-        let time = SEND_TIMEOUT - SHOW_TIMEOUT;
-        ApiError::Held(format!("the files were not uploaded within {} seconds", time.as_secs()))
-    })??;
+    let left = until.saturating_duration_since(Instant::now());
+    let files = timeout_at(until - SHOW_TIMEOUT.min(left / 2), upload_all(api, space, &message.media)).await;
+    let files = files.map_err(|_| ApiError::Held("the files were not uploaded in time".to_owned()))??;
     let mut parameters = vec![("files", Value::Array(files.clone())), ("channel_id", json!(channel))];
     if let Some(thread) = &message.chat.thread {
         parameters.push(("thread_ts", json!(thread)));

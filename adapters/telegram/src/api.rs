@@ -115,10 +115,15 @@ impl Api {
         answer(request.send().await, &self.server).await
     }
 
-    /// Calls a method with files of so many bytes.
-    pub async fn upload<T: DeserializeOwned>(&self, method: &str, form: Form, bytes: u64) -> Result<T, ApiError> {
+    /// Calls a method with files, which may take as long as `deadline`.
+    pub async fn upload<T: DeserializeOwned>(
+        &self,
+        method: &str,
+        form: Form,
+        deadline: Duration,
+    ) -> Result<T, ApiError> {
         let address = format!("{}/{method}", self.methods);
-        let request = self.client.post(address).timeout(transfer(bytes)).multipart(form);
+        let request = self.client.post(address).timeout(deadline).multipart(form);
         answer(request.send().await, &self.server).await
     }
 
@@ -145,6 +150,11 @@ impl Api {
         file.flush().await.map_err(kept)?;
         Ok(size)
     }
+}
+
+/// How long a message may take whose host does not say.
+pub fn send_time(bytes: u64) -> Duration {
+    if bytes == 0 { CALL_TIMEOUT } else { transfer(bytes) }
 }
 
 /// How long files of so many bytes may take.

@@ -64,7 +64,7 @@ impl Connection {
     pub async fn open(&self) -> Result<(), ConnectError> {
         let me: User = self.api.call("getMe", &json!({})).await.map_err(|error| lost(&error))?;
         self.host.lock_credential(&format!("telegram:{}", me.id)).await.map_err(|error| {
-            ConnectError::fatal(error.to_string(), "give each instance a bot of its own, or stop the other one")
+            ConnectError::not_locked(&error, "give each instance a bot of its own, or stop the other one")
         })?;
         match &self.webhook {
             Some(webhook) => webhook.open(self).await?,

@@ -2,12 +2,15 @@
 //!
 //! Every error of the platform is classified here and nowhere else.
 
+use std::time::Duration;
+
 use hermes_adapter_net::reqwest::multipart::{Form, Part};
 use hermes_adapter_sdk::prelude::*;
 use serde_json::{Map, Value, json};
 use tokio::io::AsyncReadExt as _;
+use tokio::time::Instant;
 
-use crate::api::{Api, ApiError, Refused, Sent};
+use crate::api::{Api, ApiError, Refused, Sent, send_time};
 use crate::inbound;
 
 /// A caption's limit, in UTF-16 units; a text beyond it goes as a message of its own.
@@ -64,6 +67,7 @@ pub async fn send(api: &Api, manner: Manner, message: &Outgoing, now_ms: i64) ->
         Ok(place) => place,
         Err(outcome) => return outcome,
     };
+    let until = ends_at(message);
     let text_fits = utf16_len(&message.source) <= CAPTION_LIMIT_UTF16 && message.choices.is_none();
     let mut ids = Vec::new();
     let anchor = anchor(manner, message);
@@ -73,7 +77,8 @@ pub async fn send(api: &Api, manner: Manner, message: &Outgoing, now_ms: i64) ->
         let mut refused = None;
         for (number, files) in message.media.chunks(ALBUM_MAX).enumerate() {
             let (caption, anchor) = if number == 0 { (caption, anchor.clone()) } else { ("", None) };
-            match send_files(api, &place, message, files, caption, anchor).await {
+            let call = Call { api, place: &place, message, caption, anchor, until };
+            match call.files(files).await {
                 Ok(mut sent) => ids.append(&mut sent),
                 // What came before is there already: repeating all of it would double it.
                 Err(error) if !ids.is_empty() => return SendOutcome::unknown(error.to_string()),
@@ -105,7 +110,7 @@ pub async fn send(api: &Api, manner: Manner, message: &Outgoing, now_ms: i64) ->
     if let Some(anchor) = anchor.filter(|_| ids.is_empty()) {
         parameters.insert("reply_parameters".into(), anchor);
     }
-    match api.call::<Sent>("sendMessage", &parameters).await {
+    match api.call_within::<Sent>("sendMessage", &parameters, left(until)).await {
         Ok(sent) => {
             ids.push(sent.message_id.to_string());
             let at_ms = if sent.date > 0 { sent.date.saturating_mul(1_000) } else { now_ms };
@@ -114,6 +119,17 @@ pub async fn send(api: &Api, manner: Manner, message: &Outgoing, now_ms: i64) ->
         Err(error) if !ids.is_empty() => SendOutcome::unknown(error.to_string()),
         Err(error) => outcome(&error),
     }
+}
+
+/// When a message has to be sent: before its host stops waiting.
+fn ends_at(message: &Outgoing) -> Instant {
+    let bytes = message.media.iter().map(|file| file.size).fold(0, u64::saturating_add);
+    Instant::now() + message.time(send_time(bytes))
+}
+
+/// What is left of the time until then.
+fn left(until: Instant) -> Duration {
+    until.saturating_duration_since(Instant::now())
 }
 
 /// Says below a text which files the server does not take, and in which words.
@@ -141,7 +157,8 @@ pub async fn edit(api: &Api, manner: Manner, target: &SentMessage, message: &Out
     parameters.insert("text".into(), json!(message.text));
     add_manner(&mut parameters, manner, message);
     parameters.remove("disable_notification");
-    match api.call::<Value>("editMessageText", &parameters).await {
+    let within = message.time(send_time(0));
+    match api.call_within::<Value>("editMessageText", &parameters, within).await {
         Ok(_) => SendOutcome::delivered(target.id.clone(), now_ms),
         // It says that already, which is what was asked for.
         Err(ApiError::Refused(refused)) if refused.description.contains("message is not modified") => {
@@ -291,35 +308,6 @@ fn add_manner(parameters: &mut Map<String, Value>, manner: Manner, message: &Out
     }
 }
 
-async fn send_files(
-    api: &Api,
-    place: &Map<String, Value>,
-    message: &Outgoing,
-    files: &[OutMedia],
-    caption: &str,
-    anchor: Option<Value>,
-) -> Result<Vec<String>, ApiError> {
-    let call = Call { api, place, message, caption, anchor };
-    let [file] = files else {
-        let kind = kind_of_album(files);
-        return match call.album(files, kind).await {
-            Err(ApiError::Refused(refused)) if kind != Some("document") && is_of_the_form(&refused) => {
-                call.album(files, Some("document")).await
-            }
-            sent => sent,
-        };
-    };
-    let (method, field) = method_for(file, is_opus(file).await?);
-    let sent = match call.one(file, method, field).await {
-        // What is no photo or no recording to the server, or may not be sent as one, is still a file.
-        Err(ApiError::Refused(refused)) if field != "document" && is_of_the_form(&refused) => {
-            call.one(file, "sendDocument", "document").await
-        }
-        sent => sent,
-    };
-    Ok(vec![sent?.message_id.to_string()])
-}
-
 /// One call that carries files.
 struct Call<'c> {
     api: &'c Api,
@@ -327,9 +315,33 @@ struct Call<'c> {
     message: &'c Outgoing,
     caption: &'c str,
     anchor: Option<Value>,
+    /// When it has to be over.
+    until: Instant,
 }
 
 impl Call<'_> {
+    /// Sends the files as what they are, or as documents where that is not taken; returns the ids of the messages.
+    async fn files(&self, files: &[OutMedia]) -> Result<Vec<String>, ApiError> {
+        let [file] = files else {
+            let kind = kind_of_album(files);
+            return match self.album(files, kind).await {
+                Err(ApiError::Refused(refused)) if kind != Some("document") && is_of_the_form(&refused) => {
+                    self.album(files, Some("document")).await
+                }
+                sent => sent,
+            };
+        };
+        let (method, field) = method_for(file, is_opus(file).await?);
+        let sent = match self.one(file, method, field).await {
+            // What is no photo or no recording to the server, or may not be sent as one, is still a file.
+            Err(ApiError::Refused(refused)) if field != "document" && is_of_the_form(&refused) => {
+                self.one(file, "sendDocument", "document").await
+            }
+            sent => sent,
+        };
+        Ok(vec![sent?.message_id.to_string()])
+    }
+
     fn form(&self) -> Form {
         let mut form = Form::new();
         for (name, value) in self.place {
@@ -356,7 +368,7 @@ impl Call<'_> {
         if self.is_html() {
             form = form.text("parse_mode", "HTML");
         }
-        self.api.upload(method, form.part(field, part(file).await?), file.size).await
+        self.api.upload(method, form.part(field, part(file).await?), left(self.until)).await
     }
 
     /// All as one kind, or each as what it is.
@@ -376,8 +388,7 @@ impl Call<'_> {
             form = form.part(format!("f{number}"), part(file).await?);
         }
         let form = form.text("media", Value::Array(media).to_string());
-        let bytes = files.iter().map(|file| file.size).sum();
-        let sent: Vec<Sent> = self.api.upload("sendMediaGroup", form, bytes).await?;
+        let sent: Vec<Sent> = self.api.upload("sendMediaGroup", form, left(self.until)).await?;
         Ok(sent.into_iter().map(|one| one.message_id.to_string()).collect())
     }
 }

@@ -68,7 +68,7 @@ pub(super) fn keep(held: &mut Vec<CredentialLock>, lock: CredentialLock) -> Resu
         return Ok(());
     }
     if held.len() >= CREDENTIALS_MAX {
-        return Err(CallError::new("busy", format!("an instance holds at most {CREDENTIALS_MAX} credentials")));
+        return Err(CallError::new("refused", format!("an instance holds at most {CREDENTIALS_MAX} credentials")));
     }
     held.push(lock);
     Ok(())
@@ -210,7 +210,7 @@ mod tests {
         for other in 2..=CREDENTIALS_MAX {
             keep(&mut held, take(&other.to_string())).unwrap();
         }
-        assert_eq!(keep(&mut held, take("one more")).unwrap_err().code, "busy");
+        assert_eq!(keep(&mut held, take("one more")).unwrap_err().code, "refused");
         drop(held);
         assert!(lock(&folder, "x", "1", &owner("/a", "two")).is_ok(), "nothing is held any more");
     }

@@ -34,7 +34,7 @@ use super::{
 pub const INSTANCE_DIED: &str = "instance died";
 
 /// Detail of an unknown outcome whose instance the host itself ended under it.
-const CUT_OFF: &str = "the host ended the instance";
+pub(super) const CUT_OFF: &str = "the host ended the instance";
 
 /// A slow line, in bytes a second: what a file may need beyond the time of a text.
 const UPLOAD_BYTES_PER_S: u64 = 256_000 / 8;

@@ -226,7 +226,8 @@ impl AdapterSettings {
             backoff_max: Duration::from_secs(300),
             host_calls_max: HOST_CALLS_IN_FLIGHT_MAX,
             ask_after: Duration::from_secs(60),
-            health: Duration::from_secs(30),
+            // Longer than an adapter waits for its platform: it is the adapter that says what is lost.
+            health: Duration::from_secs(45),
             heartbeat: Duration::from_secs(10),
             clock: Arc::new(SystemClock),
             runtime_dir: None,

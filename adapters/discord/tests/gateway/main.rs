@@ -5,6 +5,7 @@
 mod commands;
 mod handoffs;
 mod hostile;
+mod patience;
 mod sending;
 mod sessions;
 mod shards;

@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 mod deliveries;
+mod patience;
 mod requests;
 mod sockets;
 mod stage;

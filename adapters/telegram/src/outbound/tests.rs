@@ -144,3 +144,15 @@ fn a_draft_is_for_a_private_chat_and_holds_what_a_message_holds() {
     assert!(draft(&Chat::new(ChatType::Group, "-100"), "x").is_err());
     assert!(draft(&Chat::dm("seven"), "x").is_err());
 }
+
+#[test]
+fn a_message_has_the_time_that_its_host_waits_less_a_little() {
+    let mut message = Outgoing::text(Chat::new(ChatType::Dm, "7"), "a film");
+    message.media = vec![OutMedia::new("m1", "/nowhere", "video/mp4", "film.mp4", 20 << 20)];
+    message.within_ms = Some(715_000);
+    // A slow line needs more than the adapter's own 320 s, and the host hears what became of it.
+    let within = Duration::from_secs(710);
+    let before = Instant::now();
+    let until = ends_at(&message);
+    assert!((before + within..=Instant::now() + within).contains(&until));
+}

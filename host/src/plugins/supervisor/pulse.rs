@@ -49,9 +49,12 @@ pub(super) async fn pulse(life: &Life, shared: &Shared) -> Step {
     let heart = async {
         loop {
             time::sleep(settings.heartbeat).await;
-            let beat = time::timeout(settings.health, life.link.heartbeat()).await;
-            if beat != Ok(true) {
-                return Step::Broken { reason: "its process gives no sign of life".to_owned() };
+            let reason = || "its process gives no sign of life".to_owned();
+            match time::timeout(settings.health, life.link.heartbeat()).await {
+                Ok(true) => {}
+                // It has ended, and not for the host's sake.
+                Ok(false) => return Step::Broken { reason: reason() },
+                Err(_) => return silent(life, reason()),
             }
         }
     };
@@ -80,6 +83,13 @@ pub(super) async fn pulse(life: &Life, shared: &Shared) -> Step {
     }
 }
 
+/// A life without signs of life is ended by the host: what is cut off with it, which may have gone on well, has not
+/// killed it.
+fn silent(life: &Life, reason: String) -> Step {
+    life.leave();
+    Step::Broken { reason }
+}
+
 async fn ask_health(life: &Life, deadline: Duration) -> Step {
     let asking = async {
         loop {
@@ -91,7 +101,7 @@ async fn ask_health(life: &Life, deadline: Duration) -> Step {
         }
     };
     match time::timeout(deadline, asking).await {
-        Err(_) => Step::Broken { reason: format!("it did not answer `health` within {} s", deadline.as_secs_f32()) },
+        Err(_) => silent(life, format!("it did not answer `health` within {} s", deadline.as_secs_f32())),
         Ok(answer) => match connected(life, method::HEALTH, answer) {
             // An adapter without the method is alive: it answered.
             Step::Fatal { .. } => Step::Up,

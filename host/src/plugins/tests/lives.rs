@@ -9,7 +9,7 @@ use super::support::*;
 use crate::plugins::{
     AdapterEvent, AdapterState, INSTANCE_DIED, Isolation, IsolationChoice, accept,
     credential::{self, Owner},
-    handle::SENDS_MAX,
+    handle::{CUT_OFF, SENDS_MAX},
 };
 
 const BOTH: [IsolationChoice; 2] = [IsolationChoice::InProcess, IsolationChoice::Process];
@@ -292,6 +292,20 @@ async fn a_child_whose_thread_hangs_is_replaced() {
     assert!(matches!(host.one().send(&message("x")).await, SendOutcome::Unknown { .. }));
     host.event(ready).await;
     assert!(host.adapters.statuses()[0].restarts >= 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_on_its_way_through_an_instance_that_falls_silent_has_not_killed_it() {
+    for isolation in BOTH {
+        let home = Home::hostile();
+        let mut settings = home.settings();
+        settings.health = Duration::from_millis(500);
+        settings.ask_after = Duration::from_millis(100);
+        let host = Host::start(settings, vec![plan(isolation, "silent")]);
+        online(&host.one()).await;
+        let cut_off = host.one().send(&message("x")).await;
+        assert!(matches!(&cut_off, SendOutcome::Unknown { detail, .. } if detail == CUT_OFF), "{cut_off:?}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
