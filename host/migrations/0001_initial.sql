@@ -123,6 +123,7 @@ CREATE TABLE inbox (
         CHECK (state = 'accepted' OR state = 'turned' OR state = 'answered' OR state = 'dropped'),
     why            TEXT,
     stray          INTEGER NOT NULL DEFAULT 0 CHECK (stray IN (0, 1)),   -- not admitted or not addressed
+    edited         INTEGER NOT NULL DEFAULT 0 CHECK (edited IN (0, 1)),  -- whoever said it changed it while it waited
     UNIQUE (instance, event_id),
     CHECK ((state = 'dropped') = (why IS NOT NULL))
 ) STRICT;

@@ -97,7 +97,7 @@ pub fn start(host: Arc<Host>) -> mpsc::UnboundedSender<Note> {
     sender
 }
 
-async fn write_all(host: Arc<Host>, mut notes: mpsc::UnboundedReceiver<Note>) {
+pub(crate) async fn write_all(host: Arc<Host>, mut notes: mpsc::UnboundedReceiver<Note>) {
     let mut batch = Vec::with_capacity(BATCH_MAX);
     while notes.recv_many(&mut batch, BATCH_MAX).await > 0 {
         // What is heard twice, as after a rest, is dropped once: a second time would keep the whole batch from being written.
@@ -110,7 +110,7 @@ async fn write_all(host: Arc<Host>, mut notes: mpsc::UnboundedReceiver<Note>) {
                     dropped.entry(id).or_insert(why);
                     permits.push(permit);
                 }
-                Note::Changes(more) => changes.extend(more),
+                Note::Changes(more) => changes.push(more),
                 Note::Welcome { id, instance, chat, changes, words, permit } => {
                     welcome(&host, id, &instance, chat, changes, words, None).await;
                     drop(permit);
@@ -127,13 +127,22 @@ async fn write_all(host: Arc<Host>, mut notes: mpsc::UnboundedReceiver<Note>) {
                 }
             }
         }
-        changes.extend(dropped.into_iter().map(|(id, why)| Change::DropInbox { ids: vec![id], why: why.to_owned() }));
-        if !changes.is_empty() {
-            let order = CommandTx { inbox: None, changes, reply: Vec::new(), now_ms: host.now_ms() };
-            // What is not written is found again at the next start and decided alike.
-            host.until_written("dropped events", || host.store.command(order.clone())).await;
+        let drops = dropped.into_iter().map(|(id, why)| Change::DropInbox { ids: vec![id], why: why.to_owned() });
+        changes.extend(drops.map(|drop| vec![drop]));
+        // What was heard twice may have been dropped with an earlier batch: that costs no other note.
+        if changes.len() > 1 && write(&host, changes.concat()).await {
+            continue;
+        }
+        for changes in changes {
+            write(&host, changes).await;
         }
     }
+}
+
+/// Whether these are written, all or none. What is not is found again at the next start and decided alike.
+async fn write(host: &Arc<Host>, changes: Vec<Change>) -> bool {
+    let order = CommandTx { inbox: None, changes, reply: Vec::new(), now_ms: host.now_ms() };
+    host.until_written("dropped events", || host.store.command(order.clone())).await.is_some()
 }
 
 async fn offer_code(

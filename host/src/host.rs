@@ -106,6 +106,8 @@ pub struct Counts {
     pub turns_running: AtomicI64,
     /// Events taken in since start.
     pub events: AtomicU64,
+    /// Edits since start that may have changed what waits.
+    pub edits: AtomicU64,
     /// Parts delivered since start.
     pub delivered: AtomicU64,
     /// Messages that were too many since start.

@@ -15,6 +15,7 @@
 //! answer at once or never is refused, and who leaves more than its few.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -257,6 +258,10 @@ fn is_for_what_runs(event: &Event) -> bool {
 /// Commits an event; one that `waits` as soon as that can be, unless the host ends before.
 async fn written(host: &Host, new: NewInbox, event: &Event, waits: bool) -> Result<Accepted, StoreError> {
     let edit = event.kind == EventKind::Edited && edits::says_something(event);
+    if edit {
+        // Before it is written: whoever takes what it changes looks there from here on.
+        host.counts.edits.fetch_add(1, Ordering::Relaxed);
+    }
     let mut wait = AGAIN_AFTER;
     loop {
         let accepted = match edit {

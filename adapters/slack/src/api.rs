@@ -190,6 +190,11 @@ async fn answer<T: DeserializeOwned>(response: Response) -> Result<T, ApiError> 
         || ApiError::Refused(Refused { code: "ratelimited".to_owned(), detail: String::new(), retry_after_ms });
     let body: Value = match body::read_json(response, ANSWER_BYTES_MAX).await {
         _ if status == 429 => return Err(limited()),
+        // Nobody took it on: <https://www.rfc-editor.org/rfc/rfc9110#section-15.6.4>
+        Err(_) if status == 503 => {
+            let detail = format!("the server answered {status}");
+            return Err(ApiError::Refused(Refused { code: "service_unavailable".to_owned(), detail, retry_after_ms }));
+        }
         Ok(body) => body,
         Err(error @ BodyError::Json(_)) => {
             return Err(ApiError::Doubtful(format!("the server answered {status} ({error})")));

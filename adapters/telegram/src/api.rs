@@ -174,6 +174,8 @@ async fn answer<T: DeserializeOwned>(
         // A proxy in front of the server speaks HTML; its status is what is known.
         Err(BodyError::Json(_)) if status == 429 => Envelope::status(status),
         Err(BodyError::TooLarge { bytes_max }) => return Err(ApiError::TooLarge(bytes_max)),
+        // Nobody took it on: <https://www.rfc-editor.org/rfc/rfc9110#section-15.6.4>
+        Err(_) if status == 503 => return Err(ApiError::NotSent(format!("the server answered {status}"))),
         Err(error) if status >= 500 => {
             return Err(ApiError::Doubtful(format!("the server answered {status} ({error})")));
         }
@@ -188,6 +190,9 @@ async fn answer<T: DeserializeOwned>(
             .map_err(|error| ApiError::Doubtful(format!("the result is not what the Bot API promises ({error})")));
     }
     let code = envelope.error_code.unwrap_or(status);
+    if code == 503 {
+        return Err(ApiError::NotSent(format!("the server answered {code}: {}", envelope.description)));
+    }
     if code >= 500 {
         return Err(ApiError::Doubtful(format!("the server answered {code}: {}", envelope.description)));
     }

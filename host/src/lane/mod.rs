@@ -368,7 +368,7 @@ impl Lane {
     }
 
     /// Commits that a turn runs, then runs it. `groups` are its messages, each of one or more events.
-    async fn admit(&mut self, groups: Vec<Vec<Heard>>) -> Option<Running> {
+    async fn admit(&mut self, mut groups: Vec<Vec<Heard>>) -> Option<Running> {
         let place = groups.last()?.last()?.place.clone();
         self.bear(&place).await?;
         self.settle_beside().await;
@@ -395,6 +395,7 @@ impl Lane {
         };
         self.written = Some((turn, place));
         self.birth = None;
+        self.read_edits(&mut groups).await;
         let running = self.start(turn, groups, Vec::new()).await?;
         if tasks::runs(&running.heard) {
             tasks::begun(&self.host, &self.session).await;

@@ -5,6 +5,9 @@
 //! Who may end a turn, and whether the runtime takes words on the way, is decided here,
 //! before the guard hears of the event.
 
+use std::collections::BTreeMap;
+use std::sync::atomic::Ordering;
+
 use hermes_agent::Hold;
 use hermes_agent::steer::Ask;
 use hermes_core::access::Tier;
@@ -109,6 +112,24 @@ impl Lane {
                 && edits::is_of(edit, heard.event.get())
             {
                 heard.event = heard.event.clone().map(|event| edits::changed(event, edit));
+            }
+        }
+    }
+
+    /// Makes what a turn has taken say what its rows say: an edit may have been written between the moment at which it
+    /// was taken out of what waits and the commit, or before it came here.
+    pub(super) async fn read_edits(&self, taken: &mut [Vec<Heard>]) {
+        if self.host.counts.edits.load(Ordering::Relaxed) == 0 {
+            return;
+        }
+        let ids = taken.iter().flatten().map(|heard| heard.inbox).collect();
+        let edited = match self.host.store.edited(ids).await {
+            Ok(edited) => BTreeMap::from_iter(edited),
+            Err(error) => return tracing::warn!(%error, "whether what a turn answers was changed is not known"),
+        };
+        for heard in taken.iter_mut().flatten() {
+            if let Some(edited) = edited.get(&heard.inbox) {
+                heard.event = heard.event.clone().map(|event| edits::changed(event, edited));
             }
         }
     }
@@ -263,7 +284,7 @@ impl Lane {
         let groups = self.guard.steer(now);
         self.show_steering();
         let Some(turn) = self.running.as_ref().map(|running| running.turn) else { return };
-        let taken: Vec<Vec<Heard>> = groups
+        let mut taken: Vec<Vec<Heard>> = groups
             .iter()
             .map(|group| group.iter().filter_map(|id| self.waiting.remove(id)).filter_map(as_heard).collect())
             .filter(|group: &Vec<Heard>| !group.is_empty())
@@ -276,6 +297,7 @@ impl Lane {
                 return;
             }
         }
+        self.read_edits(&mut taken).await;
         self.look_away(taken.iter().flatten());
         let (said_by, messages): (Vec<_>, Vec<_>) =
             taken.iter().flat_map(|group| context::messages(&self.host, group)).unzip();

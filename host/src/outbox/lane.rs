@@ -215,15 +215,16 @@ impl OutboxLane {
     async fn attempt_in_line(&mut self, which: Which) {
         let host = Arc::clone(&self.host);
         let Some(adapter) = host.adapter(&self.target.instance) else { return self.attempt(which).await };
+        // Before it has room: what waits for a sign of life keeps nobody else from being sent.
+        if !self.is_sure_of_the_link(which, &adapter).await {
+            return;
+        }
         let room = tokio::select! {
             room = adapter.room_to_deliver() => room,
             // Orders and deadlines are looked at before it waits again.
             () = tokio::time::sleep(ROOM) => return,
             () = host.parking.cancelled() => return,
         };
-        if !self.is_sure_of_the_link(which, &adapter).await {
-            return;
-        }
         if matches!(self.plan(host.now_ms()), Plan::Try(next) if next == which) {
             self.attempt(which).await;
         }
@@ -283,7 +284,7 @@ impl OutboxLane {
             }
             let held = self.holds.until_ms(&self.target.instance, &job.delivery.chat.id, now_ms);
             let due_ms = due(job.due_ms, job.delivery.deadline_ms, &job.delivery.purpose, held);
-            if online && due_ms <= now_ms {
+            if online && due_ms <= now_ms && !self.is_left_to_the_next_life(job) {
                 return Plan::Try(which);
             }
             // One millisecond past the deadline it is over.
@@ -298,6 +299,12 @@ impl OutboxLane {
             }
         }
         wait.map_or(Plan::Idle, |until_ms| Plan::Wait { until_ms, adapter: !online })
+    }
+
+    /// Whether a repeat waits for a sign of life while the host drains: nobody knows when there is one.
+    fn is_left_to_the_next_life(&self, job: &Job) -> bool {
+        let adapter = self.host.adapter(&self.target.instance).filter(|_| self.draining && job.is_repeat());
+        adapter.is_some_and(|adapter| !job.doubted.is_some_and(|doubted| adapter.is_proven_since(doubted)))
     }
 
     fn until(&self, at_ms: i64) -> Duration {

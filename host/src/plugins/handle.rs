@@ -43,7 +43,7 @@ const UPLOAD_BYTES_PER_S: u64 = 256_000 / 8;
 const UPLOAD_MAX: Duration = Duration::from_secs(60 * 60);
 
 /// Deliveries of one instance that are on their way at once; a quarter of its calls is left to everything else.
-pub(super) const SENDS_MAX: usize = CALLS_MAX / 4 * 3;
+pub(crate) const SENDS_MAX: usize = CALLS_MAX / 4 * 3;
 
 /// Reactions of one instance that are on their way at once; what else it is asked finds room beside them.
 const SIGNS_MAX: usize = CALLS_MAX / 8;

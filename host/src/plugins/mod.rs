@@ -50,6 +50,8 @@ pub use discover::{Found, Place, SearchPath, accept, discover, inspect, startabl
 pub use error::LoadError;
 #[doc(hidden)]
 pub use frame::reread as reread_frame;
+#[cfg(test)]
+pub(crate) use handle::SENDS_MAX;
 pub use handle::{AdapterHandle, INSTANCE_DIED, LifeMark};
 pub use hermes_core::adapter::{AdapterChange, AdapterLife, AdapterState};
 pub use link::{AdapterLink, Answer, Destroyed, Isolation, IsolationChoice, PendingCall};

@@ -43,6 +43,24 @@ impl Store {
         .await
     }
 
+    /// Returns those of these events that were changed while they waited, as they were changed last.
+    ///
+    /// # Errors
+    ///
+    /// When the disk fails.
+    pub async fn edited(&self, events: Vec<InboxId>) -> Result<Vec<(InboxId, Event)>> {
+        self.read(move |db| {
+            let mut edited = Vec::new();
+            for id in events {
+                let sql = db.prepare_cached("SELECT event FROM inbox WHERE id = ?1 AND edited = 1")?;
+                let said = first(sql, [id.0], |row| Ok(text(row, 0)?.to_owned()))?;
+                edited.extend(said.and_then(|said| Some((id, serde_json::from_str(&said).ok()?))));
+            }
+            Ok(edited)
+        })
+        .await
+    }
+
     /// (f) Drops an accepted event that was not admitted or not addressed: its text goes at once, its key stays.
     /// With `offer` the stranger's pairing request and what he is told are written too; returns the delivery of
     /// that reply.
@@ -98,7 +116,8 @@ fn change_what_waits(db: &Connection, instance: &str, edit: &Event) -> Outcome<(
         let Ok(event) = serde_json::from_str::<Event>(&said) else { continue };
         if edits::is_of(edit, &event) {
             let changed = json(&edits::changed(event, edit))?;
-            change(db, "UPDATE inbox SET event = ?2 WHERE id = ?1 AND state = 'accepted'", params![id, changed])?;
+            let sql = "UPDATE inbox SET event = ?2, edited = 1 WHERE id = ?1 AND state = 'accepted'";
+            change(db, sql, params![id, changed])?;
         }
     }
     Ok(())

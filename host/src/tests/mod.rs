@@ -4,6 +4,7 @@
 mod access;
 mod answers;
 mod asks;
+mod between;
 mod busy;
 mod bypass;
 mod commands;

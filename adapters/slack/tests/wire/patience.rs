@@ -38,3 +38,15 @@ fn a_host_that_cannot_lock_the_app_for_the_moment_is_asked_again() {
     assert_eq!(lock("unavailable"), ConnectError::retry("not now"));
     assert!(matches!(lock("credential_in_use"), ConnectError::Fatal { .. }));
 }
+
+#[test]
+fn what_nobody_took_on_is_tried_until_its_time_is_over_and_what_may_have_been_done_is_not() {
+    let said = |status: u16| {
+        let page = move |_: &Asked, _: &str| (status, b"<html>".to_vec());
+        let host = app(MockHost::setup("test"), page, |_, peer| while peer.read().is_ok() {});
+        host.connect().expect("it comes up");
+        host.send(&Outgoing::text(Chat::new(ChatType::Group, "T1/C1"), "hello"))
+    };
+    assert!(matches!(said(503), SendOutcome::NotSent { .. }));
+    assert!(matches!(said(502), SendOutcome::Unknown { .. }));
+}

@@ -156,3 +156,28 @@ fn a_message_has_the_time_that_its_host_waits_less_a_little() {
     let until = ends_at(&message);
     assert!((before + within..=Instant::now() + within).contains(&until));
 }
+
+#[tokio::test]
+async fn what_nobody_took_on_is_tried_until_its_time_is_over_and_what_may_have_been_done_is_not() {
+    use std::io::{Read as _, Write as _};
+
+    let server = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let base = format!("http://{}", server.local_addr().expect("an address"));
+    std::thread::spawn(move || {
+        let json = "{\"ok\":false,\"error_code\":503,\"description\":\"later\"}";
+        for (status, body) in [(503, "<html>"), (503, json), (502, "<html>")] {
+            let Ok((mut asked, _)) = server.accept() else { return };
+            let _ = asked.read(&mut [0; 4096]);
+            let length = body.len();
+            let head = format!("HTTP/1.1 {status} x\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n");
+            let _ = asked.write_all([head.as_bytes(), body.as_bytes()].concat().as_slice());
+        }
+    });
+    let api = Api::new("1:A", &base, None, None).expect("a server");
+    let manner = Manner { reply_mode: ReplyMode::First, link_previews: false };
+    let message = Outgoing::text(Chat::new(ChatType::Dm, "7"), "hello");
+    for _ in 0..2 {
+        assert!(matches!(send(&api, manner, &message, 0).await, SendOutcome::NotSent { .. }));
+    }
+    assert!(matches!(send(&api, manner, &message, 0).await, SendOutcome::Unknown { .. }));
+}

@@ -312,7 +312,9 @@ impl Judge<'_> {
             Step::Abandon(DEADLINE_PASSED)
         } else {
             let failures = self.facts.attempts.saturating_add(self.facts.lookups).max(DOUBT_FAILURES);
-            Step::RepeatMarked { not_before_ms: self.within_deadline(self.delay_ms(failures)) }
+            // What is behind it waits for it.
+            let wait_ms = self.delay_ms(failures).min(self.policy.lane_hold_ms);
+            Step::RepeatMarked { not_before_ms: self.within_deadline(wait_ms) }
         }
     }
 

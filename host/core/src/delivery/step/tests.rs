@@ -92,6 +92,14 @@ fn a_doubt_of_an_at_least_once_adapter_is_repeated_once_marked_and_then_given_up
 }
 
 #[test]
+fn a_repeat_holds_its_lane_no_longer_than_any_part_that_fails() {
+    let Step::RepeatMarked { not_before_ms } = after_facts(&doubt(), &tried(40), &Class::AtLeastOnce, 0) else {
+        panic!("it is repeated once")
+    };
+    assert_eq!(not_before_ms, RetryPolicy::default().lane_hold_ms);
+}
+
+#[test]
 fn a_doubt_is_never_repeated_at_once() {
     for attempts in [1, 2, 9] {
         let facts = tried(attempts);
