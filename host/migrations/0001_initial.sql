@@ -74,6 +74,7 @@ CREATE TABLE routes (
     updated_ms     INTEGER NOT NULL,
     shared         INTEGER NOT NULL CHECK (shared IN (0, 1)),
     participates   INTEGER NOT NULL CHECK (participates IN (0, 1)),
+    completes      INTEGER NOT NULL CHECK (completes IN (0, 1)),   -- its session ends with its turn: nothing more comes
     suspended      INTEGER NOT NULL CHECK (suspended IN (0, 1)),
     resume_pending INTEGER NOT NULL CHECK (resume_pending IN (0, 1)),
     resume_reason  TEXT,

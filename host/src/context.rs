@@ -196,7 +196,7 @@ impl Place {
         if let Some(deliver) = &self.deliver {
             return deliver::answer(host, self, deliver, reply).await;
         }
-        let (text, files) = enclose::from_reply(host, &self.instance, reply).await;
+        let (text, files) = enclose::from_reply(host, &self.instance, &self.session, reply).await;
         let delivery = enclose::with_files(host, &self.instance, self.chat.clone(), Purpose::Reply, text, files).await;
         self.replying(delivery)
     }

@@ -29,7 +29,7 @@ pub fn wanted<'e>(adapter: Option<&AdapterHandle>, event: &'e Event) -> Option<&
 /// The agent's answer, with the files it names, to where it goes.
 pub async fn answer(host: &Host, place: &Place, deliver: &Deliver, reply: String) -> NewDelivery {
     let (address, why) = find(host, place, &deliver.to).await;
-    let (text, files) = enclose::from_reply(host, &address.instance, reply).await;
+    let (text, files) = enclose::from_reply(host, &address.instance, &place.session, reply).await;
     let text = explained(text, why);
     let Address { instance, chat } = address;
     let delivery = enclose::with_files(host, &instance, chat, Purpose::Reply, text, files).await;

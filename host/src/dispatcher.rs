@@ -435,6 +435,7 @@ impl Dispatcher {
         let in_thread = event.chat.kind == ChatType::Thread || event.chat.thread.is_some();
         let mut row = RouteRow::new(key, MAIN_PROFILE, &*arrived.instance, session.clone(), event.chat.clone(), now_ms);
         row.participates = in_thread && !is_dm(&event.chat.kind);
+        row.completes = deliver::wanted(arrived.adapter.as_ref(), event).is_some_and(|deliver| deliver.ends);
         self.routes.bind(route(row.clone()));
         let session = NewSession {
             id: session,

@@ -8,12 +8,14 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use hermes_core::delivery::{Enclosed, FileSource, take_media};
+use hermes_core::ids::SessionId;
 use hermes_markup::measure;
 use hermes_protocol::{AttachmentKind, Capabilities, Chat, OutMedia, Purpose};
 
 use crate::context::compose;
 use crate::host::Host;
-use crate::media::out::{From, OutError, shown_name};
+use crate::media::is_id;
+use crate::media::out::{From, OutError, renamed, shown_name};
 use crate::render::{counted, unit};
 use crate::status::human::sentence;
 use crate::store::{NewDelivery, NewPart};
@@ -27,8 +29,8 @@ const FETCH_ALL: Duration = Duration::from_secs(30);
 /// The type of a file that is shown in no way of its own.
 const PLAIN_FILE: &str = "application/octet-stream";
 
-/// Takes the files that an agent names out of its reply. What cannot be sent is said instead.
-pub async fn from_reply(host: &Host, instance: &str, reply: String) -> (String, Vec<OutMedia>) {
+/// Takes the files that an agent names out of its reply in this session. What cannot be sent is said instead.
+pub async fn from_reply(host: &Host, instance: &str, session: &SessionId, reply: String) -> (String, Vec<OutMedia>) {
     let Enclosed { said: mut text, files: named, as_documents, as_voice } = take_media(&reply);
     if named.is_empty() {
         return (text, Vec::new());
@@ -43,7 +45,7 @@ pub async fn from_reply(host: &Host, instance: &str, reply: String) -> (String, 
         }
         let lent = tokio::time::timeout_at(until, lend_source(host, instance, source)).await;
         match lent {
-            Ok(Ok(Some(file))) => files.push(file),
+            Ok(Ok(Some(file))) => files.push(as_it_came(host, session, file).await),
             Ok(Ok(None)) => say(&mut text, &not_attached(&name_of(source), &no_files(instance))),
             Ok(Err(error)) => {
                 tracing::warn!(instance, %error, "a file of a reply is not sent");
@@ -61,6 +63,21 @@ pub async fn from_reply(host: &Host, instance: &str, reply: String) -> (String, 
         recordings.for_each(|file| file.kind = Some(AttachmentKind::Voice));
     }
     (text, files)
+}
+
+/// A file that came in goes out under the name with which it came; the one that it has in the media folder is chance.
+async fn as_it_came(host: &Host, session: &SessionId, file: OutMedia) -> OutMedia {
+    if !is_id(&file.name) {
+        return file;
+    }
+    match host.store.file_name(session, &file.name).await {
+        Ok(Some(name)) => renamed(file, &name),
+        Ok(None) => file,
+        Err(error) => {
+            tracing::warn!(%session, %error, "how a file was called that came in cannot be read");
+            file
+        }
+    }
 }
 
 /// A text with one file, as the operator wants it sent.

@@ -104,6 +104,7 @@ pub struct RouteConfig {
     pub prompt: Option<String>,
     /// Where the answer goes: `log`, or a target such as `telegram`, `telegram:123456789`, `slack:@ops`.
     #[serde(default = "default_deliver")]
+    #[schemars(extend("format" = "target"))]
     pub deliver: String,
     /// Whether the text itself goes there, without the agent.
     #[serde(default)]

@@ -15,6 +15,10 @@
 //! it is answered with the options, once for each question ([`Book::nearly`]), and does
 //! nothing else. Whatever is longer, or comes after that, is a message like any other.
 //!
+//! Who says yes or no once more just after an approval that they answered means that
+//! one still: it says nothing new to the agent, and would end what was approved
+//! ([`Book::is_said_again`]).
+//!
 //! What follows from an answer is with whoever asked; a question that nobody answers
 //! is denied by them.
 
@@ -27,7 +31,7 @@ use hermes_protocol::{Chat, ChoiceOption, Receipt, Sender};
 use crate::access::Tier;
 use crate::ids::SessionId;
 use crate::limits::{
-    ASK_CLOCK_SLACK_MS, ASK_NEAR_CHARS_MAX, ASK_PRESSES_HEEDED_MAX, ASK_TOLD_MAX, ASKS_REMEMBERED_MAX,
+    ASK_CLOCK_SLACK_MS, ASK_ECHO_MS, ASK_NEAR_CHARS_MAX, ASK_PRESSES_HEEDED_MAX, ASK_TOLD_MAX, ASKS_REMEMBERED_MAX,
     NOTICE_INTERVAL_MS,
 };
 use crate::session::is_dm;
@@ -203,6 +207,8 @@ pub struct Book {
     asked: u64,
     /// Ids of questions that are over, the newest last, and whether they had an answer.
     over: VecDeque<(String, bool)>,
+    /// Approvals that were answered of late, the newest last, and when.
+    answered: VecDeque<(Question, i64)>,
     /// Who was told of which question that is not open, the newest last.
     told: VecDeque<(String, String)>,
     /// Since when presses that count for nothing are counted in a chat, and how many there were.
@@ -271,6 +277,13 @@ impl Book {
         };
         let Some(open) = self.open.remove(&number) else { return Judged::Unknown };
         self.remember(id, true);
+        if open.question.kind == Kind::Approval {
+            self.answered.retain(|(_, at_ms)| is_of_late(*at_ms, now_ms));
+            if self.answered.len() >= ASKS_REMEMBERED_MAX {
+                self.answered.pop_front();
+            }
+            self.answered.push_back((open.question.clone(), now_ms));
+        }
         Judged::Taken(Box::new(open.question), answer)
     }
 
@@ -333,6 +346,14 @@ impl Book {
         }
         open.told_again = true;
         Some(open.question.clone())
+    }
+
+    /// Whether these words would answer an approval that who says them answered here just now.
+    pub fn is_said_again(&self, text: &str, by: &By<'_>, now_ms: i64) -> bool {
+        self.answered.iter().any(|(question, at_ms)| {
+            let is_own = question.addressee.is_none() && question.is_put_to(by.sender);
+            is_of_late(*at_ms, now_ms) && is_own && question.stands_in(by) && read(question, text).is_some()
+        })
     }
 
     /// What was put to who says something, in this chat, and was there by then; the newest last.
@@ -407,6 +428,11 @@ impl Book {
         self.open.is_empty()
     }
 
+    /// Whether words can be about no question, open or answered just now.
+    pub fn has_nothing_for_words(&self) -> bool {
+        self.open.is_empty() && self.answered.is_empty()
+    }
+
     fn number(&self, id: &str) -> Option<u64> {
         self.open.iter().find(|(_, open)| open.question.id == id).map(|(number, _)| *number)
     }
@@ -417,6 +443,10 @@ impl Book {
         }
         self.over.push_back((id.to_owned(), answered));
     }
+}
+
+fn is_of_late(at_ms: i64, now_ms: i64) -> bool {
+    now_ms.saturating_sub(at_ms) <= ASK_ECHO_MS
 }
 
 impl Open {

@@ -28,6 +28,9 @@ use crate::store::Change;
 /// What is said where nothing waits.
 const NOTHING_WAITS: &str = "Nothing waits for an approval here.";
 
+/// What is said to whoever says yes or no once more.
+const ANSWERED_ALREADY: &str = "That was answered, and nothing else is asked.";
+
 /// What is said where what waits was not there yet when somebody answered.
 const ON_ITS_WAY: &str = "What waits for an approval was not asked here yet when you wrote that; nothing was changed. Answer it when you see it.";
 
@@ -258,7 +261,7 @@ impl Dispatcher {
     /// Words that answer a question which was put to who says them, or may have been meant to.
     pub(crate) fn answered_in_words(&mut self, arrived: &Arrived, found: &Found) -> Option<Box<Order>> {
         let event = arrived.event.get();
-        if self.asks.is_empty() || !event.attachments.is_empty() || self.is_command(arrived) {
+        if self.asks.has_nothing_for_words() || !event.attachments.is_empty() || self.is_command(arrived) {
             return None;
         }
         let (by, now_ms) = (by(arrived), self.host.now_ms());
@@ -268,7 +271,11 @@ impl Dispatcher {
                 let left = self.asks.waiting_for(&by, now_ms);
                 answered(vec![said], left)
             }
-            None => Deed::say(asking::once_more(&self.asks.nearly(&event.text, &by, now_ms)?)),
+            None => match self.asks.nearly(&event.text, &by, now_ms) {
+                Some(question) => Deed::say(asking::once_more(&question)),
+                None if self.asks.is_said_again(&event.text, &by, now_ms) => Deed::say(ANSWERED_ALREADY),
+                None => return None,
+            },
         };
         let Deed { act, changes } = deed;
         let place =

@@ -30,6 +30,7 @@ mod schema;
 mod secrets;
 mod section;
 mod show;
+mod targets;
 mod tree;
 
 pub use keys::RESERVED;

@@ -60,7 +60,8 @@ impl Prepared {
                 });
             }
         }
-        problems.and(self.config.without_effect(&self.manifests))
+        let nobody = self.config.targets_of_nobody(&self.manifests, &self.schemas);
+        problems.and(self.config.without_effect(&self.manifests)).and(nobody)
     }
 
     /// Lets every adapter judge the values of its sections, each in a short-lived child. For `config check`:

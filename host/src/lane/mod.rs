@@ -593,7 +593,10 @@ impl Lane {
         let looks_on = running.is_streamed() && !running.heard.place.can_deliver_later();
         let is_shown = looks_on || !deliveries.is_empty() || is_task;
         if let Some(words) = after_words(&running, conclusion.end, cause, is_shown, &late) {
-            deliveries.push(running.heard.place.tell(&self.host, words.to_owned()).await);
+            // In a group it says by that whose question it is about.
+            let mut notice = running.heard.place.tell(&self.host, words.to_owned()).await;
+            notice.reply_to.clone_from(&running.heard.place.reply_to);
+            deliveries.push(notice);
         }
         let now_ms = self.host.now_ms();
         let said = running.said_by.iter().zip(&running.input);

@@ -180,6 +180,13 @@ fn copy(from: File, path: &Path, folder: &Path, to: &Path, bytes_max: u64) -> Re
     Err(refused)
 }
 
+/// A lent file under another name, and as what that says it is.
+pub fn renamed(mut file: OutMedia, name: &str) -> OutMedia {
+    file.name = shown_name(Path::new(name));
+    kind::of_name(&file.name).clone_into(&mut file.mime);
+    file
+}
+
 /// The name as people see it: one line, nothing invisible, bounded from its end, where the type stands.
 pub fn shown_name(path: &Path) -> String {
     let name = path.file_name().unwrap_or_default().to_string_lossy();

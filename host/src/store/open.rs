@@ -12,7 +12,7 @@ use super::error::{Fault, StoreError};
 use super::migrate::{self, MIGRATIONS};
 use super::readers::Readers;
 use super::writer::{Outcome, Writer};
-use super::{CHECKED_BYTES_MAX, Inner, Opened, Result, Settings, Store, Synchronous, pairing, recovery};
+use super::{CHECKED_BYTES_MAX, Inner, Opened, Result, Settings, Store, Synchronous, pairing, recovery, sessions};
 use crate::clock::Clock;
 
 /// How long a statement waits for another process that holds the file; there should be none.
@@ -41,6 +41,7 @@ pub(super) fn open(path: &Path, clock: Arc<dyn Clock>, settings: Settings) -> Re
     migrate::migrate(&db, path, MIGRATIONS)?;
     let (epoch, nonce) = begin_epoch(&db, clock.now_ms()).map_err(explained)?;
     pairing::forget_untold(&db).map_err(explained)?;
+    sessions::complete(&db, clock.now_ms()).map_err(explained)?;
     let loaded = recovery::load(&db).map_err(explained)?;
     let readers = Readers::start(path.to_owned(), || {
         let db = connect(path, OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;

@@ -235,13 +235,13 @@ pub(super) fn bind_route(db: &Connection, route: &RouteRow) -> Outcome<()> {
     change(
         db,
         "INSERT INTO routes (key, profile, instance, session_id, origin, created_ms, updated_ms, shared, participates,
-             suspended, resume_pending, resume_reason, resume_count, overrides)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)
+             suspended, resume_pending, resume_reason, resume_count, overrides, completes)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15)
          ON CONFLICT DO UPDATE SET session_id = excluded.session_id, origin = excluded.origin,
              updated_ms = excluded.updated_ms, shared = excluded.shared, participates = excluded.participates,
              suspended = excluded.suspended, resume_pending = excluded.resume_pending,
              resume_reason = excluded.resume_reason, resume_count = excluded.resume_count,
-             overrides = excluded.overrides",
+             overrides = excluded.overrides, completes = excluded.completes",
         params![
             route.key,
             route.profile,
@@ -257,8 +257,25 @@ pub(super) fn bind_route(db: &Connection, route: &RouteRow) -> Outcome<()> {
             route.resume_reason,
             route.resume_count,
             overrides,
+            route.completes,
         ],
     )?;
+    Ok(())
+}
+
+/// Ends the sessions that end with their one turn, where the host died between that and their end. What somebody took
+/// over to another chat goes on there. Called before anything of the new life reads routes.
+pub(super) fn complete(db: &Connection, now_ms: i64) -> Outcome<()> {
+    let over = "SELECT key, session_id FROM routes WHERE completes = 1
+             AND (SELECT count(*) FROM routes AS one WHERE one.session_id = routes.session_id) = 1
+             AND NOT EXISTS (SELECT 1 FROM turns WHERE turns.session_id = routes.session_id
+                 AND turns.state IN ('queued', 'running'))";
+    let over = collect(db.prepare_cached(over)?, [], |row| Ok((row.get::<_, String>(0)?, SessionId(row.get(1)?))))?;
+    for (key, session) in over {
+        // In this order: what a crash leaves of it is done by the next life.
+        end(db, &session, "complete", now_ms)?;
+        unbind_route(db, &key)?;
+    }
     Ok(())
 }
 
@@ -270,7 +287,7 @@ pub(super) fn routes(db: &Connection) -> Outcome<Vec<RouteRow>> {
     let statement = db.prepare_cached(
         "SELECT key, routes.profile, instance, session_id, origin, created_ms,
              max(updated_ms, COALESCE(sessions.active_ms, 0)), shared, participates, suspended, resume_pending,
-             resume_reason, resume_count, overrides, sessions.end_reason
+             resume_reason, resume_count, overrides, sessions.end_reason, completes
          FROM routes LEFT JOIN sessions ON sessions.id = routes.session_id ORDER BY key",
     )?;
     collect(statement, [], |row| {
@@ -290,6 +307,7 @@ pub(super) fn routes(db: &Connection) -> Outcome<Vec<RouteRow>> {
             resume_count: row.get(12)?,
             overrides: parsed_or_none(row, 13)?.unwrap_or(Value::Null),
             ended: row.get(14)?,
+            completes: row.get(15)?,
         })
     })
 }

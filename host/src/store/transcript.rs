@@ -18,6 +18,32 @@ const COLUMNS: &str =
     "id, turn_id, role, content, reasoning, tool_calls, tool_call_id, attachments, platform_ids, at_ms";
 
 impl Store {
+    /// Returns the name of a file that came in, by its id: of what the running turn of a session answers, or of what was
+    /// said in the session before.
+    ///
+    /// # Errors
+    ///
+    /// When the disk fails.
+    pub async fn file_name(&self, session: &SessionId, media: &str) -> Result<Option<String>> {
+        let (session, media) = (session.clone(), media.to_owned());
+        self.read(move |db| {
+            let named = db.prepare_cached(
+                "SELECT json_extract(file.value, '$.name') FROM messages, json_each(messages.attachments) AS file
+                 WHERE messages.session_id = ?1 AND json_extract(file.value, '$.media') = ?2
+                 UNION ALL
+                 SELECT json_extract(file.value, '$.name')
+                 FROM turns INDEXED BY turns_running
+                 JOIN inbox ON inbox.id IN (SELECT value FROM json_each('[' || turns.inbox || ']')),
+                     json_each(inbox.event, '$.attachments') AS file
+                 WHERE turns.session_id = ?1 AND turns.state = 'running' AND json_extract(file.value, '$.media') = ?2
+                 LIMIT 1",
+            )?;
+            let name = first(named, params![session.0, media], |row| Ok(row.get::<_, Option<String>>(0)?))?;
+            Ok(name.flatten().filter(|name| !name.is_empty()))
+        })
+        .await
+    }
+
     /// Returns the last `limit` active messages of a session, oldest first.
     ///
     /// # Errors

@@ -87,6 +87,22 @@ fn group_heard(world: &World) -> Vec<String> {
 }
 
 #[test]
+fn a_yes_that_is_said_once_more_just_after_it_counted_is_no_message_to_the_agent() {
+    let world = with_words();
+    let chat = world.chat("7");
+    chat.says("/ask ls");
+    there(&world);
+    chat.says("yes");
+    hears(&world, &chat, "approved: once");
+    chat.says("Yes.");
+    hears(&world, &chat, "That was answered, and nothing else is asked.");
+    let before = chat.heard().len();
+    world.passes(Duration::from_secs(11));
+    chat.says("yes");
+    assert_eq!(chat.hears(before + 1).last().map(String::as_str), Some("yes"), "later it answers something else");
+}
+
+#[test]
 fn a_pressed_button_answers_a_waiting_turn_and_the_buttons_go_away() {
     let world = with_buttons();
     let chat = world.chat("7");

@@ -59,6 +59,7 @@ fn transcript(world: &World) -> Vec<String> {
 fn in_group(world: &World, who: &str, text: &str) -> Emitted {
     let id = format!("m:{who}:{text}");
     let event = Event::message(id, Chat::new(ChatType::Group, "g"), Sender::new(who), text)
+        .with_message_id(format!("{who}:{text}"))
         .addressed(Addressed::new(true, false, false));
     serde_json::from_slice(&world.block_on(world.give(&event)).unwrap()).unwrap()
 }
@@ -270,6 +271,9 @@ fn in_a_shared_session_only_the_requester_or_an_admin_interrupts_and_two_people_
     world.passes(ms(350));
     world.until("both are answered", || (group_heard(&world).len() == 3).then_some(()));
     assert_eq!(group_heard(&world)[1..], ["(interrupted)", "[8] me too / [1] as admin"]);
+    let sent = world.platform.sent();
+    let interrupted = sent.iter().find(|sent| sent.text == "(interrupted)").unwrap();
+    assert_eq!(interrupted.reply_to.as_deref(), Some("7:hang on"), "it names the question that is not answered");
 }
 
 /// A runtime that hangs where it is told to, or always with a reason, until it is stopped.

@@ -1,14 +1,18 @@
 //! Where an answer goes when its event says so.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use futures_util::future::BoxFuture;
 use hermes_agent::{AgentRuntime, EventSink, Message, TurnOutcome, TurnRequest};
+use hermes_core::ids::TurnId;
 use hermes_protocol::{Chat, Deliver, Emitted, Event, Sender, Usage, method};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use super::world::{Setting, Talk, World};
+use crate::clock::SystemClock;
+use crate::store::{EndTurn, Store, TurnEnd};
 
 const TRUSTED: &str = "trust_upstream = true";
 
@@ -98,6 +102,43 @@ fn a_conversation_of_which_nothing_more_comes_ends_with_its_answer_and_is_no_pla
         (!known.is_empty()).then_some(known)
     });
     assert_eq!(known.iter().map(|known| known.chat.id.as_str()).collect::<Vec<_>>(), ["ci:1"]);
+}
+
+#[test]
+fn a_conversation_whose_answer_is_written_and_whose_end_is_not_ends_with_the_next_start() {
+    let mut world = world(TRUSTED);
+    let chat = Chat::dm("ci:1");
+    ci(&world).gives(&call("/hang on", Deliver::answer_to("fake:8").ending()));
+    let running = || world.host().counts.turns_running.load(Ordering::Relaxed);
+    world.until("a turn runs", || (running() == 1).then_some(()));
+    world.crash();
+    let rt = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let open = || rt.block_on(async { Store::open(&world.home().join("state.db"), Arc::new(SystemClock)) }).unwrap();
+    let life = open();
+    assert_eq!(life.loaded.routes.iter().map(|route| &route.origin).collect::<Vec<_>>(), [&chat], "its turn goes on");
+    let sessions = rt.block_on(async {
+        let left = life.store.recover(life.epoch, 1).await.unwrap();
+        let cut_off = life.store.left_turns(&left, TurnId(0)).await.unwrap().remove(0);
+        let end = EndTurn {
+            turn: cut_off.turn,
+            state: TurnEnd::Failed,
+            error: None,
+            session: cut_off.session,
+            messages: Vec::new(),
+            deliveries: Vec::new(),
+            usage: Usage::default(),
+            agent_state: None,
+            now_ms: 1,
+        };
+        life.store.end_turn(end).await.unwrap();
+        let open = life.store.counts().await.unwrap().sessions_open;
+        life.store.close().await.unwrap();
+        open
+    });
+    assert_eq!(sessions, 1, "a kill -9 here leaves it open");
+    let next = open();
+    assert!(next.loaded.routes.is_empty());
+    assert_eq!(rt.block_on(next.store.counts()).unwrap().sessions_open, 0);
 }
 
 #[test]

@@ -40,6 +40,23 @@ fn a_reply_takes_along_the_file_that_it_names() {
 }
 
 #[test]
+fn a_file_that_came_in_goes_out_under_the_name_with_which_it_came() {
+    let world = world(json!({ "out": true }));
+    let chat = world.chat("7");
+    let (file, path) = super::doubts::written(&world);
+    let mut event = chat.event(&format!("MEDIA:{}", path.display()));
+    event.attachments = vec![file];
+    chat.gives(&event);
+    chat.hears(1);
+    world.settled();
+    chat.says(&format!("once more\nMEDIA:{}", path.display()));
+    chat.hears(2);
+    let sent = world.platform.sent();
+    let files = sent.iter().flat_map(|sent| &sent.media).map(|file| (file.name.as_str(), file.mime.as_str()));
+    assert_eq!(files.collect::<Vec<_>>(), [("x.txt", "text/plain"); 2]);
+}
+
+#[test]
 fn a_recording_is_spoken_where_the_platform_has_voice_messages_and_is_a_file_elsewhere() {
     let sent = |voice: bool, words: &str| {
         let mut capabilities = Setting::default().capabilities;

@@ -82,6 +82,47 @@ fn a_variable_alone_starts_and_configures_an_adapter() {
 }
 
 #[test]
+fn a_target_of_an_instance_that_there_is_not_is_named_with_its_place() {
+    let mut world = World::new();
+    world.file(
+        r#"
+        [adapter.hooks]
+        command = ["./hooks"]
+        to = "hoks"
+        [adapter.hooks.routes.a]
+        deliver = "telegramm:-100"
+        [adapter.hooks.routes.b]
+        deliver = "telegram:-100"
+        [adapter.hooks.routes.c]
+        deliver = "hooks"
+        [adapter.hooks.routes.d]
+        deliver = "log"
+        [adapter.hooks.routes.e]
+        deliver = "nowhere:7"
+        more = "nowhere:7"
+        "#,
+    );
+    let target = json!({ "type": "string", "format": "target", "default": "log" });
+    let schema = json!({
+        "properties": {
+            "to": target.clone(),
+            "routes": { "type": "object", "additionalProperties": { "$ref": "#/$defs/Route" } },
+        },
+        "$defs": { "Route": { "properties": { "deliver": target, "more": { "type": "string" } } } },
+    });
+    let schemas = BTreeMap::from([("hooks".to_owned(), schema)]);
+    assert_eq!(
+        world.relative(world.load().unwrap().targets_of_nobody(&telegram(), &schemas)),
+        "plugins.toml:4:9: adapter.hooks.to: \"hoks\" is no instance, so nothing arrives there; write the name of a \
+         section; did you mean `hooks`?\n\
+         plugins.toml:6:9: adapter.hooks.routes.a.deliver: \"telegramm\" is no instance, so nothing arrives there; write \
+         the name of a section; did you mean `telegram`?\n\
+         plugins.toml:14:9: adapter.hooks.routes.e.deliver: \"nowhere\" is no instance, so nothing arrives there; write the \
+         name of a section"
+    );
+}
+
+#[test]
 fn without_an_enabling_variable_no_adapter_appears() {
     let mut world = World::new();
     world.env("TELEGRAM_ALLOWED_USERS", "1");

@@ -27,6 +27,8 @@ pub struct RouteRow {
     pub shared: bool,
     /// Whether the agent has spoken in this thread and need not be addressed again.
     pub participates: bool,
+    /// Nothing more comes from there: its session ends with the turn that it began with.
+    pub completes: bool,
     /// The next event opens a new session.
     pub suspended: bool,
     /// A turn was cut off and is to be resumed.
@@ -61,6 +63,7 @@ impl RouteRow {
             updated_ms: now_ms,
             shared: false,
             participates: false,
+            completes: false,
             suspended: false,
             resume_pending: false,
             resume_reason: None,
