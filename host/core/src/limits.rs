@@ -62,6 +62,8 @@ pub const ASK_NEAR_CHARS_MAX: usize = 32;
 pub const ASK_CLOCK_SLACK_MS: i64 = 1_000;
 /// For so long after an approval was answered another yes or no means that one still.
 pub const ASK_ECHO_MS: i64 = 10_000;
+/// A wait that a platform asks for is believed for so long; one that means it says so again.
+pub const WAIT_TOLD_MS_MAX: i64 = 15 * 60 * 1_000;
 /// Presses that count for nothing and are heeded in one chat within [`NOTICE_INTERVAL_MS`].
 pub const ASK_PRESSES_HEEDED_MAX: u32 = 5;
 /// What is kept of why something was denied, in characters.

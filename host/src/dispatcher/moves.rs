@@ -10,8 +10,8 @@ use crate::outbox::{OutboxMessage, Target};
 use crate::store::{Change, RouteRow};
 
 /// A chat that nobody could write to is tried again after this time: a channel in which only the agent writes never
-/// says by itself that it can be.
-const DEAD_MS: i64 = 6 * 60 * 60 * 1000;
+/// says by itself that it can be, and a refusal may have been wrong.
+const DEAD_MS: i64 = 30 * 60 * 1000;
 
 impl Dispatcher {
     /// A chat spoke: it can be written to again.
@@ -31,7 +31,7 @@ impl Dispatcher {
         if self.host.now_ms().saturating_sub(dead.since_ms) < DEAD_MS {
             return Some(dead.why.clone());
         }
-        tracing::info!(instance, chat = chat.id, "nobody could write there for hours; it is tried again");
+        tracing::info!(instance, chat = chat.id, "nobody could write there for a while; it is tried again");
         self.revive(instance, chat);
         None
     }

@@ -22,6 +22,9 @@ use crate::store::{DeadTargetRow, Effect, NewPart, OwedPart, PartFacts, PartStat
 /// Why an offer is given up whose code an earlier life of the host has taken along, or too many newer ones.
 const CODE_LOST: &str = "its pairing code was not told before the host ended";
 
+/// A wait of a chat that is worth a line in the log.
+const LONG_WAIT_MS: i64 = 60_000;
+
 /// What is kept of the words about a part that did not arrive, in characters.
 const DETAIL_CHARS_MAX: usize = 400;
 
@@ -193,8 +196,9 @@ impl OutboxLane {
                 self.settle_part(which, state).await;
             }
             Step::RetryAt { not_before_ms, scope } => {
+                say_long_wait(&instance, &chat, scope, not_before_ms.saturating_sub(now_ms));
                 match scope {
-                    RetryScope::Instance => holds.hold_instance(&instance, not_before_ms),
+                    RetryScope::Instance => holds.hold_instance(&instance, not_before_ms, now_ms),
                     RetryScope::Chat => holds.hold_chat(&instance, &chat.id, not_before_ms, now_ms),
                     RetryScope::Lane | RetryScope::Part => {}
                 }
@@ -204,7 +208,7 @@ impl OutboxLane {
             }
             Step::Degrade { not_before_ms } => {
                 tracing::warn!(%instance, "the platform does not accept the credential; what is owed waits");
-                holds.hold_instance(&instance, not_before_ms);
+                holds.hold_instance(&instance, not_before_ms, now_ms);
                 self.again(which, Next::Send, PartState::Owed, not_before_ms).await;
             }
             Step::Lookup { not_before_ms, .. } => {
@@ -263,6 +267,12 @@ impl OutboxLane {
             let why = if detail.is_empty() { kind.to_string() } else { format!("{kind}: {detail}") };
             let chat = job.delivery.chat.clone();
             let instance = self.target.instance.to_string();
+            tracing::warn!(
+                instance,
+                chat = chat.id,
+                why,
+                "nothing can be written to this chat; it is tried again later"
+            );
             let since_ms = self.host.now_ms();
             effects.push(Effect::DeadTarget(DeadTargetRow {
                 instance,
@@ -422,6 +432,17 @@ impl OutboxLane {
         host.until_written("what became of a part", settle).await;
         let Some(job) = self.job(which) else { return };
         host.handoffs.answered(job.delivery.in_reply_to);
+    }
+}
+
+/// Says in the log that a whole chat, or every one, waits for long.
+fn say_long_wait(instance: &str, chat: &Chat, scope: RetryScope, wait_ms: i64) {
+    let wait_s = wait_ms / 1_000;
+    match scope {
+        _ if wait_ms < LONG_WAIT_MS => {}
+        RetryScope::Instance => tracing::warn!(instance, wait_s, "what is owed waits, and so does every chat"),
+        RetryScope::Chat => tracing::warn!(instance, chat = chat.id, wait_s, "what is owed to this chat waits"),
+        RetryScope::Lane | RetryScope::Part => {}
     }
 }
 

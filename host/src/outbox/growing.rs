@@ -271,7 +271,7 @@ impl OutboxLane {
                 let until_ms = now_ms.saturating_add(wait_ms);
                 let instance = &self.target.instance;
                 match scope {
-                    WaitScope::Instance => self.holds.hold_instance(instance, until_ms),
+                    WaitScope::Instance => self.holds.hold_instance(instance, until_ms, now_ms),
                     _ => self.holds.hold_chat(instance, &self.target.chat, until_ms, now_ms),
                 }
             }

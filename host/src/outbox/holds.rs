@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use hermes_core::delivery::PenaltyClock;
+use hermes_core::limits::WAIT_TOLD_MS_MAX;
 
 /// The waits of one instance.
 #[derive(Debug, Default)]
@@ -16,18 +17,19 @@ pub struct Holds {
 
 impl Holds {
     /// The whole instance waits until this time.
-    pub fn hold_instance(&self, instance: &str, until_ms: i64) {
-        self.locked(|clock| clock.hold_instance(instance, until_ms));
+    pub fn hold_instance(&self, instance: &str, until_ms: i64, now_ms: i64) {
+        self.locked(|clock| clock.hold_instance(instance, until_ms.min(farthest_ms(now_ms))));
     }
 
     /// One chat waits until this time.
     pub fn hold_chat(&self, instance: &str, chat: &str, until_ms: i64, now_ms: i64) {
-        self.locked(|clock| clock.hold_chat(instance, chat, until_ms, now_ms));
+        self.locked(|clock| clock.hold_chat(instance, chat, until_ms.min(farthest_ms(now_ms)), now_ms));
     }
 
-    /// Until when a chat has to wait.
+    /// Until when a chat has to wait. Nothing waits for longer than was ever asked for: then the clock was set back.
     pub fn until_ms(&self, instance: &str, chat: &str, now_ms: i64) -> Option<i64> {
         self.locked(|clock| clock.held_until(instance, chat, now_ms))
+            .filter(|until_ms| *until_ms <= farthest_ms(now_ms))
     }
 
     /// Forgets what is over.
@@ -51,4 +53,8 @@ impl Holds {
     fn locked<T>(&self, work: impl FnOnce(&mut PenaltyClock) -> T) -> T {
         work(&mut self.clock.lock().unwrap_or_else(PoisonError::into_inner))
     }
+}
+
+fn farthest_ms(now_ms: i64) -> i64 {
+    now_ms.saturating_add(WAIT_TOLD_MS_MAX)
 }

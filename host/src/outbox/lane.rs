@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use hermes_core::delivery::LAST_TRY_MS;
 use hermes_core::ids::DeliveryId;
+use hermes_core::limits::WAIT_TOLD_MS_MAX;
 use hermes_protocol::Purpose;
 use tokio::sync::mpsc;
 
@@ -277,13 +278,18 @@ impl OutboxLane {
         let candidates =
             front.into_iter().chain(self.aside.iter().enumerate().map(|(at, job)| (Which::Aside(at), job)));
         let online = self.is_online();
+        let backoff_ms_max =
+            i64::try_from(self.host.live().config.delivery.backoff_max.as_millis()).unwrap_or(i64::MAX);
+        // Nothing waits for longer than this: then the clock was set back.
+        let farthest_ms = now_ms.saturating_add(backoff_ms_max.max(WAIT_TOLD_MS_MAX));
         let mut wait: Option<i64> = None;
         for (which, job) in candidates {
             if now_ms > job.delivery.deadline_ms {
                 return Plan::Expire(which);
             }
             let held = self.holds.until_ms(&self.target.instance, &job.delivery.chat.id, now_ms);
-            let due_ms = due(job.due_ms, job.delivery.deadline_ms, &job.delivery.purpose, held);
+            let due_ms = if job.due_ms > farthest_ms { now_ms } else { job.due_ms };
+            let due_ms = due(due_ms, job.delivery.deadline_ms, &job.delivery.purpose, held);
             if online && due_ms <= now_ms && !self.is_left_to_the_next_life(job) {
                 return Plan::Try(which);
             }

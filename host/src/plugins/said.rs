@@ -4,6 +4,7 @@
 //! adapter that says too much must not make any of them useless.
 
 use hermes_core::adapter::AdapterChange;
+use hermes_core::limits::WAIT_TOLD_MS_MAX;
 use hermes_protocol::SendOutcome;
 
 use crate::status::human::one_line;
@@ -45,7 +46,8 @@ pub(super) fn change(change: AdapterChange) -> AdapterChange {
     }
 }
 
-/// An outcome with the details and ids that are kept. An id that is too long is no id.
+/// An outcome with the details and ids that are kept, and with a wait as far as it is believed. An id that is too long is
+/// no id.
 pub(super) fn outcome(outcome: SendOutcome) -> SendOutcome {
     let is_id = |id: &String| id.len() <= ID_BYTES_MAX;
     match outcome {
@@ -58,6 +60,7 @@ pub(super) fn outcome(outcome: SendOutcome) -> SendOutcome {
             SendOutcome::Refused { kind, detail: words(&detail), migrated_to: migrated_to.filter(is_id) }
         }
         SendOutcome::NotSent { retry_after_ms, scope, detail } => {
+            let retry_after_ms = retry_after_ms.map(|wait| wait.min(WAIT_TOLD_MS_MAX.unsigned_abs()));
             SendOutcome::NotSent { retry_after_ms, scope, detail: words(&detail) }
         }
         SendOutcome::Unknown { detail, keyless } => SendOutcome::Unknown { detail: words(&detail), keyless },

@@ -2,14 +2,16 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use futures_util::FutureExt;
-use hermes_protocol::{EventKind, SendOutcome};
+use hermes_protocol::{EventKind, SendOutcome, WaitScope};
 use tokio::sync::mpsc;
 
 use super::world::World;
 use crate::clerk::{self, Note};
 use crate::events::{HostEvent, Inbound};
+use crate::outbox::Holds;
 use crate::plugins::SENDS_MAX;
 use crate::store::{Change, NewInbox};
 
@@ -80,4 +82,33 @@ fn a_drain_does_not_wait_for_a_sign_of_life_and_the_next_life_repeats() {
     world.stop();
     world.start();
     assert_eq!(world.chat("7").hears(2)[1], "(possibly repeated) question");
+}
+
+#[test]
+fn a_wait_that_is_asked_for_is_believed_for_a_quarter_of_an_hour_and_no_longer() {
+    for scope in [WaitScope::Chat, WaitScope::Instance] {
+        let world = World::new();
+        let chat = world.chat("7");
+        world.platform.answers(SendOutcome::not_sent(Some(u64::MAX), scope, "slow down"));
+        chat.says("question");
+        chat.hears(1);
+        world.until("it is settled", || {
+            let owed = world.block_on(world.host().store.owed(1)).unwrap();
+            owed.first()?.parts[0].detail.clone()
+        });
+        world.passes(Duration::from_secs(15 * 60 + 1));
+        chat.says("and this");
+        assert_eq!(chat.hears(3)[1..], ["question", "and this"]);
+    }
+}
+
+#[test]
+fn a_clock_that_is_set_back_makes_no_wait_longer() {
+    const DAY_MS: i64 = 86_400_000;
+    let holds = Holds::default();
+    holds.hold_chat("one", "7", 2 * DAY_MS + 5_000, 2 * DAY_MS);
+    holds.hold_instance("two", i64::MAX, 2 * DAY_MS);
+    assert_eq!(holds.until_ms("one", "7", 2 * DAY_MS + 1), Some(2 * DAY_MS + 5_000));
+    assert_eq!(holds.until_ms("two", "7", 2 * DAY_MS + 1), Some(2 * DAY_MS + 15 * 60_000));
+    assert_eq!((holds.until_ms("one", "7", DAY_MS), holds.until_ms("two", "7", DAY_MS)), (None, None));
 }

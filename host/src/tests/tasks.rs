@@ -159,7 +159,9 @@ impl Office {
         let talk = self.world.talk(chat.clone(), who);
         let before = talk.heard().len();
         talk.says("act");
-        talk.hears(before + 1)[before].clone()
+        // What is told of an earlier task may come in between.
+        let is_answer = |text: &String| !text.starts_with("Task `");
+        self.world.until("an answer", || talk.heard().into_iter().skip(before).find(is_answer))
     }
 
     /// Makes a task; returns its id.

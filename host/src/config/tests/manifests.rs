@@ -113,12 +113,12 @@ fn a_target_of_an_instance_that_there_is_not_is_named_with_its_place() {
     let schemas = BTreeMap::from([("hooks".to_owned(), schema)]);
     assert_eq!(
         world.relative(world.load().unwrap().targets_of_nobody(&telegram(), &schemas)),
-        "plugins.toml:4:9: adapter.hooks.to: \"hoks\" is no instance, so nothing arrives there; write the name of a \
-         section; did you mean `hooks`?\n\
-         plugins.toml:6:9: adapter.hooks.routes.a.deliver: \"telegramm\" is no instance, so nothing arrives there; write \
+        "plugins.toml:6:9: adapter.hooks.routes.a.deliver: \"telegramm\" is no instance, so nothing arrives there; write \
          the name of a section; did you mean `telegram`?\n\
          plugins.toml:14:9: adapter.hooks.routes.e.deliver: \"nowhere\" is no instance, so nothing arrives there; write the \
-         name of a section"
+         name of a section\n\
+         plugins.toml:4:9: adapter.hooks.to: \"hoks\" is no instance, so nothing arrives there; write the name of a \
+         section; did you mean `hooks`?"
     );
 }
 

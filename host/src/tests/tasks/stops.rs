@@ -167,7 +167,8 @@ fn the_chat_of_a_background_turn_hears_that_it_was_ended_unless_that_was_said_th
         let heard = office.world.chat("7").heard();
         let told = heard.iter().filter(|text| text.starts_with(&told)).count();
         assert_eq!(told, usize::from(!road.is_its_own_conversation()), "{road:?}: {heard:?}");
-        assert!(office.world.host().working.of(Some("fake:7")).is_empty(), "{road:?}: it runs on");
+        let working = || office.world.host().working.of(Some("fake:7"));
+        office.world.until("it runs no more", || working().is_empty().then_some(()));
         assert!(office.woken().is_empty(), "{road:?}");
     }
 }
