@@ -3,7 +3,7 @@
 use reqwest::Response;
 use serde::de::DeserializeOwned;
 
-use crate::NetError;
+use crate::{NetError, lenient};
 
 /// Why a body is of no use.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -64,7 +64,7 @@ pub async fn read_start(mut response: Response, bytes_max: usize) -> String {
 /// As [`read_bytes`]; also when it is other JSON than `T`, without quoting it.
 pub async fn read_json<T: DeserializeOwned>(response: Response, bytes_max: u64) -> Result<T, BodyError> {
     let body = read_bytes(response, bytes_max).await?;
-    serde_json::from_slice(&body).map_err(|error| BodyError::Json(shape(&error)))
+    lenient::from_slice(&body).map_err(|error| BodyError::Json(shape(&error)))
 }
 
 /// What is wrong with JSON, without the values it holds.

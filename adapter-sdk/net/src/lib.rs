@@ -5,6 +5,7 @@
 //! * [`client`]: builds the HTTP client, with deadlines and extra trust.
 //! * [`error`]: whether a request that failed was certainly not sent.
 //! * [`body`]: reads an answer up to a limit.
+//! * [`lenient`]: JSON with half a character in it.
 //! * [`fetch`]: fetches what a stranger named, without being led astray.
 //! * [`retry_after`], [`backoff`]: how long to wait.
 //! * [`sse`]: reads server-sent events with bounds.
@@ -20,6 +21,7 @@
 
 pub mod address;
 pub mod backoff;
+pub mod lenient;
 pub mod port;
 pub mod retry_after;
 pub mod sse;

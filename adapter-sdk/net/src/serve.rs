@@ -11,6 +11,8 @@ use std::time::Duration;
 
 use axum::Router;
 use hermes_protocol::ConnectError;
+use hyper::Request;
+use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -18,12 +20,15 @@ use hyper_util::service::TowerToHyperService;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio::task::{AbortHandle, JoinSet};
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 use crate::port;
 
 /// How long nothing is accepted after the system refused a connection.
 const REFUSED_PAUSE: Duration = Duration::from_millis(100);
+
+/// How often it is said that all places are taken.
+const FULL_SAID_EVERY: Duration = Duration::from_secs(60);
 
 /// What the callers of one port can take at most.
 #[derive(Clone, Copy, Debug)]
@@ -36,6 +41,19 @@ pub struct Bounds {
     pub lifetime: Duration,
     /// How long its last request may take then.
     pub grace: Duration,
+    /// Whether the service itself says, by its [`Caller`], who has a right to a place; else whoever asked anything has.
+    pub proves: bool,
+}
+
+/// Whose request it is; in the extensions of every request.
+#[derive(Clone, Debug)]
+pub struct Caller(Arc<AtomicBool>);
+
+impl Caller {
+    /// It is known who that is: the connection makes room for nobody any more.
+    pub fn prove(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
 }
 
 /// Takes the port of the key `key` at the first of `addresses` that can be had. Errors are those of [`port::refused`].
@@ -68,30 +86,37 @@ pub async fn serve(listener: TcpListener, router: Router, bounds: Bounds) -> Con
         let Ok(place) = Arc::clone(&room).acquire_owned().await else {
             return ConnectError::retry("the listener ended");
         };
-        let asked = Arc::new(AtomicBool::new(false));
-        let (router, has_asked) = (router.clone(), Arc::clone(&asked));
+        let caller = Caller(Arc::default());
+        let (router, its) = (router.clone(), caller.clone());
         let ends = connections.spawn(async move {
             let _place = place;
-            talk(stream, router, bounds, &has_asked).await;
+            talk(stream, router, bounds, its).await;
         });
-        quiet.note(ends, asked);
+        quiet.note(ends, caller);
     }
 }
 
-/// Connections on which nothing was asked yet, the oldest first.
+/// Connections of which nobody knows whose they are, the oldest first.
 #[derive(Default)]
-struct Quiet(VecDeque<(AbortHandle, Arc<AtomicBool>)>);
+struct Quiet {
+    connections: VecDeque<(AbortHandle, Caller)>,
+    said: Option<Instant>,
+}
 
 impl Quiet {
-    fn note(&mut self, ends: AbortHandle, asked: Arc<AtomicBool>) {
-        self.0.retain(|(ends, asked)| !ends.is_finished() && !asked.load(Ordering::Relaxed));
-        self.0.push_back((ends, asked));
+    fn note(&mut self, ends: AbortHandle, caller: Caller) {
+        self.connections.retain(|(ends, caller)| !ends.is_finished() && !caller.0.load(Ordering::Relaxed));
+        self.connections.push_back((ends, caller));
     }
 
     /// Ends the oldest, if there is one.
     fn make_room(&mut self) {
-        while let Some((ends, asked)) = self.0.pop_front() {
-            if !ends.is_finished() && !asked.load(Ordering::Relaxed) {
+        if self.said.is_none_or(|at| at.elapsed() >= FULL_SAID_EVERY) {
+            self.said = Some(Instant::now());
+            tracing::warn!("all connections of the port are taken; who has proved nothing makes room");
+        }
+        while let Some((ends, caller)) = self.connections.pop_front() {
+            if !ends.is_finished() && !caller.0.load(Ordering::Relaxed) {
                 ends.abort();
                 return;
             }
@@ -99,12 +124,15 @@ impl Quiet {
     }
 }
 
-async fn talk(stream: TcpStream, router: Router, bounds: Bounds, asked: &AtomicBool) {
+async fn talk(stream: TcpStream, router: Router, bounds: Bounds, caller: Caller) {
     // A client that is gone is found by writing to it; small chunks must not wait for each other.
     let _ = stream.set_nodelay(true);
     let router = TowerToHyperService::new(router);
-    let service = service_fn(|request| {
-        asked.store(true, Ordering::Relaxed);
+    let service = service_fn(|mut request: Request<Incoming>| {
+        if !bounds.proves {
+            caller.prove();
+        }
+        request.extensions_mut().insert(caller.clone());
         router.call(request)
     });
     let mut builder = http1::Builder::new();
@@ -120,6 +148,7 @@ async fn talk(stream: TcpStream, router: Router, bounds: Bounds, asked: &AtomicB
 
 #[cfg(test)]
 mod tests {
+    use axum::Extension;
     use axum::routing::get;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
@@ -133,7 +162,8 @@ mod tests {
         let address = listener.local_addr().expect("an address");
         let router = Router::new().route("/", get(|| async { "here" }));
         let mut running = JoinSet::new();
-        running.spawn(serve(listener, router, Bounds { connections, head, lifetime: LONG, grace: LONG }));
+        let bounds = Bounds { connections, head, lifetime: LONG, grace: LONG, proves: false };
+        running.spawn(serve(listener, router, bounds));
         (address, running)
     }
 
@@ -169,6 +199,38 @@ mod tests {
         assert!(!waiting.is_finished());
         drop(first);
         assert_eq!((&mut waiting).await.unwrap(), "HTTP/1.1 200 OK");
+    }
+
+    #[tokio::test]
+    async fn where_callers_have_to_prove_who_they_are_who_only_asked_makes_room() {
+        let listener = bind("listen", &["127.0.0.1:0".parse().unwrap()]).await.expect("a port");
+        let address = listener.local_addr().unwrap();
+        let router = Router::new().route("/", get(|| async { "here" })).route(
+            "/known",
+            get(|Extension(caller): Extension<Caller>| async move {
+                caller.prove();
+                "here"
+            }),
+        );
+        let mut running = JoinSet::new();
+        running.spawn(serve(
+            listener,
+            router,
+            Bounds { connections: 2, head: LONG, lifetime: LONG, grace: LONG, proves: true },
+        ));
+        let mut known = TcpStream::connect(address).await.unwrap();
+        known.write_all(b"GET /known HTTP/1.1\r\nhost: a\r\n\r\n").await.unwrap();
+        let mut answer = Vec::new();
+        while !answer.ends_with(b"here") {
+            assert_ne!(known.read_buf(&mut answer).await.unwrap(), 0, "it ended");
+        }
+        let mut stranger = TcpStream::connect(address).await.unwrap();
+        ask(&mut stranger).await;
+        let mut comes = TcpStream::connect(address).await.unwrap();
+        ask(&mut comes).await;
+        let ended = stranger.read(&mut [0]).await;
+        assert!(matches!(ended, Ok(0) | Err(_)), "{ended:?}");
+        assert_eq!(ask(&mut known).await, "HTTP/1.1 200 OK");
     }
 
     #[tokio::test]

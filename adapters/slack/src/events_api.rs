@@ -19,7 +19,7 @@ use axum::http::{HeaderMap, Request, StatusCode, header::CONNECTION, header::CON
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
 use hermes_adapter_net::reqwest::Url;
-use hermes_adapter_net::serve::{self, Bounds};
+use hermes_adapter_net::serve::{self, Bounds, Caller};
 use hermes_adapter_sdk::prelude::*;
 use ring::hmac;
 use serde_json::{Map, Value};
@@ -48,6 +48,7 @@ const BOUNDS: Bounds = Bounds {
     head: Duration::from_secs(30),
     lifetime: Duration::from_secs(600),
     grace: Duration::from_secs(30),
+    proves: true,
 };
 /// How often a quiet link proves itself.
 const PROVE_EVERY: Duration = Duration::from_secs(60);
@@ -155,6 +156,9 @@ async fn enter(State(door): State<Arc<Door>>, request: Request<Body>) -> Respons
     };
     if let Err(why) = claim.holds(&door.key, &body) {
         return door.turn_away(why);
+    }
+    if let Some(caller) = parts.extensions.get::<Caller>() {
+        caller.prove();
     }
     let Ok(_one) = door.requests.try_acquire() else { return later() };
     door.host.proved();

@@ -196,6 +196,10 @@ async fn answer<T: DeserializeOwned>(
     if code >= 500 {
         return Err(ApiError::Doubtful(format!("the server answered {code}: {}", envelope.description)));
     }
+    if envelope.description.is_empty() && code != 429 {
+        // The server always says why; without that nobody knows whose no it is.
+        return Err(ApiError::Doubtful(format!("the server answered {code} without a reason")));
+    }
     let wait_ms = envelope.parameters.retry_after.map(|seconds| seconds.saturating_mul(1000));
     Err(ApiError::Refused(Refused {
         code,

@@ -23,6 +23,8 @@ pub const ALLOWED_UPDATES: [&str; 5] =
     ["message", "edited_message", "channel_post", "edited_channel_post", "callback_query"];
 /// Where the next offset is kept.
 const OFFSET_KEY: &str = "offset";
+/// No update of the server has such a number: behind one that was garbled nothing would ever come.
+const UPDATE_ID_END: i64 = 1 << 40;
 /// How many updates one poll brings.
 const BATCH_MAX: u32 = 100;
 /// How long the rest of an album is waited for after its last part. The parts come as updates of
@@ -255,7 +257,7 @@ pub fn lost(error: &ApiError) -> ConnectError {
 
 /// Which update it is.
 pub fn update_id(update: &Value) -> Option<i64> {
-    update["update_id"].as_i64()
+    update["update_id"].as_i64().filter(|id| (0..UPDATE_ID_END).contains(id))
 }
 
 /// Where to poll next; `None` when no update says which one it is.

@@ -14,7 +14,7 @@ use axum::body::{Body, to_bytes};
 use axum::extract::State;
 use axum::http::{HeaderMap, Method, Request, StatusCode};
 use axum::response::{IntoResponse, Response};
-use hermes_adapter_net::serve::{self, Bounds};
+use hermes_adapter_net::serve::{self, Bounds, Caller};
 use hermes_adapter_sdk::prelude::*;
 use ring::hmac;
 use serde_json::{Value, json};
@@ -43,6 +43,7 @@ const BOUNDS: Bounds = Bounds {
     head: Duration::from_secs(30),
     lifetime: Duration::from_secs(600),
     grace: Duration::from_secs(30),
+    proves: true,
 };
 /// Updates that wait; the server keeps what is beyond.
 const WAITING_MAX: usize = 64;
@@ -219,6 +220,9 @@ async fn enter(State(door): State<Arc<Door>>, request: Request<Body>) -> Respons
     let (parts, body) = request.into_parts();
     if !is_telegrams(&door.key, &door.secret, &parts.headers) {
         return (StatusCode::UNAUTHORIZED, "the secret is missing or another one\n").into_response();
+    }
+    if let Some(caller) = parts.extensions.get::<Caller>() {
+        caller.prove();
     }
     if parts.method != Method::POST {
         return StatusCode::METHOD_NOT_ALLOWED.into_response();

@@ -200,7 +200,7 @@ impl Shared {
         let secrets = if own.is_empty() { self.secrets.clone() } else { own };
         check_secrets(&place(), &secrets)?;
         let scheme = Scheme::read(&route.signature)
-            .ok_or_else(|| format!("{} has signature = {:?}; {SIGNATURES}", place(), route.signature))?;
+            .ok_or_else(|| format!("{} has a `signature` that is none; {SIGNATURES}", place()))?;
         if route.prompt.as_ref().is_some_and(|prompt| prompt.chars().count() > PROMPT_CHARS_MAX) {
             return Err(format!("{} has a prompt of more than {PROMPT_CHARS_MAX} characters; shorten it", place()));
         }

@@ -14,6 +14,7 @@ use axum::http::{Request, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
+use hermes_adapter_net::serve::Caller;
 use hermes_adapter_sdk::prelude::*;
 use serde_json::{Value, json};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -130,6 +131,9 @@ async fn enter(State(door): State<Arc<Door>>, Path(name): Path<String>, request:
             return unsigned();
         }
     };
+    if let Some(caller) = parts.extensions.get::<Caller>() {
+        caller.prove();
+    }
     if !route.enabled {
         return refused(StatusCode::FORBIDDEN, "this route is switched off");
     }

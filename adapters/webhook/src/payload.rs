@@ -2,6 +2,7 @@
 
 use axum::http::HeaderMap;
 use axum::http::header::CONTENT_TYPE;
+use hermes_adapter_net::lenient;
 use serde_json::{Map, Value};
 
 use crate::routes::Scheme;
@@ -48,7 +49,7 @@ pub fn at<'v>(value: &'v Value, path: &str) -> Option<&'v Value> {
 
 /// Reads a body: JSON, or a form, in which `payload` may be JSON.
 pub fn read(headers: &HeaderMap, body: &[u8]) -> Option<Value> {
-    if let Ok(value) = serde_json::from_slice(body) {
+    if let Ok(value) = lenient::from_slice(body) {
         return Some(value);
     }
     let kind = headers.get(CONTENT_TYPE)?.to_str().ok()?;

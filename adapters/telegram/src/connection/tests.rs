@@ -60,6 +60,16 @@ fn a_bot_that_was_renamed_is_meant_by_its_new_name_from_the_next_link_on() {
 }
 
 #[test]
+fn a_no_without_a_reason_is_nobodys_final_word() {
+    for (status, body) in [(200, json!({ "ok": false })), (400, json!({ "ok": false, "error_code": 400 }))] {
+        let base = server(move |_| (status, body.clone()));
+        let host = MockHost::start::<Telegram>(json!({ "token": "42:A", "base_url": base })).expect("it starts");
+        let outcome = host.send(&Outgoing::text(Chat::dm("7"), "hello"));
+        assert!(matches!(&outcome, SendOutcome::Unknown { .. }), "{outcome:?}");
+    }
+}
+
+#[test]
 fn who_meets_another_poller_again_and_again_says_so_and_ends_nobodys_webhook() {
     let (called, calls) = std::sync::mpsc::channel();
     let base = server(move |method| {
@@ -110,7 +120,8 @@ fn neighbours_of_one_album_are_one_group_and_others_stand_alone() {
 fn the_next_poll_begins_behind_the_last_update_whatever_its_id() {
     let batch = |ids: &[Value]| ids.iter().map(|id| json!({ "update_id": id })).collect::<Vec<_>>();
     assert_eq!(next_offset(&batch(&[json!(7), json!(5)])), Some(8));
-    assert_eq!(next_offset(&batch(&[json!(i64::MAX)])), Some(i64::MAX));
+    assert_eq!(next_offset(&batch(&[json!(7), json!(i64::MAX), json!(-1), json!(1_u64 << 63)])), Some(8));
+    assert_eq!(next_offset(&batch(&[json!(i64::MAX)])), None, "a number that was garbled moves nothing");
     assert_eq!(next_offset(&batch(&[json!("7"), Value::Null])), None);
 }
 

@@ -17,6 +17,11 @@ fn a_body_is_json_or_a_form_that_may_hold_json() {
     assert_eq!(form("payload=%7B%22a%22%3A1%7D"), Some(json!({ "a": 1 })));
     assert_eq!(form("payload=%7B%22a%22%3A1%7D&b=2"), Some(json!({ "payload": { "a": 1 }, "b": "2" })));
     assert_eq!(form(""), None);
+    assert_eq!(
+        read(&HeaderMap::new(), br#"{"a": "x\ud83d"}"#),
+        Some(json!({ "a": "x\u{fffd}" })),
+        "a text that was cut in a pair"
+    );
     let deep = "[".repeat(100_000);
     assert_eq!(read(&HeaderMap::new(), deep.as_bytes()), None);
 }

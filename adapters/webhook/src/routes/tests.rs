@@ -95,9 +95,12 @@ fn secrets_that_others_may_read_do_not_count() {
 fn what_is_wrong_with_a_secret_is_said_without_it() {
     let place = Place::new();
     let routes = place.routes();
-    for wrong in
-        [json!({ "secret": 12345678 }), json!({ "secrets": "12345678-s3cret" }), json!({ "secrets": [12345678] })]
-    {
+    for wrong in [
+        json!({ "secret": 12345678 }),
+        json!({ "secrets": "12345678-s3cret" }),
+        json!({ "secrets": [12345678] }),
+        json!({ "secret": "0123456789", "signature": "12345678-s3cret" }),
+    ] {
         place.write("a.json", &json!({ "odd": wrong }).to_string(), 0o600);
         let said = routes.faults().unwrap();
         assert!(said.contains("route `odd` has") && !said.contains("12345678"), "{said}");
