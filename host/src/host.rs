@@ -21,9 +21,11 @@ use tokio_util::sync::CancellationToken;
 
 use crate::accounts::Accounts;
 use crate::app::plan::Planner;
+use crate::app::would_start;
 use crate::chance::Chance;
 use crate::clock::{Clock, PlatformClocks};
 use crate::codes::Codes;
+use crate::config::Sources;
 use crate::events::{DeliveryNews, HostEvent};
 use crate::handoff::Handoffs;
 use crate::lane::reacting::REACTING_MAX;
@@ -93,7 +95,8 @@ pub struct Host {
     grants: ArcSwap<Grants>,
     model: ArcSwapOption<String>,
     approved: ArcSwap<BTreeSet<String>>,
-    supervised: AtomicBool,
+    /// What the host would read if it were restarted; unset where it cannot be.
+    restartable: OnceLock<Sources>,
     planner: OnceLock<Planner>,
     homes: ArcSwap<Homes>,
     adapters: OnceLock<Adapters>,
@@ -158,7 +161,7 @@ impl Host {
             grants: ArcSwap::default(),
             model: ArcSwapOption::empty(),
             approved: ArcSwap::default(),
-            supervised: AtomicBool::new(false),
+            restartable: OnceLock::new(),
             planner: OnceLock::new(),
             restarting: CancellationToken::new(),
             homes: ArcSwap::default(),
@@ -166,14 +169,29 @@ impl Host {
         }
     }
 
-    /// Says whether somebody starts the host again when it ends.
-    pub fn set_supervised(&self, supervised: bool) {
-        self.supervised.store(supervised, Ordering::Relaxed);
+    /// Says, once, that the host can be restarted, and what it would read then.
+    pub fn set_restartable(&self, sources: Sources) {
+        // As for the adapters.
+        let _ = self.restartable.set(sources);
     }
 
-    /// Whether somebody starts the host again when it ends.
-    pub fn is_supervised(&self) -> bool {
-        self.supervised.load(Ordering::Relaxed)
+    /// Whether the host is started again when it ends to be restarted.
+    pub fn is_restartable(&self) -> bool {
+        self.restartable.get().is_some()
+    }
+
+    /// Whether the host would start again if it ended.
+    pub async fn would_start(&self) -> bool {
+        match self.restartable.get() {
+            Some(sources) => match would_start(sources.clone()).await {
+                Ok(()) => true,
+                Err(problems) => {
+                    tracing::error!("the host goes on, since it would not start again:\n{problems}");
+                    false
+                }
+            },
+            None => false,
+        }
     }
 
     /// Hands over, once, who remembers what is switched off.

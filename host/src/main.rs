@@ -12,6 +12,6 @@ fn main() -> ExitCode {
         args: std::env::args_os().collect(),
         env: env.collect(),
         cwd: std::env::current_dir().unwrap_or_else(|_| "/".into()),
-        beside: std::env::current_exe().ok().and_then(|exe| Some(exe.parent()?.to_owned())),
+        program: std::env::current_exe().ok(),
     })
 }

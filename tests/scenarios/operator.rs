@@ -170,12 +170,53 @@ fn a_planned_stop_lets_the_running_turn_end_and_exits_with_zero() {
 }
 
 #[test]
-fn a_restart_that_is_asked_for_has_its_own_exit_code() {
+fn a_restart_under_a_service_manager_has_its_own_exit_code() {
     let mut world = World::new(Isolation::InProcess, &["7"]);
+    world.environment("INVOCATION_ID", "of-a-unit");
     world.start();
     world.wait_state("scripted", "online");
     world.told(&["restart"]);
     assert_eq!(world.ended(), Some(75));
+}
+
+#[test]
+fn a_host_that_no_service_manager_runs_starts_itself_again() {
+    let mut world = World::new(Isolation::InProcess, &["7"]);
+    world.start();
+    world.wait_state("scripted", "online");
+    let (pid, epoch) = (world.pid(), world.status()["host"]["epoch"].clone());
+    for life in 1..=2 {
+        let lives = world.scripted.lives();
+        assert_eq!(world.told(&["restart"]), "The host restarts.\n");
+        world.scripted.wait_life(lives + 1);
+        let status = until(&format!("life {life} answers"), 40, || {
+            let told = world.told_if_up(&["status", "--json"])?;
+            let status: Value = serde_json::from_str(&told).expect("the status is JSON");
+            (status["host"]["state"] == "online").then_some(status)
+        });
+        assert_eq!(status["host"]["pid"], pid, "whoever watches the process still does");
+        assert!(status["host"]["epoch"].as_i64() >= epoch.as_i64().map(|epoch| epoch + life), "{status}");
+    }
+    let chat = world.scripted.chat("7");
+    chat.says("still there?");
+    chat.hears(1);
+    assert_eq!(world.stop(), Some(0));
+}
+
+#[test]
+fn a_host_that_would_not_start_again_is_not_restarted() {
+    let mut world = World::new(Isolation::InProcess, &["7"]);
+    world.start();
+    world.wait_state("scripted", "online");
+    world.configure("[host]\nstauts = \"\"\n");
+    let refused = world.cli(&["restart"]);
+    assert_eq!(refused.status.code(), Some(78));
+    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(said.contains("the host goes on") && said.contains("host.stauts: unknown key"), "{said}");
+    let chat = world.scripted.chat("7");
+    chat.says("still there?");
+    chat.hears(1);
+    assert_eq!(world.stop(), Some(0));
 }
 
 #[test]

@@ -60,7 +60,7 @@ impl App {
                 Ok(ControlReply::Status(Box::new(self.status().await)))
             }
             ControlRequest::Stop {} => self.end(End::Stop, "The host stops.").await,
-            ControlRequest::Restart {} => self.end(End::Restart, "The host restarts.").await,
+            ControlRequest::Restart {} => self.restart().await,
             ControlRequest::HandOver {} if self.alone => self.end(End::HandOver, "It hands over.").await,
             ControlRequest::HandOver {} => Err(refused("a host runs in this home, and not for a terminal only")),
             ControlRequest::Drain { undo: false } => self.drain_only().await,
@@ -172,6 +172,18 @@ impl App {
         // A second wish finds the host ending already.
         let _ = self.end.try_send(end);
         Ok(ControlReply::done(words))
+    }
+
+    /// Ends the host to be started again, where it would start.
+    async fn restart(&self) -> Answer {
+        if self.alone {
+            return Err(refused("this host runs for a terminal only and ends with it; `hermes-host run` starts one"));
+        }
+        if let Err(problems) = self.would_start().await {
+            let words = format!("the host goes on, since it would not start again:\n{problems}");
+            return Err(refusal(ErrorKind::Config, words));
+        }
+        self.end(End::Restart, "The host restarts.").await
     }
 
     /// Takes no new events and lets what runs end; the process stays.

@@ -9,6 +9,7 @@
 //! status address ([`run_alone`]); `run` asks it to hand over. `adapter try` does the same with one adapter and a home
 //! of its own ([`run_trial`]).
 
+mod again;
 mod control;
 mod home;
 mod lock;
@@ -46,6 +47,7 @@ use crate::store::Store;
 use crate::tasks;
 use crate::tools;
 use crate::wakes;
+pub use again::{Ended, would_start};
 pub use home::HomeError;
 pub use lock::{HostLock, LockError};
 use notify::Notify;
@@ -53,7 +55,7 @@ use plan::Runs;
 use signals::{Signals, Wish};
 
 /// Exit code that asks the service manager for another start.
-const EXIT_RESTART: u8 = 75;
+pub const EXIT_RESTART: u8 = 75;
 
 /// Requests of the control socket that wait for their answer.
 const CONTROL_QUEUE_MAX: usize = 64;
@@ -163,8 +165,8 @@ pub struct App {
 ///
 /// # Errors
 ///
-/// When it cannot start; a host that has started ends with an exit code.
-pub fn run(config: Config, options: RunOptions) -> Result<ExitCode, RunError> {
+/// When it cannot start; a host that has started says how it ended.
+pub fn run(config: Config, options: RunOptions) -> Result<Ended, RunError> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(RunError::System)?;
     let ended = runtime.block_on(serve(config, options, None, Runs::Adapters));
     // A turn that was left behind may hang in a call that nobody can end.
@@ -183,7 +185,7 @@ pub async fn run_alone(
     options: RunOptions,
     ready: oneshot::Sender<OwnHost>,
 ) -> Result<ExitCode, RunError> {
-    serve(config, options, Some(ready), Runs::Nothing).await
+    serve(config, options, Some(ready), Runs::Nothing).await.map(|_| ExitCode::SUCCESS)
 }
 
 /// Runs a host for a terminal of this process that tries adapters out: those of the configuration run, and libraries
@@ -197,7 +199,7 @@ pub async fn run_trial(
     options: RunOptions,
     ready: oneshot::Sender<OwnHost>,
 ) -> Result<ExitCode, RunError> {
-    serve(config, options, Some(ready), Runs::OnlyThoseInFolders).await
+    serve(config, options, Some(ready), Runs::OnlyThoseInFolders).await.map(|_| ExitCode::SUCCESS)
 }
 
 async fn serve(
@@ -205,7 +207,7 @@ async fn serve(
     options: RunOptions,
     ready: Option<oneshot::Sender<OwnHost>>,
     runs: Runs,
-) -> Result<ExitCode, RunError> {
+) -> Result<Ended, RunError> {
     let alone = ready.is_some();
     // The signals of a process with a terminal are the terminal's.
     let mut signals = if alone { Signals::none() } else { Signals::listen().map_err(RunError::System)? };
@@ -251,7 +253,9 @@ async fn serve(
     adapters.build_in(&terminals);
     host.set_planner(planner.clone());
     host.set_adapters(adapters.clone());
-    host.set_supervised(!alone && is_supervised(&options.sources.env));
+    if !alone {
+        host.set_restartable(options.sources.clone());
+    }
     let left = recovery::recover(&host).await?;
     wakes::take_up(&host).await;
     tokio::spawn(handoff::watch(Arc::clone(&host)));
@@ -278,7 +282,9 @@ async fn serve(
     };
     let listener = socket::bind(&home).map_err(|source| RunError::Control { path: home.clone(), source })?;
     let seats: Arc<dyn socket::Seats> = Arc::clone(&app) as Arc<dyn socket::Seats>;
-    let control = tokio::spawn(socket::serve(listener, requests, Some(seats), limits.control_clients_max));
+    let answers = socket::Answers::default();
+    let serving = socket::serve(listener, requests, Some(seats), limits.control_clients_max, answers.clone());
+    let control = tokio::spawn(serving);
     let answering = tokio::spawn(control::answer_all(Arc::clone(&app), asked));
     let shown = status::serve(&app, status_listener);
     tokio::spawn(sweep_for_ever(Arc::clone(&app.host)));
@@ -296,27 +302,17 @@ async fn serve(
     let end = wait_for_the_end(&app, &mut signals, &mut ends, dispatcher).await;
     notify.stopping();
     let hurry = stop::hurry(signals, alone && end == stop::End::Stop);
-    let code = stop::drain(&app, end, hurry).await;
+    stop::drain(&app, end, hurry).await;
+    // Whoever asked for the end hears that it was asked for.
+    answers.until_written().await;
     control.abort();
     answering.abort();
     shown.abort();
     socket::remove(&home);
     drop(lock);
-    Ok(code)
-}
-
-/// Whether something starts the host again when it ends: a service manager or a container's runtime says so in the
-/// environment.
-fn is_supervised(env: &BTreeMap<String, String>) -> bool {
-    const SIGNS: [&str; 6] = [
-        "INVOCATION_ID",
-        "NOTIFY_SOCKET",
-        "XPC_SERVICE_NAME",
-        "KUBERNETES_SERVICE_HOST",
-        "container",
-        "HERMES_GATEWAY_EXTERNAL_SUPERVISOR",
-    ];
-    SIGNS.iter().any(|name| env.get(*name).is_some_and(|value| !value.is_empty() && value != "0"))
+    let lived_ms = u64::try_from(app.host.now_ms() - app.since_ms).unwrap_or_default();
+    let supervised = again::is_supervised(&app.options.sources.env, std::process::id());
+    Ok(Ended::after(end, supervised, Duration::from_millis(lived_ms)))
 }
 
 /// Waits until somebody wants the host to end, or until it cannot go on.
@@ -330,7 +326,10 @@ async fn wait_for_the_end(
         tokio::select! {
             wish = signals.next() => match wish {
                 Wish::Stop => return stop::End::Stop,
-                Wish::Restart => return stop::End::Restart,
+                Wish::Restart => match app.would_start().await {
+                    Ok(()) => return stop::End::Restart,
+                    Err(problems) => tracing::error!("the host goes on, since it would not start again:\n{problems}"),
+                },
                 Wish::Reload => {
                     if let Err(problems) = app.reload().await {
                         tracing::error!("the configuration was not reloaded:\n{problems}");
@@ -338,11 +337,11 @@ async fn wait_for_the_end(
                 }
             },
             Some(end) = ends.recv() => return end,
-            () = app.host.broken.cancelled() => return stop::End::Restart,
+            () = app.host.broken.cancelled() => return stop::End::Broken,
             () = app.host.restarting.cancelled() => return stop::End::Restart,
             ended = &mut dispatcher => {
                 // A dispatcher that broke decides nothing any more. What is durable survives this process.
-                tracing::error!(?ended, "the dispatcher ended; the host restarts");
+                tracing::error!(?ended, "the dispatcher ended; so does the host, with 75, to be started again");
                 std::process::exit(i32::from(EXIT_RESTART));
             }
         }
@@ -404,6 +403,11 @@ impl Reloaded {
 }
 
 impl App {
+    /// Whether the host would start again if it ended.
+    pub(crate) async fn would_start(&self) -> Result<(), crate::config::Problems> {
+        would_start(self.options.sources.clone()).await
+    }
+
     /// Reads the configuration again and takes it over, or changes nothing.
     pub(crate) async fn reload(&self) -> Result<Reloaded, crate::config::Problems> {
         let config = crate::config::load(self.options.sources.clone())?;

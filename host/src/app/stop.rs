@@ -1,6 +1,5 @@
 //! A planned end, in order and within its time.
 
-use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,6 +19,8 @@ pub enum End {
     Stop,
     /// To be started again.
     Restart,
+    /// Because a task that must not end has ended; to be started again.
+    Broken,
     /// Because another host takes over.
     HandOver,
 }
@@ -29,7 +30,7 @@ impl End {
     fn leaving(self) -> Leaving {
         match self {
             Self::Stop => Leaving::Stop,
-            Self::Restart => Leaving::Restart,
+            Self::Restart | Self::Broken => Leaving::Restart,
             Self::HandOver => Leaving::HandOver,
         }
     }
@@ -57,7 +58,7 @@ pub fn hurry(mut signals: Signals, at_once: bool) -> CancellationToken {
 }
 
 /// Takes the host apart.
-pub async fn drain(app: &Arc<App>, end: End, hurried: CancellationToken) -> ExitCode {
+pub async fn drain(app: &Arc<App>, end: End, hurried: CancellationToken) {
     let host = &app.host;
     let drain = host.live().config.host.drain;
     let until = Instant::now() + drain;
@@ -82,10 +83,6 @@ pub async fn drain(app: &Arc<App>, end: End, hurried: CancellationToken) -> Exit
     match host.store.close().await {
         Ok(()) => tracing::info!("ended"),
         Err(error) => tracing::error!(%error, "the state was not closed cleanly; the next start looks after it"),
-    }
-    match end {
-        End::Stop | End::HandOver => ExitCode::SUCCESS,
-        End::Restart => ExitCode::from(super::EXIT_RESTART),
     }
 }
 

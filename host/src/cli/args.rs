@@ -44,7 +44,11 @@ pub(super) enum Command {
     },
     /// Stop the host: running turns are finished first
     Stop,
-    /// Restart the host under its service manager: running turns are finished first
+    /// Restart the host: running turns are finished first
+    ///
+    /// A host that a service manager runs ends with 75 and is started again by that. Any other one starts itself again in
+    /// the same process, with the arguments of its `run`. A configuration that would not start is refused, and the host
+    /// goes on.
     Restart,
     /// Take no new events and finish what runs; the host stays up
     Drain {

@@ -44,6 +44,11 @@ impl Failure {
         Self { code: NO_HOST, message: message.into() }
     }
 
+    /// It ended to be started again, and could not do that itself.
+    pub fn to_start_again(message: impl Into<String>) -> Self {
+        Self { code: RESTART, message: message.into() }
+    }
+
     /// The configuration refuses to start.
     pub fn config(message: impl Into<String>) -> Self {
         Self { code: CONFIG, message: message.into() }

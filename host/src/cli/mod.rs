@@ -48,8 +48,8 @@ pub struct Given {
     pub env: BTreeMap<String, String>,
     /// The working folder.
     pub cwd: PathBuf,
-    /// The folder of the running binary.
-    pub beside: Option<PathBuf>,
+    /// The running binary.
+    pub program: Option<PathBuf>,
 }
 
 /// Runs one command and returns the exit code of the process.
@@ -80,7 +80,19 @@ const WORKERS: usize = 2;
 /// What every command gets.
 struct Context {
     sources: Sources,
+    /// The folder of the running binary.
     beside: Option<PathBuf>,
+    /// How this process was started.
+    started: Started,
+}
+
+/// How a process was started, so that it can be started so again.
+#[derive(Clone, Debug, Default)]
+struct Started {
+    /// Its binary.
+    program: Option<PathBuf>,
+    /// Its arguments, without the name of the program.
+    args: Vec<std::ffi::OsString>,
 }
 
 impl Context {
@@ -97,7 +109,10 @@ impl Context {
 
 fn dispatch(cli: Cli, given: &Given) -> Result<ExitCode, Failure> {
     let sources = Sources { config: cli.config, home: cli.home, env: given.env.clone(), cwd: given.cwd.clone() };
-    let context = Context { sources, beside: given.beside.clone() };
+    let args = given.args.iter().skip(1).cloned().collect();
+    let started = Started { program: given.program.clone(), args };
+    let beside = given.program.as_ref().and_then(|program| Some(program.parent()?.to_owned()));
+    let context = Context { sources, beside, started };
     match cli.command {
         Command::Run(args) => return run::run(&context, &args),
         // The child of an adapter reads its arguments itself and never sees the rest of this program.

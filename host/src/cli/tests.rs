@@ -393,7 +393,7 @@ impl World {
     fn dispatch(&self, line: &str) -> Result<ExitCode, Failure> {
         let cli = Cli::try_parse_from(std::iter::once("hermes-host").chain(line.split(' '))).unwrap();
         let env = BTreeMap::from([("HERMES_HOST_HOME".to_owned(), self.home().display().to_string())]);
-        dispatch(cli, &Given { args: Vec::new(), env, cwd: self.dir().to_owned(), beside: None })
+        dispatch(cli, &Given { args: Vec::new(), env, cwd: self.dir().to_owned(), program: None })
     }
 
     fn runs(&self, line: &str) {
@@ -416,7 +416,7 @@ impl World {
             let _inside = runtime.enter();
             control::bind(&self.home()).unwrap()
         };
-        let server = runtime.spawn(control::serve(listener, requests, None, 4));
+        let server = runtime.spawn(control::serve(listener, requests, None, 4, control::Answers::default()));
         let host = runtime.spawn(async move {
             let mut asked = Vec::new();
             while let Some((request, answer)) = inbox.recv().await {

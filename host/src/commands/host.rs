@@ -107,11 +107,11 @@ impl Dispatcher {
         Deed::say(version())
     }
 
-    /// `/restart`: the host ends when nothing runs any more, and its service manager starts it again.
+    /// `/restart`: the host ends when nothing runs any more, and is started again.
     pub(super) fn restart(&mut self, asked: &Asked<'_>) -> Deed {
-        if !self.host.is_supervised() {
+        if !self.host.is_restartable() {
             return Deed::say(
-                "Nothing would start this host again: no service manager runs it. Restart it where you started it.",
+                "This host runs for a terminal only and ends with it. Leave the terminal with `/quit` and start it anew.",
             );
         }
         let arrived = asked.arrived;

@@ -16,7 +16,7 @@ mod words;
 
 pub use client::{Client, ClientError, Seated};
 pub use line::LineError;
-pub use server::{Seats, serve};
+pub use server::{Answers, Seats, serve};
 pub use socket::{FILE_NAME, bind, remove};
 pub use tasks::{TaskEventInfo, TaskInfo};
 pub use words::*;

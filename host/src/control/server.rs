@@ -12,7 +12,7 @@ use futures_util::future::BoxFuture;
 use tokio::io::BufReader;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{UnixListener, UnixStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
+use tokio::sync::{OwnedRwLockReadGuard, OwnedSemaphorePermit, RwLock, Semaphore, mpsc, oneshot};
 
 use super::line::{self, LineError};
 use super::{Asked, CONTROL_VERSION, ControlReply, ControlRequest, ErrorKind, Hello, SeatInfo};
@@ -38,6 +38,9 @@ const WAITS: Waits = Waits {
     write: Duration::from_secs(10),
 };
 
+/// How long a host that ends waits for the answers that are under way.
+const ANSWERED: Duration = Duration::from_secs(2);
+
 /// How long accepting rests after the system refused (too many open files).
 const ACCEPT_REST: Duration = Duration::from_millis(100);
 
@@ -50,14 +53,34 @@ pub trait Seats: Send + Sync {
     fn sit(&self, resume: Option<String>, once: bool) -> BoxFuture<'_, Result<(Seat, SeatInfo), Box<ControlReply>>>;
 }
 
+/// The answers that are under way: a host that ends waits for them, so that whoever asked for its end hears that it
+/// was. Cheap to clone.
+#[derive(Clone, Debug, Default)]
+pub struct Answers(Arc<RwLock<()>>);
+
+impl Answers {
+    /// Waits until everything that was asked is answered, to its last byte, for at most [`ANSWERED`]; nothing that is
+    /// asked later is.
+    pub async fn until_written(&self) {
+        // What takes longer is a request that outlives the host; its client sees the connection end.
+        drop(tokio::time::timeout(ANSWERED, self.0.write()).await);
+    }
+
+    /// Held from the request to the last byte of its answer.
+    async fn under_way(&self) -> OwnedRwLockReadGuard<()> {
+        Arc::clone(&self.0).read_owned().await
+    }
+}
+
 /// Serves clients until it is dropped. At most `clients_max` at once; further ones are told so.
 pub async fn serve(
     listener: UnixListener,
     requests: mpsc::Sender<Asked>,
     seats: Option<Arc<dyn Seats>>,
     clients_max: usize,
+    answers: Answers,
 ) {
-    serve_within(listener, Way { requests, seats }, clients_max, WAITS).await;
+    serve_within(listener, Way { requests, seats, answers }, clients_max, WAITS).await;
 }
 
 /// Where requests go.
@@ -67,6 +90,8 @@ pub(super) struct Way {
     pub requests: mpsc::Sender<Asked>,
     /// To whoever gives seats; `None`: nobody does.
     pub seats: Option<Arc<dyn Seats>>,
+    /// What is being answered.
+    pub answers: Answers,
 }
 
 /// [`serve`] with other waits, for tests.
@@ -130,10 +155,12 @@ async fn client(stream: UnixStream, way: Way, waits: Waits, slot: OwnedSemaphore
         return line::write(&mut writer, &reply, waits.write).await;
     }
     loop {
-        let reply = match line::read::<ControlRequest>(&mut reader, waits.request).await {
+        let request = line::read::<ControlRequest>(&mut reader, waits.request).await;
+        let under_way = way.answers.under_way().await;
+        let reply = match request {
             Ok(ControlRequest::Chat { resume, once }) => match sit(&way, resume, once, waits.answer).await {
                 Ok((seat, info)) => {
-                    drop(slot);
+                    drop((slot, under_way));
                     let chat = seat.chat().to_owned();
                     let ended = attached(seat, info, reader, writer, waits).await;
                     if let Some(seats) = &way.seats {
@@ -160,6 +187,7 @@ async fn client(stream: UnixStream, way: Way, waits: Waits, slot: OwnedSemaphore
             }
             written => written?,
         }
+        drop(under_way);
     }
 }
 

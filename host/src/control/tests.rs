@@ -147,7 +147,7 @@ async fn a_host_that_drops_a_request_is_reported() {
     let home = tempfile::tempdir().unwrap();
     let listener = bind(home.path()).unwrap();
     let (requests, mut inbox) = mpsc::channel::<Asked>(1);
-    let server = tokio::spawn(serve(listener, requests, None, 4));
+    let server = tokio::spawn(serve(listener, requests, None, 4, Answers::default()));
     let dropper = tokio::spawn(async move { inbox.recv().await.map(|(request, _)| request) });
     let mut client = Client::connect(home.path()).await.unwrap();
     let reply = client.ask(&ControlRequest::Reload {}).await.unwrap();
@@ -159,11 +159,32 @@ async fn a_host_that_drops_a_request_is_reported() {
 }
 
 #[tokio::test]
+async fn whoever_asks_a_host_to_end_has_the_answer_before_it_ends() {
+    let home = tempfile::tempdir().unwrap();
+    let listener = bind(home.path()).unwrap();
+    let (requests, mut inbox) = mpsc::channel::<Asked>(1);
+    let answers = Answers::default();
+    let server = tokio::spawn(serve(listener, requests, None, 4, answers.clone()));
+    let host = tokio::spawn(async move {
+        let (_, reply) = inbox.recv().await.unwrap();
+        reply.send(ControlReply::done("The host stops.")).unwrap();
+        // It had nothing to drain, so it ends at once.
+        answers.until_written().await;
+        server.abort();
+        drop(server.await);
+        answers
+    });
+    let mut client = Client::connect(home.path()).await.unwrap();
+    assert_eq!(client.ask(&ControlRequest::Stop {}).await.unwrap(), ControlReply::done("The host stops."));
+    host.await.unwrap().until_written().await;
+}
+
+#[tokio::test]
 async fn an_answer_that_does_not_fit_says_how_to_ask_for_less() {
     let home = tempfile::tempdir().unwrap();
     let listener = bind(home.path()).unwrap();
     let (requests, mut inbox) = mpsc::channel::<Asked>(1);
-    let server = tokio::spawn(serve(listener, requests, None, 4));
+    let server = tokio::spawn(serve(listener, requests, None, 4, Answers::default()));
     let host = tokio::spawn(async move {
         let (_, reply) = inbox.recv().await.unwrap();
         reply.send(ControlReply::done("x".repeat(LINE_BYTES_MAX))).unwrap();
@@ -214,7 +235,7 @@ fn every_request_reads_back_as_itself() {
 }
 
 fn way(requests: mpsc::Sender<Asked>) -> server::Way {
-    server::Way { requests, seats: None }
+    server::Way { requests, seats: None, answers: Answers::default() }
 }
 
 /// A host that answers each request with its own words; it ends with the test.
@@ -222,7 +243,7 @@ fn host(home: &Path, clients_max: usize) -> tokio::task::JoinSet<()> {
     let listener = bind(home).unwrap();
     let (requests, mut inbox) = mpsc::channel::<Asked>(4);
     let mut tasks = tokio::task::JoinSet::new();
-    tasks.spawn(serve(listener, requests, None, clients_max));
+    tasks.spawn(serve(listener, requests, None, clients_max, Answers::default()));
     tasks.spawn(async move {
         while let Some((request, reply)) = inbox.recv().await {
             // A client that went away needs no answer.

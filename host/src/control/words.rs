@@ -38,7 +38,7 @@ pub enum ControlRequest {
     Status {},
     /// A planned stop: drain, then end with 0.
     Stop {},
-    /// A planned stop that ends with 75, so that a service manager starts the host again.
+    /// A planned stop after which the host is started again: by its service manager, or by itself.
     Restart {},
     /// Take no new events, finish what runs, stay up.
     Drain {

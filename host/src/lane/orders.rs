@@ -96,6 +96,9 @@ impl std::fmt::Debug for Later {
 
 const RESTART: &str = "The host restarts. Running turns are finished first; I write here when it is back.";
 
+const NO_RESTART: &str = "The host goes on: it would not start again, since its configuration has problems. \
+                          `hermes-host config check` names them, and so does its log.";
+
 const NEW: &str = "A new conversation begins.";
 
 /// What follows on it where a turn ran: what that had said stands in the chat.
@@ -137,9 +140,14 @@ impl Lane {
                 Act::Say(words) | Act::Refuse(words) => words,
                 Act::Stop { idle } => self.stop_and_say(idle).await,
                 Act::Describe => self.describe().await,
-                Act::Restart => {
+                Act::Restart if self.host.would_start().await => {
                     restarts = true;
                     RESTART.to_owned()
+                }
+                Act::Restart => {
+                    // Nobody is told that it is back.
+                    changes.clear();
+                    NO_RESTART.to_owned()
                 }
                 Act::Set(change) => self.set(&place, change, &mut changes).await,
                 Act::ToggleYolo => self.toggle_yolo(&place, &mut changes).await,

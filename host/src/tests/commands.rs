@@ -9,6 +9,7 @@ use hermes_protocol::{Chat, ChatType};
 use tokio_util::sync::CancellationToken;
 
 use super::world::{Setting, World};
+use crate::config::Sources;
 
 /// A runtime that answers with the model it was asked for and remembers what it got.
 #[derive(Default)]
@@ -272,22 +273,30 @@ fn whoever_restarts_the_host_hears_of_it_before_and_once_after() {
     assert_eq!(ada.hears(1)[0], "/restart is for admins of this host.");
     let admin = world.chat("7");
     admin.says("/restart");
-    assert!(admin.hears(1)[0].starts_with("Nothing would start this host again"), "{:?}", admin.heard());
-    world.host().set_supervised(true);
+    assert!(admin.hears(1)[0].starts_with("This host runs for a terminal only"), "{:?}", admin.heard());
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("plugins.toml");
+    std::fs::write(&file, "[agent]\nruntime = \"none\"\n").unwrap();
+    let sources = Sources { config: Some(file.clone()), home: Some(folder.path().to_owned()), ..Sources::default() };
+    world.host().set_restartable(sources);
     let restarting = world.host().restarting.clone();
     admin.says("/restart");
-    assert!(admin.hears(2)[1].starts_with("The host restarts."), "{:?}", admin.heard());
+    assert!(admin.hears(2)[1].starts_with("The host goes on: it would not start again"), "{:?}", admin.heard());
+    assert!(!restarting.is_cancelled());
+    std::fs::write(&file, "[agent]\nruntime = \"echo\"\n").unwrap();
+    admin.says("/restart");
+    assert!(admin.hears(3)[2].starts_with("The host restarts."), "{:?}", admin.heard());
     world.block_on(restarting.cancelled());
     world.stop();
     world.start_with(false);
-    assert_eq!(world.chat_heard("7").len(), 2, "its adapter is not back");
+    assert_eq!(world.chat_heard("7").len(), 3, "its adapter is not back");
     world.set_online(true);
-    assert_eq!(world.chat("7").hears(3)[2], "The host is back.");
+    assert_eq!(world.chat("7").hears(4)[3], "The host is back.");
     world.settled();
     world.stop();
     world.start();
     world.chat("7").says("/version");
-    assert_eq!(world.chat("7").hears(4).len(), 4);
+    assert_eq!(world.chat("7").hears(5).len(), 5);
     assert_eq!(world.chat_heard("8").len(), 1, "nobody else hears of it");
 }
 
