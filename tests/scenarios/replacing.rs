@@ -91,7 +91,8 @@ fn a_section_that_does_not_work_leaves_the_one_before_it_in_force() {
     world.start();
     world.wait_state("scripted", "online");
     world.configure(&format!("{head}{}", GOOD.replace("SOCKET", "/nowhere/platform.sock")));
-    world.told(&["reload"]);
+    // Whether it hears that within its wait or that it is still starting: what runs says so in the end.
+    world.cli(&["reload"]);
     let told = until("what did not work is told", 60, || {
         let adapter = world.adapter("scripted")?;
         adapter["reason"].as_str().filter(|reason| reason.starts_with("not replaced")).map(str::to_owned)
@@ -101,4 +102,51 @@ fn a_section_that_does_not_work_leaves_the_one_before_it_in_force() {
     chat.says("does it still answer");
     chat.hears(1);
     assert_eq!(world.stop(), Some(0));
+}
+
+#[test]
+fn a_reload_tells_what_does_not_run_and_tries_it_again_the_next_time() {
+    let mut world = World::with(GOOD);
+    world.start();
+    world.wait_state("scripted", "online");
+    let with_another = format!("{HEAD}{GOOD}[adapter.late]\nplugin = \"hostile\"\nmode = \"ok\"\n");
+    world.configure(&with_another);
+    let missing = refused(&world, &["reload"]);
+    assert!(missing.contains("not all of it runs:\n  late: ") && missing.contains("\"hostile\""), "{missing}");
+    world.wait_state("late", "failed");
+    world.told(&["adapter", "add", artefacts().fixture("hostile").to_str().unwrap()]);
+    // Its section is as it was; what was wrong lay outside. Whether it is up within the wait does not count.
+    world.cli(&["reload"]);
+    world.wait_state("late", "online");
+
+    let warned = |world: &World| world.status()["warnings"].to_string().contains("a reload was refused");
+    assert!(!warned(&world));
+    world.configure("[host]\nstauts = 1\n");
+    assert_eq!(world.cli(&["reload"]).status.code(), Some(78));
+    assert!(warned(&world), "whoever comes later hears that the file is not what runs");
+    world.configure(&with_another);
+    world.told(&["reload"]);
+    assert!(!warned(&world));
+    assert_eq!(world.stop(), Some(0));
+}
+
+#[test]
+fn the_check_refuses_a_library_that_the_host_would_not_start_and_warns_of_a_file_that_is_none() {
+    let world = World::with(&format!("{GOOD}[adapter.mine]\nplugin = \"hostile\"\n"));
+    let one = world.install(&artefacts().fixture("hostile"), "one.so");
+    fs::write(world.plugins().join("letter.so"), "no library").unwrap();
+    world.told(&["adapter", "add", one.to_str().unwrap()]);
+    let checked = world.cli(&["config", "check"]);
+    let said = String::from_utf8_lossy(&checked.stderr).into_owned();
+    assert_eq!(checked.status.code(), Some(0), "{said}");
+    assert!(said.contains("warning: ") && said.contains("letter.so"), "{said}");
+
+    let two = world.install(&artefacts().fixture("hostile"), "two.so");
+    let mut bytes = fs::read(&two).unwrap();
+    bytes.push(0);
+    fs::write(&two, bytes).unwrap();
+    let refused = refused(&world, &["config", "check"]);
+    assert!(refused.contains("adapter.mine: its library is refused: "), "{refused}");
+    assert!(refused.contains("one.so") && refused.contains("two.so"), "{refused}");
+    assert!(!refused.contains("adapter add"), "that mends nothing here: {refused}");
 }

@@ -4,7 +4,6 @@ use std::future::Future;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
 
 use hermes_core::ids::DeliveryId;
 use hermes_protocol::Purpose;
@@ -29,9 +28,6 @@ use crate::targets::{self, Address, Destination};
 use crate::tasks::act::By;
 use crate::tasks::{self, commands};
 
-/// How long `adapter reload` waits for what becomes of the file.
-const VERDICT: Duration = Duration::from_secs(5);
-
 /// The longest text that `send` takes, in bytes.
 const SEND_BYTES_MAX: usize = 256 << 10;
 
@@ -48,7 +44,7 @@ pub async fn answer_all(app: Arc<App>, mut asked: mpsc::Receiver<Asked>) {
 }
 
 /// An answer, or a refusal; both are sent.
-type Answer = Result<ControlReply, Refusal>;
+pub(super) type Answer = Result<ControlReply, Refusal>;
 
 /// An answer that says why not. Boxed, since most calls do not end so.
 pub(super) type Refusal = Box<ControlReply>;
@@ -65,21 +61,7 @@ impl App {
             ControlRequest::HandOver {} => Err(refused("a host runs in this home, and not for a terminal only")),
             ControlRequest::Drain { undo: false } => self.drain_only().await,
             ControlRequest::Drain { undo: true } => self.drain_no_more().await,
-            ControlRequest::Reload {} => match self.reload().await {
-                Ok(reloaded) if reloaded.problems.0.is_empty() => {
-                    let rests = match self.host.takes_nothing() {
-                        Some(why) => format!(" For now {why}."),
-                        None => String::new(),
-                    };
-                    Ok(ControlReply::done(format!("{}{rests}", reloaded.sentence())))
-                }
-                Ok(reloaded) => {
-                    let problems = reloaded.problems.to_string();
-                    let words = format!("{} These adapters do not run:\n{problems}", reloaded.sentence());
-                    Err(refusal(ErrorKind::Failed, words))
-                }
-                Err(problems) => Err(refusal(ErrorKind::Config, problems.to_string())),
-            },
+            ControlRequest::Reload {} => self.reload_and_tell().await,
             ControlRequest::Send { target, text, file, mirror } => {
                 self.send(&target, text, file.as_deref(), mirror).await
             }
@@ -87,20 +69,13 @@ impl App {
             ControlRequest::AdapterDisable { instance } => self.switch(&instance, false).await,
             ControlRequest::AdapterReload { instance } => {
                 self.instance(&instance)?;
-                match self.adapters.replace(&instance, VERDICT).await {
-                    Ok(true) => Ok(ControlReply::done(format!("{instance} runs from the file that lies there."))),
-                    Ok(false) => Ok(ControlReply::done(format!(
-                        "{instance} has not started yet; `hermes-host adapter list` shows what becomes of it."
-                    ))),
-                    Err(why) => Err(refusal(ErrorKind::Failed, format!("not replaced: {why}"))),
-                }
+                self.reload_adapter(&instance).await
             }
             ControlRequest::PairingList {} => {
                 let ask = |reply| Control::Pairing(PairingCall::List(reply));
                 self.ask(ask).await
             }
             ControlRequest::PairingApprove { instance, code } => {
-                self.instance(&instance)?;
                 self.instance(&instance)?;
                 self.pairing(PairingChange::Approve { instance, code }).await
             }

@@ -29,7 +29,7 @@ pub struct HostLock {
 #[derive(Debug, thiserror::Error)]
 pub enum LockError {
     /// The operator: another host works in this home.
-    #[error("another host{pid} works in {home:?}; stop it with `hermes-host stop` or choose another --home", pid = pid.map(|pid| format!(" (process {pid})")).unwrap_or_default())]
+    #[error("another host{pid} works in {home:?}; stop it with `hermes-host stop`, take its place with `hermes-host run --replace`, or choose another --home", pid = pid.map(|pid| format!(" (process {pid})")).unwrap_or_default())]
     Held {
         /// The home.
         home: PathBuf,
@@ -76,6 +76,16 @@ impl HostLock {
         file.rewind().map_err(open)?;
         write!(file, "{}", std::process::id()).map_err(open)?;
         Ok(Self { _file: file })
+    }
+}
+
+/// Who holds a home: the process where the file says, `None` where nobody does. Takes nothing.
+pub fn held_by(home: &Path) -> Option<u32> {
+    let mut file = File::open(home.join(FILE_NAME)).ok()?;
+    match flock(&file, FlockOperation::NonBlockingLockShared) {
+        Err(rustix::io::Errno::WOULDBLOCK) => holder(&mut file),
+        // It is given back with the file.
+        _ => None,
     }
 }
 
@@ -145,7 +155,9 @@ mod tests {
         let first = HostLock::take(home.path()).unwrap();
         let error = HostLock::take(home.path()).unwrap_err();
         assert!(matches!(&error, LockError::Held { pid: Some(pid), .. } if *pid == std::process::id()), "{error}");
+        assert_eq!(held_by(home.path()), Some(std::process::id()));
         drop(first);
+        assert_eq!(held_by(home.path()), None);
         HostLock::take(home.path()).unwrap();
     }
 }

@@ -16,6 +16,7 @@ mod lock;
 mod notify;
 pub(crate) mod plan;
 mod ready;
+mod reload;
 mod seats;
 mod signals;
 mod status;
@@ -24,7 +25,7 @@ mod stop;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot, watch};
@@ -34,7 +35,7 @@ use crate::clock::{Clock, SystemClock};
 use crate::config::{Config, Sources};
 use crate::control as socket;
 use crate::dispatcher::Dispatcher;
-use crate::events::{Control, Due, HostEvent};
+use crate::events::{Due, HostEvent};
 use crate::handoff;
 use crate::host::Host;
 use crate::live::Live;
@@ -49,7 +50,7 @@ use crate::tools;
 use crate::wakes;
 pub use again::{Ended, would_start};
 pub use home::HomeError;
-pub use lock::{HostLock, LockError};
+pub use lock::{HostLock, LockError, held_by};
 use notify::Notify;
 use plan::Runs;
 use signals::{Signals, Wish};
@@ -156,6 +157,8 @@ pub struct App {
     /// `starting`, `online`, `draining`, `stopping`.
     pub(crate) state: watch::Sender<&'static str>,
     pub(crate) since_ms: i64,
+    /// How what lies there stands to what runs.
+    pub(crate) standing: Mutex<reload::Standing>,
     /// The values that are read at the start only, as they were then.
     pub(crate) started_with: BTreeMap<&'static str, String>,
     pub(crate) end: mpsc::Sender<stop::End>,
@@ -239,6 +242,9 @@ async fn serve(
     let mut planned = planner.plan(config, &options.log_mask).await?;
     planned.settings.watch.clone_from(&options.watch.0);
 
+    let problems = std::mem::take(&mut planned.problems);
+    let standing = Mutex::new(reload::Standing::with(problems));
+
     let (events, inbox) = mpsc::channel(planned.config.limits.ingress_queue_max.max(1));
     let live = Live::new(planned.config);
     let host = Arc::new(Host::new(opened.store, opened.epoch, clock, chance, runtime, events, live));
@@ -264,6 +270,7 @@ async fn serve(
     let (end, mut ends) = mpsc::channel(4);
     let app = Arc::new(App {
         since_ms: host.now_ms(),
+        standing,
         started_with: host.live().config.for_the_start(),
         host,
         adapters,
@@ -383,43 +390,13 @@ async fn sweep_for_ever(host: Arc<Host>) {
     }
 }
 
-/// What a reload took over, and what it did not.
-pub(crate) struct Reloaded {
-    /// Keys that were changed and are read at the start only.
-    pub(crate) later: Vec<String>,
-    /// What keeps single adapters from running.
-    pub(crate) problems: crate::config::Problems,
-}
-
-impl Reloaded {
-    /// What is true after it, problems aside.
-    pub(crate) fn sentence(&self) -> String {
-        if self.later.is_empty() {
-            return "The configuration is reloaded.".to_owned();
-        }
-        let later = self.later.join(", ");
-        format!("The configuration is reloaded, but for {later}; `hermes-host restart` takes that over.")
-    }
-}
-
 impl App {
     /// Whether the host would start again if it ended.
     pub(crate) async fn would_start(&self) -> Result<(), crate::config::Problems> {
         would_start(self.options.sources.clone()).await
     }
 
-    /// Reads the configuration again and takes it over, or changes nothing.
-    pub(crate) async fn reload(&self) -> Result<Reloaded, crate::config::Problems> {
-        let config = crate::config::load(self.options.sources.clone())?;
-        let planned = self.plans.plan(config, &self.options.log_mask).await?;
-        let later = planned.config.changed_for_the_next_start(&self.started_with);
-        self.host.set_live(Live::new(planned.config));
-        self.adapters.apply(planned.plans);
-        self.host.tell(HostEvent::control(Control::Reloaded)).await;
-        tracing::info!("the configuration was reloaded");
-        if !later.is_empty() {
-            tracing::warn!("read at the next start only: {}", later.join(", "));
-        }
-        Ok(Reloaded { later, problems: planned.problems })
+    pub(crate) fn standing(&self) -> MutexGuard<'_, reload::Standing> {
+        self.standing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

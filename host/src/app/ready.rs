@@ -5,6 +5,7 @@ use std::io::{self, Write as _};
 use hermes_agent::RuntimeKind;
 
 use super::App;
+use crate::plugins::AdapterState;
 use crate::recovery::Found;
 use crate::status::human::one_line;
 
@@ -27,6 +28,21 @@ fn announcement(label: &str, url: &str) -> String {
     if url.is_empty() { label } else { format!("{label}: {url}") }
 }
 
+/// Which adapters there are; those that failed by now apart. `None`: there are none.
+fn adapters(states: impl Iterator<Item = (String, AdapterState)>) -> Option<String> {
+    let (failed, well): (Vec<_>, Vec<_>) = states.partition(|(_, state)| matches!(state, AdapterState::Failed { .. }));
+    let names =
+        |some: Vec<(String, AdapterState)>| some.into_iter().map(|(name, _)| name).collect::<Vec<_>>().join(", ");
+    match (names(well), names(failed)) {
+        (well, failed) if well.is_empty() && failed.is_empty() => None,
+        (well, failed) if failed.is_empty() => Some(format!("{well}.")),
+        (well, failed) => {
+            let well = if well.is_empty() { "none runs".to_owned() } else { well };
+            Some(format!("{well}; failed: {failed} (`hermes-host status` says why)."))
+        }
+    }
+}
+
 /// Prints the start-up lines. Addresses follow as adapters announce them. The first `warned`
 /// warnings were shown before.
 pub fn say(app: &App, left: &Found, warned: usize) {
@@ -38,11 +54,10 @@ pub fn say(app: &App, left: &Found, warned: usize) {
         Some(file) => tell!("Configuration: {}", file.display()),
         None => tell!("Configuration: none; `hermes-host config sample` prints one to begin with."),
     }
-    let names: Vec<String> = app.adapters.all().iter().map(|adapter| adapter.instance().to_string()).collect();
-    if names.is_empty() {
-        tell!("Adapters: none. Put a library into {} and add its section.", config.host.plugins_dir.display());
-    } else {
-        tell!("Adapters: {}.", names.join(", "));
+    let states = app.adapters.all().into_iter().map(|adapter| (adapter.instance().to_string(), adapter.state()));
+    match adapters(states) {
+        Some(words) => tell!("Adapters: {words}"),
+        None => tell!("Adapters: none. Put a library into {} and add its section.", config.host.plugins_dir.display()),
     }
     if let Some(address) = config.host.status {
         tell!("Status: http://{address}/");
@@ -68,6 +83,18 @@ pub fn say(app: &App, left: &Found, warned: usize) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_adapter_that_failed_is_not_told_among_those_that_run() {
+        let failed = || AdapterState::Failed { reason: "no".into(), mend: String::new() };
+        let told = |states: Vec<(&str, AdapterState)>| adapters(states.into_iter().map(|(n, s)| (n.to_owned(), s)));
+        let starting = || AdapterState::Starting { failures: 0 };
+        assert_eq!(told(vec![("a", starting()), ("b", AdapterState::Paused)]).unwrap(), "a, b.");
+        let both = told(vec![("a", starting()), ("b", failed())]).unwrap();
+        assert_eq!(both, "a; failed: b (`hermes-host status` says why).");
+        assert!(told(vec![("b", failed())]).unwrap().starts_with("none runs; failed: b"));
+        assert_eq!(told(Vec::new()), None);
+    }
 
     #[test]
     fn an_announcement_is_one_line_whatever_the_adapter_says() {

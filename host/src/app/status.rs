@@ -67,8 +67,12 @@ impl App {
         });
         warnings
             .extend(trouble.iter().map(|trouble| format!("nothing can be stored, so no message is taken: {trouble}")));
+        warnings.extend(self.standing().warning(self.host.now_ms()));
         self.adapters.look_again().await;
         let adapters = self.adapters.statuses().into_iter().map(|mut status| {
+            if let Some(reason) = self.standing().reason(&status) {
+                status.reason = Some(reason);
+            }
             status.held = census.held.get(&status.name).copied().unwrap_or_default();
             status.into()
         });

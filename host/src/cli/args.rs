@@ -82,7 +82,7 @@ pub(super) enum Command {
     Handoff(HandoffArgs),
     /// Print a completion script
     Completions {
-        /// For which shell
+        /// For which shell: bash, zsh or fish
         #[arg(value_parser = shell)]
         shell: clap_complete::Shell,
     },

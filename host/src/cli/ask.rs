@@ -7,7 +7,7 @@ use std::sync::Arc;
 use serde::Serialize;
 
 use super::{Context, Failure};
-use crate::app::{HostLock, LockError};
+use crate::app::{HostLock, LockError, held_by};
 use crate::clock::SystemClock;
 use crate::control::{Client, ClientError, ControlReply, ControlRequest, records};
 use crate::status::human::is_shown;
@@ -16,8 +16,22 @@ use crate::store::Store;
 /// Asks the running host; without one the command ends with 69.
 pub async fn host(context: &Context, request: &ControlRequest) -> Result<ControlReply, Failure> {
     let home = context.home()?;
-    let mut client = Client::connect(&home).await?;
+    let mut client = match Client::connect(&home).await {
+        Err(error @ ClientError::NotRunning { .. }) => {
+            return Err(held_by(&home).map_or_else(|| error.into(), |pid| deaf(&home, pid)));
+        }
+        client => client?,
+    };
     answered(client.ask(request).await?)
+}
+
+/// A host that cannot be asked: it has no socket yet or any more.
+fn deaf(home: &Path, pid: u32) -> Failure {
+    Failure::no_host(format!(
+        "the host of {} (process {pid}) cannot be asked: it is starting or stopping, or somebody removed its control \
+         socket; in that case `kill {pid}` stops it, and `hermes-host run` starts another",
+        home.display()
+    ))
 }
 
 /// Asks the running host, or reads the store under its lock when none runs.

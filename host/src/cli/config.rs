@@ -7,7 +7,7 @@ use super::args::ConfigCommand;
 use super::ask::{print, print_json, say};
 use super::table::Table;
 use super::{Context, Failure};
-use crate::config::{self, Prepared, Problems, Warning, manifests_of};
+use crate::config::{self, Prepared, Problems, manifests_of};
 use crate::plugins;
 
 pub async fn config(context: &Context, command: ConfigCommand) -> Result<(), Failure> {
@@ -36,7 +36,7 @@ async fn examined(context: &Context) -> Result<(Prepared, Problems), Failure> {
     Ok((prepared, all))
 }
 
-fn warn(warnings: &[Warning]) {
+fn warn(warnings: &[impl std::fmt::Display]) {
     for warning in warnings {
         // A closed terminal cannot be told anything.
         let _ = writeln!(std::io::stderr(), "warning: {warning}");
@@ -48,7 +48,7 @@ async fn check(context: &Context) -> Result<(), Failure> {
     let said = prepared.judged(&problems).await;
     // A runtime that cannot be made refuses to start, too.
     let problems = prepared.config.without_runtime(problems.and(said));
-    warn(&prepared.config.warnings);
+    warn(&prepared.warned(&problems));
     if !problems.0.is_empty() {
         return Err(problems.into());
     }

@@ -226,6 +226,19 @@ fn a_broken_configuration_does_not_keep_the_sample_from_being_printed() {
 }
 
 #[test]
+fn a_host_without_its_socket_is_not_said_to_be_missing() {
+    let world = World::new();
+    std::fs::create_dir_all(world.home()).unwrap();
+    let lock = crate::app::HostLock::take(&world.home()).unwrap();
+    let failure = world.fails("status");
+    assert_eq!(failure.code, NO_HOST, "{failure}");
+    let told = format!("(process {}) cannot be asked", std::process::id());
+    assert!(failure.to_string().contains(&told) && failure.to_string().contains("`kill "), "{failure}");
+    drop(lock);
+    assert!(world.fails("status").to_string().starts_with("no host runs for"));
+}
+
+#[test]
 fn what_the_host_refuses_ends_with_its_code() {
     let world = World::new();
     for (kind, code) in [

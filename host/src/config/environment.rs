@@ -20,6 +20,8 @@ pub const FILE_BYTES_MAX: u64 = 1024 * 1024;
 pub struct Environment {
     process: BTreeMap<String, String>,
     dot_env: BTreeMap<String, String>,
+    /// Whether there is a `.env` that was not read.
+    unread: bool,
 }
 
 impl fmt::Debug for Environment {
@@ -37,7 +39,9 @@ impl Environment {
         warnings: &mut Vec<Warning>,
     ) -> Self {
         let path = home.join(".env");
-        let dot_env = read_dot_env(&path, problems);
+        let read = read_dot_env(&path, problems);
+        let unread = read.is_none();
+        let dot_env = read.unwrap_or_default();
         for (name, value) in &dot_env {
             if process.get(name).is_some_and(|other| !other.is_empty() && other != value) {
                 warnings.push(Warning {
@@ -47,7 +51,12 @@ impl Environment {
                 });
             }
         }
-        Self { process, dot_env }
+        Self { process, dot_env, unread }
+    }
+
+    /// Whether there is a `.env` that was not read, so that nobody knows what it sets.
+    pub fn is_unread(&self) -> bool {
+        self.unread
     }
 
     /// The value of a variable and where it came from. An empty one counts as unset.
@@ -60,13 +69,20 @@ impl Environment {
     }
 }
 
-fn read_dot_env(path: &Path, problems: &mut Problems) -> BTreeMap<String, String> {
+/// `None`: it is there and is not read; a problem says why.
+fn read_dot_env(path: &Path, problems: &mut Problems) -> Option<BTreeMap<String, String>> {
     let source = |at| Source::File { path: path.to_owned(), at };
     match std::fs::metadata(path) {
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return BTreeMap::new(),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Some(BTreeMap::new()),
+        Err(error) if error.kind() == std::io::ErrorKind::NotADirectory => {
+            let home = path.parent().unwrap_or(path).to_owned();
+            let sentence = "is no folder, so it cannot be the home; choose another one with --home";
+            problems.push(Source::File { path: home, at: None }, "", sentence);
+            return None;
+        }
         Err(error) => {
             problems.push(source(None), "", format!("cannot be read ({error})"));
-            return BTreeMap::new();
+            return None;
         }
         Ok(meta) if meta.permissions().mode() & 0o077 != 0 => {
             problems.push(
@@ -78,15 +94,15 @@ fn read_dot_env(path: &Path, problems: &mut Problems) -> BTreeMap<String, String
                     path.display()
                 ),
             );
-            return BTreeMap::new();
+            return None;
         }
         Ok(_) => {}
     }
     match read_bounded(path) {
-        Ok(text) => parse_dot_env(&text, path, problems),
+        Ok(text) => Some(parse_dot_env(&text, path, problems)),
         Err(why) => {
             problems.push(source(None), "", why);
-            BTreeMap::new()
+            None
         }
     }
 }

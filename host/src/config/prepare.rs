@@ -9,13 +9,19 @@ use hermes_protocol::Manifest;
 use serde_json::Value as Json;
 
 use super::idle;
-use super::model::{Config, HomeChannel};
+use super::model::{AdapterConfig, Config, HomeChannel};
 use super::plans::isolation;
 use super::problem::{Problem, Problems, Source, Warning, nearest};
 use crate::plugins::{self, AdapterPlan, AdapterSettings, Found, Judgement, LoadError, Place, SearchPath};
 
 /// Adapters that are asked about their values side by side.
 const ASKED_AT_ONCE: usize = 8;
+
+/// How a sentence about a library begins that the host would not start.
+const LIBRARY_REFUSED: &str = "its library is refused: ";
+
+/// What a sentence about a library says that could not be asked.
+const NOT_CHECKED: &str = "are not checked: ";
 
 /// What is said about values that nobody could judge.
 const CANNOT_BE_ASKED: &str = "it cannot be asked whether its values are right (a program, or a library of an older SDK); it judges them when it starts";
@@ -46,12 +52,22 @@ impl Prepared {
         let mut problems = self.problems.clone();
         for (instance, adapter) in &self.config.adapters {
             let plugin = adapter.plugin.as_str();
-            if adapter.command.is_none() && !self.manifests.contains_key(plugin) {
+            if adapter.command.is_some() {
+                continue;
+            }
+            if self.manifests.contains_key(plugin) {
+                problems.0.extend(plugins::refusal(plugin, &self.settings).map(|error| Problem {
+                    source: adapter.section.source.clone(),
+                    key: format!("adapter.{instance}"),
+                    sentence: format!("{LIBRARY_REFUSED}{error}"),
+                    nearest: None,
+                }));
+            } else {
                 problems.0.push(Problem {
                     source: adapter.section.source.clone(),
                     key: format!("adapter.{instance}"),
                     sentence: match self.settings.search.refused(plugin) {
-                        Some(error) => format!("its library is refused: {error}"),
+                        Some(error) => format!("{LIBRARY_REFUSED}{error}"),
                         None => format!(
                             "no library that can be read has the id {plugin:?}; `hermes-host adapter list` shows what lies there"
                         ),
@@ -62,6 +78,25 @@ impl Prepared {
         }
         let nobody = self.config.targets_of_nobody(&self.manifests, &self.schemas);
         problems.and(self.config.without_effect(&self.manifests)).and(nobody)
+    }
+
+    /// What a person should know who reads `problems`: the warnings, but for those that say of a library that is refused
+    /// that it was not asked, and the files that are no libraries for this host.
+    pub fn warned(&self, problems: &Problems) -> Vec<String> {
+        let refused = |(instance, _): &(&String, &AdapterConfig)| {
+            let key = format!("adapter.{instance}");
+            problems.0.iter().any(|problem| problem.key == key && problem.sentence.starts_with(LIBRARY_REFUSED))
+        };
+        let refused = self.config.adapters.iter().filter(refused);
+        let refused: BTreeSet<String> = refused
+            .flat_map(|(instance, adapter)| [format!("adapter.{instance}"), format!("adapter {}", adapter.plugin)])
+            .collect();
+        let unasked = |warning: &&Warning| refused.contains(&warning.key) && warning.sentence.contains(NOT_CHECKED);
+        let told = |error: &String| problems.0.iter().any(|problem| problem.sentence.contains(error.as_str()));
+        let files = plugins::startable(plugins::discover(&self.settings.search));
+        let files = files.into_iter().filter_map(|found| found.manifest.err().map(|error| error.to_string()));
+        let warnings = self.config.warnings.iter().filter(|warning| !unasked(warning)).map(ToString::to_string);
+        warnings.chain(files.filter(|error| !told(error))).collect()
     }
 
     /// Lets every adapter judge the values of its sections, each in a short-lived child. For `config check`:
@@ -253,7 +288,7 @@ fn not_checked(what: &str, error: &LoadError) -> String {
                 path.display()
             )
         }
-        error => format!("its {what} are not checked: {error}"),
+        error => format!("its {what} {NOT_CHECKED}{error}"),
     }
 }
 

@@ -202,6 +202,11 @@ impl<'a> Reader<'a> {
         match reference {
             Reference::Env(name) => match self.env.get(name) {
                 Some((value, _)) => Some(value.to_owned()),
+                None if self.env.is_unread() => {
+                    let words = format!("the variable {name} is not set, and .env in the home folder was not read");
+                    self.problem(at, shown, words);
+                    None
+                }
                 None => {
                     self.problem(
                         at,

@@ -13,10 +13,10 @@ use tokio::{
 };
 
 use super::{
-    AdapterEvent, AdapterHandle, AdapterPlan, AdapterSettings, AdapterState, AdapterStatus, Found, HostServices, Place,
-    discover, files,
+    AdapterEvent, AdapterHandle, AdapterPlan, AdapterSettings, AdapterState, AdapterStatus, Begun, Found, HostServices,
+    Place, discover, files,
     handle::Shared,
-    said,
+    said, startable,
     supervisor::{Maker, Supervisor, Wanted},
     terminal::Terminals,
 };
@@ -25,6 +25,9 @@ use super::{
 const ANNOUNCEMENTS_MAX: usize = 16;
 /// Steps of an end that may each take their time: what is sent, disconnect, shutdown, destroy.
 const END_STEPS: u32 = 4;
+
+/// The first start of an instance: nothing was judged before it.
+const FIRST_START: u64 = 1;
 
 /// All instances. Cheap to clone.
 #[derive(Clone)]
@@ -47,6 +50,8 @@ struct Inner {
 struct Seen {
     stamp: Vec<(PathBuf, u64, Option<SystemTime>)>,
     found: Vec<Found>,
+    /// What of it may start, and why the rest may not.
+    startable: Vec<Found>,
 }
 
 struct Entry {
@@ -137,7 +142,7 @@ impl Adapters {
         let mut statuses: Vec<AdapterStatus> = instances.values().map(|entry| status(&entry.handle)).collect();
         let used: Vec<&str> = instances.values().map(|entry| entry.handle.plugin()).collect();
         let seen = self.inner.seen();
-        statuses.extend(seen.found.iter().filter_map(|found| available(found, &used)));
+        statuses.extend(seen.startable.iter().filter_map(|found| available(found, &used)));
         statuses
     }
 
@@ -165,29 +170,24 @@ impl Adapters {
         self.want(instance, |wanted, _| wanted.start += 1)
     }
 
-    /// As [`reload`](Self::reload), and waits for what becomes of it. `Ok`: whether it runs from the file by then.
-    ///
-    /// # Errors
-    ///
-    /// Why the file does not run.
-    pub async fn replace(&self, instance: &str, patience: Duration) -> Result<bool, String> {
+    /// As [`reload`](Self::reload), for whoever waits for what becomes of it. `None`: it is switched off, or there is none
+    /// of this name.
+    pub fn replace(&self, instance: &str) -> Option<Begun> {
         self.look();
         let mut begun = None;
         self.want(instance, |wanted, handle| {
             wanted.start += 1;
-            begun = wanted.enabled.then(|| (wanted.start, handle.shared.judged.subscribe()));
+            begun = wanted.enabled.then(|| Begun { handle: handle.clone(), start: wanted.start });
         });
-        let Some((start, mut judged)) = begun else { return Ok(false) };
-        match tokio::time::timeout(patience, judged.wait_for(|(of, _)| *of >= start)).await {
-            Ok(Ok(verdict)) => verdict.1.clone().map_or(Ok(true), Err),
-            // It takes its time, or it ended for good.
-            _ => Ok(false),
-        }
+        begun
     }
 
-    /// Takes over a new plan: what changed is restarted, what is gone is ended, what is new is started.
-    pub fn apply(&self, plan: Vec<AdapterPlan>) {
+    /// Takes over a new plan: what changed is restarted, what is gone is ended, what is new is started, and what failed
+    /// or did not take the place of what runs is tried again, since what was wrong may lie outside its section. Returns
+    /// what it started.
+    pub fn apply(&self, plan: Vec<AdapterPlan>) -> Vec<Begun> {
         self.look();
+        let mut begun = Vec::new();
         let mut plan: BTreeMap<String, AdapterPlan> =
             plan.into_iter().map(|plan| (plan.instance.clone(), plan)).collect();
         let mut instances = self.instances();
@@ -203,17 +203,24 @@ impl Adapters {
             let Some(plan) = plan.remove(name) else { continue };
             entry.wanted.send_if_modified(|wanted| {
                 let changed = *wanted.plan != plan;
+                let starts = changed || (wanted.enabled && entry.handle.waits_for_a_person());
                 if changed {
                     wanted.enabled = plan.enabled;
                     wanted.plan = Arc::new(plan);
-                    wanted.start += 1;
                 }
-                changed
+                if starts {
+                    wanted.start += 1;
+                    begun.extend(wanted.enabled.then(|| Begun { handle: entry.handle.clone(), start: wanted.start }));
+                }
+                starts
             });
         }
         for plan in plan.into_values() {
-            instances.insert(plan.instance.clone(), self.begin(plan));
+            let (name, enabled, entry) = (plan.instance.clone(), plan.enabled, self.begin(plan));
+            begun.extend(enabled.then(|| Begun { handle: entry.handle.clone(), start: FIRST_START }));
+            instances.insert(name, entry);
         }
+        begun
     }
 
     /// Ends all instances side by side: disconnect, shutdown, destroy. Nothing is sent after it returned.
@@ -258,7 +265,7 @@ impl Adapters {
             shared.trusted.fetch_or(place == Place::Beside, Ordering::Relaxed);
         }
         let handle = AdapterHandle { shared };
-        let wanted = Wanted { enabled: plan.enabled, plan: Arc::new(plan), start: 0, end: None };
+        let wanted = Wanted { enabled: plan.enabled, plan: Arc::new(plan), start: FIRST_START, end: None };
         let (wanted, watching) = watch::channel(wanted);
         tokio::spawn(tell(handle.clone(), inner.events.clone(), announced));
         let maker = Maker { handle: handle.clone(), services: Arc::clone(&inner.services), stuck: Arc::default() };
@@ -300,7 +307,8 @@ impl Inner {
         // The stamp comes first: what is written while the files are read is read again the next time.
         let stamp = self.settings.search.stamp();
         let found = discover(&self.settings.search);
-        *self.seen() = Seen { stamp, found };
+        let startable = startable(found.clone());
+        *self.seen() = Seen { stamp, found, startable };
     }
 
     fn seen(&self) -> MutexGuard<'_, Seen> {

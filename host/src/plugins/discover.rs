@@ -203,8 +203,18 @@ pub(super) struct Admitted {
     pub(super) manifest_json: String,
 }
 
+/// Why an instance of `plugin` would not start with the files as they lie; nothing is accepted by asking. What may pass by
+/// itself is no reason.
+pub fn refusal(plugin: &str, settings: &AdapterSettings) -> Option<LoadError> {
+    admit_as(plugin, Pin::Compare, settings).err().filter(|error| !error.may_pass())
+}
+
 /// Finds the library of `plugin` and decides whether its bytes may run.
 pub(super) fn admit(plugin: &str, settings: &AdapterSettings) -> Result<Admitted, LoadError> {
+    admit_as(plugin, Pin::AcceptNew, settings)
+}
+
+fn admit_as(plugin: &str, pin: Pin, settings: &AdapterSettings) -> Result<Admitted, LoadError> {
     let mut candidates: Vec<Found> = Vec::new();
     let mut broken = None;
     for found in discover(&settings.search) {
@@ -230,7 +240,7 @@ pub(super) fn admit(plugin: &str, settings: &AdapterSettings) -> Result<Admitted
             });
         }
     }
-    admit_file(&first.path, first.place, Pin::AcceptNew, settings)
+    admit_file(&first.path, first.place, pin, settings)
 }
 
 fn is_named(path: &Path, plugin: &str) -> bool {

@@ -259,6 +259,8 @@ impl Shared {
             if announced.len() >= TOLD_MAX && !announced.contains_key(&label) {
                 return;
             }
+            // One place has one label, the newest: it may say how much is there.
+            announced.retain(|_, before| url.is_empty() || *before != url);
             announced.insert(label.clone(), url.clone());
         }
         // `status` shows it in any case; only the start-up line can be missed.
@@ -276,6 +278,13 @@ impl Shared {
 
     pub(super) fn told(&self) -> MutexGuard<'_, Told> {
         self.told.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl AdapterHandle {
+    /// Whether it does not run, or not as it was asked to, until a person does something.
+    pub(super) fn waits_for_a_person(&self) -> bool {
+        matches!(self.state(), AdapterState::Failed { .. }) || self.shared.told().kept.is_some()
     }
 }
 
@@ -610,6 +619,21 @@ fn to_json(value: &impl serde::Serialize) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_place_that_is_announced_anew_has_its_newest_label_only() {
+        let plan = AdapterPlan::new("one", "p", Value::Null);
+        let settings = AdapterSettings::new("/nowhere", crate::plugins::SearchPath::default());
+        let shared = Shared::new(&plan, Arc::new(settings), mpsc::channel(1).0);
+        for label in ["Hooks (1 route)", "Hooks (2 routes)"] {
+            shared.announce(label.to_owned(), "http://127.0.0.1:1/".to_owned());
+        }
+        shared.announce("Page".to_owned(), "http://127.0.0.1:2/".to_owned());
+        shared.announce("@hermes".to_owned(), String::new());
+        shared.announce("ready".to_owned(), String::new());
+        let told = shared.told().announced.keys().cloned().collect::<Vec<_>>();
+        assert_eq!(told, ["@hermes", "Hooks (2 routes)", "Page", "ready"]);
+    }
 
     #[test]
     fn an_answer_that_is_no_outcome_says_what_is_wrong_with_it() {

@@ -13,6 +13,7 @@
 
 mod adapters;
 mod alive;
+mod begun;
 mod certify;
 mod check;
 mod credential;
@@ -44,9 +45,10 @@ mod watch;
 
 pub use adapters::Adapters;
 pub use alive::Trips;
+pub use begun::{Begun, Outcome};
 pub use certify::certify;
 pub use check::{CheckLine, check};
-pub use discover::{Found, Place, SearchPath, accept, discover, inspect, startable};
+pub use discover::{Found, Place, SearchPath, accept, discover, inspect, refusal, startable};
 pub use error::LoadError;
 #[doc(hidden)]
 pub use frame::reread as reread_frame;

@@ -188,7 +188,10 @@ impl Supervisor {
                     // An instance that was not made has nothing to end.
                     self.apply(AdapterChange::Drain);
                     self.apply(AdapterChange::Ended);
-                    let new = Make { plan: Arc::clone(&wanted.plan), admitted: None };
+                    // Told apart by its file, where that may be loaded at all.
+                    let judged = self.maker.judge(&wanted.plan).await.ok();
+                    let admitted = judged.and_then(|make| make.admitted);
+                    let new = Make { plan: Arc::clone(&wanted.plan), admitted };
                     self.roll_back(wanted, &new, &error.into());
                     return Err(Step::RollBack);
                 }
@@ -198,6 +201,8 @@ impl Supervisor {
     }
 
     async fn make(&mut self, wanted: &Wanted) -> Result<Born, LoadError> {
+        // What the life before announced is where that was.
+        self.shared().told().announced.clear();
         let make = match &self.kept {
             Some((_, make)) => make.clone(),
             None => self.maker.judge(&wanted.plan).await?,

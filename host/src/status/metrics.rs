@@ -83,7 +83,8 @@ pub fn of_status(status: &StatusJson) -> String {
     metrics.set("hermes_host_start_time_seconds", &[], status.host.since as f64 / 1000.0);
     metrics.set("hermes_host_epoch", &[], status.host.epoch as f64);
     metrics.set("hermes_store_failing", &[], f64::from(u8::from(status.host.trouble.is_some())));
-    for adapter in &status.adapters {
+    // A library that no section asks for is no instance: nobody expects it to be online.
+    for adapter in status.adapters.iter().filter(|adapter| adapter.is_instance()) {
         let labels = [("instance", adapter.name.as_str()), ("plugin", &adapter.plugin), ("state", &adapter.state)];
         metrics.set("hermes_adapter_state", &labels, 1.0);
         let labels = [("instance", adapter.name.as_str())];

@@ -249,8 +249,18 @@ mod tests {
 
     #[tokio::test]
     async fn metrics_say_what_status_says_and_what_the_source_adds() {
-        let world = World::start(example()).await;
+        let mut status = example();
+        let file = |name: &str, plugin: &str, state: &str| AdapterStatus {
+            name: name.to_owned(),
+            plugin: plugin.to_owned(),
+            state: state.to_owned(),
+            ..status.adapters[0].clone()
+        };
+        let files = [file("spare", "spare", "available"), file("cut.so", "", "failed")];
+        status.adapters.extend(files);
+        let world = World::start(status).await;
         let metrics = world.get("/metrics", "[::1]:1").await;
+        assert!(!metrics.contains("spare") && !metrics.contains("cut.so"), "no section asks for them: {metrics}");
         assert!(metrics.contains("\nhermes_queue_waiting{queue=\"outbox\"} 3\n"), "{metrics}");
         assert!(metrics.contains("\nhermes_adapter_online{instance=\"tele<b>\"} 0\n"), "{metrics}");
         assert!(metrics.ends_with("more 1\n") && !metrics.contains("secret-key"), "{metrics}");

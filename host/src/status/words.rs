@@ -96,6 +96,13 @@ pub struct AdapterStatus {
     pub upstream_ignored: bool,
 }
 
+impl AdapterStatus {
+    /// Whether a section asks for it; else it is a file that lies in a folder.
+    pub fn is_instance(&self) -> bool {
+        self.state != "available" && !self.plugin.is_empty()
+    }
+}
+
 impl From<crate::plugins::AdapterStatus> for AdapterStatus {
     fn from(status: crate::plugins::AdapterStatus) -> Self {
         Self {

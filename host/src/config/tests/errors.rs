@@ -192,6 +192,29 @@ fn variables_that_others_may_read_are_refused() {
 }
 
 #[test]
+fn a_variable_of_a_file_that_is_not_read_is_not_said_to_be_missing_from_it() {
+    let mut world = World::new();
+    world.dot_env("NOWHERE=sk-12345", 0o640);
+    world.file("[agent]\napi_key = { env = \"NOWHERE\" }\n");
+    let said = world.load().unwrap_err().to_string();
+    assert!(said.contains("the variable NOWHERE is not set, and .env in the home folder was not read"), "{said}");
+    assert!(said.contains("others may read it (mode 0640)") && !said.contains("put it into .env"), "{said}");
+}
+
+#[test]
+fn a_home_that_is_a_file_is_called_so() {
+    let mut world = World::new();
+    let home = world.dir().join("file");
+    std::fs::write(&home, "").unwrap();
+    world.sources.home = Some(home.clone());
+    let said = world.load().unwrap_err().to_string();
+    assert_eq!(
+        said,
+        format!("{}: is no folder, so it cannot be the home; choose another one with --home", home.display())
+    );
+}
+
+#[test]
 fn a_file_that_everybody_may_change_is_refused() {
     let mut world = World::new();
     world.file("[host]\n");

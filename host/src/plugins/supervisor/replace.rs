@@ -145,7 +145,8 @@ pub(super) fn late(settings: &crate::plugins::AdapterSettings) -> String {
 /// What is said of a new one that did not take the place of `old`; `again`: what runs had to be started anew.
 pub(super) fn sentence(handle: &AdapterHandle, old: &Make, new: &Make, why: &Unhealthy, again: bool) -> String {
     let bytes = |make: &Make| make.admitted.as_ref().map(|admitted| admitted.sha256.clone());
-    let (what, mend) = if bytes(old) != bytes(new) {
+    // Of one that was not even made nobody knows the bytes.
+    let (what, mend) = if new.admitted.is_some() && bytes(old) != bytes(new) {
         ("the new file", format!("`hermes-host adapter reload {}` tries it again", handle.instance()))
     } else if old.plan != new.plan {
         let section = format!("correct [adapter.{}] and run `hermes-host reload`", handle.instance());

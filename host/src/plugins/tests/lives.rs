@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::support::*;
 use crate::plugins::{
-    AdapterEvent, AdapterState, INSTANCE_DIED, Isolation, IsolationChoice, accept,
+    AdapterEvent, AdapterState, INSTANCE_DIED, Isolation, IsolationChoice, Outcome, accept,
     credential::{self, Owner},
     handle::{CUT_OFF, SENDS_MAX},
 };
@@ -412,7 +412,9 @@ async fn a_changed_file_does_not_take_down_what_runs_from_the_old_copy() {
     bytes.push(0);
     std::fs::write(home.library(), bytes).unwrap();
 
-    let refused = host.adapters.replace("one", PATIENCE).await.unwrap_err();
+    let Outcome::Kept(refused) = host.adapters.replace("one").unwrap().outcome(PATIENCE).await else {
+        panic!("it was replaced")
+    };
     assert!(refused.contains("adapter add") && refused.ends_with("the running copy goes on"), "{refused}");
     let status = host.adapters.statuses().remove(0);
     assert_eq!((status.state.as_str(), status.code), ("online", Some("changed_hash")));
@@ -420,12 +422,42 @@ async fn a_changed_file_does_not_take_down_what_runs_from_the_old_copy() {
     assert_eq!(number(&one.send(&message("x")).await), 1, "the old copy goes on");
 
     accept(&home.library(), "operator", &settings).unwrap();
-    assert_eq!(host.adapters.replace("one", PATIENCE).await, Ok(true));
+    assert_eq!(host.adapters.replace("one").unwrap().outcome(PATIENCE).await, Outcome::Online);
     online(&one).await;
     assert_eq!(number(&one.send(&message("x")).await), 0);
     assert_eq!(host.adapters.statuses()[0].code, None);
     host.adapters.disable("one");
-    assert_eq!(host.adapters.replace("one", PATIENCE).await, Ok(false), "one that is off does not start");
+    assert!(host.adapters.replace("one").is_none(), "one that is off does not start");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_failed_is_tried_again_by_the_next_plan_although_nothing_of_it_changed() {
+    let home = Home::empty();
+    let plans = || vec![plan(IsolationChoice::InProcess, "ok")];
+    let host = Host::start(home.settings(), plans());
+    until(&host.one(), "failed", |state| matches!(state, AdapterState::Failed { .. })).await;
+    let begun = host.adapters.apply(plans());
+    assert!(matches!(begun[0].outcome(PATIENCE).await, Outcome::Failed(_)), "its library is still missing");
+    std::fs::copy(hostile_library(), home.library()).unwrap();
+    let begun = host.adapters.apply(plans());
+    assert_eq!(begun[0].outcome(PATIENCE).await, Outcome::Online);
+    assert!(host.adapters.apply(plans()).is_empty(), "what runs is left alone");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn whoever_waits_for_a_start_hears_what_the_platform_said() {
+    for isolation in BOTH {
+        let home = Home::hostile();
+        let host = Host::start(home.settings(), vec![plan(isolation, "ok")]);
+        online(&host.one()).await;
+        host.adapters.apply(Vec::new());
+        let begun = host.adapters.apply(vec![plan(isolation, "connect_fatal")]);
+        let failed = Outcome::Failed("the token is revoked; set a new token".to_owned());
+        assert_eq!(begun[0].outcome(PATIENCE).await, failed);
+        assert_eq!(host.adapters.replace("one").unwrap().outcome(PATIENCE).await, failed);
+        let begun = host.adapters.apply(vec![plan(isolation, "connect_retry")]);
+        assert_eq!(begun[0].outcome(PATIENCE).await, Outcome::NoLink("the platform is down".to_owned()));
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -6,7 +6,9 @@ use hermes_protocol::SendOutcome;
 use serde_json::{Value, json};
 
 use super::{lives::SNAKE, support::*};
-use crate::plugins::{AdapterEvent, AdapterHandle, AdapterPlan, AdapterState, Adapters, IsolationChoice, accept};
+use crate::plugins::{
+    AdapterEvent, AdapterHandle, AdapterPlan, AdapterState, Adapters, IsolationChoice, Outcome, accept,
+};
 
 const BOTH: [IsolationChoice; 2] = [IsolationChoice::InProcess, IsolationChoice::Process];
 
@@ -96,7 +98,7 @@ async fn a_new_one_takes_the_place_of_the_old_one_which_finishes_what_it_sends()
     });
     until_exists(&release.with_extension("waits")).await;
 
-    assert_eq!(host.adapters.replace("one", PATIENCE).await, Ok(true));
+    assert_eq!(host.adapters.replace("one").unwrap().outcome(PATIENCE).await, Outcome::Online);
     assert!(one.is_online());
     // What it has to be told, like its menu of commands, it is told as at the first time.
     host.event(|event| matches!(event, AdapterEvent::Ready { .. }).then_some(())).await;

@@ -1,0 +1,253 @@
+//! Reading the configuration again, and what became of what it started.
+
+use std::time::Duration;
+
+use futures_util::future::join_all;
+
+use super::App;
+use super::control::{Answer, refusal};
+use crate::config::Problems;
+use crate::control::{ControlReply, ErrorKind};
+use crate::events::{Control, HostEvent};
+use crate::live::Live;
+use crate::plugins::{AdapterStatus, Begun, Outcome};
+use crate::status::human::span;
+
+/// How long `reload` and `adapter reload` wait for the first that becomes of what they started. Whatever has an end
+/// sooner is not waited for.
+const OUTCOME: Duration = Duration::from_secs(10);
+
+/// How the configuration that lies there stands to the one that runs.
+#[derive(Debug, Default)]
+pub(crate) struct Standing {
+    /// What keeps single adapters of the one that runs from running.
+    problems: Problems,
+    /// Since when what lies there is refused, in milliseconds since the Unix epoch.
+    refused_ms: Option<i64>,
+}
+
+impl Standing {
+    /// What lies there is what runs, but for these.
+    pub(crate) fn with(problems: Problems) -> Self {
+        Self { problems, refused_ms: None }
+    }
+
+    /// What whoever comes later has to know.
+    pub(crate) fn warning(&self, now_ms: i64) -> Option<String> {
+        let ago = span(now_ms.saturating_sub(self.refused_ms?));
+        Some(format!(
+            "what runs is not what plugins.toml says: a reload was refused {ago} ago; `hermes-host config check` names \
+             what is wrong, `hermes-host reload` takes it over once it is mended"
+        ))
+    }
+
+    /// The reason of an adapter that its section keeps from running, as `config check` tells it, with the last step.
+    pub(crate) fn reason(&self, status: &AdapterStatus) -> Option<String> {
+        if status.state != "failed" {
+            return None;
+        }
+        match (status.code, &status.reason) {
+            (Some("config_refused"), Some(_)) => {
+                let own: Vec<String> = self.of(&status.name).map(ToString::to_string).collect();
+                (!own.is_empty()).then(|| format!("{}; then run `hermes-host reload`", own.join("; ")))
+            }
+            (Some("create_failed"), Some(reason)) => Some(format!("{reason}; then run `hermes-host reload`")),
+            _ => None,
+        }
+    }
+
+    fn of(&self, instance: &str) -> impl Iterator<Item = &crate::config::Problem> {
+        of(&self.problems, instance)
+    }
+}
+
+/// The problems of one section.
+fn of<'a>(problems: &'a Problems, instance: &str) -> impl Iterator<Item = &'a crate::config::Problem> {
+    let section = format!("adapter.{instance}");
+    problems.0.iter().filter(move |problem| {
+        problem.key.strip_prefix(&section).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+    })
+}
+
+/// What a reload took over, and what it did not.
+pub(crate) struct Reloaded {
+    /// Keys that were changed and are read at the start only.
+    later: Vec<String>,
+    /// What keeps single adapters from running.
+    problems: Problems,
+    /// What it started.
+    begun: Vec<Begun>,
+}
+
+impl App {
+    /// Reads the configuration again and takes it over, or changes nothing.
+    pub(crate) async fn reload(&self) -> Result<Reloaded, Problems> {
+        let config = self.reread(crate::config::load(self.options.sources.clone()))?;
+        let planned = self.reread(self.plans.plan(config, &self.options.log_mask).await)?;
+        let later = planned.config.changed_for_the_next_start(&self.started_with);
+        self.host.set_live(Live::new(planned.config));
+        let begun = self.adapters.apply(planned.plans);
+        *self.standing() = Standing::with(planned.problems.clone());
+        self.host.tell(HostEvent::control(Control::Reloaded)).await;
+        tracing::info!("the configuration was reloaded");
+        if !later.is_empty() {
+            tracing::warn!("read at the next start only: {}", later.join(", "));
+        }
+        Ok(Reloaded { later, problems: planned.problems, begun })
+    }
+
+    /// Notes that what lies there is refused.
+    fn reread<T>(&self, read: Result<T, Problems>) -> Result<T, Problems> {
+        if read.is_err() {
+            self.standing().refused_ms.get_or_insert(self.host.now_ms());
+        }
+        read
+    }
+
+    /// As [`App::reload`], for the operator, who hears what became of it.
+    pub(super) async fn reload_and_tell(&self) -> Answer {
+        let reloaded = match self.reload().await {
+            Ok(reloaded) => reloaded,
+            Err(problems) => return Err(refusal(ErrorKind::Config, problems.to_string())),
+        };
+        let waiting = reloaded.begun.iter().map(|begun| async { (begun.instance(), begun.outcome(OUTCOME).await) });
+        let outcomes = join_all(waiting).await;
+        let mut rests = reloaded.rests(&outcomes);
+        rests.extend(self.host.takes_nothing().map(|why| format!("For now {why}.")));
+        let rests: String = rests.iter().map(|rest| format!(" {rest}")).collect();
+        match reloaded.amiss(&outcomes) {
+            lines if lines.is_empty() => Ok(ControlReply::done(format!("The configuration is reloaded.{rests}"))),
+            lines => {
+                let words = format!("the configuration was read again, and not all of it runs:\n{}", lines.join("\n"));
+                let rests = if rests.is_empty() { rests } else { format!("\n{}", rests.trim_start()) };
+                Err(refusal(ErrorKind::Failed, format!("{words}{rests}")))
+            }
+        }
+    }
+
+    /// Starts an instance anew from the file that lies there, and tells what became of it.
+    pub(super) async fn reload_adapter(&self, instance: &str) -> Answer {
+        let Some(begun) = self.adapters.replace(instance) else {
+            let words = format!("{instance} is switched off; `hermes-host adapter enable {instance}` starts it.");
+            return Ok(ControlReply::done(words));
+        };
+        Ok(ControlReply::done(match begun.outcome(OUTCOME).await {
+            Outcome::Online => format!("{instance} runs from the file that lies there."),
+            Outcome::NoLink(why) => {
+                format!(
+                    "{instance} is started from the file that lies there and has no link yet: {why}; it tries again."
+                )
+            }
+            Outcome::Pending => format!(
+                "{instance} is being started from the file that lies there; `hermes-host status` shows what becomes of it."
+            ),
+            Outcome::Kept(why) => return Err(refusal(ErrorKind::Failed, format!("not replaced: {why}"))),
+            Outcome::Failed(why) => return Err(refusal(ErrorKind::Failed, format!("{instance} does not run: {why}"))),
+        }))
+    }
+}
+
+impl Reloaded {
+    /// What does not run, a line each: what the file says of it where that is known, with line and key.
+    fn amiss(&self, outcomes: &[(&str, Outcome)]) -> Vec<String> {
+        let mut lines: Vec<String> = self.problems.0.iter().map(|problem| format!("  {problem}")).collect();
+        for (instance, outcome) in outcomes {
+            let is_explained = of(&self.problems, instance).next().is_some();
+            match outcome {
+                Outcome::Kept(_) if is_explained => lines.push(format!("  {instance} goes on with its former section")),
+                Outcome::Failed(why) | Outcome::Kept(why) if !is_explained => {
+                    lines.push(format!("  {instance}: {why}"))
+                }
+                _ => {}
+            }
+        }
+        lines
+    }
+
+    /// What is left to say, a sentence each.
+    fn rests(&self, outcomes: &[(&str, Outcome)]) -> Vec<String> {
+        let mut rests = Vec::new();
+        for (instance, outcome) in outcomes {
+            match outcome {
+                Outcome::NoLink(why) => rests.push(format!("{instance} has no link yet: {why}; it tries again.")),
+                Outcome::Pending => {
+                    rests.push(format!("{instance} is still starting; `hermes-host status` shows what becomes of it."));
+                }
+                Outcome::Online | Outcome::Kept(_) | Outcome::Failed(_) => {}
+            }
+        }
+        if !self.later.is_empty() {
+            let later = self.later.join(", ");
+            rests.push(format!("Read at the start only: {later}; `hermes-host restart` takes that over."));
+        }
+        rests
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Source;
+
+    fn problem(key: &str) -> Problems {
+        Problems::one(Source::Default, key, "is wrong")
+    }
+
+    #[test]
+    fn a_failure_that_the_file_explains_is_told_once_and_any_other_too() {
+        let reloaded = Reloaded { later: Vec::new(), problems: problem("adapter.one.token"), begun: Vec::new() };
+        let failed = || Outcome::Failed("no".to_owned());
+        let amiss = reloaded.amiss(&[("one", failed()), ("on", failed()), ("two", Outcome::Online)]);
+        assert_eq!(amiss, ["  default: adapter.one.token: is wrong", "  on: no"]);
+        let amiss = reloaded.amiss(&[("one", Outcome::Kept("it is wrong".to_owned()))]);
+        assert_eq!(amiss[1], "  one goes on with its former section", "it still serves what it served: {amiss:?}");
+    }
+
+    #[test]
+    fn what_takes_its_time_and_what_waits_for_a_restart_is_told() {
+        let reloaded =
+            Reloaded { later: vec!["host.status".to_owned()], problems: Problems::default(), begun: Vec::new() };
+        let rests = reloaded.rests(&[("one", Outcome::NoLink("it is down".to_owned())), ("two", Outcome::Pending)]);
+        assert_eq!(rests[0], "one has no link yet: it is down; it tries again.");
+        assert!(rests[1].starts_with("two is still starting"), "{rests:?}");
+        assert!(rests[2].contains("host.status; `hermes-host restart`"), "{rests:?}");
+        assert!(reloaded.amiss(&[("one", Outcome::NoLink("it is down".to_owned()))]).is_empty());
+    }
+
+    #[test]
+    fn the_reason_of_a_failed_adapter_says_what_the_check_says_and_the_last_step() {
+        let standing = Standing::with(problem("adapter.one.token"));
+        let one = |code: &'static str, name: &str| AdapterStatus {
+            name: name.to_owned(),
+            plugin: "p".to_owned(),
+            version: String::new(),
+            isolation: "",
+            confined: None,
+            state: "failed".to_owned(),
+            since: 0,
+            reason: Some("no".to_owned()),
+            code: Some(code),
+            next_try: None,
+            last_proven: None,
+            held: 0,
+            guarantee: String::new(),
+            announced: Vec::new(),
+            restarts: 0,
+            upstream_ignored: false,
+        };
+        let told = standing.reason(&one("config_refused", "one")).unwrap();
+        assert_eq!(told, "default: adapter.one.token: is wrong; then run `hermes-host reload`");
+        assert_eq!(standing.reason(&one("config_refused", "on")), None, "of that the file says nothing");
+        assert_eq!(standing.reason(&one("create_failed", "on")).unwrap(), "no; then run `hermes-host reload`");
+        assert_eq!(standing.reason(&one("changed_hash", "one")), None);
+        let goes_on = AdapterStatus { state: "online".to_owned(), ..one("config_refused", "one") };
+        assert_eq!(standing.reason(&goes_on), None, "what is told of it is that it was not replaced");
+    }
+
+    #[test]
+    fn a_reload_that_was_refused_is_remembered() {
+        let standing = Standing { refused_ms: Some(0), ..Standing::default() };
+        assert!(standing.warning(300_000).unwrap().contains("refused 5 min ago"), "{:?}", standing.warning(300_000));
+        assert_eq!(Standing::default().warning(300_000), None);
+    }
+}
