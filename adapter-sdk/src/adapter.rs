@@ -6,10 +6,11 @@
 //! on its one thread, interleaved at awaits, unless it asks for more.
 
 use std::future::Future;
+use std::time::Duration;
 
 use hermes_protocol::{
-    CallError, Chat, CommandInfo, ConnectError, LookupReply, Outgoing, RenderedPart, SendOutcome, SentMessage,
-    TurnEvent,
+    Attachment, CallError, Chat, CommandInfo, ConnectError, LookupReply, Outgoing, RenderedPart, SendOutcome,
+    SentMessage, TurnEvent,
 };
 
 use crate::{AdapterConfig, Host, Manifest};
@@ -234,6 +235,15 @@ pub trait NativeStream: Adapter {
         seq: u64,
         event: TurnEvent,
     ) -> impl Future<Output = Result<(), CallError>> + Send;
+}
+
+/// An event may name files that are brought later, once the host knows that their sender may speak.
+pub trait Fetch: Adapter {
+    /// Brings `file`, whose `fetch` an event of this adapter named, perhaps in an earlier life: asks for room,
+    /// writes it, commits it, and returns it as [`fetched`](Attachment::fetched). One that cannot be had, because it
+    /// is gone, too large or too slow, is returned as [`not_fetched`](Attachment::not_fetched). The host cancels the
+    /// call soon after `within`.
+    fn fetch(&self, file: Attachment, within: Duration) -> impl Future<Output = Attachment> + Send;
 }
 
 /// Whether a doubtful send arrived can be looked up (`delivery: reconcilable`).

@@ -7,18 +7,19 @@
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use hermes_adapter_abi::{Status, status};
 use hermes_protocol::{
-    CallError, Chat, CommandsCall, DraftCall, EditCall, HandoffThreadCall, LookupCall, Outgoing, ReactCall,
+    CallError, Chat, CommandsCall, DraftCall, EditCall, FetchCall, HandoffThreadCall, LookupCall, Outgoing, ReactCall,
     RenameThreadCall, RenderCall, SentMessage, TurnEventCall, TypingCall, method,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::adapter::{
-    Adapter, ChatInfo, CommandsMenu, Delete, Draft, Edit, HandoffThread, NativeStream, React, Reconcile, RenameThread,
-    Render, ResolveTarget, Typing,
+    Adapter, ChatInfo, CommandsMenu, Delete, Draft, Edit, Fetch, HandoffThread, NativeStream, React, Reconcile,
+    RenameThread, Render, ResolveTarget, Typing,
 };
 
 /// How a call ended: a status and its payload.
@@ -262,6 +263,10 @@ pub mod parts {
     part!(NativeStream [TURN_EVENT] {
         method::TURN_EVENT => |adapter, call: TurnEventCall|
             Reply::empty(adapter.turn_event(call.inbox_id, call.seq, call.event).await);
+    });
+    part!(Fetch ["fetch"] {
+        method::FETCH => |adapter, call: FetchCall|
+            Reply::ok(&adapter.fetch(call.file, Duration::from_millis(call.within_ms)).await);
     });
     part!(Reconcile ["lookup"] {
         method::LOOKUP => |adapter, call: LookupCall| Reply::of(adapter.lookup(call.key, call.chat).await);

@@ -42,8 +42,8 @@ mod export;
 pub mod testing;
 
 pub use adapter::{
-    Adapter, ChatInfo, CommandsMenu, Delete, Draft, Edit, HandoffThread, NativeStream, React, Reconcile, RenameThread,
-    Render, ResolveTarget, Typing,
+    Adapter, ChatInfo, CommandsMenu, Delete, Draft, Edit, Fetch, HandoffThread, NativeStream, React, Reconcile,
+    RenameThread, Render, ResolveTarget, Typing,
 };
 pub use config::AdapterConfig;
 pub use hermes_sdk_macros::{AdapterConfig, manifest};

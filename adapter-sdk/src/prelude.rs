@@ -1,8 +1,9 @@
 //! What an adapter's file usually names: `use hermes_adapter_sdk::prelude::*;`.
 
 pub use crate::{
-    Adapter, AdapterConfig, ChatInfo, CommandsMenu, Delete, Draft, Edit, HandoffThread, Host, Kv, Manifest, Media,
-    MediaInfo, NativeStream, React, Reconcile, RenameThread, Render, ResolveTarget, Typing, export_adapter, manifest,
+    Adapter, AdapterConfig, ChatInfo, CommandsMenu, Delete, Draft, Edit, Fetch, HandoffThread, Host, Kv, Manifest,
+    Media, MediaInfo, NativeStream, React, Reconcile, RenameThread, Render, ResolveTarget, Typing, export_adapter,
+    manifest,
 };
 
 pub use crate::protocol::{

@@ -215,7 +215,16 @@ impl ResolveTarget for Puppet {
     }
 }
 
-test_adapter!(Puppet: Edit + Reconcile + ResolveTarget);
+impl Fetch for Puppet {
+    async fn fetch(&self, file: Attachment, within: Duration) -> Attachment {
+        match file.fetch.as_deref() {
+            Some("gone") => file.not_fetched("the platform has it no more"),
+            _ => file.fetched(format!("media within {} ms", within.as_millis()), 3),
+        }
+    }
+}
+
+test_adapter!(Puppet: Edit + Fetch + Reconcile + ResolveTarget);
 
 /// A text for chat 1.
 pub fn text(text: &str) -> Outgoing {

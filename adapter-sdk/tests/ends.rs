@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use hermes_adapter_sdk::protocol::{Chat, ConnectError, EditCall, LookupCall, LookupReply, SendOutcome, SentMessage};
+use hermes_adapter_sdk::protocol::{
+    Attachment, AttachmentKind, Chat, ConnectError, EditCall, FetchCall, LookupCall, LookupReply, SendOutcome,
+    SentMessage,
+};
 use hermes_adapter_sdk::serde_json::{Value, json};
 use hermes_adapter_sdk::testing::{MockHost, Pending, status};
 
@@ -21,6 +24,10 @@ fn capability_methods_reach_the_traits_and_others_are_unsupported() {
     assert_eq!(host.call("edit", &edit).wait().ok::<SendOutcome>(), SendOutcome::delivered("9=new", 0));
     let lookup = LookupCall::new("gone", Chat::dm("1"));
     assert_eq!(host.call("lookup", &lookup).wait().ok::<LookupReply>(), LookupReply::Absent);
+    let away = |reference: &str| Attachment::away(reference, AttachmentKind::File, "text/plain", "a.txt", 0);
+    let fetch = |file: Attachment| host.call("fetch", &FetchCall::new(file, 500)).wait().ok::<Attachment>();
+    assert_eq!(fetch(away("f1")), away("f1").fetched("media within 500 ms", 3));
+    assert_eq!(fetch(away("gone")), away("gone").not_fetched("the platform has it no more"));
     let found = host.call("resolve_target", &json!({ "target": "@7" })).wait().ok::<Option<Chat>>();
     assert_eq!(found, Some(Chat::dm("7")));
     assert_eq!(host.call("resolve_target", &json!({ "target": "7" })).wait().ok::<Value>(), Value::Null);

@@ -40,7 +40,7 @@ fn it_parses_as_what_the_host_reads() {
 fn declared_capabilities_are_those_of_the_listed_traits() {
     let manifest: Value = serde_json::from_str(&bytes()).expect("it is JSON");
     let capabilities = &manifest["capabilities"];
-    for listed in ["edit", "lookup", "resolve_target"] {
+    for listed in ["edit", "fetch", "lookup", "resolve_target"] {
         assert_eq!(capabilities[listed], json!(true), "{listed}");
     }
     for other in ["typing", "delete", "reactions", "render", "turn_event"] {

@@ -6,9 +6,11 @@
 //! first). An abort flushes nothing and runs no destructor, as a power cut would.
 
 /// Every point: those that one message passes in their order, then those of a handoff.
-pub const POINTS: [&str; 11] = [
+pub const POINTS: [&str; 13] = [
     "after_receive",
     "after_inbox_commit",
+    "files_fetched",
+    "files_kept",
     "mid_turn",
     "after_draft",
     "after_owe",

@@ -4,6 +4,8 @@
 
 use hermes_protocol::{Event, EventKind};
 
+use crate::fetching;
+
 /// Whether `edit` changes the message of `event`: the same message, by whoever wrote it.
 pub fn is_of(edit: &Event, event: &Event) -> bool {
     event.kind == EventKind::Message
@@ -23,8 +25,9 @@ pub fn says_something(edit: &Event) -> bool {
 /// The message as it was changed.
 pub fn changed(mut event: Event, edit: &Event) -> Event {
     event.text.clone_from(&edit.text);
-    // Many platforms tell only the words of an edit.
-    if !edit.attachments.is_empty() {
+    // Many platforms tell only the words of an edit. What is still with the platform was named with the message, and
+    // is not fetched again for its edits: everybody may edit again and again.
+    if !edit.attachments.is_empty() && !fetching::has_away(edit) {
         event.attachments.clone_from(&edit.attachments);
     }
     event

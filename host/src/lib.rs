@@ -37,6 +37,7 @@ pub mod dispatcher;
 pub mod edits;
 pub mod enclose;
 pub mod events;
+mod fetching;
 #[expect(unsafe_code, reason = "the one room that talks to foreign libraries")]
 mod ffi;
 pub mod handoff;

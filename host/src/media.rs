@@ -56,6 +56,11 @@ impl Media {
         Self { bytes_max, ..self }
     }
 
+    /// The largest file that is taken in or lent, in bytes.
+    pub fn bytes_max(&self) -> u64 {
+        self.bytes_max
+    }
+
     /// The bound of a platform, as far as the host goes along; 0: it has none.
     fn bound(&self, bytes_max: u64) -> u64 {
         if bytes_max == 0 { self.bytes_max } else { bytes_max.min(self.bytes_max) }
@@ -163,8 +168,10 @@ impl Media {
 /// Removes files beside everything else, at once; the answer says when that is done.
 fn unlink(gone: impl IntoIterator<Item = PathBuf>) -> impl Future<Output = ()> {
     let gone: Vec<PathBuf> = gone.into_iter().collect();
-    let removal = (!gone.is_empty())
-        .then(|| tokio::task::spawn_blocking(move || gone.iter().for_each(|path| drop(std::fs::remove_file(path)))));
+    // Where no runtime is left, the process ends; what stays is swept away by the next.
+    let runtime = tokio::runtime::Handle::try_current().ok().filter(|_| !gone.is_empty());
+    let removal = runtime
+        .map(|runtime| runtime.spawn_blocking(move || gone.iter().for_each(|path| drop(std::fs::remove_file(path)))));
     async {
         if let Some(removal) = removal {
             // What stays is swept away with its time.

@@ -140,6 +140,43 @@ def test_what_the_server_refuses_goes_in_a_plainer_form_and_at_last_as_words(hos
     telegram.verdict()
 
 
+def test_a_file_is_asked_for_once_its_sender_is_let_in_and_holds_up_only_what_they_say_next(host, telegram, isolation):
+    one = started(host, telegram, isolation)
+    telegram.sim("message", chat=99, photo="of a stranger", caption="let me in")
+    telegram.fault("getFile", "hold")
+    telegram.sim("message", chat=7, photo="slow", caption="see this")
+    until("the file is asked for", lambda: calls(telegram, "getFile"))
+    telegram.says(7, "behind it")
+    telegram.says(8, "elsewhere")
+    assert "elsewhere" in telegram.answers(8, 1)[0]
+    assert telegram.from_bot(7) == []
+    telegram.says(7, "/stop")
+    stopped, behind = telegram.answers(7, 2)
+    assert stopped.startswith("Stopped.") and "behind it" in behind
+    telegram.sim("release", method="getFile")
+    telegram.sim("message", chat=7, photo="next", caption="and this")
+    assert "and this" in telegram.answers(7, 3)[2]
+    assert len(calls(telegram, "getFile")) == 2 and kept(one) == [b"next"], "the stranger's was asked for by nobody"
+    one.stop()
+    telegram.verdict()
+
+
+def test_a_file_that_was_on_its_way_when_the_host_was_killed_is_fetched_by_the_next_one(host, telegram, isolation):
+    one = started(host, telegram, isolation)
+    telegram.fault("getFile", "hold")
+    telegram.sim("message", chat=7, photo="once", caption="see this")
+    until("the file is asked for", lambda: calls(telegram, "getFile"))
+    one.kill()
+    telegram.sim("release", method="getFile")
+    one.start(online=["telegram"])
+    assert "see this" in telegram.answers(7, 1)[0]
+    telegram.says(7, "what now")
+    assert "what now" in telegram.answers(7, 2)[1], "it was answered once"
+    assert kept(one) == [b"once"]
+    one.stop()
+    telegram.verdict()
+
+
 def test_a_file_of_an_odd_type_holds_no_other_chat_up(host, telegram, isolation):
     one = started(host, telegram, isolation)
     telegram.says(7, "odd\nMEDIA:data:image/p ng;base64,QQ==")

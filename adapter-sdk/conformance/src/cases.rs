@@ -111,7 +111,7 @@ fn manifest_versions<S: Subject>(subject: &S) -> Seen {
 }
 
 /// Each capability's method, and whether `capabilities` declares it.
-fn methods(capabilities: &Capabilities) -> [(&'static str, bool); 13] {
+fn methods(capabilities: &Capabilities) -> [(&'static str, bool); 14] {
     [
         (method::EDIT, capabilities.edit),
         (method::DELETE, capabilities.delete),
@@ -125,6 +125,7 @@ fn methods(capabilities: &Capabilities) -> [(&'static str, bool); 13] {
         (method::CHAT_INFO, capabilities.chat_info),
         (method::DRAFT, capabilities.drafts),
         (method::TURN_EVENT, capabilities.stream == StreamKind::Native),
+        (method::FETCH, capabilities.fetch),
         (method::LOOKUP, capabilities.lookup),
     ]
 }

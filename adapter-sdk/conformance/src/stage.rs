@@ -7,7 +7,7 @@
 //!
 //! | it is told | it answers, once it is so |
 //! |---|---|
-//! | `{"inbound": {"chat": "dm" \| "group" \| CHAT, "from": 1 \| 2, "text": …, "bot"?: true, "own"?: true}}` | `{"id": …}`: person 1 or 2, another bot, or the adapter's own account wrote; CHAT is a descriptor that the adapter gave |
+//! | `{"inbound": {"chat": "dm" \| "group" \| CHAT, "from": 1 \| 2, "text": …, "bot"?: true, "own"?: true}}` | `{"id": …}`: person 1 or 2, another bot, or the adapter's own account wrote; CHAT is a descriptor that the adapter gave; with `"file": {"name": …, "text": …}` a file of these bytes comes with it, where the adapter declares `fetch` |
 //! | `{"inbound": {"again": ID}}` | `{}`: the same change is delivered once more |
 //! | `{"fault": {"kind": KIND}}` | `{}` |
 //! | `{"journal": {}}` | `{"journal": [{"text": …}, …]}`: what the adapter's account wrote, the oldest first |

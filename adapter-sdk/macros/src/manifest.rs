@@ -87,6 +87,7 @@ const FROM_TRAITS: &[(&str, &str)] = &[
     ("render", "Render"),
     ("resolve_target", "ResolveTarget"),
     ("chat_info", "ChatInfo"),
+    ("fetch", "Fetch"),
     ("lookup", "Reconcile"),
 ];
 

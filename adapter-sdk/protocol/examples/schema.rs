@@ -22,6 +22,7 @@ fn main() {
         Emitted,
         Envelope,
         Event,
+        FetchCall,
         HandoffThreadCall,
         LinkState,
         LookupCall,

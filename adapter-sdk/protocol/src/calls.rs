@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::{Chat, TurnEvent, word::words};
+use crate::{Attachment, Chat, TurnEvent, word::words};
 
 /// Methods the host calls on an adapter.
 pub mod method {
@@ -43,6 +43,8 @@ pub mod method {
     pub const DRAFT: &str = "draft";
     /// One event of a running turn. [`TurnEventCall`](crate::TurnEventCall) → `{}`.
     pub const TURN_EVENT: &str = "turn_event";
+    /// Brings a file that an event named. [`FetchCall`](crate::FetchCall) → [`Attachment`](crate::Attachment).
+    pub const FETCH: &str = "fetch";
     /// Whether a key arrived. [`LookupCall`](crate::LookupCall) → [`LookupReply`](crate::LookupReply).
     pub const LOOKUP: &str = "lookup";
 }
@@ -501,6 +503,24 @@ impl TurnEventCall {
     /// Event number `seq` of the turn that answers `inbox_id`.
     pub fn new(inbox_id: i64, seq: u64, event: TurnEvent) -> Self {
         Self { inbox_id, seq, event }
+    }
+}
+
+/// Arguments of `fetch`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[non_exhaustive]
+pub struct FetchCall {
+    /// The file, as the event named it.
+    pub file: Attachment,
+    /// How long the host waits for it, in milliseconds. What takes longer is cancelled, and the file is missing.
+    pub within_ms: u64,
+}
+
+impl FetchCall {
+    /// Brings `file` within this time.
+    pub fn new(file: Attachment, within_ms: u64) -> Self {
+        Self { file, within_ms }
     }
 }
 

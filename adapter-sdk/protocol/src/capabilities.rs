@@ -46,6 +46,9 @@ pub struct Capabilities {
     pub resolve_target: bool,
     /// Whether it can describe and list chats (`ChatInfo`).
     pub chat_info: bool,
+    /// Whether an event may name files that are brought later (`Fetch`).
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub fetch: bool,
     /// Whether it can look up by key whether a send arrived (`Reconcile`).
     pub lookup: bool,
     /// Text limits.
@@ -91,6 +94,7 @@ impl Default for Capabilities {
             render: false,
             resolve_target: false,
             chat_info: false,
+            fetch: false,
             lookup: false,
             text: TextLimit::default(),
             stream: StreamKind::None,

@@ -245,7 +245,10 @@ words! {
     }
 }
 
-/// A file that came in. `media` names a committed `media.create`.
+/// The longest reference to a file that is fetched later, in bytes.
+pub const FETCH_BYTES_MAX: usize = 2 * 1024;
+
+/// A file that came in. `media` names a committed `media.create`; `fetch` one that is still with its platform.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
@@ -267,6 +270,10 @@ pub struct Attachment {
     /// Why the file itself is missing, in words for the agent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
+    /// Where the file is, in words that only the adapter understands, of at most [`FETCH_BYTES_MAX`]. It stands in place
+    /// of `media`; the host asks for it with `fetch` once it is known that its sender may speak, also after a restart.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fetch: Option<String>,
 }
 
 impl Attachment {
@@ -278,12 +285,34 @@ impl Attachment {
         name: impl Into<String>,
         size: u64,
     ) -> Self {
-        Self { media: Some(media.into()), kind, mime: mime.into(), name: name.into(), size, note: None }
+        Self { media: Some(media.into()), kind, mime: mime.into(), name: name.into(), size, note: None, fetch: None }
+    }
+
+    /// An attachment that is still with its platform, at `reference`; `size` is 0 where nobody knows it.
+    pub fn away(
+        reference: impl Into<String>,
+        kind: AttachmentKind,
+        mime: impl Into<String>,
+        name: impl Into<String>,
+        size: u64,
+    ) -> Self {
+        let fetch = Some(reference.into());
+        Self { media: None, kind, mime: mime.into(), name: name.into(), size, note: None, fetch }
+    }
+
+    /// The same file, whose bytes are committed under `media` by now.
+    pub fn fetched(self, media: impl Into<String>, size: u64) -> Self {
+        Self { media: Some(media.into()), size, note: None, fetch: None, ..self }
+    }
+
+    /// The same file, which cannot be had, and why.
+    pub fn not_fetched(self, note: impl Into<String>) -> Self {
+        Self { media: None, note: Some(note.into()), fetch: None, ..self }
     }
 
     /// An attachment that was not fetched, and why.
     pub fn missing(kind: AttachmentKind, name: impl Into<String>, size: u64, note: impl Into<String>) -> Self {
-        Self { media: None, kind, mime: String::new(), name: name.into(), size, note: Some(note.into()) }
+        Self { media: None, kind, mime: String::new(), name: name.into(), size, note: Some(note.into()), fetch: None }
     }
 }
 

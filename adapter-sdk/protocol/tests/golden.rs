@@ -15,6 +15,7 @@ fn the_corpus_of_every_version_is_read_and_written_back() {
                 "ConnectError" => again::<words::ConnectError>(json),
                 "Emitted" => again::<words::Emitted>(json),
                 "Event" => again::<words::Event>(json),
+                "FetchCall" => again::<words::FetchCall>(json),
                 "LinkState" => again::<words::LinkState>(json),
                 "LookupReply" => again::<words::LookupReply>(json),
                 "Manifest" => again::<words::Manifest>(json),

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::future::Future;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
@@ -50,7 +50,9 @@ pub fn certify<A: Exported>(file: &Path) -> Vec<Outcome> {
     conformance::<A>(sample.config.clone());
     let staged = sample.staged().unwrap_or_else(|error| panic!("{}: {error}", file.display()));
     let (mut stage, config) = staged.unwrap_or_else(|| panic!("{} names no `stage`", file.display()));
-    let host = MockHost::start::<A>(config.clone()).unwrap_or_else(|sentence| panic!("{sentence}"));
+    let media = Folder::new(A::MANIFEST.id());
+    let host = MockHost::setup("test").media_dir(&media.0).start::<A>(config.clone());
+    let host = host.unwrap_or_else(|sentence| panic!("{sentence}"));
     let manifest: Manifest = serde_json::from_str(host.manifest()).expect("`manifest!` writes a manifest");
     let secrets = hermes_conformance::secrets(&manifest, &config);
     let mut subject = MockSubject::new(host, true);
@@ -58,6 +60,24 @@ pub fn certify<A: Exported>(file: &Path) -> Vec<Outcome> {
     nothing_failed(&outcomes);
     assert_eq!(Certified::of(&outcomes), Certified::Whole);
     outcomes
+}
+
+/// A folder for what the adapter fetches, which goes with the test.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(id: &str) -> Self {
+        let folder = std::env::temp_dir().join(format!("hermes-certify-{id}-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
+        Self(folder)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        // What is left of it is no failure of the adapter.
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
 }
 
 fn nothing_failed(outcomes: &[Outcome]) {

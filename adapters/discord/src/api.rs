@@ -339,6 +339,8 @@ pub struct Id {
 #[derive(Clone, Debug, Deserialize)]
 pub struct File {
     #[serde(default)]
+    pub id: String,
+    #[serde(default)]
     pub filename: String,
     #[serde(default)]
     pub content_type: Option<String>,

@@ -18,7 +18,7 @@ use crate::api::{Api, ApiError, Application, GatewayBot, Interaction, Message, R
 use crate::commands::Acknowledgements;
 use crate::echoes::Echoes;
 use crate::gateway::Dispatch;
-use crate::inbound::{self, Ears, Incoming};
+use crate::inbound::{self, Ears};
 use crate::interactions::{self, Interactions};
 use crate::outbound::{Manner, ms};
 use crate::places::{self, Place, Places};
@@ -193,7 +193,7 @@ impl Connection {
             chat.name = message.author.as_ref().map(|author| author.shown().to_owned());
         }
         let read = if dispatch.name == "MESSAGE_UPDATE" { inbound::changed } else { inbound::written };
-        let Some(Incoming { mut event, files }) = read(&message, chat, ears) else { return Ok(false) };
+        let Some(mut event) = read(&message, chat, ears) else { return Ok(false) };
         if self.opens_thread(&event, &message, &place).await {
             event.chat =
                 places::thread_of(&message.id, &message.channel_id, &place, &inbound::thread_name(&event.text));
@@ -206,7 +206,6 @@ impl Connection {
                 event.chat = places::thread_of(&message.id, &message.channel_id, &place, &name);
             }
         }
-        event.attachments = self.fetch_all(files).await;
         if dispatch.data.to_string().len() <= RAW_BYTES_MAX {
             event.raw = dispatch.data;
         }

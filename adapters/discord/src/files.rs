@@ -1,59 +1,127 @@
-//! The files of a message, brought to the host.
+//! The files of a message, brought to the host once it asks for them.
+//!
+//! An address is good for about a day; after that the message has another one.
+//! <https://docs.discord.com/developers/reference#signed-attachment-cdn-urls>
 
-use std::time::Duration;
-
-use futures_util::stream::{self, StreamExt};
+use hermes_adapter_net::fetch::{FetchError, Fetched};
+use hermes_adapter_net::reqwest::Method;
 use hermes_adapter_net::reqwest::header::HeaderMap;
 use hermes_adapter_sdk::prelude::*;
-use tokio::time::{Instant, timeout_at};
+use serde::{Deserialize, Serialize};
+use tokio::io::AsyncWriteExt;
 
+use crate::api::{ApiError, File, Message};
 use crate::connection::Connection;
-use crate::inbound::RemoteFile;
+use crate::places;
 
-/// How long the files of one event may take in all.
-const FILES_TIMEOUT: Duration = Duration::from_secs(60);
-/// Files of one event that are fetched at a time.
-const FETCHES_MAX: usize = 4;
+/// The longest address that is kept; where it is longer the message is asked for one.
+const URL_BYTES_MAX: usize = 1024;
+
+/// Where a file lies.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Lies {
+    /// The channel of its message.
+    channel: String,
+    /// Its message.
+    message: String,
+    /// What it is called there.
+    id: String,
+    /// Where it lay when the message came.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    url: Option<String>,
+}
+
+impl Lies {
+    /// Where a file of a message lies.
+    pub fn at(message: &Message, file: &File) -> Self {
+        Self {
+            channel: message.channel_id.clone(),
+            message: message.id.clone(),
+            id: file.id.clone(),
+            url: Some(file.url.clone()).filter(|url| url.len() <= URL_BYTES_MAX),
+        }
+    }
+
+    /// As the host keeps it.
+    pub fn written(&self) -> String {
+        serde_json::to_string(self).unwrap_or_default()
+    }
+}
+
+impl Message {
+    /// Its files, and those of the messages that it passes on.
+    pub fn files(&self) -> impl Iterator<Item = &File> {
+        let forwarded = self.message_snapshots.iter().flat_map(|snapshot| &snapshot.message.attachments);
+        self.attachments.iter().chain(forwarded)
+    }
+}
 
 impl Connection {
-    /// Brings the files of one event to the host, in their order, within one deadline: what is behind it waits.
-    pub async fn fetch_all(&self, files: Vec<RemoteFile>) -> Vec<Attachment> {
-        let until = Instant::now() + FILES_TIMEOUT;
-        let fetches = files.into_iter().map(|file| self.fetch(file, until));
-        stream::iter(fetches).buffered(FETCHES_MAX).collect().await
-    }
-
     /// Brings a file to the host; one that cannot be had is named with the reason.
-    async fn fetch(&self, file: RemoteFile, until: Instant) -> Attachment {
-        let fetched = timeout_at(until, self.try_fetch(&file)).await;
-        match fetched.unwrap_or_else(|_| Err(format!("the files of a message may take {FILES_TIMEOUT:?} in all"))) {
-            Ok((media, size)) => Attachment::new(media, file.kind, file.mime, file.name, size),
-            Err(note) => {
-                tracing::info!(size = file.size, %note, "a file was not fetched");
-                Attachment::missing(file.kind, file.name, file.size, note)
-            }
+    pub async fn fetch(&self, file: Attachment) -> Attachment {
+        match self.try_fetch(&file).await {
+            Ok((media, size)) => file.fetched(media, size),
+            Err(note) => file.not_fetched(note),
         }
     }
 
-    async fn try_fetch(&self, file: &RemoteFile) -> Result<(String, u64), String> {
-        if file.size > self.choice.media_bytes_max {
-            return Err(format!(
-                "the file has {} bytes and at most {} are fetched",
-                file.size, self.choice.media_bytes_max
-            ));
+    async fn try_fetch(&self, file: &Attachment) -> Result<(String, u64), String> {
+        let bytes_max = self.choice.media_bytes_max;
+        if file.size > bytes_max {
+            return Err(format!("the file has {} bytes and at most {bytes_max} are fetched", file.size));
         }
-        let said = |error: CallError| error.to_string();
-        let fetched = self.fetcher.fetch(&file.url, HeaderMap::new()).await.map_err(|error| error.to_string())?;
-        let bytes = fetched.bytes().await.map_err(|error| error.to_string())?;
-        let size = bytes.len() as u64;
-        let slot =
-            self.host.media().create(MediaCreate::new(&file.name, &file.mime, Some(size))).await.map_err(said)?;
-        let target = slot.path.clone();
-        tokio::task::spawn_blocking(move || std::fs::write(target, bytes))
-            .await
-            .map_err(|error| error.to_string())?
-            .map_err(|error| format!("the file could not be kept: {error}"))?;
-        self.host.media().commit(&slot.id).await.map_err(said)?;
+        let lies: Lies = serde_json::from_str(file.fetch.as_deref().unwrap_or_default())
+            .map_err(|_| "it is not known any more where the file lies")?;
+        let found = self.handed_out(&lies).await?;
+        let wanted = MediaCreate::new(&file.name, &file.mime, Some(file.size).filter(|size| *size > 0));
+        let slot = self.host.media().create(wanted).await.map_err(|error| error.to_string())?;
+        let size = write(found, &slot.path).await?;
+        self.host.media().commit(&slot.id).await.map_err(|error| error.to_string())?;
         Ok((slot.id, size))
     }
+
+    /// The file as its server hands it out: where it lay, or where its message says that it lies now.
+    async fn handed_out(&self, lies: &Lies) -> Result<Fetched, String> {
+        let said = |error: FetchError| error.to_string();
+        let refused = match &lies.url {
+            None => None,
+            Some(url) => match self.fetcher.fetch(url, HeaderMap::new()).await {
+                Err(error @ FetchError::Status(_)) => Some(error),
+                found => return found.map_err(said),
+            },
+        };
+        let known = lies.url.clone();
+        match self.lies_now(lies).await? {
+            Some(url) if Some(&url) != known.as_ref() => self.fetcher.fetch(&url, HeaderMap::new()).await.map_err(said),
+            _ => Err(refused.map_or_else(|| "its message does not have it any more".to_owned(), said)),
+        }
+    }
+
+    /// Where the message of a file says that it lies; `None` where there is no such message any more.
+    async fn lies_now(&self, lies: &Lies) -> Result<Option<String>, String> {
+        // Both become parts of an address.
+        let is_place = places::number(&lies.channel).and(places::number(&lies.message)).is_some();
+        if !is_place || lies.id.is_empty() {
+            return Ok(None);
+        }
+        let path = format!("channels/{}/messages/{}", lies.channel, lies.message);
+        match self.api.ask::<Message>(Method::GET, &path).await {
+            Ok(message) => Ok(message.files().find(|file| file.id == lies.id).map(|file| file.url.clone())),
+            Err(ApiError::Refused(_)) => Ok(None),
+            Err(error) => Err(error.to_string()),
+        }
+    }
+}
+
+/// Writes a file as it comes; returns its size.
+async fn write(mut found: Fetched, path: &str) -> Result<u64, String> {
+    let not_kept = |error: std::io::Error| format!("the file could not be kept: {error}");
+    let mut target = tokio::fs::File::create(path).await.map_err(not_kept)?;
+    let mut size = 0;
+    while let Some(piece) = found.chunk().await.map_err(|error| error.to_string())? {
+        size += piece.len() as u64;
+        target.write_all(&piece).await.map_err(not_kept)?;
+    }
+    target.flush().await.map_err(not_kept)?;
+    Ok(size)
 }

@@ -1,12 +1,13 @@
 //! From what the gateway tells to an event: who, where, whether this bot was meant.
 //!
-//! Pure: channels are looked up before, files are only named here (`connection` fetches them). A mention is one of
+//! Pure: channels are looked up before, files are only named here (`files` fetches them). A mention is one of
 //! the users that the platform lists *and* stands in the text: a reply lists its author too, and two bots that
 //! answer each other must not take that for a call.
 
 use hermes_adapter_sdk::prelude::*;
 
 use crate::api::{self, Interaction, Message};
+use crate::files::Lies;
 use crate::places::{self, Place, kind};
 
 /// Messages of people. Everything else (joins, pins, names of threads) is the platform's own.
@@ -36,32 +37,8 @@ pub struct Ears<'e> {
     pub leaves_others_alone: bool,
 }
 
-/// An event whose files are still with the platform.
-#[derive(Debug)]
-pub struct Incoming {
-    /// The event, without attachments.
-    pub event: Event,
-    /// What came with it.
-    pub files: Vec<RemoteFile>,
-}
-
-/// A file that the platform holds.
-#[derive(Debug, PartialEq, Eq)]
-pub struct RemoteFile {
-    /// What kind of file.
-    pub kind: AttachmentKind,
-    /// Where it lies.
-    pub url: String,
-    /// MIME type.
-    pub mime: String,
-    /// Name for people.
-    pub name: String,
-    /// Size in bytes.
-    pub size: u64,
-}
-
 /// Reads a message that was written; `None` when it is nothing for the host.
-pub fn written(message: &Message, chat: Chat, ears: Ears<'_>) -> Option<Incoming> {
+pub fn written(message: &Message, chat: Chat, ears: Ears<'_>) -> Option<Event> {
     let author = message.author.as_ref().filter(|author| author.id != ears.me)?;
     if !SAID.contains(&message.kind) {
         return None;
@@ -92,18 +69,19 @@ pub fn written(message: &Message, chat: Chat, ears: Ears<'_>) -> Option<Incoming
         .with_message_id(&message.id)
         .addressed(Addressed::new(meant.mention, answers_us, is_command && meant.mention));
     event.reply_to = reply;
-    Some(Incoming { event, files })
+    event.attachments = files;
+    Some(event)
 }
 
 /// Reads a message that was changed. The platform also tells when it has looked at a link in it.
-pub fn changed(message: &Message, chat: Chat, ears: Ears<'_>) -> Option<Incoming> {
+pub fn changed(message: &Message, chat: Chat, ears: Ears<'_>) -> Option<Event> {
     let revision = message.edited_timestamp.as_deref()?;
-    let mut incoming = written(message, chat, ears)?;
-    incoming.event.kind = EventKind::Edited;
-    incoming.event.event_id = format!("e:{}:{}:{revision}", message.channel_id, message.id);
-    // Everybody may edit again and again, and its files are here already.
-    incoming.files.clear();
-    Some(incoming)
+    let mut event = written(message, chat, ears)?;
+    event.kind = EventKind::Edited;
+    event.event_id = format!("e:{}:{}:{revision}", message.channel_id, message.id);
+    // Its files came with the message.
+    event.attachments.clear();
+    Some(event)
 }
 
 /// Reads a command or the press of a button.
@@ -250,13 +228,10 @@ fn with_extras(mut text: String, message: &Message) -> String {
     text
 }
 
-fn files(message: &Message) -> Vec<RemoteFile> {
-    let forwarded = message.message_snapshots.iter().flat_map(|snapshot| &snapshot.message.attachments);
+fn files(message: &Message) -> Vec<Attachment> {
     let is_voice = message.flags & IS_VOICE_MESSAGE != 0;
     message
-        .attachments
-        .iter()
-        .chain(forwarded)
+        .files()
         .map(|file| {
             let mime = file.content_type.as_deref().and_then(|mime| mime.split(';').next()).unwrap_or_default().trim();
             let kind = match mime.split('/').next() {
@@ -268,7 +243,7 @@ fn files(message: &Message) -> Vec<RemoteFile> {
             };
             let mime = if mime.is_empty() { "application/octet-stream" } else { mime };
             let name = if file.filename.is_empty() { "file" } else { &file.filename };
-            RemoteFile { kind, url: file.url.clone(), mime: mime.to_owned(), name: name.to_owned(), size: file.size }
+            Attachment::away(Lies::at(message, file).written(), kind, mime, name, file.size)
         })
         .collect()
 }

@@ -32,6 +32,7 @@ mod threads;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::OnceLock;
+use std::time::Duration;
 
 use hermes_adapter_net::client::base_url;
 use hermes_adapter_net::fetch::{FetchOptions, Fetcher};
@@ -241,6 +242,15 @@ impl Delete for Discord {
     }
 }
 
+impl Fetch for Discord {
+    async fn fetch(&self, file: Attachment, _: Duration) -> Attachment {
+        match self.reached() {
+            Ok(link) => link.fetch(file).await,
+            Err(error) => file.not_fetched(error.to_string()),
+        }
+    }
+}
+
 impl Typing for Discord {
     async fn typing(&self, chat: Chat, on: bool) -> Result<(), CallError> {
         if !on {
@@ -415,7 +425,8 @@ fn version(base: &Url) -> u32 {
 }
 
 export_adapter!(
-    Discord: Edit + Delete + Typing + React + HandoffThread + RenameThread + CommandsMenu + ResolveTarget + ChatInfo
+    Discord:
+        Edit + Delete + Typing + React + Fetch + HandoffThread + RenameThread + CommandsMenu + ResolveTarget + ChatInfo
 );
 
 #[cfg(test)]

@@ -31,7 +31,7 @@ class Platform:
     def __init__(self):
         self.last_id, self.port = 0, 0
         self.channels = {GROUP: {"id": GROUP, "type": 0, "guild_id": GUILD, "name": "certify"}}
-        self.by_id, self.written, self.events = {}, [], []
+        self.by_id, self.written, self.events, self.files = {}, [], [], {}
         self.faults, self.silent, self.expired, self.session = [], False, False, 0
         self.lines = []
         self.changed = asyncio.Condition()
@@ -70,6 +70,11 @@ class Platform:
         message = {"id": self.new_id(), "channel_id": place["id"], "type": 0, "content": said["text"], "author": author, "mentions": []}
         if "guild_id" in place:
             message |= {"guild_id": GUILD, "member": {"roles": []}}
+        if "file" in said:
+            name, data = said["file"]["name"], said["file"]["text"].encode()
+            self.files[message["id"]] = data
+            url = f"http://127.0.0.1:{self.port}/files/{message['id']}"
+            message["attachments"] = [{"id": message["id"], "filename": name, "content_type": "text/plain", "size": len(data), "url": url}]
         self.by_id[message["id"]] = message
         if self.fault("malformed"):
             await self.tell("MESSAGE_CREATE", {"id": 7, "channel_id": ["no", "id"]})
@@ -246,6 +251,10 @@ async def request(platform, reader, writer):
     except Refused as refused:
         status, answer = refused.status, refused.body
     await platform.speaks()
+    if target.startswith("/files/"):
+        data = platform.files.get(target.removeprefix("/files/"), b"")
+        writer.write(f"HTTP/1.1 {200 if data else 404} As Told\r\nContent-Length: {len(data)}\r\n\r\n".encode() + data)
+        return True
     if answer is None:
         writer.write(b"HTTP/1.1 204 No Content\r\n\r\n")
         return True

@@ -149,6 +149,11 @@ impl Account {
         Some(space)
     }
 
+    /// A workspace of ours by its id.
+    pub fn space(&self, team: &str) -> Option<Arc<Space>> {
+        self.spaces().iter().find(|space| space.me.team_id == team).cloned()
+    }
+
     /// Whether one of our bots, in whichever workspace, wrote what was delivered.
     pub fn is_own(&self, payload: &Value) -> bool {
         self.spaces().iter().any(|space| inbound::is_by(payload, &space.me))

@@ -1,25 +1,58 @@
-//! The files of a message, brought to the host.
+//! The files of a message, brought to the host once it asks for them.
 
-use std::time::Duration;
-
-use futures_util::stream::{self, StreamExt};
 use hermes_adapter_net::fetch::{FetchError, Fetched, Fetcher};
 use hermes_adapter_net::reqwest::Url;
 use hermes_adapter_net::reqwest::header::{AUTHORIZATION, HeaderMap, HeaderValue};
 use hermes_adapter_sdk::prelude::*;
+use serde::{Deserialize, Serialize};
 use serde_json::json;
 use tokio::io::AsyncWriteExt;
-use tokio::sync::Semaphore;
-use tokio::time::{Instant, timeout_at};
 
 use crate::account::{Account, Space};
 use crate::api::{File, FileInfo};
 
-/// How long the files of one message may take in all: what is written behind it in its channel waits.
-const FILES_TIMEOUT: Duration = Duration::from_secs(60);
-/// Files of one message that are fetched at a time, and of all of them.
-const FETCHES_MAX: usize = 4;
-const ALL_FETCHES_MAX: usize = 32;
+/// The longest address that is kept; where it is longer Slack is asked for it.
+const URL_BYTES_MAX: usize = 1024;
+
+/// Where a file lies.
+#[derive(Serialize, Deserialize)]
+struct Lies {
+    /// The workspace.
+    team: String,
+    /// Slack's name of it.
+    id: String,
+    /// Its address, where the message told it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    url: Option<String>,
+}
+
+/// A file of a message, for an event.
+pub fn named(team: &str, file: &File) -> Attachment {
+    let name = file.name.clone().unwrap_or_else(|| "file".to_owned());
+    let (kind, size) = (kind_of(file), file.size.unwrap_or_default());
+    if let Some(why) = elsewhere(file) {
+        return Attachment::missing(kind, name, size, why);
+    }
+    let is_whole = file.file_access.as_deref() != Some("check_file_info");
+    let url = address(file).filter(|url| is_whole && url.len() <= URL_BYTES_MAX).map(str::to_owned);
+    let lies = Lies { team: team.to_owned(), id: file.id.clone(), url };
+    let reference = serde_json::to_string(&lies).unwrap_or_default();
+    Attachment::away(reference, kind, mime(file), name, size)
+}
+
+fn address(file: &File) -> Option<&str> {
+    file.url_private_download.as_deref().or(file.url_private.as_deref())
+}
+
+fn mime(file: &File) -> &str {
+    file.mimetype.as_deref().unwrap_or("application/octet-stream")
+}
+
+/// Why a file is none of Slack's to give.
+fn elsewhere(file: &File) -> Option<&'static str> {
+    let is_external = file.is_external || file.mode.as_deref() == Some("external");
+    is_external.then_some("the file lies at another service, where only its link leads")
+}
 
 /// Fetches files with the token of their workspace, where that may be seen.
 pub struct Files {
@@ -27,61 +60,33 @@ pub struct Files {
     /// Origins of files that the operator configured.
     origins: Vec<Url>,
     bytes_max: u64,
-    places: Semaphore,
 }
 
 impl Files {
     /// Files of at most `bytes_max` bytes, from Slack or from these origins.
     pub fn new(fetcher: Fetcher, origins: Vec<Url>, bytes_max: u64) -> Self {
-        Self { fetcher, origins, bytes_max, places: Semaphore::new(ALL_FETCHES_MAX) }
-    }
-
-    /// Brings the files of one message to the host, together and in their order, within one deadline.
-    pub async fn fetch_all(&self, account: &Account, host: &Host, space: &Space, files: Vec<File>) -> Vec<Attachment> {
-        let until = Instant::now() + FILES_TIMEOUT;
-        let fetches = files.into_iter().map(|file| self.fetch(account, host, space, file, until));
-        stream::iter(fetches).buffered(FETCHES_MAX).collect().await
+        Self { fetcher, origins, bytes_max }
     }
 
     /// Brings a file to the host; one that cannot be had is named with the reason.
-    async fn fetch(&self, account: &Account, host: &Host, space: &Space, file: File, until: Instant) -> Attachment {
-        let name = file.name.clone().unwrap_or_else(|| "file".to_owned());
-        let (kind, size) = (kind_of(&file), file.size.unwrap_or_default());
-        let fetched = async {
-            let _place = self.places.acquire().await.map_err(|error| error.to_string())?;
-            self.try_fetch(account, host, space, file, &name).await
-        };
-        let fetched = timeout_at(until, fetched).await;
-        match fetched.unwrap_or_else(|_| Err(format!("the files of a message may take {FILES_TIMEOUT:?} in all"))) {
-            Ok((media, mime, size)) => Attachment::new(media, kind, mime, name, size),
-            Err(note) => {
-                tracing::info!(size, %note, "a file was not fetched");
-                Attachment::missing(kind, name, size, note)
-            }
+    pub async fn fetch(&self, account: &Account, host: &Host, file: Attachment) -> Attachment {
+        match self.try_fetch(account, host, file.clone()).await {
+            Ok(fetched) => fetched,
+            Err(note) => file.not_fetched(note),
         }
     }
 
-    async fn try_fetch(
-        &self,
-        account: &Account,
-        host: &Host,
-        space: &Space,
-        mut file: File,
-        name: &str,
-    ) -> Result<(String, String, u64), String> {
-        if file.file_access.as_deref() == Some("check_file_info") {
-            let parameters = [("file", json!(file.id))];
-            let found: Result<FileInfo, _> = account.api.call(&space.token, "files.info", &parameters).await;
-            file = found.map_err(|error| error.to_string())?.file;
+    async fn try_fetch(&self, account: &Account, host: &Host, mut file: Attachment) -> Result<Attachment, String> {
+        let lies: Lies = serde_json::from_str(file.fetch.as_deref().unwrap_or_default())
+            .map_err(|_| "it is not known any more where the file lies")?;
+        let space = account.space(&lies.team).ok_or("its workspace has no token in `bot_token` any more")?;
+        let address = match lies.url {
+            Some(url) => url,
+            None => look_up(account, &space, &lies.id, &mut file).await?,
+        };
+        if file.size > self.bytes_max {
+            return Err(format!("the file has {} bytes and at most {} are fetched", file.size, self.bytes_max));
         }
-        if file.is_external || file.mode.as_deref() == Some("external") {
-            return Err("the file lies at another service, where only its link leads".to_owned());
-        }
-        if let Some(size) = file.size.filter(|size| *size > self.bytes_max) {
-            return Err(format!("the file has {size} bytes and at most {} are fetched", self.bytes_max));
-        }
-        let address =
-            file.url_private_download.or(file.url_private).ok_or("Slack does not offer the file for download")?;
         let url = Url::parse(&address).map_err(|_| "the file's address is none")?;
         if !is_slacks(&url, &self.origins) {
             return Err("the file's address is none of Slack's, so the token is not shown there".to_owned());
@@ -89,20 +94,33 @@ impl Files {
         let mut headers = HeaderMap::new();
         let bearer = HeaderValue::from_str(&format!("Bearer {}", space.token)).map_err(|_| "the token is no header")?;
         headers.insert(AUTHORIZATION, bearer);
-        let mime = file.mimetype.unwrap_or_else(|| "application/octet-stream".to_owned());
         let found = self.fetcher.fetch(url.as_str(), headers).await.map_err(|error| said(&error))?;
         // Who may not read a file is sent to the page where people sign in.
-        if found.content_type() == Some("text/html") && mime != "text/html" {
+        if found.content_type() == Some("text/html") && file.mime != "text/html" {
             return Err(
                 "Slack answered with a page instead of the file; does the app have the scope files:read?".to_owned()
             );
         }
-        let slot = host.media().create(MediaCreate::new(name, &mime, found.content_length())).await;
+        let slot = host.media().create(MediaCreate::new(&file.name, &file.mime, found.content_length())).await;
         let slot = slot.map_err(|error| error.to_string())?;
         let size = write(found, &slot.path).await?;
         host.media().commit(&slot.id).await.map_err(|error| error.to_string())?;
-        Ok((slot.id, mime, size))
+        Ok(file.fetched(slot.id, size))
     }
+}
+
+/// Asks Slack about a file of which an event says little; returns its address.
+async fn look_up(account: &Account, space: &Space, id: &str, known: &mut Attachment) -> Result<String, String> {
+    let found: Result<FileInfo, _> = account.api.call(&space.token, "files.info", &[("file", json!(id))]).await;
+    let file = found.map_err(|error| error.to_string())?.file;
+    if let Some(why) = elsewhere(&file) {
+        return Err(why.to_owned());
+    }
+    known.kind = kind_of(&file);
+    mime(&file).clone_into(&mut known.mime);
+    known.size = file.size.unwrap_or(known.size);
+    known.name = file.name.clone().unwrap_or_else(|| known.name.clone());
+    address(&file).map(str::to_owned).ok_or_else(|| "Slack does not offer the file for download".to_owned())
 }
 
 /// Writes a file as it comes; returns its size.

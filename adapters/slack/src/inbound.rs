@@ -1,7 +1,8 @@
 //! From what Slack delivers to an event: who, where, whether this app was meant.
 //!
-//! Pure, but for files and names, which are only asked for here (`receiver` fetches them). The descriptor of a chat
-//! is made in one place and from the channel's id alone, since only some payloads tell what kind of channel it is.
+//! Pure, but for names, which are only asked for here (`receiver` fetches them), and files, which are only named
+//! (`files` fetches them). The descriptor of a chat is made in one place and from the channel's id alone, since only
+//! some payloads tell what kind of channel it is.
 
 use std::collections::BTreeMap;
 
@@ -10,6 +11,7 @@ use serde::{Deserialize, Deserializer, de::DeserializeOwned};
 use serde_json::Value;
 
 use crate::api::{File, Me};
+use crate::files;
 use crate::text;
 
 /// Kinds of messages that somebody wrote; everything else is the platform's own.
@@ -41,21 +43,6 @@ pub struct Reader<'a> {
 impl Reader<'_> {
     fn text(&self, text: &str) -> text::Read {
         text::read(text, &self.me.user_id, |user| self.names.get(user).cloned())
-    }
-}
-
-/// An event whose files are still with the platform.
-#[derive(Debug)]
-pub struct Incoming {
-    /// The event, without attachments and names.
-    pub event: Event,
-    /// What came with it.
-    pub files: Vec<File>,
-}
-
-impl Incoming {
-    fn bare(event: Event) -> Self {
-        Self { event, files: Vec::new() }
     }
 }
 
@@ -143,14 +130,14 @@ pub fn is_ts(text: &str) -> bool {
 }
 
 /// Reads one delivery of the Events API; `None` when it is nothing for the host.
-pub fn event(payload: &Value, reader: Reader<'_>) -> Option<Incoming> {
+pub fn event(payload: &Value, reader: Reader<'_>) -> Option<Event> {
     if !matches!(payload["event"]["type"].as_str(), Some("message" | "app_mention")) {
         return None;
     }
     let message = Message::deserialize(&payload["event"])
         .map_err(|error| tracing::warn!(%error, "a message has a shape that is not known, and is left out"))
         .ok()?;
-    let mut incoming = match message.subtype.as_deref() {
+    let mut event = match message.subtype.as_deref() {
         Some("message_changed") => changed(&message, reader)?,
         Some("message_deleted") => deleted(&message, reader)?,
         _ => written(&message, &message.channel, reader)?,
@@ -159,12 +146,12 @@ pub fn event(payload: &Value, reader: Reader<'_>) -> Option<Incoming> {
         // What is delivered names any one of our workspaces that share the channel, another one the next time, and the
         // channel has one id in all of them. <https://docs.slack.dev/apis/events-api/#authorizations>
         let space = format!(":{}/", reader.me.team_id);
-        incoming.event.event_id = incoming.event.event_id.replacen(&space, ":", 1);
+        event.event_id = event.event_id.replacen(&space, ":", 1);
     }
     if payload["event"].to_string().len() <= RAW_BYTES_MAX {
-        incoming.event.raw = payload["event"].clone();
+        event.raw = payload["event"].clone();
     }
-    Some(incoming)
+    Some(event)
 }
 
 /// <https://docs.slack.dev/reference/events/message>
@@ -265,7 +252,7 @@ impl Message {
     }
 }
 
-fn written(message: &Message, channel: &str, reader: Reader<'_>) -> Option<Incoming> {
+fn written(message: &Message, channel: &str, reader: Reader<'_>) -> Option<Event> {
     let Reader { me, threads, .. } = reader;
     if !message.is_written() || message.is_ours(me) || !is_ts(&message.ts) || channel.is_empty() {
         return None;
@@ -287,7 +274,8 @@ fn written(message: &Message, channel: &str, reader: Reader<'_>) -> Option<Incom
     let answers_us = event.reply_to.as_ref().is_some_and(|reply| reply.is_self);
     event.addressed = Addressed::new(read.mention, answers_us, false);
     let files = message.files.iter().chain(passed_on.into_iter().flat_map(|one| &one.files));
-    Some(Incoming { event, files: files.cloned().collect() })
+    event.attachments = files.map(|file| files::named(&me.team_id, file)).collect();
+    Some(event)
 }
 
 /// What is written in a thread answers the message that it began with.
@@ -301,7 +289,7 @@ fn reply(message: &Message, me: &Me) -> Option<ReplyTo> {
 
 /// A message says something else. Slack also sends this for previews of links and whenever it looks at a text again,
 /// which changes nothing that somebody wrote.
-fn changed(outer: &Message, reader: Reader<'_>) -> Option<Incoming> {
+fn changed(outer: &Message, reader: Reader<'_>) -> Option<Event> {
     let message = outer.message.as_ref()?;
     let before = outer.previous_message.as_ref();
     if message.subtype.as_deref() == Some("tombstone") {
@@ -312,22 +300,21 @@ fn changed(outer: &Message, reader: Reader<'_>) -> Option<Incoming> {
     if before.is_some_and(|before| before.text == message.text) {
         return None;
     }
-    let mut incoming = written(message, &outer.channel, reader)?;
-    let event = &mut incoming.event;
+    let mut event = written(message, &outer.channel, reader)?;
     event.kind = EventKind::Edited;
     event.event_id = format!("e:{}:{}:{}", event.chat.id, message.ts, edited.ts);
     event.at_ms = at_ms(&edited.ts);
     // Its files came with the message itself.
-    incoming.files.clear();
-    Some(incoming)
+    event.attachments.clear();
+    Some(event)
 }
 
-fn deleted(outer: &Message, reader: Reader<'_>) -> Option<Incoming> {
+fn deleted(outer: &Message, reader: Reader<'_>) -> Option<Event> {
     let before = outer.previous_message.as_ref()?;
     gone(before, outer.deleted_ts.as_ref()?, &outer.channel, &outer.ts, reader)
 }
 
-fn gone(before: &Message, ts: &str, channel: &str, when: &str, reader: Reader<'_>) -> Option<Incoming> {
+fn gone(before: &Message, ts: &str, channel: &str, when: &str, reader: Reader<'_>) -> Option<Event> {
     let Reader { me, threads, .. } = reader;
     if !before.is_written() || before.is_ours(me) || !is_ts(ts) || channel.is_empty() {
         return None;
@@ -337,11 +324,11 @@ fn gone(before: &Message, ts: &str, channel: &str, when: &str, reader: Reader<'_
         .of_kind(EventKind::Deleted)
         .at_ms(at_ms(when))
         .with_message_id(ts);
-    Some(Incoming::bare(event))
+    Some(event)
 }
 
 /// Reads the press of a button. <https://docs.slack.dev/reference/interaction-payloads/block_actions-payload>
-pub fn pressed(payload: &Value, me: &Me) -> Option<Incoming> {
+pub fn pressed(payload: &Value, me: &Me) -> Option<Event> {
     if payload["type"] != "block_actions" {
         return None;
     }
@@ -360,7 +347,7 @@ pub fn pressed(payload: &Value, me: &Me) -> Option<Incoming> {
         .at_ms(at_ms(pressed_ts))
         .with_message_id(ts);
     event.choice = Some(ChoiceMade::new(ask, option));
-    Some(Incoming::bare(event))
+    Some(event)
 }
 
 /// A slash command. <https://docs.slack.dev/interactivity/implementing-slash-commands#app_command_handling>
@@ -373,7 +360,7 @@ pub struct Slash {
 }
 
 /// Reads a slash command, with `text` for what it is to mean. Slack takes none inside of a thread.
-pub fn slash(payload: &Value, reader: Reader<'_>, now_ms: i64, say: impl FnOnce(&Slash) -> String) -> Option<Incoming> {
+pub fn slash(payload: &Value, reader: Reader<'_>, now_ms: i64, say: impl FnOnce(&Slash) -> String) -> Option<Event> {
     let word = |key: &str| payload[key].as_str().unwrap_or_default();
     let slash = Slash { command: word("command").to_owned(), text: word("text").trim().to_owned() };
     let (user, channel, trigger) = (word("user_id"), word("channel_id"), word("trigger_id"));
@@ -385,7 +372,7 @@ pub fn slash(payload: &Value, reader: Reader<'_>, now_ms: i64, say: impl FnOnce(
     let mut event =
         Event::message(format!("s:{}:{trigger}", chat.id), chat, Sender::new(user), read.text).at_ms(now_ms);
     event.addressed = Addressed::new(true, false, event.text.starts_with('/'));
-    Some(Incoming::bare(event))
+    Some(event)
 }
 
 #[cfg(test)]

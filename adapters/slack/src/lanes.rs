@@ -32,8 +32,6 @@ pub enum Ack {
     Socket(mpsc::Sender<String>, String),
     /// By the answer to its request.
     Request(oneshot::Sender<()>),
-    /// It was, in an earlier life of the link, and is kept under this key.
-    Before(String),
 }
 
 impl Ack {
@@ -44,7 +42,6 @@ impl Ack {
             Self::Socket(to, envelope) => drop(to.send(envelope).await),
             // Nor can a request that has ended.
             Self::Request(to) => drop(to.send(())),
-            Self::Before(_) => {}
         }
     }
 }
@@ -106,9 +103,8 @@ impl Waiting {
     }
 }
 
-/// Hands `before`, and then what comes in, to `take`. Ends only with its first error.
+/// Hands what comes in to `take`. Ends only with its first error.
 pub async fn work<T: Future<Output = Result<(), ConnectError>>>(
-    before: Vec<Delivery>,
     mut from: mpsc::Receiver<Delivery>,
     take: impl Fn(Delivery) -> T,
 ) -> Result<(), ConnectError> {
@@ -116,9 +112,8 @@ pub async fn work<T: Future<Output = Result<(), ConnectError>>>(
         let taken = take(delivery);
         async move { (channel, taken.await) }
     };
-    let (mut waiting, mut count) = (Waiting::default(), before.len());
-    let mut taking: FuturesUnordered<_> =
-        before.into_iter().filter_map(|delivery| waiting.enter(delivery)).map(start).collect();
+    let (mut waiting, mut count) = (Waiting::default(), 0);
+    let mut taking = FuturesUnordered::new();
     loop {
         tokio::select! {
             Some((channel, taken)) = taking.next() => {
@@ -146,7 +141,7 @@ mod tests {
 
     fn delivery(channel: &str, n: u32) -> Delivery {
         let payload = json!({ "event": { "channel": channel, "n": n } });
-        Delivery { kind: Kind::Event, payload, ack: Ack::Before(String::new()) }
+        Delivery { kind: Kind::Event, payload, ack: Ack::Request(oneshot::channel().0) }
     }
 
     #[tokio::test]
@@ -169,7 +164,7 @@ mod tests {
             }
         };
         let play = async {
-            for (channel, n) in [("C1", 2), ("C9", 3), ("C1", 4), ("D1", 5)] {
+            for (channel, n) in [("C1", 1), ("C1", 2), ("C9", 3), ("C1", 4), ("D1", 5)] {
                 assert!(lanes.put(delivery(channel, n)).await);
             }
             for _ in 0..2 {
@@ -181,7 +176,7 @@ mod tests {
             }
         };
         tokio::select! {
-            end = work(vec![delivery("C1", 1)], from, take) => panic!("it goes on: {end:?}"),
+            end = work(from, take) => panic!("it goes on: {end:?}"),
             () = play => {}
         }
         let taken = taken.into_inner().unwrap();
@@ -194,8 +189,9 @@ mod tests {
 
     #[tokio::test]
     async fn the_first_error_ends_the_work() {
-        let (_lanes, from) = Lanes::new();
-        let end = work(vec![delivery("C1", 1)], from, |_| async { Err(ConnectError::retry("cut")) }).await;
-        assert!(end.is_err());
+        let (lanes, from) = Lanes::new();
+        let put = lanes.put(delivery("C1", 1));
+        let (put, end) = tokio::join!(put, work(from, |_| async { Err(ConnectError::retry("cut")) }));
+        assert!(put && end.is_err());
     }
 }

@@ -6,7 +6,6 @@
 //! * `inbound`: from a payload to an event;
 //! * `receiver`: from a delivery to an event that the host has, then the acknowledgement; `files`: what hangs on it;
 //! * `lanes`: what is handled side by side and what one after the other;
-//! * `kept`: what is acknowledged and not with the host yet;
 //! * `socket`, `events_api`: the two ways a delivery comes;
 //! * `outbound`: from a part to the calls that carry it, and the one place where errors are classified;
 //! * `seeds`: which threads were begun for the host.
@@ -18,7 +17,6 @@ mod api;
 mod events_api;
 mod files;
 mod inbound;
-mod kept;
 mod lanes;
 mod outbound;
 mod react;
@@ -46,6 +44,7 @@ use serde_json::json;
 use account::{Account, Space};
 use api::{Api, ApiError, Done};
 use events_api::EventsApi;
+use files::Files;
 use inbound::{Threads, is_ts};
 use receiver::Receiver;
 use seeds::Seeds;
@@ -170,6 +169,7 @@ enum Way {
 struct Parts {
     account: Arc<Account>,
     receiver: Receiver,
+    files: Files,
     way: Way,
 }
 
@@ -287,7 +287,7 @@ impl Adapter for Slack {
 
     async fn run(&self) -> Result<(), ConnectError> {
         let parts = self.parts()?;
-        let (lanes, work) = parts.receiver.open().await?;
+        let (lanes, work) = parts.receiver.open();
         let link = match &parts.way {
             Way::Sockets(sockets) => sockets.run(&lanes).boxed(),
             Way::Requests(requests) => requests.run(&lanes).boxed(),
@@ -325,6 +325,15 @@ impl Edit for Slack {
                 outbound::edit(api, &space, &channel, &message.id, &outgoing, self.host.now_ms()).await
             }
             Err(outcome) => outcome,
+        }
+    }
+}
+
+impl Fetch for Slack {
+    async fn fetch(&self, file: Attachment, _: Duration) -> Attachment {
+        match self.parts() {
+            Ok(parts) => parts.files.fetch(&parts.account, &self.host, file).await,
+            Err(error) => file.not_fetched(error.to_string()),
         }
     }
 }
@@ -525,8 +534,8 @@ fn parts(config: Config, host: &Host) -> Result<Parts, ConnectError> {
     let mut fetching = FetchOptions::with_origins(origins.clone());
     fetching.ca_file.clone_from(&config.ca_file);
     fetching.bytes_max = config.media_bytes_max;
-    let receiver =
-        Receiver::new(Arc::clone(&account), host.clone(), &config, Fetcher::new(fetching).map_err(wrong)?, origins);
+    let files = Files::new(Fetcher::new(fetching).map_err(wrong)?, origins, config.media_bytes_max);
+    let receiver = Receiver::new(Arc::clone(&account), host.clone(), &config);
     let way = match (config.app_token, config.signing_secret) {
         (Some(token), _) => {
             let mut options = ClientOptions::for_base_url(&base);
@@ -544,7 +553,7 @@ fn parts(config: Config, host: &Host) -> Result<Parts, ConnectError> {
             Way::Requests(EventsApi::new(Arc::clone(&account), host.clone(), address, secret.unwrap_or_default()))
         }
     };
-    Ok(Parts { account, receiver, way })
+    Ok(Parts { account, receiver, files, way })
 }
 
 fn call_error(error: ApiError) -> CallError {
@@ -555,7 +564,7 @@ fn call_error(error: ApiError) -> CallError {
     CallError::new(code, error.to_string())
 }
 
-export_adapter!(Slack: Edit + Typing + React + HandoffThread + ResolveTarget);
+export_adapter!(Slack: Edit + Fetch + Typing + React + HandoffThread + ResolveTarget);
 
 #[cfg(test)]
 mod tests {

@@ -1,28 +1,21 @@
 //! From a delivery to an event that the host has, and only then the acknowledgement.
 //!
 //! What Slack is not told about within three seconds it delivers again, and an event names the change and not the
-//! delivery: so nothing is lost and nothing counts twice. Where files have to be fetched first, the delivery is kept
-//! with the host and acknowledged before; what is still kept when the link opens is taken up again.
+//! delivery: so nothing is lost and nothing counts twice.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use futures_util::future::{BoxFuture, FutureExt};
-use hermes_adapter_net::fetch::Fetcher;
-use hermes_adapter_net::reqwest::Url;
 use hermes_adapter_sdk::prelude::*;
 use serde_json::{Value, json};
 
 use crate::Config;
 use crate::account::{Account, Space};
-use crate::files::Files;
-use crate::inbound::{self, Incoming, Reader, Slash, Threads};
-use crate::kept::{Entry, Kept};
-use crate::lanes::{self, Ack, Delivery, Kind, Lanes};
+use crate::inbound::{self, Reader, Slash, Threads};
+use crate::lanes::{self, Delivery, Kind, Lanes};
 use crate::text;
 
-/// Where deliveries are kept that are acknowledged and not with the host yet.
-const KEPT_AS: &str = "acknowledged";
 /// People in one text whose names are asked for.
 const MENTIONS_MAX: usize = 20;
 /// Changes that are remembered as handed over.
@@ -36,22 +29,18 @@ pub struct Receiver {
     pub slash_command: String,
     /// Channels that are listened to; empty: all.
     pub allowed_channels: Vec<String>,
-    files: Files,
-    kept: Kept,
     recent: Mutex<VecDeque<String>>,
 }
 
 impl Receiver {
     /// A receiver that has nothing yet.
-    pub fn new(account: Arc<Account>, host: Host, config: &Config, fetcher: Fetcher, file_origins: Vec<Url>) -> Self {
+    pub fn new(account: Arc<Account>, host: Host, config: &Config) -> Self {
         Self {
             account,
             host,
             threads: config.threads(),
             slash_command: config.slash_command.clone(),
             allowed_channels: config.allowed_channels.clone(),
-            files: Files::new(fetcher, file_origins, config.media_bytes_max),
-            kept: Kept::default(),
             recent: Mutex::default(),
         }
     }
@@ -62,31 +51,10 @@ impl Receiver {
         self.allowed_channels.is_empty() || chat.kind == ChatType::Dm || self.allowed_channels.iter().any(is_named)
     }
 
-    /// Opens the lanes, and puts what was kept into them again.
-    pub async fn open(&self) -> Result<(Lanes, BoxFuture<'_, Result<(), ConnectError>>), ConnectError> {
-        let stored = self.host.kv().get(KEPT_AS).await.map_err(|error| ConnectError::retry(error.to_string()))?;
-        let kept: Vec<Entry> = stored.and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default();
-        self.kept.begin(kept.clone());
-        if !kept.is_empty() {
-            tracing::info!(count = kept.len(), "taken up again: acknowledged before, and not with the host yet");
-        }
-        let before =
-            kept.into_iter().map(|(key, payload)| Delivery { kind: Kind::Event, payload, ack: Ack::Before(key) });
+    /// Opens the lanes.
+    pub fn open(&self) -> (Lanes, BoxFuture<'_, Result<(), ConnectError>>) {
         let (lanes, from) = Lanes::new();
-        Ok((lanes, lanes::work(before.collect(), from, |delivery| self.handle(delivery)).boxed()))
-    }
-
-    async fn handle(&self, delivery: Delivery) -> Result<(), ConnectError> {
-        let kept_as = match &delivery.ack {
-            Ack::Before(key) => Some(key.clone()),
-            _ => None,
-        };
-        self.take(delivery).await?;
-        match kept_as {
-            // Also where nothing came of it: it would be taken up for ever, and take the room of others.
-            Some(key) => self.forget(&key).await,
-            None => Ok(()),
-        }
+        (lanes, lanes::work(from, |delivery| self.take(delivery)).boxed())
     }
 
     /// Reads one delivery, hands it over and acknowledges it.
@@ -106,35 +74,23 @@ impl Receiver {
             ack.say().await;
             return Ok(());
         };
-        let incoming = match kind {
+        let read = match kind {
             Kind::Event => self.read_event(&payload, &space, &BTreeMap::new()),
             Kind::Slash => self.read_slash(&payload, &space).await,
             Kind::Interactive => inbound::pressed(&payload, &space.me),
         };
-        let incoming = incoming.filter(|incoming| self.is_allowed(&incoming.event.chat));
-        let Some(Incoming { mut event, files }) = incoming else {
+        let read = read.filter(|event| self.is_allowed(&event.chat) && !self.is_known(&event.event_id));
+        let Some(mut event) = read else {
             ack.say().await;
             return Ok(());
         };
         let key = event.event_id.clone();
         let response_url = payload["response_url"].as_str().filter(|_| kind == Kind::Slash).map(str::to_owned);
-        let is_again = matches!(ack, Ack::Before(_));
-        if self.is_known(&key, is_again) {
-            ack.say().await;
-            return Ok(());
-        }
         let users = self.mentioned(&payload, &space, kind);
-        let mut ack = Some(ack);
-        if !files.is_empty() && (is_again || self.keep(&key, payload.clone()).await) {
-            if let Some(ack) = ack.take() {
-                ack.say().await;
-            }
-        }
-        event.attachments = self.files.fetch_all(&self.account, &self.host, &space, files).await;
         let names = self.add_names(&space, &mut event, &users).await;
         if !users.is_empty() {
             if let Some(named) = self.read_event(&payload, &space, &names) {
-                event.text = named.event.text;
+                event.text = named.text;
             }
         }
         match self.host.emit(&event).await {
@@ -150,14 +106,12 @@ impl Receiver {
             }
             Err(error) => return Err(ConnectError::retry(format!("the host did not take an event: {error}"))),
         }
-        self.done(&key).await?;
-        if let Some(ack) = ack {
-            ack.say().await;
-        }
+        self.done(key);
+        ack.say().await;
         Ok(())
     }
 
-    fn read_event(&self, payload: &Value, space: &Space, names: &BTreeMap<String, String>) -> Option<Incoming> {
+    fn read_event(&self, payload: &Value, space: &Space, names: &BTreeMap<String, String>) -> Option<Event> {
         if self.account.is_own(payload) {
             return None;
         }
@@ -172,7 +126,7 @@ impl Receiver {
 
     /// A slash command of the host's own name says a command of the host, or words for the agent; any other one is
     /// itself the command.
-    async fn read_slash(&self, payload: &Value, space: &Space) -> Option<Incoming> {
+    async fn read_slash(&self, payload: &Value, space: &Space) -> Option<Event> {
         let commands = self.commands().await;
         let names = BTreeMap::new();
         let reader = Reader { me: &space.me, threads: self.threads, names: &names };
@@ -206,38 +160,18 @@ impl Receiver {
         names
     }
 
-    /// Whether a change was handed over already, or is about to be.
-    fn is_known(&self, key: &str, is_again: bool) -> bool {
-        let recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
-        recent.iter().any(|known| known == key) || (!is_again && self.kept.holds(key))
-    }
-
-    /// Keeps a delivery with the host; `false` when there is no room, and then it is acknowledged later.
-    async fn keep(&self, key: &str, payload: Value) -> bool {
-        let store = |text: String| async move { self.host.kv().set(KEPT_AS, &text).await };
-        self.kept.add(key, payload, store).await.unwrap_or_else(|error| {
-            tracing::info!(%error, "a delivery is not kept, and is acknowledged once the host has it");
-            false
-        })
+    /// Whether a change was handed over already.
+    fn is_known(&self, key: &str) -> bool {
+        self.recent.lock().unwrap_or_else(PoisonError::into_inner).iter().any(|known| known == key)
     }
 
     /// The host has it.
-    async fn done(&self, key: &str) -> Result<(), ConnectError> {
-        {
-            let mut recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
-            recent.push_back(key.to_owned());
-            while recent.len() > RECENT_MAX {
-                recent.pop_front();
-            }
+    fn done(&self, key: String) {
+        let mut recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
+        recent.push_back(key);
+        while recent.len() > RECENT_MAX {
+            recent.pop_front();
         }
-        self.forget(key).await
-    }
-
-    /// Keeps it no longer.
-    async fn forget(&self, key: &str) -> Result<(), ConnectError> {
-        let store = |text: String| async move { self.host.kv().set(KEPT_AS, &text).await };
-        let stored = self.kept.remove(key, store).await;
-        stored.map_err(|error| ConnectError::retry(format!("what is handed over could not be noted: {error}")))
     }
 }
 

@@ -30,7 +30,7 @@ class Refused(Exception):
 class Platform:
     def __init__(self):
         self.port, self.last, self.opened = 0, 0, 0
-        self.by_ts, self.written, self.waiting = {}, [], {}
+        self.by_ts, self.written, self.waiting, self.files = {}, [], {}, {}
         self.faults, self.silent, self.expired = [], False, False
         self.lines = []
         self.changed = asyncio.Condition()
@@ -63,6 +63,12 @@ class Platform:
                 event |= {"thread_ts": chat["thread"], "parent_user_id": BOT}
         else:
             event["channel"] = f"D0000000{person}" if chat == "dm" else GROUP
+        if "file" in said:
+            file_id, data = f"F{event['ts'].replace('.', '')}", said["file"]["text"].encode()
+            self.files[file_id] = data
+            url = f"http://127.0.0.1:{self.port}/files/{file_id}"
+            event["subtype"] = "file_share"
+            event["files"] = [{"id": file_id, "name": said["file"]["name"], "mimetype": "text/plain", "size": len(data), "url_private": url}]
         self.by_ts[event["ts"]] = event
         if self.fault("malformed"):
             await self.deliver({"type": "message", "channel": ["no", "id"], "ts": 7})
@@ -226,6 +232,10 @@ async def request(platform, reader, writer):
         finally:
             line.gone()
         return False
+    if target.startswith("/files/"):
+        data = platform.files.get(target.removeprefix("/files/"), b"")
+        writer.write(f"HTTP/1.1 {200 if data else 404} As Told\r\nContent-Length: {len(data)}\r\n\r\n".encode() + data)
+        return True
     asked = dict(urllib.parse.parse_qsl(body.decode(), keep_blank_values=True))
     token = headers.get("authorization", "").removeprefix("Bearer ")
     status, more = 200, {}

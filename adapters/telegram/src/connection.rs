@@ -107,10 +107,7 @@ impl Connection {
                 continue;
             }
             for group in groups(&batch) {
-                // What took long is not fetched again for something behind it.
-                if self.hand_over(group, &me).await? {
-                    self.store_offset(next_offset(group)).await?;
-                }
+                self.hand_over(group, &me).await?;
             }
             let next = next_offset(&batch);
             if next.is_none() || next == offset {
@@ -170,8 +167,8 @@ impl Connection {
         Ok(batch)
     }
 
-    /// Emits the event of one update, or of the updates of one album; returns whether files came with it.
-    pub async fn hand_over(&self, group: &[Value], me: &User) -> Result<bool, ConnectError> {
+    /// Emits the event of one update, or of the updates of one album.
+    pub async fn hand_over(&self, group: &[Value], me: &User) -> Result<(), ConnectError> {
         let updates: Vec<Update> = group
             .iter()
             .filter_map(|update| {
@@ -195,9 +192,7 @@ impl Connection {
                 inbound::album(&messages, me)
             }
         };
-        let Some(Incoming { mut event, files, callback }) = incoming else { return Ok(false) };
-        let has_files = !files.is_empty();
-        event.attachments = self.fetch_all(files).await;
+        let Some(Incoming { mut event, callback }) = incoming else { return Ok(()) };
         if let [update] = group {
             if update.to_string().len() <= RAW_BYTES_MAX {
                 event.raw = update.clone();
@@ -214,7 +209,7 @@ impl Connection {
         if let Some(callback) = callback {
             self.acknowledge(callback);
         }
-        Ok(has_files)
+        Ok(())
     }
 
     /// Ends the little clock on a button, beside everything else: nothing depends on it.

@@ -1,4 +1,4 @@
-//! Files on their way in: from the server to the place that the host names, piece by piece.
+//! Files on their way in, once the host asks for them: from the server to the place that the host names, piece by piece.
 //!
 //! A server of one's own that runs with `--local` names files on its disk instead of handing them out. They are
 //! read beneath the folder that the operator names, step by step: neither `..` nor a link leads out of it.
@@ -10,7 +10,6 @@ use std::os::fd::AsFd;
 use std::path::{Component, Path, PathBuf};
 use std::time::Duration;
 
-use futures_util::stream::{self, StreamExt as _};
 use hermes_adapter_sdk::prelude::*;
 use rustix::fs::{CWD, Mode, OFlags};
 use serde_json::json;
@@ -18,50 +17,32 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::api::{ApiError, FilePath};
 use crate::connection::Connection;
-use crate::inbound::RemoteFile;
-
-/// Files of one message that are fetched at once.
-const FETCHES_MAX: usize = 4;
-/// How long all files of one message may take: what is behind it waits meanwhile.
-const FILES_TIMEOUT: Duration = Duration::from_secs(20);
-/// And how fast they have to move at least, besides.
-const BYTES_PER_S_MIN: u64 = 4 << 20;
 
 impl Connection {
-    /// Brings the files of one message to the host, in their order, within one deadline.
-    pub async fn fetch_all(&self, files: Vec<RemoteFile>) -> Vec<Attachment> {
-        let bytes = files.iter().filter_map(|file| file.size).filter(|size| *size <= self.media_bytes_max).sum::<u64>();
-        let within = FILES_TIMEOUT + Duration::from_secs(bytes / BYTES_PER_S_MIN);
-        let until = Instant::now() + within;
-        let fetches = files.into_iter().map(|file| self.fetch(file, until));
-        stream::iter(fetches).buffered(FETCHES_MAX).collect().await
-    }
-
     /// Brings a file to the host; one that cannot be had is named with the reason.
-    async fn fetch(&self, file: RemoteFile, until: Instant) -> Attachment {
-        let size = file.size.unwrap_or_default();
+    pub async fn fetch(&self, file: Attachment, within: Duration) -> Attachment {
+        let until = Instant::now() + within;
         let fetched = timeout_at(until, self.try_fetch(&file, until)).await;
         match fetched.unwrap_or_else(|_| Err("it did not arrive in time".to_owned())) {
-            Ok((media, size)) => Attachment::new(media, file.kind, file.mime, file.name, size),
-            Err(note) => {
-                tracing::info!(size, %note, "a file was not fetched");
-                Attachment::missing(file.kind, file.name, size, note)
-            }
+            Ok((media, size)) => file.fetched(media, size),
+            Err(note) => file.not_fetched(note),
         }
     }
 
-    async fn try_fetch(&self, file: &RemoteFile, until: Instant) -> Result<(String, u64), String> {
-        if let Some(size) = file.size.filter(|size| *size > self.media_bytes_max) {
-            return Err(too_large(size, self.media_bytes_max));
+    async fn try_fetch(&self, file: &Attachment, until: Instant) -> Result<(String, u64), String> {
+        if file.size > self.media_bytes_max {
+            return Err(too_large(file.size, self.media_bytes_max));
         }
-        let found = self.look_up(file, until).await.map_err(|error| error.to_string())?;
+        let file_id = file.fetch.as_deref().unwrap_or_default();
+        let found = self.look_up(file_id, until).await.map_err(|error| error.to_string())?;
         let path = found.file_path.ok_or("the server does not offer the file for download")?;
-        let wanted = MediaCreate::new(&file.name, &file.mime, file.size.or(found.file_size));
-        let slot = self.host.media().create(wanted).await.map_err(|error| error.to_string())?;
+        let size = Some(file.size).filter(|size| *size > 0).or(found.file_size);
+        let slot = self.host.media().create(MediaCreate::new(&file.name, &file.mime, size)).await;
+        let slot = slot.map_err(|error| error.to_string())?;
         let size = match self.bring(&path, Path::new(&slot.path)).await {
             Ok(size) => size,
             Err(why) => {
-                // What is left of it is swept away otherwise.
+                // The host forgets it otherwise after a while.
                 let _ = tokio::fs::remove_file(&slot.path).await;
                 return Err(why);
             }
@@ -72,8 +53,8 @@ impl Connection {
 
     /// Where the server has a file. A server of one's own fetches it whole before it answers, so this may take
     /// all the time that there is. What was cut off before is asked once more.
-    async fn look_up(&self, file: &RemoteFile, until: Instant) -> Result<FilePath, ApiError> {
-        let parameters = json!({ "file_id": file.file_id });
+    async fn look_up(&self, file_id: &str, until: Instant) -> Result<FilePath, ApiError> {
+        let parameters = json!({ "file_id": file_id });
         let ask = || self.api.call_within("getFile", &parameters, until.saturating_duration_since(Instant::now()));
         match ask().await {
             Err(ApiError::NotSent(_) | ApiError::Doubtful(_)) => ask().await,

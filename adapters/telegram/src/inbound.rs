@@ -1,6 +1,6 @@
 //! From an update to an event: who, where, whether this bot was meant.
 //!
-//! Pure, but for files, which are only named here (`connection` fetches them).
+//! Pure: files are only named here (`files` fetches them, once the host asks).
 //! Everything is decided from structured data: a mention is an entity, never a
 //! piece of text that looks like one.
 
@@ -20,28 +20,12 @@ pub const DIRECT: &str = "direct:";
 /// Entities of one message that are looked at; the server sends at most as many.
 const ENTITIES_MAX: usize = 100;
 
-/// An event whose files are still with the platform.
+/// An event, and what is to be done once the host has it.
 pub struct Incoming {
-    /// The event, without attachments.
+    /// The event.
     pub event: Event,
-    /// What came with it.
-    pub files: Vec<RemoteFile>,
     /// The callback to answer once the host has the event.
     pub callback: Option<String>,
-}
-
-/// A file that the platform holds.
-pub struct RemoteFile {
-    /// What kind of file.
-    pub kind: AttachmentKind,
-    /// The platform's id of it.
-    pub file_id: String,
-    /// MIME type, guessed by the kind where the platform names none.
-    pub mime: String,
-    /// Name for people.
-    pub name: String,
-    /// Size in bytes, where the platform tells.
-    pub size: Option<u64>,
 }
 
 /// Reads one update; `None` when it is nothing for the host.
@@ -58,8 +42,8 @@ pub fn incoming(update: &Update, me: &api::User) -> Option<Incoming> {
     let message = update.edited_message.as_ref().or(update.edited_channel_post.as_ref())?;
     let mut incoming = written(message, me)?;
     let revision = message.edit_date.unwrap_or(message.date);
-    // An edit changes words; its files were fetched with the message, and everybody may edit again and again.
-    incoming.files.clear();
+    // An edit changes words; its files came with the message.
+    incoming.event.attachments.clear();
     incoming.event.kind = EventKind::Edited;
     incoming.event.event_id = format!("e:{}:{}:{revision}", message.chat.id, message.message_id);
     incoming.event.at_ms = revision.saturating_mul(1000);
@@ -90,14 +74,14 @@ pub fn album(messages: &[Message], me: &api::User) -> Option<Incoming> {
         all.mention |= one.mention;
         all.command |= one.command;
         all.reply_to_self |= one.reply_to_self;
-        whole.files.extend(part.files);
+        whole.event.attachments.extend(part.event.attachments);
     }
     Some(whole)
 }
 
 impl Incoming {
     fn bare(event: Event) -> Self {
-        Self { event, files: Vec::new(), callback: None }
+        Self { event, callback: None }
     }
 }
 
@@ -186,7 +170,8 @@ fn written(message: &Message, me: &api::User) -> Option<Incoming> {
     event.reply_to = reply(message, me);
     let reply_to_self = event.reply_to.as_ref().is_some_and(|reply| reply.is_self);
     event.addressed = Addressed::new(meant.mention, reply_to_self, meant.command);
-    Some(Incoming { event, files, callback: None })
+    event.attachments = files;
+    Some(Incoming::bare(event))
 }
 
 /// What a message holds besides words and files.
@@ -282,16 +267,14 @@ fn byte_range(text: &str, entity: &Entity) -> Option<(usize, usize)> {
     (units == wanted.1).then_some((start?, text.len()))
 }
 
-fn files(message: &Message) -> Vec<RemoteFile> {
+/// What came with a message. The reference is Telegram's id of the file, which stays true as long as the bot does.
+/// <https://core.telegram.org/bots/api#file>
+fn files(message: &Message) -> Vec<Attachment> {
     let mut found = Vec::new();
     let mut add = |kind: AttachmentKind, file: &api::File, mime: &str, name: &str| {
-        found.push(RemoteFile {
-            kind,
-            file_id: file.file_id.clone(),
-            mime: file.mime_type.clone().unwrap_or_else(|| mime.to_owned()),
-            name: file.file_name.clone().unwrap_or_else(|| name.to_owned()),
-            size: file.file_size,
-        });
+        let mime = file.mime_type.clone().unwrap_or_else(|| mime.to_owned());
+        let name = file.file_name.clone().unwrap_or_else(|| name.to_owned());
+        found.push(Attachment::away(&file.file_id, kind, mime, name, file.file_size.unwrap_or_default()));
     };
     // The sizes of one photo; the last is the largest.
     if let Some(largest) = message.photo.last() {
@@ -330,7 +313,7 @@ fn pressed(query: &api::CallbackQuery) -> Option<Incoming> {
         .of_kind(EventKind::Choice)
         .with_message_id(message.message_id.to_string());
     event.choice = Some(ChoiceMade::new(ask, option));
-    Some(Incoming { event, files: Vec::new(), callback: Some(query.id.clone()) })
+    Some(Incoming { event, callback: Some(query.id.clone()) })
 }
 
 fn migrated(message: &Message, new: i64) -> Event {

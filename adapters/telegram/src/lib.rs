@@ -261,6 +261,15 @@ impl Edit for Telegram {
     }
 }
 
+impl Fetch for Telegram {
+    async fn fetch(&self, file: Attachment, within: Duration) -> Attachment {
+        match &self.connection {
+            Ok(link) => link.fetch(file, within).await,
+            Err(error) => file.not_fetched(error.to_string()),
+        }
+    }
+}
+
 impl Typing for Telegram {
     async fn typing(&self, chat: Chat, on: bool) -> Result<(), CallError> {
         if !on {
@@ -455,7 +464,7 @@ fn call_error(error: ApiError) -> CallError {
 }
 
 export_adapter!(
-    Telegram: Edit + Typing + React + Draft + HandoffThread + RenameThread + CommandsMenu + ResolveTarget
+    Telegram: Edit + Typing + React + Draft + Fetch + HandoffThread + RenameThread + CommandsMenu + ResolveTarget
 );
 
 #[cfg(test)]

@@ -29,7 +29,7 @@ class Platform:
     def __init__(self):
         self.changed = threading.Condition()
         self.updates, self.update_id, self.message_id = [], 100, 1
-        self.by_id, self.written, self.topics = {}, [], []
+        self.by_id, self.written, self.topics, self.files = {}, [], [], {}
         self.faults, self.cuts, self.silent, self.expired = [], 0, False, False
 
     def fault(self, kind):
@@ -65,6 +65,11 @@ class Platform:
         self.message_id += 1
         self.update_id += 1
         message = {"message_id": self.message_id, "date": int(time.time()), "chat": chat, "from": author, "text": said["text"], **place}
+        if "file" in said:
+            file_id, data = f"F{self.message_id}", said["file"]["text"].encode()
+            self.files[file_id] = data
+            message["caption"] = message.pop("text")
+            message["document"] = {"file_id": file_id, "file_name": said["file"]["name"], "file_size": len(data)}
         update = {"update_id": self.update_id, "message": message}
         self.updates.append(update)
         self.by_id[str(self.update_id)] = update
@@ -107,6 +112,10 @@ class Platform:
             return BOT
         if method == "sendMessage":
             return self.send(asked)
+        if method == "getFile":
+            if asked["file_id"] not in self.files:
+                raise Refused(400, "Bad Request: wrong file_id or the file is temporarily unavailable")
+            return {"file_id": asked["file_id"], "file_path": f"documents/{asked['file_id']}"}
         if method == "editMessageText":
             return {"message_id": asked["message_id"], "date": int(time.time())}
         if method == "createForumTopic":
@@ -184,11 +193,18 @@ class BotApi(http.server.BaseHTTPRequestHandler):
             return
         self.reply(result.code if isinstance(result, Refused) else 200, body)
 
+    def do_GET(self):
+        with PLATFORM.changed:
+            data = PLATFORM.files.get(self.path.rsplit("/", 1)[-1])
+        self.answer(200 if data else 404, "application/octet-stream", data or b"")
+
     def reply(self, code, body):
-        data = json.dumps(body).encode()
+        self.answer(code, "application/json", json.dumps(body).encode())
+
+    def answer(self, code, kind, data):
         try:
             self.send_response(code)
-            self.send_header("content-type", "application/json")
+            self.send_header("content-type", kind)
             self.send_header("content-length", str(len(data)))
             self.end_headers()
             self.wfile.write(data)

@@ -20,6 +20,7 @@
 mod ask;
 mod compress;
 mod conversation;
+mod door;
 mod draft;
 mod heal;
 mod hints;
@@ -66,6 +67,7 @@ use crate::turn::{self, Cause};
 pub use ask::Given;
 use compress::Compressing;
 pub use conversation::{UNDO_TURNS_MAX, Wish, WishKind};
+use door::Door;
 use manner::Manner;
 use memory::Memory;
 use moved::Moving;
@@ -100,6 +102,8 @@ impl Waiting {
 pub enum LaneMessage {
     /// An event wants a turn.
     Heard(Box<Heard>, Permit),
+    /// An event that waited for its files, or behind such a one, wants a turn.
+    Fetched(Box<Heard>),
     /// Somebody gave an order.
     Order(Box<Order>, Permit),
     /// A turn that a crash cut off is to go on.
@@ -187,6 +191,8 @@ pub struct Lane {
     running: Option<Running>,
     /// A turn that a crash cut off, while its adapter is not back.
     resuming: Option<(TurnId, Vec<Heard>)>,
+    /// Messages whose files are still with their platform, and what their senders said behind them.
+    door: Door,
     /// Who sent files last, and when: what follows at once belongs to it.
     files: Option<(String, Duration)>,
     /// What came in and was not looked at yet.
@@ -260,6 +266,7 @@ impl Lane {
             resuming: None,
             compressing: None,
             moving: Moving::default(),
+            door: Door::default(),
             listed: BTreeMap::new(),
             files: None,
             batch: VecDeque::new(),
@@ -298,7 +305,7 @@ impl Lane {
             if self.draining && !self.is_busy() {
                 break;
             }
-            let due = self.guard.due_at().map(|at| self.began + at);
+            let due = self.guard.due_at().filter(|_| !self.is_collecting()).map(|at| self.began + at);
             tokio::select! {
                 count = mailbox.recv_many(&mut batch, 64) => {
                     if count == 0 {
@@ -310,9 +317,10 @@ impl Lane {
                 }
                 step = next_step(&mut self.running) => Box::pin(self.step(step)).await,
                 () = adapter_back(&self.resuming) => Box::pin(self.go_on()).await,
+                ready = self.door.next() => Box::pin(self.let_in(ready)).await,
                 summary = compress::next(&mut self.compressing) => Box::pin(self.compressed(summary)).await,
                 () = running::at(&*host.clock, due) => {}
-                () = tokio::time::sleep(IDLE), if self.guard.is_idle() && !told_idle => {
+                () = tokio::time::sleep(IDLE), if self.has_nothing() && !told_idle => {
                     told_idle = true;
                     let unborn = self.birth.is_some();
                     let taken = *taken;
@@ -331,12 +339,11 @@ impl Lane {
             match message {
                 LaneMessage::Heard(heard, _permit) => {
                     self.in_hand = Some(heard.place.clone());
-                    if let Some(words) = self.leased(heard.inbox).await {
-                        self.turn_away(vec![*heard], words).await;
-                    } else {
-                        self.compress_no_more(heard.inbox).await;
-                        refused.extend(self.hear(heard).await.map(|heard| *heard));
-                    }
+                    refused.extend(self.come(heard).await.map(|heard| *heard));
+                }
+                LaneMessage::Fetched(heard) => {
+                    self.in_hand = Some(heard.place.clone());
+                    refused.extend(self.hear_now(heard).await.map(|heard| *heard));
                 }
                 LaneMessage::Order(order, _permit) => {
                     self.in_hand = Some(order.place.clone());
@@ -633,7 +640,7 @@ impl Lane {
         if let Some(title) = title {
             self.name_after(&title).await;
         }
-        if ends && self.waiting.is_empty() {
+        if ends && self.waiting.is_empty() && self.door.is_empty() {
             self.host.tell(HostEvent::Turn(TurnNews::Complete { session: self.session.clone() })).await;
         }
     }
@@ -688,7 +695,7 @@ impl Lane {
         let is_it = |heard: &Heard| heard.inbox == inbox && *heard.place.instance == *instance;
         let runs = self.running.as_ref().is_some_and(|running| running.answers(instance, inbox));
         let resumes = self.resuming.as_ref().is_some_and(|(_, events)| events.iter().any(is_it));
-        let waits = self.waiting.get(&inbox).and_then(Waiting::heard).is_some_and(is_it);
+        let waits = self.waiting.get(&inbox).and_then(Waiting::heard).or(self.door.get(inbox)).is_some_and(is_it);
         let state = match (runs, resumes || waits) {
             (true, _) => "running",
             (false, true) => "queued",
@@ -706,6 +713,7 @@ impl Lane {
     /// Takes an event out of the queue because its sender said so.
     async fn withdraw(&mut self, inbox: InboxId) {
         self.guard.withdraw(inbox);
+        self.door.remove(inbox);
         match self.waiting.remove(&inbox) {
             Some(Waiting::CutOff(turn, events)) => self.give_up(turn, &events).await,
             Some(Waiting::Heard(_)) | None => {
@@ -714,6 +722,11 @@ impl Lane {
                 self.write_order(CommandTx { inbox: None, changes, reply: Vec::new(), now_ms }).await;
             }
         }
+    }
+
+    /// Whether nothing runs and nothing waits here.
+    fn has_nothing(&self) -> bool {
+        self.guard.is_idle() && self.door.is_empty()
     }
 
     /// Whether the session does something that must end before its transcript may change.
@@ -725,6 +738,8 @@ impl Lane {
     fn drain(&mut self) {
         self.draining = true;
         self.compressing = None;
+        // Their rows wait in the inbox, with the references.
+        self.door.clear();
     }
 
     /// Ends the running turn because somebody said so.

@@ -38,10 +38,19 @@ impl Moving {
 
     /// Keeps a message back if it belongs to another session; returns any other.
     pub fn keep_back(&mut self, message: LaneMessage) -> Option<LaneMessage> {
-        let LaneMessage::Heard(mut heard, permit) = message else { return Some(message) };
-        let Some(to) = self.to.get(&heard.key) else { return Some(LaneMessage::Heard(heard, permit)) };
-        heard.place.session = to.clone();
-        self.kept.push(LaneMessage::Heard(heard, permit));
+        let (LaneMessage::Heard(heard, _) | LaneMessage::Fetched(heard)) = &message else { return Some(message) };
+        let Some(to) = self.to.get(&heard.key).cloned() else { return Some(message) };
+        match message {
+            LaneMessage::Heard(mut heard, permit) => {
+                heard.place.session = to;
+                self.kept.push(LaneMessage::Heard(heard, permit));
+            }
+            LaneMessage::Fetched(mut heard) => {
+                heard.place.session = to;
+                self.kept.push(LaneMessage::Heard(heard, None));
+            }
+            _ => {}
+        }
         None
     }
 
@@ -79,6 +88,10 @@ impl Lane {
                 self.guard.withdraw(id);
                 self.moving.keep_back(LaneMessage::Heard(heard, None));
             }
+        }
+        // What was fetched for them already is fetched there.
+        for heard in self.door.take_where(|heard| self.moving.has(&heard.key)) {
+            self.moving.keep_back(LaneMessage::Heard(Box::new(heard), None));
         }
     }
 

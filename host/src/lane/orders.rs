@@ -234,9 +234,11 @@ impl Lane {
     }
 
     async fn stop_and_say(&mut self, idle: String) -> String {
-        let waiting = self.guard.depth();
-        let stopped = self.is_busy();
+        let mut stopped = self.is_busy();
         self.stop().await;
+        // What is not there yet is what the session works on, where no turn runs.
+        stopped |= !stopped && self.stop_fetching().await;
+        let waiting = self.guard.depth() + self.door.len();
         match (stopped, waiting) {
             (false, _) => idle,
             (true, 0) => "Stopped.".to_owned(),
@@ -268,7 +270,7 @@ impl Lane {
         if !states.is_empty() {
             lines.push(format!("- Platforms: {}", states.join(", ")));
         }
-        lines.push(match (self.is_busy(), self.guard.depth()) {
+        lines.push(match (self.is_busy() || !self.door.is_empty(), self.guard.depth()) {
             (false, _) => "- Now: idle".to_owned(),
             (true, 0) => "- Now: working".to_owned(),
             (true, n) => format!("- Now: working, {n} waiting"),
@@ -279,6 +281,7 @@ impl Lane {
     /// Ends the session: its turn is stopped and what waited for it is dropped, and said to be.
     async fn end_session(&mut self, changes: &mut Vec<Change>) -> String {
         let mut ids = self.guard.clear();
+        ids.extend(self.door.clear());
         if self.keep_news(&mut ids) {
             self.put_back().await;
         }

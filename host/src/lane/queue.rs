@@ -107,10 +107,12 @@ impl Lane {
 
     /// Somebody changed what they had said; what a turn has taken stays as it was.
     pub(super) fn edit_what_waits(&mut self, edit: &Event) {
-        for waiting in self.waiting.values_mut() {
-            if let Waiting::Heard(heard) = waiting
-                && edits::is_of(edit, heard.event.get())
-            {
+        let waiting = self.waiting.values_mut().filter_map(|waiting| match waiting {
+            Waiting::Heard(heard) => Some(heard),
+            Waiting::CutOff(..) => None,
+        });
+        for heard in waiting.chain(self.door.heard_mut()) {
+            if edits::is_of(edit, heard.event.get()) {
                 heard.event = heard.event.clone().map(|event| edits::changed(event, edit));
             }
         }
@@ -204,7 +206,7 @@ impl Lane {
         while let Some(due) = self.guard.due(self.now()) {
             match due {
                 // What waits is found by the next life of the host.
-                Due::Start if self.draining => return,
+                Due::Start if self.draining || self.is_collecting() => return,
                 Due::Start => {
                     let Some(groups) = self.guard.start(self.now()) else { return };
                     let groups: Vec<Vec<Waiting>> = groups

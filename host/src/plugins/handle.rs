@@ -16,8 +16,8 @@ use std::{
 use arc_swap::{ArcSwap, ArcSwapOption};
 use hermes_adapter_abi::{CALLS_MAX, status};
 use hermes_protocol::{
-    CallError, Capabilities, EditCall, LookupCall, LookupReply, Manifest, Outgoing, RefusalKind, SendOutcome,
-    SentMessage, WaitScope, method,
+    Attachment, CallError, Capabilities, EditCall, FetchCall, LookupCall, LookupReply, Manifest, Outgoing, RefusalKind,
+    SendOutcome, SentMessage, WaitScope, method,
 };
 use serde_json::Value;
 use tokio::sync::{Semaphore, SemaphorePermit, mpsc, watch};
@@ -48,6 +48,12 @@ pub(crate) const SENDS_MAX: usize = CALLS_MAX / 4 * 3;
 /// Reactions of one instance that are on their way at once; what else it is asked finds room beside them.
 const SIGNS_MAX: usize = CALLS_MAX / 8;
 
+/// Files that one instance is asked for at once; what else it is asked finds room beside them.
+const FETCHES_MAX: usize = CALLS_MAX / 16;
+
+/// How much longer a file is waited for than its adapter is told, so that the reason why it is missing still arrives.
+pub const FETCH_GRACE: Duration = Duration::from_secs(5);
+
 /// The longest word of a platform that `status` repeats, in characters.
 const DETAIL_CHARS_MAX: usize = 200;
 
@@ -74,6 +80,8 @@ pub(super) struct Shared {
     pub(super) sends: Semaphore,
     /// Room for reactions.
     signs: Semaphore,
+    /// Room for files that it is asked for.
+    fetches: Semaphore,
     /// How often a link came up.
     pub(super) links: AtomicU64,
     /// How often data was carried.
@@ -135,6 +143,7 @@ impl Shared {
             life: ArcSwapOption::empty(),
             sends: Semaphore::new(SENDS_MAX),
             signs: Semaphore::new(SIGNS_MAX),
+            fetches: Semaphore::new(FETCHES_MAX),
             links: AtomicU64::new(0),
             proofs: AtomicU64::new(0),
             restarts: AtomicU64::new(0),
@@ -468,6 +477,24 @@ impl AdapterHandle {
     /// Waits in line for room to react, which the returned value holds. Cancel-safe.
     pub async fn room_for_a_sign(&self) -> SemaphorePermit<'_> {
         self.shared.signs.acquire().await.expect("nobody closes it")
+    }
+
+    /// Waits in line for room to ask for a file, which the returned value holds. Cancel-safe.
+    pub async fn room_to_fetch(&self) -> SemaphorePermit<'_> {
+        self.shared.fetches.acquire().await.expect("nobody closes it")
+    }
+
+    /// Asks for a file that an event named.
+    ///
+    /// # Errors
+    ///
+    /// As [`AdapterHandle::hint`].
+    pub async fn fetch(&self, file: &Attachment, within: Duration) -> Result<Attachment, CallError> {
+        let within_ms = u64::try_from(within.as_millis()).unwrap_or(u64::MAX);
+        let call = to_json(&FetchCall::new(file.clone(), within_ms));
+        let answer = self.call_within(method::FETCH, call, within + FETCH_GRACE).await?;
+        serde_json::from_slice(&answer)
+            .map_err(|error| CallError::new("failed", format!("what its adapter answered cannot be read: {error}")))
     }
 
     /// Asks whether a doubtful part arrived; whatever is not an answer is unclear.

@@ -54,7 +54,7 @@ pub use error::LoadError;
 pub use frame::reread as reread_frame;
 #[cfg(test)]
 pub(crate) use handle::SENDS_MAX;
-pub use handle::{AdapterHandle, INSTANCE_DIED, LifeMark};
+pub use handle::{AdapterHandle, FETCH_GRACE, INSTANCE_DIED, LifeMark};
 pub use hermes_core::adapter::{AdapterChange, AdapterLife, AdapterState};
 pub use link::{AdapterLink, Answer, Destroyed, Isolation, IsolationChoice, PendingCall};
 pub use lock::{Accepted, PluginsLock};

@@ -2,14 +2,15 @@
 
 use hermes_agent::Message;
 use hermes_core::ids::{DeliveryId, InboxId, SessionId};
-use hermes_protocol::Event;
+use hermes_protocol::{Attachment, Event};
 use rusqlite::{Connection, Row, params};
 
 use super::error::Fault;
-use super::sql::{change, change_one, first, json, parsed_or_none, text};
+use super::sql::{change, change_one, first, json, parsed, parsed_or_none, text};
 use super::writer::Outcome;
 use super::{Accepted, InboxRow, InboxState, NewInbox, NewWake, PairingOffer, Result, Store, outbox, pairing};
 use crate::edits;
+use crate::fetching;
 
 /// Stray events beyond the bound are removed once in so many drops; the sweep does the rest.
 const STRAY_CHECK_EVERY: i64 = 64;
@@ -57,6 +58,22 @@ impl Store {
                 edited.extend(said.and_then(|said| Some((id, serde_json::from_str(&said).ok()?))));
             }
             Ok(edited)
+        })
+        .await
+    }
+
+    /// Keeps what was fetched for an event in place of its references, unless something has taken it up or dropped it.
+    ///
+    /// # Errors
+    ///
+    /// When it could not be committed, or the event cannot be read.
+    pub async fn fetched(&self, inbox: InboxId, files: Vec<(String, Attachment)>) -> Result<()> {
+        self.write(move |db| {
+            let row = db.prepare_cached("SELECT event FROM inbox WHERE id = ?1 AND state = 'accepted'")?;
+            let Some(event) = first(row, [inbox.0], |row| parsed::<Event>(row, 0))? else { return Ok(()) };
+            let event = json(&fetching::put(event, &files))?;
+            change(db, "UPDATE inbox SET event = ?2 WHERE id = ?1 AND state = 'accepted'", params![inbox.0, event])?;
+            Ok(())
         })
         .await
     }

@@ -13,6 +13,7 @@ mod deliver;
 mod delivery;
 mod doubts;
 mod edits;
+mod fetching;
 mod files;
 mod handoff;
 mod handoff_meets;

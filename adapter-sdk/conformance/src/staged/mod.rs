@@ -1,5 +1,6 @@
 //! The cases that need a platform: the adapter is connected to its stage.
 
+mod files;
 mod link;
 mod sending;
 
@@ -21,6 +22,11 @@ pub const STAGED_CASES: &[Case] = &[
     Case { id: "repeated-inbound-is-one-event-id", sentence: "a change that is delivered twice has one event id" },
     Case { id: "own-echo-is-no-event", sentence: "what the account itself wrote starts nothing" },
     Case { id: "bots-are-marked", sentence: "the event of another bot says that it is one" },
+    Case { id: "file-comes-when-asked-for", sentence: "a file that an event names comes whole once it is asked for" },
+    Case {
+        id: "file-that-is-gone-is-told",
+        sentence: "a file that cannot be had is answered with a note, and no error",
+    },
     Case {
         id: "handoff-thread-is-its-messages-chat",
         sentence: "the descriptor of a handoff thread equals that of the next message from it",
@@ -138,6 +144,8 @@ impl<S: Subject, T: Stage> Play<'_, S, T> {
             "repeated-inbound-is-one-event-id" => self.repeated_is_one().await,
             "own-echo-is-no-event" => self.own_echo().await,
             "bots-are-marked" => self.bots_are_marked().await,
+            "file-comes-when-asked-for" => self.file_comes().await,
+            "file-that-is-gone-is-told" => self.file_is_gone().await,
             "handoff-thread-is-its-messages-chat" => self.thread_is_its_chat().await,
             "handoff-thread-is-shared" => self.thread_is_shared().await,
             "handoff-key-opens-one-thread" => self.key_opens_one().await,

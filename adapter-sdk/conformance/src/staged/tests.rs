@@ -8,8 +8,8 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use hermes_protocol::{
-    Chat, ChatType, ConnectError, Event, HandoffThreadCall, Outgoing, SendOutcome, Sender, WaitScope, host_method,
-    method,
+    Attachment, AttachmentKind, Chat, ChatType, ConnectError, Event, FetchCall, HandoffThreadCall, Outgoing,
+    SendOutcome, Sender, WaitScope, host_method, method,
 };
 use serde_json::{Value, json};
 
@@ -67,7 +67,10 @@ impl World {
         }
         let sender = Sender::new(&*from).bot(said["bot"] == true && self.fault != "bots");
         let text = said["text"].as_str().unwrap();
-        let event = Event::message(format!("m:{}", self.events.len()), chat, sender, text);
+        let mut event = Event::message(format!("m:{}", self.events.len()), chat, sender, text);
+        if let Some(bytes) = said["file"]["text"].as_str() {
+            event.attachments = vec![Attachment::away(bytes, AttachmentKind::File, "text/plain", "x", 0)];
+        }
         self.events.push(event.clone());
         if self.kind == "cut" || self.kind == "malformed" {
             self.kind.clear();
@@ -133,7 +136,7 @@ impl Stage for Fake {
 impl Subject for Fake {
     fn manifest(&self) -> Vec<u8> {
         let capabilities = json!({
-            "create_handoff_thread": true, "liveness": { "interval_s": 1 },
+            "create_handoff_thread": true, "fetch": true, "liveness": { "interval_s": 1 },
             "text": { "limit": 10, "unit": "utf16", "dialect": "plain" },
         });
         let manifest = json!({
@@ -151,6 +154,16 @@ impl Subject for Fake {
             method::CONNECT => answer(0, json!({})),
             method::SEND if world.kind == "silence" && world.fault == "cancel" => Answer::never(),
             method::SEND if world.kind == "silence" => answer(5, json!({})),
+            method::FETCH => {
+                let FetchCall { file, .. } = serde_json::from_slice(payload).unwrap();
+                let bytes = file.fetch.clone().unwrap_or_default();
+                match world.fault {
+                    "gone" => answer(1, json!(hermes_protocol::CallError::new("not_found", "gone"))),
+                    _ if bytes == "nobody knows this" => answer(0, json!(file.not_fetched("gone"))),
+                    "bytes" => answer(0, json!(file.fetched("f", 1))),
+                    _ => answer(0, json!(file.fetched("f", bytes.len() as u64))),
+                }
+            }
             method::SEND => answer(0, json!(world.sends(&serde_json::from_slice(payload).unwrap()))),
             _ => {
                 let call: HandoffThreadCall = serde_json::from_slice(payload).unwrap();
@@ -207,6 +220,8 @@ fn each_fault_fails_the_case_that_is_about_it() {
         ("ids", "repeated-inbound-is-one-event-id"),
         ("echo", "own-echo-is-no-event"),
         ("bots", "bots-are-marked"),
+        ("bytes", "file-comes-when-asked-for"),
+        ("gone", "file-that-is-gone-is-told"),
         ("descriptor", "handoff-thread-is-its-messages-chat"),
         ("senders", "handoff-thread-is-shared"),
         ("threads", "handoff-key-opens-one-thread"),

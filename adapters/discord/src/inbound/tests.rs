@@ -17,7 +17,7 @@ fn message(more: Value) -> Message {
     serde_json::from_value(message).unwrap()
 }
 
-fn read(more: Value) -> Option<Incoming> {
+fn read(more: Value) -> Option<Event> {
     written(&message(more), places::chat("10", &channel(), None), EARS)
 }
 
@@ -27,7 +27,7 @@ fn me() -> Value {
 
 #[test]
 fn a_message_names_its_chat_sender_roles_and_change() {
-    let event = read(json!({ "member": { "nick": "Countess", "roles": ["3", "4", "*", "admin"] } })).unwrap().event;
+    let event = read(json!({ "member": { "nick": "Countess", "roles": ["3", "4", "*", "admin"] } })).unwrap();
     assert_eq!(event.event_id, "m:10:175928847299117063");
     assert_eq!((event.chat.kind.clone(), event.chat.name.as_deref()), (ChatType::Group, Some("#general")));
     assert_eq!((event.sender.id.as_str(), event.sender.name.as_deref()), ("7", Some("Countess")));
@@ -42,7 +42,7 @@ fn a_mention_is_listed_and_written_and_is_removed_from_the_text() {
         let lists = if content.contains('&') { json!({ "mention_roles": ["5"] }) } else { json!({ "mentions": me() }) };
         let mut more = lists;
         more["content"] = json!(content);
-        let event = read(more).unwrap().event;
+        let event = read(more).unwrap();
         assert!(event.addressed.mention, "{content}");
         assert_eq!(event.text, "what now");
     }
@@ -50,14 +50,14 @@ fn a_mention_is_listed_and_written_and_is_removed_from_the_text() {
 
 #[test]
 fn what_only_looks_like_a_mention_is_none_and_neither_is_the_ping_of_a_reply() {
-    assert!(!read(json!({ "content": "<@42> in code" })).unwrap().event.addressed.mention, "it is not listed");
-    assert!(!read(json!({ "content": "<@&6>", "mention_roles": ["6"] })).unwrap().event.addressed.mention);
-    assert!(!read(json!({ "content": "@hermes hello" })).unwrap().event.addressed.mention);
+    assert!(!read(json!({ "content": "<@42> in code" })).unwrap().addressed.mention, "it is not listed");
+    assert!(!read(json!({ "content": "<@&6>", "mention_roles": ["6"] })).unwrap().addressed.mention);
+    assert!(!read(json!({ "content": "@hermes hello" })).unwrap().addressed.mention);
     let reply = read(json!({ "type": 19, "content": "and you?", "mentions": me(),
         "author": { "id": "8", "username": "other", "bot": true },
         "referenced_message": { "id": "2", "channel_id": "10", "content": "me", "author": { "id": "42", "username": "h" } } }))
     .unwrap()
-    .event;
+    ;
     assert_eq!(reply.addressed, Addressed::new(false, true, false));
     assert!(reply.sender.is_bot && reply.reply_to.is_some_and(|reply| reply.is_self && reply.text == "me"));
 }
@@ -92,19 +92,19 @@ fn an_edit_has_its_revision_and_a_link_that_was_looked_at_is_none() {
     let chat = || places::chat("10", &channel(), None);
     assert!(changed(&message(json!({})), chat(), EARS).is_none());
     let edit = changed(&message(json!({ "edited_timestamp": "2026-01-01T00:00:00+00:00" })), chat(), EARS).unwrap();
-    assert_eq!(edit.event.kind, EventKind::Edited);
-    assert_eq!(edit.event.event_id, "e:10:175928847299117063:2026-01-01T00:00:00+00:00");
+    assert_eq!(edit.kind, EventKind::Edited);
+    assert_eq!(edit.event_id, "e:10:175928847299117063:2026-01-01T00:00:00+00:00");
 }
 
 #[test]
 fn a_message_that_opened_a_thread_is_changed_in_that_thread() {
     let chat = || places::chat("10", &channel(), None);
     let edited = json!({ "edited_timestamp": "2026-01-01T00:00:00+00:00" });
-    let edit = changed(&message(edited), chat(), EARS).unwrap().event;
+    let edit = changed(&message(edited), chat(), EARS).unwrap();
     let thread = Place { kind: kind::PUBLIC_THREAD, ..channel() };
     assert!(is_in_its_thread(&edit, Some(&thread), false) && is_in_its_thread(&edit, None, true));
     assert!(!is_in_its_thread(&edit, None, false) && !is_in_its_thread(&edit, Some(&channel()), false));
-    let written = read(json!({})).unwrap().event;
+    let written = read(json!({})).unwrap();
     assert!(!is_in_its_thread(&written, Some(&thread), true));
 }
 
@@ -117,9 +117,9 @@ fn files_stickers_and_what_was_forwarded_come_along() {
         "message_snapshots": [{ "message": { "content": "old words", "attachments": [file("b.ogg", json!("audio/ogg; codecs=opus"))] } }],
     }))
     .unwrap();
-    assert_eq!(incoming.event.text, "[forwarded] old words\n[sticker: Wave]");
+    assert_eq!(incoming.text, "[forwarded] old words\n[sticker: Wave]");
     let kinds: Vec<_> =
-        incoming.files.iter().map(|file| (file.kind.clone(), file.mime.as_str(), file.name.as_str())).collect();
+        incoming.attachments.iter().map(|file| (file.kind.clone(), file.mime.as_str(), file.name.as_str())).collect();
     assert_eq!(
         kinds,
         [
@@ -129,7 +129,7 @@ fn files_stickers_and_what_was_forwarded_come_along() {
         ]
     );
     let spoken = read(json!({ "flags": 8192, "attachments": [file("v.ogg", json!("audio/ogg"))] })).unwrap();
-    assert_eq!(spoken.files[0].kind, AttachmentKind::Voice);
+    assert_eq!(spoken.attachments[0].kind, AttachmentKind::Voice);
 }
 
 #[test]
@@ -141,9 +141,9 @@ fn what_hangs_on_a_message_and_cannot_be_read_takes_no_message_with_it() {
         "referenced_message": { "id": 7 }, "content": "look <@42>",
     });
     let incoming = read(odd).unwrap();
-    assert_eq!((incoming.event.text.as_str(), incoming.event.addressed.mention), ("look", true));
-    assert_eq!(incoming.files.len(), 1);
-    assert!(incoming.event.reply_to.is_none() && incoming.event.sender.roles.is_empty());
+    assert_eq!((incoming.text.as_str(), incoming.addressed.mention), ("look", true));
+    assert_eq!(incoming.attachments.len(), 1);
+    assert!(incoming.reply_to.is_none() && incoming.sender.roles.is_empty());
 }
 
 #[test]
@@ -152,7 +152,7 @@ fn a_person_who_calls_the_bot_in_a_channel_opens_a_thread_and_nobody_else_does()
         let mut more = more;
         more["mentions"] = me();
         let message = message(more);
-        let event = written(&message, places::chat("10", place, None), EARS).unwrap().event;
+        let event = written(&message, places::chat("10", place, None), EARS).unwrap();
         opens_thread(&event, &message, place)
     };
     let of_kind = |kind| Place { kind, ..channel() };
@@ -192,7 +192,7 @@ fn a_command_is_what_would_have_been_typed_from_the_same_chat_and_sender() {
     let event = acted(&command, chat.clone()).unwrap();
     assert_eq!((event.text.as_str(), event.event_id.as_str()), ("/title boats and sails", "i:175928847299117063"));
     assert_eq!(event.addressed, Addressed::new(false, false, true));
-    let told = read(json!({ "member": { "roles": ["3"] } })).unwrap().event;
+    let told = read(json!({ "member": { "roles": ["3"] } })).unwrap();
     assert_eq!((&event.chat, &event.sender.id, &event.sender.roles), (&told.chat, &told.sender.id, &told.sender.roles));
     let bare = interaction(json!({ "type": 2, "data": { "name": "help" } }));
     assert_eq!(acted(&bare, chat).unwrap().text, "/help");

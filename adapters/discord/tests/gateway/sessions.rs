@@ -2,6 +2,7 @@
 
 use std::sync::{Mutex, mpsc};
 
+use hermes_adapter_sdk::protocol::{Attachment, AttachmentKind, FetchCall};
 use hermes_adapter_sdk::testing::status;
 use serde_json::json;
 use tokio_tungstenite::tungstenite::Message;
@@ -169,26 +170,32 @@ fn closed_with(peer: &mut Peer) -> Option<u16> {
 }
 
 #[test]
-fn files_of_one_message_are_fetched_at_the_same_time_and_stay_in_order() {
-    // Each file comes only when both are asked for.
-    let both = std::sync::Barrier::new(2);
+fn a_file_is_fetched_once_the_host_asks_where_its_message_says_that_it_lies_now() {
+    let (asked, lines) = mpsc::channel();
     let host = bot(
-        move |line| match line {
-            "GET channels/10" => (200, json!({ "id": "10", "type": 0, "guild_id": "1" })),
-            _ => {
-                both.wait();
-                (200, json!("a file"))
+        move |line| {
+            let _ = asked.send(line.to_owned());
+            let moved = |id: &str| json!({ "id": id, "url": "http://127.0.0.1:1/elsewhere", "filename": "a" });
+            match line {
+                "GET channels/10" => (200, json!({ "id": "10", "type": 0, "guild_id": "1" })),
+                "GET channels/10/messages/1002" => (
+                    200,
+                    json!({ "id": "1002", "channel_id": "10", "type": 0, "content": "", "attachments": [moved("6")] }),
+                ),
+                line if line.ends_with("here") => (200, json!("a file")),
+                _ => (404, json!("This content is no longer available.")),
             }
         },
         |_, first, peer| {
             ready(peer, "");
-            let file = |name: &str| {
+            let file = |id: &str, name: &str| {
                 let url = format!("{}/{name}", first["base"].as_str().expect("an address"));
-                json!({ "id": "5", "filename": name, "url": url, "size": 8 })
+                json!({ "id": id, "filename": name, "url": url, "size": 8 })
             };
             let message = json!({
                 "id": "1002", "channel_id": "10", "guild_id": "1", "type": 0, "content": "look",
-                "author": { "id": "7", "username": "ada" }, "attachments": [file("a"), file("b")],
+                "author": { "id": "7", "username": "ada" },
+                "attachments": [file("5", "here"), file("6", "moved"), file("7", "gone")],
             });
             say(peer, &json!({ "op": 0, "s": 2, "t": "MESSAGE_CREATE", "d": message }));
             while peer.read().is_ok() {}
@@ -196,8 +203,19 @@ fn files_of_one_message_are_fetched_at_the_same_time_and_stay_in_order() {
     );
     host.connect().expect("it comes up");
     let _run = host.run();
-    let files = json!(host.next_event().attachments);
-    assert_eq!((&files[0]["name"], &files[1]["name"]), (&json!("a"), &json!("b")));
-    // They came: that they cannot be kept is said by a host without a place for them.
-    assert!([0, 1].iter().all(|n| files[n]["note"].to_string().contains("media_dir")), "{files}");
+    let files = host.next_event().attachments;
+    let was_asked = |lines: &mpsc::Receiver<String>, name: &str| lines.try_iter().any(|line| line.ends_with(name));
+    assert!(!was_asked(&lines, "here"), "the host has the event first");
+    let note = |n: usize| {
+        let answer = host.call("fetch", &FetchCall::new(files[n].clone(), 30_000)).wait().ok::<Attachment>();
+        answer.note.unwrap_or_default()
+    };
+    // It came: that it cannot be kept is said by a host without a place for it.
+    assert!(note(0).contains("media_dir"), "{}", note(0));
+    let moved = note(1);
+    assert!(moved.contains("may not be fetched") && was_asked(&lines, "messages/1002"), "{moved}");
+    assert_eq!(note(2), "the server answered with status 404");
+    let unknown = Attachment::away("nonsense", AttachmentKind::File, "a/b", "x", 0);
+    let answer = host.call("fetch", &FetchCall::new(unknown, 30_000)).wait().ok::<Attachment>();
+    assert_eq!(answer.note.as_deref(), Some("it is not known any more where the file lies"));
 }

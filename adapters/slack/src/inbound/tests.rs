@@ -8,12 +8,12 @@ fn me() -> Me {
     serde_json::from_value(json!({ "team_id": "T1", "user_id": "UME", "user": "hermes", "bot_id": "BME" })).unwrap()
 }
 
-fn read_with(event: Value, threads: Threads) -> Option<Incoming> {
+fn read_with(event: Value, threads: Threads) -> Option<Event> {
     let names = BTreeMap::from([("U2".to_owned(), "bob".to_owned())]);
     super::event(&json!({ "team_id": "T1", "event": event }), Reader { me: &me(), threads, names: &names })
 }
 
-fn read(event: Value) -> Option<Incoming> {
+fn read(event: Value) -> Option<Event> {
     read_with(event, THREADS)
 }
 
@@ -28,7 +28,7 @@ fn message(more: Value) -> Value {
 
 #[test]
 fn a_message_names_its_workspace_channel_sender_and_change() {
-    let event = read(message(json!({}))).unwrap().event;
+    let event = read(message(json!({}))).unwrap();
     assert_eq!(event.event_id, "m:T1/C1:1700000000.123456");
     assert_eq!(event.chat, Chat::new(ChatType::Group, "T1/C1").in_thread("1700000000.123456"));
     assert_eq!((event.sender.id.as_str(), event.sender.is_bot), ("U1", false));
@@ -41,38 +41,38 @@ fn a_message_names_its_workspace_channel_sender_and_change() {
 #[test]
 fn one_human_message_is_one_event_however_often_it_is_delivered() {
     let text = json!({ "text": "<@UME> look", "client_msg_id": "x" });
-    let one = read(message(text.clone())).unwrap().event;
+    let one = read(message(text.clone())).unwrap();
     let mut mention = message(text);
     mention["type"] = json!("app_mention");
     mention.as_object_mut().unwrap().remove("channel_type");
-    let other = read(mention).unwrap().event;
+    let other = read(mention).unwrap();
     assert!(one.addressed.mention && other.addressed.mention);
     assert_eq!((one.event_id, one.chat, one.text), (other.event_id, other.chat, other.text));
 }
 
 #[test]
 fn a_thread_is_one_chat_from_its_first_message_on_and_on_every_path() {
-    let root = read(message(json!({}))).unwrap().event.chat;
+    let root = read(message(json!({}))).unwrap().chat;
     let thread = json!({ "ts": "1700000001.000100", "thread_ts": "1700000000.123456", "parent_user_id": "U1" });
-    assert_eq!(read(message(thread.clone())).unwrap().event.chat, root);
+    assert_eq!(read(message(thread.clone())).unwrap().chat, root);
     let press = pressed(
         &json!({ "type": "block_actions", "user": { "id": "U1" }, "channel": { "id": "C1" },
             "message": { "ts": "1700000002.000100", "thread_ts": "1700000000.123456" },
             "actions": [{ "value": "ask1:yes", "action_ts": "1700000003.000100" }] }),
         &me(),
     );
-    assert_eq!(press.unwrap().event.chat, root);
+    assert_eq!(press.unwrap().chat, root);
     let mut outer = message(json!({ "subtype": "message_changed", "ts": "1700000004.0" }));
     outer["message"] = message(thread);
     outer["message"]["edited"] = json!({ "user": "U1", "ts": "1700000004.000000" });
     outer["previous_message"] = message(json!({ "text": "before" }));
-    assert_eq!(read(outer).unwrap().event.chat, root);
+    assert_eq!(read(outer).unwrap().chat, root);
 }
 
 #[test]
 fn without_threads_of_their_own_messages_lie_in_the_channel() {
     let threads = Threads { in_channels: false, in_dms: false };
-    let of = |more: Value| read_with(message(more), threads).unwrap().event.chat;
+    let of = |more: Value| read_with(message(more), threads).unwrap().chat;
     assert_eq!(of(json!({})), Chat::new(ChatType::Group, "T1/C1"));
     assert_eq!(of(json!({ "channel": "D1" })), Chat::dm("T1/D1"));
     assert_eq!(of(json!({ "channel": "D1", "thread_ts": "1.2" })), Chat::dm("T1/D1").in_thread("1.2"));
@@ -82,11 +82,11 @@ fn without_threads_of_their_own_messages_lie_in_the_channel() {
 fn an_answer_in_a_thread_that_we_began_is_addressed_and_one_in_another_is_not() {
     let of = |parent: &str| {
         let more = json!({ "ts": "1700000001.000100", "thread_ts": "1700000000.000001", "parent_user_id": parent });
-        read(message(more)).unwrap().event
+        read(message(more)).unwrap()
     };
     assert!(of("UME").addressed.reply_to_self && of("UME").reply_to.unwrap().is_self);
     assert!(!of("U2").addressed.reply_to_self);
-    assert!(read(message(json!({ "thread_ts": "1700000000.123456" }))).unwrap().event.reply_to.is_none());
+    assert!(read(message(json!({ "thread_ts": "1700000000.123456" }))).unwrap().reply_to.is_none());
 }
 
 #[test]
@@ -109,15 +109,15 @@ fn our_own_echo_and_what_the_platform_says_are_dropped() {
 
 #[test]
 fn people_who_are_mentioned_are_called_by_their_names() {
-    assert_eq!(read(message(json!({ "text": "ask <@U2> or <@U3>" }))).unwrap().event.text, "ask @bob or @U3");
+    assert_eq!(read(message(json!({ "text": "ask <@U2> or <@U3>" }))).unwrap().text, "ask @bob or @U3");
 }
 
 #[test]
 fn another_bot_is_one_whatever_it_looks_like() {
     let event = read(message(json!({ "subtype": "bot_message", "bot_id": "B2", "user": null, "username": "deploy" })));
-    let sender = event.unwrap().event.sender;
+    let sender = event.unwrap().sender;
     assert_eq!((sender.id.as_str(), sender.is_bot, sender.name.as_deref()), ("B2", true, Some("deploy")));
-    assert!(read(message(json!({ "bot_id": "B2", "user": "U7" }))).unwrap().event.sender.is_bot);
+    assert!(read(message(json!({ "bot_id": "B2", "user": "U7" }))).unwrap().sender.is_bot);
 }
 
 #[test]
@@ -130,7 +130,7 @@ fn an_edit_names_its_revision_and_a_preview_is_none() {
         read(outer)
     };
     let edited = json!({ "text": "hello there", "edited": { "user": "U1", "ts": "1700000008.500000" } });
-    let event = changed("hello", edited.clone()).unwrap().event;
+    let event = changed("hello", edited.clone()).unwrap();
     assert_eq!(event.kind, EventKind::Edited);
     assert_eq!(event.event_id, "e:T1/C1:1700000000.123456:1700000008.500000");
     assert_eq!((event.text.as_str(), event.at_ms), ("hello there", 1_700_000_008_500));
@@ -151,7 +151,7 @@ fn a_message_that_is_gone_is_said_to_be() {
         "message": message(json!({ "subtype": "tombstone", "user": "USLACKBOT", "text": "This message was deleted." })),
         "previous_message": message(json!({})),
     })));
-    for event in [deleted.unwrap().event, stone.unwrap().event] {
+    for event in [deleted.unwrap(), stone.unwrap()] {
         assert_eq!((event.kind, event.event_id.as_str()), (EventKind::Deleted, "d:T1/C1:1700000000.123456"));
         assert_eq!(event.sender.id, "U1");
     }
@@ -161,7 +161,8 @@ fn a_message_that_is_gone_is_said_to_be() {
 fn files_are_named_and_a_message_may_be_nothing_else() {
     let files = json!([{ "id": "F1", "name": "a.txt", "size": 3 }, { "id": "F2" }]);
     let incoming = read(message(json!({ "subtype": "file_share", "text": "", "files": files }))).unwrap();
-    assert_eq!(incoming.files.iter().map(|file| file.id.as_str()).collect::<Vec<_>>(), ["F1", "F2"]);
+    let named: Vec<_> = incoming.attachments.iter().map(|file| file.fetch.as_deref().unwrap_or_default()).collect();
+    assert!(named[0].contains("\"F1\"") && named[1].contains("\"F2\"") && named.len() == 2, "{named:?}");
 }
 
 #[test]
@@ -171,7 +172,7 @@ fn a_press_names_its_ask_its_option_and_who() {
         "container": { "type": "message", "message_ts": "1.2", "channel_id": "D1" },
         "actions": [{ "action_id": "choice_0", "value": "ask1:yes", "action_ts": "1700000003.000100" }],
     });
-    let event = pressed(&press, &me()).unwrap().event;
+    let event = pressed(&press, &me()).unwrap();
     assert_eq!(event.choice, Some(ChoiceMade::new("ask1", "yes")));
     assert_eq!((event.chat, event.sender.id.as_str()), (Chat::dm("T1/D1"), "U9"));
     assert_eq!(event.event_id, "c:T1/D1:1.2:U9:1700000003.000100");
@@ -190,7 +191,7 @@ fn a_slash_command_is_addressed_and_lies_outside_of_threads() {
         "trigger_id": "13345224609.738474920.8088930838d88f008e0" });
     let (me, names) = (me(), BTreeMap::new());
     let reader = Reader { me: &me, threads: THREADS, names: &names };
-    let event = slash(&payload, reader, 5, |slash| format!("/{}", slash.text)).unwrap().event;
+    let event = slash(&payload, reader, 5, |slash| format!("/{}", slash.text)).unwrap();
     assert_eq!((event.text.as_str(), event.at_ms), ("/status", 5));
     assert_eq!(event.chat, Chat::new(ChatType::Group, "T1/C1"));
     assert!(event.addressed.command && event.addressed.mention);
@@ -214,7 +215,7 @@ fn what_two_of_our_workspaces_are_told_of_one_channel_is_one_event() {
         let me = serde_json::from_value(json!({ "team_id": team, "user_id": "UME" })).unwrap();
         let payload = json!({ "team_id": team, "is_ext_shared_channel": is_shared, "event": message(json!({})) });
         let reader = Reader { me: &me, threads: THREADS, names: &names };
-        super::event(&payload, reader).unwrap().event.event_id
+        super::event(&payload, reader).unwrap().event_id
     };
     assert_eq!(of("T1", true), of("T2", true));
     assert_ne!(of("T1", false), of("T2", false), "ids of different workspaces may be the same");
@@ -302,7 +303,7 @@ proptest::proptest! {
         let _ = (teams(&payload), channel(&payload));
         let read = [event(&payload, reader), pressed(&payload, &me), slash(&payload, reader, 0, |slash| slash.text.clone())];
         for incoming in read.into_iter().flatten() {
-            let event = incoming.event;
+            let event = incoming;
             let (team, channel) = place(&event.chat.id);
             proptest::prop_assert!(team == Some("T1") && !channel.is_empty() && !event.event_id.is_empty() && !event.sender.id.is_empty());
             proptest::prop_assert!(event.sender.id != "UME" || event.kind == EventKind::Choice || event.addressed.command || event.event_id.starts_with("s:"));
@@ -316,11 +317,11 @@ fn a_message_that_was_passed_on_is_a_quotation_and_calls_nobody() {
         "files": [{ "id": "F1" }] });
     let preview = json!({ "title": "a page", "text": "of the web" });
     let found = read(message(json!({ "text": "", "attachments": [&shared, &preview] }))).unwrap();
-    assert!(found.event.text.starts_with("> carol wrote:\n> /new"), "{}", found.event.text);
-    assert!(found.event.text.ends_with("\n> see <this>"), "{}", found.event.text);
-    assert_eq!((found.event.addressed.mention, found.files.len()), (false, 1));
+    assert!(found.text.starts_with("> carol wrote:\n> /new"), "{}", found.text);
+    assert!(found.text.ends_with("\n> see <this>"), "{}", found.text);
+    assert_eq!((found.addressed.mention, found.attachments.len()), (false, 1));
     let found = read(message(json!({ "text": "look", "attachments": [&shared] }))).unwrap();
-    assert!(found.event.text.starts_with("look\n\n> carol wrote:"), "{}", found.event.text);
+    assert!(found.text.starts_with("look\n\n> carol wrote:"), "{}", found.text);
     assert!(read(message(json!({ "text": "", "attachments": [&preview] }))).is_none());
 }
 
@@ -329,8 +330,8 @@ fn a_file_of_another_shape_takes_no_message_with_it() {
     let found =
         read(message(json!({ "files": [{ "id": "F1", "size": "large" }, { "id": "F2" }], "attachments": null })));
     let found = found.unwrap();
-    assert_eq!((found.event.text.as_str(), found.files.len()), ("hello", 1));
-    assert_eq!(found.files[0].id, "F2");
+    assert_eq!((found.text.as_str(), found.attachments.len()), ("hello", 1));
+    assert!(found.attachments[0].fetch.as_ref().is_some_and(|fetch| fetch.contains("\"F2\"")));
     let odd = message(json!({ "text": null, "username": 7, "edited": "yes", "files": [{ "id": "F1" }] }));
-    assert_eq!(read(odd).unwrap().files.len(), 1);
+    assert_eq!(read(odd).unwrap().attachments.len(), 1);
 }

@@ -1,7 +1,8 @@
 //! What is delivered, and what it waits for.
 
-use std::sync::{Barrier, Mutex, mpsc};
+use std::sync::mpsc;
 
+use hermes_adapter_sdk::protocol::{Attachment, FetchCall};
 use hermes_adapter_sdk::testing::{MockHost, Setup};
 use serde_json::json;
 
@@ -18,26 +19,25 @@ fn media(test: &str) -> Setup {
 }
 
 #[test]
-fn a_file_that_is_slow_holds_up_its_own_channel_and_no_other() {
-    let (go, wait) = mpsc::channel::<()>();
+fn a_file_is_fetched_once_the_host_asks_and_holds_up_no_delivery() {
     let (tell, told) = mpsc::channel();
-    let wait = Mutex::new(wait);
     let host = app(
-        media("slow"),
-        move |asked, _| match asked.line.as_str() {
-            // It comes when what was written elsewhere is with the host.
+        media("asked"),
+        move |asked, here| match asked.line.as_str() {
             "GET /files/a" => {
                 assert!(asked.headers.contains("authorization: bearer xoxb-1"), "the token is shown to Slack");
-                let _ = wait.lock().expect("nobody panicked").recv();
                 (200, b"a file".to_vec())
             }
+            "POST /api/files.info" => ok(json!({ "file": file(here, "a") })),
+            "GET /files/gone" => (404, Vec::new()),
             line => panic!("nobody asks for {line}"),
         },
         move |here, peer| {
-            deliver(peer, "100", "C1", "look", &[file(here, "a")]);
-            deliver(peer, "101", "C1", "and this", &[]);
-            // The sums of both names are the same by eight.
-            deliver(peer, "102", "C9", "hello", &[]);
+            let mut little = json!({ "id": "little", "file_access": "check_file_info" });
+            little["name"] = json!("b");
+            let external =
+                json!({ "id": "e", "name": "e", "is_external": true, "url_private": "https://example.org/e" });
+            deliver(peer, "100", "C1", "look", &[file(here, "a"), little, file(here, "gone"), external]);
             while let Some(envelope) = acknowledged(peer) {
                 let _ = tell.send(envelope);
             }
@@ -45,39 +45,19 @@ fn a_file_that_is_slow_holds_up_its_own_channel_and_no_other() {
     );
     host.connect().expect("it comes up");
     let _run = host.run();
-    assert_eq!(host.next_event().text, "hello");
-    // What waits for its file is kept and needs not be delivered again.
-    let mut early = [told.recv(), told.recv()].map(|envelope| envelope.expect("two are acknowledged"));
-    early.sort();
-    assert_eq!(early, ["100", "102"]);
-    drop(go);
-    let (message, behind) = (host.next_event(), host.next_event());
-    assert_eq!((message.text.as_str(), behind.text.as_str()), ("look", "and this"));
-    assert_eq!((message.attachments[0].size, message.attachments[0].name.as_str()), (6, "a"));
-    assert_eq!(told.recv().as_deref(), Ok("101"));
-}
-
-#[test]
-fn files_of_one_message_are_fetched_at_the_same_time_and_stay_in_order() {
-    // Each file comes only when both are asked for.
-    let both = Barrier::new(2);
-    let host = app(
-        media("together"),
-        move |_, _| {
-            both.wait();
-            (200, b"a file".to_vec())
-        },
-        |here, peer| {
-            deliver(peer, "100", "C1", "look", &[file(here, "a"), file(here, "b")]);
-            while peer.read().is_ok() {}
-        },
-    );
-    host.connect().expect("it comes up");
-    let _run = host.run();
     let event = host.next_event();
-    let names: Vec<&str> = event.attachments.iter().map(|file| file.name.as_str()).collect();
-    assert_eq!(names, ["a", "b"]);
-    assert!(event.attachments.iter().all(|file| file.size == 6), "{:?}", event.attachments);
+    assert_eq!(told.recv().as_deref(), Ok("100"), "before any file is asked for");
+    let fetch = |n: usize| {
+        let call = FetchCall::new(event.attachments[n].clone(), 30_000);
+        host.call("fetch", &call).wait().ok::<Attachment>()
+    };
+    let whole = fetch(0);
+    assert_eq!((whole.size, whole.name.as_str(), whole.media.is_some()), (6, "a", true), "{whole:?}");
+    let looked_up = fetch(1);
+    assert_eq!((looked_up.size, looked_up.name.as_str(), looked_up.mime.as_str()), (6, "a", "text/plain"));
+    assert_eq!(fetch(2).note.as_deref(), Some("the server answered with status 404"));
+    let external = &event.attachments[3];
+    assert!(external.fetch.is_none() && external.note.as_ref().is_some_and(|note| note.contains("another service")));
 }
 
 #[test]

@@ -201,6 +201,11 @@ fn a_migration_is_an_event_of_the_old_chat() {
     );
 }
 
+/// What the files of an event are asked for by.
+fn references(incoming: &Incoming) -> Vec<&str> {
+    incoming.event.attachments.iter().filter_map(|file| file.fetch.as_deref()).collect()
+}
+
 #[test]
 fn an_album_is_one_event_with_the_captions_wherever_they_stand() {
     let part = |id: i64, caption: Option<&str>| {
@@ -215,7 +220,7 @@ fn an_album_is_one_event_with_the_captions_wherever_they_stand() {
     assert_eq!(whole.event.event_id, "a:7:G:1-3", "it names what is in it");
     assert_eq!(whole.event.album.as_deref(), Some("G"), "what comes later of it is joined by the host");
     assert_eq!(whole.event.text, "look\nand here", "every caption counts");
-    assert_eq!(whole.files.iter().map(|file| file.file_id.as_str()).collect::<Vec<_>>(), ["F1", "F2", "F3"]);
+    assert_eq!(references(&whole), ["F1", "F2", "F3"]);
 }
 
 #[test]
@@ -248,7 +253,7 @@ fn an_edit_brings_words_and_no_files() {
         "from": { "id": 7, "first_name": "A" }, "photo": [{ "file_id": "F" }],
     } }))
     .unwrap();
-    assert!(edit.files.is_empty() && edit.event.text == "mended");
+    assert!(edit.event.attachments.is_empty() && edit.event.text == "mended");
 }
 
 #[test]

@@ -1,0 +1,294 @@
+//! Messages whose files are still with their platform.
+//!
+//! Such a message waits here until its files are there ([`crate::fetching`]), and what
+//! the same person says behind it waits with it, so that the order stays. Everything
+//! else passes by: orders, buttons, what others say, the turn that runs. Parts of an
+//! album come out together.
+//!
+//! What waits here is `accepted` in the inbox, with its references, and the guard has
+//! not heard of it.
+
+use std::collections::VecDeque;
+use std::future;
+use std::sync::Arc;
+
+use hermes_core::ids::InboxId;
+use tokio::sync::Semaphore;
+use tokio::task::{AbortHandle, Id, JoinError, JoinSet};
+
+use super::{Lane, LaneMessage, Waiting};
+use crate::context::Heard;
+use crate::crash;
+use crate::fetching::{self, Fetched};
+use crate::host::Host;
+use crate::store::{Change, CommandTx};
+
+/// Messages of one session whose files are asked for at once; others wait for them, in order.
+const FETCHING_MAX: usize = 2;
+
+/// Who waits until files are there. Most lanes never have any.
+#[derive(Default)]
+pub(super) struct Door(Option<Box<Inside>>);
+
+struct Inside {
+    entries: VecDeque<Entry>,
+    fetches: JoinSet<Fetched>,
+    room: Arc<Semaphore>,
+}
+
+struct Entry {
+    heard: Box<Heard>,
+    files: Files,
+}
+
+/// Where the files of a message are.
+enum Files {
+    /// It has none that are away.
+    None,
+    /// On their way.
+    Coming(Task),
+    /// Here, as far as they can be had.
+    Here(Fetched),
+}
+
+/// A fetch that ends when nobody waits for it any more.
+struct Task(AbortHandle);
+
+impl Drop for Task {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+impl Entry {
+    fn is_coming(&self) -> bool {
+        matches!(self.files, Files::Coming(_))
+    }
+
+    /// Whether both are parts of one album.
+    fn is_with(&self, other: &Self) -> bool {
+        let album = self.heard.event.get().album.as_deref();
+        album.is_some() && album == other.heard.event.get().album.as_deref()
+    }
+}
+
+/// A message that may come in, with what was fetched for it.
+pub(super) type Ready = (Box<Heard>, Option<Fetched>);
+
+impl Door {
+    pub(super) fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.0.as_ref().map_or(0, |inside| inside.entries.len())
+    }
+
+    fn entries(&self) -> impl Iterator<Item = &Entry> {
+        self.0.iter().flat_map(|inside| &inside.entries)
+    }
+
+    pub(super) fn get(&self, inbox: InboxId) -> Option<&Heard> {
+        self.entries().map(|entry| &*entry.heard).find(|heard| heard.inbox == inbox)
+    }
+
+    pub(super) fn heard_mut(&mut self) -> impl Iterator<Item = &mut Box<Heard>> {
+        self.0.iter_mut().flat_map(|inside| &mut inside.entries).map(|entry| &mut entry.heard)
+    }
+
+    /// Whether a message has to wait here: for its files, or behind another one of the same person.
+    fn holds_up(&self, heard: &Heard) -> bool {
+        // What the host itself says has its words already.
+        heard.input.is_none()
+            && (fetching::has_away(heard.event.get())
+                || !self.is_empty() && self.entries().any(|entry| entry.heard.by() == heard.by()))
+    }
+
+    fn push(&mut self, host: &Arc<Host>, heard: Box<Heard>) {
+        let inside = self.0.get_or_insert_with(|| {
+            let room = Arc::new(Semaphore::new(FETCHING_MAX));
+            Box::new(Inside { entries: VecDeque::new(), fetches: JoinSet::new(), room })
+        });
+        let files = match fetching::has_away(heard.event.get()) {
+            true => {
+                let (instance, adapter) = (Arc::clone(&heard.place.instance), heard.place.adapter.clone());
+                let fetch = fetching::fetch(Arc::clone(host), instance, adapter, heard.event.get().clone());
+                let task = inside.fetches.spawn(in_line(Arc::clone(&inside.room), fetch));
+                Files::Coming(Task(task))
+            }
+            false => Files::None,
+        };
+        inside.entries.push_back(Entry { heard, files });
+    }
+
+    /// Takes these messages out; what is fetched for them is fetched no more.
+    pub(super) fn take_where(&mut self, is_one: impl Fn(&Heard) -> bool) -> Vec<Heard> {
+        let Some(inside) = &mut self.0 else { return Vec::new() };
+        let (taken, left) = inside.entries.drain(..).partition::<VecDeque<_>, _>(|entry| is_one(&entry.heard));
+        inside.entries = left;
+        taken.into_iter().map(|entry| *entry.heard).collect()
+    }
+
+    pub(super) fn remove(&mut self, inbox: InboxId) {
+        drop(self.take_where(|heard| heard.inbox == inbox));
+    }
+
+    /// Lets go of everything; returns what it was.
+    pub(super) fn clear(&mut self) -> Vec<InboxId> {
+        self.take_where(|_| true).into_iter().map(|heard| heard.inbox).collect()
+    }
+
+    /// Waits until messages may come in, and takes them out; for ever when none waits for files. Cancel-safe.
+    pub(super) async fn next(&mut self) -> Vec<Ready> {
+        let Some(inside) = &mut self.0 else { return future::pending().await };
+        if inside.entries.iter().any(|entry| !entry.is_coming()) && !inside.ready().is_empty() {
+            return inside.take_ready();
+        }
+        match inside.fetches.join_next_with_id().await {
+            Some(fetched) => inside.is_here(fetched),
+            None => future::pending().await,
+        }
+        inside.take_ready()
+    }
+}
+
+impl Inside {
+    /// Notes what came of a fetch whose message still waits.
+    fn is_here(&mut self, fetched: Result<(Id, Fetched), JoinError>) {
+        let (id, fetched) = match fetched {
+            Ok((id, fetched)) => (id, Some(fetched)),
+            Err(error) => {
+                if error.is_panic() {
+                    tracing::error!(%error, "fetching the files of a message broke down; they are missing");
+                }
+                (error.id(), None)
+            }
+        };
+        let entry =
+            self.entries.iter_mut().find(|entry| matches!(&entry.files, Files::Coming(task) if task.0.id() == id));
+        if let Some(entry) = entry {
+            entry.files = fetched.map_or(Files::None, Files::Here);
+        }
+    }
+
+    /// The places of the messages that need not wait any more: their files are here, and so is everything that the
+    /// same person said before, and of the same album.
+    fn ready(&self) -> Vec<usize> {
+        let mut blocked: Vec<String> = Vec::new();
+        let mut ready = Vec::new();
+        for (at, entry) in self.entries.iter().enumerate() {
+            let by = entry.heard.by();
+            let is_coming = |other: &Entry| other.is_coming() && other.is_with(entry) && other.heard.by() == by;
+            if blocked.contains(&by) || entry.is_coming() || self.entries.iter().any(is_coming) {
+                blocked.push(by);
+            } else {
+                ready.push(at);
+            }
+        }
+        ready
+    }
+
+    fn take_ready(&mut self) -> Vec<Ready> {
+        let ready = self.ready();
+        let mut taken = Vec::new();
+        let mut left = VecDeque::new();
+        for (at, entry) in self.entries.drain(..).enumerate() {
+            if ready.contains(&at) {
+                taken.push((entry.heard, entry.files.here()));
+            } else {
+                left.push_back(entry);
+            }
+        }
+        self.entries = left;
+        taken
+    }
+}
+
+impl Files {
+    fn here(self) -> Option<Fetched> {
+        match self {
+            Self::Here(fetched) => Some(fetched),
+            Self::None | Self::Coming(_) => None,
+        }
+    }
+}
+
+/// Does it when there is room for it.
+async fn in_line(room: Arc<Semaphore>, fetch: impl Future<Output = Fetched>) -> Fetched {
+    // Nobody closes it.
+    let _room = room.acquire().await.ok();
+    fetch.await
+}
+
+impl Lane {
+    /// Takes a message that came, or lets it wait until its files are there; returns one for which there is no room.
+    pub(super) async fn come(&mut self, heard: Box<Heard>) -> Option<Box<Heard>> {
+        if !self.door.holds_up(&heard) {
+            return self.hear_now(heard).await;
+        }
+        if self.draining || self.door.get(heard.inbox).is_some() {
+            // It stays in the inbox, or is here already.
+            return None;
+        }
+        if self.door.len() >= self.limits.queue_max {
+            return Some(heard);
+        }
+        self.door.push(&self.host, heard);
+        None
+    }
+
+    /// Hears a message whose files are there; returns one for which there is no room.
+    pub(super) async fn hear_now(&mut self, heard: Box<Heard>) -> Option<Box<Heard>> {
+        if let Some(words) = self.leased(heard.inbox).await {
+            self.turn_away(vec![*heard], words).await;
+            return None;
+        }
+        self.compress_no_more(heard.inbox).await;
+        self.hear(heard).await
+    }
+
+    /// Writes what was fetched for messages, which are heard next.
+    pub(super) async fn let_in(&mut self, ready: Vec<Ready>) {
+        for (mut heard, fetched) in ready {
+            if let Some(fetched) = fetched {
+                let (inbox, files) = (heard.inbox, fetched.files().to_vec());
+                crash::point("files_fetched");
+                let write = || self.host.store.fetched(inbox, files.clone());
+                if self.host.until_written("the files of a message", write).await.is_none() {
+                    // It stays as it is in the inbox, and the next life of the host fetches them.
+                    continue;
+                }
+                heard.event = heard.event.map(|event| fetching::put(event, &files));
+                fetched.keep();
+                crash::point("files_kept");
+            }
+            self.batch.push_back(LaneMessage::Fetched(heard));
+        }
+    }
+
+    /// Whether parts of an album that waits are still on their way: they are one message.
+    pub(super) fn is_collecting(&self) -> bool {
+        let waits = |entry: &Entry| {
+            let album = entry.heard.event.get().album.as_deref();
+            let is_part = |waiting: &Waiting| match waiting {
+                Waiting::Heard(heard) => heard.event.get().album.as_deref() == album && heard.by() == entry.heard.by(),
+                Waiting::CutOff(..) => false,
+            };
+            album.is_some() && self.waiting.values().any(is_part)
+        };
+        self.door.entries().any(waits)
+    }
+
+    /// Gives up the messages whose files are on their way; returns whether there were any.
+    pub(super) async fn stop_fetching(&mut self) -> bool {
+        let stopped = self.door.take_where(|heard| fetching::has_away(heard.event.get()));
+        if stopped.is_empty() {
+            return false;
+        }
+        let ids = stopped.iter().map(|heard| heard.inbox).collect();
+        self.look_away(stopped.iter());
+        let changes = vec![Change::DropInbox { ids, why: "stopped".to_owned() }];
+        self.write_order(CommandTx { inbox: None, changes, reply: Vec::new(), now_ms: self.host.now_ms() }).await;
+        true
+    }
+}
