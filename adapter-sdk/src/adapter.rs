@@ -188,6 +188,10 @@ pub trait CommandsMenu: Adapter {
 pub trait ResolveTarget: Adapter {
     /// Turns `target` into a chat, or `None` when there is none.
     ///
+    /// It is what stands behind the colon of `INSTANCE:CHAT`, or in `home_channel`, as a person wrote it: an id of the
+    /// platform, perhaps with `:THREAD`; `@NAME` with its `@`, where no chat that the host knows goes by that name; or
+    /// what the platform's people write, such as `#room`.
+    ///
     /// # Errors
     ///
     /// When the platform cannot be reached.

@@ -111,6 +111,8 @@ pub struct Counts {
     pub events: AtomicU64,
     /// Edits since start that may have changed what waits.
     pub edits: AtomicU64,
+    /// Events refused for what they say since start.
+    pub events_refused: AtomicU64,
     /// Parts delivered since start.
     pub delivered: AtomicU64,
     /// Messages that were too many since start.
@@ -375,6 +377,11 @@ impl Host {
     /// Counts an event that was taken in.
     pub fn count_event(&self) {
         self.counts.events.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Counts an event that was refused for what it says.
+    pub fn count_refused_event(&self) {
+        self.counts.events_refused.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Counts a turn as running until the guard is dropped.

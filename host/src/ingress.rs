@@ -31,10 +31,8 @@ use crate::edits;
 use crate::events::{HostEvent, Inbound, Permit, Place};
 use crate::host::Host;
 use crate::plugins::{AdapterHandle, terminal};
+use crate::status::human::one_line;
 use crate::store::{Accepted, NewInbox, StoreError};
-
-/// The longest name of a change, in bytes.
-const EVENT_ID_BYTES_MAX: usize = 512;
 
 /// Events of one instance that are committed at once; beyond them they wait in order.
 const ACCEPTING_MAX: usize = 64;
@@ -46,6 +44,12 @@ const WAITING_BYTES_MAX: usize = 64 << 20;
 const LEFT_BYTES_MAX: usize = 4 << 20;
 /// In what these bytes are counted; a smaller event counts as one.
 const ROOM_UNIT_BYTES: usize = 1 << 10;
+
+/// How long nothing more is said of events of one instance that are refused.
+const REFUSED_EVERY_MS: i64 = 60_000;
+
+/// What is told of an event that is refused, in characters.
+const REFUSED_CHARS_MAX: usize = 300;
 
 /// How soon an event that could not be written is tried again, at first.
 const AGAIN_AFTER: Duration = Duration::from_millis(100);
@@ -173,6 +177,7 @@ async fn take_all(
     host.recovered.cancelled().await;
     let places = Arc::new(Semaphore::new(host.live().config.limits.ingress_queue_max.max(1)));
     let mut accepting = FuturesOrdered::new();
+    let mut refusals = Refusals::default();
     loop {
         tokio::select! {
             Some(next) = given.recv(), if accepting.len() < ACCEPTING_MAX => {
@@ -181,11 +186,46 @@ async fn take_all(
             }
             Some((accepted, reply)) = accepting.next() => {
                 let answer = pass_on(&host, accepted).await;
+                if let Err(error) = &answer {
+                    refusals.note(&host, &instance, error);
+                }
                 // Whoever does not wait for it gets it again as a duplicate.
                 let _ = reply.send(answer);
             }
             else => return,
         }
+    }
+}
+
+/// Events of one instance that no host would take. Its adapter may keep that for itself, and is deaf then.
+#[derive(Default)]
+struct Refusals {
+    /// How many were not told yet.
+    untold: u64,
+    /// When the last one was told.
+    told_ms: Option<i64>,
+}
+
+impl Refusals {
+    fn note(&mut self, host: &Host, instance: &str, error: &CallError) {
+        // The others are for a while, and their adapter hands them in again.
+        if !matches!(error.code.as_str(), "invalid" | "too_large") {
+            return;
+        }
+        host.count_refused_event();
+        let Some(count) = self.due(host.now_ms()) else { return };
+        let why = one_line(&error.message, REFUSED_CHARS_MAX);
+        tracing::warn!(instance, count, "refused an event of this adapter: {why}; its author has to mend it");
+    }
+
+    /// How many were refused since it was said last, where it is time to say it.
+    fn due(&mut self, now_ms: i64) -> Option<u64> {
+        self.untold += 1;
+        if self.told_ms.is_some_and(|told| now_ms.abs_diff(told) < REFUSED_EVERY_MS.unsigned_abs()) {
+            return None;
+        }
+        self.told_ms = Some(now_ms);
+        Some(std::mem::take(&mut self.untold))
     }
 }
 
@@ -305,9 +345,7 @@ fn read(payload: Vec<u8>, bytes_max: usize) -> Result<(Box<Event>, String), Call
     let text = String::from_utf8(payload).map_err(|_| CallError::new("invalid", "the event is not UTF-8"))?;
     let event: Box<Event> = serde_json::from_str(&text)
         .map_err(|error| CallError::new("invalid", format!("the event cannot be read: {error}")))?;
-    if event.event_id.is_empty() || event.event_id.len() > EVENT_ID_BYTES_MAX {
-        return Err(CallError::new("invalid", format!("event_id has 1 to {EVENT_ID_BYTES_MAX} bytes")));
-    }
+    event.judge()?;
     Ok((event, text))
 }
 
@@ -327,6 +365,19 @@ mod tests {
         let nameless =
             br#"{"type":"message","event_id":"","at_ms":1,"chat":{"type":"dm","id":"1"},"sender":{"id":"1"}}"#;
         assert_eq!(code(nameless), "invalid");
+        let unanswered =
+            br#"{"type":"choice","event_id":"c:1","at_ms":1,"chat":{"type":"dm","id":"1"},"sender":{"id":"1"}}"#;
+        assert_eq!(code(unanswered), "invalid");
+    }
+
+    #[test]
+    fn refused_events_are_told_once_a_minute_with_their_number() {
+        let mut refusals = Refusals::default();
+        assert_eq!(refusals.due(1_000), Some(1));
+        assert_eq!(refusals.due(1_001), None);
+        assert_eq!(refusals.due(60_999), None);
+        assert_eq!(refusals.due(61_000), Some(3));
+        assert_eq!(refusals.due(500), Some(1), "a clock that was set back keeps nothing silent");
     }
 
     #[test]

@@ -59,3 +59,15 @@ def test_a_stage_that_does_not_play_and_a_file_that_is_none_are_said_so(host):
         assert refused.returncode == 1 and words in refused.stderr and refused.stdout == "", refused
     wrong = one.cli("adapter", "certify", nothing, "--sample", one.folder / "gone.toml", check=False)
     assert wrong.returncode == 1 and "gone.toml" in wrong.stderr
+
+
+def test_a_library_whose_secret_is_no_key_of_its_configuration_is_refused_by_everybody(host):
+    one = host('[adapter.telegram]\ntoken = { env = "TOKEN" }\n', env={"TOKEN": "1:abc"})
+    built = (BIN / "libhermes_adapter_telegram.so").read_bytes()
+    misspelt = one.folder / "misspelt.so"
+    misspelt.write_bytes(built.replace(b'"secrets":["token"', b'"secrets":["tokne"'))
+    # What runs here makes the instance by the same steps as a host that starts.
+    for command in (["certify"], ["add"], ["certify", "--here", "--isolation", "process"]):
+        refused = one.cli("adapter", *command, misspelt, check=False)
+        assert refused.returncode == 1 and "`tokne` in `secrets`" in refused.stderr and refused.stdout == "", refused
+    assert not (one.folder / "plugins").exists(), "nothing was copied"

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use hermes_protocol::{CallError, host_method};
+use hermes_protocol::{CallError, Event, host_method};
 use serde_json::{Value, json};
 
 /// What such a host remembers.
@@ -39,7 +39,10 @@ impl Memory {
         };
         match method {
             host_method::EMIT => {
-                let event_id = text("event_id")?;
+                let event = serde_json::from_value::<Event>(payload.clone())
+                    .map_err(|error| CallError::new("invalid", format!("the event cannot be read: {error}")))?;
+                event.judge()?;
+                let event_id = event.event_id;
                 if let Some(inbox_id) = self.inbox.get(&event_id) {
                     return Ok(json!({ "duplicate_of": inbox_id }));
                 }
@@ -84,21 +87,25 @@ impl Memory {
 
 #[cfg(test)]
 mod tests {
+    use hermes_protocol::{Chat, Sender};
+
     use super::*;
 
     #[test]
     fn a_change_is_known_again_and_what_was_kept_is_there_until_it_is_deleted() {
         let mut memory = Memory::default();
         let mut ask = |method, payload: Value| memory.answer(method, &payload).map_err(|error| error.code);
-        assert_eq!(ask(host_method::EMIT, json!({ "event_id": "a" })), Ok(json!({ "inbox_id": 1 })));
-        assert_eq!(ask(host_method::EMIT, json!({ "event_id": "b" })), Ok(json!({ "inbox_id": 2 })));
-        assert_eq!(ask(host_method::EMIT, json!({ "event_id": "a" })), Ok(json!({ "duplicate_of": 1 })));
+        let event = |id: &str| json!(Event::message(id, Chat::dm("1"), Sender::new("1"), "hello"));
+        assert_eq!(ask(host_method::EMIT, event("a")), Ok(json!({ "inbox_id": 1 })));
+        assert_eq!(ask(host_method::EMIT, event("b")), Ok(json!({ "inbox_id": 2 })));
+        assert_eq!(ask(host_method::EMIT, event("a")), Ok(json!({ "duplicate_of": 1 })));
         assert_eq!(ask(host_method::KV_SET, json!({ "key": "k", "value": "v" })), Ok(json!({})));
         assert_eq!(ask(host_method::KV_GET, json!({ "key": "k" })), Ok(json!({ "value": "v" })));
         assert_eq!(ask(host_method::KV_DELETE, json!({ "key": "k" })), Ok(json!({})));
         assert_eq!(ask(host_method::KV_GET, json!({ "key": "k" })), Ok(json!({ "value": null })));
         let refused = [
             (host_method::EMIT, json!({}), "invalid"),
+            (host_method::EMIT, event(""), "invalid"),
             (host_method::MEDIA_CREATE, json!({}), "refused"),
             (host_method::MEDIA_COMMIT, json!({ "id": "media-1" }), "not_found"),
             ("sessions.list", json!({}), "not_granted"),

@@ -22,6 +22,10 @@
 //! | `expired` | the credential is not accepted any more |
 //! | `none` | everything works again |
 //!
+//! A fault replaces the one before it: `expired` after `silence` answers again, and refuses. A stage never waits for the
+//! adapter: what is said while the link is cut is kept, answered at once, and delivered when the adapter is back, since
+//! it is not let back before the answer is there.
+//!
 //! What its platform does not have it answers with `{"unsupported": "why"}`. It ends when its standard input does.
 
 use std::io::{BufRead, BufReader, Write};

@@ -44,6 +44,7 @@ impl StatusSource for Source {
         let (counts, written) = (&self.0.host.counts, self.0.host.store.stats());
         let whole = |count: u64| u32::try_from(count).map_or(f64::MAX, f64::from);
         metrics.add("hermes_events_total", &[], whole(counts.events.load(Ordering::Relaxed)));
+        metrics.add("hermes_events_refused_total", &[], whole(counts.events_refused.load(Ordering::Relaxed)));
         metrics.add("hermes_parts_delivered_total", &[], whole(counts.delivered.load(Ordering::Relaxed)));
         metrics.add("hermes_store_requests_total", &[], whole(written.requests));
         metrics.add("hermes_store_commits_total", &[], whole(written.commits));

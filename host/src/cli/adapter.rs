@@ -10,6 +10,7 @@ use serde_json::Value as Json;
 
 use super::args::AdapterCommand;
 use super::ask::{self, print, print_json, say, unexpected};
+use super::scratch::Scratch;
 use super::{Context, Failure, certify, new, try_out};
 use crate::clock::{Clock, SystemClock};
 use crate::config;
@@ -140,6 +141,7 @@ async fn add(context: &Context, file: &Path) -> Result<(), Failure> {
     let file = context.sources.cwd.join(file);
     let settings = settings(context)?;
     let manifest = plugins::inspect(&file).map_err(|error| Failure::failed(error.to_string()))?;
+    judged(&file, &manifest.id, &settings).await?;
     let folder = settings.search.folders.last().cloned().unwrap_or_else(|| settings.home.join("plugins"));
     let target = folder.join(format!("{}.so", manifest.id));
     // A library of this id under another name would keep both from starting.
@@ -168,6 +170,22 @@ async fn add(context: &Context, file: &Path) -> Result<(), Failure> {
             accepted.id
         ),
     })
+}
+
+/// Lets a library through that no step of `adapter check` refuses. It is judged as it will lie in the folder: who may
+/// write where it comes from is no matter.
+async fn judged(file: &Path, id: &str, settings: &AdapterSettings) -> Result<(), Failure> {
+    let cannot = |error: std::io::Error| Failure::failed(format!("{} cannot be judged ({error})", file.display()));
+    let folder = Scratch::make("add").map_err(cannot)?;
+    let copied = folder.path.join(format!("{id}.so"));
+    copy(file, &copied).map_err(cannot)?;
+    match plugins::check_refusal(&copied, settings).await {
+        None => Ok(()),
+        Some(why) => {
+            let named = why.replace(&*copied.to_string_lossy(), &file.to_string_lossy());
+            Err(Failure::failed(format!("{named}; nothing was accepted")))
+        }
+    }
 }
 
 async fn remove(context: &Context, id: &str) -> Result<(), Failure> {

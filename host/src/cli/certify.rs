@@ -10,8 +10,10 @@ use hermes_conformance::{Certified, NO_STAGE, Outcome, Sample, Verdict};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use tokio::io::AsyncReadExt;
+use tokio::signal::unix::{SignalKind, signal};
 
 use super::ask::{print, print_json};
+use super::scratch::Scratch;
 use super::{Context, FAILED, Failure, adapter};
 use crate::plugins::{self, Isolation};
 use crate::status::human::one_line;
@@ -71,10 +73,15 @@ pub(super) async fn certify(context: &Context, trial: Trial, here: bool) -> Resu
     }
     // What is wrong with the words is said once, before anything runs.
     sample(context, &trial)?;
-    let mut tried = Vec::new();
-    for isolation in isolations {
-        tried.push(Tried { isolation: isolation.as_str(), cases: in_child(context, &trial, isolation).await? });
+    let judged = adapter::settings(context)?;
+    if let Some(why) = plugins::check_refusal(&context.sources.cwd.join(&trial.file), &judged).await {
+        return Err(Failure::failed(why));
     }
+    let tried = tokio::select! {
+        tried = in_children(context, &trial, isolations) => tried?,
+        // Who is dropped here leaves no folder and no child.
+        () = ended() => return Err(Failure::failed("it was ended before its last case")),
+    };
     let report = Report { verdict: verdict(&tried).to_string(), isolations: tried };
     if trial.json {
         print_json(&report)?
@@ -85,6 +92,26 @@ pub(super) async fn certify(context: &Context, trial: Trial, here: bool) -> Resu
         Certified::No => Err(Failure::silent(FAILED)),
         _ => Ok(()),
     }
+}
+
+/// When somebody ends this process.
+async fn ended() {
+    let Ok(mut term) = signal(SignalKind::terminate()) else { return std::future::pending().await };
+    tokio::select! {
+        _ = term.recv() => {}
+        _ = tokio::signal::ctrl_c() => {}
+    }
+}
+
+async fn in_children(context: &Context, trial: &Trial, isolations: Vec<Isolation>) -> Result<Vec<Tried>, Failure> {
+    let cannot = |error| Failure::failed(format!("no folder can be made for it ({error})"));
+    let scratch = Scratch::make("certify").map_err(cannot)?;
+    let mut tried = Vec::new();
+    for isolation in isolations {
+        let cases = in_child(context, trial, isolation, &scratch).await?;
+        tried.push(Tried { isolation: isolation.as_str(), cases });
+    }
+    Ok(tried)
 }
 
 fn sample(context: &Context, trial: &Trial) -> Result<Sample, Failure> {
@@ -110,10 +137,16 @@ async fn inside(context: &Context, trial: &Trial, isolation: Isolation) -> Resul
 }
 
 /// Runs the cases in a child of this program; one that crashes is a case of its own.
-async fn in_child(context: &Context, trial: &Trial, isolation: Isolation) -> Result<Vec<Line>, Failure> {
+async fn in_child(
+    context: &Context,
+    trial: &Trial,
+    isolation: Isolation,
+    scratch: &Scratch,
+) -> Result<Vec<Line>, Failure> {
     let mut command = tokio::process::Command::new("/proc/self/exe");
     command.args(words(context, trial, isolation)).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    command.kill_on_drop(true);
+    // Whatever becomes of it, its folder goes with ours.
+    command.env("TMPDIR", &scratch.path).kill_on_drop(true);
     let mut child = command.spawn().map_err(|error| Failure::failed(format!("no child can be started ({error})")))?;
     let (mut said, mut complained) = (Vec::new(), Vec::new());
     let (out, err) = (child.stdout.take(), child.stderr.take());

@@ -20,6 +20,7 @@ mod new;
 mod outbox;
 mod pairing;
 mod run;
+mod scratch;
 mod session;
 mod status;
 mod table;

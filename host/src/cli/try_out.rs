@@ -2,13 +2,14 @@
 
 use std::fs;
 use std::io::Write;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
-use std::path::{Path, PathBuf};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
 
 use hermes_conformance::Sample;
 
 use super::args::TryArgs;
 use super::ask::say;
+use super::scratch::Scratch;
 use super::{Context, Failure, adapter, chat, log};
 use crate::chat::{Speaker, Trial, trial};
 use crate::config::{self, Sources};
@@ -24,7 +25,8 @@ pub async fn try_out(context: &Context, args: TryArgs) -> Result<(), Failure> {
     let plugins_toml = document(&manifest.id, keys(context, &args)?)?;
     // Whoever interrupts it meanwhile leaves nothing behind either.
     let speaker = Speaker::new().map_err(chat::failure)?;
-    let home = Home::make().map_err(|error| Failure::failed(format!("no folder can be made for it ({error})")))?;
+    let home =
+        Scratch::make("try").map_err(|error| Failure::failed(format!("no folder can be made for it ({error})")))?;
     let library = home.path.join("plugins").join(format!("{}.so", manifest.id));
     let failed =
         |path: &Path, error: std::io::Error| Failure::failed(format!("{} cannot be written ({error})", path.display()));
@@ -111,29 +113,6 @@ fn write_private(path: &Path, text: &str) -> std::io::Result<()> {
     fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?.write_all(text.as_bytes())
 }
 
-/// A home that is gone when this is dropped.
-struct Home {
-    path: PathBuf,
-}
-
-impl Home {
-    fn make() -> std::io::Result<Self> {
-        let word = getrandom::u64().map_err(std::io::Error::other)?;
-        let path = std::env::temp_dir().join(format!("hermes-try-{word:016x}"));
-        fs::DirBuilder::new().mode(0o700).create(&path)?;
-        Ok(Self { path })
-    }
-}
-
-impl Drop for Home {
-    fn drop(&mut self) {
-        // What cannot be removed is told: there may be a key in it.
-        if let Err(error) = fs::remove_dir_all(&self.path) {
-            let _ = writeln!(std::io::stderr(), "{} is left behind ({error})", self.path.display());
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -167,7 +146,7 @@ mod tests {
     #[test]
     fn a_home_is_for_its_owner_and_gone_afterwards() {
         use std::os::unix::fs::PermissionsExt;
-        let home = Home::make().unwrap();
+        let home = Scratch::make("try").unwrap();
         let path = home.path.clone();
         write_private(&path.join("plugins.toml"), "x").unwrap();
         let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;

@@ -130,6 +130,9 @@ impl Prepared {
                         let sentence = CANNOT_BE_ASKED.to_owned();
                         self.config.warnings.push(Warning { source, key, sentence });
                     }
+                    Err(error @ LoadError::BadManifest { .. }) => {
+                        problems.0.push(Problem { source, key, sentence: error.to_string(), nearest: None });
+                    }
                     Err(error) => {
                         let sentence = not_checked("values", &error);
                         self.config.warnings.push(Warning { source, key, sentence });

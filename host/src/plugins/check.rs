@@ -49,6 +49,12 @@ pub async fn check(path: &Path, settings: &AdapterSettings) -> Vec<CheckLine> {
     lines
 }
 
+/// The first step that keeps the library from any host, in one sentence. Which bytes were accepted is no matter here.
+pub async fn refusal(path: &Path, settings: &AdapterSettings) -> Option<String> {
+    let lines = check(path, settings).await;
+    lines.into_iter().find(|line| !line.ok && line.name != "pin").map(|line| line.sentence)
+}
+
 /// Whether these bytes were accepted. A check goes on in any case: nobody accepts what was not checked.
 fn pin(path: &Path, place: Place, admitted: &Admitted, settings: &AdapterSettings) -> Result<CheckLine, LoadError> {
     if place == Place::Beside {
@@ -95,16 +101,9 @@ async fn checked(path: &Path, settings: &AdapterSettings, lines: &mut Vec<CheckL
     let bad = |why: String| LoadError::BadManifest { path: path.to_owned(), why };
     let keys: serde_json::Value =
         serde_json::from_str(&report.schema).map_err(|error| bad(format!("its config schema is no JSON: {error}")))?;
-    let reserved = schema::reserved(&keys);
-    if !reserved.is_empty() {
-        return Err(bad(format!("its config schema uses keys of the host: {}", reserved.join(", "))));
-    }
+    schema::own_keys(path, &keys)?;
     lines.push(CheckLine::passed("schema", "its config keys are its own"));
-    let astray = schema::astray(manifest, &keys);
-    if !astray.is_empty() {
-        let why = format!("it names keys that its configuration does not have: {}", astray.join(", "));
-        return Err(bad(format!("{why}; a secret under another key would be shown as it is")));
-    }
+    schema::named_keys(path, manifest, &keys)?;
     lines.push(CheckLine::passed("secrets", "its secrets and variables are keys of its configuration"));
     let values = match report.judges {
         true => "`config check` can ask it whether values are right",

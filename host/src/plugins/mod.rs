@@ -47,7 +47,7 @@ pub use adapters::Adapters;
 pub use alive::Trips;
 pub use begun::{Begun, Outcome};
 pub use certify::certify;
-pub use check::{CheckLine, check};
+pub use check::{CheckLine, check, refusal as check_refusal};
 pub use discover::{Found, Place, SearchPath, accept, discover, inspect, refusal, startable};
 pub use error::LoadError;
 #[doc(hidden)]

@@ -36,8 +36,15 @@ pub async fn schema(path: &Path, settings: &AdapterSettings) -> Result<Value, Lo
     schema_of(&admit(path, settings).await?, settings).await
 }
 
-/// The schema of a library that was judged already.
+/// The schema of a library that was judged already. A library whose manifest does not fit its schema is refused.
 pub(super) async fn schema_of(admitted: &Admitted, settings: &AdapterSettings) -> Result<Value, LoadError> {
+    let schema = asked_or_kept(admitted, settings).await?;
+    own_keys(&admitted.path, &schema)?;
+    named_keys(&admitted.path, &admitted.manifest, &schema)?;
+    Ok(schema)
+}
+
+async fn asked_or_kept(admitted: &Admitted, settings: &AdapterSettings) -> Result<Value, LoadError> {
     let path = admitted.path.as_path();
     let folder = settings.home.join("run").join("schemas");
     let kept = folder.join(format!("{}.json", admitted.sha256));
@@ -85,6 +92,9 @@ pub async fn judge(
     settings: &AdapterSettings,
 ) -> Result<Judgement, LoadError> {
     let admitted = admit(path, settings).await?;
+    if let Err(error @ LoadError::BadManifest { .. }) = schema_of(&admitted, settings).await {
+        return Err(error);
+    }
     let question = Frame::call(1, "check_config", config.to_string().into_bytes());
     if !question.fits() {
         let why = "its section is larger than a frame holds; make it smaller".to_owned();
@@ -149,9 +159,32 @@ pub(super) fn problems(schema: &Value, config: &Value) -> Vec<String> {
     check(schema, config, RESERVED).iter().map(ToString::to_string).collect()
 }
 
+/// Refuses a schema that uses keys of the host.
+pub(super) fn own_keys(path: &Path, schema: &Value) -> Result<(), LoadError> {
+    let reserved = reserved(schema);
+    if reserved.is_empty() {
+        return Ok(());
+    }
+    let why = format!("its config schema uses keys of the host: {}", reserved.join(", "));
+    Err(LoadError::BadManifest { path: path.to_owned(), why })
+}
+
+/// Refuses a manifest that names keys which the schema does not have.
+pub(super) fn named_keys(path: &Path, manifest: &Manifest, schema: &Value) -> Result<(), LoadError> {
+    let astray = astray(manifest, schema);
+    if astray.is_empty() {
+        return Ok(());
+    }
+    let keys = astray.join(", ");
+    let why = format!(
+        "it names keys that its configuration does not have: {keys}; a secret under another key would be shown as it is"
+    );
+    Err(LoadError::BadManifest { path: path.to_owned(), why })
+}
+
 /// Keys that a manifest calls the adapter's own and that its schema does not have. The host would show a secret that
 /// stands under another key as it is.
-pub(super) fn astray(manifest: &Manifest, schema: &Value) -> Vec<String> {
+fn astray(manifest: &Manifest, schema: &Value) -> Vec<String> {
     if ["oneOf", "anyOf", "allOf", "$ref"].iter().any(|word| schema.get(word).is_some()) {
         // No plain struct: which keys there are depends on the values.
         return Vec::new();
@@ -170,7 +203,7 @@ pub(super) fn astray(manifest: &Manifest, schema: &Value) -> Vec<String> {
 }
 
 /// The host's keys that a schema uses although they are reserved.
-pub(super) fn reserved(schema: &Value) -> Vec<&'static str> {
+fn reserved(schema: &Value) -> Vec<&'static str> {
     let properties = schema.get("properties").and_then(Value::as_object);
     RESERVED.iter().copied().filter(|key| properties.is_some_and(|known| known.contains_key(*key))).collect()
 }
@@ -214,6 +247,20 @@ mod tests {
         let schema = json!({"properties": {"token": {}, "deep": {}, "port": {}}});
         assert_eq!(astray(&manifest, &schema), ["`tokne` in `secrets`", "`prot` in `env`"]);
         assert!(astray(&manifest, &json!({"oneOf": []})).is_empty());
+    }
+
+    #[test]
+    fn a_library_whose_secret_is_no_key_is_refused_in_one_sentence() {
+        let manifest: Manifest = serde_json::from_value(json!({
+            "schema": 1, "id": "a", "label": "A", "version": "1.0.0", "sdk": "1.0.0", "abi": 1, "secrets": ["tokn"],
+        }))
+        .unwrap();
+        let path = Path::new("/p/a.so");
+        let refused = named_keys(path, &manifest, &json!({"properties": {"token": {}}})).unwrap_err();
+        assert_eq!(refused.code(), "bad_manifest");
+        assert!(refused.to_string().contains("`tokn` in `secrets`"), "{refused}");
+        named_keys(path, &manifest, &json!({"properties": {"tokn": {}}})).unwrap();
+        assert_eq!(own_keys(path, &json!({"properties": {"access": {}}})).unwrap_err().code(), "bad_manifest");
     }
 
     #[test]

@@ -25,6 +25,9 @@ pub(super) const CANCEL_AFTER: Duration = Duration::from_millis(500);
 /// The wait before a link is tried again.
 const TRY_AGAIN: Duration = Duration::from_millis(200);
 
+/// How long after a change it is delivered again: an id that is made of the time is another one then.
+pub(super) const AGAIN_AFTER: Duration = Duration::from_millis(1_100);
+
 /// How much later than promised something may be noticed.
 const SLACK: Duration = Duration::from_secs(10);
 
@@ -34,6 +37,8 @@ const TOLD_MAX: usize = 100_000;
 /// What the adapter said last.
 enum Said {
     Event(Box<Event>),
+    /// An event that every host refuses; why.
+    Refused(String),
     Lost(ConnectError),
     Other,
 }
@@ -95,6 +100,7 @@ impl<'l, S: Subject, T: Stage> Link<'l, S, T> {
             match self.next(left).await {
                 Some(Said::Event(event)) if event.text == text => return Ok((*event, before)),
                 Some(Said::Event(event)) => before.push(*event),
+                Some(Said::Refused(why)) => return Err(format!("an event that every host refuses: {why}")),
                 Some(Said::Lost(_) | Said::Other) => {}
                 None if left.is_zero() => return Err(format!("no event says \"{text}\"")),
                 None => {}
@@ -142,6 +148,19 @@ impl<'l, S: Subject, T: Stage> Link<'l, S, T> {
         }
     }
 
+    /// The events that come within this time. The link is not made anew meanwhile.
+    pub(super) async fn events_for(&mut self, time: Duration) -> Vec<Event> {
+        let until = now() + time;
+        let mut events = Vec::new();
+        // `None`: the time is over.
+        while let Some(said) = self.next(until.saturating_duration_since(now())).await {
+            if let Said::Event(event) = said {
+                events.push(*event);
+            }
+        }
+        events
+    }
+
     /// Hears whatever comes for a moment.
     async fn pause(&mut self) {
         let until = now() + TRY_AGAIN;
@@ -154,9 +173,12 @@ impl<'l, S: Subject, T: Stage> Link<'l, S, T> {
         let call = self.subject.next_host_call(deadline).await?;
         self.note(&call.method, &call.payload);
         Some(match call.method.as_str() {
-            host_method::EMIT => match serde_json::from_slice(&call.payload) {
-                Ok(event) => Said::Event(Box::new(event)),
-                Err(_) => Said::Other,
+            host_method::EMIT => match serde_json::from_slice::<Event>(&call.payload) {
+                Ok(event) => match event.judge() {
+                    Ok(()) => Said::Event(Box::new(event)),
+                    Err(error) => Said::Refused(error.message),
+                },
+                Err(error) => Said::Refused(error.to_string()),
             },
             RUN_ENDED => {
                 self.is_up = false;

@@ -4,11 +4,11 @@ mod files;
 mod link;
 mod sending;
 
-use hermes_protocol::{Chat, ConnectError, Event, HandoffThreadCall, Manifest, host_method, method};
+use hermes_protocol::{Chat, ConnectError, Event, EventKind, HandoffThreadCall, Manifest, host_method, method};
 use serde_json::{Value, json};
 
+use self::link::{AGAIN_AFTER, Link, PATIENCE};
 pub use self::link::{LOG, RUN_ENDED};
-use self::link::{Link, PATIENCE};
 use crate::stage::{Stage, StageError};
 use crate::{Case, Outcome, Subject, Verdict};
 
@@ -181,8 +181,7 @@ impl<S: Subject, T: Stage> Play<'_, S, T> {
             if let Some(other) = before.first() {
                 return Err(format!("an event more: {}", shown(other)).into());
             }
-            let says_all =
-                event.text == text && !event.sender.id.is_empty() && !event.chat.id.is_empty() && !event.sender.is_bot;
+            let says_all = event.kind == EventKind::Message && !event.sender.id.is_empty() && !event.sender.is_bot;
             if !says_all {
                 return Err(shown(&event).into());
             }
@@ -193,9 +192,10 @@ impl<S: Subject, T: Stage> Play<'_, S, T> {
     async fn repeated_is_one(&mut self) -> Holds {
         let told = self.link.stage.tell(&json!({ "inbound": { "chat": "dm", "from": 1, "text": "said once" } }))?;
         let (first, _) = self.link.event_of("said once").await?;
+        let mut before = self.link.events_for(AGAIN_AFTER).await;
         self.link.stage.tell(&json!({ "inbound": { "again": told["id"] } }))?;
         self.link.stage.tell(&json!({ "inbound": { "chat": "dm", "from": 1, "text": "said after it" } }))?;
-        let (_, before) = self.link.event_of("said after it").await?;
+        before.extend(self.link.event_of("said after it").await?.1);
         match before.iter().find(|event| event.event_id != first.event_id) {
             Some(other) => Err(format!("{} after {}", other.event_id, first.event_id).into()),
             None => Ok(()),
@@ -305,7 +305,7 @@ impl<S: Subject, T: Stage> Play<'_, S, T> {
 }
 
 fn shown(event: &Event) -> String {
-    json!({ "event_id": event.event_id, "chat": event.chat, "sender": event.sender, "text": event.text }).to_string()
+    json!({ "type": event.kind, "event_id": event.event_id, "chat": event.chat, "sender": event.sender, "text": event.text }).to_string()
 }
 
 #[cfg(test)]

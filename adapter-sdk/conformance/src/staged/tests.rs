@@ -8,8 +8,8 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use hermes_protocol::{
-    Attachment, AttachmentKind, Chat, ChatType, ConnectError, Event, FetchCall, HandoffThreadCall, Outgoing,
-    SendOutcome, Sender, WaitScope, host_method, method,
+    Attachment, AttachmentKind, Chat, ChatType, ConnectError, EVENT_RAW_BYTES_MAX, Event, EventKind, FetchCall,
+    HandoffThreadCall, Outgoing, SendOutcome, Sender, WaitScope, host_method, method,
 };
 use serde_json::{Value, json};
 
@@ -70,6 +70,15 @@ impl World {
         let mut event = Event::message(format!("m:{}", self.events.len()), chat, sender, text);
         if let Some(bytes) = said["file"]["text"].as_str() {
             event.attachments = vec![Attachment::away(bytes, AttachmentKind::File, "text/plain", "x", 0)];
+        }
+        match self.fault {
+            "nameless" => event.event_id.clear(),
+            "pressed" => event.kind = EventKind::Choice,
+            "edited" => event.kind = EventKind::Edited,
+            "before 1970" => event.at_ms = -5,
+            "placeless" => event.chat.id.clear(),
+            "raw" => event.raw = Value::String("x".repeat(EVENT_RAW_BYTES_MAX)),
+            _ => {}
         }
         self.events.push(event.clone());
         if self.kind == "cut" || self.kind == "malformed" {
@@ -217,6 +226,12 @@ fn each_fault_fails_the_case_that_is_about_it() {
     for (fault, case) in [
         ("connect", "connects"),
         ("twice", "inbound-is-one-event"),
+        ("nameless", "inbound-is-one-event"),
+        ("pressed", "inbound-is-one-event"),
+        ("edited", "inbound-is-one-event"),
+        ("before 1970", "inbound-is-one-event"),
+        ("placeless", "inbound-is-one-event"),
+        ("raw", "inbound-is-one-event"),
         ("ids", "repeated-inbound-is-one-event-id"),
         ("echo", "own-echo-is-no-event"),
         ("bots", "bots-are-marked"),

@@ -240,10 +240,12 @@ impl Maker {
         Ok(ChildSpec { command, env: settings.child_env.clone(), folder })
     }
 
-    /// Refuses a section that does not fit the adapter's schema, where the schema can be had.
+    /// Refuses a section, or a manifest, that does not fit the adapter's schema, where the schema can be had.
     async fn fits_schema(&self, plan: &AdapterPlan, admitted: &Admitted) -> Result<(), LoadError> {
         let schema = match schema::schema_of(admitted, self.settings()).await {
             Ok(schema) => schema,
+            // Nobody knows what of its section is a secret.
+            Err(error @ LoadError::BadManifest { .. }) => return Err(error),
             Err(error) => {
                 tracing::debug!(target: "plugins", instance = %plan.instance, "its schema cannot be had: {error}");
                 return Ok(());

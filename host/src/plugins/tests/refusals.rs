@@ -347,13 +347,27 @@ async fn a_newer_minor_runs() {
 async fn the_schema_is_asked_in_a_child_and_kept() {
     let home = Home::hostile();
     let settings = home.settings();
-    let first = schema(&home.library(), &settings).await.unwrap();
+    let mut first = schema(&home.library(), &settings).await.unwrap();
     assert!(first["properties"]["mode"].is_object(), "{first}");
     let kept: Vec<_> = fs::read_dir(home.path().join("run/schemas")).unwrap().flatten().collect();
     assert_eq!(kept.len(), 1);
-    fs::write(kept[0].path(), r#"{"kept": true}"#).unwrap();
+    first["kept"] = true.into();
+    fs::write(kept[0].path(), first.to_string()).unwrap();
     assert_eq!(schema(&home.library(), &settings).await.unwrap()["kept"], true, "it is not asked again");
     assert_eq!(PluginsLock::read(home.path()).unwrap().plugins.len(), 0, "asking accepts nothing");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_library_whose_secret_is_no_key_of_its_configuration_is_not_started() {
+    let home = Home::hostile();
+    schema(&home.library(), &home.settings()).await.unwrap();
+    let kept = fs::read_dir(home.path().join("run/schemas")).unwrap().flatten().next().unwrap().path();
+    fs::write(kept, r#"{"properties": {"mode": {"type": "string"}}}"#).unwrap();
+    let host = Host::start(home.settings(), vec![plan(IsolationChoice::InProcess, "ok")]);
+    until(&host.one(), "failed", |state| state.word() == "failed").await;
+    let status = host.adapters.statuses().remove(0);
+    assert_eq!(status.code, Some("bad_manifest"));
+    assert!(status.reason.unwrap().contains("`token` in `secrets`"));
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,0 +1,98 @@
+//! What every host asks of an event, whatever else it decides about it.
+
+use std::io::{self, Write};
+
+use serde_json::Value;
+
+use crate::{CallError, Event, EventKind};
+
+/// The longest name of a change, in bytes.
+pub const EVENT_ID_BYTES_MAX: usize = 512;
+
+/// The longest `raw` of an event as JSON, in bytes.
+pub const EVENT_RAW_BYTES_MAX: usize = 64 << 10;
+
+impl Event {
+    /// Judges the event as every host does before it looks at who may speak. A host refuses it with this answer to
+    /// `emit`, and so does the host of the tests.
+    ///
+    /// # Errors
+    ///
+    /// `invalid` or `too_large`, and a sentence for the adapter's author.
+    pub fn judge(&self) -> Result<(), CallError> {
+        let invalid = |why: String| Err(CallError::new("invalid", why));
+        if self.event_id.is_empty() || self.event_id.len() > EVENT_ID_BYTES_MAX {
+            return invalid(format!("event_id has 1 to {EVENT_ID_BYTES_MAX} bytes, this one {}", self.event_id.len()));
+        }
+        if self.chat.id.is_empty() {
+            return invalid("chat.id is empty; it is the platform's stable id of the chat".to_owned());
+        }
+        if self.at_ms < 0 {
+            return invalid(format!("at_ms is {}; it is milliseconds since 1970, or 0 where nobody knows", self.at_ms));
+        }
+        if self.kind == EventKind::Choice && self.choice.as_ref().is_none_or(|made| made.ask.is_empty()) {
+            return invalid("an event of kind `choice` names in `choice` which question was answered".to_owned());
+        }
+        if !fits(&self.raw) {
+            let why = format!("raw has at most {EVENT_RAW_BYTES_MAX} bytes of JSON; leave it out where it is longer");
+            return Err(CallError::new("too_large", why));
+        }
+        Ok(())
+    }
+}
+
+/// Whether this is no longer than a `raw` may be.
+fn fits(raw: &Value) -> bool {
+    serde_json::to_writer(Room(EVENT_RAW_BYTES_MAX), raw).is_ok()
+}
+
+/// Counts what is written, up to an end.
+struct Room(usize);
+
+impl Write for Room {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0 = self.0.checked_sub(bytes.len()).ok_or(io::ErrorKind::WriteZero)?;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Chat, ChoiceMade, Sender};
+
+    fn code(change: impl FnOnce(&mut Event)) -> Result<(), String> {
+        let mut event = Event::message("m:1", Chat::dm("1"), Sender::new("1"), "hello").at_ms(1);
+        change(&mut event);
+        event.judge().map_err(|error| error.code)
+    }
+
+    #[test]
+    fn what_no_host_takes_is_told_apart_from_what_every_host_takes() {
+        assert_eq!(code(|_| {}), Ok(()));
+        assert_eq!(code(|event| event.at_ms = 0), Ok(()), "nobody knows when");
+        assert_eq!(code(|event| event.event_id = "x".repeat(EVENT_ID_BYTES_MAX)), Ok(()));
+        let invalid = Err("invalid".to_owned());
+        assert_eq!(code(|event| event.event_id.clear()), invalid);
+        assert_eq!(code(|event| event.event_id = "x".repeat(EVENT_ID_BYTES_MAX + 1)), invalid);
+        assert_eq!(code(|event| event.chat.id.clear()), invalid);
+        assert_eq!(code(|event| event.at_ms = -5), invalid);
+        assert_eq!(code(|event| event.kind = EventKind::Choice), invalid);
+        let pressed = |event: &mut Event| {
+            event.kind = EventKind::Choice;
+            event.choice = Some(ChoiceMade::new("ask", "yes"));
+        };
+        assert_eq!(code(pressed), Ok(()));
+    }
+
+    #[test]
+    fn raw_fits_to_the_byte() {
+        let of = |bytes: usize| Value::String("x".repeat(bytes - 2));
+        assert_eq!(code(|event| event.raw = of(EVENT_RAW_BYTES_MAX)), Ok(()));
+        assert_eq!(code(|event| event.raw = of(EVENT_RAW_BYTES_MAX + 1)), Err("too_large".to_owned()));
+    }
+}

@@ -1,0 +1,30 @@
+//! Folders for a while, below the system's folder for such: gone when they are dropped.
+
+use std::fs;
+use std::io::Write;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::PathBuf;
+
+/// A folder for its owner only.
+pub(super) struct Scratch {
+    pub(super) path: PathBuf,
+}
+
+impl Scratch {
+    /// Makes one whose name says what for.
+    pub(super) fn make(purpose: &str) -> std::io::Result<Self> {
+        let word = getrandom::u64().map_err(std::io::Error::other)?;
+        let path = std::env::temp_dir().join(format!("hermes-{purpose}-{word:016x}"));
+        fs::DirBuilder::new().mode(0o700).create(&path)?;
+        Ok(Self { path })
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        // What cannot be removed is told: there may be a key in it.
+        if let Err(error) = fs::remove_dir_all(&self.path) {
+            let _ = writeln!(std::io::stderr(), "{} is left behind ({error})", self.path.display());
+        }
+    }
+}
