@@ -3,7 +3,7 @@
 use hermes_protocol::{Chat, Emitted, Purpose};
 use serde_json::json;
 
-use super::world::World;
+use super::world::{Setting, World};
 use crate::context::compose;
 
 #[test]
@@ -121,7 +121,9 @@ fn grants_and_sessions_outlive_the_host() {
 
 #[test]
 fn a_planned_end_finishes_what_runs_and_leaves_the_rest_for_later() {
-    let mut world = World::new();
+    // Said after the turn began or before, it waits.
+    let section = "access = { allowed_users = [\"7\"] }\nsession = { busy = \"queue\", receipts = false }";
+    let mut world = World::with(Setting { section: section.to_owned(), ..Setting::default() });
     world.chat("7").says("/slow 100 one two three");
     world.chat("7").says("later");
     world.until("it runs", || {
