@@ -56,6 +56,33 @@ fn an_answer_that_grows_ends_whole_wherever_the_host_dies_over_its_first_piece()
     }
 }
 
+#[test]
+fn a_file_that_the_host_dies_over_is_in_the_one_answer_after_it() {
+    // Not in its row yet, it is fetched once more.
+    for (point, fetches) in [("files_fetched", 2), ("files_kept", 1)] {
+        let mut world = World::new(Isolation::Process, &["7"]);
+        let chat = world.scripted.chat("7");
+        world.environment("HERMES_CRASH_AT", point);
+        world.start();
+        let mut event = chat.event("look");
+        event["attachments"] = json!([{ "kind": "file", "mime": "text/plain", "name": "a.txt", "fetch": "abc" }]);
+        world.scripted.tell(json!({ "do": "inbound", "event": event }));
+        assert_ne!(world.ended(), Some(0), "{point}: the host dies");
+        world.clear_environment();
+        world.start();
+        let answer = chat.hears(1).remove(0);
+        let place = world.home().join("media/scripted/in").display().to_string();
+        assert!(answer.contains(&format!("\"a.txt\", text/plain, 3 bytes, at {place}")), "{point}: {answer}");
+        chat.says("afterwards");
+        let heard = chat.hears(2);
+        assert!(heard[1].contains("afterwards"), "{point}: it is answered once: {heard:?}");
+        let asked = world.scripted.seen().iter().filter(|saw| saw["saw"] == "fetch").count();
+        assert_eq!(asked, fetches, "{point}");
+        assert_eq!(world.stop(), Some(0), "{point}: the host ends as asked");
+        assert_whole(&world);
+    }
+}
+
 fn dies_while_it_grows(point: &str, marked: bool) {
     const ANSWER: &str = "one two three four five six";
     let mut world = World::new(Isolation::Process, &["7"]);
