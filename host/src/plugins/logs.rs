@@ -21,6 +21,9 @@ const SECRET_CHARS_MIN: usize = 4;
 /// Shorter secrets are masked where they stand alone: as a part of a word they are most likely only that.
 const INNER_CHARS_MIN: usize = 8;
 
+/// The members of an adapter's answers that are meant for people.
+const WORDS: [&str; 6] = ["reason", "mend", "detail", "message", "note", "duty"];
+
 /// What stands for a secret.
 const MASK: &str = "***";
 
@@ -47,8 +50,8 @@ impl Mask {
         })
     }
 
-    /// A JSON payload without its secrets; as it is, where it has none. Clients of platforms like to quote the whole
-    /// address of a call in their errors, with a token in it.
+    /// A JSON payload whose words have no secrets; as it is, where they have none. Clients of platforms like to quote
+    /// the whole address of a call in their errors, with a token in it. Ids stay: a short secret may be one, too.
     pub(super) fn apply_json(&self, payload: Vec<u8>) -> Vec<u8> {
         let Ok(text) = str::from_utf8(&payload) else { return payload };
         // What is escaped may spell anything.
@@ -58,8 +61,19 @@ impl Mask {
         }
         let Ok(mut value) = serde_json::from_str::<Value>(text) else { return self.apply(text).into_bytes() };
         let said = value.clone();
-        self.apply_value(&mut value);
+        self.apply_words(&mut value);
         if value == said { payload } else { value.to_string().into_bytes() }
+    }
+
+    fn apply_words(&self, value: &mut Value) {
+        match value {
+            Value::Array(values) => values.iter_mut().for_each(|value| self.apply_words(value)),
+            Value::Object(fields) => fields.iter_mut().for_each(|(name, value)| match value {
+                Value::String(words) if WORDS.contains(&name.as_str()) => *words = self.apply(words),
+                other => self.apply_words(other),
+            }),
+            _ => {}
+        }
     }
 
     fn apply_value(&self, value: &mut Value) {
@@ -291,8 +305,8 @@ mod tests {
         assert_eq!(masked(r#"{"message":"\u0062ot12345678"}"#), r#"{"message":"***"}"#);
         assert_eq!(masked(r#"{"message":"tok\"en-4711"}"#), r#"{"message":"***"}"#);
         assert_eq!(masked("no JSON, and bot12345678"), "no JSON, and ***");
-        let plain = r#"{"at_ms": 1, "text": "a line\nand another"}"#;
-        assert_eq!(masked(plain), plain, "what hides nothing stays as it was written");
+        let plain = r#"{"at_ms": 1, "id": "bot12345678", "text": "a line\nand another"}"#;
+        assert_eq!(masked(plain), plain, "ids and texts stay as they were written");
     }
 
     #[test]
