@@ -65,7 +65,7 @@ fn a_file_that_the_host_dies_over_is_in_the_one_answer_after_it() {
         world.environment("HERMES_CRASH_AT", point);
         world.start();
         let mut event = chat.event("look");
-        event["attachments"] = json!([{ "kind": "file", "mime": "text/plain", "name": "a.txt", "fetch": "abc" }]);
+        event["attachments"] = json!([{ "kind": "file", "mime": "text/plain", "name": "a.txt", "fetch": "of:abc" }]);
         world.scripted.tell(json!({ "do": "inbound", "event": event }));
         assert_ne!(world.ended(), Some(0), "{point}: the host dies");
         world.clear_environment();

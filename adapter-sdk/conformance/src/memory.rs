@@ -41,7 +41,7 @@ impl Memory {
             host_method::EMIT => {
                 let event = serde_json::from_value::<Event>(payload.clone())
                     .map_err(|error| CallError::new("invalid", format!("the event cannot be read: {error}")))?;
-                event.judge()?;
+                event.judge_by_every_rule()?;
                 let event_id = event.event_id;
                 if let Some(inbox_id) = self.inbox.get(&event_id) {
                     return Ok(json!({ "duplicate_of": inbox_id }));

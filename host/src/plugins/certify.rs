@@ -23,6 +23,7 @@ use super::{
     AdapterHandle, AdapterLink, AdapterPlan, AdapterSettings, Answer, HostServices, Isolation, IsolationChoice,
     LoadError,
     discover::{self, Admitted, Pin},
+    files,
     handle::Shared,
     supervisor::Maker,
 };
@@ -82,7 +83,9 @@ impl Trial {
         let shared = Shared::new(&plan, Arc::clone(&self.settings), announcements);
         let handle = AdapterHandle { shared: Arc::new(shared) };
         let maker = Maker { handle, services: Arc::new(Nobody), stuck: Arc::default() };
-        let (board, calls) = Board::new(self.settings.home.join("media"));
+        let media = self.settings.home.join("media").join(INSTANCE);
+        files::private_folder(&media).map_err(|error| format!("{}: {error}", media.display()))?;
+        let (board, calls) = Board::new(media);
         let host = HostInfo::new(SDK_VERSION, ["emit.ack", "kv", "media"].map(str::to_owned).to_vec());
         let envelope = Envelope::new(host, plan.instance.clone(), config.clone());
         let link = maker.create_link(&plan, &self.admitted, Arc::new(board), &envelope, self.isolation).await;

@@ -174,7 +174,7 @@ impl<'l, S: Subject, T: Stage> Link<'l, S, T> {
         self.note(&call.method, &call.payload);
         Some(match call.method.as_str() {
             host_method::EMIT => match serde_json::from_slice::<Event>(&call.payload) {
-                Ok(event) => match event.judge() {
+                Ok(event) => match event.judge_by_every_rule() {
                     Ok(()) => Said::Event(Box::new(event)),
                     Err(error) => Said::Refused(error.message),
                 },
