@@ -15,11 +15,11 @@ use std::time::Duration;
 use futures_util::StreamExt;
 use futures_util::stream;
 use hermes_protocol::{Attachment, Event, FETCH_BYTES_MAX};
-use tokio::time::{Instant, timeout_at};
+use tokio::time::timeout;
 
 use crate::host::Host;
 use crate::media::is_id;
-use crate::plugins::{AdapterHandle, FETCH_GRACE};
+use crate::plugins::AdapterHandle;
 
 /// Files of one message that are asked for; those beyond are missing.
 const FILES_MAX: usize = 32;
@@ -27,14 +27,17 @@ const FILES_MAX: usize = 32;
 /// Files of one message that are on their way at once: another chat of the instance finds room beside them.
 const AT_ONCE_MAX: usize = 2;
 
-/// How long the files of one message may take.
-const FILES_TIMEOUT: Duration = Duration::from_secs(30);
+/// How long one file may take, from the moment on at which there is room for it.
+const FILE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// And how fast they have to come at least, besides.
 const BYTES_PER_S_MIN: u64 = 1 << 20;
 
 /// How often a file is asked for whose adapter was not there.
 const TRIES_MAX: usize = 2;
+
+/// How long a link is waited for before it is looked whether another adapter has taken the instance over.
+const LOOK_AGAIN: Duration = Duration::from_secs(30);
 
 /// What was fetched for a message: each reference, and what stands in its place. Unless it is kept, its files go.
 pub struct Fetched {
@@ -97,54 +100,69 @@ pub fn put(mut event: Event, fetched: &[(String, Attachment)]) -> Event {
     event
 }
 
-/// Asks the platform for the files of an event, within one deadline that begins once the adapter has a link.
+/// Asks the platform for the files of an event, each within a deadline of its own.
 pub async fn fetch(host: Arc<Host>, instance: Arc<str>, adapter: Option<AdapterHandle>, event: Event) -> Fetched {
-    let Some(adapter) = adapter else {
+    let Some(adapter) = linked(&host, &instance, adapter).await else {
         return Fetched::nothing(&host, &instance, &event, "the instance it came through is not there any more");
     };
+    // Only now: a program has said what it can do once it ran.
     if !adapter.capabilities().fetch {
         tracing::warn!(%instance, "the adapter names a file that it cannot bring; its author has to declare `fetch`");
         return Fetched::nothing(&host, &instance, &event, "its adapter cannot bring it");
     }
-    adapter.online().await;
-    let bytes: u64 = away(&event).map(|(_, file)| file.size.min(host.media.bytes_max())).sum();
-    let until = Instant::now() + FILES_TIMEOUT + Duration::from_secs(bytes / BYTES_PER_S_MIN);
+    let bytes_max = host.media.bytes_max();
     let mut fetched = Fetched::new(&host, &instance);
     let one = |(at, (reference, file)): (usize, (String, Attachment))| {
         let adapter = &adapter;
-        async move { (reference, if at < FILES_MAX { bring(adapter, file, until).await } else { beyond(file) }) }
+        async move { (reference, if at < FILES_MAX { bring(adapter, file, bytes_max).await } else { beyond(file) }) }
     };
     let mut coming = stream::iter(away(&event).enumerate().map(one)).buffered(AT_ONCE_MAX);
-    while let Some(one) = coming.next().await {
-        fetched.files.push(one);
+    while let Some((reference, file)) = coming.next().await {
+        // It may wait here for longer than a file does that nobody names.
+        host.media.named(&instance, std::slice::from_ref(&file));
+        fetched.files.push((reference, file));
     }
     drop(coming);
     fetched
 }
 
-async fn bring(adapter: &AdapterHandle, file: Attachment, until: Instant) -> Attachment {
+/// The adapter of an instance, once it has a link; another one, where that has taken the instance over meanwhile.
+async fn linked(host: &Host, instance: &str, mut adapter: Option<AdapterHandle>) -> Option<AdapterHandle> {
+    loop {
+        let waiting = adapter?;
+        if timeout(LOOK_AGAIN, waiting.online()).await.is_ok() {
+            return Some(waiting);
+        }
+        adapter = host.adapter(instance);
+    }
+}
+
+async fn bring(adapter: &AdapterHandle, file: Attachment, bytes_max: u64) -> Attachment {
     let reference = file.fetch.as_deref().unwrap_or_default();
     if reference.len() > FETCH_BYTES_MAX {
         return file.not_fetched(format!("its adapter says in more than {FETCH_BYTES_MAX} bytes where it is"));
     }
-    // The adapter's own reason may come a little later.
-    let brought = timeout_at(until + FETCH_GRACE, ask(adapter, &file, until)).await;
-    let brought = brought.unwrap_or_else(|_| file.clone().not_fetched("it did not arrive in time"));
+    let within = FILE_TIMEOUT + Duration::from_secs(file.size.min(bytes_max) / BYTES_PER_S_MIN);
+    let brought = ask(adapter, &file, within).await;
     if let Some(note) = &brought.note {
         tracing::info!(instance = %adapter.instance(), size = file.size, note, "a file was not fetched");
     }
     brought
 }
 
-async fn ask(adapter: &AdapterHandle, file: &Attachment, until: Instant) -> Attachment {
+async fn ask(adapter: &AdapterHandle, file: &Attachment, within: Duration) -> Attachment {
     let mut why = String::new();
     for _ in 0..TRIES_MAX {
-        adapter.online().await;
+        if timeout(within, adapter.online()).await.is_err() {
+            break;
+        }
+        // Whoever waits in line for room has its time yet before it.
         let _room = adapter.room_to_fetch().await;
-        match adapter.fetch(file, until.saturating_duration_since(Instant::now())).await {
+        match adapter.fetch(file, within).await {
             Ok(brought) => return checked(file, brought),
             // Its link or its life was lost over it.
             Err(error) if error.code == "unavailable" => why = error.message,
+            Err(error) if error.code == "timeout" => return file.clone().not_fetched("it did not arrive in time"),
             Err(error) => return file.clone().not_fetched(error.message),
         }
     }

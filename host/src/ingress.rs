@@ -312,6 +312,8 @@ async fn written(host: &Host, new: NewInbox, event: &Event, waits: bool) -> Resu
             Err(error @ (StoreError::DiskFull { .. } | StoreError::Disk { .. } | StoreError::Busy { .. })) if waits => {
                 if wait == AGAIN_AFTER {
                     tracing::warn!(instance = new.instance, %error, "an event waits to be written");
+                    // Its files stay for as long.
+                    host.media.named(&new.instance, &event.attachments);
                 }
                 if host.draining.run_until_cancelled(tokio::time::sleep(wait)).await.is_none() {
                     return Err(error);

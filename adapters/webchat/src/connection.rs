@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -192,10 +193,12 @@ impl Connection {
         uploads.insert(id, upload);
     }
 
-    /// Looks at uploads of a conversation without taking them: a message may be sent again.
+    /// Looks at uploads of a conversation without taking them: a message may be sent again. One that lay for too long
+    /// is gone.
     pub(crate) fn uploads(&self, conversation: &str, ids: &[String]) -> Option<Vec<Upload>> {
         let uploads = self.uploads.lock().unwrap_or_else(PoisonError::into_inner);
-        ids.iter().map(|id| uploads.get(id).filter(|upload| upload.conversation == conversation).cloned()).collect()
+        let is_one = |upload: &Upload| upload.conversation == conversation && Path::new(&upload.path).exists();
+        ids.iter().map(|id| uploads.get(id).filter(|upload| is_one(upload)).cloned()).collect()
     }
 
     async fn bind(&self, wanted: Option<SocketAddr>) -> Result<TcpListener, ConnectError> {

@@ -85,6 +85,14 @@ mod tests {
     }
 
     #[test]
+    fn who_wants_a_stop_while_it_restarts_gets_one() {
+        assert_eq!(End::Restart.overruled(true), End::Stop);
+        assert_eq!(End::Broken.overruled(true), End::Stop);
+        assert_eq!(End::HandOver.overruled(true), End::HandOver);
+        assert_eq!(End::Restart.overruled(false), End::Restart);
+    }
+
+    #[test]
     fn a_host_that_breaks_as_it_begins_does_not_begin_for_ever() {
         assert_eq!(Ended::after(End::Broken, false, Duration::from_secs(1)), Ended::Elsewhere);
         assert_eq!(Ended::after(End::Broken, false, BROKEN_LIFE_MIN), Ended::Here);

@@ -309,7 +309,8 @@ async fn serve(
     let end = wait_for_the_end(&app, &mut signals, &mut ends, dispatcher).await;
     notify.stopping();
     let hurry = stop::hurry(signals, alone && end == stop::End::Stop);
-    stop::drain(&app, end, hurry).await;
+    stop::drain(&app, end, hurry.clone()).await;
+    let end = end.overruled(hurry.is_cancelled() || matches!(ends.try_recv(), Ok(stop::End::Stop)));
     // Whoever asked for the end hears that it was asked for.
     answers.until_written().await;
     control.abort();

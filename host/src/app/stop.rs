@@ -26,6 +26,15 @@ pub enum End {
 }
 
 impl End {
+    /// What it is after all; `by_stop`: somebody wanted the host to stop meanwhile, and is not answered with another
+    /// life of it.
+    pub fn overruled(self, by_stop: bool) -> Self {
+        match self {
+            Self::Restart | Self::Broken if by_stop => Self::Stop,
+            end => end,
+        }
+    }
+
     /// What terminals are told.
     fn leaving(self) -> Leaving {
         match self {

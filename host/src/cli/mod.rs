@@ -90,7 +90,7 @@ struct Context {
 /// How a process was started, so that it can be started so again.
 #[derive(Clone, Debug, Default)]
 struct Started {
-    /// Its binary.
+    /// Its binary, by the name that it was called by.
     program: Option<PathBuf>,
     /// Its arguments, without the name of the program.
     args: Vec<std::ffi::OsString>,
@@ -111,7 +111,7 @@ impl Context {
 fn dispatch(cli: Cli, given: &Given) -> Result<ExitCode, Failure> {
     let sources = Sources { config: cli.config, home: cli.home, env: given.env.clone(), cwd: given.cwd.clone() };
     let args = given.args.iter().skip(1).cloned().collect();
-    let started = Started { program: given.program.clone(), args };
+    let started = Started { program: run::called(given), args };
     let beside = given.program.as_ref().and_then(|program| Some(program.parent()?.to_owned()));
     let context = Context { sources, beside, started };
     match cli.command {

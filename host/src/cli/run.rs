@@ -1,10 +1,12 @@
 //! `run`: the host in the foreground.
 
+use std::env;
 use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 use super::args::RunArgs;
-use super::{Context, Failure, RESTART, Started, log};
+use super::{Context, Failure, Given, RESTART, Started, log};
 use crate::app::{self, Ended, RunError, RunOptions};
 
 /// Reads the configuration, starts logging, and runs the host until it is told to stop. One that is to be started again
@@ -22,6 +24,18 @@ pub fn run(context: &Context, args: &RunArgs) -> Result<ExitCode, Failure> {
         Ended::Elsewhere => Ok(ExitCode::from(RESTART)),
         Ended::Here => Err(start_again(&context.started)),
     }
+}
+
+/// The running program by the name that it was called by: behind a link another version may stand by and by.
+pub fn called(given: &Given) -> Option<PathBuf> {
+    let program = given.program.as_ref()?;
+    let name = given.args.first().map(Path::new)?;
+    let folders = match name.parent().is_some_and(|folder| !folder.as_os_str().is_empty()) {
+        true => vec![given.cwd.clone()],
+        false => given.env.get("PATH").map(|path| env::split_paths(path).collect()).unwrap_or_default(),
+    };
+    let is_it = |path: &PathBuf| path.canonicalize().is_ok_and(|path| path == *program);
+    folders.into_iter().map(|folder| folder.join(name)).find(is_it).or_else(|| Some(program.clone()))
 }
 
 /// Puts the program in the place of this process, as it was started: one of a new version, where the file was replaced.
@@ -57,4 +71,36 @@ fn chain(error: &dyn std::error::Error) -> String {
         cause = error.source();
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    #[test]
+    fn the_next_life_is_what_the_link_leads_to_by_then() {
+        let folder = tempfile::tempdir().unwrap();
+        let home = folder.path().canonicalize().unwrap();
+        let (program, link) = (home.join("1.4"), home.join("hermes-host"));
+        fs::write(&program, "").unwrap();
+        symlink(&program, &link).unwrap();
+        let given = |name: &str, path: &str| Given {
+            args: vec![name.into()],
+            env: [("PATH".to_owned(), path.to_owned())].into(),
+            cwd: home.clone(),
+            program: Some(program.clone()),
+        };
+        let path = home.display().to_string();
+        assert_eq!(called(&given(link.to_str().unwrap(), "")), Some(link.clone()));
+        assert_eq!(called(&given("./hermes-host", "")), Some(home.join("./hermes-host")));
+        assert_eq!(called(&given("hermes-host", &path)), Some(link));
+        assert_eq!(
+            called(&given("something-else", &path)),
+            Some(program.clone()),
+            "nothing of that name is this program"
+        );
+    }
 }

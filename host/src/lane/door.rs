@@ -223,11 +223,18 @@ async fn in_line(room: Arc<Semaphore>, fetch: impl Future<Output = Fetched>) -> 
 impl Lane {
     /// Takes a message that came, or lets it wait until its files are there; returns one for which there is no room.
     pub(super) async fn come(&mut self, heard: Box<Heard>) -> Option<Box<Heard>> {
+        let id = heard.inbox;
+        let is_here =
+            self.door.get(id).is_some() || self.waiting.contains_key(&id) || self.guard.running().contains(&id);
+        if is_here && heard.input.is_none() {
+            // A drain that was taken back hears anew what is in the inbox.
+            return None;
+        }
         if !self.door.holds_up(&heard) {
             return self.hear_now(heard).await;
         }
-        if self.draining || self.door.get(heard.inbox).is_some() {
-            // It stays in the inbox, or is here already.
+        if self.draining {
+            // It stays in the inbox.
             return None;
         }
         if self.door.len() >= self.limits.queue_max {

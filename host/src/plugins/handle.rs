@@ -48,8 +48,9 @@ pub(crate) const SENDS_MAX: usize = CALLS_MAX / 4 * 3;
 /// Reactions of one instance that are on their way at once; what else it is asked finds room beside them.
 const SIGNS_MAX: usize = CALLS_MAX / 8;
 
-/// Files that one instance is asked for at once; what else it is asked finds room beside them.
-const FETCHES_MAX: usize = CALLS_MAX / 16;
+/// Files that one instance is asked for at once: more than one session asks for, so that it holds up no other. What
+/// else the instance is asked finds room beside them.
+const FETCHES_MAX: usize = CALLS_MAX / 16 + 2;
 
 /// How much longer a file is waited for than its adapter is told, so that the reason why it is missing still arrives.
 pub const FETCH_GRACE: Duration = Duration::from_secs(5);

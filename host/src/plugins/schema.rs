@@ -189,10 +189,13 @@ fn astray(manifest: &Manifest, schema: &Value) -> Vec<String> {
         // No plain struct: which keys there are depends on the values.
         return Vec::new();
     }
-    let properties = schema.get("properties").and_then(Value::as_object);
+    let Some(properties) = schema.get("properties").and_then(Value::as_object).filter(|_| !is_open(schema)) else {
+        // Which keys there are, it does not say.
+        return Vec::new();
+    };
     let is_missing = |key: &str| {
         let first = key.split('.').next().unwrap_or_default();
-        properties.is_none_or(|known| !known.contains_key(first))
+        !properties.contains_key(first)
     };
     let secrets = manifest.secrets.iter().map(|key| ("secrets", key));
     // Keys of the host may have variables, too: what is reserved, and places within it.
@@ -200,6 +203,11 @@ fn astray(manifest: &Manifest, schema: &Value) -> Vec<String> {
     let variables = manifest.env.iter().map(|name| ("env", &name.key)).filter(|(_, key)| own(key));
     let missing = secrets.chain(variables).filter(|(_, key)| is_missing(key));
     missing.map(|(list, key)| format!("`{key}` in `{list}`")).collect()
+}
+
+/// Whether a schema takes keys that it does not name.
+fn is_open(schema: &Value) -> bool {
+    schema.get("additionalProperties").is_some_and(|others| *others != Value::Bool(false))
 }
 
 /// The host's keys that a schema uses although they are reserved.

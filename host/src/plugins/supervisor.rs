@@ -25,7 +25,7 @@ use birth::{Born, Make};
 use pulse::{connected, pulse};
 use replace::{Trial, Unhealthy, Wish, other_wanted};
 
-use super::{AdapterChange, AdapterPlan, AdapterState, Answer, Destroyed, LoadError, handle::Shared, said};
+use super::{AdapterChange, AdapterPlan, AdapterState, Answer, Destroyed, LoadError, handle::Shared, logs::Mask, said};
 
 /// The longest wait that an adapter may ask for. A platform that still means what it said says it again; one that
 /// erred, or lied, would make everybody there unheard for as long as it likes.
@@ -219,15 +219,17 @@ impl Supervisor {
     fn refused(&mut self, wanted: &Wanted, error: &LoadError) -> Step {
         let shared = Arc::clone(self.shared());
         shared.told().code = Some(error.code());
-        shared.judged.send_replace((wanted.start, Some(error.to_string())));
+        // It may quote the adapter.
+        let reason = Mask::new(&wanted.plan.secrets).apply(&error.to_string());
+        shared.judged.send_replace((wanted.start, Some(reason.clone())));
         if error.may_pass() {
-            self.lost(error.to_string(), None);
-            return Step::Broken { reason: error.to_string() };
+            self.lost(reason.clone(), None);
+            return Step::Broken { reason };
         }
         // The old copy cannot be had any more, so only what is wanted is left.
         self.kept = None;
         // Its sentence ends in what mends it.
-        Step::Fatal { reason: error.to_string(), mend: String::new() }
+        Step::Fatal { reason, mend: String::new() }
     }
 
     /// Makes an instance the one that the host asks and tells about.
