@@ -167,9 +167,4 @@ fn expect_invalid(answer: &Answer) -> Seen {
     }
 }
 
-fn describe(answer: &Answer) -> String {
-    match answer.status {
-        Some(status) => format!("status {status} with {}", String::from_utf8_lossy(&answer.payload)),
-        None => "no answer".to_owned(),
-    }
-}
+use crate::words::answer as describe;

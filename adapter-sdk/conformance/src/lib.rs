@@ -18,6 +18,8 @@ mod memory;
 mod sample;
 pub mod stage;
 mod staged;
+mod watch;
+mod words;
 
 use std::future::Future;
 use std::time::Duration;
@@ -25,7 +27,9 @@ use std::time::Duration;
 pub use cases::CASES;
 pub use memory::Memory;
 pub use sample::{Sample, secrets};
-pub use staged::{LOG, NO_STAGE, RUN_ENDED, STAGED_CASES, run_staged, without_stage};
+pub use staged::{LOG, NO_STAGE, RUN_ENDED, STAGED_CASES, run_staged, run_staged_watched, without_stage};
+pub use watch::Watch;
+pub use words::not_asked;
 
 /// How a call ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -103,9 +107,16 @@ pub struct Outcome {
     pub case: Case,
     /// How it ended.
     pub verdict: Verdict,
+    /// Of a case that failed: what the stage and the adapter's log said last while it ran, the oldest first.
+    pub aside: Vec<String>,
 }
 
 impl Outcome {
+    /// A case that ended so.
+    pub fn new(case: Case, verdict: Verdict) -> Self {
+        Self { case, verdict, aside: Vec::new() }
+    }
+
     /// Whether it failed.
     pub fn failed(&self) -> bool {
         matches!(self.verdict, Verdict::Failed(_))
@@ -117,7 +128,10 @@ impl std::fmt::Display for Outcome {
         let Case { id, sentence } = self.case;
         match &self.verdict {
             Verdict::Passed => write!(f, "passed   {id}: {sentence}"),
-            Verdict::Failed(seen) => write!(f, "FAILED   {id}: {sentence}; seen: {seen}"),
+            Verdict::Failed(seen) => {
+                write!(f, "FAILED   {id}: {sentence}; seen: {seen}")?;
+                self.aside.iter().try_for_each(|line| write!(f, "\n         {line}"))
+            }
             Verdict::Skipped(why) => write!(f, "skipped  {id}: {why}"),
         }
     }
@@ -160,10 +174,17 @@ impl std::fmt::Display for Certified {
 
 /// Runs every contract case on `subject`, in order. The last cases end the instance.
 pub async fn run<S: Subject>(subject: &mut S) -> Vec<Outcome> {
-    let mut outcomes = Vec::with_capacity(CASES.len());
-    for case in CASES {
-        let verdict = cases::run(*case, subject).await;
-        outcomes.push(Outcome { case: *case, verdict });
+    run_watched(subject, &mut Watch::default()).await
+}
+
+/// The same for the cases that `watch` asks for, which hears of each as it ends.
+pub async fn run_watched<S: Subject>(subject: &mut S, watch: &mut Watch<'_>) -> Vec<Outcome> {
+    let asked: Vec<Case> = CASES.iter().filter(|case| watch.asks(case.id)).copied().collect();
+    let mut outcomes = Vec::with_capacity(asked.len());
+    for case in asked {
+        let outcome = Outcome::new(case, cases::run(case, subject).await);
+        watch.tell(&outcome);
+        outcomes.push(outcome);
     }
     outcomes
 }

@@ -26,12 +26,14 @@
 //! adapter: what is said while the link is cut is kept, answered at once, and delivered when the adapter is back, since
 //! it is not let back before the answer is there.
 //!
+//! Its standard error is shown under a case that failed.
+//!
 //! What its platform does not have it answers with `{"unsupported": "why"}`. It ends when its standard input does.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
-use std::process::{Child, ChildStdin, Command, Stdio};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::process::{Child, ChildStderr, ChildStdin, Command, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, channel, sync_channel};
 use std::thread;
 use std::time::Duration;
 
@@ -42,6 +44,18 @@ const ANSWER_WAIT: Duration = Duration::from_secs(30);
 
 /// The longest line that is read, in bytes.
 const LINE_BYTES_MAX: u64 = 4 << 20;
+
+/// The longest line of a stage's talk that is passed on in one piece, in bytes.
+const TALK_BYTES_MAX: u64 = 2_000;
+
+/// Lines of it that wait for whoever asks.
+const TALK_LINES_MAX: usize = 4_096;
+
+/// Lines of it that are told of a case that failed.
+const SAID_MAX: usize = 8;
+
+/// How long the last words of a stage that ended are waited for.
+const LAST_WORDS_WAIT: Duration = Duration::from_secs(1);
 
 /// Why the stage did not do what it was told.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -69,6 +83,11 @@ pub trait Stage: Send {
     ///
     /// When it has no such thing, or does not play.
     fn tell(&mut self, line: &Value) -> Result<Value, StageError>;
+
+    /// The last lines of its own talk, beside its answers, since this was asked; the oldest first.
+    fn said(&mut self) -> Vec<String> {
+        Vec::new()
+    }
 }
 
 /// A stage in a process of its own. Dropping it ends the process.
@@ -77,6 +96,8 @@ pub struct StageProgram {
     child: Child,
     input: Option<ChildStdin>,
     lines: Receiver<String>,
+    /// Standard error, which also goes to ours.
+    talk: Receiver<String>,
 }
 
 impl StageProgram {
@@ -93,6 +114,7 @@ impl StageProgram {
             .current_dir(folder)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
             .spawn()
             .map_err(|error| StageError::Broken(format!("`{program}` cannot be started ({error})")))?;
         let output = child.stdout.take().expect("it was piped");
@@ -108,8 +130,11 @@ impl StageProgram {
                 }
             }
         });
+        let errors = child.stderr.take().expect("it was piped");
+        let (overheard, talk) = sync_channel(TALK_LINES_MAX);
+        thread::spawn(move || overhear(errors, &overheard));
         let input = child.stdin.take();
-        let mut stage = Self { child, input, lines };
+        let mut stage = Self { child, input, lines, talk };
         match stage.heard()? {
             Value::Object(keys) => Ok((stage, keys)),
             other => Err(StageError::Broken(format!("it began with {other}"))),
@@ -120,7 +145,11 @@ impl StageProgram {
         let line = self.lines.recv_timeout(ANSWER_WAIT).map_err(|error| {
             StageError::Broken(match error {
                 RecvTimeoutError::Timeout => format!("it says nothing for {} s", ANSWER_WAIT.as_secs()),
-                RecvTimeoutError::Disconnected => "it ended".to_owned(),
+                RecvTimeoutError::Disconnected => {
+                    // What it complained of is told before its end is.
+                    let last = self.talk.recv_timeout(LAST_WORDS_WAIT).ok();
+                    last.map_or_else(|| "it ended".to_owned(), |last| format!("it ended after {last:?}"))
+                }
             })
         })?;
         serde_json::from_str(&line).map_err(|error| StageError::Broken(format!("{error} in {}", line.trim())))
@@ -136,6 +165,27 @@ impl Stage for StageProgram {
             Some(why) => Err(StageError::Unsupported(why.to_owned())),
             None => Ok(answer),
         }
+    }
+
+    fn said(&mut self) -> Vec<String> {
+        let said: Vec<String> = self.talk.try_iter().collect();
+        said[said.len().saturating_sub(SAID_MAX)..].to_vec()
+    }
+}
+
+/// Passes a stage's standard error on to ours, and keeps it for whoever asks; what nobody asks for in time is only passed on.
+fn overhear(errors: ChildStderr, overheard: &SyncSender<String>) {
+    let mut reader = BufReader::new(errors);
+    loop {
+        let mut line = Vec::new();
+        let read = std::io::Read::take(&mut reader, TALK_BYTES_MAX).read_until(b'\n', &mut line);
+        if !matches!(read, Ok(1..)) {
+            return;
+        }
+        let line = String::from_utf8_lossy(&line).trim_end().to_owned();
+        // Nobody can be told that this cannot be told.
+        let _ = writeln!(std::io::stderr(), "{line}");
+        let _ = overheard.try_send(line);
     }
 }
 

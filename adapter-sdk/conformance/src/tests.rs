@@ -101,5 +101,5 @@ fn an_outcome_reads_as_a_line() {
     let outcomes = outcomes_of(Yes { manifest: GOOD, status: Some(3), said: Vec::new() });
     let lines: Vec<String> = outcomes.iter().map(ToString::to_string).collect();
     assert!(lines[0].starts_with("passed   manifest-parses: the manifest is"), "{}", lines[0]);
-    assert!(lines[2].ends_with("; seen: status 3 with {}"), "{}", lines[2]);
+    assert!(lines[2].ends_with("; seen: status 3 (BUSY) with {}"), "{}", lines[2]);
 }

@@ -26,8 +26,8 @@ pub async fn adapter(context: &Context, command: AdapterCommand) -> Result<(), F
         AdapterCommand::List { json } => list(context, json).await,
         AdapterCommand::Inspect { file, json } => inspect(&context.sources.cwd.join(file), json),
         AdapterCommand::Check { file, json } => check(context, &file, json).await,
-        AdapterCommand::Certify { file, sample, isolation, here, json } => {
-            certify::certify(context, certify::Trial { file, sample, isolation, json }, here).await
+        AdapterCommand::Certify { file, sample, isolation, cases, here, json } => {
+            certify::certify(context, certify::Trial { file, sample, isolation, cases, json }, here).await
         }
         AdapterCommand::New(args) => new::new(context, &args.name, args.path.as_deref(), args.sdk.as_deref()),
         AdapterCommand::Try(args) => try_out::try_out(context, args).await,

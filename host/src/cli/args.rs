@@ -229,6 +229,9 @@ pub(super) enum AdapterCommand {
         /// Only inside the host's process, or only in a process of its own
         #[arg(long, value_name = "ISOLATION", value_parser = ["in-process", "process"])]
         isolation: Option<String>,
+        /// Only the case of this id, and what it needs; may be given several times
+        #[arg(long = "case", value_name = "ID")]
+        cases: Vec<String>,
         /// Run it in this very process
         #[arg(long, hide = true, requires = "isolation")]
         here: bool,

@@ -1,20 +1,22 @@
 //! `adapter certify`: the conformance lists on a built library, and what they say together.
 
 use std::ffi::OsString;
+use std::io::Write;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::PathBuf;
 use std::process::Stdio;
 use std::time::Duration;
 
-use hermes_conformance::{Certified, NO_STAGE, Outcome, Sample, Verdict};
+use hermes_conformance::{CASES, Certified, NO_STAGE, Outcome, STAGED_CASES, Sample, Verdict, Watch};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
-use tokio::io::AsyncReadExt;
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::ask::{print, print_json};
 use super::scratch::Scratch;
 use super::{Context, FAILED, Failure, adapter};
+use crate::config::nearest;
 use crate::plugins::{self, Isolation};
 use crate::status::human::one_line;
 
@@ -23,6 +25,9 @@ const TRIAL_WAIT: Duration = Duration::from_secs(600);
 
 /// The largest report that is read, in bytes.
 const REPORT_BYTES_MAX: u64 = 4 << 20;
+
+/// Characters of one line of what was said meanwhile.
+const ASIDE_CHARS_MAX: usize = 300;
 
 /// Characters of what was seen.
 const SEEN_CHARS_MAX: usize = 600;
@@ -33,6 +38,8 @@ pub(super) struct Trial {
     pub sample: Option<PathBuf>,
     /// `None`: both.
     pub isolation: Option<String>,
+    /// Ids of cases; none: all.
+    pub cases: Vec<String>,
     pub json: bool,
 }
 
@@ -46,6 +53,9 @@ struct Line {
     /// What was seen, or why it was skipped.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     detail: String,
+    /// What the stage and the adapter's log said while a case ran that failed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    aside: Vec<String>,
 }
 
 /// The cases in one isolation.
@@ -60,6 +70,8 @@ struct Tried {
 struct Report {
     verdict: String,
     isolations: Vec<Tried>,
+    /// What the adapter declares and no case asks for.
+    not_asked: Vec<&'static str>,
 }
 
 /// Runs a trial in children, or with `here` one isolation in this process.
@@ -69,10 +81,11 @@ pub(super) async fn certify(context: &Context, trial: Trial, here: bool) -> Resu
         .filter(|isolation| trial.isolation.as_deref().is_none_or(|wanted| wanted == isolation.as_str()))
         .collect();
     if let (true, [isolation]) = (here, &isolations[..]) {
-        return print_json(&inside(context, &trial, *isolation).await?);
+        return inside(context, &trial, *isolation).await;
     }
     // What is wrong with the words is said once, before anything runs.
     sample(context, &trial)?;
+    known(&trial.cases)?;
     let judged = adapter::settings(context)?;
     if let Some(why) = plugins::check_refusal(&context.sources.cwd.join(&trial.file), &judged).await {
         return Err(Failure::failed(why));
@@ -82,7 +95,10 @@ pub(super) async fn certify(context: &Context, trial: Trial, here: bool) -> Resu
         // Who is dropped here leaves no folder and no child.
         () = ended() => return Err(Failure::failed("it was ended before its last case")),
     };
-    let report = Report { verdict: verdict(&tried).to_string(), isolations: tried };
+    let manifest = plugins::inspect(&context.sources.cwd.join(&trial.file));
+    let manifest = manifest.map_err(|error| Failure::failed(error.to_string()))?;
+    let not_asked = hermes_conformance::not_asked(&manifest.capabilities);
+    let report = Report { verdict: said(&tried, &trial.cases), isolations: tried, not_asked };
     if trial.json {
         print_json(&report)?
     } else {
@@ -91,6 +107,26 @@ pub(super) async fn certify(context: &Context, trial: Trial, here: bool) -> Resu
     match verdict(&report.isolations) {
         Certified::No => Err(Failure::silent(FAILED)),
         _ => Ok(()),
+    }
+}
+
+/// Refuses ids that no case has.
+fn known(cases: &[String]) -> Result<(), Failure> {
+    let ids = || CASES.iter().chain(STAGED_CASES).map(|case| case.id);
+    let Some(wrong) = cases.iter().find(|wanted| ids().all(|id| id != wanted.as_str())) else { return Ok(()) };
+    let hint = match nearest(wrong, ids()) {
+        Some(near) => format!("did you mean {near:?}?"),
+        None => format!("there are {}", ids().collect::<Vec<_>>().join(", ")),
+    };
+    Err(Failure::usage(format!("no case has the id {wrong:?}; {hint}")))
+}
+
+/// The verdict in words; who asks for some cases only is certified by nothing.
+fn said(tried: &[Tried], cases: &[String]) -> String {
+    match verdict(tried) {
+        Certified::No => Certified::No.to_string(),
+        _ if !cases.is_empty() => "nothing failed of the cases that were asked for".to_owned(),
+        whole => whole.to_string(),
     }
 }
 
@@ -122,7 +158,8 @@ fn sample(context: &Context, trial: &Trial) -> Result<Sample, Failure> {
 }
 
 /// Runs the cases here. The library may end this process.
-async fn inside(context: &Context, trial: &Trial, isolation: Isolation) -> Result<Vec<Line>, Failure> {
+/// Each case is a line of JSON on standard output as it ends.
+async fn inside(context: &Context, trial: &Trial, isolation: Isolation) -> Result<(), Failure> {
     let sample = sample(context, trial)?;
     let mut settings = adapter::settings(context)?;
     // What it keeps is none of the home's.
@@ -130,10 +167,17 @@ async fn inside(context: &Context, trial: &Trial, isolation: Isolation) -> Resul
     let made = std::fs::DirBuilder::new().mode(0o700).create(&home);
     made.map_err(|error| Failure::failed(format!("{} cannot be made ({error})", home.display())))?;
     settings.home.clone_from(&home);
-    let outcomes = plugins::certify(&context.sources.cwd.join(&trial.file), &sample, isolation, settings).await;
+    let tell = |outcome: &Outcome| {
+        let line = serde_json::to_string(&line(outcome)).expect("a line is always JSON");
+        // Whoever asked is gone, and ends this process.
+        let _ = writeln!(std::io::stdout(), "{line}");
+    };
+    let mut watch = Watch::of(trial.cases.clone()).telling(tell);
+    let file = context.sources.cwd.join(&trial.file);
+    let outcomes = plugins::certify(&file, &sample, isolation, settings, &mut watch).await;
     // What is left of it harms nobody.
     let _ = std::fs::remove_dir_all(&home);
-    Ok(outcomes.map_err(Failure::failed)?.iter().map(line).collect())
+    outcomes.map(drop).map_err(Failure::failed)
 }
 
 /// Runs the cases in a child of this program; one that crashes is a case of its own.
@@ -148,12 +192,20 @@ async fn in_child(
     // Whatever becomes of it, its folder goes with ours.
     command.env("TMPDIR", &scratch.path).kill_on_drop(true);
     let mut child = command.spawn().map_err(|error| Failure::failed(format!("no child can be started ({error})")))?;
-    let (mut said, mut complained) = (Vec::new(), Vec::new());
+    let (mut lines, mut complained) = (Vec::new(), Vec::new());
     let (out, err) = (child.stdout.take(), child.stderr.take());
     let ended = tokio::time::timeout(TRIAL_WAIT, async {
         let read_out = async {
-            if let Some(out) = out {
-                out.take(REPORT_BYTES_MAX).read_to_end(&mut said).await.ok();
+            let Some(out) = out else { return };
+            let mut told = BufReader::new(out.take(REPORT_BYTES_MAX)).split(b'\n');
+            while let Ok(Some(told)) = told.next_segment().await {
+                // What else stands there, the library printed.
+                let Ok(line) = serde_json::from_slice::<Line>(&told) else { continue };
+                if !trial.json && !is_unstaged(&line) {
+                    // It is all told once more at the end.
+                    let _ = writeln!(std::io::stderr(), "{}  {:7}  {}", isolation.as_str(), line.verdict, line.id);
+                }
+                lines.push(line);
             }
         };
         let read_err = async {
@@ -165,8 +217,8 @@ async fn in_child(
         child.wait().await
     });
     let ended = ended.await;
-    if let Ok(cases) = serde_json::from_slice(&said) {
-        return Ok(cases);
+    if matches!(&ended, Ok(Ok(status)) if status.success()) {
+        return Ok(lines);
     }
     let complained = String::from_utf8_lossy(&complained);
     let complained = complained.trim().trim_start_matches("error: ");
@@ -179,7 +231,8 @@ async fn in_child(
     };
     let detail = one_line(&format!("{how}: {complained}"), SEEN_CHARS_MAX);
     let sentence = "the library lets the process live that runs it".to_owned();
-    Ok(vec![Line { id: "survives".to_owned(), sentence, verdict: "crashed".to_owned(), detail }])
+    lines.push(Line { id: "survives".to_owned(), sentence, verdict: "crashed".to_owned(), detail, aside: Vec::new() });
+    Ok(lines)
 }
 
 /// The words of the child.
@@ -192,6 +245,9 @@ fn words(context: &Context, trial: &Trial, isolation: Isolation) -> Vec<OsString
     }
     words.extend(["adapter".into(), "certify".into(), trial.file.clone().into(), "--here".into()]);
     words.extend(["--isolation".into(), isolation.as_str().into(), "--json".into()]);
+    for case in &trial.cases {
+        words.extend(["--case".into(), case.into()]);
+    }
     if let Some(sample) = &trial.sample {
         words.extend(["--sample".into(), sample.into()]);
     }
@@ -209,6 +265,7 @@ fn line(outcome: &Outcome) -> Line {
         sentence: outcome.case.sentence.to_owned(),
         verdict: verdict.to_owned(),
         detail,
+        aside: outcome.aside.iter().map(|said| one_line(said, ASIDE_CHARS_MAX)).collect(),
     }
 }
 
@@ -239,9 +296,13 @@ fn shown(report: &Report) -> String {
         for case in cases.iter().filter(|case| !is_unstaged(case)) {
             let detail = if case.detail.is_empty() { String::new() } else { format!(" ({})", case.detail) };
             text.push_str(&format!("  {:7}  {}: {}{detail}\n", case.verdict, case.id, case.sentence));
+            text.extend(case.aside.iter().map(|said| format!("           {said}\n")));
         }
     }
     text.push_str(&format!("{}\n", report.verdict));
+    if !report.not_asked.is_empty() {
+        text.push_str(&format!("not asked: {}\n", report.not_asked.join(", ")));
+    }
     text
 }
 
@@ -255,6 +316,7 @@ mod tests {
             sentence: "it connects".to_owned(),
             verdict: verdict.to_owned(),
             detail: detail.to_owned(),
+            aside: detail.lines().filter(|_| verdict == "failed").map(|_| "stage: gone".to_owned()).collect(),
         };
         vec![Tried { isolation: "process", cases: vec![case("passed", ""), case(verdict, detail)] }]
     }
@@ -269,11 +331,22 @@ mod tests {
     }
 
     #[test]
+    fn whoever_asks_for_some_cases_is_certified_by_nothing() {
+        let some = ["connects".to_owned()];
+        assert_eq!(said(&tried("passed", ""), &[]), "certified");
+        assert_eq!(said(&tried("passed", ""), &some), "nothing failed of the cases that were asked for");
+        assert_eq!(said(&tried("failed", ""), &some), "not certified");
+        known(&some).unwrap();
+        assert!(known(&["conects".to_owned()]).is_err());
+    }
+
+    #[test]
     fn the_report_is_read_from_the_top_to_its_last_line() {
-        let report = Report { verdict: "not certified".to_owned(), isolations: tried("failed", "no event") };
+        let isolations = tried("failed", "no event");
+        let report = Report { verdict: "not certified".to_owned(), isolations, not_asked: vec!["edit", "typing"] };
         assert_eq!(
             shown(&report),
-            "process\n  passed   connects: it connects\n  failed   connects: it connects (no event)\nnot certified\n"
+            "process\n  passed   connects: it connects\n  failed   connects: it connects (no event)\n           stage: gone\nnot certified\nnot asked: edit, typing\n"
         );
     }
 }

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use futures_util::future::{BoxFuture, FutureExt as _};
 use hermes_adapter_abi::{SDK_VERSION, status};
-use hermes_conformance::{HostCall, Outcome, RUN_ENDED, Sample, Subject};
+use hermes_conformance::{HostCall, Outcome, RUN_ENDED, Sample, Subject, Watch};
 use hermes_protocol::{CallError, Envelope, HostInfo, method};
 use serde_json::Value;
 use tokio::sync::mpsc;
@@ -34,7 +34,7 @@ const INSTANCE: &str = "certify";
 /// What a cancelled call has to end in.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// Runs every case on the library at `path` behind this isolation. It needs a runtime with several threads: the stage
+/// Runs the cases that `watch` asks for on the library at `path` behind this isolation. It needs a runtime with several threads: the stage
 /// is waited for.
 ///
 /// # Errors
@@ -45,21 +45,22 @@ pub async fn certify(
     sample: &Sample,
     isolation: Isolation,
     settings: AdapterSettings,
+    watch: &mut Watch<'_>,
 ) -> Result<Vec<Outcome>, String> {
     let place = discover::place_of(path, &settings.search);
     let admitted = discover::admit_file(path, place, Pin::Ignore, &settings).map_err(|error| error.to_string())?;
     let trial = Trial { admitted: Arc::new(admitted), isolation, settings: Arc::new(settings) };
     let mut contract = trial.instance(&sample.config).await?;
-    let mut outcomes = hermes_conformance::run(&mut contract).await;
+    let mut outcomes = hermes_conformance::run_watched(&mut contract, watch).await;
     contract.end().await;
     let staged = sample.staged().map_err(|error| error.to_string())?;
     let Some((mut stage, config)) = staged else {
-        outcomes.extend(hermes_conformance::without_stage());
+        outcomes.extend(hermes_conformance::without_stage().into_iter().inspect(|outcome| watch.tell(outcome)));
         return Ok(outcomes);
     };
     let mut connected = trial.instance(&config).await?;
     let secrets = hermes_conformance::secrets(&trial.admitted.manifest, &config);
-    outcomes.extend(hermes_conformance::run_staged(&mut connected, &mut stage, &secrets).await);
+    outcomes.extend(hermes_conformance::run_staged_watched(&mut connected, &mut stage, &secrets, watch).await);
     connected.end().await;
     Ok(outcomes)
 }

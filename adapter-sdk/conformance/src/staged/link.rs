@@ -2,11 +2,11 @@
 
 use std::time::{Duration, Instant};
 
-use hermes_protocol::{ConnectError, Event, LinkState, LinkWord, host_method, method};
+use hermes_protocol::{CallError, ConnectError, Event, LinkState, LinkWord, host_method, method};
 use serde_json::Value;
 
 use crate::stage::Stage;
-use crate::{Answer, Subject};
+use crate::{Answer, Subject, words};
 
 /// The call that stands for a log record: `{level, target, fields}`. A subject tells it like every other call of the
 /// adapter to its host.
@@ -31,6 +31,9 @@ pub(super) const AGAIN_AFTER: Duration = Duration::from_millis(1_100);
 /// How much later than promised something may be noticed.
 const SLACK: Duration = Duration::from_secs(10);
 
+/// Records of the adapter's log that are told of a case that failed.
+const LOGGED_MAX: usize = 8;
+
 /// The most that is remembered of what the adapter told.
 const TOLD_MAX: usize = 100_000;
 
@@ -48,18 +51,23 @@ pub(super) struct Link<'l, S, T> {
     pub(super) stage: &'l mut T,
     /// Everything the adapter told anybody: what kind, and the text.
     pub(super) told: Vec<(String, String)>,
+    /// What the adapter's panic said, once there was one.
+    pub(super) panicked: Option<String>,
     /// The link stands.
     is_up: bool,
 }
 
 impl<'l, S: Subject, T: Stage> Link<'l, S, T> {
     pub(super) fn new(subject: &'l mut S, stage: &'l mut T) -> Self {
-        Self { subject, stage, told: Vec::new(), is_up: false }
+        Self { subject, stage, told: Vec::new(), panicked: None, is_up: false }
     }
 
     pub(super) async fn call(&mut self, method: &str, payload: &Value, deadline: Duration) -> Answer {
         let answer = self.subject.call(method, payload.to_string().as_bytes(), deadline).await;
         self.note(method, &answer.payload);
+        if self.panicked.is_none() {
+            self.panicked = words::panic(&answer);
+        }
         answer
     }
 
@@ -70,8 +78,8 @@ impl<'l, S: Subject, T: Stage> Link<'l, S, T> {
         if self.is_up {
             return Ok(());
         }
-        let said = String::from_utf8_lossy(&answer.payload).into_owned();
-        Err(serde_json::from_slice(&answer.payload).unwrap_or_else(|_| ConnectError::retry(said)))
+        let other = |_| ConnectError::retry(words::message(&answer.payload));
+        Err(serde_json::from_slice(&answer.payload).unwrap_or_else(other))
     }
 
     /// Connects until it works.
@@ -79,8 +87,13 @@ impl<'l, S: Subject, T: Stage> Link<'l, S, T> {
         let until = now() + PATIENCE;
         let mut last = None;
         while !self.is_up {
+            if let Some(why) = &self.panicked {
+                return Err(why.clone());
+            }
             if now() > until {
-                return Err(format!("no link: {last:?}"));
+                return Err(
+                    last.map_or_else(|| "no link".to_owned(), |error| format!("no link, {}", words::link(&error)))
+                );
             }
             last = self.connect().await.err();
             if !self.is_up {
@@ -115,6 +128,7 @@ impl<'l, S: Subject, T: Stage> Link<'l, S, T> {
             let left = until.saturating_duration_since(now());
             match self.next(left).await {
                 Some(Said::Lost(_)) => return true,
+                _ if self.panicked.is_some() => return false,
                 None if left.is_zero() => return false,
                 _ => {}
             }
@@ -124,7 +138,7 @@ impl<'l, S: Subject, T: Stage> Link<'l, S, T> {
     /// The error that ends the tries.
     pub(super) async fn fatal(&mut self) -> Result<ConnectError, String> {
         let until = now() + PATIENCE + PATIENCE;
-        while now() < until {
+        while now() < until && self.panicked.is_none() {
             if !self.is_up {
                 match self.connect().await {
                     Err(error @ ConnectError::Fatal { .. }) => return Ok(error),
@@ -144,7 +158,7 @@ impl<'l, S: Subject, T: Stage> Link<'l, S, T> {
         let answer = self.subject.shutdown(Duration::from_secs(5)).await;
         match answer.status {
             Some(0) => Ok(()),
-            status => Err(format!("status {status:?}")),
+            _ => Err(words::answer(&answer)),
         }
     }
 
@@ -182,6 +196,9 @@ impl<'l, S: Subject, T: Stage> Link<'l, S, T> {
             },
             RUN_ENDED => {
                 self.is_up = false;
+                let failed = serde_json::from_slice::<CallError>(&call.payload).ok();
+                let panic = failed.filter(|error| error.code == "panic").map(|error| error.message);
+                self.panicked = self.panicked.take().or(panic);
                 Said::Lost(serde_json::from_slice(&call.payload).unwrap_or(ConnectError::Unrecognised))
             }
             host_method::LINK => match serde_json::from_slice::<LinkState>(&call.payload) {
@@ -190,6 +207,19 @@ impl<'l, S: Subject, T: Stage> Link<'l, S, T> {
             },
             _ => Said::Other,
         })
+    }
+
+    /// The last records of the adapter's log among what it told from there on.
+    pub(super) fn logged_since(&self, told: usize) -> Vec<String> {
+        let told = self.told.get(told..).unwrap_or_default();
+        let logged = told.iter().rev().filter(|(what, _)| what == LOG).take(LOGGED_MAX).map(|(_, record)| {
+            let record: Value = serde_json::from_str(record).unwrap_or_default();
+            let fields = &record["fields"];
+            fields["message"].as_str().map_or_else(|| format!("log: {fields}"), |message| format!("log: {message}"))
+        });
+        let mut logged: Vec<String> = logged.collect();
+        logged.reverse();
+        logged
     }
 
     fn note(&mut self, what: &str, payload: &[u8]) {

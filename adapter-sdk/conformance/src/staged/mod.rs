@@ -10,7 +10,8 @@ use serde_json::{Value, json};
 use self::link::{AGAIN_AFTER, Link, PATIENCE};
 pub use self::link::{LOG, RUN_ENDED};
 use crate::stage::{Stage, StageError};
-use crate::{Case, Outcome, Subject, Verdict};
+use crate::watch::CONNECTS;
+use crate::{Case, Outcome, Subject, Verdict, Watch, words};
 
 /// Every case with a stage, in the order in which they run.
 pub const STAGED_CASES: &[Case] = &[
@@ -62,42 +63,50 @@ pub const STAGED_CASES: &[Case] = &[
     },
 ];
 
+/// The case that looks at what was told, and asks nothing of the instance.
+const NO_SECRET: &str = "nothing-tells-a-secret";
+
 /// Why the cases that need a platform are skipped.
 pub const NO_STAGE: &str = "no stage";
 
 /// The same cases where there is no stage.
 pub fn without_stage() -> Vec<Outcome> {
-    let skipped = |case: &Case| Outcome { case: *case, verdict: Verdict::Skipped(NO_STAGE.to_owned()) };
+    let skipped = |case: &Case| Outcome::new(*case, Verdict::Skipped(NO_STAGE.to_owned()));
     STAGED_CASES.iter().map(skipped).collect()
 }
 
 /// Runs every case with a stage on a fresh `subject`, in order. `secrets` are the values nobody may read anywhere.
 /// The last case ends the instance.
 pub async fn run_staged<S: Subject, T: Stage>(subject: &mut S, stage: &mut T, secrets: &[String]) -> Vec<Outcome> {
+    run_staged_watched(subject, stage, secrets, &mut Watch::default()).await
+}
+
+/// The same for the cases that `watch` asks for, which hears of each as it ends.
+pub async fn run_staged_watched<S: Subject, T: Stage>(
+    subject: &mut S,
+    stage: &mut T,
+    secrets: &[String],
+    watch: &mut Watch<'_>,
+) -> Vec<Outcome> {
+    let asked: Vec<Case> = STAGED_CASES.iter().filter(|case| watch.asks(case.id)).copied().collect();
     let manifest: Option<Manifest> = serde_json::from_slice(&subject.manifest()).ok();
     let Some(manifest) = manifest else {
-        let unread =
-            |case: &Case| Outcome { case: *case, verdict: Verdict::Failed("the manifest is not readable".into()) };
-        return STAGED_CASES.iter().map(unread).collect();
+        let unread = |case| Outcome::new(case, Verdict::Failed("the manifest is not readable".into()));
+        return asked.into_iter().map(unread).inspect(|outcome| watch.tell(outcome)).collect();
     };
     let mut play = Play { link: Link::new(subject, stage), manifest, thread: None, sent: 0 };
-    let mut outcomes = Vec::with_capacity(STAGED_CASES.len());
-    for case in STAGED_CASES {
-        let verdict = match play.case(case.id, secrets).await {
-            Ok(()) => Verdict::Passed,
-            Err(No::Seen(seen)) => Verdict::Failed(seen),
-            Err(No::Skipped(why)) => Verdict::Skipped(why),
+    let mut outcomes = Vec::with_capacity(asked.len());
+    // Nothing is asked of an adapter that has no link.
+    let mut no_link = false;
+    let connects = STAGED_CASES.iter().filter(|case| case.id == CONNECTS && !asked.is_empty());
+    for case in connects.chain(asked.iter().filter(|case| case.id != CONNECTS)) {
+        let outcome = match no_link {
+            true => Outcome::new(*case, Verdict::Skipped("it does not connect".into())),
+            false => play.outcome(*case, secrets).await,
         };
-        let is_over = case.id == "connects" && matches!(verdict, Verdict::Failed(_));
-        outcomes.push(Outcome { case: *case, verdict });
-        if is_over {
-            // Nothing else can be asked of an adapter that has no link.
-            let rest = STAGED_CASES.iter().skip(1);
-            let skipped =
-                |case: &Case| Outcome { case: *case, verdict: Verdict::Skipped("it does not connect".into()) };
-            outcomes.extend(rest.map(skipped));
-            break;
-        }
+        no_link |= case.id == CONNECTS && outcome.failed();
+        watch.tell(&outcome);
+        outcomes.push(outcome);
     }
     outcomes
 }
@@ -137,9 +146,36 @@ struct Play<'p, S, T> {
 }
 
 impl<S: Subject, T: Stage> Play<'_, S, T> {
+    /// Runs a case, unless the instance panicked before: then only what it told can be looked at.
+    async fn outcome(&mut self, case: Case, secrets: &[String]) -> Outcome {
+        if let Some(why) = self.link.panicked.as_ref().filter(|_| case.id != NO_SECRET) {
+            let why = masked(&format!("not run: the instance is poisoned ({why})"), secrets);
+            return Outcome::new(case, Verdict::Skipped(why));
+        }
+        let (told, was_panicked) = (self.link.told.len(), self.link.panicked.is_some());
+        let held = self.case(case.id, secrets).await;
+        // A panic is no way to end a call, whatever else would be right.
+        let held = match self.link.panicked.clone().filter(|_| !was_panicked) {
+            Some(why) => Err(No::Seen(why)),
+            None => held,
+        };
+        let said = self.link.stage.said();
+        let verdict = match held {
+            Ok(()) => Verdict::Passed,
+            Err(No::Skipped(why)) => Verdict::Skipped(why),
+            Err(No::Seen(seen)) => {
+                let logged = self.link.logged_since(told);
+                let aside = said.into_iter().map(|line| format!("stage: {line}")).chain(logged);
+                let aside = aside.map(|line| masked(&line, secrets)).collect();
+                return Outcome { case, verdict: Verdict::Failed(masked(&seen, secrets)), aside };
+            }
+        };
+        Outcome::new(case, verdict)
+    }
+
     async fn case(&mut self, id: &str, secrets: &[String]) -> Holds {
         match id {
-            "connects" => Ok(self.link.connect().await.map_err(|error| format!("{error:?}"))?),
+            CONNECTS => Ok(self.link.connect().await.map_err(|error| words::link(&error))?),
             "inbound-is-one-event" => self.inbound_is_one_event().await,
             "repeated-inbound-is-one-event-id" => self.repeated_is_one().await,
             "own-echo-is-no-event" => self.own_echo().await,
@@ -159,7 +195,7 @@ impl<S: Subject, T: Stage> Play<'_, S, T> {
             "call-without-answer-is-cancelled" => self.cancelled().await,
             "expired-credential-is-fatal" => self.expired().await,
             "connects-again" => self.connects_again().await,
-            "nothing-tells-a-secret" => self.no_secret(secrets),
+            NO_SECRET => self.no_secret(secrets),
             "shutdown-while-connected" => Ok(self.link.shut_down().await?),
             other => Err(No::Skipped(format!("this list has no case `{other}`"))),
         }
@@ -277,7 +313,7 @@ impl<S: Subject, T: Stage> Play<'_, S, T> {
         self.link.stage.tell(&json!({ "fault": { "kind": "expired" } }))?;
         match self.link.fatal().await? {
             ConnectError::Fatal { reason, mend } if !reason.is_empty() && !mend.is_empty() => Ok(()),
-            other => Err(format!("{other:?}").into()),
+            other => Err(words::link(&other).into()),
         }
     }
 
@@ -302,6 +338,12 @@ impl<S: Subject, T: Stage> Play<'_, S, T> {
             None => Ok(()),
         }
     }
+}
+
+/// The text without what nobody may read.
+fn masked(text: &str, secrets: &[String]) -> String {
+    let secrets = secrets.iter().filter(|secret| !secret.is_empty());
+    secrets.fold(text.to_owned(), |text, secret| text.replace(secret.as_str(), "***"))
 }
 
 fn shown(event: &Event) -> String {

@@ -5,8 +5,8 @@ use serde_json::json;
 
 use super::link::{CANCEL_AFTER, PATIENCE};
 use super::{Holds, No, Play};
-use crate::Subject;
 use crate::stage::Stage;
+use crate::{Subject, words};
 
 /// How long the platform asks to be left alone, in seconds.
 const RETRY_AFTER_S: u64 = 7;
@@ -17,7 +17,7 @@ impl<S: Subject, T: Stage> Play<'_, S, T> {
         let before = self.journal()?.len();
         match self.send(&text).await? {
             SendOutcome::Delivered { .. } => {}
-            other => return Err(format!("{other:?}").into()),
+            other => return Err(words::outcome(&other).into()),
         }
         let after = self.journal()?;
         match &after[before.min(after.len())..] {
@@ -38,7 +38,7 @@ impl<S: Subject, T: Stage> Play<'_, S, T> {
         match self.journal()?.len().saturating_sub(before) {
             0 if !matches!(outcome, SendOutcome::Delivered { .. }) => Ok(()),
             1 => Ok(()),
-            count => Err(format!("{count} messages, and {outcome:?}").into()),
+            count => Err(format!("{count} messages, and {}", words::outcome(&outcome)).into()),
         }
     }
 
@@ -46,7 +46,7 @@ impl<S: Subject, T: Stage> Play<'_, S, T> {
         self.link.stage.tell(&json!({ "fault": { "kind": "429", "retry_after_s": RETRY_AFTER_S } }))?;
         match self.send("too early").await? {
             SendOutcome::NotSent { retry_after_ms: Some(wait_ms), .. } if wait_ms >= RETRY_AFTER_S * 1_000 => Ok(()),
-            other => Err(format!("{other:?}").into()),
+            other => Err(words::outcome(&other).into()),
         }
     }
 
@@ -54,7 +54,7 @@ impl<S: Subject, T: Stage> Play<'_, S, T> {
         self.link.stage.tell(&json!({ "fault": { "kind": "5xx" } }))?;
         match self.send("to a broken server").await? {
             SendOutcome::NotSent { .. } | SendOutcome::Unknown { .. } => Ok(()),
-            other => Err(format!("{other:?}").into()),
+            other => Err(words::outcome(&other).into()),
         }
     }
 
@@ -88,7 +88,7 @@ impl<S: Subject, T: Stage> Play<'_, S, T> {
         let answer = self.link.call(method::SEND, &json!(outgoing), PATIENCE).await;
         match (answer.status, serde_json::from_slice(&answer.payload)) {
             (Some(0), Ok(outcome)) => Ok(outcome),
-            _ => Err(format!("status {:?} with {}", answer.status, String::from_utf8_lossy(&answer.payload)).into()),
+            _ => Err(words::answer(&answer).into()),
         }
     }
 

@@ -1,0 +1,67 @@
+//! Which cases are asked, and who hears of each as it ends.
+
+use crate::Outcome;
+
+/// A case of the lists, and the earlier one without which it cannot be asked.
+const NEEDS: &[(&str, &str)] = &[
+    ("handoff-thread-is-shared", "handoff-thread-is-its-messages-chat"),
+    ("handoff-key-opens-one-thread", "handoff-thread-is-its-messages-chat"),
+    ("connects-again", "expired-credential-is-fatal"),
+];
+
+/// The case without which none with a stage can be asked.
+pub(crate) const CONNECTS: &str = "connects";
+
+/// Which cases are asked, and who hears of each as it ends. By default all, and nobody.
+#[derive(Default)]
+pub struct Watch<'w> {
+    only: Vec<String>,
+    told: Option<Told<'w>>,
+}
+
+type Told<'w> = Box<dyn FnMut(&Outcome) + Send + 'w>;
+
+impl<'w> Watch<'w> {
+    /// Asks only for the cases of these ids, and for what they need; of no ids at all: for every case.
+    pub fn of(only: Vec<String>) -> Self {
+        Self { only, told: None }
+    }
+
+    /// Tells each outcome.
+    pub fn telling(mut self, told: impl FnMut(&Outcome) + Send + 'w) -> Self {
+        self.told = Some(Box::new(told));
+        self
+    }
+
+    /// Whether this case is asked.
+    pub(crate) fn asks(&self, id: &str) -> bool {
+        let needs = |wanted: &String| NEEDS.contains(&(wanted.as_str(), id));
+        self.only.is_empty() || self.only.iter().any(|wanted| wanted == id || needs(wanted))
+    }
+
+    /// Tells an outcome that came about otherwise.
+    pub fn tell(&mut self, outcome: &Outcome) {
+        if let Some(told) = &mut self.told {
+            told(outcome);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{CASES, STAGED_CASES};
+
+    #[test]
+    fn a_case_is_asked_with_what_it_needs() {
+        let some = Watch::of(vec!["handoff-thread-is-shared".to_owned()]);
+        let asked: Vec<&str> =
+            CASES.iter().chain(STAGED_CASES).map(|case| case.id).filter(|id| some.asks(id)).collect();
+        assert_eq!(asked, ["handoff-thread-is-its-messages-chat", "handoff-thread-is-shared"]);
+        assert!(CASES.iter().all(|case| Watch::default().asks(case.id)));
+        for (case, needed) in NEEDS {
+            let known = |id: &str| STAGED_CASES.iter().any(|case| case.id == id);
+            assert!(known(case) && known(needed), "{case} and {needed}");
+        }
+    }
+}
