@@ -7,6 +7,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
+use rustix::process::{Pid, test_kill_process};
 
 use crate::control::{Client, ControlReply, ControlRequest};
 
@@ -15,6 +17,11 @@ const REPLACE_SLACK: Duration = Duration::from_secs(10);
 
 /// How often the lock is tried while the other host stops.
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
+
+/// How often it is tried, and after how long again, before it counts as held: whoever only looks who holds it
+/// ([`held_by`]) has it for a moment.
+const TRIES: usize = 5;
+const GLANCE: Duration = Duration::from_millis(10);
 
 /// Name of the file in the home folder.
 pub const FILE_NAME: &str = "host.lock";
@@ -64,12 +71,15 @@ impl HostLock {
             .mode(0o600)
             .open(&path)
             .map_err(open)?;
-        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => {}
-            Err(rustix::io::Errno::WOULDBLOCK) => {
-                return Err(LockError::Held { home: home.to_owned(), pid: holder(&mut file) });
+        for left in (0..TRIES).rev() {
+            match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+                Ok(()) => break,
+                Err(Errno::WOULDBLOCK) if left > 0 => std::thread::sleep(GLANCE),
+                Err(Errno::WOULDBLOCK) => {
+                    return Err(LockError::Held { home: home.to_owned(), pid: holder(&mut file) });
+                }
+                Err(errno) => return Err(open(errno.into())),
             }
-            Err(errno) => return Err(open(errno.into())),
         }
         // The number is for people and for `--replace`; the lock itself is the kernel's.
         file.set_len(0).map_err(open)?;
@@ -79,11 +89,17 @@ impl HostLock {
     }
 }
 
-/// Who holds a home: the process where the file says, `None` where nobody does. Takes nothing.
+/// Who holds a home: the process where the file says, `None` where nobody does.
 pub fn held_by(home: &Path) -> Option<u32> {
     let mut file = File::open(home.join(FILE_NAME)).ok()?;
+    let holder = holder(&mut file)?;
+    // Who is gone holds nothing, and its successor is not stood in the way of.
+    let pid = Pid::from_raw(i32::try_from(holder).ok()?)?;
+    if test_kill_process(pid) == Err(Errno::SRCH) {
+        return None;
+    }
     match flock(&file, FlockOperation::NonBlockingLockShared) {
-        Err(rustix::io::Errno::WOULDBLOCK) => holder(&mut file),
+        Err(Errno::WOULDBLOCK) => Some(holder),
         // It is given back with the file.
         _ => None,
     }
@@ -159,5 +175,29 @@ mod tests {
         drop(first);
         assert_eq!(held_by(home.path()), None);
         HostLock::take(home.path()).unwrap();
+    }
+
+    #[test]
+    fn whoever_looks_who_holds_it_keeps_nobody_from_taking_it() {
+        let home = tempfile::tempdir().unwrap();
+        drop(HostLock::take(home.path()).unwrap());
+        let looking = File::open(home.path().join(FILE_NAME)).unwrap();
+        flock(&looking, FlockOperation::NonBlockingLockShared).unwrap();
+        std::thread::scope(|scope| {
+            let taking = scope.spawn(|| HostLock::take(home.path()));
+            drop(looking);
+            taking.join().unwrap().unwrap();
+        });
+    }
+
+    #[test]
+    fn who_is_gone_is_not_looked_for() {
+        let home = tempfile::tempdir().unwrap();
+        let mut gone = std::process::Command::new("true").spawn().unwrap();
+        gone.wait().unwrap();
+        std::fs::write(home.path().join(FILE_NAME), gone.id().to_string()).unwrap();
+        let lock = File::open(home.path().join(FILE_NAME)).unwrap();
+        flock(&lock, FlockOperation::NonBlockingLockExclusive).unwrap();
+        assert_eq!(held_by(home.path()), None);
     }
 }
