@@ -494,8 +494,11 @@ fn beginning_anew_asks_first_where_the_operator_wants_that() {
     let begun = |text: &String| text.starts_with("A new conversation begins");
     world.until("it begins", || (chat.heard().iter().filter(|text| begun(text)).count() == 2).then_some(()));
     world.settled();
-    let screen = world.platform.screen();
-    assert_eq!(screen.iter().filter(|text| text.ends_with("\n\nYes.") || text.ends_with("\n\nNo.")).count(), 2);
+    let told = |text: &&String| text.ends_with("\n\nYes.") || text.ends_with("\n\nNo.");
+    // It is written onto the question after everything else is.
+    world.until("both questions show their answer", || {
+        (world.platform.screen().iter().filter(told).count() == 2).then_some(())
+    });
 }
 
 /// A button of a question in a message which that question is not in.
