@@ -284,9 +284,8 @@ fn stopping_or_beginning_anew_frees_a_turn_that_waits_for_a_person() {
         let question = asked(&world, number + 1);
         chat.says(order);
         hears(&world, &chat, said);
-        world.settled();
-        let screen = world.platform.screen();
-        assert!(screen.iter().filter(|text| text.contains("no longer open")).count() > number, "{screen:?}");
+        let over = || world.platform.screen().iter().filter(|text| text.contains("no longer open")).count();
+        world.until("the question says that it is over", || (over() > number).then_some(()));
         chat.gives(&press(&chat, &question, "once"));
         world.settled();
     }
