@@ -1,4 +1,4 @@
-//! The words of 1.0, kept: what a schema said once, every later one of 1.x says too.
+//! The payloads of every released version: what one schema of 1.x says, every later schema of 1.x says too.
 //!
 //! The corpus of payloads is read back in `adapter-sdk/protocol/tests/golden.rs`, the layout of the vtables is
 //! measured in `adapter-sdk/abi/tests/layout.rs`.
@@ -57,20 +57,31 @@ fn broken(old: &Value, new: &Value) -> Vec<String> {
     found
 }
 
-fn golden() -> Value {
-    let path = sources::root().join("adapter-sdk/protocol/golden/1.0/schema.json");
-    let text = fs::read_to_string(path).expect("the schema of 1.0 is kept");
+/// The schemas that are kept, the oldest first.
+const KEPT: [&str; 2] = ["1.0", "1.1"];
+
+fn kept(version: &str) -> Value {
+    let path = sources::root().join(format!("adapter-sdk/protocol/golden/{version}/schema.json"));
+    let text = fs::read_to_string(path).expect("the schema of each version is kept");
     serde_json::from_str(&text).expect("a schema is JSON")
 }
 
+fn golden() -> Value {
+    kept("1.0")
+}
+
 #[test]
-fn every_payload_says_what_it_said_in_1_0() {
+fn every_payload_says_what_it_said_in_each_version() {
     let arguments = ["run", "-p", "hermes-protocol", "--features", "schema", "--example", "schema"];
     let output = sources::cargo(&sources::root(), &arguments);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let today: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert!(today["payloads"].as_object().unwrap().len() > 20);
-    assert_eq!(broken(&golden(), &today), Vec::<String>::new());
+    for version in KEPT {
+        assert_eq!(broken(&kept(version), &today), Vec::<String>::new(), "{version}");
+    }
+    let newest = KEPT[KEPT.len() - 1];
+    assert_eq!(broken(&today, &kept(newest)), Vec::<String>::new(), "an addition belongs into the schema of {newest}");
 }
 
 /// The schema of 1.0 after `change`, as a later version might have it.

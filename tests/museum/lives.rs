@@ -85,7 +85,7 @@ fn logged(world: &World, line: &str) {
 fn an_adapter_of_tomorrow_lives_in_the_host_of_today() {
     for isolation in Isolation::BOTH {
         let mut world = world(Built::Today, Built::Tomorrow, isolation);
-        logged(&world, "is built with SDK 1.1.0, newer than the SDK 1.0.0 of this host");
+        logged(&world, "is built with SDK 1.2.0, newer than the SDK 1.1.0 of this host");
         let found = found(&world);
         assert_eq!(found["host_function"], Value::Null, "{found}");
         assert_eq!(found["host_method"], "unsupported", "{found}");
@@ -100,7 +100,7 @@ fn an_adapter_of_today_lives_in_the_host_of_tomorrow() {
         logged(&world, "museum: module None, instance None");
         logged(&world, "museum: scripted answers 2");
         lives(&mut world);
-        assert_eq!(world.scripted.sent()[0]["tomorrow"], "1.1", "a field that the adapter does not know");
+        assert_eq!(world.scripted.sent()[0]["tomorrow"], "1.2", "a field that the adapter does not know");
         assert!(!world.log().contains("newer than the SDK"), "an older adapter is nothing to warn of");
     }
 }

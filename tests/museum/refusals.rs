@@ -24,19 +24,19 @@ fn shelf() -> Vec<Bad> {
         foreign.clone().called(id).with_manifest(|manifest| drop(manifest.insert(key.to_owned(), value.into())))
     };
     vec![
-        bad("major", set("major", "sdk", "2.0.0"), "newer_major", &["SDK 2.0.0", "SDK 1.0.0", "update hermes-host"]),
+        bad("major", set("major", "sdk", "2.0.0"), "newer_major", &["SDK 2.0.0", "SDK 1.1.0", "update hermes-host"]),
         bad("ancient", set("ancient", "sdk", "0.9.0"), "older_major", &["SDK 0.9.0", "rebuild"]),
         bad(
             "minor",
             Library::read(tomorrow::adapter()).with_manifest(|manifest| {
                 manifest.remove("uses");
                 manifest.insert("id".to_owned(), "minor".into());
-                manifest.insert("requires_host".to_owned(), ">=1.1".into());
+                manifest.insert("requires_host".to_owned(), ">=1.2".into());
             }),
             "newer_minor",
-            &["SDK 1.1.0", "SDK 1.0.0", "update hermes-host"],
+            &["SDK 1.2.0", "SDK 1.1.0", "update hermes-host"],
         ),
-        bad("demanding", set("demanding", "requires_host", ">=1.4"), "requires_host", &[">=1.4", "1.0.0"]),
+        bad("demanding", set("demanding", "requires_host", ">=1.4"), "requires_host", &[">=1.4", "1.1.0"]),
         bad("half", foreign.clone().called("half").cut_off_after(50), "not_a_library", &["half.so"]),
         bad("crumb", foreign.clone().called("crumb").cut_off_after(0), "not_a_library", &["crumb.so"]),
         bad("nameless", foreign.clone().called("nameless").without_section(), "no_section", &[".hermes.adapter"]),
@@ -44,8 +44,8 @@ fn shelf() -> Vec<Bad> {
         bad("faced", foreign.clone().called("faced").with_two_faces(), "manifest_differs", &["says something else"]),
         bad("tls", foreign.clone().called("tls").with_static_tls(), "static_tls", &["DF_STATIC_TLS", "allocator"]),
         bad("header", foreign.clone().called("header").with_another_header(), "wrong_header", &["binary header"]),
-        bad("retyped", Library::read(strangers::retyped()), "layout_mismatch", &["SDK 1.0.0", "rebuild"]),
-        bad("widened", Library::read(strangers::widened()), "layout_mismatch", &["SDK 1.0.0", "rebuild"]),
+        bad("retyped", Library::read(strangers::retyped()), "layout_mismatch", &["SDK 1.1.0", "rebuild"]),
+        bad("widened", Library::read(strangers::widened()), "layout_mismatch", &["SDK 1.1.0", "rebuild"]),
     ]
 }
 

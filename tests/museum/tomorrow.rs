@@ -1,4 +1,4 @@
-//! The SDK of tomorrow: version 1.1.0 of what lies here, with everything appended that 1.x may append.
+//! The SDK of tomorrow: version 1.2.0 of what lies here, with everything appended that 1.x may append.
 //!
 //! One function behind the last of each vtable, one method on either side, one optional field in what
 //! comes in and in what goes out, one variant in a tagged enum. A host and an adapter are built of it,
@@ -39,30 +39,30 @@ fn folder() -> &'static Path {
     })
 }
 
-/// Version 1.1.0 of the crates an adapter is built of.
+/// Version 1.2.0 of the crates an adapter is built of.
 pub fn version(sources: &mut Sources, version: &str) {
     for crate_ in ["", "abi/", "conformance/", "macros/", "markup/", "net/", "protocol/"] {
         let manifest = format!("adapter-sdk/{crate_}Cargo.toml");
-        sources.edit(&manifest, "version = \"1.0.0\"\nrust-version", &format!("version = \"{version}\"\nrust-version"));
+        sources.edit(&manifest, "version = \"1.1.0\"\nrust-version", &format!("version = \"{version}\"\nrust-version"));
     }
 }
 
 fn sdk(sources: &mut Sources) {
-    version(sources, "1.1.0");
+    version(sources, "1.2.0");
     vtables(sources);
     payloads(sources);
     sources
         .before(
             "adapter-sdk/src/host.rs",
             "    /// Waits until the instance is asked to end.\n",
-            "    /// The function that hosts before 1.1 lack.\n    \
+            "    /// The function that hosts before 1.2 lack.\n    \
              pub fn tomorrow(&self) -> Option<u32> {\n        self.core.side().tomorrow()\n    }\n\n",
         )
         .after(
             "adapter-sdk/src/adapter.rs",
             "    fn send(&self, message: Outgoing) -> impl Future<Output = SendOutcome> + Send;\n",
             r#"
-    /// The method that adapters before 1.1 lack.
+    /// The method that adapters before 1.2 lack.
     ///
     /// # Errors
     ///
@@ -86,19 +86,19 @@ fn vtables(sources: &mut Sources) {
         .after(
             ABI,
             "    pub release: extern \"C\" fn(ctx: *const c_void),\n",
-            "    /// New in 1.1. `[any-thread & !released]`\n    \
+            "    /// New in 1.2. `[any-thread & !released]`\n    \
              pub tomorrow: extern \"C\" fn(ctx: *const c_void) -> u32,\n",
         )
         .after(
             ABI,
             "    pub destroy: extern \"C\" fn(this: *mut c_void, deadline_ms: u64) -> u32,\n",
-            "    /// New in 1.1. `[any-thread & started]`\n    \
+            "    /// New in 1.2. `[any-thread & started]`\n    \
              pub tomorrow: extern \"C\" fn(this: *mut c_void) -> u32,\n",
         )
         .after(
             ABI,
             "    pub check_config: extern \"C\" fn(config: RSlice<'_, u8>) -> RString,\n",
-            "    /// New in 1.1. `[any-thread & loaded]`\n    pub tomorrow: extern \"C\" fn() -> u32,\n",
+            "    /// New in 1.2. `[any-thread & loaded]`\n    pub tomorrow: extern \"C\" fn() -> u32,\n",
         )
         .after(VTABLE, "            check_config: check_config::<A>,\n", "            tomorrow: tomorrow_module,\n")
         .after(VTABLE, "            destroy: destroy::<A>,\n", "            tomorrow: tomorrow_instance::<A>,\n")
@@ -106,12 +106,12 @@ fn vtables(sources: &mut Sources) {
             VTABLE,
             &format!(
                 r#"
-/// New in 1.1. `[any-thread & loaded]`
+/// New in 1.2. `[any-thread & loaded]`
 extern "C" fn tomorrow_module() -> u32 {{
     {ANSWER}
 }}
 
-/// New in 1.1. `[any-thread & started]`
+/// New in 1.2. `[any-thread & started]`
 extern "C" fn tomorrow_instance<A: Exported>(this: *mut c_void) -> u32 {{
     // SAFETY: the host calls with an instance of this vtable that is not destroyed.
     guard(|| unsafe {{ seat::<A>(this) }}.map_or(0, |_| {ANSWER})).unwrap_or(0)
@@ -130,7 +130,7 @@ extern "C" fn tomorrow_instance<A: Exported>(this: *mut c_void) -> u32 {{
 fn payloads(sources: &mut Sources) {
     const EVENT: &str = "adapter-sdk/protocol/src/event.rs";
     const OUTGOING: &str = "adapter-sdk/protocol/src/outgoing.rs";
-    const FIELD: &str = "    /// New in 1.1.\n    #[serde(default, skip_serializing_if = \"Option::is_none\")]\n    \
+    const FIELD: &str = "    /// New in 1.2.\n    #[serde(default, skip_serializing_if = \"Option::is_none\")]\n    \
                          pub tomorrow: Option<String>,\n";
     sources
         .before(EVENT, "    /// What the platform sent, bounded by the adapter to 64 KiB.\n", FIELD)
@@ -139,12 +139,12 @@ fn payloads(sources: &mut Sources) {
         .before(
             OUTGOING,
             "            within_ms: None,\n            extra:",
-            "            tomorrow: Some(\"1.1\".to_owned()),\n",
+            "            tomorrow: Some(\"1.2\".to_owned()),\n",
         )
         .before(
             OUTGOING,
             "    /// An answer of a later version; it counts as [`SendOutcome::Unknown`].\n",
-            "    /// New in 1.1.\n    Tomorrow {\n        /// Anything.\n        note: String,\n    },\n",
+            "    /// New in 1.2.\n    Tomorrow {\n        /// Anything.\n        note: String,\n    },\n",
         );
 }
 
@@ -191,7 +191,7 @@ fn host_of(sources: &mut Sources) {
         .append(
             CALLBACKS,
             &format!(
-                "\n/// New in 1.1. `[any-thread & !released]`\nextern \"C\" fn tomorrow(ctx: *const c_void) -> u32 {{\n    \
+                "\n/// New in 1.2. `[any-thread & !released]`\nextern \"C\" fn tomorrow(ctx: *const c_void) -> u32 {{\n    \
                  guarded(0, || port(ctx).map_or(0, |_| {ANSWER}))\n}}\n"
             ),
         )

@@ -116,12 +116,21 @@ pub struct Envelope {
     /// Its configuration, secrets resolved.
     #[serde(default)]
     pub config: Value,
+    /// Absolute path of the folder in which the instance keeps its own files. Since 1.1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub data_dir: Option<String>,
 }
 
 impl Envelope {
     /// The envelope of `instance`.
     pub fn new(host: HostInfo, instance: impl Into<String>, config: Value) -> Self {
-        Self { host, instance: instance.into(), config }
+        Self { host, instance: instance.into(), config, data_dir: None }
+    }
+
+    /// Returns the envelope with the instance's own folder. Since 1.1.
+    pub fn with_data_dir(mut self, data_dir: impl Into<String>) -> Self {
+        self.data_dir = Some(data_dir.into());
+        self
     }
 }
 

@@ -22,7 +22,8 @@ words! {
 /// message, edit, reaction, button, slash interaction, handoff thread.
 ///
 /// Two chats are the same when `type`, `id` and `thread` are equal; the names
-/// are for people. A workspace or guild that ids need is part of `id`.
+/// are for people. A workspace or guild that ids need is part of `id`; `space`
+/// names it for the host and is no part of the comparison.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
@@ -44,12 +45,15 @@ pub struct Chat {
     /// Display name of the thread.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub thread_name: Option<String>,
+    /// The platform's stable id of the guild, team or server that the chat belongs to. Since 1.1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub space: Option<String>,
 }
 
 impl Chat {
     /// A chat without a thread or names.
     pub fn new(kind: ChatType, id: impl Into<String>) -> Self {
-        Self { kind, id: id.into(), thread: None, parent: None, name: None, thread_name: None }
+        Self { kind, id: id.into(), thread: None, parent: None, name: None, thread_name: None, space: None }
     }
 
     /// A direct message chat.
@@ -60,6 +64,12 @@ impl Chat {
     /// The same chat, inside `thread`.
     pub fn in_thread(mut self, thread: impl Into<String>) -> Self {
         self.thread = Some(thread.into());
+        self
+    }
+
+    /// Returns the chat as a part of this guild, team or server. Since 1.1.
+    pub fn in_space(mut self, space: impl Into<String>) -> Self {
+        self.space = Some(space.into());
         self
     }
 
@@ -128,5 +138,21 @@ impl Sender {
     pub fn with_role(mut self, role: impl Into<String>) -> Self {
         self.roles.push(role.into());
         self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::hash::{BuildHasher, RandomState};
+
+    use super::*;
+
+    #[test]
+    fn the_space_is_no_part_of_the_comparison() {
+        let (with, without) = (Chat::dm("7").in_space("guild"), Chat::dm("7"));
+        assert_eq!(with, without);
+        let hashes = RandomState::new();
+        assert_eq!(hashes.hash_one(&with), hashes.hash_one(&without));
+        assert_ne!(with, Chat::dm("8").in_space("guild"));
     }
 }

@@ -54,6 +54,9 @@ pub struct Event {
     /// The message this one answers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reply_to: Option<ReplyTo>,
+    /// The origin of a message that its sender forwarded from another chat. Since 1.1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub forwarded: Option<Forwarded>,
     /// Files that came with it; an album is one event.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub attachments: Vec<Attachment>,
@@ -97,6 +100,7 @@ impl Event {
             text: text.into(),
             addressed: Addressed::default(),
             reply_to: None,
+            forwarded: None,
             attachments: Vec::new(),
             album: None,
             choice: None,
@@ -129,6 +133,12 @@ impl Event {
     /// The same event as a part of this album.
     pub fn in_album(mut self, album: impl Into<String>) -> Self {
         self.album = Some(album.into());
+        self
+    }
+
+    /// Returns the event as a forwarded message of this origin. Since 1.1.
+    pub fn forwarded(mut self, origin: Forwarded) -> Self {
+        self.forwarded = Some(origin);
         self
     }
 
@@ -202,6 +212,49 @@ impl Addressed {
     }
 }
 
+/// The origin of a forwarded message, as far as the platform reports it. Since 1.1.
+///
+/// It is information for the agent and decides nothing: the sender of the event is the person who forwarded it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[non_exhaustive]
+pub struct Forwarded {
+    /// Display name of the original author.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// Display name of the chat that the message came from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub chat: Option<String>,
+    /// The original time, in milliseconds since the Unix epoch.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub at_ms: Option<i64>,
+}
+
+impl Forwarded {
+    /// An origin of which nothing is known.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Returns the origin with the original author's display name.
+    pub fn by(mut self, name: impl Into<String>) -> Self {
+        self.name = Some(name.into());
+        self
+    }
+
+    /// Returns the origin with the display name of the original chat.
+    pub fn from_chat(mut self, chat: impl Into<String>) -> Self {
+        self.chat = Some(chat.into());
+        self
+    }
+
+    /// Returns the origin with the original time.
+    pub fn at_ms(mut self, at_ms: i64) -> Self {
+        self.at_ms = Some(at_ms);
+        self
+    }
+}
+
 /// The message that another one answers.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -218,12 +271,21 @@ pub struct ReplyTo {
     /// Whether this account wrote it.
     #[serde(default)]
     pub is_self: bool,
+    /// Files of that message. Since 1.1.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub attachments: Vec<Attachment>,
 }
 
 impl ReplyTo {
     /// Names the message that is answered.
     pub fn new(message_id: impl Into<String>) -> Self {
         Self { message_id: message_id.into(), ..Self::default() }
+    }
+
+    /// Returns the reference with the files of the quoted message. Since 1.1.
+    pub fn with_attachments(mut self, attachments: Vec<Attachment>) -> Self {
+        self.attachments = attachments;
+        self
     }
 }
 

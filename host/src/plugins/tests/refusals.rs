@@ -154,13 +154,13 @@ fn another_c_library_is_refused_by_name() {
 #[test]
 fn each_version_that_does_not_fit_has_its_own_refusal() {
     let home = Home::empty();
-    let older = refused_as_file(&home, &replaced(&good(), br#""sdk":"1.0.0""#, br#""sdk":"0.9.0""#));
+    let older = refused_as_file(&home, &replaced(&good(), br#""sdk":"1.1.0""#, br#""sdk":"0.9.0""#));
     assert_eq!(older.code(), "older_major");
     assert!(older.to_string().contains("SDK 0.9.0") && older.to_string().contains("SDK 1."), "{older}");
-    let newer = refused_as_file(&home, &replaced(&good(), br#""sdk":"1.0.0""#, br#""sdk":"2.0.0""#));
+    let newer = refused_as_file(&home, &replaced(&good(), br#""sdk":"1.1.0""#, br#""sdk":"2.0.0""#));
     assert_eq!(newer.code(), "newer_major");
     assert!(newer.to_string().contains("update hermes-host"), "{newer}");
-    let minor = with_section(|json| json.replace(r#""sdk":"1.0.0""#, r#""sdk":"1.9.0","requires_host":">=1.9""#));
+    let minor = with_section(|json| json.replace(r#""sdk":"1.1.0""#, r#""sdk":"1.9.0","requires_host":">=1.9""#));
     assert_eq!(refused_as_file(&home, &minor).code(), "newer_minor");
     let requires = with_section(|json| json.replace(r#""abi":1"#, r#""abi":1,"requires_host":"<1""#));
     assert_eq!(refused_as_file(&home, &requires).code(), "requires_host");
@@ -170,7 +170,7 @@ fn each_version_that_does_not_fit_has_its_own_refusal() {
 fn a_newer_minor_that_allows_this_host_is_read_with_a_warning() {
     let home = Home::empty();
     let path = home.library();
-    fs::write(&path, replaced(&good(), br#""sdk":"1.0.0""#, br#""sdk":"1.9.0""#)).unwrap();
+    fs::write(&path, replaced(&good(), br#""sdk":"1.1.0""#, br#""sdk":"1.9.0""#)).unwrap();
     let library = elf::read(&path).unwrap();
     assert!(library.warning.unwrap().contains("SDK 1.9.0"));
 }
@@ -183,7 +183,7 @@ fn a_manifest_that_does_not_add_up_is_refused() {
         &|json| json.replace(r#""id":"hostile""#, r#""id":"../hostile""#),
         &|json| json.replace(r#""abi":1"#, r#""abi":7"#),
         &|json| json.replace(r#""schema":1"#, r#""schema":2"#),
-        &|json| json.replace(r#""sdk":"1.0.0""#, r#""sdk":"one""#),
+        &|json| json.replace(r#""sdk":"1.1.0""#, r#""sdk":"one""#),
         &|json| format!("{json}{}", " ".repeat(70_000)),
     ];
     for change in changes {
@@ -338,7 +338,7 @@ async fn functions_that_are_laid_out_in_another_way_are_refused() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_newer_minor_runs() {
     let home = Home::empty();
-    fs::write(home.library(), replaced(&good(), br#""sdk":"1.0.0""#, br#""sdk":"1.9.0""#)).unwrap();
+    fs::write(home.library(), replaced(&good(), br#""sdk":"1.1.0""#, br#""sdk":"1.9.0""#)).unwrap();
     let host = Host::start(home.settings(), vec![plan(IsolationChoice::InProcess, "ok")]);
     online(&host.one()).await;
 }
