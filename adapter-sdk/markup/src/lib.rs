@@ -29,6 +29,7 @@ mod split;
 mod table;
 mod telegram;
 mod tree;
+mod wide;
 
 pub use commonmark::CommonMark;
 pub use discord::Discord;

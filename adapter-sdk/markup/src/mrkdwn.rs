@@ -57,8 +57,11 @@ impl Renderer for Mrkdwn {
     }
 
     fn apart(&self, outside: char, mark: char, _: char) -> Option<String> {
-        let is_mark = matches!(mark, '*' | '_' | '~' | '`');
-        (is_mark && outside.is_alphanumeric()).then(|| format!("{APART}{outside}{APART}"))
+        touches(outside, mark).then(|| format!("{outside}{APART}"))
+    }
+
+    fn apart_after(&self, outside: char, mark: char, _: char) -> Option<String> {
+        touches(outside, mark).then(|| format!("{APART}{outside}"))
     }
 
     fn indent(&self, frame: &Frame) -> Option<Indent> {
@@ -70,6 +73,11 @@ impl Renderer for Mrkdwn {
             _ => None,
         }
     }
+}
+
+/// Returns whether Slack would not read `mark` next to `outside`.
+fn touches(outside: char, mark: char) -> bool {
+    matches!(mark, '*' | '_' | '~' | '`') && outside.is_alphanumeric()
 }
 
 fn escaped(text: &str, out: &mut String) {

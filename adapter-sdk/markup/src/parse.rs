@@ -10,6 +10,7 @@
 use pulldown_cmark::{Alignment, CodeBlockKind, Event, HeadingLevel, Options, Parser, Tag, TagEnd};
 
 use crate::tree::{Align, Frame, Marker, Node, Table, Tree};
+use crate::wide::{GUARD, guard_marks};
 
 /// Texts longer than this are not read as markdown: they become one plain paragraph.
 pub const MARKDOWN_BYTES_MAX: usize = 1024 * 1024;
@@ -37,7 +38,8 @@ pub fn parse(markdown: &str) -> Tree {
         return Tree { nodes: builder.nodes };
     }
     let options = Options::ENABLE_TABLES | Options::ENABLE_STRIKETHROUGH | Options::ENABLE_TASKLISTS;
-    let events: Vec<Event<'_>> = Parser::new_ext(markdown, options).collect();
+    let guarded = guard_marks(markdown);
+    let events: Vec<Event<'_>> = Parser::new_ext(&guarded, options).collect();
     builder.loose = loose_lists(&events);
     for event in &events {
         builder.event(event);
@@ -589,14 +591,14 @@ fn clean_prose(line: &str) -> String {
         .collect()
 }
 
-/// Whether a character may be passed on; control characters other than the tab may not.
+/// Returns whether a character is kept: all but control characters other than the tab, and the guard of marks.
 fn shown(c: char) -> bool {
-    c == '\t' || !c.is_control()
+    c == '\t' || !(c.is_control() || c == GUARD)
 }
 
 fn clean_url(url: &str) -> String {
     let mut clean = String::with_capacity(url.len());
-    for c in url.chars().filter(|c| !c.is_control()) {
+    for c in url.chars().filter(|c| shown(*c) && *c != '\t') {
         match c {
             ' ' => clean.push_str("%20"),
             '<' => clean.push_str("%3C"),

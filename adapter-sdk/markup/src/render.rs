@@ -80,6 +80,11 @@ pub trait Renderer: Send + Sync {
         None
     }
 
+    /// Returns the same for a character that follows a closing mark. The default is [`Renderer::apart`].
+    fn apart_after(&self, outside: char, mark: char, inside: char) -> Option<String> {
+        self.apart(outside, mark, inside)
+    }
+
     /// Returns what stands before the lines of `frame`, for quotes and items.
     fn indent(&self, frame: &Frame) -> Option<Indent> {
         let _ = frame;
@@ -427,7 +432,7 @@ impl<'t, 'r> Writer<'t, 'r> {
     /// Returns how `c` is written where the mark that it follows would not be read before it as it is.
     fn behind_mark(&mut self, c: char) -> Option<String> {
         let closed = self.closed.take().filter(|closed| closed.at == self.out.len())?;
-        self.renderer.apart(c, closed.mark, closed.inside)
+        self.renderer.apart_after(c, closed.mark, closed.inside)
     }
 
     fn indent_len(&self, upto: usize) -> usize {

@@ -118,7 +118,7 @@ fn nobody_is_called_by_an_answer_on_slack() {
 
 #[test]
 fn a_mark_beside_a_letter_is_read_as_one_on_slack() {
-    assert_eq!(mrkdwn("un**frigging**believable"), "u\u{200b}n\u{200b}*frigging*\u{200b}b\u{200b}elievable");
+    assert_eq!(mrkdwn("un**frigging**believable"), "un\u{200b}*frigging*\u{200b}believable");
     assert_eq!(mrkdwn("(**a**), `b`."), "(*a*), `b`.");
     assert_eq!(mrkdwn("~~~~\n```\n~~~~"), "```\n`\u{200b}`\u{200b}`\n```");
     assert_eq!(mrkdwn("``a`b``"), "a`b");
@@ -324,4 +324,24 @@ fn time_grows_with_the_text() {
     assert!(parts.len() > 100);
     let beyond = "word ".repeat(300_000);
     assert!(render(&beyond, MarkupDialect::CommonMark, Limit::new(4096, Unit::Utf16)).len() > 300);
+}
+
+#[test]
+fn marks_next_to_wide_text_are_read() {
+    let bold = |markdown: &str| telegram(markdown);
+    assert_eq!(bold("**注意：**请看下面。"), "<b>注意：</b>请看下面。");
+    assert_eq!(bold("这是**“重点”**内容。"), "这是<b>“重点”</b>内容。");
+    assert_eq!(bold("**日本語の文（括弧）。**次の文。"), "<b>日本語の文（括弧）。</b>次の文。");
+    assert_eq!(bold("**复现：**10 轮，**复现:**10 轮"), "<b>复现：</b>10 轮，<b>复现:</b>10 轮");
+    assert_eq!(bold("~~删除。~~完成。*强调！*后"), "<s>删除。</s>完成。<i>强调！</i>后");
+    assert_eq!(bold("**제목(부제)**은 ***粗斜。***后"), "<b>제목(부제)</b>은 <i><b>粗斜。</b></i>后");
+    assert_eq!(bold("**คำเตือน:**ข้อความ **“重点”**OK"), "<b>คำเตือน:</b>ข้อความ <b>“重点”</b>OK");
+    assert_eq!(bold("- **一：**甲\n- **二：**乙"), "• <b>一：</b>甲\n• <b>二：</b>乙");
+    assert_eq!(discord("**注意：**请"), "**注意：**请");
+    assert_eq!(discord("~~删除。~~完成"), "~~删除。~~完成");
+    assert_eq!(mrkdwn("**注意：**请"), "*注意：*\u{200b}请");
+    // Code, escaped marks and text without marks stay as they are.
+    assert_eq!(bold("`**注意：**请` \\*甲\\* 3*4，5"), "<code>**注意：**请</code> *甲* 3*4，5");
+    assert_eq!(bold("```\n**注意：**请\n```"), "<pre>**注意：**请</pre>");
+    assert_eq!(plain("[甲*乙](https://e.x/甲*乙)"), "甲*乙 (https://e.x/甲*乙)");
 }
