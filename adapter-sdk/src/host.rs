@@ -1,6 +1,7 @@
 //! The host, as one instance sees it.
 
 use std::future::Future;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -49,6 +50,15 @@ impl Host {
     /// Small values that survive restarts: offsets, cursors.
     pub fn kv(&self) -> Kv<'_> {
         Kv { host: self }
+    }
+
+    /// Returns the folder in which this instance keeps its own files: a database, a session of its platform's library.
+    /// It exists, only the host's user can enter it, and it outlives restarts and updates. Small values belong into
+    /// [`Host::kv`].
+    ///
+    /// `None` where the host is older than 1.1. Since 1.1.
+    pub fn data_dir(&self) -> Option<&Path> {
+        self.core.data_dir()
     }
 
     /// Files that came in.

@@ -12,6 +12,7 @@
 
 use std::collections::{BTreeMap, btree_map::Entry};
 use std::future::Future;
+use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak, mpsc};
@@ -43,6 +44,8 @@ pub(crate) struct Core {
     side: HostSide,
     instance: Arc<str>,
     info: HostInfo,
+    /// The folder of the instance's own files, where the host has one.
+    data_dir: Option<PathBuf>,
     /// Cancelled when the instance is asked to end.
     stop: CancellationToken,
     /// Cancelled at the first panic.
@@ -105,7 +108,7 @@ pub(crate) fn create<A: Exported>(side: HostSide, envelope: &[u8]) -> Result<Sea
     logs::forward_panics();
     #[cfg(feature = "log")]
     crate::log_crate::install();
-    let core = Arc::new(Core::new(side, Arc::clone(&instance), envelope.host));
+    let core = Arc::new(Core::new(side, Arc::clone(&instance), envelope.host, envelope.data_dir.map(PathBuf::from)));
     let (made, wait_made) = mpsc::sync_channel::<Made<A>>(1);
     let (alive, over) = mpsc::channel::<()>();
     let thread = thread::Builder::new()
@@ -274,11 +277,12 @@ fn on_threads(count: usize) -> Builder {
 }
 
 impl Core {
-    fn new(side: HostSide, instance: Arc<str>, info: HostInfo) -> Self {
+    fn new(side: HostSide, instance: Arc<str>, info: HostInfo, data_dir: Option<PathBuf>) -> Self {
         Self {
             side,
             instance,
             info,
+            data_dir,
             stop: CancellationToken::new(),
             poisoned: CancellationToken::new(),
             panic: OnceLock::new(),
@@ -299,6 +303,10 @@ impl Core {
 
     pub(crate) fn info(&self) -> &HostInfo {
         &self.info
+    }
+
+    pub(crate) fn data_dir(&self) -> Option<&Path> {
+        self.data_dir.as_deref()
     }
 
     pub(crate) fn stopping(&self) -> &CancellationToken {

@@ -180,6 +180,10 @@ impl Adapter for Puppet {
                 self.host.kv().set("n", &format!("{before}x")).await.expect("kv answers");
                 return SendOutcome::delivered(before, 0);
             }
+            "folder" => {
+                let folder = self.host.data_dir().map(|folder| folder.display().to_string());
+                return SendOutcome::unknown(folder.unwrap_or_default());
+            }
             "ask" => {
                 let answer: Result<serde_json::Value, CallError> =
                     self.host.call("turns.stop", &serde_json::json!({ "inbox_id": 7 })).await;

@@ -48,3 +48,11 @@ fn a_granted_method_is_answered_and_a_refusal_keeps_its_code() {
         .expect("it starts");
     assert_eq!(refused.send(&text("ask")), SendOutcome::unknown("not_granted"));
 }
+
+#[test]
+fn the_data_folder_is_that_of_the_envelope_and_an_older_host_has_none() {
+    let host = MockHost::setup("test").data_dir("/data/test").start::<Puppet>(json!({})).expect("it starts");
+    assert_eq!(host.send(&text("folder")), SendOutcome::unknown("/data/test"));
+    let older = MockHost::start::<Puppet>(json!({})).expect("it starts");
+    assert_eq!(older.send(&text("folder")), SendOutcome::unknown(""));
+}

@@ -130,9 +130,12 @@ extern "C" fn tomorrow_instance<A: Exported>(this: *mut c_void) -> u32 {{
 fn payloads(sources: &mut Sources) {
     const EVENT: &str = "adapter-sdk/protocol/src/event.rs";
     const OUTGOING: &str = "adapter-sdk/protocol/src/outgoing.rs";
+    const CALLS: &str = "adapter-sdk/protocol/src/calls.rs";
     const FIELD: &str = "    /// New in 1.2.\n    #[serde(default, skip_serializing_if = \"Option::is_none\")]\n    \
                          pub tomorrow: Option<String>,\n";
     sources
+        .before(CALLS, "    /// Absolute path of the folder in which the instance keeps its own files.", FIELD)
+        .before(CALLS, "data_dir: None }", "tomorrow: Some(\"1.2\".to_owned()), ")
         .before(EVENT, "    /// What the platform sent, bounded by the adapter to 64 KiB.\n", FIELD)
         .before(EVENT, "            raw: Value::Null,\n            extra:", "            tomorrow: None,\n")
         .before(OUTGOING, "    /// Only this sender may see it, where the platform can.\n", FIELD)

@@ -58,6 +58,7 @@ pub const PATIENCE: Duration = Duration::from_secs(10);
 pub struct Setup {
     instance: String,
     features: Vec<String>,
+    data_dir: Option<PathBuf>,
     board: Board,
 }
 
@@ -108,13 +109,22 @@ impl Setup {
         self
     }
 
+    /// Names the folder that [`Host::data_dir`](crate::Host::data_dir) returns. Without it there is none, as with a host
+    /// of 1.0. Since 1.1.
+    #[must_use]
+    pub fn data_dir(mut self, dir: impl Into<PathBuf>) -> Self {
+        self.data_dir = Some(dir.into());
+        self
+    }
+
     /// Creates the instance.
     ///
     /// # Errors
     ///
     /// The adapter's sentence.
     pub fn start<A: Exported>(self, config: Value) -> Result<MockHost, String> {
-        let envelope = Envelope::new(HostInfo::new(SDK_VERSION, self.features), self.instance, config);
+        let mut envelope = Envelope::new(HostInfo::new(SDK_VERSION, self.features), self.instance, config);
+        envelope.data_dir = self.data_dir.map(|dir| dir.display().to_string());
         let envelope = serde_json::to_vec(&envelope).expect("an envelope is JSON");
         let board = Arc::new(self.board);
         let loaded = export::create::<A>(Arc::clone(&board) as Arc<dyn export::MockPort>, &envelope)?;
@@ -142,7 +152,7 @@ impl MockHost {
 
     /// Begins an instance of this name.
     pub fn setup(instance: &str) -> Setup {
-        Setup { instance: instance.to_owned(), features: Vec::new(), board: Board::default() }
+        Setup { instance: instance.to_owned(), features: Vec::new(), data_dir: None, board: Board::default() }
     }
 
     /// The JSON Schema of the configuration of `A`.

@@ -12,9 +12,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::{BoxFuture, FutureExt as _};
-use hermes_adapter_abi::{SDK_VERSION, status};
+use hermes_adapter_abi::status;
 use hermes_conformance::{HostCall, Outcome, RUN_ENDED, Sample, Subject, Watch};
-use hermes_protocol::{CallError, Envelope, HostInfo, method};
+use hermes_protocol::{CallError, method};
 use serde_json::Value;
 use tokio::sync::mpsc;
 
@@ -87,9 +87,7 @@ impl Trial {
         let media = self.settings.home.join("media").join(INSTANCE);
         files::private_folder(&media).map_err(|error| format!("{}: {error}", media.display()))?;
         let (board, calls) = Board::new(media);
-        let host = HostInfo::new(SDK_VERSION, ["emit.ack", "kv", "media"].map(str::to_owned).to_vec());
-        let envelope = Envelope::new(host, plan.instance.clone(), config.clone());
-        let link = maker.create_link(&plan, &self.admitted, Arc::new(board), &envelope, self.isolation).await;
+        let link = maker.create_link(&plan, &self.admitted, Arc::new(board), self.isolation).await;
         let link = link.map_err(|error| unmade(error, &self.admitted.path))?;
         let manifest = self.admitted.manifest_json.clone().into_bytes();
         Ok(Certified { link, manifest, calls, waiting: VecDeque::new(), run: None, end: self.settings.end })

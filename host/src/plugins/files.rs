@@ -232,6 +232,15 @@ pub(super) fn private_folder(folder: &Path) -> std::io::Result<()> {
     fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)
 }
 
+/// Makes the folder in which an instance keeps its own files, and returns it. The host never removes it.
+pub(super) fn data_folder(home: &Path, instance: &str) -> std::io::Result<PathBuf> {
+    let folder = home.join("data").join(instance);
+    private_folder(&folder)?;
+    // It may have been restored from a backup with another mode.
+    fs::set_permissions(&folder, fs::Permissions::from_mode(0o700))?;
+    Ok(folder)
+}
+
 /// Removes left-overs of copies that never became complete.
 pub(super) fn sweep(home: &Path) {
     let Ok(entries) = fs::read_dir(copies(home)) else { return };

@@ -27,6 +27,7 @@ const PRIVATE: &[&str] = &[
     "host.sock",
     ".env",
     "media",
+    "data",
     "run",
 ];
 /// Where most of a system's configuration lies; what others may not read there is closed by its modes.
@@ -188,11 +189,12 @@ impl Ground<'_> {
         }
     }
 
-    /// Its media folder, which is made here, and the absolute paths that the operator wrote into its section.
+    /// Its media and data folders, which are made here, and the absolute paths that the operator wrote into its section.
     fn open_own(&self, allowed: &mut Allowed, instance: &str, config: &Value) -> std::io::Result<()> {
         let media = self.home.join("media").join(instance);
         files::private_folder(&media)?;
         allowed.writes.insert(media);
+        allowed.writes.insert(files::data_folder(self.home, instance)?);
         for path in leaves(config).filter_map(|(_, value)| value.as_str()).map(Path::new) {
             let named = path.is_absolute() && path.exists();
             if named && !self.holds_private(path) && !self.is_private(path) {
@@ -340,7 +342,7 @@ mod tests {
         let below: BTreeSet<PathBuf> = allowed.reads.iter().filter(|path| path.starts_with(&root)).cloned().collect();
         assert_eq!(below, set(&[&root.join("chat.py"), &home.join("script.py"), &home.join("tools")]));
         assert_eq!(allowed.lists, set(&[&root, &home]));
-        assert_eq!(allowed.writes, set(&[&home.join("media/one")]));
+        assert_eq!(allowed.writes, set(&[&home.join("media/one"), &home.join("data/one")]));
         assert_eq!(allowed.ports, None);
     }
 
@@ -358,7 +360,7 @@ mod tests {
         let ground = Ground { home: &home, private: &[], env: &[] };
         let copy = home.join("run/plugins/x.so");
         let allowed = ground.library(&copy, "one", &[], &config).unwrap();
-        assert_eq!(allowed.writes, set(&[&home.join("media/one"), &store]));
+        assert_eq!(allowed.writes, set(&[&home.join("media/one"), &home.join("data/one"), &store]));
         assert!(allowed.reads.contains(&copy));
         assert_eq!(allowed.ports, Some(BTreeSet::new()));
     }

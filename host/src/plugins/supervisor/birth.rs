@@ -24,6 +24,7 @@ use crate::{
         LoadError, Place,
         credential::CredentialLock,
         discover::{self, Admitted},
+        files,
         frame::PROTOCOL,
         in_process::{self, InProcess},
         life::Life,
@@ -130,8 +131,7 @@ impl Maker {
         let (credentials, known) = (Arc::clone(&port.credentials), Arc::clone(&port.known));
         known.learn(manifest.clone(), make.trusted());
         let port: Arc<dyn HostPort> = Arc::new(port);
-        let host = HostInfo::new(SDK_VERSION, FEATURES.map(str::to_owned).to_vec());
-        let envelope = Envelope::new(host, plan.instance.clone(), plan.config.clone());
+        let envelope = self.envelope(&plan)?;
         let inside = self.isolation(&plan, make.beside()) == Isolation::InProcess;
         let (link, manifest): (Arc<dyn AdapterLink>, _) = match (&make.admitted, manifest) {
             (Some(admitted), Some(manifest)) if inside => {
@@ -157,15 +157,30 @@ impl Maker {
         plan: &AdapterPlan,
         admitted: &Arc<Admitted>,
         port: Arc<dyn HostPort>,
-        envelope: &Envelope,
         isolation: Isolation,
     ) -> Result<Arc<dyn AdapterLink>, LoadError> {
         self.fits_schema(plan, admitted).await?;
+        let envelope = self.envelope(plan)?;
         if isolation == Isolation::Process {
-            return Ok(self.create_outside(plan, Some(admitted), port, envelope).await?.0);
+            return Ok(self.create_outside(plan, Some(admitted), port, &envelope).await?.0);
         }
         let deadline = self.settings().create;
-        Ok(Arc::new(create_inside(plan, Arc::clone(admitted), port, envelope, deadline).await?))
+        Ok(Arc::new(create_inside(plan, Arc::clone(admitted), port, &envelope, deadline).await?))
+    }
+
+    /// Returns what `create` of a plan gets, and makes the folder that it names.
+    fn envelope(&self, plan: &AdapterPlan) -> Result<Envelope, LoadError> {
+        let home = &self.settings().home;
+        let data = files::data_folder(home, &plan.instance).map_err(|error| LoadError::Unwritable {
+            what: format!("the data folder of {}", plan.instance),
+            path: home.join("data"),
+            why: error.to_string(),
+        })?;
+        let host = HostInfo::new(SDK_VERSION, FEATURES.map(str::to_owned).to_vec());
+        let mut envelope = Envelope::new(host, plan.instance.clone(), plan.config.clone());
+        // JSON has no path that is not UTF-8; such a home has no data folder.
+        envelope.data_dir = data.to_str().map(str::to_owned);
+        Ok(envelope)
     }
 
     async fn create_outside(

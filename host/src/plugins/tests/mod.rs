@@ -1,6 +1,7 @@
 //! Real libraries against the real loader, inside this process and in children.
 
 mod confined;
+mod data;
 mod links;
 mod lives;
 mod refusals;
