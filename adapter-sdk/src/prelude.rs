@@ -8,9 +8,9 @@ pub use crate::{
 
 pub use crate::protocol::{
     Addressed, Attachment, AttachmentKind, CallError, Chat, ChatType, ChoiceMade, ChoiceOption, Choices, CommandInfo,
-    ConnectError, Deliver, Emitted, Event, EventKind, Format, HostInfo, LinkWord, LookupReply, MediaCreate, MediaSlot,
-    OutMedia, Outgoing, Purpose, Receipt, RefusalKind, RenderedPart, ReplyTo, SendOutcome, Sender, SentMessage,
-    TurnEvent, Usage, WaitScope,
+    ConnectError, Deliver, Emitted, Event, EventKind, Format, Forwarded, HostInfo, LinkWord, LookupReply, MediaCreate,
+    MediaSlot, OutMedia, Outgoing, Purpose, Receipt, RefusalKind, RenderedPart, ReplyTo, SendOutcome, Sender,
+    SentMessage, TurnEvent, Usage, WaitScope,
 };
 
 pub use crate::{serde_json, tokio, tracing};

@@ -15,6 +15,8 @@ use crate::wide::{GUARD, guard_marks};
 /// Texts longer than this are not read as markdown: they become one plain paragraph.
 pub const MARKDOWN_BYTES_MAX: usize = 1024 * 1024;
 
+/// Hides the text between two of them, as on Telegram and Discord.
+const HIDES: &str = "||";
 /// How many spans may be open at once.
 const SPANS_MAX: usize = 8;
 /// How far quotes and lists may indent a line, in characters.
@@ -108,7 +110,7 @@ enum AtEnd {
     Link { at: usize, skip: usize, framed: bool, url: String },
 }
 
-/// An HTML tag of ours that waits for its end.
+/// An HTML tag of ours, or the bars of a spoiler, that wait for their end.
 struct OpenHtml {
     name: &'static str,
     literal: String,
@@ -508,8 +510,52 @@ impl Builder {
             if n > 0 {
                 self.line(false);
             }
-            self.push_text(clean_prose(line));
+            self.prose(&clean_prose(line));
         }
+    }
+
+    /// Writes one line of prose, in which `||` hides what stands between two of them.
+    fn prose(&mut self, line: &str) {
+        let mut rest = line;
+        while let Some((before, behind)) = rest.split_once(HIDES) {
+            self.push_text(before.to_owned());
+            if !self.toggle_spoiler(behind.chars().next()) {
+                self.push_text(HIDES.to_owned());
+            }
+            rest = behind;
+        }
+        self.push_text(rest.to_owned());
+    }
+
+    /// Opens or closes a spoiler at `||`; `next` follows it. Returns false where the two bars are text, as between
+    /// the operands of an expression.
+    fn toggle_spoiler(&mut self, next: Option<char>) -> bool {
+        let previous = match self.nodes.last() {
+            Some(Node::Text(text)) => text.chars().next_back(),
+            _ => None,
+        };
+        let depth = self.spans.len();
+        let is_open = self.html.last().is_some_and(|open| open.name == HIDES && open.depth == depth);
+        if is_open {
+            let filled = !matches!(self.nodes.last(), Some(Node::Open(Frame::Spoiler)));
+            let closes = filled
+                && previous.is_none_or(|c| !c.is_whitespace())
+                && next.is_none_or(|c| !c.is_alphanumeric() && c != '|');
+            if closes {
+                self.html.pop();
+                self.push_close();
+            }
+            return closes;
+        }
+        let opens = previous.is_none_or(|c| !c.is_alphanumeric() && c != '|')
+            && next.is_none_or(|c| !c.is_whitespace() && c != '|')
+            && self.table.is_none()
+            && self.may_open(&Frame::Spoiler);
+        if opens {
+            self.html.push(OpenHtml { name: HIDES, literal: HIDES.to_owned(), at: self.nodes.len(), depth });
+            self.push_open(Frame::Spoiler);
+        }
+        opens
     }
 
     fn push_text(&mut self, text: String) {

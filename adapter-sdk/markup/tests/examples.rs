@@ -345,3 +345,18 @@ fn marks_next_to_wide_text_are_read() {
     assert_eq!(bold("```\n**注意：**请\n```"), "<pre>**注意：**请</pre>");
     assert_eq!(plain("[甲*乙](https://e.x/甲*乙)"), "甲*乙 (https://e.x/甲*乙)");
 }
+
+#[test]
+fn text_between_two_double_bars_is_hidden() {
+    assert_eq!(telegram("it is ||the butler||."), "it is <tg-spoiler>the butler</tg-spoiler>.");
+    assert_eq!(telegram("||a **b** c||"), "<tg-spoiler>a <b>b</b> c</tg-spoiler>");
+    assert_eq!(telegram("||**b**||"), "<tg-spoiler><b>b</b></tg-spoiler>");
+    assert_eq!(discord("it is ||the butler||."), "it is ||the butler||.");
+    // An expression, an open end, code and a table stay as they are.
+    for text in ["a || b || c", "(a||b||c)", "|| never closed", "||never closed", "||||", "|| ||"] {
+        assert_eq!(telegram(text), text);
+        assert_eq!(plain(text), text);
+    }
+    assert_eq!(telegram("`||a||`"), "<code>||a||</code>");
+    assert_eq!(plain("it is ||the butler||."), "it is the butler.");
+}

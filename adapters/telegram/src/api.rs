@@ -306,6 +306,9 @@ pub struct Entity {
     pub length: usize,
     #[serde(default)]
     pub user: Option<User>,
+    /// The address behind the words, for `text_link`.
+    #[serde(default)]
+    pub url: Option<String>,
 }
 
 /// Any kind of file.
@@ -349,6 +352,77 @@ pub struct Contact {
 pub struct Poll {
     #[serde(default)]
     pub question: String,
+    #[serde(default)]
+    pub options: Vec<Text>,
+}
+
+/// An object of which only the text is read: an option of a poll, a task of a checklist.
+#[derive(Clone, Debug, Default, Deserialize)]
+pub struct Text {
+    #[serde(default)]
+    pub text: String,
+}
+
+/// <https://core.telegram.org/bots/api#venue>
+#[derive(Clone, Debug, Deserialize)]
+pub struct Venue {
+    pub location: Location,
+    #[serde(default)]
+    pub title: String,
+    #[serde(default)]
+    pub address: String,
+}
+
+/// <https://core.telegram.org/bots/api#dice>
+#[derive(Clone, Debug, Deserialize)]
+pub struct Dice {
+    #[serde(default)]
+    pub emoji: String,
+    #[serde(default)]
+    pub value: i64,
+}
+
+/// <https://core.telegram.org/bots/api#checklist>
+#[derive(Clone, Debug, Deserialize)]
+pub struct Checklist {
+    #[serde(default)]
+    pub title: String,
+    #[serde(default)]
+    pub tasks: Vec<Text>,
+}
+
+/// A game or an invoice. <https://core.telegram.org/bots/api#game>
+#[derive(Clone, Debug, Deserialize)]
+pub struct Titled {
+    #[serde(default)]
+    pub title: String,
+    #[serde(default)]
+    pub description: String,
+}
+
+/// The origin of a forwarded message; its kinds share one shape here. <https://core.telegram.org/bots/api#messageorigin>
+#[derive(Clone, Debug, Deserialize)]
+pub struct Origin {
+    #[serde(default)]
+    pub date: i64,
+    #[serde(default)]
+    pub sender_user: Option<User>,
+    #[serde(default)]
+    pub sender_user_name: Option<String>,
+    #[serde(default)]
+    pub sender_chat: Option<Chat>,
+    #[serde(default)]
+    pub chat: Option<Chat>,
+    #[serde(default)]
+    pub author_signature: Option<String>,
+}
+
+/// A quoted message of another chat. <https://core.telegram.org/bots/api#externalreplyinfo>
+#[derive(Clone, Debug, Deserialize)]
+pub struct ExternalReply {
+    pub origin: Origin,
+    #[serde(default)]
+    pub message_id: Option<i64>,
 }
 
 /// <https://core.telegram.org/bots/api#textquote>
@@ -356,6 +430,8 @@ pub struct Poll {
 pub struct Quote {
     #[serde(default)]
     pub text: String,
+    #[serde(default)]
+    pub entities: Vec<Entity>,
 }
 
 /// <https://core.telegram.org/bots/api#message>
@@ -390,7 +466,11 @@ pub struct Message {
     #[serde(default)]
     pub reply_to_message: Option<Box<Message>>,
     #[serde(default)]
+    pub external_reply: Option<ExternalReply>,
+    #[serde(default)]
     pub quote: Option<Quote>,
+    #[serde(default)]
+    pub forward_origin: Option<Origin>,
     #[serde(default)]
     pub photo: Vec<File>,
     #[serde(default)]
@@ -417,7 +497,15 @@ pub struct Message {
     #[serde(default)]
     pub poll: Option<Poll>,
     #[serde(default)]
-    pub dice: Option<Value>,
+    pub venue: Option<Venue>,
+    #[serde(default)]
+    pub dice: Option<Dice>,
+    #[serde(default)]
+    pub checklist: Option<Checklist>,
+    #[serde(default)]
+    pub game: Option<Titled>,
+    #[serde(default)]
+    pub invoice: Option<Titled>,
     #[serde(default)]
     pub story: Option<Value>,
     #[serde(default)]

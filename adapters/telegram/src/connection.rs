@@ -12,7 +12,7 @@ use hermes_adapter_sdk::prelude::*;
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 
-use crate::api::{Api, ApiError, Message, POLL_SLACK, Update, User};
+use crate::api::{Api, ApiError, Message, POLL_SLACK, Refused, Update, User};
 use crate::conflicts::Conflicts;
 use crate::inbound::{self, Incoming};
 use crate::topics::Forums;
@@ -64,7 +64,11 @@ pub struct Connection {
 impl Connection {
     /// Asks who we are, and opens the webhook or ends one, which would keep the poll from getting anything.
     pub async fn open(&self) -> Result<(), ConnectError> {
-        let me: User = self.api.call("getMe", &json!({})).await.map_err(|error| lost(&error))?;
+        let me: User = self.api.call("getMe", &json!({})).await.map_err(|error| match error {
+            // Only here a 404 is about the token: every server has this method.
+            ApiError::Refused(refused) if refused.code == 404 => bad_token(&refused),
+            error => lost(&error),
+        })?;
         self.host.lock_credential(&format!("telegram:{}", me.id)).await.map_err(|error| {
             ConnectError::not_locked(&error, "give each instance a bot of its own, or stop the other one")
         })?;
@@ -72,7 +76,11 @@ impl Connection {
             Some(webhook) => webhook.open(self).await?,
             // Somebody else may have set it on purpose, and would set it again.
             None if self.conflicts.is_open() => {}
-            None => drop(self.api.call::<Value>("deleteWebhook", &json!({})).await.map_err(|error| lost(&error))?),
+            None => match self.api.call::<Value>("deleteWebhook", &json!({})).await {
+                // A server without webhooks has none to delete.
+                Err(ApiError::Refused(refused)) if refused.code == 404 => {}
+                deleted => drop(deleted.map_err(|error| lost(&error))?),
+            },
         }
         self.host.proved();
         self.host.announce(format!("@{}", me.username.as_deref().unwrap_or("bot")), "");
@@ -237,14 +245,18 @@ impl Connection {
     }
 }
 
-/// What an error means for the link.
+fn bad_token(refused: &Refused) -> ConnectError {
+    ConnectError::fatal(
+        format!("Telegram does not accept the token ({})", refused.description),
+        "copy the bot's token from @BotFather into `token` (or TELEGRAM_BOT_TOKEN)",
+    )
+}
+
+/// Returns the meaning of an error for the link. A 404 is about one method: the next connect asks `getMe` about the token.
 pub fn lost(error: &ApiError) -> ConnectError {
     let ApiError::Refused(refused) = error else { return ConnectError::retry(error.to_string()) };
     match refused.code {
-        401 | 404 => ConnectError::fatal(
-            format!("Telegram does not accept the token ({})", refused.description),
-            "copy the bot's token from @BotFather into `token` (or TELEGRAM_BOT_TOKEN)",
-        ),
+        401 => bad_token(refused),
         429 => ConnectError::retry_after_ms(refused.description.clone(), refused.retry_after_ms.unwrap_or(1000)),
         _ => ConnectError::retry(refused.description.clone()),
     }

@@ -20,6 +20,11 @@ pub const DIRECT: &str = "direct:";
 /// Entities of one message that are looked at; the server sends at most as many.
 const ENTITIES_MAX: usize = 100;
 
+/// Options of a poll and tasks of a checklist that are shown.
+const LINES_MAX: usize = 30;
+/// The longest address behind words that is shown, in bytes.
+const URL_BYTES_MAX: usize = 2048;
+
 /// An event, and what is to be done once the host has it.
 pub struct Incoming {
     /// The event.
@@ -148,16 +153,9 @@ fn written(message: &Message, me: &api::User) -> Option<Incoming> {
     if message.is_automatic_forward {
         return None; // The channel's post was heard there, or is our own.
     }
-    let (text, entities) = match (&message.text, &message.caption) {
-        (Some(text), _) => (text.as_str(), &message.entities),
-        (None, Some(caption)) => (caption.as_str(), &message.caption_entities),
-        (None, None) => ("", &message.entities),
-    };
+    let (text, entities) = words(message);
     let meant = read_entities(text, entities, me)?;
-    let mut text = meant.text;
-    for line in in_words(message) {
-        text = if text.is_empty() { line } else { format!("{text}\n{line}") };
-    }
+    let text = with_lines(meant.text, message);
     let files = files(message);
     if text.is_empty() && files.is_empty() && !meant.mention {
         return None; // A service message.
@@ -168,32 +166,85 @@ fn written(message: &Message, me: &api::User) -> Option<Incoming> {
         .with_message_id(message.message_id.to_string());
     event.album = message.media_group_id.clone();
     event.reply_to = reply(message, me);
+    event.forwarded = message.forward_origin.as_ref().map(forwarded);
     let reply_to_self = event.reply_to.as_ref().is_some_and(|reply| reply.is_self);
     event.addressed = Addressed::new(meant.mention, reply_to_self, meant.command);
     event.attachments = files;
     Some(Incoming::bare(event))
 }
 
-/// What a message holds besides words and files.
+/// Returns the text or the caption of a message, with its entities.
+fn words(message: &Message) -> (&str, &[Entity]) {
+    match (&message.text, &message.caption) {
+        (Some(text), _) => (text, &message.entities),
+        (None, Some(caption)) => (caption, &message.caption_entities),
+        (None, None) => ("", &message.entities),
+    }
+}
+
+/// Returns `text`, with the lines for the parts that are neither text nor files below it.
+fn with_lines(mut text: String, message: &Message) -> String {
+    for line in in_words(message) {
+        text = if text.is_empty() { line } else { format!("{text}\n{line}") };
+    }
+    text
+}
+
+/// The lines for the parts of a message that are neither text nor files.
 fn in_words(message: &Message) -> impl Iterator<Item = String> {
-    let place =
-        message.location.as_ref().map(|place| format!("[location {:.5}, {:.5}]", place.latitude, place.longitude));
+    let at = |place: &api::Location| format!("{:.5}, {:.5}", place.latitude, place.longitude);
+    // A venue comes with its location a second time.
+    let place = match (&message.venue, &message.location) {
+        (Some(venue), _) => Some(format!("[place: {}, {}, {}]", venue.title, venue.address, at(&venue.location))),
+        (None, location) => location.as_ref().map(|location| format!("[location {}]", at(location))),
+    };
     let contact =
         message.contact.as_ref().map(|contact| format!("[contact {} {}]", contact.first_name, contact.phone_number));
-    let poll = message.poll.as_ref().map(|poll| format!("[poll: {}]", poll.question));
-    let bare = [("[dice]", &message.dice), ("[story]", &message.story), ("[paid media]", &message.paid_media)];
+    let poll = message.poll.as_ref().map(|poll| list("poll", &poll.question, &poll.options));
+    let checklist = message.checklist.as_ref().map(|list_of| list("checklist", &list_of.title, &list_of.tasks));
+    let dice = message.dice.as_ref().map(|dice| {
+        let emoji = if dice.emoji.is_empty() { String::new() } else { format!(" {}", dice.emoji) };
+        format!("[dice{emoji}: {}]", dice.value)
+    });
+    let titled = |kind: &str, shown: &Option<api::Titled>| {
+        shown.as_ref().map(|shown| format!("[{kind}: {}. {}]", shown.title, shown.description))
+    };
+    let (game, invoice) = (titled("game", &message.game), titled("invoice", &message.invoice));
+    let bare = [("[story]", &message.story), ("[paid media]", &message.paid_media)];
     let bare = bare.into_iter().filter(|(_, held)| held.is_some()).map(|(words, _)| words.to_owned());
-    [place, contact, poll].into_iter().flatten().chain(bare)
+    [place, contact, poll, checklist, dice, game, invoice].into_iter().flatten().chain(bare)
+}
+
+fn list(kind: &str, title: &str, lines: &[api::Text]) -> String {
+    let lines = lines.iter().take(LINES_MAX).map(|line| format!("\n- {}", line.text));
+    format!("[{kind}: {title}{}]", lines.collect::<String>())
+}
+
+/// Returns the origin of a forwarded message.
+fn forwarded(origin: &api::Origin) -> Forwarded {
+    let mut from = Forwarded::new().at_ms(origin.date.saturating_mul(1000));
+    let user = origin.sender_user.as_ref().map(api::User::full_name);
+    from.name = user.or_else(|| origin.sender_user_name.clone()).or_else(|| origin.author_signature.clone());
+    from.chat = origin.chat.as_ref().or(origin.sender_chat.as_ref()).and_then(|chat| chat.title.clone());
+    from
 }
 
 /// The message that is answered. In a topic every message "answers" the one that opened it, which means nothing.
 fn reply(message: &Message, me: &api::User) -> Option<ReplyTo> {
-    let answered = message.reply_to_message.as_deref().filter(|answered| answered.forum_topic_created.is_none())?;
-    let mut reply = ReplyTo::new(answered.message_id.to_string());
-    reply.text = match &message.quote {
-        Some(quote) => quote.text.clone(),
-        None => answered.text.clone().or_else(|| answered.caption.clone()).unwrap_or_default(),
+    let quote = message.quote.as_ref().map(|quote| with_links(&quote.text, &quote.entities));
+    let answered = message.reply_to_message.as_deref().filter(|answered| answered.forum_topic_created.is_none());
+    let Some(answered) = answered else {
+        // A message of another chat; only the quote and the author are known.
+        let external = message.external_reply.as_ref()?;
+        let mut reply = ReplyTo::new(external.message_id.unwrap_or_default().to_string());
+        reply.text = quote.unwrap_or_default();
+        reply.sender = forwarded(&external.origin).name.map(|name| Sender::new("").named(name));
+        return Some(reply);
     };
+    let mut reply = ReplyTo::new(answered.message_id.to_string()).with_attachments(files(answered));
+    let (text, entities) = words(answered);
+    let whole = || with_lines(with_links(text, entities), answered);
+    reply.text = quote.unwrap_or_else(whole);
     reply.sender = Some(sender(answered));
     reply.is_self = answered.from.as_ref().is_some_and(|from| from.id == me.id);
     Some(reply)
@@ -211,12 +262,13 @@ fn read_entities(text: &str, entities: &[Entity], me: &api::User) -> Option<Mean
     let mut meant = Meant { text: String::new(), mention: false, command: false };
     let handle = me.username.as_deref().map(|name| format!("@{name}")).unwrap_or_default();
     let is_handle = |piece: &str| !handle.is_empty() && piece.eq_ignore_ascii_case(&handle);
-    let mut cuts = Vec::new();
+    let (mut cuts, mut links) = (Vec::new(), Vec::new());
     for entity in entities.iter().take(ENTITIES_MAX) {
         let Some((start, end)) = byte_range(text, entity) else { continue };
         let piece = &text[start..end];
         match entity.kind.as_str() {
             "mention" if is_handle(piece) => cuts.push((start, end)),
+            "text_link" => links.extend(link(piece, entity).map(|link| (end, link))),
             "text_mention" if entity.user.as_ref().is_some_and(|user| user.id == me.id) => cuts.push((start, end)),
             "bot_command" => {
                 let is_first = entity.offset == 0;
@@ -234,18 +286,36 @@ fn read_entities(text: &str, entities: &[Entity], me: &api::User) -> Option<Mean
         }
     }
     meant.mention = !cuts.is_empty();
-    meant.text = without(text, cuts);
-    meant.text = meant.text.trim().to_owned();
+    meant.text = changed(text, cuts, links).trim().to_owned();
     Some(meant)
 }
 
-/// The text without these byte ranges, which may overlap.
-fn without(text: &str, mut cuts: Vec<(usize, usize)>) -> String {
-    cuts.sort_unstable();
+/// Returns the text, with each address that hides behind words after them.
+fn with_links(text: &str, entities: &[Entity]) -> String {
+    let links = entities.iter().take(ENTITIES_MAX).filter(|entity| entity.kind == "text_link").filter_map(|entity| {
+        let (start, end) = byte_range(text, entity)?;
+        Some((end, link(&text[start..end], entity)?))
+    });
+    changed(text, Vec::new(), links.collect())
+}
+
+/// Returns the address of an entity in brackets, unless the words show it.
+fn link(words: &str, entity: &Entity) -> Option<String> {
+    let url = entity.url.as_deref().filter(|url| url.len() <= URL_BYTES_MAX)?;
+    let bare = |url: &str| url.trim_end_matches('/').to_ascii_lowercase();
+    (bare(words.trim()) != bare(url)).then(|| format!(" ({url})"))
+}
+
+/// Returns the text without the byte ranges `cuts`, which may overlap, and with the insertions at their offsets.
+fn changed(text: &str, cuts: Vec<(usize, usize)>, inserts: Vec<(usize, String)>) -> String {
+    let cuts = cuts.into_iter().map(|(start, end)| (start, end, String::new()));
+    let mut changes: Vec<_> = cuts.chain(inserts.into_iter().map(|(at, words)| (at, at, words))).collect();
+    changes.sort();
     let (mut kept, mut at) = (String::with_capacity(text.len()), 0);
-    for (start, end) in cuts {
+    for (start, end, words) in changes {
         kept.push_str(text.get(at..start).unwrap_or_default());
-        at = at.max(end);
+        kept.push_str(&words);
+        at = at.max(start).max(end);
     }
     kept.push_str(text.get(at..).unwrap_or_default());
     kept

@@ -99,8 +99,8 @@ pub struct Config {
     /// Whether an answer grows as a draft in private chats, instead of by edits.
     #[serde(default)]
     drafts: bool,
-    /// Whether links in answers are previewed.
-    #[serde(default = "default_link_previews")]
+    /// Show previews of links in answers. A preview makes Telegram's servers fetch the address.
+    #[serde(default)]
     link_previews: bool,
 }
 
@@ -128,10 +128,6 @@ fn default_media_bytes_max() -> u64 {
 
 fn default_out_bytes_max() -> u64 {
     50 * 1024 * 1024
-}
-
-fn default_link_previews() -> bool {
-    true
 }
 
 /// One bot.

@@ -82,7 +82,7 @@ pub async fn send(api: &Api, manner: Manner, message: &Outgoing, now_ms: i64) ->
                 Ok(mut sent) => ids.append(&mut sent),
                 // What came before is there already: repeating all of it would double it.
                 Err(error) if !ids.is_empty() => return SendOutcome::unknown(error.to_string()),
-                Err(error) => match outcome(&error) {
+                Err(error) => match checked(api, &error).await {
                     // The words are not lost with the files.
                     SendOutcome::Refused { kind: RefusalKind::Invalid, detail, .. } => {
                         refused = Some(detail);
@@ -117,8 +117,30 @@ pub async fn send(api: &Api, manner: Manner, message: &Outgoing, now_ms: i64) ->
             SendOutcome::Delivered { receipt: Receipt::new(ids, at_ms) }
         }
         Err(error) if !ids.is_empty() => SendOutcome::unknown(error.to_string()),
-        Err(error) => outcome(&error),
+        Err(error) => checked(api, &error).await,
     }
+}
+
+/// Returns the outcome of a failed call. A bare "Not Found" is the answer to a wrong token and to a method that
+/// the server does not have; `getMe` tells the two apart.
+async fn checked(api: &Api, error: &ApiError) -> SendOutcome {
+    match error {
+        ApiError::Refused(refused) if is_bare_not_found(refused) => {
+            match api.call::<Value>("getMe", &json!({})).await {
+                Err(ApiError::Refused(me)) if matches!(me.code, 401 | 404) => {
+                    SendOutcome::refused(RefusalKind::Unauthorized, me.description)
+                }
+                Ok(_) | Err(ApiError::Refused(_)) => outcome(error),
+                // The server cannot be asked now; the message is sent again later.
+                Err(_) => SendOutcome::not_sent(None, WaitScope::Chat, refused.description.clone()),
+            }
+        }
+        error => outcome(error),
+    }
+}
+
+fn is_bare_not_found(refused: &Refused) -> bool {
+    refused.code == 404 && refused.description.trim().trim_end_matches('.').eq_ignore_ascii_case("not found")
 }
 
 /// When a message has to be sent: before its host stops waiting.
@@ -164,7 +186,7 @@ pub async fn edit(api: &Api, manner: Manner, target: &SentMessage, message: &Out
         Err(ApiError::Refused(refused)) if refused.description.contains("message is not modified") => {
             SendOutcome::delivered(target.id.clone(), now_ms)
         }
-        Err(error) => outcome(&error),
+        Err(error) => checked(api, &error).await,
     }
 }
 
@@ -244,7 +266,9 @@ fn refusal(refused: &Refused) -> SendOutcome {
     let said = refused.description.to_ascii_lowercase();
     let says = |words: &[&str]| words.iter().any(|word| said.contains(word));
     let kind = match refused.code {
-        401 | 404 => RefusalKind::Unauthorized,
+        401 => RefusalKind::Unauthorized,
+        // A method that the server does not have; see `checked`.
+        404 => RefusalKind::Invalid,
         403 => RefusalKind::Forbidden,
         // "Request Entity Too Large" is about bytes.
         413 => RefusalKind::Invalid,

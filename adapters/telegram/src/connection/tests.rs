@@ -136,6 +136,8 @@ fn a_refused_token_needs_a_person_and_too_many_calls_only_time() {
         })
     };
     assert!(matches!(lost(&refused(401)), ConnectError::Fatal { .. }));
+    // A method that the server does not have says nothing about the token.
+    assert!(matches!(lost(&refused(404)), ConnectError::Retry { .. }));
     assert!(matches!(lost(&refused(429)), ConnectError::Retry { after_ms: Some(1_000), .. }));
     assert!(matches!(lost(&ApiError::Doubtful("cut".into())), ConnectError::Retry { after_ms: None, .. }));
 }

@@ -268,7 +268,7 @@ fn what_is_neither_words_nor_a_file_is_said_in_words() {
         Some("[contact Bo +1]")
     );
     assert_eq!(said(json!({ "poll": { "question": "When?" } })).as_deref(), Some("[poll: When?]"));
-    assert_eq!(said(json!({ "dice": { "value": 3 } })).as_deref(), Some("[dice]"));
+    assert_eq!(said(json!({ "dice": { "value": 3 } })).as_deref(), Some("[dice: 3]"));
     assert_eq!(said(json!({ "pinned_message": {} })), None);
 }
 
@@ -290,4 +290,94 @@ fn what_somebody_writes_to_a_channel_is_a_conversation_of_its_own_and_is_answere
     let place = crate::outbound::place(&ada.chat).unwrap();
     assert_eq!(Value::Object(place), json!({ "chat_id": -100, "direct_messages_topic_id": 7 }));
     assert_eq!(Value::Object(crate::outbound::whole(&ada.chat).unwrap()), json!({ "chat_id": -100 }));
+}
+
+fn private(fields: Value) -> Event {
+    let mut message = json!({
+        "message_id": 9, "date": 100, "chat": { "id": 7, "type": "private" }, "from": { "id": 7, "first_name": "Ada" },
+    });
+    message.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
+    read(json!({ "update_id": 1, "message": message })).unwrap().event
+}
+
+#[test]
+fn an_address_behind_words_follows_the_words() {
+    let url = "https://news.example/a?x=2";
+    let link = |offset: usize, length: usize, url: &str| json!([{ "type": "text_link", "offset": offset, "length": length, "url": url }]);
+    let event = private(json!({ "text": "read this article please", "entities": link(5, 12, url) }));
+    assert_eq!(event.text, format!("read this article ({url}) please"));
+    let event = private(
+        json!({ "caption": "🦀 the source", "caption_entities": link(3, 10, url), "photo": [{ "file_id": "P" }] }),
+    );
+    assert_eq!(event.text, format!("🦀 the source ({url})"));
+    // The words are the address already, or point nowhere.
+    assert_eq!(private(json!({ "text": "see e.x", "entities": link(4, 3, "E.X/") })).text, "see e.x");
+    assert_eq!(private(json!({ "text": "see", "entities": link(2, 9, url) })).text, "see");
+    let long = format!("https://e.x/{}", "a".repeat(5000));
+    assert_eq!(private(json!({ "text": "see", "entities": link(0, 3, &long) })).text, "see");
+    // A mention inside the words is removed, and the address stays.
+    let event = read(in_group("@hermes_bot see", json!([
+        { "type": "mention", "offset": 0, "length": 11 }, { "type": "text_link", "offset": 0, "length": 15, "url": url },
+    ]))).unwrap().event;
+    assert_eq!(event.text, format!("see ({url})"));
+}
+
+#[test]
+fn a_quoted_message_brings_its_addresses_its_lines_and_its_files() {
+    let quoted = json!({
+        "message_id": 5, "date": 1, "chat": { "id": 7, "type": "private" }, "from": { "id": 8, "first_name": "Bob" },
+        "caption": "see here", "caption_entities": [{ "type": "text_link", "offset": 4, "length": 4, "url": "https://e.x/1" }],
+        "document": { "file_id": "D", "file_name": "plan.txt", "mime_type": "text/plain", "file_size": 9 },
+    });
+    let reply = private(json!({ "text": "well?", "reply_to_message": quoted })).reply_to.unwrap();
+    assert_eq!(reply.text, "see here (https://e.x/1)");
+    assert_eq!(reply.attachments.len(), 1);
+    assert_eq!(reply.attachments[0].name, "plan.txt");
+    let quote = json!({ "text": "here", "entities": [{ "type": "text_link", "offset": 0, "length": 4, "url": "https://e.x/1" }] });
+    let reply = private(json!({ "text": "well?", "reply_to_message": quoted, "quote": quote })).reply_to.unwrap();
+    assert_eq!(reply.text, "here (https://e.x/1)");
+    let origin = json!({ "type": "hidden_user", "date": 1, "sender_user_name": "Cleo" });
+    let external = json!({ "origin": origin, "message_id": 3 });
+    let reply = private(json!({ "text": "well?", "external_reply": external, "quote": { "text": "far away" } }))
+        .reply_to
+        .unwrap();
+    assert_eq!((reply.text.as_str(), reply.sender.unwrap().name.as_deref()), ("far away", Some("Cleo")));
+}
+
+#[test]
+fn a_forwarded_message_names_its_origin() {
+    let origin = |origin: Value| private(json!({ "text": "news", "forward_origin": origin })).forwarded.unwrap();
+    let channel = json!({ "type": "channel", "date": 5, "chat": { "id": -100, "type": "channel", "title": "Harbour News" }, "message_id": 5, "author_signature": "Ed" });
+    assert_eq!(origin(channel), Forwarded::new().by("Ed").from_chat("Harbour News").at_ms(5_000));
+    let user = json!({ "type": "user", "date": 5, "sender_user": { "id": 9, "first_name": "Bob", "last_name": "B" } });
+    assert_eq!(origin(user), Forwarded::new().by("Bob B").at_ms(5_000));
+    let hidden = json!({ "type": "hidden_user", "date": 5, "sender_user_name": "Cleo" });
+    assert_eq!(origin(hidden), Forwarded::new().by("Cleo").at_ms(5_000));
+    let chat = json!({ "type": "chat", "date": 5, "sender_chat": { "id": -9, "type": "supergroup", "title": "Ops" } });
+    assert_eq!(origin(chat), Forwarded::new().from_chat("Ops").at_ms(5_000));
+    assert_eq!(origin(json!({ "type": "of the future" })), Forwarded::new().at_ms(0));
+}
+
+#[test]
+fn content_that_is_neither_text_nor_a_file_becomes_lines() {
+    let place = json!({ "latitude": 59.9, "longitude": 10.7 });
+    for (fields, line) in [
+        (json!({ "location": place }), "[location 59.90000, 10.70000]"),
+        (
+            json!({ "location": place, "venue": { "location": place, "title": "Central Station", "address": "Square 1" } }),
+            "[place: Central Station, Square 1, 59.90000, 10.70000]",
+        ),
+        (
+            json!({ "poll": { "question": "Where to?", "options": [{ "text": "Oslo" }, { "text": "Bergen" }] } }),
+            "[poll: Where to?\n- Oslo\n- Bergen]",
+        ),
+        (
+            json!({ "checklist": { "title": "Trip", "tasks": [{ "id": 1, "text": "Pack" }] } }),
+            "[checklist: Trip\n- Pack]",
+        ),
+        (json!({ "dice": { "emoji": "🎲", "value": 4 } }), "[dice 🎲: 4]"),
+        (json!({ "game": { "title": "Chess", "description": "A board game" } }), "[game: Chess. A board game]"),
+    ] {
+        assert_eq!(private(fields).text, line);
+    }
 }

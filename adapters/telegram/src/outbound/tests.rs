@@ -37,7 +37,8 @@ fn each_sentence_of_the_server_has_its_kind() {
         (400, "Bad Request: something new", RefusalKind::Invalid),
         (401, "Unauthorized", RefusalKind::Unauthorized),
         (403, "Forbidden: bot was blocked by the user", RefusalKind::Forbidden),
-        (404, "Not Found", RefusalKind::Unauthorized),
+        (404, "Not Found", RefusalKind::Invalid),
+        (404, "Not Found: method not found", RefusalKind::Invalid),
     ];
     for (code, description, expected) in cases {
         assert_eq!(kind(refused(code, description)), expected, "{description}");
