@@ -416,6 +416,9 @@ impl Dispatcher {
             }
         };
         let stored = key.stored();
+        if route.as_ref().is_some_and(|route| route.shared) {
+            self.routes.join(MAIN_PROFILE, &arrived.instance, &event.chat, &stored);
+        }
         let takeover = route.as_ref().and_then(|route| self.takeover(route, now_ms));
         self.used.insert(stored.clone(), now_ms);
         let found = match route {
@@ -436,6 +439,12 @@ impl Dispatcher {
         let mut row = RouteRow::new(key, MAIN_PROFILE, &*arrived.instance, session.clone(), event.chat.clone(), now_ms);
         row.participates = in_thread && !is_dm(&event.chat.kind);
         row.completes = deliver::wanted(arrived.adapter.as_ref(), event).is_some_and(|deliver| deliver.ends);
+        // A reset of a shared conversation begins another one that is shared in the same way.
+        if let Some(former) = self.routes.at(&row.key).filter(|former| former.shared && takeover.is_some()) {
+            row.shared = true;
+            row.participates = former.participates;
+            row.origin.clone_from(&former.origin);
+        }
         self.routes.bind(route(row.clone()));
         let session = NewSession {
             id: session,

@@ -77,7 +77,6 @@ pub fn not_asked(capabilities: &Capabilities) -> Vec<&'static str> {
         ("drafts", capabilities.drafts),
         ("commands_menu", capabilities.commands_menu),
         ("render", capabilities.render),
-        ("resolve_target", capabilities.resolve_target),
         ("chat_info", capabilities.chat_info),
         ("lookup", capabilities.lookup),
         ("stream: native", capabilities.stream == StreamKind::Native),

@@ -87,6 +87,8 @@ class Discord(stages.Platform):
         parts = path.split("/")
         if path == "users/@me":
             return BOT
+        if path == "users/@me/channels":
+            return self.dm(asked["recipient_id"])
         if path == "applications/@me":
             return {"id": "4200", "flags": 1 << 19}
         if path == "gateway/bot":

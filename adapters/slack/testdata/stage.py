@@ -105,6 +105,8 @@ class Slack(stages.Platform):
             return {"user": {"id": asked["user"], "name": asked["user"].lower(), "profile": {}}}
         if method == "conversations.info":
             return {"channel": {"id": asked["channel"], "name": "certify"}}
+        if method == "conversations.open":
+            return {"channel": {"id": asked["users"].replace("U", "D", 1)}}
         if method == "assistant.threads.setStatus":
             return {}
         if method in ("chat.postMessage", "chat.update"):

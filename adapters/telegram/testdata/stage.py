@@ -110,6 +110,11 @@ class Platform:
     def call(self, method, asked):
         if method == "getMe":
             return BOT
+        if method == "getChat":
+            known = {GROUP["id"]: GROUP, 1: {"id": 1, "type": "private", "first_name": "Person 1"}}.get(asked["chat_id"])
+            if not known:
+                raise Refused(400, "Bad Request: chat not found")
+            return known
         if method == "sendMessage":
             return self.send(asked)
         if method == "getFile":

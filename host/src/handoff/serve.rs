@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use hermes_agent::Message;
 use hermes_core::ids::InboxId;
-use hermes_protocol::{CallError, Chat, Event, HandoffThreadCall, Sender, method};
+use hermes_protocol::{CallError, Chat, ChatType, Event, HandoffThreadCall, Sender, method};
 use tokio::sync::oneshot;
 
 use super::request::shown;
@@ -26,7 +26,7 @@ const NAME_CHARS_MAX: usize = 80;
 /// Whose the words are that open a conversation in a chat: nobody's on any platform.
 const SENDER: &str = "system:handoff";
 
-/// Hands a claimed session over to the chat that `home` or a thread in it is.
+/// Hands a claimed session over to a thread of `base`, or to `base` itself where no thread can be opened.
 ///
 /// # Errors
 ///
@@ -35,12 +35,12 @@ pub(super) async fn serve(
     host: &Arc<Host>,
     row: &HandoffRow,
     adapter: &AdapterHandle,
-    home: Chat,
+    base: Chat,
 ) -> Result<(), String> {
-    let chat = match &row.chat {
-        Some(chat) => chat.clone(),
+    let chat = match row.chat.clone().filter(|chat| is_final(row, chat)) {
+        Some(chat) => chat,
         None => {
-            let chat = place(row, adapter, home).await;
+            let chat = place(row, adapter, base).await;
             let keep = || host.store.handoff_thread(&row.session, row.claim(), host.epoch, chat.clone());
             host.until_written("the chat of a handoff", keep).await.ok_or(NOT_WRITTEN)?;
             chat
@@ -72,15 +72,21 @@ pub(super) async fn serve(
 
 const NOT_WRITTEN: &str = "it could not be written down; the host's log says why";
 
-/// Where the conversation goes on: a thread of its own, or the home channel where there can be none.
-async fn place(row: &HandoffRow, adapter: &AdapterHandle, home: Chat) -> Chat {
+/// Returns whether the chat of a row needs no thread of its own: it is a thread, or an earlier claim was bound to it.
+/// Asking once more for the thread of any other chat is harmless, because the key of the call is the same.
+fn is_final(row: &HandoffRow, chat: &Chat) -> bool {
+    chat.thread.is_some() || chat.kind == ChatType::Thread || row.inbox.is_some()
+}
+
+/// Opens a thread in `base`. Returns its descriptor, or `base` where no thread can be opened.
+async fn place(row: &HandoffRow, adapter: &AdapterHandle, base: Chat) -> Chat {
     let instance = adapter.instance();
     if !adapter.capabilities().create_handoff_thread {
-        tracing::info!(session = %row.session, %instance, "it opens no threads; the conversation goes on in its home channel");
-        return home;
+        tracing::info!(session = %row.session, %instance, chat = base.id, "the adapter opens no threads; the handoff uses the chat itself");
+        return base;
     }
     let key = format!("handoff-{}-{}", row.session, row.asked_ms);
-    let call = HandoffThreadCall::new(home.clone(), name(row), key);
+    let call = HandoffThreadCall::new(base.clone(), name(row), key);
     let payload = serde_json::to_vec(&call).expect("a call is always JSON");
     let answer = adapter.call_within(method::CREATE_HANDOFF_THREAD, payload, THREAD_WITHIN).await;
     let made = answer.and_then(|answer| {
@@ -88,15 +94,15 @@ async fn place(row: &HandoffRow, adapter: &AdapterHandle, home: Chat) -> Chat {
     });
     let why = match made {
         Ok(Some(chat)) if !chat.id.is_empty() => return chat,
-        Ok(_) => "it made none".to_owned(),
-        // Whether there is one now nobody can tell, and the home channel is there for sure.
+        Ok(_) => "the adapter opened none".to_owned(),
+        // The outcome may be unknown; the chat itself exists.
         Err(error) => error.to_string(),
     };
     tracing::warn!(
-        session = %row.session, %instance, why = one_line(&why, 300),
-        "no thread for a handoff; the conversation goes on in the home channel"
+        session = %row.session, %instance, chat = base.id, why = one_line(&why, 300),
+        "no thread for a handoff; the handoff uses the chat itself"
     );
-    home
+    base
 }
 
 fn name(row: &HandoffRow) -> String {

@@ -45,6 +45,7 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 use hermes_agent::Message;
+use hermes_core::access::{HostCause, Origin};
 use hermes_core::guard::{Admission, Arrival, Guard, Join, Windows};
 use hermes_core::ids::{DeliveryId, InboxId, SessionId, TurnId};
 use hermes_core::limits::{CONTINUATION_MS_MAX, LANE_HEALS_MAX};
@@ -609,8 +610,13 @@ impl Lane {
         let said = running.said_by.iter().zip(&running.input);
         let said =
             said.map(|(spoken, message)| (if spoken.at_ms > 0 { spoken.at_ms } else { now_ms }, message.clone()));
-        let transcript: Vec<_> =
+        let mut transcript: Vec<_> =
             said.chain(conclusion.messages.iter().map(|message| (now_ms, message.clone()))).collect();
+        if conclusion.error.is_some() && running.heard.event.origin() == Origin::Host(HostCause::Handoff) {
+            // Its handoff fails with it, so the conversation stays as it was.
+            transcript.clear();
+            conclusion.state = None;
+        }
         let end = EndTurn {
             turn: running.turn,
             state: conclusion.end,

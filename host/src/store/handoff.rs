@@ -35,6 +35,9 @@ const SWITCHED: &str = "session_switch";
 /// Handoffs that one listing shows.
 const LISTED_MAX: u32 = 1_000;
 
+/// Characters of the error of a turn in the reason of its handoff.
+const ERROR_CHARS_MAX: usize = 300;
+
 impl Store {
     /// Asks for a session to be handed over to an instance.
     ///
@@ -369,20 +372,27 @@ pub(super) fn bind_born(db: &Connection, route: &RouteRow, now_ms: i64) -> Outco
 
 /// Ends a handoff badly: everything leads where it led before.
 fn fail(db: &Connection, row: &HandoffRow, by: HandoffChange, now_ms: i64) -> Outcome<()> {
+    let why = end_badly(db, row, by, now_ms)?;
+    for delivery in owed_for(db, row)? {
+        outbox::abandon(db, delivery, &why, now_ms)?;
+    }
+    Ok(())
+}
+
+/// The same without what is owed; returns the reason.
+fn end_badly(db: &Connection, row: &HandoffRow, by: HandoffChange, now_ms: i64) -> Outcome<String> {
     let HandoffState::Failed { why } = step(db, row, by, now_ms)? else {
         return Err(Fault::conflict(format_args!("handoff of session {}", row.session)));
     };
     if let Some(routes) = &row.routes {
         lead_back(db, row, routes)?;
     }
-    let Some(opened) = row.inbox else { return Ok(()) };
-    if is_in(db, opened, "accepted")? {
+    if let Some(opened) = row.inbox
+        && is_in(db, opened, "accepted")?
+    {
         inbox::drop_one(db, opened, &why, false)?;
     }
-    for delivery in owed_for(db, row)? {
-        outbox::abandon(db, delivery, &why, now_ms)?;
-    }
-    Ok(())
+    Ok(why)
 }
 
 /// Leads the chats of a handoff where they led before. A chat that goes on elsewhere by now is left alone.
@@ -436,28 +446,47 @@ pub(super) fn part_settled(db: &Connection, delivery: DeliveryId, now_ms: i64) -
     }
 }
 
-/// The turn of an event is over, and so is its handoff if nothing is owed for it. What a turn says whose handoff has
-/// failed meanwhile is not sent.
-pub(super) fn turn_ended(db: &Connection, session: &SessionId, events: &[InboxId], now_ms: i64) -> Outcome<()> {
+/// The turn of an event is over, and so is its handoff if nothing is owed for it. A turn that ends with an error ends
+/// its handoff as failed. The text of a turn whose handoff has failed is not sent.
+pub(super) fn turn_ended(
+    db: &Connection,
+    session: &SessionId,
+    events: &[InboxId],
+    error: Option<&str>,
+    now_ms: i64,
+) -> Outcome<()> {
     let opened =
         db.prepare_cached(&format!("SELECT {COLUMNS} FROM sessions WHERE id = ?1 AND handoff_inbox IS NOT NULL"))?;
     let Some(row) = first(opened, [&session.0], read)? else { return Ok(()) };
     if !row.inbox.is_some_and(|opened| events.contains(&opened)) {
         return Ok(());
     }
-    match &row.state {
-        HandoffState::Running { .. } => judge(db, &row, now_ms),
-        HandoffState::Failed { why } => {
-            for delivery in owed_for(db, &row)? {
-                // A message that grew before their eyes ends there.
-                if !is_seen(db, delivery)? {
-                    outbox::abandon(db, delivery, why, now_ms)?;
-                }
-            }
-            Ok(())
+    match (&row.state, error) {
+        (HandoffState::Running { .. }, None) => judge(db, &row, now_ms),
+        (HandoffState::Running { .. }, Some(error)) => {
+            let why = format!("the agent failed there ({})", excerpt(error));
+            let why = end_badly(db, &row, HandoffChange::Refused { why }, now_ms)?;
+            abandon_unseen(db, &row, &why, now_ms)
         }
+        (HandoffState::Failed { why }, _) => abandon_unseen(db, &row, why, now_ms),
         _ => Ok(()),
     }
+}
+
+/// Gives up what is owed for the opening event. A message that grew before the reader's eyes still gets its end.
+fn abandon_unseen(db: &Connection, row: &HandoffRow, why: &str, now_ms: i64) -> Outcome<()> {
+    for delivery in owed_for(db, row)? {
+        if !is_seen(db, delivery)? {
+            outbox::abandon(db, delivery, why, now_ms)?;
+        }
+    }
+    Ok(())
+}
+
+/// Returns the beginning of an error in one line.
+fn excerpt(error: &str) -> String {
+    let line = error.split_whitespace().collect::<Vec<_>>().join(" ");
+    line.chars().take(ERROR_CHARS_MAX).collect()
 }
 
 fn is_seen(db: &Connection, delivery: DeliveryId) -> Outcome<bool> {

@@ -207,7 +207,7 @@ fn finish(db: &Connection, nonce: &str, end: &EndTurn) -> Outcome<Vec<DeliveryId
     let said = end.deliveries.iter().map(|delivery| outbox::insert(db, nonce, delivery, Some(turn)));
     let mut ids = said.collect::<Outcome<Vec<DeliveryId>>>()?;
     ids.append(&mut drafts::interrupt_those_of(db, nonce, turn, now_ms)?);
-    handoff::turn_ended(db, &end.session, &events, now_ms)?;
+    handoff::turn_ended(db, &end.session, &events, end.error.as_deref(), now_ms)?;
     tasks::turn_ended(db, end)?;
     Ok(ids)
 }

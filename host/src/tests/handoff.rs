@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use hermes_agent::{AgentRuntime, EventSink, Message, TurnOutcome, TurnRequest};
+use hermes_agent::{AgentRuntime, EventSink, Failure, Message, TurnOutcome, TurnRequest};
 use hermes_core::handoff::{HandoffState, INTERRUPTED_TWICE, NOT_TAKEN_UP, TOOK_TOO_LONG, UNCONFIRMED};
 use hermes_core::ids::SessionId;
 use hermes_core::limits::HANDOFF_TIMEOUT_S;
@@ -40,6 +40,18 @@ impl AgentRuntime for Mover {
                 events.chunk("I am".to_owned()).await;
                 cancel.cancelled().await;
                 return TurnOutcome::Interrupted { text: "I am".to_owned() };
+            }
+            if said.contains("\"fail") {
+                if said.contains("late\"") {
+                    events.chunk("I was about".to_owned()).await;
+                }
+                return TurnOutcome::Failed(Failure {
+                    code: "model_unreachable",
+                    sentence: "The model cannot be reached.".to_owned(),
+                    detail: "connection refused".to_owned(),
+                    retryable: true,
+                    partial: String::new(),
+                });
             }
             if said.starts_with("Write a summary") {
                 cancel.cancelled().await;
@@ -675,7 +687,8 @@ fn a_conversation_goes_to_the_chat_that_is_named_where_there_is_no_home() {
     to("fake:7").unwrap();
     let row = ends(&world, &session);
     assert_eq!((row.state, row.chat), (HandoffState::Completed, Some(Chat::dm("7"))));
-    assert!(world.platform.asked(method::CREATE_HANDOFF_THREAD).is_empty(), "it goes where it was told to");
+    let asked = world.platform.asked(method::CREATE_HANDOFF_THREAD);
+    assert_eq!((asked.len(), &asked[0]["chat"]["id"]), (1, &json!("7")), "its thread is asked for, and there is none");
     assert_eq!(world.chat("7").hears(2)[1], "I am here (after 1)");
 }
 

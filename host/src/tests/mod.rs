@@ -17,6 +17,7 @@ mod fetching;
 mod files;
 mod handoff;
 mod handoff_meets;
+mod handoff_places;
 mod lateness;
 mod listing;
 mod menus;

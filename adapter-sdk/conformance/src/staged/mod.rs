@@ -2,6 +2,7 @@
 
 mod files;
 mod link;
+mod named;
 mod sending;
 
 use hermes_protocol::{Chat, ConnectError, Event, EventKind, HandoffThreadCall, Manifest, host_method, method};
@@ -34,6 +35,10 @@ pub const STAGED_CASES: &[Case] = &[
     },
     Case { id: "handoff-thread-is-shared", sentence: "two people in a handoff thread write in the same chat" },
     Case { id: "handoff-key-opens-one-thread", sentence: "the same key opens no second thread" },
+    Case {
+        id: "named-chat-is-its-messages-chat",
+        sentence: "the chat that a target is read as equals that of the messages from it",
+    },
     Case { id: "text-at-the-limit-arrives-whole", sentence: "a text as long as declared, in its unit, arrives whole" },
     Case { id: "text-beyond-the-limit-is-not-split", sentence: "`send` makes one message or none of what is too long" },
     Case { id: "flood-wait-is-told", sentence: "a message that is to come later is `not_sent` with the time" },
@@ -185,6 +190,7 @@ impl<S: Subject, T: Stage> Play<'_, S, T> {
             "handoff-thread-is-its-messages-chat" => self.thread_is_its_chat().await,
             "handoff-thread-is-shared" => self.thread_is_shared().await,
             "handoff-key-opens-one-thread" => self.key_opens_one().await,
+            "named-chat-is-its-messages-chat" => self.named_chat_is_its_messages_chat().await,
             "text-at-the-limit-arrives-whole" => self.at_the_limit().await,
             "text-beyond-the-limit-is-not-split" => self.beyond_the_limit().await,
             "flood-wait-is-told" => self.flood_wait().await,
@@ -280,6 +286,10 @@ impl<S: Subject, T: Stage> Play<'_, S, T> {
             return Err(No::Skipped("it opens no threads".to_owned()));
         }
         let home = self.heard(json!({ "chat": "group", "from": 1, "text": format!("the home of {key}") })).await?.chat;
+        self.open_in(home, key).await
+    }
+
+    async fn open_in(&mut self, home: Chat, key: &str) -> Result<Chat, No> {
         let call = json!(HandoffThreadCall::new(home, "certify", key));
         let answer = self.link.call(method::CREATE_HANDOFF_THREAD, &call, PATIENCE).await;
         let opened: Option<Chat> =

@@ -145,7 +145,7 @@ impl Stage for Fake {
 impl Subject for Fake {
     fn manifest(&self) -> Vec<u8> {
         let capabilities = json!({
-            "create_handoff_thread": true, "fetch": true, "liveness": { "interval_s": 1 },
+            "create_handoff_thread": true, "fetch": true, "resolve_target": true, "liveness": { "interval_s": 1 },
             "text": { "limit": 10, "unit": "utf16", "dialect": "plain" },
         });
         let manifest = json!({
@@ -173,6 +173,18 @@ impl Subject for Fake {
                     _ => answer(0, json!(file.fetched("f", bytes.len() as u64))),
                 }
             }
+            method::RESOLVE_TARGET => {
+                let asked: Value = serde_json::from_slice(payload).unwrap();
+                let read = match (asked["target"].as_str().unwrap(), world.fault) {
+                    (_, "unread") => None,
+                    ("@1", "person") => Some(Chat::dm("D1")),
+                    ("g", "kinds") => Some(Chat::new(ChatType::Channel, "g")),
+                    ("g", _) => Some(Chat::new(ChatType::Group, "g")),
+                    ("1" | "@1", _) => Some(Chat::dm("1")),
+                    _ => None,
+                };
+                answer(0, json!(read))
+            }
             method::SEND => answer(0, json!(world.sends(&serde_json::from_slice(payload).unwrap()))),
             _ => {
                 let call: HandoffThreadCall = serde_json::from_slice(payload).unwrap();
@@ -182,7 +194,8 @@ impl Subject for Fake {
                 if world.fault == "secret" {
                     world.tells(crate::LOG, &json!({ "fields": { "message": format!("POST /bot{TOKEN}/topic") } }));
                 }
-                answer(0, json!(Chat::new(ChatType::Thread, call.chat.id).in_thread(key)))
+                let id = if world.fault == "parent" { "elsewhere".to_owned() } else { call.chat.id };
+                answer(0, json!(Chat::new(ChatType::Thread, id).in_thread(key)))
             }
         }
     }
@@ -240,6 +253,9 @@ fn each_fault_fails_the_case_that_is_about_it() {
         ("descriptor", "handoff-thread-is-its-messages-chat"),
         ("senders", "handoff-thread-is-shared"),
         ("threads", "handoff-key-opens-one-thread"),
+        ("kinds", "named-chat-is-its-messages-chat"),
+        ("person", "named-chat-is-its-messages-chat"),
+        ("parent", "named-chat-is-its-messages-chat"),
         ("cuts", "text-at-the-limit-arrives-whole"),
         ("splits", "text-beyond-the-limit-is-not-split"),
         ("wait", "flood-wait-is-told"),
@@ -254,6 +270,14 @@ fn each_fault_fails_the_case_that_is_about_it() {
         assert_eq!(outcomes.len(), STAGED_CASES.len());
         assert_eq!(Certified::of(&outcomes), Certified::No);
     }
+}
+
+#[test]
+fn what_reads_no_chat_of_the_stage_is_not_asked_how_it_names_them() {
+    let outcomes = outcomes("unread");
+    let named = outcomes.iter().find(|outcome| outcome.case.id == "named-chat-is-its-messages-chat").unwrap();
+    assert!(matches!(named.verdict, Verdict::Skipped(_)), "{named:?}");
+    assert_eq!(failed(&outcomes), [""; 0]);
 }
 
 #[test]

@@ -54,6 +54,78 @@ fn a_route_without_participant_that_is_not_shared_does_not_catch_members() {
     assert_eq!(session_of(&table, &group(), ""), Some("of an anonymous sender"));
 }
 
+/// A route that a handoff bound for everybody in `chat`.
+fn handed_over(chat: &Chat, session: &str) -> Route {
+    let key = SessionKey::shared("main", "slack", chat).unwrap();
+    Route { shared: true, ..route(&key, chat, session) }
+}
+
+#[test]
+fn a_handoff_to_a_chat_has_the_new_threads_of_that_chat_and_no_thread_with_a_conversation_of_its_own() {
+    let mut in_parent = Chat::new(ChatType::Thread, "99").in_thread("99");
+    in_parent.parent = Some("10".to_owned());
+    let cases = [
+        (Chat::dm("D1"), Chat::dm("D1").in_thread("17.5")),
+        (group(), group().in_thread("17.5")),
+        (Chat::new(ChatType::Group, "10"), in_parent.clone()),
+        (Chat::new(ChatType::Channel, "10"), in_parent),
+        (Chat::new(ChatType::Channel, "-100"), Chat::new(ChatType::Channel, "-100").in_thread("4")),
+    ];
+    for (chat, thread) in cases {
+        let mut table = RouteTable::new();
+        table.bind(handed_over(&chat, "handed over"));
+        let (key, _) = table.resolve("main", "slack", &thread, &Sender::new("U1"), POLICY).unwrap();
+        assert_eq!(key, SessionKey::shared("main", "slack", &chat).unwrap(), "{thread:?}: `/new` there ends it");
+        assert_eq!(session_of(&table, &thread, "U2"), Some("handed over"));
+        assert_eq!(session_of(&table, &Chat::new(ChatType::Group, "other").in_thread("17.5"), "U1"), None);
+        table.bind(route(&own_key(&thread, "U1"), &thread, "own"));
+        assert_eq!(session_of(&table, &thread, "U1"), Some("own"), "{thread:?}");
+    }
+}
+
+#[test]
+fn a_handoff_to_a_thread_of_a_direct_chat_has_what_is_new_in_that_chat_and_one_in_a_group_does_not() {
+    let mut table = RouteTable::new();
+    let seed = Chat::dm("D1").in_thread("17.5");
+    table.bind(handed_over(&seed, "handed over"));
+    for chat in [Chat::dm("D1"), Chat::dm("D1").in_thread("18.0")] {
+        assert_eq!(session_of(&table, &chat, "U1"), Some("handed over"), "{chat:?}");
+    }
+    assert_eq!(session_of(&table, &Chat::dm("D11"), "U1"), None);
+    table.bind(handed_over(&Chat::dm("D1").in_thread("17.6"), "a later one"));
+    table.bind(route(&own_key(&Chat::dm("D1").in_thread("19.0"), "U1"), &Chat::dm("D1").in_thread("19.0"), "own"));
+    assert_eq!(session_of(&table, &Chat::dm("D1"), "U1"), Some("a later one"));
+    assert_eq!(session_of(&table, &seed, "U1"), Some("handed over"));
+    table.bind(route(&own_key(&Chat::dm("D1"), "U1"), &Chat::dm("D1"), "main"));
+    assert_eq!(session_of(&table, &Chat::dm("D1"), "U1"), Some("main"), "it has a conversation of its own");
+
+    table.bind(handed_over(&group().in_thread("17.5"), "of the group"));
+    assert_eq!(session_of(&table, &group(), "U1"), None);
+    assert_eq!(session_of(&table, &group().in_thread("18.0"), "U1"), None);
+}
+
+#[test]
+fn a_thread_that_a_handoff_to_its_chat_has_needs_no_mention_until_the_handoff_is_over() {
+    let mut table = RouteTable::new();
+    let (shared, thread) = (handed_over(&group(), "s"), group().in_thread("9"));
+    table.join("main", "slack", &thread, &shared.key);
+    assert!(!table.participates("main", "slack", &thread), "there is no such route");
+    table.bind(shared.clone());
+    table.join("main", "slack", &group(), &shared.key);
+    table.join("main", "slack", &thread, &shared.key);
+    assert!(table.participates("main", "slack", &thread));
+    assert!(!table.participates("main", "slack", &group()));
+    table.bind(Route { session: "compressed".into(), ..shared.clone() });
+    assert!(table.participates("main", "slack", &thread));
+    table.unbind(&shared.key);
+    assert!(!table.participates("main", "slack", &thread));
+    for n in 0..=JOINED_MAX {
+        table.bind(shared.clone());
+        table.join("main", "slack", &group().in_thread(n.to_string()), &shared.key);
+    }
+    assert_eq!(table.joined.len(), JOINED_MAX);
+}
+
 #[test]
 fn private_finds_the_route_of_a_dm() {
     let mut table = RouteTable::new();
