@@ -80,20 +80,20 @@ async fn as_it_came(host: &Host, session: &SessionId, file: OutMedia) -> OutMedi
     }
 }
 
-/// A text with one file, as the operator wants it sent.
+/// A text with one file, as somebody wants it sent who may send files from there.
 ///
 /// # Errors
 ///
 /// Why the file cannot be sent. An adapter that carries no files gets a sentence instead.
-pub async fn for_operator(
+pub async fn one_file(
     host: &Host,
     instance: &str,
     chat: Chat,
     mut text: String,
-    file: &Path,
+    (file, from): (&Path, From),
 ) -> Result<NewDelivery, OutError> {
     let lent = match media_of(host, instance) {
-        Some(bytes_max) => Some(host.media.lend(instance, file, From::Anywhere, bytes_max).await?),
+        Some(bytes_max) => Some(host.media.lend(instance, file, from, bytes_max).await?),
         None => None,
     };
     if lent.is_none() {

@@ -26,6 +26,7 @@ use crate::chance::Chance;
 use crate::clock::{Clock, PlatformClocks};
 use crate::codes::Codes;
 use crate::config::Sources;
+use crate::control::RunTokens;
 use crate::events::{DeliveryNews, HostEvent};
 use crate::handoff::Handoffs;
 use crate::lane::reacting::REACTING_MAX;
@@ -91,6 +92,8 @@ pub struct Host {
     pub clocks: PlatformClocks,
     /// Who works on tasks beside the turns that handed them on.
     pub helpers: Helpers,
+    /// The tokens by which the processes of running turns may use the control socket.
+    pub runs: Arc<RunTokens>,
     live: ArcSwap<Live>,
     grants: ArcSwap<Grants>,
     model: ArcSwapOption<String>,
@@ -158,6 +161,7 @@ impl Host {
             handoffs: Handoffs::default(),
             tasks: Bell::default(),
             helpers: Helpers::default(),
+            runs: Arc::default(),
             clocks: PlatformClocks::default(),
             live: ArcSwap::from_pointee(live),
             grants: ArcSwap::default(),

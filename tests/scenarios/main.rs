@@ -7,6 +7,7 @@ mod adapters;
 mod asks;
 mod author;
 mod busy;
+mod control;
 mod conversation;
 mod delivery;
 mod handoff;

@@ -8,10 +8,12 @@
 
 mod artefacts;
 mod chance;
+mod model;
 mod scripted;
 mod world;
 
 pub use artefacts::{Artefacts, artefacts, cargo};
 pub use chance::Chance;
+pub use model::Model;
 pub use scripted::{Chat, Scripted};
 pub use world::{Isolation, World, until};

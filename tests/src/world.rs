@@ -113,6 +113,11 @@ impl World {
         self.folder.path().join("plugins")
     }
 
+    /// The configuration.
+    pub fn config_text(&self) -> String {
+        fs::read_to_string(self.config()).expect("it was written")
+    }
+
     fn config(&self) -> PathBuf {
         self.folder.path().join("plugins.toml")
     }

@@ -52,7 +52,34 @@ pub struct TurnContext {
     pub async_delivery: bool,
     /// Where scheduled work delivers by itself; `None` outside of it.
     pub cron: Option<CronTarget>,
+    /// The right of its processes to use the control socket; it ends with the turn.
+    pub control: ControlToken,
 }
+
+/// The secret by which the processes of one run may use the control socket; empty: they have none.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct ControlToken(String);
+
+impl ControlToken {
+    /// Wraps a secret.
+    pub fn new(secret: String) -> Self {
+        Self(secret)
+    }
+
+    /// Returns the secret. It belongs into the environment of a child and nowhere else.
+    pub fn expose(&self) -> &str {
+        &self.0
+    }
+}
+
+impl std::fmt::Debug for ControlToken {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("ControlToken")
+    }
+}
+
+/// The variable that holds the [`ControlToken`] of a run.
+pub const CONTROL_TOKEN: &str = "HERMES_CONTROL_TOKEN";
 
 /// Where scheduled work delivers by itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -97,8 +124,12 @@ impl TurnContext {
 
     /// Returns what a child of this turn (a tool, a hook) gets in its environment.
     pub fn child_environment(&self) -> ChildEnvironment {
-        let set: BTreeMap<_, _> = self.bound().map(|(name, value)| (name, without_nul(value))).collect();
-        let remove = if self.cron.is_some() { Vec::new() } else { CRON_VARIABLES.to_vec() };
+        let mut set: BTreeMap<_, _> = self.bound().map(|(name, value)| (name, without_nul(value))).collect();
+        let mut remove = if self.cron.is_some() { Vec::new() } else { CRON_VARIABLES.to_vec() };
+        match self.control.expose() {
+            "" => remove.push(CONTROL_TOKEN),
+            token => _ = set.insert(CONTROL_TOKEN, without_nul(token)),
+        }
         ChildEnvironment { set, remove }
     }
 

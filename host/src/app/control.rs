@@ -15,11 +15,12 @@ use crate::config::nearest;
 use crate::context::compose;
 use crate::control::records::{find_session, read_only};
 use crate::control::tasks::{find as find_task, list as list_tasks, show as show_task};
-use crate::control::{Asked, ControlReply, ControlRequest, ErrorKind, TaskInfo};
+use crate::control::{Asked, Caller, ControlReply, ControlRequest, ErrorKind, TaskInfo};
 use crate::enclose;
 use crate::events::{Control, HostEvent};
 use crate::handoff;
 use crate::host::Host;
+use crate::media::out::From;
 use crate::mirror;
 use crate::outbox::{Target, not_asked};
 use crate::pairing::{PairingCall, PairingChange};
@@ -33,10 +34,10 @@ const SEND_BYTES_MAX: usize = 256 << 10;
 
 /// Answers requests side by side; the socket bounds how many there are.
 pub async fn answer_all(app: Arc<App>, mut asked: mpsc::Receiver<Asked>) {
-    while let Some((request, reply)) = asked.recv().await {
+    while let Some((request, caller, reply)) = asked.recv().await {
         let app = Arc::clone(&app);
         tokio::spawn(async move {
-            let answer = app.answer(request).await.unwrap_or_else(|refusal| *refusal);
+            let answer = app.answer(caller, request).await.unwrap_or_else(|refusal| *refusal);
             // A client that has gone away needs no answer.
             let _ = reply.send(answer);
         });
@@ -50,7 +51,14 @@ pub(super) type Answer = Result<ControlReply, Refusal>;
 pub(super) type Refusal = Box<ControlReply>;
 
 impl App {
-    async fn answer(&self, request: ControlRequest) -> Answer {
+    async fn answer(&self, caller: Caller, request: ControlRequest) -> Answer {
+        match caller {
+            Caller::Operator => self.answer_operator(request).await,
+            Caller::Run(run) => self.answer_run(&run, request).await,
+        }
+    }
+
+    pub(super) async fn answer_operator(&self, request: ControlRequest) -> Answer {
         match request {
             ControlRequest::Status {} | ControlRequest::AdapterList {} => {
                 Ok(ControlReply::Status(Box::new(self.status().await)))
@@ -63,7 +71,7 @@ impl App {
             ControlRequest::Drain { undo: true } => self.drain_no_more().await,
             ControlRequest::Reload {} => self.reload_and_tell().await,
             ControlRequest::Send { target, text, file, mirror } => {
-                self.send(&target, text, file.as_deref(), mirror).await
+                self.send(&target, text, file.as_deref().map(|file| (file, From::Anywhere)), mirror).await
             }
             ControlRequest::AdapterEnable { instance } => self.switch(&instance, true).await,
             ControlRequest::AdapterDisable { instance } => self.switch(&instance, false).await,
@@ -109,7 +117,7 @@ impl App {
                 handoff::cancel(&self.host, &session).await.map_err(not_handed_over).map(|row| handed_over(&row))
             }
             ControlRequest::TaskList { limit, all } => {
-                let mut reply = stored(list_tasks(&self.host.store, limit, all)).await?;
+                let mut reply = stored(list_tasks(&self.host.store, Viewer::Operator, limit, all)).await?;
                 if let ControlReply::Tasks { tasks } = &mut reply {
                     tasks.extend(commands::listed(&self.host));
                 }
@@ -117,7 +125,7 @@ impl App {
             }
             ControlRequest::TaskShow { task } => match meant(&self.host, &task)? {
                 Some(command) => Ok(ControlReply::Task { task: Box::new(command), events: Vec::new() }),
-                None => stored(show_task(&self.host.store, &task)).await,
+                None => stored(show_task(&self.host.store, Viewer::Operator, &task)).await,
             },
             ControlRequest::TaskCancel { task, why } => self.cancel_task(&task, &why).await,
             ControlRequest::OutboxDrop { delivery, why } => {
@@ -195,9 +203,17 @@ impl App {
         }))
     }
 
-    async fn send(&self, target: &str, text: String, file: Option<&Path>, mirror: bool) -> Answer {
-        if (text.trim().is_empty() && file.is_none()) || text.len() > SEND_BYTES_MAX {
-            return Err(refusal(ErrorKind::Invalid, format!("a text has 1 to {SEND_BYTES_MAX} bytes")));
+    /// Whether a text without a file can be sent.
+    pub(super) fn fits(&self, text: &str) -> Result<(), Refusal> {
+        match text.len() {
+            1..=SEND_BYTES_MAX if !text.trim().is_empty() => Ok(()),
+            _ => Err(refusal(ErrorKind::Invalid, format!("a text has 1 to {SEND_BYTES_MAX} bytes"))),
+        }
+    }
+
+    pub(super) async fn send(&self, target: &str, text: String, file: Option<(&Path, From)>, mirror: bool) -> Answer {
+        if file.is_none() || text.len() > SEND_BYTES_MAX {
+            self.fits(&text)?;
         }
         let found = targets::resolve(&self.host, target, None).await;
         let address = match found.map_err(|words| refusal(ErrorKind::NotFound, words))? {
@@ -211,10 +227,12 @@ impl App {
         let Address { instance, chat } = address;
         let delivery = match file {
             None => compose(&self.host, &instance, chat, Purpose::Reply, text).await,
-            Some(file) if file.is_absolute() => enclose::for_operator(&self.host, &instance, chat, text, file)
-                .await
-                .map_err(|error| refusal(ErrorKind::Invalid, error.to_string()))?,
-            Some(file) => {
+            Some((file, from)) if file.is_absolute() => {
+                enclose::one_file(&self.host, &instance, chat, text, (file, from))
+                    .await
+                    .map_err(|error| refusal(ErrorKind::Invalid, error.to_string()))?
+            }
+            Some((file, _)) => {
                 let words = format!("{file:?} is no absolute path, and the host works in another folder");
                 return Err(refusal(ErrorKind::Invalid, words));
             }
@@ -287,7 +305,7 @@ impl App {
         {
             return Ok(ControlReply::done(format!("Command {} is ended.", command.id)));
         }
-        let (row, _) = find_task(&self.host.store, name).await.map_err(Box::new)?;
+        let (row, _) = find_task(&self.host.store, Viewer::Operator, name).await.map_err(Box::new)?;
         let by = By { viewer: Viewer::Operator, key: None, session: None };
         let row = tasks::give_up(&self.host, &by, &row.id, why).await.map_err(refused)?;
         Ok(ControlReply::done(format!("Task {} is given up; whoever hears of it is told.", row.id)))
@@ -381,7 +399,7 @@ fn dropped(delivery: i64, owed: &OwedDelivery) -> String {
     }
 }
 
-fn refused(words: impl Into<String>) -> Refusal {
+pub(super) fn refused(words: impl Into<String>) -> Refusal {
     refusal(ErrorKind::Refused, words)
 }
 

@@ -14,9 +14,11 @@ mod control;
 mod home;
 mod lock;
 mod notify;
+mod orphans;
 pub(crate) mod plan;
 mod ready;
 mod reload;
+mod run_requests;
 mod seats;
 mod signals;
 mod status;
@@ -162,6 +164,8 @@ pub struct App {
     /// The values that are read at the start only, as they were then.
     pub(crate) started_with: BTreeMap<&'static str, String>,
     pub(crate) end: mpsc::Sender<stop::End>,
+    /// The view of the host that the tools of its agent have.
+    pub(crate) lent: Arc<tools::Lent>,
 }
 
 /// Runs the host until it is told to stop. Makes the threads it needs.
@@ -217,6 +221,7 @@ async fn serve(
     let service = |name: &str| options.sources.env.get(name).filter(|_| !alone);
     let notify = Arc::new(Notify::new(service("NOTIFY_SOCKET").map(PathBuf::from)));
     let watchdog = notify::watchdog_every(service("WATCHDOG_USEC"));
+    orphans::adopt().map_err(RunError::System)?;
     home::make(&config.home)?;
     let wish = match (alone, options.replace) {
         (true, _) => lock::Wish::Free,
@@ -281,6 +286,7 @@ async fn serve(
         plans: planner,
         state: watch::Sender::new("starting"),
         end,
+        lent,
     });
     let (requests, asked) = mpsc::channel(CONTROL_QUEUE_MAX);
     let (home, limits) = {
@@ -290,7 +296,8 @@ async fn serve(
     let listener = socket::bind(&home).map_err(|source| RunError::Control { path: home.clone(), source })?;
     let seats: Arc<dyn socket::Seats> = Arc::clone(&app) as Arc<dyn socket::Seats>;
     let answers = socket::Answers::default();
-    let serving = socket::serve(listener, requests, Some(seats), limits.control_clients_max, answers.clone());
+    let runs = Arc::clone(&app.host.runs);
+    let serving = socket::serve(listener, requests, Some(seats), runs, limits.control_clients_max, answers.clone());
     let control = tokio::spawn(serving);
     let answering = tokio::spawn(control::answer_all(Arc::clone(&app), asked));
     let shown = status::serve(&app, status_listener);

@@ -110,6 +110,8 @@ impl Context {
 
 fn dispatch(cli: Cli, given: &Given) -> Result<ExitCode, Failure> {
     let sources = Sources { config: cli.config, home: cli.home, env: given.env.clone(), cwd: given.cwd.clone() };
+    // A tool of a running turn may ask the host within that turn's rights.
+    crate::control::use_token(given.env.get(hermes_core::context::CONTROL_TOKEN));
     let args = given.args.iter().skip(1).cloned().collect();
     let started = Started { program: run::called(given), args };
     let beside = given.program.as_ref().and_then(|program| Some(program.parent()?.to_owned()));

@@ -429,10 +429,17 @@ impl World {
             let _inside = runtime.enter();
             control::bind(&self.home()).unwrap()
         };
-        let server = runtime.spawn(control::serve(listener, requests, None, 4, control::Answers::default()));
+        let server = runtime.spawn(control::serve(
+            listener,
+            requests,
+            None,
+            std::sync::Arc::default(),
+            4,
+            control::Answers::default(),
+        ));
         let host = runtime.spawn(async move {
             let mut asked = Vec::new();
-            while let Some((request, answer)) = inbox.recv().await {
+            while let Some((request, _, answer)) = inbox.recv().await {
                 asked.push(request);
                 // A client that went away needs no answer.
                 let _ = answer.send(reply.clone());

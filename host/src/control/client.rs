@@ -2,6 +2,7 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use tokio::io::BufReader;
@@ -10,6 +11,16 @@ use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 
 use super::line::{self, LineError};
 use super::{CONTROL_VERSION, ControlReply, ControlRequest, ErrorKind, Hello, SeatInfo, socket};
+
+/// The token of the run in which this process works; unset: it works in none.
+static TOKEN: OnceLock<String> = OnceLock::new();
+
+/// Uses this token for every connection of the process. A second call changes nothing.
+pub fn use_token(token: Option<&String>) {
+    if let Some(token) = token {
+        let _ = TOKEN.set(token.clone());
+    }
+}
 
 /// How long the host may take to greet.
 const HELLO_WAIT: Duration = Duration::from_secs(5);
@@ -112,7 +123,7 @@ impl Client {
     async fn greet(stream: UnixStream) -> Result<Self, ClientError> {
         let (reader, writer) = stream.into_split();
         let mut client = Self { reader: BufReader::new(reader), writer };
-        let ours = Hello { version: CONTROL_VERSION, program: env!("CARGO_PKG_VERSION").to_owned() };
+        let ours = Hello::ours(TOKEN.get().map_or("", String::as_str));
         // A host that refuses may have hung up already; what it said is still there to be read.
         let sent = line::write(&mut client.writer, &ours, HELLO_WAIT).await;
         match line::read(&mut client.reader, HELLO_WAIT).await {

@@ -1,24 +1,31 @@
 //! The control socket: how the command line talks to the running host.
 //!
 //! `host.sock` in the home folder, mode 0600, one JSON object a line, a greeting
-//! first. The peer's user is checked: the host's own user is the operator and
-//! nobody else is heard. Lines, clients and waits are bounded.
+//! first. Only the host's own user is served. A process that the host did not start
+//! acts as the operator. A process that descends from the host needs the token of a
+//! run that is under way, and has the rights of that run ([`peer`], [`tokens`],
+//! [`rights`]). Lines, clients and waits are bounded.
 //!
 //! Not here: what a request does. The pipeline gets each as an [`Asked`].
 
 mod client;
 mod line;
+pub mod peer;
 pub mod records;
+pub mod rights;
 mod server;
 mod socket;
 pub mod tasks;
+pub mod tokens;
 mod words;
 
-pub use client::{Client, ClientError, Seated};
+pub use client::{Client, ClientError, Seated, use_token};
 pub use line::LineError;
+pub use rights::{Caller, Identity};
 pub use server::{Answers, Seats, serve};
 pub use socket::{FILE_NAME, bind, remove};
 pub use tasks::{TaskEventInfo, TaskInfo};
+pub use tokens::{Run, RunTokens, TokenLease};
 pub use words::*;
 
 #[cfg(test)]
@@ -27,5 +34,5 @@ mod tests;
 /// Where the answer to one request goes. Dropping it tells the client that the host failed.
 pub type ReplyTo = tokio::sync::oneshot::Sender<ControlReply>;
 
-/// One request and where its answer goes; the pipeline receives these.
-pub type Asked = (ControlRequest, ReplyTo);
+/// One request, its author, and the address of its answer; the pipeline receives these.
+pub type Asked = (ControlRequest, Caller, ReplyTo);

@@ -13,7 +13,7 @@ use super::{
 use crate::services::OPERATOR;
 use crate::store::{
     DeliveryFilter, DeliveryState, MessageRow, OwedDelivery, Page, Resolved, SearchHit, SessionFilter, SessionRow,
-    Store, StoreError,
+    Store, StoreError, Viewer,
 };
 
 /// Messages in one piece of a transcript.
@@ -36,8 +36,8 @@ pub async fn read_only(store: &Store, request: &ControlRequest) -> Option<Contro
         ControlRequest::SessionSearch { query, limit } => search(store, query, *limit).await,
         ControlRequest::HandoffList { limit, all } => handoffs(store, *limit, *all).await,
         ControlRequest::HandoffShow { session } => handoff(store, session).await,
-        ControlRequest::TaskList { limit, all } => tasks::list(store, *limit, *all).await,
-        ControlRequest::TaskShow { task } => tasks::show(store, task).await,
+        ControlRequest::TaskList { limit, all } => tasks::list(store, Viewer::Operator, *limit, *all).await,
+        ControlRequest::TaskShow { task } => tasks::show(store, Viewer::Operator, task).await,
         ControlRequest::OutboxList { limit, all } => deliveries(store, *limit, *all).await,
         ControlRequest::OutboxShow { delivery } => delivery_with_parts(store, DeliveryId(*delivery)).await,
         _ => return None,

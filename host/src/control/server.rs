@@ -1,11 +1,12 @@
 //! The host's side of the control socket.
 //!
-//! It admits the host's own user, reads bounded lines and hands each request to
-//! the pipeline; it decides nothing. A client that stalls, floods or babbles
+//! It admits the host's own user, reads bounded lines, checks the right to each
+//! request and hands it to the pipeline. A client that stalls, floods or babbles
 //! costs one bounded slot for a bounded time. A terminal that got its seat gives
 //! its slot back and goes on in frames.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
@@ -15,6 +16,9 @@ use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::{OwnedRwLockReadGuard, OwnedSemaphorePermit, RwLock, Semaphore, mpsc, oneshot};
 
 use super::line::{self, LineError};
+use super::peer::{Origin, Peer};
+use super::rights::{self, Caller, Identity};
+use super::tokens::RunTokens;
 use super::{Asked, CONTROL_VERSION, ControlReply, ControlRequest, ErrorKind, Hello, SeatInfo};
 use crate::plugins::terminal::Seat;
 
@@ -77,10 +81,13 @@ pub async fn serve(
     listener: UnixListener,
     requests: mpsc::Sender<Asked>,
     seats: Option<Arc<dyn Seats>>,
+    runs: Arc<RunTokens>,
     clients_max: usize,
     answers: Answers,
 ) {
-    serve_within(listener, Way { requests, seats, answers }, clients_max, WAITS).await;
+    let host = std::process::id();
+    serve_within(listener, Way { requests, seats, runs, host, answers, refused: Arc::default() }, clients_max, WAITS)
+        .await;
 }
 
 /// Where requests go.
@@ -90,8 +97,14 @@ pub(super) struct Way {
     pub requests: mpsc::Sender<Asked>,
     /// To whoever gives seats; `None`: nobody does.
     pub seats: Option<Arc<dyn Seats>>,
+    /// The tokens of the runs that are under way.
+    pub runs: Arc<RunTokens>,
+    /// The process of the host.
+    pub host: u32,
     /// What is being answered.
     pub answers: Answers,
+    /// Connections that were refused for their origin.
+    pub refused: Arc<AtomicU64>,
 }
 
 /// [`serve`] with other waits, for tests.
@@ -131,6 +144,28 @@ fn is_ours(stream: &UnixStream) -> bool {
     stream.peer_cred().is_ok_and(|peer| peer.uid() == rustix::process::geteuid().as_raw())
 }
 
+/// Finds the relation of the peer to the host. A peer can make `/proc` slow, so the time is bounded.
+async fn origin(stream: &UnixStream, host: u32, wait: Duration) -> Origin {
+    let peer = match Peer::of(stream) {
+        Ok(Some(peer)) => peer,
+        Ok(None) => return Origin::Unknown,
+        Err(error) => {
+            tracing::warn!(%error, "the system does not name the peer of the control socket");
+            return Origin::Unknown;
+        }
+    };
+    let looking = tokio::task::spawn_blocking(move || peer.origin(host));
+    tokio::time::timeout(wait, looking).await.ok().and_then(Result::ok).unwrap_or(Origin::Unknown)
+}
+
+/// Returns the identity of a client; `None`: it is refused.
+fn identity(origin: Origin, hello: &Hello, runs: &RunTokens) -> Option<Identity> {
+    match origin {
+        Origin::Outside => Some(Identity::Operator),
+        Origin::Descendant | Origin::Marked | Origin::Unknown => runs.run_of(&hello.token).map(Identity::Run),
+    }
+}
+
 /// Says why in one line that fits into the socket's buffer, without waiting.
 fn refuse(stream: UnixStream, why: &str) {
     let line = serde_json::to_string(&ControlReply::error(ErrorKind::Busy, why)).unwrap_or_default() + "\n";
@@ -139,13 +174,23 @@ fn refuse(stream: UnixStream, why: &str) {
 }
 
 async fn client(stream: UnixStream, way: Way, waits: Waits, slot: OwnedSemaphorePermit) -> Result<(), LineError> {
+    let origin = origin(&stream, way.host, waits.hello).await;
     let (reader, mut writer) = stream.into_split();
     let mut reader = BufReader::new(reader);
     let hello: Hello = match line::read(&mut reader, waits.hello).await {
         Ok(hello) => hello,
         Err(error) => return say_and_end(&mut writer, error, "the first line must be hello", waits).await,
     };
-    let ours = Hello { version: CONTROL_VERSION, program: env!("CARGO_PKG_VERSION").to_owned() };
+    let Some(identity) = identity(origin, &hello, &way.runs) else {
+        // A process that tries it for ever does not fill the log.
+        let refused = way.refused.fetch_add(1, Ordering::Relaxed) + 1;
+        if refused.is_power_of_two() {
+            tracing::warn!(?origin, refused, "a process that the host started was refused at the control socket");
+        }
+        let reply = ControlReply::error(ErrorKind::Refused, rights::NO_TOKEN);
+        return line::write(&mut writer, &reply, waits.write).await;
+    };
+    let ours = Hello::ours("");
     line::write(&mut writer, &ours, waits.write).await?;
     if hello.version != CONTROL_VERSION {
         let reply = ControlReply::error(
@@ -157,8 +202,10 @@ async fn client(stream: UnixStream, way: Way, waits: Waits, slot: OwnedSemaphore
     loop {
         let request = line::read::<ControlRequest>(&mut reader, waits.request).await;
         let under_way = way.answers.under_way().await;
+        let request = request.map(|request| identity.may(&request).map(|caller| (request, caller)));
         let reply = match request {
-            Ok(ControlRequest::Chat { resume, once }) => match sit(&way, resume, once, waits.answer).await {
+            Ok(Err(refusal)) => *refusal,
+            Ok(Ok((ControlRequest::Chat { resume, once }, _))) => match sit(&way, resume, once, waits.answer).await {
                 Ok((seat, info)) => {
                     drop((slot, under_way));
                     let chat = seat.chat().to_owned();
@@ -170,9 +217,9 @@ async fn client(stream: UnixStream, way: Way, waits: Waits, slot: OwnedSemaphore
                 }
                 Err(refusal) => *refusal,
             },
-            Ok(request) => {
+            Ok(Ok((request, caller))) => {
                 let wait = waits.answer + request.waits();
-                answer(request, &way.requests, wait).await
+                answer(request, caller, &way.requests, wait).await
             }
             Err(LineError::Unreadable(why)) => ControlReply::error(ErrorKind::Invalid, format!("not a request: {why}")),
             Err(error) => return say_and_end(&mut writer, error, "not a request", waits).await,
@@ -220,10 +267,15 @@ async fn attached(
     Ok(())
 }
 
-async fn answer(request: ControlRequest, requests: &mpsc::Sender<Asked>, wait: Duration) -> ControlReply {
+async fn answer(
+    request: ControlRequest,
+    caller: Caller,
+    requests: &mpsc::Sender<Asked>,
+    wait: Duration,
+) -> ControlReply {
     let (reply, answer) = oneshot::channel();
     let ask = async {
-        if requests.send((request, reply)).await.is_err() {
+        if requests.send((request, caller, reply)).await.is_err() {
             return ControlReply::error(ErrorKind::Busy, "the host is stopping");
         }
         match answer.await {

@@ -94,8 +94,8 @@ impl From<TaskEventRow> for TaskEventInfo {
 /// # Errors
 ///
 /// When the disk fails.
-pub async fn list(store: &Store, limit: u32, all: bool) -> Result<ControlReply, StoreError> {
-    let tasks = store.tasks(Viewer::Operator, all, limit).await?.into_iter().map(TaskInfo::from).collect();
+pub async fn list(store: &Store, viewer: Viewer, limit: u32, all: bool) -> Result<ControlReply, StoreError> {
+    let tasks = store.tasks(viewer, all, limit).await?.into_iter().map(TaskInfo::from).collect();
     Ok(ControlReply::Tasks { tasks })
 }
 
@@ -104,8 +104,8 @@ pub async fn list(store: &Store, limit: u32, all: bool) -> Result<ControlReply, 
 /// # Errors
 ///
 /// When the disk fails.
-pub async fn show(store: &Store, task: &str) -> Result<ControlReply, StoreError> {
-    Ok(match find(store, task).await {
+pub async fn show(store: &Store, viewer: Viewer, task: &str) -> Result<ControlReply, StoreError> {
+    Ok(match find(store, viewer, task).await {
         Err(reply) => reply,
         Ok((row, events)) => ControlReply::Task {
             task: Box::new((*row).into()),
@@ -119,8 +119,12 @@ pub async fn show(store: &Store, task: &str) -> Result<ControlReply, StoreError>
 /// # Errors
 ///
 /// The answer to give instead.
-pub async fn find(store: &Store, task: &str) -> Result<(Box<TaskRow>, Vec<TaskEventRow>), ControlReply> {
-    match store.task(Viewer::Operator, task).await.map_err(|error| store_failed(&error))? {
+pub async fn find(
+    store: &Store,
+    viewer: Viewer,
+    task: &str,
+) -> Result<(Box<TaskRow>, Vec<TaskEventRow>), ControlReply> {
+    match store.task(viewer, task).await.map_err(|error| store_failed(&error))? {
         FoundTask::Task(row, events) => Ok((row, events)),
         FoundTask::Unknown(near) => {
             let words = format!("{}; `hermes-host task list --all` shows them", act::no_such(task, near.as_deref()));

@@ -1,4 +1,5 @@
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use proptest::prelude::*;
@@ -147,8 +148,8 @@ async fn a_host_that_drops_a_request_is_reported() {
     let home = tempfile::tempdir().unwrap();
     let listener = bind(home.path()).unwrap();
     let (requests, mut inbox) = mpsc::channel::<Asked>(1);
-    let server = tokio::spawn(serve(listener, requests, None, 4, Answers::default()));
-    let dropper = tokio::spawn(async move { inbox.recv().await.map(|(request, _)| request) });
+    let server = tokio::spawn(serve(listener, requests, None, Arc::default(), 4, Answers::default()));
+    let dropper = tokio::spawn(async move { inbox.recv().await.map(|(request, ..)| request) });
     let mut client = Client::connect(home.path()).await.unwrap();
     let reply = client.ask(&ControlRequest::Reload {}).await.unwrap();
     assert_eq!(reply, ControlReply::error(ErrorKind::Failed, "the host gave no answer; its log says why"));
@@ -164,9 +165,9 @@ async fn whoever_asks_a_host_to_end_has_the_answer_before_it_ends() {
     let listener = bind(home.path()).unwrap();
     let (requests, mut inbox) = mpsc::channel::<Asked>(1);
     let answers = Answers::default();
-    let server = tokio::spawn(serve(listener, requests, None, 4, answers.clone()));
+    let server = tokio::spawn(serve(listener, requests, None, Arc::default(), 4, answers.clone()));
     let host = tokio::spawn(async move {
-        let (_, reply) = inbox.recv().await.unwrap();
+        let (.., reply) = inbox.recv().await.unwrap();
         reply.send(ControlReply::done("The host stops.")).unwrap();
         // It had nothing to drain, so it ends at once.
         answers.until_written().await;
@@ -184,9 +185,9 @@ async fn an_answer_that_does_not_fit_says_how_to_ask_for_less() {
     let home = tempfile::tempdir().unwrap();
     let listener = bind(home.path()).unwrap();
     let (requests, mut inbox) = mpsc::channel::<Asked>(1);
-    let server = tokio::spawn(serve(listener, requests, None, 4, Answers::default()));
+    let server = tokio::spawn(serve(listener, requests, None, Arc::default(), 4, Answers::default()));
     let host = tokio::spawn(async move {
-        let (_, reply) = inbox.recv().await.unwrap();
+        let (.., reply) = inbox.recv().await.unwrap();
         reply.send(ControlReply::done("x".repeat(LINE_BYTES_MAX))).unwrap();
     });
     let mut client = Client::connect(home.path()).await.unwrap();
@@ -235,7 +236,8 @@ fn every_request_reads_back_as_itself() {
 }
 
 fn way(requests: mpsc::Sender<Asked>) -> server::Way {
-    server::Way { requests, seats: None, answers: Answers::default() }
+    let (runs, refused) = (Arc::default(), Arc::default());
+    server::Way { requests, seats: None, runs, host: std::process::id(), answers: Answers::default(), refused }
 }
 
 /// A host that answers each request with its own words; it ends with the test.
@@ -243,9 +245,9 @@ fn host(home: &Path, clients_max: usize) -> tokio::task::JoinSet<()> {
     let listener = bind(home).unwrap();
     let (requests, mut inbox) = mpsc::channel::<Asked>(4);
     let mut tasks = tokio::task::JoinSet::new();
-    tasks.spawn(serve(listener, requests, None, clients_max, Answers::default()));
+    tasks.spawn(serve(listener, requests, None, Arc::default(), clients_max, Answers::default()));
     tasks.spawn(async move {
-        while let Some((request, reply)) = inbox.recv().await {
+        while let Some((request, _, reply)) = inbox.recv().await {
             // A client that went away needs no answer.
             let _ = reply.send(ControlReply::done(serde_json::to_string(&request).unwrap()));
         }

@@ -19,7 +19,7 @@ pub const CONTROL_VERSION: u32 = 1;
 pub const LINE_BYTES_MAX: usize = 1024 * 1024;
 
 /// The first line of each side.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type", rename = "hello")]
 pub struct Hello {
     /// Version of the words, [`CONTROL_VERSION`].
@@ -27,9 +27,25 @@ pub struct Hello {
     /// Version of the program.
     #[serde(default)]
     pub program: String,
+    /// The token of the run in which the client works; only the processes of a run have one.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub token: String,
 }
 
-/// What a client may ask. The peer is the operator: the socket admits no other user.
+impl Hello {
+    /// The greeting of this program.
+    pub fn ours(token: &str) -> Self {
+        Self { version: CONTROL_VERSION, program: env!("CARGO_PKG_VERSION").to_owned(), token: token.to_owned() }
+    }
+}
+
+impl std::fmt::Debug for Hello {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Hello").field("version", &self.version).field("program", &self.program).finish_non_exhaustive()
+    }
+}
+
+/// The requests of clients. The rights that each needs are in [`super::rights`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case", deny_unknown_fields)]
 #[non_exhaustive]

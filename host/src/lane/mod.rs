@@ -450,6 +450,10 @@ impl Lane {
         let manner = Manner::of(&self.host.live(), &heard.place.instance, &remembered.settings);
         let mut request = context::build(&self.host, &self.session, turn, &heard, messages, remembered);
         request.steps = steps;
+        // The turn has the rights of the least of those who speak in it.
+        let tiers = groups.iter().flatten().map(|heard| heard.event.tier());
+        let tier = tiers.fold(heard.event.tier(), std::cmp::Ord::min);
+        let lease = self.host.runs.issue(&*self.host.chance, tier, &mut request.context);
         crash::point("mid_turn");
         self.look_away(groups.iter().flatten());
         if heard.aside && heard.urge != Urge::InOrder {
@@ -459,7 +463,9 @@ impl Lane {
             let notice = heard.place.tell(&self.host, words).await;
             self.owe(notice).await;
         }
-        Some(Running::start(&self.host, turn, heard, said_by, request, manner))
+        let mut running = Running::start(&self.host, turn, heard, said_by, request, manner);
+        running.control = Some(lease);
+        Some(running)
     }
 
     /// Writes a session that takes over from another one. Any other is written with its first turn.
@@ -585,6 +591,7 @@ impl Lane {
     /// Commits how the running turn ended and what is owed for it. What waits is next.
     async fn end(&mut self, outcome: hermes_agent::TurnOutcome, cause: Cause) {
         let Some(mut running) = self.running.take() else { return };
+        running.control = None;
         running.show(&self.host).await;
         let asks = running.asks.take_all();
         let mut conclusion = turn::conclude(outcome, cause, &self.host.live());

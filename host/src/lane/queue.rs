@@ -301,6 +301,9 @@ impl Lane {
         }
         self.read_edits(&mut taken).await;
         self.look_away(taken.iter().flatten());
+        if let Some(lease) = self.running.as_ref().and_then(|running| running.control.as_ref()) {
+            taken.iter().flatten().for_each(|heard| lease.lower_to(heard.event.tier()));
+        }
         let (said_by, messages): (Vec<_>, Vec<_>) =
             taken.iter().flat_map(|group| context::messages(&self.host, group)).unzip();
         if let Some(running) = &mut self.running {

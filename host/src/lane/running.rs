@@ -30,6 +30,7 @@ use super::reacting::Reacting;
 use crate::clock::Clock;
 use crate::config::StreamMode;
 use crate::context::{Heard, Spoken};
+use crate::control::TokenLease;
 use crate::host::{CountedTurn, Host};
 use crate::mask::Masker;
 use crate::store::{NewDelivery, OwedDelivery, TurnEnd};
@@ -53,6 +54,8 @@ pub struct Running {
     pub line: TurnLine,
     /// What it asks of people.
     pub asks: Asks,
+    /// The right of its processes to use the control socket.
+    pub control: Option<TokenLease>,
     /// When it is stopped if it has not come to a safe point by then, once it was interrupted.
     interrupted_until: Option<Instant>,
     task: JoinHandle<TurnOutcome>,
@@ -168,6 +171,7 @@ impl Running {
             began_ms,
             line,
             asks: Asks::default(),
+            control: None,
             interrupted_until: None,
             task,
             events,

@@ -8,6 +8,7 @@ use std::{
     sync::{OnceLock, mpsc},
 };
 
+use hermes_agent::tools::children;
 use tokio::sync::oneshot;
 
 /// Children that wait to be started.
@@ -25,7 +26,8 @@ pub(super) async fn spawn(command: Command) -> std::io::Result<Child> {
         let (orders, taken) = mpsc::sync_channel::<Order>(QUEUE_MAX);
         let thread = std::thread::Builder::new().name("children".to_owned()).spawn(move || {
             for Order { mut command, done } in taken {
-                if let Err(Ok(mut unwanted)) = done.send(command.spawn()) {
+                if let Err(Ok(mut unwanted)) = done.send(children::spawn(|| command.spawn(), |child| Some(child.id())))
+                {
                     // Whoever ordered it has given up. A child that is already gone cannot be killed.
                     let _ = unwanted.kill();
                     let _ = unwanted.wait();

@@ -61,7 +61,7 @@ impl Ledger for Lent {
 impl Mask for Lent {
     fn mask(&self, text: String) -> String {
         match self.host() {
-            Ok(host) => host.live().masker.mask(text).into_owned(),
+            Ok(host) => host.runs.mask(host.live().masker.mask(text).into_owned()),
             // Without a host nobody is told anything.
             Err(_) => String::new(),
         }

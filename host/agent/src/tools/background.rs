@@ -26,6 +26,7 @@ use tokio::process::Child;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
+use super::children;
 use super::group::{self, Group};
 use super::output::{bounded, plain};
 use super::ports::Followed;
@@ -467,5 +468,5 @@ fn launch(
     command.arg(&files.input).arg(&files.exit).arg(PIECE_BYTES.to_string());
     command.arg(&files.output).arg(PIECES_KEPT.to_string());
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).process_group(0);
-    command.spawn()
+    children::spawn(|| command.spawn(), Child::id)
 }

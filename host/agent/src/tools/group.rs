@@ -14,6 +14,7 @@ use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use tokio::net::unix::pipe;
 use tokio::process::{Child, Command};
 
+use super::children;
 use super::environment::MARK;
 
 /// How often what left its group is looked for; a process may make another one meanwhile.
@@ -158,7 +159,7 @@ pub fn start(mut shell: Command, program: &Path, code: &str, mark: &str) -> std:
     let (held, lifeline) = std::io::pipe()?;
     shell.args(["-c", HELD, "held"]).arg(program).args([code, WAITER, &format!("{MARK}={mark}")]);
     shell.stdin(held).stdout(writer.try_clone()?).stderr(writer).process_group(0).kill_on_drop(true);
-    let child = shell.spawn()?;
+    let child = children::spawn(|| shell.spawn(), Child::id)?;
     // With it go the ends that are the child's: each pipe ends with the last process that has it.
     drop(shell);
     Ok(Held { child, printed: pipe::Receiver::from_owned_fd(OwnedFd::from(reader))?, lifeline })

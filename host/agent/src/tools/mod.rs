@@ -14,6 +14,7 @@
 //!   [`task`].
 
 pub mod background;
+pub mod children;
 pub mod delegate;
 pub mod environment;
 pub mod gate;

@@ -1,0 +1,53 @@
+//! Requests of the control socket that a process of a run makes: answered within the view of the run's person.
+
+use hermes_agent::tools::ports::{Messenger, Search};
+
+use super::App;
+use super::control::{Answer, refusal, refused, stored};
+use crate::control::tasks::{find as find_task, list as list_tasks, show as show_task};
+use crate::control::{ControlReply, ControlRequest, ErrorKind, HitInfo, Run};
+use crate::tasks::act::By;
+use crate::tasks::{self, viewer};
+
+impl App {
+    /// Answers a request that the run may make. Its rights are checked already.
+    pub(super) async fn answer_run(&self, run: &Run, request: ControlRequest) -> Answer {
+        let context = &run.context;
+        match request {
+            ControlRequest::Send { target, text, file: Some(file), mirror } => {
+                let folders = self.host.live().session_of(&context.source).outbound_dirs.clone();
+                let from = crate::media::out::From::Folders(folders);
+                self.send(&target, text, Some((&file, from)), mirror).await
+            }
+            ControlRequest::Send { target, text, .. } => {
+                self.fits(&text)?;
+                let to = self.lent.send(context, &target, &text).await.map_err(refused)?;
+                Ok(ControlReply::done(format!("The message to {to} is on its way.")))
+            }
+            ControlRequest::SessionSearch { query, limit } => {
+                let found = self.lent.search(context, &query, limit).await;
+                let hits = found.map_err(|words| refusal(ErrorKind::Failed, words))?.into_iter().map(|hit| HitInfo {
+                    session: hit.session,
+                    title: Some(hit.title).filter(|title| !title.is_empty()),
+                    role: hit.role,
+                    snippet: hit.snippet,
+                    at_ms: hit.at_ms,
+                });
+                Ok(ControlReply::Hits { hits: hits.collect() })
+            }
+            ControlRequest::TaskList { limit, all } => {
+                stored(list_tasks(&self.host.store, viewer(context), limit, all)).await
+            }
+            ControlRequest::TaskShow { task } => stored(show_task(&self.host.store, viewer(context), &task)).await,
+            ControlRequest::TaskCancel { task, why } => {
+                let (row, _) = find_task(&self.host.store, viewer(context), &task).await.map_err(Box::new)?;
+                let key = Some(context.session_key.clone());
+                let by = By { viewer: viewer(context), key, session: context.session_id.clone() };
+                let row = tasks::give_up(&self.host, &by, &row.id, &why).await.map_err(refused)?;
+                Ok(ControlReply::done(format!("Task {} is cancelled.", row.id)))
+            }
+            // The right of an admin, who sees what the operator sees of it.
+            other => self.answer_operator(other).await,
+        }
+    }
+}

@@ -1,0 +1,195 @@
+//! The process at the other end of a connection: a person's command, or something that the host started.
+//!
+//! The kernel names the peer (`SO_PEERPIDFD`), and its chain of parents decides. The host is a child subreaper, so the
+//! chain of everything that it started leads to it, however often a process forks and whatever its environment says.
+//! A peer that has ended, or whose chain cannot be read, is no person's command.
+//!
+//! A kernel before Linux 6.5 has no `SO_PEERPIDFD`. There the peer is named by `SO_PEERCRED`, and its start time is
+//! compared before and after the chain is read. A process that connects, ends, and whose number the kernel gives to a
+//! foreign process before the host looks is then not recognised.
+//!
+//! Tool processes of an earlier run of the host may outlive it, and then descend from nobody here. They are recognised
+//! by the mark in their environment, unless this host carries such a mark itself.
+
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+
+use hermes_agent::tools::children::ProcessStat;
+use hermes_agent::tools::environment::MARK;
+use nix::errno::Errno;
+use nix::sys::socket::{getsockopt, sockopt};
+use tokio::net::UnixStream;
+
+/// Attempts to read a chain of parents while its processes end.
+const TRIES: usize = 16;
+
+/// Parents that are looked at. A longer chain counts as unreadable.
+const DEPTH_MAX: usize = 4_096;
+
+/// The relation of a peer to this host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// It neither descends from the host nor carries the mark of a tool.
+    Outside,
+    /// The host started it, or one of its ancestors.
+    Descendant,
+    /// It carries the mark of a tool process, left by an earlier run of a host.
+    Marked,
+    /// It has ended, or its parents cannot be read.
+    Unknown,
+}
+
+/// A peer as the kernel names it.
+#[derive(Debug)]
+pub struct Peer {
+    pidfd: Option<OwnedFd>,
+    pid: u32,
+}
+
+impl Peer {
+    /// Returns the peer of a connection; `None` when it has ended.
+    ///
+    /// # Errors
+    ///
+    /// The error of the system.
+    pub fn of(stream: &UnixStream) -> io::Result<Option<Self>> {
+        match getsockopt(stream, sockopt::PeerPidfd) {
+            Ok(pidfd) => Ok(pid_of(&pidfd)?.map(|pid| Self { pidfd: Some(pidfd), pid })),
+            Err(Errno::ENOPROTOOPT) => Ok(Self::by_credentials(stream)?),
+            Err(Errno::ESRCH | Errno::EINVAL | Errno::ENODATA) => Ok(None),
+            Err(errno) => Err(errno.into()),
+        }
+    }
+
+    fn by_credentials(stream: &UnixStream) -> io::Result<Option<Self>> {
+        let pid = stream.peer_cred()?.pid().unwrap_or_default();
+        Ok(u32::try_from(pid).ok().map(|pid| Self { pidfd: None, pid }))
+    }
+
+    /// Returns its process number; 0 where it runs outside of the host's process namespace.
+    pub fn pid(&self) -> u32 {
+        self.pid
+    }
+
+    /// Finds its relation to the process `host`. It reads `/proc`, which may block.
+    pub fn origin(&self, host: u32) -> Origin {
+        // A terminal may run the host in its own process.
+        if self.pid == host {
+            return Origin::Outside;
+        }
+        // The host and everything that it starts are in its namespace or in one below.
+        if self.pid == 0 {
+            return Origin::Outside;
+        }
+        let started = ProcessStat::of(self.pid).map(|stat| stat.started);
+        let descends = (0..TRIES).find_map(|_| descends(self.pid, host, ProcessStat::of));
+        let is_same = match &self.pidfd {
+            Some(pidfd) => pid_of(pidfd).is_ok_and(|pid| pid == Some(self.pid)),
+            None => ProcessStat::of(self.pid).map(|stat| stat.started) == started,
+        };
+        match descends {
+            Some(true) => Origin::Descendant,
+            Some(false) if !is_same => Origin::Unknown,
+            Some(false) if is_marked(self.pid) && !is_marked(host) => Origin::Marked,
+            Some(false) => Origin::Outside,
+            None => Origin::Unknown,
+        }
+    }
+}
+
+/// Returns the process of a pidfd; `None` when it has ended.
+fn pid_of(pidfd: &OwnedFd) -> io::Result<Option<u32>> {
+    let info = std::fs::read_to_string(format!("/proc/self/fdinfo/{}", pidfd.as_raw_fd()))?;
+    let pid = info.lines().find_map(|line| line.strip_prefix("Pid:")).map(str::trim);
+    let pid: i64 = pid.and_then(|pid| pid.parse().ok()).ok_or_else(|| io::Error::other("/proc names no process"))?;
+    Ok(u32::try_from(pid).ok())
+}
+
+/// Whether the chain of parents of `pid` leads to `host`; `None` when it changed while it was read.
+fn descends(pid: u32, host: u32, stat: impl Fn(u32) -> Option<ProcessStat>) -> Option<bool> {
+    let (mut child, mut of_child) = (pid, stat(pid)?);
+    for _ in 0..DEPTH_MAX {
+        match of_child.parent {
+            parent if parent == host => return Some(true),
+            0 => return Some(false),
+            parent => {
+                let of_parent = stat(parent)?;
+                // The number may have passed to another process. It did not if the child still has this parent.
+                if stat(child)? != of_child {
+                    return None;
+                }
+                (child, of_child) = (parent, of_parent);
+            }
+        }
+    }
+    None
+}
+
+/// Whether a process carries the mark of a tool in its environment.
+fn is_marked(pid: u32) -> bool {
+    let environment = std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+    environment
+        .split(|byte| *byte == 0)
+        .any(|variable| variable.strip_prefix(MARK.as_bytes()).is_some_and(|rest| rest.first() == Some(&b'=')))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+
+    const HOST: u32 = 50;
+
+    fn chain(parents: &[(u32, u32)]) -> BTreeMap<u32, ProcessStat> {
+        let stat = |parent| ProcessStat { parent, started: 1, is_zombie: false };
+        parents.iter().map(|(pid, parent)| (*pid, stat(*parent))).collect()
+    }
+
+    #[test]
+    fn the_chain_of_parents_decides() {
+        let all = chain(&[(1, 0), (40, 1), (HOST, 40), (60, HOST), (61, 60), (70, 40)]);
+        let leads = |pid| descends(pid, HOST, |pid| all.get(&pid).copied());
+        assert_eq!([leads(60), leads(61)], [Some(true); 2]);
+        assert_eq!([leads(70), leads(40), leads(1)], [Some(false); 3], "a sibling, the shell of the host, init");
+        assert_eq!(leads(99), None, "it has ended");
+        let hidden = chain(&[(60, 59)]);
+        assert_eq!(descends(60, HOST, |pid| hidden.get(&pid).copied()), None, "its parent is hidden");
+    }
+
+    #[test]
+    fn a_chain_that_changes_while_it_is_read_decides_nothing() {
+        let reads = std::cell::Cell::new(0);
+        // The parent ends after the first read, and its number passes to a process of somebody else.
+        let stat = |pid| {
+            reads.set(reads.get() + 1);
+            let parent = match (pid, reads.get()) {
+                (61, 1) => 60,
+                (61, _) => HOST,
+                (60, _) => 1,
+                _ => 0,
+            };
+            Some(ProcessStat { parent, started: 1, is_zombie: false })
+        };
+        assert_eq!(descends(61, HOST, stat), None);
+        assert_eq!(descends(61, HOST, stat), Some(true), "the second attempt sees the adoption");
+    }
+
+    #[test]
+    fn a_ring_of_parents_ends() {
+        let ring = chain(&[(60, 61), (61, 60)]);
+        assert_eq!(descends(60, HOST, |pid| ring.get(&pid).copied()), None);
+    }
+
+    #[tokio::test]
+    async fn the_kernel_names_the_peer() {
+        let (ours, _theirs) = UnixStream::pair().unwrap();
+        let own = std::process::id();
+        for peer in [Peer::of(&ours).unwrap().unwrap(), Peer::by_credentials(&ours).unwrap().unwrap()] {
+            assert_eq!(peer.pid(), own);
+            assert_eq!(peer.origin(own), Origin::Outside, "the terminal that runs the host");
+            let parent = ProcessStat::of(own).unwrap().parent;
+            assert_eq!(peer.origin(parent), Origin::Descendant, "this test is a child of its runner");
+        }
+    }
+}

@@ -1,0 +1,164 @@
+//! Tokens of the control socket: the right of one run's processes to use it.
+//!
+//! A run is one turn of the agent. Its tool processes get the token in their environment. The token carries the rights
+//! of the person whose turn it is, and ends with the run.
+
+use std::hint::black_box;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use hermes_core::access::Tier;
+use hermes_core::context::{ControlToken, TurnContext};
+
+use crate::chance::Chance;
+
+/// Random bytes of a token.
+const TOKEN_BYTES: usize = 32;
+
+/// The stand-in for a token in the output of tools.
+const MASKED: &str = "[control token]";
+
+/// The rights of one run.
+#[derive(Clone, Debug)]
+pub struct Run {
+    /// The tier of the person whose run it is.
+    pub tier: Tier,
+    /// The conversation in which it runs.
+    pub context: TurnContext,
+}
+
+impl Run {
+    /// Whether only the person whose run it is reads its output.
+    pub fn is_private(&self) -> bool {
+        !self.context.owner.is_empty()
+    }
+}
+
+/// The tokens of all runs that are under way. There is one for each running turn, which the host bounds.
+#[derive(Debug, Default)]
+pub struct RunTokens(Mutex<Vec<Issued>>);
+
+#[derive(Debug)]
+struct Issued {
+    token: ControlToken,
+    run: Arc<Run>,
+}
+
+/// The validity of one token. Dropping it ends the token.
+#[derive(Debug)]
+pub struct TokenLease {
+    tokens: Arc<RunTokens>,
+    token: ControlToken,
+}
+
+impl RunTokens {
+    /// Issues the token of a run and writes it into its context.
+    pub fn issue(self: &Arc<Self>, chance: &dyn Chance, tier: Tier, context: &mut TurnContext) -> TokenLease {
+        let mut bytes = [0; TOKEN_BYTES];
+        chance.fill(&mut bytes);
+        let token = ControlToken::new(bytes.iter().map(|byte| format!("{byte:02x}")).collect());
+        context.control = token.clone();
+        let run = Arc::new(Run { tier, context: context.clone() });
+        self.all().push(Issued { token: token.clone(), run });
+        TokenLease { tokens: Arc::clone(self), token }
+    }
+
+    /// Finds the run of a token; the reference ends with the run.
+    pub fn run_of(&self, token: &str) -> Option<Weak<Run>> {
+        // All are compared, so that the time says nothing about any of them.
+        let mut found = None;
+        for issued in self.all().iter() {
+            if is_same(issued.token.expose().as_bytes(), token.as_bytes()) {
+                found = Some(Arc::downgrade(&issued.run));
+            }
+        }
+        found
+    }
+
+    /// Takes the tokens of all runs out of a text.
+    pub fn mask(&self, mut text: String) -> String {
+        for issued in self.all().iter() {
+            if text.contains(issued.token.expose()) {
+                text = text.replace(issued.token.expose(), MASKED);
+            }
+        }
+        text
+    }
+
+    fn all(&self) -> MutexGuard<'_, Vec<Issued>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl TokenLease {
+    /// Lowers the rights of the run: somebody of this tier has spoken in it.
+    pub fn lower_to(&self, tier: Tier) {
+        for issued in self.tokens.all().iter_mut().filter(|issued| issued.token == self.token) {
+            if tier < issued.run.tier {
+                issued.run = Arc::new(Run { tier, context: issued.run.context.clone() });
+            }
+        }
+    }
+}
+
+impl Drop for TokenLease {
+    fn drop(&mut self) {
+        self.tokens.all().retain(|issued| issued.token != self.token);
+    }
+}
+
+/// Compares in a time that depends on the lengths only.
+fn is_same(one: &[u8], other: &[u8]) -> bool {
+    let differ = one.iter().zip(other).fold(0, |differ, (one, other)| black_box(differ | (one ^ other)));
+    one.len() == other.len() && differ == 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::chance::SystemChance;
+
+    #[test]
+    fn a_token_is_valid_for_its_run_only() {
+        let tokens = Arc::new(RunTokens::default());
+        let mut context = TurnContext { user_id: "7".to_owned(), ..TurnContext::default() };
+        let lease = tokens.issue(&SystemChance, Tier::User, &mut context);
+        let other = tokens.issue(&SystemChance, Tier::Operator, &mut TurnContext::default());
+        let token = context.control.expose().to_owned();
+        assert_eq!(token.len(), 2 * TOKEN_BYTES);
+        let run = tokens.run_of(&token).unwrap();
+        assert_eq!(
+            run.upgrade().map(|run| (run.tier, run.context.user_id.clone())),
+            Some((Tier::User, "7".to_owned()))
+        );
+        for wrong in ["", "x", &token[1..], &token.to_uppercase(), &format!("{token}0")] {
+            assert!(tokens.run_of(wrong).is_none() || wrong == token, "{wrong}");
+        }
+        drop(lease);
+        assert!(run.upgrade().is_none() && tokens.run_of(&token).is_none(), "it ends with its run");
+        drop(other);
+        assert!(tokens.all().is_empty());
+    }
+
+    #[test]
+    fn a_run_in_which_a_user_spoke_has_the_rights_of_a_user() {
+        let tokens = Arc::new(RunTokens::default());
+        let mut context = TurnContext::default();
+        let lease = tokens.issue(&SystemChance, Tier::Operator, &mut context);
+        let before = tokens.run_of(context.control.expose()).unwrap();
+        lease.lower_to(Tier::User);
+        lease.lower_to(Tier::Admin);
+        let tier = |run: Weak<Run>| run.upgrade().map(|run| run.tier);
+        assert_eq!(tier(tokens.run_of(context.control.expose()).unwrap()), Some(Tier::User));
+        assert_eq!(tier(before), None, "an open connection loses the higher rights");
+    }
+
+    #[test]
+    fn a_token_is_never_printed() {
+        let tokens = Arc::new(RunTokens::default());
+        let mut context = TurnContext::default();
+        let lease = tokens.issue(&SystemChance, Tier::User, &mut context);
+        let token = context.control.expose();
+        assert!(!format!("{context:?}{tokens:?}{lease:?}").contains(token));
+        assert_eq!(tokens.mask(format!("A={token}\n")), format!("A={MASKED}\n"));
+    }
+}
