@@ -47,7 +47,7 @@ use crate::events::{DeliveryNews, Due, HostEvent, Inbound, Migration, Permit, Tu
 use crate::host::Host;
 use crate::lane::{After, Birth, GuardLimits, Lane, LaneMessage, Order, Takeover, Then};
 use crate::lanes::Lanes;
-use crate::outbox::{Holds, OutboxLane, OutboxMessage, Target};
+use crate::outbox::{OutboxLane, OutboxMessage, Target};
 use crate::pairing::Pairing;
 use crate::plugins::{AdapterEvent, AdapterHandle, AdapterState};
 use crate::reset;
@@ -95,7 +95,6 @@ pub struct Dispatcher {
     /// Turns in the background, by the session each has for itself.
     pub(crate) asides: BTreeMap<SessionId, Aside>,
     outbox: Lanes<Target, OutboxMessage>,
-    holds: BTreeMap<Arc<str>, Arc<Holds>>,
     /// The command menu that each instance was given.
     menus: menus::Menus,
     /// What the log says of each instance: the word of its state, and why.
@@ -180,7 +179,6 @@ impl Dispatcher {
             staff: StaffChats::new(),
             asides: BTreeMap::new(),
             outbox: Lanes::default(),
-            holds: BTreeMap::new(),
             menus: menus::Menus::new(),
             said: BTreeMap::new(),
             clerk,
@@ -617,7 +615,7 @@ impl Dispatcher {
 
     fn carry_to(&mut self, target: Target, message: OutboxMessage) {
         let Err(message) = self.outbox.send(&target, message) else { return };
-        let holds = Arc::clone(self.holds.entry(Arc::clone(&target.instance)).or_default());
+        let holds = self.host.holds.of(&target.instance);
         let lane = OutboxLane::new(Arc::clone(&self.host), target.clone(), holds);
         let over = |over| HostEvent::Delivery(DeliveryNews::Over(over));
         self.outbox.open(&self.host, target.clone(), |mailbox| lane.run(mailbox), over);
@@ -639,7 +637,7 @@ impl Dispatcher {
                 if self.said.get(&instance) != Some(&said) {
                     // Why it has no link, or cannot have one, its supervisor has said by then.
                     // A further try of what has no link is no news.
-                    let again = matches!(state, AdapterState::Starting { failures: 1.. });
+                    let again = matches!(state, AdapterState::Starting { failures: 1.., .. });
                     if !again && !matches!(state, AdapterState::Failed { .. } | AdapterState::Reconnecting { .. }) {
                         tracing::info!(%instance, state = said.0, reason = said.1, "adapter");
                     }
@@ -648,7 +646,8 @@ impl Dispatcher {
                 return;
             }
         };
-        self.outbox.send_where(|target| target.instance == instance, || OutboxMessage::Look);
+        self.host.holds.of(&instance).reached();
+        self.outbox.send_where(|target| target.instance == instance, || OutboxMessage::Linked);
         self.host.handoffs.ready(&instance);
         self.wake_again();
         self.ask_for_places(&instance);
@@ -657,9 +656,7 @@ impl Dispatcher {
 
     fn sweep(&mut self) {
         let now_ms = self.host.now_ms();
-        for holds in self.holds.values() {
-            holds.sweep(now_ms);
-        }
+        self.host.holds.sweep(now_ms);
         self.sweep_paces();
         self.sweep_takes();
         self.wake_again();

@@ -171,6 +171,11 @@ pub enum Control {
         /// Which.
         id: hermes_core::ids::DeliveryId,
     },
+    /// What waits in the lane of a target is tried at once; waits of its chat and instance end.
+    Hurry {
+        /// Where it goes.
+        target: Target,
+    },
     /// The chats of an instance that have spoken.
     Chats {
         /// Which instance.

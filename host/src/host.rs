@@ -32,6 +32,7 @@ use crate::handoff::Handoffs;
 use crate::lane::reacting::REACTING_MAX;
 use crate::live::Live;
 use crate::media::Media;
+use crate::outbox::AllHolds;
 use crate::plugins::{AdapterHandle, Adapters};
 use crate::store::{NewDelivery, OwedDelivery, Store, StoreError};
 use crate::tasks::Bell;
@@ -90,6 +91,8 @@ pub struct Host {
     pub tasks: Bell,
     /// What is known of the clocks of platforms.
     pub clocks: PlatformClocks,
+    /// The waits that platforms asked for.
+    pub holds: AllHolds,
     /// Who works on tasks beside the turns that handed them on.
     pub helpers: Helpers,
     /// The tokens by which the processes of running turns may use the control socket.
@@ -160,6 +163,7 @@ impl Host {
             codes: Codes::default(),
             handoffs: Handoffs::default(),
             tasks: Bell::default(),
+            holds: AllHolds::default(),
             helpers: Helpers::default(),
             runs: Arc::default(),
             clocks: PlatformClocks::default(),

@@ -162,12 +162,22 @@ pub struct CallError {
     pub code: String,
     /// One sentence.
     pub message: String,
+    /// The wait that the platform asked for, in milliseconds: until then the host calls nothing in this chat.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retry_after_ms: Option<u64>,
 }
 
 impl CallError {
     /// An error with a stable word and a sentence.
     pub fn new(code: impl Into<String>, message: impl Into<String>) -> Self {
-        Self { code: code.into(), message: message.into() }
+        Self { code: code.into(), message: message.into(), retry_after_ms: None }
+    }
+
+    /// The same error with the wait that the platform asked for, where it did.
+    #[must_use]
+    pub fn retry_after_ms(mut self, wait_ms: Option<u64>) -> Self {
+        self.retry_after_ms = wait_ms;
+        self
     }
 }
 
@@ -199,6 +209,10 @@ pub enum ConnectError {
         /// How long the platform asked us to wait, in milliseconds.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         after_ms: Option<u64>,
+        /// The connection itself failed (refused, unreachable, no such name): nothing reached the platform. The host
+        /// tries again within seconds, because each try is cheap.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        unreachable: bool,
     },
     /// A word of a later version; it counts as a retry.
     #[serde(other, skip_serializing)]
@@ -213,12 +227,17 @@ impl ConnectError {
 
     /// It may work later.
     pub fn retry(reason: impl Into<String>) -> Self {
-        Self::Retry { reason: reason.into(), after_ms: None }
+        Self::Retry { reason: reason.into(), after_ms: None, unreachable: false }
+    }
+
+    /// The platform cannot be reached: the connection was refused, or no route or name leads there.
+    pub fn unreachable(reason: impl Into<String>) -> Self {
+        Self::Retry { reason: reason.into(), after_ms: None, unreachable: true }
     }
 
     /// It may work after this time.
     pub fn retry_after_ms(reason: impl Into<String>, after_ms: u64) -> Self {
-        Self::Retry { reason: reason.into(), after_ms: Some(after_ms) }
+        Self::Retry { reason: reason.into(), after_ms: Some(after_ms), unreachable: false }
     }
 
     /// Its credential could not be locked: a person has to do something (`mend`) only where the credential is in use

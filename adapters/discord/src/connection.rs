@@ -344,6 +344,7 @@ pub fn lost(error: &ApiError) -> ConnectError {
             "copy the bot's token from the Developer Portal (Bot, Reset Token) into `token` (or DISCORD_BOT_TOKEN)",
         ),
         ApiError::Limited { retry_after, .. } => ConnectError::retry_after_ms(error.to_string(), ms(*retry_after)),
+        ApiError::NotSent(detail) => ConnectError::unreachable(detail),
         error => ConnectError::retry(error.to_string()),
     }
 }

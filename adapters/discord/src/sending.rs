@@ -344,7 +344,11 @@ pub fn call_error(error: ApiError) -> CallError {
         ApiError::Refused(_) | ApiError::Unusable(_) => "refused",
         ApiError::Limited { .. } | ApiError::NotSent(_) | ApiError::Doubtful(_) | ApiError::Keyless(_) => "unavailable",
     };
-    CallError::new(code, error.to_string())
+    let wait_ms = match &error {
+        ApiError::Limited { retry_after, .. } => u64::try_from(retry_after.as_millis()).ok(),
+        _ => None,
+    };
+    CallError::new(code, error.to_string()).retry_after_ms(wait_ms)
 }
 
 #[cfg(test)]

@@ -323,7 +323,11 @@ fn believed(error: &ApiError) -> Option<Duration> {
 
 /// What an error means for the link; `key` holds the token that was used.
 pub fn lost(error: &ApiError, key: &str) -> ConnectError {
-    let ApiError::Refused(refused) = error else { return ConnectError::retry(error.to_string()) };
+    let refused = match error {
+        ApiError::Refused(refused) => refused,
+        ApiError::NotSent(detail) => return ConnectError::unreachable(detail),
+        _ => return ConnectError::retry(error.to_string()),
+    };
     match refused.code.as_str() {
         "invalid_auth"
         | "not_authed"

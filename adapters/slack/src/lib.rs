@@ -561,7 +561,11 @@ fn call_error(error: ApiError) -> CallError {
         ApiError::Refused(_) => "refused",
         ApiError::NotSent(_) | ApiError::Held(_) | ApiError::Doubtful(_) => "unavailable",
     };
-    CallError::new(code, error.to_string())
+    let wait_ms = match &error {
+        ApiError::Refused(refused) => refused.retry_after_ms,
+        _ => None,
+    };
+    CallError::new(code, error.to_string()).retry_after_ms(wait_ms)
 }
 
 export_adapter!(Slack: Edit + Fetch + Typing + React + HandoffThread + ResolveTarget);

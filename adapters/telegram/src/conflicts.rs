@@ -15,8 +15,10 @@ use crate::api::Refused;
 pub const MANY: u32 = 3;
 /// Without a conflict for so long they are over.
 const OVER_AFTER: Duration = Duration::from_secs(600);
-/// How long the other one is left alone.
+/// The first wait after a conflict. Each further conflict doubles it, up to [`WAIT_MS_MAX`].
 const WAIT_MS: u64 = 10_000;
+/// The longest wait after a conflict.
+const WAIT_MS_MAX: u64 = 300_000;
 
 const POLLED: &str = "another process receives this bot's messages (Telegram allows one); stop it, or give this instance a bot of its own";
 const BROUGHT: &str = "this bot's messages are brought to a webhook that is not ours; stop who set it and restart the host, which ends the webhook; or give this instance a bot of its own";
@@ -47,7 +49,8 @@ impl Conflicts {
         }
         state.met = state.met.saturating_add(1);
         (state.last, state.is_open) = (Some(Instant::now()), true);
-        ConnectError::retry_after_ms(reason(refused), WAIT_MS)
+        let doublings = state.met.saturating_sub(1).min(16);
+        ConnectError::retry_after_ms(reason(refused), (WAIT_MS << doublings).min(WAIT_MS_MAX))
     }
 
     /// Whether the other one was there when this one asked last: its webhook is not ours to end.
@@ -123,10 +126,26 @@ mod tests {
         assert_eq!(conflicts.to_tell(), None, "they are counted anew");
     }
 
+    #[tokio::test(start_paused = true)]
+    async fn the_waits_of_conflicts_that_go_on_grow_up_to_five_minutes_and_begin_again_once_they_are_over() {
+        let (conflicts, other) = (Conflicts::default(), conflict("Conflict: terminated by other getUpdates request"));
+        let meet = || match conflicts.meet(&other) {
+            ConnectError::Retry { after_ms, .. } => after_ms.unwrap_or_default(),
+            error => panic!("it may end: {error}"),
+        };
+        assert_eq!([meet(), meet(), meet()], [10_000, 20_000, 40_000]);
+        let waits: Vec<u64> = (0..100).map(|_| meet()).collect();
+        assert!(waits.is_sorted() && waits.ends_with(&[WAIT_MS_MAX]));
+        tokio::time::advance(OVER_AFTER).await;
+        assert_eq!(meet(), WAIT_MS);
+    }
+
     #[test]
     fn a_webhook_of_somebody_else_is_told_as_one() {
         let active = conflict("Conflict: can't use getUpdates method while webhook is active; use deleteWebhook first");
-        let ConnectError::Retry { reason, after_ms } = Conflicts::default().meet(&active) else { panic!("it may end") };
+        let ConnectError::Retry { reason, after_ms, .. } = Conflicts::default().meet(&active) else {
+            panic!("it may end")
+        };
         assert!(reason.contains("webhook that is not ours") && after_ms == Some(WAIT_MS), "{reason}");
     }
 }

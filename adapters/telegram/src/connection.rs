@@ -254,7 +254,11 @@ fn bad_token(refused: &Refused) -> ConnectError {
 
 /// Returns the meaning of an error for the link. A 404 is about one method: the next connect asks `getMe` about the token.
 pub fn lost(error: &ApiError) -> ConnectError {
-    let ApiError::Refused(refused) = error else { return ConnectError::retry(error.to_string()) };
+    let refused = match error {
+        ApiError::Refused(refused) => refused,
+        ApiError::NotSent(detail) => return ConnectError::unreachable(detail),
+        _ => return ConnectError::retry(error.to_string()),
+    };
     match refused.code {
         401 => bad_token(refused),
         429 => ConnectError::retry_after_ms(refused.description.clone(), refused.retry_after_ms.unwrap_or(1000)),

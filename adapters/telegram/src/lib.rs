@@ -456,7 +456,11 @@ fn call_error(error: ApiError) -> CallError {
         ApiError::Unusable(_) => "invalid",
         ApiError::NotSent(_) | ApiError::TooLarge(_) | ApiError::Doubtful(_) => "unavailable",
     };
-    CallError::new(code, error.to_string())
+    let wait_ms = match &error {
+        ApiError::Refused(refused) => refused.retry_after_ms,
+        _ => None,
+    };
+    CallError::new(code, error.to_string()).retry_after_ms(wait_ms)
 }
 
 export_adapter!(

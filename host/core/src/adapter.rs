@@ -17,6 +17,8 @@ pub enum AdapterState {
     Starting {
         /// Failures in a row before this start.
         failures: u32,
+        /// The reason of the last failure, where this start is another try.
+        reason: Option<String>,
     },
     /// Its link is up.
     Online {
@@ -117,11 +119,11 @@ impl AdapterState {
         let failures = self.failures();
         match (self, change) {
             (Self::Loaded | Self::Stopped | Self::Paused | Self::Failed { .. }, Change::Start) => {
-                Ok(Self::Starting { failures: 0 })
+                Ok(Self::Starting { failures: 0, reason: None })
             }
             // A stuck thread keeps its credential; the new start is in a process of its own.
-            (Self::Stuck, Change::Start) => Ok(Self::Starting { failures: 0 }),
-            (Self::Reconnecting { .. }, Change::Start) => Ok(Self::Starting { failures }),
+            (Self::Stuck, Change::Start) => Ok(Self::Starting { failures: 0, reason: None }),
+            (Self::Reconnecting { reason, .. }, Change::Start) => Ok(Self::Starting { failures, reason: Some(reason) }),
 
             (Self::Starting { .. } | Self::Reconnecting { .. }, Change::Connected) => Ok(Self::Online { failures }),
             (Self::Online { .. }, Change::Connected | Change::Recovered) => Ok(Self::Online { failures }),
@@ -209,7 +211,7 @@ impl AdapterState {
     /// Returns how many failures in a row lie behind it, for the next backoff.
     pub fn failures(&self) -> u32 {
         match self {
-            Self::Starting { failures } | Self::Online { failures } | Self::Degraded { failures, .. } => *failures,
+            Self::Starting { failures, .. } | Self::Online { failures } | Self::Degraded { failures, .. } => *failures,
             Self::Reconnecting { attempt, .. } => *attempt,
             _ => 0,
         }
@@ -219,6 +221,7 @@ impl AdapterState {
     pub fn reason(&self) -> Option<&str> {
         match self {
             Self::Degraded { duty, .. } => Some(duty),
+            Self::Starting { reason, .. } => reason.as_deref(),
             Self::Reconnecting { reason, .. } | Self::Failed { reason, .. } => Some(reason),
             Self::Stuck => Some("did not end by its deadline"),
             _ => None,

@@ -10,13 +10,15 @@
 //! [`PartState`] holds the arrows; [`next_step`] reads one [`SendOutcome`] and says
 //! what to do, from the [`PartFacts`] that the store keeps with the part. Three
 //! promises live here: a part is retried until its deadline and not for a number of
-//! tries; an at-least-once part is repeated at most once after a doubt, marked, and
-//! not before its adapter has carried something since; and nothing ends without a
-//! receipt, a refusal or an abandonment that says why.
+//! tries; an at-least-once part is repeated at most once after a doubt of the platform,
+//! marked, and not before its adapter has carried something since (a doubt that our own
+//! side caused is repeated up to [`MARKED_REPEATS_MAX`] times, with growing waits); and
+//! nothing ends without a receipt, a refusal or an abandonment that says why.
 //!
 //! Lanes, timers and the rows themselves are the shell's.
 //!
 //! [`SendOutcome`]: hermes_protocol::SendOutcome
+//! [`MARKED_REPEATS_MAX`]: crate::limits::MARKED_REPEATS_MAX
 
 mod homes;
 mod media;
@@ -49,6 +51,9 @@ pub const DEADLINE_PASSED: &str = "deadline passed";
 
 /// Why a part is given up: nobody knows whether it arrived, twice.
 pub const DOUBTFUL_TWICE: &str = "doubtful twice";
+
+/// The reason of an abandonment: the host or the process of the adapter ended during each of its attempts.
+pub const INTERRUPTED_TOO_OFTEN: &str = "interrupted too often";
 
 /// Why a part is given up: its instance died of it twice.
 pub const BREAKS_THE_ADAPTER: &str = "breaks the adapter";

@@ -64,6 +64,8 @@ pub const ASK_CLOCK_SLACK_MS: i64 = 1_000;
 pub const ASK_ECHO_MS: i64 = 10_000;
 /// A wait that a platform asks for is believed for so long; one that means it says so again.
 pub const WAIT_TOLD_MS_MAX: i64 = 15 * 60 * 1_000;
+/// So many waits of one part are kept in full at the cost of everything else in its chat; then it is retried alone.
+pub const TOLD_WAITS_MAX: u32 = 8;
 /// Presses that count for nothing and are heeded in one chat within [`NOTICE_INTERVAL_MS`].
 pub const ASK_PRESSES_HEEDED_MAX: u32 = 5;
 /// What is kept of why something was denied, in characters.
@@ -89,14 +91,18 @@ pub const NOTICE_DEADLINE_S: u64 = 600;
 pub const BACKOFF_BASE_MS: u64 = 1_000;
 /// `delivery.backoff_s_max`, `host.adapter_backoff_s_max`: the longest such wait.
 pub const BACKOFF_MS_MAX: u64 = 300_000;
+/// The longest wait after a connection was refused, or no route or name led to the platform: a try costs little then.
+pub const UNREACHABLE_BACKOFF_MS_MAX: u64 = 15_000;
 /// `delivery.hold_s`: how long a part that fails for its own sake holds up what follows it.
 pub const LANE_HOLD_S: u64 = 60;
 /// `delivery.preview_interval_ms`: the shortest time between two edits that show how an answer grows.
 pub const PREVIEW_INTERVAL_MS: u64 = 800;
 /// `delivery.preview_chars`: new characters that are worth such an edit.
 pub const PREVIEW_CHARS: usize = 24;
-/// After so many deaths of the instance during one part, the part is given up.
+/// After so many deaths of the instance while one part alone was in flight, the part is abandoned.
 pub const DEATHS_PER_PART_MAX: u32 = 2;
+/// Marked repeats of one part, where the host or the process of the adapter ended during each attempt.
+pub const MARKED_REPEATS_MAX: u32 = 5;
 /// Chats and instances that a penalty clock remembers at once.
 pub const PENALTIES_MAX: usize = 4_096;
 /// The longest text that can be a marker of silence.

@@ -15,7 +15,7 @@ use crate::config::nearest;
 use crate::context::compose;
 use crate::control::records::{find_session, read_only};
 use crate::control::tasks::{find as find_task, list as list_tasks, show as show_task};
-use crate::control::{Asked, Caller, ControlReply, ControlRequest, ErrorKind, TaskInfo};
+use crate::control::{Asked, Caller, ControlReply, ControlRequest, DeliveryInfo, ErrorKind, TaskInfo};
 use crate::enclose;
 use crate::events::{Control, HostEvent};
 use crate::handoff;
@@ -98,6 +98,9 @@ impl App {
             ControlRequest::SessionDelete { session } => self.delete_session(&session).await,
             ControlRequest::OutboxRetry { delivery } => {
                 let known = self.delivery(delivery).await?;
+                if known.state == DeliveryState::Owed && stored(self.host.store.outbox_hurry(known.id)).await? {
+                    return Ok(self.hurry(&known).await);
+                }
                 let owed = match self.host.store.outbox_retry(DeliveryId(delivery)).await {
                     Err(StoreError::Conflict { .. }) => return Err(refused(nothing_to_retry(delivery, known.state))),
                     other => stored(async { other }).await?,
@@ -145,7 +148,10 @@ impl App {
                 }
             }
             reads => match read_only(&self.host.store, &reads).await {
-                Some(reply) => Ok(reply),
+                Some(mut reply) => {
+                    self.add_waits(&mut reply);
+                    Ok(reply)
+                }
                 None => Err(refused("this host does not know that request; it may be older than the command line")),
             },
         }
@@ -327,6 +333,43 @@ impl App {
         stored(self.host.store.delivery(DeliveryId(id))).await?.ok_or_else(|| {
             refusal(ErrorKind::NotFound, format!("there is no delivery {id}; `hermes-host outbox list` shows them"))
         })
+    }
+
+    /// Tries a waiting delivery at once.
+    async fn hurry(&self, delivery: &OwedDelivery) -> ControlReply {
+        let target = Target::of(&delivery.instance, &delivery.chat);
+        self.host.tell(HostEvent::control(Control::Hurry { target })).await;
+        let (id, instance) = (delivery.id, &delivery.instance);
+        match self.host.adapter(instance).is_some_and(|adapter| adapter.is_online()) {
+            true => ControlReply::done(format!("Delivery {id} is tried now.")),
+            false => ControlReply::done(format!("Delivery {id} is tried as soon as {instance} is online.")),
+        }
+    }
+
+    /// Adds to deliveries that wait what the store does not know: waits that the platform asked for, and the next try
+    /// of an adapter without a link.
+    fn add_waits(&self, reply: &mut ControlReply) {
+        match reply {
+            ControlReply::Outbox { deliveries } => deliveries.iter_mut().for_each(|delivery| self.add_wait(delivery)),
+            ControlReply::Delivery { delivery, parts, .. } => {
+                self.add_wait(delivery);
+                let next = parts.iter_mut().find(|part| matches!(part.state.as_str(), "owed" | "deferred" | "unknown"));
+                if let Some(part) = next {
+                    part.not_before_ms = part.not_before_ms.max(delivery.next_try_ms);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn add_wait(&self, delivery: &mut DeliveryInfo) {
+        if delivery.state != "owed" {
+            return;
+        }
+        let now_ms = self.host.now_ms();
+        let held = self.host.holds.of(&delivery.instance).until_ms(&delivery.instance, &delivery.chat_id, now_ms);
+        let linked = self.host.adapter(&delivery.instance).and_then(|adapter| adapter.state().next_try_ms());
+        delivery.next_try_ms = delivery.next_try_ms.max(held).max(linked);
     }
 
     async fn refresh(&self, delivery: &OwedDelivery, owed: Option<OwedDelivery>) {

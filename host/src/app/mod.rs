@@ -246,6 +246,7 @@ async fn serve(
     let warned = config.warnings.len();
     let mut planned = planner.plan(config, &options.log_mask).await?;
     planned.settings.watch.clone_from(&options.watch.0);
+    planned.settings.isolated = opened.store.instances_in_flight(opened.epoch).await?;
 
     let problems = std::mem::take(&mut planned.problems);
     let standing = Mutex::new(reload::Standing::with(problems));

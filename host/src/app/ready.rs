@@ -88,7 +88,7 @@ mod tests {
     fn an_adapter_that_failed_is_not_told_among_those_that_run() {
         let failed = || AdapterState::Failed { reason: "no".into(), mend: String::new() };
         let told = |states: Vec<(&str, AdapterState)>| adapters(states.into_iter().map(|(n, s)| (n.to_owned(), s)));
-        let starting = || AdapterState::Starting { failures: 0 };
+        let starting = || AdapterState::Starting { failures: 0, reason: None };
         assert_eq!(told(vec![("a", starting()), ("b", AdapterState::Paused)]).unwrap(), "a, b.");
         let both = told(vec![("a", starting()), ("b", failed())]).unwrap();
         assert_eq!(both, "a; failed: b (`hermes-host status` says why).");

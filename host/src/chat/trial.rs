@@ -319,7 +319,7 @@ mod tests {
     fn an_adapter_that_gives_up_ends_the_trial_with_what_to_do() {
         let (stands, stand) = watch::channel(Stand::ComingUp);
         let last = Mutex::default();
-        note("x", &Seen::State(&AdapterState::Starting { failures: 0 }), &stands, &last);
+        note("x", &Seen::State(&AdapterState::Starting { failures: 0, reason: None }), &stands, &last);
         assert_eq!(*stand.borrow(), Stand::ComingUp);
         note("x", &Seen::State(&AdapterState::Online { failures: 0 }), &stands, &last);
         assert_eq!(*stand.borrow(), Stand::Up);

@@ -74,7 +74,7 @@ async fn list(context: &Context, all: bool, Listed { limit, json }: Listed) -> R
 }
 
 fn listing(deliveries: &[DeliveryInfo], now_ms: i64) -> String {
-    let mut table = Table::new(&["DELIVERY", "TO", "PURPOSE", "STATE", "ARRIVED", "SINCE", "TRIED", "WHY"]);
+    let mut table = Table::new(&["DELIVERY", "TO", "PURPOSE", "STATE", "ARRIVED", "SINCE", "TRIED", "NEXT", "WHY"]);
     for delivery in deliveries {
         table.row([
             delivery.id.to_string(),
@@ -84,6 +84,7 @@ fn listing(deliveries: &[DeliveryInfo], now_ms: i64) -> String {
             arrived(delivery),
             ago(now_ms, delivery.since_ms),
             until(delivery, now_ms),
+            next(delivery.next_try_ms, now_ms),
             delivery.why.clone().unwrap_or_default(),
         ]);
     }
@@ -104,6 +105,11 @@ fn state(delivery: &DeliveryInfo) -> &str {
 /// How many parts arrived; nothing where there are none yet.
 fn arrived(delivery: &DeliveryInfo) -> String {
     if delivery.parts == 0 { String::new() } else { format!("{} of {}", delivery.delivered, delivery.parts) }
+}
+
+/// The time until the next try; nothing where nothing is waited for.
+fn next(at_ms: Option<i64>, now_ms: i64) -> String {
+    at_ms.filter(|at_ms| *at_ms > now_ms).map_or_else(String::new, |at_ms| format!("in {}", span(at_ms - now_ms)))
 }
 
 fn until(delivery: &DeliveryInfo, now_ms: i64) -> String {
@@ -131,9 +137,7 @@ fn render(delivery: &DeliveryInfo, parts: &[PartInfo], now_ms: i64) -> String {
             if part.n == 0 { "preview".to_owned() } else { part.n.to_string() },
             part.state.replace('_', " "),
             part.attempts.to_string(),
-            part.not_before_ms
-                .filter(|at| *at > now_ms)
-                .map_or_else(String::new, |at| format!("in {}", span(at - now_ms))),
+            next(part.not_before_ms, now_ms),
             part.message_ids.join(" "),
             part.text.clone(),
         ]);
@@ -176,15 +180,16 @@ mod tests {
             delivery(3, "settled", (0, 1), Some("refused (forbidden): blocked")),
             delivery(2, "abandoned", (0, 1), Some("doubtful twice")),
         ]);
-        let all: Vec<DeliveryInfo> = serde_json::from_value(all).unwrap();
+        let mut all: Vec<DeliveryInfo> = serde_json::from_value(all).unwrap();
+        all[1].next_try_ms = Some(18_000);
         assert_eq!(
             listing(&all, 11_000),
-            "DELIVERY  TO     PURPOSE  STATE      ARRIVED  SINCE     TRIED          WHY\n\
+            "DELIVERY  TO     PURPOSE  STATE      ARRIVED  SINCE     TRIED          NEXT    WHY\n\
              6         one:5  reply    growing             10 s ago\n\
-             5         one:5  reply    owed       1 of 2   10 s ago  for 50 s more\n\
+             5         one:5  reply    owed       1 of 2   10 s ago  for 50 s more  in 7 s\n\
              4         one:5  reply    delivered  1 of 1   10 s ago\n\
-             3         one:5  reply    refused    0 of 1   10 s ago                 refused (forbidden): blocked\n\
-             2         one:5  reply    abandoned  0 of 1   10 s ago                 doubtful twice\n"
+             3         one:5  reply    refused    0 of 1   10 s ago                         refused (forbidden): blocked\n\
+             2         one:5  reply    abandoned  0 of 1   10 s ago                         doubtful twice\n"
         );
         assert!(listing(&all[1..2], 62_000).contains("not any more"), "its deadline has passed");
         assert!(listing(&[], 0).starts_with("nothing is owed"));

@@ -100,7 +100,7 @@ pub struct Seated {
 #[serde(untagged)]
 enum First {
     Hello(Hello),
-    Reply(ControlReply),
+    Reply(Box<ControlReply>),
 }
 
 impl Client {
@@ -132,8 +132,10 @@ impl Client {
                 Ok(client)
             }
             Ok(First::Hello(hello)) => Err(ClientError::Version { version: hello.version, program: hello.program }),
-            Ok(First::Reply(ControlReply::Error { message, .. })) => Err(ClientError::Refused(message)),
-            Ok(First::Reply(_)) => Err(LineError::Unreadable("not a greeting".to_owned()).into()),
+            Ok(First::Reply(reply)) => match *reply {
+                ControlReply::Error { message, .. } => Err(ClientError::Refused(message)),
+                _ => Err(LineError::Unreadable("not a greeting".to_owned()).into()),
+            },
             Err(error) => Err(error.into()),
         }
     }

@@ -253,6 +253,11 @@ pub fn delivery_info(row: &OwedDelivery) -> DeliveryInfo {
         why: row.why.clone(),
         since_ms: row.created_ms,
         deadline_ms: row.deadline_ms,
+        next_try_ms: parts()
+            .find(|part| !part.state.is_settled())
+            .map(|part| part.not_before_ms)
+            .filter(|at_ms| *at_ms > 0 && row.state.is_live()),
+        chat_id: row.chat.id.clone(),
         parts: u32::try_from(parts().count()).unwrap_or(u32::MAX),
         delivered: u32::try_from(delivered).unwrap_or(u32::MAX),
     }

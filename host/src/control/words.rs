@@ -605,6 +605,12 @@ pub struct DeliveryInfo {
     pub since_ms: i64,
     /// Until when it is tried, Unix ms.
     pub deadline_ms: i64,
+    /// Not tried again before, Unix ms; absent where nothing is waited for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next_try_ms: Option<i64>,
+    /// The id of the chat alone, for the host's own use.
+    #[serde(skip)]
+    pub chat_id: String,
     /// How many parts.
     pub parts: u32,
     /// How many of them arrived.

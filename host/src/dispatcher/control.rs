@@ -13,7 +13,7 @@ use crate::commands::busy::ToAgent;
 use crate::context::{Heard, Place, Urge};
 use crate::events::{Census, Control};
 use crate::lane::{Freed, LaneMessage};
-use crate::outbox::OutboxMessage;
+use crate::outbox::{OutboxMessage, Target};
 use crate::store::{Change, CutOffTurn, InboxRow};
 
 /// Chats that cannot be written to and are told in `status`.
@@ -57,7 +57,8 @@ impl Dispatcher {
             }
             Control::Pairing(call) => self.handle_pairing(call),
             Control::Reloaded => {
-                self.outbox.broadcast(|| OutboxMessage::Look);
+                self.host.holds.lift_all();
+                self.outbox.broadcast(|| OutboxMessage::Now);
                 self.show_commands_anew();
                 self.reread_homes();
             }
@@ -120,8 +121,10 @@ impl Dispatcher {
                 if let Some(owed) = &owed {
                     self.revive(&owed.instance, &owed.chat);
                 }
-                self.carry_to(target, OutboxMessage::Refresh(id, owed));
+                self.carry_to(target.clone(), OutboxMessage::Refresh(id, owed));
+                self.lift(&target, OutboxMessage::Look);
             }
+            Control::Hurry { target } => self.lift(&target, OutboxMessage::Now),
             Control::Chats { instance, reply } => {
                 let chats =
                     self.routes.iter().filter(|route| route.instance == instance).map(|route| route.origin.clone());
@@ -209,8 +212,16 @@ impl Dispatcher {
         self.send_to(session, "", None, None, LaneMessage::Close { changes, then, reply });
     }
 
+    /// Ends the waits of a chat and of its instance; its lanes are told `then`, and all others to look again.
+    fn lift(&mut self, target: &Target, then: OutboxMessage) {
+        self.host.holds.of(&target.instance).lift(&target.instance, &target.chat);
+        self.outbox.send_where(|other| other.instance == target.instance, || OutboxMessage::Look);
+        // Without a lane nothing waits there.
+        let _ = self.outbox.send(target, then);
+    }
+
     fn census(&self) -> Census {
-        let held = self.holds.iter().map(|(instance, holds)| (instance.to_string(), holds.held())).collect();
+        let held = self.host.holds.held().into_iter().collect();
         let dead = self.dead.values().take(DEAD_SHOWN_MAX).cloned().collect();
         Census { lanes: self.lanes.alive(), outbox_lanes: self.outbox.alive(), held, dead, dead_chats: self.dead.len() }
     }

@@ -17,6 +17,8 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
+use super::hint_line::HintLine;
+use crate::outbox::HintKind;
 use crate::outbox::growing::piece;
 use crate::plugins::AdapterHandle;
 
@@ -250,30 +252,36 @@ pub struct Typing {
 
 impl Typing {
     /// Shows typing in `chat` if the turn lasts long enough for anybody to wonder.
-    pub fn start(adapter: AdapterHandle, chat: Chat) -> Self {
+    pub fn start(line: HintLine, chat: Chat) -> Self {
         let ended = CancellationToken::new();
-        tokio::spawn(keep_typing(adapter, chat, ended.clone()));
+        tokio::spawn(keep_typing(line, chat, ended.clone()));
         Self { _on: ended.drop_guard() }
     }
 }
 
-async fn keep_typing(adapter: AdapterHandle, chat: Chat, ended: CancellationToken) {
+async fn keep_typing(line: HintLine, chat: Chat, ended: CancellationToken) {
     let mut wait = TYPING_AFTER;
     let mut shown = false;
     while ended.run_until_cancelled(tokio::time::sleep(wait)).await.is_some() {
-        shown = true;
         wait = TYPING_EVERY;
-        type_once(&adapter, &chat, true).await;
+        match ended.run_until_cancelled(line.ready(HintKind::Typing, &chat.id)).await {
+            Some(true) => {
+                shown = true;
+                type_once(&line, &chat, true).await;
+            }
+            Some(false) => {}
+            None => break,
+        }
     }
-    if shown {
-        type_once(&adapter, &chat, false).await;
+    if shown && !line.is_held(&chat.id) {
+        type_once(&line, &chat, false).await;
     }
 }
 
-async fn type_once(adapter: &AdapterHandle, chat: &Chat, on: bool) {
+async fn type_once(line: &HintLine, chat: &Chat, on: bool) {
     let payload = serde_json::to_vec(&TypingCall::new(chat.clone(), on)).expect("a typing call is always JSON");
-    if let Err(error) = adapter.hint(method::TYPING, payload).await {
-        tracing::debug!(instance = %adapter.instance(), %error, "the typing sign was not taken");
+    if let Err(error) = line.call(&chat.id, method::TYPING, payload).await {
+        tracing::debug!(instance = %line.adapter().instance(), %error, "the typing sign was not taken");
     }
 }
 

@@ -23,6 +23,7 @@ mod conversation;
 mod door;
 mod draft;
 mod heal;
+mod hint_line;
 mod hints;
 mod lease;
 mod manner;

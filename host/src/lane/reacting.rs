@@ -14,10 +14,11 @@ use hermes_protocol::{CallError, ReactCall, SentMessage, TurnEvent, method};
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 use tokio::time::Instant;
 
+use super::hint_line::HintLine;
 use crate::clock::Clock;
 use crate::context::Heard;
 use crate::host::Host;
-use crate::plugins::AdapterHandle;
+use crate::outbox::HintKind;
 use crate::tasks;
 
 /// Turns that react at once; more do not.
@@ -32,6 +33,8 @@ const SEEN: &str = "👀";
 const DONE: &str = "✅";
 /// It could not be answered.
 const FAILED: &str = "❌";
+/// The code of a reaction that was not asked for, because its chat has to wait.
+const HELD: &str = "held";
 /// Nobody works on it any more: the reaction is taken back.
 const STOPPED: &str = "";
 
@@ -42,7 +45,7 @@ pub struct Reacting {
 
 /// Who reacts to what.
 struct Sign {
-    adapter: AdapterHandle,
+    hints: HintLine,
     message: SentMessage,
     clock: Arc<dyn Clock>,
     seen_at: Instant,
@@ -69,7 +72,7 @@ impl Reacting {
         let room = Arc::clone(&host.reacting).try_acquire_owned().ok()?;
         let (end, ended) = oneshot::channel();
         let sign = Sign {
-            adapter: adapter.clone(),
+            hints: HintLine::to(host, adapter.clone()),
             message,
             clock: Arc::clone(&host.clock),
             seen_at: host.clock.moment() + SEEN_AFTER,
@@ -99,10 +102,12 @@ impl Sign {
             biased;
             end = &mut ended => end,
             () = self.clock.until(self.seen_at) => {
-                if self.react(SEEN, None).await.is_err_and(|error| is_final(&error)) {
-                    return;
+                match self.react(SEEN, None).await {
+                    Err(error) if is_final(&error) => return,
+                    // While its chat has to wait, nothing is shown, so there is nothing to take back.
+                    Err(error) if error.code == HELD => {}
+                    _ => before = Some(SEEN),
                 }
-                before = Some(SEEN);
                 ended.await
             }
         };
@@ -113,12 +118,16 @@ impl Sign {
     }
 
     async fn react(&self, emoji: &str, instead_of: Option<&str>) -> Result<(), CallError> {
-        let _room = self.adapter.room_for_a_sign().await;
+        let (adapter, chat) = (self.hints.adapter(), &self.message.chat.id);
+        if !self.hints.ready(HintKind::Reaction, chat).await {
+            return Err(CallError::new(HELD, "the chat has to wait"));
+        }
+        let _room = adapter.room_for_a_sign().await;
         let call = ReactCall::new(self.message.clone(), emoji).instead_of(instead_of);
         let payload = serde_json::to_vec(&call).expect("a reaction is always JSON");
-        let answer = self.adapter.hint(method::REACT, payload).await;
+        let answer = self.hints.call(chat, method::REACT, payload).await;
         answer.map(drop).inspect_err(|error| {
-            tracing::debug!(instance = %self.adapter.instance(), emoji, %error, "a reaction was not taken");
+            tracing::debug!(instance = %adapter.instance(), emoji, %error, "a reaction was not taken");
         })
     }
 }

@@ -24,6 +24,7 @@ use tokio_util::sync::CancellationToken;
 use super::STOP_GRACE;
 use super::ask::{Asks, Over};
 use super::draft::Draft;
+use super::hint_line::HintLine;
 use super::hints::{NativeStream, Typing};
 use super::manner::{Dress, Manner, Tools};
 use super::reacting::Reacting;
@@ -72,6 +73,7 @@ pub struct Running {
     manner: Manner,
     home: PathBuf,
     clock: Arc<dyn Clock>,
+    hints: Option<HintLine>,
     typing: Option<Typing>,
     reacting: Option<Reacting>,
     _counted: CountedTurn,
@@ -132,7 +134,8 @@ impl Running {
                 runtime: host.runtime.name().to_owned(),
             });
         }
-        let typing = is_read.then(|| typing(&heard)).flatten();
+        let hints = adapter.as_ref().map(|adapter| HintLine::to(host, adapter.clone()));
+        let typing = is_read.then(|| typing(hints.as_ref(), &heard)).flatten();
         let reacting = Reacting::start(host, &heard);
         // Whoever waits for an answer hears that the host is at it only where that can still arrive.
         let beats = heard.place.can_deliver_later();
@@ -187,6 +190,7 @@ impl Running {
             manner,
             home: live.config.home.clone(),
             clock: Arc::clone(&host.clock),
+            hints,
             typing,
             reacting,
             _counted: host.count_turn(),
@@ -276,7 +280,7 @@ impl Running {
     /// It goes on, unless it waits for another answer.
     pub fn goes_on(&mut self) {
         if self.asks.is_empty() {
-            self.typing = typing(&self.heard);
+            self.typing = typing(self.hints.as_ref(), &self.heard);
             self.pace.goes_on();
         }
     }
@@ -428,9 +432,9 @@ impl Running {
 }
 
 /// The typing sign of a turn, where its platform has one.
-fn typing(heard: &Heard) -> Option<Typing> {
-    let adapter = heard.place.adapter.as_ref().filter(|adapter| adapter.capabilities().typing)?;
-    Some(Typing::start(adapter.clone(), heard.place.chat.clone()))
+fn typing(hints: Option<&HintLine>, heard: &Heard) -> Option<Typing> {
+    let hints = hints.filter(|hints| hints.adapter().capabilities().typing)?;
+    Some(Typing::start(hints.clone(), heard.place.chat.clone()))
 }
 
 /// Waits until an answer begins to be shown; for ever when it is not shown.

@@ -4,7 +4,8 @@ use std::sync::atomic::Ordering;
 
 use hermes_core::backoff::Backoff;
 use hermes_core::delivery::{self, DEADLINE_PASSED, REQUESTER_GONE, RetryPolicy, RetryScope, Step, next_step};
-use hermes_protocol::{Chat, DeliveryClass, LookupCall, RefusalKind, SendOutcome};
+use hermes_core::limits::WAIT_TOLD_MS_MAX;
+use hermes_protocol::{Chat, DeliveryClass, LookupCall, RefusalKind, SendOutcome, WaitScope};
 use tokio::sync::oneshot;
 
 use super::asked::not_asked;
@@ -16,7 +17,7 @@ use crate::config::DeliveryConfig;
 use crate::crash;
 use crate::events::{DeliveryNews, HostEvent, Migration};
 use crate::host::Host;
-use crate::plugins::{AdapterHandle, INSTANCE_DIED};
+use crate::plugins::{AdapterHandle, Attempted, Ended};
 use crate::store::{DeadTargetRow, Effect, NewPart, OwedPart, PartFacts, PartState, Settle, StoreError};
 
 /// Why an offer is given up whose code an earlier life of the host has taken along, or too many newer ones.
@@ -45,17 +46,18 @@ impl OutboxLane {
                 if is_refusal_of_a_request(&outcome, adapter.delivers_later(&self.target.chat)) {
                     Step::Abandon(REQUESTER_GONE)
                 } else {
-                    self.say_unauthorized(&adapter, &outcome);
                     let outcome = self.weighed(which, outcome, &adapter);
+                    self.say_unauthorized(&adapter, &outcome);
                     self.judge(which, &outcome, &class, deadline_ms)
                 }
             }
             Next::Judge => {
                 let outcome = SendOutcome::unknown("the host ended during the attempt");
                 self.note_detail(which, &outcome);
+                let is_first = self.job(which).is_some_and(|job| job.facts().doubts == 0);
                 match self.judge(which, &outcome, &class, deadline_ms) {
-                    // The doubt is as old as that life; its adapter has connected since.
-                    Step::RepeatMarked { .. } => Step::RepeatMarked { not_before_ms: host.now_ms() },
+                    // The doubt is as old as the previous run; the adapter has connected since.
+                    Step::RepeatMarked { .. } if is_first => Step::RepeatMarked { not_before_ms: host.now_ms() },
                     step => step,
                 }
             }
@@ -90,18 +92,20 @@ impl OutboxLane {
             return Some(Sent::CodeLost);
         }
         crash::point("mid_send");
-        let outcome = match job.edits() {
+        let Attempted { outcome, ended } = match job.edits() {
             Some(message) if self.says_already(id, &outgoing.text) => {
-                SendOutcome::delivered(message.id, self.host.now_ms())
+                Attempted { outcome: SendOutcome::delivered(message.id, self.host.now_ms()), ended: None }
             }
-            Some(message) => adapter.edit(&message, &outgoing).await,
-            None => adapter.send(&outgoing).await,
+            Some(message) => adapter.try_edit(&message, &outgoing).await,
+            None => adapter.try_send(&outgoing).await,
         };
         crash::point("after_send_before_settle");
-        let job = self.job(which)?;
-        if matches!(&outcome, SendOutcome::Unknown { detail, .. } if detail == INSTANCE_DIED) {
-            let facts = &mut job.part_mut().facts;
-            facts.deaths = facts.deaths.saturating_add(1);
+        let facts = &mut self.job(which)?.part_mut().facts;
+        facts.ours = false;
+        match ended {
+            Some(Ended::ByItself { alone }) => facts.cut_off(alone),
+            Some(Ended::ByTheHost) => facts.cut_off(false),
+            None => {}
         }
         Some(Sent::Out(outcome))
     }
@@ -131,8 +135,23 @@ impl OutboxLane {
     fn weighed(&mut self, which: Which, outcome: SendOutcome, adapter: &AdapterHandle) -> SendOutcome {
         let trips = adapter.trips();
         let Some(job) = self.job(which) else { return outcome };
+        job.unreachable =
+            matches!(outcome, SendOutcome::NotSent { retry_after_ms: None, scope: WaitScope::Instance, .. });
         match &outcome {
-            SendOutcome::NotSent { .. } => {
+            // The credential is accepted for other messages, so the reason lies in this one.
+            SendOutcome::Refused { kind: RefusalKind::Unauthorized, detail, .. } => {
+                let blamed = *job.blamed.get_or_insert(trips);
+                match adapter.has_delivered_since(blamed) {
+                    true => SendOutcome::not_sent(None, WaitScope::Chat, detail.clone()),
+                    false => outcome,
+                }
+            }
+            SendOutcome::NotSent { retry_after_ms, .. } => {
+                let asked_ms = retry_after_ms.and_then(|wait_ms| i64::try_from(wait_ms).ok());
+                if asked_ms.is_some_and(|wait_ms| wait_ms <= WAIT_TOLD_MS_MAX) {
+                    let facts = &mut job.part_mut().facts;
+                    facts.told = facts.told.saturating_add(1);
+                }
                 let blamed = *job.blamed.get_or_insert(trips);
                 let carried = adapter.is_proven_over_the_same_link(blamed);
                 if carried.is_none() {
@@ -198,6 +217,7 @@ impl OutboxLane {
             Step::RetryAt { not_before_ms, scope } => {
                 say_long_wait(&instance, &chat, scope, not_before_ms.saturating_sub(now_ms));
                 match scope {
+                    RetryScope::Instance if job.unreachable => holds.hold_unreachable(not_before_ms),
                     RetryScope::Instance => holds.hold_instance(&instance, not_before_ms, now_ms),
                     RetryScope::Chat => holds.hold_chat(&instance, &chat.id, not_before_ms, now_ms),
                     RetryScope::Lane | RetryScope::Part => {}
@@ -292,11 +312,15 @@ impl OutboxLane {
         self.settle(which, state.clone(), 0, effects, None).await;
         self.note_asked(which, &state).await;
         self.note_growth(which, &state);
+        let report = self.seen(which).and_then(|job| self.lost(job, job.part().n, &state));
         if let Some(job) = self.job(which) {
             job.part_mut().state = state;
             if !job.advance() {
                 self.remove(which);
             }
+        }
+        if let Some(report) = report {
+            self.report(report).await;
         }
         if let Some((chat, why)) = dead {
             let instance = self.target.instance.to_string();
@@ -309,7 +333,12 @@ impl OutboxLane {
     pub(super) async fn expire(&mut self, which: Which) {
         if let Some(job) = self.remove(which) {
             self.stop_growing(job.id());
+            let open = job.open_parts().find(|part| part.n > 0).map(|part| (part.n, abandoned(DEADLINE_PASSED, part)));
+            let report = open.and_then(|(n, state)| self.lost(&job, n, &state));
             self.abandon(job, DEADLINE_PASSED).await;
+            if let Some(report) = report {
+                self.report(report).await;
+            }
         }
     }
 

@@ -231,6 +231,14 @@ impl OutboxLane {
     /// Shows what a growing message says by now.
     pub(super) async fn show_piece(&mut self, id: DeliveryId) {
         let Some(adapter) = self.host.adapter(&self.target.instance) else { return };
+        // Nothing overtakes what is owed, or what has to be alone in flight.
+        let Some(_room) = adapter.try_room_to_deliver() else {
+            let now_ms = self.host.now_ms();
+            if let Some(grown) = self.growing.get_mut(&id) {
+                grown.pace.slow_down(now_ms);
+            }
+            return;
+        };
         self.find_message(id).await;
         let Some(grown) = self.growing.get_mut(&id) else { return };
         let At::There(message) = &grown.at else { return };

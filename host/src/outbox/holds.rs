@@ -2,20 +2,87 @@
 //! and how much is held. The one thing that lanes share, since a wait of the whole
 //! instance must be seen by every lane before its next send.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use hermes_core::delivery::PenaltyClock;
 use hermes_core::limits::WAIT_TOLD_MS_MAX;
+use tokio::time::Instant;
+
+use super::budget::{HintBudget, HintKind};
+
+/// The waits of every instance.
+#[derive(Debug, Default)]
+pub struct AllHolds(Mutex<BTreeMap<Arc<str>, Arc<Holds>>>);
+
+impl AllHolds {
+    /// The waits of one instance.
+    pub fn of(&self, instance: &str) -> Arc<Holds> {
+        let mut all = self.locked();
+        if let Some(holds) = all.get(instance) {
+            return Arc::clone(holds);
+        }
+        let holds = Arc::<Holds>::default();
+        all.insert(Arc::from(instance), Arc::clone(&holds));
+        holds
+    }
+
+    /// Ends every wait.
+    pub fn lift_all(&self) {
+        self.locked().values().for_each(|holds| {
+            holds.reached();
+            holds.locked(PenaltyClock::lift_all);
+        });
+    }
+
+    /// Forgets what is over.
+    pub fn sweep(&self, now_ms: i64) {
+        self.locked().values().for_each(|holds| holds.sweep(now_ms));
+    }
+
+    /// Deliveries that wait for each instance.
+    pub fn held(&self) -> Vec<(String, u64)> {
+        self.locked().iter().map(|(instance, holds)| (instance.to_string(), holds.held())).collect()
+    }
+
+    fn locked(&self) -> MutexGuard<'_, BTreeMap<Arc<str>, Arc<Holds>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
 
 /// The waits of one instance.
 #[derive(Debug, Default)]
 pub struct Holds {
     clock: Mutex<PenaltyClock>,
+    hints: Mutex<HintBudget>,
     held: AtomicU64,
+    /// Until when nothing is sent, because nothing reached the platform; in milliseconds since the Unix epoch.
+    unreachable_until_ms: AtomicI64,
 }
 
 impl Holds {
+    /// The whole instance waits until this time, or until it has a link again.
+    pub fn hold_unreachable(&self, until_ms: i64) {
+        self.unreachable_until_ms.fetch_max(until_ms, Ordering::Relaxed);
+    }
+
+    /// The instance has a link again.
+    pub fn reached(&self) {
+        self.unreachable_until_ms.store(0, Ordering::Relaxed);
+    }
+
+    /// Ends the waits of a chat and of its instance.
+    pub fn lift(&self, instance: &str, chat: &str) {
+        self.reached();
+        self.locked(|clock| clock.lift(instance, chat));
+    }
+
+    /// The moment at which a further hint of this kind may be called in a chat; `None`: too many wait already.
+    pub fn hint_slot(&self, kind: HintKind, chat: &str, now: Instant) -> Option<Instant> {
+        self.hints.lock().unwrap_or_else(PoisonError::into_inner).slot(kind, chat, now)
+    }
+
     /// The whole instance waits until this time.
     pub fn hold_instance(&self, instance: &str, until_ms: i64, now_ms: i64) {
         self.locked(|clock| clock.hold_instance(instance, until_ms.min(farthest_ms(now_ms))));
@@ -28,7 +95,9 @@ impl Holds {
 
     /// Until when a chat has to wait. Nothing waits for longer than was ever asked for: then the clock was set back.
     pub fn until_ms(&self, instance: &str, chat: &str, now_ms: i64) -> Option<i64> {
+        let unreachable = Some(self.unreachable_until_ms.load(Ordering::Relaxed)).filter(|until_ms| *until_ms > now_ms);
         self.locked(|clock| clock.held_until(instance, chat, now_ms))
+            .max(unreachable)
             .filter(|until_ms| *until_ms <= farthest_ms(now_ms))
     }
 

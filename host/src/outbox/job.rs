@@ -26,6 +26,8 @@ pub struct Job {
     pub doubted: Option<Trips>,
     /// The same, when the part that is next was first not sent for the sake of its whole instance.
     pub blamed: Option<Trips>,
+    /// Whether the part that is next did not reach the platform at its last attempt.
+    pub unreachable: bool,
     at: usize,
     holds: Arc<Holds>,
 }
@@ -54,6 +56,7 @@ impl Job {
             next: Next::Send,
             doubted: None,
             blamed: None,
+            unreachable: false,
             at: 0,
             holds: Arc::clone(holds),
         };
@@ -168,9 +171,12 @@ impl Job {
 
     /// Where nobody knows whether the first piece arrived, the final text is its marked repeat.
     fn carry_doubt(&mut self) {
-        let doubted = matches!(self.delivery.parts.first(), Some(part) if part.n == 0 && part.facts.doubts > 0);
-        if let Some(part) = self.delivery.parts.iter_mut().find(|part| part.n == 1 && doubted) {
-            part.facts.doubts = part.facts.doubts.max(1);
+        let [first, rest @ ..] = self.delivery.parts.as_mut_slice() else { return };
+        if first.n == 0
+            && first.facts.doubts > 0
+            && let Some(part) = rest.iter_mut().find(|part| part.n == 1)
+        {
+            part.facts.inherit_doubts(&first.facts);
         }
     }
 
@@ -187,7 +193,7 @@ impl Job {
         let open = parts.into_iter().find(|(_, part)| !part.state.is_settled() && !self.is_superseded(part));
         let Some((at, part)) = open else { return false };
         self.due_ms = part.not_before_ms;
-        (self.doubted, self.blamed) = (None, None);
+        (self.doubted, self.blamed, self.unreachable) = (None, None, false);
         self.next = match part.state {
             PartState::Unknown { .. } | PartState::InFlight { .. } => Next::Judge,
             _ => Next::Send,

@@ -11,7 +11,8 @@ use hermes_protocol::Purpose;
 use tokio::sync::mpsc;
 
 use super::growing::GrowingMessages;
-use super::job::Job;
+use super::job::{Job, Next};
+use super::report::Reports;
 use super::{Holds, OutboxMessage, Target};
 use crate::events::{DeliveryNews, HostEvent};
 use crate::host::Host;
@@ -27,6 +28,10 @@ const IDLE: Duration = Duration::from_secs(30);
 /// A lane waits so long for room with its adapter before it looks whether there is something else to do.
 const ROOM: Duration = Duration::from_secs(5);
 
+/// A part that has to be alone in flight waits so long until it is, before its lane looks whether there is something
+/// else to do: what is in flight may take as long as a send.
+const ROOM_ALONE: Duration = Duration::from_secs(90);
+
 /// A lane looks again after this time at the latest, whatever it waits for.
 const LOOK_AGAIN: Duration = Duration::from_secs(60);
 
@@ -39,6 +44,7 @@ pub struct OutboxLane {
     /// Jobs that stepped aside; each is retried alone.
     pub(super) aside: Vec<Job>,
     pub(super) growing: GrowingMessages,
+    pub(super) reports: Reports,
     draining: bool,
 }
 
@@ -86,6 +92,7 @@ impl OutboxLane {
             queue: VecDeque::new(),
             aside: Vec::new(),
             growing: BTreeMap::new(),
+            reports: Reports::default(),
             draining: false,
         }
     }
@@ -179,11 +186,15 @@ impl OutboxLane {
                 self.move_growing(&to);
             }
             OutboxMessage::Look => {}
+            OutboxMessage::Linked => {
+                self.jobs().filter(|job| job.unreachable).for_each(|job| job.due_ms = 0);
+            }
+            OutboxMessage::Now => self.jobs().for_each(|job| job.due_ms = 0),
             OutboxMessage::Drain => self.draining = true,
         }
     }
 
-    fn line_up(&mut self, delivery: OwedDelivery) {
+    pub(super) fn line_up(&mut self, delivery: OwedDelivery) {
         if self.queue.len() >= HELD_MAX {
             self.queue.push_back(Item::Stored(delivery.id));
         } else if let Some(job) = Job::new(delivery, &self.holds) {
@@ -203,6 +214,15 @@ impl OutboxLane {
         });
     }
 
+    /// Whether a delivery is in this lane.
+    pub(super) fn has(&self, id: DeliveryId) -> bool {
+        let in_line = self.queue.iter().any(|item| match item {
+            Item::Here(job) => job.id() == id,
+            Item::Stored(stored) => *stored == id,
+        });
+        in_line || self.aside.iter().any(|job| job.id() == id)
+    }
+
     /// Every job that is in memory.
     pub(super) fn jobs(&mut self) -> impl Iterator<Item = &mut Job> {
         let in_line = self.queue.iter_mut().filter_map(|item| match item {
@@ -220,10 +240,14 @@ impl OutboxLane {
         if !self.is_sure_of_the_link(which, &adapter).await {
             return;
         }
+        let alone = self.job(which).is_some_and(|job| job.facts().alone && job.next == Next::Send);
+        let patience = if alone { ROOM_ALONE } else { ROOM };
+        let room =
+            async { if alone { adapter.room_to_deliver_alone().await } else { adapter.room_to_deliver().await } };
         let room = tokio::select! {
-            room = adapter.room_to_deliver() => room,
+            room = room => room,
             // Orders and deadlines are looked at before it waits again.
-            () = tokio::time::sleep(ROOM) => return,
+            () = tokio::time::sleep(patience) => return,
             () = host.parking.cancelled() => return,
         };
         if matches!(self.plan(host.now_ms()), Plan::Try(next) if next == which) {
@@ -254,6 +278,17 @@ impl OutboxLane {
                 _ => None,
             },
             Which::Aside(at) => self.aside.get_mut(at),
+        }
+    }
+
+    /// The same, to be read.
+    pub(super) fn seen(&self, which: Which) -> Option<&Job> {
+        match which {
+            Which::Front => match self.queue.front() {
+                Some(Item::Here(job)) => Some(job),
+                _ => None,
+            },
+            Which::Aside(at) => self.aside.get(at),
         }
     }
 

@@ -15,6 +15,7 @@
 //! * a message that grows is committed with its first piece; what is shown of it before
 //!   its final text is owed are edits that may be lost ([`growing`]);
 //! * what asks a question says so when it is there, or will not be ([`asked`]);
+//! * what will not arrive is reported in its chat, once ([`report`]);
 //! * while the adapter is not online the lane waits, and nothing is lost by waiting:
 //!   the rows are in the store, and beyond [`lane::HELD_MAX`] only their ids in memory.
 //!
@@ -23,10 +24,12 @@
 
 mod asked;
 mod attempt;
+mod budget;
 pub mod growing;
 pub mod holds;
 mod job;
 pub(crate) mod lane;
+mod report;
 mod split;
 
 use std::sync::Arc;
@@ -36,9 +39,10 @@ use hermes_protocol::Chat;
 
 use crate::store::{DeliveryState, NewDelivery, OwedDelivery, OwedPart, PartFacts, PartState};
 pub use asked::not_asked;
+pub use budget::HintKind;
 pub use growing::Growing;
 pub use growing::PARKED;
-pub use holds::Holds;
+pub use holds::{AllHolds, Holds};
 pub use lane::OutboxLane;
 
 /// What one lane serves: everything for one chat and thread of one instance, in order.
@@ -78,6 +82,10 @@ pub enum OutboxMessage {
     Moved(Chat),
     /// The adapter may be another one than before.
     Look,
+    /// The adapter has a link: parts that did not reach the platform are tried at once.
+    Linked,
+    /// Everything is tried at once, whatever it waits for.
+    Now,
     /// Send what can be sent at once, then end.
     Drain,
 }

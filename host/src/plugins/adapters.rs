@@ -3,7 +3,10 @@
 use std::{
     collections::BTreeMap,
     path::PathBuf,
-    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, atomic::Ordering},
+    sync::{
+        Arc, Mutex, MutexGuard, OnceLock, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
     time::{Duration, SystemTime},
 };
 
@@ -265,10 +268,12 @@ impl Adapters {
             shared.trusted.fetch_or(place == Place::Beside, Ordering::Relaxed);
         }
         let handle = AdapterHandle { shared };
+        // What a message does to its adapter ends only that process then.
+        let isolated = Arc::new(AtomicBool::new(inner.settings.isolated.contains(&plan.instance)));
         let wanted = Wanted { enabled: plan.enabled, plan: Arc::new(plan), start: FIRST_START, end: None };
         let (wanted, watching) = watch::channel(wanted);
         tokio::spawn(tell(handle.clone(), inner.events.clone(), announced));
-        let maker = Maker { handle: handle.clone(), services: Arc::clone(&inner.services), stuck: Arc::default() };
+        let maker = Maker { handle: handle.clone(), services: Arc::clone(&inner.services), stuck: isolated };
         Entry { handle, wanted, task: tokio::spawn(Supervisor::new(maker, watching).run()) }
     }
 

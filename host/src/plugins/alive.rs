@@ -5,7 +5,7 @@
 //! that came back after the doubt: something that was carried, a new link, or an answer
 //! to `health`, which is asked for as soon as somebody waits.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use tokio::sync::{Notify, watch};
 
@@ -14,6 +14,8 @@ use super::AdapterHandle;
 /// The round trips of one instance that came back.
 pub(super) struct Alive {
     trips: watch::Sender<u64>,
+    /// Messages that were delivered.
+    delivered: AtomicU64,
     asked: Notify,
     /// Whether somebody sees to its `health`. What is part of the host has no link that could be lost.
     is_watched: AtomicBool,
@@ -24,11 +26,17 @@ pub(super) struct Alive {
 pub struct Trips {
     trips: u64,
     links: u64,
+    delivered: u64,
 }
 
 impl Alive {
     pub(super) fn new() -> Self {
-        Self { trips: watch::Sender::new(0), asked: Notify::new(), is_watched: AtomicBool::new(true) }
+        Self {
+            trips: watch::Sender::new(0),
+            delivered: AtomicU64::new(0),
+            asked: Notify::new(),
+            is_watched: AtomicBool::new(true),
+        }
     }
 
     /// Notes that nobody watches it, and nobody has to.
@@ -41,6 +49,11 @@ impl Alive {
         self.trips.send_modify(|trips| *trips = trips.wrapping_add(1));
     }
 
+    /// Notes that a message was delivered.
+    pub(super) fn carried_a_message(&self) {
+        self.delivered.fetch_add(1, Ordering::Relaxed);
+    }
+
     /// Returns once somebody wants to know whether it is alive.
     pub(super) async fn asked(&self) {
         self.asked.notified().await;
@@ -50,7 +63,11 @@ impl Alive {
 impl AdapterHandle {
     /// How many round trips have come back so far.
     pub fn trips(&self) -> Trips {
-        Trips { trips: *self.shared.alive.trips.borrow(), links: self.shared.links.load(Ordering::Relaxed) }
+        Trips {
+            trips: *self.shared.alive.trips.borrow(),
+            links: self.shared.links.load(Ordering::Relaxed),
+            delivered: self.shared.alive.delivered.load(Ordering::Relaxed),
+        }
     }
 
     /// Whether a round trip came back after `before`.
@@ -62,6 +79,11 @@ impl AdapterHandle {
     pub fn is_proven_over_the_same_link(&self, before: Trips) -> Option<bool> {
         let now = self.trips();
         (now.links == before.links).then_some(now.trips != before.trips)
+    }
+
+    /// Whether a message was delivered after `before`.
+    pub fn has_delivered_since(&self, before: Trips) -> bool {
+        self.trips().delivered != before.delivered
     }
 
     /// Returns once a round trip came back after `before`; makes sure that there is one, as long as the link holds.

@@ -30,7 +30,7 @@ use super::{
     said,
 };
 
-/// Detail of an unknown outcome whose instance died under it. Two of these on one part mean that the part breaks the adapter.
+/// Detail of an unknown outcome whose instance died under it.
 pub const INSTANCE_DIED: &str = "instance died";
 
 /// Detail of an unknown outcome whose instance the host itself ended under it.
@@ -57,6 +57,15 @@ pub const FETCH_GRACE: Duration = Duration::from_secs(5);
 
 /// The longest word of a platform that `status` repeats, in characters.
 const DETAIL_CHARS_MAX: usize = 200;
+
+/// Losses of a link for one reason belong together for so long, in milliseconds.
+const LOSSES_BELONG_MS: i64 = 15 * 60 * 1_000;
+
+/// Reasons of losses that are counted at once.
+const LOSSES_KEPT: usize = 8;
+
+/// Fewer losses for one reason than this get a line each.
+const LOSSES_LOGGED: u32 = 5;
 
 /// Announcements and counters one instance may have.
 const TOLD_MAX: usize = 64;
@@ -111,9 +120,31 @@ pub(super) struct Told {
     pub(super) kept: Option<String>,
     /// What is said while the platform does not accept the credential.
     pub(super) unauthorized: Option<String>,
+    /// The reasons of the last losses of the link: how often each came, and when last.
+    lost: Vec<(String, u32, i64)>,
 }
 
 impl Told {
+    /// Counts the loss of a link, and returns whether the log needs a line about it: a reason that repeats gets one
+    /// for each of its first losses, and then after 8, 16, 32, … of them.
+    pub(super) fn is_worth_a_line(&mut self, reason: &str, now_ms: i64) -> bool {
+        self.lost.retain(|(_, _, last_ms)| now_ms.saturating_sub(*last_ms) < LOSSES_BELONG_MS);
+        let count = match self.lost.iter_mut().find(|(known, ..)| known == reason) {
+            Some((_, count, last_ms)) => {
+                (*count, *last_ms) = (count.saturating_add(1), now_ms);
+                *count
+            }
+            None => {
+                if self.lost.len() == LOSSES_KEPT {
+                    self.lost.remove(0);
+                }
+                self.lost.push((reason.to_owned(), 1, now_ms));
+                1
+            }
+        };
+        count < LOSSES_LOGGED || count.is_power_of_two()
+    }
+
     /// Takes back what was said of a file.
     pub(super) fn forget_refusal(&mut self) {
         self.code = None;
@@ -449,13 +480,23 @@ impl AdapterHandle {
 
     /// Sends one part.
     pub async fn send(&self, message: &Outgoing) -> SendOutcome {
+        self.try_send(message).await.outcome
+    }
+
+    /// Changes a sent message.
+    pub async fn edit(&self, message: &SentMessage, outgoing: &Outgoing) -> SendOutcome {
+        self.try_edit(message, outgoing).await.outcome
+    }
+
+    /// Sends one part, and says whether its instance ended meanwhile.
+    pub async fn try_send(&self, message: &Outgoing) -> Attempted {
         let mut message = message.clone();
         let within = self.time_to_send(&mut message);
         self.deliver(method::SEND, to_json(&message), within).await
     }
 
-    /// Changes a sent message.
-    pub async fn edit(&self, message: &SentMessage, outgoing: &Outgoing) -> SendOutcome {
+    /// Changes a sent message, and says whether the instance ended meanwhile.
+    pub async fn try_edit(&self, message: &SentMessage, outgoing: &Outgoing) -> Attempted {
         let mut outgoing = outgoing.clone();
         let within = self.time_to_send(&mut outgoing);
         self.deliver(method::EDIT, to_json(&EditCall::new(message.clone(), outgoing)), within).await
@@ -473,6 +514,18 @@ impl AdapterHandle {
     /// [`status::BUSY`], and each would push back the whole instance. Cancel-safe.
     pub async fn room_to_deliver(&self) -> SemaphorePermit<'_> {
         self.shared.sends.acquire().await.expect("nobody closes it")
+    }
+
+    /// Room to deliver, if there is some now.
+    pub fn try_room_to_deliver(&self) -> Option<SemaphorePermit<'_>> {
+        self.shared.sends.try_acquire().ok()
+    }
+
+    /// Waits in line until nothing else is being delivered, and keeps everything else waiting while the returned value
+    /// is held. Cancel-safe.
+    pub async fn room_to_deliver_alone(&self) -> SemaphorePermit<'_> {
+        let all = u32::try_from(SENDS_MAX).unwrap_or(u32::MAX);
+        self.shared.sends.acquire_many(all).await.expect("the semaphore is never closed")
     }
 
     /// Waits in line for room to react, which the returned value holds. Cancel-safe.
@@ -536,14 +589,19 @@ impl AdapterHandle {
         }
     }
 
-    async fn deliver(&self, method: &'static str, payload: Vec<u8>, within: Duration) -> SendOutcome {
+    async fn deliver(&self, method: &'static str, payload: Vec<u8>, within: Duration) -> Attempted {
         // Whoever drains waits for what is being sent.
         let sending = self.shared.life_to_send();
         let life = sending.as_ref().map(|(life, _)| life).filter(|_| self.is_online());
         let watched = self.shared.settings.watch.as_ref().map(|tell| (tell, payload.clone()));
+        let mut ended = None;
         let outcome = match ask(life, method, payload, within).await {
             Asked::Answered(answer) => {
                 let leaving = life.is_some_and(|life| life.is_leaving());
+                if matches!(answer.status, status::PANIC | status::DROPPED) {
+                    let alone = sending.as_ref().is_some_and(|(_, sending)| sending.is_alone());
+                    ended = Some(if leaving { Ended::ByTheHost } else { Ended::ByItself { alone } });
+                }
                 self.outcome(method, answer, if leaving { CUT_OFF } else { INSTANCE_DIED })
             }
             Asked::Offline => {
@@ -556,9 +614,10 @@ impl AdapterHandle {
         }
         if matches!(outcome, SendOutcome::Delivered { .. }) {
             self.shared.proved();
+            self.shared.alive.carried_a_message();
             self.shared.authorized();
         }
-        outcome
+        Attempted { outcome, ended }
     }
 
     /// The table of 8-contracts, and a line for the author where the answer is none.
@@ -598,6 +657,27 @@ impl std::fmt::Debug for AdapterHandle {
             .field("plugin", &self.shared.plugin)
             .finish_non_exhaustive()
     }
+}
+
+/// The result of one attempt to deliver.
+#[derive(Debug)]
+pub struct Attempted {
+    /// The outcome.
+    pub outcome: SendOutcome,
+    /// Set when the instance ended during the attempt.
+    pub ended: Option<Ended>,
+}
+
+/// The end of an instance during an attempt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// It died.
+    ByItself {
+        /// Whether no other delivery was under way.
+        alone: bool,
+    },
+    /// The host ended it.
+    ByTheHost,
 }
 
 /// What became of a question.
@@ -661,6 +741,19 @@ mod tests {
         shared.announce("ready".to_owned(), String::new());
         let told = shared.told().announced.keys().cloned().collect::<Vec<_>>();
         assert_eq!(told, ["@hermes", "Hooks (2 routes)", "Page", "ready"]);
+    }
+
+    #[test]
+    fn a_loss_that_repeats_for_a_day_costs_a_bounded_number_of_lines() {
+        let mut told = Told::default();
+        let lines = |told: &mut Told, reasons: &[&str], every_ms: i64, count: i64| {
+            let losses = (0..count).flat_map(|n| reasons.iter().map(move |reason| (*reason, n * every_ms)));
+            losses.filter(|(reason, at_ms)| told.is_worth_a_line(reason, *at_ms)).count()
+        };
+        assert!(lines(&mut told, &["409", "refused"], 10_000, 8_640) < 40);
+        let mut told = Told::default();
+        assert_eq!(lines(&mut told, &["refused"], LOSSES_BELONG_MS, 100), 100, "each outage has its line");
+        assert!(told.lost.len() == 1);
     }
 
     #[test]

@@ -22,17 +22,37 @@ pub(super) struct Life {
     /// Set when the host ends this life politely: what is cut off then did not kill it.
     leaving: AtomicBool,
     broken: watch::Sender<Option<String>>,
-    sending: Arc<watch::Sender<usize>>,
+    sending: Arc<watch::Sender<Flight>>,
     /// What no word of this life may hold.
     mask: Mask,
 }
 
+/// The deliveries of one life.
+#[derive(Debug, Default)]
+struct Flight {
+    /// Those under way.
+    now: usize,
+    /// All that ever began.
+    begun: u64,
+}
+
 /// A delivery under way; over when dropped.
-pub(super) struct Sending(Arc<watch::Sender<usize>>);
+pub(super) struct Sending {
+    flight: Arc<watch::Sender<Flight>>,
+    /// Its number among all that began, where nothing was under way when it did.
+    first: Option<u64>,
+}
+
+impl Sending {
+    /// Whether no other delivery was under way at any time since it began.
+    pub(super) fn is_alone(&self) -> bool {
+        self.first == Some(self.flight.borrow().begun)
+    }
+}
 
 impl Drop for Sending {
     fn drop(&mut self) {
-        self.0.send_modify(|sending| *sending -= 1);
+        self.flight.send_modify(|flight| flight.now -= 1);
     }
 }
 
@@ -44,7 +64,7 @@ impl Life {
             counts,
             leaving: AtomicBool::new(false),
             broken: watch::Sender::new(None),
-            sending: Arc::new(watch::Sender::new(0)),
+            sending: Arc::new(watch::Sender::new(Flight::default())),
         }
     }
 
@@ -61,14 +81,19 @@ impl Life {
 
     /// Counts a delivery as under way.
     pub(super) fn sending(&self) -> Sending {
-        self.sending.send_modify(|sending| *sending += 1);
-        Sending(Arc::clone(&self.sending))
+        let mut first = None;
+        self.sending.send_modify(|flight| {
+            flight.begun += 1;
+            first = Some(flight.begun).filter(|_| flight.now == 0);
+            flight.now += 1;
+        });
+        Sending { flight: Arc::clone(&self.sending), first }
     }
 
     /// Returns once no delivery is under way.
     pub(super) async fn idle(&self) {
         // The sender lives in `self`, so waiting cannot fail.
-        let _ = self.sending.subscribe().wait_for(|sending| *sending == 0).await;
+        let _ = self.sending.subscribe().wait_for(|flight| flight.now == 0).await;
     }
 
     /// Says that this life is over; the first reason stays.

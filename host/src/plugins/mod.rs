@@ -53,8 +53,10 @@ pub use error::LoadError;
 #[doc(hidden)]
 pub use frame::reread as reread_frame;
 #[cfg(test)]
+pub use handle::INSTANCE_DIED;
+#[cfg(test)]
 pub(crate) use handle::SENDS_MAX;
-pub use handle::{AdapterHandle, FETCH_GRACE, INSTANCE_DIED, LifeMark};
+pub use handle::{AdapterHandle, Attempted, Ended, FETCH_GRACE, LifeMark};
 pub use hermes_core::adapter::{AdapterChange, AdapterLife, AdapterState};
 pub use link::{AdapterLink, Answer, Destroyed, Isolation, IsolationChoice, PendingCall};
 pub use lock::{Accepted, PluginsLock};

@@ -202,6 +202,9 @@ pub struct AdapterSettings {
     pub confine: bool,
     /// Who watches what passes; nobody as a rule.
     pub watch: Option<Watch>,
+    /// Instances that run in a process of their own whatever their section says: the previous run of the host ended
+    /// while they were delivering.
+    pub isolated: BTreeSet<String>,
     /// Files that no child may read, besides what is private in the home: where secrets were configured.
     pub private: Vec<PathBuf>,
 }
@@ -214,6 +217,7 @@ impl AdapterSettings {
             home: home.into(),
             search,
             isolation: IsolationChoice::Auto,
+            isolated: BTreeSet::new(),
             pin: true,
             // Without a path of our own no child can start; the spawn then says so.
             runner: runner.unwrap_or_default(),

@@ -17,6 +17,7 @@ use std::{
 
 use hermes_adapter_abi::status;
 use hermes_core::backoff::Backoff;
+use hermes_core::limits::UNREACHABLE_BACKOFF_MS_MAX;
 use hermes_protocol::{LinkState, LinkWord, method};
 use tokio::{sync::watch, task::JoinSet, time};
 
@@ -61,7 +62,7 @@ enum Step {
     /// It is up, or stays up.
     Up,
     /// The link is lost; the instance can connect again.
-    Again { reason: String, after_ms: Option<u64> },
+    Again(Lost),
     /// The instance is of no use any more.
     Broken { reason: String },
     /// A person has to do something first.
@@ -74,6 +75,23 @@ enum Step {
     Replaced(Box<Born>),
     /// It did not show that it may stay: what ran before runs again.
     RollBack,
+}
+
+/// The loss of a link, as the adapter or the host describes it.
+#[derive(Debug)]
+struct Lost {
+    reason: String,
+    /// The wait that the platform asked for, in milliseconds.
+    after_ms: Option<u64>,
+    /// Whether the connection itself failed.
+    unreachable: bool,
+}
+
+impl Lost {
+    /// A loss that asks for no particular wait.
+    fn because(reason: impl Into<String>) -> Self {
+        Self { reason: reason.into(), after_ms: None, unreachable: false }
+    }
 }
 
 impl Supervisor {
@@ -119,7 +137,7 @@ impl Supervisor {
                     }
                 }
                 // Its state says already that it is lost, and until when.
-                Step::Again { .. } | Step::Broken { .. } => self.wait(&wanted).await,
+                Step::Again(_) | Step::Broken { .. } => self.wait(&wanted).await,
                 _ => {}
             }
         }
@@ -135,9 +153,9 @@ impl Supervisor {
         // It takes nothing new.
         born.running = None;
         let polite = match &step {
-            Step::Broken { reason } | Step::Again { reason, .. } => {
+            Step::Broken { reason } | Step::Again(Lost { reason, .. }) => {
                 self.shared().restarts.fetch_add(1, Ordering::Relaxed);
-                self.lost(reason.clone(), None);
+                self.lost(&Lost::because(reason));
                 false
             }
             Step::Fatal { .. } => false,
@@ -160,7 +178,7 @@ impl Supervisor {
                 }
             }
             Destroyed::Joined => match step {
-                Step::Broken { .. } | Step::Again { .. } | Step::Fatal { .. } => {}
+                Step::Broken { .. } | Step::Again(_) | Step::Fatal { .. } => {}
                 _ => self.apply(AdapterChange::Ended),
             },
         }
@@ -223,7 +241,7 @@ impl Supervisor {
         let reason = Mask::new(&wanted.plan.secrets).apply(&error.to_string());
         shared.judged.send_replace((wanted.start, Some(reason.clone())));
         if error.may_pass() {
-            self.lost(reason.clone(), None);
+            self.lost(&Lost::because(&reason));
             return Step::Broken { reason };
         }
         // The old copy cannot be had any more, so only what is wanted is left.
@@ -251,8 +269,8 @@ impl Supervisor {
                         self.apply(AdapterChange::Connected);
                         true
                     }
-                    Step::Again { reason, after_ms } => {
-                        if let Some(step) = self.wait_for_link(born, wanted, reason, after_ms).await {
+                    Step::Again(lost) => {
+                        if let Some(step) = self.wait_for_link(born, wanted, lost).await {
                             return step;
                         }
                         false
@@ -266,9 +284,9 @@ impl Supervisor {
             }
             match self.run_link(born, wanted).await {
                 Step::Replaced(next) => self.swap(born, *next, wanted),
-                Step::Again { reason, after_ms } => {
+                Step::Again(lost) => {
                     born.running = None;
-                    if let Some(step) = self.wait_for_link(born, wanted, reason, after_ms).await {
+                    if let Some(step) = self.wait_for_link(born, wanted, lost).await {
                         return step;
                     }
                     up = false;
@@ -279,14 +297,9 @@ impl Supervisor {
     }
 
     /// Waits until the link is tried again; a step: this life is over.
-    async fn wait_for_link(
-        &mut self,
-        born: &mut Born,
-        wanted: &mut Wanted,
-        reason: String,
-        after_ms: Option<u64>,
-    ) -> Option<Step> {
-        let wait = self.lost(reason.clone(), after_ms);
+    async fn wait_for_link(&mut self, born: &mut Born, wanted: &mut Wanted, lost: Lost) -> Option<Step> {
+        let wait = self.lost(&lost);
+        let reason = lost.reason;
         if self.trial.as_ref().is_some_and(|trial| time::Instant::now() + wait >= trial.until) {
             return Some(self.trial_failed(born, wanted, reason));
         }
@@ -356,7 +369,7 @@ impl Supervisor {
                         // It has no receive loop of its own.
                         status::UNSUPPORTED => {}
                         _ => return match connected(&life, method::RUN, answer) {
-                            Step::Up => Step::Again { reason: "its receive loop ended".to_owned(), after_ms: None },
+                            Step::Up => Step::Again(Lost::because("its receive loop ended")),
                             other => other,
                         },
                     }
@@ -446,17 +459,23 @@ impl Supervisor {
     }
 
     /// Notes that there is no link; returns how long to wait.
-    fn lost(&self, reason: String, after_ms: Option<u64>) -> Duration {
-        let reason = said::words(&reason);
+    fn lost(&self, lost: &Lost) -> Duration {
+        let reason = said::words(&lost.reason);
         let shared = self.shared();
         let settings = &shared.settings;
         let failures = shared.state.borrow().state.failures().saturating_add(1);
         let millis = |duration: Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
-        let backoff = Backoff::new(millis(settings.backoff_first).max(1), millis(settings.backoff_max).max(1));
+        let longest = if lost.unreachable { UNREACHABLE_BACKOFF_MS_MAX } else { u64::MAX };
+        let longest = millis(settings.backoff_max).min(longest).max(1);
+        let backoff = Backoff::new(millis(settings.backoff_first).max(1), longest);
         // Without randomness the waits are those without jitter.
         let jitter = getrandom::u64().unwrap_or(0);
-        let wait_ms = backoff.delay_ms(failures, jitter).max(after_ms.unwrap_or(0).min(WAIT_MS_MAX));
-        tracing::warn!(target: "plugins", instance = %shared.instance, wait_ms, "no link: {reason}");
+        let wait_ms = backoff.delay_ms(failures, jitter).max(lost.after_ms.unwrap_or(0).min(WAIT_MS_MAX));
+        if shared.told().is_worth_a_line(&reason, settings.clock.now_ms()) {
+            tracing::warn!(target: "plugins", instance = %shared.instance, wait_ms, failures, "no link: {reason}");
+        } else {
+            tracing::debug!(target: "plugins", instance = %shared.instance, wait_ms, failures, "no link: {reason}");
+        }
         let next_try_ms = settings.clock.now_ms().saturating_add_unsigned(wait_ms);
         self.apply(AdapterChange::Lost { reason, next_try_ms });
         Duration::from_millis(wait_ms)

@@ -82,6 +82,24 @@ impl Store {
         .await
     }
 
+    /// Lets the waiting parts of a delivery be tried at once; `false` when none waits.
+    ///
+    /// # Errors
+    ///
+    /// When it could not be committed.
+    pub async fn outbox_hurry(&self, delivery: DeliveryId) -> Result<bool> {
+        self.write(move |db| {
+            let waiting = change(
+                db,
+                "UPDATE outbox_parts SET not_before_ms = 0
+                 WHERE delivery = ?1 AND n > 0 AND state IN ('owed', 'deferred', 'in_flight')",
+                [delivery.0],
+            )?;
+            Ok(waiting > 0)
+        })
+        .await
+    }
+
     /// Gives up what is still open of a delivery; one that is dead already leaves the list of dead letters.
     ///
     /// # Errors

@@ -14,12 +14,14 @@
 //! was resumed too often stays `queued` too: only the caller can write the notice
 //! that must go with its failure.
 
-use hermes_core::delivery::{PartChange, PartState};
+use std::collections::BTreeSet;
+
+use hermes_core::delivery::{PartChange, PartFacts, PartState};
 use hermes_core::ids::{DeliveryId, Epoch, InboxId, SessionId, TurnId};
 use rusqlite::{Connection, params};
 
 use super::error::Fault;
-use super::sql::{change, collect, parsed, text};
+use super::sql::{change, collect, json, parsed, parsed_or_none, text};
 use super::writer::Outcome;
 use super::{
     CutOffTurn, DeadTargetRow, DeliveryState, HomeChannelRow, InboxRow, Left, Loaded, OwedDelivery, Result, Store,
@@ -44,6 +46,24 @@ impl Store {
     pub async fn recover(&self, epoch: Epoch, now_ms: i64) -> Result<Left> {
         let nonce = self.nonce();
         self.write(move |db| recover(db, &nonce, epoch, now_ms)).await
+    }
+
+    /// Returns the instances through which something was in flight when an earlier run of the host ended.
+    ///
+    /// # Errors
+    ///
+    /// When the disk fails.
+    pub async fn instances_in_flight(&self, epoch: Epoch) -> Result<BTreeSet<String>> {
+        self.read(move |db| {
+            let instances = db.prepare_cached(
+                "SELECT DISTINCT instance FROM outbox INDEXED BY outbox_live
+                     JOIN outbox_parts ON outbox_parts.delivery = outbox.id
+                 WHERE outbox.state IN ('drafting', 'owed') AND outbox_parts.state = 'in_flight' AND epoch <> ?1",
+            )?;
+            let instances: Vec<String> = collect(instances, [epoch.0], |row| Ok(row.get(0)?))?;
+            Ok(instances.into_iter().collect())
+        })
+        .await
     }
 
     /// Returns how far everything goes that was taken in by now, of which nothing is to be recovered.
@@ -97,13 +117,7 @@ fn recover(db: &Connection, nonce: &str, epoch: Epoch, now_ms: i64) -> Outcome<L
          WHERE state = 'running' AND epoch <> ?1",
         [epoch.0],
     )?;
-    let parts = change(
-        db,
-        "UPDATE outbox_parts SET state = 'unknown', epoch = NULL, detail = ?2
-         WHERE delivery IN (SELECT id FROM outbox WHERE state IN ('drafting', 'owed'))
-             AND state = 'in_flight' AND epoch <> ?1",
-        params![epoch.0, doubt()],
-    )?;
+    let parts = cut_off_parts(db, epoch)?;
     // By the index of what is owed: a look at every part ever sent would grow with the years.
     change(
         db,
@@ -125,6 +139,31 @@ fn recover(db: &Connection, nonce: &str, epoch: Epoch, now_ms: i64) -> Outcome<L
         drafts: drafting(db)?,
         failed_handoffs,
     })
+}
+
+/// Makes parts in flight doubtful, and notes in their facts that our own side caused the doubt. Returns how many.
+fn cut_off_parts(db: &Connection, epoch: Epoch) -> Outcome<usize> {
+    let parts = db.prepare_cached(
+        "SELECT delivery, n, attempts, facts FROM outbox_parts
+         WHERE delivery IN (SELECT id FROM outbox WHERE state IN ('drafting', 'owed'))
+             AND state = 'in_flight' AND epoch <> ?1",
+    )?;
+    let parts: Vec<(i64, i64, PartFacts)> = collect(parts, [epoch.0], |row| {
+        let attempts = row.get(2)?;
+        let facts = parsed_or_none::<PartFacts>(row, 3)?.unwrap_or_default();
+        Ok((row.get(0)?, row.get(1)?, PartFacts { attempts, ..facts }))
+    })?;
+    let detail = doubt();
+    for (delivery, n, mut facts) in parts.iter().cloned() {
+        facts.cut_off(false);
+        change(
+            db,
+            "UPDATE outbox_parts SET state = 'unknown', epoch = NULL, detail = ?3, facts = ?4
+             WHERE delivery = ?1 AND n = ?2",
+            params![delivery, n, detail, json(&facts)?],
+        )?;
+    }
+    Ok(parts.len())
 }
 
 fn drafting(db: &Connection) -> Outcome<Vec<DeliveryId>> {

@@ -6,6 +6,8 @@ use serde_json::json;
 use std::time::Duration;
 
 use super::world::{Setting, World};
+use crate::events::{Control, HostEvent};
+use crate::outbox::Target;
 use crate::store::DeliveryFilter;
 
 #[test]
@@ -66,15 +68,86 @@ fn why_a_part_did_not_arrive_is_kept_with_it() {
 #[test]
 fn a_doubtful_send_is_repeated_once_marked_and_then_given_up_visibly() {
     let world = World::new();
-    for _ in 0..3 {
+    for _ in 0..2 {
         world.platform.answers(SendOutcome::unknown("cut"));
     }
     let chat = world.chat("7");
     chat.says("question");
-    assert_eq!(chat.hears(2), ["question", "(possibly repeated) question"]);
+    let heard = chat.hears(3);
+    assert_eq!(heard[..2], ["question", "(possibly repeated) question"]);
+    let step = "Ask me to repeat it, or ask the operator to run `hermes-host outbox retry 1`.";
+    assert!(heard[2].starts_with("A message may be missing here") && heard[2].ends_with(step), "{heard:?}");
+    world.settled();
+    assert_eq!(chat.heard().len(), 3);
+    assert_eq!(abandoned(&world), ["doubtful twice; last: cut"]);
+}
+
+#[test]
+fn a_report_that_does_not_arrive_either_is_not_reported() {
+    let world = World::new();
+    for _ in 0..4 {
+        world.platform.answers(SendOutcome::unknown("cut"));
+    }
+    let chat = world.chat("7");
+    chat.says("question");
+    chat.hears(4);
+    world.settled();
+    chat.says("and now?");
+    assert_eq!(chat.hears(5)[4], "and now?");
+    assert_eq!(abandoned(&world).len(), 2);
+}
+
+#[test]
+fn an_answer_that_the_platform_refuses_for_good_is_reported_in_its_chat() {
+    let world = World::new();
+    world.platform.answers(SendOutcome::refused(RefusalKind::Invalid, "blocked by AutoMod (200000)"));
+    let chat = world.chat("7");
+    chat.says("question");
+    let heard = chat.hears(2);
+    assert!(heard[1].contains("the platform refused it (blocked by AutoMod (200000))"), "{heard:?}");
     world.settled();
     assert_eq!(chat.heard().len(), 2);
-    assert_eq!(abandoned(&world), ["doubtful twice; last: cut"]);
+}
+
+#[test]
+fn a_credential_that_is_refused_for_one_message_alone_holds_no_other() {
+    let world = World::new();
+    world.platform.refuses(RefusalKind::Unauthorized);
+    world.platform.refuses(RefusalKind::Unauthorized);
+    let chat = world.chat("7");
+    chat.says("odd");
+    chat.hears(1);
+    let adapter = world.host().adapter("fake").unwrap();
+    let outcome = world.block_on(adapter.send(&hermes_protocol::Outgoing::text(hermes_protocol::Chat::dm("9"), "x")));
+    assert!(!matches!(outcome, SendOutcome::Delivered { .. }), "{outcome:?}");
+    let outcome = world.block_on(adapter.send(&hermes_protocol::Outgoing::text(hermes_protocol::Chat::dm("9"), "x")));
+    assert!(matches!(outcome, SendOutcome::Delivered { .. }), "{outcome:?}");
+    world.platform.refuses(RefusalKind::Unauthorized);
+    world.passes(Duration::from_secs(2));
+    chat.hears(2);
+    world.chat("8").says("even");
+    assert_eq!(world.chat("8").hears(1), ["even"]);
+}
+
+#[test]
+fn an_operator_lifts_a_wait_and_a_waiting_delivery_goes_at_once() {
+    let world = World::new();
+    world.platform.answers(SendOutcome::not_sent(Some(10_u64.pow(12)), WaitScope::Instance, "slow down"));
+    let chat = world.chat("7");
+    chat.says("question");
+    let owed = world.until("the part waits", || {
+        let owed = world.block_on(world.host().store.owed(1)).unwrap().pop()?;
+        owed.parts[0].detail.is_some().then_some(owed)
+    });
+    let now_ms = world.host().now_ms();
+    let held = || world.host().holds.of("fake").until_ms("fake", "8", world.host().now_ms());
+    assert!(held().is_some_and(|until_ms| until_ms <= now_ms + 15 * 60_000), "{:?}", held());
+    assert!(world.block_on(world.host().store.outbox_hurry(owed.id)).unwrap());
+    let target = Target::of("fake", &owed.chat);
+    world.block_on(world.host().tell(HostEvent::control(Control::Hurry { target })));
+    assert_eq!(chat.hears(2), ["question", "question"]);
+    world.settled();
+    assert_eq!(held(), None);
 }
 
 #[test]

@@ -147,8 +147,16 @@ pub struct PartFacts {
     pub lookups: u32,
     /// Doubts so far that led to a marked repeat.
     pub doubts: u32,
-    /// How often the instance died during an attempt, the judged one included.
+    /// Those of the doubts that our own side caused: the host or the process of the adapter ended during the attempt.
+    pub interrupted: u32,
+    /// Whether our own side caused the doubt that is open.
+    pub ours: bool,
+    /// Whether its next attempt is the only one in flight through its instance.
+    pub alone: bool,
+    /// Deaths of the instance while this part alone was in flight, the judged one included.
     pub deaths: u32,
+    /// Waits that the platform asked for and that were kept in full.
+    pub told: u32,
     /// It goes as plain text, because the platform refused its markup.
     pub plain: bool,
     /// It was split again, because it was too long.
@@ -164,6 +172,22 @@ pub struct PartFacts {
 }
 
 impl PartFacts {
+    /// Notes that our own side ended during an attempt: the host, or the instance. `died`: the instance ended by
+    /// itself, and nothing else was in flight through it.
+    pub fn cut_off(&mut self, died: bool) {
+        self.ours = true;
+        self.alone = true;
+        self.deaths = self.deaths.saturating_add(u32::from(died));
+    }
+
+    /// Takes over the doubts about the first piece of the same message.
+    pub fn inherit_doubts(&mut self, first: &Self) {
+        self.doubts = self.doubts.max(first.doubts);
+        self.interrupted = self.interrupted.max(first.interrupted);
+        self.deaths = self.deaths.max(first.deaths);
+        self.alone |= first.alone;
+    }
+
     /// Returns what the text of the next attempt has to say before itself.
     pub fn marks(&self) -> Vec<&'static str> {
         let mut marks = Vec::new();

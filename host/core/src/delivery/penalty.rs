@@ -38,6 +38,18 @@ impl PenaltyClock {
         *held = (*held).max(until_ms);
     }
 
+    /// Ends the waits of a chat and of its instance.
+    pub fn lift(&mut self, instance: &str, chat: &str) {
+        self.instances.remove(instance);
+        self.chats.remove(&(instance.to_owned(), chat.to_owned()));
+    }
+
+    /// Ends every wait.
+    pub fn lift_all(&mut self) {
+        self.instances.clear();
+        self.chats.clear();
+    }
+
     /// Returns until when a chat has to wait; `None`: it may go.
     pub fn held_until(&self, instance: &str, chat: &str, now_ms: i64) -> Option<i64> {
         let of_instance = self.instances.get(instance).copied();
@@ -77,6 +89,18 @@ mod tests {
         clock.hold_chat("t", "1", 500, 0);
         clock.hold_chat("t", "1", 300, 0);
         assert_eq!(clock.held_until("t", "1", 0), Some(500));
+    }
+
+    #[test]
+    fn a_wait_can_be_lifted_for_one_chat_and_for_all() {
+        let mut clock = PenaltyClock::new();
+        clock.hold_instance("t", 900);
+        clock.hold_chat("t", "1", 500, 0);
+        clock.hold_chat("t", "2", 500, 0);
+        clock.lift("t", "1");
+        assert_eq!((clock.held_until("t", "1", 0), clock.held_until("t", "2", 0)), (None, Some(500)));
+        clock.lift_all();
+        assert_eq!(clock.held_until("t", "2", 0), None);
     }
 
     #[test]

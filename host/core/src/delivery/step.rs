@@ -2,7 +2,7 @@
 
 use hermes_protocol::{LookupReply, Purpose, RefusalKind, SendOutcome, WaitScope};
 
-use super::{BREAKS_THE_ADAPTER, Class, DEADLINE_PASSED, DOUBTFUL_TWICE, PartFacts, PartState};
+use super::{BREAKS_THE_ADAPTER, Class, DEADLINE_PASSED, DOUBTFUL_TWICE, INTERRUPTED_TOO_OFTEN, PartFacts, PartState};
 use crate::backoff::Backoff;
 use crate::limits;
 
@@ -87,8 +87,12 @@ pub struct RetryPolicy {
     pub reply_deadline_ms: i64,
     /// How long a notice or a question is tried, in milliseconds.
     pub notice_deadline_ms: i64,
+    /// The longest wait after nothing reached the platform, in milliseconds.
+    pub unreachable_ms_max: i64,
     /// After so many deaths of the instance a part is given up.
     pub deaths_max: u32,
+    /// Marked repeats of one part at most, where our own side caused the doubts.
+    pub repeats_max: u32,
 }
 
 impl Default for RetryPolicy {
@@ -98,7 +102,9 @@ impl Default for RetryPolicy {
             lane_hold_ms: seconds(limits::LANE_HOLD_S),
             reply_deadline_ms: seconds(limits::REPLY_DEADLINE_S),
             notice_deadline_ms: seconds(limits::NOTICE_DEADLINE_S),
+            unreachable_ms_max: i64::try_from(limits::UNREACHABLE_BACKOFF_MS_MAX).unwrap_or(i64::MAX),
             deaths_max: limits::DEATHS_PER_PART_MAX,
+            repeats_max: limits::MARKED_REPEATS_MAX,
         }
     }
 }
@@ -122,7 +128,7 @@ impl RetryPolicy {
 
 /// Returns what is done about a part after an attempt ended in `outcome`.
 ///
-/// `facts` already count this attempt and, if the instance died of it, this death.
+/// `facts` already count this attempt and, if our own side cut it off, say so.
 /// `jitter` is a random number.
 pub fn next_step(
     outcome: &SendOutcome,
@@ -214,8 +220,12 @@ impl Step {
     /// Returns the facts to keep with the part once this step is taken.
     pub fn note(&self, facts: &PartFacts, now_ms: i64) -> PartFacts {
         let mut facts = facts.clone();
+        let ours = facts.ours;
         if matches!(self, Self::Lookup { .. }) {
+            // The doubt stays open until the answer.
             facts.lookups = facts.lookups.saturating_add(1);
+        } else {
+            facts.ours = false;
         }
         match self {
             Self::RetryAt { scope: RetryScope::Part, .. } | Self::Lookup { scope: RetryScope::Part, .. } => {
@@ -229,6 +239,7 @@ impl Step {
             Self::RetryAt { .. } | Self::Degrade { .. } => facts.failing_since_ms = None,
             Self::RepeatMarked { .. } => {
                 facts.doubts = facts.doubts.saturating_add(1);
+                facts.interrupted = facts.interrupted.saturating_add(u32::from(ours));
                 facts.failing_since_ms.get_or_insert(now_ms);
             }
             Self::ResendPlain => facts.plain = true,
@@ -271,17 +282,18 @@ impl Judge<'_> {
                 Step::Rewrite { to: migrated_to.unwrap_or_default().to_owned() }
             }
             RefusalKind::Unauthorized if self.now_ms < self.deadline_ms => {
-                let wait = i64::try_from(self.policy.backoff.cap_ms).unwrap_or(i64::MAX);
-                Step::Degrade { not_before_ms: self.within_deadline(wait) }
+                Step::Degrade { not_before_ms: self.within_deadline(self.backoff_ms()) }
             }
             _ => Step::Settle(PartState::Refused { kind: kind.clone(), detail: detail.to_owned() }),
         }
     }
 
-    /// The platform said how long: not sooner. Such a figure is often larger than it has to be, so
-    /// where it leads past the deadline there is one more try, shortly before that.
+    /// The platform named a wait, which is kept up to [`limits::WAIT_TOLD_MS_MAX`]: then the platform is asked again.
+    /// Where it leads past the deadline there is one more try, shortly before that. A part that is told to wait again
+    /// and again waits alone: the reason lies in the part, and nothing else is held for it.
     fn wait_as_told(&self, wait_ms: u64, scope: RetryScope) -> Step {
-        let wait = i64::try_from(wait_ms).unwrap_or(i64::MAX);
+        let wait = i64::try_from(wait_ms).unwrap_or(i64::MAX).min(limits::WAIT_TOLD_MS_MAX);
+        let scope = if self.facts.told > limits::TOLD_WAITS_MAX { RetryScope::Part } else { scope };
         let told = self.now_ms.saturating_add(wait);
         if told <= self.deadline_ms {
             return Step::RetryAt { not_before_ms: told, scope };
@@ -301,12 +313,22 @@ impl Judge<'_> {
         if self.now_ms >= self.deadline_ms {
             return Step::Abandon(DEADLINE_PASSED);
         }
-        Step::RetryAt { not_before_ms: self.within_deadline(self.backoff_ms()), scope }
+        let longest = match scope {
+            // Nothing reached the platform, so a try costs it nothing, and the whole instance waits for it.
+            RetryScope::Instance => self.policy.unreachable_ms_max,
+            _ => i64::MAX,
+        };
+        Step::RetryAt { not_before_ms: self.within_deadline(self.backoff_ms().min(longest)), scope }
     }
 
-    /// It may have arrived, and nobody can tell: once more, marked, and never again.
+    /// It may have arrived, and nobody can tell: once more, marked, and never again. A doubt that our own side caused
+    /// does not use up this repeat: further ones follow, with growing waits.
     fn doubt(&self) -> Step {
-        if self.facts.doubts > 0 {
+        let facts = self.facts;
+        if facts.ours {
+            return self.interruption();
+        }
+        if facts.doubts > facts.interrupted || facts.doubts >= self.policy.repeats_max {
             Step::Abandon(DOUBTFUL_TWICE)
         } else if self.now_ms >= self.deadline_ms {
             Step::Abandon(DEADLINE_PASSED)
@@ -316,6 +338,19 @@ impl Judge<'_> {
             let wait_ms = self.delay_ms(failures).min(self.policy.lane_hold_ms);
             Step::RepeatMarked { not_before_ms: self.within_deadline(wait_ms) }
         }
+    }
+
+    /// The host or the process of the adapter ended during the attempt. The platform had no part in that, so the first
+    /// repeat follows soon.
+    fn interruption(&self) -> Step {
+        if self.facts.doubts >= self.policy.repeats_max {
+            return Step::Abandon(INTERRUPTED_TOO_OFTEN);
+        }
+        if self.now_ms >= self.deadline_ms {
+            return Step::Abandon(DEADLINE_PASSED);
+        }
+        let wait_ms = self.delay_ms(self.facts.doubts.saturating_add(1)).min(self.policy.lane_hold_ms);
+        Step::RepeatMarked { not_before_ms: self.within_deadline(wait_ms) }
     }
 
     /// A part that fails for its own sake holds its lane for a while, then steps aside.

@@ -100,7 +100,8 @@ impl Drop for Born {
 pub(in crate::plugins) struct Maker {
     pub(in crate::plugins) handle: AdapterHandle,
     pub(in crate::plugins) services: Arc<dyn HostServices>,
-    /// A thread of this instance could not be ended: from then on it runs in a process.
+    /// Whether it runs in a process from now on: a thread of this instance could not be ended, or the previous run of
+    /// the host ended while it was delivering.
     pub(in crate::plugins) stuck: Arc<AtomicBool>,
 }
 

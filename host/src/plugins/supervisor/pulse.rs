@@ -7,7 +7,7 @@ use hermes_adapter_abi::status;
 use hermes_protocol::{CallError, ConnectError, method};
 use tokio::time;
 
-use super::Step;
+use super::{Lost, Step};
 use crate::plugins::{
     Answer, Isolation,
     handle::Shared,
@@ -26,18 +26,20 @@ pub(super) fn connected(life: &Life, method: &str, answer: Answer) -> Step {
         status::DROPPED => Step::Broken {
             reason: life.link.closed().now_or_never().unwrap_or_else(|| "the instance ended".to_owned()),
         },
-        status::BUSY => Step::Again { reason: "the instance is busy".to_owned(), after_ms: None },
+        status::BUSY => Step::Again(Lost::because("the instance is busy")),
         status::UNSUPPORTED => Step::Fatal {
             reason: "the adapter cannot connect".to_owned(),
             mend: "its author has to implement `connect`".to_owned(),
         },
         _ => match serde_json::from_slice(&answer.payload) {
             Ok(ConnectError::Fatal { reason, mend }) => Step::Fatal { reason, mend },
-            Ok(ConnectError::Retry { reason, after_ms }) => Step::Again { reason, after_ms },
+            Ok(ConnectError::Retry { reason, after_ms, unreachable }) => {
+                Step::Again(Lost { reason, after_ms, unreachable })
+            }
             _ => {
                 let error = serde_json::from_slice::<CallError>(&answer.payload);
                 let reason = error.map_or_else(|_| "the link was lost".to_owned(), |error| error.message);
-                Step::Again { reason, after_ms: None }
+                Step::Again(Lost::because(reason))
             }
         },
     }

@@ -15,7 +15,7 @@ use tokio::{
 };
 
 use super::{
-    Step, Wanted,
+    Lost, Step, Wanted,
     birth::{Born, Make, Maker},
     pulse::connected,
 };
@@ -124,7 +124,7 @@ pub(super) async fn beside(maker: Maker, make: Make) -> Result<Born, Unhealthy> 
         };
         match step {
             Step::Up => return Ok(born),
-            Step::Again { reason, after_ms } => {
+            Step::Again(Lost { reason, after_ms, .. }) => {
                 let wait = settings.backoff_first.max(std::time::Duration::from_millis(after_ms.unwrap_or(0)));
                 if Instant::now() + wait >= until {
                     return Err(Unhealthy::said(reason));

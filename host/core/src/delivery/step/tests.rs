@@ -75,7 +75,9 @@ fn only_what_concerns_the_chat_makes_it_a_dead_target() {
 #[test]
 fn a_credential_that_is_not_accepted_degrades_the_adapter_until_the_deadline() {
     let outcome = refused(RefusalKind::Unauthorized);
-    assert_eq!(first(&outcome, &Class::AtLeastOnce), Step::Degrade { not_before_ms: 300_000 });
+    assert_eq!(first(&outcome, &Class::AtLeastOnce), Step::Degrade { not_before_ms: 500 });
+    let later = after_facts(&outcome, &tried(20), &Class::AtLeastOnce, 0);
+    assert_eq!(later, Step::Degrade { not_before_ms: 150_000 }, "a credential that stays bad is tried rarely");
     let last = after_facts(&outcome, &tried(9), &Class::AtLeastOnce, DEADLINE);
     assert!(matches!(last, Step::Settle(PartState::Refused { kind: RefusalKind::Unauthorized, .. })));
 }
@@ -89,6 +91,92 @@ fn a_doubt_of_an_at_least_once_adapter_is_repeated_once_marked_and_then_given_up
     assert_eq!(after_facts(&doubt(), &facts, &Class::AtLeastOnce, 1), Step::Abandon("doubtful twice"));
     assert_eq!(first(&doubt(), &Class::from("later")), step, "an unknown class promises the least");
     assert_eq!(first(&SendOutcome::Unrecognised, &Class::AtLeastOnce), step);
+}
+
+/// Returns the waits of the repeats after attempts that our own side cut off, and the reason of the abandonment.
+fn interrupted(class: &Class, mut facts: PartFacts) -> (Vec<i64>, &'static str) {
+    let mut waits = Vec::new();
+    loop {
+        facts.attempts += 1;
+        facts.cut_off(false);
+        match after_facts(&doubt(), &facts, class, 0) {
+            Step::Abandon(why) => return (waits, why),
+            step @ Step::RepeatMarked { not_before_ms } => {
+                waits.push(not_before_ms);
+                facts = step.note(&facts, 0);
+                assert_eq!(
+                    (facts.marks().as_slice(), facts.alone, facts.ours),
+                    (&["(possibly repeated)"][..], true, false)
+                );
+            }
+            step => panic!("{step:?}"),
+        }
+    }
+}
+
+#[test]
+fn a_doubt_of_our_own_side_is_repeated_five_times_with_growing_waits() {
+    let (waits, why) = interrupted(&Class::AtLeastOnce, tried(0));
+    assert_eq!((waits.as_slice(), why), (&[500, 1_000, 2_000, 4_000, 8_000][..], "interrupted too often"));
+}
+
+#[test]
+fn a_doubt_of_our_own_side_does_not_use_up_the_one_repeat_of_the_platform() {
+    let mut facts = tried(0);
+    for _ in 0..3 {
+        facts.attempts += 1;
+        facts.cut_off(false);
+        facts = after_facts(&doubt(), &facts, &Class::AtLeastOnce, 0).note(&facts, 0);
+    }
+    let step = after_facts(&doubt(), &facts, &Class::AtLeastOnce, 0);
+    assert!(matches!(step, Step::RepeatMarked { .. }), "{step:?}");
+    let facts = step.note(&facts, 0);
+    assert_eq!((facts.doubts, facts.interrupted), (4, 3));
+    assert_eq!(after_facts(&doubt(), &facts, &Class::AtLeastOnce, 0), Step::Abandon("doubtful twice"));
+    let (waits, _) = interrupted(&Class::AtLeastOnce, facts);
+    assert_eq!(waits.len(), 1, "five repeats in all");
+}
+
+#[test]
+fn a_question_about_a_doubt_of_our_own_side_keeps_in_mind_whose_it_is() {
+    let mut facts = tried(1);
+    for repeats in 1..=5 {
+        facts.cut_off(false);
+        let ask = after_facts(&doubt(), &facts, &Class::Reconcilable, 0);
+        facts = ask.note(&facts, 0);
+        let step = after_lookup(Some(&LookupReply::Unclear), &facts, &RetryPolicy::default(), 0, DEADLINE, 0);
+        facts = step.note(&facts, 0);
+        assert_eq!((facts.doubts, facts.interrupted), (repeats, repeats));
+    }
+}
+
+#[test]
+fn nothing_that_was_not_sent_waits_longer_than_fifteen_seconds_for_a_link() {
+    for attempts in [1, 5, 9, 50] {
+        let outcome = not_sent(None, WaitScope::Instance);
+        let policy = RetryPolicy::default();
+        let step = next_step(&outcome, &tried(attempts), &Class::AtLeastOnce, &policy, 0, DEADLINE, u64::MAX);
+        let Step::RetryAt { not_before_ms, scope: RetryScope::Instance } = step else { panic!("{step:?}") };
+        assert!(not_before_ms <= 15_000, "{not_before_ms} after {attempts}");
+    }
+}
+
+#[test]
+fn a_wait_is_kept_for_a_quarter_of_an_hour_and_then_the_platform_is_asked_again() {
+    for wait_ms in [900_000, 900_001, 10_u64.pow(12), u64::MAX] {
+        let step = first(&not_sent(Some(wait_ms), WaitScope::Instance), &Class::AtLeastOnce);
+        assert_eq!(step, Step::RetryAt { not_before_ms: 900_000, scope: RetryScope::Instance });
+    }
+}
+
+#[test]
+fn a_part_that_is_told_to_wait_again_and_again_holds_nothing_else() {
+    let outcome = not_sent(Some(1_000), WaitScope::Instance);
+    let facts = PartFacts { told: 8, ..tried(8) };
+    let step = after_facts(&outcome, &facts, &Class::AtLeastOnce, 0);
+    assert!(matches!(step, Step::RetryAt { scope: RetryScope::Instance, .. }), "{step:?}");
+    let step = after_facts(&outcome, &PartFacts { told: 9, ..facts }, &Class::AtLeastOnce, 0);
+    assert_eq!(step, Step::RetryAt { not_before_ms: 1_000, scope: RetryScope::Part });
 }
 
 #[test]
@@ -212,7 +300,7 @@ fn a_wait_past_the_deadline_leaves_one_try_shortly_before_it() {
     for beyond in [u64::MAX, u64::try_from(DEADLINE).unwrap() + 1] {
         let outcome = not_sent(Some(beyond), WaitScope::Chat);
         let last = Step::RetryAt { not_before_ms: DEADLINE - LAST_TRY_MS, scope: RetryScope::Chat };
-        assert_eq!(first(&outcome, &Class::AtLeastOnce), last);
+        assert_eq!(after_facts(&outcome, &tried(1), &Class::AtLeastOnce, DEADLINE - 600_000), last);
         for now in [DEADLINE - LAST_TRY_MS, DEADLINE - 1, DEADLINE] {
             let step = after_facts(&outcome, &tried(2), &Class::AtLeastOnce, now);
             assert_eq!(step, Step::Abandon("deadline passed"));
@@ -311,7 +399,7 @@ proptest! {
     /// However often a platform asks for more than there is, one try is left, and it is in time.
     #[test]
     fn a_pessimistic_platform_gets_exactly_one_last_try(
-        first_ms in 0i64..DEADLINE - LAST_TRY_MS, beyond in any::<u32>(), jitter in any::<[u64; 2]>(),
+        first_ms in DEADLINE - 899_000..DEADLINE - LAST_TRY_MS, beyond in any::<u32>(), jitter in any::<[u64; 2]>(),
     ) {
         let policy = RetryPolicy::default();
         let asked = |now: i64, jitter| {
@@ -346,9 +434,10 @@ proptest! {
                 prop_assert!(class == Class::Idempotent || !facts.marks().is_empty(), "a repeat is marked");
             }
             let doubtful = matches!(outcome, SendOutcome::Unknown { .. } | SendOutcome::Unrecognised);
-            doubtful_sends += u32::from(doubtful);
-            if doubtful && *death == 0 {
-                facts.deaths += 1;
+            facts.ours = false;
+            match death {
+                0 | 1 if doubtful => facts.cut_off(*death == 0),
+                _ => doubtful_sends += u32::from(doubtful),
             }
             in_doubt |= doubtful;
 
@@ -372,7 +461,7 @@ proptest! {
                 Step::RetryAt { not_before_ms, .. } | Step::RepeatMarked { not_before_ms } | Step::Degrade { not_before_ms } => {
                     prop_assert!(*not_before_ms <= deadline);
                     if let SendOutcome::NotSent { retry_after_ms: Some(wait), .. } = outcome {
-                        let told = now + i64::try_from(*wait).unwrap();
+                        let told = now + i64::try_from(*wait).unwrap().min(limits::WAIT_TOLD_MS_MAX);
                         let window = deadline - LAST_TRY_MS..deadline;
                         prop_assert!(*not_before_ms >= told || window.contains(not_before_ms) && told > deadline);
                     }
@@ -389,7 +478,8 @@ proptest! {
         }
         prop_assert!(ended, "{:?} {:?}", state, facts);
         if class != Class::Idempotent {
-            prop_assert!(facts.doubts <= 1, "at most one marked repeat");
+            prop_assert!(facts.doubts <= 5, "at most five marked repeats");
+            prop_assert!(facts.doubts - facts.interrupted <= 1, "and one of them after a doubt of the platform");
         }
         if class == Class::AtLeastOnce {
             prop_assert!(doubtful_sends <= 2);
