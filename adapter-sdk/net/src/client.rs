@@ -6,6 +6,7 @@ use std::time::Duration;
 use reqwest::{Certificate, Client, ClientBuilder, Url, redirect};
 
 use crate::address::is_loopback_host;
+use crate::proxy::{self, ProxySettings, Rules};
 use crate::tls::install_provider;
 
 /// How a client behaves.
@@ -26,6 +27,8 @@ pub struct ClientOptions {
     pub redirects_max: usize,
     /// Whether the client only ever speaks to `http://` addresses, so that no certificates are loaded.
     pub plain_http: bool,
+    /// Proxies for connections that leave this machine. Default: none.
+    pub proxy: ProxySettings,
 }
 
 impl Default for ClientOptions {
@@ -38,6 +41,7 @@ impl Default for ClientOptions {
             ca_file: None,
             redirects_max: 0,
             plain_http: false,
+            proxy: ProxySettings::default(),
         }
     }
 }
@@ -74,10 +78,12 @@ pub enum ClientError {
     /// The address cannot be used.
     #[error("{0}")]
     Url(String),
+    /// The proxy cannot be used. The sentence does not hold the value.
+    #[error("{0}")]
+    Proxy(String),
 }
 
-/// Builds a client. No proxy of the environment is used: what the host may
-/// reach is what its configuration names.
+/// Builds a client. The environment is not read: the proxies are those of the options.
 ///
 /// # Errors
 ///
@@ -92,9 +98,11 @@ pub(crate) fn http_client_with(
     change: impl Fn(ClientBuilder) -> ClientBuilder,
 ) -> Result<Client, ClientError> {
     install_provider();
-    let fresh = || change(builder(options));
+    let rules = Rules::new(&options.proxy)?;
+    let needs_certificates = rules.needs_certificates();
+    let fresh = || change(builder(options, &rules));
     let extra = options.ca_file.as_deref().map(certificates).transpose()?.unwrap_or_default();
-    if options.plain_http {
+    if options.plain_http && !needs_certificates {
         return fresh().tls_certs_only([]).build().map_err(refused);
     }
     if !extra.is_empty() {
@@ -135,7 +143,7 @@ pub fn is_loopback(url: &Url) -> bool {
     url.host_str().is_some_and(is_loopback_host)
 }
 
-fn builder(options: &ClientOptions) -> ClientBuilder {
+fn builder(options: &ClientOptions, rules: &Rules) -> ClientBuilder {
     let redirects = match options.redirects_max {
         0 => redirect::Policy::none(),
         max => redirect::Policy::limited(max),
@@ -145,6 +153,11 @@ fn builder(options: &ClientOptions) -> ClientBuilder {
         .connect_timeout(options.connect_timeout)
         .redirect(redirects)
         .no_proxy();
+    if !rules.is_direct() {
+        let rules = rules.clone();
+        let through = move |url: &Url| rules.proxy_for(url).inspect(|proxy| proxy::note(proxy)).cloned();
+        builder = builder.proxy(reqwest::Proxy::custom(through)).connector_layer(proxy::NameProxy);
+    }
     if let Some(timeout) = options.total_timeout {
         builder = builder.timeout(timeout);
     }

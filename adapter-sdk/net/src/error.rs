@@ -1,5 +1,7 @@
 //! Whether a request that failed was certainly not sent.
 
+use crate::proxy::ProxyFailed;
+
 /// What went wrong below HTTP. An answer with a bad status is not an error here.
 ///
 /// The distinction that matters to a delivery: after [`NetError::NotSent`] it
@@ -63,12 +65,25 @@ impl From<reqwest::Error> for NetError {
             None
         };
         let timed_out = error.is_timeout();
-        let detail = sentence(&error.without_url());
+        let error = error.without_url();
+        let detail = proxy_failed(&error).unwrap_or_else(|| sentence(&error));
         match step {
             Some(step) => Self::NotSent { step, detail },
             None => Self::Doubtful { timed_out, detail },
         }
     }
+}
+
+/// The sentence about a proxy, where one failed.
+fn proxy_failed(error: &reqwest::Error) -> Option<String> {
+    let mut next = std::error::Error::source(error);
+    while let Some(cause) = next {
+        if let Some(failed) = cause.downcast_ref::<ProxyFailed>() {
+            return Some(failed.to_string());
+        }
+        next = cause.source();
+    }
+    None
 }
 
 /// The chain of causes in one line, each said once.

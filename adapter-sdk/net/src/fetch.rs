@@ -19,6 +19,7 @@ use tokio::time::{Instant, timeout_at};
 use crate::NetError;
 use crate::address::is_public;
 use crate::client::{ClientError, ClientOptions, http_client, http_client_with};
+use crate::proxy::{ProxySettings, Rules};
 
 /// What may be fetched, and how much of it.
 #[derive(Clone, Debug)]
@@ -34,6 +35,8 @@ pub struct FetchOptions {
     pub deadline: Duration,
     /// How many redirects are followed.
     pub redirects_max: usize,
+    /// Proxies for connections that leave this machine. Default: none.
+    pub proxy: ProxySettings,
 }
 
 impl Default for FetchOptions {
@@ -44,6 +47,7 @@ impl Default for FetchOptions {
             bytes_max: 20 * 1024 * 1024,
             deadline: Duration::from_secs(60),
             redirects_max: 3,
+            proxy: ProxySettings::default(),
         }
     }
 }
@@ -91,6 +95,7 @@ pub struct Fetcher {
     public: Client,
     origins: Vec<String>,
     options: FetchOptions,
+    rules: Rules,
 }
 
 impl Fetcher {
@@ -100,12 +105,19 @@ impl Fetcher {
     ///
     /// Says when `ca_file` cannot be used.
     pub fn new(options: FetchOptions) -> Result<Self, ClientError> {
-        let client =
-            ClientOptions { ca_file: options.ca_file.clone(), total_timeout: None, ..ClientOptions::default() };
+        let client = ClientOptions {
+            ca_file: options.ca_file.clone(),
+            total_timeout: None,
+            proxy: options.proxy.clone(),
+            ..ClientOptions::default()
+        };
+        let rules = Rules::new(&options.proxy)?;
+        let resolver = Arc::new(PublicResolver { proxies: rules.hosts() });
         Ok(Self {
             configured: http_client(&client)?,
-            public: http_client_with(&client, |builder| builder.dns_resolver(Arc::new(PublicResolver)))?,
+            public: http_client_with(&client, |builder| builder.dns_resolver(Arc::clone(&resolver)))?,
             origins: options.origins.iter().map(origin).collect(),
+            rules,
             options,
         })
     }
@@ -128,6 +140,7 @@ impl Fetcher {
         for _ in 0..=self.options.redirects_max {
             let here = origin(&url);
             let client = self.client_for(&url)?;
+            self.judge_behind_proxy(&url, &here).await?;
             let mut request = client.get(url.clone());
             if here == first {
                 request = request.headers(headers.clone());
@@ -147,6 +160,22 @@ impl Fetcher {
             return Ok(Fetched { response, left: bytes_max, options: self.options.clone(), deadline });
         }
         Err(forbidden(&origin(&url), "it redirects too often"))
+    }
+
+    /// Refuses a name that lies in this network although a proxy would look it up. A name that is unknown here is
+    /// left to the proxy.
+    async fn judge_behind_proxy(&self, url: &Url, here: &str) -> Result<(), FetchError> {
+        let Some(name) = url.domain().filter(|_| self.rules.proxy_for(url).is_some()) else { return Ok(()) };
+        if self.origins.iter().any(|origin| origin == here) {
+            return Ok(());
+        }
+        match tokio::net::lookup_host((name, 0)).await {
+            Ok(mut found) => {
+                let is_outside = found.any(|address| is_public(address.ip()));
+                if is_outside { Ok(()) } else { Err(forbidden(here, NOT_PUBLIC)) }
+            }
+            Err(_) => Ok(()),
+        }
     }
 
     fn client_for(&self, url: &Url) -> Result<&Client, FetchError> {
@@ -222,15 +251,18 @@ impl Fetched {
 
 const NOT_PUBLIC: &str = "it lies inside this machine or its network, and its origin is not configured";
 
-/// Knows only addresses of the public network.
+/// A resolver of names that lie in the public network, and of the operator's proxies.
 #[derive(Debug)]
-struct PublicResolver;
+struct PublicResolver {
+    proxies: Vec<String>,
+}
 
 impl Resolve for PublicResolver {
     fn resolve(&self, name: Name) -> Resolving {
+        let is_proxy = self.proxies.iter().any(|proxy| proxy.eq_ignore_ascii_case(name.as_str()));
         Box::pin(async move {
             let found = tokio::net::lookup_host((name.as_str(), 0)).await?;
-            let public: Vec<SocketAddr> = found.filter(|address| is_public(address.ip())).collect();
+            let public: Vec<SocketAddr> = found.filter(|address| is_proxy || is_public(address.ip())).collect();
             if public.is_empty() {
                 return Err(NotPublic.into());
             }

@@ -12,6 +12,7 @@
 //! * `ws`: websockets over the same client (feature `ws`).
 //! * [`address`]: which addresses belong to the public network.
 //! * `serve`: HTTP on a port of one's own, with bounds (feature `serve`).
+//! * [`proxy`]: proxies for outgoing connections.
 //! * [`port`]: a port that cannot be had, and who has it.
 //!
 //! Without the feature `client` only what needs no TLS is left, for adapters
@@ -34,6 +35,8 @@ pub mod client;
 pub mod error;
 #[cfg(feature = "client")]
 pub mod fetch;
+#[cfg(feature = "client")]
+pub mod proxy;
 #[cfg(feature = "serve")]
 pub mod serve;
 #[cfg(feature = "client")]
@@ -45,5 +48,7 @@ pub mod ws;
 pub use client::{ClientError, ClientOptions, http_client};
 #[cfg(feature = "client")]
 pub use error::NetError;
+#[cfg(feature = "client")]
+pub use proxy::ProxySettings;
 #[cfg(feature = "client")]
 pub use reqwest;

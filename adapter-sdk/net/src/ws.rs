@@ -1,7 +1,7 @@
 //! Websockets over the HTTP client.
 //!
 //! The connection is the client's own, switched over after the handshake: extra
-//! trust, deadlines and the absence of proxies hold for it as for every request.
+//! trust, deadlines and proxies hold for it as for every request.
 //! What is read has a bound, and so has every wait but that for the next message,
 //! which the caller judges by its protocol's own heartbeat.
 

@@ -50,6 +50,31 @@ async fn texts_go_both_ways_and_a_close_brings_its_code() {
 }
 
 #[tokio::test]
+async fn a_websocket_goes_through_a_proxy() {
+    let proxy = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = proxy.local_addr().unwrap();
+    tokio::spawn(async move {
+        let (mut stream, _) = proxy.accept().await.unwrap();
+        let mut greeting = [0; 3];
+        stream.read_exact(&mut greeting).await.unwrap();
+        stream.write_all(&[5, 0]).await.unwrap();
+        // CONNECT to a name: gateway.invalid:80.
+        let mut request = [0; 4 + 1 + 15 + 2];
+        stream.read_exact(&mut request).await.unwrap();
+        assert_eq!(&request[5..20], b"gateway.invalid");
+        stream.write_all(&[5, 0, 0, 1, 0, 0, 0, 0, 0, 0]).await.unwrap();
+        let mut peer = tokio_tungstenite::accept_async(stream).await.unwrap();
+        peer.send(Message::text("hello")).await.unwrap();
+    });
+    let mut options = ClientOptions::default();
+    options.plain_http = true;
+    options.proxy.http = Some(format!("socks5h://{address}"));
+    let url = ws_url("ws://gateway.invalid/").unwrap();
+    let mut socket = Socket::connect(&ws_client(&options).unwrap(), url, 1024).await.unwrap();
+    assert_eq!(socket.next().await, Ok(Received::Text("hello".into())));
+}
+
+#[tokio::test]
 async fn our_own_close_code_arrives() {
     let (seen, code) = tokio::sync::oneshot::channel();
     let mut socket = against(1024, |mut peer| async move {

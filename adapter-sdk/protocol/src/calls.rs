@@ -144,12 +144,54 @@ pub struct HostInfo {
     /// Named features beyond the version.
     #[serde(default)]
     pub features: Vec<String>,
+    /// The proxies for the instance's outgoing connections.
+    #[serde(default, skip_serializing_if = "ProxySettings::is_direct")]
+    pub proxy: ProxySettings,
 }
 
 impl HostInfo {
     /// A host of this SDK version.
     pub fn new(sdk: impl Into<String>, features: Vec<String>) -> Self {
-        Self { sdk: sdk.into(), features }
+        Self { sdk: sdk.into(), features, proxy: ProxySettings::default() }
+    }
+}
+
+/// The proxies for outgoing connections of one instance. Addresses of this machine are always connected directly.
+#[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[non_exhaustive]
+pub struct ProxySettings {
+    /// The proxy for `http` addresses: `scheme://user:password@host:port`. The scheme is `http`, `https`, `socks5` or `socks5h`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub http: Option<String>,
+    /// The proxy for `https` addresses.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub https: Option<String>,
+    /// Names, domains, addresses and networks that are connected directly, as in `NO_PROXY`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub no_proxy: Vec<String>,
+}
+
+impl ProxySettings {
+    /// Whether every address is connected directly.
+    pub fn is_direct(&self) -> bool {
+        self.http.is_none() && self.https.is_none()
+    }
+}
+
+impl std::fmt::Debug for ProxySettings {
+    /// Leaves out credentials.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let host = |proxy: &Option<String>| {
+            proxy
+                .as_deref()
+                .map(|proxy| proxy.rsplit(['@', '/']).find(|part| !part.is_empty()).unwrap_or("").to_owned())
+        };
+        f.debug_struct("ProxySettings")
+            .field("http", &host(&self.http))
+            .field("https", &host(&self.https))
+            .field("no_proxy", &self.no_proxy)
+            .finish()
     }
 }
 

@@ -12,6 +12,7 @@ use hermes_adapter_net::{
     body::{self, BodyError},
     client::base_url,
     http_client,
+    proxy::ProxySettings,
     reqwest::{
         self, Client, Method, Url,
         header::{AUTHORIZATION, HeaderMap, HeaderValue},
@@ -105,9 +106,10 @@ impl ApiError {
 
 impl Api {
     /// The API at `base`, its version included, for the bot of this token.
-    pub fn new(token: &str, base: &str, ca_file: Option<&Path>) -> Result<Self, ClientError> {
+    pub fn new(token: &str, base: &str, ca_file: Option<&Path>, proxy: &ProxySettings) -> Result<Self, ClientError> {
         let base: Url = base_url(base)?;
         let mut options = ClientOptions::for_base_url(&base);
+        options.proxy = proxy.clone();
         options.ca_file = ca_file.map(Path::to_owned);
         options.total_timeout = None;
         // <https://docs.discord.com/developers/reference#user-agent>

@@ -370,16 +370,19 @@ fn linked(config: Config, host: Host) -> Result<Connection, ClientError> {
     let base = base_url(&config.base_url)?;
     let gateway_url = config.gateway_url.as_deref().map(ws_url).transpose()?;
     let mut sockets = ClientOptions::default();
+    let proxy = &host.info().proxy;
     sockets.ca_file.clone_from(&config.ca_file);
+    sockets.proxy.clone_from(proxy);
     // Without a certificate to load where everything is plain.
     sockets.plain_http = base.scheme() == "http" && gateway_url.as_ref().is_none_or(|url| url.scheme() == "http");
     let mut files = FetchOptions::default();
     files.origins = fetched_from(&base, config.file_url.as_deref())?;
     files.ca_file.clone_from(&config.ca_file);
+    files.proxy.clone_from(proxy);
     files.bytes_max = config.media_bytes_max;
     let set = |list: Vec<String>| list.into_iter().collect::<BTreeSet<String>>();
     Ok(Connection {
-        api: Api::new(&config.token, &config.base_url, config.ca_file.as_deref())?,
+        api: Api::new(&config.token, &config.base_url, config.ca_file.as_deref(), proxy)?,
         host,
         manner: Manner { reply_mode: config.reply_mode, link_previews: config.link_previews },
         choice: Choice {

@@ -11,6 +11,7 @@ use hermes_adapter_net::{
     body::{self, BodyError},
     client::base_url,
     http_client,
+    proxy::ProxySettings,
     reqwest::{
         Body, Client, Error, Response, Url,
         header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderMap},
@@ -64,9 +65,15 @@ pub struct Refused {
 
 impl Api {
     /// A server at `base`, which is what stands before the name of a method.
-    pub fn new(base: &str, files: Option<&str>, ca_file: Option<&Path>) -> Result<Self, ClientError> {
+    pub fn new(
+        base: &str,
+        files: Option<&str>,
+        ca_file: Option<&Path>,
+        proxy: &ProxySettings,
+    ) -> Result<Self, ClientError> {
         let url = base_url(base)?;
         let mut options = ClientOptions::for_base_url(&url);
+        options.proxy = proxy.clone();
         options.ca_file = ca_file.map(Path::to_owned);
         options.total_timeout = None;
         let mut origins = vec![url.origin().ascii_serialization()];

@@ -525,7 +525,9 @@ fn parts(config: Config, host: &Host) -> Result<Parts, ConnectError> {
         )
     };
     let base = base_url(&config.base_url).map_err(wrong)?;
-    let api = Api::new(&config.base_url, config.file_url.as_deref(), config.ca_file.as_deref()).map_err(wrong)?;
+    let proxy = &host.info().proxy;
+    let api =
+        Api::new(&config.base_url, config.file_url.as_deref(), config.ca_file.as_deref(), proxy).map_err(wrong)?;
     let account = Arc::new(Account::new(api, config.tokens()));
     let mut origins = vec![base.clone()];
     if let Some(files) = &config.file_url {
@@ -533,6 +535,7 @@ fn parts(config: Config, host: &Host) -> Result<Parts, ConnectError> {
     }
     let mut fetching = FetchOptions::with_origins(origins.clone());
     fetching.ca_file.clone_from(&config.ca_file);
+    fetching.proxy.clone_from(proxy);
     fetching.bytes_max = config.media_bytes_max;
     let files = Files::new(Fetcher::new(fetching).map_err(wrong)?, origins, config.media_bytes_max);
     let receiver = Receiver::new(Arc::clone(&account), host.clone(), &config);
@@ -541,6 +544,7 @@ fn parts(config: Config, host: &Host) -> Result<Parts, ConnectError> {
             let mut options = ClientOptions::for_base_url(&base);
             options.plain_http &= config.gateway_url.as_deref().is_none_or(|url| !url.starts_with("wss"));
             options.ca_file.clone_from(&config.ca_file);
+            options.proxy.clone_from(proxy);
             let (gateway, ping) = (config.gateway_url.as_deref(), Duration::from_secs(config.ping_s));
             let account = Arc::clone(&account);
             let sockets = SocketMode::new(account, host.clone(), token, gateway, config.connections, ping, &options);

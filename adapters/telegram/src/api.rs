@@ -11,6 +11,7 @@ use hermes_adapter_net::{
     body::{self, BodyError},
     client::base_url,
     http_client,
+    proxy::ProxySettings,
     reqwest::{Client, Url, multipart::Form},
 };
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
@@ -74,10 +75,17 @@ pub struct Refused {
 
 impl Api {
     /// A server at `base` (what stands before `/bot<token>`), files at `files`.
-    pub fn new(token: &str, base: &str, files: Option<&str>, ca_file: Option<&Path>) -> Result<Self, ClientError> {
+    pub fn new(
+        token: &str,
+        base: &str,
+        files: Option<&str>,
+        ca_file: Option<&Path>,
+        proxy: &ProxySettings,
+    ) -> Result<Self, ClientError> {
         let base: Url = base_url(base)?;
         let mut options = ClientOptions::for_base_url(&base);
         options.ca_file = ca_file.map(Path::to_owned);
+        options.proxy = proxy.clone();
         options.total_timeout = None;
         let server = named("base_url", &base);
         let base = base.as_str().trim_end_matches('/').to_owned();

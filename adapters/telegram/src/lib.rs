@@ -423,7 +423,8 @@ impl Telegram {
 }
 
 fn connection(config: Config, host: Host) -> Result<Connection, ConnectError> {
-    let api = Api::new(&config.token, &config.base_url, config.file_url.as_deref(), config.ca_file.as_deref());
+    let (files, ca_file) = (config.file_url.as_deref(), config.ca_file.as_deref());
+    let api = Api::new(&config.token, &config.base_url, files, ca_file, &host.info().proxy);
     let api = api.map_err(|error| {
         ConnectError::fatal(
             format!("the server's address cannot be used: {error}"),

@@ -86,6 +86,8 @@ pub struct AgentConfig {
     pub home: PathBuf,
     /// What commands find in their environment besides their turn.
     pub environment: BTreeMap<String, String>,
+    /// The proxies for connections to the endpoint.
+    pub proxy: hermes_adapter_net::proxy::ProxySettings,
 }
 
 impl Default for AgentConfig {
@@ -112,6 +114,7 @@ impl Default for AgentConfig {
             dangerous: Vec::new(),
             home: PathBuf::new(),
             environment: BTreeMap::new(),
+            proxy: Default::default(),
         }
     }
 }

@@ -75,7 +75,8 @@ impl App {
                 status.reason = Some(reason);
             }
             status.held = census.held.get(&status.name).copied().unwrap_or_default();
-            status.into()
+            let proxy = config.own_proxy_line(&status.name);
+            status::AdapterStatus { proxy, ..status.into() }
         });
         let shown = census.dead.len();
         let running = self.host.counts.turns_running.load(Ordering::Relaxed);
@@ -88,6 +89,7 @@ impl App {
                 home: config.home.display().to_string(),
                 config: config.file.as_ref().map(|file| file.display().to_string()),
                 epoch: self.host.epoch.0,
+                proxy: config.proxy_line(),
                 trouble,
             },
             adapters: adapters.collect(),

@@ -67,6 +67,7 @@ fn available(found: &Found) -> AdapterStatus {
         Err(error) => (file.into_owned(), String::new(), "failed", Some(error.to_string())),
     };
     AdapterStatus {
+        proxy: None,
         name: id.clone(),
         plugin: id,
         version,

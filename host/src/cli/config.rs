@@ -56,6 +56,14 @@ async fn check(context: &Context) -> Result<(), Failure> {
         Some(file) => file.display().to_string(),
         None => "no plugins.toml was found, every value has its default".to_owned(),
     };
+    if let Some(proxy) = prepared.config.proxy_line() {
+        say(&format!("proxy: {proxy}; this machine is connected directly"))?;
+    }
+    for plan in &prepared.plans {
+        if let Some(proxy) = prepared.config.own_proxy_line(&plan.instance) {
+            say(&format!("proxy of {}: {proxy}", plan.instance))?;
+        }
+    }
     let names: Vec<&str> = prepared.plans.iter().map(|plan| plan.instance.as_str()).collect();
     let adapters = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
     say(&format!("{file}: no problems; adapters: {adapters}"))

@@ -51,6 +51,9 @@ pub fn render(status: &StatusJson, now_ms: i64) -> String {
         host.config.as_deref().unwrap_or("none; every value has its default"),
         status.agent.describe(),
     );
+    if let Some(proxy) = &host.proxy {
+        out.insert_str(out.len() - 1, &format!("proxy   {proxy}\n"));
+    }
     out.push_str(&adapters(&status.adapters, now_ms));
     for adapter in &status.adapters {
         for announced in &adapter.announced {
@@ -101,7 +104,8 @@ pub fn adapters(adapters: &[AdapterStatus], now_ms: i64) -> String {
     for adapter in adapters {
         let next = adapter.next_try.map(|at| format!("next try in {}", span(at - now_ms)));
         let ignored = adapter.upstream_ignored.then(|| "its word about senders is ignored".to_owned());
-        let why: Vec<String> = adapter.reason.iter().cloned().chain(next).chain(ignored).collect();
+        let proxy = adapter.proxy.as_ref().map(|proxy| format!("its proxy is {proxy}"));
+        let why: Vec<String> = adapter.reason.iter().cloned().chain(next).chain(ignored).chain(proxy).collect();
         if !why.is_empty() {
             reasons.push_str(&format!("{}: {}\n", adapter.name, one_line(&why.join("; "), WHY_CHARS_MAX)));
         }

@@ -11,6 +11,7 @@ use hermes_core::settings::Effort;
 
 use super::keys::{ADAPTER_KEYS, ADAPTER_SESSION_KEYS, KEYS, Key, find};
 use super::model::*;
+use super::proxies::HostProxy;
 use super::read::{Values, relative_to};
 use super::resets;
 use super::tree::{Node, Value};
@@ -93,7 +94,7 @@ impl<'a> Get<'a> {
         Duration::from_millis(self.whole(path))
     }
 
-    fn list(&self, path: &str) -> Vec<String> {
+    pub(super) fn list(&self, path: &str) -> Vec<String> {
         match self.value(path) {
             Some(Value::Array(items)) => items.into_iter().filter_map(string).collect(),
             _ => Vec::new(),
@@ -138,13 +139,14 @@ fn strangers(word: &str) -> Strangers {
 }
 
 /// `[host]`.
-pub fn host(get: &Get<'_>) -> HostConfig {
+pub fn host(get: &Get<'_>, proxy: HostProxy) -> HostConfig {
     HostConfig {
         plugins_dir: relative_to(get.file, &get.word("host.plugins_dir")),
         isolation: isolation(&get.word("host.isolation")),
         log: get.word("host.log"),
         log_format: if get.word("host.log_format") == "json" { LogFormat::Json } else { LogFormat::Text },
         status: get.word("host.status").parse().ok(),
+        proxy,
         drain: get.seconds("host.drain_s"),
         pin: get.word("host.pin") != "off",
         confine: get.word("host.confine") != "off",
@@ -314,6 +316,7 @@ pub fn adapter(
         command: Some(get.list("command")).filter(|command| !command.is_empty()),
         enabled: get.flag("enabled"),
         isolation: get.text("isolation").map(|word| isolation(&word)),
+        proxy: get.text("proxy").map(Secret::new),
         access: instance_access(get),
         home_channel: get.value("home_channel").and_then(home_channel),
         trust_upstream: get.on("trust_upstream"),

@@ -38,6 +38,8 @@ pub enum Kind {
     Listen,
     /// An `http` or `https` address.
     Url,
+    /// The address of a proxy, or a reference to one; `""` for none.
+    Proxy,
     /// A table of texts by name.
     Texts,
     /// A chat: text, or `{ chat = "…", thread = "…" }`.
@@ -110,6 +112,18 @@ pub const KEYS: &[Key] = &[
     key("host.log", Kind::Text, "\"info\"", "A level, or a tracing filter such as \"info,hermes_host=debug\"."),
     key("host.log_format", Kind::Word(&["text", "json"]), "\"text\"", "How log lines are written: text | json."),
     key("host.status", Kind::Listen, "\"127.0.0.1:8640\"", "Status page, /metrics, /healthz and /readyz. \"\" is off."),
+    unset(
+        "host.proxy",
+        Kind::Proxy,
+        "\"http://127.0.0.1:3128\"",
+        "The proxy for all outgoing connections: http, https, socks5 or socks5h, with user:password@ where it needs them, or { env = \"NAME\" }. \"\" is none. Unset: HTTPS_PROXY, HTTP_PROXY and ALL_PROXY of the environment. This machine is always connected directly.",
+    ),
+    key(
+        "host.no_proxy",
+        Kind::List,
+        "[]",
+        "Names, domains, addresses and networks that are connected directly, besides those of NO_PROXY: \".example.org\", \"10.0.0.0/8\".",
+    ),
     key("host.drain_s", int(0, 3600), "30", "How long a planned stop waits for running turns."),
     key(
         "host.pin",
@@ -413,6 +427,12 @@ pub const ADAPTER_KEYS: &[Key] = &[
     unset("command", Kind::List, "[\"./my-adapter\"]", "A program to run instead of a library."),
     unset("enabled", Kind::Bool, "true", "Wins over `adapter enable` and `adapter disable`."),
     unset("isolation", Kind::Word(&["auto", "in-process", "process"]), "\"process\"", "As in [host]."),
+    unset(
+        "proxy",
+        Kind::Proxy,
+        "\"socks5h://127.0.0.1:1080\"",
+        "The proxy of this instance, as in [host]; \"\" is none.",
+    ),
     unset("profile", Kind::Word(&["main"]), "\"main\"", "The profile that it speaks for."),
     unset(
         "home_channel",
@@ -473,6 +493,9 @@ pub const RESERVED: &[&str] = &[
     "stream",
     "require_mention",
 ];
+
+/// Keys that the host owns, and that an adapter's schema may have too: the adapter then gets the value.
+pub const SHARED: &[&str] = &["proxy"];
 
 /// Keys of another name that still work: `(retired, current)`.
 pub const RETIRED: &[(&str, &str)] =

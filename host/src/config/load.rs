@@ -11,6 +11,7 @@ use super::environment::{Environment, read_bounded};
 use super::keys::{ENVIRONMENT, KEYS, Key, find};
 use super::model::Config;
 use super::problem::{Problem, Problems, Source, Warning, nearest};
+use super::proxies;
 use super::read::{Reader, Values, from_variable};
 use super::resets;
 use super::section::{self, Section};
@@ -82,6 +83,7 @@ pub fn read(sources: Sources) -> Result<(Config, Problems), Problems> {
     }
     apply_environment(&mut reader, &mut values);
     check_together(&mut reader, &values);
+    let proxy = proxies::of_host(&mut reader, &Get::host(&values, &path));
 
     problems.0.append(&mut reader.problems.0);
     warnings.append(&mut reader.warnings);
@@ -90,6 +92,7 @@ pub fn read(sources: Sources) -> Result<(Config, Problems), Problems> {
     let get = Get::host(&values, &path);
     let mut agent = build::agent(&get);
     agent.home.clone_from(&home);
+    agent.proxy = proxy.settings.clone();
     agent.environment = hermes_agent::tools::environment::allowed(&sources.env);
     if build::is_hosted(&agent) && agent.api_key.is_none() {
         warnings.push(Warning {
@@ -99,7 +102,7 @@ pub fn read(sources: Sources) -> Result<(Config, Problems), Problems> {
         });
     }
     let config = Config {
-        host: build::host(&get),
+        host: build::host(&get, proxy),
         agent,
         session: build::session(&get),
         access: build::access(&get),

@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use hermes_core::commands::Gates;
+use hermes_core::secret::Secret;
 pub use hermes_core::settings::{BusyMode, ProgressMode};
 use hermes_protocol::ChatType;
 use jiff::tz::TimeZone;
@@ -26,6 +27,8 @@ pub struct HostConfig {
     pub log_format: LogFormat,
     /// Where the status listener binds; `None` is off.
     pub status: Option<SocketAddr>,
+    /// The proxies for outgoing connections.
+    pub proxy: super::proxies::HostProxy,
     /// How long a planned stop waits for running turns.
     pub drain: Duration,
     /// Whether changed bytes of a library are refused until `adapter add`.
@@ -321,6 +324,8 @@ pub struct AdapterConfig {
     pub enabled: Option<bool>,
     /// Where it runs; `None`: as `[host]` says.
     pub isolation: Option<Isolation>,
+    /// Its own proxy; empty: none.
+    pub proxy: Option<Secret>,
     /// Who may speak there.
     pub access: InstanceAccessConfig,
     /// Where the host may write unasked; wins over `/sethome`.

@@ -48,6 +48,8 @@ impl Config {
             }
             let mut plan = AdapterPlan::new(instance.clone(), adapter.plugin.clone(), config);
             plan.secrets = adapter.section.own.values().flat_map(|own| own.secrets.iter().cloned()).collect();
+            plan.proxy = self.proxy_for(instance);
+            plan.secrets.extend(super::proxies::credentials(&plan.proxy));
             plan.isolation = isolation(adapter.isolation.unwrap_or(self.host.isolation));
             plan.enabled = adapter.enabled.unwrap_or(true);
             plan.trust_upstream = adapter.trust_upstream;
@@ -126,6 +128,12 @@ pub fn own_config(adapter: &AdapterConfig, schema: Option<&Json>) -> Json {
             (value, _) => value.clone(),
         };
         config.insert(key.clone(), value);
+    }
+    // An adapter that has a key of this name itself gets the value, too.
+    if let Some(proxy) =
+        adapter.proxy.as_ref().filter(|_| schema.is_some_and(|root| schema::property(root, "proxy").is_some()))
+    {
+        config.insert("proxy".to_owned(), Json::from(proxy.expose()));
     }
     Json::Object(config)
 }

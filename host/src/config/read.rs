@@ -163,6 +163,7 @@ impl<'a> Reader<'a> {
     fn check(&mut self, kind: Kind, node: &Node, shown: &str) -> Option<Value> {
         match check_kind(kind, &node.value) {
             Ok(()) if kind == Kind::Secret => self.secret(node, shown).map(Value::String),
+            Ok(()) if kind == Kind::Proxy => self.proxy(node, shown).map(Value::String),
             Ok(()) => Some(node.value.clone()),
             Err(sentence) => {
                 self.problem(node.at, shown, sentence);
@@ -194,6 +195,21 @@ impl<'a> Reader<'a> {
                     None
                 }
             },
+        }
+    }
+
+    /// Resolves a proxy: a text without a password may stand in any file.
+    fn proxy(&mut self, node: &Node, shown: &str) -> Option<String> {
+        let text = match &node.value {
+            Value::String(text) if hermes_adapter_net::proxy::credentials(text).is_empty() => text.clone(),
+            _ => self.secret(node, shown)?,
+        };
+        match super::proxies::check(&text) {
+            Ok(()) => Some(text),
+            Err(sentence) => {
+                self.problem(node.at, shown, sentence);
+                None
+            }
         }
     }
 
@@ -299,6 +315,9 @@ fn check_kind(kind: Kind, value: &Value) -> Result<(), String> {
         (Kind::Listen, _) => wrong("a string such as \"127.0.0.1:8640\""),
         (Kind::Url, Value::String(url)) => check_url(url),
         (Kind::Url, _) => wrong("a string such as \"https://api.example/v1\""),
+        // As a secret, its shape is judged where it is resolved.
+        (Kind::Proxy, Value::String(_) | Value::Table(_)) => Ok(()),
+        (Kind::Proxy, _) => wrong("a string such as \"http://127.0.0.1:3128\""),
         (Kind::Chat, value) => check_chat(value),
     }
 }

@@ -131,6 +131,7 @@ impl Config {
     pub fn secrets(&self) -> Vec<hermes_core::secret::Secret> {
         let own = self.adapters.values().flat_map(|adapter| adapter.section.own.values()).flat_map(|own| &own.secrets);
         let mut all: BTreeSet<String> = own.cloned().collect();
+        all.extend(self.proxy_credentials());
         all.extend(self.agent.api_key.iter().map(|key| key.expose().to_owned()));
         all.into_iter().filter(|secret| !secret.is_empty()).map(hermes_core::secret::Secret::new).collect()
     }

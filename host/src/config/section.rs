@@ -9,7 +9,7 @@ use std::fmt;
 
 use serde_json::Value as Json;
 
-use super::keys::{ADAPTER_KEYS, ADAPTER_SESSION_KEYS, ADAPTER_SHORT_KEYS, KEYS, Key, RESERVED};
+use super::keys::{ADAPTER_KEYS, ADAPTER_SESSION_KEYS, ADAPTER_SHORT_KEYS, KEYS, Key, RESERVED, SHARED};
 use super::problem::Source;
 use super::read::{Reader, Values, is_instance_name, reference};
 use super::resets;
@@ -108,7 +108,7 @@ fn read(reader: &mut Reader<'_>, table: &BTreeMap<String, Node>, at: At, shown: 
     for (name, node) in table {
         if ADAPTER_SHORT_KEYS.contains(&name.as_str()) {
             short.push((name, node));
-        } else if RESERVED.contains(&name.as_str()) {
+        } else if RESERVED.contains(&name.as_str()) || SHARED.contains(&name.as_str()) {
             host_table.insert(name.clone(), node.clone());
         } else {
             own.insert(name.clone(), read_own(reader, node, &format!("{shown}.{name}")));

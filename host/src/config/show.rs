@@ -34,6 +34,7 @@ impl Config {
             source: self.origin.home.to_string(),
         }];
         all.extend(KEYS.iter().filter_map(|key| self.shown_key(key, self.origin.values.get(key.path))));
+        all.extend(self.shown_proxy());
         for (instance, adapter) in &self.adapters {
             let section = &adapter.section;
             for key in host_keys() {
@@ -77,6 +78,16 @@ impl Config {
             .collect()
     }
 
+    /// The proxy variables that are used, where no key wins over them.
+    fn shown_proxy(&self) -> Option<Shown> {
+        if self.origin.values.get("host.proxy").is_some() {
+            return None;
+        }
+        let value = hermes_adapter_net::proxy::describe(&self.host.proxy.settings)?;
+        let source = format!("environment: {}", self.host.proxy.from);
+        Some(Shown { key: "host.proxy".to_owned(), value: toml(&Json::from(value)), source })
+    }
+
     /// One value; for keys whose default depends on others, the one that is used.
     fn shown_key(&self, key: &Key, found: Option<&Found>) -> Option<Shown> {
         let used = match key.path {
@@ -91,7 +102,11 @@ impl Config {
 
 fn shown(key: &str, kind: Kind, found: Option<&Found>, default: Option<Json>) -> Option<Shown> {
     let value = found.map(|found| found.value.to_json()).or(default)?;
-    let value = if kind == Kind::Secret { MASK.to_owned() } else { toml(&value) };
+    let value = match (kind, &value) {
+        (Kind::Secret, _) => MASK.to_owned(),
+        (Kind::Proxy, Json::String(text)) => toml(&Json::from(super::proxies::shown(text))),
+        _ => toml(&value),
+    };
     let source = found.map_or(Source::Default, |found| found.source.clone());
     Some(Shown { key: key.to_owned(), value, source: source.to_string() })
 }
@@ -209,7 +224,7 @@ fn value(key: &Key) -> Json {
         Kind::List | Kind::Paths => json!({ "type": "array", "items": { "type": "string", "minLength": 1 } }),
         Kind::Words(words) => json!({ "type": "array", "items": { "enum": words } }),
         Kind::QualifiedIds => json!({ "type": "array", "items": { "type": "string", "pattern": "^[^:]+:.+$" } }),
-        Kind::Secret => json!({ "oneOf": [
+        Kind::Secret | Kind::Proxy => json!({ "oneOf": [
             { "type": "string" },
             { "type": "object", "properties": { "env": { "type": "string" } }, "required": ["env"], "additionalProperties": false },
             { "type": "object", "properties": { "file": { "type": "string" } }, "required": ["file"], "additionalProperties": false },

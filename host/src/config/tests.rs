@@ -10,7 +10,7 @@ use hermes_protocol::Manifest;
 use proptest::prelude::*;
 use serde_json::{Value as Json, json};
 
-use super::keys::{ADAPTER_KEYS, ADAPTER_SESSION_KEYS, ENVIRONMENT, KEYS, Kind, RESERVED, RETIRED, SECTIONS};
+use super::keys::{ADAPTER_KEYS, ADAPTER_SESSION_KEYS, ENVIRONMENT, KEYS, Kind, RESERVED, RETIRED, SECTIONS, SHARED};
 use super::*;
 
 mod errors;
@@ -326,7 +326,7 @@ fn the_tables_of_keys_agree_with_each_other() {
         assert!(SECTIONS.iter().any(|(section, _)| key.path.starts_with(&format!("{section}."))), "{}", key.path);
     }
     for key in ADAPTER_KEYS.iter().chain(ADAPTER_SESSION_KEYS) {
-        assert!(RESERVED.contains(&key.path.split('.').next().unwrap()), "{}", key.path);
+        assert!([RESERVED, SHARED].concat().contains(&key.path.split('.').next().unwrap()), "{}", key.path);
     }
     let gates: Vec<&str> = hermes_core::commands::gate_keys().collect();
     for gate in &gates {

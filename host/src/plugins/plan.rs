@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, ffi::OsString, path::PathBuf, sync::Arc, time::
 
 use futures_util::future::BoxFuture;
 use hermes_core::limits::HOST_CALLS_IN_FLIGHT_MAX;
-use hermes_protocol::CallError;
+use hermes_protocol::{CallError, ProxySettings};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -30,6 +30,8 @@ pub struct AdapterPlan {
     pub trust_upstream: bool,
     /// Host methods granted besides those a trusted instance gets anyway.
     pub granted: BTreeSet<String>,
+    /// The proxies for its outgoing connections.
+    pub proxy: ProxySettings,
     /// A program that speaks frames, instead of a library.
     pub command: Option<Vec<String>>,
     /// Where that program works: the folder of the file that names it. `None`: where the host works.
@@ -48,6 +50,7 @@ impl AdapterPlan {
             enabled: true,
             trust_upstream: false,
             granted: BTreeSet::new(),
+            proxy: ProxySettings::default(),
             command: None,
             folder: None,
         }

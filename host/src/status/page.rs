@@ -50,7 +50,7 @@ pub fn render(status: &StatusJson, now_ms: i64) -> String {
          <link rel=\"stylesheet\" href=\"/status.css\"></head><body><main>\
          <header><h1>hermes-host</h1><p><span class=\"state {class}\">{state}</span> for {since}</p></header>\
          <dl class=\"numbers\">{numbers}</dl><h2>Adapters</h2>{adapters}{warnings}\
-         <footer>version {version} · process {pid} · {home} · answered by {agent}</footer></main></body></html>\n",
+         <footer>version {version} · process {pid} · {home} · answered by {agent}{proxy}</footer></main></body></html>\n",
         state = text(&host.state),
         class = class(&host.state),
         since = span(now_ms - host.since),
@@ -58,6 +58,7 @@ pub fn render(status: &StatusJson, now_ms: i64) -> String {
         pid = host.pid,
         home = text(&host.home),
         agent = text(&status.agent.describe()),
+        proxy = host.proxy.as_ref().map(|proxy| format!(" · proxy {}", text(proxy))).unwrap_or_default(),
     )
 }
 

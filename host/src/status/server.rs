@@ -359,6 +359,7 @@ mod tests {
             version: "1.0.0".into(),
             isolation: "process".into(),
             confined: None,
+            proxy: None,
             state: "reconnecting".into(),
             since: 1_000,
             reason: Some("the link <is> down".into()),

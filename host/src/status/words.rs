@@ -44,6 +44,9 @@ pub struct HostStatus {
     pub config: Option<String>,
     /// Which life of the host this is.
     pub epoch: i64,
+    /// The proxy for outgoing connections and what set it, without credentials; absent: none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub proxy: Option<String>,
     /// Why nothing can be stored, while that is so; then no event is taken either.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trouble: Option<String>,
@@ -63,6 +66,9 @@ pub struct AdapterStatus {
     /// What its process has given up: `landlock v6 (files, ports, signals), seccomp`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub confined: Option<String>,
+    /// Its own proxy, where its section names one, without credentials.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub proxy: Option<String>,
     /// `starting`, `online`, `reconnecting`, `degraded`, `paused`, `draining`, `stopped`, `stuck`, `failed`, `available`.
     pub state: String,
     /// Since when, Unix ms.
@@ -106,6 +112,7 @@ impl AdapterStatus {
 impl From<crate::plugins::AdapterStatus> for AdapterStatus {
     fn from(status: crate::plugins::AdapterStatus) -> Self {
         Self {
+            proxy: None,
             name: status.name,
             plugin: status.plugin,
             version: status.version,

@@ -2,7 +2,7 @@ use super::*;
 use crate::api::Refused;
 
 fn account() -> Account {
-    let account = Account::new(Api::new("https://slack.com/api", None, None).unwrap(), Vec::new());
+    let account = Account::new(Api::new("https://slack.com/api", None, None, &Default::default()).unwrap(), Vec::new());
     for n in 1..=2 {
         let me = json!({ "team_id": format!("T{n}"), "user_id": format!("UME{n}"), "bot_id": format!("BME{n}") });
         let me = serde_json::from_value(me).unwrap();

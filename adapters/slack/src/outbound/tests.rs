@@ -68,7 +68,7 @@ async fn a_message_whose_time_is_up_ends_before_the_host_stops_waiting_for_it() 
     assert!(SEND_TIMEOUT < HOST_WAITS && SHOW_TIMEOUT < SEND_TIMEOUT);
     // Nobody answers there, and nobody refuses either.
     let silent = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
-    let api = Api::new(&format!("http://{}", silent.local_addr().unwrap()), None, None).unwrap();
+    let api = Api::new(&format!("http://{}", silent.local_addr().unwrap()), None, None, &Default::default()).unwrap();
     let me = serde_json::from_value(json!({ "team_id": "T1", "user_id": "UME" })).unwrap();
     let space = Space { token: "xoxb-1".to_owned(), me };
     let up = Instant::now();

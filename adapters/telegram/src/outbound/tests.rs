@@ -174,7 +174,7 @@ async fn what_nobody_took_on_is_tried_until_its_time_is_over_and_what_may_have_b
             let _ = asked.write_all([head.as_bytes(), body.as_bytes()].concat().as_slice());
         }
     });
-    let api = Api::new("1:A", &base, None, None).expect("a server");
+    let api = Api::new("1:A", &base, None, None, &Default::default()).expect("a server");
     let manner = Manner { reply_mode: ReplyMode::First, link_previews: false };
     let message = Outgoing::text(Chat::new(ChatType::Dm, "7"), "hello");
     for _ in 0..2 {

@@ -98,6 +98,7 @@ impl OpenAi {
         options.connect_timeout = config.timeouts.connect;
         options.total_timeout = None;
         options.ca_file = config.ca_file.clone();
+        options.proxy = config.proxy.clone();
         if !key.is_empty() && base.scheme() == "http" && !is_loopback(&base) {
             tracing::warn!("[agent] base_url begins with http://: the API key travels unencrypted");
         }

@@ -177,7 +177,8 @@ impl Maker {
             path: home.join("data"),
             why: error.to_string(),
         })?;
-        let host = HostInfo::new(SDK_VERSION, FEATURES.map(str::to_owned).to_vec());
+        let mut host = HostInfo::new(SDK_VERSION, FEATURES.map(str::to_owned).to_vec());
+        host.proxy = plan.proxy.clone();
         let mut envelope = Envelope::new(host, plan.instance.clone(), plan.config.clone());
         // JSON has no path that is not UTF-8; such a home has no data folder.
         envelope.data_dir = data.to_str().map(str::to_owned);
@@ -253,7 +254,11 @@ impl Maker {
                 plan.folder.clone()
             }
         };
-        Ok(ChildSpec { command, env: settings.child_env.clone(), folder })
+        let mut env = settings.child_env.clone();
+        // For what the adapter starts or links besides the SDK's own client.
+        let proxies = crate::config::child_variables(&plan.proxy);
+        env.extend(proxies.into_iter().map(|(name, value)| (name.into(), value.into())));
+        Ok(ChildSpec { command, env, folder })
     }
 
     /// Refuses a section, or a manifest, that does not fit the adapter's schema, where the schema can be had.
