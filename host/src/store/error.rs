@@ -64,6 +64,26 @@ pub enum StoreError {
         /// What the operating system said.
         detail: String,
     },
+    /// The operator: a file of the database was deleted or replaced under the running host.
+    #[error(
+        "{path:?} was deleted or replaced while the host runs; move it back, or restart the host to work with the \
+         files that are there"
+    )]
+    Gone {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The operator: the database has no bytes.
+    #[error(
+        "{path:?} is empty (0 bytes), so its content is lost; put a copy back, the newest is {copy}, or remove the file \
+         to begin with a new database"
+    )]
+    Empty {
+        /// The database.
+        path: PathBuf,
+        /// The newest copy made before a migration, or words that there is none.
+        copy: String,
+    },
     /// The operator: another process holds the database.
     #[error("another process holds {path:?}; end whatever opened it besides hermes-host")]
     Busy {
@@ -163,6 +183,21 @@ impl Fault {
             if code.extended_code == SQLITE_CONSTRAINT_UNIQUE || code.extended_code == SQLITE_CONSTRAINT_PRIMARYKEY)
     }
 
+    /// Whether a stored value is damaged, so that its row alone cannot be read.
+    pub(super) fn is_of_one_row(&self) -> bool {
+        match self {
+            Self::Json(_) | Self::Rule(StoreError::Internal { .. }) => true,
+            Self::Sql(error) => matches!(
+                error,
+                rusqlite::Error::FromSqlConversionFailure(..)
+                    | rusqlite::Error::InvalidColumnType(..)
+                    | rusqlite::Error::IntegralValueOutOfRange(..)
+                    | rusqlite::Error::Utf8Error(..)
+            ),
+            Self::Rule(_) => false,
+        }
+    }
+
     /// Says it as a sentence about the database at `path`.
     pub(super) fn explain(self, path: &Path) -> StoreError {
         match self {
@@ -195,7 +230,10 @@ impl StoreError {
     /// Whether the disk, the file or another process on it is to blame: nothing that is asked can be
     /// written until the operator has mended it.
     pub(super) fn is_of_the_disk(&self) -> bool {
-        matches!(self, Self::DiskFull { .. } | Self::Disk { .. } | Self::Busy { .. } | Self::Corrupt { .. })
+        matches!(
+            self,
+            Self::DiskFull { .. } | Self::Disk { .. } | Self::Busy { .. } | Self::Corrupt { .. } | Self::Gone { .. }
+        )
     }
 }
 

@@ -4,7 +4,7 @@ use hermes_core::ids::SessionId;
 use rusqlite::{Connection, params};
 use serde_json::Value;
 
-use super::sql::{change, first, parsed};
+use super::sql::{change, collect, first, parsed};
 use super::writer::Outcome;
 use super::{Result, Store, StoreError};
 
@@ -47,6 +47,24 @@ impl Store {
     pub async fn kv_delete(&self, scope: &str, key: &str) -> Result<()> {
         let (scope, key) = (scope.to_owned(), key.to_owned());
         self.write(move |db| delete(db, &scope, &key)).await
+    }
+
+    /// Returns the keys and values of `scope` whose value stands in `text`: the secrets that an adapter made for itself and
+    /// announced. A value of fewer than 16 characters is no secret.
+    ///
+    /// # Errors
+    ///
+    /// When the disk fails.
+    pub async fn kv_within(&self, scope: &str, text: &str) -> Result<Vec<(String, String)>> {
+        let (scope, text) = (scope.to_owned(), text.to_owned());
+        self.read(move |db| {
+            let statement = db.prepare_cached(
+                "SELECT key, value FROM kv
+                 WHERE scope = ?1 AND length(value) BETWEEN 16 AND 512 AND instr(?2, value) > 0 ORDER BY key",
+            )?;
+            collect(statement, [scope, text], |row| Ok((row.get(0)?, row.get(1)?)))
+        })
+        .await
     }
 
     /// Returns a fact of the host's own.

@@ -27,6 +27,7 @@ mod mirror;
 mod open;
 mod outbox;
 mod pairing;
+mod place;
 mod readers;
 mod recovery;
 pub mod rows;

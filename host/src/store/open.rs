@@ -27,6 +27,10 @@ const CHECKPOINT_PAGES: i64 = 4_000;
 const LOG_BYTES_MAX: i64 = 64 << 20;
 
 pub(super) fn open(path: &Path, clock: Arc<dyn Clock>, settings: Settings) -> Result<Opened> {
+    // SQLite takes a file without bytes for a new database. This program never leaves one.
+    if std::fs::metadata(path).is_ok_and(|file| file.is_file() && file.len() == 0) {
+        return Err(StoreError::Empty { path: path.to_owned(), copy: migrate::newest_copy(path) });
+    }
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let db = connect(path, flags)?;
     let explained = |fault: Fault| fault.explain(path);

@@ -69,6 +69,39 @@ pub(super) fn collect<T>(
     Ok(all)
 }
 
+/// Collects the rows of a query that can be read. A row with a damaged value is left out and named in the log; its number
+/// is the column `id`.
+pub(super) fn collect_readable<T>(
+    mut statement: CachedStatement<'_>,
+    values: impl Params,
+    (what, id): (&str, usize),
+    mut read: impl FnMut(&Row<'_>) -> Outcome<T>,
+) -> Outcome<Vec<T>> {
+    let mut rows = statement.query(values)?;
+    let mut all = Vec::new();
+    while let Some(row) = rows.next()? {
+        all.extend(readable(row, (what, id), &mut read)?);
+    }
+    Ok(all)
+}
+
+/// Reads a row; `None`: a value of it is damaged, and the log names it.
+pub(super) fn readable<T>(
+    row: &Row<'_>,
+    (what, id): (&str, usize),
+    read: impl FnOnce(&Row<'_>) -> Outcome<T>,
+) -> Outcome<Option<T>> {
+    match read(row) {
+        Ok(value) => Ok(Some(value)),
+        Err(fault) if fault.is_of_one_row() => {
+            let row = row.get::<_, i64>(id).unwrap_or_default();
+            tracing::warn!(row, ?fault, "store: a damaged {what} is left out");
+            Ok(None)
+        }
+        Err(fault) => Err(fault),
+    }
+}
+
 /// Returns the first row of a query, where there is one.
 pub(super) fn first<T>(
     mut statement: CachedStatement<'_>,

@@ -9,13 +9,16 @@ use hermes_core::ids::{SessionId, TurnId};
 use rusqlite::{Connection, Row, params};
 
 use super::error::Fault;
-use super::sql::{change, collect, first, parsed_list, text};
+use super::sql::{change, collect, collect_readable, first, parsed_list, readable, text};
 use super::writer::Outcome;
 use super::{MessageRow, Page, Result, SaidTurn, Store, Taken, sessions};
 
 /// Columns that [`read_message`] reads.
 const COLUMNS: &str =
     "id, turn_id, role, content, reasoning, tool_calls, tool_call_id, attachments, platform_ids, at_ms";
+
+/// The name of a row for the log, and the column of its number.
+const MESSAGE: (&str, usize) = ("message", 0);
 
 impl Store {
     /// Returns the name of a file that came in, by its id: of what the running turn of a session answers, or of what was
@@ -55,7 +58,7 @@ impl Store {
             let statement = db.prepare_cached(&format!(
                 "SELECT {COLUMNS} FROM messages WHERE session_id = ?1 AND active = 1 ORDER BY id DESC LIMIT ?2"
             ))?;
-            let mut messages = collect(statement, params![session, limit], read_message)?;
+            let mut messages = collect_readable(statement, params![session, limit], MESSAGE, read_message)?;
             messages.reverse();
             Ok(messages)
         })
@@ -77,7 +80,7 @@ impl Store {
             let mut rows = statement.query(params![session, after, page.rows_max])?;
             let (mut messages, mut bytes) = (Vec::new(), 0);
             while let Some(row) = rows.next()? {
-                let message = read_message(row)?;
+                let Some(message) = readable(row, MESSAGE, read_message)? else { continue };
                 bytes += message.message.content.len();
                 if bytes > page.bytes_max && !messages.is_empty() {
                     break;
@@ -125,7 +128,7 @@ fn heard(db: &Connection, session: &SessionId, turn: TurnId) -> Outcome<Vec<Mess
         "SELECT {COLUMNS} FROM messages WHERE session_id = ?1 AND turn_id = ?2 AND active = 1 AND role = 'user'
          ORDER BY id"
     ))?;
-    collect(said, params![session.0, turn.0], |row| Ok(read_message(row)?.message))
+    collect_readable(said, params![session.0, turn.0], MESSAGE, |row| Ok(read_message(row)?.message))
 }
 
 fn last_taken(db: &Connection, session: &SessionId) -> Outcome<Option<Taken>> {

@@ -16,6 +16,7 @@ use rusqlite::Connection;
 use tokio::sync::{mpsc, oneshot};
 
 use super::error::{Fault, StoreError};
+use super::place::Place;
 use super::trouble::Trouble;
 use super::{Result, WriterStats};
 
@@ -96,6 +97,7 @@ struct Counters {
 pub(super) struct Writer {
     queue: mpsc::Sender<Message>,
     counters: Arc<Counters>,
+    place: Arc<Place>,
 }
 
 impl Writer {
@@ -103,9 +105,10 @@ impl Writer {
     pub(super) fn start(db: Connection, path: PathBuf) -> std::io::Result<Self> {
         let (queue, requests) = mpsc::channel(WRITE_QUEUE_MAX);
         let counters = Arc::new(Counters::default());
-        let desk = Desk { db, path, requests, counters: Arc::clone(&counters) };
+        let place = Arc::new(Place::of(&path));
+        let desk = Desk { db, path, requests, counters: Arc::clone(&counters), place: Arc::clone(&place) };
         std::thread::Builder::new().name("store-writer".to_owned()).spawn(move || desk.serve())?;
-        Ok(Self { queue, counters })
+        Ok(Self { queue, counters, place })
     }
 
     /// Carries out `work` in the next group and returns after the commit.
@@ -164,6 +167,17 @@ impl Writer {
         }
     }
 
+    /// Checks that the files of the database are where they were.
+    pub(super) fn check_place(&self) -> Result<()> {
+        self.place.check()
+    }
+
+    /// Remembers a failure that was found outside of a commit.
+    pub(super) fn failed(&self, error: &StoreError) {
+        self.counters.failures.fetch_add(1, Ordering::Relaxed);
+        self.counters.trouble.failed(error);
+    }
+
     /// What the disk said last, unless something was written since.
     pub(super) fn trouble(&self) -> Option<StoreError> {
         self.counters.trouble.now()
@@ -176,6 +190,7 @@ struct Desk {
     path: PathBuf,
     requests: mpsc::Receiver<Message>,
     counters: Arc<Counters>,
+    place: Arc<Place>,
 }
 
 impl Desk {
@@ -229,7 +244,7 @@ impl Desk {
             }
         }
         let committed = match broken {
-            None => self.statement("COMMIT"),
+            None => self.place.check().and_then(|()| self.statement("COMMIT")),
             Some(error) => Err(error),
         };
         match &committed {

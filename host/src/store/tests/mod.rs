@@ -6,6 +6,7 @@ mod handoff;
 mod lineage;
 mod mirror;
 mod outbox;
+mod place;
 mod recovery;
 mod retention;
 mod schema;
