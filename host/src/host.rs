@@ -20,12 +20,11 @@ use tokio::sync::{Semaphore, mpsc};
 use tokio_util::sync::CancellationToken;
 
 use crate::accounts::Accounts;
+use crate::app::NextRun;
 use crate::app::plan::Planner;
-use crate::app::would_start;
 use crate::chance::Chance;
 use crate::clock::{Clock, PlatformClocks};
 use crate::codes::Codes;
-use crate::config::Sources;
 use crate::control::RunTokens;
 use crate::events::{DeliveryNews, HostEvent};
 use crate::handoff::Handoffs;
@@ -102,7 +101,7 @@ pub struct Host {
     model: ArcSwapOption<String>,
     approved: ArcSwap<BTreeSet<String>>,
     /// What the host would read if it were restarted; unset where it cannot be.
-    restartable: OnceLock<Sources>,
+    restartable: OnceLock<NextRun>,
     planner: OnceLock<Planner>,
     homes: ArcSwap<Homes>,
     adapters: OnceLock<Adapters>,
@@ -180,9 +179,9 @@ impl Host {
     }
 
     /// Says, once, that the host can be restarted, and what it would read then.
-    pub fn set_restartable(&self, sources: Sources) {
+    pub fn set_restartable(&self, next: NextRun) {
         // As for the adapters.
-        let _ = self.restartable.set(sources);
+        let _ = self.restartable.set(next);
     }
 
     /// Whether the host is started again when it ends to be restarted.
@@ -193,7 +192,7 @@ impl Host {
     /// Whether the host would start again if it ended.
     pub async fn would_start(&self) -> bool {
         match self.restartable.get() {
-            Some(sources) => match would_start(sources.clone()).await {
+            Some(next) => match next.would_start().await {
                 Ok(()) => true,
                 Err(problems) => {
                     tracing::error!("the host goes on, since it would not start again:\n{problems}");

@@ -1,5 +1,5 @@
 // One hermes-host on a home of its own, on free ports.
-import { spawn } from "node:child_process";
+import { execFile, spawn } from "node:child_process";
 import { mkdtempSync, mkdirSync, rmSync, writeFileSync } from "node:fs";
 import { createServer } from "node:net";
 import { tmpdir } from "node:os";
@@ -46,8 +46,14 @@ export class Host {
       const timer = setTimeout(() => reject(new Error(`no link within ${START_MS} ms:\n${this.said}`)), START_MS);
       const look = (piece) => {
         this.said += piece;
-        const link = /http:\/\/127\.0\.0\.1:\d+\/\?token=[\w-]+/.exec(this.said);
-        if (link) { clearTimeout(timer); resolve(link[0]); }
+        // The output is no terminal, so it shows the address without the token.
+        if (!/http:\/\/127\.0\.0\.1:\d+\/\?token=…/.test(this.said)) return;
+        clearTimeout(timer);
+        const arguments_ = ["--config", this.config, "--home", this.home, "webchat", "link"];
+        execFile(join(process.env.HERMES_BIN, "hermes-host"), arguments_, (error, said) => {
+          const link = /http:\/\/127\.0\.0\.1:\d+\/\?token=[\w-]+/.exec(said);
+          if (link) resolve(link[0]); else reject(error ?? new Error(said));
+        });
       };
       this.child.stdout.setEncoding("utf8").on("data", look);
       this.child.stderr.setEncoding("utf8").on("data", look);

@@ -4,7 +4,8 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 
-use hermes_tests::{Model, World, artefacts, until};
+use hermes_tests::{Isolation, Model, World, artefacts, until};
+use serde_json::{Value, json};
 
 /// The sentence that a process without a valid token gets.
 const REFUSED: &str = "the host started this process";
@@ -20,7 +21,7 @@ impl Attack {
         let model = Model::runs("ls");
         let folder = tempfile::tempdir().expect("a temporary folder");
         let mut world = World::with(
-            "[adapter.scripted]\nisolation = \"process\"\nsocket = \"SOCKET\"\n\
+            "[adapter.scripted]\nisolation = \"in-process\"\nsocket = \"SOCKET\"\n\
              access = { operators = [\"1\"], admins = [\"2\"], allowed_users = [\"7\", \"8\"] }\n\
              session = { merge_ms = 0, receipts = false, stream = \"off\", progress = \"off\" }\n",
         );
@@ -144,5 +145,40 @@ fn the_process_of_an_adapter_is_refused() {
     });
     assert!(said.contains(REFUSED) && !said.contains("0 over"), "{said}");
     assert!(world.runs());
+    assert_eq!(world.stop(), Some(0));
+}
+
+#[test]
+fn a_secret_that_an_adapter_made_is_shown_on_request_and_rotated() {
+    const SECRET: &str = "0123456789abcdef0123456789abcdef";
+    let mut world = World::new(Isolation::InProcess, &["7"]);
+    world.start();
+    world.wait_state("scripted", "online");
+    let call = |world: &World, method: &str, payload: Value| {
+        let before = world.scripted.seen().len();
+        world.scripted.tell(json!({ "do": "host_call", "method": method, "payload": payload }));
+        world.scripted.wait("the host answers", 30, |seen| {
+            seen.iter().skip(before).find(|said| said["method"] == method).cloned()
+        })
+    };
+    call(&world, "kv.set", json!({ "key": "token", "value": SECRET }));
+    call(&world, "announce", json!({ "label": "page", "url": format!("http://localhost/?token={SECRET}") }));
+    until("it is printed without the secret", 30, || {
+        world
+            .log()
+            .contains("page: http://localhost/?token=… (`hermes-host adapter link scripted` shows it)")
+            .then_some(())
+    });
+    assert!(!world.log().contains(SECRET) && !world.told(&["status"]).contains(SECRET), "no terminal shows these");
+    for words in [&["adapter", "link", "scripted"][..], &["scripted", "link"], &["script", "key"]] {
+        assert_eq!(world.told(words), format!("page: http://localhost/?token={SECRET}\n"), "{words:?}");
+    }
+    let lives = world.scripted.lives();
+    assert!(world.told(&["scripted", "key", "rotate"]).contains("the former one is no longer valid"));
+    world.scripted.wait_life(lives + 1);
+    let answer = call(&world, "kv.get", json!({ "key": "token" }));
+    assert!(!answer.to_string().contains(SECRET), "the next life makes a new one: {answer}");
+    let nothing = world.cli(&["scripted", "link", "rotate"]);
+    assert!(String::from_utf8_lossy(&nothing.stderr).contains("has made no secret"), "{nothing:?}");
     assert_eq!(world.stop(), Some(0));
 }

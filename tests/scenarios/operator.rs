@@ -1,6 +1,9 @@
 //! What the person who runs the host sees.
 
-use hermes_tests::{Isolation, Scripted, World, until};
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+
+use hermes_tests::{Isolation, Scripted, World, artefacts, until};
 use serde_json::{Value, json};
 
 #[test]
@@ -216,6 +219,80 @@ fn a_host_that_would_not_start_again_is_not_restarted() {
     let chat = world.scripted.chat("7");
     chat.says("still there?");
     chat.hears(1);
+    assert_eq!(world.stop(), Some(0));
+}
+
+#[test]
+fn a_program_that_cannot_run_does_not_replace_the_host() {
+    let mut world = World::new(Isolation::InProcess, &["7"]);
+    let (folder, real) = (tempfile::tempdir().expect("a temporary folder"), artefacts().host());
+    let program = folder.path().join("hermes-host");
+    let put = |bytes: &[u8], mode: u32| {
+        // The running program keeps its file: another one takes the name.
+        let new = folder.path().join("new");
+        fs::write(&new, bytes).expect("the folder is ours");
+        fs::set_permissions(&new, fs::Permissions::from_mode(mode)).expect("the file is ours");
+        fs::rename(&new, &program).expect("the folder is ours");
+    };
+    let good = fs::read(&real).expect("the host was built");
+    put(&good, 0o755);
+    world.use_host(&program);
+    world.start();
+    world.wait_state("scripted", "online");
+    let pid = world.pid();
+    // The commands come from the program that works.
+    world.use_host(&real);
+    let broken: [(&[u8], u32, &str); 6] = [
+        (b"not a program", 0o755, "cannot be executed"),
+        (&good[..good.len() / 3], 0o755, ""),
+        (&good, 0o644, "cannot be executed"),
+        (b"#!/bin/sh\nexit 0\n", 0o755, "it is not hermes-host"),
+        (b"#!/bin/sh\nkill -9 $$\n", 0o755, "its check ended with signal: 9"),
+        (b"#!/bin/sh\necho broken >&2; exit 1\n", 0o755, "exit status: 1 (broken)"),
+    ];
+    for (bytes, mode, why) in broken {
+        put(bytes, mode);
+        let refused = world.cli(&["restart"]);
+        let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+        assert!(!refused.status.success() && said.contains("the host goes on"), "{why}: {said}");
+        assert!(said.contains(why), "{why}: {said}");
+    }
+    fs::remove_file(&program).expect("it is there");
+    assert!(!world.cli(&["restart"]).status.success(), "there is none");
+    assert!(world.runs() && world.status()["host"]["pid"] == pid);
+    // An older release does not know how to check itself.
+    let older = format!(
+        "#!/bin/sh\ncase \"$*\" in *--version) echo hermes-host 0.9; exit 0;; *would-start) exit 2;; esac\nexec {} \"$@\"\n",
+        real.display()
+    );
+    put(older.as_bytes(), 0o755);
+    let lives = world.scripted.lives();
+    world.told(&["restart"]);
+    world.scripted.wait_life(lives + 1);
+    assert_eq!(world.stop(), Some(0));
+}
+
+#[test]
+fn only_run_uses_the_file_of_the_working_folder() {
+    let mut world = World::new(Isolation::InProcess, &["7"]);
+    let checkout = tempfile::tempdir().expect("a temporary folder");
+    fs::write(checkout.path().join("plugins.toml"), "[agent]\nruntime = \"none of this\"\n").expect("it is ours");
+    let ask = |world: &World, arguments: &[&str]| {
+        let output = world.bare(arguments).current_dir(checkout.path()).output().expect("the command starts");
+        (output.status.code(), String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned())
+    };
+    let (code, said) = ask(&world, &["config", "check"]);
+    assert!(code == Some(0) && said.contains("./plugins.toml was not read"), "{said}");
+    for arguments in [&["config", "check", "--config", "."][..], &["run"]] {
+        let (code, said) = ask(&world, arguments);
+        assert!(code == Some(78) && said.contains("none of this"), "{arguments:?}: {said}");
+    }
+    // A running host's file is what its commands speak of.
+    world.start();
+    world.wait_state("scripted", "online");
+    let (code, said) = ask(&world, &["config", "check"]);
+    let file = world.status()["host"]["config"].as_str().expect("it has one").to_owned();
+    assert!(code == Some(0) && said.contains(&format!("{file}: no problems")), "{file}: {said}");
     assert_eq!(world.stop(), Some(0));
 }
 

@@ -212,14 +212,15 @@ impl World {
     }
 
     fn command(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::new(&self.binary);
+        let mut command = self.bare(arguments);
+        command.arg("--config").arg(self.config());
         command
-            .args(arguments)
-            .arg("--home")
-            .arg(self.home())
-            .arg("--config")
-            .arg(self.config())
-            .current_dir(self.folder.path());
+    }
+
+    /// A command of the host's binary on this home that names no configuration.
+    pub fn bare(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(&self.binary);
+        command.args(arguments).arg("--home").arg(self.home()).current_dir(self.folder.path());
         command
             .env_clear()
             .env("PATH", "/usr/bin:/bin")

@@ -6,10 +6,23 @@
 //! an end that nobody answers is not. So a container is no sign: many are not started again.
 
 use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
+
+use hermes_agent::tools::children;
+use tokio::io::{AsyncRead, AsyncReadExt};
+use tokio::process::{Child, Command};
 
 use super::stop::End;
 use crate::config::{self, Problems, Sources};
+use crate::status::human::one_line;
+
+/// The first word of the program's answer to `--version`.
+const NAME: &str = "hermes-host ";
+
+/// Exit code of a program whose configuration refuses to start.
+const CONFIG: u8 = 78;
 
 /// How long a life of a host that broke has to be, for the host to start itself again: one that breaks as it begins
 /// would do so for ever.
@@ -45,6 +58,121 @@ pub(super) fn is_supervised(env: &BTreeMap<String, String>, pid: u32) -> bool {
     let meant = said("SYSTEMD_EXEC_PID").is_none_or(|of| of == pid.to_string());
     let by_systemd = ["INVOCATION_ID", "NOTIFY_SOCKET"].into_iter().any(|name| said(name).is_some()) && meant;
     by_systemd || said("XPC_SERVICE_NAME").is_some() || said("HERMES_GATEWAY_EXTERNAL_SUPERVISOR").is_some()
+}
+
+/// Deadline of the new program's own check.
+const TRIAL: Duration = Duration::from_secs(60);
+
+/// Bytes of the new program's output that are read.
+const TRIAL_BYTES_MAX: u64 = 16 << 10;
+
+/// The argument that makes a program check whether it would start. A release before it does not know the word.
+pub const WOULD_START: &str = "would-start";
+
+/// Exit code of a program that does not know a word of its command line.
+const USAGE: i32 = 2;
+
+/// The material of the next run: the sources of its configuration, and its program.
+#[derive(Clone, Debug, Default)]
+pub struct NextRun {
+    /// The sources of the configuration.
+    pub sources: Sources,
+    /// The program, by the name by which this one was started; `None`: it is not known and not tried.
+    pub program: Option<PathBuf>,
+}
+
+/// The reason against a restart.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum WouldNotStart {
+    /// The configuration refuses.
+    #[error(transparent)]
+    Config(#[from] Problems),
+    /// The program cannot run.
+    #[error("{}: {why}; put a working program there", program.display())]
+    Program {
+        /// The program.
+        program: PathBuf,
+        /// The reason.
+        why: String,
+    },
+    /// The new program refuses the configuration.
+    #[error("{said}")]
+    Refused {
+        /// Its words.
+        said: String,
+    },
+}
+
+impl NextRun {
+    /// Checks that the next run would start: the program executes, names its version, and accepts the configuration.
+    ///
+    /// # Errors
+    ///
+    /// The reason why not.
+    pub async fn would_start(&self) -> Result<(), WouldNotStart> {
+        match &self.program {
+            Some(program) if self.tries(program).await? => Ok(()),
+            _ => Ok(would_start(self.sources.clone()).await?),
+        }
+    }
+
+    /// Lets the program check itself in a child; `false`: it runs, and does not know how to.
+    async fn tries(&self, program: &Path) -> Result<bool, WouldNotStart> {
+        let failed = |why: String| WouldNotStart::Program { program: program.to_owned(), why };
+        let (ended, said, error) = self.ask(program, &[WOULD_START]).await.map_err(failed)?;
+        match ended.code() {
+            Some(0) if said.starts_with(NAME) => Ok(true),
+            Some(0) => Err(failed(format!("it is not {NAME}"))),
+            Some(USAGE) => {
+                let (ended, said, _) = self.ask(program, &["--version"]).await.map_err(failed)?;
+                if ended.success() && said.starts_with(NAME) {
+                    Ok(false)
+                } else {
+                    Err(failed(format!("it is not {NAME}")))
+                }
+            }
+            Some(code) if code == i32::from(CONFIG) => {
+                Err(WouldNotStart::Refused { said: error.trim().trim_start_matches("error: ").to_owned() })
+            }
+            _ => {
+                let last = error.trim().lines().last().map(|line| format!(" ({})", one_line(line, 200)));
+                Err(failed(format!("its check ended with {ended}{}", last.unwrap_or_default())))
+            }
+        }
+    }
+
+    /// Runs the program with these arguments besides the host's own; returns its end and its two outputs.
+    async fn ask(&self, program: &Path, words: &[&str]) -> Result<(ExitStatus, String, String), String> {
+        let mut command = Command::new(program);
+        for (flag, path) in [("--config", &self.sources.config), ("--home", &self.sources.home)] {
+            if let Some(path) = path {
+                command.arg(flag).arg(path);
+            }
+        }
+        command.args(words).current_dir(&self.sources.cwd).env_remove("NOTIFY_SOCKET").env_remove("WATCHDOG_USEC");
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
+        let started = children::spawn(|| command.spawn(), Child::id);
+        let mut child = started.map_err(|error| format!("it cannot be executed ({error})"))?;
+        let (said, error) = (child.stdout.take(), child.stderr.take());
+        let all = async { tokio::join!(child.wait(), read(said), read(error)) };
+        match tokio::time::timeout(TRIAL, all).await {
+            Ok((Ok(ended), said, error)) => Ok((ended, said, error)),
+            Ok((Err(error), ..)) => Err(format!("its check was lost ({error})")),
+            Err(_) => Err(format!("its check did not end within {} s", TRIAL.as_secs())),
+        }
+    }
+}
+
+/// Reads the beginning of an output.
+async fn read(output: Option<impl AsyncRead + Unpin>) -> String {
+    let mut bytes = Vec::new();
+    if let Some(mut output) = output {
+        // What was read before an error counts.
+        let _ = (&mut output).take(TRIAL_BYTES_MAX).read_to_end(&mut bytes).await;
+        // The rest is read away: a program that cannot write does not end.
+        let _ = tokio::io::copy(&mut output, &mut tokio::io::sink()).await;
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
 }
 
 /// Whether a host starts with what the configuration says by now.

@@ -9,8 +9,8 @@ use hermes_core::ids::DeliveryId;
 use hermes_protocol::Purpose;
 use tokio::sync::{mpsc, oneshot};
 
-use super::App;
 use super::stop::End;
+use super::{App, WouldNotStart};
 use crate::config::nearest;
 use crate::context::compose;
 use crate::control::records::{find_session, read_only};
@@ -79,6 +79,7 @@ impl App {
                 self.instance(&instance)?;
                 self.reload_adapter(&instance).await
             }
+            ControlRequest::AdapterLink { instance, rotate } => self.link(&instance, rotate).await,
             ControlRequest::PairingList {} => {
                 let ask = |reply| Control::Pairing(PairingCall::List(reply));
                 self.ask(ask).await
@@ -168,9 +169,10 @@ impl App {
         if self.alone {
             return Err(refused("this host runs for a terminal only and ends with it; `hermes-host run` starts one"));
         }
-        if let Err(problems) = self.would_start().await {
-            let words = format!("the host goes on, since it would not start again:\n{problems}");
-            return Err(refusal(ErrorKind::Config, words));
+        if let Err(why) = self.would_start().await {
+            let words = format!("the host goes on, since it would not start again:\n{why}");
+            let kind = if matches!(why, WouldNotStart::Program { .. }) { ErrorKind::Failed } else { ErrorKind::Config };
+            return Err(refusal(kind, words));
         }
         self.end(End::Restart, "The host restarts.").await
     }
@@ -269,7 +271,7 @@ impl App {
         }
     }
 
-    fn instance(&self, instance: &str) -> Result<(), Refusal> {
+    pub(super) fn instance(&self, instance: &str) -> Result<(), Refusal> {
         if self.adapters.get(instance).is_some() {
             return Ok(());
         }

@@ -12,6 +12,7 @@
 mod again;
 mod control;
 mod home;
+mod link;
 mod lock;
 mod notify;
 mod orphans;
@@ -50,7 +51,7 @@ use crate::store::Store;
 use crate::tasks;
 use crate::tools;
 use crate::wakes;
-pub use again::{Ended, would_start};
+pub use again::{Ended, NextRun, WOULD_START, WouldNotStart, would_start};
 pub use home::HomeError;
 pub use lock::{HostLock, LockError, held_by};
 use notify::Notify;
@@ -91,6 +92,8 @@ impl OwnHost {
 pub struct RunOptions {
     /// Where the configuration came from; a reload reads it again.
     pub sources: Sources,
+    /// The program of the next run, which a restart tries first.
+    pub program: Option<PathBuf>,
     /// Whether a host that holds the home is asked to stop first.
     pub replace: bool,
     /// What the log masks.
@@ -266,7 +269,7 @@ async fn serve(
     host.set_planner(planner.clone());
     host.set_adapters(adapters.clone());
     if !alone {
-        host.set_restartable(options.sources.clone());
+        host.set_restartable(NextRun { sources: options.sources.clone(), program: options.program.clone() });
     }
     let left = recovery::recover(&host).await?;
     wakes::take_up(&host).await;
@@ -303,6 +306,7 @@ async fn serve(
     let answering = tokio::spawn(control::answer_all(Arc::clone(&app), asked));
     let shown = status::serve(&app, status_listener);
     tokio::spawn(sweep_for_ever(Arc::clone(&app.host)));
+    tokio::spawn(look_after_the_store(Arc::clone(&app.host)));
     app.state.send_replace("online");
     match ready {
         // A terminal that is gone by now ends it as soon as it is asked.
@@ -368,9 +372,19 @@ async fn wait_for_the_end(
 async fn pass_on(host: Arc<Host>, mut news: mpsc::Receiver<AdapterEvent>) {
     while let Some(event) = news.recv().await {
         match event {
-            AdapterEvent::Announced { label, url, .. } => ready::announced(&label, &url),
+            AdapterEvent::Announced { instance, label, url } => ready::announced(&host, &instance, &label, &url).await,
             event => host.tell(HostEvent::Adapter(event)).await,
         }
+    }
+}
+
+/// Checks once a second that the database is where it was.
+async fn look_after_the_store(host: Arc<Host>) {
+    let mut second = tokio::time::interval(Duration::from_secs(1));
+    second.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        second.tick().await;
+        host.store.look_after().await;
     }
 }
 
@@ -401,8 +415,9 @@ async fn sweep_for_ever(host: Arc<Host>) {
 
 impl App {
     /// Whether the host would start again if it ended.
-    pub(crate) async fn would_start(&self) -> Result<(), crate::config::Problems> {
-        would_start(self.options.sources.clone()).await
+    pub(crate) async fn would_start(&self) -> Result<(), WouldNotStart> {
+        let next = NextRun { sources: self.options.sources.clone(), program: self.options.program.clone() };
+        next.would_start().await
     }
 
     pub(crate) fn standing(&self) -> MutexGuard<'_, reload::Standing> {

@@ -1,31 +1,30 @@
 //! What the host says when it is up: where it is, what runs, and what is missing.
 
-use std::io::{self, Write as _};
+use std::io::{self, IsTerminal, Write as _};
 
 use hermes_agent::RuntimeKind;
 
-use super::App;
+use super::{App, link};
+use crate::host::Host;
 use crate::plugins::AdapterState;
 use crate::recovery::Found;
-use crate::status::human::one_line;
-
-/// The longest label or address that is printed.
-const ANNOUNCED_CHARS_MAX: usize = 2_048;
 
 /// Prints a line on the terminal, whatever the log shows. One that nobody can read is no reason to stop.
 macro_rules! tell {
     ($($words:tt)*) => { _ = writeln!(io::stdout(), $($words)*) };
 }
 
-/// Prints an address that an adapter announced, which may be the one that the operator has to open.
-pub fn announced(label: &str, url: &str) {
-    tell!("{}", announcement(label, url));
-}
-
-/// One line, which commands no terminal.
-fn announcement(label: &str, url: &str) -> String {
-    let (label, url) = (one_line(label, ANNOUNCED_CHARS_MAX), one_line(url, ANNOUNCED_CHARS_MAX));
-    if url.is_empty() { label } else { format!("{label}: {url}") }
+/// Prints an address that an adapter announced. A secret in it is printed on a terminal only: other outputs are kept.
+pub async fn announced(host: &Host, instance: &str, label: &str, url: &str) {
+    let line = link::line(label, url);
+    if io::stdout().is_terminal() {
+        tell!("{line}");
+        return;
+    }
+    match host.store.kv_within(instance, &format!("{label}\n{url}")).await {
+        Ok(secrets) => tell!("{}", link::without_secrets(instance, line, &secrets)),
+        Err(error) => tracing::warn!(instance, %error, "its address is not shown, since it may hold a secret"),
+    }
 }
 
 /// Which adapters there are; those that failed by now apart. `None`: there are none.
@@ -94,12 +93,5 @@ mod tests {
         assert_eq!(both, "a; failed: b (`hermes-host status` says why).");
         assert!(told(vec![("b", failed())]).unwrap().starts_with("none runs; failed: b"));
         assert_eq!(told(Vec::new()), None);
-    }
-
-    #[test]
-    fn an_announcement_is_one_line_whatever_the_adapter_says() {
-        assert_eq!(announcement("chat", "http://127.0.0.1:8643/?token=x"), "chat: http://127.0.0.1:8643/?token=x");
-        assert_eq!(announcement("@hermes\n\u{1b}[2Jbot", ""), "@hermes [2Jbot");
-        assert_eq!(announcement("x", &"y".repeat(9_999)).chars().count(), "x: ".len() + ANNOUNCED_CHARS_MAX);
     }
 }

@@ -46,6 +46,11 @@ impl App {
                 let row = tasks::give_up(&self.host, &by, &row.id, &why).await.map_err(refused)?;
                 Ok(ControlReply::done(format!("Task {} is cancelled.", row.id)))
             }
+            ControlRequest::Status {} | ControlRequest::AdapterList {} => {
+                let mut status = self.status().await;
+                status.adapters.iter_mut().for_each(|adapter| adapter.announced.clear());
+                Ok(ControlReply::Status(Box::new(status)))
+            }
             // The right of an admin, who sees what the operator sees of it.
             other => self.answer_operator(other).await,
         }

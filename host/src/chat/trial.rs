@@ -88,7 +88,8 @@ async fn start(trial: Trial, stands: watch::Sender<Stand>) -> Result<(Speaker, O
             note(&instance, &seen, &stands, &last);
         }
     };
-    let options = RunOptions { sources, replace: false, log_mask, watch: Watcher(Some(Arc::new(watching))) };
+    let options =
+        RunOptions { sources, replace: false, log_mask, watch: Watcher(Some(Arc::new(watching))), program: None };
     let (ready, is_ready) = oneshot::channel();
     let mut task = tokio::spawn(app::run_trial(config, options, ready));
     tokio::select! {

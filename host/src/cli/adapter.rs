@@ -35,6 +35,9 @@ pub async fn adapter(context: &Context, command: AdapterCommand) -> Result<(), F
         AdapterCommand::Remove { id } => remove(context, &id).await,
         AdapterCommand::Enable { instance } => ask::done(context, &ControlRequest::AdapterEnable { instance }).await,
         AdapterCommand::Disable { instance } => ask::done(context, &ControlRequest::AdapterDisable { instance }).await,
+        AdapterCommand::Link { instance, rotate } => {
+            ask::done(context, &ControlRequest::AdapterLink { instance, rotate }).await
+        }
         AdapterCommand::Reload { instance } => ask::done(context, &ControlRequest::AdapterReload { instance }).await,
     }
 }
@@ -162,7 +165,7 @@ async fn add(context: &Context, file: &Path) -> Result<(), Failure> {
         accepted.sha256.get(..12).unwrap_or(&accepted.sha256),
         target.display()
     ))?;
-    say(&match context.config() {
+    say(&match context.of_the_running_host().await.config() {
         Ok(config) if config.adapters.values().any(|adapter| adapter.plugin == accepted.id) => {
             format!("`hermes-host adapter reload {}` starts it in a running host", accepted.id)
         }

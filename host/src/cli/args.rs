@@ -14,7 +14,8 @@ use clap::{Args, Parser, Subcommand};
     arg_required_else_help = true
 )]
 pub struct Cli {
-    /// The configuration file [default: ./plugins.toml, then plugins.toml in the home folder]
+    /// The configuration file [default: that of the running host, then plugins.toml in the home folder; `run` uses
+    /// ./plugins.toml first]
     #[arg(long, global = true, value_name = "PATH")]
     pub config: Option<PathBuf>,
     /// The home folder [default: $HERMES_HOST_HOME, then ~/.hermes-host]
@@ -86,6 +87,9 @@ pub(super) enum Command {
         #[arg(value_parser = shell)]
         shell: clap_complete::Shell,
     },
+    /// Check whether the host would start; run by a host that is to be restarted
+    #[command(hide = true)]
+    WouldStart,
     /// The process of one adapter; started by the host
     #[command(hide = true)]
     AdapterRunner {
@@ -265,6 +269,16 @@ pub(super) enum AdapterCommand {
     Disable {
         /// The instance
         instance: String,
+    },
+    /// Show the addresses of an instance with their secrets: the link of a page, the key of an API
+    ///
+    /// Also written `hermes-host INSTANCE link` and `hermes-host INSTANCE key`, with `rotate` behind it.
+    Link {
+        /// The instance, its plugin, or a unique beginning of either
+        instance: String,
+        /// Replace the secret that the adapter made; the former one is no longer valid
+        #[arg(long)]
+        rotate: bool,
     },
     /// Stop an instance and start it from the file that lies there
     Reload {

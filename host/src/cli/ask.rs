@@ -1,7 +1,7 @@
 //! Asking the running host, or the store when none runs.
 
 use std::io::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use serde::Serialize;
@@ -23,6 +23,16 @@ pub async fn host(context: &Context, request: &ControlRequest) -> Result<Control
         client => client?,
     };
     answered(client.ask(request).await?)
+}
+
+/// The configuration file of the running host; `None` when no host runs, or when it has none.
+pub async fn running_file(context: &Context) -> Option<PathBuf> {
+    let home = context.home().ok()?;
+    held_by(&home)?;
+    match Client::connect(&home).await.ok()?.ask(&ControlRequest::Status {}).await.ok()? {
+        ControlReply::Status(status) => status.host.config.map(PathBuf::from),
+        _ => None,
+    }
 }
 
 /// A host that cannot be asked: it has no socket yet or any more.

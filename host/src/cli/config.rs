@@ -11,6 +11,7 @@ use crate::config::{self, Prepared, Problems, manifests_of};
 use crate::plugins;
 
 pub async fn config(context: &Context, command: ConfigCommand) -> Result<(), Failure> {
+    let context = &context.of_the_running_host().await;
     match command {
         ConfigCommand::Check => check(context).await,
         ConfigCommand::Show { json } => show(context, json).await,
@@ -43,8 +44,19 @@ fn warn(warnings: &[impl std::fmt::Display]) {
     }
 }
 
+/// Names the file of the working folder where it is not the one that was read.
+fn warn_of_another(context: &Context, config: &config::Config) {
+    let here = context.sources.cwd.join(config::FILE_NAME);
+    let read = config.file.as_ref().and_then(|file| file.canonicalize().ok());
+    if here.canonicalize().is_ok_and(|here| Some(here) != read) {
+        let file = config.file.as_ref().map_or_else(|| "the defaults".to_owned(), |file| file.display().to_string());
+        warn(&[format!("./plugins.toml was not read, {file} was; `--config .` reads the file of this folder")]);
+    }
+}
+
 async fn check(context: &Context) -> Result<(), Failure> {
     let (mut prepared, problems) = examined(context).await?;
+    warn_of_another(context, &prepared.config);
     let said = prepared.judged(&problems).await;
     // A runtime that cannot be made refuses to start, too.
     let problems = prepared.config.without_runtime(problems.and(said));
@@ -71,6 +83,7 @@ async fn check(context: &Context) -> Result<(), Failure> {
 
 async fn show(context: &Context, json: bool) -> Result<(), Failure> {
     let (prepared, problems) = examined(context).await?;
+    warn_of_another(context, &prepared.config);
     warn(&prepared.config.warnings);
     if !problems.0.is_empty() {
         return Err(problems.into());

@@ -8,6 +8,7 @@
 //! 75 restart wanted, 78 the configuration refuses to start, 130 stopped by Ctrl-C.
 
 mod adapter;
+mod alias;
 mod args;
 mod ask;
 mod certify;
@@ -55,7 +56,7 @@ pub struct Given {
 
 /// Runs one command and returns the exit code of the process.
 pub fn main(given: Given) -> ExitCode {
-    let cli = match Cli::try_parse_from(&given.args) {
+    let cli = match Cli::try_parse_from(alias::spelled_out(&given.args).iter()) {
         Ok(cli) => cli,
         Err(error) => {
             // A closed terminal cannot be told anything.
@@ -79,6 +80,7 @@ pub fn main(given: Given) -> ExitCode {
 const WORKERS: usize = 2;
 
 /// What every command gets.
+#[derive(Clone)]
 struct Context {
     sources: Sources,
     /// The folder of the running binary.
@@ -102,6 +104,15 @@ impl Context {
         Ok(crate::config::home(&self.sources)?)
     }
 
+    /// The same with the configuration file of the running host, unless another one was named.
+    async fn of_the_running_host(&self) -> Self {
+        let mut context = self.clone();
+        if context.sources.config.is_none() && !context.sources.env.contains_key("HERMES_HOST_CONFIG") {
+            context.sources.config = ask::running_file(self).await;
+        }
+        context
+    }
+
     /// The whole configuration.
     fn config(&self) -> Result<crate::config::Config, Failure> {
         Ok(crate::config::load(self.sources.clone())?)
@@ -109,7 +120,8 @@ impl Context {
 }
 
 fn dispatch(cli: Cli, given: &Given) -> Result<ExitCode, Failure> {
-    let sources = Sources { config: cli.config, home: cli.home, env: given.env.clone(), cwd: given.cwd.clone() };
+    let here = matches!(cli.command, Command::Run(_) | Command::WouldStart);
+    let sources = Sources { config: cli.config, home: cli.home, env: given.env.clone(), cwd: given.cwd.clone(), here };
     // A tool of a running turn may ask the host within that turn's rights.
     crate::control::use_token(given.env.get(hermes_core::context::CONTROL_TOKEN));
     let args = given.args.iter().skip(1).cloned().collect();
@@ -130,6 +142,7 @@ fn dispatch(cli: Cli, given: &Given) -> Result<ExitCode, Failure> {
         }
         command => block_on(async {
             match command {
+                Command::WouldStart => run::would_start(&context).await,
                 Command::Status { json } => status::status(&context, json).await,
                 Command::Stop => status::stop(&context).await,
                 Command::Restart => status::restart(&context).await,

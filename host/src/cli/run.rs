@@ -17,13 +17,24 @@ pub fn run(context: &Context, args: &RunArgs) -> Result<ExitCode, Failure> {
     for warning in &config.warnings {
         tracing::warn!("{warning}");
     }
-    let options =
-        RunOptions { sources: context.sources.clone(), replace: args.replace, log_mask, ..RunOptions::default() };
+    let options = RunOptions {
+        sources: context.sources.clone(),
+        program: context.started.program.clone(),
+        replace: args.replace,
+        log_mask,
+        ..RunOptions::default()
+    };
     match app::run(config, options).map_err(failure)? {
         Ended::Over => Ok(ExitCode::SUCCESS),
         Ended::Elsewhere => Ok(ExitCode::from(RESTART)),
         Ended::Here => Err(start_again(&context.started)),
     }
+}
+
+/// Checks that the host would start, as a running host asks the program of its next run.
+pub async fn would_start(context: &Context) -> Result<(), Failure> {
+    app::would_start(context.sources.clone()).await?;
+    super::ask::say(concat!("hermes-host ", env!("CARGO_PKG_VERSION")))
 }
 
 /// The running program by the name that it was called by: behind a link another version may stand by and by.

@@ -1,5 +1,7 @@
 //! `status`, and the orders to the host as a whole.
 
+use std::io::IsTerminal;
+
 use super::ask::{self, print, print_json, unexpected};
 use super::table::{Table, ago};
 use super::{Context, Failure};
@@ -19,7 +21,15 @@ pub async fn status(context: &Context, json: bool) -> Result<(), Failure> {
         ControlReply::Status(status) => status,
         other => return Err(unexpected(&other)),
     };
-    if json { print_json(&status) } else { print(&render(&status, SystemClock.now_ms())) }
+    if json {
+        return print_json(&status);
+    }
+    let mut status = status;
+    if !std::io::stdout().is_terminal() {
+        // An address may hold a secret, and what is not a terminal may be kept.
+        status.adapters.iter_mut().for_each(|adapter| adapter.announced.clear());
+    }
+    print(&render(&status, SystemClock.now_ms()))
 }
 
 pub async fn stop(context: &Context) -> Result<(), Failure> {

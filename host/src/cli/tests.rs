@@ -405,7 +405,11 @@ impl World {
 
     fn dispatch(&self, line: &str) -> Result<ExitCode, Failure> {
         let cli = Cli::try_parse_from(std::iter::once("hermes-host").chain(line.split(' '))).unwrap();
-        let env = BTreeMap::from([("HERMES_HOST_HOME".to_owned(), self.home().display().to_string())]);
+        let mut env = BTreeMap::from([("HERMES_HOST_HOME".to_owned(), self.home().display().to_string())]);
+        let file = self.dir().join("plugins.toml");
+        if file.exists() {
+            env.insert("HERMES_HOST_CONFIG".to_owned(), file.display().to_string());
+        }
         dispatch(cli, &Given { args: Vec::new(), env, cwd: self.dir().to_owned(), program: None })
     }
 

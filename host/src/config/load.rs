@@ -1,7 +1,7 @@
 //! Finds the file, reads it, and makes a [`Config`] or all of its problems.
 
 use std::collections::BTreeMap;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use tracing_subscriber::EnvFilter;
@@ -17,6 +17,9 @@ use super::resets;
 use super::section::{self, Section};
 use super::tree::{self, Value};
 
+/// The name of the file.
+pub const FILE_NAME: &str = "plugins.toml";
+
 /// Where to look.
 #[derive(Clone, Debug, Default)]
 pub struct Sources {
@@ -28,6 +31,9 @@ pub struct Sources {
     pub env: BTreeMap<String, String>,
     /// The working folder.
     pub cwd: PathBuf,
+    /// Whether `plugins.toml` of the working folder counts. Only `run` uses it: the file may be part of a checkout, and
+    /// it names the addresses that get the operator's keys.
+    pub here: bool,
 }
 
 /// What was said where; kept to show it and to build on it.
@@ -164,12 +170,34 @@ fn file(sources: &Sources, home: &Path, env: &Environment) -> Result<Option<Path
         (None, None) => None,
     };
     if let Some((path, source)) = asked {
-        if path.is_file() {
-            return Ok(Some(path));
-        }
-        return Err(Problems::one(source, "", format!("{} is not a file", path.display())));
+        let is_folder = path.is_dir();
+        let path: PathBuf = if is_folder { path.join(FILE_NAME).components().collect() } else { path };
+        return match path.is_file() {
+            true if is_folder => ours(path).map(Some),
+            true => Ok(Some(path)),
+            false => Err(Problems::one(source, "", format!("{} is not a file", path.display()))),
+        };
     }
-    Ok([sources.cwd.join("plugins.toml"), home.join("plugins.toml")].into_iter().find(|path| path.is_file()))
+    let here = sources.cwd.join(FILE_NAME);
+    match home.join(FILE_NAME) {
+        _ if sources.here && here.is_file() => ours(here).map(Some),
+        path if path.is_file() => Ok(Some(path)),
+        _ => Ok(None),
+    }
+}
+
+/// Lets a file through that nobody named: it belongs to the user or to root.
+fn ours(path: PathBuf) -> Result<PathBuf, Problems> {
+    let owner = std::fs::metadata(&path).map(|meta| meta.uid());
+    if owner.is_ok_and(|owner| is_ours(owner, rustix::process::geteuid().as_raw())) {
+        return Ok(path);
+    }
+    let words = "it belongs to another user and is not used; copy it, or name it with --config FILE if you trust it";
+    Err(Problems::one(Source::File { path, at: None }, "", words.to_owned()))
+}
+
+fn is_ours(owner: u32, user: u32) -> bool {
+    owner == user || owner == 0
 }
 
 fn read_document(reader: &mut Reader<'_>, text: &str, values: &mut Values, sections: &mut BTreeMap<String, Section>) {
@@ -252,5 +280,16 @@ fn check_together(reader: &mut Reader<'_>, values: &Values) {
             let source = found.source.clone();
             reader.problems.push(source, small, format!("must not be longer than {large}"));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_ours;
+
+    #[test]
+    fn a_file_of_the_working_folder_belongs_to_the_user_or_to_root() {
+        assert!(is_ours(1000, 1000) && is_ours(0, 1000) && is_ours(0, 0));
+        assert!(!is_ours(1001, 1000) && !is_ours(1000, 0));
     }
 }

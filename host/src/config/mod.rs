@@ -35,7 +35,7 @@ mod targets;
 mod tree;
 
 pub use keys::RESERVED;
-pub use load::{Origin, Sources, home, load, read};
+pub use load::{FILE_NAME, Origin, Sources, home, load, read};
 pub use model::*;
 pub use plans::isolation;
 pub use prepare::{Prepared, manifests_of};

@@ -429,6 +429,7 @@ impl World {
             home: None,
             env: BTreeMap::from([("HOME".to_owned(), folder.path().join("user").display().to_string())]),
             cwd: folder.path().to_owned(),
+            here: true,
         };
         Self { folder, sources }
     }

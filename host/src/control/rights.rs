@@ -77,6 +77,8 @@ impl Identity {
         match request {
             // A file has to lie where a reply may take files from.
             ControlRequest::Send { file: Some(_), .. } => Ok(Caller::Run(run)),
+            // The addresses of adapters may hold secrets that let their reader in as the operator.
+            ControlRequest::Status {} | ControlRequest::AdapterList {} => Ok(Caller::Run(run)),
             _ if is_operator => Ok(Caller::Operator),
             _ => Ok(Caller::Run(run)),
         }
@@ -121,7 +123,10 @@ fn right(request: &ControlRequest) -> Right {
         | ControlRequest::OutboxRetry { .. }
         | ControlRequest::OutboxDrop { .. } => Right::Tier(Tier::Operator),
         // A seat answers questions for approval; a run must not approve its own calls.
-        ControlRequest::Chat { .. } | ControlRequest::HandOver {} => Right::Terminal,
+        // A link lets its reader in as the operator.
+        ControlRequest::Chat { .. } | ControlRequest::HandOver {} | ControlRequest::AdapterLink { .. } => {
+            Right::Terminal
+        }
     }
 }
 

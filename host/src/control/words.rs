@@ -94,6 +94,14 @@ pub enum ControlRequest {
         /// Which.
         instance: String,
     },
+    /// The addresses that an instance announced, with the secrets in them.
+    AdapterLink {
+        /// An instance, its plugin, or a unique beginning of either.
+        instance: String,
+        /// Whether the secrets that the adapter made are replaced first.
+        #[serde(default)]
+        rotate: bool,
+    },
     /// Open requests and grants.
     PairingList {},
     /// Admit who was shown this code.

@@ -278,7 +278,7 @@ fn whoever_restarts_the_host_hears_of_it_before_and_once_after() {
     let file = folder.path().join("plugins.toml");
     std::fs::write(&file, "[agent]\nruntime = \"none\"\n").unwrap();
     let sources = Sources { config: Some(file.clone()), home: Some(folder.path().to_owned()), ..Sources::default() };
-    world.host().set_restartable(sources);
+    world.host().set_restartable(crate::app::NextRun { sources, program: None });
     let restarting = world.host().restarting.clone();
     admin.says("/restart");
     assert!(admin.hears(2)[1].starts_with("The host goes on: it would not start again"), "{:?}", admin.heard());

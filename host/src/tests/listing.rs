@@ -19,7 +19,8 @@ fn reloads(world: &World, text: &str) {
     let file = world.home().join("plugins.toml");
     std::fs::write(&file, text).unwrap();
     let home = world.home().to_owned();
-    let sources = Sources { config: Some(file), home: Some(home.clone()), env: Default::default(), cwd: home };
+    let sources =
+        Sources { config: Some(file), home: Some(home.clone()), env: Default::default(), cwd: home, here: false };
     world.host().set_live(Live::new(load(sources).unwrap()));
 }
 

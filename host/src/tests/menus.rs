@@ -129,7 +129,8 @@ fn reloads(world: &World, commands: &str) {
     );
     std::fs::write(&file, text).unwrap();
     let home = world.home().to_owned();
-    let sources = Sources { config: Some(file), home: Some(home.clone()), env: Default::default(), cwd: home };
+    let sources =
+        Sources { config: Some(file), home: Some(home.clone()), env: Default::default(), cwd: home, here: false };
     world.host().set_live(Live::new(load(sources).unwrap()));
     world.block_on(world.host().tell(HostEvent::control(Control::Reloaded)));
 }

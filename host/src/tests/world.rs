@@ -339,8 +339,13 @@ async fn begin(
         setting.delivery, setting.section, setting.more
     );
     std::fs::write(&file, text).unwrap();
-    let sources =
-        Sources { config: Some(file), home: Some(home.to_owned()), env: Default::default(), cwd: home.to_owned() };
+    let sources = Sources {
+        config: Some(file),
+        home: Some(home.to_owned()),
+        env: Default::default(),
+        cwd: home.to_owned(),
+        here: false,
+    };
     let config = load(sources).unwrap();
     let agent = setting.runtime.clone().unwrap_or_else(|| hermes_agent::build(&config.agent).unwrap());
     let path = home.join("state.db");

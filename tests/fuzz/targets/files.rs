@@ -158,6 +158,7 @@ fn load(folder: &Path, bytes: &[u8]) {
         home: Some(folder.join("home")),
         env: BTreeMap::from([("TOKEN".to_owned(), "hunter2-hunter2".to_owned())]),
         cwd: folder.to_owned(),
+        here: false,
     };
     match config::load(sources) {
         Ok(config) => {
