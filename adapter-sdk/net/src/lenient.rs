@@ -2,19 +2,74 @@
 //!
 //! Half a surrogate pair (`"\ud83d"`) or bytes that are no UTF-8 are no JSON to a strict reader. Whoever reads a whole
 //! batch as one would never get past the one message that holds them.
+//!
+//! The same holds for values that are nested too deeply: `serde_json` refuses the text that contains one.
 
 use serde::de::DeserializeOwned;
 
 /// What a half is replaced with.
 const REPLACED: &[u8] = b"\\ufffd";
 
-/// Reads JSON; characters that are none become U+FFFD where it cannot be read otherwise.
+/// Levels of nested values that are kept. `serde_json` reads 128; a value that was read is later part of others.
+pub const DEPTH_MAX: usize = 100;
+
+/// Reads JSON. Characters that are none become U+FFFD where it cannot be read otherwise, and values below
+/// [`DEPTH_MAX`] levels become `null`.
 ///
 /// # Errors
 ///
 /// Those of `serde_json`, of the text as it came.
 pub fn from_slice<T: DeserializeOwned>(json: &[u8]) -> serde_json::Result<T> {
+    if is_too_deep(json) {
+        let cut = cut(json);
+        return serde_json::from_slice(&cut).or_else(|error| serde_json::from_slice(&mended(&cut)).map_err(|_| error));
+    }
     serde_json::from_slice(json).or_else(|error| serde_json::from_slice(&mended(json)).map_err(|_| error))
+}
+
+/// Whether values are nested below [`DEPTH_MAX`] levels.
+pub fn is_too_deep(json: &[u8]) -> bool {
+    let mut levels = Levels::default();
+    json.iter().any(|byte| levels.after(*byte) > DEPTH_MAX)
+}
+
+/// Replaces values below [`DEPTH_MAX`] levels with `null`.
+fn cut(json: &[u8]) -> Vec<u8> {
+    let mut levels = Levels::default();
+    let mut kept = Vec::with_capacity(json.len());
+    for byte in json {
+        let before = levels.depth;
+        let after = levels.after(*byte);
+        if before <= DEPTH_MAX && after > DEPTH_MAX {
+            kept.extend_from_slice(b"null");
+        } else if before <= DEPTH_MAX {
+            kept.push(*byte);
+        }
+    }
+    kept
+}
+
+/// The depth of a place in JSON.
+#[derive(Default)]
+struct Levels {
+    depth: usize,
+    in_text: bool,
+    escaped: bool,
+}
+
+impl Levels {
+    /// Returns the depth behind the next byte.
+    fn after(&mut self, byte: u8) -> usize {
+        match byte {
+            _ if self.escaped => self.escaped = false,
+            b'\\' if self.in_text => self.escaped = true,
+            b'"' => self.in_text = !self.in_text,
+            b'{' | b'[' if !self.in_text => self.depth += 1,
+            b'}' | b']' if !self.in_text => self.depth = self.depth.saturating_sub(1),
+            _ => {}
+        }
+        self.depth
+    }
 }
 
 fn mended(json: &[u8]) -> Vec<u8> {
@@ -67,6 +122,24 @@ mod tests {
         for (json, expected) in cases {
             assert_eq!(from_slice::<Value>(json).unwrap(), json!([expected]), "{}", String::from_utf8_lossy(json));
         }
+    }
+
+    #[test]
+    fn a_value_that_is_nested_too_deeply_costs_itself_and_nothing_else() {
+        for depth in [1, 99, 100, 101, 127, 128, 129, 500, 100_000] {
+            let arrays = format!("{}1{}", "[".repeat(depth), "]".repeat(depth));
+            let objects = format!("{}1{}", "{\"}{\\\"\":".repeat(depth), "}".repeat(depth));
+            for deep in [arrays, objects] {
+                let batch = format!(r#"{{"ok":true,"result":[{{"id":1,"x":{deep}}},{{"id":2,"text":"[[{{"}}]}}"#);
+                let read = from_slice::<Value>(batch.as_bytes()).unwrap();
+                assert_eq!((&read["result"][0]["id"], &read["result"][1]["text"]), (&json!(1), &json!("[[{")));
+                // It is read again as a part of another text.
+                let around = json!([[[[[[[[[[read]]]]]]]]]]).to_string();
+                assert!(serde_json::from_str::<Value>(&around).is_ok(), "{depth}");
+            }
+        }
+        assert!(from_slice::<Value>("[".repeat(500).as_bytes()).is_err());
+        assert!(from_slice::<Value>("]".repeat(500).as_bytes()).is_err());
     }
 
     #[test]

@@ -8,6 +8,7 @@ use std::collections::VecDeque;
 use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
 
+use hermes_adapter_net::lenient;
 use hermes_adapter_net::reqwest::{Client, Url};
 use hermes_adapter_net::ws::{Closed, Received, Socket, WsError, ws_url};
 use hermes_adapter_sdk::prelude::*;
@@ -359,7 +360,7 @@ async fn within<T>(step: impl Future<Output = Result<T, Lost>>) -> Result<T, Los
 async fn read(socket: &mut Socket) -> Result<Payload, Lost> {
     loop {
         match socket.next().await {
-            Ok(Received::Text(text)) => match serde_json::from_str(&text) {
+            Ok(Received::Text(text)) => match lenient::from_slice(text.as_bytes()) {
                 Ok(payload) => return Ok(payload),
                 Err(error) => return Err(Lost::Resumable(format!("the gateway said what is no payload ({error})"))),
             },

@@ -18,6 +18,7 @@ use axum::extract::State;
 use axum::http::{HeaderMap, Request, StatusCode, header::CONNECTION, header::CONTENT_TYPE};
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
+use hermes_adapter_net::lenient;
 use hermes_adapter_net::reqwest::Url;
 use hermes_adapter_net::serve::{self, Bounds, Caller};
 use hermes_adapter_sdk::prelude::*;
@@ -226,14 +227,14 @@ fn unhex(text: &str) -> Option<Vec<u8>> {
 fn read(headers: &HeaderMap, body: &Bytes) -> Option<(Kind, Value)> {
     let kind = headers.get(CONTENT_TYPE)?.to_str().ok()?;
     if kind.starts_with("application/json") {
-        return Some((Kind::Event, serde_json::from_slice(body).ok()?));
+        return Some((Kind::Event, lenient::from_slice(body).ok()?));
     }
     let mut url = Url::parse("form:").expect("this is an address");
     url.set_query(Some(std::str::from_utf8(body).ok()?));
     let fields: Map<String, Value> =
         url.query_pairs().map(|(name, value)| (name.into_owned(), Value::String(value.into_owned()))).collect();
     match fields.get("payload") {
-        Some(payload) => Some((Kind::Interactive, serde_json::from_str(payload.as_str()?).ok()?)),
+        Some(payload) => Some((Kind::Interactive, lenient::from_slice(payload.as_str()?.as_bytes()).ok()?)),
         None => fields.contains_key("command").then_some((Kind::Slash, Value::Object(fields))),
     }
 }

@@ -13,6 +13,7 @@ use std::time::Duration;
 use hermes_adapter_net::ClientOptions;
 use hermes_adapter_net::backoff::Backoff;
 use hermes_adapter_net::client::ClientError;
+use hermes_adapter_net::lenient;
 use hermes_adapter_net::reqwest::{Client, Url};
 use hermes_adapter_net::ws::{Received, Socket, ws_client, ws_url};
 use hermes_adapter_sdk::prelude::*;
@@ -258,7 +259,7 @@ impl SocketMode {
 
     /// Handles one message; `true` when Slack asks for a new socket.
     async fn handle(&self, text: &str, link: &mut Link, lanes: &Lanes) -> Result<bool, ConnectError> {
-        let message: Value = match serde_json::from_str(text) {
+        let message: Value = match lenient::from_slice(text.as_bytes()) {
             Ok(message) => message,
             Err(error) => {
                 tracing::warn!(%error, "a message of the socket is not understood");

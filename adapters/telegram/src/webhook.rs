@@ -14,6 +14,7 @@ use axum::body::{Body, to_bytes};
 use axum::extract::State;
 use axum::http::{HeaderMap, Method, Request, StatusCode};
 use axum::response::{IntoResponse, Response};
+use hermes_adapter_net::lenient;
 use hermes_adapter_net::serve::{self, Bounds, Caller};
 use hermes_adapter_sdk::prelude::*;
 use ring::hmac;
@@ -232,7 +233,7 @@ async fn enter(State(door): State<Arc<Door>>, request: Request<Body>) -> Respons
         Ok(Err(_)) => return StatusCode::PAYLOAD_TOO_LARGE.into_response(),
         Err(_) => return StatusCode::REQUEST_TIMEOUT.into_response(),
     };
-    let Ok(update) = serde_json::from_slice::<Value>(&body) else { return StatusCode::BAD_REQUEST.into_response() };
+    let Ok(update) = lenient::from_slice::<Value>(&body) else { return StatusCode::BAD_REQUEST.into_response() };
     let (told, taken) = oneshot::channel();
     if door.waiting.try_send((update, told)).is_err() {
         return StatusCode::SERVICE_UNAVAILABLE.into_response();

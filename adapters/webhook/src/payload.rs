@@ -49,6 +49,10 @@ pub fn at<'v>(value: &'v Value, path: &str) -> Option<&'v Value> {
 
 /// Reads a body: JSON, or a form, in which `payload` may be JSON.
 pub fn read(headers: &HeaderMap, body: &[u8]) -> Option<Value> {
+    // A payload without a part of it could mean something else.
+    if lenient::is_too_deep(body) {
+        return None;
+    }
     if let Ok(value) = lenient::from_slice(body) {
         return Some(value);
     }
@@ -60,7 +64,7 @@ pub fn read(headers: &HeaderMap, body: &[u8]) -> Option<Value> {
         form_urlencoded::parse(body).map(|(key, value)| (key.into_owned(), value.into_owned().into())).collect();
     // So GitHub and Slack send what is JSON in a form.
     if let Some(Value::String(text)) = form.get("payload")
-        && let Ok(value @ Value::Object(_)) = serde_json::from_str(text)
+        && let Ok(value @ Value::Object(_)) = lenient::from_slice(text.as_bytes())
     {
         match form.len() {
             1 => return Some(value),

@@ -8,6 +8,7 @@
 use std::time::Duration;
 
 use hermes_adapter_net::NetError;
+use hermes_adapter_net::lenient;
 use hermes_adapter_net::reqwest::Response;
 use hermes_adapter_net::sse::{SseEvent, SseParser};
 use serde_json::Value;
@@ -104,7 +105,7 @@ async fn read_json(
         body.extend_from_slice(&bytes);
     }
     let completion: Value =
-        serde_json::from_slice(&body).map_err(|_| Trouble::NotACompletion { why: "unreadable JSON" })?;
+        lenient::from_slice(&body).map_err(|_| Trouble::NotACompletion { why: "unreadable JSON" })?;
     let step = answer.take(&completion)?;
     events.chunk(step.text).await;
     if answer.finish_reason.is_none() {
@@ -165,8 +166,8 @@ async fn take(event: &SseEvent, answer: &mut Answer, events: &EventSink, clock: 
     if data.is_empty() {
         return Ok(Flow::More);
     }
-    let piece: Value =
-        serde_json::from_str(data).map_err(|_| Trouble::NotACompletion { why: "an event of the stream is no JSON" })?;
+    let piece: Value = lenient::from_slice(data.as_bytes())
+        .map_err(|_| Trouble::NotACompletion { why: "an event of the stream is no JSON" })?;
     if answer.finish_reason.is_some() && piece["error"].is_null() && !piece["usage"].is_object() {
         return Ok(Flow::More);
     }
