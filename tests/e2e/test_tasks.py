@@ -140,8 +140,8 @@ def test_the_host_does_a_task_by_itself_and_tells_its_result(place, telegram, wo
 
 @pytest.mark.parametrize("road", ["task cancel", "/agents stop"])
 def test_a_helper_that_is_stopped_ends_with_what_it_runs_and_is_not_said_to_be_done(place, telegram, worker, road):
-    command = "echo $$ >pid; while [ ! -e gate ]; do sleep 0.1; done; touch made"
-    goal = DO + json.dumps({"tool": "terminal", "command": command})
+    (place.folder / "wait.sh").write_text("echo $$ >pid; while [ ! -e gate ]; do sleep 0.1; done; touch made\n")
+    goal = DO + json.dumps({"tool": "terminal", "command": "sh wait.sh"})
     acts(telegram, 7, 1, tool="delegate_task", goal=goal, background=True)
     until("its command runs", lambda: (place.folder / "pid").exists() and (place.folder / "pid").read_text().strip())
     pid = (place.folder / "pid").read_text().strip()
@@ -171,12 +171,13 @@ def test_a_helper_that_is_stopped_ends_with_what_it_runs_and_is_not_said_to_be_d
 
 
 def test_the_operator_sees_a_command_in_the_background_and_ends_it(place, telegram, worker):
-    acts(telegram, 7, 1, tool="terminal", command="echo $$ >pid; while [ ! -e gate ]; do sleep 0.1; done", background=True)
+    (place.folder / "wait.sh").write_text("echo $$ >pid; while [ ! -e gate ]; do sleep 0.1; done\n")
+    acts(telegram, 7, 1, tool="terminal", command="sh wait.sh", background=True)
     until("it runs", lambda: (place.folder / "pid").exists() and (place.folder / "pid").read_text().strip())
     pid = (place.folder / "pid").read_text().strip()
     (command,) = task_of(place)
     assert (command["kind"], command["state"], command["chat"]) == ("command", "running", "agent:main:telegram:dm:7")
-    assert command["title"].startswith("echo $$ >pid; while")
+    assert command["title"] == "sh wait.sh"
     assert command["id"] in place.cli("task", "list").stdout
     telegram.says(7, "/stop", **{"from": 7})
     assert "In the background: 1 command." in telegram.answers(7, 2)[1]

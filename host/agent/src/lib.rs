@@ -12,6 +12,7 @@
 //! * [`config`]: which runtime answers, and how long it may take.
 //! * [`echo`]: answers with what it heard; proves the path without a network.
 //! * [`openai`]: any OpenAI-compatible chat completions endpoint.
+//! * [`shell_policy`]: the commands that run without approval.
 //! * [`tools`]: what an agent can do besides talking, and what the shell lends it.
 //!
 //! Not here: the database; a runtime sees a transcript and returns messages, the lane
@@ -25,6 +26,7 @@ pub mod echo;
 pub mod message;
 pub mod openai;
 pub mod port;
+pub mod shell_policy;
 pub mod steer;
 pub mod tools;
 

@@ -4,7 +4,7 @@
 //! [`routes`] find its conversation, [`commands`] and [`guard`] decide whether a
 //! [`turn`] may start, [`delivery`] says what becomes of each part that is owed.
 //! [`rate`] bounds how often people may ask, [`asks`] judges who answers what a turn asks of them.
-//! Beside it stand what is [`danger`]ous to run, the life of an [`adapter`], [`pairing`], the [`handoff`] of a conversation, the life of a [`task`], the
+//! Beside it stand the life of an [`adapter`], [`pairing`], the [`handoff`] of a conversation, the life of a [`task`], the
 //! [`context`] of a turn, the [`lateness`] of what comes, the [`settings`] of a conversation, [`backoff`], the [`limits`] of everything and the small words in [`ids`]
 //! and [`secret`].
 //!
@@ -21,7 +21,6 @@ pub mod asks;
 pub mod backoff;
 pub mod commands;
 pub mod context;
-pub mod danger;
 pub mod delivery;
 pub mod guard;
 pub mod handoff;

@@ -81,6 +81,9 @@ pub(super) enum Command {
     Task(TaskCommand),
     /// Hand a conversation over to a chat: it goes on in the home channel of an instance
     Handoff(HandoffArgs),
+    /// Tools of the agent
+    #[command(subcommand)]
+    Tool(ToolCommand),
     /// Print a completion script
     Completions {
         /// For which shell: bash, zsh or fish
@@ -449,6 +452,22 @@ pub(super) enum OutboxCommand {
         /// What to write beside it
         #[arg(long, default_value = "dropped by the operator")]
         why: String,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+pub(super) enum ToolCommand {
+    /// Judge a shell command by the policy of the `terminal` tool, without running it
+    ///
+    /// Prints whether the command needs approval, and the reason. The working folder is assumed to be a new folder below
+    /// the home of a user. Needs no host and no home. The exit code is 0 for both verdicts.
+    Check {
+        /// The command; - reads commands from the standard input, one JSON string a line, and prints one verdict a line
+        #[arg(allow_hyphen_values = true)]
+        command: String,
+        /// Print JSON: {"asks": true, "why": "…"}
+        #[arg(long)]
+        json: bool,
     },
 }
 

@@ -26,6 +26,7 @@ mod session;
 mod status;
 mod table;
 mod task;
+mod tool;
 mod try_out;
 
 use std::collections::BTreeMap;
@@ -137,6 +138,7 @@ fn dispatch(cli: Cli, given: &Given) -> Result<ExitCode, Failure> {
         Command::Adapter(command @ (args::AdapterCommand::Certify { .. } | args::AdapterCommand::Try(_))) => {
             block_on_host(adapter::adapter(&context, command))??;
         }
+        Command::Tool(command) => tool::tool(&command)?,
         Command::Completions { shell } => {
             ask::print(&completions(shell))?;
         }
@@ -156,9 +158,11 @@ fn dispatch(cli: Cli, given: &Given) -> Result<ExitCode, Failure> {
                 Command::Outbox(command) => outbox::outbox(&context, command).await,
                 Command::Task(command) => task::task(&context, command).await,
                 Command::Handoff(args) => handoff::handoff(&context, args).await,
-                Command::Run(_) | Command::Chat(_) | Command::AdapterRunner { .. } | Command::Completions { .. } => {
-                    Ok(())
-                }
+                Command::Run(_)
+                | Command::Chat(_)
+                | Command::AdapterRunner { .. }
+                | Command::Tool(_)
+                | Command::Completions { .. } => Ok(()),
             }
         })??,
     }

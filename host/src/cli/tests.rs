@@ -75,6 +75,8 @@ fn every_documented_command_is_understood() {
         "outbox show 7 --json",
         "outbox retry 7",
         "outbox drop 7 --why no",
+        "tool check ls",
+        "tool check - --json",
         "completions bash",
         "completions zsh",
         "completions fish",

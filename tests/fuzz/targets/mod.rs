@@ -2,6 +2,7 @@
 
 mod chat;
 mod files;
+mod shell;
 mod text;
 mod wire;
 
@@ -53,6 +54,7 @@ pub fn all() -> Vec<Target> {
         text::mask(),
         chat::key(),
         chat::telegram(),
+        shell::shell(),
     ]
 }
 

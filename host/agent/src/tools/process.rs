@@ -101,7 +101,7 @@ impl Process {
             Some(_) if self.shell.is_unclear(&process.command, &folder) => Some("it may run whatever is written to it"),
             Some(_) => None,
         };
-        self.shell.approve_unless_clear(&code, &folder, unclear, &why, side).await?;
+        self.shell.approve_input(&code, &folder, unclear, &why, side).await?;
         // What a process took only a part of is not finished either.
         *unfinished = unfinished.as_ref().map(|_| if is_finished(&code) { String::new() } else { kept(code) });
         process.write(written)

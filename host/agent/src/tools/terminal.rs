@@ -11,7 +11,6 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 use hermes_core::asks::Verdict;
 use hermes_core::context::TurnContext;
-use hermes_core::danger::{self, Danger, Rules};
 use serde_json::{Value, json};
 use tokio::io::AsyncReadExt;
 use tokio::process::Command;
@@ -22,6 +21,7 @@ use super::output::Capture;
 use super::{Ports, RESULT_BYTES_MAX, Tool, ToolResult, ToolSide, ToolSpec, environment, gate, group, text};
 use crate::AgentConfig;
 use crate::ask::{Answer, Approval, Ask};
+use crate::shell_policy::{self, Danger, Rules};
 
 /// The longest command, in characters.
 const COMMAND_CHARS_MAX: usize = 32_000;
@@ -113,51 +113,60 @@ impl Shell {
         real_folder.to_string_lossy().into_owned()
     }
 
-    /// Asks for approval of what is dangerous. `named`: the folder was asked for with the command, so whoever
-    /// approves is told of it.
+    /// Judges a command by the shell policy; `root`: the working folder of the turn.
+    fn judge(&self, code: &str, folder: &Path, root: &Path) -> Option<Danger> {
+        shell_policy::judge(code, &self.judged(folder), &self.judged(root), &self.rules)
+    }
+
+    /// Asks for approval of a command, unless the shell policy lets it run. `named`: the folder was named with the
+    /// command, so the question shows it; `root`: the working folder of the turn.
     ///
     /// # Errors
     ///
-    /// That it may not be done, and why.
+    /// The refusal and its reason.
     pub async fn approve(
         &self,
         code: &str,
         folder: &Path,
+        root: &Path,
         named: bool,
         why: &str,
         side: &ToolSide,
     ) -> Result<(), String> {
-        let Some(danger) = danger::judge(code, &self.judged(folder), &self.rules) else { return Ok(()) };
+        let Some(danger) = self.judge(code, folder, root) else { return Ok(()) };
         let place = if named { format!(" (in {})", folder.display()) } else { String::new() };
         self.ask(code, danger, &place, why, side).await
     }
 
-    /// As [`Shell::approve`], and of what is not dangerous by itself, too, where something makes it `unclear`.
+    /// Asks for approval of text that a process reads, unless it is harmless to a shell as well. `unclear`: the reason
+    /// for which the process may run whatever it reads. Text that is only no known command is harmless otherwise.
     ///
     /// # Errors
     ///
-    /// That it may not be done, and why.
-    pub async fn approve_unless_clear(
+    /// The refusal and its reason.
+    pub async fn approve_input(
         &self,
-        code: &str,
+        text: &str,
         folder: &Path,
         unclear: Option<&str>,
         why: &str,
         side: &ToolSide,
     ) -> Result<(), String> {
-        let known = danger::judge(code, &self.judged(folder), &self.rules);
+        let known = self.judge(text, folder, folder).filter(|danger| !danger.unlisted);
         let danger = match (known, unclear) {
             (None, None) => return Ok(()),
             (Some(danger), None) => danger,
-            (Some(danger), Some(unclear)) => Danger { kind: String::new(), why: format!("{}; {unclear}", danger.why) },
-            (None, Some(unclear)) => Danger { kind: String::new(), why: unclear.to_owned() },
+            (Some(danger), Some(unclear)) => {
+                Danger { kind: String::new(), why: format!("{}; {unclear}", danger.why), unlisted: false }
+            }
+            (None, Some(unclear)) => Danger { kind: String::new(), why: unclear.to_owned(), unlisted: false },
         };
-        self.ask(code, danger, "", why, side).await
+        self.ask(text, danger, "", why, side).await
     }
 
-    /// Whether nobody can tell what a command runs, such as a shell that reads its commands, or an interpreter.
+    /// Whether a command may run whatever it reads, such as a shell or an interpreter.
     pub fn is_unclear(&self, code: &str, folder: &Path) -> bool {
-        danger::judge(code, &self.judged(folder), &self.rules).is_some_and(|danger| danger.kind.is_empty())
+        self.judge(code, folder, folder).is_some_and(|danger| danger.kind.is_empty())
     }
 
     async fn ask(&self, code: &str, danger: Danger, place: &str, why: &str, side: &ToolSide) -> Result<(), String> {
@@ -204,12 +213,13 @@ impl Terminal {
         }
         let wanted = text(arguments, "cwd");
         let folder = self.shell.folder(context, wanted)?;
+        let root = self.shell.folder(context, "")?;
         let wants_news = arguments["notify_on_complete"] == true || arguments["watch_patterns"].is_array();
         let background = arguments["background"] == true;
         if wants_news && !background {
             return Err("notify_on_complete and watch_patterns need background=true".to_owned());
         }
-        self.shell.approve(code, &folder, !wanted.is_empty(), text(arguments, "why"), side).await?;
+        self.shell.approve(code, &folder, &root, !wanted.is_empty(), text(arguments, "why"), side).await?;
         if background {
             return self.start(context, arguments, &folder, side).await;
         }

@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use hermes_agent::ask::{Answer, Ask};
+use hermes_agent::ask::{Answer, Ask, Verdict};
 use hermes_agent::tools::background::Processes;
 use hermes_agent::tools::delegate::{Delegate, DelegateTask, Delegated};
 use hermes_agent::tools::ports::{Followed, Mask, News, TaskWish, Tasks, Wakes};
@@ -239,10 +239,9 @@ impl Bench {
     }
 }
 
+/// Calls a tool; every question is approved.
 async fn call(tool: &dyn Tool, context: &TurnContext, arguments: Value) -> Value {
-    let (sink, _) = EventSink::channel();
-    let result = tool.call(context, arguments, &side(sink)).await;
-    serde_json::from_str(&result.text).unwrap()
+    call_asked(tool, context, arguments, Answer::Approved(Verdict::Once)).await.0
 }
 
 /// Calls a tool of which a person is asked, who answers like this; returns what was asked, too.

@@ -1,0 +1,161 @@
+//! Git: the options before its command, and the commands whose operands decide.
+
+use super::judge::{ARGUMENTS, Input, Judge, is_name};
+use super::programs;
+use super::word::Word;
+
+/// Settings that change nothing but names, colours and habits.
+const SETTINGS: [&str; 16] = [
+    "user.name",
+    "user.email",
+    "init.defaultbranch",
+    "pull.rebase",
+    "pull.ff",
+    "color.ui",
+    "core.autocrlf",
+    "push.default",
+    "push.autosetupremote",
+    "core.quotepath",
+    "advice.detachedhead",
+    "rebase.autostash",
+    "fetch.prune",
+    "core.eol",
+    "diff.algorithm",
+    "log.date",
+];
+
+/// Branches that others work on.
+const SHARED: [&str; 8] = ["main", "master", "trunk", "production", "prod", "release", "develop", "stable"];
+
+const DISCARDS: &str = "it discards changes";
+const SHARES: &str = "it changes a branch that others use";
+
+impl Judge<'_> {
+    pub(super) fn git(&mut self, args: &[Word], input: Input) {
+        let here = self.here();
+        let mut at = 0;
+        while let Some(word) = args.get(at).filter(|word| word.text.starts_with('-')) {
+            let next = args.get(at + 1);
+            match word.text.as_str() {
+                "--no-pager" | "-P" | "--no-optional-locks" => at += 1,
+                "-C" => {
+                    let Some(folder) = next else { return self.ask(ARGUMENTS) };
+                    if !self.places.is_inside(&here, folder) {
+                        return self.ask("it works outside of the working folder");
+                    }
+                    self.read(&here, folder, false);
+                    at += 2;
+                }
+                "-c" if next.is_some_and(is_setting) => at += 2,
+                "--version" | "--help" => return,
+                _ => return self.ask("it gives git settings that may run commands"),
+            }
+        }
+        let rest = args.get(at..).unwrap_or_default();
+        let Some(command) = rest.first() else { return };
+        let texts: Vec<&str> = std::iter::once("git").chain(rest.iter().map(|word| word.text.as_str())).collect();
+        match programs::find(&texts) {
+            Some((spec, count)) if count > 1 && command.known && !command.glob => {
+                self.arguments(&texts[..count].join(" "), spec, &rest[count - 1..], input);
+            }
+            _ => self.ask("this command of git is not on the list of harmless ones"),
+        }
+    }
+
+    pub(super) fn git_operands(&mut self, name: &str, options: &[&str], operands: &[Word]) {
+        let has = |wanted: &[&str]| options.iter().any(|option| wanted.contains(option));
+        let names = operands.iter().all(is_name);
+        let here = self.here();
+        match (name, operands) {
+            ("git push", _) => self.push(operands),
+            ("git checkout", _) => self.checkout(has(&["b", "--orphan"]), operands),
+            ("git restore", _) if has(&["S", "--staged"]) => {
+                operands.iter().for_each(|word| self.read(&here, word, false));
+            }
+            ("git restore", _) => self.named("git restore", DISCARDS),
+            ("git clean", _) if has(&["n", "--dry-run"]) => {}
+            ("git config", _) => self.configure(options, operands),
+            ("git clone", [source, rest @ ..]) if is_repository(source) && rest.len() < 2 => {
+                rest.iter().for_each(|word| self.write(&here, word));
+                self.brought = true;
+            }
+            ("git remote add", [remote, source]) if is_name(remote) && is_repository(source) => {}
+            ("git fetch" | "git pull", _) if names => {}
+            ("git fetch" | "git pull", [source, rest @ ..]) if is_repository(source) && rest.iter().all(is_name) => {}
+            ("git worktree add", [folder, rest @ ..]) if rest.iter().all(is_name) => self.write(&here, folder),
+            _ => self.ask(ARGUMENTS),
+        }
+    }
+
+    fn push(&mut self, operands: &[Word]) {
+        let is_shared = |branch: &str| {
+            let last = branch.trim_start_matches("refs/heads/");
+            let below = |shared: &str| last.strip_prefix(shared).is_some_and(|rest| rest.starts_with(['/', '-']));
+            SHARED.iter().any(|shared| last == *shared || below(shared))
+        };
+        let here = self.here();
+        let on_shared = self.places.branch(&here).as_deref().is_some_and(is_shared);
+        let (remote, branches) = match operands.split_first() {
+            Some((remote, branches)) => (remote.text.clone(), branches),
+            None => (String::new(), operands),
+        };
+        if !remote.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-')) {
+            return self.ask("it pushes to an address");
+        }
+        for word in branches {
+            let text = word.text.as_str();
+            if !is_name(word) || text.starts_with(['+', ':']) || text.contains('*') {
+                return self.ask("it rewrites what others see");
+            }
+            let target = text.rsplit(':').next().unwrap_or_default();
+            if is_shared(target) || text == "HEAD" && on_shared {
+                return self.named("git push", SHARES);
+            }
+        }
+        if branches.is_empty() && on_shared {
+            self.named("git push", SHARES);
+        }
+    }
+
+    fn checkout(&mut self, creates: bool, operands: &[Word]) {
+        let here = self.here();
+        let is_file = |text: &str| {
+            let name = text.rsplit('/').next().unwrap_or_default();
+            let (_, ending) = name.rsplit_once('.').unwrap_or_default();
+            let looks = !ending.is_empty() && !ending.chars().all(|c| c.is_ascii_digit());
+            looks || text.starts_with("./") || text.ends_with('/') || text == "." || self.places.exists(&here, text)
+        };
+        match operands {
+            [branch] if is_name(branch) && !branch.glob && (creates || !is_file(&branch.text)) => {}
+            [branch, from] if creates && is_name(branch) && is_name(from) => {}
+            _ => self.named("git checkout", DISCARDS),
+        }
+    }
+
+    fn configure(&mut self, options: &[&str], operands: &[Word]) {
+        let reads = options.iter().any(|option| option.starts_with("--get") || matches!(*option, "l" | "--list"));
+        let key = operands.first().map(|word| word.text.to_ascii_lowercase()).unwrap_or_default();
+        match operands {
+            [] if reads => {}
+            [key] if is_name(key) => {}
+            [_, _] if reads => {}
+            [_, value] if SETTINGS.contains(&key.as_str()) && value.known && !value.text.starts_with('!') => {}
+            _ => self.ask("it changes settings of git that may run commands"),
+        }
+    }
+}
+
+/// Whether a setting for one command is harmless.
+fn is_setting(word: &Word) -> bool {
+    let (key, value) = word.text.split_once('=').unwrap_or((&word.text, ""));
+    word.known && SETTINGS.contains(&key.to_ascii_lowercase().as_str()) && !value.starts_with('!')
+}
+
+/// Whether a repository lies at an ordinary address.
+fn is_repository(word: &Word) -> bool {
+    let text = word.text.as_str();
+    let plain = text.chars().all(|c| c.is_alphanumeric() || "_-./:@~+".contains(c));
+    let address = ["https://", "http://", "ssh://", "git://"].iter().any(|scheme| text.starts_with(scheme));
+    let short = text.starts_with("git@") && text.contains(':') && !text.contains("::");
+    word.known && !word.glob && plain && (address || short) && !text.contains("/-")
+}

@@ -1,0 +1,553 @@
+//! The walk over a command: every program in it is compared with the table, every file with the folders.
+
+use super::parse::{self, Command, Redirect, Simple};
+use super::paths::{self, Folders, Places, Why};
+use super::programs::{self, Arg, Spec, Value};
+use super::word::{Values, Word};
+use super::{Danger, Rules, named, shown, shown_text, special};
+
+/// Simple commands, wrapped ones included, that are judged.
+const COMMANDS_MAX: usize = 256;
+
+/// Words of one command.
+const WORDS_MAX: usize = 1_024;
+
+/// Levels of commands within commands.
+const DEPTH_MAX: usize = 8;
+
+/// Reasons that are shown.
+const REASONS_MAX: usize = 4;
+
+/// The beginning of the names of what is approved for longer.
+const KIND: &str = "shell: ";
+
+const UNLISTED: Why = "it is not on the list of harmless commands";
+pub const ARGUMENTS: Why = "these arguments are not on the list of harmless ones";
+const TOO_LONG: Why = "it is too long to be read";
+
+/// A reason for approval.
+#[derive(Debug, PartialEq, Eq)]
+struct Reason {
+    /// The name of an approval for longer, if there is one.
+    label: Option<String>,
+    /// The part of the command.
+    text: String,
+    why: String,
+    unlisted: bool,
+}
+
+/// The source of a command's standard input.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Input {
+    /// That of the whole command.
+    Outside,
+    /// A file or text that is written in the command, or the output of another program.
+    Given,
+    /// Names of files of the working folder.
+    Names,
+}
+
+/// A command that is judged.
+pub struct Judge<'r> {
+    pub rules: &'r Rules,
+    pub places: Places<'r>,
+    /// The folders after success of the last command.
+    pub done: Folders,
+    /// The folders after its failure.
+    pub failed: Folders,
+    /// Every folder so far.
+    pub visited: Folders,
+    depth: usize,
+    /// Simple commands that may still be judged.
+    left: usize,
+    /// The simple command that is judged, as it stands.
+    pub text: String,
+    reasons: Vec<Reason>,
+    /// Files that the command itself writes.
+    pub written: Vec<String>,
+    /// Whether it brings files whose names are not known.
+    pub brought: bool,
+    /// Names that the command makes links of.
+    pub linked: Vec<String>,
+    /// Whether the command runs on another machine.
+    pub remote: bool,
+}
+
+impl<'r> Judge<'r> {
+    pub fn new(cwd: &str, root: &str, rules: &'r Rules) -> Self {
+        let folders = vec![cwd.to_owned()];
+        Self {
+            rules,
+            places: Places::new(root, rules),
+            done: folders.clone(),
+            failed: folders.clone(),
+            visited: folders,
+            depth: 0,
+            left: COMMANDS_MAX,
+            text: String::new(),
+            reasons: Vec::new(),
+            written: Vec::new(),
+            brought: false,
+            linked: Vec::new(),
+            remote: false,
+        }
+    }
+
+    /// Returns the verdict.
+    pub fn danger(self) -> Option<Danger> {
+        if self.reasons.is_empty() {
+            return None;
+        }
+        let mut labels: Vec<&str> = self.reasons.iter().filter_map(|reason| reason.label.as_deref()).collect();
+        labels.sort_unstable();
+        labels.dedup();
+        let lasts = self.reasons.iter().all(|reason| reason.label.is_some());
+        let shown = self.reasons.iter().take(REASONS_MAX).map(|reason| match reason.text.as_str() {
+            "" => reason.why.clone(),
+            text => format!("`{text}`: {}", reason.why),
+        });
+        Some(Danger {
+            kind: if lasts { format!("{KIND}{}", labels.join(", ")) } else { String::new() },
+            why: shown.collect::<Vec<_>>().join("; "),
+            unlisted: self.reasons.iter().all(|reason| reason.unlisted),
+        })
+    }
+
+    /// Judges the folder in which the command begins.
+    pub fn begins(&mut self, cwd: &str) {
+        if let Some(why) = self.places.begins(cwd) {
+            self.text = shown_text(cwd);
+            self.named("the host's folder", why);
+        }
+    }
+
+    fn reason(&mut self, label: Option<String>, why: &str, unlisted: bool) {
+        let reason = Reason { label, text: self.text.clone(), why: why.to_owned(), unlisted };
+        if !self.reasons.contains(&reason) && self.reasons.len() < COMMANDS_MAX {
+            self.reasons.push(reason);
+        }
+    }
+
+    /// The command that is judged needs approval each time.
+    pub fn ask(&mut self, why: &str) {
+        self.reason(None, why, false);
+    }
+
+    /// The command that is judged needs approval, which may be given for longer.
+    pub fn named(&mut self, label: &str, why: &str) {
+        self.reason(Some(label.to_owned()), why, false);
+    }
+
+    /// The folders in which the next command may run.
+    pub fn here(&self) -> Folders {
+        let mut folders = self.done.clone();
+        folders.extend(self.failed.iter().filter(|folder| !self.done.contains(folder)).cloned());
+        folders
+    }
+
+    pub fn stay(&mut self, folders: Folders) {
+        self.failed.clone_from(&folders);
+        self.done = folders;
+    }
+
+    /// Judges code of a shell.
+    pub fn code(&mut self, code: &str) {
+        if self.depth >= DEPTH_MAX {
+            self.ask("it is nested too deeply");
+            return;
+        }
+        let moves = ["cd", "pushd", "popd"].iter().any(|word| code.contains(word));
+        let here = self.here();
+        let folder = here.first().filter(|_| !moves && here.len() == 1).cloned();
+        let values = Values { home: self.places.user_home(), folder: folder.as_deref() };
+        self.depth += 1;
+        match parse::parse(code, values) {
+            Ok(command) => self.command(&command, Input::Outside),
+            Err(why) => {
+                self.text = shown_text(code);
+                self.unclear(code, why);
+            }
+        }
+        self.depth -= 1;
+    }
+
+    /// Code that cannot be judged. A danger that stands in it is named all the same.
+    fn unclear(&mut self, code: &str, why: &str) {
+        let lines = code.split(['\n', ';', '|', '&', '(', ')', '{', '}']);
+        let danger = lines.take(COMMANDS_MAX).find_map(|line| {
+            let words: Vec<Word> = line.split_whitespace().take(WORDS_MAX).map(Word::plain).collect();
+            let (name, args) = words.split_first()?;
+            named::find(&self.rules.patterns, &name.text, args).map(|hit| (shown(&words), hit.why))
+        });
+        match danger {
+            Some((text, danger)) => {
+                self.text = text;
+                self.ask(&format!("{danger}; {why}"));
+            }
+            None => self.ask(why),
+        }
+    }
+
+    fn command(&mut self, command: &Command, input: Input) {
+        match command {
+            Command::Simple(simple) => self.simple(simple, input),
+            Command::And(left, right) => {
+                self.command(left, input);
+                let failed = std::mem::take(&mut self.failed);
+                self.stay(self.done.clone());
+                self.command(right, input);
+                self.failed.extend(failed);
+            }
+            Command::Or(left, right) => {
+                self.command(left, input);
+                let done = std::mem::take(&mut self.done);
+                self.stay(self.failed.clone());
+                self.command(right, input);
+                self.done.extend(done);
+            }
+            Command::Sequence(commands) => {
+                for command in commands {
+                    let here = self.here();
+                    self.stay(here);
+                    self.command(command, input);
+                }
+            }
+            Command::Pipe(parts) => {
+                let here = self.here();
+                let mut input = input;
+                for part in parts {
+                    self.stay(here.clone());
+                    self.command(part, input);
+                    input = if special::prints_names(part) { Input::Names } else { Input::Given };
+                }
+                self.stay(here);
+            }
+            Command::Subshell(inner) => {
+                let here = self.here();
+                self.stay(here.clone());
+                self.command(inner, input);
+                self.stay(here);
+            }
+            Command::Redirected(inner, redirects) => {
+                let given = self.redirects(redirects, false);
+                self.command(inner, if given { Input::Given } else { input });
+                let here = self.here();
+                self.stay(here);
+            }
+        }
+    }
+
+    fn simple(&mut self, simple: &Simple, input: Input) {
+        for (name, value) in &simple.assigned {
+            if !special::is_harmless_variable(name, value) || simple.words.is_empty() {
+                self.text = format!("{name}={}", shown(std::slice::from_ref(value)));
+                self.ask("it sets a variable that may change what runs");
+            }
+        }
+        let fed = input != Input::Outside || simple.redirects.iter().any(|one| !matches!(one, Redirect::Write { .. }));
+        let silent = special::prints_nothing(&simple.words, fed);
+        self.text = shown(&simple.words);
+        let given = self.redirects(&simple.redirects, silent);
+        if !simple.words.is_empty() {
+            self.words(&simple.words, if given { Input::Given } else { input });
+        }
+    }
+
+    /// Judges redirections; returns whether one gives the standard input.
+    fn redirects(&mut self, redirects: &[Redirect], silent: bool) -> bool {
+        let around = std::mem::take(&mut self.text);
+        let mut given = false;
+        let here = self.here();
+        for redirect in redirects {
+            match redirect {
+                Redirect::Write { target, truncates } => {
+                    self.text = format!("> {}", shown(std::slice::from_ref(target)));
+                    self.write(&here, target);
+                    if *truncates && silent && !target.text.starts_with("/dev/") {
+                        self.ask("it empties a file");
+                    }
+                }
+                Redirect::Read(target) => {
+                    given = true;
+                    self.text = format!("< {}", shown(std::slice::from_ref(target)));
+                    self.read(&here, target, false);
+                }
+                Redirect::Text => given = true,
+            }
+        }
+        self.text = around;
+        given
+    }
+
+    pub fn read(&mut self, folders: &Folders, word: &Word, deep: bool) {
+        if let Some(why) = self.places.read(folders, word, deep) {
+            self.ask(why);
+        } else if self.is_linked(&word.text) {
+            self.ask("it goes through a link that the command makes");
+        }
+    }
+
+    pub fn write(&mut self, folders: &Folders, word: &Word) {
+        if let Some(why) = self.places.write(folders, word) {
+            self.ask(why);
+        } else if self.remote && !word.text.starts_with("/dev/") {
+            self.ask("it writes on another machine");
+        } else if self.is_linked(&word.text) {
+            self.ask("it goes through a link that the command makes");
+        }
+        self.brought |= word.glob;
+        self.written.push(word.text.clone());
+    }
+
+    pub fn is_linked(&self, path: &str) -> bool {
+        path.split('/').any(|part| self.linked.iter().any(|link| link == part))
+    }
+
+    /// Judges the words of a command.
+    pub fn words(&mut self, words: &[Word], input: Input) {
+        if self.left == 0 || self.depth >= DEPTH_MAX || words.len() > WORDS_MAX {
+            self.ask(TOO_LONG);
+            return;
+        }
+        self.left -= 1;
+        self.depth += 1;
+        let here = self.here();
+        self.stay(here);
+        let around = std::mem::replace(&mut self.text, shown(words));
+        if let Some((name, args)) = words.split_first() {
+            self.program(name, args, input);
+        }
+        self.text = around;
+        self.depth -= 1;
+    }
+
+    fn program(&mut self, word: &Word, args: &[Word], input: Input) {
+        if !word.known || word.glob && word.text != "[" || word.text.is_empty() {
+            self.ask("the name of the program is known only when it runs");
+            return;
+        }
+        let path = word.text.as_str();
+        let name = paths::system_program(path).unwrap_or(path);
+        let base = path.rsplit('/').next().unwrap_or_default();
+        if base.to_ascii_lowercase().contains("hermes-host") {
+            self.named("hermes-host", "it commands the host that runs this agent");
+            return;
+        }
+        if let Some(hit) = named::find(&self.rules.patterns, base, args) {
+            self.named(&hit.label, &hit.why);
+            return;
+        }
+        if name.contains('/') {
+            let here = self.here();
+            let own = special::is_environment_program(name) && self.places.run(&here, word).is_none();
+            return if own && !self.is_written(name) { self.listed(base, args, input) } else { self.local(word) };
+        }
+        let tells = args.len() == 1 && matches!(args[0].text.as_str(), "--version" | "--help");
+        if !tells {
+            self.listed(name, args, input);
+        }
+    }
+
+    /// Judges a program by its name.
+    pub fn listed(&mut self, name: &str, args: &[Word], input: Input) {
+        if self.special(name, args, input) {
+            return;
+        }
+        let texts: Vec<&str> = std::iter::once(name).chain(args.iter().map(|word| word.text.as_str())).collect();
+        match programs::find(&texts) {
+            Some((spec, count)) if args[..count - 1].iter().all(|word| word.known && !word.glob) => {
+                self.arguments(&texts[..count].join(" "), spec, &args[count - 1..], input);
+            }
+            Some(_) => self.ask(ARGUMENTS),
+            None => self.reason(None, UNLISTED, true),
+        }
+    }
+
+    /// Compares arguments with an entry of the table.
+    pub fn arguments(&mut self, name: &str, spec: &Spec, args: &[Word], input: Input) {
+        let written = self.written.clone();
+        let Some((options, operands)) = self.options(spec, args) else { return };
+        let here = self.here();
+        let deep = special::is_deep(name, &options);
+        match spec.operands {
+            "same" => self.operands_of(name, &options, &operands, input),
+            "none" if !operands.is_empty() => self.ask(ARGUMENTS),
+            "name" if !operands.iter().all(is_name) => self.ask(ARGUMENTS),
+            "one" if operands.len() > 1 => self.ask(ARGUMENTS),
+            "read" | "one" => operands.iter().for_each(|word| self.read(&here, word, deep)),
+            "pattern" => {
+                let given = ["-e", "-f", "--regexp", "--file", "e"];
+                let patterns = usize::from(!options.iter().any(|option| given.contains(option)));
+                operands.iter().skip(patterns).for_each(|word| self.read(&here, word, deep));
+                if operands.len() <= patterns && deep {
+                    self.read(&here, &Word::plain("."), true);
+                }
+            }
+            "write" => {
+                operands.iter().for_each(|word| self.write(&here, word));
+                // These programs change files of the working folder; `tee` brings text of its own.
+                let is_written = |word: &Word| written.iter().any(|one| same_file(one, &word.text));
+                if name != "tee" && !operands.iter().any(is_written) {
+                    self.written = written;
+                }
+            }
+            "copy" => self.copied(&here, name, &options, &operands, deep),
+            "local" => match operands.first() {
+                Some(program) => self.script(program),
+                None if options.iter().any(|option| special::TELLS.contains(option)) => {}
+                None => self.ask("it runs a program that it reads from elsewhere"),
+            },
+            "inside" => {
+                for word in &operands {
+                    self.inside(&here, word);
+                }
+                // A file that is built of the working folder is a program of it.
+                self.written = written;
+                self.builds();
+            }
+            _ => {}
+        }
+    }
+
+    /// Splits arguments into options and operands; `None`: an option is not allowed, which is a reason already.
+    fn options<'a>(&mut self, spec: &Spec, args: &'a [Word]) -> Option<(Vec<&'a str>, Vec<Word>)> {
+        let (mut options, mut operands) = (Vec::new(), Vec::new());
+        let here = self.here();
+        let harmless = spec.any && spec.denied.is_empty() || matches!(spec.operands, "write" | "copy");
+        let mut rest = args.iter();
+        while let Some(word) = rest.next() {
+            let text = word.text.as_str();
+            if text == "--" {
+                operands.extend(rest.by_ref().cloned());
+                break;
+            }
+            if word.may_be_option() && !harmless {
+                self.ask("a pattern of names may become an option");
+                return None;
+            }
+            if !text.starts_with('-') || text.len() == 1 {
+                operands.push(word.clone());
+                continue;
+            }
+            let next = rest.clone().next();
+            let (found, used) = spec.option(text, next.map(|word| word.text.as_str()));
+            if !word.known || used && next.is_none_or(|next| !next.known || next.glob) {
+                self.ask(ARGUMENTS);
+                return None;
+            }
+            if used {
+                rest.next();
+            }
+            for arg in found {
+                match arg {
+                    Arg::Option(option) => options.push(option),
+                    Arg::Denied => {
+                        self.ask(ARGUMENTS);
+                        return None;
+                    }
+                    Arg::File(path, Value::Write) => self.write(&here, &Word::plain(path)),
+                    Arg::File(path, _) | Arg::Perhaps(path) => self.read(&here, &Word::plain(path), false),
+                }
+            }
+            if spec.any {
+                options.push(text);
+            }
+        }
+        Some((options, operands))
+    }
+
+    fn copied(&mut self, here: &Folders, name: &str, options: &[&str], operands: &[Word], deep: bool) {
+        let into = options.iter().any(|option| matches!(*option, "t" | "--target-directory"));
+        let (sources, target) = match operands.split_last() {
+            Some((target, sources)) if !into => (sources, Some(target)),
+            _ => (operands, None),
+        };
+        for source in sources {
+            self.read(here, source, deep);
+            let text = source.text.as_str();
+            let program = text.contains("hermes-host") || source.glob && text.contains("her");
+            let folder = text.starts_with('/') && (text.contains("/bin") || text.contains("/sbin"));
+            if program || folder {
+                self.ask("it copies a program of the system");
+            }
+            if text == "/dev/null" && name == "cp" {
+                self.ask("it empties a file");
+            }
+        }
+        let written = self.written.clone();
+        if let Some(target) = target {
+            self.write(here, target);
+        }
+        // A copy of a file of the working folder is one as well.
+        let own =
+            |word: &Word| self.places.is_inside(here, word) && !written.iter().any(|one| same_file(one, &word.text));
+        if sources.iter().all(own) {
+            self.written = written;
+        } else {
+            self.written.extend(sources.iter().map(|source| source.text.clone()));
+        }
+    }
+
+    /// A file or folder of the working folder.
+    pub fn inside(&mut self, here: &Folders, word: &Word) {
+        let text = word.text.as_str();
+        if text.contains("://") || text.starts_with(['@', '|']) || !self.places.is_inside(here, word) {
+            self.ask("it uses files outside of the working folder");
+        } else {
+            self.read(here, word, false);
+        }
+    }
+
+    /// A program of the working folder.
+    fn local(&mut self, word: &Word) {
+        let here = self.here();
+        if let Some(why) = self.places.run(&here, word) {
+            self.ask(why);
+        } else if self.remote {
+            self.ask("it runs a program on another machine");
+        } else if self.is_linked(&word.text) || self.is_written(&word.text) {
+            self.ask("it runs a program that the command itself writes or links");
+        }
+    }
+
+    /// A script of the working folder, run by an interpreter.
+    pub fn script(&mut self, word: &Word) {
+        match word.text.as_str() {
+            "-" => self.ask("it runs a program that it reads from elsewhere"),
+            _ => self.local(word),
+        }
+    }
+
+    /// A tool that runs the files of the working folder.
+    pub fn builds(&mut self) {
+        const DATA: [&str; 9] = ["log", "txt", "md", "csv", "out", "html", "tsv", "pdf", "png"];
+        let is_data = |path: &String| {
+            let (_, ending) = path.rsplit_once('.').unwrap_or(("", ""));
+            DATA.contains(&ending) || path.starts_with("/dev/")
+        };
+        if self.remote {
+            self.ask("it runs a program on another machine");
+        } else if self.brought || !self.written.iter().all(is_data) || !self.linked.is_empty() {
+            self.ask("it runs files that the command itself writes");
+        }
+    }
+
+    /// Whether the command itself writes a file, or may.
+    pub fn is_written(&self, path: &str) -> bool {
+        self.brought || self.written.iter().any(|written| same_file(written, path))
+    }
+}
+
+/// Whether a path that was written may be, or hold, another one.
+fn same_file(written: &str, path: &str) -> bool {
+    let name = |path: &str| path.trim_end_matches('/').rsplit('/').next().unwrap_or_default().to_owned();
+    let folder = written.trim_start_matches("./").trim_end_matches('/');
+    name(written) == name(path) || !folder.is_empty() && path.trim_start_matches("./").starts_with(folder)
+}
+
+/// Whether a word is a plain name: no address, no path outside of the folder, no odd character.
+pub fn is_name(word: &Word) -> bool {
+    let text = word.text.as_str();
+    let plain = text.chars().all(|c| c.is_alphanumeric() || "_-./,:=+@%^~#{}* ".contains(c));
+    word.known && plain && !text.contains("://") && !text.starts_with(['/', '~'])
+}

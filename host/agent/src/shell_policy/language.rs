@@ -1,0 +1,311 @@
+//! Interpreters, package managers and build tools: they run files of the working folder, and nothing from elsewhere.
+
+use super::judge::{ARGUMENTS, Input, Judge, is_name};
+use super::programs;
+use super::word::Word;
+
+/// Modules of Python that work on the working folder.
+const MODULES: &str = " unittest compileall build py_compile doctest mkdocs sphinx site ";
+
+/// Modules of Python that are programs of the table as well.
+const PROGRAMS: &str = " pytest black ruff mypy flake8 isort pylint pyflakes tox nox coverage ";
+
+/// Programs of npm packages that work on the working folder.
+const NODE_TOOLS: &str =
+    " tsc eslint prettier jest vitest mocha vite next webpack rollup playwright cypress tsx ts-node ";
+
+/// Names of steps that reach beyond the working folder.
+const FAR: &str = " install uninstall deploy publish release destroy drop wipe purge prod production upload ";
+
+/// Commands of Django's `manage.py` that delete data or open a shell.
+const FLUSHES: &str = " flush reset_db sqlflush dbshell shell shell_plus ";
+
+const ELSEWHERE: &str = "it runs a program that it reads from elsewhere";
+const CODE: &str = "it runs code of another language";
+const INSTALLS: &str = "it installs packages for the whole system, or from an unusual place";
+const REACHES: &str = "this step of a build may reach beyond the working folder";
+
+fn lists(list: &str, text: &str) -> bool {
+    list.split_whitespace().any(|one| one == text)
+}
+
+/// Whether a step of a build reaches beyond the working folder.
+fn is_far(step: &str) -> bool {
+    step.split([':', '-', '_', '.', '/']).any(|part| lists(FAR, &part.to_ascii_lowercase()))
+}
+
+/// Whether a word names a package of a registry.
+fn is_package(word: &Word) -> bool {
+    let text = word.text.as_str();
+    let plain = text.chars().all(|c| c.is_alphanumeric() || "_-./@^~=<>!,[]*+".contains(c));
+    let scoped = text.starts_with('@') || !text.contains('/');
+    word.known && plain && scoped && !text.starts_with(['/', '~', '-', '.']) && !text.contains("..")
+}
+
+/// The path before the extras of a requirement, such as `.[dev]`.
+fn without_extras(text: &str) -> Word {
+    Word::plain(text.split('[').next().unwrap_or_default())
+}
+
+impl Judge<'_> {
+    pub(super) fn python(&mut self, args: &[Word], input: Input) {
+        let mut at = 0;
+        while let Some(word) = args.get(at).filter(|word| word.text.starts_with('-')) {
+            match word.text.as_str() {
+                "-V" | "--version" | "-VV" | "--help" | "-h" => return,
+                "-u" | "-B" | "-O" | "-OO" | "-I" | "-s" | "-E" | "-q" | "-v" | "-b" => at += 1,
+                "-W" | "-X" => at += 2,
+                "-m" => return self.module(args.get(at + 1..).unwrap_or_default(), input),
+                "-" => return self.ask(ELSEWHERE),
+                _ => return self.ask(CODE),
+            }
+        }
+        let Some(script) = args.get(at) else { return self.ask(ELSEWHERE) };
+        let step = args.get(at + 1).map(|word| word.text.as_str()).unwrap_or_default();
+        if script.text.ends_with("manage.py") && lists(FLUSHES, step) {
+            return self.ask("it deletes data, or opens a shell");
+        }
+        if script.text.ends_with("setup.py") && lists(" install upload register develop ", step) {
+            return self.ask(INSTALLS);
+        }
+        self.script(script);
+    }
+
+    fn module(&mut self, args: &[Word], input: Input) {
+        let Some((module, rest)) = args.split_first() else { return self.ask(CODE) };
+        let here = self.here();
+        match module.text.as_str() {
+            "pip" => self.pip(rest),
+            "venv" | "virtualenv" => {
+                // The environment is new; the programs in it are those of the system.
+                let written = self.written.clone();
+                for word in rest {
+                    match word.text.as_str() {
+                        "--clear" => return self.ask("it deletes files"),
+                        text if text.starts_with("--") => {}
+                        _ => self.write(&here, word),
+                    }
+                }
+                self.written = written;
+            }
+            "json.tool" => match rest {
+                [] => {}
+                [file] => self.read(&here, file, false),
+                _ => self.ask(ARGUMENTS),
+            },
+            "http.server" if rest.iter().all(|word| word.text.chars().all(|c| c.is_ascii_digit())) => {}
+            name if lists(PROGRAMS, name) && module.known => self.listed(name, rest, input),
+            name if lists(MODULES, name) && module.known => {
+                for word in rest.iter().filter(|word| !word.text.starts_with('-')) {
+                    self.inside(&here, word);
+                }
+                self.builds();
+            }
+            _ => self.ask("it runs a module of Python that is not on the list of harmless ones"),
+        }
+    }
+
+    pub(super) fn pip(&mut self, args: &[Word]) {
+        const FLAGS: &str = " -U --upgrade -q --quiet --no-cache-dir --no-deps --pre -qq -v --disable-pip-version-check \
+            --no-input --prefer-binary ";
+        const FILES: &str = " -r --requirement -c --constraint -e --editable ";
+        let here = self.here();
+        let Some((command, rest)) = args.split_first() else { return };
+        match command.text.as_str() {
+            "list" | "show" | "freeze" | "check" | "index" | "--version" | "-V" | "help" | "debug" => {}
+            "install" | "download" | "wheel" => {
+                let mut rest = rest.iter();
+                while let Some(word) = rest.next() {
+                    let text = word.text.as_str();
+                    if lists(FILES, text) {
+                        match rest.next().filter(|file| file.known) {
+                            Some(file) => self.inside(&here, &without_extras(&file.text)),
+                            None => return self.ask(ARGUMENTS),
+                        }
+                    } else if word.known && (text.starts_with('.') || text.starts_with("./")) {
+                        self.inside(&here, &without_extras(text));
+                    } else if !lists(FLAGS, text) && !is_package(word) {
+                        return self.ask(INSTALLS);
+                    }
+                }
+                self.builds();
+            }
+            _ => self.ask("it changes the packages of Python"),
+        }
+    }
+
+    pub(super) fn uv(&mut self, args: &[Word], input: Input) {
+        const FLAGS: &str = " --dev --all-extras --frozen --locked --quiet -q --upgrade ";
+        let here = self.here();
+        let Some((command, rest)) = args.split_first() else { return };
+        let first = rest.first().map(|word| word.text.as_str()).unwrap_or_default();
+        match command.text.as_str() {
+            "run" if first.ends_with(".py") => self.script(&rest[0]),
+            "run" if !first.is_empty() && !first.starts_with('-') => self.words(rest, input),
+            "pip" if lists(" install list show freeze check ", first) => self.pip(rest),
+            "venv" => {
+                let folders = rest.iter().filter(|word| !word.text.starts_with('-'));
+                folders.for_each(|word| self.write(&here, word));
+            }
+            "sync" | "lock" | "tree" | "version" | "--version" | "build" | "init"
+                if rest.iter().all(|word| lists(FLAGS, &word.text)) =>
+            {
+                self.builds();
+            }
+            "add" | "remove" if rest.iter().all(|word| is_package(word) || word.text == "--dev") => {}
+            _ => self.ask(ARGUMENTS),
+        }
+    }
+
+    pub(super) fn npx(&mut self, args: &[Word], input: Input) {
+        let is_flag = |word: &Word| lists(" --no-install --no --yes -y ", &word.text);
+        let args = if args.first().is_some_and(is_flag) { &args[1..] } else { args };
+        match args.split_first() {
+            Some((tool, rest)) if lists(NODE_TOOLS, &tool.text) && tool.known => self.listed(&tool.text, rest, input),
+            _ => self.ask("it runs a package that may come from elsewhere"),
+        }
+    }
+
+    /// A toolchain may stand before the command of cargo; the rest is in the table.
+    pub(super) fn cargo(&mut self, args: &[Word], input: Input) {
+        let is_toolchain = |word: &Word| word.text.starts_with('+') && is_name(word);
+        let args = if args.first().is_some_and(is_toolchain) { &args[1..] } else { args };
+        let texts: Vec<&str> = std::iter::once("cargo").chain(args.iter().map(|word| word.text.as_str())).collect();
+        let Some((spec, count)) = programs::find(&texts).filter(|(_, count)| *count > 1) else {
+            return match args {
+                [] => {}
+                _ => self.ask("this command of cargo is not on the list of harmless ones"),
+            };
+        };
+        let own = &args[count - 1..];
+        // The arguments behind two dashes are for the program that cargo builds, or for the compiler.
+        let end = own.iter().position(|word| word.text == "--").unwrap_or(own.len());
+        let behind = &own[end..];
+        let is_lint = |word: &Word| word.text.starts_with('-') || is_name(word);
+        let allowed = match texts[1] {
+            "run" | "r" if own.iter().any(|word| word.text.contains("hermes-host")) => {
+                return self.named("hermes-host", "it commands the host that runs this agent");
+            }
+            "run" | "r" | "test" | "t" | "bench" | "nextest" => true,
+            "clippy" | "fmt" | "add" => {
+                behind.iter().all(is_lint) && !behind.iter().any(|word| word.text.contains("linker"))
+            }
+            _ => behind.is_empty(),
+        };
+        match allowed {
+            true => self.arguments(&texts[..count].join(" "), spec, &own[..end], input),
+            false => self.ask(ARGUMENTS),
+        }
+    }
+
+    pub(super) fn make(&mut self, args: &[Word]) {
+        const FLAGS: &str =
+            " -k -n -s -B -i -w --dry-run --silent --always-make --keep-going --version --no-print-directory -q ";
+        const VARIABLES: &str = " SHELL MAKEFLAGS MAKE .SHELLFLAGS GNUMAKEFLAGS MAKEFILES ";
+        let here = self.here();
+        let digits = |text: &str| text.chars().all(|c| c.is_ascii_digit());
+        let mut rest = args.iter().peekable();
+        while let Some(word) = rest.next() {
+            let text = word.text.as_str();
+            if !word.known || word.glob {
+                return self.ask(ARGUMENTS);
+            }
+            let jobs = text.strip_prefix("-j").or_else(|| text.strip_prefix("--jobs="));
+            if lists(FLAGS, text) || jobs.is_some_and(digits) {
+                rest.next_if(|next| text == "-j" && digits(&next.text));
+            } else if lists(" -C -f --directory --file ", text) {
+                let Some(file) = rest.next() else { return self.ask(ARGUMENTS) };
+                self.inside(&here, file);
+                if self.is_written(&file.text) {
+                    return self.ask("it runs files that the command itself writes");
+                }
+            } else if text.starts_with('-') {
+                return self.ask(ARGUMENTS);
+            } else {
+                let (name, value) = text.split_once('=').unwrap_or((text, ""));
+                let plain =
+                    |text: &str, signs: &str| text.chars().all(|c| c.is_ascii_alphanumeric() || signs.contains(c));
+                let inside = !value.starts_with(['/', '~']) && !text.contains("..");
+                if !plain(name, "_-./:+")
+                    || !plain(value, "_-./,+:")
+                    || !inside
+                    || lists(VARIABLES, name)
+                    || is_far(name)
+                {
+                    return self.ask(REACHES);
+                }
+            }
+        }
+        self.builds();
+    }
+
+    pub(super) fn cmake(&mut self, args: &[Word]) {
+        const VALUED: &str = " -S -B --build --preset -G -j --config --parallel --target -t ";
+        const SETS: [&str; 3] = ["-DCMAKE_BUILD_TYPE=", "-DCMAKE_EXPORT_COMPILE_COMMANDS=", "-DBUILD_"];
+        let here = self.here();
+        let mut rest = args.iter();
+        while let Some(word) = rest.next() {
+            let text = word.text.as_str();
+            if lists(VALUED, text) {
+                let Some(value) = rest.next() else { continue };
+                if is_far(&value.text) && lists(" --target -t ", text) {
+                    return self.ask(REACHES);
+                }
+                if lists(" -S -B --build ", text) {
+                    self.inside(&here, value);
+                }
+            } else if !text.starts_with('-') {
+                self.inside(&here, word);
+            } else if !SETS.iter().any(|set| text.starts_with(set)) && !lists(" --version -LA -L ", text) {
+                return self.ask(ARGUMENTS);
+            }
+        }
+        self.builds();
+    }
+
+    /// Judges the operands of build tools that the table lists.
+    pub(super) fn built(&mut self, name: &str, operands: &[Word], input: Input) {
+        const PACKAGES: &str = " install i add ci uninstall update remove upgrade ";
+        let (tool, command) = name.split_once(' ').unwrap_or((name, ""));
+        let plain = |word: &Word| is_name(word) || word.quoted && word.known && !word.text.contains("://");
+        let far = operands.iter().any(|word| is_far(&word.text));
+        let node = lists(" npm yarn pnpm bun ", tool);
+        match (tool, command) {
+            ("yarn" | "pnpm", "exec") => self.npx(operands, input),
+            _ if node && lists(PACKAGES, command) && !operands.iter().all(is_package) => self.ask(INSTALLS),
+            _ if node
+                && !lists(PACKAGES, command)
+                && operands.first().is_some_and(|word| !is_name(word) || is_far(&word.text)) =>
+            {
+                self.ask(REACHES);
+            }
+            _ if node => self.builds(),
+            ("poetry" | "pipenv" | "hatch" | "pdm", "run") => match operands {
+                [] => self.ask(ARGUMENTS),
+                _ => self.words(operands, input),
+            },
+            ("bundle", "exec")
+                if operands.first().is_none_or(|word| !lists(" rspec rake rails rubocop jekyll ", &word.text)) =>
+            {
+                self.ask(ARGUMENTS);
+            }
+            ("bundle" | "rake", _) if far || operands.iter().any(|word| word.text.contains("db:")) => {
+                self.ask("it changes a database");
+            }
+            ("coverage", "run") => match operands.first() {
+                Some(script) => self.script(script),
+                None => self.ask(ARGUMENTS),
+            },
+            ("go", "install") if !operands.iter().all(|word| word.text.starts_with("./")) => self.ask(INSTALLS),
+            ("mvn" | "mvnw" | "gradle" | "gradlew" | "poetry", _)
+                if far || operands.iter().any(|word| word.text.contains(':') && tool == "mvn") =>
+            {
+                self.ask(REACHES);
+            }
+            _ if operands.iter().all(plain) && !operands.iter().any(|word| word.text.starts_with("../")) => {
+                self.builds()
+            }
+            _ => self.ask(ARGUMENTS),
+        }
+    }
+}

@@ -1,0 +1,414 @@
+//! The structure of a command: a tree of simple commands, read with the grammar of tree-sitter.
+//!
+//! Only nodes that are named here are accepted, and only blanks may stand between them. The words are read once
+//! more by [`super::word`]: both readers must agree.
+
+use std::ops::Range;
+
+use tree_sitter::{Node as Syntax, Parser};
+
+use super::word::{self, HEREDOC, Values, Word, is_odd};
+
+/// The longest command that is judged, in bytes.
+const CODE_BYTES_MAX: usize = 32 << 10;
+
+/// Levels of nested commands.
+const DEPTH_MAX: usize = 24;
+
+/// Here-documents of one command.
+const HEREDOCS_MAX: usize = 8;
+
+/// A command.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Command {
+    /// A program with its arguments.
+    Simple(Simple),
+    /// The second runs if the first succeeds.
+    And(Box<Command>, Box<Command>),
+    /// The second runs if the first fails.
+    Or(Box<Command>, Box<Command>),
+    /// One after the other.
+    Sequence(Vec<Command>),
+    /// Each reads the output of the one before it.
+    Pipe(Vec<Command>),
+    /// Commands in a shell of their own.
+    Subshell(Box<Command>),
+    /// Commands with redirections of their own.
+    Redirected(Box<Command>, Vec<Redirect>),
+}
+
+/// A program with its arguments.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Simple {
+    /// Variables that are set for it.
+    pub assigned: Vec<(String, Word)>,
+    /// Its name and its arguments.
+    pub words: Vec<Word>,
+    /// Its files.
+    pub redirects: Vec<Redirect>,
+}
+
+/// A redirection.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Redirect {
+    /// From a file.
+    Read(Word),
+    /// To a file; `truncates`: the file is emptied first.
+    Write { target: Word, truncates: bool },
+    /// From text that stands in the command.
+    Text,
+}
+
+/// The reason for which a command cannot be read.
+pub type Unclear = &'static str;
+
+const NOT_PLAIN: Unclear = "it is not made of plain words";
+const NOT_READ: Unclear = "it cannot be read with certainty";
+const NESTED: Unclear = "it is nested too deeply";
+
+/// Reads a command.
+pub fn parse(code: &str, values: Values<'_>) -> Result<Command, Unclear> {
+    if code.len() > CODE_BYTES_MAX {
+        return Err("it is too long to be read");
+    }
+    if code.chars().any(is_odd) {
+        return Err("it contains control characters");
+    }
+    // A line that is continued by nothing is as it is.
+    let (code, documents) = heredocs(code.strip_suffix(" \\\n").unwrap_or(code))?;
+    let mut parser = Parser::new();
+    parser.set_language(&tree_sitter_bash::LANGUAGE.into()).map_err(|_| NOT_READ)?;
+    let tree = parser.parse(&code, None).ok_or(NOT_READ)?;
+    let root = tree.root_node();
+    if root.has_error() || root.kind() != "program" {
+        return Err(NOT_READ);
+    }
+    Reader { code: &code, values, documents }.sequence(root, 0..code.len(), 0)
+}
+
+/// Takes the here-documents out of a command, and counts them: each becomes a file with a name that no command can
+/// contain.
+fn heredocs(code: &str) -> Result<(String, usize), Unclear> {
+    let (mut code, mut count) = (code.to_owned(), 0);
+    while let Some(at) = heredoc(&code)? {
+        if count == HEREDOCS_MAX {
+            return Err(NOT_READ);
+        }
+        let name = code[at + 2..].trim_start_matches([' ', '\t']);
+        let (quoted, length, delimiter) = delimiter(name).ok_or(NOT_PLAIN)?;
+        let end = code.len() - name.len() + length;
+        if !code[end..].starts_with([' ', '\t', '\n', ';', '|', '>', '&', ')']) {
+            return Err(NOT_PLAIN);
+        }
+        let line = code[end..].find('\n').ok_or(NOT_READ)? + end;
+        if code[end..line].contains(['\'', '"', '\\', '`', '$', '#']) {
+            return Err(NOT_PLAIN);
+        }
+        let mut body_end = line + 1;
+        loop {
+            let text = code.get(body_end..).filter(|rest| !rest.is_empty()).ok_or(NOT_READ)?;
+            let this = text.split('\n').next().unwrap_or_default();
+            if this == delimiter {
+                break;
+            }
+            body_end += this.len() + 1;
+        }
+        let body = &code[line + 1..body_end];
+        if !quoted && body.contains(['$', '`', '\\']) {
+            return Err(NOT_PLAIN);
+        }
+        let after = body_end + delimiter.len();
+        code = format!("{}<{HEREDOC}{count}{}{}", &code[..at], &code[end..line], &code[after..]);
+        count += 1;
+    }
+    Ok((code, count))
+}
+
+/// Returns the place of the first here-document.
+fn heredoc(code: &str) -> Result<Option<usize>, Unclear> {
+    if !code.contains("<<") {
+        return Ok(None);
+    }
+    let (mut at, bytes) = (0, code.as_bytes());
+    while let Some(byte) = bytes.get(at) {
+        match byte {
+            b'\\' => at += 1,
+            b'\'' => at += code[at + 1..].find('\'').ok_or(NOT_READ)? + 1,
+            b'"' => {
+                let end = code[at + 1..].find('"').ok_or(NOT_READ)?;
+                if code[at + 1..at + 1 + end].contains(['\\', '`', '$']) {
+                    return Err(NOT_PLAIN);
+                }
+                at += end + 1;
+            }
+            b'`' | b'$' | b'#' => return Err(NOT_PLAIN),
+            b'(' if bytes.get(at + 1) == Some(&b'(') => return Err(NOT_PLAIN),
+            b'<' if code[at..].starts_with("<<<") => at += 2,
+            b'<' if code[at..].starts_with("<<") => return Ok(Some(at)),
+            _ => {}
+        }
+        at += 1;
+    }
+    Ok(None)
+}
+
+/// Reads a delimiter: whether it is quoted, its length as written, and its text.
+fn delimiter(text: &str) -> Option<(bool, usize, String)> {
+    let quote = text.chars().next().filter(|c| matches!(c, '\'' | '"'));
+    let inner = &text[quote.map_or(0, char::len_utf8)..];
+    let name: String = inner.chars().take_while(|c| c.is_ascii_alphanumeric() || *c == '_').collect();
+    let length = name.len() + 2 * usize::from(quote.is_some());
+    let closed = quote.is_none_or(|quote| inner[name.len()..].starts_with(quote));
+    (!name.is_empty() && closed).then_some((quote.is_some(), length, name))
+}
+
+struct Reader<'c> {
+    code: &'c str,
+    values: Values<'c>,
+    /// Here-documents of the command.
+    documents: usize,
+}
+
+impl Reader<'_> {
+    fn text(&self, node: Syntax<'_>) -> &str {
+        &self.code[node.byte_range()]
+    }
+
+    /// Returns the children of a node, without comments; nothing but blanks stands between them.
+    fn children<'t>(&self, node: Syntax<'t>, range: Range<usize>) -> Result<Vec<Syntax<'t>>, Unclear> {
+        let mut cursor = node.walk();
+        let mut end = range.start;
+        let mut children = Vec::new();
+        for child in node.children(&mut cursor) {
+            self.blank(end, child.start_byte())?;
+            end = child.end_byte();
+            match child.kind() {
+                "comment" => self.comment(child)?,
+                _ => children.push(child),
+            }
+        }
+        self.blank(end, range.end)?;
+        Ok(children)
+    }
+
+    /// A comment begins behind a blank or a line, and ends with its line.
+    fn comment(&self, node: Syntax<'_>) -> Result<(), Unclear> {
+        let begins = self.code[..node.start_byte()].chars().next_back();
+        let ends = self.code[node.end_byte()..].chars().next();
+        let whole = begins.is_none_or(|c| c.is_ascii_whitespace()) && ends.is_none_or(|c| c == '\n');
+        if whole && !self.text(node).contains('\n') { Ok(()) } else { Err(NOT_READ) }
+    }
+
+    fn blank(&self, from: usize, to: usize) -> Result<(), Unclear> {
+        let gap = self.code.get(from..to).ok_or(NOT_READ)?;
+        // A line that is continued is a blank where a blank stands before it.
+        let plain = gap.replace(" \\\n", "  ");
+        if plain.chars().all(|c| matches!(c, ' ' | '\t' | '\n')) { Ok(()) } else { Err(NOT_PLAIN) }
+    }
+
+    /// Reads commands that follow each other.
+    fn sequence(&self, node: Syntax<'_>, range: Range<usize>, depth: usize) -> Result<Command, Unclear> {
+        if depth > DEPTH_MAX {
+            return Err(NESTED);
+        }
+        let (mut commands, mut ended) = (Vec::new(), true);
+        for child in self.children(node, range)? {
+            match (child.kind(), commands.last_mut()) {
+                ("(" | ")" | "{" | "}", _) => {}
+                (";" | "\n", _) => ended = true,
+                ("&", Some(last)) if !ended => {
+                    *last = Command::Subshell(Box::new(std::mem::replace(last, Command::Sequence(Vec::new()))));
+                    ended = true;
+                }
+                _ => {
+                    commands.push(self.command(child, depth + 1)?);
+                    ended = false;
+                }
+            }
+        }
+        Ok(Command::Sequence(commands))
+    }
+
+    fn command(&self, node: Syntax<'_>, depth: usize) -> Result<Command, Unclear> {
+        if depth > DEPTH_MAX {
+            return Err(NESTED);
+        }
+        match node.kind() {
+            "command" => self.simple(node).map(Command::Simple),
+            "test_command" => {
+                let words = word::split(self.text(node), self.values).ok_or(NOT_PLAIN)?;
+                match words.first().is_some_and(|word| word.text == "[") {
+                    true => Ok(Command::Simple(Simple { words, ..Simple::default() })),
+                    false => Err(NOT_PLAIN),
+                }
+            }
+            "list" => {
+                let children = self.children(node, node.byte_range())?;
+                let [left, sign, right] = children[..] else { return Err(NOT_READ) };
+                let sides = (Box::new(self.command(left, depth + 1)?), Box::new(self.command(right, depth + 1)?));
+                match sign.kind() {
+                    "&&" => Ok(Command::And(sides.0, sides.1)),
+                    "||" => Ok(Command::Or(sides.0, sides.1)),
+                    _ => Err(NOT_READ),
+                }
+            }
+            "pipeline" => {
+                let mut parts = Vec::new();
+                for child in self.children(node, node.byte_range())? {
+                    if !matches!(child.kind(), "|" | "|&") {
+                        parts.push(self.command(child, depth + 1)?);
+                    }
+                }
+                Ok(Command::Pipe(parts))
+            }
+            "negated_command" => {
+                let children = self.children(node, node.byte_range())?;
+                let [sign, inner] = children[..] else { return Err(NOT_READ) };
+                if sign.kind() != "!" {
+                    return Err(NOT_READ);
+                }
+                // Success and failure change places, so the folders of both are joined.
+                Ok(Command::Redirected(Box::new(self.command(inner, depth + 1)?), Vec::new()))
+            }
+            "subshell" => Ok(Command::Subshell(Box::new(self.sequence(node, node.byte_range(), depth + 1)?))),
+            "compound_statement" if self.text(node).starts_with('{') => {
+                self.sequence(node, node.byte_range(), depth + 1)
+            }
+            "redirected_statement" => self.redirected(node, depth),
+            "variable_assignment" | "variable_assignments" | "declaration_command" => Err("it sets variables"),
+            "function_definition" => Err("it defines a function"),
+            _ => Err(NOT_PLAIN),
+        }
+    }
+
+    fn redirected(&self, node: Syntax<'_>, depth: usize) -> Result<Command, Unclear> {
+        let (mut body, mut redirects, mut words) = (None, Vec::new(), Vec::new());
+        let mut end = node.start_byte();
+        for child in self.children(node, node.byte_range())? {
+            match child.kind() {
+                "file_redirect" | "herestring_redirect" => {
+                    self.redirect(child, end, &mut redirects, &mut words)?;
+                }
+                _ if body.is_none() && redirects.is_empty() => body = Some(self.command(child, depth + 1)?),
+                _ => return Err(NOT_READ),
+            }
+            end = child.end_byte();
+        }
+        match body {
+            None => Ok(Command::Simple(Simple { words, redirects, ..Simple::default() })),
+            Some(body) => attached(body, redirects, words),
+        }
+    }
+
+    fn simple(&self, node: Syntax<'_>) -> Result<Simple, Unclear> {
+        let mut simple = Simple::default();
+        let mut end = node.start_byte();
+        for child in self.children(node, node.byte_range())? {
+            let begins = child.start_byte();
+            match child.kind() {
+                "file_redirect" | "herestring_redirect" => {
+                    self.redirect(child, end, &mut simple.redirects, &mut simple.words)?;
+                }
+                _ if begins == end && begins != node.start_byte() => return Err(NOT_READ),
+                "variable_assignment" => {
+                    if !simple.words.is_empty() {
+                        return Err(NOT_READ);
+                    }
+                    let (name, value) = self.text(child).split_once('=').ok_or(NOT_READ)?;
+                    if !name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_') {
+                        return Err(NOT_PLAIN);
+                    }
+                    let value = if value.is_empty() { vec![Word::plain("")] } else { self.words(value)? };
+                    let [value] = &value[..] else { return Err(NOT_PLAIN) };
+                    simple.assigned.push((name.to_owned(), value.clone()));
+                }
+                _ => simple.words.extend(self.words(self.text(child))?),
+            }
+            end = child.end_byte();
+        }
+        Ok(simple)
+    }
+
+    fn words(&self, raw: &str) -> Result<Vec<Word>, Unclear> {
+        let words = word::one(raw, self.values).ok_or(NOT_PLAIN)?;
+        // The name of a here-document is a file only.
+        if words.iter().any(|word| word.text.contains(HEREDOC)) { Err(NOT_READ) } else { Ok(words) }
+    }
+
+    /// Reads one redirection. The grammar takes words behind its file as its own; the shell gives them to the command.
+    fn redirect(
+        &self,
+        node: Syntax<'_>,
+        before: usize,
+        redirects: &mut Vec<Redirect>,
+        words: &mut Vec<Word>,
+    ) -> Result<(), Unclear> {
+        let (mut sign, mut target, mut end) = ("", None, node.start_byte());
+        for child in self.children(node, node.byte_range())? {
+            let raw = self.text(child);
+            match child.kind() {
+                "file_descriptor" => {
+                    let number = raw.len() < 3 && raw.chars().all(|c| c.is_ascii_digit());
+                    if !number || before == child.start_byte() && before > 0 {
+                        return Err(NOT_PLAIN);
+                    }
+                }
+                "<" | ">" | ">>" | "&>" | "&>>" | ">|" | "<&" | ">&" | "<&-" | ">&-" | "<<<" if sign.is_empty() => {
+                    sign = child.kind();
+                }
+                _ if sign.is_empty() => return Err(NOT_READ),
+                _ if target.is_none() => target = Some(word::one(raw, self.values).ok_or(NOT_PLAIN)?),
+                _ if end == child.start_byte() => return Err(NOT_READ),
+                _ => words.extend(self.words(raw)?),
+            }
+            end = child.end_byte();
+        }
+        if matches!(sign, "<&-" | ">&-") && target.is_none() {
+            return Ok(());
+        }
+        let target = target.unwrap_or_default();
+        let [target] = &target[..] else { return Err(NOT_PLAIN) };
+        if target.glob || !target.known || target.text.is_empty() && sign != "<<<" {
+            return Err(NOT_PLAIN);
+        }
+        let number = !target.quoted && target.text.chars().all(|c| c.is_ascii_digit());
+        redirects.push(match sign {
+            "<&" | ">&" if number || target.text == "-" => return Ok(()),
+            "<&" => return Err(NOT_PLAIN),
+            "<<<" => Redirect::Text,
+            "<" => match target.text.strip_prefix(HEREDOC).map(str::parse::<usize>) {
+                Some(Ok(number)) if number < self.documents => Redirect::Text,
+                Some(_) => return Err(NOT_READ),
+                None => Redirect::Read(target.clone()),
+            },
+            _ if target.text.contains(HEREDOC) => return Err(NOT_READ),
+            ">>" | "&>>" => Redirect::Write { target: target.clone(), truncates: false },
+            _ => Redirect::Write { target: target.clone(), truncates: true },
+        });
+        Ok(())
+    }
+}
+
+/// Gives redirections, and the words behind them, to the last program of a command: the grammar gives them to the whole.
+fn attached(command: Command, redirects: Vec<Redirect>, words: Vec<Word>) -> Result<Command, Unclear> {
+    Ok(match command {
+        Command::Simple(mut simple) => {
+            simple.redirects.extend(redirects);
+            simple.words.extend(words);
+            Command::Simple(simple)
+        }
+        Command::And(left, right) => Command::And(left, Box::new(attached(*right, redirects, words)?)),
+        Command::Or(left, right) => Command::Or(left, Box::new(attached(*right, redirects, words)?)),
+        Command::Pipe(mut parts) => {
+            let last = parts.pop().ok_or(NOT_READ)?;
+            parts.push(attached(last, redirects, words)?);
+            Command::Pipe(parts)
+        }
+        // What is turned around by `!` has no redirections of its own.
+        Command::Redirected(inner, own) if own.is_empty() => {
+            Command::Redirected(Box::new(attached(*inner, redirects, words)?), own)
+        }
+        _ if !words.is_empty() => return Err(NOT_READ),
+        other => Command::Redirected(Box::new(other), redirects),
+    })
+}

@@ -1,0 +1,283 @@
+//! Programs that reach other machines: transfers, shells elsewhere, databases and clouds.
+
+use super::judge::{ARGUMENTS, Judge, is_name};
+use super::texts;
+use super::word::Word;
+
+/// Options of curl without a value, as letters.
+const CURL_FLAGS: &str = "sSfLkIivgJO#46NG";
+
+/// Long options of curl without a value.
+const CURL_LONG: &str = " --silent --show-error --fail --location --insecure --head --include --verbose --compressed \
+    --globoff --remote-name --remote-header-name --progress-bar --ipv4 --ipv6 --http2 --get --fail-with-body ";
+
+/// Options of curl with a text.
+const CURL_TEXTS: &str = " -A -e -m --max-time --connect-timeout --retry --retry-delay --user-agent -w --write-out \
+    --max-redirs --limit-rate ";
+
+/// Options of wget without a value.
+const WGET_FLAGS: &str = " -q -c -nv -nc -N -S -4 -6 --quiet --continue --no-verbose --spider --no-check-certificate \
+    --no-clobber --show-progress --server-response ";
+
+/// Addresses at which a cloud hands out credentials.
+const METADATA: [&str; 5] = ["169.254.", "metadata.google", "100.100.100.200", "fd00:ec2", "metadata.azure"];
+
+/// Commands of redis that only read.
+const REDIS: &str = " get mget keys scan ping info dbsize ttl pttl type exists hget hgetall hkeys lrange llen smembers scard \
+    zrange zcard strlen time lastsave echo ";
+
+const UPLOADS: &str = "it sends data, or does more than fetch";
+const ELSEWHERE: &str = "it runs statements that it reads from elsewhere";
+const CHANGES: &str = "it changes a database, or does more than read it";
+
+fn lists(list: &str, text: &str) -> bool {
+    list.split_whitespace().any(|one| one == text)
+}
+
+impl Judge<'_> {
+    pub(super) fn curl(&mut self, args: &[Word]) {
+        let mut rest = args.iter();
+        let (mut addresses, mut names) = (Vec::new(), false);
+        while let Some(word) = rest.next() {
+            let text = word.text.as_str();
+            if !word.known {
+                return self.ask("it sends text that is known only when it runs");
+            }
+            if !text.starts_with('-') {
+                addresses.push(word);
+            } else if text == "--output" {
+                match rest.next() {
+                    Some(path) => self.fetched(path),
+                    None => return self.ask(ARGUMENTS),
+                }
+            } else if lists(CURL_LONG, text) {
+                names |= text.starts_with("--remote");
+            } else if lists(CURL_TEXTS, text) || matches!(text, "-H" | "--header" | "-X" | "--request") {
+                let value = rest.next().filter(|word| word.known).map(|word| word.text.as_str()).unwrap_or("@");
+                let method = !matches!(text, "-X" | "--request") || matches!(value, "GET" | "HEAD" | "OPTIONS");
+                if value.starts_with('@') || value.contains("%output") || !method {
+                    return self.ask(UPLOADS);
+                }
+            } else {
+                match self.curl_bundle(text, &mut rest) {
+                    Some(remote) => names |= remote,
+                    None => return self.ask(UPLOADS),
+                }
+            }
+        }
+        self.brought |= names;
+        self.addresses(&addresses);
+    }
+
+    /// A bundle of letters of curl; the last may be `o`, `w` or `X` with its value. Returns whether a name comes from
+    /// the other side.
+    fn curl_bundle<'w>(&mut self, text: &str, rest: &mut impl Iterator<Item = &'w Word>) -> Option<bool> {
+        let letters = text.strip_prefix('-').filter(|letters| !letters.starts_with('-'))?;
+        let (flags, last) = letters.split_at(letters.find(['o', 'w', 'X']).unwrap_or(letters.len()));
+        if !flags.chars().all(|c| CURL_FLAGS.contains(c)) {
+            return None;
+        }
+        if let Some(kind) = last.chars().next() {
+            let value = if last.len() == 1 { rest.next()?.clone() } else { Word::plain(&last[1..]) };
+            match kind {
+                'o' => self.fetched(&value),
+                'X' if !matches!(value.text.as_str(), "GET" | "HEAD" | "OPTIONS") => return None,
+                'w' if value.text.starts_with('@') || value.text.contains("%output") => return None,
+                _ => {}
+            }
+        }
+        Some(flags.contains(['O', 'J']))
+    }
+
+    fn addresses(&mut self, addresses: &[&Word]) {
+        if addresses.is_empty() {
+            return self.ask(ARGUMENTS);
+        }
+        for word in addresses {
+            let text = word.text.to_ascii_lowercase();
+            let scheme = text.split_once("://").map(|(scheme, _)| scheme);
+            if scheme.is_some_and(|scheme| scheme != "http" && scheme != "https") || text.starts_with(['/', '@', '~']) {
+                return self.ask("it opens an address that is not of the web");
+            }
+            if METADATA.iter().any(|name| text.contains(name)) {
+                return self.ask("it reads credentials of the machine");
+            }
+        }
+    }
+
+    pub(super) fn wget(&mut self, args: &[Word]) {
+        const VALUED: [&str; 5] = ["--timeout", "--tries", "--user-agent", "--wait", "--limit-rate"];
+        let mut rest = args.iter();
+        let (mut addresses, mut named) = (Vec::new(), false);
+        while let Some(word) = rest.next() {
+            let text = word.text.as_str();
+            if !word.known {
+                return self.ask("it sends text that is known only when it runs");
+            }
+            let (option, value) = text.split_once('=').unwrap_or((text, ""));
+            match option {
+                _ if !text.starts_with('-') => addresses.push(word),
+                "-O-" | "-qO-" | "-nvO-" => named = true,
+                "-O" | "--output-document" | "-P" | "--directory-prefix" | "-qO" | "-nvO" => {
+                    let joined = (!value.is_empty()).then(|| Word::plain(value));
+                    let Some(path) = joined.or_else(|| rest.next().cloned()) else { return self.ask(ARGUMENTS) };
+                    named |= option.ends_with(['O', 't']);
+                    if path.text != "-" {
+                        self.fetched(&path);
+                    }
+                }
+                "-t" | "-T" | "-U" | "-w" => {
+                    rest.next();
+                }
+                _ if lists(WGET_FLAGS, text) || VALUED.contains(&option) && !value.is_empty() => {}
+                _ => return self.ask(UPLOADS),
+            }
+        }
+        self.brought |= !named;
+        self.addresses(&addresses);
+    }
+
+    pub(super) fn ssh(&mut self, args: &[Word]) {
+        const HARMLESS: [&str; 3] = ["ConnectTimeout=", "BatchMode=", "ServerAliveInterval="];
+        let mut at = 0;
+        while let Some(text) = args.get(at).map(|word| word.text.as_str()).filter(|text| text.starts_with('-')) {
+            let value = args.get(at + 1).map(|word| word.text.as_str()).unwrap_or_default();
+            at += match text {
+                "-q" | "-T" | "-n" | "-4" | "-6" | "-v" | "-t" => 1,
+                "-p" | "-l" => 2,
+                "-o" if HARMLESS.iter().any(|name| value.starts_with(name)) => 2,
+                _ => return self.ask("it gives ssh settings that may run commands or open doors"),
+            };
+        }
+        let Some((host, command)) = args.get(at..).and_then(<[Word]>::split_first) else { return self.ask(ARGUMENTS) };
+        let plain = host.text.chars().all(|c| c.is_ascii_alphanumeric() || "_-.@:".contains(c));
+        if !plain || !host.known || command.is_empty() {
+            return self.ask("it opens a shell on another machine");
+        }
+        if command.iter().any(|word| !word.known || word.glob && !word.quoted) {
+            return self.ask("it runs text that is known only when it runs on another machine");
+        }
+        let code: Vec<&str> = command.iter().map(|word| word.text.as_str()).collect();
+        let around = std::mem::replace(&mut self.remote, true);
+        self.nested(&code.join(" "));
+        self.remote = around;
+    }
+
+    pub(super) fn database(&mut self, name: &str, args: &[Word]) {
+        if args.iter().any(|word| !word.known) {
+            return self.ask("a statement is known only when it runs");
+        }
+        match name {
+            "redis-cli" => self.redis(args),
+            "sqlite3" => self.sqlite(args),
+            _ => self.sql_client(name == "psql", args),
+        }
+    }
+
+    fn statement(&mut self, text: &str) {
+        if !texts::sql_reads(text) {
+            self.ask(CHANGES);
+        }
+    }
+
+    fn sqlite(&mut self, args: &[Word]) {
+        const FLAGS: &str = " -header -csv -column -json -line -readonly -batch -list -markdown -table -box -noheader ";
+        let here = self.here();
+        let is_flag = |word: &&Word| lists(FLAGS, &word.text.replacen("--", "-", 1));
+        let operands: Vec<&Word> = args.iter().filter(|word| !is_flag(word)).collect();
+        match operands[..] {
+            [file, ref statements @ ..] if !statements.is_empty() && !file.text.starts_with('-') => {
+                self.read(&here, file, false);
+                if file.text.contains([':', '?']) {
+                    return self.ask(ARGUMENTS);
+                }
+                statements.iter().for_each(|word| self.statement(&word.text));
+            }
+            _ => self.ask(ELSEWHERE),
+        }
+    }
+
+    fn sql_client(&mut self, postgres: bool, args: &[Word]) {
+        let (mut rest, mut says) = (args.iter(), false);
+        let (code, long) = if postgres { ("-c", "--command") } else { ("-e", "--execute") };
+        let valued = if postgres { " -h -U -p -d " } else { " -h -u -P -D " };
+        let flags = if postgres { " -t -A -q -x -X -At -tA -qt -w " } else { " -B -N -t -s -p " };
+        while let Some(word) = rest.next() {
+            let text = word.text.as_str();
+            let statement = match text.split_once('=') {
+                Some((option, statement)) if option == long => Some(statement.to_owned()),
+                _ if text == code || text == long => {
+                    Some(rest.next().map(|word| word.text.clone()).unwrap_or_default())
+                }
+                _ => None,
+            };
+            if let Some(statement) = statement {
+                says = true;
+                self.statement(&statement);
+            } else if postgres && matches!(text, "-l" | "--list") {
+                says = true;
+            } else if lists(valued, text) {
+                rest.next();
+            } else if !lists(flags, text) && (text.starts_with('-') || text.contains('\\')) {
+                return self.ask(ARGUMENTS);
+            }
+        }
+        if !says {
+            self.ask(ELSEWHERE);
+        }
+    }
+
+    fn redis(&mut self, args: &[Word]) {
+        let mut at = 0;
+        while let Some(text) = args.get(at).map(|word| word.text.as_str()).filter(|text| text.starts_with('-')) {
+            at += match text {
+                "-h" | "-p" | "-n" => 2,
+                "--raw" | "--no-raw" => 1,
+                _ => return self.ask(ARGUMENTS),
+            };
+        }
+        let command = args.get(at).map(|word| word.text.to_ascii_lowercase()).unwrap_or_default();
+        if !lists(REDIS, &command) {
+            self.ask(CHANGES);
+        }
+    }
+
+    /// Clouds: commands that list and describe what is no secret.
+    pub(super) fn cloud(&mut self, name: &str, args: &[Word]) {
+        const SECRETS: [&str; 14] = [
+            "secret",
+            "kms",
+            "ssm",
+            "token",
+            "credential",
+            "password",
+            "key",
+            "auth",
+            "iam",
+            "config",
+            "print-",
+            "login",
+            "decrypt",
+            "userdata",
+        ];
+        const OPTIONS: &str = " --region --profile --output --query --project --zone --format --filter --limit -o -g \
+            --resource-group --max-items --recursive --human-readable --summarize ";
+        let words: Vec<&str> = args.iter().map(|word| word.text.as_str()).collect();
+        let operands: Vec<&str> = words.iter().copied().take_while(|word| !word.starts_with('-')).collect();
+        let reads = match (name, &operands[..]) {
+            ("aws", ["s3", "ls", ..] | ["sts", "get-caller-identity"]) => true,
+            ("aws", [_, command]) => command.starts_with("describe-") || command.starts_with("list-"),
+            ("gcloud", [.., "list" | "describe"] | ["version" | "info"] | [.., "describe", _]) => true,
+            ("az", ["account", "show" | "list"] | [_, "list" | "show"]) => true,
+            _ => false,
+        };
+        let mut options = words.iter().filter(|word| word.starts_with('-'));
+        let known = options.all(|word| lists(OPTIONS, word.split('=').next().unwrap_or_default()));
+        let has_secret = |word: &&str| SECRETS.iter().any(|secret| word.to_ascii_lowercase().contains(secret));
+        let plain = |word: &Word| word.known && (is_name(word) || word.text.starts_with("s3://") || word.quoted);
+        let files = words.iter().any(|word| word.contains("file:") || word.contains("fileb:"));
+        if !reads || !known || operands.iter().any(has_secret) || !args.iter().all(plain) || files {
+            self.ask("it changes a cloud, or reads its secrets");
+        }
+    }
+}
