@@ -28,6 +28,7 @@ use crate::codes::Codes;
 use crate::control::RunTokens;
 use crate::events::{DeliveryNews, HostEvent};
 use crate::handoff::Handoffs;
+use crate::health::AgentHealth;
 use crate::lane::reacting::REACTING_MAX;
 use crate::live::Live;
 use crate::media::Media;
@@ -82,6 +83,8 @@ pub struct Host {
     pub working: Working,
     /// Numbers for status.
     pub counts: Counts,
+    /// Answers and failures of the agent.
+    pub health: Arc<AgentHealth>,
     /// Pairing codes that may still have to be told.
     pub codes: Codes,
     /// Conversations on their way to a chat.
@@ -158,6 +161,7 @@ impl Host {
             parking: CancellationToken::new(),
             broken: CancellationToken::new(),
             working: Working::default(),
+            health: Arc::default(),
             counts: Counts::default(),
             codes: Codes::default(),
             handoffs: Handoffs::default(),

@@ -41,6 +41,7 @@ mod fetching;
 #[expect(unsafe_code, reason = "the one room that talks to foreign libraries")]
 mod ffi;
 pub mod handoff;
+pub mod health;
 pub mod host;
 pub mod ingress;
 pub mod lane;

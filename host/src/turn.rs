@@ -25,6 +25,9 @@ const INACTIVE: &str =
 /// What stands behind a text that was cut.
 const CUT: &str = "\n\n(the rest was cut)";
 
+/// The mark behind an answer that ended because the model's room was used up.
+pub const USED_UP: &str = "\n\n(The answer ends here because it reached the model's length limit.)";
+
 /// Why a turn ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cause {
@@ -77,7 +80,6 @@ pub fn conclude(outcome: TurnOutcome, cause: Cause, live: &Live) -> Conclusion {
         }
         TurnOutcome::Interrupted { text } => interrupted(&text, cause, live),
         TurnOutcome::Failed(failure) => {
-            tracing::warn!(code = failure.code, detail = %live.masker.mask(&failure.detail), "a turn failed");
             let sentence = clean(&failure.sentence, live);
             let last = TurnEvent::Error {
                 code: failure.code.to_owned(),

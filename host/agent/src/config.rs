@@ -68,6 +68,8 @@ pub struct AgentConfig {
     pub timeouts: Timeouts,
     /// The most messages of history a model gets; the oldest are left out.
     pub history_messages_max: usize,
+    /// The tokens that the model reads at most; `None`: learnt from the endpoint.
+    pub context_window: Option<usize>,
     /// Whether pictures that come in are shown to the model.
     pub pictures: bool,
     /// Whether the echo runtime understands its test words.
@@ -105,6 +107,7 @@ impl Default for AgentConfig {
             ca_file: None,
             timeouts: Timeouts::default(),
             history_messages_max: 200,
+            context_window: None,
             pictures: true,
             test_words: false,
             tools: Vec::new(),

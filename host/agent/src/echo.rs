@@ -144,6 +144,7 @@ impl Plan {
             End::Finish => finished(self.text),
             End::Fail => TurnOutcome::Failed(Failure {
                 code: "runtime_failed",
+                kind: "echo",
                 sentence: "The echo runtime failed because it was asked to.".to_owned(),
                 detail: "test word /fail".to_owned(),
                 retryable: false,

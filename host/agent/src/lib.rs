@@ -32,5 +32,7 @@ pub mod tools;
 
 pub use config::{AgentConfig, BuildError, RuntimeKind, Timeouts, build, build_with};
 pub use message::{Message, Role};
-pub use port::{AgentRuntime, EventSink, Failure, LeftRunning, LeftSomewhere, TurnOutcome, TurnRequest};
+pub use port::{
+    AgentRuntime, CONTEXT_TOO_LONG, EventSink, Failure, LeftRunning, LeftSomewhere, TurnOutcome, TurnRequest,
+};
 pub use steer::Hold;

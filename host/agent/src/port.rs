@@ -137,11 +137,16 @@ pub enum TurnOutcome {
     Failed(Failure),
 }
 
+/// The kind of a failure because of a message that is longer than the model's window.
+pub const CONTEXT_TOO_LONG: &str = "context_too_long";
+
 /// Why a turn has no answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
     /// A stable word for the stream and the store: `runtime_failed` or `runtime_timeout`.
     pub code: &'static str,
+    /// A stable word for status and metrics, more precise than the code.
+    pub kind: &'static str,
     /// One honest sentence for the person who asked.
     pub sentence: String,
     /// What the log should say: the endpoint's own words among them, cut short, never a secret.
@@ -200,6 +205,13 @@ impl EventSink {
     /// Dropping the future takes the question back. A turn that waits here is not silent.
     pub async fn ask(&self, ask: Ask) -> Answer {
         self.line.ask(ask).await
+    }
+
+    /// Reports that the oldest `messages` of the history did not fit into the request that was answered.
+    pub fn left_out(&self, messages: usize) {
+        if !self.quiet {
+            self.line.left_out(messages);
+        }
     }
 
     /// Keeps the turn from being interrupted, other than by `/stop`, until the returned value is dropped.

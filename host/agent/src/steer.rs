@@ -45,6 +45,7 @@ pub struct TurnLine {
     asks: mpsc::Receiver<Ask>,
     questions: mpsc::Receiver<Asked>,
     holds: Arc<[AtomicUsize; Hold::ALL.len()]>,
+    left_out: Arc<AtomicUsize>,
 }
 
 /// The runtime's end, part of its [`crate::EventSink`].
@@ -54,6 +55,7 @@ pub(crate) struct HostLine {
     asks: mpsc::Sender<Ask>,
     questions: mpsc::Sender<Asked>,
     holds: Arc<[AtomicUsize; Hold::ALL.len()]>,
+    left_out: Arc<AtomicUsize>,
 }
 
 /// Keeps a turn from being interrupted until it is dropped.
@@ -70,8 +72,9 @@ pub(crate) fn line() -> (TurnLine, HostLine) {
     let (ask, asks) = mpsc::channel(1);
     let (question, questions) = ask::questions();
     let holds: Arc<[AtomicUsize; Hold::ALL.len()]> = Arc::default();
-    let host = TurnLine { waiting: tell, asks, questions, holds: Arc::clone(&holds) };
-    (host, HostLine { waiting, asks: ask, questions: question, holds })
+    let left_out: Arc<AtomicUsize> = Arc::default();
+    let host = TurnLine { waiting: tell, asks, questions, holds: Arc::clone(&holds), left_out: Arc::clone(&left_out) };
+    (host, HostLine { waiting, asks: ask, questions: question, holds, left_out })
 }
 
 impl TurnLine {
@@ -102,6 +105,11 @@ impl TurnLine {
     pub fn asks_nobody(&mut self) {
         self.questions.close();
         while self.questions.try_recv().is_ok() {}
+    }
+
+    /// Returns the messages of the history that did not fit into the turn's last request.
+    pub fn left_out(&self) -> usize {
+        self.left_out.load(Ordering::Relaxed)
     }
 
     /// Returns why the turn must not be interrupted, if it must not.
@@ -139,6 +147,10 @@ impl HostLine {
         if self.waiting.clone().wait_for(|waiting| *waiting).await.is_err() {
             std::future::pending().await
         }
+    }
+
+    pub(crate) fn left_out(&self, messages: usize) {
+        self.left_out.store(messages, Ordering::Relaxed);
     }
 
     pub(crate) fn hold(&self, why: Hold) -> Held {

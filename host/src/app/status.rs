@@ -105,10 +105,12 @@ impl App {
                 running: u64::try_from(running).unwrap_or_default(),
                 total: counts.sessions,
             },
-            agent: AgentStatus {
-                runtime: self.host.runtime.name().to_owned(),
-                model: self.host.runtime.models().into_iter().next(),
-            },
+            agent: AgentStatus::new(
+                self.host.runtime.name(),
+                self.host.runtime.models().into_iter().next(),
+                self.host.health.snapshot(),
+                self.host.now_ms(),
+            ),
             dead_chats: census.dead.into_iter().map(DeadChat::from).collect(),
             dead_chats_more: census.dead_chats.saturating_sub(shown),
             warnings,

@@ -61,6 +61,11 @@ pub fn render(status: &StatusJson, now_ms: i64) -> String {
         host.config.as_deref().unwrap_or("none; every value has its default"),
         status.agent.describe(),
     );
+    if let Some(trouble) = status.agent.trouble(now_ms) {
+        let detail = status.agent.last_error.as_ref().map(|error| format!("; {}", error.detail)).unwrap_or_default();
+        out.truncate(out.trim_end().len());
+        out.push_str(&format!("\n        {}\n\n", one_line(&format!("{trouble}{detail}"), WHY_CHARS_MAX)));
+    }
     if let Some(proxy) = &host.proxy {
         out.insert_str(out.len() - 1, &format!("proxy   {proxy}\n"));
     }

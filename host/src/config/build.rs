@@ -186,6 +186,7 @@ pub fn agent(get: &Get<'_>) -> AgentConfig {
             idle: get.seconds("agent.idle_timeout_s"),
         },
         history_messages_max: get.count("agent.history_messages_max"),
+        context_window: Some(get.count("agent.context_window")).filter(|window| *window > 0),
         pictures: get.on("agent.pictures"),
         test_words: get.on("agent.test_words"),
         tools: get.list("agent.tools"),

@@ -198,6 +198,12 @@ pub const KEYS: &[Key] = &[
     key("agent.idle_timeout_s", int(1, 3600), "60", "How long between two pieces of an answer."),
     key("agent.history_messages_max", int(1, 100_000), "200", "The most messages of history that a model gets."),
     key(
+        "agent.context_window",
+        int(0, 100_000_000),
+        "0",
+        "The tokens that the model reads at most. 0: learnt from the endpoint.",
+    ),
+    key(
         "agent.pictures",
         Kind::Bool,
         "true",

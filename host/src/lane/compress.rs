@@ -1,7 +1,8 @@
 //! A long conversation goes on from a summary of itself.
 //!
-//! The runtime sums up, outside of any turn: nothing it says reaches a chat or the
-//! transcript. Meanwhile the session is busy, so whatever is said waits, and an
+//! The runtime sums up, outside of any turn (see [`super::summary`]): nothing it says reaches a chat or the
+//! transcript. It happens because of `/compress`, and after a turn whose history no longer fitted into the model's
+//! window. Meanwhile the session is busy, so whatever is said waits, and an
 //! interruption waits too ([`Lane::is_compressing`]). When it is done the session is
 //! ended, another one begins with the summary and the last turn, and every chat leads
 //! there. When it fails nothing has changed. The order stays in the inbox until then,
@@ -10,11 +11,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use hermes_agent::{EventSink, Message, TurnOutcome, TurnRequest};
-use hermes_core::context::TurnContext;
 use hermes_core::delivery::strip_control;
 use hermes_core::guard::{Arrival, Join};
-use hermes_core::ids::{InboxId, TurnId};
+use hermes_core::ids::InboxId;
 use hermes_core::settings::BusyMode;
 use hermes_protocol::Usage;
 use tokio::task::JoinHandle;
@@ -23,11 +22,11 @@ use tokio_util::sync::CancellationToken;
 
 use super::Lane;
 use super::conversation::Said;
-use crate::context::{self, Place};
+use super::summary::{Original, Summary, sum_up};
+use crate::context::Place;
 use crate::handoff::Lease;
-use crate::host::Host;
 use crate::status::human::counted;
-use crate::store::{Change, NewFork, NewSummary};
+use crate::store::{Change, CommandTx, NewFork, NewSummary};
 
 /// Fewer messages than this are not worth a summary.
 const MESSAGES_MIN: usize = 4;
@@ -35,21 +34,23 @@ const MESSAGES_MIN: usize = 4;
 /// Turns that are kept as they are, so that the conversation goes on where it was.
 const KEPT_TURNS: u32 = 1;
 
-/// How long a summary may take.
-const SUMMARY: Duration = Duration::from_secs(300);
+/// The time that a summary may take, in all its pieces.
+const SUMMARY: Duration = Duration::from_secs(600);
 
-const INSTRUCTION: &str = "Write a summary of the conversation so far that takes its place from here on. Keep what was \
-    decided, found out and left open, names, numbers, paths and what the person wants and likes. Write plain text, \
-    without a greeting and without comments on the summary itself.";
+/// The notice when a conversation no longer fits.
+pub(super) const OUTGROWN: &str = "This conversation has become longer than the model can read. Its oldest messages are \
+    being summarized; `/new` starts a fresh conversation.";
 
 /// A summary that is being written.
 pub struct Compressing {
     place: Place,
-    task: JoinHandle<TurnOutcome>,
+    task: JoinHandle<Summary>,
     cancel: CancellationToken,
     until: Instant,
     /// Messages it sums up.
     messages: usize,
+    /// Whether the host began it because the conversation no longer fits: the chat knows already, and hears no more.
+    by_itself: bool,
 }
 
 impl Drop for Compressing {
@@ -59,26 +60,17 @@ impl Drop for Compressing {
     }
 }
 
-/// A summary and what it cost, or why there is none.
-pub type Summary = Result<(String, Usage), String>;
-
 /// Waits for the summary; for ever when none is being written. Cancel-safe.
 pub(super) async fn next(compressing: &mut Option<Compressing>) -> Summary {
     let Some(compressing) = compressing else { return std::future::pending().await };
-    let outcome = tokio::select! {
-        outcome = &mut compressing.task => outcome,
+    let written = tokio::select! {
+        written = &mut compressing.task => written,
         () = tokio::time::sleep_until(compressing.until) => return Err("the summary took too long".to_owned()),
     };
-    match outcome {
-        Ok(TurnOutcome::Finished { text, usage, .. }) if !text.trim().is_empty() => Ok((text, usage)),
-        Ok(TurnOutcome::Finished { .. }) => Err("the agent wrote no summary".to_owned()),
-        Ok(TurnOutcome::Interrupted { .. }) => Err("it was interrupted".to_owned()),
-        Ok(TurnOutcome::Failed(failure)) => Err(failure.sentence),
-        Err(error) => {
-            tracing::warn!(%error, "the runtime's task ended over a summary");
-            Err("the agent broke down over it".to_owned())
-        }
-    }
+    written.unwrap_or_else(|error| {
+        tracing::warn!(%error, "the task that writes a summary ended");
+        Err("the agent broke down over it".to_owned())
+    })
 }
 
 impl Lane {
@@ -97,31 +89,42 @@ impl Lane {
             self.answer_order(&place, Said::only(words)).await;
             return;
         }
-        let instruction = match about {
-            "" => INSTRUCTION.to_owned(),
-            about => format!("{INSTRUCTION} Look out above all for this: {about}"),
-        };
-        let request = TurnRequest {
-            session_id: self.session.clone(),
-            turn_id: TurnId::default(),
-            context: TurnContext { session_id: Some(self.session.clone()), ..TurnContext::default() },
-            system: context::with_summary(String::new(), remembered.summary.as_deref()),
-            history: remembered.history,
-            input: vec![Message::user(instruction)],
-            media: None,
+        self.begin_to_compress(place, about, false).await;
+    }
+
+    /// Whether the conversation is to be compressed because it does not fit any more. After an attempt, the next
+    /// ones wait for some turns.
+    pub(super) fn is_outgrown(&mut self, place: &Place, left_out: usize) -> bool {
+        let is_possible = left_out > 0 && place.can_deliver_later() && !self.draining && self.guard.is_idle();
+        let is_handed_over = || self.host.handoffs.lease(&self.session).is_some();
+        is_possible && !is_handed_over() && self.memory.is_outgrown(MESSAGES_MIN)
+    }
+
+    /// Compresses a conversation that does not fit any more, without an order.
+    pub(super) async fn compress_by_itself(&mut self, place: Place) {
+        tracing::info!(session = %self.session, "the conversation is longer than the model's window; it is compressed");
+        self.begin_to_compress(place, "", true).await;
+    }
+
+    async fn begin_to_compress(&mut self, place: Place, about: &str, by_itself: bool) {
+        let remembered = self.memory.read(&self.host, &self.session).await;
+        let messages = remembered.history.len();
+        let original = Original {
+            session: self.session.clone(),
             model: remembered.settings.model.or_else(|| self.host.chosen_model()),
-            reasoning: None,
-            state: None,
-            steps: Vec::new(),
-            tools: false,
+            earlier: remembered.summary,
+            messages: remembered.history,
+            about: about.to_owned(),
+            outgrown: by_itself,
         };
         let cancel = CancellationToken::new();
-        let task = tokio::spawn(sum_up(Arc::clone(&self.host), request, cancel.clone()));
-        // What is said meanwhile waits behind the order.
+        let task = tokio::spawn(sum_up(Arc::clone(&self.host), original, cancel.clone()));
+        // What is said meanwhile waits behind it.
         let by = String::new();
         let arrival = Arrival { inbox: place.inbox, by, wish: BusyMode::Queue, join: Join::OwnTurn };
         let _ = self.guard.arrive(arrival, self.now());
-        self.compressing = Some(Compressing { place, task, cancel, until: Instant::now() + SUMMARY, messages });
+        let until = Instant::now() + SUMMARY;
+        self.compressing = Some(Compressing { place, task, cancel, until, messages, by_itself });
     }
 
     /// The summary is there, or there will be none.
@@ -159,7 +162,12 @@ impl Lane {
         let moved = self.rebind(None, &id).await;
         let mut changes = vec![Change::Compress(Box::new(NewSummary { fork, summary, keep_turns: KEPT_TURNS, usage }))];
         changes.extend(moved.routes.into_iter().map(Change::BindRoute));
-        self.answer_order(place, Said { words, changes }).await;
+        if compressing.by_itself {
+            let now_ms = self.host.now_ms();
+            self.write_order(CommandTx { inbox: None, changes, reply: Vec::new(), now_ms }).await;
+        } else {
+            self.answer_order(place, Said { words, changes }).await;
+        }
         self.memory.forget();
     }
 
@@ -177,8 +185,12 @@ impl Lane {
     /// Says why the session is as it was.
     pub(super) async fn not_compressed(&mut self, compressing: Compressing, why: &str) {
         let why = self.host.live().masker.mask(why).trim_end_matches('.').to_owned();
-        let words = format!("Not compressed: {why}. The conversation is as it was.");
-        self.answer_order(&compressing.place, Said::only(words)).await;
+        if compressing.by_itself {
+            tracing::warn!(session = %self.session, why, "the conversation was not compressed");
+        } else {
+            let words = format!("Not compressed: {why}. The conversation is as it was.");
+            self.answer_order(&compressing.place, Said::only(words)).await;
+        }
         self.free();
     }
 
@@ -186,15 +198,4 @@ impl Lane {
     fn free(&mut self) {
         self.guard.finished();
     }
-}
-
-async fn sum_up(host: Arc<Host>, request: TurnRequest, cancel: CancellationToken) -> TurnOutcome {
-    let _room = match Arc::clone(&host.turns).acquire_owned().await {
-        Ok(room) => room,
-        // Nobody closes the semaphore; without it there would be no bound to keep.
-        Err(_) => return TurnOutcome::Interrupted { text: String::new() },
-    };
-    let (sink, mut said) = EventSink::channel();
-    let unheard = async { while said.recv().await.is_some() {} };
-    tokio::join!(host.runtime.run(request, sink, cancel), unheard).0
 }

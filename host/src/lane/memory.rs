@@ -13,6 +13,9 @@ use crate::host::Host;
 use crate::reset;
 use crate::store::{Lineage, NewMessage, SessionRow};
 
+/// Turns between two attempts to compress a session that does not fit.
+const TURNS_BETWEEN_ATTEMPTS: u32 = 5;
+
 /// Transcript and runtime state of one session, read once and then kept up.
 #[derive(Debug, Default)]
 pub struct Memory {
@@ -26,6 +29,8 @@ pub struct Memory {
     anew: Option<&'static str>,
     /// Whether the session has a title, as far as is known.
     named: bool,
+    /// Turns until the session is compressed again because it does not fit.
+    patience: u32,
 }
 
 impl Memory {
@@ -102,6 +107,16 @@ impl Memory {
         if state.is_some() {
             self.state = state;
         }
+    }
+
+    /// Whether the session is worth a compression now that it does not fit; the next attempt waits for some turns.
+    pub fn is_outgrown(&mut self, messages_min: usize) -> bool {
+        if !self.known || self.messages.len() < messages_min {
+            return false;
+        }
+        let now = self.patience == 0;
+        self.patience = if now { TURNS_BETWEEN_ATTEMPTS } else { self.patience - 1 };
+        now
     }
 
     /// Whether the session is known to have a title.

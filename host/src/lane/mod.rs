@@ -37,6 +37,7 @@ mod resume;
 mod running;
 mod settings;
 mod steps;
+mod summary;
 mod wakes;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -45,7 +46,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt;
-use hermes_agent::Message;
+use hermes_agent::{Message, TurnOutcome};
 use hermes_core::access::{HostCause, Origin};
 use hermes_core::guard::{Admission, Arrival, Guard, Join, Windows};
 use hermes_core::ids::{DeliveryId, InboxId, SessionId, TurnId};
@@ -590,18 +591,22 @@ impl Lane {
     }
 
     /// Commits how the running turn ended and what is owed for it. What waits is next.
-    async fn end(&mut self, outcome: hermes_agent::TurnOutcome, cause: Cause) {
+    async fn end(&mut self, outcome: TurnOutcome, cause: Cause) {
         let Some(mut running) = self.running.take() else { return };
         running.control = None;
         running.show(&self.host).await;
         let asks = running.asks.take_all();
+        self.note_health(&running, &outcome, cause);
+        let is_cut = matches!(&outcome, TurnOutcome::Finished { finish_reason, .. } if finish_reason == "length");
         let mut conclusion = turn::conclude(outcome, cause, &self.host.live());
         self.keep_steps(running.turn, cause, &mut conclusion).await;
         // What the turn of a task says is the task's, and told as such.
         let is_task = tasks::runs(&running.heard);
         if let Some(answer) = conclusion.says.take().filter(|_| !is_task) {
             let answer = self.with_thoughts(answer, &conclusion.messages).await;
-            conclusion.says = Some(aside(&running.heard, answer));
+            // A service reads the reason why the answer ends; a person reads the mark.
+            let mark = if is_cut && running.heard.place.can_deliver_later() { turn::USED_UP } else { "" };
+            conclusion.says = Some(aside(&running.heard, format!("{answer}{mark}")));
         }
         let mut deliveries: Vec<NewDelivery> = running.conclude(&self.host, &conclusion).await.into_iter().collect();
         let late = self.guard.finished();
@@ -614,6 +619,12 @@ impl Lane {
             notice.reply_to.clone_from(&running.heard.place.reply_to);
             deliveries.push(notice);
         }
+        let left_out = running.line.left_out();
+        let outgrown = !running.heard.aside && !is_task && self.is_outgrown(&running.heard.place, left_out);
+        if outgrown {
+            deliveries.push(running.heard.place.tell(&self.host, compress::OUTGROWN.to_owned()).await);
+        }
+        let place = running.heard.place.clone();
         let now_ms = self.host.now_ms();
         let said = running.said_by.iter().zip(&running.input);
         let said =
@@ -656,6 +667,29 @@ impl Lane {
         }
         if ends && self.waiting.is_empty() && self.door.is_empty() {
             self.host.tell(HostEvent::Turn(TurnNews::Complete { session: self.session.clone() })).await;
+        }
+        if outgrown {
+            self.compress_by_itself(place).await;
+        }
+    }
+
+    /// Counts how the turn ended, and logs a failure with the ids that lead to it.
+    fn note_health(&self, running: &Running, outcome: &TurnOutcome, cause: Cause) {
+        let now_ms = self.host.now_ms();
+        let health = &self.host.health;
+        match outcome {
+            TurnOutcome::Finished { .. } => health.answered(now_ms),
+            TurnOutcome::Interrupted { .. } if cause == Cause::Inactive => {
+                health.failed("silent", "the agent was silent for too long", now_ms);
+            }
+            TurnOutcome::Interrupted { .. } => {}
+            TurnOutcome::Failed(failure) => {
+                let detail = self.host.live().masker.mask(&failure.detail).into_owned();
+                let instance = &running.heard.place.instance;
+                let (code, kind, turn) = (failure.code, failure.kind, running.turn);
+                tracing::warn!(session = %self.session, %turn, %instance, code, kind, detail, "a turn failed");
+                health.failed(kind, &detail, now_ms);
+            }
         }
     }
 

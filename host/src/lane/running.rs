@@ -32,6 +32,7 @@ use crate::clock::Clock;
 use crate::config::StreamMode;
 use crate::context::{Heard, Spoken};
 use crate::control::TokenLease;
+use crate::health::Waits;
 use crate::host::{CountedTurn, Host};
 use crate::mask::Masker;
 use crate::store::{NewDelivery, OwedDelivery, TurnEnd};
@@ -76,6 +77,8 @@ pub struct Running {
     hints: Option<HintLine>,
     typing: Option<Typing>,
     reacting: Option<Reacting>,
+    /// Until the agent gives its first sign.
+    waits: Option<Waits>,
     _counted: CountedTurn,
     _listed: Listed,
 }
@@ -193,6 +196,7 @@ impl Running {
             hints,
             typing,
             reacting,
+            waits: Some(host.health.waits(turn, began_ms)),
             _counted: host.count_turn(),
             _listed: listed,
         }
@@ -238,6 +242,7 @@ impl Running {
 
     fn hear(&mut self, mut event: TurnEvent) {
         self.pace.heard();
+        self.waits = None;
         match &mut event {
             TurnEvent::Chunk { text } if self.said.len() + text.len() <= self.said_bytes_max => {
                 // A secret that comes in two pieces is caught in the answer, which replaces what was shown.
@@ -458,6 +463,7 @@ async fn answer(host: Arc<Host>, request: TurnRequest, sink: EventSink, cancel: 
 fn broken(error: &tokio::task::JoinError) -> Failure {
     Failure {
         code: "runtime_failed",
+        kind: "panicked",
         sentence: "The agent broke down over this message. Your conversation is intact; try it again or differently."
             .to_owned(),
         detail: format!("the runtime's task ended: {error}"),

@@ -105,6 +105,22 @@ pub fn of_status(status: &StatusJson) -> String {
     ] {
         metrics.set("hermes_queue_waiting", &[("queue", queue)], waiting as f64);
     }
+    let agent = &status.agent;
+    metrics.set("hermes_agent_failing", &[], f64::from(u8::from(agent.is_failing())));
+    metrics.set("hermes_agent_consecutive_failures", &[], agent.consecutive_failures as f64);
+    if let Some(since) = agent.since {
+        metrics.set("hermes_agent_failing_since_seconds", &[], since as f64 / 1000.0);
+    }
+    if let Some(at) = agent.last_answer {
+        metrics.set("hermes_agent_last_answer_seconds", &[], at as f64 / 1000.0);
+    }
+    if let Some(error) = &agent.last_error {
+        metrics.set("hermes_agent_last_failure_seconds", &[("kind", &error.kind)], error.at as f64 / 1000.0);
+    }
+    metrics.add("hermes_turns_answered_total", &[], agent.answered as f64);
+    for (kind, count) in &agent.failures {
+        metrics.add("hermes_turn_failures_total", &[("kind", kind)], *count as f64);
+    }
     metrics.set("hermes_sessions", &[("state", "open")], status.sessions.open as f64);
     metrics.set("hermes_sessions", &[("state", "running")], status.sessions.running as f64);
     metrics.render()

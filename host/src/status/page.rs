@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use super::human::{one_line, span};
-use super::{AdapterStatus, StatusJson};
+use super::{AdapterStatus, AgentStatus, StatusJson};
 
 /// The style sheet, served beside the page so that the page needs no inline style.
 pub const STYLE: &str = include_str!("page.css");
@@ -37,6 +37,7 @@ pub fn render(status: &StatusJson, now_ms: i64) -> String {
         format!("<div{class}><dt>{label}</dt><dd>{number}</dd></div>")
     })
     .collect();
+    let agent = agent(&status.agent, now_ms);
     let warnings: String = match status.warnings.as_slice() {
         [] => String::new(),
         warnings => {
@@ -49,16 +50,30 @@ pub fn render(status: &StatusJson, now_ms: i64) -> String {
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"><meta http-equiv=\"refresh\" content=\"5\">\
          <link rel=\"stylesheet\" href=\"/status.css\"></head><body><main>\
          <header><h1>hermes-host</h1><p><span class=\"state {class}\">{state}</span> for {since}</p></header>\
-         <dl class=\"numbers\">{numbers}</dl><h2>Adapters</h2>{adapters}{warnings}\
-         <footer>version {version} · process {pid} · {home} · answered by {agent}{proxy}</footer></main></body></html>\n",
+         <dl class=\"numbers\">{numbers}</dl>{agent}<h2>Adapters</h2>{adapters}{warnings}\
+         <footer>version {version} · process {pid} · {home} · answered by {answers}{proxy}</footer></main></body></html>\n",
         state = text(&host.state),
         class = class(&host.state),
         since = span(now_ms - host.since),
         version = text(&host.version),
         pid = host.pid,
         home = text(&host.home),
-        agent = text(&status.agent.describe()),
+        answers = text(&status.agent.describe()),
         proxy = host.proxy.as_ref().map(|proxy| format!(" · proxy {}", text(proxy))).unwrap_or_default(),
+    )
+}
+
+/// The state of the agent, where it does not answer.
+fn agent(agent: &AgentStatus, now_ms: i64) -> String {
+    let Some(trouble) = agent.trouble(now_ms) else { return String::new() };
+    let detail = agent.last_error.as_ref().map(|error| one_line(&error.detail, REASON_CHARS_MAX)).unwrap_or_default();
+    format!(
+        "<h2>Agent</h2><ul class=\"adapters\"><li><div class=\"line\"><strong>{}</strong><span class=\"state bad\">{}</span>\
+         </div><p class=\"reason\">{}</p><p class=\"reason\">{}</p></li></ul>",
+        text(&agent.describe()),
+        text(&agent.state),
+        text(&trouble),
+        text(&detail),
     )
 }
 

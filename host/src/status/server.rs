@@ -186,7 +186,11 @@ async fn ready(State(shared): State<Shared>) -> Response {
             (StatusCode::SERVICE_UNAVAILABLE, format!("nothing can be stored: {trouble}\n")).into_response()
         }
         Some(status) if status.host.state == "online" => match reachable(&status) {
-            Ok(words) => format!("ready: {words}\n").into_response(),
+            // The host takes messages and commands also while the model's endpoint is down: a restart changes nothing.
+            Ok(words) => match status.agent.trouble(shared.clock.now_ms()) {
+                Some(trouble) => format!("ready (degraded): {words}; {trouble}\n").into_response(),
+                None => format!("ready: {words}\n").into_response(),
+            },
             Err(words) => (StatusCode::SERVICE_UNAVAILABLE, format!("{words}\n")).into_response(),
         },
         Some(status) => (StatusCode::SERVICE_UNAVAILABLE, format!("{}\n", status.host.state)).into_response(),
@@ -229,7 +233,7 @@ mod tests {
     use tokio::net::TcpStream;
 
     use super::*;
-    use crate::status::Announced;
+    use crate::status::{AgentError, Announced};
 
     #[tokio::test]
     async fn the_page_shows_the_state_and_escapes_what_comes_from_outside() {
@@ -299,6 +303,24 @@ mod tests {
         world.state.lock().unwrap().host.state = "online".to_owned();
         world.state.lock().unwrap().adapters[0].state = "online".to_owned();
         assert!(world.get("/readyz", "localhost").await.ends_with("ready: tele<b> is online\n"));
+        {
+            let mut status = world.state.lock().unwrap();
+            status.agent.state = "failing".to_owned();
+            status.agent.since = Some(4_000);
+            status.agent.consecutive_failures = 3;
+            status.agent.failures.insert("unreachable".to_owned(), 3);
+            let error = AgentError { at: 9_000, kind: "unreachable".to_owned(), detail: "to 10.0.0.7 <x>".to_owned() };
+            status.agent.last_error = Some(error);
+        }
+        let ready = world.get("/readyz", "localhost").await;
+        assert!(ready.starts_with("HTTP/1.1 200") && ready.contains("ready (degraded): "), "{ready}");
+        assert!(ready.contains("failing for 6 s (3 failed turns, last: unreachable)") && !ready.contains("10.0.0.7"));
+        let metrics = world.get("/metrics", "localhost").await;
+        for line in ["hermes_agent_failing 1", "hermes_turn_failures_total{kind=\"unreachable\"} 3"] {
+            assert!(metrics.contains(&format!("\n{line}\n")), "{metrics}");
+        }
+        assert!(!metrics.contains("10.0.0.7"));
+        assert!(world.get("/", "localhost").await.contains("to 10.0.0.7 &lt;x&gt;"));
         world.state.lock().unwrap().host.trouble = Some("the disk is full".to_owned());
         let ready = world.get("/readyz", "localhost").await;
         assert!(ready.starts_with("HTTP/1.1 503") && ready.ends_with("stored: the disk is full\n"), "{ready}");

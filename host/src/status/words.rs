@@ -1,6 +1,10 @@
 //! What `status --json` prints and the status page shows.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
+
+use super::human::{counted, span};
 
 /// The state of everything.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -199,9 +203,84 @@ pub struct AgentStatus {
     /// The model, where there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
+    /// `ok`; `failing`: the last turn failed; `waiting`: a turn has waited for the first sign of the model for long.
+    #[serde(default)]
+    pub state: String,
+    /// The beginning of that state where it is not `ok`, Unix ms.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub since: Option<i64>,
+    /// Failed turns since the last answer.
+    #[serde(default)]
+    pub consecutive_failures: u64,
+    /// Failed turns since the start of the host, by kind.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub failures: BTreeMap<String, u64>,
+    /// Answered turns since the start of the host.
+    #[serde(default)]
+    pub answered: u64,
+    /// The last answer, Unix ms.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_answer: Option<i64>,
+    /// The last failure.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_error: Option<AgentError>,
 }
 
+/// A failure of the agent.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AgentError {
+    /// The time, Unix ms.
+    pub at: i64,
+    /// The stable word of its kind.
+    pub kind: String,
+    /// The detail, for the operator only.
+    pub detail: String,
+}
+
+/// The time after which a turn without any sign of the model counts as waiting, in milliseconds.
+const WAITING_MS: i64 = 30_000;
+
 impl AgentStatus {
+    /// The status of an agent with this health.
+    pub fn new(runtime: &str, model: Option<String>, health: crate::health::State, now_ms: i64) -> Self {
+        let waiting = health.waiting_since_ms().filter(|since| now_ms - since >= WAITING_MS);
+        let (state, since) = match (health.failing_since_ms, waiting) {
+            (Some(since), _) => ("failing", Some(since)),
+            (None, Some(since)) => ("waiting", Some(since)),
+            (None, None) => ("ok", None),
+        };
+        Self {
+            runtime: runtime.to_owned(),
+            model,
+            state: state.to_owned(),
+            since,
+            consecutive_failures: health.consecutive,
+            failures: health.failures.into_iter().map(|(kind, count)| (kind.to_owned(), count)).collect(),
+            answered: health.answered,
+            last_answer: health.last_answer_ms,
+            last_error: health.last.map(|(at, kind, detail)| AgentError { at, kind: kind.to_owned(), detail }),
+        }
+    }
+
+    /// Whether the agent does not answer at the moment.
+    pub fn is_failing(&self) -> bool {
+        matches!(self.state.as_str(), "failing" | "waiting")
+    }
+
+    /// Returns the trouble of the agent in one line, without details that only the operator may read.
+    pub fn trouble(&self, now_ms: i64) -> Option<String> {
+        let since = span(now_ms - self.since.unwrap_or(now_ms));
+        match self.state.as_str() {
+            "failing" => {
+                let kind = self.last_error.as_ref().map_or("unknown", |error| error.kind.as_str());
+                let turns = counted(self.consecutive_failures, "failed turn");
+                Some(format!("the agent has been failing for {since} ({turns}, last: {kind})"))
+            }
+            "waiting" => Some(format!("the model has given no sign for {since}")),
+            _ => None,
+        }
+    }
+
     /// The runtime, and its model where that says more.
     pub fn describe(&self) -> String {
         match &self.model {

@@ -38,9 +38,27 @@ impl Store {
     /// Returns why nothing can be written, if that is so. It asks the disk again first, so the answer
     /// is true even where nothing else is written.
     pub async fn trouble(&self) -> Option<StoreError> {
-        self.inner.writer.trouble()?;
+        let full = self.is_full();
+        if self.inner.writer.trouble().is_none() && !full {
+            return None;
+        }
         // The writer keeps what becomes of it.
         let _: Result<()> = self.write(|db| kv::set(db, PROBE_SCOPE, "", &"x".repeat(PROBE_BYTES))).await;
-        self.inner.writer.trouble()
+        // The log of the database may have room for a while where the disk has none.
+        self.inner
+            .writer
+            .trouble()
+            .or_else(|| full.then(|| StoreError::DiskFull { path: self.inner.writer.path.clone() }))
+    }
+
+    /// Whether the disk has no room for what the probe writes.
+    fn is_full(&self) -> bool {
+        let path = &self.inner.writer.path;
+        let room =
+            rustix::fs::statvfs(path.parent().unwrap_or(path)).map(|disk| match rustix::process::geteuid().is_root() {
+                true => disk.f_bfree.saturating_mul(disk.f_frsize),
+                false => disk.f_bavail.saturating_mul(disk.f_frsize),
+            });
+        room.is_ok_and(|room| room < PROBE_BYTES as u64)
     }
 }

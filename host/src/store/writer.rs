@@ -98,6 +98,8 @@ pub(super) struct Writer {
     queue: mpsc::Sender<Message>,
     counters: Arc<Counters>,
     place: Arc<Place>,
+    /// The database file.
+    pub(super) path: PathBuf,
 }
 
 impl Writer {
@@ -106,9 +108,10 @@ impl Writer {
         let (queue, requests) = mpsc::channel(WRITE_QUEUE_MAX);
         let counters = Arc::new(Counters::default());
         let place = Arc::new(Place::of(&path));
-        let desk = Desk { db, path, requests, counters: Arc::clone(&counters), place: Arc::clone(&place) };
+        let desk =
+            Desk { db, path: path.clone(), requests, counters: Arc::clone(&counters), place: Arc::clone(&place) };
         std::thread::Builder::new().name("store-writer".to_owned()).spawn(move || desk.serve())?;
-        Ok(Self { queue, counters, place })
+        Ok(Self { queue, counters, place, path })
     }
 
     /// Carries out `work` in the next group and returns after the commit.

@@ -47,6 +47,7 @@ impl AgentRuntime for Mover {
                 }
                 return TurnOutcome::Failed(Failure {
                     code: "model_unreachable",
+                    kind: "unreachable",
                     sentence: "The model cannot be reached.".to_owned(),
                     detail: "connection refused".to_owned(),
                     retryable: true,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use futures_util::future::BoxFuture;
-use hermes_agent::{AgentRuntime, EventSink, Failure, Message, TurnOutcome, TurnRequest};
+use hermes_agent::{AgentRuntime, CONTEXT_TOO_LONG, EventSink, Failure, Message, TurnOutcome, TurnRequest};
 use hermes_protocol::{Chat, ChatType, Usage};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
@@ -30,7 +30,7 @@ impl AgentRuntime for Scribe {
         vec!["scribe".to_owned()]
     }
 
-    fn run(&self, request: TurnRequest, _: EventSink, cancel: CancellationToken) -> BoxFuture<'_, TurnOutcome> {
+    fn run(&self, request: TurnRequest, events: EventSink, cancel: CancellationToken) -> BoxFuture<'_, TurnOutcome> {
         Box::pin(async move {
             let said = request.input.iter().map(|message| message.content.as_str()).collect::<Vec<_>>().join("\n");
             let history: Vec<&str> = request.history.iter().map(|message| message.content.as_str()).collect();
@@ -48,13 +48,22 @@ impl AgentRuntime for Scribe {
                     }
                     _ => format!("They said {} things.", history.len()),
                 },
+                "fail" => return TurnOutcome::Failed(failure()),
                 said => format!("re {said}"),
             };
+            if said == "brimming" {
+                events.left_out(2);
+            }
+            // A window that is too small for a summary of much at once.
+            let read: usize = history.iter().chain([&said.as_str()]).map(|text| text.len()).sum();
+            if said.starts_with("Write a summary") && read > 2_000 {
+                return TurnOutcome::Failed(Failure { kind: CONTEXT_TOO_LONG, ..failure() });
+            }
             TurnOutcome::Finished {
                 messages: vec![Message::assistant(text.clone())],
                 text,
                 usage: Usage::tokens(10, 5),
-                finish_reason: "stop".to_owned(),
+                finish_reason: if said == "much" { "length" } else { "stop" }.to_owned(),
                 model: "scribe".to_owned(),
                 state: None,
             }
@@ -65,6 +74,7 @@ impl AgentRuntime for Scribe {
 fn failure() -> Failure {
     Failure {
         code: "runtime_failed",
+        kind: "refused",
         sentence: "The endpoint is down.".to_owned(),
         detail: String::new(),
         retryable: true,
@@ -493,4 +503,50 @@ fn a_message_of_any_length_is_exported_in_pieces_that_fit_in_a_line() {
     }
     assert_eq!(pieces.len(), 4, "two messages in two pieces each");
     assert_eq!(pieces.concat(), format!("{long}re {long}"));
+}
+
+#[test]
+fn a_conversation_that_outgrows_the_window_is_announced_and_compressed_by_itself() {
+    let world = world();
+    for text in ["one", "two", "three"] {
+        assert_eq!(ask(&world, "7", text), format!("re {text}"));
+    }
+    world.until("it has a title", || (titles(&world, "7") == ["one"]).then_some(()));
+    let chat = world.chat("7");
+    chat.says("brimming");
+    let heard = chat.hears(5);
+    assert_eq!(heard[3], "re brimming");
+    assert!(heard[4].contains("longer than the model can read") && heard[4].contains("/new"), "{heard:?}");
+    world.until("the old conversation has ended", || {
+        sessions(&world, "7").iter().any(|row| !row["ended_ms"].is_null()).then_some(())
+    });
+    let history = ask(&world, "7", "history?");
+    assert!(history.ends_with("\nThey said 0 things.brimming / re brimming"), "{history}");
+    assert!(ask(&world, "7", "/title").contains("**one**"));
+}
+
+#[test]
+fn a_conversation_longer_than_the_window_is_compressed_in_pieces() {
+    let world = world();
+    for n in 0..3 {
+        ask(&world, "7", &format!("{n}").repeat(1_200));
+    }
+    let words = ask(&world, "7", "/compress");
+    assert!(words.starts_with("Compressed: 6 messages became a summary of 19 characters"), "{words}");
+    assert!(ask(&world, "7", "history?").contains("They said 0 things."));
+}
+
+#[test]
+fn failures_are_counted_and_an_answer_at_its_limit_is_marked() {
+    let world = world();
+    assert_eq!(ask(&world, "7", "fail"), "The endpoint is down.");
+    ask(&world, "7", "fail");
+    let health = world.host().health.snapshot();
+    assert_eq!((health.consecutive, health.failures.get("refused")), (2, Some(&2)));
+    assert!(health.failing_since_ms.is_some() && health.waiting_since_ms().is_none());
+    let answer = ask(&world, "7", "much");
+    assert!(answer.starts_with("re much\n\n(The answer ends here"), "{answer}");
+    let health = world.host().health.snapshot();
+    assert_eq!((health.consecutive, health.answered, health.failing_since_ms), (0, 1, None));
+    assert!(!ask(&world, "7", "history?").contains("ends here"), "the mark is no part of the history");
 }

@@ -773,6 +773,7 @@ impl AgentRuntime for Told {
                     Word::Fails => {
                         return TurnOutcome::Failed(Failure {
                             code: "runtime_failed",
+                            kind: "refused",
                             sentence: "It failed.".to_owned(),
                             detail: "a test wants it".to_owned(),
                             retryable: false,

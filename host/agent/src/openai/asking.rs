@@ -1,52 +1,81 @@
-//! One request, made until it is answered: again where the trouble passes and nothing was
-//! said, and differently where the endpoint does not take what it was sent.
+//! One request, repeated until it is answered: the same where the trouble passes and nothing was said, and a different
+//! one where the endpoint refuses what it was sent.
 
-use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use hermes_adapter_net::backoff::Backoff;
-use hermes_adapter_net::body::read_start;
 use hermes_adapter_net::reqwest::Response;
 use hermes_adapter_net::{NetError, retry_after};
 use tokio::time::{Instant, timeout_at};
 
-use super::answer::Answer;
+use super::Model;
+use super::Timeouts;
 use super::failure::Trouble;
+use super::habits::room_of_window;
 use super::pictures::Pictures;
 use super::read::{self, Patience};
-use super::request::{self, Extras, Offer};
-use super::{Model, Timeouts};
+use super::request::{self, Body, Extras, Form, Offer};
+use super::wire::answer::{Answer, End};
+use super::wire::history::Shape;
 use crate::tools::Toolbox;
 use crate::{EventSink, TurnRequest};
 
-/// How often a request is made again that failed before anything was said.
+/// Repetitions of a request that failed before anything was said.
 const RETRIES_MAX: u32 = 3;
 
-/// The beginning of an error's body that is read.
+/// Repetitions of a request whose answer was empty.
+const EMPTY_MAX: u32 = 2;
+
+/// Different requests after refusals.
+const CHANGES_MAX: u32 = 12;
+
+/// The beginning of an error's body that is read, in bytes.
 const ERROR_BYTES_MAX: usize = 16 * 1024;
 
-/// Models that are remembered to take no tools.
-const WITHOUT_TOOLS_MAX: usize = 256;
+/// The sentence before reasoning that is shown because there is nothing else.
+const ONLY_REASONING: &str = "(The model gave only its reasoning and no answer:)\n\n";
 
-/// How long a model is believed to take no tools; then it is offered them again.
-const WITHOUT_TOOLS_FOR: Duration = Duration::from_secs(600);
-
-/// Who is asked, and with what at hand.
+/// The model that is asked, and the turn that asks.
 #[derive(Clone, Copy)]
 pub(super) struct Asking<'a> {
     /// The model.
     pub model: &'a str,
-    /// Where the answer is said, and who steers.
+    /// The receiver of the answer, and the source of steering.
     pub events: &'a EventSink,
-    /// What the model may call.
+    /// The tools that the model may call.
     pub tools: Option<&'a Toolbox>,
-    /// Whether it has called enough and is to answer.
+    /// Whether the model has called enough tools and has to answer.
     pub closing: bool,
 }
 
+/// The form of the next request, as far as refusals changed it.
+struct Attempt {
+    effort: bool,
+    pictures: Pictures,
+    shape: Shape,
+    /// Refusals that led to another request.
+    changes: u32,
+    retries: u32,
+    empty: u32,
+    /// Whether the other address of the endpoint was tried.
+    other_address: bool,
+    /// The request that was refused last.
+    refused: Option<serde_json::Value>,
+    backoff: Backoff,
+}
+
+/// The reaction to a trouble.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Reaction {
+    /// Another request may succeed.
+    Ask,
+    /// The trouble stays.
+    Fail,
+}
+
 impl Model {
-    /// Asks, and asks again as long as nothing was said, the trouble passes and there is time.
+    /// Asks until there is an answer, or trouble that no other request changes.
     pub(super) async fn ask_until_answered(
         &self,
         request: &mut TurnRequest,
@@ -55,68 +84,157 @@ impl Model {
         attempts: &mut u32,
     ) -> Result<(), Trouble> {
         let Asking { model, events, tools, .. } = *asking;
-        let Timeouts { first_byte, idle, .. } = self.timeouts;
-        let patience = Patience { first: Instant::now() + first_byte, first_byte, idle };
-        let mut backoff = Backoff::new(Duration::from_millis(250), Duration::from_secs(8));
-        let mut retries = 0;
-        let mut effort = request.reasoning.is_some();
-        let mut pictures = match self.takes_pictures.load(Ordering::Relaxed) {
-            true => Pictures::read(request).await,
-            false => Pictures::default(),
+        let mut patience = self.patience();
+        let mut attempt = Attempt {
+            effort: request.reasoning.is_some(),
+            pictures: match self.takes_pictures.load(Ordering::Relaxed) {
+                true => Pictures::read(request).await,
+                false => Pictures::default(),
+            },
+            shape: self.habits.of(model).shape,
+            changes: 0,
+            retries: 0,
+            empty: 0,
+            other_address: false,
+            refused: None,
+            backoff: Backoff::new(Duration::from_millis(250), Duration::from_secs(8)),
         };
+        let mut trouble = None;
         loop {
             let offer = match tools {
-                Some(tools) if self.takes_tools(model) => {
+                Some(tools) if self.habits.takes_tools(model) => {
                     Some(Offer { tools: tools.offered(), closing: asking.closing })
                 }
                 _ => None,
             };
-            let with = Extras { usage: self.takes_stream_options.load(Ordering::Relaxed), effort, offer };
+            let with =
+                Extras { usage: self.takes_stream_options.load(Ordering::Relaxed), effort: attempt.effort, offer };
             // Once an answer has begun it is too late to ask differently.
             request.input.extend(events.steered().await);
-            *attempts += 1;
-            let body = request::body(request, model, &self.system_prompt, self.history_messages_max, &with, &pictures);
-            let trouble = match self.ask(&body, events, answer, patience).await {
-                Ok(()) => return Ok(()),
-                Err(trouble) => trouble,
-            };
-            let nothing_said = answer.is_untouched();
-            if with.usage && dislikes_stream_options(&trouble) {
-                self.takes_stream_options.store(false, Ordering::Relaxed);
-                continue;
-            }
-            if with.offer.is_some() && nothing_said && dislikes_tools(&trouble) {
-                tracing::warn!(model, "the model takes no tools; it is asked without for a while");
-                self.remember_without_tools(model);
-                continue;
-            }
-            if with.effort && dislikes_effort(&trouble) {
-                // Of this model only; another one may take it.
-                tracing::warn!(model, "the model takes no reasoning effort; it is asked without");
-                effort = false;
-                continue;
-            }
-            if !pictures.is_empty() && nothing_said && may_dislike_pictures(&trouble) {
-                // Once more without; only words about pictures mean that there is no use in trying again.
-                if names_pictures(&trouble) {
-                    tracing::warn!(model, "the endpoint takes no pictures; files are only named from here on");
-                    self.takes_pictures.store(false, Ordering::Relaxed);
+            let form = self.form(model, attempt.shape);
+            let body = request::body(request, model, &self.system_prompt, form, &with, &attempt.pictures);
+            if attempt.refused.as_ref() == Some(&body.json)
+                && let Some(refusal) = &trouble
+            {
+                // The change made no difference; perhaps the next one does.
+                match may_dislike_messages(refusal).and_then(|words| attempt.shape.after(words)) {
+                    Some(shape) => attempt.shape = shape,
+                    None => return Err(refusal.clone()),
                 }
-                pictures = Pictures::default();
                 continue;
             }
-            if !nothing_said || !trouble.is_passing() || retries == RETRIES_MAX {
-                return Err(trouble);
+            *attempts += 1;
+            answer.begin(self.habits.holds_back(model));
+            let asked = self.ask(&body.json, events, answer, patience).await;
+            let failed = match asked {
+                Ok(()) if attempt.asks_again(answer) => {
+                    tracing::debug!(model, "the model gave an empty answer; it is asked again");
+                    tokio::time::sleep(attempt.backoff.next_delay()).await;
+                    patience = self.patience();
+                    continue;
+                }
+                Ok(()) => {
+                    self.habits.answered(model, answer, attempt.shape, body.tokens);
+                    show_reasoning(answer, events).await;
+                    events.left_out(body.left_out);
+                    return Ok(());
+                }
+                Err(failed) => failed,
+            };
+            let nothing_said = !answer.was_shown() && answer.calls.is_empty();
+            if nothing_said && self.react(model, &failed, &with, &body, &mut attempt) == Reaction::Ask {
+                attempt.changes += 1;
+                // The same request may well be right at another address.
+                attempt.refused = (!failed.blames_address()).then_some(body.json);
+                trouble = Some(failed);
+                patience = self.patience();
+                continue;
             }
-            retries += 1;
-            let wait = trouble.retry_after().unwrap_or_else(|| backoff.next_delay());
+            if !nothing_said || !failed.is_passing() || attempt.retries == RETRIES_MAX {
+                return Err(failed);
+            }
+            attempt.retries += 1;
+            let wait = failed.retry_after().unwrap_or_else(|| attempt.backoff.next_delay());
             if Instant::now() + wait >= patience.first {
-                return Err(trouble);
+                return Err(failed);
             }
-            tracing::debug!(model, retries, ?wait, "the model endpoint failed before it said anything; asking again");
+            tracing::debug!(
+                model,
+                attempt.retries,
+                ?wait,
+                "the model endpoint failed before the answer began; retrying"
+            );
             tokio::time::sleep(wait).await;
-            answer.begin_again();
+            attempt.refused = None;
         }
+    }
+
+    fn patience(&self) -> Patience {
+        let Timeouts { first_byte, idle, .. } = self.timeouts;
+        Patience { first: Instant::now() + first_byte, first_byte, idle }
+    }
+
+    /// Returns the form of a request: the configured window, and what was learnt of the model.
+    fn form(&self, model: &str, shape: Shape) -> Form {
+        let known = self.habits.of(model).room;
+        let configured = self.context_window.map(room_of_window);
+        let room = [known, configured].into_iter().flatten().min();
+        Form { history_messages_max: self.history_messages_max, shape, room }
+    }
+
+    /// Changes what the refusal is about, for the next request.
+    fn react(&self, model: &str, trouble: &Trouble, with: &Extras, body: &Body, attempt: &mut Attempt) -> Reaction {
+        if attempt.changes == CHANGES_MAX {
+            return Reaction::Fail;
+        }
+        if self.changes_address(trouble, attempt) {
+            return Reaction::Ask;
+        }
+        if with.usage && dislikes_stream_options(trouble) {
+            self.takes_stream_options.store(false, Ordering::Relaxed);
+        } else if with.offer.is_some() && dislikes_tools(trouble) {
+            tracing::warn!(model, "the model takes no tools; it is asked without them for a while");
+            self.habits.refuses_tools(model);
+        } else if let Trouble::ContextTooLong { words, .. } = trouble {
+            let room = self.habits.was_too_long(model, body.tokens, words);
+            if body.tokens <= room && !attempt.pictures.is_empty() {
+                attempt.pictures = Pictures::default();
+            }
+            tracing::info!(model, tokens = body.tokens, room, "the conversation is longer than the model's window");
+        } else if with.effort && dislikes_effort(trouble) {
+            // Of this model only; another one may take it.
+            tracing::warn!(model, "the model takes no reasoning effort; it is asked without");
+            attempt.effort = false;
+        } else if !attempt.pictures.is_empty() && may_dislike_pictures(trouble) {
+            // Once more without; only words about pictures mean that trying again is useless.
+            if names_pictures(trouble) {
+                tracing::warn!(model, "the endpoint takes no pictures; files are only named from here on");
+                self.takes_pictures.store(false, Ordering::Relaxed);
+            }
+            attempt.pictures = Pictures::default();
+        } else if let Some(shape) = may_dislike_messages(trouble).and_then(|words| attempt.shape.after(words)) {
+            tracing::info!(model, ?shape, "the endpoint refused the messages; they are sent in another form");
+            attempt.shape = shape;
+        } else {
+            return Reaction::Fail;
+        }
+        Reaction::Ask
+    }
+
+    /// Tries the other address of the endpoint where nothing answers like a model at the first one.
+    fn changes_address(&self, trouble: &Trouble, attempt: &mut Attempt) -> bool {
+        if !trouble.blames_address() || self.addresses.len() < 2 {
+            return false;
+        }
+        let at = self.address.load(Ordering::Relaxed);
+        if attempt.other_address {
+            // Neither address is right; the first one is named.
+            self.address.store(0, Ordering::Relaxed);
+            return false;
+        }
+        attempt.other_address = true;
+        self.address.store(1 - at.min(1), Ordering::Relaxed);
+        true
     }
 
     async fn ask(
@@ -126,7 +244,7 @@ impl Model {
         answer: &mut Answer,
         patience: Patience,
     ) -> Result<(), Trouble> {
-        let send = self.client.post(self.url.clone()).headers(self.headers.clone()).json(body).send();
+        let send = self.client.post(self.address().clone()).headers(self.headers.clone()).json(body).send();
         let no_answer = |_| Trouble::NoAnswer { after: patience.first_byte };
         let response = timeout_at(patience.first, send).await.map_err(no_answer)?.map_err(NetError::from)?;
         if response.status().is_success() {
@@ -134,27 +252,36 @@ impl Model {
         }
         Err(refused(response, patience).await)
     }
+}
 
-    fn remember_without_tools(&self, model: &str) {
-        let mut without = self.without_tools.lock().unwrap_or_else(PoisonError::into_inner);
-        without.retain(|_, until| *until > Instant::now());
-        if without.len() < WITHOUT_TOOLS_MAX {
-            without.insert(model.to_owned(), Instant::now() + WITHOUT_TOOLS_FOR);
+impl Attempt {
+    /// Whether an answer says so little that it is worth asking again.
+    fn asks_again(&mut self, answer: &Answer) -> bool {
+        let used_up = answer.end == Some(End::Length) && !answer.reasoning.is_empty();
+        if !answer.is_empty() || used_up || answer.end == Some(End::Filter) {
+            return false;
         }
+        // A server that puts whole answers into the reasoning will do so again.
+        let max = if answer.separates_reasoning { 1 } else { EMPTY_MAX };
+        self.empty += 1;
+        self.refused = None;
+        self.empty <= max
     }
+}
 
-    /// Whether a model has not refused tools lately.
-    pub(super) fn takes_tools(&self, model: &str) -> bool {
-        let without = self.without_tools.lock().unwrap_or_else(PoisonError::into_inner);
-        without.get(model).is_none_or(|until| *until <= Instant::now())
+/// Shows the reasoning of an answer that has nothing else.
+async fn show_reasoning(answer: &mut Answer, events: &EventSink) {
+    let is_over = !matches!(answer.end, Some(End::Length | End::Filter));
+    if answer.is_empty() && is_over && !answer.reasoning.trim().is_empty() {
+        answer.text = format!("{ONLY_REASONING}{}", answer.reasoning.trim());
+        events.chunk(answer.said()).await;
     }
 }
 
 async fn refused(response: Response, patience: Patience) -> Trouble {
     let status = response.status().as_u16();
     let wait = retry_after::from_headers(response.headers());
-    // A body that does not come is no reason to forget the status.
-    let start = timeout_at(patience.first, read_start(response, ERROR_BYTES_MAX)).await.unwrap_or_default();
+    let start = read::read_start(response, ERROR_BYTES_MAX, patience).await;
     Trouble::of_status(status, wait, &start)
 }
 
@@ -166,17 +293,35 @@ fn dislikes_stream_options(trouble: &Trouble) -> bool {
 
 /// Whether the model refused the request for the effort that was asked for.
 fn dislikes_effort(trouble: &Trouble) -> bool {
-    matches!(trouble, Trouble::Refused { status: 400 | 422, words } if words.contains("reasoning"))
+    matches!(trouble, Trouble::Refused { status: 400 | 422, words }
+        if words.contains("reasoning") && !words.contains("reasoning_content"))
 }
 
 /// Whether a refusal can be about the pictures of the request.
 fn may_dislike_pictures(trouble: &Trouble) -> bool {
-    matches!(trouble, Trouble::Refused { status: 400 | 404 | 413 | 415 | 422, .. })
+    matches!(trouble, Trouble::Refused { status: 400 | 404 | 413 | 415 | 422, .. } | Trouble::NoSuchAddress { .. })
+}
+
+/// Returns the words of a refusal that can be about the messages of the request.
+fn may_dislike_messages(trouble: &Trouble) -> Option<&str> {
+    let about_something_else =
+        ["api key", "temperature", "max_tokens", "unsupported parameter", "unrecognized", "billing"];
+    let template = ["role", "template", "jinja", "alternat", "system"];
+    let says = |words: &str, needles: &[&str]| {
+        let words = words.to_ascii_lowercase();
+        needles.iter().any(|needle| words.contains(needle))
+    };
+    match trouble {
+        Trouble::Refused { status: 400 | 422, words } if !says(words, &about_something_else) => Some(words),
+        // Local servers fail over the template of their model.
+        Trouble::ServerFailed { status: 500, words, .. } if says(words, &template) => Some(words),
+        _ => None,
+    }
 }
 
 /// Whether a refusal says that pictures are not taken at all.
 fn names_pictures(trouble: &Trouble) -> bool {
-    let Trouble::Refused { words, .. } = trouble else { return false };
+    let (Trouble::Refused { words, .. } | Trouble::NoSuchAddress { words, .. }) = trouble else { return false };
     let words = words.to_ascii_lowercase();
     ["image", "vision", "multimodal"].iter().any(|word| words.contains(word))
 }
@@ -186,6 +331,7 @@ fn dislikes_tools(trouble: &Trouble) -> bool {
     let words = match trouble {
         Trouble::Refused { status: 400 | 422, words }
         | Trouble::NotFound { words }
+        | Trouble::NoSuchAddress { words, .. }
         | Trouble::ServerFailed { status: 501, words, .. } => words.to_ascii_lowercase(),
         _ => return false,
     };

@@ -7,10 +7,11 @@
 use std::time::Duration;
 
 use hermes_adapter_net::NetError;
-use hermes_adapter_net::body::BodyError;
+use hermes_adapter_net::reqwest::Url;
 use serde_json::Value;
 
 use crate::Failure;
+use crate::port::CONTEXT_TOO_LONG;
 
 /// The most of an endpoint's own words that reach the log, in characters.
 const WORDS_CHARS_MAX: usize = 300;
@@ -22,8 +23,10 @@ pub(super) enum Trouble {
     KeyRefused { status: u16 },
     /// The key is accepted, the request is not allowed.
     Forbidden { words: String },
-    /// The model, or the whole address, does not exist.
+    /// The model does not exist.
     NotFound { words: String },
+    /// The address does not exist.
+    NoSuchAddress { status: u16, words: String },
     /// The account has nothing left.
     QuotaUsedUp { words: String },
     /// Too many requests.
@@ -77,7 +80,8 @@ impl Trouble {
             413 => Self::ContextTooLong { words },
             _ if hints.filter => Self::Filtered { words },
             403 => Self::Forbidden { words },
-            404 => Self::NotFound { words },
+            404 if hints.model => Self::NotFound { words },
+            404 | 405 => Self::NoSuchAddress { status, words },
             500.. => Self::ServerFailed { status, retry_after, words },
             _ => Self::Refused { status, words },
         }
@@ -91,6 +95,9 @@ impl Trouble {
             () if hints.context => Self::ContextTooLong { words },
             () if hints.filter => Self::Filtered { words },
             () if hints.quota => Self::QuotaUsedUp { words },
+            () if words.to_ascii_lowercase().contains("unexpected endpoint") => {
+                Self::NoSuchAddress { status: 200, words }
+            }
             () => Self::SaidError { words },
         }
     }
@@ -107,6 +114,37 @@ impl Trouble {
         )
     }
 
+    /// Whether the address of the endpoint may be wrong.
+    pub(super) fn blames_address(&self) -> bool {
+        matches!(self, Self::NoSuchAddress { .. } | Self::NotACompletion { .. })
+    }
+
+    /// Returns the stable word of this trouble, for status and metrics.
+    pub(super) fn kind(&self) -> &'static str {
+        match self {
+            Self::KeyRefused { .. } => "key_refused",
+            Self::Forbidden { .. } => "forbidden",
+            Self::NotFound { .. } => "model_not_found",
+            Self::NoSuchAddress { .. } => "address_not_found",
+            Self::QuotaUsedUp { .. } => "quota_used_up",
+            Self::Busy { .. } => "rate_limited",
+            Self::ServerFailed { .. } => "server_failed",
+            Self::ContextTooLong { .. } => CONTEXT_TOO_LONG,
+            Self::Filtered { .. } => "filtered",
+            Self::Refused { .. } => "refused",
+            Self::SaidError { .. } => "error_in_answer",
+            Self::Unreachable { .. } => "unreachable",
+            Self::NoAnswer { .. } => "no_answer",
+            Self::FellSilent { .. } => "fell_silent",
+            Self::CutOff { .. } => "cut_off",
+            Self::NotACompletion { .. } => "not_a_completion",
+            Self::PieceTooLong { .. } => "too_large",
+            Self::OnlyLength => "length_used_up",
+            Self::Empty => "empty",
+            Self::ToolCall | Self::OnlyCalls => "only_tool_calls",
+        }
+    }
+
     /// How long the endpoint asked us to wait.
     pub(super) fn retry_after(&self) -> Option<Duration> {
         match self {
@@ -116,20 +154,21 @@ impl Trouble {
     }
 
     /// The failure of a turn that ends with this trouble after `attempts` requests.
-    pub(super) fn into_failure(self, model: &str, attempts: u32, partial: String) -> Failure {
-        let (sentence, detail) = self.told(model);
+    pub(super) fn into_failure(self, model: &str, address: &Url, attempts: u32, partial: String) -> Failure {
+        let (sentence, detail) = self.told(model, address.path());
         let retryable = self.is_passing()
             || matches!(self, Self::NoAnswer { .. } | Self::FellSilent { .. } | Self::Empty | Self::OnlyLength);
+        let kind = self.kind();
         let code = match self {
             Self::NoAnswer { .. } | Self::FellSilent { .. } => "runtime_timeout",
             _ => "runtime_failed",
         };
-        let detail = format!("model {model}, request {attempts}: {detail}");
-        Failure { code, sentence, detail, retryable, partial }
+        let detail = format!("model {model}, request {attempts}, POST {address}: {detail}");
+        Failure { code, kind, sentence, detail, retryable, partial }
     }
 
     /// The sentence for the person, and the detail for the log.
-    fn told(&self, model: &str) -> (String, String) {
+    fn told(&self, model: &str, path: &str) -> (String, String) {
         let (sentence, detail) = match self {
             Self::KeyRefused { status } => (
                 "The model endpoint did not accept the API key; the operator has to check api_key in [agent].".to_owned(),
@@ -140,8 +179,12 @@ impl Trouble {
                 format!("status 403: {words}"),
             ),
             Self::NotFound { words } => (
-                format!("The model endpoint does not know the model \"{model}\"; the operator has to check model and base_url in [agent]."),
+                format!("The model endpoint does not know the model \"{model}\"; the operator has to check model in [agent]."),
                 format!("status 404: {words}"),
+            ),
+            Self::NoSuchAddress { status, words } => (
+                format!("The model endpoint has nothing at {path} (status {status}); the operator has to check base_url in [agent], which usually ends in /v1."),
+                format!("status {status}: {words}; base_url in [agent] is wrong, it usually ends in /v1"),
             ),
             Self::QuotaUsedUp { words } => (
                 "The quota of the model account is used up; the operator has to see to it.".to_owned(),
@@ -159,7 +202,7 @@ impl Trouble {
                 format!("status {status}: {words}"),
             ),
             Self::ContextTooLong { words } => (
-                "This conversation is longer than the model can read; /new begins a fresh one.".to_owned(),
+                "This message is too long for the model; please send less at once, or start a fresh conversation with /new.".to_owned(),
                 format!("context too long: {words}"),
             ),
             Self::Filtered { words } => (
@@ -191,15 +234,15 @@ impl Trouble {
                 format!("cut off: {detail}"),
             ),
             Self::NotACompletion { why } => (
-                "The model endpoint did not answer like a chat model; the operator has to check base_url in [agent].".to_owned(),
-                format!("not a chat completion: {why}"),
+                format!("The answer from {path} is not one of a chat model; the operator has to check base_url in [agent], which usually ends in /v1."),
+                format!("not a chat completion: {why}; check base_url in [agent], which usually ends in /v1"),
             ),
             Self::PieceTooLong { bytes_max } => (
                 "The model endpoint sent an answer that is too large to read.".to_owned(),
                 format!("one piece of the answer is longer than {bytes_max} bytes"),
             ),
             Self::OnlyLength => (
-                "The model used up all its room before it said anything; please ask for less at once.".to_owned(),
+                "The model used up all its room before it answered; please ask for less at once.".to_owned(),
                 "finish_reason length without text".to_owned(),
             ),
             Self::Empty => (
@@ -228,22 +271,12 @@ impl From<NetError> for Trouble {
     }
 }
 
-impl From<BodyError> for Trouble {
-    fn from(error: BodyError) -> Self {
-        match error {
-            BodyError::Net(error) => error.into(),
-            BodyError::TooLarge { bytes_max } => {
-                Self::PieceTooLong { bytes_max: usize::try_from(bytes_max).unwrap_or(usize::MAX) }
-            }
-            _ => Self::NotACompletion { why: "unreadable JSON" },
-        }
-    }
-}
-
 /// What an error's code, type and words hint at. The codes are OpenAI's; other
 /// servers only have words.
 struct Hints {
     context: bool,
+    /// The error is about the name of the model.
+    model: bool,
     filter: bool,
     quota: bool,
 }
@@ -257,7 +290,15 @@ impl Hints {
         Self {
             context: code.contains("context_length_exceeded")
                 || code.contains("exceed_context_size")
-                || says(&["context length", "context window", "maximum context", "context size", "prompt is too long"]),
+                || says(&["context length", "context window", "maximum context", "context size", "context limit"])
+                || says(&[
+                    "prompt is too long",
+                    "input is too long",
+                    "reduce the length",
+                    "too many tokens",
+                    "input tokens exceed",
+                ]),
+            model: code.contains("model") || says(&["model"]),
             filter: code.contains("content_filter")
                 || code.contains("content_policy")
                 || says(&["content management policy"]),
@@ -269,7 +310,8 @@ impl Hints {
 /// The endpoint's own words in one line, cut short.
 fn words(error: &Value, otherwise: &str) -> String {
     let code = error["code"].as_str().or(error["type"].as_str()).unwrap_or_default();
-    let message = error["message"].as_str().or(error.as_str()).unwrap_or(otherwise);
+    let said = ["message", "msg", "detail"].iter().find_map(|key| error[key].as_str());
+    let message = said.or(error.as_str()).unwrap_or(otherwise);
     let text = format!("{code} {message}");
     let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
     match line.char_indices().nth(WORDS_CHARS_MAX) {
@@ -306,7 +348,9 @@ mod tests {
         assert!(matches!(of(400, r#"{"error":{"code":"content_filter"}}"#), Trouble::Filtered { .. }));
         assert!(matches!(of(429, r#"{"error":{"code":"insufficient_quota"}}"#), Trouble::QuotaUsedUp { .. }));
         assert!(matches!(of(429, "slow down"), Trouble::Busy { .. }));
-        assert!(matches!(of(404, "{}"), Trouble::NotFound { .. }));
+        assert!(matches!(of(404, r#"{"error": "model 'x' not found"}"#), Trouble::NotFound { .. }));
+        assert!(matches!(of(404, "{}"), Trouble::NoSuchAddress { .. }));
+        assert!(matches!(of(405, "{\"detail\": \"Method Not Allowed\"}"), Trouble::NoSuchAddress { .. }));
         assert!(matches!(of(422, "[]"), Trouble::Refused { status: 422, .. }));
         assert!(matches!(of(302, ""), Trouble::Refused { status: 302, .. }));
         assert!(matches!(of(529, ""), Trouble::ServerFailed { status: 529, .. }));
@@ -317,7 +361,8 @@ mod tests {
     #[test]
     fn a_refused_key_is_not_quoted_even_where_the_endpoint_quotes_it() {
         let body = r#"{"error":{"message":"Incorrect API key provided: sk-hunter2","code":"invalid_api_key"}}"#;
-        let failure = of(401, body).into_failure("m", 1, String::new());
+        let address = Url::parse("http://localhost/v1/chat/completions").unwrap();
+        let failure = of(401, body).into_failure("m", &address, 1, String::new());
         assert!(!format!("{failure:?}").contains("hunter2"), "{failure:?}");
         assert!(!failure.retryable);
     }

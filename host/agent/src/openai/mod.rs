@@ -6,35 +6,37 @@
 //!
 //! * [`steps`]: a turn from its first request to its last answer.
 //! * [`asking`]: one request, until it is answered.
-//! * [`calls`]: the calls of an answer, put together and carried out.
+//! * [`calls`]: the execution of the calls of an answer.
 //! * [`request`]: what the endpoint is asked.
 //! * [`read`]: reads the answer, whatever its form.
-//! * [`answer`]: what has been said so far.
+//! * [`wire`]: the parsing of answers and the writing of histories.
+//! * [`habits`]: the peculiarities of models that were learnt.
 //! * [`pictures`]: what a model that can see is shown.
 //! * [`failure`]: every way to fail, and its sentence.
 
-mod answer;
 mod asking;
 mod calls;
 mod failure;
+mod habits;
 mod pictures;
 mod read;
 mod request;
 mod steps;
+pub(crate) mod wire;
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use futures_util::future::BoxFuture;
 use hermes_adapter_net::client::{base_url, is_loopback};
-use hermes_adapter_net::reqwest::header::{ACCEPT, AUTHORIZATION, HeaderMap, HeaderValue};
+use hermes_adapter_net::reqwest::header::{ACCEPT, ACCEPT_ENCODING, AUTHORIZATION, HeaderMap, HeaderValue};
 use hermes_adapter_net::reqwest::{Client, Url};
 use hermes_adapter_net::{ClientOptions, http_client};
 use hermes_core::context::TurnContext;
-use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use self::habits::AllHabits;
 use self::steps::{Steps, Talk};
 use crate::tools::Toolbox;
 use crate::{
@@ -53,7 +55,10 @@ pub struct OpenAi(Arc<Model>);
 /// The endpoint, and what is known of it.
 struct Model {
     client: Client,
-    url: Url,
+    /// The address of requests, and the one that is tried where that is not an endpoint's.
+    addresses: Vec<Url>,
+    /// The address in use, by its place in `addresses`.
+    address: AtomicUsize,
     headers: HeaderMap,
     key: String,
     model: String,
@@ -65,8 +70,9 @@ struct Model {
     takes_stream_options: AtomicBool,
     /// Whether the model is shown pictures: the operator wants it, and the endpoint has not refused any.
     takes_pictures: AtomicBool,
-    /// Models that refuse to be offered tools, and until when that is believed.
-    without_tools: Mutex<BTreeMap<String, Instant>>,
+    /// The tokens that the model reads at most, where the operator says so.
+    context_window: Option<usize>,
+    habits: AllHabits,
     tools: Toolbox,
     iterations_max: u32,
 }
@@ -104,7 +110,8 @@ impl OpenAi {
         }
         Ok(Self(Arc::new(Model {
             client: http_client(&options).map_err(BuildError::Client)?,
-            url: endpoint(&base)?,
+            addresses: addresses(&base)?,
+            address: AtomicUsize::new(0),
             headers: headers(&key)?,
             key,
             other_models: config.models.iter().filter(|other| **other != model).cloned().collect(),
@@ -114,7 +121,8 @@ impl OpenAi {
             timeouts: config.timeouts,
             takes_stream_options: AtomicBool::new(true),
             takes_pictures: AtomicBool::new(config.pictures),
-            without_tools: Mutex::default(),
+            context_window: config.context_window,
+            habits: AllHabits::default(),
             tools,
             iterations_max: config.iterations_max.max(1),
         })))
@@ -173,14 +181,36 @@ impl AgentRuntime for OpenAi {
     }
 }
 
-fn endpoint(base: &Url) -> Result<Url, BuildError> {
-    let address = format!("{}/chat/completions", base.as_str().trim_end_matches('/'));
-    Url::parse(&address).map_err(|error| BuildError::BaseUrl { why: error.to_string() })
+impl Model {
+    /// The address of requests.
+    fn address(&self) -> &Url {
+        let at = self.address.load(Ordering::Relaxed);
+        self.addresses.get(at).unwrap_or(&self.addresses[0])
+    }
+}
+
+/// Returns the address of requests below a base address. A base that holds the whole path is taken as it is; for one
+/// without a version, the usual one is tried where the address turns out to be wrong.
+fn addresses(base: &Url) -> Result<Vec<Url>, BuildError> {
+    let base = base.as_str().trim_end_matches('/');
+    let parse = |address: String| Url::parse(&address).map_err(|error| BuildError::BaseUrl { why: error.to_string() });
+    if base.ends_with("/chat/completions") {
+        return Ok(vec![parse(base.to_owned())?]);
+    }
+    let mut addresses = vec![parse(format!("{base}/chat/completions"))?];
+    let is_version =
+        |part: &str| part.strip_prefix('v').is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()));
+    if !addresses[0].path().split('/').any(is_version) {
+        addresses.push(parse(format!("{base}/v1/chat/completions"))?);
+    }
+    Ok(addresses)
 }
 
 fn headers(key: &str) -> Result<HeaderMap, BuildError> {
     let mut headers = HeaderMap::new();
     headers.insert(ACCEPT, HeaderValue::from_static("text/event-stream, application/json"));
+    // A compressed stream comes in lumps.
+    headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
     if !key.is_empty() {
         let mut value = HeaderValue::from_str(&format!("Bearer {key}")).map_err(|_| BuildError::ApiKey)?;
         value.set_sensitive(true);

@@ -1,21 +1,21 @@
 //! Reads one answer, in whatever form it comes.
 //!
-//! Endpoints differ from what they were asked for: some answer a streaming
-//! request with one JSON object, some forget `[DONE]`, some name the wrong
-//! content type. So the first byte decides what it is, and the model's own
-//! `finish_reason` decides whether it is complete.
+//! Endpoints differ from what they were asked for: some answer a streaming request with one JSON object, some forget
+//! `[DONE]`, some name the wrong content type, some compress. The first bytes decide about the form, and the model's
+//! own `finish_reason` about whether the answer is complete.
 
 use std::time::Duration;
 
 use hermes_adapter_net::NetError;
-use hermes_adapter_net::lenient;
 use hermes_adapter_net::reqwest::Response;
-use hermes_adapter_net::sse::{SseEvent, SseParser};
-use serde_json::Value;
+use hermes_adapter_net::reqwest::header::CONTENT_ENCODING;
 use tokio::time::{Instant, timeout_at};
 
-use super::answer::Answer;
 use super::failure::Trouble;
+use super::wire::answer::{Answer, End};
+use super::wire::decode::{Decoder, START_BYTES};
+use super::wire::json;
+use super::wire::stream::{Event, Stream};
 use crate::EventSink;
 
 /// The longest line and the longest event of a stream.
@@ -24,10 +24,13 @@ pub(super) const EVENT_BYTES_MAX: usize = 1024 * 1024;
 /// The longest answer in one piece.
 const BODY_BYTES_MAX: usize = 8 * 1024 * 1024;
 
-/// How long usage and `[DONE]` are waited for once the model has finished.
+/// The time for usage and `[DONE]` once the model has stopped.
 const TAIL_WAIT: Duration = Duration::from_secs(5);
 
-/// Until when the next piece has to come.
+/// The same where the last piece of content came together with the end: some servers say "stop" with every piece.
+const TAIL_WAIT_WITH_CONTENT: Duration = Duration::from_secs(30);
+
+/// The time until the next piece has to come.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Patience {
     /// Until the first piece.
@@ -38,29 +41,106 @@ pub(super) struct Patience {
     pub idle: Duration,
 }
 
-/// Reads the answer into `answer` and says its text as it comes.
+/// Reads the answer into `answer` and passes its text on as it comes.
 pub(super) async fn read(
-    mut response: Response,
+    response: Response,
     answer: &mut Answer,
     events: &EventSink,
     patience: Patience,
 ) -> Result<(), Trouble> {
     let clock = Clock { patience, deadline: patience.first, begun: false };
+    let is_stream = content_type(&response).contains("event-stream");
+    let mut body = Body::new(response);
     let mut start = Vec::new();
     let form = loop {
-        match clock.wait(response.chunk()).await? {
-            Some(bytes) => start.extend_from_slice(&bytes),
-            None if start.is_empty() => return Err(Trouble::Empty),
-            None => break Form::of(&start, true).unwrap_or(Form::Other),
+        let next = body.next(&clock).await?;
+        let at_end = next.is_none();
+        start.extend(next.unwrap_or_default());
+        if start.is_empty() && at_end {
+            return Err(Trouble::Empty);
         }
-        if let Some(form) = Form::of(&start, false) {
+        if let Some(form) = Form::of(&start, at_end, is_stream) {
             break form;
+        }
+        if start.len() > EVENT_BYTES_MAX {
+            return Err(Trouble::NotACompletion { why: "nothing but blanks" });
         }
     };
     match form {
-        Form::Json => read_json(response, start, answer, events, clock).await,
-        Form::Stream => read_stream(response, &start, answer, events, clock).await,
+        Form::Json => read_json(body, start, answer, events, clock).await,
+        Form::Stream => read_stream(body, &start, answer, events, clock).await,
         Form::Other => Err(Trouble::NotACompletion { why: "neither JSON nor an event stream" }),
+    }
+}
+
+/// Reads the beginning of a body that is no answer, as text.
+pub(super) async fn read_start(response: Response, bytes_max: usize, patience: Patience) -> String {
+    let clock = Clock { patience, deadline: patience.first, begun: false };
+    let mut body = Body::new(response);
+    let mut start = Vec::new();
+    while let Ok(Some(bytes)) = body.next(&clock).await {
+        start.extend(bytes);
+        if start.len() >= bytes_max {
+            start.truncate(bytes_max);
+            break;
+        }
+    }
+    String::from_utf8_lossy(&start).into_owned()
+}
+
+fn content_type(response: &Response) -> String {
+    let value = response.headers().get("content-type").and_then(|value| value.to_str().ok());
+    value.unwrap_or_default().to_ascii_lowercase()
+}
+
+/// The bytes of a body, decoded.
+struct Body {
+    response: Response,
+    encoding: String,
+    decoder: Option<Decoder>,
+    start: Vec<u8>,
+    ended: bool,
+}
+
+impl Body {
+    fn new(response: Response) -> Self {
+        let encoding = response.headers().get(CONTENT_ENCODING).and_then(|value| value.to_str().ok());
+        let encoding = encoding.unwrap_or_default().to_owned();
+        Self { response, encoding, decoder: None, start: Vec::new(), ended: false }
+    }
+
+    /// Returns the next bytes; `None` at the end of the body.
+    async fn next(&mut self, clock: &Clock) -> Result<Option<Vec<u8>>, Trouble> {
+        let unreadable = |error: std::io::Error| match error.kind() {
+            std::io::ErrorKind::FileTooLarge => Trouble::PieceTooLong { bytes_max: BODY_BYTES_MAX },
+            _ => Trouble::NotACompletion { why: "the compressed body cannot be read" },
+        };
+        loop {
+            if self.ended {
+                return Ok(None);
+            }
+            let bytes = clock.wait(self.response.chunk()).await?;
+            self.ended = bytes.is_none();
+            let bytes = bytes.unwrap_or_default();
+            let mut decoded = match &mut self.decoder {
+                Some(decoder) => decoder.feed(&bytes).map_err(unreadable)?,
+                None => {
+                    self.start.extend_from_slice(&bytes);
+                    if self.start.len() < START_BYTES && !self.ended {
+                        continue;
+                    }
+                    let start = std::mem::take(&mut self.start);
+                    let decoder = self.decoder.insert(Decoder::of(&self.encoding, &start, BODY_BYTES_MAX));
+                    decoder.feed(&start).map_err(unreadable)?
+                }
+            };
+            if let Some(decoder) = self.decoder.as_mut().filter(|_| self.ended) {
+                decoded.extend(decoder.finish().map_err(unreadable)?);
+            }
+            if !decoded.is_empty() {
+                return Ok(Some(decoded));
+            }
+        }
     }
 }
 
@@ -72,114 +152,118 @@ enum Form {
 }
 
 impl Form {
-    /// Tells the form from how the body begins; `None` when that is not enough to tell.
-    fn of(start: &[u8], at_end: bool) -> Option<Self> {
+    /// Returns the form of a body by its beginning; `None` when that is not enough to decide.
+    fn of(start: &[u8], at_end: bool, is_stream: bool) -> Option<Self> {
         let begun = start.strip_prefix(b"\xef\xbb\xbf").unwrap_or(start).trim_ascii_start();
-        if begun.is_empty() {
-            return (start.len() > 1024 || at_end).then_some(Self::Other);
+        match begun.first() {
+            None => at_end.then_some(if is_stream { Self::Stream } else { Self::Other }),
+            Some(b'{') => Some(Self::Json),
+            Some(b'[') if !begun.starts_with(b"[D") => Some(Self::Json),
+            Some(b'<') if !is_stream => Some(Self::Other),
+            Some(_) => Some(Self::Stream),
         }
-        if begun[0] == b'{' {
-            return Some(Self::Json);
-        }
-        let words: [&[u8]; 5] = [b"data:", b"event:", b"id:", b"retry:", b":"];
-        if words.iter().any(|word| begun.starts_with(word)) {
-            return Some(Self::Stream);
-        }
-        let undecided = !at_end && words.iter().any(|word| word.starts_with(begun));
-        (!undecided).then_some(Self::Other)
     }
 }
 
 async fn read_json(
-    mut response: Response,
-    mut body: Vec<u8>,
+    mut body: Body,
+    mut bytes: Vec<u8>,
     answer: &mut Answer,
     events: &EventSink,
     mut clock: Clock,
 ) -> Result<(), Trouble> {
-    while let Some(bytes) = clock.wait(response.chunk()).await? {
+    while let Some(more) = body.next(&clock).await? {
         clock.moved();
-        if body.len() + bytes.len() > BODY_BYTES_MAX {
+        if bytes.len() + more.len() > BODY_BYTES_MAX {
             return Err(Trouble::PieceTooLong { bytes_max: BODY_BYTES_MAX });
         }
-        body.extend_from_slice(&bytes);
+        bytes.extend(more);
     }
-    let completion: Value =
-        lenient::from_slice(&body).map_err(|_| Trouble::NotACompletion { why: "unreadable JSON" })?;
-    let step = answer.take(&completion)?;
-    events.chunk(step.text).await;
-    if answer.finish_reason.is_none() {
-        // A whole completion is complete, also when a server does not say so.
-        answer.finish_reason = Some("stop".to_owned());
-        answer.flush();
+    let text = String::from_utf8_lossy(&bytes);
+    let read = json::values(text.trim_start_matches('\u{feff}').trim());
+    for value in &read.values {
+        let step = answer.take(value, false)?;
+        events.chunk(step.text).await;
     }
+    if !answer.is_recognised() {
+        let why = if read.unreadable { "unreadable JSON" } else { "a JSON object without choices" };
+        return Err(Trouble::NotACompletion { why });
+    }
+    // A whole completion is complete, also when a server does not say so.
+    answer.end.get_or_insert(End::Stop);
+    events.chunk(answer.finish()).await;
     Ok(())
 }
 
 async fn read_stream(
-    mut response: Response,
+    mut body: Body,
     start: &[u8],
     answer: &mut Answer,
     events: &EventSink,
     mut clock: Clock,
 ) -> Result<(), Trouble> {
     let too_long = |_| Trouble::PieceTooLong { bytes_max: EVENT_BYTES_MAX };
-    let mut parser = SseParser::new(EVENT_BYTES_MAX);
-    let mut batch = parser.feed(start).map_err(too_long)?;
+    let mut stream = Stream::new(EVENT_BYTES_MAX);
+    let mut batch = stream.feed(start).map_err(too_long)?;
+    let mut done = false;
     loop {
         for event in batch {
-            if take(&event, answer, events, &mut clock).await? == Flow::Done {
-                return Ok(());
+            done |= take(&event, answer, events, &mut clock).await?;
+            if done {
+                break;
             }
         }
-        let finished = answer.finish_reason.is_some();
-        match clock.wait(response.chunk()).await {
-            Ok(Some(bytes)) => batch = parser.feed(&bytes).map_err(too_long)?,
-            Ok(None) => break,
-            // The model has finished; whatever happens to the rest of the stream changes nothing.
-            Err(_) if finished => return Ok(()),
+        if done {
+            break;
+        }
+        match body.next(&clock).await {
+            Ok(Some(bytes)) => batch = stream.feed(&bytes).map_err(too_long)?,
+            Ok(None) => {
+                for event in stream.finish().map_err(too_long)? {
+                    done |= take(&event, answer, events, &mut clock).await?;
+                }
+                break;
+            }
+            // The model has stopped; whatever happens to the rest of the stream changes nothing.
+            Err(_) if answer.is_certain() => {
+                done = true;
+                break;
+            }
             Err(trouble) => return Err(trouble),
         }
     }
-    if let Some(event) = parser.finish().map_err(too_long)?
-        && take(&event, answer, events, &mut clock).await? == Flow::Done
-    {
-        return Ok(());
+    answer.skipped += stream.skipped;
+    if answer.skipped > 0 {
+        tracing::debug!(skipped = answer.skipped, "the endpoint sent events that are no pieces of an answer");
     }
-    match answer.finish_reason {
-        Some(_) => Ok(()),
-        None => Err(Trouble::CutOff { detail: "the stream ended without a finish_reason".to_owned() }),
+    events.chunk(answer.finish()).await;
+    match () {
+        () if !answer.is_recognised() && answer.skipped > 0 => {
+            Err(Trouble::NotACompletion { why: "an event stream without pieces of an answer" })
+        }
+        () if done || answer.end.is_some() => Ok(()),
+        () => Err(Trouble::CutOff { detail: "the stream ended without a finish_reason".to_owned() }),
     }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Flow {
-    More,
-    Done,
-}
-
-async fn take(event: &SseEvent, answer: &mut Answer, events: &EventSink, clock: &mut Clock) -> Result<Flow, Trouble> {
-    let data = event.data.trim();
-    if data == "[DONE]" {
-        return Ok(Flow::Done);
+/// Takes an event. Returns whether it is the last one.
+async fn take(event: &Event, answer: &mut Answer, events: &EventSink, clock: &mut Clock) -> Result<bool, Trouble> {
+    let is_error = event.name.eq_ignore_ascii_case("error");
+    if is_error && event.read.values.is_empty() && !event.text.trim().is_empty() && !answer.is_certain() {
+        return Err(Trouble::of_error_object(&event.text.trim().into()));
     }
-    if data.is_empty() {
-        return Ok(Flow::More);
+    for value in &event.read.values {
+        let step = answer.take(value, is_error)?;
+        events.chunk(step.text).await;
+        if step.moved {
+            clock.moved();
+        }
+        if answer.is_complete() {
+            clock.finished(if step.ended_with_content { TAIL_WAIT_WITH_CONTENT } else { TAIL_WAIT });
+        }
     }
-    let piece: Value = lenient::from_slice(data.as_bytes())
-        .map_err(|_| Trouble::NotACompletion { why: "an event of the stream is no JSON" })?;
-    if answer.finish_reason.is_some() && piece["error"].is_null() && !piece["usage"].is_object() {
-        return Ok(Flow::More);
-    }
-    let step = answer.take(&piece)?;
-    events.chunk(step.text).await;
-    if step.moved {
-        clock.moved();
-    }
-    if answer.finish_reason.is_some() {
-        clock.finished();
-    }
-    Ok(Flow::More)
+    answer.skipped += u64::from(event.read.unreadable);
+    Ok(event.read.done || answer.is_full())
 }
 
 /// Waits for the next bytes as long as the answer may take for them.
@@ -203,7 +287,7 @@ impl Clock {
         self.deadline = Instant::now() + self.patience.idle;
     }
 
-    fn finished(&mut self) {
-        self.deadline = self.deadline.min(Instant::now() + TAIL_WAIT);
+    fn finished(&mut self, tail: Duration) {
+        self.deadline = self.deadline.min(Instant::now() + tail);
     }
 }

@@ -3,8 +3,8 @@
 use serde_json::{Value, json};
 
 use super::pictures::Pictures;
-use crate::tools::ports::UNKNOWN_OUTCOME;
-use crate::{Message, Role, TurnRequest};
+use super::wire::history::{Conversation, Shape, fitted, tokens_of_json};
+use crate::{Message, TurnRequest};
 
 /// What not every endpoint takes.
 #[derive(Clone, Debug)]
@@ -26,26 +26,50 @@ pub(super) struct Offer {
     pub closing: bool,
 }
 
+/// The form in which one model is asked.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Form {
+    /// The messages of history that are sent at most.
+    pub history_messages_max: usize,
+    /// What the model asks for besides the usual rules.
+    pub shape: Shape,
+    /// The tokens that a request may have, where that is known.
+    pub room: Option<usize>,
+}
+
+/// A request that is ready to be sent.
+#[derive(Debug)]
+pub(super) struct Body {
+    /// The JSON.
+    pub json: Value,
+    /// Messages of the history that are not in it because they do not fit.
+    pub left_out: usize,
+    /// The estimated size, in tokens.
+    pub tokens: usize,
+}
+
 /// Builds the body of one chat completion request.
 pub(super) fn body(
     request: &TurnRequest,
     model: &str,
     system_prompt: &str,
-    history_messages_max: usize,
+    form: Form,
     with: &Extras,
     pictures: &Pictures,
-) -> Value {
-    let skipped = request.history.len().saturating_sub(history_messages_max);
-    let instructions = instructions(system_prompt, &request.system);
-    let mut messages: Vec<Value> = Vec::new();
-    if !instructions.is_empty() {
-        messages.push(json!({"role": "system", "content": instructions}));
-    }
-    let history = request.history[skipped..].iter().map(|said| &**said);
-    let said: Vec<&Message> = history.chain(&request.input).collect();
-    let told = |said: &[&Message]| -> Vec<Value> { said.iter().filter_map(|said| message(said, pictures)).collect() };
-    messages.extend(if with.offer.is_some() { with_calls(&said, &told) } else { told(&said) });
-    let mut body = json!({"model": model, "messages": messages, "stream": true});
+) -> Body {
+    let skipped = request.history.len().saturating_sub(form.history_messages_max);
+    let history: Vec<&Message> = request.history[skipped..].iter().map(|said| &**said).collect();
+    let input: Vec<&Message> = request.input.iter().collect();
+    let said = Conversation {
+        instructions: &instructions(system_prompt, &request.system),
+        history: &history,
+        input: &input,
+        calls: with.offer.is_some(),
+        pictures,
+    };
+    let tools = with.offer.as_ref().map_or(0, |offer| tokens_of_json(&offer.tools));
+    let fitted = fitted(&said, form.shape, form.room.map(|room| room.saturating_sub(tools)));
+    let mut body = json!({"model": model, "messages": fitted.messages, "stream": true});
     if with.usage {
         body["stream_options"] = json!({"include_usage": true});
     }
@@ -58,36 +82,7 @@ pub(super) fn body(
             body["tool_choice"] = json!("none");
         }
     }
-    body
-}
-
-/// The conversation with its calls. Endpoints refuse a call without its result and a result without its call, so
-/// where one of the two is missing (what was left out, what was interrupted) the other is completed or goes, too.
-fn with_calls(said: &[&Message], told: &dyn Fn(&[&Message]) -> Vec<Value>) -> Vec<Value> {
-    let mut messages = Vec::new();
-    let mut rest = said;
-    while let Some((first, behind)) = rest.split_first() {
-        rest = behind;
-        if first.role == Role::Tool {
-            continue;
-        }
-        if first.tool_calls.is_empty() {
-            messages.extend(told(&[first]));
-            continue;
-        }
-        let results = rest.iter().take_while(|message| message.role == Role::Tool).count();
-        let (results, behind) = rest.split_at(results);
-        rest = behind;
-        let content = if first.content.is_empty() { Value::Null } else { json!(first.content) };
-        messages.push(json!({"role": "assistant", "content": content, "tool_calls": first.tool_calls}));
-        for call in &first.tool_calls {
-            let id = call["id"].as_str().unwrap_or_default();
-            let result = results.iter().find(|result| result.tool_call_id.as_deref() == Some(id));
-            let content = result.map_or(UNKNOWN_OUTCOME, |result| result.content.as_str());
-            messages.push(json!({"role": "tool", "tool_call_id": id, "content": content}));
-        }
-    }
-    messages
+    Body { json: body, left_out: fitted.left_out, tokens: fitted.tokens + tools }
 }
 
 /// The configured prompt, then what the host adds; a host that says the prompt itself is not repeated.
@@ -99,35 +94,6 @@ fn instructions(system_prompt: &str, of_the_host: &str) -> String {
     [system_prompt, of_the_host].into_iter().filter(|text| !text.is_empty()).collect::<Vec<_>>().join("\n\n")
 }
 
-/// One entry as the endpoint wants it. Tool results are left out together with
-/// their calls, since without the tools they mean nothing to the model;
-/// reasoning never goes back. The text names every file already; of those that are not
-/// pictures the model is told that it cannot look into them.
-fn message(message: &Message, pictures: &Pictures) -> Option<Value> {
-    if message.role == Role::Tool {
-        return None;
-    }
-    let hidden = message.attachments.iter().filter(|file| file.note.is_none() && pictures.of(file).is_none());
-    let hidden: Vec<&str> = hidden.map(|file| file.name.as_str()).collect();
-    let mut content = message.content.clone();
-    if !hidden.is_empty() {
-        content.push_str(&format!("\n[you cannot open: {}]", hidden.join(", ")));
-    }
-    let content = content.trim_start_matches('\n').to_owned();
-    let shown: Vec<Value> = message
-        .attachments
-        .iter()
-        .filter_map(|file| Some(json!({"type": "image_url", "image_url": {"url": pictures.of(file)?}})))
-        .collect();
-    let content = match (content.is_empty(), shown.is_empty()) {
-        (true, true) => return None,
-        (_, true) => Value::String(content),
-        (true, false) => Value::Array(shown),
-        (false, false) => std::iter::once(json!({"type": "text", "text": content})).chain(shown).collect(),
-    };
-    Some(json!({"role": message.role.as_str(), "content": content}))
-}
-
 #[cfg(test)]
 mod tests {
     use hermes_core::context::TurnContext;
@@ -135,6 +101,13 @@ mod tests {
     use hermes_protocol::{Attachment, AttachmentKind};
 
     use super::*;
+    use crate::Role;
+    use crate::tools::ports::UNKNOWN_OUTCOME;
+
+    fn write(request: &TurnRequest, prompt: &str, history_messages_max: usize, with: &Extras, of: &Pictures) -> Value {
+        let form = Form { history_messages_max, ..Form::default() };
+        body(request, "m", prompt, form, with, of).json
+    }
 
     const ALL: &Extras = &Extras { usage: true, effort: true, offer: None };
     const NONE: &Extras = &Extras { usage: false, effort: false, offer: None };
@@ -166,7 +139,7 @@ mod tests {
     fn prompt_history_and_input_stand_in_this_order() {
         let history = vec![Message::user("one"), Message::assistant("two")];
         let request = request("You are in a chat.", history, vec![Message::user("three"), Message::user("four")]);
-        let body = body(&request, "m", "Be brief.", 200, ALL, &Pictures::default());
+        let body = write(&request, "Be brief.", 200, ALL, &Pictures::default());
         let expected = [
             ("system", "Be brief.\n\nYou are in a chat."),
             ("user", "one"),
@@ -183,29 +156,30 @@ mod tests {
     #[test]
     fn the_chosen_effort_is_asked_for_where_the_endpoint_takes_it() {
         let mut asked = request("", vec![], vec![Message::user("x")]);
-        assert_eq!(
-            body(&asked, "m", "", 2, ALL, &Pictures::default()).get("reasoning_effort"),
-            None,
-            "nobody chose any"
-        );
+        assert_eq!(write(&asked, "", 2, ALL, &Pictures::default()).get("reasoning_effort"), None, "nobody chose any");
         asked.reasoning = Some(hermes_core::settings::Effort::High);
-        assert_eq!(body(&asked, "m", "", 2, ALL, &Pictures::default())["reasoning_effort"], "high");
-        assert_eq!(body(&asked, "m", "", 2, NONE, &Pictures::default()).get("reasoning_effort"), None);
+        assert_eq!(write(&asked, "", 2, ALL, &Pictures::default())["reasoning_effort"], "high");
+        assert_eq!(write(&asked, "", 2, NONE, &Pictures::default()).get("reasoning_effort"), None);
     }
 
     #[test]
     fn the_oldest_history_is_left_out_first_and_the_input_never() {
         let history = (0..10).map(|n| Message::user(n.to_string())).collect();
-        let body = body(&request("", history, vec![Message::user("now")]), "m", "", 2, NONE, &Pictures::default());
+        let body = write(&request("", history, vec![Message::user("now")]), "", 2, NONE, &Pictures::default());
         assert_eq!(said(&body).into_iter().map(|(_, text)| text).collect::<Vec<_>>(), ["8", "9", "now"]);
         assert_eq!(body.get("stream_options"), None);
     }
 
     #[test]
     fn a_prompt_that_the_host_says_too_is_said_once() {
-        let body =
-            body(&request("Be brief.\nIn a chat.", vec![], vec![]), "m", "Be brief.", 2, NONE, &Pictures::default());
-        assert_eq!(said(&body), [("system".to_owned(), "Be brief.\nIn a chat.".to_owned())]);
+        let body = write(
+            &request("Be brief.\nIn a chat.", vec![], vec![Message::user("hi")]),
+            "Be brief.",
+            2,
+            NONE,
+            &Pictures::default(),
+        );
+        assert_eq!(said(&body)[0], ("system".to_owned(), "Be brief.\nIn a chat.".to_owned()));
     }
 
     #[test]
@@ -216,7 +190,7 @@ mod tests {
         let mut file = Message::user("look");
         file.attachments.push(Attachment::new("m1", AttachmentKind::Image, "image/png", "cat.png", 7));
         let history = vec![thought, Message::new(Role::Tool, "result"), Message::assistant("")];
-        let body = body(&request("", history, vec![file]), "m", "", 200, NONE, &Pictures::default());
+        let body = write(&request("", history, vec![file]), "", 200, NONE, &Pictures::default());
         assert_eq!(
             said(&body),
             [
@@ -252,13 +226,13 @@ mod tests {
         let offer = Offer { tools: json!([]), closing: true };
         let with = Extras { usage: false, effort: false, offer: Some(offer) };
         // The first call is left out, its result is not.
-        let body = body(&request("", history, vec![]), "m", "", 6, &with, &Pictures::default());
+        let body = write(&request("", history, vec![]), "", 6, &with, &Pictures::default());
         let messages = body["messages"].as_array().unwrap();
         let shape: Vec<_> =
             messages.iter().map(|m| (m["role"].as_str().unwrap(), m["content"].as_str().unwrap_or("-"))).collect();
         let expected = [
             ("assistant", "first"),
-            ("assistant", "-"),
+            ("assistant", ""),
             ("tool", UNKNOWN_OUTCOME),
             ("tool", "result c"),
             ("user", "next"),
@@ -274,7 +248,7 @@ mod tests {
         look.attachments.push(Attachment::new("m1", AttachmentKind::Image, "image/png", "cat.png", 7));
         look.attachments.push(Attachment::new("m2", AttachmentKind::File, "application/pdf", "a.pdf", 7));
         let pictures = Pictures::with("m1", "data:image/png;base64,YWJj");
-        let body = body(&request("", vec![], vec![look]), "m", "", 200, NONE, &pictures);
+        let body = write(&request("", vec![], vec![look]), "", 200, NONE, &pictures);
         let expected = json!([
             {"type": "text", "text": "look\n[you cannot open: a.pdf]"},
             {"type": "image_url", "image_url": {"url": "data:image/png;base64,YWJj"}},

@@ -12,10 +12,10 @@ use hermes_protocol::Usage;
 use tokio_util::sync::CancellationToken;
 
 use super::Model;
-use super::answer::Answer;
 use super::asking::Asking;
 use super::calls::Round;
 use super::failure::Trouble;
+use super::wire::answer::{Answer, End};
 use crate::tools::delegate::{Delegate, Delegated, HELPER, ITERATIONS_MAX};
 use crate::tools::{ToolCall, ToolSide, Toolbox};
 use crate::{EventSink, Message, TurnOutcome, TurnRequest};
@@ -103,7 +103,7 @@ impl<'m> Steps<'m> {
                 Err(trouble) => break trouble,
             };
             let calls = std::mem::take(&mut answer.calls);
-            let offered = tools.is_some() && self.model.takes_tools(model);
+            let offered = tools.is_some() && self.model.habits.takes_tools(model);
             if let Some(trouble) = trouble_of(answer, !calls.is_empty(), offered, closing) {
                 break trouble;
             }
@@ -114,7 +114,8 @@ impl<'m> Steps<'m> {
             self.carry_out(calls, request, events, &talk.answer, &mut turn).await;
             talk.next();
         };
-        let mut failure = trouble.into_failure(model, turn.attempts, talk.text());
+        let address = self.model.address();
+        let mut failure = trouble.into_failure(model, address, turn.attempts, talk.text());
         if !self.model.key.is_empty() {
             failure.detail = failure.detail.replace(&self.model.key, "[hidden]");
         }
@@ -146,6 +147,7 @@ impl<'m> Steps<'m> {
             step: turn.step,
             said: &answer.text,
             first: turn.calls,
+            cut: answer.end == Some(End::Length),
         };
         let results = round.carry_out(&calls).await;
         let mut asked = Message::assistant(answer.text.clone());
@@ -173,7 +175,7 @@ impl<'m> Steps<'m> {
             text,
             messages: turn.gained,
             usage: turn.usage,
-            finish_reason: if answer.finish_reason.as_deref() == Some("length") { "length" } else { "stop" }.to_owned(),
+            finish_reason: if answer.end == Some(End::Length) { "length" } else { "stop" }.to_owned(),
             model: answer.model.take().unwrap_or_else(|| model.to_owned()),
             state: None,
         }
@@ -217,23 +219,22 @@ impl Turn {
 
 /// What is wrong with an answer that was read to its end.
 fn trouble_of(answer: &Answer, calls: bool, offered: bool, closing: bool) -> Option<Trouble> {
-    let reason = answer.finish_reason.as_deref().unwrap_or_default();
-    if reason == "content_filter" {
+    if answer.end == Some(End::Filter) {
         return Some(Trouble::Filtered { words: "finish_reason content_filter".to_owned() });
     }
     if calls && offered && !closing {
         return None;
     }
-    let called = calls || matches!(reason, "tool_calls" | "function_call");
+    let called = calls || answer.end == Some(End::Calls) && answer.text.trim().is_empty();
     if called && !offered {
         return Some(Trouble::ToolCall);
     }
     if !answer.text.trim().is_empty() {
         return None;
     }
-    Some(match (reason, closing && called) {
-        (_, true) => Trouble::OnlyCalls,
-        ("length", false) => Trouble::OnlyLength,
+    Some(match &answer.end {
+        _ if closing && called => Trouble::OnlyCalls,
+        Some(End::Length) => Trouble::OnlyLength,
         _ => Trouble::Empty,
     })
 }

@@ -8,19 +8,15 @@
 use hermes_core::nearest::nearest;
 use serde_json::{Map, Value};
 
+use crate::openai::wire::json;
+
 /// Reads arguments and checks them. What is null counts as not given.
 ///
 /// # Errors
 ///
 /// What is wrong, and with which argument.
 pub fn read(arguments: &str, schema: &Value) -> Result<Value, String> {
-    let arguments = if arguments.trim().is_empty() { "{}" } else { arguments };
-    let mut value: Value =
-        serde_json::from_str(arguments).map_err(|error| format!("they are not valid JSON ({error})"))?;
-    // Some models write JSON into a string of JSON.
-    if let Some(inner) = value.as_str().and_then(|text| serde_json::from_str(text).ok()) {
-        value = inner;
-    }
+    let mut value = json::object(arguments)?;
     without_nulls(&mut value);
     check(&value, schema, "")?;
     Ok(value)
@@ -154,7 +150,7 @@ mod tests {
     #[test]
     fn what_does_not_fit_is_told_so_that_it_can_be_mended() {
         assert!(wrong("{").starts_with("they are not valid JSON"));
-        assert_eq!(wrong("[]"), "the arguments must be an object, not an array");
+        assert_eq!(wrong("[]"), "they are a list, not a JSON object");
         assert_eq!(wrong("{}"), r#""command" is missing"#);
         assert_eq!(wrong(r#"{"command": 7}"#), r#""command" must be a string, not a number"#);
         assert_eq!(wrong(r#"{"command": "longer"}"#), r#""command" is longer than 5 characters"#);

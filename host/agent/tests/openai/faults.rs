@@ -77,12 +77,13 @@ async fn an_answer_without_text_is_told() {
         Reply::stream(&[delta(" \n"), finish("stop"), done()]),
         Reply::new(200, "text/event-stream", ""),
     ] {
-        let endpoint = Endpoint::new([reply.clone()]).await;
+        let endpoint = Endpoint::new(vec![reply.clone(); 3]).await;
         let (outcome, _) = crate::turn(&*runtime(&endpoint)).await;
         let hermes_agent::TurnOutcome::Failed(failure) = outcome else { panic!("{reply:?}: {outcome:?}") };
         assert!(failure.sentence.contains("without any text"), "{failure:?}");
     }
-    let failure = failure_of(Reply::stream(&[finish("length"), done()])).await;
+    let thought = event(&json!({"choices": [{"delta": {"reasoning_content": "hm"}}]}));
+    let failure = failure_of(Reply::stream(&[thought, finish("length"), done()])).await;
     assert!(failure.sentence.contains("room"), "{failure:?}");
 }
 

@@ -73,7 +73,6 @@ async fn a_finished_answer_needs_no_done_and_survives_what_comes_after() {
         Reply::stream(&text()),
         Reply::stream(&text()).then(Step::Cut),
         Reply::stream(&text()).then(Step::Hang),
-        Reply::stream(&[text().concat(), delta(" more")].map(|piece| piece)),
         Reply::stream(&[text().concat().trim_end().to_owned()]),
     ];
     let endpoint = Endpoint::new(replies.clone()).await;
@@ -81,6 +80,8 @@ async fn a_finished_answer_needs_no_done_and_survives_what_comes_after() {
     for reply in replies {
         assert_eq!(answered(&*runtime).await, "whole", "{reply:?}");
     }
+    let more = Endpoint::new([Reply::stream(&[text().concat(), delta(" and more")])]).await;
+    assert_eq!(answered(&*impatient(&more)).await, "whole and more");
 }
 
 #[tokio::test]

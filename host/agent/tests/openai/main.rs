@@ -7,6 +7,8 @@ mod endpoint;
 mod faults;
 mod good;
 mod pictures;
+mod repair;
+mod shapes;
 mod stopping;
 mod tools;
 

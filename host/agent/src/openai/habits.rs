@@ -1,0 +1,171 @@
+//! The peculiarities of models, learnt from their refusals and answers while the host runs.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::wire::answer::Answer;
+use super::wire::history::Shape;
+
+/// Models that are remembered.
+const MODELS_MAX: usize = 256;
+
+/// The time for which a model is believed to take no tools; then it is offered them again.
+const WITHOUT_TOOLS_FOR: Duration = Duration::from_secs(600);
+
+/// The room that is kept for the answer at most, in tokens.
+const ANSWER_TOKENS: usize = 4_096;
+
+/// The smallest room that is believed, in tokens.
+const ROOM_MIN: usize = 256;
+
+/// Names of models that begin to reason without an opening mark.
+const REASONERS: [&str; 5] = ["deepseek-r1", "qwq", "-thinking", "magistral", "-r1-distill"];
+
+/// What is known of one model.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Habits {
+    /// The shape of messages that it accepts.
+    pub shape: Shape,
+    /// The tokens that a request may have, by our estimate.
+    pub room: Option<usize>,
+    /// Whether it begins to reason without an opening mark.
+    bare_reasoning: Option<bool>,
+    without_tools_until: Option<Instant>,
+}
+
+/// What is known of all models.
+#[derive(Debug, Default)]
+pub(super) struct AllHabits(Mutex<BTreeMap<String, Habits>>);
+
+impl AllHabits {
+    /// Returns what is known of a model.
+    pub(super) fn of(&self, model: &str) -> Habits {
+        let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        all.get(model).copied().unwrap_or_default()
+    }
+
+    fn learn(&self, model: &str, change: impl FnOnce(&mut Habits)) {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if all.len() < MODELS_MAX || all.contains_key(model) {
+            change(all.entry(model.to_owned()).or_default());
+        }
+    }
+
+    /// Whether a model has not refused tools lately.
+    pub(super) fn takes_tools(&self, model: &str) -> bool {
+        self.of(model).without_tools_until.is_none_or(|until| until <= Instant::now())
+    }
+
+    /// Remembers that a model refuses tools.
+    pub(super) fn refuses_tools(&self, model: &str) {
+        self.learn(model, |habits| habits.without_tools_until = Some(Instant::now() + WITHOUT_TOOLS_FOR));
+    }
+
+    /// Whether the text of a model is held back until it is known to be no reasoning.
+    pub(super) fn holds_back(&self, model: &str) -> bool {
+        let name = model.to_ascii_lowercase();
+        let by_name = || REASONERS.iter().any(|reasoner| name.contains(reasoner));
+        self.of(model).bare_reasoning.unwrap_or_else(by_name)
+    }
+
+    /// Remembers what an answer shows of its model, and the shape that it accepted.
+    pub(super) fn answered(&self, model: &str, answer: &Answer, shape: Shape, tokens: usize) {
+        self.learn(model, |habits| {
+            habits.shape = shape.lasting();
+            if let Some(room) = habits.room.as_mut().filter(|room| **room < tokens) {
+                *room = tokens;
+            }
+            if answer.had_bare_close() {
+                habits.bare_reasoning = Some(true);
+            } else if !answer.text.is_empty() {
+                habits.bare_reasoning.get_or_insert(false);
+            }
+        });
+    }
+
+    /// Remembers that a request of `tokens` was too long, in the words of the endpoint. Returns the room.
+    pub(super) fn was_too_long(&self, model: &str, tokens: usize, words: &str) -> usize {
+        let room = room_after(tokens, words);
+        self.learn(model, |habits| habits.room = Some(habits.room.map_or(room, |known| known.min(room))));
+        room
+    }
+}
+
+/// Returns the room for messages within a window of `window` tokens.
+pub(super) fn room_of_window(window: usize) -> usize {
+    let for_the_answer = (window / 4).min(ANSWER_TOKENS);
+    (window * 9 / 10).saturating_sub(for_the_answer).max(ROOM_MIN)
+}
+
+/// Returns the room, in our estimate, after a request of `tokens` (by the same estimate) was refused. Endpoints name
+/// their limit, and often their own count of the request.
+fn room_after(tokens: usize, words: &str) -> usize {
+    let words = words.to_ascii_lowercase().replace([',', '_'], "");
+    let numbers = |text: &str| -> Vec<usize> {
+        let digits = text.split(|c: char| !c.is_ascii_digit());
+        digits.filter_map(|digits| digits.parse().ok()).filter(|&number| number >= ROOM_MIN).collect()
+    };
+    let all = numbers(&words);
+    let largest = all.iter().copied().max();
+    let markers =
+        ["context length is", "context length of", "context window of", "context size (", "maximum of", "limit of"];
+    let named = markers.iter().find_map(|marker| numbers(words.split_once(marker)?.1).first().copied());
+    let limit = named.or_else(|| all.iter().copied().filter(|&number| Some(number) < largest).max());
+    let room = match (limit, largest) {
+        (Some(limit), Some(count)) if limit < count => tokens.saturating_mul(limit) / count * 9 / 10,
+        (Some(limit), _) => limit.min(tokens) * 3 / 4,
+        _ => tokens * 6 / 10,
+    };
+    room.min(tokens * 95 / 100).max(ROOM_MIN)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_room_is_read_from_the_words_of_a_refusal() {
+        let openai =
+            "This model's maximum context length is 6000 tokens. However, your messages resulted in 6400 tokens.";
+        assert_eq!(room_after(6_400, openai), 5_400);
+        assert_eq!(room_after(3_200, openai), 2_700);
+        let both = "maximum context length is 4,097 tokens. However, you requested 5000 tokens (4000 in the messages)";
+        assert_eq!(room_after(5_000, both), 3_687);
+        assert_eq!(room_after(210_000, "prompt is too long: 210000 tokens > 200000 maximum"), 180_000);
+        let llama = "request (5000 tokens) exceeds the available context size (4096 tokens)";
+        assert_eq!(room_after(5_000, llama), 3_686);
+        assert_eq!(room_after(10_000, "too long"), 6_000);
+        assert_eq!(room_after(10_000, "the context window of 8192 is used up"), 6_144);
+        assert_eq!(room_after(300, "too long"), ROOM_MIN);
+    }
+
+    #[test]
+    fn every_refusal_makes_the_room_smaller() {
+        let habits = AllHabits::default();
+        let mut tokens = 100_000;
+        for _ in 0..8 {
+            let room = habits.was_too_long("m", tokens, "the limit of 500000 tokens is exceeded");
+            assert!(room < tokens, "{room} < {tokens}");
+            tokens = room;
+        }
+        assert_eq!(habits.of("m").room, Some(tokens));
+    }
+
+    #[test]
+    fn a_model_that_reasons_without_a_mark_is_known_from_its_name_or_its_answers() {
+        let habits = AllHabits::default();
+        assert!(habits.holds_back("deepseek-r1:8b") && !habits.holds_back("m"));
+        let mut answer = Answer::default();
+        let piece = serde_json::json!({"choices": [{"delta": {"content": "hm</think>yes"}}]});
+        assert!(answer.take(&piece, false).is_ok());
+        habits.answered("m", &answer, Shape::default(), 10);
+        assert!(habits.holds_back("m"));
+        let mut plain = Answer::default();
+        plain.text.push_str("yes");
+        habits.answered("deepseek-r1:8b", &plain, Shape::default(), 10);
+        assert!(!habits.holds_back("deepseek-r1:8b"));
+    }
+}

@@ -1,0 +1,608 @@
+//! The messages of a request: a transcript in the form that the strictest endpoints accept.
+//!
+//! Always: every call has one result and every result its call, arguments are JSON objects, names and ids are plain
+//! and unique, no message is empty, and the whole fits the room that is known. A [`Shape`] holds what only some
+//! endpoints ask for; it is learnt from their refusals.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Value, json};
+
+use super::calls::plain_name;
+use super::json;
+use crate::openai::pictures::Pictures;
+use crate::tools::ports::UNKNOWN_OUTCOME;
+use crate::{Message, Role};
+
+/// The content of a tool result without text.
+const NO_OUTPUT: &str = "(no output)";
+
+/// The content of a message of a user without text.
+const NO_TEXT: &str = "(no text)";
+
+/// The content beside calls, for endpoints that refuse an empty one.
+const CALLING: &str = "(calls tools)";
+
+/// The first message of a conversation that begins with an answer.
+const CONTINUES: &str = "(The conversation continues.)";
+
+/// Tokens that one message needs besides its text.
+const MESSAGE_TOKENS: usize = 4;
+
+/// Tokens of one picture.
+const PICTURE_TOKENS: usize = 1_000;
+
+/// Results of the running turn that are kept whole as long as possible.
+const RESULTS_KEPT: usize = 2;
+
+/// What an endpoint asks for besides the usual rules.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(in crate::openai) struct Shape {
+    /// Users and answers take turns, and a user begins.
+    pub alternate: bool,
+    /// There is no system role: instructions are part of the first message.
+    pub without_system: bool,
+    /// No content is empty, also not beside calls.
+    pub filled: bool,
+    /// Reasoning goes back beside the calls that it led to.
+    pub reasoning: bool,
+    /// Calls and results are written as text.
+    pub flat: bool,
+    /// The history is left out.
+    pub bare: bool,
+}
+
+impl Shape {
+    /// Returns the shape after a refusal whose words are `words`; `None` when nothing is left to change.
+    pub(in crate::openai) fn after(self, words: &str) -> Option<Self> {
+        let words = words.to_ascii_lowercase();
+        let says = |needles: &[&str]| needles.iter().any(|needle| words.contains(needle));
+        let about_system = says(&["system", "developer"]) && says(&["role", "support", "instruction", "not enabled"]);
+        let about_turns =
+            says(&["alternat", "roles must", "consecutive", "first message", "must start with", "role order"]);
+        let about_content = says(&["content", "text"])
+            && says(&["empty", "null", "none", "required", "blank", "at least one", "valid string", "whitespace"]);
+        let about_calls =
+            says(&["tool_call", "tool call", "tool message", "role 'tool'", "role \"tool\"", "arguments"])
+                || says(&["function call", "tool_use", "tool result"]);
+        let next = match () {
+            () if says(&["reasoning_content"]) && !self.reasoning => Self { reasoning: true, ..self },
+            () if about_system && !self.without_system => Self { without_system: true, alternate: true, ..self },
+            () if about_turns && !self.alternate => Self { alternate: true, ..self },
+            () if about_content && !self.filled => Self { filled: true, ..self },
+            () if about_calls && !self.flat => Self { flat: true, ..self },
+            () if !(self.alternate && self.filled) => Self { alternate: true, filled: true, ..self },
+            () if !self.flat => Self { flat: true, ..self },
+            () if !self.bare => Self { bare: true, ..self },
+            () => return None,
+        };
+        Some(next)
+    }
+
+    /// Returns the part that holds for every conversation with the same model.
+    pub(in crate::openai) fn lasting(self) -> Self {
+        Self { flat: false, bare: false, ..self }
+    }
+}
+
+/// A conversation, before it has a form.
+#[derive(Clone, Copy)]
+pub(in crate::openai) struct Conversation<'a> {
+    /// The instructions; may be empty.
+    pub instructions: &'a str,
+    /// The messages before the turn.
+    pub history: &'a [&'a Message],
+    /// The messages of the turn.
+    pub input: &'a [&'a Message],
+    /// Whether calls and results are sent.
+    pub calls: bool,
+    /// Pictures that are shown.
+    pub pictures: &'a Pictures,
+}
+
+/// Messages that are ready to be sent.
+#[derive(Debug, Default)]
+pub(in crate::openai) struct Fitted {
+    /// The messages.
+    pub messages: Vec<Value>,
+    /// Messages of the history that are not among them.
+    pub left_out: usize,
+    /// The estimated size, in tokens.
+    pub tokens: usize,
+}
+
+/// One message, or an answer with calls and their results: what stays together.
+#[derive(Clone, Debug)]
+struct Unit {
+    messages: Vec<Value>,
+    tokens: usize,
+    /// Messages of the transcript that it stands for.
+    count: usize,
+}
+
+impl Unit {
+    fn new(messages: Vec<Value>, count: usize) -> Self {
+        let tokens = messages.iter().map(tokens_of).sum();
+        Self { messages, tokens, count }
+    }
+
+    /// Cuts the longest texts so that none has more than `tokens`.
+    fn cut(&mut self, tokens: usize) {
+        for message in &mut self.messages {
+            if let Some(text) = message["content"].as_str().filter(|text| tokens_of_text(text) > tokens) {
+                message["content"] = Value::String(shortened(text, tokens));
+            }
+        }
+        *self = Self::new(std::mem::take(&mut self.messages), self.count);
+    }
+}
+
+/// Writes a conversation in a shape, and leaves out its oldest messages as far as it does not fit into `room` tokens.
+pub(in crate::openai) fn fitted(said: &Conversation<'_>, shape: Shape, room: Option<usize>) -> Fitted {
+    let mut ids = BTreeSet::new();
+    let mut history = if shape.bare { Vec::new() } else { units(said.history, said, shape, &mut ids) };
+    let mut input = units(said.input, said, shape, &mut ids);
+    if !input.iter().flat_map(|unit| &unit.messages).any(|message| message["role"] == "user") && history.is_empty() {
+        input.insert(0, Unit::new(vec![json!({"role": "user", "content": NO_TEXT})], 0));
+    }
+    let mut left_out = if shape.bare { said.history.len() } else { 0 };
+    if let Some(room) = room {
+        left_out += fit(&mut history, &mut input, tokens_of_text(said.instructions), room);
+    }
+    let mut instructions = said.instructions.to_owned();
+    if left_out > 0 {
+        let note = format!("[The {left_out} oldest messages of this conversation are left out: they do not fit.]");
+        instructions = format!("{instructions}\n\n{note}").trim_start().to_owned();
+    }
+    let mut messages: Vec<Value> = Vec::new();
+    if !instructions.is_empty() {
+        messages.push(json!({"role": "system", "content": instructions}));
+    }
+    messages.extend(history.into_iter().chain(input).flat_map(|unit| unit.messages));
+    let messages = shaped(messages, shape);
+    let tokens = messages.iter().map(tokens_of).sum();
+    Fitted { messages, left_out, tokens }
+}
+
+/// Makes history and input fit, in this order: long messages of the history are cut, its oldest messages are left
+/// out, older results of the turn are cut. Returns the number of messages that were left out.
+fn fit(history: &mut Vec<Unit>, input: &mut [Unit], instructions: usize, room: usize) -> usize {
+    let total = |history: &[Unit], input: &[Unit]| -> usize {
+        instructions + history.iter().chain(input).map(|unit| unit.tokens).sum::<usize>()
+    };
+    if total(history, input) <= room {
+        return 0;
+    }
+    history.iter_mut().filter(|unit| unit.tokens > room / 4).for_each(|unit| unit.cut(room / 8));
+    let mut size = total(history, input);
+    let mut dropped = 0;
+    for unit in history.iter() {
+        let begins_with_answer = dropped > 0 && unit.messages.first().is_some_and(|first| first["role"] != "user");
+        if size <= room && !begins_with_answer {
+            break;
+        }
+        size -= unit.tokens;
+        dropped += 1;
+    }
+    let left_out = history.drain(..dropped).map(|unit| unit.count).sum();
+    let with_results: Vec<usize> =
+        (0..input.len()).filter(|&at| input[at].messages.iter().any(|message| message["role"] == "tool")).collect();
+    for (keep, cut_to) in [(RESULTS_KEPT, room / 16), (0, room / 16), (0, room / 64)] {
+        for &at in &with_results[..with_results.len().saturating_sub(keep)] {
+            if total(history, input) > room {
+                input[at].cut(cut_to.max(16));
+            }
+        }
+    }
+    left_out
+}
+
+/// Turns messages into units. Endpoints refuse a call without its result and a result without its call, so where one
+/// of the two is missing the other is completed or left out.
+fn units(said: &[&Message], with: &Conversation<'_>, shape: Shape, ids: &mut BTreeSet<String>) -> Vec<Unit> {
+    let mut units = Vec::new();
+    let mut rest = said;
+    while let Some((first, behind)) = rest.split_first() {
+        rest = behind;
+        if first.role == Role::Tool {
+            continue;
+        }
+        if first.tool_calls.is_empty() || !with.calls {
+            units.extend(message(first, with.pictures).map(|message| Unit::new(vec![message], 1)));
+            continue;
+        }
+        let count = rest.iter().take_while(|message| message.role == Role::Tool).count();
+        let (results, behind) = rest.split_at(count);
+        rest = behind;
+        units.push(Unit::new(with_results(first, results, shape, ids), 1 + count));
+    }
+    units
+}
+
+/// Writes an answer with its calls, and one result for each of them.
+fn with_results(asked: &Message, results: &[&Message], shape: Shape, ids: &mut BTreeSet<String>) -> Vec<Value> {
+    let mut unused: Vec<&Message> = results.to_vec();
+    let mut calls = Vec::new();
+    let mut answers = Vec::new();
+    for (n, call) in asked.tool_calls.iter().enumerate() {
+        let id = call["id"].as_str().unwrap_or_default();
+        let found = unused.iter().position(|result| result.tool_call_id.as_deref() == Some(id));
+        let result = found.map(|at| unused.remove(at));
+        let content = result.map_or(UNKNOWN_OUTCOME, |result| result.content.as_str());
+        let content = if content.trim().is_empty() { NO_OUTPUT } else { content };
+        let function = if call["function"].is_object() { &call["function"] } else { call };
+        let name = plain_name(function["name"].as_str().unwrap_or_default());
+        let arguments = arguments_of(&function["arguments"]);
+        let id = unique(id, n, ids);
+        calls.push(json!({"id": id, "type": "function", "function": {"name": name, "arguments": arguments}}));
+        answers.push(json!({"role": "tool", "tool_call_id": id, "content": content}));
+    }
+    if shape.flat {
+        return flat(&asked.content, &calls, &answers);
+    }
+    let content = match asked.content.trim().is_empty() {
+        true if shape.filled => CALLING,
+        true => "",
+        false => asked.content.as_str(),
+    };
+    let mut message = json!({"role": "assistant", "content": content, "tool_calls": calls});
+    if shape.reasoning {
+        message["reasoning_content"] = json!(asked.reasoning.as_deref().unwrap_or_default());
+    }
+    std::iter::once(message).chain(answers).collect()
+}
+
+/// Writes calls and results as what the two sides said.
+fn flat(said: &str, calls: &[Value], answers: &[Value]) -> Vec<Value> {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let called = calls.iter().map(|call| {
+        format!("[called the tool {} with {}]", text(&call["function"]["name"]), text(&call["function"]["arguments"]))
+    });
+    let said = Some(said.to_owned()).filter(|said| !said.trim().is_empty());
+    let asked = said.into_iter().chain(called).collect::<Vec<_>>().join("\n");
+    let results = calls.iter().zip(answers);
+    let results = results.map(|(call, answer)| {
+        format!("[result of the tool {}]\n{}", text(&call["function"]["name"]), text(&answer["content"]))
+    });
+    let results = results.collect::<Vec<_>>().join("\n\n");
+    vec![json!({"role": "assistant", "content": asked}), json!({"role": "user", "content": results})]
+}
+
+/// Arguments as a JSON object; what cannot be read is the empty one, since its result says what was wrong.
+fn arguments_of(arguments: &Value) -> String {
+    match arguments {
+        Value::String(text) => match json::object(text) {
+            Ok(_) if serde_json::from_str::<serde_json::Map<String, Value>>(text).is_ok() => text.clone(),
+            Ok(object) => object.to_string(),
+            Err(_) => "{}".to_owned(),
+        },
+        Value::Object(_) => arguments.to_string(),
+        _ => "{}".to_owned(),
+    }
+}
+
+/// Returns an id that no call before has.
+fn unique(id: &str, n: usize, ids: &mut BTreeSet<String>) -> String {
+    let id = if id.trim().is_empty() { format!("call_{n}") } else { id.to_owned() };
+    let numbered = (2..).map(|n: usize| format!("{id}_{n}"));
+    let free = std::iter::once(id.clone()).chain(numbered).find(|id| !ids.contains(id)).unwrap_or_default();
+    ids.insert(free.clone());
+    free
+}
+
+/// Returns one message of a user or an answer; `None` for one without content. Reasoning never goes back. The text
+/// names every file already; of those that are not shown the model learns that it cannot open them.
+fn message(message: &Message, pictures: &Pictures) -> Option<Value> {
+    let hidden = message.attachments.iter().filter(|file| file.note.is_none() && pictures.of(file).is_none());
+    let hidden: Vec<&str> = hidden.map(|file| file.name.as_str()).collect();
+    let mut content = message.content.clone();
+    if !hidden.is_empty() {
+        content.push_str(&format!("\n[you cannot open: {}]", hidden.join(", ")));
+    }
+    let content = content.trim_start_matches('\n').to_owned();
+    let shown: Vec<Value> = message
+        .attachments
+        .iter()
+        .filter_map(|file| Some(json!({"type": "image_url", "image_url": {"url": pictures.of(file)?}})))
+        .collect();
+    let content = match (content.trim().is_empty(), shown.is_empty()) {
+        (true, true) => return None,
+        (_, true) => Value::String(content),
+        (true, false) => Value::Array(shown),
+        (false, false) => std::iter::once(json!({"type": "text", "text": content})).chain(shown).collect(),
+    };
+    Some(json!({"role": message.role.as_str(), "content": content}))
+}
+
+/// Applies what a shape asks of the order of roles.
+fn shaped(messages: Vec<Value>, shape: Shape) -> Vec<Value> {
+    if !shape.alternate && !shape.without_system && !shape.flat {
+        return messages;
+    }
+    let mut shaped: Vec<Value> = Vec::new();
+    let mut instructions = Value::Null;
+    for (n, mut message) in messages.into_iter().enumerate() {
+        if message["role"] == "system" {
+            if n == 0 && shape.without_system {
+                instructions = message["content"].take();
+                continue;
+            }
+            if n > 0 {
+                message["role"] = json!("user");
+            }
+        }
+        let plain = |message: &Value| message["role"] != "tool" && message["tool_calls"].is_null();
+        match shaped.last_mut() {
+            Some(last) if last["role"] == message["role"] && plain(last) && plain(&message) => {
+                let first = last["content"].take();
+                last["content"] = joined(first, message["content"].take());
+            }
+            Some(last) if last["role"] != "system" => shaped.push(message),
+            // The first message behind the instructions.
+            _ => {
+                if message["role"] != "user" && message["role"] != "system" {
+                    shaped.push(json!({"role": "user", "content": CONTINUES}));
+                }
+                shaped.push(message);
+            }
+        }
+    }
+    if !instructions.is_null() {
+        match shaped.first_mut() {
+            Some(first) => first["content"] = joined(instructions, first["content"].take()),
+            None => shaped.push(json!({"role": "user", "content": instructions})),
+        }
+    }
+    shaped
+}
+
+/// One content that says both.
+fn joined(first: Value, second: Value) -> Value {
+    match (first, second) {
+        (Value::String(first), Value::String(second)) => Value::String(format!("{first}\n\n{second}")),
+        (first, second) => {
+            let parts = |content| match content {
+                Value::Array(parts) => parts,
+                Value::String(text) => vec![json!({"type": "text", "text": text})],
+                _ => Vec::new(),
+            };
+            Value::Array(parts(first).into_iter().chain(parts(second)).collect())
+        }
+    }
+}
+
+/// Estimates the tokens of a text: four ASCII characters each, one of any other script.
+pub(in crate::openai) fn tokens_of_text(text: &str) -> usize {
+    let ascii = text.bytes().filter(u8::is_ascii).count();
+    ascii.div_ceil(4) + text.chars().filter(|c| !c.is_ascii()).count()
+}
+
+/// Estimates the tokens of a JSON value, such as the tools that are offered.
+pub(in crate::openai) fn tokens_of_json(value: &Value) -> usize {
+    if value.is_null() { 0 } else { tokens_of_text(&value.to_string()) }
+}
+
+fn tokens_of(message: &Value) -> usize {
+    let content = match &message["content"] {
+        Value::String(text) => tokens_of_text(text),
+        Value::Array(parts) => {
+            let part = |part: &Value| part["text"].as_str().map_or(PICTURE_TOKENS, tokens_of_text);
+            parts.iter().map(part).sum()
+        }
+        _ => 0,
+    };
+    MESSAGE_TOKENS + content + tokens_of_json(&message["tool_calls"])
+}
+
+/// The beginning and the end of a text, and how much is missing between them.
+fn shortened(text: &str, tokens: usize) -> String {
+    let chars: Vec<char> = text.chars().collect();
+    // A text of other scripts has one token a character.
+    let per_token = (chars.len() / tokens_of_text(text).max(1)).clamp(1, 4);
+    let kept = (tokens * per_token).saturating_sub(48).min(chars.len());
+    let (head, tail) = (kept - kept / 4, kept / 4);
+    let left_out = chars.len() - kept;
+    let (begin, end) = (&chars[..head], &chars[chars.len() - tail..]);
+    format!("{}\n[… {left_out} characters left out …]\n{}", String::from_iter(begin), String::from_iter(end))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn asked(ids: &[&str], arguments: &str) -> Message {
+        let call =
+            |id: &&str| json!({"id": id, "type": "function", "function": {"name": "todo", "arguments": arguments}});
+        let mut asked = Message::assistant("");
+        asked.tool_calls = ids.iter().map(call).collect();
+        asked
+    }
+
+    fn result(id: &str, text: &str) -> Message {
+        let mut result = Message::new(Role::Tool, text);
+        result.tool_call_id = Some(id.to_owned());
+        result
+    }
+
+    fn write(history: &[Message], input: &[Message], shape: Shape, room: Option<usize>) -> Fitted {
+        let history: Vec<&Message> = history.iter().collect();
+        let input: Vec<&Message> = input.iter().collect();
+        let pictures = Pictures::default();
+        let said = Conversation {
+            instructions: "Be brief.",
+            history: &history,
+            input: &input,
+            calls: true,
+            pictures: &pictures,
+        };
+        let fitted = fitted(&said, shape, room);
+        assert_valid(&fitted.messages);
+        fitted
+    }
+
+    /// The rules that hold for every endpoint.
+    fn assert_valid(messages: &[Value]) {
+        let mut open: Vec<&str> = Vec::new();
+        let mut ids = BTreeSet::new();
+        for message in messages {
+            let text = |value: &Value| value.as_str().is_some_and(|text| !text.trim().is_empty());
+            if message["role"] == "tool" {
+                let id = message["tool_call_id"].as_str().unwrap();
+                assert!(open.contains(&id) && text(&message["content"]), "{message}");
+                open.retain(|other| *other != id);
+                continue;
+            }
+            assert!(open.is_empty(), "every call has its result: {messages:?}");
+            let calls = message["tool_calls"].as_array().map(Vec::as_slice).unwrap_or_default();
+            assert!(text(&message["content"]) || !calls.is_empty() || message["content"].is_array(), "{message}");
+            assert!(!message["content"].is_null(), "{message}");
+            for call in calls {
+                let arguments = call["function"]["arguments"].as_str().unwrap();
+                assert!(serde_json::from_str::<Value>(arguments).unwrap().is_object(), "{call}");
+                assert!(text(&call["function"]["name"]));
+                let id = call["id"].as_str().unwrap();
+                assert!(ids.insert(id.to_owned()), "an id of its own: {id}");
+                open.push(id);
+            }
+        }
+        assert!(open.is_empty());
+    }
+
+    fn lines(fitted: &Fitted) -> Vec<(String, String)> {
+        let line = |message: &Value| {
+            let role = message["role"].as_str().unwrap().to_owned();
+            (role, message["content"].as_str().unwrap_or("(parts)").to_owned())
+        };
+        fitted.messages.iter().map(line).collect()
+    }
+
+    fn roles(fitted: &Fitted) -> Vec<String> {
+        lines(fitted).into_iter().map(|(role, _)| role).collect()
+    }
+
+    #[test]
+    fn arguments_that_cannot_be_read_go_back_as_the_empty_object() {
+        for arguments in ["{\"todos\": [", "buy milk", "[1, 2]", "{\"a\":1}{\"b\":2}", "", "7", "{\"a\": NaN, \"b\":"] {
+            let history = [Message::user("hi"), asked(&["a"], arguments), result("a", "wrong")];
+            let fitted = write(&history, &[Message::user("now")], Shape::default(), None);
+            assert_eq!(fitted.messages[2]["tool_calls"][0]["function"]["arguments"], "{}", "{arguments}");
+        }
+        let history = [asked(&["a"], "{\"a\": 1}"), result("a", "fine")];
+        let fitted = write(&history, &[Message::user("now")], Shape::default(), None);
+        assert_eq!(fitted.messages[1]["tool_calls"][0]["function"]["arguments"], "{\"a\": 1}");
+    }
+
+    #[test]
+    fn calls_and_results_are_completed_numbered_and_never_alone() {
+        let history = [
+            result("stranger", "x"),
+            asked(&["a", "a", ""], "{}"),
+            result("a", " "),
+            Message::assistant("  "),
+            asked(&["a"], "{}"),
+            Message::user("next"),
+        ];
+        let fitted = write(&history, &[Message::user("now")], Shape::default(), None);
+        assert_eq!(
+            roles(&fitted),
+            ["system", "assistant", "tool", "tool", "tool", "assistant", "tool", "user", "user"]
+        );
+        let contents = lines(&fitted);
+        assert_eq!((contents[2].1.as_str(), contents[3].1.as_str()), (NO_OUTPUT, UNKNOWN_OUTCOME));
+    }
+
+    #[test]
+    fn a_shape_is_found_for_every_refusal() {
+        for (words, expected) in [
+            ("System role not supported", Shape { without_system: true, alternate: true, ..Shape::default() }),
+            (
+                "Developer instruction is not enabled",
+                Shape { without_system: true, alternate: true, ..Shape::default() },
+            ),
+            ("Conversation roles must alternate", Shape { alternate: true, ..Shape::default() }),
+            ("message content must not be empty", Shape { filled: true, ..Shape::default() }),
+            ("tool_calls.function.arguments must be JSON", Shape { flat: true, ..Shape::default() }),
+            ("Missing reasoning_content", Shape { reasoning: true, ..Shape::default() }),
+            ("bad request", Shape { alternate: true, filled: true, ..Shape::default() }),
+        ] {
+            assert_eq!(Shape::default().after(words), Some(expected), "{words}");
+        }
+        let (mut shape, mut steps) = (Shape::default(), 0);
+        while let Some(next) = shape.after("bad request") {
+            (shape, steps) = (next, steps + 1);
+        }
+        assert_eq!(steps, 3);
+        assert_eq!(shape.lasting(), Shape { alternate: true, filled: true, ..Shape::default() });
+    }
+
+    #[test]
+    fn every_shape_is_valid() {
+        let history = [
+            Message::assistant("hello"),
+            Message::user("one"),
+            Message::user("two"),
+            asked(&["a"], "{}"),
+            result("a", "done"),
+            Message::assistant("three"),
+            Message::system("a note"),
+        ];
+        let all = Shape { alternate: true, filled: true, ..Shape::default() };
+        let input = [Message::user("now")];
+        let fitted = write(&history, &input, all, None);
+        assert_eq!(roles(&fitted), ["system", "user", "assistant", "user", "assistant", "tool", "assistant", "user"]);
+        assert_eq!(lines(&fitted)[3].1, "one\n\ntwo");
+        let fitted = write(&history, &input, Shape { without_system: true, ..all }, None);
+        assert_eq!(lines(&fitted)[0], ("user".to_owned(), format!("Be brief.\n\n{CONTINUES}")));
+        let fitted = write(&history, &input, Shape { flat: true, ..all }, None);
+        assert_eq!(roles(&fitted), ["system", "user", "assistant", "user", "assistant", "user", "assistant", "user"]);
+        assert!(fitted.messages[5]["content"].as_str().unwrap().contains("done"));
+        let fitted = write(&history, &input, Shape { bare: true, ..all }, None);
+        assert_eq!((roles(&fitted), fitted.left_out), (vec!["system".to_owned(), "user".to_owned()], 7));
+        let fitted = write(&[], &[Message::user(" ")], Shape::default(), None);
+        assert_eq!(lines(&fitted)[1], ("user".to_owned(), NO_TEXT.to_owned()));
+    }
+
+    #[test]
+    fn the_oldest_messages_are_left_out_until_the_rest_fits() {
+        let history: Vec<Message> = (0..10)
+            .flat_map(|n| [Message::user(format!("{n} ").repeat(200)), Message::assistant(format!("{n}").repeat(40))])
+            .collect();
+        let all = write(&history, &[Message::user("now")], Shape::default(), Some(100_000));
+        assert_eq!((all.left_out, all.messages.len()), (0, 22));
+        let fitted = write(&history, &[Message::user("now")], Shape::default(), Some(500));
+        assert!(fitted.left_out >= 12 && fitted.tokens <= 540, "{fitted:?}");
+        assert_eq!(fitted.messages[1]["role"], "user", "no answer without its question comes first");
+        let note = fitted.messages[0]["content"].as_str().unwrap();
+        assert!(note.contains(&format!("The {} oldest messages", fitted.left_out)), "{note}");
+    }
+
+    #[test]
+    fn one_long_message_costs_only_itself() {
+        let history = [
+            Message::user("x".repeat(27_000)),
+            Message::assistant("(no answer)"),
+            Message::user("b"),
+            Message::assistant("c"),
+        ];
+        let fitted = write(&history, &[Message::user("hello")], Shape::default(), Some(5_000));
+        assert_eq!(fitted.left_out, 0);
+        assert!(fitted.messages[1]["content"].as_str().unwrap().contains("characters left out"));
+        let wide =
+            write(&[Message::user("漢".repeat(9_000))], &[Message::user("hello")], Shape::default(), Some(5_000));
+        assert!(wide.tokens < 1_000, "{}", wide.tokens);
+    }
+
+    #[test]
+    fn older_results_of_the_turn_are_cut_where_the_turn_itself_is_too_long() {
+        let mut input = vec![Message::user("go")];
+        for n in 0..6 {
+            let id = format!("c{n}");
+            input.push(asked(&[&id], "{}"));
+            input.push(result(&id, &"y".repeat(8_000)));
+        }
+        let fitted = write(&[], &input, Shape::default(), Some(6_000));
+        assert!(fitted.tokens <= 6_100, "{}", fitted.tokens);
+        let last = fitted.messages.last().unwrap();
+        assert_eq!(last["content"].as_str().unwrap().len(), 8_000, "the newest results are whole");
+    }
+}

@@ -1,0 +1,288 @@
+//! JSON as endpoints really write it.
+//!
+//! Servers put `NaN` into fields of statistics, raw line breaks into strings, half an emoji
+//! into a piece, and several objects into one event. A strict reader refuses all of it.
+
+use hermes_adapter_net::lenient;
+use serde_json::Value;
+
+/// Values that one text may hold; further ones are not read.
+const VALUES_MAX: usize = 1024;
+
+/// The private characters that stand for the halves of a surrogate pair.
+const HALVES: u32 = 0x10_0000;
+
+/// The values of one text, and what else was in it.
+#[derive(Debug, Default, PartialEq)]
+pub(in crate::openai) struct Values {
+    /// The JSON values, in order.
+    pub values: Vec<Value>,
+    /// Whether the end marker `[DONE]` was among them.
+    pub done: bool,
+    /// Whether a part of the text is no JSON.
+    pub unreadable: bool,
+}
+
+/// Reads every JSON value of a text. Between values, a repeated `data:` and the marker `[DONE]` are understood.
+pub(in crate::openai) fn values(text: &str) -> Values {
+    let mut found = Values::default();
+    if let Ok(value) = serde_json::from_str(text) {
+        found.values.push(value);
+        return found;
+    }
+    let repaired = repaired(text);
+    let mut rest = repaired.trim_start();
+    while !rest.is_empty() {
+        if let Some(behind) = rest.strip_prefix("data:") {
+            rest = behind.trim_start();
+            continue;
+        }
+        if let Some(behind) = rest.strip_prefix("[DONE]") {
+            found.done = true;
+            rest = behind.trim_start();
+            continue;
+        }
+        let mut stream = serde_json::Deserializer::from_str(rest).into_iter::<Value>();
+        match stream.next() {
+            Some(Ok(value)) if found.values.len() < VALUES_MAX => found.values.push(value),
+            _ => {
+                found.unreadable = true;
+                break;
+            }
+        }
+        rest = rest[stream.byte_offset()..].trim_start();
+    }
+    if found.values.is_empty()
+        && let Ok(value) = lenient::from_slice::<Value>(repaired.as_bytes())
+    {
+        // It was nested too deeply.
+        return Values { values: vec![value], ..Values::default() };
+    }
+    found
+}
+
+/// Reads the JSON object that a whole text is: the arguments of a call.
+///
+/// An empty text and `null` are the empty object. A string that holds an object counts as that object, and the same
+/// object written several times counts once.
+///
+/// # Errors
+///
+/// Says what the text is instead.
+pub(crate) fn object(text: &str) -> Result<Value, String> {
+    if text.trim().is_empty() {
+        return Ok(Value::Object(serde_json::Map::new()));
+    }
+    let strict = serde_json::from_str::<Value>(text);
+    let why = strict.as_ref().err().map(ToString::to_string).unwrap_or_default();
+    let mut found = match strict {
+        Ok(value) => Values { values: vec![value], ..Values::default() },
+        Err(_) => values(text),
+    };
+    found.values.dedup();
+    let first = found.values.pop();
+    match first {
+        Some(_) if !found.values.is_empty() => Err("they are more than one JSON value".to_owned()),
+        _ if found.unreadable || found.done => Err(format!("they are not valid JSON ({why})")),
+        Some(Value::Null) => Ok(Value::Object(serde_json::Map::new())),
+        Some(Value::String(inner)) => match serde_json::from_str::<Value>(&inner) {
+            Ok(inner) if inner.is_object() => Ok(inner),
+            _ => Err("they are a string, not a JSON object".to_owned()),
+        },
+        Some(mut value) if value.is_object() => {
+            without_halves(&mut value);
+            Ok(value)
+        }
+        Some(Value::Array(_)) => Err("they are a list, not a JSON object".to_owned()),
+        Some(_) => Err("they are not a JSON object".to_owned()),
+        None => Err(format!("they are not valid JSON ({why})")),
+    }
+}
+
+/// The text with the usual faults replaced: `NaN` and `Infinity` outside of strings become `null`; inside of strings
+/// raw control characters are escaped, and half a surrogate pair becomes a private character (see [`Join`]).
+fn repaired(text: &str) -> String {
+    let bytes = text.as_bytes();
+    let mut out = String::with_capacity(text.len());
+    let (mut at, mut in_string) = (0, false);
+    while let Some(c) = text[at..].chars().next() {
+        let taken = c.len_utf8();
+        match c {
+            '"' => in_string = !in_string,
+            '\\' if in_string => {
+                at += escape(text, at, &mut out);
+                continue;
+            }
+            c if in_string && (c as u32) < 0x20 => {
+                out.push_str(&format!("\\u{:04x}", c as u32));
+                at += taken;
+                continue;
+            }
+            'N' | 'I' | '-' if !in_string => {
+                let word =
+                    ["NaN", "-Infinity", "Infinity", "-NaN"].into_iter().find(|word| text[at..].starts_with(word));
+                if let Some(word) = word {
+                    out.push_str("null");
+                    at += word.len();
+                    continue;
+                }
+            }
+            _ => {}
+        }
+        out.push(c);
+        at += taken;
+    }
+    debug_assert!(at == bytes.len());
+    out
+}
+
+/// Copies the escape at `at` and returns its length. Half a pair becomes its private character.
+fn escape(text: &str, at: usize, out: &mut String) -> usize {
+    let bytes = text.as_bytes();
+    let (first, second) = (unit(bytes, at), unit(bytes, at + 6));
+    match (first, second) {
+        (Some(0xD800..=0xDBFF), Some(0xDC00..=0xDFFF)) => {
+            out.push_str(&text[at..at + 12]);
+            12
+        }
+        (Some(half @ 0xD800..=0xDFFF), _) => {
+            out.extend(char::from_u32(HALVES + u32::from(half)));
+            6
+        }
+        _ => {
+            let escaped = text[at + 1..].chars().next();
+            let taken = 1 + escaped.map_or(0, char::len_utf8);
+            out.push_str(&text[at..at + taken]);
+            taken
+        }
+    }
+}
+
+/// Returns the unit that `\uXXXX` at this place stands for.
+fn unit(bytes: &[u8], at: usize) -> Option<u16> {
+    let digits = bytes.get(at..at + 6)?.strip_prefix(b"\\u")?;
+    let is_hex = digits.iter().all(u8::is_ascii_hexdigit);
+    is_hex.then(|| u16::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok())?
+}
+
+fn half(c: char) -> Option<u16> {
+    let unit = u16::try_from((c as u32).checked_sub(HALVES)?).ok()?;
+    (0xD800..=0xDFFF).contains(&unit).then_some(unit)
+}
+
+fn without_halves(value: &mut Value) {
+    match value {
+        Value::String(text) if text.chars().any(|c| half(c).is_some()) => {
+            let mut join = Join::default();
+            let whole = join.take(text) + &join.end();
+            *text = whole;
+        }
+        Value::Array(items) => items.iter_mut().for_each(without_halves),
+        Value::Object(fields) => fields.values_mut().for_each(without_halves),
+        _ => {}
+    }
+}
+
+/// Joins the halves of a surrogate pair that come in two pieces of text.
+#[derive(Debug, Default)]
+pub(in crate::openai) struct Join {
+    /// The first half, until its second one comes.
+    first: Option<u16>,
+}
+
+impl Join {
+    /// Returns the text of the next piece. A half without its other half becomes U+FFFD.
+    pub(in crate::openai) fn take(&mut self, piece: &str) -> String {
+        if self.first.is_none() && !piece.contains(|c| half(c).is_some()) {
+            return piece.to_owned();
+        }
+        let mut out = String::with_capacity(piece.len());
+        for c in piece.chars() {
+            match (self.first.take(), half(c)) {
+                (Some(first), Some(second @ 0xDC00..=0xDFFF)) => {
+                    let pair = char::decode_utf16([first, second]).next();
+                    out.push(pair.and_then(Result::ok).unwrap_or(char::REPLACEMENT_CHARACTER));
+                }
+                (held, next) => {
+                    out.extend(held.map(|_| char::REPLACEMENT_CHARACTER));
+                    match next {
+                        Some(first @ 0xD800..=0xDBFF) => self.first = Some(first),
+                        Some(_) => out.push(char::REPLACEMENT_CHARACTER),
+                        None => out.push(c),
+                    }
+                }
+            }
+        }
+        out
+    }
+
+    /// Returns what stands for a first half whose second one never came.
+    pub(in crate::openai) fn end(&mut self) -> String {
+        self.first.take().map(|_| char::REPLACEMENT_CHARACTER.to_string()).unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn joined(pieces: &[&str]) -> String {
+        let mut join = Join::default();
+        let mut text = String::new();
+        for piece in pieces {
+            let read = values(piece);
+            text.push_str(&join.take(read.values[0].as_str().unwrap()));
+        }
+        text + &join.end()
+    }
+
+    #[test]
+    fn halves_of_a_pair_are_joined_over_pieces_or_replaced() {
+        assert_eq!(joined(&[r#""a \ud83e""#, r#""\udd80 b""#]), "a 🦀 b");
+        assert_eq!(joined(&[r#""a \ud83e""#, r#"" b""#]), "a \u{fffd} b");
+        assert_eq!(joined(&[r#""\udd80 a""#]), "\u{fffd} a");
+        assert_eq!(joined(&[r#""\ud83e\ud83e""#, r#""\udd80""#]), "\u{fffd}🦀");
+        assert_eq!(joined(&[r#""\ud83e""#]), "\u{fffd}");
+        assert_eq!(joined(&[r#""\\ud83e \ud83e\udd80""#]), "\\ud83e 🦀");
+    }
+
+    #[test]
+    fn what_json_does_not_have_is_read_all_the_same() {
+        let read = values("{\"a\": NaN, \"b\": [-Infinity, Infinity], \"c\": \"NaN\"}");
+        assert_eq!(read.values, [json!({"a": null, "b": [null, null], "c": "NaN"})]);
+        assert_eq!(values("{\"a\": \"one\ntwo\t\"}").values, [json!({"a": "one\ntwo\t"})]);
+        assert!(!read.unreadable);
+        let deep = format!("{{\"a\": 1, \"b\": {}{}}}", "[".repeat(300), "]".repeat(300));
+        assert_eq!(values(&deep).values[0]["a"], 1);
+    }
+
+    #[test]
+    fn several_values_of_one_text_are_all_read() {
+        let read = values("{\"a\":1}{\"a\":2}\n data: {\"a\":3} [DONE]");
+        assert_eq!((read.values.len(), read.done, read.unreadable), (3, true, false));
+        let cut = values("{\"a\":1}{\"a\":");
+        assert_eq!((cut.values.len(), cut.unreadable), (1, true));
+        assert!(values("OPENROUTER PROCESSING").unreadable);
+        assert_eq!(values(""), Values::default());
+    }
+
+    #[test]
+    fn only_one_whole_object_is_the_arguments_of_a_call() {
+        for (text, object_of) in [
+            ("", json!({})),
+            ("null", json!({})),
+            ("{\"a\": 1}", json!({"a": 1})),
+            ("\"{\\\"a\\\": 1}\"", json!({"a": 1})),
+            ("{\"a\": 1}{\"a\": 1}", json!({"a": 1})),
+            ("{\"a\": \"one\ntwo\"}", json!({"a": "one\ntwo"})),
+            ("{\"a\": \"\\ud83e\"}", json!({"a": "\u{fffd}"})),
+        ] {
+            assert_eq!(object(text), Ok(object_of), "{text}");
+        }
+        for text in ["{\"a\": ", "buy milk", "[1]", "7", "\"x\"", "{\"a\": 1}{\"b\": 1}", "{} x", "[DONE]", "\\"] {
+            assert!(object(text).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,172 @@
+//! The events of a streamed body, whatever pieces it comes in.
+//!
+//! The rules are those of server-sent events, with three more: a `data` line that is a whole JSON value is an event at
+//! once, because some servers leave the blank line out; a line that begins with `{` is data without its field name;
+//! any other line is skipped and counted.
+
+use serde_json::Value;
+
+use super::json::{self, Values};
+
+/// One event.
+#[derive(Debug, Default, PartialEq)]
+pub(in crate::openai) struct Event {
+    /// The name; empty when the stream gave none.
+    pub name: String,
+    /// The data as text, for an error that is no JSON.
+    pub text: String,
+    /// The data as JSON.
+    pub read: Values,
+}
+
+/// A line or the data of an event is longer than allowed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::openai) struct TooLong;
+
+/// The state between two reads.
+#[derive(Debug)]
+pub(in crate::openai) struct Stream {
+    bytes_max: usize,
+    line: Vec<u8>,
+    after_cr: bool,
+    at_start: bool,
+    name: String,
+    data: Option<String>,
+    /// Lines that are no part of an event.
+    pub skipped: u64,
+}
+
+impl Stream {
+    /// A reader that refuses lines and events longer than `bytes_max`.
+    pub(in crate::openai) fn new(bytes_max: usize) -> Self {
+        Self {
+            bytes_max,
+            line: Vec::new(),
+            after_cr: false,
+            at_start: true,
+            name: String::new(),
+            data: None,
+            skipped: 0,
+        }
+    }
+
+    /// Takes what was read and returns the events that it completes.
+    pub(in crate::openai) fn feed(&mut self, mut bytes: &[u8]) -> Result<Vec<Event>, TooLong> {
+        let mut events = Vec::new();
+        while !bytes.is_empty() {
+            if std::mem::take(&mut self.after_cr) && bytes[0] == b'\n' {
+                bytes = &bytes[1..];
+                continue;
+            }
+            let end = bytes.iter().position(|byte| matches!(byte, b'\n' | b'\r'));
+            let piece = &bytes[..end.unwrap_or(bytes.len())];
+            if self.line.len() + piece.len() > self.bytes_max {
+                return Err(TooLong);
+            }
+            self.line.extend_from_slice(piece);
+            let Some(end) = end else { break };
+            self.after_cr = bytes[end] == b'\r';
+            bytes = &bytes[end + 1..];
+            let line = std::mem::take(&mut self.line);
+            events.extend(self.line_ended(&line)?);
+        }
+        Ok(events)
+    }
+
+    /// Returns the event that the end of the stream completes.
+    pub(in crate::openai) fn finish(&mut self) -> Result<Vec<Event>, TooLong> {
+        let line = std::mem::take(&mut self.line);
+        let mut events = Vec::new();
+        if !line.is_empty() {
+            events.extend(self.line_ended(&line)?);
+        }
+        events.extend(self.line_ended(b"")?);
+        Ok(events)
+    }
+
+    fn line_ended(&mut self, line: &[u8]) -> Result<Option<Event>, TooLong> {
+        let line = match std::mem::take(&mut self.at_start) {
+            true => line.strip_prefix(b"\xef\xbb\xbf").unwrap_or(line),
+            false => line,
+        };
+        let line = String::from_utf8_lossy(line);
+        if line.trim().is_empty() {
+            let name = std::mem::take(&mut self.name);
+            return Ok(self.data.take().map(|text| Event { name, read: json::values(text.trim()), text }));
+        }
+        if line.trim_start().starts_with('{') {
+            return self.data(line.trim_start());
+        }
+        let Some((field, value)) = line.split_once(':') else {
+            self.skipped += 1;
+            return Ok(None);
+        };
+        let value = value.strip_prefix(' ').unwrap_or(value);
+        match field.trim() {
+            "data" => return self.data(value),
+            "event" if value.len() <= self.bytes_max => value.trim().clone_into(&mut self.name),
+            // Comments keep the connection open; ids and retry times serve a reconnect that is never made.
+            "" | "id" | "retry" | "event" => {}
+            _ => self.skipped += 1,
+        }
+        Ok(None)
+    }
+
+    fn data(&mut self, value: &str) -> Result<Option<Event>, TooLong> {
+        let Some(data) = &mut self.data else {
+            let whole = serde_json::from_str::<Value>(value).ok().filter(|value| value.is_object());
+            if value.trim() == "[DONE]" || whole.is_some() {
+                let read = Values { done: whole.is_none(), values: whole.into_iter().collect(), unreadable: false };
+                return Ok(Some(Event { name: self.name.clone(), text: String::new(), read }));
+            }
+            if value.len() > self.bytes_max {
+                return Err(TooLong);
+            }
+            self.data = Some(value.to_owned());
+            return Ok(None);
+        };
+        if data.len() + value.len() + 1 > self.bytes_max {
+            return Err(TooLong);
+        }
+        data.push('\n');
+        data.push_str(value);
+        Ok(None)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn read(bytes: &[u8], size: usize) -> (Vec<(String, Vec<Value>)>, u64) {
+        let mut stream = Stream::new(1024);
+        let mut events = Vec::new();
+        for piece in bytes.chunks(size) {
+            events.extend(stream.feed(piece).unwrap());
+        }
+        events.extend(stream.finish().unwrap());
+        (events.into_iter().map(|event| (event.name, event.read.values)).collect(), stream.skipped)
+    }
+
+    #[test]
+    fn events_are_read_in_all_their_forms() {
+        let body = "\u{feff}: hi\r\nevent: ping\r\ndata: {\"a\":1}\r\n\r\ndata:{\"a\":2}\rdata: {\"a\":3}\n{\"a\":4}\n\n\
+                    data: {\"a\":\ndata: 5}\n\nPROCESSING\nid: 7\n\ndata: {\"a\":6}";
+        for size in 1..body.len() {
+            let (events, skipped) = read(body.as_bytes(), size);
+            let values: Vec<Value> = events.iter().flat_map(|(_, values)| values.clone()).collect();
+            assert_eq!(values, (1..=6).map(|n| json!({"a": n})).collect::<Vec<_>>(), "in pieces of {size}");
+            assert_eq!((events[0].0.as_str(), events[1].0.as_str(), skipped), ("ping", "", 1), "in pieces of {size}");
+        }
+    }
+
+    #[test]
+    fn lines_and_events_are_bounded() {
+        assert_eq!(Stream::new(8).feed(b"data: 123456789"), Err(TooLong));
+        let mut stream = Stream::new(16);
+        stream.feed(b"data: 12345678 x\n").unwrap();
+        assert_eq!(stream.feed(b"data: 12345678\n"), Err(TooLong));
+    }
+}
