@@ -190,6 +190,100 @@ test("the theme follows the system, and a choice is kept", async ({ page }) => {
   await page.evaluate("localStorage.clear()");
 });
 
+/**
+ * Every control and text on the page whose contrast is too low (WCAG AA: 4.5, large text: 3), as it is shown, under the
+ * pointer and disabled. Colours are the computed ones, over everything that lies behind them.
+ */
+const LOW_CONTRAST = `(${function () {
+  const canvas = document.createElement("canvas").getContext("2d", { willReadFrequently: true });
+  const rgba = (colour) => {
+    canvas.clearRect(0, 0, 1, 1);
+    canvas.fillStyle = "#000";
+    canvas.fillStyle = colour;
+    canvas.fillRect(0, 0, 1, 1);
+    const [r, g, b, a] = canvas.getImageData(0, 0, 1, 1).data;
+    return [r, g, b, a / 255];
+  };
+  const over = ([r, g, b, a], [R, G, B]) => [r * a + R * (1 - a), g * a + G * (1 - a), b * a + B * (1 - a), 1];
+  const linear = (part) => (part /= 255) <= 0.03928 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4;
+  const light = ([r, g, b]) => 0.2126 * linear(r) + 0.7152 * linear(g) + 0.0722 * linear(b);
+  const behind = (node) => {
+    const layers = [];
+    for (let one = node; one; one = one.parentElement) {
+      const colour = rgba(getComputedStyle(one).backgroundColor);
+      layers.push(colour);
+      if (colour[3] === 1) break;
+    }
+    return layers.reverse().reduce((under, layer) => over(layer, under), [255, 255, 255, 1]);
+  };
+  const opacity = (node) => node ? Number(getComputedStyle(node).opacity) * opacity(node.parentElement) : 1;
+  const ratio = (node) => {
+    const ground = behind(node), colour = rgba(getComputedStyle(node).color);
+    const ink = over([...colour.slice(0, 3), colour[3] * opacity(node)], ground);
+    const [high, low] = [light(ink), light(ground)].sort((a, b) => b - a);
+    return (high + 0.05) / (low + 0.05);
+  };
+  const low = [];
+  const judge = (node, how) => {
+    const style = getComputedStyle(node), size = parseFloat(style.fontSize);
+    const large = size >= 24 || (size >= 18.66 && Number(style.fontWeight) >= 700);
+    const found = ratio(node);
+    if (found < (large ? 3 : 4.5)) low.push(node.tagName.toLowerCase() + (node.id ? "#" + node.id : "." + node.className) + " \u201c" + (node.innerText || node.title || "").slice(0, 20) + "\u201d " + how + ": " + found.toFixed(2));
+  };
+  const shown = [...document.querySelectorAll("button, a, input, textarea, select, kbd, small, label, h1, h2, p, [role=option], .status, .body")]
+    // What appears under the pointer only is judged by its own colour there.
+    .filter((node) => node.checkVisibility() && !node.closest(".copy-message, .skip"));
+  for (const node of shown) {
+    judge(node, window.contrastState);
+    if (node.tagName === "BUTTON" && !node.disabled) {
+      node.disabled = true;
+      judge(node, "disabled");
+      node.disabled = false;
+    }
+  }
+  return { low: [...new Set(low)], judged: shown.length };
+}})()`;
+
+async function contrast(page, state) {
+  await page.evaluate(`window.contrastState = ${JSON.stringify(state)}`);
+  // A change of colour takes its time otherwise.
+  await page.evaluate(`document.getAnimations().forEach((one) => one.finish?.call && one.effect?.getComputedTiming().iterations !== Infinity && one.finish())`);
+  return page.evaluate(LOW_CONTRAST);
+}
+
+test("every control can be read, in light and dark, under the pointer and disabled", async ({ page }) => {
+  await talk(page, "a text with `code` and [a link](https://example.org)");
+  // A question as the host asks it, with one choice of each style; one of them was answered.
+  await page.evaluate(`(() => {
+    const choices = (chosen) => '<article class="msg notice"><div class="body">Run this?</div><div class="choices" role="group">'
+      + ["primary", "", "danger"].map((style) => '<button type="button" class="' + style + (chosen === style ? " chosen" : "") + '"'
+        + (chosen === null ? "" : " disabled") + '>' + (style || "plain") + '</button>').join("")
+      + '<small>This question is closed.</small></div></article>';
+    const place = document.querySelector(".msg.agent").parentElement;
+    for (const chosen of [null, "none of them", "primary", "danger"]) place.insertAdjacentHTML("beforeend", choices(chosen));
+  })()`);
+  assert.equal(await page.evaluate(`document.querySelectorAll(".choices .danger").length`), 4);
+  await page.send("DOM.enable");
+  await page.send("CSS.enable");
+  const low = [];
+  for (const dark of [false, true]) {
+    await page.dark(dark);
+    const theme = dark ? "dark" : "light";
+    const plain = await contrast(page, `${theme}, plain`);
+    assert.ok(plain.judged > 15, `only ${plain.judged} controls were found`);
+    low.push(...plain.low);
+    const { root } = await page.send("DOM.getDocument", { depth: 0 });
+    const { nodeIds } = await page.send("DOM.querySelectorAll", { nodeId: root.nodeId, selector: "button, a, input, textarea" });
+    for (const forced of ["hover", "focus-visible", "active"]) {
+      for (const nodeId of nodeIds) await page.send("CSS.forcePseudoState", { nodeId, forcedPseudoClasses: [forced] });
+      low.push(...(await contrast(page, `${theme}, ${forced}`)).low);
+    }
+    for (const nodeId of nodeIds) await page.send("CSS.forcePseudoState", { nodeId, forcedPseudoClasses: [] });
+    await page.shot(join(SHOTS, `contrast-${theme}.png`));
+  }
+  assert.deepEqual(low, []);
+});
+
 test("it fits a telephone", async ({ page }) => {
   await page.size(360, 740);
   await say(page, `| a | b |\n|---|---|\n| ${"wide ".repeat(30)} | ${"x".repeat(80)} |`);

@@ -22,7 +22,7 @@ class Page:
     def __init__(self, link):
         base, token = link.split("/?token=")
         self.http = httpx.Client(base_url=base, headers={"origin": base}, timeout=WAIT_S)
-        assert self.http.get("/", params={"token": token}).status_code == 200
+        assert self.http.get("/", params={"token": token}, follow_redirects=True).status_code == 200
         self.events, self.texts, self.last, self.stream, self.reader = [], {}, None, None, None
 
     def get(self, path, **more):

@@ -1,7 +1,8 @@
-//! A port that is open to others: HTTP on it with bounds on everything that a caller can take.
+//! A bounded HTTP listener: bounds on everything that a caller can take.
 //!
-//! Feature `serve`. Who has connected and asked nothing yet makes room for who comes when all places are taken, so
-//! that idle connections keep nobody out.
+//! Feature `serve`. Only a caller whose key the service has verified ([`Caller::prove`]) keeps its connection. Every
+//! other connection is short, and the oldest of them is closed when all connections are taken and another caller
+//! comes. A public request such as `/health` never keeps a connection open.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -10,6 +11,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use axum::Router;
+use axum::body::Body;
+use axum::http::header::EXPECT;
 use hermes_protocol::ConnectError;
 use hyper::Request;
 use hyper::body::Incoming;
@@ -23,6 +26,10 @@ use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::port;
+
+mod linger;
+
+use linger::{Flowing, Lingering};
 
 /// How long nothing is accepted after the system refused a connection.
 const REFUSED_PAUSE: Duration = Duration::from_millis(100);
@@ -41,16 +48,21 @@ pub struct Bounds {
     pub lifetime: Duration,
     /// How long its last request may take then.
     pub grace: Duration,
-    /// Whether the service itself says, by its [`Caller`], who has a right to a place; else whoever asked anything has.
-    pub proves: bool,
 }
+
+/// The longest time for which a connection without a verified key takes requests.
+const UNPROVEN_LIFETIME: Duration = Duration::from_secs(60);
+
+/// The address of the caller; in the extensions of every request.
+#[derive(Clone, Copy, Debug)]
+pub struct Peer(pub SocketAddr);
 
 /// Whose request it is; in the extensions of every request.
 #[derive(Clone, Debug)]
 pub struct Caller(Arc<AtomicBool>);
 
 impl Caller {
-    /// It is known who that is: the connection makes room for nobody any more.
+    /// Notes that the caller's key was verified: the connection is not closed to make room.
     pub fn prove(&self) {
         self.0.store(true, Ordering::Relaxed);
     }
@@ -71,8 +83,8 @@ pub async fn serve(listener: TcpListener, router: Router, bounds: Bounds) -> Con
     let mut quiet = Quiet::default();
     loop {
         while connections.try_join_next().is_some() {}
-        let stream = match listener.accept().await {
-            Ok((stream, _)) => stream,
+        let (stream, peer) = match listener.accept().await {
+            Ok(accepted) => accepted,
             // No descriptors left, or a client that is gone already: the next one may do better.
             Err(error) => {
                 tracing::warn!(%error, "a connection was not accepted");
@@ -90,13 +102,13 @@ pub async fn serve(listener: TcpListener, router: Router, bounds: Bounds) -> Con
         let (router, its) = (router.clone(), caller.clone());
         let ends = connections.spawn(async move {
             let _place = place;
-            talk(stream, router, bounds, its).await;
+            talk(stream, Peer(peer), router, bounds, its).await;
         });
         quiet.note(ends, caller);
     }
 }
 
-/// Connections of which nobody knows whose they are, the oldest first.
+/// Connections without a verified key, the oldest first.
 #[derive(Default)]
 struct Quiet {
     connections: VecDeque<(AbortHandle, Caller)>,
@@ -113,7 +125,7 @@ impl Quiet {
     fn make_room(&mut self) {
         if self.said.is_none_or(|at| at.elapsed() >= FULL_SAID_EVERY) {
             self.said = Some(Instant::now());
-            tracing::warn!("all connections of the port are taken; who has proved nothing makes room");
+            tracing::warn!("all connections of the port are taken; the oldest without a verified key is closed");
         }
         while let Some((ends, caller)) = self.connections.pop_front() {
             if !ends.is_finished() && !caller.0.load(Ordering::Relaxed) {
@@ -124,23 +136,30 @@ impl Quiet {
     }
 }
 
-async fn talk(stream: TcpStream, router: Router, bounds: Bounds, caller: Caller) {
+async fn talk(stream: TcpStream, peer: Peer, router: Router, bounds: Bounds, caller: Caller) {
     // A client that is gone is found by writing to it; small chunks must not wait for each other.
     let _ = stream.set_nodelay(true);
     let router = TowerToHyperService::new(router);
-    let service = service_fn(|mut request: Request<Incoming>| {
-        if !bounds.proves {
-            caller.prove();
-        }
+    let service = service_fn(|request: Request<Incoming>| {
+        let waits = request.headers().contains_key(EXPECT);
+        let mut request = request.map(|body| Body::new(Lingering::new(body, waits)));
         request.extensions_mut().insert(caller.clone());
+        request.extensions_mut().insert(peer);
         router.call(request)
     });
     let mut builder = http1::Builder::new();
     builder.timer(TokioTimer::new()).header_read_timeout(bounds.head);
-    let mut connection = std::pin::pin!(builder.serve_connection(TokioIo::new(stream), service));
+    let mut connection = std::pin::pin!(builder.serve_connection(TokioIo::new(Flowing::new(stream)), service));
+    let lifetime = async {
+        let unproven = bounds.lifetime.min(UNPROVEN_LIFETIME);
+        sleep(unproven).await;
+        if caller.0.load(Ordering::Relaxed) {
+            sleep(bounds.lifetime.saturating_sub(unproven)).await;
+        }
+    };
     tokio::select! {
         _ = connection.as_mut() => return,
-        () = sleep(bounds.lifetime) => connection.as_mut().graceful_shutdown(),
+        () = lifetime => connection.as_mut().graceful_shutdown(),
     }
     // The last request is answered, unless nobody reads the answer.
     let _ = timeout(bounds.grace, connection).await;
@@ -149,7 +168,8 @@ async fn talk(stream: TcpStream, router: Router, bounds: Bounds, caller: Caller)
 #[cfg(test)]
 mod tests {
     use axum::Extension;
-    use axum::routing::get;
+    use axum::http::StatusCode;
+    use axum::routing::{get, post};
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
     use super::*;
@@ -160,16 +180,35 @@ mod tests {
         let any = "127.0.0.1:0".parse().expect("an address");
         let listener = bind("listen", &[any]).await.expect("a port");
         let address = listener.local_addr().expect("an address");
-        let router = Router::new().route("/", get(|| async { "here" }));
+        let router = Router::new()
+            .route("/", get(|| async { "here" }))
+            .route("/refused", post(|| async { (StatusCode::PAYLOAD_TOO_LARGE, "too large") }))
+            .route(
+                "/known",
+                get(|Extension(caller): Extension<Caller>| async move {
+                    caller.prove();
+                    "here"
+                }),
+            );
         let mut running = JoinSet::new();
-        let bounds = Bounds { connections, head, lifetime: LONG, grace: LONG, proves: false };
+        let bounds = Bounds { connections, head, lifetime: LONG, grace: LONG };
         running.spawn(serve(listener, router, bounds));
         (address, running)
     }
 
     /// Asks on a connection, which stays open, and answers the status line.
     async fn ask(stream: &mut TcpStream) -> String {
-        stream.write_all(b"GET / HTTP/1.1\r\nhost: a\r\n\r\n").await.expect("it is open");
+        ask_for("/", stream).await
+    }
+
+    /// Asks as somebody whose key is verified.
+    async fn ask_as_known(stream: &mut TcpStream) {
+        assert_eq!(ask_for("/known", stream).await, "HTTP/1.1 200 OK");
+    }
+
+    async fn ask_for(path: &str, stream: &mut TcpStream) -> String {
+        let request = format!("GET {path} HTTP/1.1\r\nhost: a\r\n\r\n");
+        stream.write_all(request.as_bytes()).await.expect("it is open");
         let mut answer = Vec::new();
         while !answer.ends_with(b"here") {
             assert_ne!(stream.read_buf(&mut answer).await.expect("an answer"), 0, "it ended");
@@ -189,10 +228,31 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_has_asked_keeps_the_place_and_who_comes_waits_for_it() {
+    async fn hundreds_that_only_ask_after_health_keep_no_known_caller_out() {
+        let (address, _running) = served(8, LONG).await;
+        let mut strangers = Vec::new();
+        for _ in 0..300 {
+            let mut stranger = TcpStream::connect(address).await.unwrap();
+            ask(&mut stranger).await;
+            strangers.push(stranger);
+        }
+        let mut known = TcpStream::connect(address).await.unwrap();
+        ask_as_known(&mut known).await;
+        for stranger in &mut strangers[..290] {
+            let ended = stranger.read(&mut [0]).await;
+            assert!(matches!(ended, Ok(0) | Err(_)), "{ended:?}");
+        }
+        for _ in 0..20 {
+            ask(&mut TcpStream::connect(address).await.unwrap()).await;
+        }
+        ask_as_known(&mut known).await;
+    }
+
+    #[tokio::test]
+    async fn known_callers_keep_their_connections_and_another_one_waits() {
         let (address, _running) = served(1, LONG).await;
         let mut first = TcpStream::connect(address).await.unwrap();
-        ask(&mut first).await;
+        ask_as_known(&mut first).await;
         let mut second = TcpStream::connect(address).await.unwrap();
         let mut waiting = tokio::spawn(async move { ask(&mut second).await });
         ask(&mut first).await;
@@ -202,35 +262,20 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn where_callers_have_to_prove_who_they_are_who_only_asked_makes_room() {
-        let listener = bind("listen", &["127.0.0.1:0".parse().unwrap()]).await.expect("a port");
-        let address = listener.local_addr().unwrap();
-        let router = Router::new().route("/", get(|| async { "here" })).route(
-            "/known",
-            get(|Extension(caller): Extension<Caller>| async move {
-                caller.prove();
-                "here"
-            }),
-        );
-        let mut running = JoinSet::new();
-        running.spawn(serve(
-            listener,
-            router,
-            Bounds { connections: 2, head: LONG, lifetime: LONG, grace: LONG, proves: true },
-        ));
-        let mut known = TcpStream::connect(address).await.unwrap();
-        known.write_all(b"GET /known HTTP/1.1\r\nhost: a\r\n\r\n").await.unwrap();
-        let mut answer = Vec::new();
-        while !answer.ends_with(b"here") {
-            assert_ne!(known.read_buf(&mut answer).await.unwrap(), 0, "it ended");
+    async fn a_body_that_is_refused_unread_is_taken_in_and_its_answer_arrives() {
+        let (address, _running) = served(2, LONG).await;
+        for length in [100_usize, 3 << 20] {
+            let mut sender = TcpStream::connect(address).await.unwrap();
+            let head = format!("POST /refused HTTP/1.1\r\nhost: a\r\ncontent-length: {length}\r\n\r\n");
+            sender.write_all(head.as_bytes()).await.unwrap();
+            sender.write_all(&vec![b'x'; length]).await.unwrap();
+            let mut answer = Vec::new();
+            while !answer.ends_with(b"too large") {
+                assert_ne!(sender.read_buf(&mut answer).await.expect("no reset"), 0, "it ended");
+            }
+            assert!(answer.starts_with(b"HTTP/1.1 413"), "{}", String::from_utf8_lossy(&answer));
+            assert_eq!(ask(&mut sender).await, "HTTP/1.1 200 OK", "the connection goes on");
         }
-        let mut stranger = TcpStream::connect(address).await.unwrap();
-        ask(&mut stranger).await;
-        let mut comes = TcpStream::connect(address).await.unwrap();
-        ask(&mut comes).await;
-        let ended = stranger.read(&mut [0]).await;
-        assert!(matches!(ended, Ok(0) | Err(_)), "{ended:?}");
-        assert_eq!(ask(&mut known).await, "HTTP/1.1 200 OK");
     }
 
     #[tokio::test]

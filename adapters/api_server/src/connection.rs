@@ -20,7 +20,6 @@ const BOUNDS: Bounds = Bounds {
     head: Duration::from_secs(30),
     lifetime: Duration::from_secs(600),
     grace: Duration::from_secs(30),
-    proves: false,
 };
 
 /// Where a made key is kept.

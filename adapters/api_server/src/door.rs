@@ -18,6 +18,7 @@ use axum::http::{Method, Response, StatusCode};
 use axum::middleware::Next;
 use axum::response::IntoResponse;
 use hermes_adapter_net::address::is_loopback_host;
+use hermes_adapter_net::serve::Caller;
 use sha2::{Digest, Sha256};
 
 use crate::api::ApiError;
@@ -124,6 +125,9 @@ fn admit(server: &Server, request: &Request) -> Result<Admitted, ApiError> {
     }
     match server.key.get() {
         Some(key) if key.is_in(headers) => {
+            if let Some(caller) = request.extensions().get::<Caller>() {
+                caller.prove();
+            }
             server.host.proved();
             Ok(Admitted::In)
         }

@@ -49,7 +49,6 @@ const BOUNDS: Bounds = Bounds {
     head: Duration::from_secs(30),
     lifetime: Duration::from_secs(600),
     grace: Duration::from_secs(30),
-    proves: true,
 };
 /// How often a quiet link proves itself.
 const PROVE_EVERY: Duration = Duration::from_secs(60);
@@ -163,7 +162,9 @@ async fn enter(State(door): State<Arc<Door>>, request: Request<Body>) -> Respons
     }
     let Ok(_one) = door.requests.try_acquire() else { return later() };
     door.host.proved();
-    let Some((kind, payload)) = read(&parts.headers, &body) else { return never(StatusCode::BAD_REQUEST) };
+    let Some((kind, payload)) = read(&parts.headers, &body) else {
+        return if is_ssl_check(&body) { StatusCode::OK.into_response() } else { never(StatusCode::BAD_REQUEST) };
+    };
     if payload["type"] == "url_verification" {
         let challenge = payload["challenge"].as_str().unwrap_or_default().to_owned();
         return ([(CONTENT_TYPE, "text/plain")], challenge).into_response();
@@ -223,6 +224,11 @@ fn unhex(text: &str) -> Option<Vec<u8>> {
         .collect()
 }
 
+/// Whether Slack only checks the certificate of a slash command's address.
+fn is_ssl_check(body: &[u8]) -> bool {
+    body.split(|byte| *byte == b'&').any(|field| field == b"ssl_check=1")
+}
+
 /// Reads a body: JSON is an event, a form is a slash command or holds a payload.
 fn read(headers: &HeaderMap, body: &Bytes) -> Option<(Kind, Value)> {
     let kind = headers.get(CONTENT_TYPE)?.to_str().ok()?;
@@ -265,6 +271,14 @@ mod tests {
 
     fn key() -> hmac::Key {
         hmac::Key::new(hmac::HMAC_SHA256, SECRET.as_bytes())
+    }
+
+    #[test]
+    fn a_check_of_the_certificate_is_known_and_a_command_is_none() {
+        assert!(is_ssl_check(b"ssl_check=1&token=abc") && is_ssl_check(b"token=abc&ssl_check=1"));
+        for other in [&b"command=%2Fssl&text=ssl_check=1x"[..], b"ssl_check=0", b"xssl_check=1", b""] {
+            assert!(!is_ssl_check(other), "{}", String::from_utf8_lossy(other));
+        }
     }
 
     #[test]

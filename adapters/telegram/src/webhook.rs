@@ -44,7 +44,6 @@ const BOUNDS: Bounds = Bounds {
     head: Duration::from_secs(30),
     lifetime: Duration::from_secs(600),
     grace: Duration::from_secs(30),
-    proves: true,
 };
 /// Updates that wait; the server keeps what is beyond.
 const WAITING_MAX: usize = 64;

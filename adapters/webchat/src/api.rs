@@ -116,20 +116,28 @@ struct Key {
     token: Option<String>,
 }
 
-/// The page. A right token in the address becomes a cookie; the page then takes it
-/// out of the address bar, so that it does not stay in the history.
+/// The page. The right token in the address opens a page session and leads to the address without it.
+///
+/// A link on another site is answered with the page itself: its browser would not send the new cookie along after a
+/// redirect. The page then takes the token out of the address bar.
 async fn page(State(link): Link, Query(key): Query<Key>, headers: HeaderMap) -> Response {
     let Some(door) = link.door() else { return refusal(StatusCode::SERVICE_UNAVAILABLE, "the page is being closed") };
     let html = [(header::CONTENT_TYPE, HeaderValue::from_static("text/html; charset=utf-8"))];
     match key.token {
         Some(token) if door.opens(token.trim()) => {
-            let mut response = (html, include_str!("page/index.html")).into_response();
-            if let Some(cookie) = door.set_cookie() {
+            let from_elsewhere = headers.get("sec-fetch-site").is_some_and(|site| site == "cross-site");
+            let mut response = match from_elsewhere {
+                true => (html, include_str!("page/index.html")).into_response(),
+                false => (StatusCode::SEE_OTHER, [(header::LOCATION, HeaderValue::from_static("/"))]).into_response(),
+            };
+            if let Some(cookie) = door.set_cookie(link.host.now_ms()) {
                 response.headers_mut().insert(header::SET_COOKIE, cookie);
             }
             response
         }
-        None if door.has_key(&headers) => (html, include_str!("page/index.html")).into_response(),
+        None if door.session(&headers, link.host.now_ms()).is_some() => {
+            (html, include_str!("page/index.html")).into_response()
+        }
         _ => door::sign_in(),
     }
 }

@@ -9,12 +9,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use hermes_adapter_net::port;
+use hermes_adapter_net::serve::{self, Bounds};
 use hermes_adapter_sdk::prelude::*;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
 use crate::Config;
-use crate::bounded::Bounded;
 use crate::door::Door;
 use crate::live::Live;
 use crate::log::Log;
@@ -26,9 +26,13 @@ const PORTS_BESIDE: std::ops::Range<u16> = 8645..8665;
 /// How often the page is fetched to prove that it can be.
 const PROVE_EVERY: Duration = Duration::from_secs(20);
 const PROVE_TIMEOUT: Duration = Duration::from_secs(5);
-/// Connections at once, and how long one may be silent.
-const CONNECTIONS_MAX: usize = 256;
-const IDLE_MAX: Duration = Duration::from_secs(60);
+/// The bounds of the port. A page listens on one connection for hours and connects again after that.
+const BOUNDS: Bounds = Bounds {
+    connections: 256,
+    head: Duration::from_secs(30),
+    lifetime: Duration::from_secs(12 * 60 * 60),
+    grace: Duration::from_secs(60),
+};
 const TOKEN_CHARS_MIN: usize = 16;
 /// Files that were uploaded and not sent yet.
 const UPLOADS_MAX: usize = 64;
@@ -136,10 +140,7 @@ impl Connection {
         link.host.spawn(async move { asked.ask_commands().await });
         link.sessions.stir();
         tokio::select! {
-            served = async { axum::serve(Bounded::new(listener, CONNECTIONS_MAX, IDLE_MAX), crate::api::router(Arc::clone(link))).await } => {
-                let why = served.err().map_or_else(|| "the server ended".to_owned(), |error| error.to_string());
-                Err(ConnectError::retry(why))
-            }
+            error = serve::serve(listener, crate::api::router(Arc::clone(link)), BOUNDS) => Err(error),
             error = prove => Err(ConnectError::retry(error.to_string())),
             () = sessions::keep_true(link) => Ok(()),
             () = link.host.cancelled() => Ok(()),

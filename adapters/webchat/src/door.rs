@@ -6,8 +6,9 @@
 //!   loopback by someone's DNS gets nothing.
 //! * **Origin**: whatever a browser sends along from another site gets nothing; what
 //!   changes something must name its origin.
-//! * **Token**: from the printed link, then in a cookie that scripts cannot read and
-//!   other sites cannot send. Compared in constant time.
+//! * **Token**: in the first request only, from the printed link. It opens a page session, whose cookie is derived
+//!   from the token, so that another token ends every session. Scripts cannot read the cookie and other sites cannot
+//!   send it. Both are compared in constant time.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -16,6 +17,8 @@ use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
+use hermes_adapter_net::serve::Caller;
+use ring::hmac;
 
 use crate::api::refusal;
 use crate::connection::Connection;
@@ -23,12 +26,26 @@ use crate::connection::Connection;
 const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob: data:; \
      connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
 
+/// The lifetime of a page session without a visit.
+const SESSION_LIFETIME_S: i64 = 7 * 24 * 60 * 60;
+/// The age at which a session that is used gets a new cookie.
+const RENEWED_AFTER_S: i64 = 24 * 60 * 60;
+
 /// Names and the token.
 pub(crate) struct Door {
     hosts: Vec<String>,
     origins: Vec<String>,
     token: String,
+    /// The key of the cookies.
+    key: hmac::Key,
     pub(crate) cookie: String,
+}
+
+/// A valid page session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Session {
+    /// Whether its cookie is old enough to be replaced.
+    is_old: bool,
 }
 
 impl Door {
@@ -45,7 +62,8 @@ impl Door {
             hosts.push(host);
         }
         let instance: String = instance.chars().filter(char::is_ascii_alphanumeric).collect();
-        Self { hosts, origins, token, cookie: format!("hermes_{instance}_{port}") }
+        let key = hmac::Key::new(hmac::HMAC_SHA256, token.as_bytes());
+        Self { hosts, origins, token, key, cookie: format!("hermes_{instance}_{port}") }
     }
 
     /// Whether `given` is the token.
@@ -73,18 +91,45 @@ impl Door {
         }
     }
 
-    /// Whether the cookie holds the token.
-    pub(crate) fn has_key(&self, headers: &HeaderMap) -> bool {
+    /// Returns the session of the request's cookie, if it is valid at `now_ms`.
+    pub(crate) fn session(&self, headers: &HeaderMap, now_ms: i64) -> Option<Session> {
         let cookies = headers.get_all(header::COOKIE).iter().filter_map(|value| value.to_str().ok());
         let mut pairs = cookies.flat_map(|cookies| cookies.split(';')).filter_map(|pair| pair.trim().split_once('='));
-        pairs.any(|(name, value)| name == self.cookie && self.opens(value))
+        pairs.find_map(|(name, value)| self.read(value, now_ms).filter(|_| name == self.cookie))
     }
 
-    /// The cookie that keeps the token.
-    pub(crate) fn set_cookie(&self) -> Option<HeaderValue> {
-        let text = format!("{}={}; Path=/; HttpOnly; SameSite=Strict; Max-Age=31536000", self.cookie, self.token);
+    fn read(&self, value: &str, now_ms: i64) -> Option<Session> {
+        let (session, mac) = value.rsplit_once('.')?;
+        let (_, expires) = session.split_once('.')?;
+        hmac::verify(&self.key, self.signed(session).as_bytes(), &from_hex(mac)?).ok()?;
+        let left = expires.parse::<i64>().ok()?.checked_sub(now_ms.div_euclid(1_000))?;
+        // A clock that was set back makes no session longer than it may be.
+        let is_valid = (1..=SESSION_LIFETIME_S).contains(&left);
+        is_valid.then_some(Session { is_old: left < SESSION_LIFETIME_S - RENEWED_AFTER_S })
+    }
+
+    /// The text that a cookie signs: another instance or port has other ones.
+    fn signed(&self, session: &str) -> String {
+        format!("page session of {} {session}", self.cookie)
+    }
+
+    /// Opens a session and returns its cookie.
+    pub(crate) fn set_cookie(&self, now_ms: i64) -> Option<HeaderValue> {
+        let expires = now_ms.div_euclid(1_000) + SESSION_LIFETIME_S;
+        let session = format!("{}.{expires}", crate::connection::random_word());
+        let mac = hmac::sign(&self.key, self.signed(&session).as_bytes());
+        let mac: String = mac.as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
+        let name = &self.cookie;
+        let text = format!("{name}={session}.{mac}; Path=/; HttpOnly; SameSite=Strict; Max-Age={SESSION_LIFETIME_S}");
         HeaderValue::from_str(&text).ok()
     }
+}
+
+fn from_hex(text: &str) -> Option<Vec<u8>> {
+    if !text.is_ascii() || text.len() % 2 != 0 {
+        return None;
+    }
+    (0..text.len()).step_by(2).map(|at| u8::from_str_radix(&text[at..at + 2], 16).ok()).collect()
 }
 
 fn same_in_constant_time(left: &[u8], right: &[u8]) -> bool {
@@ -98,10 +143,19 @@ fn same_in_constant_time(left: &[u8], right: &[u8]) -> bool {
 /// Checks Host, Origin and, for everything but the page's own files, the token; sets
 /// the headers that every answer has.
 pub(crate) async fn guard(State(link): State<Arc<Connection>>, request: Request, next: Next) -> Response {
-    let mut response = match refused(&link, &request) {
+    let now_ms = link.host.now_ms();
+    let door = link.door();
+    let session = door.as_ref().and_then(|door| door.session(request.headers(), now_ms));
+    let mut response = match refused(door.as_deref(), session, &request) {
         Some(refused) => refused,
         None => next.run(request).await,
     };
+    if session.is_some_and(|session| session.is_old)
+        && response.status().is_success()
+        && let Some(cookie) = door.and_then(|door| door.set_cookie(now_ms))
+    {
+        response.headers_mut().entry(header::SET_COOKIE).or_insert(cookie);
+    }
     let headers = response.headers_mut();
     for (name, value) in [
         (header::CONTENT_SECURITY_POLICY, CONTENT_SECURITY_POLICY),
@@ -116,8 +170,8 @@ pub(crate) async fn guard(State(link): State<Arc<Connection>>, request: Request,
     response
 }
 
-fn refused(link: &Connection, request: &Request) -> Option<Response> {
-    let Some(door) = link.door() else {
+fn refused(door: Option<&Door>, session: Option<Session>, request: &Request) -> Option<Response> {
+    let Some(door) = door else {
         return Some(refusal(StatusCode::SERVICE_UNAVAILABLE, "the page is being closed"));
     };
     if !door.knows_host(request.headers()) {
@@ -129,7 +183,12 @@ fn refused(link: &Connection, request: &Request) -> Option<Response> {
     if (is_data || request.method() != Method::GET) && !door.knows_origin(request.method(), request.headers()) {
         return Some(refusal(StatusCode::FORBIDDEN, "another site may not talk to this page"));
     }
-    if is_data && !door.has_key(request.headers()) {
+    if session.is_some()
+        && let Some(caller) = request.extensions().get::<Caller>()
+    {
+        caller.prove();
+    }
+    if is_data && session.is_none() {
         return Some(refusal(StatusCode::UNAUTHORIZED, "open the link that hermes-host printed at start-up"));
     }
     None
@@ -144,6 +203,43 @@ pub(crate) fn sign_in() -> Response {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn door(port: u16, token: &str, instance: &str) -> Door {
+        Door::new(([127, 0, 0, 1], port).into(), &[], token.to_owned(), instance)
+    }
+
+    /// The headers of a browser that has the cookie.
+    fn with(cookie: &HeaderValue) -> HeaderMap {
+        let pair = cookie.to_str().unwrap().split(';').next().unwrap();
+        HeaderMap::from_iter([(header::COOKIE, format!("other=1; {pair}").parse().unwrap())])
+    }
+
+    #[test]
+    fn a_session_is_valid_for_its_page_its_token_and_its_time_only() {
+        const TOKEN: &str = "0123456789abcdef";
+        let (now, day) = (1_000_000_000_000, 86_400_000);
+        let page = door(8643, TOKEN, "webchat");
+        let cookie = page.set_cookie(now).unwrap();
+        let text = cookie.to_str().unwrap();
+        assert!(!text.contains(TOKEN) && text.contains("Path=/; HttpOnly; SameSite=Strict; Max-Age=604800"), "{text}");
+        assert_ne!(page.set_cookie(now), page.set_cookie(now), "each session has its own cookie");
+        let cookies = with(&cookie);
+        assert_eq!(page.session(&cookies, now), Some(Session { is_old: false }));
+        assert_eq!(page.session(&cookies, now + 2 * day), Some(Session { is_old: true }));
+        for out_of_time in [now + 7 * day, now - day] {
+            assert_eq!(page.session(&cookies, out_of_time), None);
+        }
+        assert_eq!(door(8643, "another-token-16", "webchat").session(&cookies, now), None);
+        let elsewhere = text.replace("hermes_webchat_8643", "hermes_webchat_8645").parse().unwrap();
+        assert_eq!(door(8645, TOKEN, "webchat").session(&with(&elsewhere), now), None);
+        let pair = text.split(';').next().unwrap();
+        let (name, value) = pair.split_once('=').unwrap();
+        let longer = value.replace(&format!(".{}.", now / 1000 + 604_800), ".99999999999.");
+        for wrong in [TOKEN, "", ".", "..", "a.b.c", &value[..value.len() - 1], &longer, &format!("{value}0")] {
+            let cookies = HeaderMap::from_iter([(header::COOKIE, format!("{name}={wrong}").parse().unwrap())]);
+            assert_eq!(page.session(&cookies, now), None, "{wrong}");
+        }
+    }
 
     #[test]
     fn only_the_token_opens() {

@@ -21,7 +21,6 @@
 #![forbid(unsafe_code)]
 
 mod api;
-mod bounded;
 mod connection;
 mod door;
 mod inbound;

@@ -11,6 +11,7 @@ use serde_json::Value;
 use crate::filter::Filter;
 use crate::replay::MARKS_MAX;
 use crate::routes::{Route, Scheme};
+use crate::signature::forms::{self, Encoding, Form, Message};
 use crate::signature::{WHSEC, standard_keys};
 
 /// The shortest secret.
@@ -90,9 +91,26 @@ pub struct RouteConfig {
     #[serde(default)]
     #[schemars(extend("writeOnly" = true))]
     pub secrets: Vec<String>,
-    /// How calls are signed: `auto`, `github`, `gitlab`, `standard` (Svix, too), `v2` or `v1`.
+    /// How calls are signed: `auto`, `github`, `gitlab`, `standard` (Svix, too), `v2` or `v1`; or a service: `gitea`,
+    /// `forgejo`, `gogs`, `stripe`, `slack`, `linear`, `sentry`, `bitbucket`, `jira`, `shopify`, `woocommerce`, `typeform`.
     #[serde(default = "default_signature")]
     pub signature: String,
+    /// The header of the signature, for a sender that is none of these: `linear-signature`.
+    #[serde(default)]
+    pub signature_header: Option<String>,
+    /// What is signed: `body`; `timestamp` (`TIME.BODY`); `stripe` (the same, the header is `t=TIME,v1=SIGNATURE`); or
+    /// `slack` (`v0:TIME:BODY`).
+    #[serde(default)]
+    pub signature_scheme: Option<String>,
+    /// How the signature is written: `hex` or `base64`. Unset: either.
+    #[serde(default)]
+    pub signature_encoding: Option<String>,
+    /// The text before the signature, such as `sha256=`.
+    #[serde(default)]
+    pub signature_prefix: Option<String>,
+    /// The header of the time that is signed, in seconds.
+    #[serde(default)]
+    pub timestamp_header: Option<String>,
     /// The events that count, such as `pull_request`; empty: all.
     #[serde(default)]
     pub events: Vec<String>,
@@ -199,8 +217,11 @@ impl Shared {
         let own = secrets(route.secret.as_ref(), &route.secrets);
         let secrets = if own.is_empty() { self.secrets.clone() } else { own };
         check_secrets(&place(), &secrets)?;
-        let scheme = Scheme::read(&route.signature)
-            .ok_or_else(|| format!("{} has a `signature` that is none; {SIGNATURES}", place()))?;
+        let (scheme, form) = signature_of(&place(), route)?;
+        // Only these schemes read such a secret as base64: Stripe's is taken as it is written.
+        if matches!(scheme, Scheme::Auto | Scheme::Standard) {
+            check_coded(&place(), &secrets)?;
+        }
         if route.prompt.as_ref().is_some_and(|prompt| prompt.chars().count() > PROMPT_CHARS_MAX) {
             return Err(format!("{} has a prompt of more than {PROMPT_CHARS_MAX} characters; shorten it", place()));
         }
@@ -236,6 +257,7 @@ impl Shared {
             name: name.to_owned(),
             secrets,
             scheme,
+            form,
             events: route.events.clone(),
             filter,
             prompt: route.prompt.clone(),
@@ -249,7 +271,84 @@ impl Shared {
     }
 }
 
-const SIGNATURES: &str = "write auto, github, gitlab, standard, v2 or v1";
+/// The time header of a route that names none.
+const TIMESTAMP_HEADER: &str = "x-webhook-timestamp";
+
+/// The scheme of a route, and the form of its signatures where a service or its own keys say it.
+fn signature_of(place: &str, route: &RouteConfig) -> Result<(Scheme, Option<Form>), String> {
+    let keys = [
+        ("signature_header", &route.signature_header),
+        ("signature_scheme", &route.signature_scheme),
+        ("signature_encoding", &route.signature_encoding),
+        ("signature_prefix", &route.signature_prefix),
+        ("timestamp_header", &route.timestamp_header),
+    ];
+    let named = forms::named(&route.signature);
+    let scheme = Scheme::read(&route.signature);
+    if named.is_none() && scheme.is_none() {
+        return Err(format!(
+            "{place} has a `signature` that is none; write auto, github, gitlab, standard, v2 or v1, or a service: {}",
+            forms::names()
+        ));
+    }
+    let Some((key, _)) = keys.iter().find(|(_, value)| value.is_some()) else {
+        return Ok((scheme.unwrap_or(Scheme::Form), named));
+    };
+    let base = match (named, scheme) {
+        (Some(form), _) => form,
+        (None, Some(Scheme::Auto)) => Form {
+            header: "".into(),
+            time_header: "".into(),
+            message: Message::Body,
+            encoding: Encoding::Any,
+            prefix: "sha256=".into(),
+            id_header: "",
+            event_header: "",
+        },
+        _ => {
+            return Err(format!(
+                "{place} has `{key}` beside signature = {:?}, which says it already; remove one of them",
+                route.signature
+            ));
+        }
+    };
+    let header = |key: &str, value: &Option<String>, default: &str| {
+        let name = value.as_deref().unwrap_or(default).trim().to_ascii_lowercase();
+        match axum::http::HeaderName::from_bytes(name.as_bytes()) {
+            Ok(_) => Ok(name.into()),
+            Err(_) => Err(format!("{place} needs the name of a header in `{key}`, like \"x-signature\"")),
+        }
+    };
+    let word = |key: &str, words: &str| format!("{place} has a `{key}` that is none; write {words}");
+    let message = match &route.signature_scheme {
+        Some(text) => Message::read(text).ok_or_else(|| word("signature_scheme", Message::WORDS))?,
+        None => base.message,
+    };
+    let encoding = match &route.signature_encoding {
+        Some(text) => Encoding::read(text).ok_or_else(|| word("signature_encoding", Encoding::WORDS))?,
+        None => base.encoding,
+    };
+    let has_time_header = matches!(message, Message::Slack | Message::Timestamp);
+    if !has_time_header && route.timestamp_header.is_some() {
+        return Err(format!(
+            "{place} has a `timestamp_header`, and no time is signed; write signature_scheme = \"timestamp\""
+        ));
+    }
+    let time_default = if base.time_header.is_empty() { TIMESTAMP_HEADER } else { &base.time_header };
+    let form = Form {
+        header: header("signature_header", &route.signature_header, &base.header)?,
+        time_header: if has_time_header {
+            header("timestamp_header", &route.timestamp_header, time_default)?
+        } else {
+            "".into()
+        },
+        message,
+        encoding,
+        prefix: route.signature_prefix.clone().map_or(base.prefix, Into::into),
+        ..base
+    };
+    Ok((Scheme::Form, Some(form)))
+}
 
 /// Judges the section; returns its routes.
 ///
@@ -307,6 +406,11 @@ fn check_secrets(place: &str, secrets: &[String]) -> Result<(), String> {
     if secrets.iter().any(|secret| secret.chars().count() < SECRET_CHARS_MIN) {
         return Err(format!("{place} has a secret of less than {SECRET_CHARS_MIN} characters; {MAKE}"));
     }
+    Ok(())
+}
+
+/// Refuses secrets that say that they are base64 and are not, or not enough of it.
+fn check_coded(place: &str, secrets: &[String]) -> Result<(), String> {
     let is_weak = |secret: &String| standard_keys(secret).iter().all(|key| key.len() < KEY_BYTES_MIN);
     if secrets.iter().any(|secret| secret.starts_with(WHSEC) && is_weak(secret)) {
         return Err(format!(

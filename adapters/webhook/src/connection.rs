@@ -18,7 +18,6 @@ const BOUNDS: Bounds = Bounds {
     head: Duration::from_secs(15),
     lifetime: Duration::from_secs(300),
     grace: Duration::from_secs(45),
-    proves: true,
 };
 
 /// How often the folder of routes is looked at while nobody calls, so that `status` says what is wrong with it.

@@ -127,7 +127,11 @@ async fn enter(State(door): State<Arc<Door>>, Path(name): Path<String>, request:
     let signed = match signature::judge(&route, &parts.headers, &body, now_ms) {
         Ok(signed) => signed,
         Err(why) => {
-            log_refused(&memory.refused, &route.name, why, now_ms);
+            let why = match why {
+                signature::NO_SIGNATURE => format!("{why}; {}", headers_named(&parts.headers)),
+                why => why.to_owned(),
+            };
+            log_refused(&memory.refused, &route.name, &why, now_ms);
             return unsigned();
         }
     };
@@ -327,6 +331,35 @@ fn later(error: &CallError) -> Response {
 /// routes there are.
 fn unsigned() -> Response {
     refused(StatusCode::UNAUTHORIZED, "the signature is missing or wrong")
+}
+
+/// The names of the headers of a call that may hold a signature, for the log. No value is shown.
+fn headers_named(headers: &HeaderMap) -> String {
+    /// Headers that every client sends.
+    const USUAL: [&str; 12] = [
+        "host",
+        "accept",
+        "accept-encoding",
+        "connection",
+        "content-length",
+        "content-type",
+        "user-agent",
+        "transfer-encoding",
+        "expect",
+        "cookie",
+        "authorization",
+        "cache-control",
+    ];
+    const NAMES_MAX: usize = 20;
+    let names = headers.keys().map(axum::http::HeaderName::as_str).filter(|name| !USUAL.contains(name));
+    let names: Vec<String> = names.take(NAMES_MAX).map(|name| name.chars().take(ROUTE_CHARS_SAID).collect()).collect();
+    match names.is_empty() {
+        true => "it has no header of its own".to_owned(),
+        false => format!(
+            "its headers are {}; name the one of the signature in `signature_header` of the route",
+            names.join(", ")
+        ),
+    }
 }
 
 fn log_refused(refused: &Mutex<Refused>, route: &str, why: &str, now_ms: i64) {

@@ -6,6 +6,7 @@ use hermes_adapter_net::lenient;
 use serde_json::{Map, Value};
 
 use crate::routes::Scheme;
+use crate::signature::forms;
 
 /// A call whose signature is good.
 pub struct Call<'c> {
@@ -63,13 +64,14 @@ pub fn read(headers: &HeaderMap, body: &[u8]) -> Option<Value> {
     let mut form: Map<String, Value> =
         form_urlencoded::parse(body).map(|(key, value)| (key.into_owned(), value.into_owned().into())).collect();
     // So GitHub and Slack send what is JSON in a form.
-    if let Some(Value::String(text)) = form.get("payload")
-        && let Ok(value @ Value::Object(_)) = lenient::from_slice(text.as_bytes())
-    {
-        match form.len() {
-            1 => return Some(value),
-            _ => form.insert("payload".to_owned(), value),
-        };
+    if let Some(Value::String(text)) = form.get("payload") {
+        match lenient::from_slice::<Value>(text.as_bytes()) {
+            Ok(value @ Value::Object(_)) if form.len() == 1 => return Some(value),
+            Ok(value @ Value::Object(_)) => drop(form.insert("payload".to_owned(), value)),
+            // Of a payload that is broken no value can be read.
+            Err(_) if form.len() == 1 || text.trim_start().starts_with(['{', '[']) => return None,
+            _ => {}
+        }
     }
     (!form.is_empty()).then_some(Value::Object(form))
 }
@@ -78,8 +80,9 @@ pub fn read(headers: &HeaderMap, body: &[u8]) -> Option<Value> {
 pub fn event(scheme: Scheme, headers: &HeaderMap, payload: &Value) -> String {
     let header = |name: &str| headers.get(name)?.to_str().ok().map(str::to_owned);
     let field = |name: &str| payload.get(name)?.as_str().map(str::to_owned);
-    let in_header = || header("x-github-event").or_else(|| header("x-gitlab-event"));
-    let in_payload = || field("event_type").or_else(|| field("type"));
+    let in_header =
+        || header("x-github-event").or_else(|| header("x-gitlab-event")).or_else(|| forms::event_of(headers));
+    let in_payload = || field("event_type").or_else(|| field("type")).or_else(|| field("webhookEvent"));
     let found = match scheme {
         Scheme::Standard | Scheme::V2 => in_payload().or_else(in_header),
         _ => in_header().or_else(in_payload),

@@ -19,6 +19,7 @@ use tokio::time::{Instant, sleep_until};
 
 use crate::config::{self, Config, ROUTES_MAX, RouteConfig, Shared};
 use crate::filter::Filter;
+use crate::signature::forms::Form;
 
 /// Files in the folder.
 const FILES_MAX: usize = 200;
@@ -40,6 +41,8 @@ pub struct Route {
     pub secrets: Vec<String>,
     /// How its calls are signed.
     pub scheme: Scheme,
+    /// The form of their signatures, where the scheme is [`Scheme::Form`].
+    pub form: Option<Form>,
     /// The events that count; empty: all.
     pub events: Vec<String>,
     /// What else has to hold.
@@ -75,6 +78,8 @@ pub enum Scheme {
     V2,
     /// `X-Webhook-Signature`.
     V1,
+    /// That of a service, or of the route's keys.
+    Form,
 }
 
 impl Scheme {

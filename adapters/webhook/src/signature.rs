@@ -7,6 +7,7 @@
 //! | GitLab | `X-Gitlab-Token` | nothing: the secret itself is sent: <https://docs.gitlab.com/user/project/integrations/webhooks/> |
 //! | v2 | `X-Webhook-Signature-V2`, `X-Webhook-Timestamp` | time and body, as `time.body` |
 //! | v1 | `X-Webhook-Signature` | the body |
+//! | a service, or the keys of a route | see [`forms`] | the body, alone or behind a time |
 //!
 //! Every comparison is one of tags, which takes as long for a wrong one as for the right one. A header that stands
 //! there twice counts as none that fits.
@@ -18,6 +19,10 @@ use ring::hmac;
 use sha2::{Digest, Sha256};
 
 use crate::routes::{Route, Scheme};
+
+pub mod forms;
+
+use forms::{Form, Message};
 
 /// Signatures in one header, for a secret that is being replaced.
 const SIGNATURES_MAX: usize = 16;
@@ -32,6 +37,8 @@ pub struct Signed {
     pub scheme: Scheme,
     /// Its id, where that is signed, too.
     pub id: Option<String>,
+    /// The header of its id, where its service has one.
+    pub id_header: &'static str,
     /// What tells what was signed from everything else that was; `None` where nothing is.
     pub mark: Option<[u8; 8]>,
 }
@@ -42,20 +49,31 @@ pub struct Signed {
 ///
 /// Why it does not count, without a word about the secret.
 pub fn judge(route: &Route, headers: &HeaderMap, body: &[u8], now_ms: i64) -> Result<Signed, &'static str> {
+    let call = Judged { route, headers, body, now_ms };
+    let form = match route.scheme {
+        Scheme::Form => route.form.as_ref(),
+        Scheme::Auto if by_headers(headers).is_none() => forms::by_headers(headers),
+        _ => None,
+    };
     let scheme = match route.scheme {
-        Scheme::Auto => by_headers(headers).ok_or("it carries no signature")?,
+        _ if form.is_some() => Scheme::Form,
+        Scheme::Auto => by_headers(headers).ok_or(NO_SIGNATURE)?,
         scheme => scheme,
     };
-    if route.scheme == Scheme::Auto && matches!(scheme, Scheme::GitHub | Scheme::V1) && is_stamped(body) {
+    let is_of_body =
+        matches!(scheme, Scheme::GitHub | Scheme::V1) || form.is_some_and(|form| form.message == Message::Body);
+    if route.scheme == Scheme::Auto && is_of_body && is_stamped(body) {
         return Err("its body is what another scheme signs, with a time in front");
     }
-    let call = Judged { route, headers, body, now_ms };
+    if let Some(form) = form {
+        return call.form(form);
+    }
     match scheme {
         Scheme::Standard => call.standard(),
         Scheme::GitHub => call.body_alone(scheme, "x-hub-signature-256"),
         Scheme::GitLab => call.token(),
         Scheme::V2 => call.v2(),
-        Scheme::Auto | Scheme::V1 => call.body_alone(Scheme::V1, "x-webhook-signature"),
+        Scheme::Auto | Scheme::V1 | Scheme::Form => call.body_alone(Scheme::V1, "x-webhook-signature"),
     }
 }
 
@@ -79,6 +97,9 @@ fn is_stamped(body: &[u8]) -> bool {
     /// The fewest digits of a time in seconds that anybody signs.
     const DIGITS_MIN: usize = 9;
     let is_time = |part: &[u8]| part.len() >= DIGITS_MIN && part.iter().all(u8::is_ascii_digit);
+    if let Some(rest) = body.strip_prefix(b"v0:") {
+        return rest.split(|byte| *byte == b':').next().is_some_and(is_time);
+    }
     let mut parts = body.splitn(3, |byte| *byte == b'.');
     let (first, second, third) = (parts.next(), parts.next(), parts.next());
     first.is_some_and(|part| second.is_some() && is_time(part))
@@ -92,6 +113,8 @@ struct Judged<'c> {
     now_ms: i64,
 }
 
+/// The refusal of a call without any known signature.
+pub const NO_SIGNATURE: &str = "it carries no signature that is known";
 const WRONG: &str = "its signature fits none of the secrets";
 const UNREAD: &str = "its signature cannot be read";
 
@@ -113,7 +136,7 @@ impl Judged<'_> {
             let key = hmac::Key::new(hmac::HMAC_SHA256, &key);
             if signatures.iter().any(|tag| hmac::verify(&key, &message, tag).is_ok()) {
                 let mark = Some(mark(Scheme::Standard, &message));
-                return Ok(Signed { scheme: Scheme::Standard, id: Some(id.to_owned()), mark });
+                return Ok(Signed { scheme: Scheme::Standard, id: Some(id.to_owned()), id_header: "", mark });
             }
         }
         Err(WRONG)
@@ -136,7 +159,40 @@ impl Judged<'_> {
         for secret in &self.route.secrets {
             let key = hmac::Key::new(hmac::HMAC_SHA256, secret.as_bytes());
             if hmac::verify(&key, message, &tag).is_ok() {
-                return Ok(Signed { scheme, id: None, mark: Some(mark(scheme, message)) });
+                return Ok(Signed { scheme, id: None, id_header: "", mark: Some(mark(scheme, message)) });
+            }
+        }
+        Err(WRONG)
+    }
+
+    fn form(&self, form: &Form) -> Result<Signed, &'static str> {
+        let said = self.one(&form.header)?;
+        let (time, said): (&str, Vec<&str>) = match form.message {
+            Message::Body => ("", vec![said]),
+            Message::Slack | Message::Timestamp => (self.one(&form.time_header)?, vec![said]),
+            Message::Stripe => {
+                let parts = || said.split(',').filter_map(|part| part.trim().split_once('='));
+                let time = parts().find(|(name, _)| *name == "t").ok_or(UNREAD)?.1;
+                (time, parts().filter(|(name, _)| *name == "v1").map(|(_, tag)| tag).collect())
+            }
+        };
+        if form.message != Message::Body {
+            self.is_near(time)?;
+        }
+        let bare = |said: &'_ str| said.strip_prefix(&*form.prefix).map_or_else(|| said.to_owned(), str::to_owned);
+        let tags = said.into_iter().take(SIGNATURES_MAX).filter_map(|said| form.encoding.decode(&bare(said)));
+        let tags: Vec<Vec<u8>> = tags.collect();
+        if tags.is_empty() {
+            return Err(UNREAD);
+        }
+        let message = form.message.of(time, self.body);
+        for secret in &self.route.secrets {
+            let key = hmac::Key::new(hmac::HMAC_SHA256, secret.as_bytes());
+            if tags.iter().any(|tag| hmac::verify(&key, &message, tag).is_ok()) {
+                // A signature of the body alone is the same under every header.
+                let tag = if form.message == Message::Body { Scheme::V1 } else { Scheme::Form };
+                let mark = Some(mark(tag, &message));
+                return Ok(Signed { scheme: Scheme::Form, id: None, id_header: form.id_header, mark });
             }
         }
         Err(WRONG)
@@ -148,7 +204,7 @@ impl Judged<'_> {
             let key = hmac::Key::new(hmac::HMAC_SHA256, secret.as_bytes());
             let wanted = hmac::sign(&key, secret.as_bytes());
             if hmac::verify(&key, said.as_bytes(), wanted.as_ref()).is_ok() {
-                return Ok(Signed { scheme: Scheme::GitLab, id: None, mark: self.unkeyed() });
+                return Ok(Signed { scheme: Scheme::GitLab, id: None, id_header: "", mark: self.unkeyed() });
             }
         }
         Err("its token is none of the secrets")
@@ -236,7 +292,8 @@ pub fn names(signed: &Signed, headers: &HeaderMap, body: &[u8], now_ms: i64, rep
         Scheme::GitHub => header("x-github-delivery"),
         // The other ids that GitLab sends name the hook, or a chain of events, and not the call.
         Scheme::GitLab => header("idempotency-key"),
-        Scheme::Auto | Scheme::V1 | Scheme::V2 => header("x-request-id"),
+        Scheme::Form if !signed.id_header.is_empty() => header(signed.id_header),
+        Scheme::Auto | Scheme::V1 | Scheme::V2 | Scheme::Form => header("x-request-id"),
     };
     let given = given.filter(|id| !id.is_empty());
     let span = now_ms.div_euclid(1_000).div_euclid(i64::try_from(replay_s.max(1)).unwrap_or(i64::MAX));

@@ -3,7 +3,6 @@
 //!
 //! Not here: where the numbers come from. The pipeline implements [`StatusSource`].
 
-mod bounded;
 pub mod human;
 pub mod metrics;
 mod page;

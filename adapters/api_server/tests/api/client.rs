@@ -56,6 +56,14 @@ impl Address {
         Connection { reader: BufReader::new(stream) }
     }
 
+    /// Sends the beginning of a request, or one whose answer is not read, and keeps the connection.
+    pub fn idle(&self, request: &str) -> TcpStream {
+        let mut stream = TcpStream::connect(self.0).unwrap();
+        // One that had to make room already may refuse it.
+        let _ = stream.write_all(request.as_bytes());
+        stream
+    }
+
     pub fn get(&self, path: &str, headers: &[(&str, &str)]) -> Response {
         self.open("GET", path, headers, "").response()
     }

@@ -130,3 +130,28 @@ fn a_name_that_nobody_answers_for_is_asked_again() {
     let host = MockHost::start::<ApiServer>(json!({"listen": "no-such-host.invalid:0", "key": KEY})).unwrap();
     assert!(matches!(host.connect(), Err(ConnectError::Retry { reason, .. }) if reason.contains("no-such-host")));
 }
+
+#[test]
+fn hundreds_of_idle_connections_keep_no_caller_with_the_key_out() {
+    let world = World::new();
+    let mut idle = Vec::new();
+    for n in 0..300 {
+        let end = if n % 3 == 0 { "" } else { "\r\n" };
+        let path = if n % 2 == 0 { "/health" } else { "/v1/models" };
+        let connection = world.address.idle(&format!("GET {path} HTTP/1.1\r\nhost: {}\r\n{end}", world.address.host()));
+        idle.push(connection);
+    }
+    for _ in 0..5 {
+        assert_eq!(world.address.get("/v1/models", &[]).status, 200);
+        assert_eq!(world.address.get("/health", &[("authorization", "-")]).status, 200);
+    }
+}
+
+#[test]
+fn a_body_over_the_limit_is_answered_and_not_cut_off() {
+    let world = World::with(MockHost::setup("api_server"), json!({ "body_bytes_max": 1024 }));
+    for bytes in [1025, 100_000, 5_000_000] {
+        let answer = world.address.post("/v1/chat/completions", &[], &"x".repeat(bytes));
+        assert_eq!(answer.status, 413, "{bytes}");
+    }
+}

@@ -1118,6 +1118,6 @@ async function start() {
   }
 }
 
-// The token is in the cookie now; it does not belong into the history.
+// A link on another site opens the page with its token, which does not belong into the history.
 if (location.search) history.replaceState(null, "", location.pathname + location.hash);
 start();

@@ -20,14 +20,18 @@ hermes_adapter_sdk::conformance!(Webchat, { "listen": "127.0.0.1:0" });
 fn the_link_opens_the_page_and_leaves_a_cookie() {
     let page = Served::start(json!({}));
     let opened = page.plain("GET", &format!("/?token={}", page.token), &[]);
-    assert_eq!(opened.status, 200);
+    assert_eq!((opened.status, opened.header("location")), (303, Some("/")));
     let cookie = opened.header("set-cookie").expect("a cookie");
     assert!(
-        cookie.contains("HttpOnly") && cookie.contains("SameSite=Strict") && cookie.contains(&page.token),
+        cookie.contains("HttpOnly") && cookie.contains("SameSite=Strict") && !cookie.contains(&page.token),
         "{cookie}"
     );
     assert!(opened.header("content-security-policy").is_some_and(|csp| csp.contains("default-src 'none'")));
-    assert_eq!(opened.header("location"), None);
+    let from_a_site = page.plain("GET", &format!("/?token={}", page.token), &[("Sec-Fetch-Site", "cross-site")]);
+    assert_eq!((from_a_site.status, from_a_site.header("location")), (200, None));
+    assert!(from_a_site.header("set-cookie").is_some());
+    let with_token = format!("{}={}", page.cookie_name, page.token);
+    assert_eq!(page.plain("GET", "/api/state", &[("Cookie", &with_token)]).status, 401, "the token is no cookie");
     assert_eq!(page.get("/").status, 200);
     assert_eq!(page.get("/app.js").status, 200);
 }
@@ -43,6 +47,26 @@ fn nobody_comes_in_without_the_token() {
     }
     let wrong = format!("{}={}", page.cookie_name, "x".repeat(page.token.len()));
     assert_eq!(page.plain("GET", "/api/state", &[("Cookie", &wrong)]).status, 401);
+}
+
+#[test]
+fn hundreds_of_idle_connections_keep_no_page_out() {
+    let page = Served::start(json!({}));
+    let mut stream = page.stream(None);
+    let mut idle = Vec::new();
+    for n in 0..300 {
+        let mut stranger = page.connect();
+        let head =
+            format!("GET /healthz HTTP/1.1\r\nHost: {}\r\n{}", page.address, if n % 2 == 0 { "\r\n" } else { "" });
+        // One that had to make room already may refuse it.
+        let _ = std::io::Write::write_all(&mut stranger, head.as_bytes());
+        idle.push(stranger);
+    }
+    assert_eq!(page.get("/api/state").status, 200);
+    assert!(page.plain("GET", "/healthz", &[]).body.starts_with("ok "));
+    let id = page.conversation();
+    page.say(&id, "w1", "still here");
+    stream.until(|event| event.to_string().contains("still here"));
 }
 
 #[test]

@@ -20,6 +20,8 @@ pub(crate) struct Served {
     pub(crate) origin: String,
     pub(crate) token: String,
     pub(crate) cookie_name: String,
+    /// The value of the cookie of a page session.
+    pub(crate) session: String,
 }
 
 impl Served {
@@ -35,14 +37,25 @@ impl Served {
         let run = host.run();
         let (address, token) = url.trim_start_matches("http://").split_once("/?token=").expect("a token");
         let cookie_name = format!("hermes_webchat_{}", address.rsplit(':').next().expect("a port"));
-        Self {
+        let mut served = Self {
+            session: String::new(),
             _run: run,
             address: address.to_owned(),
             origin: format!("http://{address}"),
             token: token.to_owned(),
             cookie_name,
             host,
-        }
+        };
+        served.session = served.opened();
+        served
+    }
+
+    /// Opens a page session with the token and returns the value of its cookie.
+    pub(crate) fn opened(&self) -> String {
+        let opened = self.plain("GET", &format!("/?token={}", self.token), &[]);
+        let cookie = opened.header("set-cookie").expect("a cookie").to_owned();
+        let (_, value) = cookie.split(';').next().and_then(|pair| pair.split_once('=')).expect("a value");
+        value.to_owned()
     }
 
     pub(crate) fn port(&self) -> &str {
@@ -50,7 +63,7 @@ impl Served {
     }
 
     pub(crate) fn cookie(&self) -> String {
-        format!("{}={}", self.cookie_name, self.token)
+        format!("{}={}", self.cookie_name, self.session)
     }
 
     pub(crate) fn connect(&self) -> TcpStream {

@@ -16,6 +16,10 @@ fn a_body_is_json_or_a_form_that_may_hold_json() {
     assert_eq!(form("a=1&b=two+words%21"), Some(json!({ "a": "1", "b": "two words!" })));
     assert_eq!(form("payload=%7B%22a%22%3A1%7D"), Some(json!({ "a": 1 })));
     assert_eq!(form("payload=%7B%22a%22%3A1%7D&b=2"), Some(json!({ "payload": { "a": 1 }, "b": "2" })));
+    for broken in ["payload=%7Bbroken", "payload=", "payload=hello", "payload=%7B%22a%22%3A&b=2", "payload=%5B1"] {
+        assert_eq!(form(broken), None, "{broken}");
+    }
+    assert_eq!(form("payload=hello&b=2"), Some(json!({ "payload": "hello", "b": "2" })));
     assert_eq!(form(""), None);
     assert_eq!(
         read(&HeaderMap::new(), br#"{"a": "x\ud83d"}"#),

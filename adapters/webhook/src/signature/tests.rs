@@ -132,7 +132,7 @@ fn a_recorded_call_with_a_time_is_no_good_one_of_a_scheme_without() {
 fn named(scheme: Scheme, pairs: &[(&str, &str)], body: &str, now_ms: i64) -> Names {
     let id = (scheme == Scheme::Standard).then(|| "msg_1".to_owned());
     let mark = Some(mark(scheme, body.as_bytes()));
-    names(&Signed { scheme, id, mark }, &headers(pairs), body.as_bytes(), now_ms, 3_600)
+    names(&Signed { scheme, id, id_header: "", mark }, &headers(pairs), body.as_bytes(), now_ms, 3_600)
 }
 
 #[test]
@@ -170,5 +170,114 @@ fn the_same_words_without_an_id_are_another_call_once_their_time_is_over() {
         let at = |seconds: i64| named(scheme, &[], "{\"text\":\"disk is full\"}", seconds * 1_000).event;
         assert_eq!(at(3_600), at(7_199));
         assert_ne!(at(3_600), at(7_200));
+    }
+}
+
+fn base64(secret: &str, message: &str) -> String {
+    let key = hmac::Key::new(hmac::HMAC_SHA256, secret.as_bytes());
+    STANDARD.encode(hmac::sign(&key, message.as_bytes()).as_ref())
+}
+
+#[test]
+fn the_vectors_of_slack_and_of_a_stripe_library_are_accepted() {
+    // <https://api.slack.com/authentication/verifying-requests-from-slack>
+    let slack = route(&["8f742231b10e8888abcd99yyyzzz85a5"], "slack");
+    let body = "token=xyzz0WbapA4vBCDEFasx0q6G&team_id=T1DC2JH3J&team_domain=testteamnow&channel_id=G8PSS9T3V&\
+channel_name=foobar&user_id=U2CERLKJA&user_name=roadrunner&command=%2Fwebhook-collect&text=&\
+response_url=https%3A%2F%2Fhooks.slack.com%2Fcommands%2FT1DC2JH3J%2F397700885554%2F96rGlfmibIGlgcZRskXaIFfN&\
+trigger_id=398738663015.47445629121.803a0bc887a14d10d2c447fce8b6703c";
+    let pairs = [
+        ("x-slack-request-timestamp", "1531420618"),
+        ("x-slack-signature", "v0=a2114d57b48eac39b9ad189dd8316235a7b4a8d21a10bd27519666489c69b503"),
+    ];
+    let at = |now_s: i64| judge(&slack, &headers(&pairs), body.as_bytes(), now_s * 1_000).map(|signed| signed.scheme);
+    assert_eq!(at(1_531_420_618), Ok(Scheme::Form));
+    assert!(at(1_531_420_618 + 301).unwrap_err().contains("too far"));
+
+    let now = (NOW_MS / 1_000).to_string();
+    let stripe = route(&["whsec_test_secret"], "stripe");
+    let body = r#"{"id": "evt_1", "type": "invoice.paid"}"#;
+    let good = sign("whsec_test_secret", &format!("{now}.{body}"));
+    let of = |said: String| judged(&stripe, &[("stripe-signature", &said)], body);
+    assert_eq!(of(format!("t={now},v1={good}")), Ok(Scheme::Form));
+    assert_eq!(of(format!("t={now},v1={},v1={good},v0=aa", "0".repeat(64))), Ok(Scheme::Form));
+    assert_eq!(of(format!("t={now},v0={good}")), Err(UNREAD));
+    assert_eq!(of(format!("v1={good}")), Err(UNREAD));
+    assert!(of(format!("t=1,v1={good}")).unwrap_err().contains("too far"));
+}
+
+#[test]
+fn each_service_is_accepted_by_its_name_and_by_its_header() {
+    let (secret, body) = ("s3cr3t-of-the-hook", r#"{"a": 1}"#);
+    let (hex, base64) = (sign(secret, body), base64(secret, body));
+    for (name, header, value) in [
+        ("linear", "linear-signature", hex.clone()),
+        ("sentry", "sentry-hook-signature", hex.clone()),
+        ("gitea", "x-gitea-signature", hex.clone()),
+        ("forgejo", "x-gitea-signature", hex.clone()),
+        ("gogs", "x-gogs-signature", hex.clone()),
+        ("bitbucket", "x-hub-signature", format!("sha256={hex}")),
+        ("jira", "x-hub-signature", format!("sha256={hex}")),
+        ("shopify", "x-shopify-hmac-sha256", base64.clone()),
+        ("woocommerce", "x-wc-webhook-signature", base64.clone()),
+        ("typeform", "typeform-signature", format!("sha256={base64}")),
+    ] {
+        for signature in [name, "auto"] {
+            let route = route(&["another-secret", secret], signature);
+            assert_eq!(judged(&route, &[(header, &value)], body), Ok(Scheme::Form), "{name} {signature}");
+            assert_eq!(judged(&route, &[(header, &value)], "{}"), Err(WRONG), "{name} {signature}");
+            assert!(judged(&route, &[(header, &value), (header, &value)], body).is_err(), "{name} {signature}");
+        }
+    }
+    let linear = route(&[secret], "linear");
+    assert!(judged(&linear, &[("x-webhook-signature", &hex)], body).is_err(), "another header does not count");
+    let auto = route(&[secret], "auto");
+    let recorded = format!("v0:1764288000:{body}");
+    assert!(judged(&auto, &[("linear-signature", &sign(secret, &recorded))], &recorded).is_err(), "Slack's words");
+}
+
+#[test]
+fn a_route_describes_the_signature_of_any_sender() {
+    let (secret, body) = ("s3cr3t-of-the-hook", r#"{"a": 1}"#);
+    let make = |keys: serde_json::Value| {
+        let config = serde_json::from_value(json!({ "routes": {} })).unwrap();
+        let mut all = json!({ "secret": secret });
+        all.as_object_mut().unwrap().extend(keys.as_object().unwrap().clone());
+        Shared::of(&config).route("ci", &serde_json::from_value(all).unwrap())
+    };
+    let now = (NOW_MS / 1_000).to_string();
+    let (hex, coded) = (sign(secret, body), base64(secret, body));
+    let stamped = sign(secret, &format!("{now}.{body}"));
+    let own = make(json!({ "signature_header": "X-My-Signature" })).unwrap();
+    for value in [&hex, &coded, &format!("sha256={hex}"), &hex.to_uppercase()] {
+        assert_eq!(judged(&own, &[("x-my-signature", value)], body), Ok(Scheme::Form), "{value}");
+    }
+    let strict = make(json!({
+        "signature_header": "x-sig", "signature_encoding": "base64", "signature_prefix": "hmac ",
+    }));
+    let strict = strict.unwrap();
+    assert_eq!(judged(&strict, &[("x-sig", &format!("hmac {coded}"))], body), Ok(Scheme::Form));
+    assert_eq!(judged(&strict, &[("x-sig", &hex)], body), Err(UNREAD));
+    let timed = make(json!({
+        "signature_header": "x-sig", "signature_scheme": "timestamp", "timestamp_header": "x-time",
+    }));
+    let timed = timed.unwrap();
+    assert_eq!(judged(&timed, &[("x-sig", &stamped), ("x-time", &now)], body), Ok(Scheme::Form));
+    assert!(judged(&timed, &[("x-sig", &stamped)], body).is_err());
+    let renamed = make(json!({ "signature": "stripe", "signature_header": "calendly-webhook-signature" })).unwrap();
+    let said = format!("t={now},v1={stamped}");
+    assert_eq!(judged(&renamed, &[("calendly-webhook-signature", &said)], body), Ok(Scheme::Form));
+    for wrong in [
+        json!({ "signature_header": "no header" }),
+        json!({ "signature_header": "" }),
+        json!({ "signature_encoding": "hex" }),
+        json!({ "signature_header": "x", "signature_encoding": "utf8" }),
+        json!({ "signature_header": "x", "signature_scheme": "md5" }),
+        json!({ "signature_header": "x", "timestamp_header": "y" }),
+        json!({ "signature": "github", "signature_header": "x" }),
+        json!({ "signature": "strpe" }),
+    ] {
+        let why = make(wrong.clone()).err().expect("it is refused");
+        assert!(why.starts_with("route `ci` "), "{wrong}: {why}");
     }
 }

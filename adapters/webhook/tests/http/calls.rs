@@ -265,3 +265,35 @@ fn two_calls_of_the_same_bytes_at_once_are_one_event() {
     assert_eq!(world.host.emitted().len(), 1);
     assert!(world.host.destroy(Duration::from_secs(5)));
 }
+
+#[test]
+fn hundreds_of_idle_connections_keep_no_signed_call_out() {
+    let world = World::new(json!({}));
+    let mut idle = Vec::new();
+    for n in 0..300 {
+        let end = if n % 3 == 0 { "" } else { "\r\n" };
+        idle.push(client::idle(&world.address, &format!("GET /health HTTP/1.1\r\nhost: x\r\n{end}")));
+    }
+    assert_eq!(world.call("one", r#"{"text": "hello"}"#).status, 202);
+}
+
+#[test]
+fn a_body_over_the_limit_is_answered_and_not_cut_off() {
+    let world = World::new(json!({ "body_bytes_max": 1024 }));
+    for bytes in [1025, 100_000, 5_000_000] {
+        assert_eq!(world.call("big", &"x".repeat(bytes)).status, 413, "{bytes}");
+    }
+    assert!(world.host.emitted().is_empty());
+}
+
+#[test]
+fn a_form_with_a_broken_payload_is_refused_and_starts_nothing() {
+    let world = World::new(json!({ "prompt": "Review: {pull_request.title}" }));
+    let form = [("content-type", "application/x-www-form-urlencoded")];
+    assert_eq!(world.signed("broken", "payload=%7Bbroken", &form).status, 400);
+    assert_eq!(
+        world.signed("good", "payload=%7B%22pull_request%22%3A%7B%22title%22%3A%22x%22%7D%7D", &form).status,
+        202
+    );
+    assert_eq!(world.host.next_event().text, "Review: x");
+}

@@ -54,6 +54,14 @@ pub fn hang_up(address: &str, path: &str, headers: &[(&str, &str)], body: &str) 
         .unwrap();
 }
 
+/// Sends the beginning of a request, or one whose answer is not read, and keeps the connection.
+pub fn idle(address: &str, request: &str) -> TcpStream {
+    let mut stream = TcpStream::connect(address).unwrap();
+    // One that had to make room already may refuse it.
+    let _ = stream.write_all(request.as_bytes());
+    stream
+}
+
 /// A call whose body of so many bytes does not come.
 pub fn begun(address: &str, path: &str, bytes: usize) -> TcpStream {
     let mut stream = TcpStream::connect(address).unwrap();

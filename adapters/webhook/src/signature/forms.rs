@@ -1,0 +1,190 @@
+//! Signatures of known services, and those that a route describes by its keys.
+//!
+//! Each is an HMAC with SHA-256 over the body, alone or behind a time. Presets and where they are documented:
+//! `gitea` <https://docs.gitea.com/usage/webhooks>, `stripe` <https://docs.stripe.com/webhooks/signature>,
+//! `slack` <https://api.slack.com/authentication/verifying-requests-from-slack>,
+//! `linear` <https://linear.app/developers/webhooks>,
+//! `sentry` <https://docs.sentry.io/organization/integrations/integration-platform/webhooks/>,
+//! `bitbucket` <https://support.atlassian.com/bitbucket-cloud/docs/manage-webhooks/>,
+//! `jira` <https://developer.atlassian.com/cloud/jira/platform/webhooks/>,
+//! `shopify` <https://shopify.dev/docs/apps/build/webhooks/subscribe/https>.
+
+use std::borrow::Cow;
+
+use axum::http::HeaderMap;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+
+/// The message that is signed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Message {
+    /// The body.
+    Body,
+    /// `TIME.BODY`; the time is in the signature's own header: `t=TIME,v1=SIGNATURE`.
+    Stripe,
+    /// `v0:TIME:BODY`; the time has a header of its own.
+    Slack,
+    /// `TIME.BODY`; the time has a header of its own.
+    Timestamp,
+}
+
+impl Message {
+    /// The words of `signature_scheme`.
+    pub const WORDS: &'static str = "body, timestamp, stripe or slack";
+
+    /// Reads a word of `signature_scheme`.
+    pub fn read(word: &str) -> Option<Self> {
+        Some(match word {
+            "body" => Self::Body,
+            "timestamp" => Self::Timestamp,
+            "stripe" => Self::Stripe,
+            "slack" => Self::Slack,
+            _ => return None,
+        })
+    }
+
+    /// The bytes that are signed.
+    pub fn of(self, time: &str, body: &[u8]) -> Vec<u8> {
+        match self {
+            Self::Body => body.to_vec(),
+            Self::Stripe | Self::Timestamp => [time.as_bytes(), b".", body].concat(),
+            Self::Slack => [b"v0:", time.as_bytes(), b":", body].concat(),
+        }
+    }
+}
+
+/// The encoding of a signature.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Encoding {
+    /// Hexadecimal, or base64 where it is not that.
+    Any,
+    /// Hexadecimal.
+    Hex,
+    /// Base64.
+    Base64,
+}
+
+impl Encoding {
+    /// The words of `signature_encoding`.
+    pub const WORDS: &'static str = "hex or base64";
+
+    /// Reads a word of `signature_encoding`.
+    pub fn read(word: &str) -> Option<Self> {
+        Some(match word {
+            "hex" => Self::Hex,
+            "base64" => Self::Base64,
+            _ => return None,
+        })
+    }
+
+    /// The bytes of a signature; `None` where it is none of SHA-256.
+    pub fn decode(self, text: &str) -> Option<Vec<u8>> {
+        let hex = || super::from_hex(text);
+        let base64 = || STANDARD.decode(text).ok().filter(|tag| tag.len() == 32);
+        match self {
+            Self::Any => hex().or_else(base64),
+            Self::Hex => hex(),
+            Self::Base64 => base64(),
+        }
+    }
+}
+
+/// The form of a signature.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Form {
+    /// The header of the signature, in lower case.
+    pub header: Cow<'static, str>,
+    /// The header of the time, where the message has one that is not in the signature's header.
+    pub time_header: Cow<'static, str>,
+    /// The message that is signed.
+    pub message: Message,
+    /// The encoding of the signature.
+    pub encoding: Encoding,
+    /// The text before the signature; a signature without it is taken, too.
+    pub prefix: Cow<'static, str>,
+    /// The header of the call's id, where its service sends one.
+    pub id_header: &'static str,
+    /// The header of the event, where its service sends one.
+    pub event_header: &'static str,
+}
+
+/// A service by its name.
+struct Preset {
+    names: &'static [&'static str],
+    form: Form,
+}
+
+const fn preset(
+    names: &'static [&'static str],
+    header: &'static str,
+    message: Message,
+    encoding: Encoding,
+    prefix: &'static str,
+    (id_header, event_header): (&'static str, &'static str),
+) -> Preset {
+    let time_header = match message {
+        Message::Slack => "x-slack-request-timestamp",
+        _ => "",
+    };
+    Preset {
+        names,
+        form: Form {
+            header: Cow::Borrowed(header),
+            time_header: Cow::Borrowed(time_header),
+            message,
+            encoding,
+            prefix: Cow::Borrowed(prefix),
+            id_header,
+            event_header,
+        },
+    }
+}
+
+const SHA256: &str = "sha256=";
+
+/// Every preset. `auto` looks for their headers in this order.
+static PRESETS: [Preset; 11] = {
+    use Encoding::{Base64, Hex};
+    use Message::{Body, Slack, Stripe};
+    [
+        preset(&["stripe"], "stripe-signature", Stripe, Hex, "", ("", "")),
+        preset(&["slack"], "x-slack-signature", Slack, Hex, "v0=", ("", "")),
+        preset(&["gitea", "forgejo"], "x-gitea-signature", Body, Hex, "", ("x-gitea-delivery", "x-gitea-event")),
+        preset(&["gogs"], "x-gogs-signature", Body, Hex, "", ("x-gogs-delivery", "x-gogs-event")),
+        preset(&["linear"], "linear-signature", Body, Hex, "", ("linear-delivery", "linear-event")),
+        preset(&["sentry"], "sentry-hook-signature", Body, Hex, "", ("request-id", "sentry-hook-resource")),
+        preset(&["bitbucket"], "x-hub-signature", Body, Hex, SHA256, ("x-request-uuid", "x-event-key")),
+        preset(&["shopify"], "x-shopify-hmac-sha256", Body, Base64, "", ("x-shopify-webhook-id", "x-shopify-topic")),
+        preset(&["jira"], "x-hub-signature", Body, Hex, SHA256, ("x-atlassian-webhook-identifier", "")),
+        preset(
+            &["woocommerce"],
+            "x-wc-webhook-signature",
+            Body,
+            Base64,
+            "",
+            ("x-wc-webhook-delivery-id", "x-wc-webhook-topic"),
+        ),
+        preset(&["typeform"], "typeform-signature", Body, Base64, SHA256, ("", "")),
+    ]
+};
+
+/// The names of the presets, for a message.
+pub fn names() -> String {
+    PRESETS.iter().flat_map(|preset| preset.names).copied().collect::<Vec<_>>().join(", ")
+}
+
+/// The form of a service.
+pub fn named(name: &str) -> Option<Form> {
+    PRESETS.iter().find(|preset| preset.names.contains(&name)).map(|preset| preset.form.clone())
+}
+
+/// The form that the headers of a call show.
+pub fn by_headers(headers: &HeaderMap) -> Option<&'static Form> {
+    PRESETS.iter().map(|preset| &preset.form).find(|form| headers.contains_key(&*form.header))
+}
+
+/// The event of a call by the header of one of the services.
+pub fn event_of(headers: &HeaderMap) -> Option<String> {
+    let known = PRESETS.iter().map(|preset| preset.form.event_header).filter(|name| !name.is_empty());
+    known.filter_map(|name| headers.get(name)?.to_str().ok()).map(str::to_owned).next()
+}
