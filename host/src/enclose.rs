@@ -14,6 +14,7 @@ use hermes_protocol::{AttachmentKind, Capabilities, Chat, OutMedia, Purpose};
 
 use crate::context::compose;
 use crate::host::Host;
+use crate::media::fetch::FetchRules;
 use crate::media::is_id;
 use crate::media::out::{From, OutError, renamed, shown_name};
 use crate::render::{counted, unit};
@@ -159,7 +160,14 @@ async fn lend_source(host: &Host, instance: &str, source: FileSource<'_>) -> Res
             let from = From::Folders(host.live().session_of(instance).outbound_dirs.clone());
             host.media.lend(instance, &PathBuf::from(path), from, bytes_max).await
         }
-        FileSource::Url(address) => host.media.fetch(instance, address, bytes_max).await,
+        FileSource::Url(address) => {
+            let live = host.live();
+            let rules = FetchRules {
+                hosts: live.session_of(instance).media_hosts.clone(),
+                proxy: live.config.host.proxy.settings.clone(),
+            };
+            host.media.fetch(instance, address, bytes_max, rules).await
+        }
         FileSource::Data(data) => host.media.unpack(instance, data, bytes_max).await,
     };
     lent.map(Some)

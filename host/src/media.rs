@@ -5,7 +5,7 @@
 //! An adapter gets a path below its own folder and nothing else; the name that people
 //! see never becomes part of it.
 
-mod fetch;
+pub mod fetch;
 mod kind;
 pub mod out;
 mod sweep;

@@ -19,7 +19,7 @@ use tokio::time::{Instant, timeout_at};
 use crate::NetError;
 use crate::address::is_public;
 use crate::client::{ClientError, ClientOptions, http_client, http_client_with};
-use crate::proxy::{ProxySettings, Rules};
+use crate::proxy::{self, ProxySettings, Rules};
 
 /// What may be fetched, and how much of it.
 #[derive(Clone, Debug)]
@@ -35,6 +35,8 @@ pub struct FetchOptions {
     pub deadline: Duration,
     /// How many redirects are followed.
     pub redirects_max: usize,
+    /// Hosts that may be asked besides the origins: names, domains (`.example.org`), `*`. `None`: any.
+    pub hosts: Option<Vec<String>>,
     /// Proxies for connections that leave this machine. Default: none.
     pub proxy: ProxySettings,
 }
@@ -47,6 +49,7 @@ impl Default for FetchOptions {
             bytes_max: 20 * 1024 * 1024,
             deadline: Duration::from_secs(60),
             redirects_max: 3,
+            hosts: None,
             proxy: ProxySettings::default(),
         }
     }
@@ -190,6 +193,10 @@ impl Fetcher {
             return Ok(&self.configured);
         }
         let host = url.host_str().unwrap_or_default();
+        let is_listed = |hosts: &Vec<String>| proxy::is_listed(hosts, url);
+        if !self.options.hosts.as_ref().is_none_or(is_listed) {
+            return Err(forbidden(&here, NOT_LISTED));
+        }
         let bare = host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(host);
         match bare.parse::<IpAddr>() {
             Ok(ip) if !is_public(ip) => Err(forbidden(&here, NOT_PUBLIC)),
@@ -249,6 +256,8 @@ impl Fetched {
     }
 }
 
+/// The reason for a host that no list names.
+const NOT_LISTED: &str = "its host is not on the list of hosts that files are fetched from";
 const NOT_PUBLIC: &str = "it lies inside this machine or its network, and its origin is not configured";
 
 /// A resolver of names that lie in the public network, and of the operator's proxies.

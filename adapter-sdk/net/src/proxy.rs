@@ -190,6 +190,12 @@ impl std::fmt::Debug for Rules {
     }
 }
 
+/// Whether the host of `url` is on a list of names, domains, addresses and networks, written as in `NO_PROXY`.
+pub(crate) fn is_listed(list: &[String], url: &Url) -> bool {
+    let (host, port) = (url.host_str().unwrap_or_default(), url.port_or_known_default());
+    list.iter().any(|entry| Bypass::new(entry).covers(host, port))
+}
+
 /// Whether `host` is this machine, by its names and its unspecified addresses.
 fn is_this_machine(host: &str) -> bool {
     let name = host.trim_end_matches('.').to_ascii_lowercase();

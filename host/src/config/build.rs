@@ -217,6 +217,7 @@ pub fn session(get: &Get<'_>) -> SessionConfig {
         continuation: get.millis("session.continuation_ms"),
         stream: if get.word("session.stream") == "off" { StreamMode::Off } else { StreamMode::Auto },
         outbound_dirs: get.list("session.outbound_dirs").iter().map(|path| relative_to(get.file, path)).collect(),
+        media_hosts: get.list("session.media_hosts"),
         inactivity: get.seconds("session.inactivity_s"),
         inactivity_warning: get.seconds("session.inactivity_warning_s"),
         heartbeat: get.seconds("session.heartbeat_s"),

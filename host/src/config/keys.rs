@@ -312,6 +312,12 @@ pub const KEYS: &[Key] = &[
         "[]",
         "Folders besides the host's media folder from which a reply may send files; it names one by a line MEDIA:/path.",
     ),
+    key(
+        "session.media_hosts",
+        Kind::List,
+        "[]",
+        "Hosts from which files that an answer names by MEDIA:https://… are fetched: names, domains such as \".example.org\", or \"*\" for any. Empty: none, since such an address can carry what the agent knows to somebody else.",
+    ),
     key("session.inactivity_s", int(1, DAY_S), "1800", "How long a turn may be silent before it is ended."),
     key(
         "session.inactivity_warning_s",

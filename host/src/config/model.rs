@@ -94,6 +94,8 @@ pub struct SessionConfig {
     pub stream: StreamMode,
     /// Folders besides the host's media folder from which files may be sent; absolute.
     pub outbound_dirs: Vec<PathBuf>,
+    /// Hosts from which files that an answer names may be fetched.
+    pub media_hosts: Vec<String>,
     /// How long a turn may be silent before it is ended.
     pub inactivity: Duration,
     /// How long a turn may be silent before the chat is warned.

@@ -11,6 +11,7 @@ use std::time::Duration;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use hermes_adapter_net::fetch::{FetchError, FetchOptions, Fetched, Fetcher};
+use hermes_adapter_net::proxy::ProxySettings;
 use hermes_adapter_net::reqwest::Url;
 use hermes_adapter_net::reqwest::header::HeaderMap;
 use hermes_protocol::OutMedia;
@@ -22,14 +23,29 @@ use super::{Media, kind, private_folder};
 /// How long one file may take to arrive.
 const FETCH: Duration = Duration::from_secs(20);
 
+/// The rules for a file that an answer names by its address.
+#[derive(Clone, Debug, Default)]
+pub struct FetchRules {
+    /// The hosts that may be asked: `[session] media_hosts`.
+    pub hosts: Vec<String>,
+    /// The proxies of the host.
+    pub proxy: ProxySettings,
+}
+
 impl Media {
     /// Fetches a file for `instance`; `bytes_max` is the platform's bound, 0 for none.
     ///
     /// # Errors
     ///
     /// When the address leads inwards, the server does not give it, or it is too large.
-    pub async fn fetch(&self, instance: &str, address: &str, bytes_max: u64) -> Result<OutMedia, OutError> {
-        self.fetch_from(instance, address, bytes_max, Vec::new()).await
+    pub async fn fetch(
+        &self,
+        instance: &str,
+        address: &str,
+        bytes_max: u64,
+        rules: FetchRules,
+    ) -> Result<OutMedia, OutError> {
+        self.fetch_from(instance, address, bytes_max, rules, Vec::new()).await
     }
 
     /// [`Media::fetch`] with origins that may lie anywhere.
@@ -38,6 +54,7 @@ impl Media {
         instance: &str,
         address: &str,
         bytes_max: u64,
+        rules: FetchRules,
         origins: Vec<Url>,
     ) -> Result<OutMedia, OutError> {
         let name = name_in(address);
@@ -45,6 +62,8 @@ impl Media {
         let mut options = FetchOptions::with_origins(origins);
         options.bytes_max = bytes_max;
         options.deadline = FETCH;
+        options.hosts = Some(rules.hosts);
+        options.proxy = rules.proxy;
         let failed = |error| match error {
             FetchError::TooLarge { .. } => OutError::TooLarge { name: name.clone(), size: None, bytes_max },
             source => OutError::NotFetched { name: name.clone(), source },
@@ -173,6 +192,21 @@ mod tests {
         Media::new(home.path().join("media"), Arc::new(SystemChance), Arc::new(SystemClock))
     }
 
+    fn any_host() -> FetchRules {
+        FetchRules { hosts: vec!["*".to_owned()], ..FetchRules::default() }
+    }
+
+    #[tokio::test]
+    async fn no_host_is_asked_that_the_operator_did_not_list() {
+        let home = tempfile::tempdir().unwrap();
+        let refused = media(&home).fetch("chat", "https://example.invalid/x?secret", 0, FetchRules::default()).await;
+        let Err(OutError::NotFetched { source: FetchError::Forbidden { origin, why }, .. }) = refused else {
+            panic!("{refused:?}")
+        };
+        assert_eq!(origin, "https://example.invalid");
+        assert!(why.contains("list of hosts"), "{why}");
+    }
+
     fn left(home: &tempfile::TempDir) -> usize {
         std::fs::read_dir(home.path().join("media/chat/out")).map_or(0, Iterator::count)
     }
@@ -184,7 +218,7 @@ mod tests {
         for address in
             [inside.as_str(), "http://169.254.169.254/latest/meta-data", "http://[::1]/", "http://localhost:1/"]
         {
-            let refused = media(&home).fetch("chat", address, 0).await;
+            let refused = media(&home).fetch("chat", address, 0, any_host()).await;
             let Err(OutError::NotFetched { source: FetchError::Forbidden { .. }, .. }) = refused else {
                 panic!("{address}: {refused:?}")
             };
@@ -197,7 +231,8 @@ mod tests {
         let home = tempfile::tempdir().unwrap();
         let origin = server("abc", "Content-Type: image/png; x=y\r\n").await;
         let address = origin.join("/a/../pictures/cat?x=../../etc/passwd").unwrap();
-        let lent = media(&home).fetch_from("chat", address.as_str(), 3, vec![origin]).await.unwrap();
+        let lent =
+            media(&home).fetch_from("chat", address.as_str(), 3, FetchRules::default(), vec![origin]).await.unwrap();
         assert_eq!((lent.name.as_str(), lent.mime.as_str(), lent.size), ("cat", "image/png", 3));
         assert_eq!(std::fs::read(&lent.path).unwrap(), b"abc");
         assert!(Path::new(&lent.path).starts_with(home.path().join("media/chat/out")));
@@ -208,7 +243,8 @@ mod tests {
         let home = tempfile::tempdir().unwrap();
         for head in ["Content-Length: 3\r\n", ""] {
             let origin = server("abc", head).await;
-            let refused = media(&home).fetch_from("chat", origin.as_str(), 2, vec![origin.clone()]).await;
+            let refused =
+                media(&home).fetch_from("chat", origin.as_str(), 2, FetchRules::default(), vec![origin.clone()]).await;
             assert!(matches!(refused, Err(OutError::TooLarge { bytes_max: 2, .. })), "{refused:?}");
         }
         assert_eq!(left(&home), 0);

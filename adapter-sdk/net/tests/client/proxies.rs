@@ -180,3 +180,24 @@ fn the_settings_are_the_protocols() {
     let settings: ProxySettings = serde_json::from_str(r#"{"https": "http://a:1", "later": true}"#).unwrap();
     assert!(!settings.is_direct() && settings.http.is_none());
 }
+
+#[tokio::test]
+async fn only_hosts_of_the_list_are_asked_also_after_a_redirect() {
+    let away = "HTTP/1.1 302 Found\r\nlocation: http://evil.invalid/x?secret\r\ncontent-length: 0\r\nconnection: close\r\n\r\n";
+    let (address, mut requests) = serve(vec![answer("200 OK", "", b"picture"), away.into()]).await;
+    let mut options = fetching(address);
+    options.hosts = Some(vec!["api.invalid".to_owned()]);
+    let fetcher = Fetcher::new(options).unwrap();
+    assert!(fetcher.fetch(&format!("{OUTSIDE}/x"), HeaderMap::new()).await.is_ok());
+    for url in
+        [format!("{OUTSIDE}/x"), "http://evil.invalid/y".to_owned(), "http://api.invalid.evil.invalid/".to_owned()]
+    {
+        let error = fetcher.fetch(&url, HeaderMap::new()).await.unwrap_err();
+        assert!(matches!(error, FetchError::Forbidden { .. }) && error.to_string().contains("list"), "{url}: {error}");
+    }
+    let seen = [requests.recv().await.unwrap(), requests.recv().await.unwrap()];
+    assert!(seen.iter().all(|request| request.contains("http://api.invalid/")), "{seen:?}");
+    let mut nothing = fetching(address);
+    nothing.hosts = Some(Vec::new());
+    assert!(Fetcher::new(nothing).unwrap().fetch(&format!("{OUTSIDE}/x"), HeaderMap::new()).await.is_err());
+}
