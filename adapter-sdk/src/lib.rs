@@ -33,6 +33,7 @@ mod log_crate;
 mod logs;
 mod macros;
 mod manifest;
+mod not_attached;
 pub mod prelude;
 
 #[expect(unsafe_code, reason = "the one room where the SDK touches the seam")]
@@ -49,6 +50,7 @@ pub use config::AdapterConfig;
 pub use hermes_sdk_macros::{AdapterConfig, manifest};
 pub use host::{Host, Kv, Media, MediaInfo};
 pub use manifest::Manifest;
+pub use not_attached::{not_attached, with_line};
 
 pub use hermes_markup as markup;
 pub use hermes_protocol as protocol;

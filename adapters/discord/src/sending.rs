@@ -5,6 +5,7 @@ use std::time::Duration;
 use hermes_adapter_net::reqwest::Method;
 use hermes_adapter_sdk::prelude::*;
 use hermes_adapter_sdk::tokio::time::timeout;
+use hermes_adapter_sdk::{not_attached, with_line};
 use serde_json::{Value, json};
 
 use crate::api::{ApiError, Channel, Reacted, Sent};
@@ -279,8 +280,22 @@ impl Connection {
         if files.is_empty() {
             return self.api.send(method, path, &body).await;
         }
-        let form = outbound::with_files(body, files).await?;
-        self.api.upload(method, path, form).await
+        let posted = match outbound::with_files(body.clone(), files).await {
+            Ok(form) => self.api.upload(method.clone(), path, form).await,
+            Err(error) => Err(error),
+        };
+        let why = match &posted {
+            Err(error) if takes_no_reply(error) => return posted,
+            Err(ApiError::Refused(refused)) if !is_over(refused.status) => refused.to_string(),
+            Err(ApiError::Unusable(why)) => why.clone(),
+            _ => return posted,
+        };
+        // The text is not lost with its files. A refusal that is about the chat or the text comes again.
+        tracing::warn!(why, files = files.len(), "Discord refuses the files; the text is sent without them");
+        let mut without = body;
+        let line = not_attached(files, &Format::Markdown, &why);
+        without["content"] = json!(with_line(without["content"].as_str().unwrap_or_default(), &line));
+        self.api.send(method, path, &without).await
     }
 
     fn delivered(&self, message_ids: Vec<String>) -> SendOutcome {

@@ -138,3 +138,42 @@ fn a_limit_in_the_middle_of_many_files_is_a_limit() {
     let outcome = host.send(&outgoing);
     assert!(matches!(outcome, SendOutcome::NotSent { retry_after_ms: Some(7500), .. }), "{outcome:?}");
 }
+
+/// Sends a message with one file to a server with these answers.
+fn sent_with_a_file(answers: Vec<(u16, Value)>) -> (SendOutcome, Vec<String>) {
+    let count = answers.len();
+    let (host, requests) = server(answers);
+    let path = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("refused.txt");
+    std::fs::write(&path, "a file").expect("a file");
+    let mut outgoing = Outgoing::text(Chat::new(ChatType::Group, "10"), "look");
+    outgoing.media = vec![OutMedia::new("m1", path.to_string_lossy(), "text/plain", "a.txt", 6)];
+    let outcome = host.send(&outgoing);
+    (outcome, asked(&requests, count))
+}
+
+#[test]
+fn a_refused_file_does_not_cost_the_text() {
+    for (status, code, message) in [
+        (403, 50013, "Missing Permissions"),
+        (413, 40005, "Request entity too large"),
+        (400, 50035, "Invalid Form Body"),
+        (403, 50001, "Missing Access"),
+        (400, 99999, "a code of the future"),
+    ] {
+        let refused = json!({ "code": code, "message": message });
+        let (outcome, asked) = sent_with_a_file(vec![(status, refused), (200, json!({ "id": "500" }))]);
+        assert!(matches!(outcome, SendOutcome::Delivered { .. }), "{code}: {outcome:?}");
+        assert_eq!(asked, ["POST /channels/10/messages", "POST /channels/10/messages"]);
+    }
+}
+
+#[test]
+fn a_refusal_that_is_about_the_chat_stays_one() {
+    let refused = || json!({ "code": 50001, "message": "Missing Access" });
+    let (outcome, _) = sent_with_a_file(vec![(403, refused()), (403, refused())]);
+    assert!(matches!(outcome, SendOutcome::Refused { kind: RefusalKind::Forbidden, .. }), "{outcome:?}");
+    let gone = json!({ "code": 10003, "message": "Unknown Channel" });
+    let (outcome, asked) = sent_with_a_file(vec![(404, gone)]);
+    assert!(matches!(outcome, SendOutcome::Refused { kind: RefusalKind::ChatGone, .. }), "{outcome:?}");
+    assert_eq!(asked.len(), 1, "no second call for a chat that does not exist");
+}

@@ -5,6 +5,7 @@
 use std::time::Duration;
 
 use hermes_adapter_sdk::prelude::*;
+use hermes_adapter_sdk::{not_attached, with_line};
 use serde_json::{Value, json};
 use tokio::fs::File;
 use tokio::time::{Instant, timeout_at};
@@ -41,14 +42,21 @@ pub async fn send(
     until: Instant,
 ) -> SendOutcome {
     let mut ids = Vec::new();
-    let with_files = !message.media.is_empty() && message.choices.is_none();
+    let mut with_files = !message.media.is_empty() && message.choices.is_none();
+    let mut without = None;
     if !message.media.is_empty() {
         let comment = if with_files { text(message) } else { String::new() };
         match send_files(api, space, channel, message, &comment, until).await {
             Ok(mut sent) => ids.append(&mut sent),
-            Err(error) => return file_outcome(&error),
+            // The text is not lost with its files.
+            Err(ApiError::Refused(refused)) if is_about_the_files(&refused) => {
+                with_files = false;
+                without = Some(without_files(message, &refused));
+            }
+            Err(error) => return outcome(&error),
         }
     }
+    let message = without.as_ref().unwrap_or(message);
     if with_files || (message.text.trim().is_empty() && !ids.is_empty()) {
         return SendOutcome::Delivered { receipt: Receipt::new(ids, now_ms) };
     }
@@ -339,14 +347,26 @@ pub fn outcome(error: &ApiError) -> SendOutcome {
     }
 }
 
-/// What an error means for a delivery with files. An app that may upload none can still speak in the chat.
-fn file_outcome(error: &ApiError) -> SendOutcome {
-    match error {
-        ApiError::Refused(refused) if matches!(refused.code.as_str(), "missing_scope" | "not_allowed_token_type") => {
-            SendOutcome::refused(RefusalKind::Invalid, format!("the app may upload no files ({refused})"))
+/// Returns whether a refused upload says nothing about the chat, the text or the token: the app may upload no files,
+/// uploads are switched off, the storage is full, the type is not allowed, or a code that Slack added later.
+/// Where it is about the chat after all, the text meets the same refusal. Nothing is shown before an upload ends.
+fn is_about_the_files(refused: &Refused) -> bool {
+    match refusal(refused) {
+        SendOutcome::Refused { kind, .. } => {
+            matches!(kind, RefusalKind::Invalid | RefusalKind::Forbidden | RefusalKind::BadFormat)
         }
-        error => outcome(error),
+        _ => false,
     }
+}
+
+/// Returns the same message without its files, with a line that names them and the reason.
+fn without_files(message: &Outgoing, refused: &Refused) -> Outgoing {
+    tracing::warn!(%refused, files = message.media.len(), "Slack refuses the files; the text is sent without them");
+    let mut without = message.clone();
+    without.text = with_line(&message.text, &not_attached(&message.media, &message.format, &refused.to_string()));
+    without.source = with_line(&message.source, &not_attached(&message.media, &Format::Plain, &refused.to_string()));
+    without.media.clear();
+    without
 }
 
 /// Whether Slack broke while it worked.

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use hermes_adapter_net::reqwest::multipart::{Form, Part};
 use hermes_adapter_sdk::prelude::*;
+use hermes_adapter_sdk::{not_attached, with_line};
 use serde_json::{Map, Value, json};
 use tokio::io::AsyncReadExt as _;
 use tokio::time::Instant;
@@ -93,7 +94,7 @@ pub async fn send(api: &Api, manner: Manner, message: &Outgoing, now_ms: i64) ->
             }
         }
         match refused {
-            Some(why) => say_not_attached(&mut text, message, &why),
+            Some(why) => text = with_line(&text, &not_attached(&message.media, &message.format, &why)),
             None if text_fits || text.is_empty() => {
                 return SendOutcome::Delivered { receipt: Receipt::new(ids, now_ms) };
             }
@@ -152,18 +153,6 @@ fn ends_at(message: &Outgoing) -> Instant {
 /// What is left of the time until then.
 fn left(until: Instant) -> Duration {
     until.saturating_duration_since(Instant::now())
-}
-
-/// Says below a text which files the server does not take, and in which words.
-fn say_not_attached(text: &mut String, message: &Outgoing, why: &str) {
-    let names: Vec<String> = message.media.iter().map(|file| format!("\"{}\"", file.name)).collect();
-    let line = format!("(Not attached, since Telegram does not take it: {}. It says: {why})", names.join(", "));
-    let line = match message.format {
-        Format::TelegramHtml => line.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;"),
-        _ => line,
-    };
-    text.push_str(if text.trim().is_empty() { "" } else { "\n\n" });
-    text.push_str(&line);
 }
 
 /// Makes a sent message say something else.

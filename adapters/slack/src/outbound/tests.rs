@@ -49,16 +49,21 @@ fn a_limit_holds_the_chat_and_a_sick_server_the_instance() {
 
 #[test]
 fn an_app_that_may_upload_nothing_can_still_speak() {
-    let error = ApiError::Refused(Refused { code: "missing_scope".into(), ..Refused::default() });
-    assert!(matches!(file_outcome(&error), SendOutcome::Refused { kind: RefusalKind::Invalid, .. }));
-    assert!(matches!(outcome(&error), SendOutcome::Refused { kind: RefusalKind::Forbidden, .. }));
+    let refused = |code: &str| Refused { code: code.into(), ..Refused::default() };
+    for code in ["missing_scope", "file_uploads_disabled", "restricted_action", "a_word_of_the_future"] {
+        assert!(is_about_the_files(&refused(code)), "{code}");
+    }
+    for code in ["token_revoked", "channel_not_found", "thread_not_found", "msg_too_long", "ratelimited", "fatal_error"]
+    {
+        assert!(!is_about_the_files(&refused(code)), "{code}");
+    }
 }
 
 #[tokio::test]
 async fn a_file_that_cannot_be_read_is_refused_and_holds_nobody() {
     let missing = OutMedia::new("m1", "/nowhere/at/all.txt", "text/plain", "all.txt", 3);
     let error = open(&missing).await.expect_err("there is none");
-    let SendOutcome::Refused { kind, .. } = file_outcome(&error) else { panic!("{error} is a refusal") };
+    let SendOutcome::Refused { kind, .. } = outcome(&error) else { panic!("{error} is a refusal") };
     assert_eq!(kind, RefusalKind::Invalid);
 }
 

@@ -111,17 +111,6 @@ fn photos_and_films_mix_in_an_album_recordings_stay_together_and_anything_else_i
 }
 
 #[test]
-fn files_that_are_not_taken_are_named_below_the_words_in_their_markup() {
-    let mut message = Outgoing::text(Chat::dm("7"), "<b>look</b>");
-    message.format = Format::TelegramHtml;
-    message.media = vec![OutMedia::new("a", "/x", "image/png", "a<b>.png", 9)];
-    let mut text = message.text.clone();
-    say_not_attached(&mut text, &message, "PHOTO_INVALID_DIMENSIONS");
-    assert!(text.starts_with("<b>look</b>\n\n(Not attached") && text.contains("a&lt;b&gt;.png"), "{text}");
-    assert!(text.contains("PHOTO_INVALID_DIMENSIONS"), "{text}");
-}
-
-#[test]
 fn a_reply_is_anchored_by_the_mode() {
     let manner = |reply_mode| Manner { reply_mode, link_previews: true };
     let mut message = Outgoing::text(Chat::dm("7"), "x");
