@@ -292,7 +292,9 @@ fn can_wait(host: &Host, instance: &str) -> bool {
 fn is_for_what_runs(event: &Event) -> bool {
     let order = event.text.split_whitespace().next();
     event.kind == EventKind::Choice
-        || event.deliver.is_none() && matches!(order, Some("/stop" | "/approve" | "/deny" | "/status"))
+        || event.deliver.is_none()
+            && event.forwarded.is_none()
+            && matches!(order, Some("/stop" | "/approve" | "/deny" | "/status"))
 }
 
 /// Commits an event; one that `waits` as soon as that can be, unless the host ends before.

@@ -394,6 +394,10 @@ pub struct Message {
     #[serde(default, deserialize_with = "readable")]
     pub message_snapshots: Vec<Snapshot>,
     #[serde(default, deserialize_with = "readable")]
+    pub embeds: Vec<Embed>,
+    #[serde(default, deserialize_with = "if_readable")]
+    pub poll: Option<Poll>,
+    #[serde(default, deserialize_with = "readable")]
     pub sticker_items: Vec<Sticker>,
 }
 
@@ -410,6 +414,70 @@ pub struct Forwarded {
     pub content: String,
     #[serde(default, deserialize_with = "readable")]
     pub attachments: Vec<File>,
+    #[serde(default, deserialize_with = "readable")]
+    pub embeds: Vec<Embed>,
+    #[serde(default, deserialize_with = "if_readable")]
+    pub poll: Option<Poll>,
+    #[serde(default, deserialize_with = "readable")]
+    pub sticker_items: Vec<Sticker>,
+}
+
+/// <https://docs.discord.com/developers/resources/message#embed-object>
+#[derive(Clone, Debug, Default, Deserialize)]
+pub struct Embed {
+    #[serde(rename = "type", default)]
+    pub kind: Option<String>,
+    #[serde(default)]
+    pub title: Option<String>,
+    #[serde(default)]
+    pub url: Option<String>,
+    #[serde(default)]
+    pub description: Option<String>,
+    #[serde(default, deserialize_with = "readable")]
+    pub fields: Vec<EmbedField>,
+    #[serde(default, deserialize_with = "if_readable")]
+    pub author: Option<EmbedAuthor>,
+    #[serde(default, deserialize_with = "if_readable")]
+    pub footer: Option<EmbedText>,
+}
+
+/// One field of a card.
+#[derive(Clone, Debug, Default, Deserialize)]
+pub struct EmbedField {
+    #[serde(default)]
+    pub name: String,
+    #[serde(default)]
+    pub value: String,
+}
+
+/// The author that a card names.
+#[derive(Clone, Debug, Default, Deserialize)]
+pub struct EmbedAuthor {
+    #[serde(default)]
+    pub name: Option<String>,
+}
+
+/// An object of which only the text is read.
+#[derive(Clone, Debug, Default, Deserialize)]
+pub struct EmbedText {
+    #[serde(default)]
+    pub text: Option<String>,
+}
+
+/// <https://docs.discord.com/developers/resources/poll#poll-object>
+#[derive(Clone, Debug, Default, Deserialize)]
+pub struct Poll {
+    #[serde(default)]
+    pub question: EmbedText,
+    #[serde(default, deserialize_with = "readable")]
+    pub answers: Vec<PollAnswer>,
+}
+
+/// One answer of a poll.
+#[derive(Clone, Debug, Default, Deserialize)]
+pub struct PollAnswer {
+    #[serde(default)]
+    pub poll_media: EmbedText,
 }
 
 /// <https://docs.discord.com/developers/resources/sticker#sticker-item-object>

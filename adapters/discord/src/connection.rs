@@ -107,6 +107,11 @@ impl Connection {
             Ok(application) => Some(application),
             // A server without this page; there the bot and its application have one id.
             Err(ApiError::Refused(Refused { status: 404 | 405 | 501, .. })) => None,
+            // The bot works without it: the gateway refuses an intent that is switched off.
+            Err(ApiError::Refused(refused)) if refused.status == 403 => {
+                tracing::warn!(%refused, "GET /applications/@me is refused; the intents of the bot are not checked");
+                None
+            }
             Err(error) => return Err(lost(&error)),
         };
         let may_read = application.as_ref().is_none_or(|application| application.flags & MAY_READ != 0);

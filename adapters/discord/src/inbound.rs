@@ -7,6 +7,7 @@
 use hermes_adapter_sdk::prelude::*;
 
 use crate::api::{self, Interaction, Message};
+use crate::content;
 use crate::files::Lies;
 use crate::places::{self, Place, kind};
 
@@ -53,7 +54,8 @@ pub fn written(message: &Message, chat: Chat, ears: Ears<'_>) -> Option<Event> {
         return None;
     }
     let files = files(message);
-    let text = with_extras(meant.text, message);
+    let own = Some(meant.text).filter(|text| !text.is_empty());
+    let text = own.into_iter().chain(content::lines(message)).collect::<Vec<_>>().join("\n").trim_end().to_owned();
     if text.is_empty() && files.is_empty() && !meant.mention {
         return None;
     }
@@ -69,6 +71,7 @@ pub fn written(message: &Message, chat: Chat, ears: Ears<'_>) -> Option<Event> {
         .with_message_id(&message.id)
         .addressed(Addressed::new(meant.mention, answers_us, is_command && meant.mention));
     event.reply_to = reply;
+    event.forwarded = (!message.message_snapshots.is_empty()).then(Forwarded::new);
     event.attachments = files;
     Some(event)
 }
@@ -205,27 +208,14 @@ fn names(text: &str, user: &str) -> bool {
 fn reply(message: &Message, ears: Ears<'_>) -> Option<ReplyTo> {
     let answered = message.referenced_message.as_deref()?;
     let mut reply = ReplyTo::new(&answered.id);
-    reply.text.clone_from(&answered.content);
+    reply.text = content::whole(answered);
+    reply.attachments = files(answered);
     reply.sender = answered
         .author
         .as_ref()
         .map(|author| Sender::new(&author.id).named(author.shown()).bot(author.bot || answered.webhook_id.is_some()));
     reply.is_self = answered.author.as_ref().is_some_and(|author| author.id == ears.me);
     Some(reply)
-}
-
-/// Adds what is no text of the message's own and still was said with it.
-fn with_extras(mut text: String, message: &Message) -> String {
-    let forwarded =
-        message.message_snapshots.iter().map(|snapshot| format!("[forwarded] {}", snapshot.message.content));
-    let stickers = message.sticker_items.iter().map(|sticker| format!("[sticker: {}]", sticker.name));
-    for line in forwarded.chain(stickers) {
-        if !text.is_empty() {
-            text.push('\n');
-        }
-        text.push_str(line.trim_end());
-    }
-    text
 }
 
 fn files(message: &Message) -> Vec<Attachment> {

@@ -15,6 +15,7 @@
 mod api;
 mod commands;
 mod connection;
+mod content;
 mod echoes;
 mod files;
 mod gateway;

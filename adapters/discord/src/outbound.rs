@@ -126,7 +126,7 @@ fn buttons(outgoing: &Outgoing) -> Value {
 /// A body with files. <https://docs.discord.com/developers/reference#uploading-files>
 pub async fn with_files(mut body: Value, files: &[OutMedia]) -> Result<Form, ApiError> {
     let named: Vec<Value> =
-        files.iter().enumerate().map(|(n, file)| json!({ "id": n, "filename": file.name })).collect();
+        files.iter().enumerate().map(|(n, file)| json!({ "id": n.to_string(), "filename": file.name })).collect();
     body["attachments"] = Value::Array(named);
     let mut form = Form::new().text("payload_json", body.to_string());
     for (n, file) in files.iter().enumerate() {

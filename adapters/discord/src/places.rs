@@ -223,6 +223,7 @@ pub fn chat(channel: &str, place: &Place, parent_name: Option<String>) -> Chat {
         let mut chat = Chat::new(ChatType::Thread, channel).in_thread(channel);
         chat.parent.clone_from(&place.parent);
         chat.thread_name.clone_from(&place.name);
+        chat.space.clone_from(&place.guild);
         chat.name = parent_name.map(|name| format!("#{name}"));
         return chat;
     }
@@ -236,6 +237,7 @@ pub fn chat(channel: &str, place: &Place, parent_name: Option<String>) -> Chat {
         ChatType::Group => place.name.as_ref().map(|name| format!("#{name}")),
         _ => place.name.clone(),
     };
+    chat.space.clone_from(&place.guild);
     chat
 }
 

@@ -11,6 +11,7 @@ use serde::{Deserialize, Deserializer, de::DeserializeOwned};
 use serde_json::Value;
 
 use crate::api::{File, Me};
+use crate::content;
 use crate::files;
 use crate::text;
 
@@ -101,6 +102,7 @@ pub fn chat(team: &str, channel: &str, thread: Option<&str>) -> Chat {
     let kind = if is_dm(channel) { ChatType::Dm } else { ChatType::Group };
     let mut chat = Chat::new(kind, format!("{team}/{channel}"));
     chat.thread = thread.map(str::to_owned);
+    chat.space = Some(team.to_owned()).filter(|team| !team.is_empty());
     // The channel as operators name it, for `free_chats`.
     chat.parent = (!is_dm(channel)).then(|| channel.to_owned());
     chat
@@ -175,6 +177,7 @@ struct Message {
     files: Vec<File>,
     #[serde(deserialize_with = "readable")]
     attachments: Vec<Attached>,
+    blocks: Value,
     message: Option<Box<Message>>,
     previous_message: Option<Box<Message>>,
     deleted_ts: Option<String>,
@@ -186,21 +189,78 @@ struct Message {
 #[serde(default)]
 struct Attached {
     is_share: bool,
+    is_msg_unfurl: bool,
     #[serde(deserialize_with = "if_readable")]
     author_name: Option<String>,
     #[serde(deserialize_with = "if_readable")]
+    pretext: Option<String>,
+    #[serde(deserialize_with = "if_readable")]
+    title: Option<String>,
+    #[serde(deserialize_with = "if_readable")]
+    title_link: Option<String>,
+    #[serde(deserialize_with = "if_readable")]
     text: Option<String>,
+    #[serde(deserialize_with = "readable")]
+    fields: Vec<AttachedField>,
+    blocks: Value,
+    message_blocks: Value,
     #[serde(deserialize_with = "if_readable")]
     fallback: Option<String>,
+    /// The address that a preview was made of.
+    #[serde(deserialize_with = "if_readable")]
+    from_url: Option<String>,
+    #[serde(deserialize_with = "if_readable")]
+    original_url: Option<String>,
     #[serde(deserialize_with = "readable")]
     files: Vec<File>,
 }
 
+/// A short line of an attachment.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+struct AttachedField {
+    title: String,
+    value: String,
+}
+
 impl Attached {
-    /// The words of somebody else, marked as such. Who is mentioned in them is not called by who passed them on.
+    /// Returns whether it is the message of somebody else, shared or linked.
+    fn is_quoted(&self) -> bool {
+        self.is_share || self.is_msg_unfurl
+    }
+
+    /// Returns whether Slack made it from a link in the text. Such a preview is not part of what the sender wrote, and
+    /// only an app can write anything else.
+    fn is_preview(&self, by_app: bool) -> bool {
+        !self.is_quoted() && (!by_app || self.from_url.is_some() || self.original_url.is_some())
+    }
+
+    /// Returns its text for the agent: a quotation, or the lines of a card.
+    fn words(&self, reader: Reader<'_>) -> String {
+        if self.is_quoted() { self.quotation(reader) } else { self.lines(reader) }
+    }
+
+    /// Returns the lines of a card: pretext, title, text, fields and blocks; the fallback where there are none.
+    fn lines(&self, reader: Reader<'_>) -> String {
+        let title = self.title.as_ref().map(|title| match self.title_link.as_deref() {
+            Some(link) if link != title => format!("{title} ({link})"),
+            _ => title.clone(),
+        });
+        let mut lines: Vec<String> = [self.pretext.clone(), title, self.text.clone()].into_iter().flatten().collect();
+        lines.extend(self.fields.iter().map(|field| format!("{}: {}", field.title, field.value)));
+        lines.extend(
+            [&self.blocks, &self.message_blocks[0]["message"]["blocks"]].into_iter().flat_map(content::block_lines),
+        );
+        lines.retain(|line| !line.trim_matches([' ', ':', '\n']).is_empty());
+        if lines.is_empty() {
+            lines.extend(self.fallback.clone());
+        }
+        reader.text(&lines.join("\n")).text
+    }
+
+    /// Returns the words of somebody else, marked as such. A mention in them does not call this app.
     fn quotation(&self, reader: Reader<'_>) -> String {
-        let said = self.text.as_ref().filter(|text| !text.is_empty()).or(self.fallback.as_ref());
-        let said = reader.text(said.map_or("", String::as_str)).text;
+        let said = self.lines(reader);
         let author = self.author_name.as_deref().filter(|name| !name.is_empty()).unwrap_or("somebody");
         let author = reader.text(author).text.replace('\n', " ");
         let lines = said.lines().map(|line| format!("> {line}"));
@@ -258,13 +318,17 @@ fn written(message: &Message, channel: &str, reader: Reader<'_>) -> Option<Event
         return None;
     }
     let read = reader.text(&message.text);
-    let passed_on: Vec<&Attached> = message.attachments.iter().filter(|one| one.is_share).collect();
-    if read.text.is_empty() && message.files.is_empty() && passed_on.is_empty() && !read.mention {
+    let card = card(message, &read.text, reader);
+    let mention = read.mention || card.mention;
+    let attached: Vec<&Attached> =
+        message.attachments.iter().filter(|one| !one.is_preview(message.bot_id.is_some())).collect();
+    let more = attached.iter().map(|one| one.words(reader));
+    let said: Vec<String> =
+        [read.text, card.text].into_iter().chain(more).filter(|text| !text.trim().is_empty()).collect();
+    if said.is_empty() && message.files.is_empty() && !mention {
         return None;
     }
-    let said = Some(read.text).filter(|text| !text.is_empty());
-    let quoted = passed_on.iter().map(|one| one.quotation(reader));
-    let said = said.into_iter().chain(quoted).collect::<Vec<_>>().join("\n\n");
+    let said = said.join("\n\n");
     let chat = chat(&me.team_id, channel, message.thread(channel, threads));
     // `message` and `app_mention` are two deliveries of one text, and name it alike.
     let event_id = format!("m:{}:{}", chat.id, message.ts);
@@ -272,10 +336,23 @@ fn written(message: &Message, channel: &str, reader: Reader<'_>) -> Option<Event
         Event::message(event_id, chat, message.sender()?, said).at_ms(at_ms(&message.ts)).with_message_id(&message.ts);
     event.reply_to = reply(message, me);
     let answers_us = event.reply_to.as_ref().is_some_and(|reply| reply.is_self);
-    event.addressed = Addressed::new(read.mention, answers_us, false);
-    let files = message.files.iter().chain(passed_on.into_iter().flat_map(|one| &one.files));
+    event.addressed = Addressed::new(mention, answers_us, false);
+    let files = message.files.iter().chain(attached.into_iter().flat_map(|one| &one.files));
     event.attachments = files.map(|file| files::named(&me.team_id, file)).collect();
     Some(event)
+}
+
+/// Returns the text of a message's blocks that its `text` does not hold. A person's text is in `text`, and again in a
+/// block of rich text; an app may write everything in blocks.
+fn card(message: &Message, text: &str, reader: Reader<'_>) -> text::Read {
+    if !text.is_empty() && !content::is_card(&message.blocks) {
+        return text::Read::default();
+    }
+    let read = reader.text(&content::block_lines(&message.blocks).join("\n"));
+    let plain = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let known = plain(text);
+    let lines = read.text.lines().filter(|line| known.is_empty() || !known.contains(&plain(line)));
+    text::Read { text: lines.collect::<Vec<_>>().join("\n"), mention: read.mention }
 }
 
 /// What is written in a thread answers the message that it began with.

@@ -14,6 +14,7 @@
 
 mod account;
 mod api;
+mod content;
 mod events_api;
 mod files;
 mod inbound;

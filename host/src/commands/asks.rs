@@ -297,8 +297,10 @@ impl Dispatcher {
         let prefix = arrived.adapter.as_ref().map(|adapter| adapter.capabilities().command_prefix.clone());
         let event = arrived.event.get();
         let parsed = commands::parse(&event.text, prefix.as_deref().unwrap_or_default(), &self.host.live().gates);
-        // What is answered elsewhere is no command.
-        event.deliver.is_none() && matches!(parsed, Parsed::Command { spec, .. } if OF_USE_NOW.contains(&spec.id))
+        // An event that is answered elsewhere and a forwarded text are not commands.
+        event.deliver.is_none()
+            && event.forwarded.is_none()
+            && matches!(parsed, Parsed::Command { spec, .. } if OF_USE_NOW.contains(&spec.id))
     }
 
     /// Somebody answers in words.

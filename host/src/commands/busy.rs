@@ -46,7 +46,7 @@ impl ToAgent {
     /// since was open then.
     pub(crate) fn again(event: &Event, prefix: &str) -> Option<Self> {
         match commands::parse(&event.text, prefix, &Gates::default()) {
-            Parsed::Command { spec, args } => Self::read(spec.id, &args),
+            Parsed::Command { spec, args } if event.forwarded.is_none() => Self::read(spec.id, &args),
             _ => None,
         }
     }

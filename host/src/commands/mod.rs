@@ -75,6 +75,10 @@ pub(crate) enum Said {
 impl Dispatcher {
     /// Reads what an event says.
     pub(crate) fn read(&mut self, arrived: &Arrived, found: &Found) -> Said {
+        // A forwarded text is somebody else's: it neither commands nor answers a question.
+        if arrived.event.get().forwarded.is_some() {
+            return Said::Words;
+        }
         if let Some(order) = self.answered_in_words(arrived, found) {
             return Said::Order(order);
         }

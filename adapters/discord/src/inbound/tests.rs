@@ -117,7 +117,8 @@ fn files_stickers_and_what_was_forwarded_come_along() {
         "message_snapshots": [{ "message": { "content": "old words", "attachments": [file("b.ogg", json!("audio/ogg; codecs=opus"))] } }],
     }))
     .unwrap();
-    assert_eq!(incoming.text, "[forwarded] old words\n[sticker: Wave]");
+    assert_eq!(incoming.text, "[sticker: Wave]\nold words");
+    assert!(incoming.forwarded.is_some());
     let kinds: Vec<_> =
         incoming.attachments.iter().map(|file| (file.kind.clone(), file.mime.as_str(), file.name.as_str())).collect();
     assert_eq!(
@@ -222,4 +223,33 @@ fn a_press_names_its_question_and_a_strangers_button_is_none() {
     assert_eq!((event.message_id.as_deref(), event.event_id.as_str()), (Some("99"), "c:175928847299117063"));
     assert!(press("vote:1").is_none() && press("ask:").is_none());
     assert!(acted(&interaction(json!({ "type": 4 })), Chat::dm("1")).is_none(), "an autocompletion");
+}
+
+#[test]
+fn cards_and_polls_become_lines() {
+    let card = json!({ "type": "rich", "title": "Build 512 failed", "url": "https://ci/512", "description": "step `test`",
+        "fields": [{ "name": "branch", "value": "main" }], "author": { "name": "CI" }, "footer": { "text": "now" } });
+    let lines = "CI\nBuild 512 failed (https://ci/512)\nstep `test`\nbranch: main\nnow";
+    let poll = json!({ "question": { "text": "Where to?" }, "answers": [{ "answer_id": 1, "poll_media": { "text": "Oslo" } }] });
+    let bot = json!({ "id": "66", "username": "ci", "bot": true });
+    assert_eq!(read(json!({ "content": "", "author": bot, "embeds": [card] })).unwrap().text, lines);
+    assert_eq!(read(json!({ "content": "", "poll": poll })).unwrap().text, "[poll: Where to?\n- Oslo]");
+    // Under a person's text a card is the preview of a link.
+    assert_eq!(read(json!({ "content": "see https://ci/512", "embeds": [card] })).unwrap().text, "see https://ci/512");
+    let snapshot = json!([{ "message": { "content": "", "embeds": [card] } }]);
+    assert_eq!(read(json!({ "content": "", "message_snapshots": snapshot })).unwrap().text, lines);
+    let file = json!({ "id": "5", "filename": "contract.pdf", "size": 10, "url": "https://cdn/x" });
+    let answered =
+        json!({ "id": "9", "channel_id": "10", "author": bot, "content": "", "embeds": [card], "attachments": [file] });
+    let reply =
+        read(json!({ "content": "why?", "type": 19, "referenced_message": answered })).unwrap().reply_to.unwrap();
+    assert_eq!((reply.text.as_str(), reply.attachments[0].name.as_str()), (lines, "contract.pdf"));
+    let answered =
+        json!({ "id": "9", "channel_id": "10", "author": bot, "content": "", "message_snapshots": snapshot });
+    let reply =
+        read(json!({ "content": "why?", "type": 19, "referenced_message": answered })).unwrap().reply_to.unwrap();
+    assert_eq!(reply.text, lines);
+    // One field that cannot be read costs neither the card nor the message.
+    let odd = json!([{ "type": "rich", "title": "t", "fields": [7, { "name": "a", "value": "b" }] }, 7]);
+    assert_eq!(read(json!({ "content": "", "author": bot, "embeds": odd })).unwrap().text, "t\na: b");
 }

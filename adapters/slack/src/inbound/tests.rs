@@ -335,3 +335,44 @@ fn a_file_of_another_shape_takes_no_message_with_it() {
     let odd = message(json!({ "text": null, "username": 7, "edited": "yes", "files": [{ "id": "F1" }] }));
     assert_eq!(read(odd).unwrap().attachments.len(), 1);
 }
+
+#[test]
+fn cards_of_apps_are_read_and_previews_are_not() {
+    let section = |text: &str| json!({ "type": "section", "text": { "type": "mrkdwn", "text": text } });
+    let read_app = |mut fields: Value| {
+        fields["bot_id"] = json!("BALERT");
+        read(message(fields)).unwrap()
+    };
+    let text = |fields: Value| read_app(fields).text;
+    let alert = json!({ "title": "[FIRING:1] DiskFull", "title_link": "https://a.m", "text": "db-1 has 2% left", "fields": [{ "title": "region", "value": "north" }], "fallback": "x" });
+    assert_eq!(
+        text(json!({ "text": "<@UME>", "attachments": [alert] })),
+        "[FIRING:1] DiskFull (https://a.m)\ndb-1 has 2% left\nregion: north"
+    );
+    assert_eq!(text(json!({ "text": "<@UME>", "attachments": [{ "fallback": "only this" }] })), "only this");
+    assert_eq!(
+        text(
+            json!({ "text": "<@UME> new alert", "attachments": [{ "blocks": [section("*db-1* 2%")], "fallback": "x" }] })
+        ),
+        "new alert\n\n*db-1* 2%"
+    );
+    assert_eq!(text(json!({ "text": "<@UME>", "blocks": [section("*db-1* 2%")] })), "*db-1* 2%");
+    // Blocks repeat the text of a message.
+    assert_eq!(
+        text(json!({ "text": "db-1 is full", "blocks": [section("db-1  is full"), section("region: north")] })),
+        "db-1 is full\n\nregion: north"
+    );
+    let own = json!([{ "type": "rich_text", "elements": [{ "type": "rich_text_section", "elements": [{ "type": "text", "text": "hello you" }] }] }]);
+    assert_eq!(read(message(json!({ "text": "hello *you*", "blocks": own }))).unwrap().text, "hello *you*");
+    // A mention in blocks calls the app; one in a quoted message does not.
+    let found = read_app(json!({ "text": "", "blocks": [section("<@UME> look")] }));
+    assert!(found.addressed.mention);
+    let unfurled = json!({ "is_msg_unfurl": true, "author_name": "Al", "text": "<@UME> 2% left", "from_url": "https://t.slack.com/archives/C9/p1" });
+    let found = read(message(json!({ "text": "what does this mean?", "attachments": [unfurled] }))).unwrap();
+    assert_eq!(
+        (found.text.as_str(), found.addressed.mention),
+        ("what does this mean?\n\n> Al wrote:\n> 2% left", false)
+    );
+    let preview = json!({ "from_url": "https://x.e", "title": "A page", "text": "preview words" });
+    assert_eq!(text(json!({ "text": "see <https://x.e>", "attachments": [preview] })), "see https://x.e");
+}

@@ -50,7 +50,7 @@ pub fn addressed(event: &Event, rules: &AddressRules, participates: bool) -> boo
     is_dm(&event.chat.kind)
         || event.kind == EventKind::Choice
         || facts.mention
-        || facts.command
+        || (facts.command && event.forwarded.is_none())
         || replies_to_self
         || !mention_required
         || in_free_chat(event, rules)
