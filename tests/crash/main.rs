@@ -6,6 +6,8 @@
 
 #![forbid(unsafe_code)]
 
+mod sends;
+
 use std::{collections::BTreeMap, thread, time::Duration};
 
 use hermes_tests::{Chance, Isolation, World, until};
@@ -78,6 +80,7 @@ fn a_file_that_the_host_dies_over_is_in_the_one_answer_after_it() {
         assert!(heard[1].contains("afterwards"), "{point}: it is answered once: {heard:?}");
         let asked = world.scripted.seen().iter().filter(|saw| saw["saw"] == "fetch").count();
         assert_eq!(asked, fetches, "{point}");
+        settled(&world);
         assert_eq!(world.stop(), Some(0), "{point}: the host ends as asked");
         assert_whole(&world);
     }
@@ -103,6 +106,7 @@ fn dies_while_it_grows(point: &str, marked: bool) {
         let said = seen.iter().rev().find(|said| said["saw"] == "send" || said["saw"] == "edit")?;
         (said["outgoing"]["text"] == *last).then_some(())
     });
+    settled(&world);
     assert_eq!(world.stop(), Some(0), "{point}: the host ends as asked");
     assert_whole(&world);
 }
@@ -151,6 +155,7 @@ fn dies_at(point: &str, redelivered: Redelivered, copies: Copies) {
             Copies::SecondMarked => &[false, true],
         };
         assert_eq!(marked, wanted, "{point}, {isolation:?}: {answers:?}");
+        settled(&world);
         assert_eq!(world.stop(), Some(0), "{point}: the host ends as asked");
         assert_whole(&world);
     }
@@ -189,6 +194,7 @@ fn a_conversation_arrives_in_its_chat_wherever_the_host_dies_on_its_way() {
         });
         let opened = chat.received().iter().filter(|text| text.contains("was moved here")).count();
         assert_eq!(opened, 1, "{point}: it is opened once: {:?}", chat.received());
+        settled(&world);
         assert_eq!(world.stop(), Some(0), "{point}: the host ends as asked");
         assert_whole(&world);
     }
@@ -227,10 +233,7 @@ fn two_hundred_random_kills_under_load_lose_nothing() {
     for event in unacknowledged.iter().flatten() {
         world.scripted.tell(json!({ "do": "inbound", "event": event }));
     }
-    until("everything is settled", 120, || {
-        let queues = &world.status()["queues"];
-        (["inbox", "turns", "outbox"].iter().all(|queue| queues[queue] == 0)).then_some(())
-    });
+    settled(&world);
     for (number, chat) in chats.iter().enumerate() {
         let received = chat.received();
         for text in &written[number] {
@@ -265,6 +268,14 @@ fn two_hundred_random_kills_under_load_lose_nothing() {
         }
     }
     assert!(unanswered * 10 <= total, "{unanswered} of {total} were cut off more often than they were tried");
+}
+
+/// Waits until nothing is owed and nothing runs: only then does the end of the host leave nothing behind.
+fn settled(world: &World) {
+    until("everything is settled", 120, || {
+        let queues = &world.status()["queues"];
+        (["inbox", "turns", "outbox"].iter().all(|queue| queues[queue] == 0)).then_some(())
+    });
 }
 
 /// The texts of deliveries that were given up, and an empty text for each turn that was.

@@ -1,5 +1,6 @@
 //! Lives of a host drawn from seeds: people write, the platform refuses, links break in the middle of a
-//! send, adapters panic, the host dies at named points and at any other, the clock is set anew.
+//! send, adapters panic, the host and the adapter die in the same send once and again, the platform cannot be
+//! reached for long, the host dies at named points and at any other, the clock is set before and during a run.
 //!
 //! `story` draws what happens, `play` lets it happen to the built host with the real seam, `model` says
 //! after every step what must never be seen, and at the end what must have come of every message. The

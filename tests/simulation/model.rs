@@ -1,7 +1,7 @@
 //! What was promised, in as few rules as it takes.
 //!
 //! * A text is seen in the chat where it was written, and nowhere else.
-//! * It is seen once; a second time only with a mark, and never a third time.
+//! * It is seen once; again only with a mark, and at most five times more.
 //! * A stranger and a message that was not meant for the agent get no answer.
 //! * In the end each message is answered in the order of its conversation, or an operator can see why not.
 //! * What people wrote stands in the transcript once.
@@ -15,6 +15,9 @@ use crate::story::{Place, STRANGER};
 
 /// What a repeated text carries.
 const REPEATED: &str = "(possibly repeated)";
+
+/// Copies of one answer at most: the first, and five repeats after deaths of the host or of the adapter.
+const COPIES_MAX: usize = 6;
 
 /// What a text carries that was overtaken.
 const DELAYED: &str = "(delayed)";
@@ -105,7 +108,8 @@ impl Model {
             }
             let plain = answers.iter().filter(|shown| !shown.text.contains(REPEATED)).count();
             assert!(plain <= 1, "{written:?} is answered twice without a mark: {:?}", texts(&answers));
-            assert!(answers.len() <= 2, "{written:?} is answered more than twice: {:?}", texts(&answers));
+            let copies = answers.len();
+            assert!(copies <= COPIES_MAX, "{written:?} is answered {copies} times: {:?}", texts(&answers));
             for answer in answers {
                 assert!(written.is_here(&answer.chat), "{written:?} is answered in {}: {}", answer.chat, answer.text);
             }

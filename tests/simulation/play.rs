@@ -4,6 +4,8 @@
 //! its adapter.
 
 use std::{
+    fs,
+    path::PathBuf,
     thread,
     time::{Duration, Instant},
 };
@@ -75,10 +77,31 @@ impl Play {
             Step::Trouble { what: what @ ("panic_in_task" | "lose_link") } => self.tell(&json!({ "do": what })),
             Step::Trouble { what } => self.tell(&json!({ "do": what, "method": "send" })),
             Step::Away { times } => {
-                let error = json!({ "type": "retry", "detail": "away", "after_ms": 20 });
+                let error = json!({ "type": "retry", "reason": "away", "after_ms": 20 });
                 self.tell(&json!({ "do": "connect_error", "error": error, "times": times }));
                 self.tell(&json!({ "do": "lose_link" }));
             }
+            Step::Outage { times } => {
+                let error = json!({ "type": "retry", "reason": "connection refused", "unreachable": true });
+                self.tell(&json!({ "do": "connect_error", "error": error, "times": times }));
+                self.tell(&json!({ "do": "lose_link" }));
+            }
+            Step::Deaths { times } => {
+                for _ in 0..*times {
+                    self.kill();
+                    self.start(Some("after_send_before_settle:1".to_owned()));
+                    self.wait_for(|play| !play.world.runs());
+                }
+            }
+            Step::ChildDeaths { times } => {
+                let lives = self.world.scripted.lives();
+                let abort = json!({ "do": "abort_in", "method": "send" });
+                (0..*times).for_each(|_| self.world.scripted.greet(abort.clone()));
+                self.tell(&abort);
+                self.wait_for(|play| !play.world.runs() || play.world.scripted.lives() >= lives + times);
+                self.world.scripted.forget_greetings();
+            }
+            Step::Jump { ms } => fs::write(self.clock(), ms.to_string()).expect("the folder is ours"),
             Step::Kill => self.kill(),
             Step::Restart => {
                 if self.world.runs() {
@@ -97,6 +120,19 @@ impl Play {
         }
     }
 
+    /// What sets the clock of a host that runs.
+    fn clock(&self) -> PathBuf {
+        self.world.home().with_file_name("clock")
+    }
+
+    /// Waits a moment for something that need not happen.
+    fn wait_for(&mut self, mut happens: impl FnMut(&mut Self) -> bool) {
+        let until = Instant::now() + Duration::from_secs(2);
+        while !happens(self) && Instant::now() < until {
+            thread::sleep(Duration::from_millis(10)); // poll
+        }
+    }
+
     /// A host that has died is started again, and a new life of the adapter hears what is not acknowledged.
     fn revive(&mut self) {
         if !self.world.runs() {
@@ -112,6 +148,8 @@ impl Play {
             self.world.environment("HERMES_CRASH_AT", &point);
         }
         self.world.environment("HERMES_CLOCK_SKEW_MS", &self.skew_ms.to_string());
+        let clock = self.clock().display().to_string();
+        self.world.environment("HERMES_CLOCK_FILE", &clock);
         let lives = self.world.scripted.lives();
         self.world.launch();
         // A host that is to die may do so before its adapter lives.
@@ -176,6 +214,8 @@ impl Play {
     fn end(mut self) {
         self.kill();
         self.skew_ms = 0;
+        // Where there is one.
+        let _ = fs::remove_file(self.clock());
         self.start(None);
         self.tell(&json!({ "do": "calm" }));
         let until = Instant::now() + Duration::from_secs(CALM_S);

@@ -17,6 +17,9 @@ pub const BUSY: [&str; 2] = ["queue", "interrupt"];
 /// Steps of one story.
 const STEPS: u64 = 45;
 
+/// Steps after those: writing among deaths during the same send, long outages and clocks that are set meanwhile.
+const LATE_STEPS: u64 = 8;
+
 /// Where somebody writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Place {
@@ -43,6 +46,14 @@ pub enum Step {
     Trouble { what: &'static str },
     /// The platform refuses the next connections.
     Away { times: u64 },
+    /// The platform cannot be reached for so many connections.
+    Outage { times: u64 },
+    /// The host dies so often after a send and before its receipt.
+    Deaths { times: u64 },
+    /// The process of the adapter dies in the first send of so many lives.
+    ChildDeaths { times: u64 },
+    /// The machine's clock is set while the host runs.
+    Jump { ms: i64 },
     /// kill -9.
     Kill,
     /// The host is asked to end, and starts again.
@@ -74,7 +85,8 @@ impl Story {
         let mut chance = Chance::new(seed);
         let isolation = chance.of(&Isolation::BOTH);
         let busy = chance.of(&BUSY);
-        let steps = (0..STEPS).map(|number| step(&mut chance, number)).collect();
+        let mut steps: Vec<Step> = (0..STEPS).map(|number| step(&mut chance, number)).collect();
+        steps.extend((STEPS..STEPS + LATE_STEPS).map(|number| late_step(&mut chance, number)));
         Self { seed, isolation, busy, steps }
     }
 }
@@ -130,6 +142,16 @@ fn step(chance: &mut Chance, number: u64) -> Step {
         },
         93..=94 => Step::SetClock { skew_ms: chance.of(&[-7_200_000, -60_000, 60_000, 3_600_000, 90_000_000]) },
         _ => Step::Rest { ms: chance.below(150) },
+    }
+}
+
+fn late_step(chance: &mut Chance, number: u64) -> Step {
+    match chance.below(100) {
+        0..=59 => write(chance, number),
+        60..=69 => Step::Deaths { times: 2 + chance.below(2) },
+        70..=79 => Step::ChildDeaths { times: 1 + chance.below(3) },
+        80..=86 => Step::Outage { times: 3 + chance.below(5) },
+        _ => Step::Jump { ms: chance.of(&[-90_000_000, -60_000, 3_600_000, 90_000_000, 4_000_000_000]) },
     }
 }
 

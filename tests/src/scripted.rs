@@ -61,6 +61,8 @@ impl Scripted {
                         // One that is gone already is followed by the next.
                         let _ = writeln!(stream, "{what}");
                     }
+                    // From here on it may connect: whatever the host asks first, it has been told what to answer.
+                    let _ = writeln!(stream, "{}", json!({ "do": "go" }));
                     state.line = Some(stream);
                     state.lives += 1;
                 }
@@ -92,6 +94,11 @@ impl Scripted {
     /// Tells something to every life that begins from now on, before anything else.
     pub fn greet(&self, what: Value) {
         self.shared.state.lock().expect("no test holds the lock while failing").greetings.push(what);
+    }
+
+    /// Tells nothing to the lives that begin from now on.
+    pub fn forget_greetings(&self) {
+        self.shared.state.lock().expect("no test holds the lock while failing").greetings.clear();
     }
 
     /// Tells the adapter something.

@@ -237,6 +237,26 @@ impl World {
         self.host.as_ref().expect("a host runs").id()
     }
 
+    /// The processes of adapters.
+    pub fn children(&self) -> Vec<u32> {
+        let tasks = fs::read_dir(format!("/proc/{}/task", self.pid())).into_iter().flatten().filter_map(Result::ok);
+        let children = tasks.filter_map(|task| fs::read_to_string(task.path().join("children")).ok());
+        let mut children: Vec<u32> = children
+            .flat_map(|pids| pids.split_whitespace().filter_map(|pid| pid.parse().ok()).collect::<Vec<_>>())
+            .collect();
+        children.sort_unstable();
+        children.dedup();
+        children
+    }
+
+    /// kill -9 of the processes of adapters.
+    pub fn kill_children(&self) {
+        for child in self.children() {
+            // One that is gone already is dead enough.
+            let _ = Command::new("kill").args(["-9", &child.to_string()]).status();
+        }
+    }
+
     /// Whether the host still runs.
     pub fn runs(&mut self) -> bool {
         self.host.as_mut().is_some_and(|host| host.try_wait().expect("the child is ours").is_none())
