@@ -330,7 +330,7 @@ pub fn with_summary(system: String, summary: Option<&str>) -> String {
 }
 
 /// The prompt, and what the model has to know about the beginning of this conversation.
-fn with_note(system: String, note: Option<&str>) -> String {
+pub fn with_note(system: String, note: Option<&str>) -> String {
     match note {
         None => system,
         Some(note) => format!("{system}\n\n{note}").trim_start().to_owned(),

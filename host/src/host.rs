@@ -31,6 +31,7 @@ use crate::handoff::Handoffs;
 use crate::health::AgentHealth;
 use crate::lane::reacting::REACTING_MAX;
 use crate::live::Live;
+use crate::losses::Losses;
 use crate::media::Media;
 use crate::outbox::AllHolds;
 use crate::plugins::{AdapterHandle, Adapters};
@@ -51,6 +52,8 @@ pub struct Host {
     pub store: Store,
     /// This life of the host.
     pub epoch: Epoch,
+    /// When it began.
+    started_ms: i64,
     /// Where *now* comes from.
     pub clock: Arc<dyn Clock>,
     /// Where randomness comes from.
@@ -93,6 +96,8 @@ pub struct Host {
     pub tasks: Bell,
     /// What is known of the clocks of platforms.
     pub clocks: PlatformClocks,
+    /// Answers that did not arrive and that their agents have not heard of.
+    pub(crate) losses: Losses,
     /// The waits that platforms asked for.
     pub holds: AllHolds,
     /// Who works on tasks beside the turns that handed them on.
@@ -147,6 +152,7 @@ impl Host {
         Self {
             store,
             epoch,
+            started_ms: clock.now_ms(),
             clock,
             chance,
             runtime,
@@ -166,6 +172,7 @@ impl Host {
             codes: Codes::default(),
             handoffs: Handoffs::default(),
             tasks: Bell::default(),
+            losses: Losses::default(),
             holds: AllHolds::default(),
             helpers: Helpers::default(),
             runs: Arc::default(),
@@ -302,6 +309,11 @@ impl Host {
     /// Now, in milliseconds since the Unix epoch.
     pub fn now_ms(&self) -> i64 {
         self.clock.now_ms()
+    }
+
+    /// Since when the host has been running without a longer sleep: what fell due before has had no chance since.
+    pub fn awake_since_ms(&self) -> i64 {
+        self.clock.awake_since_ms().max(self.started_ms)
     }
 
     /// Makes the id of a new session: when it began, and enough chance to be its own.

@@ -47,6 +47,7 @@ pub mod ingress;
 pub mod lane;
 pub mod lanes;
 pub mod live;
+mod losses;
 pub mod mask;
 pub mod media;
 pub mod mirror;

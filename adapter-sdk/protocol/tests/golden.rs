@@ -15,6 +15,7 @@ fn the_corpus_of_every_version_is_read_and_written_back() {
         for case in cases {
             let json = &case["json"];
             let again = match case["as"].as_str().unwrap() {
+                "CallError" => again::<words::CallError>(json),
                 "ConnectError" => again::<words::ConnectError>(json),
                 "Emitted" => again::<words::Emitted>(json),
                 "Envelope" => again::<words::Envelope>(json),

@@ -36,7 +36,10 @@ pub use media::{Enclosed, FileSource, take_media};
 pub use pace::{Pace, PaceRule};
 pub use part::{Impossible, PartChange, PartFacts, PartState};
 pub use penalty::PenaltyClock;
-pub use step::{LAST_TRY_MS, RetryPolicy, RetryScope, Step, after_lookup, contradicted, kills_target, next_step};
+pub use step::{
+    AWAKE_TRY_MS, LAST_TRY_MS, RetryPolicy, RetryScope, Step, after_lookup, contradicted, deadline_in_this_run,
+    kills_target, next_step,
+};
 pub use target::{Named, OFFERED_MAX, Target, TargetError, by_name, readings};
 pub use text::{preview, silence, strip_control};
 

@@ -34,7 +34,7 @@ use std::time::Duration;
 use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::chance::{Chance, SystemChance};
-use crate::clock::{Clock, SystemClock};
+use crate::clock::{Clock, ClockWatch, SystemClock};
 use crate::config::{Config, Sources};
 use crate::control as socket;
 use crate::dispatcher::Dispatcher;
@@ -69,6 +69,9 @@ const ADAPTER_QUEUE_MAX: usize = 256;
 
 /// How often what has expired is forgotten.
 const SWEEP_EVERY: Duration = Duration::from_secs(60);
+
+/// How often the clock of the machine is compared with the time that has passed.
+const LOOK_AT_THE_CLOCK: Duration = Duration::from_secs(5);
 
 /// How long tasks that do not end are waited for after everything is written.
 const LEFT_BEHIND: Duration = Duration::from_secs(1);
@@ -307,6 +310,7 @@ async fn serve(
     let shown = status::serve(&app, status_listener);
     tokio::spawn(sweep_for_ever(Arc::clone(&app.host)));
     tokio::spawn(look_after_the_store(Arc::clone(&app.host)));
+    tokio::spawn(watch_the_clock(Arc::clone(&app.host)));
     app.state.send_replace("online");
     match ready {
         // A terminal that is gone by now ends it as soon as it is asked.
@@ -409,6 +413,22 @@ async fn sweep_for_ever(host: Arc<Host>) {
                     break;
                 }
             }
+        }
+    }
+}
+
+/// Says in the log when the clock of the machine is set.
+async fn watch_the_clock(host: Arc<Host>) {
+    let mut watch = ClockWatch::default();
+    let mut ticks = tokio::time::interval(LOOK_AT_THE_CLOCK);
+    loop {
+        ticks.tick().await;
+        if let Some(set_by_ms) = watch.look(host.clock.wall_ms(), host.now_ms()) {
+            tracing::warn!(
+                set_by_s = set_by_ms / 1_000,
+                "the clock of this machine was set; deadlines are not affected, and the host keeps its own time until \
+                 it is restarted"
+            );
         }
     }
 }

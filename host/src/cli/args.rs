@@ -200,6 +200,12 @@ pub(super) struct SendArgs {
     /// Let the agent know: the text also stands in the transcript of that chat's session
     #[arg(long)]
     pub mirror: bool,
+    /// Wait for its receipt, for 60 s or SECONDS: 0 means delivered, 1 refused or given up, 3 not known yet
+    #[arg(long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "60", require_equals = true)]
+    pub wait: Option<u64>,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
 }
 
 #[derive(Debug, Subcommand)]

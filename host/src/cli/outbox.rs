@@ -1,14 +1,21 @@
 //! `send` and `outbox`: what is owed, and what could not be delivered.
 
 use std::io::Read;
+use std::time::Duration;
+
+use serde::Serialize;
+use tokio::time::Instant;
 
 use super::args::{Listed, OutboxCommand, SendArgs};
 use super::ask::{self, print, print_json, say, unexpected};
 use super::table::{Table, ago};
-use super::{Context, Failure};
+use super::{Context, FAILED, Failure, STILL_RUNNING};
 use crate::clock::{Clock, SystemClock};
 use crate::control::{ControlReply, ControlRequest, DeliveryInfo, PartInfo};
 use crate::status::human::{one_line, span};
+
+/// How often the host is asked how a delivery stands.
+const ASK_AGAIN: Duration = Duration::from_millis(200);
 
 /// What is shown of why a part did not arrive, in characters.
 const DETAIL_CHARS_MAX: usize = 500;
@@ -26,9 +33,15 @@ pub async fn send(context: &Context, args: SendArgs) -> Result<(), Failure> {
         std::path::absolute(&path).map_err(|error| Failure::failed(format!("{path:?} cannot be found ({error})")))
     };
     let file = args.file.map(absolute).transpose()?;
-    let SendArgs { target, mirror, .. } = args;
+    let SendArgs { target, mirror, wait, json, .. } = args;
     let reply = ask::host(context, &ControlRequest::Send { target: target.clone(), text, file, mirror }).await?;
     match reply {
+        ControlReply::Owed { delivery, note } if wait.is_some() || json => {
+            if let Some(note) = note.filter(|_| !json) {
+                say(&note)?;
+            }
+            receipt(context, delivery, Duration::from_secs(wait.unwrap_or(0)), json).await
+        }
         ControlReply::Owed { delivery, note } => {
             let note = note.map(|note| format!("\n{note}")).unwrap_or_default();
             say(&format!(
@@ -38,6 +51,80 @@ pub async fn send(context: &Context, args: SendArgs) -> Result<(), Failure> {
         }
         ControlReply::Done { message } => say(&message),
         other => Err(unexpected(&other)),
+    }
+}
+
+/// The result of a `send`, as `--json` prints it.
+#[derive(Debug, PartialEq, Serialize)]
+struct Sent {
+    delivery: i64,
+    /// `delivered`, `refused`, `abandoned`; `owed` while it is not known.
+    state: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    why: Option<String>,
+    message_ids: Vec<String>,
+}
+
+impl Sent {
+    fn of(delivery: &DeliveryInfo, parts: &[PartInfo]) -> Self {
+        Self {
+            delivery: delivery.id,
+            state: state(delivery).to_owned(),
+            why: delivery.why.clone(),
+            message_ids: parts.iter().flat_map(|part| part.message_ids.iter().cloned()).collect(),
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        matches!(self.state.as_str(), "delivered" | "refused" | "abandoned")
+    }
+
+    /// The exit code: delivered, lost, or not known yet.
+    fn code(&self) -> u8 {
+        match self.state.as_str() {
+            "delivered" => 0,
+            "refused" | "abandoned" => FAILED,
+            _ => STILL_RUNNING,
+        }
+    }
+
+    fn sentence(&self) -> String {
+        let id = self.delivery;
+        let why = self.why.as_deref().map_or_else(String::new, |why| format!(": {}", one_line(why, DETAIL_CHARS_MAX)));
+        match self.state.as_str() {
+            "delivered" => format!("delivered (delivery {id})"),
+            "refused" | "abandoned" => {
+                format!("not delivered{why}; `hermes-host outbox retry {id}` tries delivery {id} again")
+            }
+            _ => format!(
+                "not delivered yet; the host tries on, `hermes-host outbox show {id}` says how delivery {id} stands"
+            ),
+        }
+    }
+}
+
+/// Waits for the end of a delivery, and ends with it.
+async fn receipt(context: &Context, delivery: i64, within: Duration, json: bool) -> Result<(), Failure> {
+    let until = Instant::now() + within;
+    let sent = loop {
+        let reply = ask::host(context, &ControlRequest::OutboxShow { delivery }).await?;
+        let ControlReply::Delivery { delivery, parts, .. } = &reply else { return Err(unexpected(&reply)) };
+        let sent = Sent::of(delivery, parts);
+        if sent.is_over() || Instant::now() >= until {
+            break sent;
+        }
+        tokio::time::sleep(ASK_AGAIN.min(until.saturating_duration_since(Instant::now()))).await;
+    };
+    if json {
+        print_json(&sent)?;
+    } else {
+        say(&sent.sentence())?;
+    }
+    match sent.code() {
+        0 => Ok(()),
+        // Without `--wait` the command only hands the text over.
+        STILL_RUNNING if within.is_zero() => Ok(()),
+        code => Err(Failure::silent(code)),
     }
 }
 
@@ -224,6 +311,27 @@ mod tests {
              5        owed       5                       t5\n\
              6        refused    6                       t6\n"
         );
+    }
+
+    #[test]
+    fn the_end_of_a_send_has_its_exit_code() {
+        let ended = |state: &str, why: Option<&str>| {
+            let delivery = serde_json::json!({
+                "id": 7, "instance": "one", "chat": "5", "purpose": "reply", "state": state, "why": why,
+                "since_ms": 0, "deadline_ms": 9, "parts": 1, "delivered": 1,
+            });
+            let parts =
+                serde_json::json!([{ "n": 1, "state": state, "attempts": 1, "text": "a", "message_ids": ["m"] }]);
+            Sent::of(&serde_json::from_value(delivery).unwrap(), &serde_json::from_value::<Vec<_>>(parts).unwrap())
+        };
+        let delivered = ended("settled", None);
+        assert_eq!((delivered.code(), delivered.message_ids.as_slice()), (0, &["m".to_owned()][..]));
+        let refused = ended("settled", Some("refused (forbidden): blocked"));
+        assert_eq!((refused.code(), refused.state.as_str()), (FAILED, "refused"));
+        assert!(refused.sentence().contains("refused (forbidden): blocked") && refused.sentence().contains("retry 7"));
+        assert_eq!(ended("abandoned", Some("doubtful twice")).code(), FAILED);
+        let waits = ended("owed", None);
+        assert!(!waits.is_over() && waits.code() == STILL_RUNNING && waits.sentence().contains("outbox show 7"));
     }
 
     #[test]

@@ -134,18 +134,23 @@ impl Dispatcher {
             );
             return (words, Vec::new());
         }
+        // A thread that begins with the command itself is no place that somebody chose.
+        let mut chat = event.chat.clone();
+        if chat.thread.is_some() && chat.thread == event.message_id {
+            (chat.thread, chat.thread_name) = (None, None);
+        }
         let former = self.homes.told(&instance).filter(|(_, by)| *by == SaidBy::Chat).map(|(chat, _)| chat.clone());
         let (words, change) = match args.trim() {
             "" => {
                 let row = HomeChannelRow {
                     instance: instance.clone(),
-                    chat: event.chat.clone(),
+                    chat: chat.clone(),
                     set_by: format!("{instance}:{}", event.sender.id),
                     set_ms: self.host.now_ms(),
                 };
-                self.homes.set(&instance, Some(event.chat.clone()));
+                self.homes.set(&instance, Some(chat.clone()));
                 let words = match former {
-                    Some(former) if former == event.chat => "This was the home channel already.".to_owned(),
+                    Some(former) if former == chat => "This was the home channel already.".to_owned(),
                     Some(former) => format!(
                         "This is the home channel of {instance} now; it was {}.",
                         former.name.as_deref().unwrap_or(&former.id)

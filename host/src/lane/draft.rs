@@ -17,6 +17,7 @@ use hermes_core::ids::TurnId;
 use hermes_protocol::{Purpose, StreamKind};
 use tokio::time::Instant;
 
+use super::hint_line::HintLine;
 use super::hints::Unsent;
 use super::manner::Dress;
 use crate::config::StreamMode;
@@ -63,7 +64,7 @@ impl Draft {
             return None;
         }
         let rule = live.pace();
-        let unsent = unsent.then(|| Unsent::start(adapter.clone(), heard.place.chat.clone(), rule));
+        let unsent = unsent.then(|| Unsent::start(HintLine::to(host, adapter.clone()), heard.place.chat.clone(), rule));
         Some(Self {
             adapter,
             rule,

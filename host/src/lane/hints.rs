@@ -150,9 +150,9 @@ struct UnsentText {
 
 impl Unsent {
     /// Shows drafts in `chat` at this pace.
-    pub fn start(adapter: AdapterHandle, chat: Chat, rule: PaceRule) -> Self {
+    pub fn start(line: HintLine, chat: Chat, rule: PaceRule) -> Self {
         let (shared, ended) = (Arc::<UnsentText>::default(), CancellationToken::new());
-        tokio::spawn(show_drafts(adapter, chat, rule, Arc::clone(&shared), ended.clone()));
+        tokio::spawn(show_drafts(line, chat, rule, Arc::clone(&shared), ended.clone()));
         Self { shared, _on: ended.drop_guard() }
     }
 
@@ -197,13 +197,7 @@ impl UnsentText {
     }
 }
 
-async fn show_drafts(
-    adapter: AdapterHandle,
-    chat: Chat,
-    rule: PaceRule,
-    shared: Arc<UnsentText>,
-    ended: CancellationToken,
-) {
+async fn show_drafts(line: HintLine, chat: Chat, rule: PaceRule, shared: Arc<UnsentText>, ended: CancellationToken) {
     let began = Instant::now();
     let now_ms = || i64::try_from(began.elapsed().as_millis()).unwrap_or(i64::MAX);
     let mut pace = Pace::new(rule, 0);
@@ -223,10 +217,14 @@ async fn show_drafts(
         if pace.due_ms(chars).is_none_or(|due_ms| due_ms > now_ms()) {
             continue;
         }
+        if line.is_held(&chat.id) {
+            pace.slow_down(now_ms());
+            continue;
+        }
         pace.shown(now_ms(), chars);
-        let Some(piece) = piece(&adapter, &text).await.filter(|piece| piece.source != shown) else { continue };
-        if let Err(error) = draft(&adapter, &chat, &piece.source).await {
-            tracing::debug!(instance = %adapter.instance(), %error, "a draft was not taken");
+        let Some(piece) = piece(line.adapter(), &text).await.filter(|piece| piece.source != shown) else { continue };
+        if let Err(error) = draft(&line, &chat, &piece.source).await {
+            tracing::debug!(instance = %line.adapter().instance(), %error, "a draft was not taken");
             shared.failed.store(true, Ordering::Relaxed);
             shared.told.notify_one();
             break;
@@ -234,15 +232,15 @@ async fn show_drafts(
         shown = piece.source;
     }
     if !shown.is_empty()
-        && let Err(error) = draft(&adapter, &chat, "").await
+        && let Err(error) = draft(&line, &chat, "").await
     {
-        tracing::debug!(instance = %adapter.instance(), %error, "a draft was not taken back");
+        tracing::debug!(instance = %line.adapter().instance(), %error, "a draft was not taken back");
     }
 }
 
-async fn draft(adapter: &AdapterHandle, chat: &Chat, text: &str) -> Result<Vec<u8>, CallError> {
+async fn draft(line: &HintLine, chat: &Chat, text: &str) -> Result<Vec<u8>, CallError> {
     let call = serde_json::to_vec(&DraftCall::new(chat.clone(), text)).expect("a draft call is always JSON");
-    adapter.hint(method::DRAFT, call).await
+    line.call(&chat.id, method::DRAFT, call).await
 }
 
 /// Keeps the typing sign of a chat up until it is dropped.

@@ -22,6 +22,7 @@ mod compress;
 mod conversation;
 mod door;
 mod draft;
+mod files;
 mod heal;
 mod hint_line;
 mod hints;
@@ -452,12 +453,18 @@ impl Lane {
         let manner = Manner::of(&self.host.live(), &heard.place.instance, &remembered.settings);
         let mut request = context::build(&self.host, &self.session, turn, &heard, messages, remembered);
         request.steps = steps;
+        let lost = self.host.losses.take(&self.session);
+        request.system = context::with_note(request.system, lost.as_deref());
         // The turn has the rights of the least of those who speak in it.
         let tiers = groups.iter().flatten().map(|heard| heard.event.tier());
         let tier = tiers.fold(heard.event.tier(), std::cmp::Ord::min);
         let lease = self.host.runs.issue(&*self.host.chance, tier, &mut request.context);
         crash::point("mid_turn");
         self.look_away(groups.iter().flatten());
+        if let Some(words) = files::missing(groups.iter().flatten().chain([&heard])) {
+            let notice = heard.place.tell(&self.host, words).await;
+            self.owe(notice).await;
+        }
         if heard.aside && heard.urge != Urge::InOrder {
             let words = format!(
                 "Working on it beside this conversation, as turn {turn}. The answer comes here; `/agents` shows it."

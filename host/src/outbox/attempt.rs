@@ -36,8 +36,9 @@ impl OutboxLane {
         let Some(adapter) = host.adapter(&self.target.instance) else { return };
         let capabilities = adapter.capabilities();
         let class = capabilities.delivery.clone();
-        let Some(job) = self.job(which) else { return };
-        let (id, deadline_ms, next) = (job.id(), job.delivery.deadline_ms, job.next);
+        let Some(job) = self.seen(which) else { return };
+        let deadline_ms = self.deadline_ms(job, host.now_ms());
+        let (id, next) = (job.id(), job.next);
         let step = match next {
             Next::Send => {
                 let Some(sent) = self.send(which, &adapter).await else { return };

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use hermes_core::delivery::LAST_TRY_MS;
+use hermes_core::delivery::{LAST_TRY_MS, deadline_in_this_run};
 use hermes_core::ids::DeliveryId;
 use hermes_core::limits::WAIT_TOLD_MS_MAX;
 use hermes_protocol::Purpose;
@@ -319,17 +319,18 @@ impl OutboxLane {
         let farthest_ms = now_ms.saturating_add(backoff_ms_max.max(WAIT_TOLD_MS_MAX));
         let mut wait: Option<i64> = None;
         for (which, job) in candidates {
-            if now_ms > job.delivery.deadline_ms {
+            let deadline_ms = self.deadline_ms(job, now_ms);
+            if now_ms > deadline_ms {
                 return Plan::Expire(which);
             }
             let held = self.holds.until_ms(&self.target.instance, &job.delivery.chat.id, now_ms);
             let due_ms = if job.due_ms > farthest_ms { now_ms } else { job.due_ms };
-            let due_ms = due(due_ms, job.delivery.deadline_ms, &job.delivery.purpose, held);
+            let due_ms = due(due_ms, deadline_ms, &job.delivery.purpose, held);
             if online && due_ms <= now_ms && !self.is_left_to_the_next_life(job) {
                 return Plan::Try(which);
             }
             // One millisecond past the deadline it is over.
-            let look_ms = if online { due_ms.min(job.delivery.deadline_ms + 1) } else { job.delivery.deadline_ms + 1 };
+            let look_ms = if online { due_ms.min(deadline_ms + 1) } else { deadline_ms + 1 };
             wait = Some(wait.map_or(look_ms, |earliest| earliest.min(look_ms)));
         }
         if online && !self.draining {
@@ -340,6 +341,13 @@ impl OutboxLane {
             }
         }
         wait.map_or(Plan::Idle, |until_ms| Plan::Wait { until_ms, adapter: !online })
+    }
+
+    /// The deadline of a job in this run of the host.
+    pub(super) fn deadline_ms(&self, job: &Job, now_ms: i64) -> i64 {
+        let delivery = &job.delivery;
+        let times = (delivery.created_ms, delivery.deadline_ms);
+        deadline_in_this_run(&delivery.purpose, times, self.host.awake_since_ms(), now_ms)
     }
 
     /// Whether a repeat waits for a sign of life while the host drains: nobody knows when there is one.

@@ -57,13 +57,17 @@ impl OutboxLane {
             turn = delivery.turn.map(|turn| turn.0),
             inbox = delivery.in_reply_to.map(|inbox| inbox.0),
             purpose = %delivery.purpose,
-            why,
+            why = why.as_str(),
             "not delivered"
         );
+        let is_new = self.reports.about != Some(delivery.id);
+        if let Some(session) = delivery.session.as_ref().filter(|_| is_new && delivery.purpose == Purpose::Reply) {
+            self.host.losses.note(session, &delivery.markdown, &why);
+        }
         let is_said = !matches!(delivery.purpose, Purpose::Notice | Purpose::Ask) && delivery.code.is_none();
         let reachable = self.host.adapter(&self.target.instance);
         let reachable = reachable.is_some_and(|adapter| adapter.delivers_later(&delivery.chat.id));
-        if !is_said || !reachable || self.reports.about == Some(delivery.id) {
+        if !is_said || !reachable || !is_new {
             return None;
         }
         let (about, session, chat) = (delivery.id, delivery.session.clone(), delivery.chat.clone());

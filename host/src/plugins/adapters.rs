@@ -270,6 +270,13 @@ impl Adapters {
         let handle = AdapterHandle { shared };
         // What a message does to its adapter ends only that process then.
         let isolated = Arc::new(AtomicBool::new(inner.settings.isolated.contains(&plan.instance)));
+        if isolated.load(Ordering::Relaxed) {
+            tracing::warn!(
+                target: "plugins", instance = %plan.instance,
+                "the previous run of the host ended while it was sending; it runs in a process of its own until the \
+                 next restart"
+            );
+        }
         let wanted = Wanted { enabled: plan.enabled, plan: Arc::new(plan), start: FIRST_START, end: None };
         let (wanted, watching) = watch::channel(wanted);
         tokio::spawn(tell(handle.clone(), inner.events.clone(), announced));

@@ -111,6 +111,9 @@ struct Inner {
     clock: Arc<dyn Clock>,
     nonce: Arc<str>,
     keep: ArcSwap<Keep>,
+    /// When the file was opened, and the time of the newest row that was found in it.
+    opened_ms: i64,
+    newest_ms: i64,
 }
 
 impl Store {

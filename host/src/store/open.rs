@@ -44,6 +44,8 @@ pub(super) fn open(path: &Path, clock: Arc<dyn Clock>, settings: Settings) -> Re
     }
     migrate::migrate(&db, path, MIGRATIONS)?;
     let (epoch, nonce) = begin_epoch(&db, clock.now_ms()).map_err(explained)?;
+    let opened_ms = clock.now_ms();
+    let newest_ms = newest(&db).map_err(explained)?.unwrap_or(opened_ms);
     pairing::forget_untold(&db).map_err(explained)?;
     sessions::complete(&db, clock.now_ms()).map_err(explained)?;
     let loaded = recovery::load(&db).map_err(explained)?;
@@ -56,8 +58,17 @@ pub(super) fn open(path: &Path, clock: Arc<dyn Clock>, settings: Settings) -> Re
         path: path.to_owned(),
         detail: format!("no thread to write with: {error}"),
     })?;
-    let store =
-        Store { inner: Arc::new(Inner { writer, readers, clock, nonce: nonce.into(), keep: ArcSwap::default() }) };
+    let store = Store {
+        inner: Arc::new(Inner {
+            writer,
+            readers,
+            clock,
+            nonce: nonce.into(),
+            keep: ArcSwap::default(),
+            opened_ms,
+            newest_ms,
+        }),
+    };
     Ok(Opened { store, epoch, loaded, unclean })
 }
 
@@ -95,6 +106,19 @@ fn configure(db: &Connection, settings: Settings) -> Outcome<()> {
 /// Whether the life before ended with [`finish`]. The column is as old as the first schema.
 fn ended_cleanly(db: &Connection) -> Outcome<bool> {
     Ok(db.query_row("SELECT clean_shutdown FROM host", [], |row| row.get(0))?)
+}
+
+/// The time of the newest event, turn or delivery.
+fn newest(db: &Connection) -> Outcome<Option<i64>> {
+    let newest = db.query_row(
+        "SELECT max(at_ms) FROM (
+             SELECT * FROM (SELECT received_ms AS at_ms FROM inbox ORDER BY id DESC LIMIT 1)
+             UNION ALL SELECT * FROM (SELECT started_ms FROM turns ORDER BY id DESC LIMIT 1)
+             UNION ALL SELECT * FROM (SELECT created_ms FROM outbox ORDER BY id DESC LIMIT 1))",
+        [],
+        |row| row.get(0),
+    )?;
+    Ok(newest)
 }
 
 /// Counts this life; returns it and the nonce of the file.

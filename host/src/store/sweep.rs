@@ -9,6 +9,8 @@ use super::sql::{change, collect, text};
 use super::writer::Outcome;
 use super::{Result, Store, Swept, directory, inbox, pairing, search, tasks, watches};
 
+/// The time that may have passed unseen before the file was opened, in milliseconds.
+const UNSEEN_MS_MAX: i64 = 24 * 3_600 * 1_000;
 /// Rows of a table that one sweep looks at.
 const WALKED_ROWS_MAX: u32 = 1_000;
 /// Stray events of an instance that one sweep removes.
@@ -26,7 +28,7 @@ impl Store {
     pub async fn sweep(&self, now_ms: i64) -> Result<Swept> {
         // One request each, so that the host's own are not held up by all of them.
         let keep = self.keep();
-        let before_ms = now_ms.saturating_sub(keep.settled_ms);
+        let before_ms = self.believed_ms(now_ms).saturating_sub(keep.settled_ms);
         let inbox = self.write(move |db| walk(db, &INBOX, before_ms)).await?;
         let turns = self.write(move |db| walk(db, &TURNS, before_ms)).await?;
         let deliveries = self.write(move |db| walk(db, &OUTBOX, before_ms)).await?;
@@ -44,6 +46,15 @@ impl Store {
             indexed: indexed.rows,
             more: inbox.more || turns.more || deliveries.more || strays.more || indexed.more,
         })
+    }
+}
+
+impl Store {
+    /// The latest time that rows are compared with. A clock that is far ahead of every row at the start may be wrong, and
+    /// would sweep all that is known of earlier messages: without other evidence a day has passed at most.
+    fn believed_ms(&self, now_ms: i64) -> i64 {
+        let passed_ms = now_ms.saturating_sub(self.inner.opened_ms).max(0);
+        now_ms.min(self.inner.newest_ms.saturating_add(UNSEEN_MS_MAX).saturating_add(passed_ms))
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use futures_util::future::BoxFuture;
 use hermes_agent::{AgentRuntime, EventSink, Message, TurnOutcome, TurnRequest};
 use hermes_core::settings::Effort;
-use hermes_protocol::{Chat, ChatType};
+use hermes_protocol::{Chat, ChatType, RefusalKind, SendOutcome};
 use tokio_util::sync::CancellationToken;
 
 use super::world::{Setting, World};
@@ -58,6 +58,26 @@ fn world() -> (World, Arc<Recorder>) {
     let recorder = Arc::new(Recorder::default());
     let runtime: Arc<dyn AgentRuntime> = recorder.clone();
     (World::with(Setting { section: SECTION.to_owned(), runtime: Some(runtime), ..Setting::default() }), recorder)
+}
+
+#[test]
+fn an_answer_that_was_refused_is_told_to_the_agent_in_the_next_turn_once() {
+    let (world, recorder) = world();
+    let ada = world.chat("8");
+    world.platform.answers(SendOutcome::refused(RefusalKind::Invalid, "blocked by AutoMod"));
+    ada.says("hello");
+    ada.hears(2);
+    assert!(!recorder.last().system.contains("[System"));
+    ada.says("and?");
+    ada.hears(3);
+    let told = recorder.last().system;
+    assert!(
+        told.contains("not delivered") && told.contains("blocked by AutoMod") && told.contains("by small"),
+        "{told}"
+    );
+    ada.says("fine");
+    ada.hears(4);
+    assert!(!recorder.last().system.contains("[System"), "once");
 }
 
 #[test]

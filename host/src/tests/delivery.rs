@@ -1,7 +1,7 @@
 //! What becomes of an answer.
 
 use hermes_core::delivery::PartState;
-use hermes_protocol::{Format, LookupReply, Receipt, RefusalKind, SendOutcome, WaitScope};
+use hermes_protocol::{Emitted, Format, LookupReply, Receipt, RefusalKind, SendOutcome, WaitScope};
 use serde_json::json;
 use std::time::Duration;
 
@@ -127,6 +127,39 @@ fn a_credential_that_is_refused_for_one_message_alone_holds_no_other() {
     chat.hears(2);
     world.chat("8").says("even");
     assert_eq!(world.chat("8").hears(1), ["even"]);
+}
+
+#[test]
+fn an_answer_whose_deadline_passed_while_the_host_was_down_is_still_tried() {
+    let mut world = World::new();
+    world.set_online(false);
+    world.chat("7").says("question");
+    world.until("it is owed", || (world.block_on(world.host().store.counts()).unwrap().outbox == 1).then_some(()));
+    world.stop();
+    world.passes(Duration::from_secs(400 * 24 * 3_600));
+    world.start();
+    assert_eq!(world.chat("7").hears(1), ["question"]);
+    world.settled();
+}
+
+#[test]
+fn a_start_with_a_clock_far_ahead_forgets_no_message_that_was_handled() {
+    let mut world = World::new();
+    let chat = world.chat("7");
+    let first = chat.event("one");
+    chat.gives(&first);
+    chat.says("two");
+    chat.hears(2);
+    world.settled();
+    world.stop();
+    world.passes(Duration::from_secs(400 * 24 * 3_600));
+    world.start();
+    let host = world.host();
+    world.block_on(host.store.sweep(host.now_ms())).unwrap();
+    assert!(matches!(world.chat("7").gives(&first), Emitted::Duplicate { .. }));
+    world.passes(Duration::from_secs(32 * 24 * 3_600));
+    world.block_on(host.store.sweep(host.now_ms())).unwrap();
+    assert!(matches!(world.chat("7").gives(&first), Emitted::New { .. }), "time that passes counts");
 }
 
 #[test]

@@ -187,13 +187,15 @@ fn what_cannot_be_had_is_missing_with_its_reason_and_the_turn_goes_on() {
     for (n, (answer, note)) in answers.into_iter().enumerate() {
         world.platform.answers_to("fetch", answer);
         chat.gives(&with_files(&chat, "look", &["f"]));
-        let heard = chat.hears(n + 1).pop().unwrap();
+        let mut heard = chat.hears(2 * (n + 1));
+        let (heard, notice) = (heard.pop().unwrap(), heard.pop().unwrap());
+        assert!(notice.starts_with("I could not receive"), "{notice}");
         assert!(heard.contains("[attached image \"f.png\", image/png, 3 bytes; ") && heard.contains(note), "{heard}");
     }
     let mut event = chat.event("look");
     event.attachments = vec![Attachment::away("long".repeat(1_000), AttachmentKind::Image, "", "", 0)];
     chat.gives(&event);
-    assert!(chat.hears(5)[4].contains("in more than 2048 bytes"));
+    assert!(chat.hears(10)[9].contains("in more than 2048 bytes"));
     assert_eq!(asked(&world).len(), 4, "what is too long is asked of nobody");
 }
 
@@ -202,7 +204,7 @@ fn an_adapter_that_does_not_declare_it_is_not_asked() {
     let world = World::new();
     let chat = world.chat("7");
     chat.gives(&with_files(&chat, "look", &["f"]));
-    assert!(chat.hears(1)[0].contains("not available: its adapter cannot bring it"));
+    assert!(chat.hears(2)[1].contains("not available: its adapter cannot bring it"));
     assert_eq!(asked(&world), Vec::<Value>::new());
 }
 
@@ -220,9 +222,9 @@ fn the_parts_of_an_album_are_one_message_with_all_its_files_in_order() {
     chat.gives(&part("", "c"));
     world.platform.gives_held(&json!(away("a").not_fetched("a is gone")));
     world.platform.gives_held(&json!(away("b").not_fetched("b is gone")));
-    let heard = chat.hears(1).remove(0);
+    let heard = chat.hears(2).remove(1);
     let found: Vec<_> = ["three", "a is gone", "b is gone", "c is gone"].map(|words| heard.find(words)).to_vec();
     assert!(found.iter().all(Option::is_some) && found.is_sorted(), "{heard}");
     world.settled();
-    assert_eq!(chat.heard().len(), 1);
+    assert_eq!(chat.heard().len(), 2, "one notice about all of them, and one answer");
 }

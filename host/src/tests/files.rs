@@ -214,7 +214,10 @@ fn several_files_that_came_in_are_named_with_their_places_and_what_is_missing_wi
         Attachment::missing(AttachmentKind::File, "big.iso", 9, "it is larger than this host takes"),
     ];
     chat.gives(&event);
-    let heard = chat.hears(1).remove(0);
+    let mut heard = chat.hears(2);
+    let notice = "I could not receive `big.iso` (it is larger than this host takes). Please send it again, smaller or as a link.";
+    assert_eq!(heard[0], notice);
+    let heard = heard.remove(1);
     let place = world.home().join("media/fake/in").join(id);
     assert!(heard.contains(&format!("image/png, 3 bytes, at {}", place.display())), "{heard}");
     assert!(heard.contains("big.iso") && heard.contains("not available: it is larger than this host takes"), "{heard}");

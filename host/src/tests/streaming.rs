@@ -489,6 +489,20 @@ fn typing_ends_with_the_turn_however_it_ends() {
 }
 
 #[test]
+fn a_limited_typing_sign_makes_its_chat_wait_for_messages_too() {
+    let (world, agent) = with(json!({ "typing": true }), "");
+    world.platform.limits_hints(60_000);
+    world.chat("7").says("question");
+    world.until("typing is asked for", || (world.platform.typing().len() == 1).then_some(()));
+    let host = world.host();
+    let held = world.until("the chat waits", || host.holds.of("fake").until_ms("fake", "7", host.now_ms()));
+    assert!(held <= host.now_ms() + 60_000);
+    agent.ends();
+    world.until("the answer is owed", || (world.block_on(host.store.counts()).unwrap().outbox == 1).then_some(()));
+    assert_eq!((world.platform.typing(), world.chat("7").heard()), (vec![true], Vec::new()));
+}
+
+#[test]
 fn tools_are_shown_in_one_message_that_is_changed_and_never_owed() {
     let (world, agent) = chosen("progress = \"all\"");
     world.chat("7").says("question");

@@ -122,6 +122,16 @@ fn a_missing_home_channel_says_how_to_set_it() {
 }
 
 #[test]
+fn a_thread_that_begins_with_the_command_is_not_stored_as_home() {
+    let world = World::new();
+    let talk = world.talk(Chat::dm("7"), "7");
+    let mut event = talk.event("/sethome");
+    event.chat.thread = event.message_id.clone();
+    talk.gives(&event);
+    world.until("it is home", || world.host().homes().get("fake").filter(|home| home.thread.is_none()).map(drop));
+}
+
+#[test]
 fn sethome_makes_a_chat_home_with_its_thread_until_it_is_taken_back() {
     let mut world = world(OWNER, json!({ "threads": true }));
     let talk = world.talk(Chat::dm("7").named("Ada").in_thread("3"), "7");

@@ -456,6 +456,8 @@ pub struct Platform {
     edit_outcomes: Mutex<VecDeque<Option<SendOutcome>>>,
     takes_no_drafts: AtomicBool,
     takes_no_reactions: AtomicBool,
+    /// The wait that typing signs are answered with, in milliseconds.
+    limits_hints: AtomicU64,
     /// How many of the next sends are held, and those that are.
     holds: AtomicU64,
     held: Mutex<Vec<oneshot::Sender<Answer>>>,
@@ -484,6 +486,7 @@ impl Default for Platform {
             edit_outcomes: Mutex::default(),
             takes_no_drafts: AtomicBool::new(false),
             takes_no_reactions: AtomicBool::new(false),
+            limits_hints: AtomicU64::new(0),
             holds: AtomicU64::new(0),
             held: Mutex::default(),
             holds_other: Mutex::default(),
@@ -525,6 +528,11 @@ impl Platform {
     /// No reaction is taken from here on.
     pub fn takes_no_reactions(&self) {
         self.takes_no_reactions.store(true, Ordering::Relaxed);
+    }
+
+    /// Typing signs are limited from here on.
+    pub fn limits_hints(&self, wait_ms: u64) {
+        self.limits_hints.store(wait_ms, Ordering::Relaxed);
     }
 
     /// A message that arrived although nobody was told so.
@@ -664,6 +672,10 @@ impl Platform {
             method::TYPING => {
                 let call: Value = serde_json::from_slice(payload).unwrap();
                 self.typing.lock().unwrap().push(call["on"] == true);
+                let wait_ms = self.limits_hints.load(Ordering::Relaxed);
+                if wait_ms > 0 {
+                    return Some(Err(CallError::new("refused", "slow down").retry_after_ms(Some(wait_ms))));
+                }
                 json!({})
             }
             method::LOOKUP => json!(self.lookup.lock().unwrap().clone().unwrap_or(LookupReply::Unclear)),

@@ -10,6 +10,9 @@ use crate::limits;
 /// asks for a longer wait than there is.
 pub const LAST_TRY_MS: i64 = 30_000;
 
+/// The time for which an answer is tried after the host was down or asleep past its deadline, in milliseconds.
+pub const AWAKE_TRY_MS: i64 = 600_000;
+
 /// A doubt is not repeated sooner than after so many failures in a row: what answers nothing, or an error without a
 /// word of the platform, mostly lasts longer than the first waits.
 const DOUBT_FAILURES: u32 = 4;
@@ -123,6 +126,26 @@ impl RetryPolicy {
     /// Whether a part must not be sent any more. At the deadline itself it still may.
     pub fn is_expired(&self, now_ms: i64, deadline_ms: i64) -> bool {
         now_ms > deadline_ms
+    }
+}
+
+/// Returns the deadline of a delivery in this run of the host, which began at `awake_since_ms`. An answer is never given
+/// up without a try only because the host was down, asleep or started with another clock. A notice that late is not
+/// worth one.
+pub fn deadline_in_this_run(
+    purpose: &Purpose,
+    (created_ms, deadline_ms): (i64, i64),
+    awake_since_ms: i64,
+    now_ms: i64,
+) -> i64 {
+    let span_ms = deadline_ms.saturating_sub(created_ms).max(0);
+    if created_ms > now_ms {
+        // It was written by a clock that was ahead.
+        return deadline_ms.min(awake_since_ms.saturating_add(span_ms));
+    }
+    match purpose {
+        Purpose::Notice | Purpose::Ask => deadline_ms,
+        _ => deadline_ms.max(awake_since_ms.saturating_add(span_ms.min(AWAKE_TRY_MS))),
     }
 }
 

@@ -366,6 +366,24 @@ fn notices_and_questions_expire_early_and_replies_last_a_day() {
     assert!(!policy.is_expired(9, 9) && policy.is_expired(10, 9));
 }
 
+#[test]
+fn an_answer_whose_deadline_passed_while_the_host_was_away_is_tried_and_a_notice_is_not() {
+    let day = 86_400_000;
+    let deadline =
+        |purpose, created, awake_since, now| deadline_in_this_run(&purpose, (created, created + day), awake_since, now);
+    assert_eq!(deadline(Purpose::Reply, 0, 5, 5), day, "a restart changes nothing before the deadline");
+    for away in [1, 30, 4_000] {
+        let boot = day * away + 7;
+        assert_eq!(deadline(Purpose::Reply, 0, boot, boot), boot + 600_000);
+        assert_eq!(deadline(Purpose::Cron, 0, boot, boot + 5), boot + 600_000);
+        assert_eq!(deadline(Purpose::Notice, 0, boot, boot), day);
+    }
+    let short = deadline_in_this_run(&Purpose::Reply, (0, 5_000), day, day);
+    assert_eq!(short, day + 5_000, "no longer than it is tried at all");
+    let behind = deadline(Purpose::Reply, 50 * day, 3, 4);
+    assert_eq!(behind, day + 3, "a row of a clock that was ahead lasts as long as any");
+}
+
 fn any_outcome() -> impl Strategy<Value = SendOutcome> {
     let scope = || prop_oneof![Just(WaitScope::Chat), Just(WaitScope::Instance), Just(WaitScope::from("later"))];
     let kind = prop_oneof![
