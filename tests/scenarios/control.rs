@@ -97,6 +97,8 @@ fn a_double_fork_without_an_environment_and_a_stolen_token_are_refused() {
         r#"(setsid -f env -i sh -c 'HOST stop >DIR/fork 2>&1; echo "$? over" >>DIR/fork')
 setsid -f env -i sh -c "while ! [ -e DIR/go ]; do sleep 0.1; done
 HERMES_CONTROL_TOKEN=$HERMES_CONTROL_TOKEN HOST stop >DIR/late 2>&1; echo \"\$? over\" >>DIR/late" >/dev/null 2>&1
+setsid -f env -i sh -c 'while ! [ -e DIR/restarted ]; do sleep 0.1; done
+HOST stop >DIR/left 2>&1; echo "$? over" >>DIR/left' >/dev/null 2>&1
 HOST task list >DIR/now 2>&1; echo "$? over" >>DIR/now
 echo "token: $HERMES_CONTROL_TOKEN""#,
     );
@@ -124,6 +126,12 @@ echo "token: $HERMES_CONTROL_TOKEN""#,
             |pid: &String| fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| stat.contains(") Z "));
         (!children.iter().any(is_zombie)).then_some(())
     });
+    // What outlives the host does not become the operator of the next one.
+    assert_eq!(attack.world.stop(), Some(0));
+    attack.world.start();
+    fs::write(attack.path("restarted"), "").expect("the folder is ours");
+    let left = attack.written("left");
+    assert!(left.contains(REFUSED) && !left.contains("0 over"), "{left}");
     assert_eq!(attack.world.stop(), Some(0));
 }
 

@@ -227,7 +227,6 @@ async fn serve(
     let service = |name: &str| options.sources.env.get(name).filter(|_| !alone);
     let notify = Arc::new(Notify::new(service("NOTIFY_SOCKET").map(PathBuf::from)));
     let watchdog = notify::watchdog_every(service("WATCHDOG_USEC"));
-    orphans::adopt().map_err(RunError::System)?;
     home::make(&config.home)?;
     let wish = match (alone, options.replace) {
         (true, _) => lock::Wish::Free,
@@ -235,6 +234,8 @@ async fn serve(
         (false, false) => lock::Wish::TakeOver,
     };
     let lock = lock::take(&config.home, wish, config.host.drain).await?;
+    let left = orphans::left(&config.home);
+    let adopting = orphans::adopt(&config.home, left.clone()).map_err(RunError::System)?;
     // A host that cannot have its address does not begin anything.
     let status_listener = if alone { None } else { status::bind(&config).await? };
 
@@ -261,6 +262,7 @@ async fn serve(
     let live = Live::new(planned.config);
     let host = Arc::new(Host::new(opened.store, opened.epoch, clock, chance, runtime, events, live));
     lent.serve(&host);
+    host.runs.set_left(left.clone());
     let dispatcher = tokio::spawn(Dispatcher::new(Arc::clone(&host), opened.loaded).run(inbox));
 
     let services: Arc<dyn HostServices> = Arc::new(Services::new(Arc::clone(&host)));
@@ -274,7 +276,7 @@ async fn serve(
     if !alone {
         host.set_restartable(NextRun { sources: options.sources.clone(), program: options.program.clone() });
     }
-    let left = recovery::recover(&host).await?;
+    let unfinished = recovery::recover(&host).await?;
     wakes::take_up(&host).await;
     tokio::spawn(handoff::watch(Arc::clone(&host)));
     tokio::spawn(tasks::tell::tell_for_ever(Arc::clone(&host)));
@@ -315,7 +317,7 @@ async fn serve(
     match ready {
         // A terminal that is gone by now ends it as soon as it is asked.
         Some(ready) => drop(ready.send(OwnHost { end: app.end.clone() })),
-        None => ready::say(&app, &left, warned),
+        None => ready::say(&app, &unfinished, warned),
     }
     notify.ready();
     if let Some(every) = watchdog {
@@ -333,6 +335,8 @@ async fn serve(
     answering.abort();
     shown.abort();
     socket::remove(&home);
+    adopting.abort();
+    orphans::keep(&home, &left);
     drop(lock);
     let lived_ms = u64::try_from(app.host.now_ms() - app.since_ms).unwrap_or_default();
     let supervised = again::is_supervised(&app.options.sources.env, std::process::id());

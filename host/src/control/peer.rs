@@ -9,12 +9,14 @@
 //! foreign process before the host looks is then not recognised.
 //!
 //! Tool processes of an earlier run of the host may outlive it, and then descend from nobody here. They are recognised
-//! by the mark in their environment, unless this host carries such a mark itself.
+//! by the list that the earlier run kept, which covers their own children too, and by the mark in their environment,
+//! unless this host carries such a mark itself.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 
-use hermes_agent::tools::children::ProcessStat;
+use hermes_agent::tools::children::{ProcessId, ProcessStat};
 use hermes_agent::tools::environment::MARK;
 use nix::errno::Errno;
 use nix::sys::socket::{getsockopt, sockopt};
@@ -33,8 +35,8 @@ pub enum Origin {
     Outside,
     /// The host started it, or one of its ancestors.
     Descendant,
-    /// It carries the mark of a tool process, left by an earlier run of a host.
-    Marked,
+    /// An earlier run of a host left it, or it carries the mark of a tool process.
+    Left,
     /// It has ended, or its parents cannot be read.
     Unknown,
 }
@@ -71,8 +73,9 @@ impl Peer {
         self.pid
     }
 
-    /// Finds its relation to the process `host`. It reads `/proc`, which may block.
-    pub fn origin(&self, host: u32) -> Origin {
+    /// Finds its relation to the process `host`, whose earlier runs left the processes in `left`. It reads `/proc`, which
+    /// may block.
+    pub fn origin(&self, host: u32, left: &BTreeSet<ProcessId>) -> Origin {
         // A terminal may run the host in its own process.
         if self.pid == host {
             return Origin::Outside;
@@ -82,17 +85,15 @@ impl Peer {
             return Origin::Outside;
         }
         let started = ProcessStat::of(self.pid).map(|stat| stat.started);
-        let descends = (0..TRIES).find_map(|_| descends(self.pid, host, ProcessStat::of));
+        let relation = (0..TRIES).find_map(|_| relation(self.pid, host, left, ProcessStat::of));
         let is_same = match &self.pidfd {
             Some(pidfd) => pid_of(pidfd).is_ok_and(|pid| pid == Some(self.pid)),
             None => ProcessStat::of(self.pid).map(|stat| stat.started) == started,
         };
-        match descends {
-            Some(true) => Origin::Descendant,
-            Some(false) if !is_same => Origin::Unknown,
-            Some(false) if is_marked(self.pid) && !is_marked(host) => Origin::Marked,
-            Some(false) => Origin::Outside,
-            None => Origin::Unknown,
+        match relation {
+            Some(Origin::Outside) if !is_same => Origin::Unknown,
+            Some(Origin::Outside) if is_marked(self.pid) && !is_marked(host) => Origin::Left,
+            relation => relation.unwrap_or(Origin::Unknown),
         }
     }
 }
@@ -105,13 +106,19 @@ fn pid_of(pidfd: &OwnedFd) -> io::Result<Option<u32>> {
     Ok(u32::try_from(pid).ok())
 }
 
-/// Whether the chain of parents of `pid` leads to `host`; `None` when it changed while it was read.
-fn descends(pid: u32, host: u32, stat: impl Fn(u32) -> Option<ProcessStat>) -> Option<bool> {
+/// The relation of `pid` to `host` by its chain of parents; `None` when the chain changed while it was read.
+fn relation(
+    pid: u32,
+    host: u32,
+    left: &BTreeSet<ProcessId>,
+    stat: impl Fn(u32) -> Option<ProcessStat>,
+) -> Option<Origin> {
     let (mut child, mut of_child) = (pid, stat(pid)?);
     for _ in 0..DEPTH_MAX {
         match of_child.parent {
-            parent if parent == host => return Some(true),
-            0 => return Some(false),
+            _ if left.contains(&(child, of_child.started)) => return Some(Origin::Left),
+            parent if parent == host => return Some(Origin::Descendant),
+            0 => return Some(Origin::Outside),
             parent => {
                 let of_parent = stat(parent)?;
                 // The number may have passed to another process. It did not if the child still has this parent.
@@ -149,12 +156,22 @@ mod tests {
     #[test]
     fn the_chain_of_parents_decides() {
         let all = chain(&[(1, 0), (40, 1), (HOST, 40), (60, HOST), (61, 60), (70, 40)]);
-        let leads = |pid| descends(pid, HOST, |pid| all.get(&pid).copied());
-        assert_eq!([leads(60), leads(61)], [Some(true); 2]);
-        assert_eq!([leads(70), leads(40), leads(1)], [Some(false); 3], "a sibling, the shell of the host, init");
+        let leads = |pid| relation(pid, HOST, &BTreeSet::new(), |pid| all.get(&pid).copied());
+        assert_eq!([leads(60), leads(61)], [Some(Origin::Descendant); 2]);
+        assert_eq!(
+            [leads(70), leads(40), leads(1)],
+            [Some(Origin::Outside); 3],
+            "a sibling, the shell of the host, init"
+        );
+        let left = |started| relation(70, HOST, &BTreeSet::from([(70, started)]), |pid| all.get(&pid).copied());
+        assert_eq!(left(1), Some(Origin::Left));
+        assert_eq!(left(2), Some(Origin::Outside), "its number passed to another process");
+        let parent = relation(61, 999, &BTreeSet::from([(60, 1)]), |pid| all.get(&pid).copied());
+        assert_eq!(parent, Some(Origin::Left), "a child of one that was left");
         assert_eq!(leads(99), None, "it has ended");
         let hidden = chain(&[(60, 59)]);
-        assert_eq!(descends(60, HOST, |pid| hidden.get(&pid).copied()), None, "its parent is hidden");
+        let found = relation(60, HOST, &BTreeSet::new(), |pid| hidden.get(&pid).copied());
+        assert_eq!(found, None, "its parent is hidden");
     }
 
     #[test]
@@ -171,14 +188,15 @@ mod tests {
             };
             Some(ProcessStat { parent, started: 1, is_zombie: false })
         };
-        assert_eq!(descends(61, HOST, stat), None);
-        assert_eq!(descends(61, HOST, stat), Some(true), "the second attempt sees the adoption");
+        assert_eq!(relation(61, HOST, &BTreeSet::new(), stat), None);
+        let second = relation(61, HOST, &BTreeSet::new(), stat);
+        assert_eq!(second, Some(Origin::Descendant), "the second attempt sees the adoption");
     }
 
     #[test]
     fn a_ring_of_parents_ends() {
         let ring = chain(&[(60, 61), (61, 60)]);
-        assert_eq!(descends(60, HOST, |pid| ring.get(&pid).copied()), None);
+        assert_eq!(relation(60, HOST, &BTreeSet::new(), |pid| ring.get(&pid).copied()), None);
     }
 
     #[tokio::test]
@@ -187,9 +205,9 @@ mod tests {
         let own = std::process::id();
         for peer in [Peer::of(&ours).unwrap().unwrap(), Peer::by_credentials(&ours).unwrap().unwrap()] {
             assert_eq!(peer.pid(), own);
-            assert_eq!(peer.origin(own), Origin::Outside, "the terminal that runs the host");
+            assert_eq!(peer.origin(own, &BTreeSet::new()), Origin::Outside, "the terminal that runs the host");
             let parent = ProcessStat::of(own).unwrap().parent;
-            assert_eq!(peer.origin(parent), Origin::Descendant, "this test is a child of its runner");
+            assert_eq!(peer.origin(parent, &BTreeSet::new()), Origin::Descendant, "this test is a child of its runner");
         }
     }
 }

@@ -145,7 +145,7 @@ fn is_ours(stream: &UnixStream) -> bool {
 }
 
 /// Finds the relation of the peer to the host. A peer can make `/proc` slow, so the time is bounded.
-async fn origin(stream: &UnixStream, host: u32, wait: Duration) -> Origin {
+async fn origin(stream: &UnixStream, way: &Way, wait: Duration) -> Origin {
     let peer = match Peer::of(stream) {
         Ok(Some(peer)) => peer,
         Ok(None) => return Origin::Unknown,
@@ -154,7 +154,8 @@ async fn origin(stream: &UnixStream, host: u32, wait: Duration) -> Origin {
             return Origin::Unknown;
         }
     };
-    let looking = tokio::task::spawn_blocking(move || peer.origin(host));
+    let (host, runs) = (way.host, Arc::clone(&way.runs));
+    let looking = tokio::task::spawn_blocking(move || peer.origin(host, runs.left()));
     tokio::time::timeout(wait, looking).await.ok().and_then(Result::ok).unwrap_or(Origin::Unknown)
 }
 
@@ -162,7 +163,7 @@ async fn origin(stream: &UnixStream, host: u32, wait: Duration) -> Origin {
 fn identity(origin: Origin, hello: &Hello, runs: &RunTokens) -> Option<Identity> {
     match origin {
         Origin::Outside => Some(Identity::Operator),
-        Origin::Descendant | Origin::Marked | Origin::Unknown => runs.run_of(&hello.token).map(Identity::Run),
+        Origin::Descendant | Origin::Left | Origin::Unknown => runs.run_of(&hello.token).map(Identity::Run),
     }
 }
 
@@ -174,7 +175,7 @@ fn refuse(stream: UnixStream, why: &str) {
 }
 
 async fn client(stream: UnixStream, way: Way, waits: Waits, slot: OwnedSemaphorePermit) -> Result<(), LineError> {
-    let origin = origin(&stream, way.host, waits.hello).await;
+    let origin = origin(&stream, &way, waits.hello).await;
     let (reader, mut writer) = stream.into_split();
     let mut reader = BufReader::new(reader);
     let hello: Hello = match line::read(&mut reader, waits.hello).await {

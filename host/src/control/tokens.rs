@@ -3,9 +3,11 @@
 //! A run is one turn of the agent. Its tool processes get the token in their environment. The token carries the rights
 //! of the person whose turn it is, and ends with the run.
 
+use std::collections::BTreeSet;
 use std::hint::black_box;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
+use hermes_agent::tools::children::ProcessId;
 use hermes_core::access::Tier;
 use hermes_core::context::{ControlToken, TurnContext};
 
@@ -35,7 +37,11 @@ impl Run {
 
 /// The tokens of all runs that are under way. There is one for each running turn, which the host bounds.
 #[derive(Debug, Default)]
-pub struct RunTokens(Mutex<Vec<Issued>>);
+pub struct RunTokens {
+    issued: Mutex<Vec<Issued>>,
+    /// The processes that the runs of an earlier host left; they have no token.
+    left: OnceLock<BTreeSet<ProcessId>>,
+}
 
 #[derive(Debug)]
 struct Issued {
@@ -74,6 +80,18 @@ impl RunTokens {
         found
     }
 
+    /// Remembers, once, the processes that the runs of an earlier host left.
+    pub fn set_left(&self, left: BTreeSet<ProcessId>) {
+        // There is one start in a run of the host; a second call changes nothing.
+        let _ = self.left.set(left);
+    }
+
+    /// Returns the processes that the runs of an earlier host left.
+    pub fn left(&self) -> &BTreeSet<ProcessId> {
+        static NONE: BTreeSet<ProcessId> = BTreeSet::new();
+        self.left.get().unwrap_or(&NONE)
+    }
+
     /// Takes the tokens of all runs out of a text.
     pub fn mask(&self, mut text: String) -> String {
         for issued in self.all().iter() {
@@ -85,7 +103,7 @@ impl RunTokens {
     }
 
     fn all(&self) -> MutexGuard<'_, Vec<Issued>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.issued.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -4,7 +4,7 @@
 //! orphan has no owner that waits for it, so [`reap_orphans`] collects it. Every child that the host starts itself goes
 //! through [`spawn`] and is registered there; the reaper never takes its exit status from its owner.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -40,6 +40,27 @@ impl ProcessStat {
         let started = fields.nth(17)?.parse().ok()?;
         Some(Self { parent, started, is_zombie: state == "Z" || state == "X" })
     }
+}
+
+/// A process, whose number alone may pass to another one: its number and its start time.
+pub type ProcessId = (u32, u64);
+
+/// Returns everything that descends from this process. It reads `/proc`, which may block.
+pub fn descendants() -> BTreeSet<ProcessId> {
+    let mut parents = BTreeMap::<u32, Vec<ProcessId>>::new();
+    for pid in every_process() {
+        if let Some(stat) = ProcessStat::of(pid).filter(|stat| !stat.is_zombie) {
+            parents.entry(stat.parent).or_default().push((pid, stat.started));
+        }
+    }
+    let (mut found, mut open) = (BTreeSet::new(), vec![std::process::id()]);
+    while let Some(parent) = open.pop() {
+        for child in parents.remove(&parent).unwrap_or_default() {
+            found.insert(child);
+            open.push(child.0);
+        }
+    }
+    found
 }
 
 /// Starts a child and registers it, so that [`reap_orphans`] leaves it to its owner. `pid` returns its number.
