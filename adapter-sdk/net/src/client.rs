@@ -3,11 +3,13 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use reqwest::{Certificate, Client, ClientBuilder, Url, redirect};
+use reqwest::{Client, ClientBuilder, Url, redirect};
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
 
 use crate::address::is_loopback_host;
 use crate::proxy::{self, ProxySettings, Rules};
-use crate::tls::install_provider;
+use crate::tls::{install_provider, trusting};
 
 /// How a client behaves.
 #[derive(Clone, Debug)]
@@ -21,7 +23,7 @@ pub struct ClientOptions {
     pub total_timeout: Option<Duration>,
     /// Between two reads of an answer; `None` leaves that to the caller.
     pub read_timeout: Option<Duration>,
-    /// Certificates to trust besides the system's, as a PEM file.
+    /// Certificates to trust besides the system's, as a PEM file: those of authorities, and those of servers themselves.
     pub ca_file: Option<PathBuf>,
     /// How many redirects are followed. An API needs none, and a followed one may lead a credential astray.
     pub redirects_max: usize,
@@ -106,7 +108,8 @@ pub(crate) fn http_client_with(
         return fresh().tls_certs_only([]).build().map_err(refused);
     }
     if !extra.is_empty() {
-        return fresh().tls_certs_merge(extra).build().map_err(refused);
+        let config = trusting(extra).map_err(|error| ClientError::Build(error.to_string()))?;
+        return fresh().tls_backend_preconfigured(config).build().map_err(refused);
     }
     fresh().build().or_else(|error| {
         // A system without certificates still has to reach plain addresses;
@@ -167,10 +170,10 @@ fn builder(options: &ClientOptions, rules: &Rules) -> ClientBuilder {
     builder
 }
 
-fn certificates(path: &Path) -> Result<Vec<Certificate>, ClientError> {
+fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, ClientError> {
     let shown = path.display().to_string();
     let pem = std::fs::read(path).map_err(|source| ClientError::CaFile { path: shown.clone(), source })?;
-    match Certificate::from_pem_bundle(&pem) {
+    match CertificateDer::pem_slice_iter(&pem).collect::<Result<Vec<_>, _>>() {
         Ok(found) if !found.is_empty() => Ok(found),
         _ => Err(ClientError::CaContent { path: shown }),
     }

@@ -66,11 +66,25 @@ impl From<reqwest::Error> for NetError {
         };
         let timed_out = error.is_timeout();
         let error = error.without_url();
-        let detail = proxy_failed(&error).unwrap_or_else(|| sentence(&error));
+        let detail = proxy_failed(&error).unwrap_or_else(|| explained(sentence(&error)));
         match step {
             Some(step) => Self::NotSent { step, detail },
             None => Self::Doubtful { timed_out, detail },
         }
+    }
+}
+
+/// Adds the next step to a sentence about a certificate that is not trusted.
+fn explained(detail: String) -> String {
+    const STEPS: [(&str, &str); 4] = [
+        ("UnknownIssuer", "write the certificate of the server, or of its authority, into `ca_file`"),
+        ("CaUsedAsEndEntity", "the certificate is self-signed; write it into `ca_file`"),
+        ("NotValidForName", "make a certificate whose subjectAltName has the name or address of the server"),
+        ("not valid for", "make a certificate whose subjectAltName has the name or address of the server"),
+    ];
+    match STEPS.iter().find(|(what, _)| detail.contains("certificate") && detail.contains(what)) {
+        Some((_, step)) => format!("{detail}; {step}"),
+        None => detail,
     }
 }
 

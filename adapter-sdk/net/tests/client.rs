@@ -18,6 +18,9 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
 
+#[path = "client/trust.rs"]
+mod trust;
+
 #[path = "client/proxies.rs"]
 mod proxies;
 
