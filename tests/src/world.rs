@@ -76,6 +76,7 @@ impl World {
     /// Replaces the whole configuration; `SOCKET` stands for the scripted platform's socket.
     pub fn configure(&self, text: &str) {
         let text = text.replace("SOCKET", &self.scripted.path().display().to_string());
+        let text = with_unix_sockets(&text);
         fs::write(self.config(), text).expect("the folder is ours");
         fs::set_permissions(self.config(), fs::Permissions::from_mode(0o600)).expect("the file is ours");
     }
@@ -307,6 +308,16 @@ impl Drop for World {
             eprintln!("--- the host's log ---\n{}", &log[start..]);
         }
     }
+}
+
+/// Lets every adapter of a configuration with a `socket` open Unix sockets, which a confined adapter cannot otherwise.
+fn with_unix_sockets(text: &str) -> String {
+    let section = |line: &str| Some(line.strip_prefix("[adapter.")?.strip_suffix(']')?.to_owned());
+    let adapters: Vec<String> = text.lines().filter_map(section).collect();
+    if !text.contains("socket = ") || adapters.is_empty() {
+        return text.to_owned();
+    }
+    text.replacen("[host]\n", &format!("[host]\nunix_sockets = {adapters:?}\n"), 1)
 }
 
 /// Polls until `check` finds something; fails with `what`.

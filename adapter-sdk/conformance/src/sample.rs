@@ -19,6 +19,8 @@ pub struct Sample {
     pub stage: Vec<String>,
     /// Where the stage runs: the folder of the file.
     pub folder: PathBuf,
+    /// `unix_sockets`: the adapter needs Unix sockets, which a confined adapter cannot open otherwise.
+    pub unix_sockets: bool,
 }
 
 impl Sample {
@@ -50,9 +52,13 @@ impl Sample {
             Some(stage) => serde_json::from_value(stage)
                 .map_err(|_| "`stage` is a list of texts: the program and its arguments".to_owned())?,
         };
+        let unix_sockets = match table.remove("unix_sockets") {
+            None => false,
+            Some(needed) => needed.as_bool().ok_or("`unix_sockets` is true or false")?,
+        };
         match table.keys().next() {
-            Some(key) => Err(format!("nobody knows `{key}`; there are `stage` and `[config]`")),
-            None => Ok(Self { config, stage, folder: folder.to_owned() }),
+            Some(key) => Err(format!("`{key}` is unknown; there are `stage`, `unix_sockets` and `[config]`")),
+            None => Ok(Self { config, stage, folder: folder.to_owned(), unix_sockets }),
         }
     }
 
@@ -92,9 +98,14 @@ mod tests {
             (whole.config, whole.stage),
             (json!({ "token": "t" }), vec!["python3".to_owned(), "stage.py".to_owned()])
         );
-        assert_eq!(sample("").unwrap(), Sample { config: json!({}), stage: Vec::new(), folder: "/x".into() });
+        assert_eq!(
+            sample("").unwrap(),
+            Sample { config: json!({}), stage: Vec::new(), folder: "/x".into(), unix_sockets: false }
+        );
         assert!(sample("stage = \"stage.py\"").unwrap_err().contains("list of texts"));
-        assert!(sample("stages = []").unwrap_err().contains("nobody knows `stages`"));
+        assert!(sample("stages = []").unwrap_err().contains("`stages` is unknown"));
+        assert!(sample("unix_sockets = true").unwrap().unix_sockets);
+        assert!(sample("unix_sockets = 1").unwrap_err().contains("true or false"));
     }
 
     #[test]

@@ -153,7 +153,12 @@ async fn in_children(context: &Context, trial: &Trial, isolations: Vec<Isolation
 fn sample(context: &Context, trial: &Trial) -> Result<Sample, Failure> {
     match &trial.sample {
         Some(path) => Sample::read(&context.sources.cwd.join(path)).map_err(Failure::failed),
-        None => Ok(Sample { config: json!({}), stage: Vec::new(), folder: context.sources.cwd.clone() }),
+        None => Ok(Sample {
+            config: json!({}),
+            stage: Vec::new(),
+            folder: context.sources.cwd.clone(),
+            unix_sockets: false,
+        }),
     }
 }
 

@@ -150,6 +150,7 @@ pub fn host(get: &Get<'_>, proxy: HostProxy) -> HostConfig {
         drain: get.seconds("host.drain_s"),
         pin: get.word("host.pin") != "off",
         confine: get.word("host.confine") != "off",
+        unix_sockets: get.list("host.unix_sockets"),
         adapter_connect: get.seconds("host.adapter_connect_s"),
         adapter_send: get.seconds("host.adapter_send_s"),
         adapter_call: get.seconds("host.adapter_call_s"),

@@ -137,6 +137,12 @@ pub const KEYS: &[Key] = &[
         "\"on\"",
         "Whether an adapter in a process of its own gives up files, ports and system calls that it does not need, where the kernel can (Landlock, seccomp): on | off.",
     ),
+    key(
+        "host.unix_sockets",
+        Kind::List,
+        "[]",
+        "Adapters that may open Unix sockets although they are confined, for a local daemon of their platform. Every service of this user that listens on such a socket is then open to them.",
+    ),
     key("host.adapter_connect_s", int(1, 600), "60", "How long an adapter may take to connect."),
     key("host.adapter_send_s", int(1, 600), "60", "How long an adapter may take to send or edit a message."),
     key("host.adapter_call_s", int(1, 600), "10", "How long any other call of an adapter may take."),

@@ -35,6 +35,8 @@ pub struct HostConfig {
     pub pin: bool,
     /// Whether an adapter in a process of its own gives up what it does not need.
     pub confine: bool,
+    /// Instances that may open Unix sockets although they are confined.
+    pub unix_sockets: Vec<String>,
     /// How long an adapter may take to connect.
     pub adapter_connect: Duration,
     /// How long `send` and `edit` may take.

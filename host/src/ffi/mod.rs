@@ -17,12 +17,14 @@
 
 mod callbacks;
 mod completion;
+mod descriptors;
 mod instance;
 mod library;
 mod memory;
 
 pub use callbacks::HostPort;
 pub use completion::Reply;
+pub use descriptors::close_inherited;
 pub use instance::ForeignInstance;
 pub use library::{Library, OpenError};
 pub use memory::give_back;

@@ -44,9 +44,10 @@ pub async fn certify(
     path: &Path,
     sample: &Sample,
     isolation: Isolation,
-    settings: AdapterSettings,
+    mut settings: AdapterSettings,
     watch: &mut Watch<'_>,
 ) -> Result<Vec<Outcome>, String> {
+    settings.unix_sockets.extend(sample.unix_sockets.then(|| INSTANCE.to_owned()));
     let place = discover::place_of(path, &settings.search);
     let admitted = discover::admit_file(path, place, Pin::Ignore, &settings).map_err(|error| error.to_string())?;
     let trial = Trial { admitted: Arc::new(admitted), isolation, settings: Arc::new(settings) };

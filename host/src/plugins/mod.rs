@@ -41,6 +41,7 @@ mod supervisor;
 pub mod terminal;
 #[cfg(test)]
 mod tests;
+mod user;
 mod watch;
 
 pub use adapters::Adapters;

@@ -8,7 +8,7 @@ use hermes_protocol::{CallError, ProxySettings};
 use serde::Serialize;
 use serde_json::Value;
 
-use super::{AdapterHandle, AdapterState, IsolationChoice, SearchPath, Watch, sandbox::Ground};
+use super::{AdapterHandle, AdapterState, IsolationChoice, SearchPath, Watch, sandbox::Ground, user};
 use crate::clock::{Clock, SystemClock};
 
 /// One instance as the configuration describes it.
@@ -210,6 +210,10 @@ pub struct AdapterSettings {
     pub isolated: BTreeSet<String>,
     /// Files that no child may read, besides what is private in the home: where secrets were configured.
     pub private: Vec<PathBuf>,
+    /// Instances that may open Unix sockets although they are confined.
+    pub unix_sockets: BTreeSet<String>,
+    /// The home directory of the user, by the password database.
+    pub user_home: Option<PathBuf>,
 }
 
 impl AdapterSettings {
@@ -242,12 +246,20 @@ impl AdapterSettings {
             confine: true,
             watch: None,
             private: Vec::new(),
+            unix_sockets: BTreeSet::new(),
+            user_home: user::home(),
         }
     }
 
     /// What is needed to decide what a child may touch.
     pub(super) fn ground(&self) -> Ground<'_> {
-        Ground { home: &self.home, private: &self.private, env: &self.child_env }
+        Ground {
+            home: &self.home,
+            user_home: self.user_home.as_deref(),
+            private: &self.private,
+            env: &self.child_env,
+            unix_sockets: &self.unix_sockets,
+        }
     }
 }
 

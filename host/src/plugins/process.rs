@@ -7,10 +7,7 @@
 use std::{
     collections::BTreeMap,
     ffi::OsString,
-    os::{
-        fd::OwnedFd,
-        unix::process::{CommandExt, ExitStatusExt},
-    },
+    os::{fd::OwnedFd, unix::process::ExitStatusExt},
     path::PathBuf,
     process::{Child, Command, ExitStatus, Stdio},
     sync::{
@@ -152,7 +149,8 @@ pub(super) struct Started {
     child: Child,
 }
 
-/// Starts a child in a group of its own with a clean environment and nothing but a socket.
+/// Starts a child with a clean environment and one socket. The runner then makes a session of its own, which a group
+/// of the host's session would prevent.
 pub(super) async fn start(spec: &ChildSpec) -> std::io::Result<Started> {
     let (program, arguments) =
         spec.command.split_first().ok_or_else(|| std::io::Error::other("the path of this program is not known"))?;
@@ -168,8 +166,7 @@ pub(super) async fn start(spec: &ChildSpec) -> std::io::Result<Started> {
         .envs(spec.env.iter().map(|(name, value)| (name, value)))
         .stdin(Stdio::from(OwnedFd::from(theirs)))
         .stdout(Stdio::null())
-        .stderr(Stdio::piped())
-        .process_group(0);
+        .stderr(Stdio::piped());
     let stream = UnixStream::from_std(ours)?;
     let child = spawn::spawn(command).await?;
     Ok(Started { stream, child })
@@ -528,8 +525,10 @@ async fn reap(mut child: Child, grace: Duration) -> String {
         let own_end = move || rustix::process::waitid(WaitId::Pid(pid), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT);
         let _ = tokio::time::timeout(grace, tokio::task::spawn_blocking(own_end)).await;
     }
-    // Not yet waited for, so the number cannot belong to anybody else; a group that is gone cannot be killed.
+    // Not yet waited for, so the number cannot belong to another process; a group that is gone cannot be killed.
     let _ = rustix::process::kill_process_group(pid, Signal::KILL);
+    // A child that has no group of its own yet, or has left it.
+    let _ = child.kill();
     match tokio::task::spawn_blocking(move || child.wait()).await {
         Ok(Ok(status)) => ended(status),
         _ => "its process ended".to_owned(),

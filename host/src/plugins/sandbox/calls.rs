@@ -1,23 +1,47 @@
-//! System calls that no adapter has a use for: they are answered EPERM.
+//! The system calls that are refused to a confined adapter.
 //!
-//! A list of what is denied, not of what is allowed: a program that speaks over the
-//! network keeps working with every C library and every release of one.
+//! This is a list of refusals, not of permissions: an adapter keeps working with every C library and every release of
+//! one. `host/docs/guide/security.md` lists what each refusal is for; the tests in
+//! `host/src/plugins/tests/inventory.rs` attempt each of them.
+//!
+//! A filter reads numbers only. It cannot follow a pointer, so it cannot judge a path or an address. Calls that name
+//! another process compare the process id with the adapter's own. Calls that change a file by its path are refused as
+//! a whole, because Landlock does not know them; the forms that take an open file stay.
 
 use std::collections::BTreeMap;
 
 use seccompiler::{
-    BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule, TargetArch,
+    BackendError, BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,
+    SeccompRule, TargetArch, sock_filter,
 };
 
-/// Looking into other processes, changing the kernel, its mounts, its keys or its clock, and interfaces that serve
-/// debuggers and attackers more than anybody else.
+/// Calls that are refused with every argument.
 const DENIED: &[libc::c_long] = &[
+    // The memory and the descriptors of other processes.
     libc::SYS_ptrace,
     libc::SYS_process_vm_readv,
     libc::SYS_process_vm_writev,
     libc::SYS_process_madvise,
+    libc::SYS_process_mrelease,
     libc::SYS_pidfd_getfd,
     libc::SYS_kcmp,
+    libc::SYS_move_pages,
+    libc::SYS_migrate_pages,
+    // Shared memory, semaphores and queues that any process of the same user can open by a number or a name.
+    libc::SYS_shmget,
+    libc::SYS_shmat,
+    libc::SYS_shmctl,
+    libc::SYS_semget,
+    libc::SYS_semop,
+    libc::SYS_semtimedop,
+    libc::SYS_semctl,
+    libc::SYS_msgget,
+    libc::SYS_msgsnd,
+    libc::SYS_msgrcv,
+    libc::SYS_msgctl,
+    libc::SYS_mq_open,
+    libc::SYS_mq_unlink,
+    // The kernel, its modules and its observation.
     libc::SYS_kexec_load,
     libc::SYS_kexec_file_load,
     libc::SYS_init_module,
@@ -29,13 +53,18 @@ const DENIED: &[libc::c_long] = &[
     libc::SYS_io_uring_setup,
     libc::SYS_io_uring_enter,
     libc::SYS_io_uring_register,
+    libc::SYS_lookup_dcookie,
+    libc::SYS_syslog,
+    // Keyrings.
     libc::SYS_keyctl,
     libc::SYS_add_key,
     libc::SYS_request_key,
+    // Mounts, roots, namespaces, and files that are opened around their path.
     libc::SYS_mount,
     libc::SYS_umount2,
     libc::SYS_move_mount,
     libc::SYS_open_tree,
+    OPEN_TREE_ATTR,
     libc::SYS_fsopen,
     libc::SYS_fsconfig,
     libc::SYS_fsmount,
@@ -43,28 +72,70 @@ const DENIED: &[libc::c_long] = &[
     libc::SYS_mount_setattr,
     libc::SYS_pivot_root,
     libc::SYS_chroot,
-    libc::SYS_open_by_handle_at,
     libc::SYS_setns,
     libc::SYS_unshare,
+    libc::SYS_open_by_handle_at,
+    // The names of files that other processes make.
+    libc::SYS_inotify_add_watch,
+    libc::SYS_fanotify_init,
+    libc::SYS_fanotify_mark,
+    // The machine.
     libc::SYS_swapon,
     libc::SYS_swapoff,
     libc::SYS_reboot,
     libc::SYS_acct,
     libc::SYS_quotactl,
-    libc::SYS_syslog,
+    libc::SYS_quotactl_fd,
     libc::SYS_sethostname,
     libc::SYS_setdomainname,
     libc::SYS_settimeofday,
     libc::SYS_clock_settime,
+    libc::SYS_adjtimex,
+    libc::SYS_clock_adjtime,
     libc::SYS_vhangup,
+    // Mode, owner, times and attributes of a file that is named by its path.
+    libc::SYS_fchmodat,
+    FCHMODAT2,
+    libc::SYS_fchownat,
+    libc::SYS_setxattr,
+    libc::SYS_lsetxattr,
+    SETXATTRAT,
+    libc::SYS_removexattr,
+    libc::SYS_lremovexattr,
+    REMOVEXATTRAT,
+    FILE_SETATTR,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_chmod,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_chown,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_lchown,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_utime,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_utimes,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_futimesat,
     #[cfg(target_arch = "x86_64")]
     libc::SYS_iopl,
     #[cfg(target_arch = "x86_64")]
     libc::SYS_ioperm,
 ];
 
-/// Flags of `clone` that make namespaces, as `unshare` does.
-const NAMESPACES: &[libc::c_int] = &[
+/// Calls that this kernel is reported not to have; every C library and runtime has another way.
+///
+/// The flags of `clone3` lie behind a pointer. The target of a signal through a pidfd is a descriptor.
+const ABSENT: &[libc::c_long] = &[libc::SYS_clone3, libc::SYS_pidfd_open, libc::SYS_pidfd_send_signal];
+
+// Numbers that the `libc` crate does not name on every architecture. They are the same on all.
+const FCHMODAT2: libc::c_long = 452;
+const SETXATTRAT: libc::c_long = 463;
+const REMOVEXATTRAT: libc::c_long = 466;
+const OPEN_TREE_ATTR: libc::c_long = 467;
+const FILE_SETATTR: libc::c_long = 469;
+
+/// Flags of `clone`: the namespaces, and a child that the host would have to wait for.
+const CLONE_FLAGS: &[libc::c_int] = &[
     libc::CLONE_NEWNS,
     libc::CLONE_NEWCGROUP,
     libc::CLONE_NEWUTS,
@@ -72,38 +143,196 @@ const NAMESPACES: &[libc::c_int] = &[
     libc::CLONE_NEWUSER,
     libc::CLONE_NEWPID,
     libc::CLONE_NEWNET,
+    libc::CLONE_PARENT,
 ];
 
-/// Bit of a system call's number under the x32 calling convention, which reaches the same kernel.
-const X32: libc::c_long = 0x4000_0000;
+/// Calls whose first argument is the process that is changed. 0 is the caller.
+const OF_A_PROCESS: &[libc::c_long] = &[
+    libc::SYS_prlimit64,
+    libc::SYS_sched_setaffinity,
+    libc::SYS_sched_setattr,
+    libc::SYS_sched_setparam,
+    libc::SYS_sched_setscheduler,
+    libc::SYS_get_robust_list,
+];
 
-/// Denies the list to this thread and to all that it starts.
-pub(super) fn restrict() -> Result<(), String> {
-    let arch = TargetArch::try_from(std::env::consts::ARCH).map_err(|error| error.to_string())?;
-    let (denied, absent) = filters(arch).map_err(|error| error.to_string())?;
-    seccompiler::apply_filter(&denied).map_err(|error| error.to_string())?;
-    seccompiler::apply_filter(&absent).map_err(|error| error.to_string())
+/// Calls whose first argument is the process that gets a signal, for kernels on which Landlock does not limit signals.
+const SIGNALS: &[libc::c_long] =
+    &[libc::SYS_tgkill, libc::SYS_tkill, libc::SYS_rt_sigqueueinfo, libc::SYS_rt_tgsigqueueinfo];
+
+/// Commands of `ioctl`: typing into a terminal, and signals to the new owner of a descriptor.
+const IOCTLS: &[u32] = &[TIOCSTI, TIOCLINUX, FIOSETOWN, SIOCSPGRP];
+const TIOCSTI: u32 = 0x5412;
+const TIOCLINUX: u32 = 0x541c;
+const FIOSETOWN: u32 = 0x8901;
+const SIOCSPGRP: u32 = 0x8902;
+
+/// Commands of `fcntl`: signals to the new owner of a descriptor.
+const FCNTLS: &[u32] = &[libc::F_SETOWN.cast_unsigned(), F_SETOWN_EX];
+const F_SETOWN_EX: u32 = 15;
+
+/// Option of `prctl`: scheduling together with another process.
+const PR_SCHED_CORE: u32 = 62;
+
+/// What `personality` may be asked: Linux, its 32-bit form, a version 2.6 of it, and what is in force.
+const PERSONALITIES: &[u32] = &[0, 0x8, 0x2_0000, 0x2_0008, u32::MAX];
+
+/// Socket types of a pair that stays between its two ends. A datagram socket can send to any address.
+const PAIR_ODD: u64 = 1;
+const PAIR_NEVER: [u64; 2] = [2, 8];
+
+const PRIO_PROCESS: u32 = 0;
+const IOPRIO_WHO_PROCESS: u32 = 1;
+const NETLINK_ROUTE: u32 = libc::NETLINK_ROUTE.cast_unsigned();
+const SUID_SGID: [u64; 2] = [libc::S_ISUID as u64, libc::S_ISGID as u64];
+
+/// Lowest number of a system call of the x32 convention, which reaches the same kernel by other numbers.
+const X32: u32 = 0x4000_0000;
+
+/// What differs between adapters and kernels.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Limits {
+    /// The adapter's own process.
+    pub(super) own: u32,
+    /// Whether it may open Unix sockets.
+    pub(super) unix_sockets: bool,
+    /// Whether Landlock already limits signals to the adapter and its children.
+    pub(super) signals_limited: bool,
 }
 
-/// What is denied, and what the kernel is said not to have.
-fn filters(arch: TargetArch) -> Result<(BpfProgram, BpfProgram), seccompiler::BackendError> {
-    let mut denied: BTreeMap<i64, Vec<SeccompRule>> = DENIED.iter().map(|number| (*number, Vec::new())).collect();
+type Rules = BTreeMap<i64, Vec<SeccompRule>>;
+
+/// Refuses the calls to this thread and to all that it starts.
+pub(super) fn restrict(limits: Limits) -> Result<(), String> {
+    let arch = TargetArch::try_from(std::env::consts::ARCH).map_err(|error| error.to_string())?;
+    for filter in filters(arch, limits).map_err(|error| error.to_string())? {
+        seccompiler::apply_filter(&filter).map_err(|error| error.to_string())?;
+    }
+    Ok(())
+}
+
+/// Calls that are refused, and calls that are reported as absent.
+fn filters(arch: TargetArch, limits: Limits) -> Result<Vec<BpfProgram>, BackendError> {
+    let mut denied: Rules = DENIED.iter().map(|number| (*number, Vec::new())).collect();
+    denied.extend(of_processes(limits)?);
+    denied.extend(of_signals(limits)?);
+    denied.extend(of_sockets(limits)?);
+    denied.extend(of_descriptors()?);
+    let clones = CLONE_FLAGS.iter().map(|flag| rule(vec![has_bits(0, u64::from(flag.cast_unsigned()))?]));
+    denied.insert(libc::SYS_clone, clones.collect::<Result<_, _>>()?);
+    let personality = PERSONALITIES.iter().map(|asked| is_not(0, *asked)).collect::<Result<_, _>>()?;
+    denied.insert(libc::SYS_personality, vec![rule(personality)?]);
+    denied.insert(libc::SYS_prctl, vec![rule(vec![is(0, PR_SCHED_CORE)?])?]);
+    let absent = ABSENT.iter().map(|number| (*number, Vec::new())).collect();
+    let mut filters = vec![filter(denied, libc::EPERM, arch)?, filter(absent, libc::ENOSYS, arch)?];
     if cfg!(target_arch = "x86_64") {
-        denied.extend(DENIED.iter().map(|number| (number | X32, Vec::new())));
+        filters.push(without_x32());
     }
-    let mut namespaces = Vec::new();
-    for flag in NAMESPACES {
-        let flag = u64::from(flag.cast_unsigned());
-        let asked = SeccompCondition::new(0, SeccompCmpArgLen::Qword, SeccompCmpOp::MaskedEq(flag), flag)?;
-        namespaces.push(SeccompRule::new(vec![asked])?);
+    Ok(filters)
+}
+
+fn filter(rules: Rules, errno: libc::c_int, arch: TargetArch) -> Result<BpfProgram, BackendError> {
+    let refusal = SeccompAction::Errno(errno.cast_unsigned());
+    SeccompFilter::new(rules, SeccompAction::Allow, refusal, arch)?.try_into()
+}
+
+/// Limits, scheduling and priorities of other processes.
+fn of_processes(limits: Limits) -> Result<Rules, BackendError> {
+    let mut rules = Rules::new();
+    for number in OF_A_PROCESS {
+        rules.insert(*number, vec![other_than(0, &[0, limits.own])?]);
     }
-    denied.insert(libc::SYS_clone, namespaces);
-    let errno = |errno: libc::c_int| SeccompAction::Errno(errno.cast_unsigned());
-    let denied = SeccompFilter::new(denied, SeccompAction::Allow, errno(libc::EPERM), arch)?;
-    // Its flags lie behind a pointer, which a filter cannot follow; every C library then falls back to `clone`.
-    let absent = BTreeMap::from([(libc::SYS_clone3, Vec::new())]);
-    let absent = SeccompFilter::new(absent, SeccompAction::Allow, errno(libc::ENOSYS), arch)?;
-    Ok((denied.try_into()?, absent.try_into()?))
+    for (number, process) in [(libc::SYS_setpriority, PRIO_PROCESS), (libc::SYS_ioprio_set, IOPRIO_WHO_PROCESS)] {
+        // A whole group or user is never the adapter alone.
+        rules.insert(number, vec![other_than(0, &[process])?, other_than(1, &[0, limits.own])?]);
+    }
+    Ok(rules)
+}
+
+fn of_signals(limits: Limits) -> Result<Rules, BackendError> {
+    let mut rules = Rules::new();
+    if limits.signals_limited {
+        return Ok(rules);
+    }
+    for number in SIGNALS {
+        rules.insert(*number, vec![other_than(0, &[limits.own])?]);
+    }
+    // 0 and the negative number are the group that the adapter leads.
+    rules.insert(libc::SYS_kill, vec![other_than(0, &[0, limits.own, limits.own.wrapping_neg()])?]);
+    Ok(rules)
+}
+
+/// Sockets of the network and of the routing table, and pairs of Unix sockets that stay between their two ends.
+fn of_sockets(limits: Limits) -> Result<Rules, BackendError> {
+    let family = |family: libc::c_int| family.cast_unsigned();
+    let mut families = vec![family(libc::AF_INET), family(libc::AF_INET6), family(libc::AF_NETLINK)];
+    let mut pairs = vec![other_than(0, &[family(libc::AF_UNIX)])?];
+    if limits.unix_sockets {
+        families.push(family(libc::AF_UNIX));
+    } else {
+        let ask = |bits: u64, value: u64| {
+            SeccompCondition::new(1, SeccompCmpArgLen::Dword, SeccompCmpOp::MaskedEq(bits), value)
+        };
+        pairs.push(rule(vec![ask(PAIR_ODD, 0)?])?);
+        for bit in PAIR_NEVER {
+            pairs.push(rule(vec![ask(bit, bit)?])?);
+        }
+    }
+    let netlink = rule(vec![is(0, family(libc::AF_NETLINK))?, is_not(2, NETLINK_ROUTE)?])?;
+    Ok(Rules::from([(libc::SYS_socket, vec![other_than(0, &families)?, netlink]), (libc::SYS_socketpair, pairs)]))
+}
+
+/// What is refused of calls that take a descriptor.
+fn of_descriptors() -> Result<Rules, BackendError> {
+    let one_of = |words: &[u32]| words.iter().map(|word| rule(vec![is(1, *word)?])).collect::<Result<Vec<_>, _>>();
+    let modes = SUID_SGID.iter().map(|bit| rule(vec![has_bits(1, *bit)?]));
+    // With a path the second argument is one; without, the call is about an open file.
+    let by_path = SeccompCondition::new(1, SeccompCmpArgLen::Qword, SeccompCmpOp::Ne, 0)?;
+    Ok(Rules::from([
+        (libc::SYS_ioctl, one_of(IOCTLS)?),
+        (libc::SYS_fcntl, one_of(FCNTLS)?),
+        (libc::SYS_fchmod, modes.collect::<Result<_, _>>()?),
+        (libc::SYS_utimensat, vec![rule(vec![by_path])?]),
+    ]))
+}
+
+/// Every call of the x32 convention is absent, as on most kernels.
+fn without_x32() -> BpfProgram {
+    const LOAD: u16 = 0x20;
+    const JUMP_IF_AT_LEAST: u16 = 0x35;
+    const RETURN: u16 = 0x06;
+    const ERRNO: u32 = 0x0005_0000;
+    const ALLOW: u32 = 0x7fff_0000;
+    let next = |code, k| sock_filter { code, jt: 0, jf: 0, k };
+    vec![
+        next(LOAD, 0),
+        sock_filter { code: JUMP_IF_AT_LEAST, jt: 0, jf: 1, k: X32 },
+        next(RETURN, ERRNO | libc::ENOSYS.cast_unsigned()),
+        next(RETURN, ALLOW),
+    ]
+}
+
+fn rule(conditions: Vec<SeccompCondition>) -> Result<SeccompRule, BackendError> {
+    SeccompRule::new(conditions)
+}
+
+/// Matches an argument that is none of `values`.
+fn other_than(argument: u8, values: &[u32]) -> Result<SeccompRule, BackendError> {
+    rule(values.iter().map(|value| is_not(argument, *value)).collect::<Result<_, _>>()?)
+}
+
+// The kernel reads the lower half of these arguments, whatever stands in the upper one.
+
+fn is(argument: u8, value: u32) -> Result<SeccompCondition, BackendError> {
+    SeccompCondition::new(argument, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, value.into())
+}
+
+fn is_not(argument: u8, value: u32) -> Result<SeccompCondition, BackendError> {
+    SeccompCondition::new(argument, SeccompCmpArgLen::Dword, SeccompCmpOp::Ne, value.into())
+}
+
+fn has_bits(argument: u8, bits: u64) -> Result<SeccompCondition, BackendError> {
+    SeccompCondition::new(argument, SeccompCmpArgLen::Qword, SeccompCmpOp::MaskedEq(bits), bits)
 }
 
 #[cfg(test)]
@@ -111,10 +340,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_filters_compile_for_every_machine_that_has_them() {
+    fn the_filters_compile_for_every_supported_machine_and_choice() {
         for arch in [TargetArch::x86_64, TargetArch::aarch64] {
-            let (denied, absent) = filters(arch).unwrap();
-            assert!(denied.len() > DENIED.len() && !absent.is_empty());
+            for (unix_sockets, signals_limited) in [(false, false), (false, true), (true, false), (true, true)] {
+                let filters = filters(arch, Limits { own: 7, unix_sockets, signals_limited }).unwrap();
+                assert!(filters.len() >= 2 && filters[0].len() > DENIED.len());
+            }
         }
     }
 }

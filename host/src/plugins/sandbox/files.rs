@@ -7,7 +7,7 @@ use landlock::{
     RulesetCreatedAttr, RulesetError, RulesetStatus, Scope, path_beneath_rules,
 };
 
-use super::Allowed;
+use super::{Allowed, public};
 
 /// The Landlock that is asked for; an older kernel gives what it has.
 const ASKED: ABI = ABI::V6;
@@ -15,8 +15,10 @@ const ASKED: ABI = ABI::V6;
 const PORTS_SINCE: u32 = 4;
 const SIGNALS_SINCE: u32 = 6;
 
-/// What is read and run by about every program, besides `/etc`, of which the host says how much: libraries,
-/// interpreters, certificates, names.
+/// Where most of a system's configuration lies. Its files that everybody may read are allowed.
+pub(super) const ETC: &str = "/etc";
+
+/// Files and folders that nearly every program reads and runs: libraries, interpreters, certificates, names.
 const SYSTEM: &[&str] = &[
     "/usr",
     "/bin",
@@ -42,8 +44,16 @@ const SYSTEM: &[&str] = &[
 /// Devices that swallow or give nothing.
 const DEVICES: &[&str] = &["/dev/null", "/dev/zero", "/dev/full"];
 
+/// The part of Landlock that is in force.
+pub(super) struct InForce {
+    /// Its version and limits, for `status`.
+    pub(super) words: String,
+    /// Whether it limits signals to this process and its children.
+    pub(super) signals: bool,
+}
+
 /// Restricts this thread and all that it starts. Returns what is in force.
-pub(super) fn restrict(allowed: &Allowed) -> Result<String, String> {
+pub(super) fn restrict(allowed: &Allowed) -> Result<InForce, String> {
     let status = ask(allowed).map_err(|error| error.to_string())?;
     let abi = match status.landlock {
         LandlockStatus::NotImplemented => return Err(format!("kernel {} has none", kernel())),
@@ -57,19 +67,25 @@ pub(super) fn restrict(allowed: &Allowed) -> Result<String, String> {
     if allowed.ports.is_some() && abi >= PORTS_SINCE {
         limits.push("ports");
     }
-    if abi >= SIGNALS_SINCE {
+    let signals = abi >= SIGNALS_SINCE;
+    if signals {
         limits.push("signals");
     }
-    Ok(format!("landlock v{abi} ({})", limits.join(", ")))
+    Ok(InForce { words: format!("landlock v{abi} ({})", limits.join(", ")), signals })
 }
 
 fn ask(allowed: &Allowed) -> Result<RestrictionStatus, RulesetError> {
     let all = AccessFs::from_all(ASKED);
     let read = AccessFs::from_read(ASKED);
     let list = BitFlags::from(AccessFs::ReadDir);
-    let links_and_devices = AccessFs::MakeSym | AccessFs::MakeChar | AccessFs::MakeBlock | AccessFs::IoctlDev;
-    // What is written is not run, and no link that leads elsewhere is left for somebody else.
-    let write = all & !AccessFs::Execute & !links_and_devices;
+    let mut not_files = AccessFs::MakeSym | AccessFs::MakeChar | AccessFs::MakeBlock | AccessFs::IoctlDev;
+    // A pipe blocks the process that opens it.
+    not_files |= AccessFs::MakeFifo;
+    if !allowed.unix_sockets {
+        not_files |= AccessFs::MakeSock;
+    }
+    // A written file is not executed, and no link that leads elsewhere is left for another process.
+    let write = all & !AccessFs::Execute & !not_files;
     let devices = AccessFs::ReadFile | AccessFs::WriteFile;
     let mut ruleset = Ruleset::default().handle_access(all)?.scope(Scope::from_all(ASKED))?;
     if allowed.ports.is_some() {
@@ -77,10 +93,13 @@ fn ask(allowed: &Allowed) -> Result<RestrictionStatus, RulesetError> {
     }
     let ports =
         allowed.ports.iter().flatten().map(|port| Ok::<_, RulesetError>(NetPort::new(*port, AccessNet::BindTcp)));
-    // What does not exist cannot be opened either, and is left out.
+    let etc = public::below(Path::new(ETC), &allowed.hidden);
+    // A path that does not exist cannot be opened either, and is left out.
     ruleset
         .create()?
         .add_rules(path_beneath_rules(SYSTEM.iter().map(Path::new), read))?
+        .add_rules(path_beneath_rules(&etc.whole, read))?
+        .add_rules(path_beneath_rules(&etc.lists, list))?
         .add_rules(path_beneath_rules(DEVICES.iter().map(Path::new), devices))?
         .add_rules(path_beneath_rules(&allowed.reads, read))?
         .add_rules(path_beneath_rules(&allowed.lists, list))?

@@ -8,8 +8,12 @@
 mod allowed;
 mod calls;
 mod files;
+mod ground;
+mod public;
 
-pub(super) use allowed::{Allowed, Ground};
+pub(super) use allowed::Allowed;
+use calls::Limits;
+pub(super) use ground::Ground;
 use rustix::{
     process::{Resource, Rlimit, Signal},
     thread::CapabilitySet,
@@ -37,6 +41,9 @@ pub(super) fn enter(parent: u32, program: bool) -> Vec<String> {
     if actual != Some(parent) {
         std::process::exit(crate::plugins::runner::EXIT_NO_HOST.into());
     }
+    // Another session has no terminal that it could read or type into, and no group of the host to join.
+    note("session of its own", rustix::process::setsid().map(drop));
+    note("inherited descriptors", crate::ffi::close_inherited());
     note("no new privileges", rustix::thread::set_no_new_privs(true));
     note("limit of open files", limit(Resource::Nofile, FILES_MAX));
     note("limit of core files", limit(Resource::Core, 0));
@@ -49,9 +56,16 @@ pub(super) fn enter(parent: u32, program: bool) -> Vec<String> {
 /// Gives up everything that is not allowed, on this thread and on all that it starts. Returns what is in force.
 pub(super) fn confine(allowed: &Allowed) -> String {
     let powers = lay_down_powers().err().map(|why| format!(", still with all powers of its user: {why}"));
-    let files = files::restrict(allowed).unwrap_or_else(|why| format!("no landlock: {why}"));
-    let calls = calls::restrict().map_or_else(|why| format!("no seccomp: {why}"), |()| "seccomp".to_owned());
-    format!("{files}, {calls}{}", powers.unwrap_or_default())
+    let files = files::restrict(allowed);
+    let limits = Limits {
+        own: std::process::id(),
+        unix_sockets: allowed.unix_sockets,
+        signals_limited: files.as_ref().is_ok_and(|files| files.signals),
+    };
+    let calls = calls::restrict(limits).map_or_else(|why| format!("no seccomp: {why}"), |()| "seccomp".to_owned());
+    let files = files.map_or_else(|why| format!("no landlock: {why}"), |files| files.words);
+    let sockets = if allowed.unix_sockets { ", unix sockets allowed" } else { "" };
+    format!("{files}, {calls}{sockets}{}", powers.unwrap_or_default())
 }
 
 /// Lays down what the superuser may do beyond others, which reaches around the limits that follow: among other

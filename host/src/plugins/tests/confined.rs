@@ -1,7 +1,11 @@
 //! What an adapter in a process of its own can no longer do. The kernel of the tests has Landlock and seccomp, or the
 //! test says so: a machine without them cannot show anything.
 
-use std::{fs, net::TcpListener, path::Path};
+use std::{
+    fs,
+    net::TcpListener,
+    path::{Path, PathBuf},
+};
 
 use hermes_protocol::SendOutcome;
 use serde_json::json;
@@ -115,21 +119,36 @@ fn program(folder: &Path, files: &[&Path]) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_program_reads_the_folder_it_works_in_without_what_is_the_hosts() {
+async fn a_program_in_the_home_reads_its_own_code_and_nothing_of_the_hosts() {
     let home = Home::empty();
-    let secrets = [home.path().join("state.db"), home.path().join(".env"), home.path().join("my-config.toml")];
-    let open = home.path().join("notes");
-    for path in secrets.iter().chain([&open]) {
+    let secrets = [
+        "state.db",
+        "state.db-wal",
+        "state.db.v3",
+        ".env",
+        "my-config.toml",
+        "plugins.lock",
+        "logs/host.log",
+        "processes/p1/out",
+        "memory/notes.md",
+        "media/other/in/picture",
+        "data/other/file",
+        "a_file_of_tomorrow",
+    ]
+    .map(|name| home.path().join(name));
+    for path in &secrets {
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(path, "").unwrap();
     }
-    program(home.path(), &[&secrets[0], &secrets[1], &secrets[2], &open]);
+    let open = home.path().join("beside.py");
+    program(home.path(), &secrets.iter().chain([&open]).map(PathBuf::as_path).collect::<Vec<_>>());
     let mut any = plan(IsolationChoice::Auto, "ok");
     any.plugin = "snake".to_owned();
     any.config = json!({});
     any.command = Some(vec!["python3".to_owned(), "./chat.py".to_owned()]);
     any.folder = Some(home.path().to_owned());
     let mut settings = home.settings();
-    settings.private = vec![secrets[2].clone()];
+    settings.private = vec![home.path().join("my-config.toml")];
     let host = Host::start(settings, vec![any]);
     let one = host.one();
     until(&one, "online", AdapterState::is_online).await;

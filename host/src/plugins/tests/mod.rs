@@ -1,7 +1,9 @@
 //! Real libraries against the real loader, inside this process and in children.
 
 mod confined;
+mod contained;
 mod data;
+mod inventory;
 mod links;
 mod lives;
 mod refusals;

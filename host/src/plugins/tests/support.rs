@@ -39,6 +39,7 @@ pub(super) fn hostile_library() -> PathBuf {
 #[test]
 fn adapter_runner_child() {
     if std::env::args().any(|argument| argument == runner::SUBCOMMAND) {
+        super::contained::as_the_test_asks();
         runner::runner_main();
         // Not through the harness, which would print.
         std::process::exit(0);

@@ -1,0 +1,11 @@
+//! The user as the password database describes it, whatever the environment says.
+
+use std::path::PathBuf;
+
+use nix::unistd::{Uid, User};
+
+/// Returns the home directory of the user who runs this process.
+pub(super) fn home() -> Option<PathBuf> {
+    let user = User::from_uid(Uid::effective()).ok()??;
+    Some(user.dir).filter(|home| home.is_absolute())
+}
