@@ -64,7 +64,8 @@ impl Judge<'_> {
 
     pub(super) fn git_operands(&mut self, name: &str, options: &[&str], operands: &[Word]) {
         let has = |wanted: &[&str]| options.iter().any(|option| wanted.contains(option));
-        let names = operands.iter().all(is_name);
+        // Two colons name a helper that is run.
+        let names = operands.iter().all(|word| is_name(word) && !word.text.contains("::"));
         let here = self.here();
         match (name, operands) {
             ("git push", _) => self.push(operands),
@@ -80,8 +81,9 @@ impl Judge<'_> {
                 self.brought = true;
             }
             ("git remote add", [remote, source]) if is_name(remote) && is_repository(source) => {}
-            ("git fetch" | "git pull", _) if names => {}
-            ("git fetch" | "git pull", [source, rest @ ..]) if is_repository(source) && rest.iter().all(is_name) => {}
+            ("git fetch" | "git pull" | "git ls-remote", _) if names => {}
+            ("git fetch" | "git pull" | "git ls-remote", [source, rest @ ..])
+                if is_repository(source) && rest.iter().all(is_name) => {}
             ("git worktree add", [folder, rest @ ..]) if rest.iter().all(is_name) => self.write(&here, folder),
             _ => self.ask(ARGUMENTS),
         }

@@ -17,7 +17,7 @@ const SYSTEM: &[&str] = &[
 const HARMLESS_DEVICES: &[&str] = &["null", "stdout", "stderr", "tty"];
 
 /// Devices that may be read.
-const READABLE_DEVICES: &[&str] = &["null", "zero", "random", "urandom", "stdin", "tty"];
+const READABLE_DEVICES: &[&str] = &["null", "random", "urandom", "stdin", "tty"];
 
 /// Files below `/proc` that may be read.
 const READABLE_PROC: &[&str] = &[
@@ -349,7 +349,8 @@ impl<'r> Places<'r> {
             !folder.is_empty() && path.len() <= folder.len() && path.iter().zip(folder).all(|(p, f)| fits(p, f, glob))
         };
         let home = is_above(&parts(self.user_home())) && !(self.inside(path) && self.given());
-        (is_above(&self.home) || home).then_some("it goes through a folder that holds the host's, or secrets")
+        let system = SECRET_PATHS.iter().any(|secret| is_above(&parts(secret)));
+        (is_above(&self.home) || home || system).then_some("it goes through a folder that holds the host's, or secrets")
     }
 
     /// The place to which a path really leads, where the working folder exists.

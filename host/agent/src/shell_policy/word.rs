@@ -117,7 +117,12 @@ fn braces(raw: &str) -> Option<Vec<String>> {
     if !outside.replace("{}", "").contains(['{', '}']) {
         return Some(vec![raw.to_owned()]);
     }
-    let plain = |c: char| c.is_ascii_alphanumeric() || "_./,-{}*+@=%:".contains(c);
+    let plain = |c: char| c.is_ascii_alphanumeric() || "_./,-{}*+@=%:~^".contains(c);
+    let ranges = outside.split('{').skip(1).any(|rest| rest.split('}').next().unwrap_or_default().contains(".."));
+    if raw.chars().all(plain) && !raw.contains(',') && !ranges {
+        // Braces without a list are text, as in `stash@{0}`.
+        return Some(vec![raw.to_owned()]);
+    }
     if !raw.chars().all(plain) || raw.contains("{}") {
         return None;
     }
