@@ -16,3 +16,4 @@ mod plugins;
 mod replacing;
 mod streaming;
 mod terminal;
+mod unaccepted;

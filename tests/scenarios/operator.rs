@@ -311,6 +311,8 @@ fn a_configuration_that_cannot_be_read_does_not_start_and_names_every_problem() 
 #[test]
 fn the_check_tells_what_the_host_and_what_adapters_find_in_one_answer() {
     let world = World::new(Isolation::InProcess, &["7"]);
+    // Only an accepted library is asked about its values.
+    world.told(&["adapter", "add", &world.plugins().join("scripted.so").display().to_string()]);
     world.configure(
         "[host]\nplugins_dir = \"plugins\"\nstauts = \"\"\n\n[agent]\nruntime = \"openai\"\nbase_url = \"api.example\"\n\
          cwd = \"/no/such/folder\"\n\n\

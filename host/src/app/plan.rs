@@ -51,7 +51,7 @@ impl Planner {
     pub async fn plan(&self, config: Config, log_mask: &LogMask) -> Result<Prepared, Problems> {
         let exe = std::env::current_exe().ok().filter(|_| self.runs != Runs::OnlyThoseInFolders);
         let beside = exe.and_then(|exe| Some(exe.parent()?.to_owned()));
-        let mut prepared = config.prepare(beside.as_deref()).await?;
+        let mut prepared = config.prepare_to_run(beside.as_deref()).await?;
         log_mask.learn(&prepared.config.secrets());
         if !prepared.problems.0.is_empty() {
             // Only the adapter that a problem belongs to stays away.

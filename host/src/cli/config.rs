@@ -8,7 +8,7 @@ use super::ask::{print, print_json, say};
 use super::table::Table;
 use super::{Context, Failure};
 use crate::config::{self, Prepared, Problems, manifests_of};
-use crate::plugins;
+use crate::plugins::{self, LoadError};
 
 pub async fn config(context: &Context, command: ConfigCommand) -> Result<(), Failure> {
     let context = &context.of_the_running_host().await;
@@ -114,10 +114,16 @@ async fn libraries(
     let manifests = manifests_of(&found);
     let mut schemas = BTreeMap::new();
     for found in &found {
-        if let Ok(manifest) = &found.manifest
-            && let Ok(schema) = plugins::schema(&found.path, &settings).await
-        {
-            schemas.insert(manifest.id.clone(), schema);
+        let Ok(manifest) = &found.manifest else { continue };
+        // Without pins a section is all that says that a library is wanted.
+        let is_named = !settings.pin && config.adapters.values().any(|adapter| adapter.plugin == manifest.id);
+        let schema = match is_named || plugins::is_accepted(found, &settings) {
+            true => plugins::schema(&found.path, &settings).await,
+            false => Err(LoadError::NotAccepted { path: found.path.clone() }),
+        };
+        match schema {
+            Ok(schema) => drop(schemas.insert(manifest.id.clone(), schema)),
+            Err(error) => warn(&[format!("the keys of {} are not shown: {error}", manifest.id)]),
         }
     }
     (manifests, schemas)

@@ -36,6 +36,8 @@ pub async fn try_out(context: &Context, args: TryArgs) -> Result<(), Failure> {
 
     let sources = Sources { config: Some(path), home: Some(home.path.clone()), ..context.sources.clone() };
     let config = config::load(sources.clone())?;
+    plugins::accept(&library, "adapter try", &config.adapter_settings(None))
+        .map_err(|error| Failure::failed(error.to_string()))?;
     let prepared = config.clone().prepare(None).await?;
     if !prepared.problems.0.is_empty() {
         return Err(Failure::config(format!(
@@ -43,7 +45,6 @@ pub async fn try_out(context: &Context, args: TryArgs) -> Result<(), Failure> {
             prepared.problems
         )));
     }
-    plugins::accept(&library, "adapter try", &prepared.settings).map_err(|error| Failure::failed(error.to_string()))?;
     let log_mask = log::start(&config)?;
     say(&format!(
         "{} {} runs in a home that is thrown away.\n\

@@ -133,6 +133,8 @@ impl Prepared {
                     Err(error @ LoadError::BadManifest { .. }) => {
                         problems.0.push(Problem { source, key, sentence: error.to_string(), nearest: None });
                     }
+                    // Its keys are a warning already.
+                    Err(LoadError::NotAccepted { .. }) => {}
                     Err(error) => {
                         let sentence = not_checked("values", &error);
                         self.config.warnings.push(Warning { source, key, sentence });
@@ -188,13 +190,39 @@ impl Config {
         problems.or(prepared)
     }
 
+    /// As [`Config::prepare`], for a host that starts with it: its sections accept the libraries that they name.
+    ///
+    /// # Errors
+    ///
+    /// As [`Config::prepare`].
+    pub async fn prepare_to_run(self, beside: Option<&Path>) -> Result<Prepared, Problems> {
+        let (prepared, problems) = self.look(beside, true).await;
+        problems.or(prepared)
+    }
+
     /// As [`Config::prepare`], for the check: what keeps a host from running stands beside what could be
     /// made all the same, so that every problem is told at once. None of the sentences shows a secret.
-    pub async fn examine(mut self, beside: Option<&Path>) -> (Prepared, Problems) {
+    pub async fn examine(self, beside: Option<&Path>) -> (Prepared, Problems) {
+        self.look(beside, false).await
+    }
+
+    /// Only libraries that are accepted are asked anything. `accepts`: a section accepts the library that it names.
+    async fn look(mut self, beside: Option<&Path>, accepts: bool) -> (Prepared, Problems) {
         let settings = self.adapter_settings(beside);
         let found = plugins::discover(&settings.search);
         let manifests = manifests_of(&found);
-        let mut refused = self.resolve(&manifests).err().unwrap_or_default();
+        let mut refused = self.resolve(&without_a_say(&manifests, &found, &settings)).err().unwrap_or_default();
+        if accepts && settings.pin {
+            let named = |plugin: &str| {
+                let mut sections = self.adapters.values();
+                sections.any(|adapter| {
+                    adapter.plugin == plugin && adapter.command.is_none() && adapter.enabled != Some(false)
+                })
+            };
+            let new = found.iter().filter(|found| !plugins::is_accepted(found, &settings));
+            let new = new.filter_map(|found| found.manifest.as_ref().ok().map(|manifest| manifest.id.clone()));
+            plugins::accept_named(&new.filter(|id| named(id)).collect::<Vec<_>>(), &settings);
+        }
         let schemas = self.schemas(&found, &settings).await;
         self.check_literals(&manifests, &schemas, &mut refused);
         let (plans, problems) = self.judged_plans(&manifests, &schemas);
@@ -294,6 +322,24 @@ fn not_checked(what: &str, error: &LoadError) -> String {
         }
         error => format!("its {what} {NOT_CHECKED}{error}"),
     }
+}
+
+/// The manifests as far as they decide which instances there are: a variable makes an instance only of a library that is
+/// accepted.
+fn without_a_say(
+    manifests: &BTreeMap<String, Manifest>,
+    found: &[Found],
+    settings: &AdapterSettings,
+) -> BTreeMap<String, Manifest> {
+    let mut manifests = manifests.clone();
+    for (id, manifest) in &mut manifests {
+        let is_its = |found: &&Found| found.manifest.as_ref().is_ok_and(|manifest| manifest.id == *id);
+        let enables = manifest.env.iter().any(|name| name.enables);
+        if enables && !found.iter().filter(is_its).any(|found| plugins::is_accepted(found, settings)) {
+            manifest.env.iter_mut().for_each(|name| name.enables = false);
+        }
+    }
+    manifests
 }
 
 /// The readable manifests by id. A library beside the binary comes first and stays.

@@ -41,7 +41,7 @@ pub async fn check(path: &Path, settings: &AdapterSettings) -> Vec<CheckLine> {
         let name = match error.code() {
             "older_major" | "newer_major" | "newer_minor" | "requires_host" => "versions",
             "dlopen" | "no_root_symbol" | "wrong_header" | "layout_mismatch" | "manifest_differs"
-            | "process_failed" => "load",
+            | "process_failed" | "probe_failed" => "load",
             _ => ["file", "elf", "versions", "pin", "load", "schema"].get(lines.len()).copied().unwrap_or("secrets"),
         };
         lines.push(CheckLine::refused(name, &error));

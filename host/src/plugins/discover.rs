@@ -171,10 +171,33 @@ pub fn inspect(path: &Path) -> Result<Manifest, LoadError> {
 pub(super) enum Pin {
     /// Its section accepts it: the hash is written down.
     AcceptNew,
-    /// Somebody only asks: nothing is written.
+    /// Somebody only asks: nothing is written, and nothing is run.
     Compare,
+    /// Its code is about to run although no section starts it: only accepted bytes may.
+    Accepted,
     /// Somebody looks at the bytes themselves.
     Ignore,
+}
+
+/// Whether the code of a library may run although no section names it: it ships with the host, or its bytes were accepted.
+pub fn is_accepted(found: &Found, settings: &AdapterSettings) -> bool {
+    let Ok(manifest) = &found.manifest else { return false };
+    if found.place == Place::Beside {
+        return true;
+    }
+    let lock = PluginsLock::read(&settings.home).ok();
+    let accepted = lock.as_ref().and_then(|lock| lock.get(&manifest.id));
+    accepted.is_some_and(|accepted| files::sha256(&found.path).is_ok_and(|sha256| sha256 == accepted.sha256))
+}
+
+/// Accepts what sections name and nobody has accepted before: the libraries of these plugins. Nothing is run. A library
+/// that may not be accepted is refused again, with its reason, when its instance starts.
+pub fn accept_named(plugins: &[String], settings: &AdapterSettings) {
+    for plugin in plugins {
+        if let Err(error) = admit(plugin, settings) {
+            tracing::debug!(target: "plugins", %plugin, "not accepted: {error}");
+        }
+    }
 }
 
 /// Where a file counts as lying: beside the binary only if it would be found there.
@@ -299,6 +322,7 @@ fn judge_copy(
             found: copy.sha256.clone(),
         }),
         None if pin == Pin::Compare => Ok(()),
+        None if pin == Pin::Accepted => Err(LoadError::NotAccepted { path: path.to_owned() }),
         None => {
             let now_ms = settings.clock.now_ms();
             lock.put(Accepted::new(&library.manifest, &copy.sha256, "configuration", now_ms));

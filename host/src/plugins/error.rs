@@ -98,6 +98,24 @@ pub enum LoadError {
         /// The hash of the bytes that lie there.
         found: String,
     },
+    /// Bytes that nobody has accepted, where only accepted ones may run. The operator accepts them.
+    #[error(
+        "{path} is not accepted, so no code of it was run: `hermes-host adapter add {path}` accepts it, and so does a host that starts with its section"
+    )]
+    NotAccepted {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The library failed in the short-lived process that opens it before the host does. The author corrects it.
+    #[error(
+        "{path} was not loaded, since it failed in a process of its own first: {why}; report it to its author, or replace the file and run `hermes-host adapter reload`"
+    )]
+    ProbeFailed {
+        /// The file.
+        path: PathBuf,
+        /// The failure.
+        why: String,
+    },
     /// No ELF shared library. The operator replaces the file.
     #[error("{path} is not a shared library: {why}; replace it by the author's build")]
     NotALibrary {
@@ -304,6 +322,8 @@ impl LoadError {
             Self::WorldWritable { .. } => "world_writable",
             Self::GroupWritable { .. } => "group_writable",
             Self::Changed { .. } => "changed_hash",
+            Self::NotAccepted { .. } => "not_accepted",
+            Self::ProbeFailed { .. } => "probe_failed",
             Self::NotALibrary { .. } => "not_a_library",
             Self::WrongMachine { .. } => "wrong_machine",
             Self::WrongLibc { .. } => "wrong_libc",

@@ -19,6 +19,8 @@ use tokio::sync::oneshot;
 use super::{AdapterLink, Answer, Destroyed, Isolation, LoadError, PendingCall};
 use crate::ffi::{ForeignInstance, HostPort, Library, OpenError, Reply};
 
+/// How long loading a library may take. It worked in a child before.
+const LOAD: Duration = Duration::from_secs(15);
 /// How much longer than its own deadline a `destroy` may take before it is left alone.
 const DESTROY_GRACE: Duration = Duration::from_secs(1);
 
@@ -40,24 +42,36 @@ pub(super) fn open(origin: &Path, copy: &Path, sdk: &str, manifest_json: &str) -
     Ok(library)
 }
 
-/// Makes an instance on a thread of its own and waits until `deadline`. One that comes later is destroyed on arrival.
+/// Loads a library and makes an instance on a thread of its own. Waits for each at most until its deadline. An instance
+/// that comes later is destroyed on arrival.
 pub(super) fn create(
-    library: Library,
+    load: impl FnOnce() -> Result<Library, LoadError> + Send + 'static,
     instance: &str,
     port: Arc<dyn HostPort>,
     envelope: Vec<u8>,
     deadline: Duration,
 ) -> Result<ForeignInstance, LoadError> {
+    let (tell_loaded, loaded) = std::sync::mpsc::sync_channel(1);
     let (tell, told) = std::sync::mpsc::sync_channel(0);
-    let thread = std::thread::Builder::new().name("adapter-create".to_owned()).spawn(move || {
-        let created = library.create(port, &envelope);
-        if let Err(std::sync::mpsc::SendError(Ok(late))) = tell.send(created) {
-            late.destroy(deadline);
-        }
-    });
+    // The name says whose constructors run here, should they end the process.
+    let thread =
+        std::thread::Builder::new().name(instance.chars().filter(|c| *c != '\0').take(15).collect()).spawn(move || {
+            let library = load();
+            // A caller that has given up hears nothing of it.
+            let _ = tell_loaded.send(library.as_ref().map(drop).map_err(Clone::clone));
+            let Ok(library) = library else { return };
+            let created = library.create(port, &envelope);
+            if let Err(std::sync::mpsc::SendError(Ok(late))) = tell.send(created) {
+                late.destroy(deadline);
+            }
+        });
     let instance = instance.to_owned();
     if let Err(error) = thread {
         return Err(LoadError::CreateFailed { instance, why: format!("no thread could be started: {error}") });
+    }
+    match loaded.recv_timeout(LOAD) {
+        Ok(loaded) => loaded?,
+        Err(_) => return Err(LoadError::CreateTimedOut { instance, deadline_ms: millis(LOAD) }),
     }
     match told.recv_timeout(deadline) {
         Ok(Ok(created)) => Ok(created),

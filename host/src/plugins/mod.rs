@@ -6,7 +6,8 @@
 //! created with its configuration. From then on its supervisor keeps it alive.
 //!
 //! * Nothing waits for the slowest: every instance has a task of its own.
-//! * No code of a library runs before every check of its bytes has passed.
+//! * No code of a library runs before every check of its bytes has passed, and none in this process before it ran in
+//!   a short-lived child ([`schema`]).
 //! * What an instance says after the host gave it up is refused.
 //!
 //! Not here: `unsafe` (see [`crate::ffi`]), and any policy about messages.
@@ -21,6 +22,7 @@ mod discover;
 mod elf;
 mod error;
 mod files;
+mod footprint;
 pub(crate) mod frame;
 mod handle;
 mod in_process;
@@ -49,7 +51,9 @@ pub use alive::Trips;
 pub use begun::{Begun, Outcome};
 pub use certify::certify;
 pub use check::{CheckLine, check, refusal as check_refusal};
-pub use discover::{Found, Place, SearchPath, accept, discover, inspect, refusal, startable};
+pub use discover::{
+    Found, Place, SearchPath, accept, accept_named, discover, inspect, is_accepted, refusal, startable,
+};
 pub use error::LoadError;
 #[doc(hidden)]
 pub use frame::reread as reread_frame;

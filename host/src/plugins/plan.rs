@@ -173,6 +173,8 @@ pub struct AdapterSettings {
     pub pin: bool,
     /// The command that runs a library in a child; the file is appended. Default: this executable, `adapter-runner`.
     pub runner: Vec<OsString>,
+    /// Deadline of the short-lived child that opens a library first.
+    pub probe: Duration,
     /// Deadline of `create`.
     pub create: Duration,
     /// Deadline of `connect`.
@@ -228,6 +230,7 @@ impl AdapterSettings {
             pin: true,
             // Without a path of our own no child can start; the spawn then says so.
             runner: runner.unwrap_or_default(),
+            probe: Duration::from_secs(15),
             create: Duration::from_secs(1),
             connect: Duration::from_secs(30),
             send: Duration::from_secs(60),

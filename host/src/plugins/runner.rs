@@ -29,6 +29,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     LoadError, elf,
+    footprint::Footprint,
     frame::{self, Frame, FrameKind, PROTOCOL},
     in_process,
     process::{AdapterHello, HostHello, PING, SHUTDOWN},
@@ -202,8 +203,13 @@ fn open(origin: &Path, file: &Path) -> Result<(Library, elf::ElfLibrary), LoadEr
 }
 
 fn report(file: &Path, origin: &Path, framed: bool, values: Option<&[u8]>) -> ExitCode {
-    let report = match open(origin, file) {
-        Ok((library, _)) => Report {
+    let footprint = Footprint::before_load();
+    let opened = open(origin, file).and_then(|(library, _)| match footprint.left() {
+        None => Ok(library),
+        Some(why) => Err(LoadError::ProbeFailed { path: origin.to_owned(), why }),
+    });
+    let report = match opened {
+        Ok(library) => Report {
             refused: None,
             schema: library.config_schema(),
             judges: library.judges_values(),
@@ -277,11 +283,14 @@ fn start(
     hello: &HostHello,
     host: &Arc<Host>,
 ) -> Result<(ForeignInstance, hermes_protocol::Manifest), LoadError> {
-    let (library, described) = open(Path::new(&hello.origin), file)?;
+    let described = elf::read(file)?;
     let name = hello.envelope.get("instance").and_then(serde_json::Value::as_str).unwrap_or_default();
     let envelope = hello.envelope.to_string().into_bytes();
     let port = Arc::clone(host) as Arc<dyn HostPort>;
-    let instance = in_process::create(library, name, port, envelope, Duration::from_millis(hello.create_ms))?;
+    let (origin, copy) = (PathBuf::from(&hello.origin), file.to_owned());
+    let (sdk, manifest_json) = (described.manifest.sdk.clone(), described.manifest_json);
+    let load = move || in_process::open(&origin, &copy, &sdk, &manifest_json);
+    let instance = in_process::create(load, name, port, envelope, Duration::from_millis(hello.create_ms))?;
     Ok((instance, described.manifest))
 }
 

@@ -4,7 +4,7 @@
 //! of the file; [`crate::config`] judges a section by it. The adapter itself parses
 //! the configuration again when it is created.
 
-use std::{fs, path::Path, time::Duration};
+use std::{fs, path::Path};
 
 use hermes_protocol::Manifest;
 use serde_json::Value;
@@ -21,8 +21,6 @@ use super::{
 use crate::config::{RESERVED, check};
 use crate::status::human::one_line;
 
-/// How long a short-lived child may take.
-const CHILD: Duration = Duration::from_secs(15);
 /// What is shown of an adapter's sentence about its values, in characters.
 const SENTENCE_CHARS_MAX: usize = 600;
 /// The longest schema that is kept, in bytes.
@@ -112,7 +110,7 @@ pub async fn judge(
 async fn admit(path: &Path, settings: &AdapterSettings) -> Result<Admitted, LoadError> {
     let (path, settings) = (path.to_owned(), settings.clone());
     let place = discover::place_of(&path, &settings.search);
-    let judging = tokio::task::spawn_blocking(move || discover::admit_file(&path, place, Pin::Compare, &settings));
+    let judging = tokio::task::spawn_blocking(move || discover::admit_file(&path, place, Pin::Accepted, &settings));
     judging.await.expect("judging a file does not panic")
 }
 
@@ -133,7 +131,9 @@ pub(super) async fn ask(
     command.extend(runner_arguments(origin, &admitted.copy));
     let spec = ChildSpec { command, env: settings.child_env.clone(), folder: None };
     let child = process::start(&spec).await.map_err(|error| failed(error.to_string()))?;
-    let frame = child.ask(question, CHILD).await.map_err(failed)?;
+    // From here on a failure is the library's.
+    let failed = |why: String| LoadError::ProbeFailed { path: origin.to_owned(), why };
+    let frame = child.ask(question, settings.probe).await.map_err(failed)?;
     if frame.kind != FrameKind::Reply {
         return Err(failed("it answered something else".to_owned()));
     }

@@ -261,17 +261,10 @@ impl Maker {
         Ok(ChildSpec { command, env, folder })
     }
 
-    /// Refuses a section, or a manifest, that does not fit the adapter's schema, where the schema can be had.
+    /// Refuses a section, or a manifest, that does not fit the adapter's schema. A library that fails in the child that
+    /// is asked for its schema is refused: the host does not load what a child could not.
     async fn fits_schema(&self, plan: &AdapterPlan, admitted: &Admitted) -> Result<(), LoadError> {
-        let schema = match schema::schema_of(admitted, self.settings()).await {
-            Ok(schema) => schema,
-            // Nobody knows what of its section is a secret.
-            Err(error @ LoadError::BadManifest { .. }) => return Err(error),
-            Err(error) => {
-                tracing::debug!(target: "plugins", instance = %plan.instance, "its schema cannot be had: {error}");
-                return Ok(());
-            }
-        };
+        let schema = schema::schema_of(admitted, self.settings()).await?;
         let problems = schema::problems(&schema, &plan.config);
         if problems.is_empty() {
             return Ok(());
@@ -309,9 +302,11 @@ async fn create_inside(
     let instance = plan.instance.clone();
     let envelope = serde_json::to_vec(envelope).expect("an envelope has string keys only");
     let creating = tokio::task::spawn_blocking(move || {
-        let Admitted { path, copy, manifest, manifest_json, .. } = &*admitted;
-        let library = in_process::open(path, copy, &manifest.sdk, manifest_json)?;
-        in_process::create(library, &instance, port, envelope, deadline)
+        let load = move || {
+            let Admitted { path, copy, manifest, manifest_json, .. } = &*admitted;
+            in_process::open(path, copy, &manifest.sdk, manifest_json)
+        };
+        in_process::create(load, &instance, port, envelope, deadline)
     });
     creating.await.expect("creating an instance does not panic").map(InProcess::new)
 }

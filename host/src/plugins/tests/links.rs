@@ -94,10 +94,13 @@ fn inside(
     port: Arc<Port>,
     create: Duration,
 ) -> Result<Arc<dyn AdapterLink>, LoadError> {
-    let Admitted { path, copy, manifest, manifest_json, .. } = admitted;
-    let library = in_process::open(path, copy, &manifest.sdk, manifest_json)?;
+    let admitted = admitted.clone();
+    let load = move || {
+        let Admitted { path, copy, manifest, manifest_json, .. } = &admitted;
+        in_process::open(path, copy, &manifest.sdk, manifest_json)
+    };
     let envelope = serde_json::to_vec(envelope).unwrap();
-    Ok(Arc::new(InProcess::new(in_process::create(library, "one", port, envelope, create)?)))
+    Ok(Arc::new(InProcess::new(in_process::create(load, "one", port, envelope, create)?)))
 }
 
 impl Case {

@@ -2,6 +2,7 @@
 
 mod confined;
 mod contained;
+mod constructors;
 mod data;
 mod inventory;
 mod links;
