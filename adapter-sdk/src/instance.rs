@@ -20,7 +20,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use hermes_adapter_abi::{CALLS_MAX, status};
-use hermes_protocol::{Envelope, HostInfo, method};
+use hermes_protocol::{CallError, Envelope, HostInfo, host_method, method};
 use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
@@ -92,7 +92,23 @@ pub(crate) enum Destroyed<A> {
 }
 
 /// What `new` left behind for the seat.
-type Made<A> = Result<(Handle, Weak<A>), String>;
+type Made<A> = Result<(Handle, Weak<A>), Unmade>;
+
+/// The reason for which there is no instance.
+enum Unmade {
+    /// `new` panicked.
+    Panicked(String),
+    /// The thread or its runtime could not be started.
+    Failed(String),
+}
+
+/// The code under which the host hears how `create` failed.
+fn create_failed(core: &Core, code: &str, sentence: &str) {
+    let error = CallError::new(code, sentence);
+    let payload = serde_json::to_vec(&error).expect("an error has string keys only");
+    // A host of 1.0 does not know the method; nobody waits for the answer.
+    core.side().call(host_method::CREATE_FAILED, &payload, |_, _| {});
+}
 
 /// Makes an instance from the host's envelope.
 ///
@@ -125,7 +141,14 @@ pub(crate) fn create<A: Exported>(side: HostSide, envelope: &[u8]) -> Result<Sea
 
     match wait_made.recv_timeout(NEW_DEADLINE) {
         Ok(Ok((runtime, adapter))) => Ok(Seat { core, runtime, adapter, thread, over: Mutex::new(over) }),
-        Ok(Err(sentence)) => {
+        Ok(Err(unmade)) => {
+            let (code, sentence) = match unmade {
+                Unmade::Panicked(message) => ("panic", format!("panic in `new`: {message}")),
+                Unmade::Failed(sentence) => ("refused", sentence),
+            };
+            create_failed(&core, code, &sentence);
+            // The host's handle is given back with the core.
+            drop(core);
             // Waiting for the thread gives the host's handle back before the answer; but not for ever.
             if over.recv_timeout(NEW_DEADLINE) == Err(mpsc::RecvTimeoutError::Disconnected) {
                 let _ = thread.join();
@@ -135,6 +158,7 @@ pub(crate) fn create<A: Exported>(side: HostSide, envelope: &[u8]) -> Result<Sea
         Err(_) => {
             // One that is made late finds this and ends by itself.
             core.stop.cancel();
+            create_failed(&core, "late", "`new` did not return in time");
             Err(format!(
                 "instance `{instance}` of adapter `{plugin}`: `new` did not return within {} ms; move slow work to `connect`",
                 NEW_DEADLINE.as_millis()
@@ -214,7 +238,7 @@ fn body<A: Exported>(core: &Arc<Core>, config: A::Config, made: mpsc::SyncSender
         Ok(runtime) => runtime,
         Err(error) => {
             // A creator that is gone has said its own sentence.
-            let _ = made.send(Err(format!("no runtime can be started: {error}")));
+            let _ = made.send(Err(Unmade::Failed(format!("no runtime can be started: {error}"))));
             return;
         }
     };
@@ -225,7 +249,7 @@ fn body<A: Exported>(core: &Arc<Core>, config: A::Config, made: mpsc::SyncSender
             let adapter = match guard(|| A::new(config, Host::new(Arc::clone(core)))) {
                 Ok(adapter) => Arc::new(adapter),
                 Err(message) => {
-                    let _ = made.send(Err(format!("panic in `new`: {message}")));
+                    let _ = made.send(Err(Unmade::Panicked(message)));
                     return None;
                 }
             };
@@ -256,6 +280,8 @@ fn runtime(core: &Arc<Core>, mut builder: Builder) -> std::io::Result<Runtime> {
         .enable_time()
         .enable_io()
         .max_blocking_threads(16)
+        // A crash is attributed by the name of its thread.
+        .thread_name(thread_name(&core.instance))
         .on_thread_start(move || {
             if let Some(core) = weak.upgrade() {
                 logs::route_for_ever(&core);

@@ -100,6 +100,8 @@ fn an_adapter_that_cannot_be_asked_about_values_runs_and_says_so() {
         "[host]\nstatus = \"\"\nplugins_dir = \"plugins\"\n\n[agent]\nruntime = \"echo\"\n\n[adapter.unasked]\n\n\
          [adapter.scripted]\nsocket = \"SOCKET\"\naccess = { allowed_users = [\"7\"] }\n\n",
     );
+    // Only an accepted library is asked.
+    world.told(&["adapter", "add", library.to_str().expect("a path of ours")]);
     let checked = world.cli(&["config", "check"]);
     let said = String::from_utf8_lossy(&checked.stderr).into_owned();
     assert!(checked.status.success() && said.contains("it cannot be asked whether its values are right"), "{said}");

@@ -9,6 +9,7 @@ mod author;
 mod busy;
 mod control;
 mod conversation;
+mod crashes;
 mod delivery;
 mod handoff;
 mod operator;

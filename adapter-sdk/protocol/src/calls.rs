@@ -75,6 +75,9 @@ pub mod host_method {
     pub const ANNOUNCE: &str = "announce";
     /// Claims a credential for this instance. `{"identity"}` → `{}` or `credential_in_use`.
     pub const LOCK_CREDENTIAL: &str = "lock_credential";
+    /// Tells how `create` failed, right before it answers with its sentence: a [`CallError`](crate::CallError) with the
+    /// code `panic`, `late` or `refused` → `{}`. Since 1.1.
+    pub const CREATE_FAILED: &str = "create_failed";
     /// Stops the turn of an event. `{"inbox_id"}` → `{"stopped"}`.
     pub const TURNS_STOP: &str = "turns.stop";
     /// Tells the state of the turn of an event. `{"inbox_id"}` → `{"state"}`.

@@ -67,7 +67,7 @@ fn available(found: &Found) -> AdapterStatus {
     let file = found.path.file_stem().unwrap_or_default().to_string_lossy();
     let (id, version, state, reason) = match &found.manifest {
         Ok(manifest) => (manifest.id.clone(), manifest.version.clone(), "available", found.warning.clone()),
-        Err(error) => (file.into_owned(), String::new(), "failed", Some(error.to_string())),
+        Err(error) => (file.into_owned(), String::new(), plugins::word_of(error), Some(error.to_string())),
     };
     AdapterStatus {
         proxy: None,

@@ -261,6 +261,7 @@ impl Config {
         settings.pin = host.pin;
         settings.confine = host.confine;
         settings.unix_sockets = host.unix_sockets.iter().cloned().collect();
+        settings.last_words = true;
         settings.private = self.origin.secret_files.iter().chain(&self.file).cloned().collect();
         settings.connect = host.adapter_connect;
         settings.send = host.adapter_send;

@@ -10,7 +10,8 @@
 //!   pointer would be a use after free;
 //! * what a plugin hands out is used at most as often as the contract allows:
 //!   completions once, an instance never after its `destroy`;
-//! * no panic of the host leaves a callback.
+//! * no panic of the host leaves a callback;
+//! * the handler of crashes ([`last_words`]) only writes down where one came from.
 //!
 //! Not here: whether a file may be loaded (see [`crate::plugins`]), and panics of
 //! a plugin, which its own copy of the SDK has to catch.
@@ -19,6 +20,7 @@ mod callbacks;
 mod completion;
 mod descriptors;
 mod instance;
+mod last_words;
 mod library;
 mod memory;
 
@@ -26,6 +28,7 @@ pub use callbacks::HostPort;
 pub use completion::Reply;
 pub use descriptors::close_inherited;
 pub use instance::ForeignInstance;
+pub use last_words::{EXIT as LAST_WORDS_EXIT, keep_last_words};
 pub use library::{Library, OpenError};
 pub use memory::give_back;
 

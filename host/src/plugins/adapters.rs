@@ -17,7 +17,9 @@ use tokio::{
 
 use super::{
     AdapterEvent, AdapterHandle, AdapterPlan, AdapterSettings, AdapterState, AdapterStatus, Begun, Found, HostServices,
-    Place, discover, files,
+    Place,
+    crashes::Crashes,
+    discover, files,
     handle::Shared,
     said, startable,
     supervisor::{Maker, Supervisor, Wanted},
@@ -45,6 +47,8 @@ struct Inner {
     instances: Mutex<BTreeMap<String, Entry>>,
     /// What is part of the host itself, and neither planned nor listed.
     built_in: OnceLock<AdapterHandle>,
+    /// Crashes that libraries inside the host caused.
+    crashes: Arc<Crashes>,
     /// What was last seen in the folders.
     found: Mutex<Seen>,
 }
@@ -72,7 +76,12 @@ impl Adapters {
         settings: AdapterSettings,
     ) -> Self {
         files::sweep(&settings.home);
+        let crashes = Crashes::judge(&settings.home);
+        if settings.last_words {
+            crashes.keep_last_words();
+        }
         let inner = Inner {
+            crashes: Arc::new(crashes),
             settings: Arc::new(settings),
             services,
             events,
@@ -111,6 +120,7 @@ impl Adapters {
             (handle.instance().to_string(), Entry { handle, wanted, task: tokio::spawn(async {}) })
         });
         let inner = Inner {
+            crashes: Arc::new(Crashes::of(std::path::Path::new("/nowhere"))),
             settings: Arc::new(AdapterSettings::new("/nowhere", super::SearchPath::default())),
             services,
             events: mpsc::channel(1).0,
@@ -251,6 +261,8 @@ impl Adapters {
                 life.give_up();
             }
         }
+        // This run ended in order: what its libraries do from here on harms nobody.
+        self.inner.crashes.forget();
     }
 
     fn begin(&self, plan: AdapterPlan) -> Entry {
@@ -280,7 +292,8 @@ impl Adapters {
         let wanted = Wanted { enabled: plan.enabled, plan: Arc::new(plan), start: FIRST_START, end: None };
         let (wanted, watching) = watch::channel(wanted);
         tokio::spawn(tell(handle.clone(), inner.events.clone(), announced));
-        let maker = Maker { handle: handle.clone(), services: Arc::clone(&inner.services), stuck: isolated };
+        let (services, crashes) = (Arc::clone(&inner.services), Arc::clone(&inner.crashes));
+        let maker = Maker { handle: handle.clone(), services, stuck: isolated, crashes };
         Entry { handle, wanted, task: tokio::spawn(Supervisor::new(maker, watching).run()) }
     }
 
@@ -371,7 +384,7 @@ fn status(handle: &AdapterHandle) -> AdapterStatus {
     let manifest = handle.manifest();
     let told = shared.told();
     let reason = life.state.reason().map(|reason| said::with_mend(reason, life.state.mend().unwrap_or_default()));
-    let reason = reason.or_else(|| told.kept.clone());
+    let reason = reason.or_else(|| told.kept.clone()).or_else(|| told.crashed.clone());
     AdapterStatus {
         name: handle.instance().to_string(),
         plugin: handle.plugin().to_owned(),
@@ -392,6 +405,14 @@ fn status(handle: &AdapterHandle) -> AdapterStatus {
     }
 }
 
+/// The word for the state of a file that cannot run. A library of something else is no adapter that failed.
+pub fn word_of(error: &super::LoadError) -> &'static str {
+    match error {
+        super::LoadError::NoSection { .. } => "ignored",
+        _ => "failed",
+    }
+}
+
 /// A file without a section: ready to be used, or why it is not.
 fn available(found: &Found, used: &[&str]) -> Option<AdapterStatus> {
     let file = found.path.file_name().unwrap_or_default().to_string_lossy().into_owned();
@@ -406,9 +427,15 @@ fn available(found: &Found, used: &[&str]) -> Option<AdapterStatus> {
             None,
             manifest.capabilities.delivery.to_string(),
         ),
-        Err(error) => {
-            (file, String::new(), String::new(), "failed", Some(error.to_string()), Some(error.code()), String::new())
-        }
+        Err(error) => (
+            file,
+            String::new(),
+            String::new(),
+            word_of(error),
+            Some(error.to_string()),
+            Some(error.code()),
+            String::new(),
+        ),
     };
     Some(AdapterStatus {
         name,

@@ -22,6 +22,7 @@ use self::board::Board;
 use super::{
     AdapterHandle, AdapterLink, AdapterPlan, AdapterSettings, Answer, HostServices, Isolation, IsolationChoice,
     LoadError,
+    crashes::Crashes,
     discover::{self, Admitted, Pin},
     files,
     handle::Shared,
@@ -84,7 +85,8 @@ impl Trial {
         let (announcements, _) = mpsc::channel(1);
         let shared = Shared::new(&plan, Arc::clone(&self.settings), announcements);
         let handle = AdapterHandle { shared: Arc::new(shared) };
-        let maker = Maker { handle, services: Arc::new(Nobody), stuck: Arc::default() };
+        let crashes = Arc::new(Crashes::of(&self.settings.home));
+        let maker = Maker { handle, services: Arc::new(Nobody), stuck: Arc::default(), crashes };
         let media = self.settings.home.join("media").join(INSTANCE);
         files::private_folder(&media).map_err(|error| format!("{}: {error}", media.display()))?;
         let (board, calls) = Board::new(media);

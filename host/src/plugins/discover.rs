@@ -106,6 +106,12 @@ pub fn discover(search: &SearchPath) -> Vec<Found> {
             Found { path, place, manifest: read.map(|library| library.manifest), warning }
         })
         .collect();
+    // Macros and other libraries of its build lie beside the binary, also where that folder is named as one for plugins.
+    let beside = search.beside.as_deref().map(real);
+    let is_of_the_build = |found: &Found| {
+        matches!(found.manifest, Err(LoadError::NoSection { .. })) && found.path.parent().map(real) == beside
+    };
+    found.retain(|found| !is_of_the_build(found));
     found.sort_by(|a, b| (a.place, &a.path).cmp(&(b.place, &b.path)));
     found
 }

@@ -177,10 +177,13 @@ fn copy(from: &mut File, folder: &Path) -> Result<Option<PrivateCopy>, Failed> {
 }
 
 fn place(temporary: &Path, path: &Path, folder: &Path, sha256: String) -> std::io::Result<Option<PrivateCopy>> {
-    // Existing copies were renamed into place complete and may be mapped: they stay as they are.
+    // Existing copies were renamed into place complete and may be mapped: they are never written to.
     if let Some(held) = hold(path)? {
-        fs::remove_file(temporary)?;
-        return Ok(Some(PrivateCopy { path: path.to_owned(), sha256, fresh: false, held: Arc::new(held) }));
+        if sha256_of(&held)? == sha256 {
+            fs::remove_file(temporary)?;
+            return Ok(Some(PrivateCopy { path: path.to_owned(), sha256, fresh: false, held: Arc::new(held) }));
+        }
+        tracing::warn!(target: "plugins", "the private copy {} has other bytes than its name says; it is replaced", path.display());
     }
     fs::rename(temporary, path)?;
     File::open(folder)?.sync_all()?;
@@ -272,7 +275,12 @@ pub(super) fn collect(home: &Path) {
 
 /// Hashes the bytes of a file.
 pub(super) fn sha256(path: &Path) -> std::io::Result<String> {
-    let mut file = File::open(path)?;
+    sha256_of(&File::open(path)?)
+}
+
+/// Hashes the bytes of an open file.
+fn sha256_of(mut file: &File) -> std::io::Result<String> {
+    file.rewind()?;
     let mut hash = Sha256::new();
     let mut chunk = vec![0; CHUNK_BYTES];
     loop {
@@ -335,6 +343,23 @@ mod tests {
         assert!(first.fresh && !second.fresh);
         assert_eq!(first.sha256, sha256(&file).unwrap());
         assert_eq!(fs::read_dir(copies(home.path())).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_copy_with_other_bytes_than_its_name_says_is_replaced() {
+        let home = tempfile::tempdir().unwrap();
+        let file = home.path().join("x.so");
+        fs::write(&file, b"bytes").unwrap();
+        let first = private_copy(&mut judge(&file).unwrap(), home.path()).unwrap();
+        fs::set_permissions(&first.path, fs::Permissions::from_mode(0o600)).unwrap();
+        fs::write(&first.path, b"others").unwrap();
+        let second = private_copy(&mut judge(&file).unwrap(), home.path()).unwrap();
+        assert!(second.fresh);
+        assert_eq!(sha256(&second.path).unwrap(), second.sha256);
+        let mut held = String::new();
+        (&*first.held).rewind().unwrap();
+        (&*first.held).read_to_string(&mut held).unwrap();
+        assert_eq!(held, "others", "whoever has the old file mapped keeps it");
     }
 
     #[test]

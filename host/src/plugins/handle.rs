@@ -118,6 +118,8 @@ pub(super) struct Told {
     pub(super) code: Option<&'static str>,
     /// Why the instance that runs was not replaced.
     pub(super) kept: Option<String>,
+    /// Why its library does not run inside the host, since it ended the host before.
+    pub(super) crashed: Option<String>,
     /// What is said while the platform does not accept the credential.
     pub(super) unauthorized: Option<String>,
     /// The reasons of the last losses of the link: how often each came, and when last.

@@ -6,7 +6,7 @@
 use std::{
     path::Path,
     sync::{
-        Arc,
+        Arc, OnceLock,
         atomic::{AtomicU64, Ordering},
     },
     time::Duration,
@@ -14,6 +14,7 @@ use std::{
 
 use futures_util::future::BoxFuture;
 use hermes_adapter_abi::{SDK_VERSION, status};
+use hermes_protocol::{CallError, host_method};
 use tokio::sync::oneshot;
 
 use super::{AdapterLink, Answer, Destroyed, Isolation, LoadError, PendingCall};
@@ -45,12 +46,15 @@ pub(super) fn open(origin: &Path, copy: &Path, sdk: &str, manifest_json: &str) -
 /// Loads a library and makes an instance on a thread of its own. Waits for each at most until its deadline. An instance
 /// that comes later is destroyed on arrival.
 pub(super) fn create(
+    sdk: &str,
     load: impl FnOnce() -> Result<Library, LoadError> + Send + 'static,
     instance: &str,
     port: Arc<dyn HostPort>,
     envelope: Vec<u8>,
     deadline: Duration,
 ) -> Result<ForeignInstance, LoadError> {
+    let creating = Arc::new(Creating { port, failed: OnceLock::new() });
+    let port = Arc::clone(&creating) as Arc<dyn HostPort>;
     let (tell_loaded, loaded) = std::sync::mpsc::sync_channel(1);
     let (tell, told) = std::sync::mpsc::sync_channel(0);
     // The name says whose constructors run here, should they end the process.
@@ -75,7 +79,7 @@ pub(super) fn create(
     }
     match told.recv_timeout(deadline) {
         Ok(Ok(created)) => Ok(created),
-        Ok(Err(why)) => Err(refused(instance, why, deadline)),
+        Ok(Err(why)) => Err(refused(instance, why, deadline, creating.how(sdk))),
         Err(std::sync::mpsc::RecvTimeoutError::Disconnected) => {
             Err(LoadError::CreatePanicked { instance, why: "its creating thread ended".to_owned() })
         }
@@ -85,15 +89,67 @@ pub(super) fn create(
     }
 }
 
-/// The ABI has one sentence for every failed `create`. The SDK's two own sentences are told apart, so that a
-/// panic is retried and a wrong configuration is not; any other sentence is the adapter's.
-fn refused(instance: String, why: String, deadline: Duration) -> LoadError {
-    if why.contains("panic in `new`") {
+/// How `create` failed. A panic or a late `new` is retried, a refusal waits for a person.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Failure {
+    Panic,
+    Late,
+    Refused,
+    /// The library is of SDK 1.0, which has one sentence for everything.
+    Unsaid,
+}
+
+fn refused(instance: String, why: String, deadline: Duration, how: Failure) -> LoadError {
+    // The sentences of SDK 1.0 begin with the names of instance and adapter.
+    let said = |words: &str| {
+        let own = why.split_once("` of adapter `").and_then(|(_, rest)| rest.split_once("`: "));
+        how == Failure::Unsaid && own.is_some_and(|(_, sentence)| sentence.starts_with(words))
+    };
+    if how == Failure::Panic || said("panic in `new`: ") {
         LoadError::CreatePanicked { instance, why }
-    } else if why.contains("`new` did not return") {
+    } else if how == Failure::Late || said("`new` did not return") {
         LoadError::CreateTimedOut { instance, deadline_ms: millis(deadline) }
     } else {
         LoadError::CreateFailed { instance, why }
+    }
+}
+
+/// The host as a library sees it. While an instance is made it says here how that failed.
+struct Creating {
+    port: Arc<dyn HostPort>,
+    failed: OnceLock<Failure>,
+}
+
+impl Creating {
+    /// How `create` failed; a library of SDK 1.0 does not say it.
+    fn how(&self, sdk: &str) -> Failure {
+        let unsaid = if sdk.starts_with("1.0.") { Failure::Unsaid } else { Failure::Refused };
+        self.failed.get().copied().unwrap_or(unsaid)
+    }
+}
+
+impl HostPort for Creating {
+    fn call(&self, method: &str, payload: Vec<u8>, reply: Reply) {
+        if method != host_method::CREATE_FAILED {
+            return self.port.call(method, payload, reply);
+        }
+        let code = serde_json::from_slice::<CallError>(&payload).map(|error| error.code).unwrap_or_default();
+        let failure = match code.as_str() {
+            "panic" => Failure::Panic,
+            "late" => Failure::Late,
+            _ => Failure::Refused,
+        };
+        // The first one counts.
+        let _ = self.failed.set(failure);
+        reply.send(status::OK, b"{}".to_vec());
+    }
+
+    fn log(&self, level: u8, target: &str, fields: &str) {
+        self.port.log(level, target, fields);
+    }
+
+    fn max_level(&self) -> u8 {
+        self.port.max_level()
     }
 }
 
@@ -170,4 +226,25 @@ fn answered(tell: oneshot::Sender<Answer>) -> Reply {
         // A caller that is gone has cancelled.
         let _ = tell.send(Answer { status, payload });
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn code(why: &str, how: Failure) -> &'static str {
+        refused("one".to_owned(), why.to_owned(), Duration::ZERO, how).code()
+    }
+
+    #[test]
+    fn a_sentence_of_the_adapter_is_not_taken_for_a_panic() {
+        let own = "instance `one` of adapter `x`: panic in `new`: the key `panic` is wrong";
+        assert_eq!(code(own, Failure::Refused), "create_failed");
+        assert_eq!(code(own, Failure::Panic), "create_panicked");
+        assert_eq!(code("anything", Failure::Late), "create_timed_out");
+        // A library of SDK 1.0 has only the place of the words.
+        assert_eq!(code(own, Failure::Unsaid), "create_panicked");
+        let within = "instance `one` of adapter `x`: the motto `panic in `new`: x` is too long";
+        assert_eq!(code(within, Failure::Unsaid), "create_failed");
+    }
 }

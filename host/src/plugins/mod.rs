@@ -17,6 +17,7 @@ mod alive;
 mod begun;
 mod certify;
 mod check;
+mod crashes;
 mod credential;
 mod discover;
 mod elf;
@@ -46,7 +47,7 @@ mod tests;
 mod user;
 mod watch;
 
-pub use adapters::Adapters;
+pub use adapters::{Adapters, word_of};
 pub use alive::Trips;
 pub use begun::{Begun, Outcome};
 pub use certify::certify;

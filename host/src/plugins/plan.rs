@@ -197,12 +197,16 @@ pub struct AdapterSettings {
     pub health: Duration,
     /// How often a child process is asked for a sign of life.
     pub heartbeat: Duration,
+    /// How long a sign of life may be late before the state of the instance says so.
+    pub late: Duration,
     /// Where *now* comes from.
     pub clock: Arc<dyn Clock>,
     /// The user's runtime folder, where credential locks lie; `None`: a private folder below `/tmp`.
     pub runtime_dir: Option<PathBuf>,
     /// Environment names a child keeps, with their values.
     pub child_env: Vec<(OsString, OsString)>,
+    /// Whether a crash of this process is to leave a note for the next start.
+    pub last_words: bool,
     /// Whether a child gives up files, ports and system calls that it does not need, where the kernel can.
     pub confine: bool,
     /// Who watches what passes; nobody as a rule.
@@ -242,10 +246,12 @@ impl AdapterSettings {
             ask_after: Duration::from_secs(60),
             // Longer than an adapter waits for its platform: it is the adapter that says what is lost.
             health: Duration::from_secs(45),
-            heartbeat: Duration::from_secs(10),
+            heartbeat: Duration::from_secs(5),
+            late: Duration::from_secs(3),
             clock: Arc::new(SystemClock),
             runtime_dir: None,
             child_env: Vec::new(),
+            last_words: false,
             confine: true,
             watch: None,
             private: Vec::new(),

@@ -289,8 +289,10 @@ fn start(
     let port = Arc::clone(host) as Arc<dyn HostPort>;
     let (origin, copy) = (PathBuf::from(&hello.origin), file.to_owned());
     let (sdk, manifest_json) = (described.manifest.sdk.clone(), described.manifest_json);
+    let library_sdk = sdk.clone();
     let load = move || in_process::open(&origin, &copy, &sdk, &manifest_json);
-    let instance = in_process::create(load, name, port, envelope, Duration::from_millis(hello.create_ms))?;
+    let instance =
+        in_process::create(&library_sdk, load, name, port, envelope, Duration::from_millis(hello.create_ms))?;
     Ok((instance, described.manifest))
 }
 

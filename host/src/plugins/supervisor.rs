@@ -324,7 +324,10 @@ impl Supervisor {
             reason = closed => Step::Broken { reason },
             _ = replace::wish(&mut self.wanted, wanted, &self.maker) => Step::Changed,
             answer = time::timeout(deadline, born.life.call(method::CONNECT, b"{}".to_vec())) => match answer {
-                Ok(answer) => connected(&born.life, method::CONNECT, answer),
+                Ok(answer) => {
+                    born.has_answered();
+                    connected(&born.life, method::CONNECT, answer)
+                }
                 // The instance is rebuilt: whether its thread still runs, nobody can tell.
                 Err(_) => Step::Broken { reason: replace::late(&self.shared().settings) },
             },

@@ -22,6 +22,7 @@ use crate::{
     plugins::{
         AdapterHandle, AdapterLink, AdapterPlan, AdapterSettings, Answer, HostServices, Isolation, IsolationChoice,
         LoadError, Place,
+        crashes::{Crashes, Inside, Phase},
         credential::CredentialLock,
         discover::{self, Admitted},
         files,
@@ -69,12 +70,21 @@ pub(super) struct Born {
     pub(super) manifest: Arc<Manifest>,
     /// Its receive loop, where it runs.
     pub(super) running: Option<BoxFuture<'static, Answer>>,
+    /// Set inside the host: how far it has come, should it end the host.
+    inside: Option<Inside>,
     /// How long its end may take, where it is only dropped.
     end: Duration,
     ended: bool,
 }
 
 impl Born {
+    /// Notes that it has answered: from here on only a crash of its own threads is its doing.
+    pub(super) fn has_answered(&mut self) {
+        if let Some(inside) = &mut self.inside {
+            inside.reached(Phase::Running);
+        }
+    }
+
     /// Takes over its end from the drop.
     pub(super) fn end_here(&mut self) {
         self.ended = true;
@@ -103,6 +113,8 @@ pub(in crate::plugins) struct Maker {
     /// Whether it runs in a process from now on: a thread of this instance could not be ended, or the previous run of
     /// the host ended while it was delivering.
     pub(in crate::plugins) stuck: Arc<AtomicBool>,
+    /// Crashes that libraries inside the host caused.
+    pub(in crate::plugins) crashes: Arc<Crashes>,
 }
 
 impl Maker {
@@ -133,14 +145,20 @@ impl Maker {
         known.learn(manifest.clone(), make.trusted());
         let port: Arc<dyn HostPort> = Arc::new(port);
         let envelope = self.envelope(&plan)?;
-        let inside = self.isolation(&plan, make.beside()) == Isolation::InProcess;
+        let inside = self.runs_inside(&make);
+        let note = |admitted: &Arc<Admitted>| self.crashes.enter(&plan.instance, &admitted.sha256);
+        let mut inside_note = make.admitted.as_ref().filter(|_| inside).map(note);
         let (link, manifest): (Arc<dyn AdapterLink>, _) = match (&make.admitted, manifest) {
             (Some(admitted), Some(manifest)) if inside => {
                 let created = create_inside(&plan, Arc::clone(admitted), port, &envelope, settings.create).await;
                 if matches!(created, Err(LoadError::CreateTimedOut { .. })) {
                     self.stuck.store(true, Ordering::Relaxed);
                 }
-                (Arc::new(created?), manifest)
+                let created = created?;
+                if let Some(note) = &mut inside_note {
+                    note.reached(Phase::Connecting);
+                }
+                (Arc::new(created), manifest)
             }
             (admitted, manifest) => {
                 let (link, said) = self.create_outside(&plan, admitted.as_deref(), port, &envelope).await?;
@@ -149,7 +167,8 @@ impl Maker {
         };
         known.learn(Some(Arc::clone(&manifest)), make.trusted());
         let (life, end) = (Arc::new(Life::new(link, counts, Mask::new(&plan.secrets))), settings.end);
-        Ok(Born { life, link: link_state, credentials, make, manifest, running: None, end, ended: false })
+        let inside = inside_note;
+        Ok(Born { life, link: link_state, credentials, make, manifest, running: None, inside, end, ended: false })
     }
 
     /// Makes an instance of a library whose calls to the host go to `port`.
@@ -272,10 +291,20 @@ impl Maker {
         Err(LoadError::ConfigRefused { instance: plan.instance.clone(), problems: problems.join("; ") })
     }
 
-    fn isolation(&self, plan: &AdapterPlan, beside: bool) -> Isolation {
-        if self.stuck.load(Ordering::Relaxed) {
-            return Isolation::Process;
+    /// Whether a library runs inside the host: it is meant to, and it has not ended the host before.
+    fn runs_inside(&self, make: &Make) -> bool {
+        let meant = self.isolation(&make.plan, make.beside()) == Isolation::InProcess;
+        let library = make.admitted.as_ref().filter(|_| meant);
+        let crashed = library.and_then(|library| self.crashes.why_not_inside(&library.sha256));
+        if let Some(why) = &crashed {
+            tracing::warn!(target: "plugins", instance = %make.plan.instance, "{why}");
         }
+        let is_harmless = crashed.is_none();
+        self.handle.shared.told().crashed = crashed;
+        library.is_some() && is_harmless && !self.stuck.load(Ordering::Relaxed)
+    }
+
+    fn isolation(&self, plan: &AdapterPlan, beside: bool) -> Isolation {
         let choice = match plan.isolation {
             IsolationChoice::Auto => self.settings().isolation,
             chosen => chosen,
@@ -302,11 +331,12 @@ async fn create_inside(
     let instance = plan.instance.clone();
     let envelope = serde_json::to_vec(envelope).expect("an envelope has string keys only");
     let creating = tokio::task::spawn_blocking(move || {
+        let sdk = admitted.manifest.sdk.clone();
         let load = move || {
             let Admitted { path, copy, manifest, manifest_json, .. } = &*admitted;
             in_process::open(path, copy, &manifest.sdk, manifest_json)
         };
-        in_process::create(load, &instance, port, envelope, deadline)
+        in_process::create(&sdk, load, &instance, port, envelope, deadline)
     });
     creating.await.expect("creating an instance does not panic").map(InProcess::new)
 }

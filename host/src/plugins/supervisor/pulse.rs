@@ -2,14 +2,14 @@
 
 use std::{sync::atomic::Ordering, time::Duration};
 
-use futures_util::FutureExt;
+use futures_util::{FutureExt, future::BoxFuture};
 use hermes_adapter_abi::status;
 use hermes_protocol::{CallError, ConnectError, method};
 use tokio::time;
 
 use super::{Lost, Step};
 use crate::plugins::{
-    Answer, Isolation,
+    AdapterChange, AdapterState, Answer, Isolation,
     handle::Shared,
     life::{Life, panicked},
 };
@@ -52,7 +52,7 @@ pub(super) async fn pulse(life: &Life, shared: &Shared) -> Step {
         loop {
             time::sleep(settings.heartbeat).await;
             let reason = || "its process gives no sign of life".to_owned();
-            match time::timeout(settings.health, life.link.heartbeat()).await {
+            match time::timeout(settings.health, heard(life.link.heartbeat(), shared)).await {
                 Ok(true) => {}
                 // It has ended, and not for the host's sake.
                 Ok(false) => return Step::Broken { reason: reason() },
@@ -83,6 +83,26 @@ pub(super) async fn pulse(life: &Life, shared: &Shared) -> Step {
         step = heart, if life.link.isolation() == Isolation::Process => step,
         step = health => step,
     }
+}
+
+/// The duty of an instance whose process is late with a sign of life.
+const LATE: &str = "its process does not answer; it is ended and started again if that goes on";
+
+/// Waits for a sign of life. While it is late, the state of the instance says so.
+async fn heard(mut beat: BoxFuture<'static, bool>, shared: &Shared) -> bool {
+    if let Ok(is_alive) = time::timeout(shared.settings.late, &mut beat).await {
+        return is_alive;
+    }
+    let is_up = matches!(shared.state.borrow().state, AdapterState::Online { .. });
+    if is_up {
+        shared.apply(AdapterChange::Degrade { duty: LATE.to_owned() });
+    }
+    let is_alive = beat.await;
+    let is_said = matches!(&shared.state.borrow().state, AdapterState::Degraded { duty, .. } if duty == LATE);
+    if is_said {
+        shared.apply(AdapterChange::Recovered);
+    }
+    is_alive
 }
 
 /// A life without signs of life is ended by the host: what is cut off with it, which may have gone on well, has not

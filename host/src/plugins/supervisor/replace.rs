@@ -110,7 +110,7 @@ pub(super) fn side_by_side(old: &Born, new: &Make, draining: &JoinSet<()>) -> bo
 pub(super) async fn beside(maker: Maker, make: Make) -> Result<Born, Unhealthy> {
     let settings = Arc::clone(&maker.handle.shared.settings);
     let until = Instant::now() + settings.create + settings.connect;
-    let born = maker.create(make).await?;
+    let mut born = maker.create(make).await?;
     loop {
         let answer = born.life.call(method::CONNECT, b"{}".to_vec());
         let closed = born.life.link.closed();
@@ -118,7 +118,10 @@ pub(super) async fn beside(maker: Maker, make: Make) -> Result<Born, Unhealthy> 
             biased;
             reason = closed => Step::Broken { reason },
             answer = time::timeout_at(until, answer) => match answer {
-                Ok(answer) => connected(&born.life, method::CONNECT, answer),
+                Ok(answer) => {
+                    born.has_answered();
+                    connected(&born.life, method::CONNECT, answer)
+                }
                 Err(_) => Step::Broken { reason: late(&settings) },
             },
         };

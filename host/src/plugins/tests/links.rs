@@ -100,7 +100,7 @@ fn inside(
         in_process::open(path, copy, &manifest.sdk, manifest_json)
     };
     let envelope = serde_json::to_vec(envelope).unwrap();
-    Ok(Arc::new(InProcess::new(in_process::create(load, "one", port, envelope, create)?)))
+    Ok(Arc::new(InProcess::new(in_process::create(SDK_VERSION, load, "one", port, envelope, create)?)))
 }
 
 impl Case {

@@ -295,6 +295,21 @@ async fn a_child_whose_thread_hangs_is_replaced() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_process_that_is_frozen_is_not_shown_online() {
+    let home = Home::hostile();
+    let mut settings = home.settings();
+    settings.heartbeat = Duration::from_millis(50);
+    settings.late = Duration::from_millis(50);
+    settings.send = Duration::from_millis(100);
+    let host = Host::start(settings, vec![plan(IsolationChoice::Process, "ok")]);
+    online(&host.one()).await;
+    assert!(matches!(host.one().send(&message("break freeze")).await, SendOutcome::Unknown { .. }));
+    let late =
+        |state: &AdapterState| matches!(state, AdapterState::Degraded { duty, .. } if duty.contains("does not answer"));
+    until(&host.one(), "degraded", late).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn what_is_on_its_way_through_an_instance_that_falls_silent_has_not_killed_it() {
     for isolation in BOTH {
         let home = Home::hostile();

@@ -1,8 +1,8 @@
 //! Real libraries against the real loader, inside this process and in children.
 
 mod confined;
-mod contained;
 mod constructors;
+mod contained;
 mod data;
 mod inventory;
 mod links;

@@ -196,6 +196,9 @@ fn only_what_ships_with_the_binary_counts_beside_it() {
     let home = Home::hostile();
     fs::copy(home.library(), home.path().join("libhermes_adapter_hostile.so")).unwrap();
     fs::copy(home.library(), home.path().join("libstranger.so")).unwrap();
+    // A library of something else, as a build leaves it there.
+    let other = replaced(&good(), b".hermes.adapter", b".hermes.nothing");
+    fs::write(home.path().join("libmacros.so"), other).unwrap();
     let mut search = home.settings().search;
     search.beside = Some(home.path().to_owned());
     search.folders.push(home.path().to_owned());

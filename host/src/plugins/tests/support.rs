@@ -15,7 +15,7 @@ use futures_util::future::BoxFuture;
 use hermes_protocol::{CallError, Chat, Outgoing};
 use serde_json::json;
 use tempfile::TempDir;
-use tokio::sync::mpsc;
+use tokio::{runtime::RuntimeFlavor, sync::mpsc};
 
 use crate::plugins::{
     AdapterEvent, AdapterHandle, AdapterPlan, AdapterSettings, AdapterState, Adapters, HostServices, IsolationChoice,
@@ -182,6 +182,21 @@ impl Host {
         })
         .await
         .expect("the event did not come")
+    }
+}
+
+/// How long an instance that hangs is waited for at the end of a test.
+const HUNG: Duration = Duration::from_secs(2);
+
+impl Drop for Host {
+    /// Ends the instances before the home goes: what still writes into it would keep the folder from being removed.
+    fn drop(&mut self) {
+        let runtime = tokio::runtime::Handle::try_current();
+        let Some(runtime) = runtime.ok().filter(|runtime| runtime.runtime_flavor() == RuntimeFlavor::MultiThread)
+        else {
+            return;
+        };
+        tokio::task::block_in_place(|| runtime.block_on(self.adapters.shutdown(HUNG)));
     }
 }
 
