@@ -271,6 +271,19 @@ impl From<NetError> for Trouble {
     }
 }
 
+/// Words of endpoints whose model cannot read that much.
+const TOO_LONG: [&str; 9] = [
+    "prompt is too long",
+    "input is too long",
+    "input length",
+    "input token count",
+    "input tokens exceed",
+    "model token limit",
+    "maximum number of tokens",
+    "reduce the length",
+    "too many tokens",
+];
+
 /// What an error's code, type and words hint at. The codes are OpenAI's; other
 /// servers only have words.
 struct Hints {
@@ -291,13 +304,7 @@ impl Hints {
             context: code.contains("context_length_exceeded")
                 || code.contains("exceed_context_size")
                 || says(&["context length", "context window", "maximum context", "context size", "context limit"])
-                || says(&[
-                    "prompt is too long",
-                    "input is too long",
-                    "reduce the length",
-                    "too many tokens",
-                    "input tokens exceed",
-                ]),
+                || says(&TOO_LONG),
             model: code.contains("model") || says(&["model"]),
             filter: code.contains("content_filter")
                 || code.contains("content_policy")
@@ -345,6 +352,16 @@ mod tests {
         let llama = r#"{"error":{"code":400,"type":"exceed_context_size_error","message":"request exceeds the available context size"}}"#;
         assert!(matches!(of(400, llama), Trouble::ContextTooLong { .. }));
         assert!(matches!(of(413, "<html>"), Trouble::ContextTooLong { .. }));
+        for words in [
+            "Range of input length should be [1, 30720]",
+            "The input token count (1200000) exceeds the maximum number of tokens allowed (1048576).",
+            "Invalid request: Your request exceeded model token limit: 8192",
+            "Please reduce the length of the messages or completion.",
+            "The number of tokens to keep exceeds the context length of only 4096 tokens",
+        ] {
+            let body = serde_json::json!({"error": {"message": words}}).to_string();
+            assert!(matches!(of(400, &body), Trouble::ContextTooLong { .. }), "{words}");
+        }
         assert!(matches!(of(400, r#"{"error":{"code":"content_filter"}}"#), Trouble::Filtered { .. }));
         assert!(matches!(of(429, r#"{"error":{"code":"insufficient_quota"}}"#), Trouble::QuotaUsedUp { .. }));
         assert!(matches!(of(429, "slow down"), Trouble::Busy { .. }));
