@@ -202,6 +202,34 @@ impl AccessPolicy {
         admitted.then(|| view.tier(sender, trust))
     }
 
+    /// Returns how many ids `allowed_users` names on `instance` where several make none of them the operator and no list
+    /// of operators or admins names one; `None` where the instance is unambiguous.
+    pub fn without_operator(&self, instance: &str) -> Option<usize> {
+        let view = self.view(instance);
+        let listed = view.listed().len();
+        (listed > 1 && !view.has_staff_list()).then_some(listed)
+    }
+
+    /// Returns the reason for the tier of an admitted sender, as part of a sentence.
+    pub fn reason(&self, instance: &str, sender: &Sender, tier: Tier) -> String {
+        let view = self.view(instance);
+        match tier {
+            Tier::Operator if names(&view.own.operators, sender) || view.names_here(&self.operators, sender) => {
+                "your id is in `operators`".to_owned()
+            }
+            Tier::Operator if view.is_listed(sender) => "your id is the only one in `allowed_users`".to_owned(),
+            Tier::Operator => "you hold the operator's key of this interface".to_owned(),
+            Tier::Admin => "your id is in `admins`".to_owned(),
+            Tier::User => match self.without_operator(instance) {
+                Some(listed) if view.is_listed(sender) => format!(
+                    "`allowed_users` has {listed} ids and `operators` has none; the person who runs the host adds their id to `operators`"
+                ),
+                _ if view.is_listed(sender) => "your id is in `allowed_users`".to_owned(),
+                _ => "you were admitted by pairing, a role, a group or `allow_all`".to_owned(),
+            },
+        }
+    }
+
     /// Whether somebody who spoke here once may do so no more. `sender` may lack the roles that they have; where these
     /// could let them in, nobody knows.
     pub fn shuts_out(&self, instance: &str, chat: &Chat, sender: &Sender, grants: &Grants, trust: Trust) -> bool {
@@ -300,14 +328,23 @@ impl View<'_> {
             Tier::Operator
         } else if names(&own.admins, sender) || self.names_here(&policy.admins, sender) {
             Tier::Admin
-        } else if !self.has_staff_list()
-            && (names(&own.allowed_users, sender) || self.names_here(&policy.allowed_users, sender))
-        {
-            // An operator who wrote down only one kind of list wrote down themselves.
+        } else if !self.has_staff_list() && self.is_listed(sender) && self.listed().len() == 1 {
+            // A single person on the only list is the person who wrote it.
             Tier::Operator
         } else {
             Tier::User
         }
+    }
+
+    /// Returns the ids of `allowed_users` on this instance, without the mark for everybody.
+    fn listed(&self) -> BTreeSet<&str> {
+        let prefix = self.qualified("");
+        let global = self.policy.allowed_users.iter().filter_map(|entry| entry.strip_prefix(prefix.as_str()));
+        self.own.allowed_users.iter().map(String::as_str).chain(global).filter(|id| *id != ANYBODY).collect()
+    }
+
+    fn is_listed(&self, sender: &Sender) -> bool {
+        names(&self.own.allowed_users, sender) || self.names_here(&self.policy.allowed_users, sender)
     }
 
     /// Whether operators or admins are listed for this instance.

@@ -182,7 +182,7 @@ pub(super) struct ChatArgs {
     /// Go on with this conversation
     #[arg(long, value_name = "ID|TITLE")]
     pub resume: Option<String>,
-    /// Say this, print the answer and leave
+    /// Send this message, print the answer and exit; piped input goes below it, and `-` sends the input alone
     #[arg(short, long, value_name = "TEXT", allow_hyphen_values = true)]
     pub message: Option<String>,
 }

@@ -90,8 +90,9 @@ impl Dispatcher {
             .map(|command| format!("/{}", command.name))
             .collect();
         Deed::say(format!(
-            "- Instance: `{}`\n- Your id: `{id}`\n- You are: {may}\n- Conversation: `{}`\n- You may run here: {}",
+            "- Instance: `{}`\n- Your id: `{id}`\n- You are: {may} ({})\n- Conversation: `{}`\n- You may run here: {}",
             arrived.instance,
+            live.access.reason(&arrived.instance, sender, tier),
             found.key,
             names.join(", ")
         ))

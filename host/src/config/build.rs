@@ -101,6 +101,11 @@ impl<'a> Get<'a> {
         }
     }
 
+    /// Returns a list of ids, without blanks, quotes and marks of a mention around them.
+    fn ids(&self, path: &str) -> Vec<String> {
+        self.list(path).iter().map(|id| bare_id(id).to_owned()).filter(|id| !id.is_empty()).collect()
+    }
+
     fn texts(&self, path: &str) -> BTreeMap<String, String> {
         match self.value(path) {
             Some(Value::Table(table)) => {
@@ -113,10 +118,26 @@ impl<'a> Get<'a> {
     fn qualified(&self, path: &str) -> Vec<QualifiedId> {
         self.list(path)
             .iter()
-            .filter_map(|id| id.split_once(':'))
-            .map(|(instance, id)| QualifiedId { instance: instance.to_owned(), id: id.to_owned() })
+            .filter_map(|id| bare_id(id).split_once(':'))
+            .map(|(instance, id)| QualifiedId { instance: instance.trim().to_owned(), id: bare_id(id).to_owned() })
             .collect()
     }
+}
+
+/// Returns an id as a platform sends it: a list that was copied may hold blanks, quotes or a mention such as `<@123>`.
+fn bare_id(written: &str) -> &str {
+    let mut id = written.trim();
+    while let Some(inner) = ['"', '\'', '`']
+        .into_iter()
+        .find_map(|quote| id.strip_prefix(quote)?.strip_suffix(quote))
+        .or_else(|| id.strip_prefix("<@")?.strip_suffix('>'))
+        .or_else(|| id.strip_prefix("<#")?.strip_suffix('>'))
+    {
+        id = inner.trim_start_matches(['!', '&']).trim();
+        // Slack writes the name behind the id.
+        id = id.split_once('|').map_or(id, |(id, _)| id);
+    }
+    id
 }
 
 fn string(node: Node) -> Option<String> {
@@ -230,7 +251,7 @@ pub fn session(get: &Get<'_>) -> SessionConfig {
         queue_max: get.count("session.queue_max"),
         resume_attempts_max: get.count32("session.resume_attempts_max"),
         require_mention: get.flag("session.require_mention"),
-        free_chats: get.list("session.free_chats"),
+        free_chats: get.ids("session.free_chats"),
         mention_patterns: get.list("session.mention_patterns"),
     }
 }
@@ -255,14 +276,14 @@ pub fn gates(get: &Get<'_>) -> Gates {
 pub fn instance_access(get: &Get<'_>) -> InstanceAccessConfig {
     InstanceAccessConfig {
         allow_all: get.on("access.allow_all"),
-        allowed_users: get.list("access.allowed_users"),
-        allowed_groups: get.list("access.allowed_groups"),
-        allowed_roles: get.list("access.allowed_roles"),
+        allowed_users: get.ids("access.allowed_users"),
+        allowed_groups: get.ids("access.allowed_groups"),
+        allowed_roles: get.ids("access.allowed_roles"),
         grants: get.list("access.grants"),
         user_commands: get.list("access.user_commands"),
         group_user_commands: get.list("access.group_user_commands"),
-        operators: get.list("access.operators"),
-        admins: get.list("access.admins"),
+        operators: get.ids("access.operators"),
+        admins: get.ids("access.admins"),
         strangers: get.text("access.strangers").map(|word| strangers(&word)),
     }
 }
@@ -336,5 +357,23 @@ fn home_channel(value: Value) -> Option<HomeChannel> {
             Some(HomeChannel { chat: take("chat")?, thread: take("thread") })
         }
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_id_is_read_without_the_marks_around_it() {
+        for written in
+            ["148", " 148 ", "\"148\"", "'148'", " \" 148 \" ", "<@148>", "<@!148>", "<@&148>", "<@148|ada>", "`148`"]
+        {
+            assert_eq!(bare_id(written), "148", "{written:?}");
+        }
+        for id in ["@ann:example.org", "U0123", "a\"b", "-1001234", "*", "<148", "a b"] {
+            assert_eq!(bare_id(id), id);
+        }
+        assert_eq!(bare_id(" \"\" "), "");
     }
 }

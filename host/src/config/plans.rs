@@ -9,7 +9,7 @@ use serde_json::{Map, Value as Json};
 
 use super::keys::RESERVED;
 use super::model::{AdapterConfig, Config, InstanceAccessConfig, Isolation, QualifiedId, SessionConfig, Strangers};
-use super::problem::{Problem, Problems};
+use super::problem::{Problem, Problems, Warning};
 use super::schema;
 use crate::plugins::{AdapterPlan, IsolationChoice};
 
@@ -82,6 +82,24 @@ impl Config {
             strangers: strangers(self.access.strangers),
             instances: self.adapters.iter().map(|(name, adapter)| (name.clone(), instance(&adapter.access))).collect(),
         }
+    }
+}
+
+impl Config {
+    /// Returns a warning for each adapter whose list of several ids makes none of them the operator.
+    pub fn missing_operators(&self) -> Vec<Warning> {
+        let policy = self.access_policy();
+        let enabled = self.adapters.iter().filter(|(_, adapter)| adapter.enabled != Some(false));
+        let found = enabled.filter_map(|(instance, adapter)| {
+            let listed = policy.without_operator(instance)?;
+            let sentence = format!(
+                "`allowed_users` has {listed} ids, so all of them are users and none is the operator; \
+                 add `operators = [\"ID\"]` with the id of the person who runs the host"
+            );
+            let key = format!("adapter.{instance}.access");
+            Some(Warning { source: adapter.section.source.clone(), key, sentence })
+        });
+        found.collect()
     }
 }
 

@@ -226,6 +226,8 @@ impl Config {
         let schemas = self.schemas(&found, &settings).await;
         self.check_literals(&manifests, &schemas, &mut refused);
         let (plans, problems) = self.judged_plans(&manifests, &schemas);
+        let without = self.missing_operators();
+        self.warnings.extend(without);
         let (problems, refused) = (problems.of(&self), refused.of(&self));
         (Prepared { config: self, manifests, schemas, plans, settings, problems }, refused)
     }

@@ -189,6 +189,28 @@ fn a_retired_key_warns_and_still_works() {
 }
 
 #[test]
+fn several_users_on_one_list_are_asked_for_an_operator() {
+    let warned = |section: &str| {
+        let mut world = World::new();
+        world.file(section);
+        let warnings = world.load().unwrap().missing_operators();
+        warnings.into_iter().map(|warning| (warning.key, warning.sentence)).collect::<Vec<_>>()
+    };
+    let found = warned("[adapter.chat]\naccess = { allowed_users = [\"1\", \" 2 \", \"<@2>\"] }");
+    assert_eq!(found.len(), 1);
+    assert_eq!(found[0].0, "adapter.chat.access");
+    assert!(found[0].1.starts_with("`allowed_users` has 2 ids") && found[0].1.contains("operators = [\"ID\"]"));
+    for quiet in [
+        "[adapter.chat]\naccess = { allowed_users = [\"1\"] }",
+        "[adapter.chat]\naccess = { allowed_users = [\"1\", \"2\"], operators = [\"1\"] }",
+        "[access]\nadmins = [\"chat:1\"]\n[adapter.chat]\naccess = { allowed_users = [\"1\", \"2\"] }",
+        "[adapter.chat]\nenabled = false\naccess = { allowed_users = [\"1\", \"2\"] }",
+    ] {
+        assert_eq!(warned(quiet), [], "{quiet}");
+    }
+}
+
+#[test]
 fn secrets_show_nowhere() {
     let mut world = World::new();
     let secrets = ["sk-agentsecret", "tok-adaptersecret", "file-secret-4711", "nested-secret-42"];

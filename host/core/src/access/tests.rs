@@ -110,6 +110,40 @@ fn who_stands_in_the_only_list_is_the_operator() {
 }
 
 #[test]
+fn several_ids_on_the_only_list_are_users_and_none_is_the_operator() {
+    let two = telegram(InstanceAccess { allowed_users: set(&["5", "6"]), ..InstanceAccess::default() });
+    for id in ["5", "6"] {
+        assert_eq!(tier(&two, dm(Sender::new(id)), Trust::None), Some(Tier::User));
+        assert!(two.reason("telegram", &Sender::new(id), Tier::User).contains("2 ids"));
+    }
+    assert_eq!(two.without_operator("telegram"), Some(2));
+    // The global list and that of the section count together.
+    let mixed = AccessPolicy {
+        allowed_users: set(&["telegram:6", "slack:7"]),
+        ..telegram(InstanceAccess { allowed_users: set(&["5"]), ..InstanceAccess::default() })
+    };
+    assert_eq!(tier(&mixed, dm(Sender::new("5")), Trust::None), Some(Tier::User));
+    assert_eq!(tier(&mixed, dm(Sender::new("6")), Trust::None), Some(Tier::User));
+    assert_eq!((mixed.without_operator("telegram"), mixed.without_operator("slack")), (Some(2), None));
+    // The same id in both lists is one person, and so is an id next to the mark for everybody.
+    let same = AccessPolicy {
+        allowed_users: set(&["telegram:5"]),
+        ..telegram(InstanceAccess { allowed_users: set(&["5", "*"]), ..InstanceAccess::default() })
+    };
+    assert_eq!(tier(&same, dm(Sender::new("5")), Trust::None), Some(Tier::Operator));
+    assert_eq!(same.without_operator("telegram"), None);
+    // A named operator settles it.
+    let named = telegram(InstanceAccess {
+        allowed_users: set(&["5", "6"]),
+        operators: set(&["5"]),
+        ..InstanceAccess::default()
+    });
+    assert_eq!(tier(&named, dm(Sender::new("5")), Trust::None), Some(Tier::Operator));
+    assert_eq!(tier(&named, dm(Sender::new("6")), Trust::None), Some(Tier::User));
+    assert_eq!(named.without_operator("telegram"), None);
+}
+
+#[test]
 fn a_global_list_holds_ids_of_one_instance_each() {
     let policy = AccessPolicy { allowed_users: set(&["telegram:5", "slack:6", "7"]), ..AccessPolicy::default() };
     assert_eq!(tier(&policy, dm(Sender::new("5")), Trust::None), Some(Tier::Operator));
