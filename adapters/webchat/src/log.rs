@@ -263,7 +263,7 @@ impl Log {
     }
 
     /// Adds an entry unless one with its id, or its key, is among the latest; returns
-    /// the entry that stands in the log.
+    /// the entry that stands in the log. An answer is put below its own question.
     pub(crate) async fn append(&self, conversation: &str, entry: Entry) -> Result<Entry, CallError> {
         let mut state = self.state.lock().await;
         let Some(at) = state.index.conversations.iter().position(|c| c.id == conversation) else {
@@ -286,7 +286,8 @@ impl Log {
         }
         let mut number = last;
         let mut pages: Vec<(u32, Page)> = Vec::new();
-        for record in records(&entry) {
+        let later = tail.entries.split_off(place_of(&tail.entries, &entry));
+        for record in records(&entry).into_iter().chain(later) {
             if !tail.entries.is_empty() && tail.bytes() + json(&record).len() > PAGE_BYTES_MAX {
                 pages.push((number, std::mem::take(&mut tail)));
                 number += 1;
@@ -457,6 +458,21 @@ impl Log {
 
     async fn write_index(&self, state: &State) -> Result<(), CallError> {
         self.host.kv().set("index", &json(&state.index)).await
+    }
+}
+
+/// Returns the index in a page at which a new entry belongs. An answer stands before the first later message of the
+/// person that has no answer yet, so that the answer of an interrupted turn stays below its question. A question of
+/// the host stands at the end.
+fn place_of(entries: &[Entry], new: &Entry) -> usize {
+    let end = entries.len();
+    let Some(answered) = new.in_reply_to.filter(|_| new.from == From::Agent && new.choices.is_none()) else {
+        return end;
+    };
+    let is_later = |entry: &Entry| entry.from == From::Me && entry.inbox_id.is_some_and(|id| id > answered);
+    match entries.iter().position(is_later) {
+        Some(at) if !entries[at..].iter().any(|entry| entry.from == From::Agent) => at,
+        _ => end,
     }
 }
 

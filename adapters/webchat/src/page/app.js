@@ -393,6 +393,26 @@ function drawStop() {
   $("stop").hidden = !runs();
 }
 
+/** The place of a new entry among the entries. An answer stands below its own question: before the first later message
+    that has no answer yet. The adapter's log keeps the same order. */
+function placeOf(entry) {
+  const end = state.entries.length;
+  if (entry.from !== "agent" || !entry.in_reply_to || entry.choices) return end;
+  const isLater = (other) => other.from === "me" && (other.inbox_id ? other.inbox_id > entry.in_reply_to : other.sending);
+  const at = state.entries.findIndex(isLater);
+  return at < 0 || state.entries.slice(at).some((other) => other.from === "agent") ? end : at;
+}
+
+/** The node before which the node of a new entry belongs; null: at the end. */
+function nodeBehind(entry, at) {
+  if (at < state.entries.length) return $("log").querySelector(`[data-id="${CSS.escape(state.entries[at].id)}"]`);
+  const live = [...$("log").querySelectorAll(".live")];
+  // A message stands above its own answer, also when that began first.
+  if (entry.from === "me") return live.find((node) => entry.inbox_id && Number(node.dataset.turn) >= entry.inbox_id) || null;
+  const last = live[live.length - 1];
+  return entry.from === "notice" && last && last === $("log").lastElementChild ? last : null;
+}
+
 /** Puts an entry in, or in the place of the one with its id. */
 function putEntry(entry) {
   const at = state.entries.findIndex((known) => known.id === entry.id);
@@ -405,13 +425,12 @@ function putEntry(entry) {
       if (old) old.replaceWith(node); else $("log").append(node);
       if (wasLast) drawWelcome();
     } else {
-      const last = state.entries[state.entries.length - 1];
-      state.entries.push(entry);
-      const live = $("log").querySelector(".live");
-      // What is still growing stays last.
-      const put = (child) => (live && (entry.from === "me" || entry.from === "notice") ? live.before(child) : $("log").append(child));
-      if (!last || day(last.at_ms) !== day(entry.at_ms)) put(make("p", "day", day(entry.at_ms)));
-      put(node);
+      const place = placeOf(entry);
+      const behind = nodeBehind(entry, place);
+      const last = state.entries[place - 1];
+      state.entries.splice(place, 0, entry);
+      if (!last || day(last.at_ms) !== day(entry.at_ms)) $("log").insertBefore(make("p", "day", day(entry.at_ms)), behind);
+      $("log").insertBefore(node, behind);
     }
     if (entry.in_reply_to !== null && entry.in_reply_to !== undefined) answered(entry.in_reply_to, entry.from === "agent");
     drawWelcome();

@@ -334,6 +334,30 @@ fn an_answer_that_was_cut_short_is_marked_also_after_a_restart() {
 }
 
 #[test]
+fn an_answer_stays_below_its_own_question_whatever_was_said_meanwhile() {
+    let kept = Arc::default();
+    let page = Served::with(json!({}), |setup| keeping(setup, &kept));
+    let id = page.conversation();
+    let texts = |page: &Served| -> Vec<String> {
+        let read = page.get(&format!("/api/conversations/{id}")).json();
+        let entries = read["entries"].as_array().unwrap();
+        entries.iter().map(|entry| entry["text"].as_str().unwrap().to_owned()).collect()
+    };
+    let (one, two) = (page.say(&id, "w1", "one"), page.say(&id, "w2", "two"));
+    let long = "long ".repeat(8_000);
+    page.deliver(&answer(&id, "k1", one, &long));
+    page.deliver(&answer(&id, "k2", one, "half of it\n\n(interrupted)"));
+    assert_eq!(texts(&page), ["one", &long, "half of it\n\n(interrupted)", "two"]);
+    page.deliver(&answer(&id, "k3", two, "the answer to two"));
+    page.deliver(&answer(&id, "k4", one, "a result that comes late"));
+    page.say(&id, "w3", "three");
+    page.deliver(&answer(&id, "k5", 0, "unasked"));
+    let expected =
+        ["one", &long, "half of it\n\n(interrupted)", "two", "the answer to two", "a result that comes late", "three", "unasked"];
+    assert_eq!(texts(&page), expected);
+}
+
+#[test]
 fn the_operators_commands_are_offered_with_the_words_that_may_follow() {
     let asked = |asked: &Value| {
         assert_eq!(asked["sender"]["roles"], json!(["operator"]));
