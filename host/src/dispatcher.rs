@@ -44,6 +44,7 @@ use crate::context::{Heard, Place, Urge};
 use crate::deliver;
 use crate::edits;
 use crate::events::{DeliveryNews, Due, HostEvent, Inbound, Migration, Permit, TurnNews};
+use crate::fetching;
 use crate::host::Host;
 use crate::lane::{After, Birth, GuardLimits, Lane, LaneMessage, Order, Takeover, Then};
 use crate::lanes::Lanes;
@@ -220,7 +221,7 @@ impl Dispatcher {
             return self.pressed(arrived);
         }
         let Some(arrived) = self.meant_for_the_agent(arrived) else { return };
-        self.host.media.admitted(&arrived.instance, &arrived.event.get().attachments);
+        self.host.media.admitted(&arrived.instance, fetching::files(arrived.event.get()));
         let Some(arrived) = self.still_here(arrived) else { return };
         if self.waits_in_the_inbox(&arrived) {
             return;
@@ -332,7 +333,7 @@ impl Dispatcher {
     }
 
     fn deny(&mut self, id: InboxId, instance: Arc<str>, denied: Denied, permit: Permit) {
-        self.host.media.let_go(&instance, &denied.event.attachments);
+        self.host.media.let_go(&instance, fetching::files(&denied.event));
         if denied.event.kind == EventKind::Migrated && self.has_part_in(&instance, &denied.event.chat) {
             self.follow(&instance, &denied.event);
         }
@@ -372,7 +373,7 @@ impl Dispatcher {
             }
             _ => "no message",
         };
-        self.host.media.let_go(&arrived.instance, &arrived.event.get().attachments);
+        self.host.media.let_go(&arrived.instance, fetching::files(arrived.event.get()));
         self.note(Note::Drop { id: arrived.id, why, permit: arrived.permit });
         None
     }

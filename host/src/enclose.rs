@@ -158,7 +158,7 @@ async fn lend_source(host: &Host, instance: &str, source: FileSource<'_>) -> Res
     let lent = match source {
         FileSource::Path(path) => {
             let from = From::Folders(host.live().session_of(instance).outbound_dirs.clone());
-            host.media.lend(instance, &PathBuf::from(path), from, bytes_max).await
+            host.media.lend(instance, &received(host, instance, path), from, bytes_max).await
         }
         FileSource::Url(address) => {
             let live = host.live();
@@ -171,6 +171,17 @@ async fn lend_source(host: &Host, instance: &str, source: FileSource<'_>) -> Res
         FileSource::Data(data) => host.media.unpack(instance, data, bytes_max).await,
     };
     lent.map(Some)
+}
+
+/// Returns the place of a file that an agent names. A received file is known by its id, whatever folder stands before
+/// it: the agent knows the way from its own folder only.
+fn received(host: &Host, instance: &str, named: &str) -> PathBuf {
+    let path = PathBuf::from(named);
+    let id = path.file_name().and_then(|name| name.to_str()).filter(|id| is_id(id));
+    match id {
+        Some(id) if path.is_relative() => host.media.incoming(instance).join(id),
+        _ => path,
+    }
 }
 
 /// What a file is called in a sentence about it.

@@ -84,14 +84,20 @@ impl Drop for Fetched {
     }
 }
 
+/// Returns every file of an event: its own, then those of the message that it quotes.
+pub fn files(event: &Event) -> impl Iterator<Item = &Attachment> {
+    event.attachments.iter().chain(event.reply_to.iter().flat_map(|reply| &reply.attachments))
+}
+
 /// Whether a file of this event is still with its platform.
 pub fn has_away(event: &Event) -> bool {
-    event.attachments.iter().any(is_away)
+    files(event).any(is_away)
 }
 
 /// Puts what was fetched in place of its references.
 pub fn put(mut event: Event, fetched: &[(String, Attachment)]) -> Event {
-    for file in event.attachments.iter_mut().filter(|file| is_away(file)) {
+    let quoted = event.reply_to.iter_mut().flat_map(|reply| &mut reply.attachments);
+    for file in event.attachments.iter_mut().chain(quoted).filter(|file| is_away(file)) {
         let found = fetched.iter().find(|(reference, _)| file.fetch.as_ref() == Some(reference));
         if let Some((_, found)) = found {
             file.clone_from(found);
@@ -192,6 +198,5 @@ fn is_away(file: &Attachment) -> bool {
 
 /// The files of an event that are still with its platform, each with its reference.
 fn away(event: &Event) -> impl Iterator<Item = (String, Attachment)> {
-    let files = event.attachments.iter().filter(|file| is_away(file));
-    files.filter_map(|file| Some((file.fetch.clone()?, file.clone())))
+    files(event).filter(|file| is_away(file)).filter_map(|file| Some((file.fetch.clone()?, file.clone())))
 }

@@ -265,7 +265,7 @@ async fn accept(
     let dated_ms = event.at_ms;
     match written(host, new, &event, waits).await {
         Ok(Accepted::New(id)) => {
-            host.media.named(instance, &event.attachments);
+            host.media.named(instance, crate::fetching::files(&event));
             if dated_ms > 0 {
                 host.clocks.learn(instance, dated_ms, received_ms);
             }
@@ -275,7 +275,7 @@ async fn accept(
             Ok(Taken { emitted: Emitted::New { inbox_id: id.0 }, inbound: Some(inbound) })
         }
         Ok(Accepted::Duplicate(id)) => {
-            host.media.let_go_again(instance, &event.attachments);
+            host.media.let_go_again(instance, crate::fetching::files(&event));
             Ok(Taken { emitted: Emitted::Duplicate { duplicate_of: id.0 }, inbound: None })
         }
         Err(error) => Err(CallError::new("unavailable", error.to_string())),
@@ -315,7 +315,7 @@ async fn written(host: &Host, new: NewInbox, event: &Event, waits: bool) -> Resu
                 if wait == AGAIN_AFTER {
                     tracing::warn!(instance = new.instance, %error, "an event waits to be written");
                     // Its files stay for as long.
-                    host.media.named(&new.instance, &event.attachments);
+                    host.media.named(&new.instance, crate::fetching::files(event));
                 }
                 if host.draining.run_until_cancelled(tokio::time::sleep(wait)).await.is_none() {
                     return Err(error);

@@ -40,6 +40,7 @@ pub mod events;
 mod fetching;
 #[expect(unsafe_code, reason = "the one room that talks to foreign libraries")]
 mod ffi;
+mod files;
 pub mod handoff;
 pub mod health;
 pub mod host;

@@ -9,6 +9,7 @@ pub mod fetch;
 mod kind;
 pub mod out;
 mod sweep;
+pub mod text;
 mod waiting;
 
 use std::io::Read;
@@ -23,6 +24,7 @@ use sha2::{Digest, Sha256};
 
 use crate::chance::Chance;
 use crate::clock::Clock;
+use crate::store::MediaFile;
 use waiting::Waiting;
 
 /// Keeper of the media folder.
@@ -115,36 +117,46 @@ impl Media {
     }
 
     /// Whoever sent these files may speak: they wait no more.
-    pub fn admitted(&self, instance: &str, files: &[Attachment]) {
-        for id in files.iter().filter_map(|file| file.media.as_deref()) {
+    pub fn admitted<'f>(&self, instance: &str, files: impl IntoIterator<Item = &'f Attachment>) {
+        for id in files.into_iter().filter_map(|file| file.media.as_deref()) {
             self.waiting.ends(instance, id);
         }
     }
 
     /// An event that is kept names these files.
-    pub fn named(&self, instance: &str, files: &[Attachment]) {
-        for id in files.iter().filter_map(|file| file.media.as_deref()) {
+    pub fn named<'f>(&self, instance: &str, files: impl IntoIterator<Item = &'f Attachment>) {
+        for id in files.into_iter().filter_map(|file| file.media.as_deref()) {
             self.waiting.is_named(instance, id);
         }
     }
 
     /// The event of these files leads to nothing: they go. Only what nobody was admitted with can go this way,
     /// whatever an event names.
-    pub fn let_go(&self, instance: &str, files: &[Attachment]) {
+    pub fn let_go<'f>(&self, instance: &str, files: impl IntoIterator<Item = &'f Attachment>) {
         self.remove(instance, files, |id| self.waiting.ends(instance, id));
     }
 
     /// The event of these files is here already: what was written for it once more goes.
-    pub fn let_go_again(&self, instance: &str, files: &[Attachment]) {
+    pub fn let_go_again<'f>(&self, instance: &str, files: impl IntoIterator<Item = &'f Attachment>) {
         self.remove(instance, files, |id| self.waiting.ends_unnamed(instance, id));
     }
 
-    fn remove(&self, instance: &str, files: &[Attachment], goes: impl Fn(&str) -> bool) {
+    fn remove<'f>(&self, instance: &str, files: impl IntoIterator<Item = &'f Attachment>, goes: impl Fn(&str) -> bool) {
         let folder = self.incoming(instance);
-        let ids = files.iter().filter_map(|file| file.media.as_deref());
+        let ids = files.into_iter().filter_map(|file| file.media.as_deref());
         let gone: Vec<PathBuf> = ids.filter(|id| is_id(id) && goes(id)).map(|id| folder.join(id)).collect();
         // As above.
         drop(unlink(gone));
+    }
+
+    /// Removes the files of a deleted conversation.
+    pub async fn discard(&self, files: Vec<MediaFile>) {
+        let files = files.into_iter().filter(|file| is_id(&file.id) && !file.instance.contains('/'));
+        unlink(files.map(|file| match file.incoming {
+            true => self.incoming(&file.instance).join(file.id),
+            false => self.outgoing(&file.instance).join(file.id),
+        }))
+        .await;
     }
 
     /// What waited too long for an event that names it goes.

@@ -302,7 +302,8 @@ impl Shared {
         if let Some(why) = self.goes_on_elsewhere(from, &session.id).await {
             return Err(CallError::new("in_use", why));
         }
-        self.host.store.session_delete(&session.id).await.map_err(refused)?;
+        let files = self.host.store.session_delete(&session.id).await.map_err(refused)?;
+        self.host.media.discard(files).await;
         let (reply, forgotten) = oneshot::channel();
         self.host.tell(HostEvent::control(Control::Forget { session: session.id, reply })).await;
         // Without the dispatcher the host ends, and nothing is left to forget.

@@ -321,7 +321,8 @@ impl App {
 
     async fn delete_session(&self, name: &str) -> Answer {
         let id = self.session(name).await?.id;
-        stored(self.host.store.session_delete(&id)).await?;
+        let files = stored(self.host.store.session_delete(&id)).await?;
+        self.host.media.discard(files).await;
         let session = id.clone();
         self.ask(|reply| Control::Forget { session, reply }).await?;
         Ok(ControlReply::done(format!("Session {id} is deleted.")))

@@ -61,6 +61,7 @@ use crate::config::SessionConfig;
 use crate::context::{self, Heard, Place, Spoken, Urge};
 use crate::crash;
 use crate::events::{HostEvent, Permit, TurnNews, TurnWish};
+use crate::files::Files;
 use crate::host::Host;
 use crate::store::{
     Admit, Change, CommandTx, CutOffTurn, EndTurn, Lineage, NewDelivery, NewSession, Parent, RouteRow, StoreError,
@@ -447,7 +448,8 @@ impl Lane {
     /// Runs a turn that is committed, behind the steps that it made in an earlier life of the host.
     async fn start(&mut self, turn: TurnId, mut groups: Vec<Vec<Heard>>, steps: Vec<Message>) -> Option<Running> {
         let remembered = self.memory.read(&self.host, &self.session).await;
-        let said = groups.iter().flat_map(|group| context::messages(&self.host, group));
+        let files = Files::of(&self.host, groups.iter().flatten()).await;
+        let said = groups.iter().flat_map(|group| context::messages(group, &files));
         let (said_by, messages): (Vec<Spoken>, Vec<Message>) = said.unzip();
         let heard = groups.last_mut()?.pop()?;
         let manner = Manner::of(&self.host.live(), &heard.place.instance, &remembered.settings);

@@ -13,6 +13,7 @@ use super::conversation::Said;
 use super::{Lane, Then, Waiting, Wish, memory};
 use crate::asking;
 use crate::context::{self, Heard, Place, Spoken};
+use crate::files::Files;
 use crate::host::Host;
 use crate::status::human::one_line;
 use crate::store::{Change, CommandTx, EndTurn, StoreError, TurnEnd};
@@ -313,8 +314,9 @@ impl Lane {
     /// Ends a turn that was to be resumed and will not be. What was asked stays in the transcript.
     pub(super) async fn give_up(&mut self, turn: hermes_core::ids::TurnId, events: &[Heard]) {
         let host = &self.host;
+        let files = Files::of(host, events.iter()).await;
         let (said, messages): (Vec<Spoken>, Vec<_>) =
-            events.chunks(1).flat_map(|event| context::messages(host, event)).unzip();
+            events.chunks(1).flat_map(|event| context::messages(event, &files)).unzip();
         let asked: Vec<_> = said.iter().map(|spoken| spoken.at_ms).zip(messages).collect();
         let end = EndTurn {
             turn,

@@ -24,6 +24,7 @@ use super::running::Running;
 use super::{Lane, Waiting};
 use crate::context::{self, Heard, Urge};
 use crate::edits;
+use crate::files::Files;
 use crate::host::Host;
 use crate::render;
 use crate::store::{Change, CommandTx, TurnEnd};
@@ -304,8 +305,9 @@ impl Lane {
         if let Some(lease) = self.running.as_ref().and_then(|running| running.control.as_ref()) {
             taken.iter().flatten().for_each(|heard| lease.lower_to(heard.event.tier()));
         }
+        let files = Files::of(&self.host, taken.iter().flatten()).await;
         let (said_by, messages): (Vec<_>, Vec<_>) =
-            taken.iter().flat_map(|group| context::messages(&self.host, group)).unzip();
+            taken.iter().flat_map(|group| context::messages(group, &files)).unzip();
         if let Some(running) = &mut self.running {
             running.said_by.extend(said_by);
             running.input.extend(messages.iter().cloned());

@@ -14,6 +14,7 @@
 
 mod asks;
 mod commands;
+mod deletion;
 mod directory;
 mod drafts;
 mod effects;

@@ -145,7 +145,7 @@ impl Store {
             )?;
             let out: Vec<Vec<OutMedia>> = collect(out, [], |row| parsed_list(row, 0))?;
             let events = inbox::unsettled(db)?;
-            let coming = events.into_iter().flat_map(|event| event.attachments).filter_map(|file| file.media);
+            let coming = events.iter().flat_map(crate::fetching::files).filter_map(|file| file.media.clone());
             Ok(out.into_iter().flatten().map(|file| file.id).chain(coming).collect())
         })
         .await

@@ -24,8 +24,8 @@ pub use handoff::{HandoffAsked, HandoffBind, HandoffClaim, HandoffRoutes, Handof
 pub use inbox::{Accepted, InboxRow, NewInbox};
 pub use routes::{DeadTargetRow, HomeChannelRow, KnownChat, PairingOffer, RouteRow};
 pub use sessions::{
-    Costs, InUse, NewFork, NewSession, NewSummary, Page, Parent, Resolved, SaidTurn, SearchHit, SessionFilter,
-    SessionRow, Taken,
+    Costs, InUse, MediaFile, NewFork, NewSession, NewSummary, Page, Parent, Resolved, SaidTurn, SearchHit,
+    SessionFilter, SessionRow, Taken,
 };
 pub use turns::{Admit, CutOffTurn, EndTurn, MessageRow, NewMessage};
 pub use upkeep::{Keep, Left, Loaded, QueueCounts, Swept};

@@ -8,13 +8,10 @@ use rusqlite::{Connection, Row, params};
 use serde_json::Value;
 
 use super::error::{Fault, StoreError};
-use super::sql::{change, change_one, collect, count, first, json, parsed, parsed_or_none};
+use super::sql::{change, collect, count, first, json, parsed, parsed_or_none};
 use super::titles::clean_title;
 use super::writer::Outcome;
-use super::{
-    LISTING_ROWS_MAX, Lineage, NewSession, QueueCounts, Result, RouteRow, SessionFilter, SessionRow, Store, handoff,
-    search,
-};
+use super::{LISTING_ROWS_MAX, Lineage, NewSession, QueueCounts, Result, RouteRow, SessionFilter, SessionRow, Store};
 
 impl Store {
     /// Lists sessions, newest activity first.
@@ -55,17 +52,6 @@ impl Store {
     pub async fn session_end(&self, id: &SessionId, reason: &str) -> Result<()> {
         let (id, reason, now_ms) = (id.clone(), reason.to_owned(), self.now_ms());
         self.write(move |db| end(db, &id, &reason, now_ms)).await
-    }
-
-    /// Deletes a session with its transcript and routes; what was said to chats stays in the outbox until its
-    /// retention ends.
-    ///
-    /// # Errors
-    ///
-    /// [`StoreError::Conflict`] while a turn of it is queued or running, and while it is being handed over.
-    pub async fn session_delete(&self, id: &SessionId) -> Result<()> {
-        let id = id.clone();
-        self.write(move |db| delete(db, &id)).await
     }
 
     /// Returns how much is waiting where.
@@ -164,20 +150,6 @@ pub(super) fn set_settings(db: &Connection, id: &SessionId, settings: &SessionSe
 /// What was chosen, as it is kept; nothing where nothing was.
 fn settings_json(settings: &SessionSettings) -> Outcome<Option<String>> {
     if settings.is_empty() { Ok(None) } else { json(settings).map(Some) }
-}
-
-fn delete(db: &Connection, id: &SessionId) -> Outcome<()> {
-    if !exists(db, id)? {
-        return Err(Fault::missing(name(id)));
-    }
-    if handoff::has_turn(db, id)? || handoff::is_leased(db, id, &[])? {
-        return Err(Fault::conflict(name(id)));
-    }
-    search::forget_session(db, id)?;
-    for table in ["messages", "routes", "agent_state", "attachments", "handoff_offers"] {
-        change(db, &format!("DELETE FROM {table} WHERE session_id = ?1"), [&id.0])?;
-    }
-    change_one(db, "DELETE FROM sessions WHERE id = ?1", [&id.0], || name(id))
 }
 
 pub(super) const COLUMNS: &str = "id, profile, title, source, owner, settings, parent, started_ms, active_ms, ended_ms,

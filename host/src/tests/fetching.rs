@@ -1,6 +1,6 @@
 //! Files that are still with their platform when their message comes.
 
-use hermes_protocol::{Addressed, Attachment, AttachmentKind, Chat, ChatType, Emitted, Event};
+use hermes_protocol::{Addressed, Attachment, AttachmentKind, Chat, ChatType, Emitted, Event, ReplyTo};
 use serde_json::{Value, json};
 
 use super::doubts::written;
@@ -54,11 +54,50 @@ fn a_file_is_fetched_for_whoever_may_speak_and_its_turn_begins_with_it() {
     let event = with_files(&chat, "look", &["f1"]);
     chat.gives(&event);
     let heard = chat.hears(1).remove(0);
-    assert!(heard.contains(&format!("\"f1.png\", image/png, 3 bytes, at {}", path.display())), "{heard}");
+    assert!(heard.contains("[attached image \"f1.png\", image/png, 3 bytes]"), "{heard}");
+    assert!(!heard.contains(&*world.home().to_string_lossy()), "no folder of this machine is named: {heard}");
     assert!(matches!(chat.gives(&event), Emitted::Duplicate { .. }));
     world.settled();
     assert_eq!(asked(&world), ["f1"], "once");
     assert!(path.exists());
+}
+
+#[test]
+fn the_text_of_a_file_and_of_a_quoted_file_reaches_the_turn() {
+    let world = world();
+    let long = "line of a log\n".repeat(20_000);
+    let cases: [(&[u8], &str); 4] = [
+        (b"name;value\r\nx;1\r\n", "name;value\nx;1\n"),
+        (b"\xff\xfeh\0i\0", "\nhi\n"),
+        (long.as_bytes(), "its first 8192 bytes stand between"),
+        (b"PK\x03\x04\0\0", "; its content is no text and is not available]"),
+    ];
+    for (n, (bytes, expected)) in cases.into_iter().enumerate() {
+        let (file, path) = written(&world);
+        std::fs::write(&path, bytes).unwrap();
+        let size = bytes.len() as u64;
+        let asked_for = Attachment::away("f", AttachmentKind::File, "application/octet-stream", "a b.csv", size);
+        world.platform.answers_to("fetch", json!(asked_for.clone().fetched(file.media.unwrap(), size)));
+        let chat = world.chat("7");
+        let mut event = chat.event("look");
+        match n % 2 {
+            0 => event.attachments = vec![asked_for],
+            _ => {
+                let mut quoted = ReplyTo::new("m0");
+                quoted.attachments = vec![asked_for];
+                event.reply_to = Some(quoted);
+            }
+        }
+        let before = chat.heard().len();
+        chat.gives(&event);
+        chat.hears(before + 1);
+        world.settled();
+        // A long answer comes in several parts.
+        let heard = chat.heard()[before..].join("");
+        let how = ["[attached file \"a b.csv\"", "[quoted file \"a b.csv\""][n % 2];
+        assert!(heard.contains(expected) && heard.contains(how), "{heard}");
+        assert!(path.exists());
+    }
 }
 
 #[test]
@@ -144,7 +183,7 @@ fn what_the_host_dies_over_while_a_file_comes_is_fetched_again_and_answered_once
     world.platform.answers_to("fetch", json!(away("slow").fetched(file.media.unwrap(), 3)));
     world.set_online(true);
     let heard = world.chat("7").hears(1);
-    assert!(heard[0].contains(&path.display().to_string()), "{heard:?}");
+    assert!(heard[0].contains("\"slow.png\", image/png, 3 bytes]"), "{heard:?}");
     world.settled();
     assert_eq!(world.chat("7").heard().len(), 1);
     assert_eq!(asked(&world), ["slow", "slow"]);
@@ -166,9 +205,10 @@ fn what_was_fetched_stands_in_the_inbox_for_the_next_life_of_the_host() {
     world.crash();
     world.start();
     world.chat("7").says("/stop");
-    let about = path.display().to_string();
-    world.until("it is answered", || world.chat("7").heard().iter().any(|text| text.contains(&about)).then_some(()));
+    let about = "\"f1.png\", image/png, 3 bytes]";
+    world.until("it is answered", || world.chat("7").heard().iter().any(|text| text.contains(about)).then_some(()));
     assert_eq!(asked(&world), ["f1"], "once");
+    assert!(path.exists());
 }
 
 #[test]

@@ -352,8 +352,16 @@ fn an_answer_stays_below_its_own_question_whatever_was_said_meanwhile() {
     page.deliver(&answer(&id, "k4", one, "a result that comes late"));
     page.say(&id, "w3", "three");
     page.deliver(&answer(&id, "k5", 0, "unasked"));
-    let expected =
-        ["one", &long, "half of it\n\n(interrupted)", "two", "the answer to two", "a result that comes late", "three", "unasked"];
+    let expected = [
+        "one",
+        &long,
+        "half of it\n\n(interrupted)",
+        "two",
+        "the answer to two",
+        "a result that comes late",
+        "three",
+        "unasked",
+    ];
     assert_eq!(texts(&page), expected);
 }
 

@@ -195,7 +195,7 @@ mod tests {
             said(&body),
             [
                 ("assistant".to_owned(), "answer".to_owned()),
-                ("user".to_owned(), "look\n[you cannot open: cat.png]".to_owned()),
+                ("user".to_owned(), "look\n[one picture of this message is not shown to you]".to_owned()),
             ]
         );
         assert!(!body.to_string().contains("secret thought"));
@@ -250,7 +250,7 @@ mod tests {
         let pictures = Pictures::with("m1", "data:image/png;base64,YWJj");
         let body = write(&request("", vec![], vec![look]), "", 200, NONE, &pictures);
         let expected = json!([
-            {"type": "text", "text": "look\n[you cannot open: a.pdf]"},
+            {"type": "text", "text": "look"},
             {"type": "image_url", "image_url": {"url": "data:image/png;base64,YWJj"}},
         ]);
         assert_eq!(body["messages"][0]["content"], expected);

@@ -200,3 +200,14 @@ pub struct SearchHit {
     /// The place itself, matches between `>>>` and `<<<`.
     pub snippet: String,
 }
+
+/// A file of the media folder.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct MediaFile {
+    /// The instance in whose folder it lies.
+    pub instance: String,
+    /// Whether it was received; otherwise it was sent.
+    pub incoming: bool,
+    /// Its id.
+    pub id: String,
+}

@@ -1,5 +1,6 @@
 //! The store from outside: each transaction, a crash between any two, and what the disk may do.
 
+mod deletion;
 mod directory;
 mod drafts;
 mod handoff;

@@ -291,13 +291,17 @@ fn unique(id: &str, n: usize, ids: &mut BTreeSet<String>) -> String {
 }
 
 /// Returns one message of a user or an answer; `None` for one without content. Reasoning never goes back. The text
-/// names every file already; of those that are not shown the model learns that it cannot open them.
+/// names every file already and says how it can be read; pictures that are not shown are counted.
 fn message(message: &Message, pictures: &Pictures) -> Option<Value> {
-    let hidden = message.attachments.iter().filter(|file| file.note.is_none() && pictures.of(file).is_none());
-    let hidden: Vec<&str> = hidden.map(|file| file.name.as_str()).collect();
+    let hidden = message.attachments.iter().filter(|file| {
+        let is_picture = file.kind == hermes_protocol::AttachmentKind::Image || file.mime.starts_with("image/");
+        is_picture && file.note.is_none() && pictures.of(file).is_none()
+    });
     let mut content = message.content.clone();
-    if !hidden.is_empty() {
-        content.push_str(&format!("\n[you cannot open: {}]", hidden.join(", ")));
+    match hidden.count() {
+        0 => {}
+        1 => content.push_str("\n[one picture of this message is not shown to you]"),
+        n => content.push_str(&format!("\n[{n} pictures of this message are not shown to you]")),
     }
     let content = content.trim_start_matches('\n').to_owned();
     let shown: Vec<Value> = message
