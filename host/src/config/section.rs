@@ -68,6 +68,9 @@ pub fn host_keys() -> Vec<&'static Key> {
         .collect()
 }
 
+/// The scope of the host's own key-value pairs. An instance of this name would share it.
+const HOST: &str = "host";
+
 /// Reads all sections below `adapter`.
 pub fn read_all(reader: &mut Reader<'_>, node: &Node) -> BTreeMap<String, Section> {
     let Value::Table(sections) = &node.value else {
@@ -89,6 +92,14 @@ pub fn read_all(reader: &mut Reader<'_>, node: &Node) -> BTreeMap<String, Sectio
         }
         if instance == crate::plugins::terminal::INSTANCE {
             reader.problem(node.at, &shown, "that is the name of the host's own terminals; choose another one");
+            continue;
+        }
+        if instance == HOST {
+            reader.problem(
+                node.at,
+                &shown,
+                "that is the name under which the host keeps its own values; choose another one",
+            );
             continue;
         }
         match &node.value {

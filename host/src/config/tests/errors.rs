@@ -69,6 +69,10 @@ fn each_mistake_has_its_sentence() {
             "plugins.toml:2:1: agent.api_key: a secret is written out in a file that others may read; \
              write { env = \"NAME\" } or { file = \"path\" }, or run `chmod 600 plugins.toml`",
         ),
+        (
+            "[adapter.host]\nplugin = \"echo\"",
+            "plugins.toml:1:10: adapter.host: that is the name under which the host keeps its own values; choose another one",
+        ),
         ("[session]\nreset = \"idle\"", "plugins.toml:2:1: session.reset: must be a table, not a string"),
         (
             "[session]\nreset = { mod = \"idle\" }",
