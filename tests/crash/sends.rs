@@ -29,7 +29,7 @@ fn world(isolation: Isolation) -> World {
         "[host]\nstatus = \"\"\nplugins_dir = \"plugins\"\ndrain_s = 1\nadapter_stop_s = 1\n\
          adapter_backoff_ms = 20\nadapter_backoff_s_max = 1\n\n[agent]\nruntime = \"echo\"\n\n\
          [delivery]\nbackoff_ms = 20\nbackoff_s_max = 1\n\n\
-         [adapter.scripted]\nisolation = \"{}\"\naccess = {{ allowed_users = [{allowed}] }}\n\
+         [adapter.scripted]\nisolation = \"{}\"\naccess = {{ allowed_users = [{allowed}], operators = [{allowed}] }}\n\
          socket = \"SOCKET\"\nsession = {{ busy = \"queue\", merge_ms = 0, receipts = false }}\n",
         isolation.word()
     ));

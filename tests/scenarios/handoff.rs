@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 /// Two people may speak; the group `g` is home.
 fn world(isolation: Isolation) -> World {
     World::with(&format!(
-        "[adapter.scripted]\nisolation = \"{}\"\naccess = {{ allowed_users = [\"7\", \"8\"] }}\nsocket = \"SOCKET\"\n\
+        "[adapter.scripted]\nisolation = \"{}\"\naccess = {{ allowed_users = [\"7\", \"8\"], operators = [\"7\", \"8\"] }}\nsocket = \"SOCKET\"\n\
          home_channel = \"#g\"\n\
          session = {{ merge_ms = 0, receipts = false, thread_sessions_per_user = true, require_mention = false }}\n",
         isolation.word()

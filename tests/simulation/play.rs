@@ -267,7 +267,7 @@ hold_s = 1
 
 [adapter.scripted]
 isolation = "{isolation}"
-access = {{ allowed_users = [{allowed}] }}
+access = {{ allowed_users = [{allowed}], operators = [{allowed}] }}
 socket = "SOCKET"
 "#
     )

@@ -52,7 +52,7 @@ impl World {
     pub fn new(isolation: Isolation, allowed: &[&str]) -> Self {
         let list = allowed.iter().map(|id| format!("{id:?}")).collect::<Vec<_>>().join(", ");
         Self::with(&format!(
-            "[adapter.scripted]\nisolation = \"{}\"\naccess = {{ allowed_users = [{list}] }}\nsocket = \"SOCKET\"\n\
+            "[adapter.scripted]\nisolation = \"{}\"\naccess = {{ allowed_users = [{list}], operators = [{list}] }}\nsocket = \"SOCKET\"\n\
              session = {{ busy = \"queue\", merge_ms = 0, receipts = false }}\n",
             isolation.word()
         ))

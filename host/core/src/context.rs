@@ -202,11 +202,11 @@ impl Binding {
             Self::Bound(context) => context.child_environment(),
             Self::Cleared => ChildEnvironment {
                 set: SESSION_VARIABLES.into_iter().map(|name| (name, String::new())).collect(),
-                remove: CRON_VARIABLES.to_vec(),
+                remove: CRON_VARIABLES.into_iter().chain([CONTROL_TOKEN]).collect(),
             },
             Self::Unbound if engaged => ChildEnvironment {
                 set: BTreeMap::new(),
-                remove: SESSION_VARIABLES.into_iter().chain(CRON_VARIABLES).collect(),
+                remove: SESSION_VARIABLES.into_iter().chain(CRON_VARIABLES).chain([CONTROL_TOKEN]).collect(),
             },
             Self::Unbound => ChildEnvironment::default(),
         }

@@ -437,7 +437,13 @@ fn more_files_of_a_burst_do_not_interrupt_the_turn_on_the_first() {
     let chat = world.chat("7");
     let photo = |text: &str| {
         let mut event = chat.event(text);
-        event.attachments.push(Attachment::missing(AttachmentKind::Image, "a.png", 1, "too large"));
+        event.attachments.push(Attachment::new(
+            "0123456789abcdef01234567",
+            AttachmentKind::Image,
+            "image/png",
+            "a.png",
+            1,
+        ));
         event
     };
     chat.gives(&photo("/hang on"));
@@ -459,7 +465,13 @@ fn an_album_whose_parts_come_apart_is_one_message_and_a_late_part_ends_no_turn()
     let chat = world.chat("7");
     let part = |text: &str, name: &str| {
         let mut event = chat.event(text).in_album("G");
-        event.attachments.push(Attachment::missing(AttachmentKind::Image, name, 1, "too large"));
+        event.attachments.push(Attachment::new(
+            "0123456789abcdef01234567",
+            AttachmentKind::Image,
+            "image/png",
+            name,
+            1,
+        ));
         event
     };
     waits(&world, chat.gives(&part("look", "a.png")));

@@ -183,7 +183,7 @@ fn a_conversation_goes_on_in_the_home_channel_with_everything_that_was_said() {
 #[test]
 fn two_people_in_its_thread_share_the_conversation_whatever_the_key_policy_says() {
     let setting = Setting {
-        section: "access = { allowed_users = [\"7\", \"8\"] }\nsession = { thread_sessions_per_user = true, \
+        section: "access = { allowed_users = [\"7\", \"8\"], operators = [\"7\", \"8\"] }\nsession = { thread_sessions_per_user = true, \
                   require_mention = false }"
             .to_owned(),
         ..setting(true)
@@ -206,7 +206,7 @@ fn two_people_in_its_thread_share_the_conversation_whatever_the_key_policy_says(
 
 #[test]
 fn without_threads_everybody_in_the_home_group_shares_it_until_new() {
-    let section = "access = { allowed_users = [\"7\", \"8\"] }\nsession = { require_mention = false }".to_owned();
+    let section = "access = { allowed_users = [\"7\", \"8\"], operators = [\"7\", \"8\"] }\nsession = { require_mention = false }".to_owned();
     let world = World::with(Setting { section, ..setting(false) });
     let group = Chat::new(ChatType::Group, "g");
     let (ada, bob) = (world.talk(group.clone(), "7"), world.talk(group, "8"));

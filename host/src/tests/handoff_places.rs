@@ -15,7 +15,7 @@ use crate::store::HandoffRow;
 fn platform() -> World {
     let mut setting = setting(true);
     setting.capabilities["resolve_target"] = json!(true);
-    let section = "access = { allowed_users = [\"7\", \"8\"] }\nsession = { require_mention = false }";
+    let section = "access = { allowed_users = [\"7\", \"8\"], operators = [\"7\", \"8\"] }\nsession = { require_mention = false }";
     World::with(Setting { section: section.to_owned(), ..setting })
 }
 
@@ -131,7 +131,7 @@ fn a_second_claim_asks_for_the_thread_of_the_named_chat_with_the_same_key() {
 
 #[test]
 fn a_reset_of_a_handed_over_group_begins_one_conversation_for_everybody() {
-    let section = "access = { allowed_users = [\"7\", \"8\"] }\n\
+    let section = "access = { allowed_users = [\"7\", \"8\"], operators = [\"7\", \"8\"] }\n\
                    session = { require_mention = false, reset = { mode = \"idle\", idle_minutes = 60, notify = false } }";
     let mut world = World::with(Setting { section: section.to_owned(), ..setting(false) });
     let group = Chat::new(ChatType::Group, "g");

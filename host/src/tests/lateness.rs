@@ -21,7 +21,7 @@ fn world(section: &str, delivery: &str) -> World {
 }
 
 fn friends() -> World {
-    world("access = { allowed_users = [\"7\", \"8\"] }", "backoff_ms = 10")
+    world("access = { allowed_users = [\"7\", \"8\"], operators = [\"7\", \"8\"] }", "backoff_ms = 10")
 }
 
 fn group(thread: &str) -> Chat {

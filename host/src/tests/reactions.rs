@@ -9,7 +9,7 @@ use super::streaming::{Agent, started};
 use super::world::{Setting, World};
 use crate::wakes::{Wake, wake};
 
-const SECTION: &str = "access = { allowed_users = [\"7\", \"8\"] }";
+const SECTION: &str = "access = { allowed_users = [\"7\", \"8\"], operators = [\"7\", \"8\"] }";
 
 /// A platform that reacts, and time that stands unless the test lets it pass.
 fn setting(section: &str) -> Setting {

@@ -16,7 +16,7 @@ const HOUR: Duration = Duration::from_secs(3_600);
 /// A world in which a silence of an hour ends a conversation; `more` stands in the same table.
 fn idle_world(more: &str) -> World {
     let section = format!(
-        "access = {{ allowed_users = [\"7\", \"8\"] }}\nsession = {{ reset = {{ mode = \"idle\", idle_minutes = 60{more} }} }}"
+        "access = {{ allowed_users = [\"7\", \"8\"], operators = [\"7\", \"8\"] }}\nsession = {{ reset = {{ mode = \"idle\", idle_minutes = 60{more} }} }}"
     );
     World::with(Setting { section, ..Setting::default() })
 }

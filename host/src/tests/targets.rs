@@ -7,7 +7,7 @@ use super::world::{Setting, Talk, World};
 use crate::mirror::{self, NOT_MIRRORED};
 use crate::targets::{Address, Destination, resolve};
 
-const OWNER: &str = "access = { allowed_users = [\"7\", \"8\"] }";
+const OWNER: &str = "access = { allowed_users = [\"7\", \"8\"], operators = [\"7\", \"8\"] }";
 
 /// A platform with these capabilities besides a limit, and this section.
 fn world(section: &str, more: Value) -> World {

@@ -269,7 +269,7 @@ fn whoever_may_not_speak_any_more_is_told_nothing_of_tasks() {
     let task = office.create(&group, "9", false);
     office.world.settled();
     office.world.crash();
-    office.world.set_section("access = { allowed_users = [\"7\", \"8\"] }\nsession = { require_mention = false }");
+    office.world.set_section("access = { allowed_users = [\"7\", \"8\"], operators = [\"7\", \"8\"] }\nsession = { require_mention = false }");
     office.world.start();
     office.opens();
     office.complete(&group, "8", &task);

@@ -62,7 +62,7 @@ pub struct Setting {
 impl Default for Setting {
     fn default() -> Self {
         Self {
-            section: "access = { allowed_users = [\"7\", \"8\"] }".to_owned(),
+            section: "access = { allowed_users = [\"7\", \"8\"], operators = [\"7\", \"8\"] }".to_owned(),
             delivery: "backoff_ms = 10".to_owned(),
             more: String::new(),
             capabilities: json!({ "text": { "limit": 4096, "unit": "scalars", "dialect": "commonmark" } }),

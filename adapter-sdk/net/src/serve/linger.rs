@@ -16,6 +16,8 @@ use tokio::time::{Instant, Sleep, sleep, timeout};
 const DRAIN_BYTES_MAX: usize = 32 * 1024 * 1024;
 /// The time for that.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
+/// The longest pause in it: a body that is promised and never sent holds its connection no longer.
+const DRAIN_PAUSE: Duration = Duration::from_millis(500);
 /// The longest time in which a caller may take nothing of an answer.
 const STALL_MAX: Duration = Duration::from_secs(60);
 
@@ -66,7 +68,9 @@ impl Drop for Lingering {
 
 async fn drain(mut body: Incoming) {
     let mut left = DRAIN_BYTES_MAX;
-    while let Some(Ok(frame)) = std::future::poll_fn(|cx| Pin::new(&mut body).poll_frame(cx)).await {
+    loop {
+        let next = std::future::poll_fn(|cx| Pin::new(&mut body).poll_frame(cx));
+        let Ok(Some(Ok(frame))) = timeout(DRAIN_PAUSE, next).await else { return };
         let read = frame.data_ref().map_or(0, Bytes::len);
         match left.checked_sub(read) {
             Some(rest) => left = rest,

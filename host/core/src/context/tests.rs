@@ -33,7 +33,8 @@ fn a_child_gets_the_variables_of_its_turn_also_the_empty_ones() {
     assert_eq!(child.set["HERMES_SESSION_ID"], "s1");
     assert_eq!(child.set["HERMES_SESSION_THREAD_ID"], "");
     assert_eq!(child.set["HERMES_SESSION_CHAT_NAME"], "Ada & Co", "a NUL would keep the child from starting");
-    assert_eq!(child.remove, CRON_VARIABLES, "nothing of an earlier job is inherited");
+    let removed: Vec<_> = CRON_VARIABLES.into_iter().chain([CONTROL_TOKEN]).collect();
+    assert_eq!(child.remove, removed, "nothing of an earlier job or run is inherited");
 }
 
 #[test]
@@ -43,7 +44,7 @@ fn scheduled_work_tells_its_children_where_it_delivers() {
     assert_eq!(child.set["HERMES_CRON_AUTO_DELIVER_PLATFORM"], "slack");
     assert_eq!(child.set["HERMES_CRON_AUTO_DELIVER_CHAT_ID"], "C1");
     assert_eq!(child.set["HERMES_CRON_AUTO_DELIVER_THREAD_ID"], "");
-    assert!(child.remove.is_empty());
+    assert_eq!(child.remove, [CONTROL_TOKEN], "no token of another run is inherited");
 }
 
 #[test]
@@ -77,7 +78,7 @@ fn a_child_outside_of_any_turn_inherits_nothing_once_the_process_has_hosted_one(
     assert_eq!(Binding::Unbound.child_environment(false), ChildEnvironment::default());
     let engaged = Binding::Unbound.child_environment(true);
     assert!(engaged.set.is_empty());
-    assert_eq!(engaged.remove.len(), SESSION_VARIABLES.len() + CRON_VARIABLES.len());
+    assert_eq!(engaged.remove.len(), SESSION_VARIABLES.len() + CRON_VARIABLES.len() + 1);
     let cleared = Binding::Cleared.child_environment(true);
     assert!(cleared.set.len() == SESSION_VARIABLES.len() && cleared.set.values().all(String::is_empty));
 }
@@ -98,6 +99,6 @@ proptest! {
         let child = binding.child_environment(true);
         prop_assert!(child.remove.iter().all(|name| !child.set.contains_key(name)));
         prop_assert!(child.set.values().all(|value| !value.contains('\0')));
-        prop_assert_eq!(child.set.len() + child.remove.len(), SESSION_VARIABLES.len() + CRON_VARIABLES.len());
+        prop_assert_eq!(child.set.len() + child.remove.len(), SESSION_VARIABLES.len() + CRON_VARIABLES.len() + 1);
     }
 }
