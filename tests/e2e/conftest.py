@@ -238,7 +238,7 @@ token      = "{telegram.TOKEN}"
 base_url   = "{telegram.base}"
 isolation  = "{isolation}"
 poll_timeout_s = 2
-access     = {{ allowed_users = ["7", "8", "9"] }}
+access     = {{ allowed_users = ["7", "8", "9"], operators = ["7"] }}
 {more}
 """
 

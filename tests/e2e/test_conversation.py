@@ -33,7 +33,7 @@ def wait_text(telegram, chat, what, timeout=30):
 
 
 def test_a_paired_stranger_talks_and_a_revoked_one_does_not(host, telegram, isolation):
-    section = telegram_section(telegram, isolation).replace('access     = { allowed_users = ["7", "8", "9"] }\n', "")
+    section = telegram_section(telegram, isolation).replace('access     = { allowed_users = ["7", "8", "9"], operators = ["7"] }\n', "")
     one = host(TEST_WORDS + section).start(online=["telegram"])
     telegram.says(555, "let me in")
     offer = telegram.answers(555, 1)[0]

@@ -38,7 +38,7 @@ def test_answers_come_in_order_while_the_session_is_busy(host, telegram, isolati
 
 
 def test_a_stranger_is_offered_a_code_that_the_operator_approves(host, telegram, isolation):
-    section = telegram_section(telegram, isolation).replace('access     = { allowed_users = ["7", "8", "9"] }\n', "")
+    section = telegram_section(telegram, isolation).replace('access     = { allowed_users = ["7", "8", "9"], operators = ["7"] }\n', "")
     one = host(HEADER + section).start(online=["telegram"])
     telegram.says(555, "let me in")
     offer = telegram.answers(555, 1)[0]
