@@ -25,7 +25,7 @@ import pytest
 
 from conftest import BIN, free_port, request, telegram_section, until
 from test_api_server import KEY
-from test_model import config, model  # noqa: F401 - a fixture
+from test_model import config, model, with_scripts  # noqa: F401 - a fixture
 from test_terminal import terminal  # noqa: F401 - a fixture
 
 ASKED = "promise me"
@@ -48,7 +48,7 @@ def place(host, telegram, model, isolation):  # noqa: F811 - the same
     """A host that is reached by a request, in a chat and at the terminal."""
     base = f"http://127.0.0.1:{free_port()}"
     section = TOOLS + api_section(base).replace("key ", f'isolation = "{isolation}"\nkey ', 1) + telegram_section(telegram, isolation)
-    one = host(config(model) + section, {"OPENAI_API_KEY": "sk-test", "API_SERVER_KEY": KEY})
+    one = with_scripts(host(config(model) + section, {"OPENAI_API_KEY": "sk-test", "API_SERVER_KEY": KEY}))
     one.start(online=["api_server", "telegram"])
     one.api, one.model, one.telegram = base, model, telegram
     yield one

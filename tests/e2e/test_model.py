@@ -44,6 +44,20 @@ api_key  = {{ env = "OPENAI_API_KEY" }}
 """
 
 
+# What `model.json` lets the agent run: a program of the working folder runs without approval.
+SCRIPTS = {
+    "context.sh": "echo $HERMES_SESSION_PLATFORM-$OPENAI_API_KEY-end\n",
+    "gate.sh": 'until [ -e gate ]; do sleep 0.05; done; echo "$1"; exit "${2:-0}"\n',
+    "where.sh": "echo $HERMES_SESSION_PLATFORM $HERMES_SESSION_KEY\n",
+}
+
+
+def with_scripts(one):
+    for name, text in SCRIPTS.items():
+        (one.folder / name).write_text(text)
+    return one
+
+
 def test_a_real_model_interface_answers_on_telegram(host, telegram, model, isolation):
     one = host(config(model) + telegram_section(telegram, isolation), {"OPENAI_API_KEY": "sk-test"}).start(online=["telegram"])
     telegram.says(7, "hello")

@@ -7,7 +7,7 @@ import pytest
 
 from conftest import free_port, request
 from test_api_server import KEY, ask
-from test_model import config, model  # noqa: F401 - a fixture
+from test_model import config, model, with_scripts  # noqa: F401 - a fixture
 
 
 @pytest.fixture
@@ -20,7 +20,7 @@ tools = ["terminal", "process"]
 listen = "{base.removeprefix("http://")}"
 key    = {{ env = "API_SERVER_KEY" }}
 """
-    one = host(config(model) + section, {"OPENAI_API_KEY": "sk-test-hunter2", "API_SERVER_KEY": KEY}).start(online=["api_server"])
+    one = with_scripts(host(config(model) + section, {"OPENAI_API_KEY": "sk-test-hunter2", "API_SERVER_KEY": KEY})).start(online=["api_server"])
     yield one, base, model
     one.stop()
 

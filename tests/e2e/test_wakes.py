@@ -6,7 +6,7 @@ import pytest
 
 from conftest import free_port, request, telegram_section, until
 from test_api_server import KEY, ask
-from test_model import config, model  # noqa: F401 - a fixture
+from test_model import config, model, with_scripts  # noqa: F401 - a fixture
 
 FROM_THE_HOST = "[From the host, said by nobody"
 
@@ -21,7 +21,7 @@ def agent(host, telegram, model, tmp_path):  # noqa: F811 - the same
     runtime = tmp_path / "runtime"
     runtime.mkdir(mode=0o700)
     env = {"OPENAI_API_KEY": "sk-test-hunter2", "XDG_RUNTIME_DIR": str(runtime)}
-    yield host(settings(model) + telegram_section(telegram, "process"), env).start(online=["telegram"])
+    yield with_scripts(host(settings(model) + telegram_section(telegram, "process"), env)).start(online=["telegram"])
 
 
 def wakes(model):  # noqa: F811 - an address here
@@ -130,7 +130,7 @@ def test_over_a_request_nothing_is_promised_and_nothing_arrives(host, model):  #
 listen = "{base.removeprefix("http://")}"
 key    = {{ env = "API_SERVER_KEY" }}
 """
-    one = host(settings(model) + section, {"OPENAI_API_KEY": "sk-test", "API_SERVER_KEY": KEY}).start(online=["api_server"])
+    one = with_scripts(host(settings(model) + section, {"OPENAI_API_KEY": "sk-test", "API_SERVER_KEY": KEY})).start(online=["api_server"])
     assert ask(base, "wait for the gate") == "It waits."
     journal = request("GET", f"{model}/__aimock/journal")
     last = (journal["entries"] if isinstance(journal, dict) else journal)[-1]["body"]["messages"][-1]
