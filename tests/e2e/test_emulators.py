@@ -20,7 +20,7 @@ def test_two_client_libraries_find_the_telegram_emulator_true(telegram):
 def test_the_host_passes_an_independent_emulators_verdict(host, tmp_path, isolation):
     port, journal = free_port(), tmp_path / "journal.jsonl"
     program = Program([LO, "--port", str(port), "--enable-control", "--journal", journal], tmp_path / "lo.log")
-    # This emulator calls the bot 7.
+    # This emulator calls the bot 7, and does not know `link_preview_options`.
     base, token = f"http://127.0.0.1:{port}", "123:abc"
 
     def pushed():
@@ -38,6 +38,7 @@ token     = "{token}"
 base_url  = "{base}"
 isolation = "{isolation}"
 poll_timeout_s = 2
+link_previews  = true
 access    = {{ allowed_users = ["8"] }}
 """).start(online=["telegram"])
         until("the update is taken", pushed)
