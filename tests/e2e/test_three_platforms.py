@@ -36,9 +36,9 @@ def model(platform):
 def place(host, platform, model):
     """A host with this platform."""
 
-    def make(more="", flat=False):
+    def make(more="", flat=False, agent=""):
         text = config(model.base).replace('status = ""', 'status = ""\ndrain_s = 1')
-        return host(text + '\n[session]\nbusy = "queue"\n\n[delivery]\npreview_interval_ms = 300\n' + platform.section(more, flat), {"OPENAI_API_KEY": "sk-test"}).start(online=[platform.name])
+        return host(text + agent + '\n[session]\nbusy = "queue"\n\n[delivery]\npreview_interval_ms = 300\n' + platform.section(more, flat), {"OPENAI_API_KEY": "sk-test"}).start(online=[platform.name])
 
     return make
 
@@ -160,13 +160,14 @@ def test_a_conversation_of_the_terminal_goes_on_in_a_chat_with_the_next_real_mes
 
 
 def test_files_go_to_the_agent_and_come_back_as_they_were(place, platform, model):
-    one = place()
+    one = place(agent='tools = ["terminal"]\n')
     files = [("notes.txt", "what I noted"), ("more.txt", "and ß more\n" * 3)]
     for at, call in ((platform.dm(platform.first), False), (platform.thread(), True)):
         platform.says(at, platform.first, "send them back", call=call, files=files)
         back = until("both are back", lambda at=at: [file for seen in platform.shown(at) for file in seen.files][1:] and platform.shown(at))
         assert [content for seen in back for _, content in seen.files] == [content.encode() for _, content in files]
         assert [seen.text for seen in back if seen.text] == ["Here they are again."]
+        assert all(content.strip() in model.requests[-1][-1]["content"] for _, content in files), "the agent reads what is in them"
     assert one.stop() == 0
     platform.verdict()
 
