@@ -73,8 +73,7 @@ fn a_file_that_the_host_dies_over_is_in_the_one_answer_after_it() {
         world.clear_environment();
         world.start();
         let answer = chat.hears(1).remove(0);
-        let place = world.home().join("media/scripted/in").display().to_string();
-        assert!(answer.contains(&format!("\"a.txt\", text/plain, 3 bytes, at {place}")), "{point}: {answer}");
+        assert!(answer.contains("\"a.txt\", text/plain, 3 bytes") && answer.contains("\nabc\n"), "{point}: {answer}");
         chat.says("afterwards");
         let heard = chat.hears(2);
         assert!(heard[1].contains("afterwards"), "{point}: it is answered once: {heard:?}");
