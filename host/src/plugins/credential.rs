@@ -22,6 +22,8 @@ use super::files;
 
 /// The longest identity, in bytes.
 const IDENTITY_BYTES_MAX: usize = 1024;
+/// The code of a refusal because another instance holds the credential.
+pub(super) const IN_USE: &str = "credential_in_use";
 /// Credentials one instance holds at once.
 const CREDENTIALS_MAX: usize = 16;
 
@@ -34,6 +36,15 @@ pub(super) struct Owner {
     pub(super) instance: String,
 }
 
+/// The credentials of one instance while it runs.
+#[derive(Debug, Default)]
+pub(super) struct Credentials {
+    /// The locks that it holds.
+    pub(super) locks: Vec<CredentialLock>,
+    /// The refusal of its last lock, if another instance holds that credential.
+    pub(super) in_use: Option<String>,
+}
+
 /// Locks held by this process, by file. `flock` does not count within a process, so this does.
 static HELD: Mutex<BTreeMap<PathBuf, Held>> = Mutex::new(BTreeMap::new());
 
@@ -41,7 +52,17 @@ struct Held {
     owner: Owner,
     holders: usize,
     /// Open for as long as the lock is held.
-    _file: File,
+    file: File,
+}
+
+impl Held {
+    /// Whether another process would find this lock: its file may have been removed together with its folder.
+    fn is_found_at(&self, path: &Path) -> bool {
+        let same =
+            |ours: &std::fs::Metadata, found: std::fs::Metadata| (ours.dev(), ours.ino()) == (found.dev(), found.ino());
+        let found = std::fs::symlink_metadata(path);
+        self.file.metadata().is_ok_and(|ours| found.is_ok_and(|found| same(&ours, found)))
+    }
 }
 
 /// A lock. Given back when dropped.
@@ -74,12 +95,28 @@ pub(super) fn keep(held: &mut Vec<CredentialLock>, lock: CredentialLock) -> Resu
     Ok(())
 }
 
-/// The folder of locks: below the user's runtime folder, or a private one below `/tmp`.
-pub(super) fn folder(runtime_dir: Option<&Path>) -> PathBuf {
-    match runtime_dir {
-        Some(runtime) => runtime.join("hermes-host"),
-        None => PathBuf::from(format!("/tmp/hermes-host-{}", rustix::process::geteuid().as_raw())),
+/// Returns the folder of locks, which no other user can make or enter: in the user's runtime folder if that is private,
+/// otherwise in the state folder of the user's home directory.
+///
+/// # Errors
+///
+/// The user has neither folder.
+pub(super) fn folder(runtime_dir: Option<&Path>, user_home: Option<&Path>) -> Result<PathBuf, CallError> {
+    if let Some(runtime) = runtime_dir.filter(|runtime| is_private(runtime)) {
+        return Ok(runtime.join("hermes-host"));
     }
+    user_home.map(|home| home.join(".local/state/hermes-host/locks")).ok_or_else(|| {
+        let why = "there is no folder for credential locks, because this user has no home directory in the password \
+                   database: set XDG_RUNTIME_DIR to a folder of this user with mode 0700";
+        CallError::new("failed", why)
+    })
+}
+
+/// Whether a folder belongs to this user and is closed to all others.
+fn is_private(folder: &Path) -> bool {
+    std::fs::symlink_metadata(folder).is_ok_and(|meta| {
+        meta.is_dir() && meta.uid() == rustix::process::geteuid().as_raw() && meta.mode() & 0o077 == 0
+    })
 }
 
 /// Claims the credential `identity` of the platform `plugin` for `owner`.
@@ -88,7 +125,12 @@ pub(super) fn lock(folder: &Path, plugin: &str, identity: &str, owner: &Owner) -
         return Err(CallError::new("invalid", format!("an identity has 1 to {IDENTITY_BYTES_MAX} bytes")));
     }
     let failed = |error: std::io::Error| {
-        CallError::new("failed", format!("the credential lock in {} cannot be taken: {error}", folder.display()))
+        let folder = folder.display();
+        let why = format!(
+            "the credential lock in {folder} cannot be taken ({error}): make that folder writable for this user, or \
+             set XDG_RUNTIME_DIR to a folder of this user with mode 0700"
+        );
+        CallError::new("failed", why)
     };
     prepare(folder).map_err(failed)?;
     let mut hash = Sha256::new();
@@ -99,12 +141,25 @@ pub(super) fn lock(folder: &Path, plugin: &str, identity: &str, owner: &Owner) -
 
     let mut held = HELD.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(entry) = held.get_mut(&path) {
-        if entry.owner == *owner {
-            entry.holders += 1;
-            return Ok(CredentialLock { path });
+        if entry.owner != *owner {
+            return Err(in_use(&entry.owner));
         }
-        return Err(in_use(&entry.owner));
+        if !entry.is_found_at(&path) {
+            entry.file = open(&path, owner)?;
+        }
+        entry.holders += 1;
+        return Ok(CredentialLock { path });
     }
+    let file = open(&path, owner)?;
+    held.insert(path.clone(), Held { owner: owner.clone(), holders: 1, file });
+    Ok(CredentialLock { path })
+}
+
+/// Opens the file of a lock and takes it.
+fn open(path: &Path, owner: &Owner) -> Result<File, CallError> {
+    let failed = |error: std::io::Error| {
+        CallError::new("failed", format!("the credential lock {} cannot be taken: {error}", path.display()))
+    };
     let mut file = OpenOptions::new()
         .read(true)
         .write(true)
@@ -112,7 +167,7 @@ pub(super) fn lock(folder: &Path, plugin: &str, identity: &str, owner: &Owner) -
         .truncate(false)
         .mode(0o600)
         .custom_flags(rustix::fs::OFlags::NOFOLLOW.bits().cast_signed())
-        .open(&path)
+        .open(path)
         .map_err(failed)?;
     match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => {}
@@ -120,13 +175,12 @@ pub(super) fn lock(folder: &Path, plugin: &str, identity: &str, owner: &Owner) -
         Err(error) => return Err(failed(error.into())),
     }
     write_owner(&mut file, owner).map_err(failed)?;
-    held.insert(path.clone(), Held { owner: owner.clone(), holders: 1, _file: file });
-    Ok(CredentialLock { path })
+    Ok(file)
 }
 
 fn in_use(owner: &Owner) -> CallError {
     CallError::new(
-        "credential_in_use",
+        IN_USE,
         format!(
             "this credential is in use by the instance {} of the host in {}: stop it there, or use another credential",
             owner.instance,
@@ -140,7 +194,7 @@ fn in_use_elsewhere(file: &mut File) -> CallError {
     let read = file.take(4096).read_to_string(&mut text);
     match read.ok().and_then(|_| serde_json::from_str(&text).ok()) {
         Some(owner) => in_use(&owner),
-        None => CallError::new("credential_in_use", "this credential is in use by another host of this machine"),
+        None => CallError::new(IN_USE, "this credential is in use by another host of this machine"),
     }
 }
 
@@ -150,15 +204,13 @@ fn write_owner(file: &mut File, owner: &Owner) -> std::io::Result<()> {
     file.write_all(&serde_json::to_vec(owner)?)
 }
 
-/// Makes the folder, or refuses one that somebody else prepared.
+/// Makes the folder, or refuses one that is not private.
 fn prepare(folder: &Path) -> std::io::Result<()> {
     files::private_folder(folder)?;
-    let meta = std::fs::symlink_metadata(folder)?;
-    let ours = meta.is_dir() && meta.uid() == rustix::process::geteuid().as_raw() && meta.mode() & 0o077 == 0;
-    if !ours {
-        return Err(std::io::Error::other("it is not a private folder of this user: remove it"));
+    if is_private(folder) {
+        return Ok(());
     }
-    Ok(())
+    Err(std::io::Error::other("it is not a private folder of this user: remove it"))
 }
 
 #[cfg(test)]
@@ -232,5 +284,48 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
         assert_eq!(lock(folder.path(), "x", "1", &owner("/a", "one")).unwrap_err().code, "failed");
+    }
+
+    #[test]
+    fn locks_lie_in_a_private_runtime_folder_or_in_the_home_directory_of_the_user() {
+        let root = tempfile::tempdir().unwrap();
+        let (runtime, home) = (root.path().join("runtime"), root.path().join("user"));
+        let below_home = home.join(".local/state/hermes-host/locks");
+        let folder = |runtime: &Path| folder(Some(runtime), Some(&home)).unwrap();
+        std::fs::create_dir(&runtime).unwrap();
+        for (mode, found) in
+            [(0o700, runtime.join("hermes-host")), (0o701, below_home.clone()), (0o770, below_home.clone())]
+        {
+            std::fs::set_permissions(&runtime, std::fs::Permissions::from_mode(mode)).unwrap();
+            assert_eq!(folder(&runtime), found, "{mode:o}");
+        }
+        assert_eq!(folder(&root.path().join("missing")), below_home);
+        std::fs::set_permissions(&runtime, std::fs::Permissions::from_mode(0o700)).unwrap();
+        std::os::unix::fs::symlink(&runtime, root.path().join("link")).unwrap();
+        assert_eq!(folder(&root.path().join("link")), below_home);
+        if rustix::process::geteuid().is_root() {
+            std::os::unix::fs::chown(&runtime, Some(65_534), None).unwrap();
+            assert_eq!(folder(&runtime), below_home, "it belongs to another user");
+        }
+        lock(&below_home, "x", "1", &owner("/a", "one")).unwrap();
+        assert_eq!(std::fs::metadata(&below_home).unwrap().mode() & 0o777, 0o700);
+        assert!(super::folder(None, None).unwrap_err().message.contains("XDG_RUNTIME_DIR"));
+    }
+
+    #[test]
+    fn a_lock_whose_file_was_removed_is_taken_again() {
+        let root = tempfile::tempdir().unwrap();
+        let folder = root.path().join("locks");
+        let first = lock(&folder, "x", "1", &owner("/a", "one")).unwrap();
+        std::fs::remove_dir_all(&folder).unwrap();
+        let again = lock(&folder, "x", "1", &owner("/a", "one")).unwrap();
+        let other = File::open(&again.path).unwrap();
+        assert!(rustix::fs::flock(&other, FlockOperation::NonBlockingLockExclusive).is_err());
+        // Another process took it while its file was away.
+        std::fs::remove_file(&again.path).unwrap();
+        let stranger = File::create(&again.path).unwrap();
+        rustix::fs::flock(&stranger, FlockOperation::NonBlockingLockExclusive).unwrap();
+        assert_eq!(lock(&folder, "x", "1", &owner("/a", "one")).unwrap_err().code, "credential_in_use");
+        drop((first, again));
     }
 }

@@ -201,7 +201,7 @@ pub struct AdapterSettings {
     pub late: Duration,
     /// Where *now* comes from.
     pub clock: Arc<dyn Clock>,
-    /// The user's runtime folder, where credential locks lie; `None`: a private folder below `/tmp`.
+    /// The user's runtime folder, for credential locks; otherwise they lie in the user's home directory.
     pub runtime_dir: Option<PathBuf>,
     /// Environment names a child keeps, with their values.
     pub child_env: Vec<(OsString, OsString)>,

@@ -21,7 +21,7 @@ use tokio::{
 
 use super::{
     AdapterHandle, AdapterPlan, HostServices, Seen,
-    credential::{self, CredentialLock, Owner},
+    credential::{self, Credentials, Owner},
     logs::LogGate,
 };
 use crate::ffi::{HostPort, Reply};
@@ -39,7 +39,7 @@ pub(super) struct InstancePort {
     pub(super) counts: Arc<AtomicBool>,
     pub(super) link: watch::Sender<Option<LinkState>>,
     pub(super) log: Arc<LogGate>,
-    pub(super) credentials: Arc<Mutex<Vec<CredentialLock>>>,
+    pub(super) credentials: Arc<Mutex<Credentials>>,
     /// What this life said of itself, which need not be what the one that runs beside it said.
     pub(super) known: Arc<Known>,
     in_flight: Arc<Semaphore>,
@@ -163,13 +163,16 @@ impl InstancePort {
         let credentials = Arc::clone(&self.credentials);
         let (services, handle, runtime) = (Arc::clone(&self.services), self.handle.clone(), self.runtime.clone());
         self.runtime.spawn_blocking(move || {
-            let folder = credential::folder(settings.runtime_dir.as_deref());
-            let taken = credential::lock(&folder, &plugin, &identity, &owner);
+            let folder = credential::folder(settings.runtime_dir.as_deref(), settings.user_home.as_deref());
+            let taken = folder.and_then(|folder| credential::lock(&folder, &plugin, &identity, &owner));
+            let mut held = credentials.lock().unwrap_or_else(PoisonError::into_inner);
+            let in_use = |error: &CallError| error.code == credential::IN_USE;
+            held.in_use = taken.as_ref().err().filter(|error| in_use(error)).map(ToString::to_string);
             let kept = taken.and_then(|lock| {
-                let mut held = credentials.lock().unwrap_or_else(PoisonError::into_inner);
-                credential::keep(&mut held, lock)?;
-                Ok(held.len() == 1)
+                credential::keep(&mut held.locks, lock)?;
+                Ok(held.locks.len() == 1)
             });
+            drop(held);
             match kept {
                 Ok(is_first) => drop(runtime.spawn(async move {
                     let noted = services.locked(&handle, identity, is_first).await;

@@ -326,7 +326,7 @@ impl Supervisor {
             answer = time::timeout(deadline, born.life.call(method::CONNECT, b"{}".to_vec())) => match answer {
                 Ok(answer) => {
                     born.has_answered();
-                    connected(&born.life, method::CONNECT, answer)
+                    born.retry_if_in_use(connected(&born.life, method::CONNECT, answer))
                 }
                 // The instance is rebuilt: whether its thread still runs, nobody can tell.
                 Err(_) => Step::Broken { reason: replace::late(&self.shared().settings) },
@@ -371,7 +371,7 @@ impl Supervisor {
                     match answer.status {
                         // It has no receive loop of its own.
                         status::UNSUPPORTED => {}
-                        _ => return match connected(&life, method::RUN, answer) {
+                        _ => return match born.retry_if_in_use(connected(&life, method::RUN, answer)) {
                             Step::Up => Step::Again(Lost::because("its receive loop ended")),
                             other => other,
                         },

@@ -6,7 +6,7 @@
 use std::{
     path::Path,
     sync::{
-        Arc, Mutex,
+        Arc, Mutex, PoisonError,
         atomic::{AtomicBool, Ordering},
     },
     time::Duration,
@@ -17,13 +17,15 @@ use hermes_adapter_abi::SDK_VERSION;
 use hermes_protocol::{Envelope, HostInfo, LinkState, Manifest};
 use tokio::sync::watch;
 
+use super::{Lost, Step};
+
 use crate::{
     ffi::HostPort,
     plugins::{
         AdapterHandle, AdapterLink, AdapterPlan, AdapterSettings, Answer, HostServices, Isolation, IsolationChoice,
         LoadError, Place,
         crashes::{Crashes, Inside, Phase},
-        credential::CredentialLock,
+        credential::Credentials,
         discover::{self, Admitted},
         files,
         frame::PROTOCOL,
@@ -65,7 +67,7 @@ impl Make {
 pub(super) struct Born {
     pub(super) life: Arc<Life>,
     pub(super) link: watch::Receiver<Option<LinkState>>,
-    pub(super) credentials: Arc<Mutex<Vec<CredentialLock>>>,
+    pub(super) credentials: Arc<Mutex<Credentials>>,
     pub(super) make: Make,
     pub(super) manifest: Arc<Manifest>,
     /// Its receive loop, where it runs.
@@ -82,6 +84,15 @@ impl Born {
     pub(super) fn has_answered(&mut self) {
         if let Some(inside) = &mut self.inside {
             inside.reached(Phase::Running);
+        }
+    }
+
+    /// Turns a failure for good into one that is retried if another instance holds the credential: that one may end.
+    pub(super) fn retry_if_in_use(&self, step: Step) -> Step {
+        let in_use = self.credentials.lock().unwrap_or_else(PoisonError::into_inner).in_use.clone();
+        match (step, in_use) {
+            (Step::Fatal { .. }, Some(reason)) => Step::Again(Lost::because(reason)),
+            (step, _) => step,
         }
     }
 

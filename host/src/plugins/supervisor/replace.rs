@@ -191,7 +191,7 @@ pub(super) async fn end(shared: &Shared, mut born: Born, polite: bool, deadline:
     let destroyed = Arc::clone(&life.link).destroy(deadline).await;
     born.end_here();
     if destroyed == Destroyed::Joined {
-        born.credentials.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        born.credentials.lock().unwrap_or_else(PoisonError::into_inner).locks.clear();
     }
     destroyed
 }

@@ -616,7 +616,7 @@ async fn a_platform_that_answers_proves_little_while_the_host_does_not_take_what
 async fn a_credential_belongs_to_one_instance() {
     let home = Home::hostile();
     let settings = home.settings();
-    let folder = credential::folder(settings.runtime_dir.as_deref());
+    let folder = credential::folder(settings.runtime_dir.as_deref(), None).unwrap();
     let elsewhere = Owner { home: "/elsewhere".into(), instance: "two".to_owned() };
     for isolation in BOTH {
         let host = Host::start(settings.clone(), vec![plan(isolation, "ok")]);
@@ -629,6 +629,27 @@ async fn a_credential_belongs_to_one_instance() {
         assert!(credential::lock(&folder, "hostile", "account", &elsewhere).is_err());
         host.adapters.shutdown(PATIENCE).await;
         assert!(credential::lock(&folder, "hostile", "account", &elsewhere).is_ok(), "it ended, so it is free");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_credential_that_another_host_holds_is_retried_until_it_is_free() {
+    let home = Home::hostile();
+    let settings = home.settings();
+    let folder = credential::folder(settings.runtime_dir.as_deref(), None).unwrap();
+    let elsewhere = Owner { home: "/elsewhere".into(), instance: "two".to_owned() };
+    for isolation in BOTH {
+        let other = credential::lock(&folder, "hostile", "account", &elsewhere).unwrap();
+        let host = Host::start(settings.clone(), vec![plan(isolation, "connect_locked")]);
+        let one = host.one();
+        until(&one, "the third failure", |state| state.failures() >= 3 && state.next_try_ms().is_some()).await;
+        let status = host.adapters.statuses().remove(0);
+        let reason = status.reason.unwrap_or_default();
+        assert!(reason.contains("instance two of the host in /elsewhere"), "{reason}");
+        assert!(status.next_try.is_some());
+        drop(other);
+        online(&one).await;
+        host.adapters.shutdown(PATIENCE).await;
     }
 }
 

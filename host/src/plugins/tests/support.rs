@@ -72,7 +72,7 @@ impl Home {
     pub(super) fn empty() -> Self {
         let folder = tempfile::tempdir().unwrap();
         fs::create_dir(folder.path().join("plugins")).unwrap();
-        fs::create_dir(folder.path().join("runtime")).unwrap();
+        crate::plugins::files::private_folder(&folder.path().join("runtime")).unwrap();
         Self { folder }
     }
 
