@@ -64,7 +64,7 @@ def discord(tmp_path):
     program.stop(signal.SIGKILL)
 
 
-def section(discord, isolation, more="", access='access = { allowed_users = ["7", "8", "9"] }'):
+def section(discord, isolation, more="", access='access = { allowed_users = ["7", "8", "9"], operators = ["7"] }'):
     return f"""
 [adapter.discord]
 token     = "{TOKEN}"
@@ -473,11 +473,15 @@ def test_send_finds_channels_by_id_and_name_and_people_and_says_what_is_unknown(
     discord.verdict()
 
 
+# Only a conversation of the operator goes on elsewhere, and 9 begins it.
+NINE_RUNS_IT = 'access = { allowed_users = ["7", "8", "9"], operators = ["9"] }'
+
+
 @pytest.mark.parametrize("how", ["bare", "seeded", "news", "forum"])
 def test_a_conversation_moves_into_a_thread_of_its_own_and_two_people_share_it(host, discord, isolation, how):
     home = {"news": NEWS, "forum": FORUM}.get(how, GENERAL)
     discord.sim("set", bare_threads=how != "seeded")
-    one = started(host, discord, isolation, more=f'home_channel = "{home}"\nsession = {{ merge_ms = 0 }}')
+    one = started(host, discord, isolation, access=NINE_RUNS_IT, more=f'home_channel = "{home}"\nsession = {{ merge_ms = 0 }}')
     for n, text in enumerate(("of boats", "/title boats", "/new")):
         discord.says(9, text)
         discord.answers(n + 1, dm=9)
@@ -498,7 +502,7 @@ def test_a_conversation_moves_into_a_thread_of_its_own_and_two_people_share_it(h
 
 @pytest.mark.parametrize("home", [GENERAL, FORUM])
 def test_a_thread_whose_opening_was_cut_off_is_found_again_and_no_second_one_is_opened(host, discord, isolation, home):
-    one = started(host, discord, isolation, more=f'home_channel = "{home}"\nsession = {{ merge_ms = 0 }}')
+    one = started(host, discord, isolation, access=NINE_RUNS_IT, more=f'home_channel = "{home}"\nsession = {{ merge_ms = 0 }}')
     for n, text in enumerate(("of boats", "/title boats", "/new")):
         discord.says(9, text)
         discord.answers(n + 1, dm=9)
@@ -522,7 +526,7 @@ def test_a_thread_whose_opening_was_cut_off_is_found_again_and_no_second_one_is_
 
 @pytest.mark.parametrize("home", [VOICE, "user:7"])
 def test_where_there_are_no_threads_the_conversation_goes_on_in_the_home_chat(host, discord, home):
-    one = started(host, discord, "in-process", more=f'home_channel = "{home}"\nsession = {{ merge_ms = 0 }}')
+    one = started(host, discord, "in-process", access=NINE_RUNS_IT, more=f'home_channel = "{home}"\nsession = {{ merge_ms = 0 }}')
     for n, text in enumerate(("of boats", "/title boats", "/new")):
         discord.says(9, text)
         discord.answers(n + 1, dm=9)
