@@ -148,13 +148,46 @@ fn unquote(value: &str) -> &str {
     value.split_once(" #").map_or(value, |(value, _)| value.trim_end())
 }
 
-/// Reads a small text file, or says in a few words why not.
+/// Reads a small text file, or returns the reason in a few words. Editors on Windows put a byte order mark before the
+/// text, and some write UTF-16: both are read.
 pub fn read_bounded(path: &Path) -> Result<String, String> {
-    let file = std::fs::File::open(path).map_err(|error| format!("cannot be read ({error})"))?;
-    let mut text = String::new();
-    file.take(FILE_BYTES_MAX + 1).read_to_string(&mut text).map_err(|error| format!("cannot be read ({error})"))?;
-    if text.len() as u64 > FILE_BYTES_MAX {
+    let unreadable = |error: std::io::Error| format!("cannot be read ({error})");
+    let mut bytes = Vec::new();
+    let file = std::fs::File::open(path).map_err(unreadable)?;
+    file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes).map_err(unreadable)?;
+    if bytes.len() as u64 > FILE_BYTES_MAX {
         return Err(format!("is larger than {FILE_BYTES_MAX} bytes"));
     }
-    Ok(text)
+    decoded(&bytes).ok_or_else(|| "is not UTF-8 text; save it as UTF-8".to_owned())
+}
+
+/// Returns the text of a file in UTF-8, or in UTF-16 with a byte order mark.
+fn decoded(bytes: &[u8]) -> Option<String> {
+    let utf16 = |rest: &[u8], unit: fn([u8; 2]) -> u16| {
+        let (pairs, left) = rest.as_chunks::<2>();
+        let units: Vec<u16> = pairs.iter().map(|pair| unit(*pair)).collect();
+        String::from_utf16(&units).ok().filter(|_| left.is_empty())
+    };
+    match bytes {
+        [0xef, 0xbb, 0xbf, rest @ ..] => String::from_utf8(rest.to_vec()).ok(),
+        [0xff, 0xfe, rest @ ..] => utf16(rest, u16::from_le_bytes),
+        [0xfe, 0xff, rest @ ..] => utf16(rest, u16::from_be_bytes),
+        _ => String::from_utf8(bytes.to_vec()).ok(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_byte_order_mark_is_no_part_of_the_text() {
+        assert_eq!(decoded(b"A=1").as_deref(), Some("A=1"));
+        assert_eq!(decoded(b"\xef\xbb\xbfA=1\r\n").as_deref(), Some("A=1\r\n"));
+        assert_eq!(decoded(b"\xff\xfeA\0=\x001\0").as_deref(), Some("A=1"));
+        assert_eq!(decoded(b"\xfe\xff\0A\0=\x001").as_deref(), Some("A=1"));
+        for wrong in [&b"\xff"[..], b"\xff\xfeA", b"\xff\xfe\0\xd8", b"\xef\xbb\xbf\xff"] {
+            assert_eq!(decoded(wrong), None, "{wrong:?}");
+        }
+    }
 }
