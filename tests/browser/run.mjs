@@ -252,7 +252,7 @@ async function contrast(page, state) {
 }
 
 test("every control can be read, in light and dark, under the pointer and disabled", async ({ page }) => {
-  await talk(page, "a text with `code` and [a link](https://example.org)");
+  await talk(page, "a text with `code` and [a link](https://example.org)", "a text with code and a link");
   // A question as the host asks it, with one choice of each style; one of them was answered.
   await page.evaluate(`(() => {
     const choices = (chosen) => '<article class="msg notice"><div class="body">Run this?</div><div class="choices" role="group">'
