@@ -100,7 +100,9 @@ def test_a_topic_gets_another_name_in_a_forum_and_in_a_private_chat(host, telegr
 
 
 def test_a_conversation_moves_into_a_topic_of_its_own_in_a_forum_and_in_a_private_chat(host, telegram, isolation):
-    one = started(host, telegram, isolation, more="session = { require_mention = false, merge_ms = 0 }")
+    # Only a conversation of the operator goes on elsewhere, and 9 begins it; 7 names the home.
+    section = telegram_section(telegram, isolation, "session = { require_mention = false, merge_ms = 0 }")
+    one = host(HEADER + section.replace('operators = ["7"]', 'operators = ["7", "9"]')).start(online=["telegram"])
     for home, others in ((-100, (7, 8)), (7, (7,))):
         before = len(telegram.from_bot(9))
         title = f"boats {home}"
@@ -246,9 +248,10 @@ def test_a_second_poller_is_named_and_waited_for(host, telegram, isolation):
     one.start()
     state = one.wait_state("telegram", "reconnecting")
     assert "receives this bot's messages" in state["reason"]
-    one.wait_online("telegram")
+    # The waits grow: 10 s, then 20 s. It is online for a moment before each refusal.
     telegram.says(7, "hello")
-    telegram.answers(7, 1)
+    telegram.answers(7, 1, timeout=60)
+    one.wait_online("telegram")
     one.stop()
 
 

@@ -260,13 +260,15 @@ def test_nothing_outside_the_servers_folder_is_read(host, telegram, isolation, t
     one = started(host, telegram, isolation, f'local_files = "{files}"')
     for n, path in enumerate((tmp_path / "secret", files / "link", files / "up" / "secret", files / ".." / "secret", files / "good")):
         telegram.sim("message", chat=7, document={"path": str(path)}, caption=f"number {n}")
-        telegram.answers(7, n + 1)
+        until("its answer", lambda: any(f"number {n}" in message.get("text", "") for message in telegram.from_bot(7)))
     assert kept(one) == [b"good"]
+    notices = [text for text in telegram.answers(7, 4 + 5) if text.startswith("I could not receive")]
+    assert len(notices) == 4 and all("local_files" in text for text in notices)
     assert len([text for text in said(one) if "`local_files`" in text and "not available" in text]) == 4
     one.stop()
     one = host(HEADER + telegram_section(telegram, isolation), name="unnamed").start(online=["telegram"])
     telegram.sim("message", chat=8, document={"path": str(files / "good")}, caption="not named")
-    telegram.answers(8, 1)
+    telegram.answers(8, 2)
     assert any("`local_files` does not name where" in text for text in transcripts(one))
     one.stop()
     telegram.verdict()

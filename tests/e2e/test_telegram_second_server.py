@@ -70,13 +70,14 @@ def second(tmp_path):
 
 def test_a_conversation_with_files_and_growing_answers_passes_its_verdict(host, second, isolation):
     header = HEADER.replace("[agent]", "[agent]\ntest_words = true", 1)
-    # This server has no reactions.
+    # This server has no reactions and no options of previews.
     one = host(header + f"""
 [adapter.telegram]
 token     = "{TOKEN}"
 base_url  = "{second.base}"
 isolation = "{isolation}"
 poll_timeout_s = 2
+link_previews = true
 access    = {{ allowed_users = ["8"] }}
 session   = {{ reactions = false, receipts = false }}
 """).start(online=["telegram"])
