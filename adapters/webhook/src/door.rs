@@ -3,7 +3,7 @@
 //! The order: route → size → signature → payload → event and filters → was it there before → how much came → the
 //! host. Nothing of a call is looked at before its signature, and nothing is remembered of one that is filtered out.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -72,6 +72,8 @@ struct Memory {
     /// `None` until they were read. Held while a call is handed over, so that two of the same bytes meet here.
     marks: tokio::sync::Mutex<Option<Marks>>,
     refused: Mutex<Refused>,
+    /// Signature headers of good calls that are in the log already.
+    recognised: Mutex<BTreeSet<String>>,
 }
 
 impl Memory {
@@ -138,6 +140,7 @@ async fn enter(State(door): State<Arc<Door>>, Path(name): Path<String>, request:
     if let Some(caller) = parts.extensions.get::<Caller>() {
         caller.prove();
     }
+    log_recognised(&memory.recognised, &route.name, &parts.headers);
     if !route.enabled {
         return refused(StatusCode::FORBIDDEN, "this route is switched off");
     }
@@ -359,6 +362,20 @@ fn headers_named(headers: &HeaderMap) -> String {
             "its headers are {}; name the one of the signature in `signature_header` of the route",
             names.join(", ")
         ),
+    }
+}
+
+/// Logs once for each route which headers hold the signature of its sender, so that the key of a fixed scheme can be set.
+fn log_recognised(known: &Mutex<BTreeSet<String>>, route: &str, headers: &HeaderMap) {
+    /// Headers of one route that are remembered.
+    const KNOWN_MAX: usize = 16;
+    let names = headers.keys().map(axum::http::HeaderName::as_str);
+    let names: Vec<&str> =
+        names.filter(|name| ["sign", "hmac", "token"].iter().any(|part| name.contains(part))).collect();
+    let names: String = names.join(", ").chars().take(ROUTE_CHARS_SAID).collect();
+    let mut known = known.lock().unwrap_or_else(PoisonError::into_inner);
+    if known.len() < KNOWN_MAX && known.insert(names.clone()) {
+        tracing::info!(route, headers = names, "the signature of a sender is recognised");
     }
 }
 
