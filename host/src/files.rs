@@ -149,7 +149,7 @@ mod tests {
 
     fn files(text: Option<FileText>, has_tools: bool) -> Files {
         let texts = text.map(|text| (ID.to_owned(), text)).into_iter().collect();
-        let folders = has_tools.then(|| ("x".to_owned(), "../home/media/x/in".to_owned())).into_iter().collect();
+        let folders = has_tools.then(|| ("x".to_owned(), "../h/media/x/in".to_owned())).into_iter().collect();
         Files { texts, folders }
     }
 
@@ -161,7 +161,7 @@ mod tests {
     #[test]
     fn a_file_is_described_by_what_the_model_can_do_with_it() {
         let head = "[attached file \"a.csv\", text/csv, 9 bytes";
-        let at = format!("; `terminal` reads it at ../home/media/x/in/{ID}");
+        let at = format!("; `terminal` reads it at ../h/media/x/in/{ID}");
         let whole = || Some(FileText::Whole("a,b".to_owned()));
         let part = || Some(FileText::Beginning("a,b".to_owned()));
         let cases = [

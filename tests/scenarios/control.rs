@@ -142,7 +142,7 @@ fn the_process_of_an_adapter_is_refused() {
     let attack = folder.path().join("attack.sh");
     let (host, home, said) = (artefacts().host(), world.home(), folder.path().join("said"));
     let (host, home, said) = (host.display(), home.display(), said.display());
-    fs::write(&attack, format!("{host} --home {home} stop >{said} 2>&1\necho \"$? over\" >>{said}\nsleep 60\n"))
+    fs::write(&attack, format!("until [ -S {home}/host.sock ]; do sleep 0.1; done\n{host} --home {home} stop >{said} 2>&1\necho \"$? over\" >>{said}\nsleep 60\n"))
         .expect("the folder is ours");
     // Without its limits: those alone do not have to keep it off.
     let config = world.config_text().replace("[host]\n", "[host]\nconfine = \"off\"\n");

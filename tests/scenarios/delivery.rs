@@ -31,7 +31,8 @@ fn a_doubtful_send_is_repeated_once_and_marked_and_then_given_up_visibly() {
     until("the operator sees it", 20, || {
         world.told(&["outbox", "list", "--json"]).contains("doubtful twice").then_some(())
     });
-    assert_eq!(chat.received().len(), 2, "never a third time");
+    let copies = chat.received().iter().filter(|text| text.contains("question")).count();
+    assert_eq!(copies, 2, "never a third time: {:?}", chat.received());
     world.stop();
 }
 

@@ -314,7 +314,7 @@ impl Drop for World {
 fn with_unix_sockets(text: &str) -> String {
     let section = |line: &str| Some(line.strip_prefix("[adapter.")?.strip_suffix(']')?.to_owned());
     let adapters: Vec<String> = text.lines().filter_map(section).collect();
-    if !text.contains("socket = ") || adapters.is_empty() {
+    if !text.contains("socket = ") || adapters.is_empty() || text.contains("unix_sockets = ") {
         return text.to_owned();
     }
     text.replacen("[host]\n", &format!("[host]\nunix_sockets = {adapters:?}\n"), 1)

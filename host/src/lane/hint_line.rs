@@ -35,17 +35,19 @@ impl HintLine {
     }
 
     /// Waits for the turn of a hint in its chat; `false`: the chat has to wait, or too many hints wait already.
-    /// Cancel-safe.
+    /// Cancel-safe: a hint that stops waiting costs its chat nothing.
     pub async fn ready(&self, kind: HintKind, chat: &str) -> bool {
         if self.is_held(chat) {
             return false;
         }
         let now = Instant::now();
         let Some(slot) = self.holds.hint_slot(kind, chat, now) else { return false };
+        let mut reserved = Reserved { holds: &self.holds, kind, chat, used: false };
         if slot > now {
             tokio::time::sleep_until(slot).await;
         }
-        !self.is_held(chat)
+        reserved.used = !self.is_held(chat);
+        reserved.used
     }
 
     /// Whether the chat, or its whole instance, has to wait.
@@ -68,5 +70,21 @@ impl HintLine {
             tracing::debug!(instance = %self.adapter.instance(), chat, method, ?wait, "a hint was limited");
         }
         answer
+    }
+}
+
+/// A slot of the budget, given back unless it is used.
+struct Reserved<'a> {
+    holds: &'a Holds,
+    kind: HintKind,
+    chat: &'a str,
+    used: bool,
+}
+
+impl Drop for Reserved<'_> {
+    fn drop(&mut self) {
+        if !self.used {
+            self.holds.give_back_hint_slot(self.kind, self.chat);
+        }
     }
 }

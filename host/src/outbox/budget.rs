@@ -54,6 +54,13 @@ impl HintBudget {
         self.0.insert(key, earned + interval);
         Some(slot)
     }
+
+    /// Gives back a slot that was reserved and not used.
+    pub fn give_back(&mut self, kind: HintKind, chat: &str) {
+        if let Some(earned) = self.0.get_mut(&(kind, chat.to_owned())) {
+            *earned = earned.checked_sub(kind.interval()).unwrap_or(*earned);
+        }
+    }
 }
 
 #[cfg(test)]
@@ -89,6 +96,22 @@ mod tests {
         for chat in 0..50 {
             assert_eq!(budget.slot(HintKind::Reaction, &format!("c{chat}"), start), Some(start));
         }
+    }
+
+    #[test]
+    fn what_is_given_back_delays_nobody() {
+        let (mut budget, start) = (HintBudget::default(), Instant::now());
+        for _ in 0..BURST {
+            assert_eq!(budget.slot(HintKind::Typing, "1", start), Some(start));
+        }
+        // Short turns: each ends before its sign may be shown.
+        for _ in 0..50 {
+            assert_eq!(budget.slot(HintKind::Typing, "1", start), Some(start + Duration::from_secs(4)));
+            budget.give_back(HintKind::Typing, "1");
+        }
+        let later = start + Duration::from_secs(5);
+        assert_eq!(budget.slot(HintKind::Typing, "1", later), Some(later));
+        budget.give_back(HintKind::Reaction, "1");
     }
 
     #[test]

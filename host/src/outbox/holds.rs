@@ -83,6 +83,11 @@ impl Holds {
         self.hints.lock().unwrap_or_else(PoisonError::into_inner).slot(kind, chat, now)
     }
 
+    /// Gives back a moment of [`Self::hint_slot`] at which nothing was called.
+    pub fn give_back_hint_slot(&self, kind: HintKind, chat: &str) {
+        self.hints.lock().unwrap_or_else(PoisonError::into_inner).give_back(kind, chat);
+    }
+
     /// The whole instance waits until this time.
     pub fn hold_instance(&self, instance: &str, until_ms: i64, now_ms: i64) {
         self.locked(|clock| clock.hold_instance(instance, until_ms.min(farthest_ms(now_ms))));
