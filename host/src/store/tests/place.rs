@@ -49,7 +49,6 @@ async fn a_home_that_is_deleted_or_moved_away_is_noticed() {
 #[test]
 fn a_file_without_bytes_is_refused_and_stays_as_it_is() {
     let home = Home::new();
-    drop(home.open());
     fs::write(home.path(), "").unwrap();
     fs::write(home.folder.path().join("state.db.v1"), "a copy").unwrap();
     let Err(error) = Store::open(&home.path(), home.clock.clone()) else { panic!("it is not a new database") };
