@@ -244,6 +244,14 @@ const LOW_CONTRAST = `(${function () {
   return { low: [...new Set(low)], judged: shown.length };
 }})()`;
 
+/** Resolves once no element has come or gone for half a second: the list of conversations is drawn again after an answer. */
+const STANDS_STILL = `new Promise((resolve) => {
+  const watch = new MutationObserver(() => { clearTimeout(timer); timer = setTimeout(end, 500); });
+  const end = () => { watch.disconnect(); resolve(true); };
+  let timer = setTimeout(end, 500);
+  watch.observe(document.body, { childList: true, subtree: true });
+})`;
+
 async function contrast(page, state) {
   await page.evaluate(`window.contrastState = ${JSON.stringify(state)}`);
   // A change of colour takes its time otherwise.
@@ -268,6 +276,7 @@ test("every control can be read, in light and dark, under the pointer and disabl
   const low = [];
   for (const dark of [false, true]) {
     await page.dark(dark);
+    await page.evaluate(STANDS_STILL);
     const theme = dark ? "dark" : "light";
     const plain = await contrast(page, `${theme}, plain`);
     assert.ok(plain.judged > 15, `only ${plain.judged} controls were found`);
