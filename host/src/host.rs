@@ -206,7 +206,7 @@ impl Host {
             Some(next) => match next.would_start().await {
                 Ok(()) => true,
                 Err(problems) => {
-                    tracing::error!("the host goes on, since it would not start again:\n{problems}");
+                    tracing::error!("the host keeps running, because it would not start again:\n{problems}");
                     false
                 }
             },

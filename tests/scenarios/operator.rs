@@ -215,7 +215,7 @@ fn a_host_that_would_not_start_again_is_not_restarted() {
     let refused = world.cli(&["restart"]);
     assert_eq!(refused.status.code(), Some(78));
     let said = String::from_utf8_lossy(&refused.stderr).into_owned();
-    assert!(said.contains("the host goes on") && said.contains("host.stauts: unknown key"), "{said}");
+    assert!(said.contains("the host keeps running") && said.contains("host.stauts: unknown key"), "{said}");
     let chat = world.scripted.chat("7");
     chat.says("still there?");
     chat.hears(1);
@@ -254,7 +254,7 @@ fn a_program_that_cannot_run_does_not_replace_the_host() {
         put(bytes, mode);
         let refused = world.cli(&["restart"]);
         let said = String::from_utf8_lossy(&refused.stderr).into_owned();
-        assert!(!refused.status.success() && said.contains("the host goes on"), "{why}: {said}");
+        assert!(!refused.status.success() && said.contains("the host keeps running"), "{why}: {said}");
         assert!(said.contains(why), "{why}: {said}");
     }
     fs::remove_file(&program).expect("it is there");

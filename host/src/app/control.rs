@@ -170,7 +170,7 @@ impl App {
             return Err(refused("this host runs for a terminal only and ends with it; `hermes-host run` starts one"));
         }
         if let Err(why) = self.would_start().await {
-            let words = format!("the host goes on, since it would not start again:\n{why}");
+            let words = format!("the host keeps running, because it would not start again:\n{why}");
             let kind = if matches!(why, WouldNotStart::Program { .. }) { ErrorKind::Failed } else { ErrorKind::Config };
             return Err(refusal(kind, words));
         }

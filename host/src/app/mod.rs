@@ -356,7 +356,7 @@ async fn wait_for_the_end(
                 Wish::Stop => return stop::End::Stop,
                 Wish::Restart => match app.would_start().await {
                     Ok(()) => return stop::End::Restart,
-                    Err(problems) => tracing::error!("the host goes on, since it would not start again:\n{problems}"),
+                    Err(problems) => tracing::error!("the host keeps running, because it would not start again:\n{problems}"),
                 },
                 Wish::Reload => {
                     if let Err(problems) = app.reload().await {

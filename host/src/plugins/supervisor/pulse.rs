@@ -86,7 +86,7 @@ pub(super) async fn pulse(life: &Life, shared: &Shared) -> Step {
 }
 
 /// The duty of an instance whose process is late with a sign of life.
-const LATE: &str = "its process does not answer; it is ended and started again if that goes on";
+const LATE: &str = "its process does not answer; the host restarts it if that continues";
 
 /// Waits for a sign of life. While it is late, the state of the instance says so.
 async fn heard(mut beat: BoxFuture<'static, bool>, shared: &Shared) -> bool {
