@@ -27,7 +27,7 @@ pub fn from_slice<T: DeserializeOwned>(json: &[u8]) -> serde_json::Result<T> {
     serde_json::from_slice(json).or_else(|error| serde_json::from_slice(&mended(json)).map_err(|_| error))
 }
 
-/// Whether values are nested below [`DEPTH_MAX`] levels.
+/// Returns whether values are nested below [`DEPTH_MAX`] levels.
 pub fn is_too_deep(json: &[u8]) -> bool {
     let mut levels = Levels::default();
     json.iter().any(|byte| levels.after(*byte) > DEPTH_MAX)

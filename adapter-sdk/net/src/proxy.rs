@@ -146,12 +146,12 @@ impl Rules {
         })
     }
 
-    /// Whether every address is connected directly.
+    /// Returns whether every address is connected directly.
     pub fn is_direct(&self) -> bool {
         self.http.is_none() && self.https.is_none()
     }
 
-    /// Whether a proxy is reached over TLS itself.
+    /// Returns whether a proxy is reached over TLS itself.
     pub(crate) fn needs_certificates(&self) -> bool {
         self.proxies().any(|proxy| proxy.scheme() == "https")
     }
@@ -190,13 +190,13 @@ impl std::fmt::Debug for Rules {
     }
 }
 
-/// Whether the host of `url` is on a list of names, domains, addresses and networks, written as in `NO_PROXY`.
+/// Returns whether the host of `url` is on a list of names, domains, addresses and networks, written as in `NO_PROXY`.
 pub(crate) fn is_listed(list: &[String], url: &Url) -> bool {
     let (host, port) = (url.host_str().unwrap_or_default(), url.port_or_known_default());
     list.iter().any(|entry| Bypass::new(entry).covers(host, port))
 }
 
-/// Whether `host` is this machine, by its names and its unspecified addresses.
+/// Returns whether `host` is this machine, by its names and its unspecified addresses.
 fn is_this_machine(host: &str) -> bool {
     let name = host.trim_end_matches('.').to_ascii_lowercase();
     is_loopback_host(&name) || name.ends_with(".localhost") || matches!(name.as_str(), "0.0.0.0" | "[::]")

@@ -176,7 +176,7 @@ pub struct ProxySettings {
 }
 
 impl ProxySettings {
-    /// Whether every address is connected directly.
+    /// Returns whether every address is connected directly.
     pub fn is_direct(&self) -> bool {
         self.http.is_none() && self.https.is_none()
     }

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-/// How deep blocks may nest.
+/// The deepest nesting of blocks that is read.
 const DEPTH_MAX: usize = 8;
 /// The most lines that one message may add.
 const LINES_MAX: usize = 100;

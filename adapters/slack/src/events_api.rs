@@ -224,7 +224,7 @@ fn unhex(text: &str) -> Option<Vec<u8>> {
         .collect()
 }
 
-/// Whether Slack only checks the certificate of a slash command's address.
+/// Returns whether Slack only checks the certificate of a slash command's address.
 fn is_ssl_check(body: &[u8]) -> bool {
     body.split(|byte| *byte == b'&').any(|field| field == b"ssl_check=1")
 }

@@ -23,7 +23,7 @@ impl<S: Subject, T: Stage> Play<'_, S, T> {
         }
     }
 
-    /// Whether the chat of an event can be named; an error where it is read as another one.
+    /// Returns whether the chat of an event can be named; an error where it is read as another one.
     async fn reads(&mut self, event: &Event) -> Result<bool, No> {
         let base = base(&event.chat);
         let mut others = None;

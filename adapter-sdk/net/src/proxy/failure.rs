@@ -45,7 +45,7 @@ impl ProxyFailed {
     }
 }
 
-/// What became of the connection to the proxy, where it is a known thing.
+/// Returns the reason why the connection to the proxy failed, if it is a known one.
 fn why(error: &(dyn Error + 'static)) -> Option<&'static str> {
     let mut next = Some(error);
     while let Some(cause) = next {
