@@ -1,20 +1,20 @@
-//! Who may speak, and whether the agent was meant.
+//! Access control: who may talk to the agent, and whether a group message is addressed to it.
 //!
-//! [`AccessPolicy::admit`] is the only way for an event of an adapter to become an
-//! [`Authorized`] one; without that, no session opens. The order is fixed:
+//! [`AccessPolicy::admit`] is the only way to turn an adapter's event into an [`Authorized`] event, and no
+//! session opens without one. The checks run in a fixed order:
 //!
 //! 1. a trusted upstream,
 //! 2. `allow_all` of the instance,
-//! 3. its lists (users, groups),
+//! 3. the lists of the instance (users, groups),
 //! 4. the global lists,
 //! 5. trusted roles,
 //! 6. pairing grants,
-//! 7. the global `allow_all`, where no list of any kind exists for the instance,
-//! 8. nobody.
+//! 7. the global `allow_all`, if no list of any kind exists for the instance,
+//! 8. otherwise the event is denied.
 //!
-//! Only the adapter says who somebody is; only the operator says that it may.
-//! Display names decide nothing. Whether an admitted group message is meant for
-//! the agent is [`addressed`]; pairing itself is in [`crate::pairing`].
+//! The adapter alone identifies a sender; the operator alone grants access. Display names are never evaluated.
+//! [`addressed()`] decides whether an admitted group message is meant for the agent. [`crate::pairing`]
+//! implements pairing.
 
 mod addressed;
 mod authorized;
@@ -34,25 +34,25 @@ use crate::session::is_dm;
 #[cfg(test)]
 mod tests;
 
-/// In a list: anybody. It never makes an operator or an admin.
+/// List entry that matches every sender. It never makes anyone an operator or an admin.
 const ANYBODY: &str = "*";
 
-/// The role that a trusted upstream gives to the operator (the link of the webchat page).
+/// Role that a trusted upstream gives to the operator (for example through the link of the webchat page).
 pub const OPERATOR_ROLE: &str = "operator";
 
-/// What somebody may do. Ordered: whoever is more may do what less may.
+/// Rights of a sender. Ordered: a higher tier includes the rights of the lower ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Tier {
-    /// Talks to the agent.
+    /// May talk to the agent.
     User,
-    /// Approves, pairs, restarts.
+    /// May also approve actions, pair users and restart the host.
     Admin,
     /// The person who runs the host.
     Operator,
 }
 
 impl Tier {
-    /// Returns the word for people.
+    /// Returns the tier as a word for display.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::User => "user",
@@ -68,20 +68,20 @@ impl std::fmt::Display for Tier {
     }
 }
 
-/// How far an adapter's word about its senders is believed.
+/// Degree to which an adapter's statements about its senders are believed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trust {
-    /// Not at all: its roles and its authorization are ignored.
+    /// The adapter's roles and its authorization are ignored.
     None,
-    /// Its roles count.
+    /// The adapter's roles are evaluated.
     Roles,
-    /// Its roles count, and whoever it lets through is admitted.
+    /// The adapter's roles are evaluated, and every sender that it lets through is admitted.
     Upstream,
 }
 
 impl Trust {
-    /// Returns the trust in an adapter: `trusted` is the operator's word (`trust_upstream`, or a
-    /// library beside the binary), the capabilities are its own. Either alone admits nobody.
+    /// Returns the trust in an adapter. `trusted` is the operator's decision (`trust_upstream`, or a library
+    /// next to the binary); the capabilities come from the adapter. Neither is sufficient alone.
     pub fn of(trusted: bool, capabilities: &Capabilities) -> Self {
         match (trusted, capabilities.authorizes_upstream) {
             (false, _) => Self::None,
@@ -91,88 +91,88 @@ impl Trust {
     }
 }
 
-/// What a stranger's direct message gets.
+/// Response to a direct message of an unknown sender.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Strangers {
-    /// A pairing code, unless a list says who may speak.
+    /// Offer a pairing code, unless an allow list exists.
     #[default]
     Pair,
-    /// Silence.
+    /// Do not respond.
     Ignore,
 }
 
-/// Everything the operator wrote about access. The default admits nobody.
+/// The operator's access configuration. The default admits nobody.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AccessPolicy {
-    /// Whether everybody may speak where no list of any kind exists.
+    /// Admits everyone on instances for which no list of any kind exists.
     pub allow_all: bool,
-    /// Who may speak, as `<instance>:<id>`.
+    /// Admitted users, as `<instance>:<id>`.
     pub allowed_users: BTreeSet<String>,
-    /// Who is the operator, as `<instance>:<id>`.
+    /// Operators, as `<instance>:<id>`.
     pub operators: BTreeSet<String>,
-    /// Who is an admin, as `<instance>:<id>`.
+    /// Admins, as `<instance>:<id>`.
     pub admins: BTreeSet<String>,
-    /// What a stranger's direct message gets.
+    /// Response to a direct message of an unknown sender.
     pub strangers: Strangers,
-    /// What holds for one instance.
+    /// Access settings by instance name.
     pub instances: BTreeMap<String, InstanceAccess>,
 }
 
-/// What the operator wrote about access to one instance; bare ids of its platform.
+/// The access configuration of one instance. Its lists hold bare platform ids.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct InstanceAccess {
-    /// Whether everybody may speak.
+    /// Admits everyone on this instance.
     pub allow_all: bool,
-    /// Who may speak.
+    /// Admitted users.
     pub allowed_users: BTreeSet<String>,
-    /// Chats whose members may speak there; a thread counts with its chat.
+    /// Chats whose members are admitted in that chat. A thread belongs to its parent chat.
     pub allowed_groups: BTreeSet<String>,
-    /// Roles that may speak; they count only under [`Trust`].
+    /// Admitted roles. Evaluated only under [`Trust::Roles`] or [`Trust::Upstream`].
     pub allowed_roles: BTreeSet<String>,
-    /// Who is the operator.
+    /// Operators.
     pub operators: BTreeSet<String>,
-    /// Who is an admin.
+    /// Admins.
     pub admins: BTreeSet<String>,
-    /// What a stranger's direct message gets; `None`: as the global policy says.
+    /// Response to a direct message of an unknown sender; `None` uses the global policy.
     pub strangers: Option<Strangers>,
-    /// Commands that users may run in direct messages beyond their tier.
+    /// Commands that users may run in direct messages in addition to those of their tier.
     pub user_commands: BTreeSet<String>,
-    /// The same in groups.
+    /// Commands that users may run in groups in addition to those of their tier.
     pub group_user_commands: BTreeSet<String>,
 }
 
-/// An event that was not admitted, given back for its row.
+/// A denied event, returned to the caller so that its row can be updated.
 #[derive(Clone, Debug)]
 pub struct Denied {
     /// The event.
     pub event: Event,
-    /// What follows.
+    /// The consequence of the denial.
     pub denial: Denial,
 }
 
-/// What follows when somebody is not admitted.
+/// Consequence of a denied event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Denial {
-    /// Nothing is said.
+    /// No response.
     Silent {
-        /// Why, for the row.
+        /// Reason, stored with the event's row.
         why: &'static str,
     },
-    /// No code is offered; one that was handed out to them still lets them in.
+    /// No pairing code is offered, but an invitation that the sender already has still works.
     Unlisted {
-        /// Why nothing is said otherwise, for the row.
+        /// Reason for the missing response, stored with the event's row.
         why: &'static str,
     },
-    /// Somebody unknown wrote directly; a pairing code may be offered.
+    /// An unknown sender wrote a direct message; a pairing code may be offered.
     Stranger,
 }
 
 impl AccessPolicy {
-    /// Admits an event of `instance`, or gives it back.
+    /// Admits an event of `instance`, or returns it as denied.
     ///
     /// # Errors
     ///
-    /// [`Denied`] when nothing grants its sender access.
+    /// [`Denied`] if nothing grants the sender access.
     pub fn admit(
         &self,
         instance: &str,
@@ -189,7 +189,7 @@ impl AccessPolicy {
         }
     }
 
-    /// Returns what `sender` may do in `chat`; `None`: nothing, not even speak.
+    /// Returns the tier of `sender` in `chat`, or `None` if the sender is not admitted.
     pub fn tier_of(&self, instance: &str, chat: &Chat, sender: &Sender, grants: &Grants, trust: Trust) -> Option<Tier> {
         let view = self.view(instance);
         let admitted = trust == Trust::Upstream
@@ -202,8 +202,9 @@ impl AccessPolicy {
         admitted.then(|| view.tier(sender, trust))
     }
 
-    /// Returns how many ids `allowed_users` names on `instance` where several make none of them the operator and no list
-    /// of operators or admins names one; `None` where the instance is unambiguous.
+    /// Returns the number of distinct ids in `allowed_users` of `instance` if there are several and no list of
+    /// operators or admins names one, so that nobody is the operator. Returns `None` if the instance is
+    /// unambiguous.
     pub fn without_operator(&self, instance: &str) -> Option<usize> {
         let view = self.view(instance);
         let listed = view.listed().len();
@@ -230,18 +231,18 @@ impl AccessPolicy {
         }
     }
 
-    /// Whether somebody who spoke here once may do so no more. `sender` may lack the roles that they have; where these
-    /// could let them in, nobody knows.
+    /// Returns true if a sender who was admitted before has lost access. `sender` may lack roles that the
+    /// person has; if such a role could grant access, the result is false.
     pub fn shuts_out(&self, instance: &str, chat: &Chat, sender: &Sender, grants: &Grants, trust: Trust) -> bool {
         let own = self.view(instance).own;
         let may_have_a_role = trust != Trust::None && sender.roles.is_empty() && !own.allowed_roles.is_empty();
         !may_have_a_role && self.tier_of(instance, chat, sender, grants, trust).is_none()
     }
 
-    /// Whether somebody of this tier may run a command here: by tier, or because the operator listed it.
+    /// Returns true if a sender of this tier may run the command here, by tier or by the operator's lists.
     pub fn may_run(&self, instance: &str, chat: &Chat, tier: Tier, command: &Command) -> bool {
         let own = self.view(instance).own;
-        // A group's list stands in for an empty one of direct messages, as operators of the Python gateway expect.
+        // The group list also applies to direct messages if their own list is empty, as in the Python gateway.
         let extra = if is_dm(&chat.kind) && !own.user_commands.is_empty() {
             &own.user_commands
         } else {
@@ -250,7 +251,7 @@ impl AccessPolicy {
         tier >= command.tier || extra.contains(command.name)
     }
 
-    /// Returns what follows for somebody who is not admitted: a group never gets an answer about it.
+    /// Returns the consequence for a denied sender. A group never gets a response.
     fn denial(&self, instance: &str, event: &Event) -> Denial {
         let view = self.view(instance);
         let strangers = view.own.strangers.unwrap_or(self.strangers);
@@ -274,7 +275,7 @@ impl AccessPolicy {
     }
 }
 
-/// An instance without a section.
+/// The settings of an instance without a section.
 static NOTHING: InstanceAccess = InstanceAccess {
     allow_all: false,
     allowed_users: BTreeSet::new(),
@@ -287,7 +288,7 @@ static NOTHING: InstanceAccess = InstanceAccess {
     group_user_commands: BTreeSet::new(),
 };
 
-/// The policy as one instance sees it.
+/// The policy from the point of view of one instance.
 struct View<'a> {
     policy: &'a AccessPolicy,
     instance: &'a str,
@@ -295,7 +296,7 @@ struct View<'a> {
 }
 
 impl View<'_> {
-    /// Whether the instance's own section names the sender or the chat.
+    /// Returns true if the instance's own section names the sender or the chat.
     fn lists_in_its_section(&self, chat: &Chat, sender: &Sender) -> bool {
         let own = self.own;
         let by_user = [&own.allowed_users, &own.operators, &own.admins].into_iter().any(|list| names(list, sender))
@@ -320,7 +321,7 @@ impl View<'_> {
         sender.roles.iter().any(|role| !role.is_empty() && self.own.allowed_roles.contains(role))
     }
 
-    /// What somebody who is admitted may do.
+    /// Returns the tier of an admitted sender.
     fn tier(&self, sender: &Sender, trust: Trust) -> Tier {
         let (own, policy) = (self.own, self.policy);
         let vouched = trust == Trust::Upstream && sender.roles.iter().any(|role| role == OPERATOR_ROLE);
@@ -329,14 +330,14 @@ impl View<'_> {
         } else if names(&own.admins, sender) || self.names_here(&policy.admins, sender) {
             Tier::Admin
         } else if !self.has_staff_list() && self.is_listed(sender) && self.listed().len() == 1 {
-            // A single person on the only list is the person who wrote it.
+            // A single person on the only list is the operator who wrote it.
             Tier::Operator
         } else {
             Tier::User
         }
     }
 
-    /// Returns the ids of `allowed_users` on this instance, without the mark for everybody.
+    /// Returns the distinct ids of `allowed_users` for this instance, without the wildcard.
     fn listed(&self) -> BTreeSet<&str> {
         let prefix = self.qualified("");
         let global = self.policy.allowed_users.iter().filter_map(|entry| entry.strip_prefix(prefix.as_str()));
@@ -347,7 +348,7 @@ impl View<'_> {
         names(&self.own.allowed_users, sender) || self.names_here(&self.policy.allowed_users, sender)
     }
 
-    /// Whether operators or admins are listed for this instance.
+    /// Returns true if operators or admins are listed for this instance.
     fn has_staff_list(&self) -> bool {
         let (own, policy) = (self.own, self.policy);
         !own.operators.is_empty()
@@ -356,7 +357,7 @@ impl View<'_> {
             || self.has_entry_here(&policy.admins)
     }
 
-    /// Whether a list says who may speak on this instance.
+    /// Returns true if an allow list applies to this instance.
     fn has_allow_list(&self) -> bool {
         let own = self.own;
         !own.allowed_users.is_empty()
@@ -369,12 +370,12 @@ impl View<'_> {
         self.has_allow_list() || self.has_staff_list()
     }
 
-    /// Whether a global list names the sender for this instance.
+    /// Returns true if a global list names the sender for this instance.
     fn names_here(&self, list: &BTreeSet<String>, sender: &Sender) -> bool {
         ids(sender).any(|id| list.contains(&self.qualified(id)))
     }
 
-    /// Whether a global list has any entry for this instance.
+    /// Returns true if a global list has any entry for this instance.
     fn has_entry_here(&self, list: &BTreeSet<String>) -> bool {
         let prefix = self.qualified("");
         list.range(prefix.clone()..).next().is_some_and(|entry| entry.starts_with(&prefix))
@@ -385,7 +386,7 @@ impl View<'_> {
     }
 }
 
-/// The stable ids of a sender. A platform id that happens to be `*` is nobody.
+/// Returns the stable ids of a sender. A platform id equal to the wildcard `*` is skipped.
 fn ids(sender: &Sender) -> impl Iterator<Item = &str> {
     [Some(sender.id.as_str()), sender.alt_id.as_deref()]
         .into_iter()

@@ -1,119 +1,118 @@
-//! The life of one adapter.
+//! The state machine of one adapter.
 //!
-//! `Loaded → Starting → Online ⇄ Reconnecting → Draining → Stopped`, with
-//! `Degraded` beside `Online`, and `Failed`, `Paused`, `Stuck`. The states carry
-//! the count of failures in a row, which only a data-carrying success takes back:
-//! a link that opens and breaks at once must not be tried in a tight loop.
+//! `Loaded → Starting → Online ⇄ Reconnecting → Draining → Stopped`, with `Degraded` as a variant of `Online`,
+//! and `Failed`, `Paused`, `Stuck`. The states carry the number of consecutive failures. Only a success that
+//! carries data resets it, so that a link that opens and breaks at once is not retried in a tight loop.
 
 #[cfg(test)]
 mod tests;
 
-/// Where an adapter is in its life.
+/// State of an adapter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AdapterState {
-    /// Its library is read and accepted; nothing runs.
+    /// The library is loaded and accepted; nothing runs.
     Loaded,
-    /// It is being created and connects for the first time.
+    /// The adapter is created and connects for the first time.
     Starting {
-        /// Failures in a row before this start.
+        /// Consecutive failures before this start.
         failures: u32,
-        /// The reason of the last failure, where this start is another try.
+        /// Reason of the last failure, if this start is a retry.
         reason: Option<String>,
     },
-    /// Its link is up.
+    /// The link is up.
     Online {
-        /// Failures in a row that no data-carrying success has taken back yet.
+        /// Consecutive failures that no data-carrying success has reset yet.
         failures: u32,
     },
-    /// Its link is up, but a duty fails.
+    /// The link is up, but a duty fails.
     Degraded {
-        /// Which duty.
+        /// Name of the duty.
         duty: String,
-        /// As in `Online`.
+        /// Consecutive failures, as in `Online`.
         failures: u32,
     },
-    /// It has no link; the next try is due, waited for or running.
+    /// There is no link; the next attempt is waiting or running.
     Reconnecting {
-        /// Failures in a row, this one included.
+        /// Consecutive failures, including this one.
         attempt: u32,
-        /// When it is tried next, in Unix milliseconds.
+        /// Time of the next attempt, in Unix milliseconds.
         next_try_ms: i64,
-        /// Why there is no link.
+        /// Reason for the missing link.
         reason: String,
     },
-    /// It finishes what it does and takes nothing new.
+    /// The adapter finishes its current work and accepts no more.
     Draining,
-    /// It ended.
+    /// The adapter ended.
     Stopped,
-    /// The operator set it aside.
+    /// The operator paused the adapter.
     Paused,
-    /// It did not end by its deadline; its credential stays locked.
+    /// The adapter did not end by its deadline; its credential stays locked.
     Stuck,
-    /// A person has to do something first.
+    /// The adapter needs the intervention of a person.
     Failed {
-        /// What is wrong.
+        /// Description of the fault.
         reason: String,
-        /// What to do about it.
+        /// Next step for the person.
         mend: String,
     },
 }
 
-/// What can happen to an adapter.
+/// Event that changes the state of an adapter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AdapterChange {
-    /// It is started: at the host's start, by the operator, or after a config change.
+    /// The adapter is started: at the start of the host, by the operator, or after a config change.
     Start,
-    /// Its link is up.
+    /// The link is up.
     Connected,
-    /// Data went through.
+    /// Data passed through the link.
     Proved,
     /// A duty fails while the link is up.
     Degrade {
-        /// Which duty.
+        /// Name of the duty.
         duty: String,
     },
-    /// Every duty works again.
+    /// All duties work again.
     Recovered,
     /// There is no link: it broke, could not be opened, or the adapter crashed.
     Lost {
-        /// Why.
+        /// Reason for the loss.
         reason: String,
-        /// When it is tried next, in Unix milliseconds.
+        /// Time of the next attempt, in Unix milliseconds.
         next_try_ms: i64,
     },
-    /// Trying again changes nothing before a person has done something.
+    /// A retry is useless until a person intervenes.
     Fatal {
-        /// What is wrong.
+        /// Description of the fault.
         reason: String,
-        /// What to do about it.
+        /// Next step for the person.
         mend: String,
     },
-    /// It shall end.
+    /// The adapter is asked to end.
     Drain,
-    /// It ended.
+    /// The adapter ended.
     Ended,
-    /// It did not end by its deadline.
+    /// The adapter did not end by its deadline.
     Overdue,
-    /// The operator sets it aside.
+    /// The operator pauses the adapter.
     Pause,
 }
 
-/// An arrow that does not exist. A fault of this host.
+/// An invalid transition, which is a bug of this host.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("an adapter that is {} cannot take {change:?}", .state.word())]
 pub struct Impossible {
-    /// Where the adapter was.
+    /// State of the adapter before the change.
     pub state: AdapterState,
-    /// What was to happen.
+    /// The rejected change.
     pub change: AdapterChange,
 }
 
 impl AdapterState {
-    /// Returns the state that `change` leads to; the only place that knows the arrows.
+    /// Returns the state after `change`. The table of transitions exists only here.
     ///
     /// # Errors
     ///
-    /// [`Impossible`] for an arrow that does not exist.
+    /// [`Impossible`] for an invalid transition.
     pub fn after(self, change: AdapterChange) -> Result<Self, Box<Impossible>> {
         use AdapterChange as Change;
         let failures = self.failures();
@@ -121,7 +120,7 @@ impl AdapterState {
             (Self::Loaded | Self::Stopped | Self::Paused | Self::Failed { .. }, Change::Start) => {
                 Ok(Self::Starting { failures: 0, reason: None })
             }
-            // A stuck thread keeps its credential; the new start is in a process of its own.
+            // A stuck thread keeps its credential; the new start uses a separate process.
             (Self::Stuck, Change::Start) => Ok(Self::Starting { failures: 0, reason: None }),
             (Self::Reconnecting { reason, .. }, Change::Start) => Ok(Self::Starting { failures, reason: Some(reason) }),
 
@@ -151,12 +150,13 @@ impl AdapterState {
                 Self::Starting { .. } | Self::Online { .. } | Self::Degraded { .. } | Self::Reconnecting { .. },
                 Change::Drain,
             ) => Ok(Self::Draining),
-            // A round trip inside `connect` is not yet a link; the failures stay until data goes through one.
+            // A round trip inside `connect` is not yet a link, so the failures stay until data passes through
+            // one.
             (
                 state @ (Self::Starting { .. } | Self::Reconnecting { .. }),
                 Change::Proved | Change::Degrade { .. } | Change::Recovered,
             ) => Ok(state),
-            // What a link reports while it is being closed changes nothing.
+            // Reports of a link that is being closed change nothing.
             (
                 state @ (Self::Draining | Self::Stopped | Self::Stuck | Self::Paused | Self::Failed { .. }),
                 Change::Lost { .. }
@@ -187,10 +187,10 @@ impl AdapterState {
         }
     }
 
-    /// Returns the word for `status`, logs and metrics.
+    /// Returns the state as a word for `status`, logs and metrics.
     pub fn word(&self) -> &'static str {
         match self {
-            // `status` knows no `loaded`: what is loaded starts at once.
+            // `status` has no word `loaded`, because a loaded adapter starts at once.
             Self::Loaded | Self::Starting { .. } => "starting",
             Self::Online { .. } => "online",
             Self::Degraded { .. } => "degraded",
@@ -203,12 +203,12 @@ impl AdapterState {
         }
     }
 
-    /// Whether something can be sent through it.
+    /// Returns true if the adapter can send.
     pub fn is_online(&self) -> bool {
         matches!(self, Self::Online { .. } | Self::Degraded { .. })
     }
 
-    /// Returns how many failures in a row lie behind it, for the next backoff.
+    /// Returns the number of consecutive failures, for the next backoff.
     pub fn failures(&self) -> u32 {
         match self {
             Self::Starting { failures, .. } | Self::Online { failures } | Self::Degraded { failures, .. } => *failures,
@@ -217,7 +217,7 @@ impl AdapterState {
         }
     }
 
-    /// Returns why it is not simply online.
+    /// Returns the reason why the adapter is not fully online.
     pub fn reason(&self) -> Option<&str> {
         match self {
             Self::Degraded { duty, .. } => Some(duty),
@@ -228,7 +228,7 @@ impl AdapterState {
         }
     }
 
-    /// Returns what a person has to do.
+    /// Returns the next step for a person.
     pub fn mend(&self) -> Option<&str> {
         match self {
             Self::Failed { mend, .. } => Some(mend),
@@ -236,7 +236,7 @@ impl AdapterState {
         }
     }
 
-    /// Returns when it is tried next, in Unix milliseconds.
+    /// Returns the time of the next attempt, in Unix milliseconds.
     pub fn next_try_ms(&self) -> Option<i64> {
         match self {
             Self::Reconnecting { next_try_ms, .. } => Some(*next_try_ms),
@@ -245,26 +245,26 @@ impl AdapterState {
     }
 }
 
-/// A state, and since when its word holds.
+/// A state with the time since which its word has been unchanged.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AdapterLife {
-    /// The state.
+    /// Current state.
     pub state: AdapterState,
-    /// Since when, in Unix milliseconds. A further failed try does not renew it.
+    /// Start of this state, in Unix milliseconds. Another failed attempt does not change it.
     pub since_ms: i64,
 }
 
 impl AdapterLife {
-    /// An adapter that was just loaded.
+    /// Returns the state of an adapter that was just loaded.
     pub fn loaded(now_ms: i64) -> Self {
         Self { state: AdapterState::Loaded, since_ms: now_ms }
     }
 
-    /// Takes a change; returns whether the word for `status` is another one.
+    /// Applies a change and returns true if the word for `status` changed.
     ///
     /// # Errors
     ///
-    /// [`Impossible`] for an arrow that does not exist; the state stays.
+    /// [`Impossible`] for an invalid transition; the state does not change.
     pub fn apply(&mut self, change: AdapterChange, now_ms: i64) -> Result<bool, Box<Impossible>> {
         let next = self.state.clone().after(change)?;
         let changed = next.word() != self.state.word();

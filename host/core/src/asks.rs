@@ -1,26 +1,22 @@
-//! Questions to people while a turn waits: who may answer them, with which words, and
-//! until when.
+//! Questions to people while a turn waits: permitted answerers, accepted words and expiry.
 //!
-//! Every way of answering (a button, words, a command, a call of an adapter) ends in
-//! [`Book::answer`]. A question is bound to who asked for it, to the chat it stands in
-//! and to its id, which nobody can guess; it is answered once, or not at all.
+//! Every way of answering (a button, words, a command, a call of an adapter) ends in [`Book::answer`]. A
+//! question is bound to its requester, to its chat and to its unguessable id. It accepts at most one answer.
 //!
-//! A button and a call name their question, and count as soon as it is open. Words and
-//! bare commands name none: they mean the newest question that was there when they were
-//! said. It was there once its delivery has a receipt ([`Book::is_there`]), and they were
-//! said after that when they come after the receipt and their platform's time, where it
-//! tells one, is not before the receipt's. What was said earlier answered something else.
+//! A button and a call name their question and count as soon as it is open. Words and bare commands name none;
+//! they refer to the newest question that was visible when they were written. A question is visible once its
+//! delivery has a receipt ([`Book::is_there`]). A message was written after that if it arrives after the
+//! receipt and if its platform time, where known, is not before the receipt's time. An earlier message belongs
+//! to something else.
 //!
-//! A short text of the person who is asked that is no answer may have been meant as one:
-//! it is answered with the options, once for each question ([`Book::nearly`]), and does
-//! nothing else. Whatever is longer, or comes after that, is a message like any other.
+//! A short text of the addressee that is not a valid answer may be a misspelled one. The host replies with the
+//! options, once per question ([`Book::nearly`]), and does nothing else. A longer text, or a second one, is an
+//! ordinary message.
 //!
-//! Who says yes or no once more just after an approval that they answered means that
-//! one still: it says nothing new to the agent, and would end what was approved
-//! ([`Book::is_said_again`]).
+//! A repeated yes or no shortly after an answered approval refers to that same approval. It carries nothing new
+//! for the agent and would interrupt the approved action, so it is dropped ([`Book::is_said_again`]).
 //!
-//! What follows from an answer is with whoever asked; a question that nobody answers
-//! is denied by them.
+//! The caller that opened a question acts on the answer and denies a question that nobody answers.
 
 mod words;
 
@@ -41,19 +37,19 @@ pub use words::read;
 #[cfg(test)]
 mod tests;
 
-/// For how long something is approved.
+/// Duration of an approval.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Verdict {
-    /// This once.
+    /// This action only.
     Once,
-    /// Whatever is of its kind in this conversation.
+    /// All actions of the same kind in this conversation.
     Session,
-    /// Whatever is of its kind, from here on and everywhere. An admin's to say.
+    /// All actions of the same kind, permanently and in every conversation. Only an admin may choose this.
     Always,
 }
 
 impl Verdict {
-    /// The stable word, which is the id of its button too.
+    /// Returns the stable word, which is also the id of the button.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Once => "once",
@@ -62,167 +58,167 @@ impl Verdict {
         }
     }
 
-    /// The value of a word.
+    /// Parses a word.
     pub fn from_word(word: &str) -> Option<Self> {
         [Self::Once, Self::Session, Self::Always].into_iter().find(|verdict| verdict.as_str() == word)
     }
 }
 
-/// What became of a question.
+/// Outcome of a question.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// It may be done.
+    /// The action is approved.
     Approved(Verdict),
-    /// It must not be done.
+    /// The action is denied.
     Denied {
-        /// Why, in somebody's words.
+        /// Reason, in the words of the person.
         why: Option<String>,
     },
-    /// This option was chosen, counted from 0.
+    /// Index of the chosen option, from 0.
     Chosen(usize),
-    /// None of the options; this was said instead.
+    /// Free text instead of an option.
     Said(String),
-    /// Nobody answered in time. An approval is denied then.
+    /// Nobody answered in time. An approval counts as denied.
     Unanswered,
-    /// The turn or the host ended before anybody answered.
+    /// The turn or the host ended before an answer arrived.
     Gone,
 }
 
 impl Answer {
-    /// Whether something that was asked for may be done.
+    /// Returns true if the requested action may be done.
     pub fn approves(&self) -> bool {
         matches!(self, Self::Approved(_))
     }
 }
 
-/// What is asked.
+/// Kind of question.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Whether something may be done.
+    /// Approval of an action.
     Approval,
-    /// Which of several options.
+    /// Choice between several options.
     Choice {
-        /// Whether other words than the options count as an answer.
+        /// Accepts free text as an answer.
         free: bool,
     },
 }
 
-/// The id of the button that denies.
+/// Id of the button that denies.
 pub const DENY: &str = "deny";
 
 /// A question that waits for its answer.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Question {
-    /// Names it: chance, at most 16 characters.
+    /// Random id, at most 16 characters.
     pub id: String,
-    /// The session whose turn waits.
+    /// Session whose turn waits.
     pub session: SessionId,
-    /// The instance through which it is asked.
+    /// Instance through which the question is asked.
     pub instance: String,
-    /// Where it stands.
+    /// Chat in which the question is shown.
     pub chat: Chat,
-    /// Where its turn was asked for; the same, unless somebody else is asked.
+    /// Chat in which the turn was requested; differs from `chat` only if somebody else is asked.
     pub origin: Chat,
-    /// For whom it is asked.
+    /// Person on whose behalf the question is asked.
     pub requester: Sender,
-    /// Who is asked instead of the requester, by their id.
+    /// Id of the person who is asked instead of the requester.
     pub addressee: Option<String>,
-    /// What somebody must be to answer it; the requester may always deny.
+    /// Tier needed to answer; the requester may always deny.
     pub needs: Tier,
-    /// What is asked.
+    /// Kind of question.
     pub kind: Kind,
-    /// What it is about, in one short line: what it is called among several.
+    /// Subject in one short line; identifies the question among several.
     pub about: String,
-    /// The options, in order; of a choice with the ids `1`, `2`, …
+    /// Options in order. The options of a choice have the ids `1`, `2`, …
     pub options: Vec<ChoiceOption>,
-    /// Until when an answer counts, in milliseconds since the Unix epoch.
+    /// Expiry, in milliseconds since the Unix epoch.
     pub expires_at_ms: i64,
-    /// What an approval for longer is remembered by.
+    /// Key under which a longer approval is remembered.
     pub key: Option<String>,
-    /// What stands behind the command that waits for it, where no turn does.
+    /// Arguments of the command that waits for the answer, if no turn waits.
     pub command: Option<String>,
 }
 
-/// What somebody picks.
+/// Form of an answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Pick {
-    /// The option of this id.
+    /// The option with this id.
     Option(String),
-    /// Words of their own.
+    /// Free text.
     Words(String),
     /// Approval.
     Approve(Verdict),
-    /// Denial, and why.
+    /// Denial with an optional reason.
     Deny {
-        /// Why.
+        /// Reason of the denial.
         why: Option<String>,
     },
 }
 
-/// Who answers.
+/// Author and context of an answer.
 #[derive(Clone, Copy, Debug)]
 pub struct By<'a> {
-    /// Through which instance.
+    /// Instance through which the answer arrived.
     pub instance: &'a str,
-    /// In which chat; `None` where the instance itself vouches for the sender without one.
+    /// Chat of the answer; `None` if the instance itself vouches for the sender without a chat.
     pub chat: Option<&'a Chat>,
-    /// Who.
+    /// Sender of the answer.
     pub sender: &'a Sender,
-    /// What they may do.
+    /// Tier of the sender.
     pub tier: Tier,
-    /// When, in milliseconds since the Unix epoch by the platform's clock; 0: nobody knows.
+    /// Time by the platform's clock, in milliseconds since the Unix epoch; 0 if unknown.
     pub at_ms: i64,
-    /// The message that they quote, by its id on the platform.
+    /// Platform id of the quoted message.
     pub quotes: Option<&'a str>,
 }
 
-/// What follows from somebody's answer.
+/// Judgement of an answer.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Judged {
-    /// It is the answer; the question is not open any more.
+    /// The answer is accepted and the question is closed.
     Taken(Box<Question>, Answer),
-    /// The question had its answer before. Nothing changes.
+    /// The question was answered before. Nothing changes.
     Already,
     /// The question was closed without an answer. Nothing changes.
     Closed,
-    /// Nothing is known of the question: it is of an earlier life of the host, or of none.
+    /// The question is unknown: it belongs to an earlier run of the host or never existed.
     Unknown,
-    /// Its time is over. Nothing changes.
+    /// The question has expired. Nothing changes.
     Late,
-    /// It is somebody else's, or stands elsewhere.
+    /// The question belongs to somebody else or to another chat.
     NotYours,
-    /// Only an admin answers it.
+    /// Only an admin may answer.
     NeedsAdmin,
-    /// Only an admin approves something for always.
+    /// Only an admin may approve permanently.
     OnlyOnceOrSession,
-    /// It has no such option.
+    /// The question has no such option.
     NoSuchOption,
 }
 
-/// All questions that are open, and what is remembered of those that were.
+/// The book of open questions and of recently closed ones.
 #[derive(Debug, Default)]
 pub struct Book {
-    /// By the order in which they were asked.
+    /// Open questions by the order in which they were asked.
     open: BTreeMap<u64, Open>,
     asked: u64,
-    /// Ids of questions that are over, the newest last, and whether they had an answer.
+    /// Ids of closed questions, newest last, with a flag for "answered".
     over: VecDeque<(String, bool)>,
-    /// Approvals that were answered of late, the newest last, and when.
+    /// Recently answered approvals, newest last, with the time of the answer in Unix milliseconds.
     answered: VecDeque<(Question, i64)>,
-    /// Who was told of which question that is not open, the newest last.
+    /// Pairs of closed question and person who was already notified of it, newest last.
     told: VecDeque<(String, String)>,
-    /// Since when presses that count for nothing are counted in a chat, and how many there were.
+    /// Ineffective button presses by instance and chat: start of the count in Unix milliseconds, and the count.
     presses: BTreeMap<(String, String), (i64, u32)>,
 }
 
 #[derive(Debug)]
 struct Open {
     question: Question,
-    /// What proves that its chat sees it.
+    /// Receipt that proves that the question is visible in its chat.
     there: Option<Receipt>,
-    /// Whether its options were told once more.
+    /// True once the options were repeated.
     told_again: bool,
-    /// Who was told already that it is not theirs.
+    /// People who were already notified that the question is not theirs.
     told: BTreeSet<String>,
 }
 
@@ -233,7 +229,7 @@ impl Book {
         self.open.insert(self.asked, Open { question, there: None, told_again: false, told: BTreeSet::new() });
     }
 
-    /// A question has its receipt: from here on words may answer it, in the chat that it arrived in.
+    /// Records the receipt of a question. From now on words in the chat of its arrival may answer it.
     pub fn is_there(&mut self, id: &str, chat: Chat, receipt: Receipt) {
         if let Some(open) = self.number(id).and_then(|number| self.open.get_mut(&number)) {
             open.question.chat = chat;
@@ -241,7 +237,7 @@ impl Book {
         }
     }
 
-    /// A chat continues under another id: what stands there, or came up there, follows.
+    /// Moves questions to the new id of a chat, both those shown there and those that originate there.
     pub fn follow(&mut self, instance: &str, from: &Chat, to: &Chat) {
         for open in self.open.values_mut().filter(|open| open.question.instance == instance) {
             for chat in [&mut open.question.chat, &mut open.question.origin] {
@@ -261,7 +257,7 @@ impl Book {
         }
     }
 
-    /// Judges an answer, and closes the question if that is it. The one place where a question is answered.
+    /// Judges an answer and closes the question if it is accepted. No other code answers questions.
     pub fn answer(&mut self, id: &str, pick: Pick, by: &By<'_>, now_ms: i64) -> Judged {
         let Some(number) = self.number(id) else {
             return match self.over.iter().find(|(over, _)| over == id) {
@@ -287,7 +283,7 @@ impl Book {
         Judged::Taken(Box::new(open.question), answer)
     }
 
-    /// Whether somebody is to be told that a question is not theirs, or not open: once each.
+    /// Returns true if a person has not yet been notified that a question is not theirs or not open.
     pub fn tells(&mut self, id: &str, who: &str) -> bool {
         if let Some(open) = self.number(id).and_then(|number| self.open.get_mut(&number)) {
             return open.told.len() < ASK_TOLD_MAX && open.told.insert(who.to_owned());
@@ -302,8 +298,8 @@ impl Book {
         true
     }
 
-    /// Whether anything is said about a press in this chat that counts for nothing: so often in a minute, whatever
-    /// question it names.
+    /// Returns true if an ineffective button press in this chat still gets a response. The number of responses
+    /// per minute is limited, independent of the question.
     pub fn heeds(&mut self, instance: &str, chat: &str, now_ms: i64) -> bool {
         let key = (instance.to_owned(), chat.to_owned());
         if self.presses.len() >= ASKS_REMEMBERED_MAX && !self.presses.contains_key(&key) {
@@ -320,16 +316,17 @@ impl Book {
         *count <= ASK_PRESSES_HEEDED_MAX
     }
 
-    /// The question that these words answer: the newest one in this chat that was put to who says them and was there
-    /// by then. What an admin is asked for somebody else stands among words of their own, and takes a button or a
-    /// command.
+    /// Returns the question that these words answer, with the parsed answer: the newest question in this chat
+    /// that is addressed to the sender and was visible at that time. A question that an admin receives on
+    /// behalf of somebody else needs a button or a command.
     pub fn meant_by(&self, text: &str, by: &By<'_>, now_ms: i64) -> Option<(String, Pick)> {
         let own = self.put_to(by, now_ms).map(|open| &open.question);
         own.filter_map(|question| Some((question.id.clone(), read(question, text)?))).next_back()
     }
 
-    /// The question to which this text may have been meant as an answer, although it is none: a short one of who is
-    /// asked, in a direct message or quoting the question. Only the newest question, and once.
+    /// Returns the question to which this text may be a failed attempt at an answer: a short text of the
+    /// addressee, in a direct message or with a quote of the question. Considers only the newest question, and
+    /// only once.
     pub fn nearly(&mut self, text: &str, by: &By<'_>, now_ms: i64) -> Option<Question> {
         let text = text.trim();
         if text.chars().count() > ASK_NEAR_CHARS_MAX || text.lines().count() != 1 {
@@ -348,7 +345,7 @@ impl Book {
         Some(open.question.clone())
     }
 
-    /// Whether these words would answer an approval that who says them answered here just now.
+    /// Returns true if these words would answer an approval that the sender answered here a moment ago.
     pub fn is_said_again(&self, text: &str, by: &By<'_>, now_ms: i64) -> bool {
         self.answered.iter().any(|(question, at_ms)| {
             let is_own = question.addressee.is_none() && question.is_put_to(by.sender);
@@ -356,7 +353,8 @@ impl Book {
         })
     }
 
-    /// What was put to who says something, in this chat, and was there by then; the newest last.
+    /// Returns the questions in this chat that are addressed to the sender and were visible at that time,
+    /// newest last.
     fn put_to(&self, by: &By<'_>, now_ms: i64) -> impl DoubleEndedIterator<Item = &Open> {
         self.open.values().filter(move |open| {
             let question = &open.question;
@@ -365,9 +363,9 @@ impl Book {
         })
     }
 
-    /// The approvals that `/approve` and `/deny` are about in this chat, the one they mean first: the newest that was
-    /// put to who says it, which is the one that a bare word answers, before what others are asked. Only what was
-    /// there by then.
+    /// Returns the approvals to which `/approve` and `/deny` refer in this chat, the best match first: the
+    /// newest one addressed to the sender, then those addressed to others. Considers only questions that were
+    /// visible at that time.
     pub fn approvals_for(&self, by: &By<'_>) -> Vec<String> {
         let here = || self.approvals(by).filter(|open| open.is_there_for(by)).map(|open| &open.question).rev();
         let own = here().filter(|question| question.is_put_to(by.sender));
@@ -375,8 +373,8 @@ impl Book {
         own.chain(others).map(|question| question.id.clone()).collect()
     }
 
-    /// Whether an approval is asked for here that is theirs to give and was not there yet when they said something
-    /// about it.
+    /// Returns true if an approval that the sender may give in this chat was not yet visible when the sender
+    /// wrote.
     pub fn is_on_its_way(&self, by: &By<'_>) -> bool {
         self.approvals(by).any(|open| open.question.is_theirs(by) && !open.is_there_for(by))
     }
@@ -385,18 +383,18 @@ impl Book {
         self.open.values().filter(|open| open.question.kind == Kind::Approval && open.question.is_about(by))
     }
 
-    /// How many questions wait here for who says something, and were there by then.
+    /// Returns the number of visible questions here that wait for the sender.
     pub fn waiting_for(&self, by: &By<'_>, now_ms: i64) -> usize {
         let here = self.open.values().filter(|open| open.question.is_about(by) && open.is_there_for(by));
         here.filter(|open| open.question.expires_at_ms > now_ms && open.question.is_theirs(by)).count()
     }
 
-    /// Returns a question that is open.
+    /// Returns an open question.
     pub fn get(&self, id: &str) -> Option<&Question> {
         Some(&self.open.get(&self.number(id)?)?.question)
     }
 
-    /// Closes the questions of commands whose time is over, and returns them; those of turns are closed by their turns.
+    /// Closes and returns the expired questions of commands. The questions of turns are closed by their turns.
     pub fn expire_commands(&mut self, now_ms: i64) -> Vec<Question> {
         let is_over = |question: &Question| question.command.is_some() && now_ms >= question.expires_at_ms;
         let over: Vec<Question> =
@@ -405,7 +403,7 @@ impl Book {
         over
     }
 
-    /// Closes the question of a command that a session waits for, and returns it.
+    /// Closes and returns the question of a command for which a session waits.
     pub fn close_command(&mut self, session: &SessionId) -> Option<Question> {
         let of_commands = self.open.values().map(|open| &open.question).filter(|question| question.command.is_some());
         let question = of_commands.into_iter().find(|question| question.session == *session)?.clone();
@@ -413,22 +411,22 @@ impl Book {
         Some(question)
     }
 
-    /// Returns how many questions of commands are open.
+    /// Returns the number of open questions of commands.
     pub fn commands(&self) -> usize {
         self.open.values().filter(|open| open.question.command.is_some()).count()
     }
 
-    /// Returns how many questions are open.
+    /// Returns the number of open questions.
     pub fn len(&self) -> usize {
         self.open.len()
     }
 
-    /// Whether no question is open.
+    /// Returns true if no question is open.
     pub fn is_empty(&self) -> bool {
         self.open.is_empty()
     }
 
-    /// Whether words can be about no question, open or answered just now.
+    /// Returns true if no question, open or recently answered, can be meant by words.
     pub fn has_nothing_for_words(&self) -> bool {
         self.open.is_empty() && self.answered.is_empty()
     }
@@ -450,7 +448,7 @@ fn is_of_late(at_ms: i64, now_ms: i64) -> bool {
 }
 
 impl Open {
-    /// Whether it was there when somebody said something.
+    /// Returns true if the question was visible when the sender wrote.
     fn is_there_for(&self, by: &By<'_>) -> bool {
         self.there.as_ref().is_some_and(|there| {
             let is_known = there.at_ms > 0 && by.at_ms > 0;
@@ -479,7 +477,7 @@ impl Question {
         Ok(answer)
     }
 
-    /// What a pick means here; `None`: nothing.
+    /// Returns the meaning of a pick for this question, or `None` if it has none.
     fn meaning(&self, pick: Pick) -> Option<Answer> {
         match (self.kind, pick) {
             (Kind::Approval, Pick::Option(id)) if id == DENY => Some(Answer::Denied { why: None }),
@@ -494,22 +492,22 @@ impl Question {
         }
     }
 
-    /// Whether it stands in the chat of who answers.
+    /// Returns true if the question is shown in the sender's chat.
     fn stands_in(&self, by: &By<'_>) -> bool {
         self.instance == by.instance && by.chat.is_none_or(|chat| *chat == self.chat)
     }
 
-    /// Whether it stands, or came up, in the chat of who answers.
+    /// Returns true if the question is shown in, or originates from, the sender's chat.
     fn is_about(&self, by: &By<'_>) -> bool {
         self.stands_in(by) || (self.instance == by.instance && by.chat.is_some_and(|chat| *chat == self.origin))
     }
 
-    /// Whether it is for somebody to answer, at least to deny.
+    /// Returns true if the sender may answer, or at least deny.
     fn is_theirs(&self, by: &By<'_>) -> bool {
         self.is_put_to(by.sender) || self.is_requester(by.sender) || by.tier >= Tier::Admin
     }
 
-    /// Whether somebody is the one who is asked.
+    /// Returns true if the question is addressed to the sender.
     fn is_put_to(&self, sender: &Sender) -> bool {
         match &self.addressee {
             Some(id) => *id == sender.id,
@@ -522,16 +520,16 @@ impl Question {
     }
 }
 
-/// What an approval for longer is remembered by. What a dangerous pattern caught is another thing than what none
-/// did, also where both are of one kind.
+/// Returns the key under which a longer approval is remembered. An action caught by a dangerous pattern has a
+/// different key from a harmless one of the same kind.
 pub fn approval_key(kind: &str, is_dangerous: bool) -> Option<String> {
-    // Both have a mark, so that no kind can look like another one's key.
+    // Both variants have a prefix, so that no kind can collide with the key of another one.
     (!kind.is_empty()).then(|| format!("{}{kind}", if is_dangerous { "!" } else { "." }))
 }
 
-/// Whether an action is done without asking anybody: its kind was approved for longer, or the conversation asks for
-/// nothing. The latter is an admin's choice for themselves: what a user asks for and a dangerous pattern catches is
-/// asked all the same.
+/// Returns true if an action needs no question: its kind was approved for longer, or the conversation disables
+/// approvals. Disabling approvals is a choice of admins for themselves: an action that a user requests and a
+/// dangerous pattern catches still needs an approval.
 pub fn is_granted(is_approved: bool, yolo: bool, is_dangerous: bool, requester: Tier) -> bool {
     is_approved || (yolo && (!is_dangerous || requester >= Tier::Admin))
 }

@@ -1,11 +1,11 @@
-//! How long to wait before another try.
+//! Waiting times between attempts.
 
-/// Doubling waits with jitter and a cap.
+/// Exponential backoff with jitter and an upper limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Backoff {
-    /// The first wait, in milliseconds.
+    /// First wait, in milliseconds.
     pub base_ms: u64,
-    /// The longest wait, in milliseconds.
+    /// Longest wait, in milliseconds.
     pub cap_ms: u64,
 }
 
@@ -16,15 +16,15 @@ impl Default for Backoff {
 }
 
 impl Backoff {
-    /// Waits that begin at `base_ms` and never exceed `cap_ms`.
+    /// Creates a backoff that begins at `base_ms` and never exceeds `cap_ms`.
     pub fn new(base_ms: u64, cap_ms: u64) -> Self {
         Self { base_ms, cap_ms }
     }
 
-    /// Returns the wait after `failures` failures in a row (the first is 1), in milliseconds.
+    /// Returns the wait after `failures` consecutive failures (the first is 1), in milliseconds.
     ///
-    /// The upper half of `base × 2^(failures - 1)` is spread by `jitter`, a random
-    /// number, so that many who failed together do not come back together.
+    /// `jitter`, a random number, spreads the wait over the upper half of `base × 2^(failures - 1)`, so that
+    /// clients that failed together do not retry together.
     pub fn delay_ms(&self, failures: u32, jitter: u64) -> u64 {
         let doublings = failures.saturating_sub(1).min(63);
         let full = self.base_ms.saturating_mul(1 << doublings).min(self.cap_ms);

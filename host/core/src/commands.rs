@@ -1,8 +1,7 @@
-//! The slash commands: one table, and how a text is read as one of them.
+//! The slash commands: the table of commands and the parser.
 //!
-//! Help, completion, platform menus and the reference all come from [`REGISTRY`].
-//! What a command does is the shell's; whether somebody may run it is
-//! [`crate::access::AccessPolicy::may_run`].
+//! Help, completion, platform menus and the reference are all generated from [`REGISTRY`]. The host crate
+//! implements the commands; [`crate::access::AccessPolicy::may_run`] decides who may run them.
 
 mod gates;
 mod help;
@@ -19,11 +18,11 @@ use crate::access::Tier;
 #[cfg(test)]
 mod tests;
 
-/// Which command, for the one `match` that runs it.
+/// Id of a command, for the `match` that runs it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum CommandId {
-    /// Says hello.
+    /// Greets the user.
     Start,
     /// Explains commands.
     Help,
@@ -31,71 +30,71 @@ pub enum CommandId {
     Commands,
     /// Begins a new session.
     New,
-    /// Ends the running turn.
+    /// Stops the running turn.
     Stop,
-    /// Chooses what happens to a message while a turn runs.
+    /// Selects the handling of messages that arrive during a turn.
     Busy,
-    /// Lets a message wait.
+    /// Queues a message.
     Queue,
-    /// Lets a message reach the running turn.
+    /// Passes a message to the running turn.
     Steer,
-    /// Runs a turn beside the conversation.
+    /// Runs a turn in the background.
     Background,
-    /// Lists what runs.
+    /// Lists running work.
     Agents,
-    /// Approves what the agent asks to do.
+    /// Approves an action of the agent.
     Approve,
-    /// Denies it.
+    /// Denies an action of the agent.
     Deny,
-    /// Lets the agent do without asking what it would ask for.
+    /// Lets the agent act without approvals.
     Yolo,
-    /// Tells what is going on.
+    /// Shows the state of the conversation and the host.
     Status,
-    /// Tells who the sender is to this host.
+    /// Shows how the host identifies the sender.
     Whoami,
-    /// Chooses who answers.
+    /// Selects the model.
     Model,
     /// Answers the last message again.
     Retry,
-    /// Takes back what was said last.
+    /// Removes the last exchange.
     Undo,
     /// Names the conversation.
     Title,
-    /// Goes another way from here.
+    /// Branches the conversation at this point.
     Branch,
-    /// Goes on from a summary.
+    /// Replaces the history by a summary.
     Compress,
     /// Lists conversations.
     Sessions,
-    /// Goes on with another conversation.
+    /// Continues another conversation.
     Resume,
-    /// Hands the conversation back to the terminal.
+    /// Returns the conversation to the terminal.
     Return,
-    /// Goes on with a conversation that the terminal offered.
+    /// Continues a conversation that the terminal offers.
     Claim,
-    /// Tells what was spent.
+    /// Shows usage.
     Usage,
-    /// Chooses who the agent is.
+    /// Selects the personality of the agent.
     Personality,
-    /// Chooses how much the model thinks.
+    /// Selects the reasoning effort of the model.
     Reasoning,
-    /// Tells for which profile the host works.
+    /// Shows the profile of the host.
     Profile,
-    /// Tells which version this is.
+    /// Shows the version.
     Version,
-    /// Reports for whoever looks for a fault.
+    /// Creates a report for debugging.
     Debug,
     /// Lists, pauses and resumes adapters.
     Platform,
     /// Restarts the host.
     Restart,
-    /// Chooses what is seen of tools on the way.
+    /// Selects the progress display of tools.
     Verbose,
-    /// Chooses whether an answer ends with a line about itself.
+    /// Switches the footer of answers on or off.
     Footer,
-    /// Lets strangers in.
+    /// Grants access to new users.
     Pair,
-    /// Says where the host may write unasked.
+    /// Selects the chat for unsolicited messages of the host.
     Sethome,
     /// Shows or renames a topic.
     Topic,
@@ -105,45 +104,45 @@ pub enum CommandId {
     Quit,
     /// Clears the terminal.
     Redraw,
-    /// Chooses how the terminal shows that the agent works.
+    /// Selects the activity indicator of the terminal.
     Indicator,
 }
 
-/// One row of the table.
+/// A row of the command table.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Command {
-    /// Which one.
+    /// Id of the command.
     pub id: CommandId,
-    /// Its name, without the slash.
+    /// Name without the slash.
     pub name: &'static str,
     /// Other names.
     pub aliases: &'static [&'static str],
-    /// Arguments as a person reads them.
+    /// Arguments, as shown to people.
     pub args: &'static str,
     /// One line for help and menus.
     pub help: &'static str,
-    /// Who may run it.
+    /// Lowest tier that may run the command.
     pub tier: Tier,
-    /// Whether it is answered while a turn runs.
+    /// Answers at once, also while a turn runs.
     pub bypasses: bool,
-    /// Where it may be run.
+    /// Places in which the command may be run.
     pub scope: Scope,
-    /// The config key that opens or closes it; `None`: it is always there.
+    /// Config key that enables the command; `None` if it is always enabled.
     pub gate: Option<&'static str>,
 }
 
-/// Where a command may be run.
+/// Places in which a command may be run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {
     /// Everywhere.
     Everywhere,
-    /// In direct messages and the terminal: its answer is nobody else's business.
+    /// Direct messages and the terminal, because the answer is private.
     Private,
-    /// In the terminal only.
+    /// The terminal only.
     Terminal,
 }
 
-/// Where somebody is when they ask for a command.
+/// Place from which a sender runs a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
     /// The terminal.
@@ -155,7 +154,7 @@ pub enum Place {
 }
 
 impl Scope {
-    /// Whether a command of this scope may be run here.
+    /// Returns true if a command of this scope may be run at `place`.
     pub fn includes(self, place: Place) -> bool {
         match self {
             Self::Everywhere => true,

@@ -1,9 +1,8 @@
-//! Where a turn came from, as a value.
+//! The origin of a turn, as a value.
 //!
-//! A turn's context is handed to whoever needs it: a spawned task inherits
-//! nothing. It follows the interface of this turn, never the session. Readers
-//! that may run outside of any turn (the terminal, scheduled work, tests) hold a
-//! [`Binding`], which tells *never bound* from *bound to nothing* from *cleared*.
+//! The context of a turn is passed explicitly; a spawned task inherits nothing. It follows the interface of
+//! this turn, never the session. Code that may run outside of a turn (the terminal, scheduled work, tests)
+//! holds a [`Binding`], which distinguishes *never bound*, *bound to empty values* and *cleared*.
 
 use std::collections::BTreeMap;
 
@@ -14,49 +13,51 @@ use crate::ids::SessionId;
 #[cfg(test)]
 mod tests;
 
-/// The interface a turn was asked on.
+/// The interface on which a turn was requested.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TurnContext {
     /// Id of the adapter.
     pub platform: String,
     /// Name of the instance.
     pub source: String,
-    /// The chat, as answers are addressed to it.
+    /// Chat to which answers are addressed.
     pub chat: Option<Chat>,
-    /// Its id.
+    /// Id of the chat.
     pub chat_id: String,
-    /// Its display name.
+    /// Display name of the chat.
     pub chat_name: String,
-    /// The thread; empty when there is none.
+    /// Id of the thread; empty if there is none.
     pub thread_id: String,
-    /// Who asked.
+    /// Id of the requester.
     pub user_id: String,
-    /// Their display name.
+    /// Display name of the requester.
     pub user_name: String,
-    /// Whom a conversation of theirs belongs to, as `<instance>:<user>` or `operator`: what tools find and keep is bound to it.
-    /// Empty where nobody is known, or where several people read the answer: in every chat that is not a dm.
+    /// Owner of the conversation, as `<instance>:<user>` or `operator`. Data that tools search and store is
+    /// bound to this owner. Empty if nobody is known, or if several people read the answer, which is the case
+    /// in every chat that is not a direct message.
     pub owner: String,
-    /// Who asked, named as owners are, also where several people read the answer: what is made for them is theirs.
+    /// Requester in the format of `owner`, set also if several people read the answer. Owner of objects created
+    /// on the requester's behalf.
     pub person: String,
-    /// The session key, printed.
+    /// Session key as text.
     pub session_key: String,
-    /// The session. Replaced at once when it rotates in mid-turn.
+    /// Id of the session. Replaced at once when the session rotates during the turn.
     pub session_id: Option<SessionId>,
-    /// The message that a reply answers.
+    /// Message to which a reply refers.
     pub message_id: String,
-    /// The profile.
+    /// Name of the profile.
     pub profile: String,
-    /// The working folder of tools; empty: the host's.
+    /// Working folder of tools; empty for the folder of the host.
     pub cwd: String,
-    /// Whether something can be delivered after the turn.
+    /// True if results can be delivered after the turn.
     pub async_delivery: bool,
-    /// Where scheduled work delivers by itself; `None` outside of it.
+    /// Delivery target of scheduled work; `None` for other turns.
     pub cron: Option<CronTarget>,
-    /// The right of its processes to use the control socket; it ends with the turn.
+    /// Access token for the control socket, for the processes of this turn. Expires with the turn.
     pub control: ControlToken,
 }
 
-/// The secret by which the processes of one run may use the control socket; empty: they have none.
+/// A secret that lets the processes of one run use the control socket. Empty if they have no access.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct ControlToken(String);
 
@@ -66,7 +67,7 @@ impl ControlToken {
         Self(secret)
     }
 
-    /// Returns the secret. It belongs into the environment of a child and nowhere else.
+    /// Returns the secret. Pass it only to the environment of a child process.
     pub fn expose(&self) -> &str {
         &self.0
     }
@@ -78,21 +79,21 @@ impl std::fmt::Debug for ControlToken {
     }
 }
 
-/// The variable that holds the [`ControlToken`] of a run.
+/// Environment variable that holds the [`ControlToken`] of a run.
 pub const CONTROL_TOKEN: &str = "HERMES_CONTROL_TOKEN";
 
-/// Where scheduled work delivers by itself.
+/// Delivery target of scheduled work.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CronTarget {
     /// Id of the adapter.
     pub platform: String,
-    /// The chat.
+    /// Id of the chat.
     pub chat_id: String,
-    /// The thread; empty when there is none.
+    /// Id of the thread; empty if there is none.
     pub thread_id: String,
 }
 
-/// The variables of a turn, in the order of its fields.
+/// Environment variables of a turn, in the order of the fields.
 pub const SESSION_VARIABLES: [&str; 11] = [
     "HERMES_SESSION_PLATFORM",
     "HERMES_SESSION_SOURCE",
@@ -107,22 +108,22 @@ pub const SESSION_VARIABLES: [&str; 11] = [
     "HERMES_SESSION_PROFILE",
 ];
 
-/// The variables of scheduled work.
+/// Environment variables of scheduled work.
 pub const CRON_VARIABLES: [&str; 3] =
     ["HERMES_CRON_AUTO_DELIVER_PLATFORM", "HERMES_CRON_AUTO_DELIVER_CHAT_ID", "HERMES_CRON_AUTO_DELIVER_THREAD_ID"];
 
 impl TurnContext {
-    /// Replaces the session after it rotated (compression, branch): later children get the new one.
+    /// Replaces the session after a rotation (compression, branch). Later child processes get the new id.
     pub fn rotate(&mut self, session: SessionId) {
         self.session_id = Some(session);
     }
 
-    /// Returns the value of one variable; `None` for a name that this context does not bind.
+    /// Returns the value of one variable, or `None` if this context does not bind the name.
     pub fn variable(&self, name: &str) -> Option<&str> {
         self.bound().find(|(bound, _)| *bound == name).map(|(_, value)| value)
     }
 
-    /// Returns what a child of this turn (a tool, a hook) gets in its environment.
+    /// Returns the environment changes for a child process of this turn (a tool, a hook).
     pub fn child_environment(&self) -> ChildEnvironment {
         let mut set: BTreeMap<_, _> = self.bound().map(|(name, value)| (name, without_nul(value))).collect();
         let mut remove = if self.cron.is_some() { Vec::new() } else { CRON_VARIABLES.to_vec() };
@@ -152,34 +153,35 @@ impl TurnContext {
     }
 }
 
-/// A chat's name is whatever somebody typed; a NUL would keep the child from starting.
+/// Removes NUL characters. Users choose chat names freely, and a NUL would prevent the start of the child
+/// process.
 fn without_nul(value: &str) -> String {
     value.replace('\0', "")
 }
 
-/// What is changed in the environment of a child process, after everything else was filtered.
+/// Changes to the environment of a child process, applied after all other filters.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ChildEnvironment {
-    /// Variables to set, also to the empty string.
+    /// Variables to set, including those with an empty value.
     pub set: BTreeMap<&'static str, String>,
-    /// Variables to take out, whatever the parent has.
+    /// Variables to remove even if the parent has them.
     pub remove: Vec<&'static str>,
 }
 
-/// What a reader sees of the context: three states, not two.
+/// State of the context for a reader.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Binding {
-    /// Never bound here: the environment of the process counts.
+    /// Never bound; the environment of the process applies.
     #[default]
     Unbound,
-    /// Bound, even to empty values: no fallback.
+    /// Bound, possibly to empty values; no fallback.
     Bound(Box<TurnContext>),
-    /// The turn is over: empty, no fallback.
+    /// The turn has ended: empty, no fallback.
     Cleared,
 }
 
 impl Binding {
-    /// Returns the value of a variable; `environment` reads the process's own.
+    /// Returns the value of a variable; `environment` reads a variable of the process.
     pub fn variable(&self, name: &str, environment: impl FnOnce(&str) -> Option<String>) -> Option<String> {
         match self {
             Self::Bound(context) => context.variable(name).map(str::to_owned).or_else(|| environment(name)),
@@ -188,7 +190,7 @@ impl Binding {
         }
     }
 
-    /// Whether something can be delivered after the turn.
+    /// Returns true if results can be delivered after the turn.
     pub fn async_delivery(&self) -> bool {
         match self {
             Self::Bound(context) => context.async_delivery,
@@ -196,7 +198,7 @@ impl Binding {
         }
     }
 
-    /// Returns the changes to a child's environment; `engaged`: this process has hosted a turn.
+    /// Returns the environment changes for a child process. `engaged` is true once this process has run a turn.
     pub fn child_environment(&self, engaged: bool) -> ChildEnvironment {
         match self {
             Self::Bound(context) => context.child_environment(),

@@ -1,21 +1,22 @@
-//! What becomes of a part that is owed.
+//! The state machine of a message part.
 //!
 //! ```text
 //! owed → in_flight → delivered | refused | unknown
 //!   ↑        │                              │
-//!   └────────┴── not sent, or repeated ─────┘        deferred: owed, but out of line
-//!                                                    abandoned: given up, visibly
+//!   └────────┴── not sent, or repeated ─────┘        deferred: owed, but out of order
+//!                                                    abandoned: given up, with a reason
 //! ```
 //!
-//! [`PartState`] holds the arrows; [`next_step`] reads one [`SendOutcome`] and says
-//! what to do, from the [`PartFacts`] that the store keeps with the part. Three
-//! promises live here: a part is retried until its deadline and not for a number of
-//! tries; an at-least-once part is repeated at most once after a doubt of the platform,
-//! marked, and not before its adapter has carried something since (a doubt that our own
-//! side caused is repeated up to [`MARKED_REPEATS_MAX`] times, with growing waits); and
-//! nothing ends without a receipt, a refusal or an abandonment that says why.
+//! [`PartState`] defines the transitions. [`next_step`] reads one [`SendOutcome`] and decides the next step
+//! from the [`PartFacts`] that the store keeps with the part. Three guarantees are implemented here:
 //!
-//! Lanes, timers and the rows themselves are the shell's.
+//! * A part is retried until its deadline, not for a fixed number of attempts.
+//! * After an uncertain outcome of the platform, an at-least-once part is repeated at most once, with a mark,
+//!   and not before its adapter has delivered something since. After an uncertain outcome caused by the host or
+//!   the adapter process, it is repeated up to [`MARKED_REPEATS_MAX`] times, with growing waits.
+//! * Every part ends with a receipt, a refusal or an abandonment with a reason.
+//!
+//! Sessions, timers and rows belong to the host crate.
 //!
 //! [`SendOutcome`]: hermes_protocol::SendOutcome
 //! [`MARKED_REPEATS_MAX`]: crate::limits::MARKED_REPEATS_MAX
@@ -43,23 +44,23 @@ pub use step::{
 pub use target::{Named, OFFERED_MAX, Target, TargetError, by_name, readings};
 pub use text::{preview, silence, strip_control};
 
-/// What is put before the text of a part that may already have arrived.
+/// Prefix of a part that may already have arrived.
 pub const REPEATED_MARK: &str = "(possibly repeated)";
 
-/// What is put before the text of a part that comes after its successors.
+/// Prefix of a part that arrives after its successors.
 pub const DELAYED_MARK: &str = "(delayed)";
 
-/// Why a part is given up: its deadline passed.
+/// Reason of an abandonment: the deadline passed.
 pub const DEADLINE_PASSED: &str = "deadline passed";
 
-/// Why a part is given up: nobody knows whether it arrived, twice.
+/// Reason of an abandonment: two outcomes were uncertain.
 pub const DOUBTFUL_TWICE: &str = "doubtful twice";
 
-/// The reason of an abandonment: the host or the process of the adapter ended during each of its attempts.
+/// Reason of an abandonment: the host or the adapter process ended during each attempt.
 pub const INTERRUPTED_TOO_OFTEN: &str = "interrupted too often";
 
-/// Why a part is given up: its instance died of it twice.
+/// Reason of an abandonment: the instance crashed twice during an attempt.
 pub const BREAKS_THE_ADAPTER: &str = "breaks the adapter";
 
-/// Why a part is given up: the request that it answers is no longer open.
+/// Reason of an abandonment: the request that the part answers is no longer open.
 pub const REQUESTER_GONE: &str = "requester gone";

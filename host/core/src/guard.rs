@@ -1,16 +1,16 @@
-//! One turn per session: may a turn start now, does its event wait, or does it reach
-//! the turn that runs?
+//! The turn guard of a session, which runs one turn at a time: it decides whether an event starts a turn,
+//! waits, or is passed to the running turn.
 //!
-//! The queue is first in, first out, bounded, and holds ids of inbox rows: the events
-//! themselves are durable, so a lost guard loses nothing. Nothing in it is ever
-//! replaced. What one person says within a moment while a turn runs becomes one
-//! message of several events ([`Group`]); what two people say never does.
+//! The queue is bounded and first in, first out. It holds ids of inbox rows; the events themselves are durable,
+//! so a lost guard loses nothing. Entries are never replaced. Messages of one person within a short time, while
+//! a turn runs, become one message of several events ([`Group`]); messages of different people are never
+//! joined.
 //!
-//! Time is a [`Duration`] since any fixed moment; the caller has the clock. After each
-//! call it looks at [`Guard::due_at`] and comes back with [`Guard::due`] by then.
+//! Time is a [`Duration`] since any fixed moment; the caller owns the clock. After each call the caller reads
+//! [`Guard::due_at`] and calls [`Guard::due`] by that time.
 //!
-//! Who may interrupt, and whether the runtime can be steered, is decided before an
-//! event arrives here: its [`Arrival`] says what it may do.
+//! The caller decides who may interrupt and whether the runtime can be steered. The result is part of the
+//! [`Arrival`].
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -21,110 +21,112 @@ use crate::settings::BusyMode;
 #[cfg(test)]
 mod tests;
 
-/// How an event may be joined with others.
+/// Rule for joining an event with others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Join {
-    /// It gets a turn of its own, whatever else waits.
+    /// The event gets a separate turn, even if other events wait.
     OwnTurn,
-    /// It is a message of its own.
+    /// The event is a separate message.
     Alone,
-    /// It is part of what the same person says in a moment.
+    /// The event belongs to the messages that the same person sends within a short time.
     Burst,
-    /// The same, and so long that its platform may have cut it: its continuation is waited for.
+    /// Like [`Join::Burst`], but the text is so long that the platform may have cut it; the guard waits for the
+    /// continuation.
     Cut,
-    /// It is part of an album, which `by` names: the others are waited for, and join while it waits.
+    /// The event is part of an album, identified by `by`. The guard waits for the other parts and joins them
+    /// while the event waits.
     Album,
 }
 
-/// What the guard has to know of an event that wants a turn.
+/// The description of an event that requests a turn.
 #[derive(Clone, Debug)]
 pub struct Arrival {
-    /// Its row.
+    /// Row of the event.
     pub inbox: InboxId,
-    /// Who said it, and where. Compared only.
+    /// Sender and place. Only compared.
     pub by: String,
-    /// What it may do to a turn that runs.
+    /// Permitted effect on a running turn.
     pub wish: BusyMode,
-    /// How it may be joined.
+    /// Rule for joining.
     pub join: Join,
 }
 
-/// What the guard says about one event. `waiting` counts the events that wait, this one included.
+/// Decision about one event. `waiting` counts the waiting events, including this one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Admission {
-    /// Its turn starts now.
+    /// The turn starts now.
     Run,
-    /// Nothing runs, and it may be continued: its turn starts when [`Guard::due`] says so.
+    /// No turn runs, and the event may be continued; its turn starts when [`Guard::due`] reports it.
     Held,
-    /// It waits for its turn.
+    /// The event waits for its turn.
     Queued {
-        /// Events that wait.
+        /// Number of waiting events.
         waiting: usize,
     },
-    /// It became part of the message that waits already.
+    /// The event was joined to a waiting message.
     Joined {
-        /// Events that wait.
+        /// Number of waiting events.
         waiting: usize,
     },
-    /// It waits, and the running turn ends for it when [`Guard::due`] says so.
+    /// The event waits, and the running turn is interrupted when [`Guard::due`] reports it.
     Interrupts {
-        /// Events that wait.
+        /// Number of waiting events.
         waiting: usize,
     },
-    /// It waits for the running turn to take it.
+    /// The event waits until the running turn takes it.
     Steers {
-        /// Events that wait.
+        /// Number of waiting events.
         waiting: usize,
     },
-    /// It is here already and keeps its place.
+    /// The event is already in the guard and keeps its place.
     Known,
-    /// It does not wait, because `max` others do. The sender is told.
+    /// The queue is full. The sender gets a notice.
     Refused {
-        /// The bound.
+        /// Capacity of the queue.
         max: usize,
     },
 }
 
-/// What time asks for.
+/// Action that is due at some time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Due {
-    /// Nothing runs and something may: take it with [`Guard::start`].
+    /// No turn runs and one may start: call [`Guard::start`].
     Start,
-    /// The running turn is to be ended at its next safe point.
+    /// The running turn is to be interrupted at its next safe point.
     Interrupt,
 }
 
-/// Events that make up one message, in order.
+/// The events of one message, in order.
 pub type Group = Vec<InboxId>;
 
-/// How long what is said may be joined.
+/// Time windows for joining messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Windows {
-    /// How long after one text the next one of the same person still belongs to it.
+    /// Time after a text within which the next one of the same person is joined.
     pub merge: Duration,
-    /// How long one message may grow that way.
+    /// Longest time for which a message may grow this way.
     pub merge_max: Duration,
-    /// How long the continuation of a text that may have been cut is waited for.
+    /// Wait for the continuation of a text that may have been cut.
     pub continuation: Duration,
-    /// How long such a text may grow that way.
+    /// Longest time for which such a text may grow.
     pub continuation_max: Duration,
 }
 
-/// The one turn of a session, and who waits for it.
+/// The running turn of a session and the queue behind it.
 #[derive(Clone, Debug)]
 pub struct Guard {
     running: Option<Vec<InboxId>>,
     queue: VecDeque<Entry>,
-    /// The running turn was told to end for what waits.
+    /// True once the running turn was asked to end for a waiting message.
     interrupting: bool,
-    /// The next turn takes everything that waits.
+    /// True if the next turn takes all waiting messages.
     all_next: bool,
     queue_max: usize,
     windows: Windows,
 }
 
-/// One message that waits.
+/// A waiting message.
 #[derive(Clone, Debug)]
 struct Entry {
     events: Group,
@@ -133,14 +135,14 @@ struct Entry {
     join: Join,
     first: Duration,
     last: Duration,
-    /// It does not start before.
+    /// Earliest start.
     held_until: Duration,
-    /// It does not end the running turn before.
+    /// Earliest interruption of the running turn.
     acts_at: Duration,
 }
 
 impl Guard {
-    /// A free guard that lets `queue_max` events wait.
+    /// Creates an idle guard with room for `queue_max` waiting events.
     pub fn new(queue_max: usize, windows: Windows) -> Self {
         Self { running: None, queue: VecDeque::new(), interrupting: false, all_next: false, queue_max, windows }
     }
@@ -159,7 +161,8 @@ impl Guard {
         if waiting > self.queue_max {
             return Admission::Refused { max: self.queue_max };
         }
-        // What waits for nothing but its own continuation was said while nothing ran, and ends nothing later.
+        // A message that only waits for its continuation arrived while no turn ran, so it must not interrupt a
+        // later turn.
         let wish = if self.running.is_some() { arrival.wish } else { BusyMode::Queue };
         let arrival = Arrival { wish, ..arrival };
         let windows = self.windows;
@@ -178,7 +181,8 @@ impl Guard {
         }
     }
 
-    /// The running turn is over. Returns what was to steer it and came too late; it waits like everything else.
+    /// Ends the running turn. Returns the events that were meant to steer it but came too late; they wait like
+    /// all others.
     pub fn finished(&mut self) -> Vec<InboxId> {
         self.all_next |= std::mem::take(&mut self.interrupting);
         self.running = None;
@@ -190,8 +194,8 @@ impl Guard {
         .collect()
     }
 
-    /// Starts the next turn when nothing runs: one message, or all that wait after an interruption. Whatever is
-    /// still held, or wants a turn of its own, ends the list.
+    /// Starts the next turn if none runs: one message, or all waiting messages after an interruption. The list
+    /// ends before a message that is still held or needs a separate turn.
     pub fn start(&mut self, now: Duration) -> Option<Vec<Group>> {
         if self.running.is_some() || self.queue.front()?.held_until > now {
             return None;
@@ -212,7 +216,7 @@ impl Guard {
         Some(groups)
     }
 
-    /// Says what time asks for. An interruption is said once.
+    /// Returns the action that is due. An interruption is reported once.
     pub fn due(&mut self, now: Duration) -> Option<Due> {
         if self.running.is_none() {
             return self.queue.front().filter(|entry| entry.held_until <= now).map(|_| Due::Start);
@@ -224,7 +228,7 @@ impl Guard {
         Some(Due::Interrupt)
     }
 
-    /// Returns when [`Self::due`] has something to say.
+    /// Returns the time at which [`Self::due`] reports the next action.
     pub fn due_at(&self) -> Option<Duration> {
         if self.running.is_none() {
             return self.queue.front().map(|entry| entry.held_until);
@@ -235,7 +239,8 @@ impl Guard {
         self.queue.iter().filter(|entry| entry.interrupts()).map(|entry| entry.acts_at).min()
     }
 
-    /// The running turn must not be ended after all: what was to end it waits. Returns those events.
+    /// Turns pending interruptions into waiting messages, because the running turn must not be interrupted.
+    /// Returns their events.
     pub fn demote(&mut self) -> Vec<InboxId> {
         self.interrupting = false;
         let demoted = self.queue.iter_mut().filter(|entry| entry.interrupts());
@@ -247,8 +252,8 @@ impl Guard {
             .collect()
     }
 
-    /// The running turn takes what was to steer it, as far as it is complete: what somebody said behind a text
-    /// whose continuation is waited for stays behind it.
+    /// Moves the complete steering messages to the running turn. Later messages of a person whose text still
+    /// waits for its continuation stay behind it.
     pub fn steer(&mut self, now: Duration) -> Vec<Group> {
         let Some(running) = &mut self.running else { return Vec::new() };
         let mut taken = Vec::new();
@@ -268,32 +273,32 @@ impl Guard {
         taken
     }
 
-    /// Whether something waits to steer the running turn.
+    /// Returns true if a message waits to steer the running turn.
     pub fn steers(&self) -> bool {
         self.queue.iter().any(|entry| entry.wish == BusyMode::Steer)
     }
 
-    /// Whether a turn runs.
+    /// Returns true if a turn runs.
     pub fn runs(&self) -> bool {
         self.running.is_some()
     }
 
-    /// Returns the events whose turn runs.
+    /// Returns the events of the running turn.
     pub fn running(&self) -> &[InboxId] {
         self.running.as_deref().unwrap_or_default()
     }
 
-    /// Returns how many events wait.
+    /// Returns the number of waiting events.
     pub fn depth(&self) -> usize {
         self.queue.iter().map(|entry| entry.events.len()).sum()
     }
 
-    /// Returns the events that wait, in order.
+    /// Returns the waiting events, in order.
     pub fn queued(&self) -> impl Iterator<Item = InboxId> + '_ {
         self.queue.iter().flat_map(|entry| entry.events.iter().copied())
     }
 
-    /// Takes one waiting event out; the running ones stay.
+    /// Removes one waiting event; running events stay. Returns true if it was waiting.
     pub fn withdraw(&mut self, inbox: InboxId) -> bool {
         let before = self.depth();
         for entry in &mut self.queue {
@@ -303,13 +308,13 @@ impl Guard {
         self.depth() < before
     }
 
-    /// Empties the queue and returns what waited; the running turn stays.
+    /// Empties the queue and returns its events; the running turn stays.
     pub fn clear(&mut self) -> Vec<InboxId> {
         (self.interrupting, self.all_next) = (false, false);
         self.queue.drain(..).flat_map(|entry| entry.events).collect()
     }
 
-    /// Whether no turn runs and nobody waits, so that the lane may end.
+    /// Returns true if no turn runs and the queue is empty, so that the session task may end.
     pub fn is_idle(&self) -> bool {
         self.running.is_none() && self.queue.is_empty()
     }
@@ -335,10 +340,12 @@ impl Entry {
         self.wish == BusyMode::Interrupt
     }
 
-    /// Takes an event in, if it belongs to this message. Where others spoke since, only a continuation does.
+    /// Joins an event to this message, if it belongs there. Once others have written in between, only a
+    /// continuation is joined.
     fn take(&mut self, arrival: &Arrival, is_last: bool, windows: &Windows, now: Duration) -> bool {
         if self.join == Join::Album && arrival.join == Join::Album {
-            // Its parts belong together whoever spoke in between, and it keeps what it was to do.
+            // Parts of an album belong together even if others wrote in between, and the album keeps its effect
+            // on the running turn.
             self.events.push(arrival.inbox);
             self.last = now;
             self.held_until = (now + windows.merge).min(self.first + windows.merge_max).max(now);

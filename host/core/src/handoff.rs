@@ -1,4 +1,4 @@
-//! The life of a handoff: a conversation that moves from the terminal to a chat.
+//! The state machine of a handoff, which moves a conversation from the terminal to a chat.
 //!
 //! ```text
 //! none, completed, failed ─requested─► pending ─claimed─► running ─delivered─► completed
@@ -8,108 +8,108 @@
 //!                                        └──────► failed ◄────┘
 //! ```
 //!
-//! [`HandoffState::after`] is the only place that knows the arrows. The store keeps the
-//! state in the row of the session and follows an arrow only from the state it was read in.
+//! Only [`HandoffState::after`] defines the transitions. The store keeps the state in the session's row and
+//! applies a transition only if the state has not changed since it was read.
 
 use crate::ids::Epoch;
 
 #[cfg(test)]
 mod tests;
 
-/// The built-in instance through which the terminal speaks.
+/// Name of the built-in instance of the terminal.
 pub const TERMINAL: &str = "terminal";
 
-/// How often a handoff is claimed; a claimer that dies the last time ends it.
+/// Highest number of claims; if the last claimer ends, the handoff fails.
 pub const CLAIMS_MAX: u32 = 2;
 
-/// Why a handoff failed whose claimer died twice.
+/// Reason of a failed handoff: two claimers ended before it was complete.
 pub const INTERRUPTED_TWICE: &str = "interrupted twice";
 
-/// Why a handoff failed that nobody took up while its requester waited.
+/// Reason of a failed handoff: no host claimed it while the requester waited.
 pub const NOT_TAKEN_UP: &str = "not taken up in time";
 
-/// Why a handoff failed whose first words did not arrive.
+/// Reason of a failed handoff: its first message did not arrive.
 pub const UNCONFIRMED: &str = "delivery unconfirmed";
 
-/// Why a handoff failed that took too long.
+/// Reason of a failed handoff: it exceeded the time limit.
 pub const TOOK_TOO_LONG: &str = "took too long";
 
-/// Where a handoff is. The store keeps [`HandoffState::word`].
+/// State of a handoff. The store keeps [`HandoffState::word`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum HandoffState {
     /// The conversation was never handed over.
     #[default]
     None,
-    /// Somebody wants it, and nobody has taken it up.
+    /// A handoff was requested and not yet claimed.
     Pending {
-        /// How often it was claimed before.
+        /// Earlier claims.
         attempts: u32,
     },
-    /// It is on its way.
+    /// A host is carrying out the handoff.
     Running {
-        /// The life of the host that claimed it.
+        /// Run of the host that claimed it.
         epoch: Epoch,
-        /// Which claim this is, from 1.
+        /// Number of the claim, from 1.
         attempt: u32,
     },
-    /// The conversation goes on in the chat.
+    /// The conversation continues in the chat.
     Completed,
-    /// The conversation stayed where it was.
+    /// The conversation stays in its place.
     Failed {
-        /// Why.
+        /// Reason of the failure.
         why: String,
     },
 }
 
-/// What can happen to a handoff.
+/// Event that changes the state of a handoff.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HandoffChange {
-    /// Somebody wants it.
+    /// A handoff is requested.
     Requested,
-    /// The host takes it up.
+    /// A host claims it.
     Claimed {
-        /// The life of the host that does.
+        /// Run of the claiming host.
         epoch: Epoch,
     },
-    /// It is known where the conversation goes on.
+    /// The destination of the conversation is known.
     ThreadMade {
-        /// The life of the host that says so.
+        /// Run of the reporting host.
         epoch: Epoch,
     },
-    /// The host that claimed it is gone.
+    /// The run of the host that claimed it has ended.
     ClaimerDied,
-    /// Whoever waits for it gives up before it was taken up.
+    /// The requester gives up before a claim.
     Withdrawn,
-    /// The first words of the conversation arrived in the chat.
+    /// The first message of the conversation arrived in the chat.
     Delivered,
-    /// The first words did not arrive.
+    /// The first message did not arrive.
     Unconfirmed,
-    /// It took too long.
+    /// The time limit passed.
     TimedOut,
-    /// It cannot be served, or somebody said that it should not be.
+    /// The handoff is impossible or was cancelled.
     Refused {
-        /// Why.
+        /// Reason of the refusal.
         why: String,
     },
 }
 
-/// An arrow that does not exist.
+/// An invalid transition.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a handoff that is {} cannot take {change:?}", .state.word())]
 pub struct Impossible {
-    /// Where the handoff was.
+    /// State of the handoff before the change.
     pub state: HandoffState,
-    /// What was to happen.
+    /// The rejected change.
     pub change: HandoffChange,
 }
 
 impl HandoffState {
-    /// Returns the state that `change` leads to; the only place that knows the arrows.
+    /// Returns the state after `change`. The table of transitions exists only here.
     ///
     /// # Errors
     ///
-    /// [`Impossible`] for an arrow that does not exist: nothing takes a handoff that runs from
-    /// the life of the host that claimed it, and one that ended ends no other way.
+    /// [`Impossible`] for an invalid transition: a running handoff belongs to the run of the host that claimed
+    /// it, and an ended handoff does not end a second time.
     pub fn after(self, change: HandoffChange) -> Result<Self, Box<Impossible>> {
         use HandoffChange as Change;
         match (self, change) {
@@ -147,7 +147,7 @@ impl HandoffState {
         }
     }
 
-    /// Whether the conversation is on its way, so that nobody else may write to it.
+    /// Returns true while the handoff is pending or running, so that nobody else may write to the conversation.
     pub fn is_live(&self) -> bool {
         matches!(self, Self::Pending { .. } | Self::Running { .. })
     }

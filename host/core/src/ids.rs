@@ -1,10 +1,10 @@
-//! The names of rows, and of one life of the host.
+//! Ids of rows, and of one run of the host.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// Declares a newtype over a row number.
+/// Declares a newtype for a row id.
 macro_rules! row_id {
     ($($(#[$meta:meta])* $name:ident;)+) => {$(
         $(#[$meta])*
@@ -27,17 +27,17 @@ macro_rules! row_id {
 }
 
 row_id! {
-    /// An event that came in; its row is committed before anybody acts on it.
+    /// Id of an incoming event. Its row is committed before anything acts on it.
     InboxId;
-    /// One run of the agent.
+    /// Id of one run of the agent.
     TurnId;
-    /// One thing that is owed to a chat.
+    /// Id of one delivery to a chat.
     DeliveryId;
-    /// One life of the host. Claims carry it; those of an epoch that is over are found at start.
+    /// Id of one run of the host. Claims carry it; at start the host recovers the claims of earlier runs.
     Epoch;
 }
 
-/// A conversation, as the store names it. Opaque, compared and printed only.
+/// Id of a session, assigned by the store. Opaque: only compared and printed.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct SessionId(pub String);

@@ -1,40 +1,41 @@
-//! How old what a platform brings is, though its clock and the host's need not agree.
+//! Estimate of the offset between a platform's clock and the host's clock, to detect late messages.
 //!
-//! What is said now differs from the host's clock by what the clocks differ and a moment on
-//! the way. The least of the last differences is taken for that of the clocks. What comes
-//! later than it is late, and says nothing about the clocks, unless so much of it comes for
-//! so long with the same difference that a clock must have been set.
+//! A message that arrives in time differs from the host's clock by the offset plus the transfer time. The
+//! smallest of the last differences is the estimate of the offset. A message with a larger difference is late
+//! and does not change the estimate, unless enough messages with the same difference arrive over a long enough
+//! time; then a clock must have been adjusted.
 
 use std::collections::VecDeque;
 
-/// How much what is said now may differ: many platforms count whole seconds.
+/// Tolerated difference of a message that arrives in time, in milliseconds. Many platforms report whole
+/// seconds.
 pub const SLACK_MS: i64 = 2_000;
 
-/// Differences that are remembered of what came in time, and of what did not.
+/// Number of remembered differences, both of messages in time and of late ones.
 const KEPT: usize = 8;
 
-/// What comes with one difference for so long, at least [`SET_LEAST`] times, is not late: a clock was set. What waited
-/// for an adapter comes at once.
+/// Time for which messages must arrive with the same difference, at least [`SET_LEAST`] of them, before a clock
+/// counts as adjusted, in milliseconds. A backlog arrives faster than that.
 const SET_AFTER_MS: i64 = 60_000;
 
-/// See [`SET_AFTER_MS`].
+/// Lowest number of such messages; see [`SET_AFTER_MS`].
 const SET_LEAST: usize = 4;
 
-/// What is known of the clock of one instance's platform.
+/// The clock offset of one instance's platform.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Clocks {
     in_time: VecDeque<i64>,
-    /// When it came, and by how much it differed.
+    /// Late messages: time of arrival in Unix milliseconds, and difference in milliseconds.
     late: VecDeque<(i64, i64)>,
 }
 
 impl Clocks {
-    /// By how much the host's clock is ahead; 0 while nothing is known.
+    /// Returns the lead of the host's clock, in milliseconds; 0 while the offset is unknown.
     pub fn ahead_ms(&self) -> i64 {
         self.in_time.iter().copied().min().unwrap_or_default()
     }
 
-    /// Something that the platform dates `at_ms` came in at `received_ms`.
+    /// Records a message with the platform time `at_ms` that arrived at `received_ms`.
     pub fn learn(&mut self, at_ms: i64, received_ms: i64) {
         let differs_ms = received_ms.saturating_sub(at_ms);
         if differs_ms <= self.ahead_ms().saturating_add(SLACK_MS) {

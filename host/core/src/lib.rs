@@ -1,16 +1,20 @@
-//! The pure host: what is decided about a message between its arrival and its delivery.
+//! Pure decision logic of the host, from the arrival of a message to its delivery.
 //!
-//! The modules follow the sentence: [`access`] admits an event, [`session`] and
-//! [`routes`] find its conversation, [`commands`] and [`guard`] decide whether a
-//! [`turn`] may start, [`delivery`] says what becomes of each part that is owed.
-//! [`rate`] bounds how often people may ask, [`asks`] judges who answers what a turn asks of them.
-//! Beside it stand the life of an [`adapter`], [`pairing`], the [`handoff`] of a conversation, the life of a [`task`], the
-//! [`context`] of a turn, the [`lateness`] of what comes, the [`settings`] of a conversation, [`backoff`], the [`limits`] of everything and the small words in [`ids`]
-//! and [`secret`].
+//! The modules follow the path of a message:
 //!
-//! Nothing here reads a clock, draws a random number, touches a file or iterates
-//! a hash map: `now_ms` and random bytes are arguments, so every decision can be
-//! repeated in a test. The shell around it is `hermes-host`.
+//! * [`access`] admits an event.
+//! * [`session`] and [`routes`] find its conversation.
+//! * [`commands`] and [`guard`] decide whether a [`turn`] may start; [`rate`] limits the number of messages.
+//! * [`asks`] judges the answers to questions that a turn asks.
+//! * [`delivery`] decides the next step for each part of a reply.
+//!
+//! Further modules hold the state machines of an [`adapter`], a [`handoff`] and a [`task`], [`pairing`], the
+//! [`context`] of a turn, the [`settings`] of a conversation, the estimate of message [`lateness`],
+//! [`backoff`], all [`limits`], and the small types in [`ids`] and [`secret`].
+//!
+//! No code in this crate reads a clock, draws a random number, accesses a file or iterates over a hash map.
+//! `now_ms` and random bytes are arguments, so that every decision can be repeated in a test. The crate
+//! `hermes-host` connects this logic with the outside world.
 
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]

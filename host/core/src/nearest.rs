@@ -1,9 +1,9 @@
-//! What was probably meant by a word that nobody knows.
+//! Suggestions for unknown words.
 
-/// How alike two words must be, from 0 (nothing) to 1.
+/// Lowest similarity of a suggestion, from 0 (nothing alike) to 1 (equal).
 const LIKENESS_MIN: f64 = 0.75;
 
-/// Returns the candidate that is most like `word`, if any is like it at all.
+/// Returns the candidate most similar to `word`, if one is similar enough.
 pub fn nearest<'c>(word: &str, candidates: impl IntoIterator<Item = &'c str>) -> Option<&'c str> {
     let word = word.to_lowercase();
     let likeness = |candidate: &'c str| (strsim::jaro_winkler(&word, &candidate.to_lowercase()), candidate);

@@ -1,15 +1,13 @@
-//! How a stranger becomes a user: a code that the operator confirms.
+//! Pairing: an unknown sender becomes a user by a code that the operator confirms.
 //!
-//! A stranger's direct message is answered with a code ([`PairingBook::offer`]);
-//! the operator approves it ([`PairingBook::approve`]). The other way round an
-//! admin hands out a code ([`PairingBook::invite`]) that the new user sends
-//! ([`PairingBook::redeem`]). Codes are kept only as salted hashes, compared
-//! without an early exit, good for an hour and for one use; five wrong ones lock
-//! the instance, right ones included. Conversations that the terminal offers are claimed by
-//! such codes too ([`PairingBook::claim`]).
+//! The host answers a direct message of an unknown sender with a code ([`PairingBook::offer`]), and the
+//! operator approves it ([`PairingBook::approve`]). In the other direction, an admin creates an invitation code
+//! ([`PairingBook::invite`]) and the new user sends it ([`PairingBook::redeem`]). Codes are stored only as
+//! salted hashes, compared in constant time, valid for one hour and for one use. Five wrong codes lock the
+//! instance, after which it accepts no code at all. Conversations that the terminal offers are claimed with
+//! codes of the same kind ([`PairingBook::claim`]).
 //!
-//! The book is the dispatcher's; its rows are the store's. Randomness and time are
-//! arguments.
+//! The dispatcher owns the book and the store owns its rows. Randomness and time are arguments.
 
 mod code;
 mod offers;
@@ -28,18 +26,18 @@ use crate::limits;
 #[cfg(test)]
 mod tests;
 
-/// The bounds of pairing; the defaults are those of [`crate::limits`].
+/// The limits of pairing. The defaults are in [`crate::limits`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PairingLimits {
-    /// How long a code is good, in milliseconds.
+    /// Validity of a code, in milliseconds.
     pub code_ms: i64,
-    /// How long one person waits for the next code, in milliseconds.
+    /// Time until one person gets the next code, in milliseconds.
     pub interval_ms: i64,
-    /// How many codes are open per instance.
+    /// Open codes per instance.
     pub open_max: usize,
-    /// How many wrong codes lock an instance.
+    /// Wrong codes that lock an instance.
     pub wrong_max: u32,
-    /// How long it stays locked, in milliseconds.
+    /// Duration of the lock, in milliseconds.
     pub lockout_ms: i64,
 }
 
@@ -56,117 +54,119 @@ impl Default for PairingLimits {
     }
 }
 
-/// A code that is open, as the store keeps it. The code itself is not in here.
+/// An open code in the form that the store keeps, without the code itself.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PairingRequest {
-    /// The instance it holds for.
+    /// Instance for which the code is valid.
     pub instance: String,
-    /// The person who asked; empty: whoever sends the code (an invitation).
+    /// Person who asked; empty for an invitation, which anyone may redeem.
     #[serde(default)]
     pub user: String,
-    /// Their display name, for lists.
+    /// Display name of the person, for lists.
     #[serde(default)]
     pub name: String,
     /// Salt of the hash, in hex.
     pub salt: String,
-    /// SHA-256 of salt and code, in hex. Its beginning names the request in lists.
+    /// SHA-256 of salt and code, in hex. Its first characters identify the request in lists.
     pub hash: String,
-    /// When the code was made, in Unix milliseconds.
+    /// Time of creation, in Unix milliseconds.
     pub made_ms: i64,
-    /// How often the person was told again that it is open.
+    /// Reminders sent to the person.
     #[serde(default)]
     pub reminders: u32,
 }
 
-/// Wrong codes of one instance, as the store keeps them.
+/// The wrong codes of one instance, in the form that the store keeps.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Lockout {
-    /// The instance.
+    /// Name of the instance.
     pub instance: String,
-    /// Wrong codes in a row.
+    /// Consecutive wrong codes.
     pub wrong: u32,
-    /// Until when it is locked, in Unix milliseconds; 0: it is not.
+    /// End of the lock, in Unix milliseconds; 0 if there is none.
     pub until_ms: i64,
 }
 
-/// What a stranger's message gets.
+/// Response to a message of an unknown sender.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Offer {
-    /// A new code, told once and kept nowhere; the row is to be stored. It replaces an older one of the same person.
+    /// A new code, shown once and not stored in clear; the caller stores the row. It replaces an older code of
+    /// the same person.
     New {
-        /// What the person is told.
+        /// Code for the person.
         code: Code,
-        /// The row.
+        /// Row to store.
         request: PairingRequest,
     },
-    /// The person has an open code and is told once more to wait; the row changed.
+    /// A reminder that the person has an open code; the row changed.
     Reminder {
-        /// The row.
+        /// Row to store.
         request: PairingRequest,
     },
-    /// Nothing is said.
+    /// No response.
     Quiet {
-        /// Why, for the row.
+        /// Reason, stored with the event's row.
         why: &'static str,
     },
 }
 
-/// What became of a code that was entered.
+/// Result of an entered code.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use]
 #[expect(clippy::large_enum_variant, reason = "one value per code that a person types")]
 pub enum Approval {
-    /// It was right. Its request is gone; the grant is to be stored.
+    /// The code was correct. Its request is closed; the caller stores the grant.
     Granted {
-        /// Who may speak from now on. `granted_by` is empty: the caller knows.
+        /// New grant. `granted_by` is empty and filled in by the caller.
         grant: Grant,
-        /// The request that was open.
+        /// The closed request.
         request: PairingRequest,
     },
-    /// It is a code of this host, and not one that can be entered here now. It does not count as wrong.
+    /// The code belongs to this host but cannot be used here now. It does not count as wrong.
     Over(Over),
-    /// There is nothing in it that could be a code. It does not count as wrong.
+    /// The text contains no code. It does not count as wrong.
     Empty,
-    /// It was wrong.
+    /// The code was wrong.
     Wrong {
-        /// How many more may be wrong before the instance is locked.
+        /// Wrong codes left before the instance is locked.
         left: u32,
     },
-    /// The instance is locked, whatever the code.
+    /// The instance is locked and accepts no code.
     Locked {
-        /// Until when, in Unix milliseconds.
+        /// End of the lock, in Unix milliseconds.
         until_ms: i64,
     },
 }
 
-/// Why a code of this host lets nobody in.
+/// Reason for which a code of this host is rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Over {
-    /// The same person was told a newer one.
+    /// The same person got a newer code.
     Replaced,
-    /// It is too old.
+    /// The code has expired.
     Expired,
-    /// It has let somebody in.
+    /// The code was used.
     Used,
-    /// It is open, and for the other way: to be sent by the new person, or to be approved.
+    /// The code is open, but for the other direction: the new person must send it, or the operator must approve
+    /// it.
     OtherWay,
 }
 
-/// All open codes and lockouts.
+/// The book of open codes and lockouts.
 #[derive(Clone, Debug, Default)]
 pub struct PairingBook {
     limits: PairingLimits,
     open: Vec<PairingRequest>,
-    /// The last codes that were open, oldest first: who enters one is mistaken and does not guess.
+    /// Recently closed codes, oldest first. Entering one of them is a mistake, not a guess.
     over: VecDeque<(Over, PairingRequest)>,
     lockouts: BTreeMap<String, Lockout>,
-    /// Conversations that the terminal offers.
+    /// Conversations offered by the terminal.
     offers: Vec<Offered>,
 }
 
 impl PairingBook {
-    /// The book of these rows.
+    /// Creates a book from stored rows.
     pub fn new(
         limits: PairingLimits,
         open: impl IntoIterator<Item = PairingRequest>,
@@ -181,7 +181,7 @@ impl PairingBook {
         }
     }
 
-    /// Decides what a stranger who wrote directly is told.
+    /// Decides the response to a direct message of an unknown sender.
     pub fn offer(&mut self, instance: &str, user: &str, name: &str, now_ms: i64, random: [u8; 32]) -> Offer {
         self.expire(now_ms);
         if user.is_empty() {
@@ -211,8 +211,8 @@ impl PairingBook {
         Offer::New { code, request }
     }
 
-    /// Makes a code that an admin hands out; whoever sends it is let in.
-    /// `None` when too many codes are open or the instance is locked.
+    /// Creates an invitation code; anyone who sends it gets access. Returns `None` if too many codes are open
+    /// or the instance is locked.
     pub fn invite(&mut self, instance: &str, now_ms: i64, random: [u8; 32]) -> Option<(Code, PairingRequest)> {
         self.expire(now_ms);
         if self.locked_until(instance, now_ms).is_some() || self.open_on(instance) >= self.limits.open_max {
@@ -221,13 +221,13 @@ impl PairingBook {
         Some(self.issue(instance, "", "", now_ms, random))
     }
 
-    /// Judges a code that the operator or an admin entered.
+    /// Judges a code entered by the operator or an admin.
     pub fn approve(&mut self, instance: &str, code: &str, now_ms: i64) -> Approval {
         self.judge(instance, code, now_ms, |request| !request.user.is_empty())
     }
 
-    /// Judges what a stranger wrote, if it looks like a code and an invitation is open; else `None`, as for a code
-    /// that is no invitation any more.
+    /// Judges a message of an unknown sender as an invitation code. Returns `None` if no invitation is open,
+    /// the text does not look like a code, or the code is closed.
     pub fn redeem(&mut self, instance: &str, user: &str, name: &str, text: &str, now_ms: i64) -> Option<Approval> {
         self.expire(now_ms);
         let invited = |request: &PairingRequest| request.user.is_empty();
@@ -246,18 +246,18 @@ impl PairingBook {
         Some(approval)
     }
 
-    /// Takes back the open code of one person.
+    /// Removes and returns the open code of one person.
     pub fn revoke(&mut self, instance: &str, user: &str) -> Option<PairingRequest> {
         let place = self.open.iter().position(|request| request.instance == instance && request.user == user)?;
         Some(self.open.remove(place))
     }
 
-    /// Takes back the request with this hash, whose code nobody was told.
+    /// Removes the request with this hash after its code could not be sent.
     pub fn take_back(&mut self, hash: &str) {
         self.open.retain(|request| request.hash != hash);
     }
 
-    /// Takes back every open code and ends every lockout, of one instance or of all.
+    /// Removes all open codes and lockouts of one instance or of all.
     pub fn clear(&mut self, instance: Option<&str>) {
         self.open.retain(|request| instance.is_some_and(|only| only != request.instance));
         self.over.retain(|(_, request)| instance.is_some_and(|only| only != request.instance));
@@ -265,17 +265,17 @@ impl PairingBook {
         self.lockouts.retain(|name, _| instance.is_some_and(|only| !is_theirs(name, only)));
     }
 
-    /// Returns the codes that are open, oldest first.
+    /// Returns the open codes, oldest first.
     pub fn list(&self, now_ms: i64) -> impl Iterator<Item = &PairingRequest> {
         self.open.iter().filter(move |request| self.is_open(request, now_ms))
     }
 
-    /// Returns the wrong codes of an instance, to be stored after each judgement.
+    /// Returns the wrong codes of an instance. The caller stores them after each judgement.
     pub fn lockout(&self, instance: &str) -> Option<&Lockout> {
         self.lockouts.get(instance)
     }
 
-    /// Returns until when an instance is locked.
+    /// Returns the end of the lock of an instance, in Unix milliseconds.
     pub fn locked_until(&self, instance: &str, now_ms: i64) -> Option<i64> {
         self.lockouts.get(instance).map(|lockout| lockout.until_ms).filter(|&until| until > now_ms)
     }
@@ -317,7 +317,7 @@ impl PairingBook {
         if code.expose().is_empty() {
             return Approval::Empty;
         }
-        // Every request is hashed and compared, so that time tells nothing about which one is near.
+        // Every request is hashed and compared, so that the response time reveals nothing about a near match.
         let is_of = |request: &PairingRequest| {
             let same = code.matches(&request.salt, &request.hash);
             same && request.instance == instance

@@ -1,20 +1,19 @@
-//! What a chat is told of the tools that an agent uses: a few short lines, in one
-//! message that is changed as it goes on.
+//! Progress display of tools: a few short lines in one message that the host edits during the turn.
 
 use std::collections::VecDeque;
 
 use crate::settings::ProgressMode;
 
-/// Lines that are shown at once; earlier ones are counted.
+/// Lines shown at once; earlier ones are only counted.
 const LINES_MAX: usize = 12;
 
-/// Characters of what a tool is used with, unless all of it was asked for.
+/// Characters of a tool's arguments in the short form.
 const PREVIEW_CHARS: usize = 40;
 
-/// Characters of what a tool is used with, at most.
+/// Characters of a tool's arguments in the verbose form.
 const FULL_CHARS: usize = 400;
 
-/// The tools of one turn, as its chat sees them.
+/// The tools of one turn, as shown in the chat.
 #[derive(Clone, Debug)]
 pub struct Progress {
     mode: ProgressMode,
@@ -24,12 +23,12 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// Nothing was used yet.
+    /// Creates an empty display.
     pub fn new(mode: ProgressMode) -> Self {
         Self { mode, lines: VecDeque::new(), earlier: 0, last: None }
     }
 
-    /// Notes that a tool is used; returns whether there is something new to see.
+    /// Records the use of a tool. Returns true if the display changed.
     pub fn used(&mut self, tool: &str, with: &str) -> bool {
         let chars_max = match self.mode {
             ProgressMode::Off | ProgressMode::Log => return false,
@@ -50,7 +49,7 @@ impl Progress {
         true
     }
 
-    /// The lines as house markdown.
+    /// Returns the lines as house markdown.
     pub fn markdown(&self) -> String {
         let earlier = (self.earlier > 0).then(|| format!("- … {} earlier", self.earlier));
         let lines = self.lines.iter().map(|(line, times)| match times {
@@ -61,7 +60,7 @@ impl Progress {
     }
 }
 
-/// One tool and what it is used with, on one line; as code, so that nothing in it is markup.
+/// Formats one tool and its arguments on one line, as code, so that nothing in it is markup.
 fn line(tool: &str, with: &str, chars_max: usize) -> String {
     let plain = |c: char| if c.is_control() || c == '`' { ' ' } else { c };
     let with: String = with.trim().chars().map(plain).collect();

@@ -1,26 +1,25 @@
-//! How often people may ask, and when two bots have talked enough.
+//! Rate limits for messages, and detection of loops between bots.
 //!
-//! [`Rates`] is a bucket per user, session and instance that fills evenly: whoever
-//! writes slowly is never held up, whoever writes in a burst may use what has
-//! gathered. [`BotLoops`] counts messages of bots in a chat while no person speaks.
-//! Both forget the oldest when they are full, so neither grows with strangers.
+//! [`Rates`] holds a token bucket per user, session and instance: a slow sender is never delayed, and a burst
+//! may use the accumulated tokens. [`BotLoops`] counts messages of bots in a chat while no person writes. Both
+//! evict the oldest entry when they are full, so that unknown senders cannot make them grow.
 
 use std::collections::BTreeMap;
 
 use crate::limits::{BOT_SILENCE_MS, NOTICE_INTERVAL_MS, RATES_MAX};
 
-/// Messages a minute; 0: as many as there are.
+/// Limits in messages per minute; 0 means unlimited.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RateLimits {
-    /// Of one person on one instance.
+    /// Limit for one person on one instance.
     pub user: u32,
-    /// In one session.
+    /// Limit for one session.
     pub session: u32,
-    /// Of everybody on one instance.
+    /// Limit for all senders on one instance.
     pub instance: u32,
 }
 
-/// Whom a bucket belongs to. Ordered, so that the table has an order.
+/// Owner of a bucket. Ordered, for a stable order of the table.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Whose {
     User(String, String),
@@ -28,39 +27,39 @@ enum Whose {
     Instance(String),
 }
 
-/// What is left of a minute's messages.
+/// The remaining messages of an owner.
 #[derive(Clone, Copy, Debug)]
 struct Bucket {
-    /// Thousandths of a message.
+    /// Remaining messages, in thousandths.
     left_milli: i64,
     at_ms: i64,
     told_ms: Option<i64>,
 }
 
-/// Whether a message may go on.
+/// Decision about a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pace {
-    /// It may.
+    /// The message is within the limits.
     Free,
-    /// It may not.
+    /// The message exceeds a limit.
     Limited {
-        /// Messages a minute that are allowed there.
+        /// Exceeded limit, in messages per minute.
         per_minute: u32,
-        /// How long until the next one may.
+        /// Time until the next message is allowed, in milliseconds.
         wait_ms: i64,
-        /// Whether its sender has to be told: they were not within the last minute.
+        /// True if the sender should get a notice, because there was none within the last minute.
         tell: bool,
     },
 }
 
-/// How much everybody has written of late.
+/// The buckets of all owners.
 #[derive(Clone, Debug, Default)]
 pub struct Rates {
     buckets: BTreeMap<Whose, Bucket>,
 }
 
 impl Rates {
-    /// Counts a message, or says why it may not go on; then nothing is counted.
+    /// Counts a message, or reports the exceeded limit without counting it.
     pub fn take(&mut self, limits: RateLimits, instance: &str, user: &str, session: &str, now_ms: i64) -> Pace {
         let person = Whose::User(instance.to_owned(), user.to_owned());
         let asked = [
@@ -85,14 +84,14 @@ impl Rates {
         Pace::Free
     }
 
-    /// Returns what is left for somebody after the time that went by.
+    /// Refills a bucket for the elapsed time and returns its content in thousandths.
     fn refill(&mut self, whose: &Whose, per_minute: u32, now_ms: i64) -> i64 {
         if per_minute == 0 {
             return ONE;
         }
         let full = i64::from(per_minute) * ONE;
         let bucket = self.bucket(whose.clone(), Bucket { left_milli: full, at_ms: now_ms, told_ms: None });
-        // A clock that was set back gives nothing and takes nothing.
+        // A clock that was set back neither adds nor removes tokens.
         let passed_ms = now_ms.saturating_sub(bucket.at_ms).clamp(0, MINUTE_MS);
         bucket.left_milli = (bucket.left_milli + passed_ms * i64::from(per_minute) * ONE / MINUTE_MS).min(full);
         bucket.at_ms = now_ms;
@@ -108,7 +107,7 @@ impl Rates {
         !told
     }
 
-    /// The bucket of somebody; a new one takes the place of the one that was used least lately.
+    /// Returns the bucket of an owner. A new bucket replaces the least recently used one if the table is full.
     fn bucket(&mut self, whose: Whose, new: Bucket) -> &mut Bucket {
         if self.buckets.len() >= RATES_MAX && !self.buckets.contains_key(&whose) {
             let oldest = self.buckets.iter().min_by_key(|(_, bucket)| bucket.at_ms).map(|(whose, _)| whose.clone());
@@ -119,7 +118,7 @@ impl Rates {
         self.buckets.entry(whose).or_insert(new)
     }
 
-    /// Forgets who has written nothing for a minute: they may write as if they never had.
+    /// Removes buckets that were unused for a minute, because they are full again.
     pub fn sweep(&mut self, now_ms: i64) {
         self.buckets.retain(|_, bucket| now_ms.saturating_sub(bucket.at_ms) < MINUTE_MS);
     }
@@ -129,27 +128,28 @@ const MINUTE_MS: i64 = 60_000;
 /// One message, in the thousandths that buckets count.
 const ONE: i64 = 1_000;
 
-/// Whether a bot is answered.
+/// Decision about a message of a bot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BotTurn {
-    /// It is.
+    /// The agent answers.
     Answer,
-    /// It is not, since no person has spoken there for too many messages.
+    /// The agent does not answer, because too many messages have passed without a person.
     Silence {
-        /// Whether this is the first one that is not.
+        /// True for the first unanswered message.
         first: bool,
     },
 }
 
-/// Chats in which bots talk while nobody listens.
+/// The chats in which bots write while no person does.
 #[derive(Clone, Debug, Default)]
 pub struct BotLoops {
-    /// Messages of bots since a person spoke, and when the last one came, by instance and chat.
+    /// By instance and chat: messages of bots since the last message of a person, and the time of the last one
+    /// in Unix milliseconds.
     chats: BTreeMap<(String, String), (u32, i64)>,
 }
 
 impl BotLoops {
-    /// A bot speaks to the agent.
+    /// Records a message of a bot and decides whether the agent answers it.
     pub fn bot(&mut self, max: u32, instance: &str, chat: &str, now_ms: i64) -> BotTurn {
         let key = (instance.to_owned(), chat.to_owned());
         if self.chats.len() >= RATES_MAX && !self.chats.contains_key(&key) {
@@ -167,20 +167,20 @@ impl BotLoops {
         if *count <= max { BotTurn::Answer } else { BotTurn::Silence { first: *count == max.saturating_add(1) } }
     }
 
-    /// A person speaks: whatever bots said before is forgotten.
+    /// Resets the count of a chat after a message of a person.
     pub fn person(&mut self, instance: &str, chat: &str) {
-        // Nearly always there is nothing to forget, and nothing to allocate for it.
+        // The table is empty nearly always; this check avoids the allocation of a key.
         if !self.chats.is_empty() {
             self.chats.remove(&(instance.to_owned(), chat.to_owned()));
         }
     }
 
-    /// Returns in how many chats bots are not answered.
+    /// Returns the number of chats in which bots are not answered.
     pub fn silent(&self, max: u32) -> usize {
         self.chats.values().filter(|(count, _)| *count > max).count()
     }
 
-    /// Forgets chats in which no bot has spoken for so long that it would be answered again.
+    /// Removes chats whose last bot message is so old that bots would be answered again.
     pub fn sweep(&mut self, now_ms: i64) {
         self.chats.retain(|_, (_, at_ms)| now_ms.saturating_sub(*at_ms) < BOT_SILENCE_MS);
     }

@@ -1,14 +1,12 @@
-//! Which session a conversation leads to, in memory.
+//! The table that maps conversations to sessions.
 //!
-//! The dispatcher owns the one [`RouteTable`]; it is loaded at start and changed
-//! in the same step as the row. A route that is marked `shared` was bound by a
-//! handoff for everybody in its chat and thread, and is tried before the
-//! participant's own key.
+//! The dispatcher owns the only [`RouteTable`]. It is loaded at start and changed together with its rows. A
+//! route marked `shared` was bound by a handoff for all members of its chat and thread; it takes precedence
+//! over the participant's own key.
 //!
-//! Some platforms open a thread for each message. A handoff that is bound to a chat
-//! therefore also has the threads of that chat that have no conversation of their
-//! own, and in a direct chat a handoff that is bound to a thread has the messages
-//! outside of it.
+//! Some platforms open a thread for each message. A handoff bound to a chat therefore also covers the threads
+//! of that chat that have no conversation of their own. In a direct chat, a handoff bound to a thread also
+//! covers the messages outside of the thread.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,45 +18,46 @@ use crate::session::{KeyPolicy, NoIdentity, SessionKey, is_dm};
 #[cfg(test)]
 mod tests;
 
-/// Joined threads that are remembered. A thread that is forgotten needs one more mention.
+/// Joined threads that are remembered. A forgotten thread needs one more mention.
 const JOINED_MAX: usize = 4_096;
 
-/// One row: this conversation goes on in this session.
+/// One row: the session of one conversation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Route {
-    /// The key, as [`SessionKey::stored`] writes it.
+    /// Key, as written by [`SessionKey::stored`].
     pub key: String,
-    /// The session it leads to.
+    /// Session of the conversation.
     pub session: SessionId,
-    /// The profile it belongs to.
+    /// Profile of the conversation.
     pub profile: String,
-    /// The instance it belongs to.
+    /// Instance of the conversation.
     pub instance: String,
-    /// Where it was opened: replies that nobody asked for go there.
+    /// Chat in which the conversation was opened; unsolicited replies go there.
     pub origin: Chat,
-    /// Whether everybody in this chat and thread is in it, whatever the key policy says.
+    /// Covers all members of the chat and thread, regardless of the key policy.
     pub shared: bool,
-    /// Whether the agent takes part here, so that a thread needs no mention.
+    /// True if the agent takes part here, so that a thread needs no mention.
     pub participates: bool,
 }
 
-/// All routes.
+/// The table of all routes.
 #[derive(Clone, Debug, Default)]
 pub struct RouteTable {
     by_key: BTreeMap<String, Route>,
     /// Keys of the routes in which the agent takes part, by the shared key of their place.
     participating: BTreeMap<String, BTreeSet<String>>,
-    /// The shared keys of threads whose messages go to the route of the chat around them, and the key of that route.
+    /// By the shared key of a thread whose messages go to the route of the surrounding chat: the key of that
+    /// route.
     joined: BTreeMap<String, String>,
 }
 
 impl RouteTable {
-    /// An empty table.
+    /// Creates an empty table.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Returns the key under which `sender` speaks in `chat`, and where it leads.
+    /// Returns the key under which `sender` writes in `chat`, and its route.
     ///
     /// # Errors
     ///
@@ -86,8 +85,8 @@ impl RouteTable {
         }
     }
 
-    /// Returns the handed-over conversation of the chat around `chat`: that of the chat in which the thread lies, or
-    /// in a direct chat that of one of its threads.
+    /// Returns the handed-over conversation around `chat`: that of the chat that contains the thread, or, in a
+    /// direct chat, that of one of its threads.
     fn handed_over_around(&self, profile: &str, instance: &str, chat: &Chat) -> Option<(SessionKey, &Route)> {
         let key_of = |chat: &Chat| SessionKey::shared(profile, instance, chat).ok();
         let above = parents(chat).iter().filter_map(key_of).find_map(|key| Some((key.clone(), self.shared(&key)?)));
@@ -97,15 +96,15 @@ impl RouteTable {
         let mut whole = chat.clone();
         whole.thread = None;
         let whole = key_of(&whole)?.stored();
-        // Every key that continues with a colon: `;` is the next character.
+        // Matches every key that continues with a colon; `;` is the next character.
         let threads = self.by_key.range(format!("{whole}:")..format!("{whole};"));
-        // Ids of threads ascend on the platforms that open one for each message, so the latest handoff wins.
+        // Platforms that open a thread for each message use ascending thread ids, so the latest handoff wins.
         let route = threads.map(|(_, route)| route).rfind(|route| route.shared)?;
         let key = key_of(&route.origin).filter(|key| key.stored() == route.key)?;
         Some((key, route))
     }
 
-    /// Returns the route of a key that everybody shares.
+    /// Returns the shared route of a key.
     fn shared(&self, key: &SessionKey) -> Option<&Route> {
         self.get(key).filter(|route| route.shared)
     }
@@ -120,12 +119,12 @@ impl RouteTable {
         self.by_key.get(key)
     }
 
-    /// Whether a stored key leads somewhere.
+    /// Returns true if a stored key has a route.
     pub fn has(&self, key: &str) -> bool {
         self.by_key.contains_key(key)
     }
 
-    /// Binds a route and returns the one that had its key.
+    /// Binds a route and returns the previous one of the same key.
     pub fn bind(&mut self, route: Route) -> Option<Route> {
         let former = self.remove(&route.key);
         if !route.shared {
@@ -140,7 +139,7 @@ impl RouteTable {
         former
     }
 
-    /// Takes a route away, by its stored key.
+    /// Removes the route of a stored key.
     pub fn unbind(&mut self, key: &str) -> Option<Route> {
         self.leave(key);
         self.remove(key)
@@ -164,7 +163,7 @@ impl RouteTable {
         Some(route)
     }
 
-    /// Whether the agent takes part in this chat and thread, in whosever conversation.
+    /// Returns true if the agent takes part in this chat and thread, in any conversation.
     pub fn participates(&self, profile: &str, instance: &str, chat: &Chat) -> bool {
         SessionKey::shared(profile, instance, chat).is_ok_and(|place| {
             let place = place.stored();
@@ -172,7 +171,7 @@ impl RouteTable {
         })
     }
 
-    /// Notes that the agent takes part in a thread whose messages go to the route of the chat around it.
+    /// Records that the agent takes part in a thread whose messages go to the route of the surrounding chat.
     pub fn join(&mut self, profile: &str, instance: &str, chat: &Chat, route: &str) {
         let Ok(place) = SessionKey::shared(profile, instance, chat) else { return };
         if is_dm(&chat.kind) || place.stored() == route || !self.has(route) {
@@ -184,28 +183,28 @@ impl RouteTable {
         }
     }
 
-    /// Returns the routes that lead to a session, in the order of their keys.
+    /// Returns the routes of a session, in the order of their keys.
     pub fn of_session<'a>(&'a self, session: &'a SessionId) -> impl Iterator<Item = &'a Route> {
         self.by_key.values().filter(move |route| route.session == *session)
     }
 
-    /// Returns every route, in the order of their keys.
+    /// Returns all routes, in the order of their keys.
     pub fn iter(&self) -> impl Iterator<Item = &Route> {
         self.by_key.values()
     }
 
-    /// Returns how many routes there are.
+    /// Returns the number of routes.
     pub fn len(&self) -> usize {
         self.by_key.len()
     }
 
-    /// Whether there are none.
+    /// Returns true if the table is empty.
     pub fn is_empty(&self) -> bool {
         self.by_key.is_empty()
     }
 }
 
-/// Returns the chats in which a thread may lie: the same chat without its thread, and the chat that it names as parent.
+/// Returns the chats that may contain a thread: the same chat without its thread, and its parent chat.
 fn parents(chat: &Chat) -> Vec<Chat> {
     let mut parents = Vec::new();
     if chat.thread.is_some() && chat.kind != ChatType::Thread {
@@ -221,7 +220,7 @@ fn parents(chat: &Chat) -> Vec<Chat> {
     parents
 }
 
-/// The shared key of the place where a route was opened.
+/// Returns the shared key of the place in which a route was opened.
 fn place(route: &Route) -> Option<String> {
     SessionKey::shared(&route.profile, &route.instance, &route.origin).ok().map(|key| key.stored())
 }

@@ -1,17 +1,17 @@
-//! Values that must not be printed, and the mask for texts that could contain them.
+//! Values that must not be printed, and a mask for texts that may contain them.
 
 use std::fmt;
 
 use serde::{Deserialize, Deserializer};
 
-/// What stands in a text where a secret stood.
+/// Replacement of a secret in a text.
 pub const MASK: &str = "[hidden]";
 
-/// Secrets shorter than this are not looked for in texts: they would blot out ordinary words.
+/// Shortest secret that is masked in texts, in bytes. A shorter one would hide ordinary words.
 pub const MASKED_BYTES_MIN: usize = 4;
 
-/// A value that cannot be printed. [`Secret::expose`] is the only way to its text,
-/// so that every place which needs it can be found by that word.
+/// A value that cannot be printed. [`Secret::expose`] is the only access to its text, so that all uses can be
+/// found by that name.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(String);
 
@@ -21,12 +21,12 @@ impl Secret {
         Self(value.into())
     }
 
-    /// Returns the value itself. Never hand it to a log, an error or a status page.
+    /// Returns the value itself. Never pass it to a log, an error or a status page.
     pub fn expose(&self) -> &str {
         &self.0
     }
 
-    /// Whether there is no value at all.
+    /// Returns true if the value is empty.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -64,8 +64,7 @@ impl<'de> Deserialize<'de> for Secret {
 
 /// Returns `text` with every occurrence of a secret replaced by [`MASK`].
 ///
-/// Occurrences that overlap are masked as one piece, so that no rest of the
-/// second shows behind the first.
+/// Overlapping occurrences are masked as one piece, so that no remainder of the second one is visible.
 pub fn mask(text: &str, secrets: &[Secret]) -> String {
     let mut hits: Vec<(usize, usize)> = secrets
         .iter()
@@ -90,7 +89,7 @@ pub fn mask(text: &str, secrets: &[Secret]) -> String {
     masked
 }
 
-/// Every place of `needle` in `text`, overlapping ones included, as byte ranges.
+/// Returns every occurrence of `needle` in `text`, including overlapping ones, as byte ranges.
 fn occurrences(text: &str, needle: &str) -> Vec<(usize, usize)> {
     let step = needle.chars().next().map_or(1, char::len_utf8);
     let mut found = Vec::new();

@@ -1,18 +1,18 @@
-//! Names the one conversation that an event belongs to.
+//! Keys that identify the conversation of an event.
 //!
-//! A [`SessionKey`] is compared, stored and printed, and never split: ids contain
-//! whatever a platform likes, colons included. Its text is therefore escaped and
-//! positional, so that two different keys never look alike:
+//! A [`SessionKey`] is compared, stored and printed, but never split: ids contain arbitrary characters,
+//! including colons. Its text is therefore escaped and positional, so that different keys always have different
+//! texts:
 //!
 //! ```text
 //! agent:main:telegram:dm:123            a direct message
 //! agent:main:telegram:dm:123:7          its topic 7
-//! agent:main:slack:thread:C1:17.5       everybody in a thread
+//! agent:main:slack:thread:C1:17.5       all members of a thread
 //! agent:main:slack:group:C1::U1         one person in a group; the thread's place is empty
 //! agent:main:matrix:dm:!room%3Aserver   an id with a colon
 //! ```
 //!
-//! Which session a key leads to is in [`crate::routes`].
+//! [`crate::routes`] maps keys to sessions.
 
 use std::fmt;
 
@@ -25,15 +25,15 @@ mod tests;
 
 pub use title::title_from;
 
-/// The namespace of the default profile.
+/// Namespace of the default profile.
 pub const MAIN_PROFILE: &str = "main";
 
-/// Who shares a conversation outside of direct messages.
+/// Policy for conversations outside of direct messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KeyPolicy {
-    /// Whether each person in a group has a conversation of their own.
+    /// Gives each person in a group a separate conversation.
     pub group_sessions_per_user: bool,
-    /// Whether that also holds inside a thread.
+    /// Applies `group_sessions_per_user` inside threads too.
     pub thread_sessions_per_user: bool,
 }
 
@@ -43,7 +43,7 @@ impl Default for KeyPolicy {
     }
 }
 
-/// The name of one conversation.
+/// The key of one conversation.
 // The order of the fields is the order of the text.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SessionKey {
@@ -64,26 +64,26 @@ enum Kind {
     Thread,
 }
 
-/// Why a message opens no session. The adapter's author can fix it.
+/// Reason for which a message opens no session. A fault of the adapter.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum NoIdentity {
-    /// A direct message that names neither its chat nor its sender.
+    /// The direct message names neither its chat nor its sender.
     #[error("a direct message names neither its chat nor its sender")]
     Dm,
-    /// A chat without an id.
+    /// The chat has no id.
     #[error("a {0} chat has no id")]
     Chat(String),
-    /// A chat type outside of the closed set.
+    /// The chat type is not in the closed set.
     #[error("{0:?} is no chat type; dm, group, channel and thread are")]
     Kind(String),
 }
 
 impl SessionKey {
-    /// Returns the key of what `sender` says in `chat`.
+    /// Returns the key of a message of `sender` in `chat`.
     ///
-    /// A direct message is named by its chat, or else by the person (`alt_id`
-    /// before `id`). Elsewhere the person is part of the key where `policy` says so.
+    /// A direct message is identified by its chat, or else by the person (`alt_id` before `id`). In other chats
+    /// the person is part of the key if `policy` requires it.
     ///
     /// # Errors
     ///
@@ -112,7 +112,7 @@ impl SessionKey {
         Ok(key)
     }
 
-    /// Returns the key that everybody in `chat` and its thread shares.
+    /// Returns the key that all members of `chat` and its thread share.
     ///
     /// # Errors
     ///
@@ -125,32 +125,32 @@ impl SessionKey {
         Ok(key)
     }
 
-    /// Returns the form that the store keeps: escaped, and the same text as printed.
+    /// Returns the stored form: escaped, identical to the printed text.
     pub fn stored(&self) -> String {
         self.to_string()
     }
 
-    /// Returns the instance it belongs to.
+    /// Returns the instance of the conversation.
     pub fn instance(&self) -> &str {
         &self.instance
     }
 
-    /// Returns the profile it belongs to.
+    /// Returns the profile of the conversation.
     pub fn profile(&self) -> &str {
         &self.profile
     }
 
-    /// Returns the person it is limited to; `None` in a conversation that several may share.
+    /// Returns the person to whom the conversation is limited; `None` if several people may share it.
     pub fn user(&self) -> Option<&str> {
         self.user.as_deref()
     }
 
-    /// Whether several people may be in this conversation, so that the agent must be told who speaks.
+    /// Returns true if several people may take part, so that the agent needs the name of each sender.
     pub fn is_shared_by_several(&self) -> bool {
         self.kind != Kind::Dm && self.user.is_none()
     }
 
-    /// The key of a place, whoever is there; the chat id may still be empty.
+    /// Returns the key of a place without a participant; the chat id may still be empty.
     fn place(profile: &str, instance: &str, chat: &Chat) -> Result<Self, NoIdentity> {
         Ok(Self {
             profile: canonical_profile(profile).to_owned(),
@@ -203,7 +203,7 @@ impl Kind {
     }
 }
 
-/// Whether a chat is one person and the agent; `private` is read as `dm`.
+/// Returns true for a chat between one person and the agent. The type `private` counts as `dm`.
 pub fn is_dm(kind: &ChatType) -> bool {
     match kind {
         ChatType::Dm => true,
@@ -212,12 +212,12 @@ pub fn is_dm(kind: &ChatType) -> bool {
     }
 }
 
-/// Returns the id that names a person in keys: `alt_id` before `id`.
+/// Returns the id that identifies a person in keys: `alt_id` before `id`.
 pub fn participant(sender: &Sender) -> Option<&str> {
     filled(sender.alt_id.as_deref()).or_else(|| filled(Some(&sender.id)))
 }
 
-/// The default profile has several spellings and one name.
+/// Maps all spellings of the default profile to one name.
 fn canonical_profile(profile: &str) -> &str {
     match profile {
         "" | "default" => MAIN_PROFILE,
@@ -225,12 +225,12 @@ fn canonical_profile(profile: &str) -> &str {
     }
 }
 
-/// An empty id is no id.
+/// Treats an empty id as missing.
 fn filled(id: Option<&str>) -> Option<&str> {
     id.filter(|id| !id.is_empty())
 }
 
-/// A field of a key as text: `%`, `:`, spaces and control characters become `%XX` of their bytes.
+/// A field of a key as text, in which the bytes of `%`, `:`, whitespace and control characters become `%XX`.
 struct Escaped<'a>(&'a str);
 
 impl fmt::Display for Escaped<'_> {

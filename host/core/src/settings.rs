@@ -1,8 +1,7 @@
-//! What people chose for one conversation. What they did not choose is as the
-//! configuration says.
+//! The settings that people chose for one conversation. A setting without a choice follows the configuration.
 //!
-//! The session's lane owns the one copy in memory; the store keeps it with the
-//! session. A change is a [`SettingChange`], applied in one place.
+//! The session's task owns the only copy in memory; the store keeps it with the session.
+//! [`SessionSettings::apply`] is the only place that applies a [`SettingChange`].
 
 use std::collections::BTreeSet;
 
@@ -10,86 +9,86 @@ use serde::{Deserialize, Serialize};
 
 use crate::limits::APPROVED_KINDS_MAX;
 
-/// What happens to a message while a turn runs.
+/// Handling of a message that arrives while a turn runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum BusyMode {
-    /// It ends the running turn and is answered next.
+    /// Interrupts the running turn and is answered next.
     Interrupt,
-    /// It waits.
+    /// Waits for its turn.
     Queue,
-    /// It is handed to the running turn.
+    /// Is passed to the running turn.
     Steer,
 }
 
-/// How much a model thinks before it answers.
+/// Reasoning effort of a model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Effort {
-    /// Not at all.
+    /// No reasoning.
     None,
-    /// As little as it can.
+    /// The least that the model supports.
     Minimal,
-    /// Little.
+    /// Low effort.
     Low,
-    /// As usual.
+    /// Medium effort.
     Medium,
-    /// Much.
+    /// High effort.
     High,
-    /// As much as it can.
+    /// The most that the model supports.
     Xhigh,
 }
 
-/// How much a chat sees of what the agent does on the way.
+/// Progress display in a chat.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ProgressMode {
-    /// Nothing.
+    /// No display.
     Off,
-    /// Each tool when it is used for the first time in a turn.
+    /// Each tool, but no repeated line for consecutive uses of the same tool.
     New,
     /// Each use of a tool.
     All,
-    /// Each use of a tool with its arguments.
+    /// Each use of a tool with its full arguments.
     Verbose,
-    /// Nothing in the chat, everything in the log.
+    /// No display in the chat; details in the log.
     Log,
 }
 
-/// What was chosen for one conversation. The default chooses nothing.
+/// The settings chosen for one conversation. The default chooses nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct SessionSettings {
-    /// What happens to a message while a turn runs.
+    /// Handling of messages while a turn runs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub busy: Option<BusyMode>,
-    /// The model that answers.
+    /// Model that answers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
-    /// Who the agent is, by a name of `[agent.personalities]`.
+    /// Personality of the agent, by a name in `[agent.personalities]`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub personality: Option<String>,
-    /// How much the model thinks.
+    /// Reasoning effort of the model.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reasoning: Option<Effort>,
-    /// Whether its thoughts are shown.
+    /// Shows the reasoning of the model.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub show_reasoning: Option<bool>,
-    /// What is shown on the way.
+    /// Progress display.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub progress: Option<ProgressMode>,
-    /// Whether an answer ends with a line about itself.
+    /// Adds a footer to each answer.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub footer: Option<bool>,
-    /// Whether dangerous actions are done without asking.
+    /// Runs dangerous actions without approval.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub yolo: Option<bool>,
-    /// Kinds of action that were approved for this conversation.
+    /// Kinds of action approved for this conversation.
     #[serde(skip_serializing_if = "BTreeSet::is_empty")]
     pub approved: BTreeSet<String>,
 }
 
-/// One thing that can be chosen, for whoever asks how it stands.
+/// Id of a setting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Setting {
@@ -109,39 +108,39 @@ pub enum Setting {
     Yolo,
 }
 
-/// What somebody chose; `None` goes back to what the configuration says.
+/// A change of one setting; `None` restores the value of the configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SettingChange {
-    /// See [`SessionSettings::busy`].
+    /// Sets [`SessionSettings::busy`].
     Busy(Option<BusyMode>),
-    /// See [`SessionSettings::model`].
+    /// Sets [`SessionSettings::model`].
     Model(Option<String>),
-    /// See [`SessionSettings::personality`].
+    /// Sets [`SessionSettings::personality`].
     Personality(Option<String>),
-    /// See [`SessionSettings::reasoning`].
+    /// Sets [`SessionSettings::reasoning`].
     Reasoning(Option<Effort>),
-    /// See [`SessionSettings::show_reasoning`].
+    /// Sets [`SessionSettings::show_reasoning`].
     ShowReasoning(Option<bool>),
-    /// See [`SessionSettings::progress`].
+    /// Sets [`SessionSettings::progress`].
     Progress(Option<ProgressMode>),
-    /// See [`SessionSettings::footer`].
+    /// Sets [`SessionSettings::footer`].
     Footer(Option<bool>),
-    /// See [`SessionSettings::yolo`].
+    /// Sets [`SessionSettings::yolo`].
     Yolo(Option<bool>),
-    /// None of [`SessionSettings::approved`] any more.
+    /// Clears [`SessionSettings::approved`].
     ForgetApproved,
-    /// One more of [`SessionSettings::approved`]; beyond the bound it is approved this once only.
+    /// Adds a kind to [`SessionSettings::approved`]. If the set is full, the approval counts only once.
     Approve(String),
 }
 
 impl SessionSettings {
-    /// Whether nothing was chosen.
+    /// Returns true if nothing was chosen.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 
-    /// Makes a choice; the only place that knows which field it is.
+    /// Applies a change.
     pub fn apply(&mut self, change: SettingChange) {
         match change {
             SettingChange::Busy(busy) => self.busy = busy,
@@ -162,11 +161,11 @@ impl SessionSettings {
     }
 }
 
-/// Gives an enum its words: one list, read both ways.
+/// Maps the values of an enum to words and back, from one list.
 macro_rules! words {
     ($name:ident { $($variant:ident = $word:literal),+ $(,)? }) => {
         impl $name {
-            /// Every word, in order.
+            /// All words, in order.
             pub const WORDS: &[&str] = &[$($word),+];
 
             /// Returns the word of this value.
@@ -174,7 +173,7 @@ macro_rules! words {
                 match self { $(Self::$variant => $word),+ }
             }
 
-            /// Returns the value of a word.
+            /// Parses a word.
             pub fn from_word(word: &str) -> Option<Self> {
                 match word { $($word => Some(Self::$variant),)+ _ => None }
             }

@@ -1,137 +1,137 @@
-//! The life of a task: work that has a name, a state, and people who are told.
+//! The state machine of a task: named work with a state and subscribers.
 //!
 //! ```text
 //!           ┌─────────────── unblocked ───────────────┐
 //!           ▼                                         │
 //! made ─► ready ─claimed─► running ─────blocked────► blocked
 //!           │                │ │ │ └─completed─► completed
-//!           │                │ │ └── gave up ──► gave_up ◄─ the last try ended without an answer
-//!           │                │ └─ its time is over ─► timed_out ─claimed─► running
-//!           │                └─ its host died ──────► crashed ───claimed─► running
-//!           └─ everything that does not run ─► archived
+//!           │                │ │ └── gave up ──► gave_up ◄─ the last attempt ended without a result
+//!           │                │ └─ time limit ──► timed_out ─claimed─► running
+//!           │                └─ host ended ────► crashed ───claimed─► running
+//!           └─ every state except running ─► archived
 //! ```
 //!
-//! A task that does not run can be completed or given up too: whoever asked may say that it
-//! is done. [`TaskState::after`] is the only place that knows the arrows; the store follows
-//! one only from the state it was read in, with its epoch and its count of tries.
+//! A task that does not run can also be completed or given up, if its requester declares it done. Only
+//! [`TaskState::after`] defines the transitions. The store applies a transition only if the state, epoch and
+//! number of attempts have not changed since they were read.
 
 use crate::ids::Epoch;
 
 #[cfg(test)]
 mod tests;
 
-/// How often a task is tried; when its time is over or its host dies the last time, it is given up.
+/// Highest number of attempts; if the last one times out or its host ends, the task is given up.
 pub const TRIES_MAX: u32 = 3;
 
-/// Why a task was given up whose last try came to no end.
+/// Reason of a task that was given up after its last attempt.
 pub const TRIED_TOO_OFTEN: &str = "it was tried three times and came to no end";
 
-/// Where a task is. The store keeps [`TaskState::word`].
+/// State of a task. The store keeps [`TaskState::word`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TaskState {
-    /// It waits for somebody who does it.
+    /// The task waits for an owner.
     Ready {
-        /// How many tries of it came to no end.
+        /// Attempts that ended without a result.
         attempts: u32,
     },
-    /// Somebody does it.
+    /// An owner works on the task.
     Running {
-        /// The life of the host in which it was claimed.
+        /// Run of the host in which the task was claimed.
         epoch: Epoch,
-        /// Which try this is, from 1.
+        /// Number of the attempt, from 1.
         attempt: u32,
     },
-    /// It cannot go on until something else has happened.
+    /// The task waits for another event.
     Blocked {
-        /// How many tries of it came to no end.
+        /// Attempts that ended without a result.
         attempts: u32,
-        /// What it waits for.
+        /// Reason of the block.
         why: String,
     },
-    /// It is done.
+    /// The task is done.
     Completed {
-        /// What came of it.
+        /// Result of the task.
         result: String,
     },
-    /// It will not be done.
+    /// The task was given up.
     GaveUp {
-        /// Why.
+        /// Reason for giving up.
         why: String,
     },
-    /// The host died while it ran. It may be claimed again.
+    /// The host ended while the task ran. It may be claimed again.
     Crashed {
-        /// How many tries of it came to no end.
+        /// Attempts that ended without a result.
         attempts: u32,
     },
-    /// Its time was over while it ran. It may be claimed again.
+    /// The task exceeded its time limit. It may be claimed again.
     TimedOut {
-        /// How many tries of it came to no end.
+        /// Attempts that ended without a result.
         attempts: u32,
     },
-    /// It is put away.
+    /// The task is archived.
     Archived,
 }
 
-/// What can happen to a task.
+/// Event that changes the state of a task.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TaskChange {
-    /// Somebody takes it on.
+    /// An owner claims the task.
     Claimed {
-        /// The life of the host in which they do.
+        /// Run of the host of the owner.
         epoch: Epoch,
     },
-    /// Whoever does it says how far it is.
+    /// The owner reports progress.
     Noted,
-    /// It cannot go on.
+    /// The task is blocked.
     Blocked {
-        /// What it waits for.
+        /// Reason of the block.
         why: String,
     },
-    /// What it waited for has happened.
+    /// The reason of the block is gone.
     Unblocked,
-    /// It is done.
+    /// The task is done.
     Completed {
-        /// What came of it.
+        /// Result of the task.
         result: String,
     },
-    /// It will not be done.
+    /// The task is given up.
     GaveUp {
-        /// Why.
+        /// Reason for giving up.
         why: String,
     },
-    /// Another life of the host goes on with the turn that does it.
+    /// Another run of the host resumes the turn that works on the task.
     Resumed {
-        /// That life.
+        /// The resuming run.
         epoch: Epoch,
     },
-    /// The life of the host in which it was claimed is over.
+    /// The run of the host in which the task was claimed has ended.
     ClaimerDied,
-    /// Its time is over.
+    /// The time limit passed.
     TimedOut,
-    /// It is put away.
+    /// The task is archived.
     Archived,
 }
 
-/// An arrow that does not exist.
+/// An invalid transition.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a task that is {} cannot be {}", .state.spelled(), .change.word())]
 pub struct Impossible {
-    /// Where the task was.
+    /// State of the task before the change.
     pub state: TaskState,
-    /// What was to happen.
+    /// The rejected change.
     pub change: TaskChange,
 }
 
 impl TaskState {
-    /// A task that was just made.
+    /// The state of a new task.
     pub const NEW: Self = Self::Ready { attempts: 0 };
 
-    /// Returns the state that `change` leads to; the only place that knows the arrows.
+    /// Returns the state after `change`. The table of transitions exists only here.
     ///
     /// # Errors
     ///
-    /// [`Impossible`] for an arrow that does not exist: nothing leads out of what is archived, two cannot claim one
-    /// task, and what came to its end comes to no other.
+    /// [`Impossible`] for an invalid transition: an archived task never changes, a task has at most one claim,
+    /// and an ended task does not end a second time.
     pub fn after(self, change: TaskChange) -> Result<Self, Box<Impossible>> {
         use TaskChange as Change;
         match (self, change) {
@@ -141,7 +141,7 @@ impl TaskState {
             ) => Ok(Self::Running { epoch, attempt: attempts.saturating_add(1) }),
             (state @ (Self::Ready { .. } | Self::Running { .. } | Self::Blocked { .. }), Change::Noted) => Ok(state),
             (Self::Ready { attempts }, Change::Blocked { why }) => Ok(Self::Blocked { attempts, why }),
-            // A try that was put off is no try that failed.
+            // A postponed attempt does not count as a failed one.
             (Self::Running { attempt, .. }, Change::Blocked { why }) => {
                 Ok(Self::Blocked { attempts: attempt.saturating_sub(1), why })
             }
@@ -161,7 +161,7 @@ impl TaskState {
         }
     }
 
-    /// Returns the word for people.
+    /// Returns the state as a word for display.
     pub fn spelled(&self) -> &'static str {
         match self {
             Self::GaveUp { .. } => "given up",
@@ -184,12 +184,12 @@ impl TaskState {
         }
     }
 
-    /// Whether it may still come to an end.
+    /// Returns true if the task has not ended yet.
     pub fn is_open(&self) -> bool {
         !matches!(self, Self::Completed { .. } | Self::GaveUp { .. } | Self::Archived)
     }
 
-    /// How often it was tried, the try that runs among them.
+    /// Returns the number of attempts, including the running one.
     pub fn attempts(&self) -> u32 {
         match self {
             Self::Ready { attempts }
@@ -201,7 +201,7 @@ impl TaskState {
         }
     }
 
-    /// The life of the host in which it was claimed, while it runs.
+    /// Returns the run of the host in which the task was claimed, while it runs.
     pub fn epoch(&self) -> Option<Epoch> {
         match self {
             Self::Running { epoch, .. } => Some(*epoch),
@@ -209,7 +209,7 @@ impl TaskState {
         }
     }
 
-    /// What is known of how it stands: what it waits for, what came of it, or why it will not be done.
+    /// Returns the text of the state: the reason of a block or of giving up, or the result.
     pub fn said(&self) -> Option<&str> {
         match self {
             Self::Blocked { why, .. } | Self::GaveUp { why } => Some(why),
@@ -220,7 +220,7 @@ impl TaskState {
 }
 
 impl TaskChange {
-    /// Returns the stable word of the event that it leaves behind, where it leads to the state `to`.
+    /// Returns the event that this change records when it leads to the state `to`.
     pub fn event(&self, to: &TaskState) -> TaskEvent {
         match (self, to) {
             (Self::Claimed { .. } | Self::Resumed { .. }, _) => TaskEvent::Claimed,
@@ -235,7 +235,7 @@ impl TaskChange {
         }
     }
 
-    /// As a person would say it.
+    /// Returns the change as a word for display.
     fn word(&self) -> &'static str {
         match self {
             Self::Claimed { .. } => "claimed",
@@ -252,33 +252,33 @@ impl TaskChange {
     }
 }
 
-/// What happened to a task, as it is kept and told.
+/// Recorded event of a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TaskEvent {
-    /// It was made.
+    /// The task was created.
     Created,
-    /// Somebody took it on.
+    /// An owner claimed the task.
     Claimed,
-    /// Somebody said how far it is.
+    /// The owner reported progress.
     Status,
-    /// It cannot go on.
+    /// The task was blocked.
     Blocked,
-    /// It can go on.
+    /// The task was unblocked.
     Unblocked,
-    /// It is done.
+    /// The task was completed.
     Completed,
-    /// It will not be done.
+    /// The task was given up.
     GaveUp,
-    /// The host died while it ran.
+    /// The host ended while the task ran.
     Crashed,
-    /// Its time was over.
+    /// The task exceeded its time limit.
     TimedOut,
-    /// It was put away.
+    /// The task was archived.
     Archived,
 }
 
 impl TaskEvent {
-    /// Every one of them.
+    /// All events.
     pub const ALL: [Self; 10] = [
         Self::Created,
         Self::Claimed,
@@ -308,17 +308,17 @@ impl TaskEvent {
         }
     }
 
-    /// Returns the event of a stable word.
+    /// Parses a stable word.
     pub fn from_word(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|event| event.word() == word)
     }
 
-    /// Whether subscribers hear of it.
+    /// Returns true if subscribers are notified of the event.
     pub fn is_told(self) -> bool {
         !matches!(self, Self::Created | Self::Claimed | Self::Archived)
     }
 
-    /// Whether the session that made the task is woken by it.
+    /// Returns true if the event wakes the session that created the task.
     pub fn wakes(self) -> bool {
         matches!(self, Self::Blocked | Self::Completed | Self::GaveUp | Self::Crashed | Self::TimedOut)
     }

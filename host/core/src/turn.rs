@@ -1,75 +1,75 @@
-//! The life of one run of the agent.
+//! The state machine of one run of the agent.
 
 use crate::ids::Epoch;
 use crate::limits::TURN_RESUMES_MAX;
 
-/// Where a turn is. The store keeps [`TurnState::word`].
+/// State of a turn. The store keeps [`TurnState::word`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TurnState {
-    /// It waits to start: made by the host itself, or cut off by a crash.
+    /// The turn waits for its start: the host created it itself, or a crash interrupted it.
     Queued {
-        /// How often it started before.
+        /// Earlier starts.
         attempts: u32,
     },
-    /// It runs.
+    /// The turn runs.
     Running {
-        /// The life of the host that runs it.
+        /// Run of the host that runs the turn.
         epoch: Epoch,
-        /// Which start this is, from 1.
+        /// Number of the start, from 1.
         attempt: u32,
     },
-    /// It ended by itself.
+    /// The turn ended normally.
     Finished,
-    /// Somebody ended it.
+    /// The turn was interrupted.
     Interrupted,
-    /// It ended badly.
+    /// The turn failed.
     Failed,
 }
 
-/// What can happen to a turn.
+/// Event that changes the state of a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TurnChange {
-    /// It starts, or starts again after a crash.
+    /// The turn starts, possibly again after a crash.
     Start {
-        /// The life of the host that starts it.
+        /// Run of the host that starts it.
         epoch: Epoch,
     },
-    /// It ended by itself.
+    /// The turn ends normally.
     Finish {
-        /// The life of the host that says so.
+        /// Run of the reporting host.
         epoch: Epoch,
     },
-    /// Somebody ended it.
+    /// The turn is interrupted.
     Interrupt {
-        /// The life of the host that says so.
+        /// Run of the reporting host.
         epoch: Epoch,
     },
-    /// It ended badly.
+    /// The turn fails.
     Fail {
-        /// The life of the host that says so.
+        /// Run of the reporting host.
         epoch: Epoch,
     },
-    /// The host that ran it is gone.
+    /// The run of the host that ran the turn has ended.
     OwnerDied,
 }
 
-/// An arrow that does not exist. A fault of this host.
+/// An invalid transition, which is a bug of this host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a turn that is {state:?} cannot take {change:?}")]
 pub struct Impossible {
-    /// Where the turn was.
+    /// State of the turn before the change.
     pub state: TurnState,
-    /// What was to happen.
+    /// The rejected change.
     pub change: TurnChange,
 }
 
 impl TurnState {
-    /// Returns the state that `change` leads to; the only place that knows the arrows.
+    /// Returns the state after `change`. The table of transitions exists only here.
     ///
     /// # Errors
     ///
-    /// An end is accepted only from the epoch that runs the turn, so late output
-    /// of an earlier life changes nothing.
+    /// [`Impossible`] for an invalid transition. Only the epoch that runs the turn may end it, so late output
+    /// of an earlier run changes nothing.
     pub fn after(self, change: TurnChange) -> Result<Self, Impossible> {
         use TurnChange as Change;
         match (self, change) {
@@ -99,13 +99,13 @@ impl TurnState {
         }
     }
 
-    /// Whether nothing follows.
+    /// Returns true if the turn has ended.
     pub fn is_over(self) -> bool {
         matches!(self, Self::Finished | Self::Interrupted | Self::Failed)
     }
 }
 
-/// Whether a turn that a crash cut off at this start (from 1) is resumed once more.
+/// Returns true if a turn that a crash interrupted at this start (from 1) is resumed once more.
 pub fn may_resume(attempt: u32) -> bool {
     attempt <= TURN_RESUMES_MAX
 }

@@ -1,4 +1,4 @@
-//! Whether the agent was meant.
+//! Decision whether a message is addressed to the agent.
 
 use std::collections::BTreeSet;
 
@@ -6,16 +6,16 @@ use hermes_protocol::{ChatType, Event, EventKind, GroupDefault};
 
 use crate::session::is_dm;
 
-/// What the operator and the manifest say about messages in groups.
+/// Rules for messages in groups, from the operator and the adapter's manifest.
 #[derive(Clone, Debug)]
 pub struct AddressRules {
-    /// Whether a message counts only when it is addressed; `None`: as `default` says.
+    /// Requires a message to be addressed to the agent; `None` uses `default`.
     pub require_mention: Option<bool>,
-    /// Ids of chats in which every message counts; a thread counts with its chat.
+    /// Ids of chats in which every message counts as addressed. A thread belongs to its parent chat.
     pub free_chats: BTreeSet<String>,
-    /// Words that count as addressing the agent: plain, case-insensitive, at word bounds.
+    /// Words that address the agent: literal, case-insensitive, matched at word boundaries.
     pub mention_patterns: Vec<String>,
-    /// What the adapter's manifest says.
+    /// Default of the adapter's manifest.
     pub default: GroupDefault,
 }
 
@@ -30,14 +30,12 @@ impl Default for AddressRules {
     }
 }
 
-/// Whether an admitted event is meant for the agent.
+/// Returns true if an admitted event is meant for the agent.
 ///
-/// A bot is answered only when it mentions this account inline, so that two
-/// agents do not talk to each other for ever; so is whoever writes in a channel as
-/// the channel itself, unless the operator says that every message there counts.
-/// Direct messages and presses of a
-/// button always count. `participates` is the route's flag: in a thread in which
-/// the agent takes part nobody has to mention it.
+/// A bot gets an answer only if it mentions this account inline, so that two agents do not talk to each other
+/// endlessly. The same rule applies to a sender who writes in a channel as the channel itself, unless the
+/// operator lets every message there count. Direct messages and button presses always count. `participates` is
+/// the flag of the route: in a thread in which the agent takes part, no mention is needed.
 pub fn addressed(event: &Event, rules: &AddressRules, participates: bool) -> bool {
     if event.sender.is_bot {
         return event.addressed.mention;
@@ -58,7 +56,8 @@ pub fn addressed(event: &Event, rules: &AddressRules, participates: bool) -> boo
         || rules.mention_patterns.iter().any(|pattern| mentions(&event.text, pattern))
 }
 
-/// Whether somebody writes in a channel as the channel: a person, or another bot that is its admin; nobody can tell.
+/// Returns true if the sender writes as the channel itself. The platform does not reveal whether a person or
+/// another bot with admin rights wrote the message.
 pub fn speaks_as_channel(event: &Event) -> bool {
     event.chat.kind == ChatType::Channel && event.sender.id == event.chat.id
 }
@@ -72,7 +71,7 @@ fn is_in_thread(event: &Event) -> bool {
     event.chat.kind == ChatType::Thread || event.chat.thread.as_ref().is_some_and(|thread| !thread.is_empty())
 }
 
-/// Whether `pattern` stands in `text` as a word of its own, whatever its case.
+/// Returns true if `text` contains `pattern` as a separate word, ignoring case.
 pub(super) fn mentions(text: &str, pattern: &str) -> bool {
     let pattern: Vec<char> = fold(pattern.trim());
     let (Some(&first), Some(&last)) = (pattern.first(), pattern.last()) else {
@@ -86,7 +85,7 @@ pub(super) fn mentions(text: &str, pattern: &str) -> bool {
     })
 }
 
-/// Whether a word ends between a neighbour and the edge of a pattern.
+/// Returns true if there is a word boundary between a neighbour and the edge of a pattern.
 fn is_bound(neighbour: Option<char>, edge: char) -> bool {
     neighbour.is_none_or(|c| !is_word(c) || is_unspaced(c) || is_unspaced(edge))
 }
@@ -95,7 +94,7 @@ fn is_word(c: char) -> bool {
     c.is_alphanumeric() || c == '_'
 }
 
-/// Scripts that do not put spaces between words, so that every character is a bound.
+/// Returns true for scripts without spaces between words, in which every character is a word boundary.
 fn is_unspaced(c: char) -> bool {
     matches!(c,
         '\u{0e00}'..='\u{0eff}' | '\u{1000}'..='\u{109f}' | '\u{1780}'..='\u{17ff}'

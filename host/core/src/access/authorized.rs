@@ -1,4 +1,4 @@
-//! The proof that something may open a session.
+//! The proof of authorization that is needed to open a session.
 
 use hermes_protocol::Event;
 
@@ -6,8 +6,8 @@ use super::Tier;
 
 /// Proof that the access policy admitted a sender, or that the host itself is the cause.
 ///
-/// It has two constructors: [`super::AccessPolicy::admit`] and
-/// [`Authorized::<Event>::host`]. Its field is private, so nothing else makes one:
+/// Only two constructors exist: [`super::AccessPolicy::admit`] and [`Authorized::<Event>::host`]. The field is
+/// private, so no other code can create one:
 ///
 /// ```compile_fail
 /// let forged = hermes_core::access::Authorized { value: 1 };
@@ -19,71 +19,70 @@ pub struct Authorized<T> {
     origin: Origin,
 }
 
-/// Who is behind something authorized.
+/// Origin of an authorized value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
-    /// A sender whom the policy admitted.
+    /// A sender admitted by the policy.
     Sender,
     /// The host itself.
     Host(HostCause),
 }
 
-/// Why the host itself says something to the agent.
+/// Reason for an event that the host itself creates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum HostCause {
-    /// A session moved here.
+    /// A session moved to this chat.
     Handoff,
-    /// A job is due.
+    /// A scheduled job is due.
     Cron,
-    /// Background work ended.
+    /// A background task ended.
     Task,
-    /// The host does a task by itself.
+    /// The host runs a task on its own initiative.
     Run,
-    /// A turn that a crash cut off goes on.
+    /// A turn that a crash interrupted is resumed.
     Resume,
-    /// The operator asked over the control socket.
+    /// The operator sent a request over the control socket.
     Control,
 }
 
 impl<T> Authorized<T> {
-    /// What [`super::AccessPolicy::admit`] returns.
+    /// Wraps a value that [`super::AccessPolicy::admit`] admitted.
     pub(super) fn admitted(value: T, tier: Tier) -> Self {
         Self { value, tier, origin: Origin::Sender }
     }
 
-    /// Returns what was authorized.
+    /// Returns the authorized value.
     pub fn get(&self) -> &T {
         &self.value
     }
 
-    /// Returns what was authorized, without the proof.
+    /// Returns the authorized value and drops the proof.
     pub fn into_inner(self) -> T {
         self.value
     }
 
-    /// Returns what its sender may do.
+    /// Returns the tier of the sender.
     pub fn tier(&self) -> Tier {
         self.tier
     }
 
-    /// Returns who is behind it.
+    /// Returns the origin.
     pub fn origin(&self) -> Origin {
         self.origin
     }
 
-    /// Carries the proof over to a value made from this one.
+    /// Applies `make` to the value and keeps the proof.
     pub fn map<U>(self, make: impl FnOnce(T) -> U) -> Authorized<U> {
         Authorized { value: make(self.value), tier: self.tier, origin: self.origin }
     }
 }
 
 impl Authorized<Event> {
-    /// An event that the host itself originates.
+    /// Authorizes an event that the host itself creates.
     ///
-    /// It holds the lowest tier: what the host replays must not gain rights that
-    /// its first sender may have lost. Only the control socket, whose peer is the
-    /// operator, holds the operator's.
+    /// The event gets the lowest tier, because a replayed event must not have rights that its original sender
+    /// may have lost. Only events of the control socket, whose peer is the operator, get the operator's tier.
     pub fn host(event: Event, cause: HostCause) -> Self {
         let tier = match cause {
             HostCause::Control => Tier::Operator,

@@ -1,41 +1,41 @@
-//! Access that was granted while the host runs, by pairing.
+//! Access granted at run time by pairing.
 
 use std::collections::BTreeMap;
 
 use hermes_protocol::Sender;
 use serde::{Deserialize, Serialize};
 
-/// One person whom an operator or admin let in.
+/// Access that an operator or admin granted to one person.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Grant {
-    /// The instance it holds for.
+    /// Instance for which the grant is valid.
     pub instance: String,
-    /// The person's stable id there.
+    /// Stable platform id of the person.
     pub user: String,
-    /// Their display name at that time, for lists.
+    /// Display name at the time of the grant, for lists.
     #[serde(default)]
     pub name: String,
-    /// Who granted it, for lists.
+    /// Person who made the grant, for lists.
     #[serde(default)]
     pub granted_by: String,
-    /// When, in Unix milliseconds.
+    /// Time of the grant, in Unix milliseconds.
     #[serde(default)]
     pub at_ms: i64,
 }
 
-/// All grants. Whoever is in here is a user, never more.
+/// The set of all grants. A grant gives the user tier, never more.
 #[derive(Clone, Debug, Default)]
 pub struct Grants {
     by_user: BTreeMap<(String, String), Grant>,
 }
 
 impl Grants {
-    /// No grants.
+    /// Returns an empty set.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Adds a grant; returns the one it replaces. A grant for nobody is not kept.
+    /// Adds a grant and returns the one that it replaces. A grant without a user id is ignored.
     pub fn insert(&mut self, grant: Grant) -> Option<Grant> {
         if grant.user.is_empty() {
             return None;
@@ -43,17 +43,17 @@ impl Grants {
         self.by_user.insert((grant.instance.clone(), grant.user.clone()), grant)
     }
 
-    /// Takes a grant away.
+    /// Removes and returns a grant.
     pub fn remove(&mut self, instance: &str, user: &str) -> Option<Grant> {
         self.by_user.remove(&(instance.to_owned(), user.to_owned()))
     }
 
-    /// Whether a sender was let in on this instance.
+    /// Returns true if a sender has a grant on this instance.
     pub fn contain(&self, instance: &str, sender: &Sender) -> bool {
         super::ids(sender).any(|id| self.by_user.contains_key(&(instance.to_owned(), id.to_owned())))
     }
 
-    /// Returns every grant, by instance and user.
+    /// Returns all grants, ordered by instance and user.
     pub fn iter(&self) -> impl Iterator<Item = &Grant> {
         self.by_user.values()
     }

@@ -117,7 +117,7 @@ fn several_ids_on_the_only_list_are_users_and_none_is_the_operator() {
         assert!(two.reason("telegram", &Sender::new(id), Tier::User).contains("2 ids"));
     }
     assert_eq!(two.without_operator("telegram"), Some(2));
-    // The global list and that of the section count together.
+    // The global list and the section's list are counted together.
     let mixed = AccessPolicy {
         allowed_users: set(&["telegram:6", "slack:7"]),
         ..telegram(InstanceAccess { allowed_users: set(&["5"]), ..InstanceAccess::default() })
@@ -125,14 +125,14 @@ fn several_ids_on_the_only_list_are_users_and_none_is_the_operator() {
     assert_eq!(tier(&mixed, dm(Sender::new("5")), Trust::None), Some(Tier::User));
     assert_eq!(tier(&mixed, dm(Sender::new("6")), Trust::None), Some(Tier::User));
     assert_eq!((mixed.without_operator("telegram"), mixed.without_operator("slack")), (Some(2), None));
-    // The same id in both lists is one person, and so is an id next to the mark for everybody.
+    // The same id in both lists is one person; the wildcard is not counted.
     let same = AccessPolicy {
         allowed_users: set(&["telegram:5"]),
         ..telegram(InstanceAccess { allowed_users: set(&["5", "*"]), ..InstanceAccess::default() })
     };
     assert_eq!(tier(&same, dm(Sender::new("5")), Trust::None), Some(Tier::Operator));
     assert_eq!(same.without_operator("telegram"), None);
-    // A named operator settles it.
+    // A named operator resolves the ambiguity.
     let named = telegram(InstanceAccess {
         allowed_users: set(&["5", "6"]),
         operators: set(&["5"]),
@@ -368,7 +368,7 @@ proptest! {
     }
 }
 
-/// One random situation.
+/// A random access case.
 #[derive(Clone, Debug)]
 struct Case {
     policy: AccessPolicy,
@@ -377,7 +377,7 @@ struct Case {
     trust: Trust,
 }
 
-/// Who is admitted, said in ten lines.
+/// A minimal reference model of admission.
 fn model(case: &Case) -> bool {
     let (global, none) = (&case.policy, InstanceAccess::default());
     let own = global.instances.get("telegram").unwrap_or(&none);

@@ -1,9 +1,8 @@
-//! What words say about a question.
+//! Interpretation of free text as an answer to a question.
 //!
-//! A text answers only as a whole, and only in so many words: the number of an option,
-//! its label, and for an approval one of a few words for yes and no. Case, blanks,
-//! punctuation around words and politeness change nothing. What is one option by its
-//! number and another by its label is neither.
+//! A text counts only as a whole and only if it matches exactly: the number of an option, its label, or, for an
+//! approval, one of a few words for yes and no. Case, whitespace, surrounding punctuation and polite phrases
+//! are ignored. A text that matches one option by number and another by label matches neither.
 
 use super::{Kind, Pick, Question, Verdict};
 
@@ -15,18 +14,18 @@ const SESSION: &[&str] = &["session", "approve session", "session approve"];
 const ALWAYS: &[&str] = &["always", "approve always", "always approve"];
 /// Words that deny.
 const DENY: &[&str] = &["deny", "no", "reject", "cancel", "n", "👎"];
-/// What stands around an answer and says nothing.
+/// Polite phrases around an answer, ignored.
 const POLITE: &[&str] = &["please", "thank you", "thanks"];
-/// What may stand before the number of an option.
+/// Words before the number of an option.
 const COUNTED: &[&str] = &["option ", "number "];
-/// What may stand before a word of an answer.
+/// Characters ignored before a word of an answer.
 const BEFORE: &[char] = &['(', '[', '"', '\'', '`', '*', '_', '#', '“', '„', '‘'];
-/// What may stand behind one. No question mark: whoever asks back has not answered.
+/// Characters ignored after a word. A question mark is not among them, because a question is not an answer.
 const BEHIND: &[char] = &['.', ',', ';', ':', '!', '…', ')', ']', '"', '\'', '`', '*', '_', '”', '“', '’', '‘'];
-/// What may stand between words by itself; before a number it would say something.
+/// Characters ignored between words if they are separate words; before a number they could be a minus sign.
 const BETWEEN: &[char] = &['-', '–', '—'];
 
-/// What a whole text picks of a question's options; `None` where it says something else.
+/// Returns the option or answer that a whole text selects, or `None` if the text is not an answer.
 pub fn read(question: &Question, text: &str) -> Option<Pick> {
     let said = plain(text);
     let (numbered, named) = (numbered(question, &said), named(question, text, &said));
@@ -43,7 +42,7 @@ pub fn read(question: &Question, text: &str) -> Option<Pick> {
     }
 }
 
-/// The option of which this is the number, with or without its label.
+/// Returns the index of the option with this number, with or without its label.
 fn numbered(question: &Question, said: &str) -> Option<usize> {
     let said = COUNTED.iter().find_map(|before| said.strip_prefix(before)).unwrap_or(said);
     let (number, label) = said.split_once(' ').unwrap_or((said, ""));
@@ -52,7 +51,7 @@ fn numbered(question: &Question, said: &str) -> Option<usize> {
     (is_it && option < question.options.len()).then_some(option)
 }
 
-/// The one option that is called so.
+/// Returns the index of the only option with this label.
 fn named(question: &Question, text: &str, said: &str) -> Option<usize> {
     let labels = || question.options.iter().map(|option| option.label.as_str()).enumerate();
     let exactly = labels().find(|(_, label)| label.to_lowercase() == text.trim().to_lowercase());
@@ -70,19 +69,19 @@ fn approval(said: &str) -> Option<Pick> {
         () if says(SESSION) => Some(Pick::Approve(Verdict::Session)),
         () if says(ALWAYS) => Some(Pick::Approve(Verdict::Always)),
         () if says(DENY) => Some(Pick::Deny { why: None }),
-        // Said twice it is said all the same.
+        // A repeated word counts like a single one.
         () if says_only(said, ONCE) => Some(Pick::Approve(Verdict::Once)),
         () if says_only(said, DENY) => Some(Pick::Deny { why: None }),
         () => None,
     }
 }
 
-/// Whether each word is one of these.
+/// Returns true if each word is one of these.
 fn says_only(said: &str, words: &[&str]) -> bool {
     said.split(' ').all(|word| words.contains(&word))
 }
 
-/// A text without what changes nothing about what it says.
+/// Normalizes a text: removes case, decoration and polite phrases.
 fn plain(text: &str) -> String {
     let text: String = text.to_lowercase().chars().filter(|c| !is_shade(*c)).collect();
     let words = text.split_whitespace().map(|word| word.trim_start_matches(BEFORE).trim_end_matches(BEHIND));
@@ -97,7 +96,8 @@ fn plain(text: &str) -> String {
     said.to_owned()
 }
 
-/// Whether a character only says how the one before it is drawn: the shade of a thumb, or that it is a picture.
+/// Returns true for a character that only changes the presentation of the previous one: a skin tone or a
+/// variation selector.
 fn is_shade(c: char) -> bool {
     matches!(c, '\u{1f3fb}'..='\u{1f3ff}' | '\u{fe0e}' | '\u{fe0f}')
 }

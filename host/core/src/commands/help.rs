@@ -1,21 +1,19 @@
-//! Help and menus, written from the table.
+//! Help texts and menus, generated from the command table.
 
 use hermes_protocol::CommandInfo;
 
 use super::{Command, Gates, Place, REGISTRY, values};
 use crate::access::Tier;
 
-/// Returns the help of what somebody may run here, one line of house markdown for
-/// each command. `may_run` is asked for each, so that a command the operator listed
-/// is shown too.
+/// Returns the help for the commands that a person may run here, one line of house markdown each. `may_run` is
+/// called for each command, so that commands that the operator listed appear too.
 pub fn help_lines(place: Place, gates: &Gates, may_run: impl Fn(&Command) -> bool) -> Vec<String> {
     let shown = |command: &&Command| command.scope.includes(place) && gates.is_open(command) && may_run(command);
     REGISTRY.iter().filter(shown).map(line).collect()
 }
 
-/// Packs lines into pages, each as full as `fits` allows; it is asked with whole
-/// pages, their last line included, which says where the reader is. A line that
-/// fits nowhere has a page of its own.
+/// Splits lines into pages, each as full as `fits` allows. `fits` receives whole pages, including the last line
+/// with the page number. A line that fits on no page gets its own page.
 pub fn pages(lines: &[String], fits: impl Fn(&str) -> bool) -> Vec<String> {
     let whole = lines.join("\n");
     if fits(&whole) {
@@ -37,7 +35,7 @@ pub fn pages(lines: &[String], fits: impl Fn(&str) -> bool) -> Vec<String> {
     pages.iter().zip(1..).map(|(page, n)| page_of(page, n, of)).collect()
 }
 
-/// One page, and where it is among the others.
+/// Formats one page with its page number.
 fn page_of(lines: &[&str], n: usize, of: usize) -> String {
     let place = match n == of {
         true => format!("Page {n} of {of}, the last."),
@@ -59,7 +57,7 @@ pub fn help_for(command: &Command) -> String {
     text
 }
 
-/// Returns the menu that a platform shows to everybody: what users may run in any chat.
+/// Returns the menu that a platform shows to everyone: the commands that users may run in any chat.
 pub fn menu(gates: &Gates) -> Vec<CommandInfo> {
     REGISTRY
         .iter()
@@ -69,7 +67,7 @@ pub fn menu(gates: &Gates) -> Vec<CommandInfo> {
         .collect()
 }
 
-/// Returns the menu of one person: what they may run here.
+/// Returns the menu of one person: the commands that the person may run here.
 pub fn menu_for(place: Place, gates: &Gates, may_run: impl Fn(&Command) -> bool) -> Vec<CommandInfo> {
     let shown = |command: &&Command| command.scope.includes(place) && gates.is_open(command) && may_run(command);
     REGISTRY.iter().filter(shown).map(info).collect()
@@ -96,7 +94,7 @@ pub fn reference() -> String {
         text.push_str(&format!(
             "| `/{}{gap}{}` | {} | {}s | {place} | {} | {} | {} |\n",
             command.name,
-            // A bar would end the cell.
+            // A vertical bar would end the table cell.
             command.args.replace('|', "\\|"),
             aliases.join(", "),
             command.tier,

@@ -1,38 +1,37 @@
-//! Reads a text as a command.
+//! Parser for slash commands.
 
 use super::{Command, Gates, REGISTRY};
 use crate::limits::{COMMAND_NAME_BYTES_MAX, COMMAND_PREFIX_CHARS_MIN};
 
-/// How near a name must be to be offered, from 0 (nothing alike) to 1.
+/// Lowest similarity of a suggested name, from 0 (nothing alike) to 1 (equal).
 const NEARNESS_MIN: f64 = 0.5;
 
-/// What a text is.
+/// Result of parsing a text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Parsed {
-    /// Words for the agent. A path (`/usr/bin/x`) is no command.
+    /// Text for the agent. A path (`/usr/bin/x`) is not a command.
     NotCommand,
     /// A command.
     Command {
-        /// Its row.
+        /// Row of the command.
         spec: &'static Command,
-        /// What stands behind it, trimmed.
+        /// Arguments, trimmed.
         args: String,
     },
-    /// It looks like a command, and there is none of that name.
+    /// The text has the form of a command, but no command has this name.
     Unknown {
-        /// The name as it was typed, in lower case.
+        /// Name as typed, in lower case.
         name: String,
-        /// The command that may have been meant.
+        /// Most similar command.
         nearest: Option<&'static str>,
     },
 }
 
-/// Reads a text as a command. `prefix` is what may stand before a name besides
-/// `/`; empty: nothing else. What `gates` closes is unknown.
+/// Parses a text as a command. `prefix` is accepted before a name in addition to `/`, unless it is empty. A
+/// command behind a closed gate is unknown.
 ///
-/// A name may be followed by `@account` and may be shortened to three letters or
-/// more where that fits one command only. A dash that a keyboard made of `--` is
-/// made `--` again.
+/// A name may be followed by `@account` and may be shortened to three letters or more if only one command
+/// matches. A dash into which a keyboard turned `--` is restored.
 pub fn parse(text: &str, prefix: &str, gates: &Gates) -> Parsed {
     let Some((name, args)) = split(text.trim(), prefix) else {
         return Parsed::NotCommand;
@@ -47,7 +46,7 @@ pub fn parse(text: &str, prefix: &str, gates: &Gates) -> Parsed {
     }
 }
 
-/// Returns the open command whose name or alias is most like a word.
+/// Returns the enabled command whose name or alias is most similar to a word.
 pub fn nearest(name: &str, gates: &Gates) -> Option<&'static str> {
     let mut best: Option<(f64, &'static str)> = None;
     for (candidate, command) in names(gates) {
@@ -59,14 +58,14 @@ pub fn nearest(name: &str, gates: &Gates) -> Option<&'static str> {
     best.map(|(_, name)| name)
 }
 
-/// Whether a text is a slash command with the name of an account behind it, `/stop@this_bot`.
+/// Returns true for a slash command followed by an account name, such as `/stop@this_bot`.
 pub fn names_an_account(text: &str) -> bool {
     let text = text.trim();
     let word = text.split(char::is_whitespace).next().unwrap_or_default();
     word.contains('@') && split(text, "").is_some()
 }
 
-/// Splits a text into the name of a command and what follows; `None` when it is no command.
+/// Splits a text into the name of a command and its arguments; returns `None` if it is not a command.
 fn split<'a>(text: &'a str, prefix: &str) -> Option<(&'a str, &'a str)> {
     let rest = text.strip_prefix('/').or_else(|| text.strip_prefix(prefix).filter(|_| !prefix.is_empty()))?;
     let (word, args) = rest.split_once(char::is_whitespace).unwrap_or((rest, ""));
@@ -78,7 +77,7 @@ fn split<'a>(text: &'a str, prefix: &str) -> Option<(&'a str, &'a str)> {
     is_name.then(|| (name, args.trim()))
 }
 
-/// Finds a command by name, alias or a unique beginning; `_` and `-` are the same.
+/// Finds a command by name, alias or unique prefix; `_` and `-` are equivalent.
 fn resolve(name: &str, gates: &Gates) -> Option<&'static Command> {
     let name = name.replace('_', "-");
     if let Some((_, command)) = names(gates).find(|(known, _)| *known == name) {
@@ -92,14 +91,14 @@ fn resolve(name: &str, gates: &Gates) -> Option<&'static Command> {
     fitting.all(|other| other.id == first.id).then_some(first)
 }
 
-/// Every name and alias of the open commands, in the order of the table.
+/// Returns every name and alias of the enabled commands, in the order of the table.
 fn names(gates: &Gates) -> impl Iterator<Item = (&'static str, &'static Command)> {
     REGISTRY.iter().filter(|command| gates.is_open(command)).flat_map(|command| {
         std::iter::once(command.name).chain(command.aliases.iter().copied()).map(move |name| (name, command))
     })
 }
 
-/// Makes `—global` (or `–global`) `--global` again, at the beginning of words only.
+/// Restores `--global` from `—global` or `–global`, only at the start of a word.
 fn repair_dashes(args: &str) -> String {
     let mut repaired = String::with_capacity(args.len() + 2);
     let mut at_word_start = true;

@@ -1,9 +1,9 @@
-//! Words that may stand behind a command, where the table can know them.
+//! Completion values of command arguments that are known without a running host.
 
 use super::CommandId;
 
-/// Returns what may be written first behind a command's name, for completion. Titles,
-/// numbers and names that only the running host knows are not among them.
+/// Returns the possible first arguments of a command, for completion. Titles, numbers and names that only the
+/// running host knows are not included.
 pub fn values(id: CommandId) -> &'static [&'static str] {
     match id {
         CommandId::Busy => &["interrupt", "queue", "steer", "reset"],

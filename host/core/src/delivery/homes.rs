@@ -1,7 +1,7 @@
-//! The chat that each instance may address unasked.
+//! The home channel of each instance, to which the host may send unsolicited messages.
 //!
-//! What the configuration names wins over what `/sethome` stored: a file that an operator
-//! wrote must not be overruled from a chat.
+//! A home channel from the configuration takes precedence over one stored by `/sethome`: a chat must not
+//! overrule the operator's file.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ pub struct Homes {
     set: BTreeMap<String, Chat>,
 }
 
-/// Who said which chat it is.
+/// Source of a home channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SaidBy {
     /// The configuration.
@@ -24,33 +24,33 @@ pub enum SaidBy {
 }
 
 impl Homes {
-    /// None yet, but for those that `/sethome` stored.
+    /// Creates the set from the home channels that `/sethome` stored.
     pub fn stored(set: impl IntoIterator<Item = (String, Chat)>) -> Self {
         Self { configured: BTreeMap::new(), set: set.into_iter().collect() }
     }
 
-    /// The home channel of an instance.
+    /// Returns the home channel of an instance.
     pub fn get(&self, instance: &str) -> Option<&Chat> {
         self.told(instance).map(|(chat, _)| chat)
     }
 
-    /// The home channel of an instance, and who said so.
+    /// Returns the home channel of an instance and its source.
     pub fn told(&self, instance: &str) -> Option<(&Chat, SaidBy)> {
         let configured = self.configured.get(instance).map(|chat| (chat, SaidBy::Configuration));
         configured.or_else(|| self.set.get(instance).map(|chat| (chat, SaidBy::Chat)))
     }
 
-    /// Takes over what the configuration means; `None`: it names none.
+    /// Sets the configured home channel; `None` removes it.
     pub fn configure(&mut self, instance: &str, chat: Option<Chat>) {
         put(&mut self.configured, instance, chat);
     }
 
-    /// Takes over what `/sethome` says; `None`: it is none any more.
+    /// Sets the home channel of `/sethome`; `None` removes it.
     pub fn set(&mut self, instance: &str, chat: Option<Chat>) {
         put(&mut self.set, instance, chat);
     }
 
-    /// Follows a chat to its new id. Returns whether a home channel moved.
+    /// Replaces a chat by its new id. Returns true if a home channel changed.
     pub fn follow(&mut self, instance: &str, from: &Chat, to: &Chat) -> bool {
         let mut moved = false;
         for homes in [&mut self.configured, &mut self.set] {

@@ -1,40 +1,40 @@
-//! The files that an agent's words take along.
+//! Files that a reply of the agent names.
 
-/// Says that everything goes as a file, also what a chat would show in a way of its own.
+/// Line that sends all files as documents instead of in the platform's native form.
 const AS_DOCUMENT: &str = "[[as_document]]";
 
-/// Says that recordings are speech.
+/// Line that sends audio files as voice messages.
 const AS_VOICE: &str = "[[audio_as_voice]]";
 
-/// Quotes that may stand around the name of a file.
+/// Quotes allowed around the name of a file.
 const QUOTES: [char; 3] = ['"', '\'', '`'];
 
-/// What is left to say, and what goes with it.
+/// A reply split into text and files.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Enclosed<'t> {
-    /// The words without the lines that name files.
+    /// Text without the lines that name files.
     pub said: String,
-    /// The files, in their order.
+    /// Files in their order.
     pub files: Vec<FileSource<'t>>,
-    /// Whether all of them go as plain files.
+    /// Sends all files as documents.
     pub as_documents: bool,
-    /// Whether recordings among them are spoken into the chat.
+    /// Sends audio files as voice messages.
     pub as_voice: bool,
 }
 
-/// Where a file comes from.
+/// Source of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FileSource<'t> {
-    /// It lies on this machine.
+    /// Path on this machine.
     Path(&'t str),
-    /// It has to be fetched.
+    /// URL to fetch.
     Url(&'t str),
-    /// It is written out: what stands behind `data:`.
+    /// Inline content: the text after `data:`.
     Data(&'t str),
 }
 
 impl<'t> FileSource<'t> {
-    /// Reads what stands behind `MEDIA:`.
+    /// Parses the text after `MEDIA:`.
     pub fn of(named: &'t str) -> Self {
         let begins = |scheme: &str| named.get(..scheme.len()).is_some_and(|start| start.eq_ignore_ascii_case(scheme));
         if begins("data:") {
@@ -44,8 +44,7 @@ impl<'t> FileSource<'t> {
     }
 }
 
-/// Takes the lines `MEDIA:<path or address>` out of a reply. In a block of code such a line is words
-/// like any other.
+/// Extracts the lines `MEDIA:<path or URL>` from a reply. Such a line inside a code block stays text.
 pub fn take_media(text: &str) -> Enclosed<'_> {
     let mut enclosed = Enclosed { said: String::with_capacity(text.len()), ..Enclosed::default() };
     let mut in_code = false;
@@ -64,7 +63,7 @@ pub fn take_media(text: &str) -> Enclosed<'_> {
     enclosed
 }
 
-/// A name without the quotes that stand around it.
+/// Removes quotes around a name.
 fn unquoted(named: &str) -> &str {
     let named = named.trim();
     let inside = QUOTES.iter().find_map(|quote| named.strip_prefix(*quote)?.strip_suffix(*quote));

@@ -1,19 +1,19 @@
-//! How often a growing message is shown again.
+//! Update rate of a growing message.
 
 use crate::limits;
 
-/// What is shorter than a piece is shown after so many intervals.
+/// Number of intervals after which a change shorter than a piece is shown.
 const SHORT_AFTER_INTERVALS: i64 = 3;
 
-/// The longest interval that a platform can drive the pace to, in milliseconds.
+/// Longest interval to which a platform can slow the pace down, in milliseconds.
 const INTERVAL_MS_MAX: i64 = 10_000;
 
-/// The pace that the operator wants.
+/// Pace set by the operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PaceRule {
-    /// The shortest time between two pieces, in milliseconds.
+    /// Shortest time between two updates, in milliseconds.
     pub interval_ms: i64,
-    /// How many characters make a piece.
+    /// Number of characters of a piece.
     pub chars: usize,
 }
 
@@ -23,10 +23,9 @@ impl Default for PaceRule {
     }
 }
 
-/// When one message that grows is shown next.
+/// The schedule of updates of one growing message.
 ///
-/// The first piece waits as well, so that an answer which comes quickly is sent
-/// once and whole.
+/// The first update waits as well, so that a fast answer is sent once and complete.
 #[derive(Clone, Debug)]
 pub struct Pace {
     rule: PaceRule,
@@ -36,13 +35,13 @@ pub struct Pace {
 }
 
 impl Pace {
-    /// The pace of a message of which nothing was shown yet.
+    /// Creates the schedule of a message that was not shown yet.
     pub fn new(rule: PaceRule, now_ms: i64) -> Self {
         Self { rule, interval_ms: rule.interval_ms, shown_ms: now_ms, shown_chars: 0 }
     }
 
-    /// Returns when the message may be shown, once `chars` characters were ever written to it.
-    /// `None`: nothing is new.
+    /// Returns the time of the next update, in Unix milliseconds, after `chars` characters were written in
+    /// total. Returns `None` if there is nothing new.
     pub fn due_ms(&self, chars: usize) -> Option<i64> {
         let new = chars.saturating_sub(self.shown_chars);
         let intervals = match new {
@@ -53,13 +52,13 @@ impl Pace {
         Some(self.shown_ms.saturating_add(self.interval_ms.saturating_mul(intervals)))
     }
 
-    /// Notes that the first `chars` characters were shown.
+    /// Records that the first `chars` characters were shown.
     pub fn shown(&mut self, now_ms: i64, chars: usize) {
         self.shown_ms = now_ms;
         self.shown_chars = chars;
     }
 
-    /// Notes that a piece was not taken: what follows comes half as often.
+    /// Records a rejected update and doubles the interval.
     pub fn slow_down(&mut self, now_ms: i64) {
         self.shown_ms = now_ms;
         self.interval_ms =

@@ -1,4 +1,4 @@
-//! The life of one part.
+//! The states of one message part.
 
 use hermes_protocol::{Receipt, RefusalKind};
 use serde::{Deserialize, Serialize};
@@ -9,76 +9,76 @@ use crate::ids::Epoch;
 #[cfg(test)]
 mod tests;
 
-/// Where a part is. The store keeps [`PartState::word`].
+/// State of a part. The store keeps [`PartState::word`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PartState {
-    /// It waits for its turn.
+    /// The part waits for its attempt.
     Owed,
-    /// An attempt is under way.
+    /// An attempt is running.
     InFlight {
-        /// The life of the host that claimed it.
+        /// Run of the host that claimed the part.
         epoch: Epoch,
-        /// Which attempt, from 1.
+        /// Number of the attempt, from 1.
         attempt: u32,
     },
-    /// The platform has it.
+    /// The platform accepted the part.
     Delivered {
-        /// Its proof.
+        /// Receipt of the platform.
         receipt: Receipt,
     },
-    /// The platform will not take it.
+    /// The platform rejected the part.
     Refused {
-        /// Why.
+        /// Kind of refusal.
         kind: RefusalKind,
-        /// The platform's words, without secrets.
+        /// Message of the platform, without secrets.
         detail: String,
     },
-    /// It may or may not have arrived.
+    /// The part may or may not have arrived.
     Unknown {
-        /// What is known.
+        /// Known facts about the attempt.
         detail: String,
     },
-    /// It stepped aside so that what follows could go; it is retried alone.
+    /// The part left the queue so that later parts can be sent; it is retried separately.
     Deferred,
-    /// It was given up.
+    /// The part was given up.
     Abandoned {
-        /// Why.
+        /// Reason of the abandonment.
         why: String,
     },
 }
 
-/// What can happen to a part.
+/// Event that changes the state of a part.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PartChange {
-    /// An attempt begins; the row says so before anything is sent.
+    /// An attempt begins; the row is updated before anything is sent.
     Claim {
-        /// The life of the host that claims it.
+        /// Run of the host that claims the part.
         epoch: Epoch,
-        /// Which attempt, from 1.
+        /// Number of the attempt, from 1.
         attempt: u32,
     },
-    /// An attempt, or a look-up, ended in this state.
+    /// An attempt or a lookup ended in this state.
     Settle(PartState),
-    /// The host that claimed it is gone.
+    /// The run of the host that claimed the part has ended.
     ClaimerDied,
 }
 
-/// An arrow that does not exist. A fault of this host.
+/// An invalid transition, which is a bug of this host.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a part that is {} cannot take {change:?}", .state.word())]
 pub struct Impossible {
-    /// Where the part was.
+    /// State of the part before the change.
     pub state: PartState,
-    /// What was to happen.
+    /// The rejected change.
     pub change: PartChange,
 }
 
 impl PartState {
-    /// Returns the state that `change` leads to; the only place that knows the arrows.
+    /// Returns the state after `change`. The table of transitions exists only here.
     ///
     /// # Errors
     ///
-    /// [`Impossible`] for an arrow that does not exist: a part that ended stays as it ended.
+    /// [`Impossible`] for an invalid transition. A settled part never changes.
     pub fn after(self, change: PartChange) -> Result<Self, Box<Impossible>> {
         use PartChange as Change;
         match (self, change) {
@@ -96,7 +96,7 @@ impl PartState {
                     | Self::Abandoned { .. }),
                 ),
             ) => Ok(next),
-            // A look-up answers, or the doubt is repeated or given up.
+            // A lookup resolves the uncertainty, or the part is repeated or abandoned.
             (
                 Self::Unknown { .. },
                 Change::Settle(
@@ -107,7 +107,7 @@ impl PartState {
                     | Self::Abandoned { .. }),
                 ),
             ) => Ok(next),
-            // Expiry, `outbox drop` and stepping aside need no attempt.
+            // Expiry, `outbox drop` and deferral need no attempt.
             (Self::Owed | Self::Deferred, Change::Settle(next @ (Self::Deferred | Self::Abandoned { .. }))) => Ok(next),
             (Self::InFlight { .. }, Change::ClaimerDied) => {
                 Ok(Self::Unknown { detail: "the host ended during the attempt".to_owned() })
@@ -130,57 +130,58 @@ impl PartState {
         }
     }
 
-    /// Whether nothing follows.
+    /// Returns true if the part has reached a final state.
     pub fn is_settled(&self) -> bool {
         matches!(self, Self::Delivered { .. } | Self::Refused { .. } | Self::Abandoned { .. })
     }
 }
 
-/// What was tried with a part so far. Kept with its row, so that a restart neither
-/// repeats a doubt twice nor forgets that the text went plain. `outbox retry` resets it.
+/// History of the attempts of a part. Stored with its row, so that a restart neither repeats an uncertain part
+/// twice nor forgets that its text was sent as plain text. `outbox retry` resets it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct PartFacts {
-    /// Attempts so far, the one whose outcome is judged included.
+    /// Attempts so far, including the one whose outcome is being judged.
     pub attempts: u32,
-    /// How often the adapter was asked whether it arrived.
+    /// Lookups at the adapter.
     pub lookups: u32,
-    /// Doubts so far that led to a marked repeat.
+    /// Uncertain outcomes that led to a marked repeat.
     pub doubts: u32,
-    /// Those of the doubts that our own side caused: the host or the process of the adapter ended during the attempt.
+    /// Uncertain outcomes caused by the host or the adapter process, which ended during the attempt. Included
+    /// in `doubts`.
     pub interrupted: u32,
-    /// Whether our own side caused the doubt that is open.
+    /// True if the host or the adapter process caused the open uncertainty.
     pub ours: bool,
-    /// Whether its next attempt is the only one in flight through its instance.
+    /// True if the next attempt must be the only one in flight through its instance.
     pub alone: bool,
-    /// Deaths of the instance while this part alone was in flight, the judged one included.
+    /// Crashes of the instance while only this part was in flight, including the one being judged.
     pub deaths: u32,
-    /// Waits that the platform asked for and that were kept in full.
+    /// Waits demanded by the platform and kept in full.
     pub told: u32,
-    /// It goes as plain text, because the platform refused its markup.
+    /// Sends plain text, because the platform refused the markup.
     pub plain: bool,
-    /// It was split again, because it was too long.
+    /// True once the part was split again because it was too long.
     pub resplit: bool,
-    /// It goes without its thread, because the thread is gone.
+    /// Sends without the thread, because the thread no longer exists.
     pub thread_dropped: bool,
-    /// It goes to the chat's new id.
+    /// Sends to the new id of the chat.
     pub rewritten: bool,
-    /// It stepped aside and is retried alone.
+    /// True if the part left the queue and is retried separately.
     pub deferred: bool,
-    /// Since when it fails for its own sake, in Unix milliseconds.
+    /// Start of the failures caused by the part itself, in Unix milliseconds.
     pub failing_since_ms: Option<i64>,
 }
 
 impl PartFacts {
-    /// Notes that our own side ended during an attempt: the host, or the instance. `died`: the instance ended by
-    /// itself, and nothing else was in flight through it.
+    /// Records that the host or the instance ended during an attempt. `died` is true if the instance crashed
+    /// while nothing else was in flight through it.
     pub fn cut_off(&mut self, died: bool) {
         self.ours = true;
         self.alone = true;
         self.deaths = self.deaths.saturating_add(u32::from(died));
     }
 
-    /// Takes over the doubts about the first piece of the same message.
+    /// Copies the uncertainty of the first piece of the same message.
     pub fn inherit_doubts(&mut self, first: &Self) {
         self.doubts = self.doubts.max(first.doubts);
         self.interrupted = self.interrupted.max(first.interrupted);
@@ -188,7 +189,7 @@ impl PartFacts {
         self.alone |= first.alone;
     }
 
-    /// Returns what the text of the next attempt has to say before itself.
+    /// Returns the marks that precede the text of the next attempt.
     pub fn marks(&self) -> Vec<&'static str> {
         let mut marks = Vec::new();
         if self.doubts > 0 {

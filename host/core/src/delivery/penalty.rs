@@ -1,11 +1,11 @@
-//! Which chats and instances a platform asked to wait.
+//! Waiting times that platforms demand for chats and instances.
 
 use std::collections::BTreeMap;
 
 use crate::limits::PENALTIES_MAX;
 
-/// Waits that platforms demanded. Everything for a chat waits, hints included,
-/// until its own and its instance's wait are over.
+/// The clock of demanded waits. All requests for a chat, including hints, wait until the waits of the chat and
+/// of its instance are over.
 #[derive(Clone, Debug, Default)]
 pub struct PenaltyClock {
     instances: BTreeMap<String, i64>,
@@ -13,24 +13,24 @@ pub struct PenaltyClock {
 }
 
 impl PenaltyClock {
-    /// Nothing waits.
+    /// Creates a clock without waits.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Everything of an instance waits until this time. A shorter wait never ends a longer one.
+    /// Delays all requests of an instance until this time. A shorter wait never ends a longer one.
     pub fn hold_instance(&mut self, instance: &str, until_ms: i64) {
         let held = self.instances.entry(instance.to_owned()).or_insert(until_ms);
         *held = (*held).max(until_ms);
     }
 
-    /// Everything for a chat, its threads included, waits until this time.
+    /// Delays all requests for a chat, including its threads, until this time.
     pub fn hold_chat(&mut self, instance: &str, chat: &str, until_ms: i64, now_ms: i64) {
         let key = (instance.to_owned(), chat.to_owned());
         if self.chats.len() >= PENALTIES_MAX && !self.chats.contains_key(&key) {
             self.sweep(now_ms);
             if self.chats.len() >= PENALTIES_MAX {
-                // So many penalties at once are the platform's word about the whole account.
+                // So many penalties at once concern the whole account.
                 return self.hold_instance(instance, until_ms);
             }
         }
@@ -50,14 +50,14 @@ impl PenaltyClock {
         self.chats.clear();
     }
 
-    /// Returns until when a chat has to wait; `None`: it may go.
+    /// Returns the end of the wait of a chat in Unix milliseconds, or `None` if it need not wait.
     pub fn held_until(&self, instance: &str, chat: &str, now_ms: i64) -> Option<i64> {
         let of_instance = self.instances.get(instance).copied();
         let of_chat = self.chats.get(&(instance.to_owned(), chat.to_owned())).copied();
         of_instance.max(of_chat).filter(|&until| until > now_ms)
     }
 
-    /// Forgets what is over.
+    /// Removes expired waits.
     pub fn sweep(&mut self, now_ms: i64) {
         self.instances.retain(|_, until| *until > now_ms);
         self.chats.retain(|_, until| *until > now_ms);

@@ -1,4 +1,4 @@
-//! From an outcome to what is done about it.
+//! Decision about the next step after the outcome of an attempt.
 
 use hermes_protocol::{LookupReply, Purpose, RefusalKind, SendOutcome, WaitScope};
 
@@ -6,95 +6,96 @@ use super::{BREAKS_THE_ADAPTER, Class, DEADLINE_PASSED, DOUBTFUL_TWICE, INTERRUP
 use crate::backoff::Backoff;
 use crate::limits;
 
-/// How long before its deadline a part is tried a last time, in milliseconds, where the platform
-/// asks for a longer wait than there is.
+/// Time before the deadline at which a part is tried a last time, in milliseconds, if the platform demands a
+/// wait beyond the deadline.
 pub const LAST_TRY_MS: i64 = 30_000;
 
-/// The time for which an answer is tried after the host was down or asleep past its deadline, in milliseconds.
+/// Time for which an answer is still tried after the host was down or asleep past its deadline, in
+/// milliseconds.
 pub const AWAKE_TRY_MS: i64 = 600_000;
 
-/// A doubt is not repeated sooner than after so many failures in a row: what answers nothing, or an error without a
-/// word of the platform, mostly lasts longer than the first waits.
+/// Lowest number of consecutive failures from which the wait before a repeat is computed. A connection that
+/// answers nothing, or an error without a message of the platform, mostly lasts longer than the first waits.
 const DOUBT_FAILURES: u32 = 4;
 
 #[cfg(test)]
 mod tests;
 
-/// What is done about a part after an attempt.
+/// The next step for a part after an attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Step {
-    /// It ended.
+    /// Store this final state.
     Settle(PartState),
-    /// It is tried again, not before this time.
+    /// Try again, not before this time.
     RetryAt {
-        /// When, in Unix milliseconds.
+        /// Earliest time, in Unix milliseconds.
         not_before_ms: i64,
-        /// What waits until then.
+        /// Scope that waits until then.
         scope: RetryScope,
     },
-    /// The same once more at once, as plain text from its source.
+    /// Send the source again at once, as plain text.
     ResendPlain,
-    /// What is left of the delivery is split again, smaller.
+    /// Split the rest of the delivery again into smaller parts.
     Resplit,
-    /// The adapter is asked whether it arrived, not before this time, then [`after_lookup`].
+    /// Ask the adapter whether the part arrived, then continue with [`after_lookup`].
     Lookup {
-        /// When, in Unix milliseconds.
+        /// Earliest time, in Unix milliseconds.
         not_before_ms: i64,
-        /// What waits for the answer: the lane, or the part alone.
+        /// Scope that waits for the answer: the queue or only this part.
         scope: RetryScope,
     },
-    /// The same once more, marked as a repeat, not before this time, and not before the adapter has carried
-    /// something since: whatever swallowed the first would swallow the repeat too.
+    /// Send again with a mark that says so. The repeat waits until this time and until the adapter has
+    /// delivered something since, because the cause of the first loss would also affect the repeat.
     RepeatMarked {
-        /// When, in Unix milliseconds.
+        /// Earliest time, in Unix milliseconds.
         not_before_ms: i64,
     },
-    /// The thread is gone: once more at once into the chat itself, which is told once.
+    /// Send again at once without the thread, which no longer exists. The chat gets one notice.
     DropThread,
-    /// The chat moved: once more at once under this id, for this and everything else owed to it.
+    /// Send again at once to the new id of the chat. All other pending deliveries to the chat follow.
     Rewrite {
-        /// The new id.
+        /// New id of the chat.
         to: String,
     },
-    /// The credential is not accepted: the adapter is degraded, the part waits until this time.
+    /// Degrade the adapter, because the platform rejected the credential. The part waits.
     Degrade {
-        /// When, in Unix milliseconds.
+        /// Earliest time, in Unix milliseconds.
         not_before_ms: i64,
     },
-    /// It is given up.
+    /// Abandon the part for this reason.
     Abandon(&'static str),
 }
 
-/// What waits for a retry.
+/// Scope of a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RetryScope {
-    /// The part alone; its lane goes on without it.
+    /// Only the part; later parts of its queue continue.
     Part,
-    /// The lane (instance, chat, thread) behind it.
+    /// The delivery queue (instance, chat, thread) behind the part.
     Lane,
-    /// Everything for this chat.
+    /// All requests for this chat.
     Chat,
-    /// Everything of this instance.
+    /// All requests of this instance.
     Instance,
 }
 
-/// How hard the host tries.
+/// Limits of retries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RetryPolicy {
-    /// Waits between tries.
+    /// Waits between attempts.
     pub backoff: Backoff,
-    /// How long a part that fails for its own sake holds its lane, in milliseconds.
+    /// Longest time for which a failing part blocks its queue, in milliseconds.
     pub lane_hold_ms: i64,
-    /// How long a reply is tried, in milliseconds.
+    /// Time for which a reply is tried, in milliseconds.
     pub reply_deadline_ms: i64,
-    /// How long a notice or a question is tried, in milliseconds.
+    /// Time for which a notice or a question is tried, in milliseconds.
     pub notice_deadline_ms: i64,
-    /// The longest wait after nothing reached the platform, in milliseconds.
+    /// Longest wait while the platform is unreachable, in milliseconds.
     pub unreachable_ms_max: i64,
-    /// After so many deaths of the instance a part is given up.
+    /// Crashes of the instance after which a part is abandoned.
     pub deaths_max: u32,
-    /// Marked repeats of one part at most, where our own side caused the doubts.
+    /// Highest number of marked repeats of one part if the host or the adapter process caused the uncertainty.
     pub repeats_max: u32,
 }
 
@@ -113,8 +114,8 @@ impl Default for RetryPolicy {
 }
 
 impl RetryPolicy {
-    /// Returns until when a delivery made at `made_ms` is tried. A notice or a
-    /// question that comes late is worse than none.
+    /// Returns the deadline of a delivery created at `made_ms`, in Unix milliseconds. Notices and questions
+    /// have a shorter one, because they are useless when late.
     pub fn deadline_ms(&self, purpose: &Purpose, made_ms: i64) -> i64 {
         let span = match purpose {
             Purpose::Notice | Purpose::Ask => self.notice_deadline_ms,
@@ -123,15 +124,15 @@ impl RetryPolicy {
         made_ms.saturating_add(span)
     }
 
-    /// Whether a part must not be sent any more. At the deadline itself it still may.
+    /// Returns true if a part must not be sent any more. At the deadline itself it may still be sent.
     pub fn is_expired(&self, now_ms: i64, deadline_ms: i64) -> bool {
         now_ms > deadline_ms
     }
 }
 
-/// Returns the deadline of a delivery in this run of the host, which began at `awake_since_ms`. An answer is never given
-/// up without a try only because the host was down, asleep or started with another clock. A notice that late is not
-/// worth one.
+/// Returns the deadline of a delivery in this run of the host, which began at `awake_since_ms`. An answer
+/// always gets an attempt, even if the host was down, asleep or started with another clock at its deadline. A
+/// late notice does not.
 pub fn deadline_in_this_run(
     purpose: &Purpose,
     (created_ms, deadline_ms): (i64, i64),
@@ -140,7 +141,7 @@ pub fn deadline_in_this_run(
 ) -> i64 {
     let span_ms = deadline_ms.saturating_sub(created_ms).max(0);
     if created_ms > now_ms {
-        // It was written by a clock that was ahead.
+        // The delivery was created while the clock was ahead.
         return deadline_ms.min(awake_since_ms.saturating_add(span_ms));
     }
     match purpose {
@@ -149,9 +150,9 @@ pub fn deadline_in_this_run(
     }
 }
 
-/// Returns what is done about a part after an attempt ended in `outcome`.
+/// Returns the next step after an attempt ended with `outcome`.
 ///
-/// `facts` already count this attempt and, if our own side cut it off, say so.
+/// `facts` already include this attempt and its interruption by the host or the adapter process, if any.
 /// `jitter` is a random number.
 pub fn next_step(
     outcome: &SendOutcome,
@@ -175,7 +176,7 @@ pub fn next_step(
         }
         SendOutcome::NotSent { .. } => judge.retry(judge.own_scope()),
         SendOutcome::Unknown { keyless: true, .. } => judge.doubt(),
-        // Also an answer of a later version: whatever it says, it is no receipt.
+        // Includes outcomes of later protocol versions, none of which can be a receipt.
         _ => match class {
             Class::Idempotent => judge.retry(judge.own_scope()),
             Class::Reconcilable => Step::Lookup { not_before_ms: now_ms, scope: judge.own_scope() },
@@ -184,8 +185,8 @@ pub fn next_step(
     }
 }
 
-/// Returns what is done about a doubtful part after the adapter was asked for it.
-/// `None`: the question itself failed, and is asked again later.
+/// Returns the next step for an uncertain part after a lookup at the adapter. `None` means that the lookup
+/// itself failed and is repeated later.
 pub fn after_lookup(
     reply: Option<&LookupReply>,
     facts: &PartFacts,
@@ -206,8 +207,8 @@ pub fn after_lookup(
     }
 }
 
-/// Returns what an outcome is worth that blames the whole instance, of an adapter that `carried` something since this
-/// part was blamed on it before: then it is the part that does not go, and nothing else waits for it.
+/// Narrows an outcome that blames the whole instance to the chat if the adapter `carried` something since the
+/// part last failed for this reason. In that case only the part waits.
 pub fn contradicted(outcome: SendOutcome, carried: bool) -> SendOutcome {
     match outcome {
         SendOutcome::NotSent { retry_after_ms: None, scope: WaitScope::Instance, detail } if carried => {
@@ -217,7 +218,7 @@ pub fn contradicted(outcome: SendOutcome, carried: bool) -> SendOutcome {
     }
 }
 
-/// Whether a refusal means that nothing can be sent to this chat until it speaks again.
+/// Returns true if the refusal means that nothing can be sent to this chat until a message arrives from it.
 pub fn kills_target(kind: &RefusalKind) -> bool {
     matches!(kind, RefusalKind::Forbidden | RefusalKind::ChatGone)
 }
@@ -240,12 +241,12 @@ impl Step {
         }
     }
 
-    /// Returns the facts to keep with the part once this step is taken.
+    /// Returns the facts to store with the part once this step is taken.
     pub fn note(&self, facts: &PartFacts, now_ms: i64) -> PartFacts {
         let mut facts = facts.clone();
         let ours = facts.ours;
         if matches!(self, Self::Lookup { .. }) {
-            // The doubt stays open until the answer.
+            // The uncertainty stays open until the answer.
             facts.lookups = facts.lookups.saturating_add(1);
         } else {
             facts.ours = false;
@@ -258,7 +259,7 @@ impl Step {
             Self::RetryAt { scope: RetryScope::Lane, .. } | Self::Lookup { .. } => {
                 facts.failing_since_ms.get_or_insert(now_ms);
             }
-            // The whole chat or instance waits; the time does not count against the part.
+            // The whole chat or instance waits, so the time does not count against the part.
             Self::RetryAt { .. } | Self::Degrade { .. } => facts.failing_since_ms = None,
             Self::RepeatMarked { .. } => {
                 facts.doubts = facts.doubts.saturating_add(1);
@@ -276,7 +277,7 @@ impl Step {
 }
 
 impl From<&WaitScope> for RetryScope {
-    /// A scope of a later version holds the least: the chat.
+    /// Converts the scope. An unknown scope of a later version becomes the smallest one, the chat.
     fn from(scope: &WaitScope) -> Self {
         match scope {
             WaitScope::Instance => Self::Instance,
@@ -285,7 +286,7 @@ impl From<&WaitScope> for RetryScope {
     }
 }
 
-/// One part, seen at one moment.
+/// One part at one point in time.
 struct Judge<'a> {
     facts: &'a PartFacts,
     policy: &'a RetryPolicy,
@@ -311,9 +312,9 @@ impl Judge<'_> {
         }
     }
 
-    /// The platform named a wait, which is kept up to [`limits::WAIT_TOLD_MS_MAX`]: then the platform is asked again.
-    /// Where it leads past the deadline there is one more try, shortly before that. A part that is told to wait again
-    /// and again waits alone: the reason lies in the part, and nothing else is held for it.
+    /// Keeps a wait that the platform demands, up to [`limits::WAIT_TOLD_MS_MAX`]; then the platform is asked
+    /// again. A wait beyond the deadline leaves one more attempt shortly before it. A part that is told to wait
+    /// repeatedly waits alone, because it is itself the cause.
     fn wait_as_told(&self, wait_ms: u64, scope: RetryScope) -> Step {
         let wait = i64::try_from(wait_ms).unwrap_or(i64::MAX).min(limits::WAIT_TOLD_MS_MAX);
         let scope = if self.facts.told > limits::TOLD_WAITS_MAX { RetryScope::Part } else { scope };
@@ -322,30 +323,32 @@ impl Judge<'_> {
             return Step::RetryAt { not_before_ms: told, scope };
         }
         let window = self.deadline_ms.saturating_sub(LAST_TRY_MS);
-        // A try within the window was the last one.
+        // An attempt within the window was the last one.
         if self.now_ms >= window {
             return Step::Abandon(DEADLINE_PASSED);
         }
-        // In the first half of the window: what is due at the deadline itself may come too late.
+        // The attempt falls into the first half of the window, because an attempt at the deadline itself may be
+        // too late.
         let jitter = i64::try_from(self.jitter % (LAST_TRY_MS.unsigned_abs() / 2)).unwrap_or_default();
         Step::RetryAt { not_before_ms: window.saturating_add(jitter), scope }
     }
 
-    /// Nobody said how long: doubling waits, the last one ending at the deadline.
+    /// Waits with exponential backoff; the last wait ends at the deadline.
     fn retry(&self, scope: RetryScope) -> Step {
         if self.now_ms >= self.deadline_ms {
             return Step::Abandon(DEADLINE_PASSED);
         }
         let longest = match scope {
-            // Nothing reached the platform, so a try costs it nothing, and the whole instance waits for it.
+            // No request reached the platform, so a retry costs nothing there, while the whole instance waits
+            // for it.
             RetryScope::Instance => self.policy.unreachable_ms_max,
             _ => i64::MAX,
         };
         Step::RetryAt { not_before_ms: self.within_deadline(self.backoff_ms().min(longest)), scope }
     }
 
-    /// It may have arrived, and nobody can tell: once more, marked, and never again. A doubt that our own side caused
-    /// does not use up this repeat: further ones follow, with growing waits.
+    /// Repeats an uncertain part once, with a mark. Uncertain outcomes caused by the host or the adapter
+    /// process do not use up this repeat; they have further repeats with growing waits.
     fn doubt(&self) -> Step {
         let facts = self.facts;
         if facts.ours {
@@ -357,14 +360,14 @@ impl Judge<'_> {
             Step::Abandon(DEADLINE_PASSED)
         } else {
             let failures = self.facts.attempts.saturating_add(self.facts.lookups).max(DOUBT_FAILURES);
-            // What is behind it waits for it.
+            // Later parts of the queue wait for this one.
             let wait_ms = self.delay_ms(failures).min(self.policy.lane_hold_ms);
             Step::RepeatMarked { not_before_ms: self.within_deadline(wait_ms) }
         }
     }
 
-    /// The host or the process of the adapter ended during the attempt. The platform had no part in that, so the first
-    /// repeat follows soon.
+    /// Repeats a part after the host or the adapter process ended during the attempt. The platform did not
+    /// cause this, so the first repeat follows soon.
     fn interruption(&self) -> Step {
         if self.facts.doubts >= self.policy.repeats_max {
             return Step::Abandon(INTERRUPTED_TOO_OFTEN);
@@ -376,7 +379,8 @@ impl Judge<'_> {
         Step::RepeatMarked { not_before_ms: self.within_deadline(wait_ms) }
     }
 
-    /// A part that fails for its own sake holds its lane for a while, then steps aside.
+    /// Returns the scope of a wait that the part itself causes: the queue for a limited time, then only the
+    /// part.
     fn own_scope(&self) -> RetryScope {
         let since = self.facts.failing_since_ms.unwrap_or(self.now_ms);
         let held = self.now_ms.saturating_add(self.backoff_ms()).saturating_sub(since);
@@ -396,7 +400,7 @@ impl Judge<'_> {
     }
 }
 
-/// A bound of [`limits`] in milliseconds.
+/// Converts a limit of [`limits`] from seconds to milliseconds.
 fn seconds(bound: u64) -> i64 {
     i64::try_from(bound.saturating_mul(1_000)).unwrap_or(i64::MAX)
 }

@@ -1,17 +1,17 @@
-//! Where something goes, as people, agents and files write it.
+//! Grammar of destinations, as people, agents and files write them.
 //!
 //! ```text
-//! origin                          where it was asked for
-//! local                           nowhere: it stays on this machine
-//! <instance>                      its home channel
-//! <instance>:@<name>              a chat that is known by this name
+//! origin                          the chat of the request
+//! local                           this machine; nothing is sent
+//! <instance>                      the home channel of the instance
+//! <instance>:@<name>              a known chat by its name
 //! <instance>:<chat>[:<thread>]    a chat by its id
 //! ```
 //!
-//! [`Target`] is only the grammar. An id may hold colons itself, and only its adapter can
-//! read it: what stands behind the instance stays one [`Target::Place`], with [`readings`]
-//! for hosts whose adapter does not. Names are looked up with [`by_name`] among the chats
-//! that are known. What is not known is an error that offers what is near, never `local`.
+//! [`Target`] covers only the grammar. Ids may contain colons, and only their adapter can parse them. The text
+//! after the instance therefore stays one [`Target::Place`], with [`readings`] as a fallback for adapters that
+//! do not parse it. [`by_name`] looks up names among the known chats. An unknown destination is an error with
+//! suggestions, never `local`.
 
 use std::fmt;
 use std::str::FromStr;
@@ -19,65 +19,65 @@ use std::str::FromStr;
 #[cfg(test)]
 mod tests;
 
-/// The word for where it was asked for.
+/// Keyword for the chat of the request.
 const ORIGIN: &str = "origin";
 
-/// The word for this machine.
+/// Keyword for this machine.
 const LOCAL: &str = "local";
 
-/// How near a name must be to be offered, from 0 (nothing alike) to 1.
+/// Lowest similarity of a suggested name, from 0 (nothing alike) to 1 (equal).
 const NEARNESS_MIN: f64 = 0.5;
 
-/// A destination, read but not yet looked up.
+/// A destination, parsed but not yet looked up.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Target {
-    /// Where it was asked for.
+    /// The chat of the request.
     Origin,
-    /// Nowhere.
+    /// This machine; nothing is sent.
     Local,
     /// The home channel of an instance.
     Home {
-        /// The instance.
+        /// Name of the instance.
         instance: String,
     },
-    /// A chat that is known by name.
+    /// A known chat by its name.
     Name {
-        /// The instance.
+        /// Name of the instance.
         instance: String,
-        /// The name, without the `@`.
+        /// Name without the `@`.
         name: String,
     },
-    /// A chat by its id, and perhaps a thread: the adapter's to read.
+    /// A chat by its id, with an optional thread. Only the adapter can parse it.
     Place {
-        /// The instance.
+        /// Name of the instance.
         instance: String,
-        /// What stands behind the instance.
+        /// Text after the instance.
         place: String,
     },
 }
 
-/// Why a text names no destination. Whoever wrote it can mend it.
+/// Syntax error of a destination.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TargetError {
-    /// Nothing is written.
+    /// The text is empty.
     #[error("a target is empty; write INSTANCE, INSTANCE:CHAT, INSTANCE:CHAT:THREAD or INSTANCE:@NAME")]
     Empty,
-    /// What stands before the colon can be no instance.
+    /// The text before the colon is not an instance name.
     #[error("{text:?} begins with no instance; write INSTANCE, INSTANCE:CHAT, INSTANCE:CHAT:THREAD or INSTANCE:@NAME")]
     NoInstance {
-        /// The text.
+        /// The rejected text.
         text: String,
     },
-    /// Nothing stands behind the colon.
+    /// The text after the colon is empty.
     #[error("{instance}: names no chat; write {instance} for its home channel, or {instance}:CHAT")]
     NoPlace {
-        /// The instance.
+        /// Name of the instance.
         instance: String,
     },
-    /// The `@` is followed by nothing.
+    /// The text after the `@` is empty.
     #[error("{instance}:@ names nobody; write {instance}:@NAME")]
     NoName {
-        /// The instance.
+        /// Name of the instance.
         instance: String,
     },
 }
@@ -125,8 +125,8 @@ impl fmt::Display for Target {
     }
 }
 
-/// The ways to read a place as a chat and a thread, for an adapter that does not read its
-/// own ids: the whole as a chat, then every cut at a colon, the longest chat first.
+/// Returns the possible splits of a place into chat and thread, for an adapter that does not parse its own ids:
+/// first the whole text as a chat, then every split at a colon, the longest chat first.
 pub fn readings(place: &str) -> impl Iterator<Item = (&str, Option<&str>)> {
     let cuts = place.rmatch_indices(':').filter_map(|(at, _)| {
         let (chat, thread) = (&place[..at], &place[at + 1..]);
@@ -135,22 +135,21 @@ pub fn readings(place: &str) -> impl Iterator<Item = (&str, Option<&str>)> {
     std::iter::once((place, None)).chain(cuts)
 }
 
-/// What was found under a name.
+/// Result of a lookup by name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Named<T> {
-    /// The one that is meant.
+    /// A unique match.
     One(T),
-    /// Several that could be meant, with the names they go by.
+    /// Several matches, with their names.
     Several(Vec<(String, T)>),
-    /// None; the nearest names there are, the nearest first, at most [`OFFERED_MAX`].
+    /// No match; the most similar names, the best first, at most [`OFFERED_MAX`].
     None(Vec<String>),
 }
 
-/// Names that are offered where none fits.
+/// Highest number of suggested names.
 pub const OFFERED_MAX: usize = 3;
 
-/// Finds who goes by a name: exactly, in whatever case and with or without a leading `#`; else
-/// by the only beginning that fits.
+/// Finds an entry by its name: an exact match, ignoring case and a leading `#`, or else a unique prefix.
 pub fn by_name<'a, T>(name: &str, known: impl IntoIterator<Item = (&'a str, T)>) -> Named<T> {
     let wanted = fold(name);
     let (mut exact, mut begun, mut near) = (Vec::new(), Vec::new(), Vec::new());
@@ -179,7 +178,7 @@ fn nearest(mut near: Vec<(f64, &str)>) -> Vec<String> {
     near.into_iter().take(OFFERED_MAX).map(|(_, name)| name.to_owned()).collect()
 }
 
-/// A name as it is compared.
+/// Normalizes a name for comparison.
 fn fold(name: &str) -> String {
     name.trim().trim_start_matches('#').to_lowercase().split_whitespace().collect::<Vec<_>>().join(" ")
 }

@@ -1,4 +1,4 @@
-//! What becomes of an agent's words before they are owed.
+//! Text processing of replies before delivery.
 
 use std::iter::Peekable;
 use std::str::Chars;
@@ -6,11 +6,11 @@ use std::str::Chars;
 use super::take_media;
 use crate::limits::SILENCE_CHARS_MAX;
 
-/// Whole replies that mean: say nothing.
+/// Replies that request silence.
 const SILENCE_WORDS: [&str; 3] = ["silent", "no_reply", "no reply"];
 
-/// Whether the whole reply is a marker of silence, such as `[SILENT]` or `NO_REPLY`.
-/// Case, space and punctuation around it do not matter. It stays in the transcript.
+/// Returns true if the whole reply is a marker of silence, such as `[SILENT]` or `NO_REPLY`. Case, whitespace
+/// and punctuation around it are ignored. The marker stays in the transcript.
 pub fn silence(text: &str) -> bool {
     if text.chars().nth(SILENCE_CHARS_MAX).is_some() {
         return false;
@@ -19,8 +19,8 @@ pub fn silence(text: &str) -> bool {
     SILENCE_WORDS.iter().any(|word| bare.eq_ignore_ascii_case(word))
 }
 
-/// What of an unfinished reply may be shown: without lines that name files, without a last
-/// line that may become one, and nothing at all while it may still turn out to be silence.
+/// Returns the part of an unfinished reply that may be shown. Lines that name files are removed, as is a last
+/// line that may become one. The result is empty while the reply may still become a marker of silence.
 pub fn preview(text: &str) -> String {
     if may_become_silence(text) {
         return String::new();
@@ -42,9 +42,8 @@ fn may_become_silence(text: &str) -> bool {
     SILENCE_WORDS.iter().any(|word| word.starts_with(&bare))
 }
 
-/// Takes terminal sequences (ANSI and the like) and control characters out of a
-/// text. Line ends become `\n`, tabs stay; a sequence that was cut off costs its
-/// beginning and not the text behind it.
+/// Removes terminal escape sequences (such as ANSI) and control characters from a text. Line ends become `\n`
+/// and tabs stay. Of an incomplete sequence only the beginning is removed, not the text behind it.
 pub fn strip_control(text: &str) -> String {
     let mut clean = String::with_capacity(text.len());
     let mut rest = text.chars().peekable();
@@ -52,7 +51,7 @@ pub fn strip_control(text: &str) -> String {
         match c {
             '\n' | '\t' => clean.push(c),
             '\r' => {
-                // Alone it overwrites the line on a terminal; in a chat it is a line end.
+                // A lone carriage return overwrites the line on a terminal; in a chat it is a line end.
                 if rest.peek() != Some(&'\n') {
                     clean.push('\n');
                 }
@@ -67,7 +66,7 @@ pub fn strip_control(text: &str) -> String {
     clean
 }
 
-/// Skips what follows ESC.
+/// Skips the rest of a sequence after ESC.
 fn skip_escape(rest: &mut Peekable<Chars<'_>>) {
     match rest.peek() {
         Some('[') => {
@@ -92,7 +91,7 @@ fn skip_csi(rest: &mut Peekable<Chars<'_>>) {
     rest.next_if(|c| matches!(c, '@'..='~'));
 }
 
-/// Skips a control string up to its terminator on the same line; without one, nothing.
+/// Skips a control string up to its terminator on the same line. Without a terminator nothing is skipped.
 fn skip_string(rest: &mut Peekable<Chars<'_>>) {
     let mut ahead = rest.clone();
     while let Some(c) = ahead.next() {
@@ -106,7 +105,8 @@ fn skip_string(rest: &mut Peekable<Chars<'_>>) {
                 *rest = ahead;
                 return;
             }
-            // Any other control character ends it, so that each is looked at once and not once per introducer.
+            // Any other control character ends the string, so that each character is inspected once and not
+            // once per introducer.
             c if c.is_control() => return,
             _ => {}
         }

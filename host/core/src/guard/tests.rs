@@ -19,7 +19,7 @@ fn says(inbox: i64, by: &str, wish: BusyMode, join: Join) -> Arrival {
     Arrival { inbox: InboxId(inbox), by: by.to_owned(), wish, join }
 }
 
-/// A message that waits and is joined with nothing.
+/// Returns an arrival that waits and is joined with nothing.
 fn waits(inbox: i64) -> Arrival {
     says(inbox, "ada", BusyMode::Queue, Join::Alone)
 }
@@ -249,7 +249,7 @@ fn what_steers_stays_behind_a_text_of_the_same_person_that_is_still_waited_for()
     assert_eq!(guard.steer(ms(5_000)), vec![ids(&[2]), ids(&[3])]);
 }
 
-/// What happens in the property test.
+/// A step of the property test.
 #[derive(Clone, Debug)]
 enum Step {
     Arrives { by: u8, wish: BusyMode, join: Join },
@@ -277,7 +277,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     proptest::collection::vec(step, 0..200)
 }
 
-/// What is known of everything that was let in, and what became of it.
+/// A record of all admitted events and their fate.
 #[derive(Default)]
 struct Book {
     by: BTreeMap<InboxId, u8>,
@@ -297,7 +297,7 @@ impl Book {
         Ok(())
     }
 
-    /// Everything that was let in ran once; what one person said without steering, in order.
+    /// Checks that every admitted event ran once and that the non-steering events of each person ran in order.
     fn check(&self) -> Result<(), TestCaseError> {
         let mut all: Vec<_> = self.ran.iter().chain(&self.steered).copied().collect();
         all.sort_unstable();

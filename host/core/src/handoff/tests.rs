@@ -28,7 +28,7 @@ fn changes() -> Vec<HandoffChange> {
     all
 }
 
-/// The words of every arrow, as the picture in the module's head has them.
+/// Compares all transitions with the diagram in the module documentation.
 #[test]
 fn there_are_these_arrows_and_no_others() {
     let mut arrows: Vec<(&str, String, &str)> = Vec::new();

@@ -1,4 +1,4 @@
-//! The code itself: eight characters that nobody mistakes for one another.
+//! Pairing codes: eight characters that cannot be confused with each other.
 
 use std::fmt;
 
@@ -7,31 +7,31 @@ use sha2::{Digest, Sha256};
 /// Letters and digits without I, O, 0 and 1.
 const ALPHABET: &[u8; 32] = b"ABCDEFGHJKLMNPQRSTUVWXYZ23456789";
 
-/// How many characters a code has.
+/// Characters of a code.
 const CODE_CHARS: usize = 8;
 
-/// How many bytes of salt a hash has.
+/// Bytes of the salt of a hash.
 const SALT_BYTES: usize = 16;
 
-/// A code in clear. It is told to one person and kept nowhere.
+/// A code in clear text. One person sees it; it is not stored.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Code(String);
 
 impl Code {
-    /// Makes a code and a salt (in hex) from random bytes.
+    /// Creates a code and a salt (in hex) from random bytes.
     pub(super) fn draw(random: [u8; 32]) -> (Self, String) {
         // 256 is a multiple of 32, so the remainder is unbiased.
         let code = random[..CODE_CHARS].iter().map(|byte| char::from(ALPHABET[usize::from(byte % 32)])).collect();
         (Self(code), hex(&random[CODE_CHARS..CODE_CHARS + SALT_BYTES]))
     }
 
-    /// Reads what somebody typed: case, spaces and hyphens do not matter.
+    /// Normalizes typed text: case, spaces and hyphens are ignored.
     pub(super) fn entered(text: &str) -> Self {
         let bounded = text.chars().take(4 * CODE_CHARS);
         Self(bounded.filter(|c| !c.is_whitespace() && *c != '-').map(|c| c.to_ascii_uppercase()).collect())
     }
 
-    /// Returns what the person is told.
+    /// Returns the clear text for the person.
     pub fn expose(&self) -> &str {
         &self.0
     }
@@ -44,7 +44,7 @@ impl Code {
         hex(&hasher.finalize())
     }
 
-    /// Whether a stored hash is this code's. Looks at every byte, whatever differs.
+    /// Returns true if a stored hash belongs to this code. Compares every byte, without an early exit.
     pub(super) fn matches(&self, salt: &str, hash: &str) -> bool {
         let own = self.hash(salt);
         let differing = own.bytes().zip(hash.bytes()).fold(0, |sum, (a, b)| sum | (a ^ b));
@@ -58,7 +58,7 @@ impl fmt::Debug for Code {
     }
 }
 
-/// Whether a text looks like a code.
+/// Returns true if a text has the form of a code.
 pub fn is_code(text: &str) -> bool {
     let code = Code::entered(text);
     text.len() <= 4 * CODE_CHARS && code.0.len() == CODE_CHARS && code.0.bytes().all(|c| ALPHABET.contains(&c))

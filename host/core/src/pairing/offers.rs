@@ -1,8 +1,8 @@
-//! Conversations that the terminal offers to whoever sends their code, from any chat.
+//! Conversations that the terminal offers. Anyone may claim one from any chat with its code.
 //!
-//! A code is good for [`limits::HANDOFF_CODE_S`] and for one use. Wrong ones are counted for each
-//! person, apart from those of pairing, and lock that person out and nobody else; the operator,
-//! who makes the codes, is never locked out.
+//! A code is valid for [`limits::HANDOFF_CODE_S`] and for one use. Wrong codes are counted per person,
+//! separately from those of pairing, and lock out only that person. The operator, who creates the codes, is
+//! never locked out.
 
 use serde::{Deserialize, Serialize};
 
@@ -11,75 +11,75 @@ use super::{Approval, PairingBook};
 use crate::ids::SessionId;
 use crate::limits;
 
-/// A conversation that is offered, as the store keeps it. The code itself is not in here.
+/// An offered conversation in the form that the store keeps, without the code itself.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Offered {
-    /// The conversation.
+    /// Session of the conversation.
     pub session: SessionId,
     /// Salt of the hash, in hex.
     pub salt: String,
     /// SHA-256 of salt and code, in hex.
     pub hash: String,
-    /// When the code was made, in Unix milliseconds.
+    /// Time of creation, in Unix milliseconds.
     pub made_ms: i64,
 }
 
-/// What became of a code that was to claim a conversation.
+/// Result of a claim.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Claim {
-    /// It is the code of this conversation, which stays offered until [`PairingBook::take_offer`].
+    /// The code belongs to this conversation, which stays offered until [`PairingBook::take_offer`].
     Right(SessionId),
-    /// It was wrong.
+    /// The code was wrong.
     Wrong {
-        /// How many more may be wrong before the person is locked out; `None`: that never happens.
+        /// Wrong codes left before the person is locked out; `None` for the operator, who is never locked out.
         left: Option<u32>,
     },
-    /// The person is locked out, whatever the code.
+    /// The person is locked out; no code is accepted.
     Locked,
 }
 
-/// Who claims a conversation.
+/// The sender of a claim.
 #[derive(Clone, Copy, Debug)]
 pub struct Claimant<'a> {
-    /// The instance they write through.
+    /// Instance of the sender.
     pub instance: &'a str,
-    /// Who they are there; empty where nobody can tell.
+    /// Id of the sender on that instance; empty if unknown.
     pub user: &'a str,
-    /// Whether they are the operator.
+    /// True for the operator.
     pub is_operator: bool,
 }
 
 impl Claimant<'_> {
-    /// The name under which their wrong claims are counted. No instance is called so.
+    /// Returns the name under which wrong claims are counted. No instance can have this name.
     pub fn counted_as(&self) -> String {
         format!("{}{}", claims_of(self.instance), self.user)
     }
 }
 
-/// What the names begin with under which the wrong claims of an instance are counted.
+/// Returns the common prefix of the names under which wrong claims of an instance are counted.
 pub(super) fn claims_of(instance: &str) -> String {
     format!("{instance}/claim/")
 }
 
-/// Whether wrong claims are counted under this name.
+/// Returns true if wrong claims are counted under this name.
 fn is_claimant(name: &str) -> bool {
     name.contains("/claim/")
 }
 
-/// How long a code is good, in milliseconds.
+/// Returns the validity of a code, in milliseconds.
 pub fn code_ms() -> i64 {
     i64::try_from(limits::HANDOFF_CODE_S.saturating_mul(1_000)).unwrap_or(i64::MAX)
 }
 
 impl PairingBook {
-    /// Offers these conversations.
+    /// Sets the offered conversations.
     pub fn with_offers(mut self, offers: impl IntoIterator<Item = Offered>) -> Self {
         self.offers = offers.into_iter().collect();
         self
     }
 
-    /// Offers a conversation; a code that it had before works no more. `None` when too many are offered.
+    /// Offers a conversation; an earlier code for it becomes invalid. Returns `None` if too many are offered.
     pub fn put_up(&mut self, session: &SessionId, now_ms: i64, random: [u8; 32]) -> Option<(Code, Offered)> {
         self.expire_offers(now_ms);
         self.offers.retain(|offer| offer.session != *session);
@@ -92,7 +92,7 @@ impl PairingBook {
         Some((code, offer))
     }
 
-    /// Judges a code that somebody sent.
+    /// Judges a code from a claimant.
     pub fn claim(&mut self, by: Claimant<'_>, entered: &str, now_ms: i64) -> Claim {
         self.expire_offers(now_ms);
         let counted_as = by.counted_as();
@@ -102,7 +102,7 @@ impl PairingBook {
         let code = Code::entered(entered);
         let mut found = None;
         for offer in &self.offers {
-            // Every one is hashed and compared, so that time tells nothing about which one is near.
+            // Every offer is hashed and compared, so that the response time reveals nothing about a near match.
             if code.matches(&offer.salt, &offer.hash) {
                 found = Some(offer.session.clone());
             }
@@ -123,7 +123,7 @@ impl PairingBook {
         }
     }
 
-    /// Forgets the person whose lock ends first, where too many are counted.
+    /// Removes the claimant whose lock ends first, if too many are counted.
     fn make_room(&mut self, name: &str) {
         let claimants = || self.lockouts.values().filter(|lockout| is_claimant(&lockout.instance));
         if self.lockouts.contains_key(name) || claimants().count() < limits::CLAIMANTS_MAX {
@@ -135,7 +135,7 @@ impl PairingBook {
         }
     }
 
-    /// Takes an offer back; `false` when it was not there any more.
+    /// Removes an offer. Returns false if it was no longer there.
     pub fn take_offer(&mut self, session: &SessionId, now_ms: i64) -> bool {
         self.expire_offers(now_ms);
         let before = self.offers.len();

@@ -247,7 +247,7 @@ fn only_so_many_codes_are_remembered_when_they_are_over() {
     let mut book = book();
     let first = offered(&mut book, "5", 0, 1);
     for n in 1..=limits::PAIRING_OVER_MAX {
-        // The code is made of the first bytes.
+        // The first bytes determine the code.
         let random = std::array::from_fn(|at| if at == 1 { u8::try_from(n / 32 + 1).unwrap() } else { n as u8 });
         let _ = book.offer("telegram", "5", "Ada", n as i64 * 10 * MINUTE, random);
         let replaced = book.approve("telegram", first.expose(), n as i64 * 10 * MINUTE);

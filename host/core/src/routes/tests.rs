@@ -54,7 +54,7 @@ fn a_route_without_participant_that_is_not_shared_does_not_catch_members() {
     assert_eq!(session_of(&table, &group(), ""), Some("of an anonymous sender"));
 }
 
-/// A route that a handoff bound for everybody in `chat`.
+/// Returns a route that a handoff bound for all members of `chat`.
 fn handed_over(chat: &Chat, session: &str) -> Route {
     let key = SessionKey::shared("main", "slack", chat).unwrap();
     Route { shared: true, ..route(&key, chat, session) }

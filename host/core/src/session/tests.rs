@@ -86,7 +86,7 @@ fn id() -> impl Strategy<Value = String> {
     "[ab:%\\n é@]{1,4}"
 }
 
-/// Keys whose fields are few and look like one another, so that many pairs nearly collide.
+/// Generates keys with few and similar field values, so that many pairs nearly collide.
 fn any_key() -> impl Strategy<Value = SessionKey> {
     let alike = || proptest::sample::select(vec!["a", "b", "a:b", "a%3Ab", "%", "%25", ":"]).prop_map(str::to_owned);
     let field = move || prop_oneof![3 => alike(), 1 => id()];

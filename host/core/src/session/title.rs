@@ -1,11 +1,11 @@
-//! A title out of what was said first.
+//! Titles derived from the first message.
 
-/// The longest title made here, in characters.
+/// Length of a derived title, in characters.
 const TITLE_CHARS_MAX: usize = 48;
 
-/// Returns the first words of a text as a title; `None` where it has none.
+/// Returns the first words of a text as a title, or `None` if the text contains no words.
 ///
-/// Words are never cut, unless the first alone is too long.
+/// Words are not cut, unless the first word alone is too long.
 pub fn title_from(text: &str) -> Option<String> {
     let line = text.lines().map(str::trim).find(|line| line.chars().any(char::is_alphanumeric))?;
     let mut title = String::new();

@@ -93,7 +93,8 @@ fn a_doubt_of_an_at_least_once_adapter_is_repeated_once_marked_and_then_given_up
     assert_eq!(first(&SendOutcome::Unrecognised, &Class::AtLeastOnce), step);
 }
 
-/// Returns the waits of the repeats after attempts that our own side cut off, and the reason of the abandonment.
+/// Returns the waits of the repeats after attempts that the host or the adapter process interrupted, and the
+/// reason of the abandonment.
 fn interrupted(class: &Class, mut facts: PartFacts) -> (Vec<i64>, &'static str) {
     let mut waits = Vec::new();
     loop {
@@ -414,7 +415,7 @@ fn any_class() -> impl Strategy<Value = Class> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
-    /// However often a platform asks for more than there is, one try is left, and it is in time.
+    /// Even if the platform always demands a wait beyond the deadline, one attempt is left before it.
     #[test]
     fn a_pessimistic_platform_gets_exactly_one_last_try(
         first_ms in DEADLINE - 899_000..DEADLINE - LAST_TRY_MS, beyond in any::<u32>(), jitter in any::<[u64; 2]>(),
@@ -432,7 +433,7 @@ proptest! {
         prop_assert_eq!(asked(not_before_ms, jitter[1]), Step::Abandon("deadline passed"));
     }
 
-    /// Drives one part through whatever a platform says, until it ends.
+    /// Drives one part through arbitrary outcomes until it ends.
     #[test]
     fn whatever_happens_a_part_ends_and_keeps_its_promises(
         class in any_class(),
@@ -501,7 +502,8 @@ proptest! {
         }
         if class == Class::AtLeastOnce {
             prop_assert!(doubtful_sends <= 2);
-            // After the first doubt the repeat may be put off or changed by what was certainly not taken, never doubted again.
+            // After the first uncertain outcome, the repeat may be postponed or changed by outcomes that are
+            // certain.
             prop_assert!(doubtful_sends < 2 || state.word() == "abandoned");
         }
     }
