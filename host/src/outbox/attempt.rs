@@ -4,6 +4,7 @@ use std::sync::atomic::Ordering;
 
 use hermes_core::backoff::Backoff;
 use hermes_core::delivery::{self, DEADLINE_PASSED, REQUESTER_GONE, RetryPolicy, RetryScope, Step, next_step};
+use hermes_core::ids::DeliveryId;
 use hermes_core::limits::WAIT_TOLD_MS_MAX;
 use hermes_protocol::{Chat, DeliveryClass, LookupCall, RefusalKind, SendOutcome, WaitScope};
 use tokio::sync::oneshot;
@@ -18,7 +19,9 @@ use crate::crash;
 use crate::events::{DeliveryNews, HostEvent, Migration};
 use crate::host::Host;
 use crate::plugins::{AdapterHandle, Attempted, Ended};
-use crate::store::{DeadTargetRow, Effect, NewPart, OwedPart, PartFacts, PartState, Settle, StoreError};
+use crate::store::{
+    DeadTargetRow, Effect, NewDelivery, NewPart, OwedPart, PartFacts, PartState, Settle, Settled, StoreError,
+};
 
 /// Why an offer is given up whose code an earlier life of the host has taken along, or too many newer ones.
 const CODE_LOST: &str = "its pairing code was not told before the host ended";
@@ -204,7 +207,8 @@ impl OutboxLane {
         if job.edits().is_some() && matches!(step, Step::Settle(PartState::Refused { .. }) | Step::DropThread) {
             // What it had grown to cannot be changed any more: whether it can be said at all, a send finds out.
             job.delivery.draft_message = None;
-            return self.settle(which, PartState::Owed, 0, vec![Effect::DraftGone], None).await;
+            self.settle(which, PartState::Owed, 0, vec![Effect::DraftGone], None).await;
+            return;
         }
         job.part_mut().facts = step.note(job.facts(), now_ms);
         let step = job.tempered(step);
@@ -309,19 +313,28 @@ impl OutboxLane {
             let hash = untold(&host, job);
             effects.extend(self.take_back(hash).await);
         }
+        let notice = match self.seen(which) {
+            Some(job) => self.notice_of(job, job.part().n, &state).await,
+            None => None,
+        };
+        effects.extend(notice.clone().map(|notice| Effect::Report(Box::new(notice))));
         self.note_arrival(which, &state).await;
-        self.settle(which, state.clone(), 0, effects, None).await;
+        let settled = self.settle(which, state.clone(), 0, effects, None).await;
         self.note_asked(which, &state).await;
         self.note_growth(which, &state);
-        let report = self.seen(which).and_then(|job| self.lost(job, job.part().n, &state));
+        let is_loss = matches!(state, PartState::Refused { .. } | PartState::Abandoned { .. });
+        let lost = settled.filter(|_| is_loss).and_then(|settled| {
+            let job = self.seen(which)?;
+            Some((job.delivery.clone(), job.part().n, settled.report.zip(notice)))
+        });
         if let Some(job) = self.job(which) {
-            job.part_mut().state = state;
+            job.part_mut().state = state.clone();
             if !job.advance() {
                 self.remove(which);
             }
         }
-        if let Some(report) = report {
-            self.report(report).await;
+        if let Some((delivery, n, notice)) = lost {
+            self.lost(&delivery, n, &state, notice);
         }
         if let Some((chat, why)) = dead {
             let instance = self.target.instance.to_string();
@@ -335,10 +348,14 @@ impl OutboxLane {
         if let Some(job) = self.remove(which) {
             self.stop_growing(job.id());
             let open = job.open_parts().find(|part| part.n > 0).map(|part| (part.n, abandoned(DEADLINE_PASSED, part)));
-            let report = open.and_then(|(n, state)| self.lost(&job, n, &state));
-            self.abandon(job, DEADLINE_PASSED).await;
-            if let Some(report) = report {
-                self.report(report).await;
+            let notice = match &open {
+                Some((n, state)) => self.notice_of(&job, *n, state).await,
+                None => None,
+            };
+            let delivery = job.delivery.clone();
+            let report = self.abandon(job, DEADLINE_PASSED, notice.clone()).await;
+            if let Some((n, state)) = open {
+                self.lost(&delivery, n, &state, report.zip(notice));
             }
         }
     }
@@ -363,21 +380,28 @@ impl OutboxLane {
             }
         }
         for job in jobs {
-            self.abandon(job, why).await;
+            self.abandon(job, why, None).await;
         }
     }
 
-    async fn abandon(&self, job: Job, why: &str) {
+    /// Gives up the open parts of a job. Owes the notice about it together with the first of them; returns its id.
+    async fn abandon(&self, job: Job, why: &str, mut notice: Option<NewDelivery>) -> Option<DeliveryId> {
         let effects = Vec::from_iter(self.take_back(untold(&self.host, &job)).await);
+        let mut report = None;
         for part in job.open_parts() {
             let state = abandoned(why, part);
             let settle = Settle::new(job.id(), part.n, state, part.facts.clone(), self.host.now_ms());
-            let settle = Settle { effects: effects.clone(), ..settle };
-            self.host.until_written("a given up part", || self.host.store.settle(settle.clone())).await;
+            let mut settle = Settle { effects: effects.clone(), ..settle };
+            if part.n > 0 {
+                settle.effects.extend(notice.take().map(|notice| Effect::Report(Box::new(notice))));
+            }
+            let settled = self.host.until_written("a given up part", || self.host.store.settle(settle.clone())).await;
+            report = report.or(settled.and_then(|settled| settled.report));
         }
         self.host.handoffs.answered(job.delivery.in_reply_to);
         not_asked(&self.host, &job.delivery, why).await;
         tracing::warn!(delivery = %job.id(), instance = %self.target.instance, why, "given up");
+        report
     }
 
     /// Takes back the pairing request whose code will not be told, in the book; its row is left to the effect.
@@ -438,7 +462,7 @@ impl OutboxLane {
         self.settle(which, PartState::Owed, 0, vec![moved], None).await;
     }
 
-    /// Commits what became of the next part.
+    /// Commits what became of the next part; `None`: it was not written, or the part was given up meanwhile.
     async fn settle(
         &mut self,
         which: Which,
@@ -446,22 +470,23 @@ impl OutboxLane {
         not_before_ms: i64,
         effects: Vec<Effect>,
         parts: Option<Vec<NewPart>>,
-    ) {
+    ) -> Option<Settled> {
         let now_ms = self.host.now_ms();
         let host = self.host.clone();
-        let Some(job) = self.job(which) else { return };
+        let job = self.job(which)?;
         let base = Settle::new(job.id(), job.part().n, state, job.facts().clone(), now_ms);
         let settle = Settle { not_before_ms, effects, parts, detail: job.part().detail.clone(), ..base };
         let settle = async || match host.store.settle(settle.clone()).await {
             Err(StoreError::Conflict { what }) => {
                 tracing::warn!(what, "it was given up while it was being sent, and stays so");
-                Ok(())
+                Ok(None)
             }
-            settled => settled.map(drop),
+            settled => settled.map(Some),
         };
-        host.until_written("what became of a part", settle).await;
-        let Some(job) = self.job(which) else { return };
+        let settled = host.until_written("what became of a part", settle).await.flatten();
+        let job = self.job(which)?;
         host.handoffs.answered(job.delivery.in_reply_to);
+        settled
     }
 }
 

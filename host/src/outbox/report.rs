@@ -1,19 +1,20 @@
 //! The report of a delivery that will not arrive: a WARN with its ids, and a notice in its chat.
 //!
-//! The notice is one more delivery of the same lane, so it waits until the chat can be reached again. It is bounded: a
-//! lane has one such notice at a time, one delivery is reported once, and a notice is never reported itself.
+//! The notice is one more delivery of the same lane, so it waits until the chat can be reached again. The transaction
+//! that gives the part up also owes the notice, so a crash loses neither or both. It is bounded: a lane has one such
+//! notice at a time, one delivery is reported once, and a notice is never reported itself.
 
 use hermes_core::delivery::{
     BREAKS_THE_ADAPTER, DEADLINE_PASSED, DOUBTFUL_TWICE, INTERRUPTED_TOO_OFTEN, REQUESTER_GONE, kills_target,
 };
-use hermes_core::ids::{DeliveryId, SessionId};
-use hermes_protocol::{Chat, Purpose, RefusalKind};
+use hermes_core::ids::DeliveryId;
+use hermes_protocol::{Purpose, RefusalKind};
 
 use super::job::Job;
 use super::lane::OutboxLane;
 use super::owed;
 use crate::context::compose;
-use crate::store::PartState;
+use crate::store::{NewDelivery, OwedDelivery, PartState};
 
 /// The longest quotation of a platform's words in a notice, in characters.
 const DETAIL_CHARS_MAX: usize = 200;
@@ -27,26 +28,37 @@ pub(super) struct Reports {
     notice: Option<DeliveryId>,
 }
 
-/// A notice that has to be written.
-pub(super) struct Report {
-    about: DeliveryId,
-    session: Option<SessionId>,
-    chat: Chat,
-    text: String,
-}
-
 impl OutboxLane {
-    /// Logs a part that will not arrive, and returns the notice about it, where there has to be one.
-    pub(super) fn lost(&self, job: &Job, n: u32, state: &PartState) -> Option<Report> {
+    /// Returns the notice about a part that will not arrive; `None`: its chat is not notified.
+    pub(super) async fn notice_of(&self, job: &Job, n: u32, state: &PartState) -> Option<NewDelivery> {
+        reason(n, state)?;
         let delivery = &job.delivery;
-        let why = match state {
-            // The final text follows in place of a first piece.
-            _ if n == 0 => return None,
-            PartState::Refused { kind, detail } if detail.is_empty() => format!("refused ({kind})"),
-            PartState::Refused { kind, detail } => format!("refused ({kind}): {detail}"),
-            PartState::Abandoned { why } => why.clone(),
-            _ => return None,
-        };
+        let is_said = !matches!(delivery.purpose, Purpose::Notice | Purpose::Ask) && delivery.code.is_none();
+        let is_new = self.reports.about != Some(delivery.id);
+        let still_waits = self.reports.notice.is_some_and(|notice| self.has(notice));
+        let adapter = self.host.adapter(&self.target.instance)?;
+        if !is_said || !is_new || still_waits || !adapter.delivers_later(&delivery.chat.id) {
+            return None;
+        }
+        let (text, chat) = (sentence(delivery.id, state)?, delivery.chat.clone());
+        let mut notice = compose(&self.host, &self.target.instance, chat, Purpose::Notice, text).await;
+        notice.session.clone_from(&delivery.session);
+        // It waits for the next healthy moment of the chat, as long as the message itself did.
+        let span = self.host.live().config.delivery.reply_deadline;
+        let span_ms = i64::try_from(span.as_millis()).unwrap_or(i64::MAX);
+        notice.deadline_ms = notice.created_ms.saturating_add(span_ms);
+        Some(notice)
+    }
+
+    /// Logs a part that will not arrive, keeps it for the agent, and lines up the committed notice about it.
+    pub(super) fn lost(
+        &mut self,
+        delivery: &OwedDelivery,
+        n: u32,
+        state: &PartState,
+        notice: Option<(DeliveryId, NewDelivery)>,
+    ) {
+        let Some(why) = reason(n, state) else { return };
         tracing::warn!(
             delivery = %delivery.id,
             part = n,
@@ -60,37 +72,27 @@ impl OutboxLane {
             why = why.as_str(),
             "not delivered"
         );
-        let is_new = self.reports.about != Some(delivery.id);
+        let is_new = self.reports.about.replace(delivery.id) != Some(delivery.id);
         if let Some(session) = delivery.session.as_ref().filter(|_| is_new && delivery.purpose == Purpose::Reply) {
             self.host.losses.note(session, &delivery.markdown, &why);
         }
-        let is_said = !matches!(delivery.purpose, Purpose::Notice | Purpose::Ask) && delivery.code.is_none();
-        let reachable = self.host.adapter(&self.target.instance);
-        let reachable = reachable.is_some_and(|adapter| adapter.delivers_later(&delivery.chat.id));
-        if !is_said || !reachable || !is_new {
-            return None;
+        if let Some((id, notice)) = notice {
+            self.reports.notice = Some(id);
+            let notice = owed(id, notice, |n| self.host.store.part_key(id, n));
+            self.line_up(notice);
         }
-        let (about, session, chat) = (delivery.id, delivery.session.clone(), delivery.chat.clone());
-        sentence(about, state).map(|text| Report { about, session, chat, text })
     }
+}
 
-    /// Owes a notice, unless another one still waits in this lane.
-    pub(super) async fn report(&mut self, report: Report) {
-        let host = self.host.clone();
-        let Report { about, session, chat, text } = report;
-        self.reports.about = Some(about);
-        if self.reports.notice.is_some_and(|notice| self.has(notice)) {
-            return;
-        }
-        let mut notice = compose(&host, &self.target.instance, chat, Purpose::Notice, text).await;
-        notice.session = session;
-        // It waits for the next healthy moment of the chat, as long as the message itself did.
-        let span = host.live().config.delivery.reply_deadline;
-        let span_ms = i64::try_from(span.as_millis()).unwrap_or(i64::MAX);
-        notice.deadline_ms = notice.created_ms.saturating_add(span_ms);
-        let Some(id) = host.until_written("a report", || host.store.owe(notice.clone())).await else { return };
-        self.reports.notice = Some(id);
-        self.line_up(owed(id, notice, |n| host.store.part_key(id, n)));
+/// Returns the reason of a part that will not arrive; `None`: it is no loss.
+fn reason(n: u32, state: &PartState) -> Option<String> {
+    match state {
+        // The final text follows in place of a first piece.
+        _ if n == 0 => None,
+        PartState::Refused { kind, detail } if detail.is_empty() => Some(format!("refused ({kind})")),
+        PartState::Refused { kind, detail } => Some(format!("refused ({kind}): {detail}")),
+        PartState::Abandoned { why } => Some(why.clone()),
+        _ => None,
     }
 }
 

@@ -86,7 +86,7 @@ pub(super) fn first_piece_settled(db: &Connection, id: DeliveryId, state: &PartS
         let what = || format!("delivery {id}");
         change_one(db, "UPDATE outbox SET draft_message = ?2 WHERE id = ?1", params![id.0, message], what)?;
     }
-    Ok(Settled { over: false })
+    Ok(Settled { over: false, report: None })
 }
 
 /// Forgets the message: it cannot be changed any more.

@@ -6,11 +6,21 @@ use rusqlite::{Connection, params};
 
 use super::sql::{change, change_one, collect, first, json, parsed};
 use super::writer::Outcome;
-use super::{DeadTargetRow, Effect, RouteRow, directory, drafts, pairing, sessions};
+use super::{DeadTargetRow, Effect, RouteRow, Settled, directory, drafts, outbox, pairing, sessions};
 
 /// Applies one effect of settling a part of `delivery`.
-pub(super) fn apply(db: &Connection, delivery: DeliveryId, effect: &Effect) -> Outcome<()> {
+pub(super) fn apply(
+    db: &Connection,
+    nonce: &str,
+    delivery: DeliveryId,
+    effect: &Effect,
+    settled: &mut Settled,
+) -> Outcome<()> {
     match effect {
+        Effect::Report(notice) => {
+            settled.report = Some(outbox::insert(db, nonce, notice, None)?);
+            Ok(())
+        }
         Effect::DeadTarget(target) => dead_target(db, target),
         Effect::Revive { instance, chat } => revive(db, instance, chat),
         Effect::Migrated { instance, from, to, routes } => migrated(db, instance, from, to, routes),

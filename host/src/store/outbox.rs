@@ -55,12 +55,12 @@ impl Store {
     pub async fn settle(&self, settle: Settle) -> Result<Settled> {
         let nonce = self.nonce();
         self.write(move |db| {
-            let settled = match &settle.parts {
+            let mut settled = match &settle.parts {
                 None => settle_part(db, &settle)?,
                 Some(parts) => replace_parts(db, &nonce, &settle, parts)?,
             };
             for effect in &settle.effects {
-                effects::apply(db, settle.delivery, effect)?;
+                effects::apply(db, &nonce, settle.delivery, effect, &mut settled)?;
             }
             handoff::part_settled(db, settle.delivery, settle.now_ms)?;
             Ok(settled)
@@ -301,7 +301,7 @@ fn settle_part(db: &Connection, settle: &Settle) -> Outcome<Settled> {
         return drafts::first_piece_settled(db, delivery, &settle.state);
     }
     if !settle.state.is_settled() {
-        return Ok(Settled { over: false });
+        return Ok(Settled { over: false, report: None });
     }
     let why = match &settle.state {
         PartState::Refused { kind, detail } => Some(format!("refused ({kind}): {detail}")),
@@ -361,7 +361,7 @@ fn close_part(db: &Connection, delivery: DeliveryId, why: Option<&str>, now_ms: 
         params![delivery.0, left, state.as_str(), why, over.then_some(now_ms)],
         || format!("delivery {delivery}"),
     )?;
-    Ok(Settled { over })
+    Ok(Settled { over, report: None })
 }
 
 fn has_abandoned(db: &Connection, delivery: DeliveryId) -> Outcome<bool> {
@@ -399,7 +399,7 @@ fn replace_parts(db: &Connection, nonce: &str, settle: &Settle, parts: &[NewPart
         params![delivery.0, open, parts.len() as i64],
         || format!("delivery {delivery}"),
     )?;
-    Ok(Settled { over: false })
+    Ok(Settled { over: false, report: None })
 }
 
 fn retry(db: &Connection, delivery: DeliveryId, now_ms: i64) -> Outcome<()> {

@@ -82,6 +82,37 @@ fn a_doubtful_send_is_repeated_once_marked_and_then_given_up_visibly() {
     assert_eq!(abandoned(&world), ["doubtful twice; last: cut"]);
 }
 
+/// Runs SQL in the database of a world, as another process.
+fn sql(world: &World, sql: &str) {
+    let database = rusqlite::Connection::open(world.home().join("state.db")).unwrap();
+    database.busy_timeout(Duration::from_secs(30)).unwrap();
+    database.execute_batch(sql).unwrap();
+}
+
+#[test]
+fn a_part_is_not_given_up_unless_its_notice_is_owed_in_the_same_transaction() {
+    let mut world = World::new();
+    sql(
+        &world,
+        "CREATE TRIGGER no_notice BEFORE INSERT ON outbox WHEN new.purpose = 'notice'
+         BEGIN SELECT RAISE(ABORT, 'no notice'); END",
+    );
+    for _ in 0..2 {
+        world.platform.answers(SendOutcome::unknown("cut"));
+    }
+    world.chat("7").says("question");
+    world.chat("7").hears(2);
+    // The next message passes the lane once the part is dealt with.
+    world.chat("7").says("and now?");
+    world.chat("7").hears(3);
+    assert_eq!(abandoned(&world), Vec::<String>::new());
+    world.crash();
+    sql(&world, "DROP TRIGGER no_notice");
+    world.start();
+    let heard = world.chat("7").hears(4);
+    assert_eq!(heard[3], "(possibly repeated) question", "the part is still owed: {heard:?}");
+}
+
 #[test]
 fn a_report_that_does_not_arrive_either_is_not_reported() {
     let world = World::new();

@@ -225,6 +225,8 @@ pub enum Effect {
     ThreadGone,
     /// What the message had grown to cannot be changed any more: its text is sent.
     DraftGone,
+    /// The part will not arrive, and its chat learns of it by this delivery.
+    Report(Box<NewDelivery>),
     /// Nobody was told the code of a pairing request: it is taken back.
     CodeUntold {
         /// The hash of the request.
@@ -237,4 +239,6 @@ pub enum Effect {
 pub struct Settled {
     /// Whether no part of the delivery is open any more.
     pub over: bool,
+    /// The delivery of an [`Effect::Report`].
+    pub report: Option<DeliveryId>,
 }

@@ -88,6 +88,26 @@ async fn a_part_in_flight_at_the_crash_is_doubtful_and_the_others_are_owed() {
 }
 
 #[tokio::test]
+async fn the_notice_about_an_abandoned_part_is_owed_after_a_crash() {
+    let home = Home::new();
+    let (store, epoch) = home.store();
+    let id = store.owe(delivery("hello")).await.unwrap();
+    store.claim(id, 1, epoch, 1).await.unwrap();
+    let notice = NewDelivery { purpose: Purpose::Notice, ..delivery("a message may be missing") };
+    let given_up = PartState::Abandoned { why: "doubtful twice".to_owned() };
+    let effects = vec![Effect::Report(Box::new(notice))];
+    let settle = Settle { effects, ..Settle::new(id, 1, given_up, tried(2), START_MS) };
+    let report = store.settle(settle.clone()).await.unwrap().report.unwrap();
+    assert!(is_conflict(store.settle(settle).await), "a part is given up once");
+    drop(store);
+
+    let (store, epoch) = home.store();
+    let owed = found(&store, epoch).await.deliveries;
+    let [owed] = owed.as_slice() else { panic!("one notice is owed: {owed:?}") };
+    assert_eq!((owed.id, owed.markdown.as_str()), (report, "a message may be missing"));
+}
+
+#[tokio::test]
 async fn what_this_life_has_claimed_is_not_taken_from_it() {
     let home = Home::new();
     let (store, epoch) = home.store();
