@@ -176,6 +176,10 @@ impl Place {
     fn runs_canary(&self, code: &str) -> bool {
         let ran = self.programs.with_file_name("ran");
         let _ = fs::remove_file(&ran);
+        // A file that an earlier command wrote would be a script of the folder, and such scripts run freely.
+        if fs::read_dir(&self.work).is_ok_and(|mut files| files.next().is_some()) {
+            fs::remove_dir_all(&self.work).and_then(|()| fs::create_dir(&self.work)).expect("the folder is ours");
+        }
         let mut command = Command::new("/bin/bash");
         command.arg("-c").arg(format!("ulimit -t 1 -f 64 -u 256 2>&-\n{code}")).current_dir(&self.work).env_clear();
         command.env("PATH", &self.programs).env("HOME", &self.work);

@@ -238,6 +238,11 @@ impl<'r> Places<'r> {
         folders.iter().any(|folder| joined(folder, path).symlink_metadata().is_ok())
     }
 
+    /// Whether a file exists in every folder in which the command may be.
+    pub fn is_there(&self, folders: &Folders, path: &str) -> bool {
+        folders.iter().all(|folder| joined(folder, path).is_file())
+    }
+
     /// The branch of the repository in the working folder.
     pub fn branch(&self, folders: &Folders) -> Option<String> {
         let head = std::fs::read_to_string(joined(folders.first()?, ".git/HEAD")).ok()?;

@@ -271,10 +271,19 @@ impl Judge<'_> {
             return match code {
                 true if word.known && rest.next().is_none() => self.nested(text),
                 true => self.ask("a shell runs text that is known only when it runs"),
-                false => self.script(word),
+                false => self.shell_script(word),
             };
         }
         self.ask("a shell runs commands that it reads from elsewhere");
+    }
+
+    /// A shell looks in `PATH` for the script that it does not find in its folder.
+    fn shell_script(&mut self, word: &Word) {
+        let here = self.here();
+        if word.known && !word.text.contains('/') && !self.places.is_there(&here, &word.text) {
+            return self.ask("a shell runs a script that is not in its folder");
+        }
+        self.script(word);
     }
 
     /// Code in an argument runs in a shell of its own.

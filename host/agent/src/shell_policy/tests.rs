@@ -104,6 +104,9 @@ fn links_that_exist_are_followed() {
     for command in ["echo x > a", "cat link/tool", "./run.sh", "ls link"] {
         assert!(!asks(command), "{command}");
     }
+    std::fs::write(format!("{root}/run.sh"), "").unwrap();
+    assert!(!asks("bash run.sh") && !asks("cd . && sh -x run.sh"), "the script is in the folder");
+    assert!(asks("bash other.sh") && asks("cd link; bash run.sh"), "a shell looks for it in PATH");
     let own = std::env::current_exe().unwrap();
     std::fs::hard_link(&own, format!("{root}/hh"))
         .or_else(|_| std::fs::copy(&own, format!("{root}/hh")).map(drop))
@@ -123,6 +126,7 @@ fn no_text_takes_long_or_panics() {
         "timeout 5 ".repeat(300) + "ls",
         "ls | ".repeat(2_000) + "cat",
         "cat <<A\nA\n".repeat(50),
+        format!("true &<<<&{}", "n.9)))))".repeat(3_500)),
     ];
     for text in many {
         assert!(judged(&text).is_some(), "{}", &text[..20]);
