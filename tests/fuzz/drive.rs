@@ -17,8 +17,8 @@ use crate::{
     targets::{self, Target, Try},
 };
 
-/// How long one input may take, in a build without optimization on a busy machine.
-const HANG: Duration = Duration::from_secs(2);
+/// The longest run of one input, in a build without optimization on a busy machine.
+const HANG: Duration = Duration::from_secs(10);
 /// Inputs between two looks at the clock.
 const BATCH: u32 = 16;
 

@@ -3,9 +3,9 @@
 //! Only nodes that are named here are accepted, and only blanks may stand between them. The words are read once
 //! more by [`super::word`]: both readers must agree.
 
-use std::ops::Range;
+use std::ops::{ControlFlow, Range};
 
-use tree_sitter::{Node as Syntax, Parser};
+use tree_sitter::{Node as Syntax, ParseOptions, ParseState, Parser};
 
 use super::word::{self, HEREDOC, Values, Word, is_odd};
 
@@ -78,7 +78,14 @@ pub fn parse(code: &str, values: Values<'_>) -> Result<Command, Unclear> {
     let (code, documents) = heredocs(code.strip_suffix(" \\\n").unwrap_or(code))?;
     let mut parser = Parser::new();
     parser.set_language(&tree_sitter_bash::LANGUAGE.into()).map_err(|_| NOT_READ)?;
-    let tree = parser.parse(&code, None).ok_or(NOT_READ)?;
+    // The repair of a broken command takes quadratic time, and its result would be refused.
+    let mut ends_at_error = |state: &ParseState| match state.has_error() {
+        true => ControlFlow::Break(()),
+        false => ControlFlow::Continue(()),
+    };
+    let options = ParseOptions::new().progress_callback(&mut ends_at_error);
+    let mut rest = |at: usize, _| code.as_bytes().get(at..).unwrap_or_default();
+    let tree = parser.parse_with_options(&mut rest, None, Some(options)).ok_or(NOT_READ)?;
     let root = tree.root_node();
     if root.has_error() || root.kind() != "program" {
         return Err(NOT_READ);
