@@ -1,9 +1,7 @@
-//! What a running turn asks of people: whether it may do something, or which of several
-//! options they mean.
+//! Questions that a running turn asks people: approvals and choices between options.
 //!
-//! The host decides who is asked, where, and until when; the turn waits for one
-//! [`Answer`]. It may stop waiting at any time by dropping the future, and the question
-//! is taken back.
+//! The host decides who is asked, in which chat and until when; the turn waits for one [`Answer`]. The turn may
+//! stop waiting at any time by dropping the future, which withdraws the question.
 
 use tokio::sync::{mpsc, oneshot};
 
@@ -12,47 +10,50 @@ pub use hermes_core::asks::{Answer, Verdict};
 /// A question.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ask {
-    /// Whether something may be done.
+    /// Approval of an action.
     Approval(Approval),
-    /// Which of several options.
+    /// Choice between several options.
     Choice {
-        /// The question, as house markdown.
+        /// Question, as house markdown.
         question: String,
-        /// The options, in order: none empty, and no more than the host shows; others are denied, with the reason.
+        /// Options, in order. None may be empty, and their number is limited by what the host can show;
+        /// otherwise the question is denied with a reason.
         options: Vec<String>,
-        /// Whether other words than the options count as an answer.
+        /// Accepts free text as an answer.
         free: bool,
     },
 }
 
-/// An action that needs somebody's approval.
+/// An action that needs approval.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Approval {
-    /// What it is remembered by where it is approved for longer, such as `shell: rm`. Empty: it never is.
+    /// Key under which a longer approval is remembered, such as `shell: rm`. If empty, the approval is never
+    /// remembered.
     pub kind: String,
-    /// What would be done, word for word.
+    /// The exact action.
     pub action: String,
-    /// Why the agent wants to do it. May be empty.
+    /// Purpose of the action, in the words of the agent. May be empty.
     pub why: String,
-    /// What makes it dangerous, where a pattern caught it. Only admins approve that.
+    /// Description of the danger, if a pattern matched. Only admins may approve such an action.
     pub danger: Option<String>,
 }
 
-/// A question on its way to the host, and who waits for the answer.
+/// A question on its way to the host, with the channel for its answer.
 #[derive(Debug)]
 pub struct Asked {
     /// The question.
     pub ask: Ask,
-    /// Takes the answer; closed once the turn does not wait any more.
+    /// Receives the answer; closed once the turn stops waiting.
     pub reply: oneshot::Sender<Answer>,
 }
 
-/// The two ends of a turn's questions. One waits for the host; its bound is how many the host has open.
+/// Creates the channel for the questions of a turn. One question waits for the host, which limits how many it
+/// opens.
 pub(crate) fn questions() -> (mpsc::Sender<Asked>, mpsc::Receiver<Asked>) {
     mpsc::channel(1)
 }
 
-/// Asks, and waits for what becomes of it. Without a host nobody is asked.
+/// Asks a question and waits for the answer. Without a host the answer is [`Answer::Gone`].
 pub(crate) async fn ask(questions: &mpsc::Sender<Asked>, ask: Ask) -> Answer {
     let (reply, answer) = oneshot::channel();
     if questions.send(Asked { ask, reply }).await.is_err() {

@@ -1,4 +1,4 @@
-//! Which runtime answers, and how long it may take.
+//! Configuration of the runtime.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -13,10 +13,10 @@ use crate::echo::Echo;
 use crate::openai::OpenAi;
 use crate::tools::{Ports, Toolbox};
 
-/// The runtimes of this version.
+/// The available runtimes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RuntimeKind {
-    /// Answers with what it heard.
+    /// Repeats the input.
     #[default]
     Echo,
     /// An OpenAI-compatible endpoint.
@@ -24,10 +24,10 @@ pub enum RuntimeKind {
 }
 
 impl RuntimeKind {
-    /// The words of all runtimes, as configuration spells them.
+    /// All words in the configuration.
     pub const WORDS: [&str; 2] = ["echo", "openai"];
 
-    /// Returns the word of this runtime.
+    /// Returns the word in the configuration.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Echo => "echo",
@@ -35,60 +35,60 @@ impl RuntimeKind {
         }
     }
 
-    /// Returns the runtime of a word.
+    /// Parses a word of the configuration.
     pub fn from_word(word: &str) -> Option<Self> {
         [Self::Echo, Self::OpenAi].into_iter().find(|kind| kind.as_str() == word)
     }
 }
 
-/// The `[agent]` section, secrets resolved.
+/// The `[agent]` section with resolved secrets.
 #[derive(Clone, Debug)]
 pub struct AgentConfig {
-    /// Which runtime answers.
+    /// Runtime that answers.
     pub runtime: RuntimeKind,
-    /// Where the endpoint is: what stands before `/chat/completions`.
+    /// Base URL of the endpoint: the part before `/chat/completions`.
     pub base_url: Option<String>,
-    /// The model to ask for.
+    /// Default model.
     pub model: Option<String>,
-    /// Other models that may be asked for.
+    /// Further models that users may select.
     pub models: Vec<String>,
-    /// The endpoint's key; endpoints on this machine often need none.
+    /// API key of the endpoint; local endpoints often need none.
     pub api_key: Option<Secret>,
-    /// What the model is told before every conversation.
+    /// System prompt of every conversation.
     pub system_prompt: Option<String>,
-    /// Whom the agent can be, by name: what is told besides the prompt where somebody chose it.
+    /// Personalities by name: text added to the prompt of conversations that select it.
     pub personalities: BTreeMap<String, String>,
-    /// How much the model should think where nobody chose it.
+    /// Reasoning effort of conversations that select none.
     pub reasoning: Option<Effort>,
-    /// Whether its thoughts are shown where nobody chose it.
+    /// Shows the reasoning in conversations without a choice of their own.
     pub show_reasoning: bool,
-    /// Certificates to trust besides the system's, as a PEM file.
+    /// PEM file with certificates to trust in addition to the system's.
     pub ca_file: Option<PathBuf>,
-    /// How long it may take.
+    /// Time limits of the endpoint.
     pub timeouts: Timeouts,
-    /// The most messages of history a model gets; the oldest are left out.
+    /// Highest number of history messages sent to a model; the oldest are omitted.
     pub history_messages_max: usize,
-    /// The tokens that the model reads at most; `None`: learnt from the endpoint.
+    /// Context window of the model in tokens; `None` if it is learned from the endpoint.
     pub context_window: Option<usize>,
-    /// Whether pictures that come in are shown to the model.
+    /// Sends incoming pictures to the model.
     pub pictures: bool,
-    /// Whether the echo runtime understands its test words.
+    /// Enables the test words of the echo runtime.
     pub test_words: bool,
-    /// The tools that are switched on, by name; [`crate::tools::ALL`] means every one.
+    /// Enabled tools, by name; [`crate::tools::ALL`] enables every tool.
     pub tools: Vec<String>,
-    /// How often a model may call tools in one turn before it has to answer.
+    /// Highest number of tool rounds in one turn; after that the model must answer.
     pub iterations_max: u32,
-    /// How long a command may take when nobody says.
+    /// Default time limit of a command.
     pub terminal_timeout: Duration,
-    /// Where commands run when nobody says; `None`: where the host does.
+    /// Default working folder of commands; `None` uses the folder of the host.
     pub cwd: Option<PathBuf>,
-    /// Patterns of commands that need approval besides the usual ones.
+    /// Additional patterns of commands that need approval.
     pub dangerous: Vec<String>,
-    /// The home folder of the host; empty where there is none.
+    /// Home folder of the host; empty if there is none.
     pub home: PathBuf,
-    /// What commands find in their environment besides their turn.
+    /// Environment variables of commands, in addition to those of the turn.
     pub environment: BTreeMap<String, String>,
-    /// The proxies for connections to the endpoint.
+    /// Proxies for connections to the endpoint.
     pub proxy: hermes_adapter_net::proxy::ProxySettings,
 }
 
@@ -122,14 +122,14 @@ impl Default for AgentConfig {
     }
 }
 
-/// How long an endpoint may take.
+/// Time limits of an endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timeouts {
-    /// Until the connection stands.
+    /// Limit for the connection.
     pub connect: Duration,
-    /// Until the first piece of an answer, all retries included.
+    /// Limit for the first piece of an answer, including all retries.
     pub first_byte: Duration,
-    /// Between two pieces of an answer.
+    /// Limit between two pieces of an answer.
     pub idle: Duration,
 }
 
@@ -139,48 +139,48 @@ impl Default for Timeouts {
     }
 }
 
-/// Why no runtime could be made. The operator mends it in `[agent]`.
+/// Error in the `[agent]` section that prevents the creation of the runtime.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BuildError {
-    /// A key is missing that this runtime needs.
+    /// A key that the runtime needs is missing.
     #[error("[agent] {key} is missing, and the {runtime} runtime needs it; {mend}")]
     Missing {
-        /// The key.
+        /// Missing key.
         key: &'static str,
-        /// The runtime.
+        /// Selected runtime.
         runtime: &'static str,
-        /// What to write.
+        /// Next step for the operator.
         mend: &'static str,
     },
-    /// The address cannot be used.
+    /// The base URL is invalid.
     #[error("[agent] base_url cannot be used ({why}); write something like \"https://api.openai.com/v1\"")]
     BaseUrl {
-        /// What is wrong with it.
+        /// Reason.
         why: String,
     },
-    /// The key cannot be sent.
+    /// The API key cannot be sent in a header.
     #[error("[agent] api_key holds characters that cannot be sent; check it for a line break or a space")]
     ApiKey,
-    /// The HTTP client could not be made.
+    /// The HTTP client could not be created.
     #[error("[agent] the HTTP client could not be made")]
     Client(#[source] hermes_adapter_net::ClientError),
 }
 
-/// Makes the runtime that `config` names.
+/// Creates the runtime that `config` selects, without network access.
 ///
 /// # Errors
 ///
-/// Says which key of `[agent]` is missing or wrong. Nothing is asked over the network.
+/// [`BuildError`] if a key of `[agent]` is missing or invalid.
 pub fn build(config: &AgentConfig) -> Result<Arc<dyn AgentRuntime>, BuildError> {
     build_with(config, Ports::default())
 }
 
-/// [`build`] with what the shell lends to tools.
+/// Creates the runtime like [`build`], with the ports of the host for its tools.
 ///
 /// # Errors
 ///
-/// As [`build`].
+/// [`BuildError`], as for [`build`].
 pub fn build_with(config: &AgentConfig, ports: Ports) -> Result<Arc<dyn AgentRuntime>, BuildError> {
     match config.runtime {
         RuntimeKind::Echo => Ok(Arc::new(Echo::new(config.test_words))),

@@ -1,23 +1,22 @@
-//! Answers with what it heard, word by word. Proves the whole path without a network.
+//! The echo runtime, which repeats its input word by word. Tests the whole path without a network.
 //!
-//! With test words switched on, a message that begins with one of
-//! [`TEST_WORDS`] makes the runtime misbehave on purpose:
+//! With test words enabled, a message that begins with one of [`TEST_WORDS`] triggers special behaviour:
 //!
-//! | word | what happens |
+//! | word | behaviour |
 //! |---|---|
-//! | `/slow [ms] text` | each word of the text waits that long first (100 ms) |
-//! | `/fail [text]` | the text is said, then the turn fails |
-//! | `/hang [text]` | the text is said, then nothing until the turn is stopped |
-//! | `/long n` | an answer of n characters |
-//! | `/empty` | an answer without text |
+//! | `/slow [ms] text` | sends the text with a pause before each word (default 100 ms) |
+//! | `/fail [text]` | sends the text, then the turn fails |
+//! | `/hang [text]` | sends the text, then waits until the turn is stopped |
+//! | `/long n` | sends an answer of n characters |
+//! | `/empty` | sends an answer without text |
 //! | `/panic` | the runtime panics |
-//! | `/follow [text]` | the text is said, then what the turn is steered with, then the end |
-//! | `/ask action` | asks whether it may do that, and says the answer |
-//! | `/danger action` | the same, as if a pattern had caught it as dangerous |
-//! | `/choose question \| option \| …` | asks which, and says the answer; a `+` as last option lets any words count |
-//! | `/helpers [text]` | as `/hang`, and must not be interrupted because its helpers work |
+//! | `/follow [text]` | sends the text and the first steering message, then ends |
+//! | `/ask action` | requests approval for the action and sends the answer |
+//! | `/danger action` | like `/ask`, for an action that a pattern marks as dangerous |
+//! | `/choose question \| option \| …` | asks the question and sends the answer; a last option `+` accepts free text |
+//! | `/helpers [text]` | like `/hang`, but the turn must not be interrupted because helpers are running |
 //!
-//! Without them the same message is echoed like any other.
+//! Without test words, such a message is echoed like any other.
 
 use std::time::Duration;
 
@@ -28,14 +27,14 @@ use tokio_util::sync::CancellationToken;
 use crate::ask::{Answer, Approval, Ask};
 use crate::{AgentRuntime, EventSink, Failure, Hold, Message, TurnOutcome, TurnRequest};
 
-/// What a message begins with to make the runtime misbehave.
+/// First words of messages that trigger special behaviour.
 pub const TEST_WORDS: [&str; 11] =
     ["/slow", "/fail", "/hang", "/long", "/empty", "/panic", "/follow", "/helpers", "/ask", "/danger", "/choose"];
 
-/// The longest answer of `/long`, in characters.
+/// Longest answer of `/long`, in characters.
 const LONG_CHARS_MAX: usize = 1_000_000;
 
-/// The longest wait of `/slow` before a word.
+/// Longest pause of `/slow` before a word, in milliseconds.
 const SLOW_MS_MAX: u64 = 60_000;
 
 /// The echo runtime.
@@ -45,7 +44,7 @@ pub struct Echo {
 }
 
 impl Echo {
-    /// An echo that obeys [`TEST_WORDS`], or repeats them.
+    /// Creates an echo runtime. `test_words` enables [`TEST_WORDS`].
     pub fn new(test_words: bool) -> Self {
         Self { test_words }
     }
@@ -78,7 +77,7 @@ impl AgentRuntime for Echo {
     }
 }
 
-/// What people wrote, and the names of the files they sent.
+/// Returns the text of the input and the names of its files.
 fn heard(input: &[Message]) -> String {
     let texts = input.iter().flat_map(|message| {
         let files = message.attachments.iter().map(|file| format!("[{}]", file.name));
@@ -87,7 +86,7 @@ fn heard(input: &[Message]) -> String {
     texts.filter(|text| !text.is_empty()).collect::<Vec<_>>().join("\n")
 }
 
-/// What to say and how to end.
+/// The text of an answer and the end of the turn.
 #[derive(Debug, PartialEq, Eq)]
 struct Plan {
     text: String,
@@ -172,8 +171,8 @@ impl Plan {
     }
 }
 
-/// The test word that a message begins with and what follows it. Where several people speak, the name of
-/// who does stands before it: `[Ada] /slow`.
+/// Returns the test word at the start of a message and the text after it. In shared conversations the message
+/// begins with the sender's name: `[Ada] /slow`.
 fn test_word(heard: &str) -> Option<(&str, &str)> {
     fn split(text: &str) -> Option<(&str, &str)> {
         let (word, rest) = text.split_once(char::is_whitespace).unwrap_or((text, ""));
@@ -186,14 +185,14 @@ fn test_word(heard: &str) -> Option<(&str, &str)> {
     split(heard).or_else(behind_a_name)
 }
 
-/// Whether `action` may be done. Its kind is its first word.
+/// Creates an approval for `action`. Its kind is its first word.
 fn may(action: &str, danger: Option<&str>) -> Ask {
     let kind = action.split_whitespace().next().unwrap_or_default().to_owned();
     let why = "The echo runtime was asked to ask.".to_owned();
     Ask::Approval(Approval { kind, action: action.to_owned(), why, danger: danger.map(str::to_owned) })
 }
 
-/// A question and its options, between bars.
+/// Parses a question and its options, separated by vertical bars.
 fn which(text: &str) -> Ask {
     let mut words = text.split('|').map(|word| word.trim().to_owned());
     let question = words.next().unwrap_or_default();
@@ -203,7 +202,7 @@ fn which(text: &str) -> Ask {
     Ask::Choice { question, options, free }
 }
 
-/// What became of a question, in words.
+/// Formats the answer to a question.
 fn answered(ask: &Ask, answer: Answer) -> String {
     match (answer, ask) {
         (Answer::Approved(verdict), _) => format!("approved: {}", verdict.as_str()),
@@ -230,7 +229,7 @@ fn finished(text: String) -> TurnOutcome {
     }
 }
 
-/// Numbered words, so that a lost or doubled piece shows.
+/// Creates a text of numbered words, so that a lost or doubled piece is visible.
 fn long(chars: usize) -> String {
     let chars = chars.min(LONG_CHARS_MAX);
     let mut text = String::with_capacity(chars + 8);

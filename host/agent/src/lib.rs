@@ -1,22 +1,20 @@
-//! Who answers: the runtime port and the runtimes behind it.
+//! Agent runtimes and the port that connects them with the host.
 //!
-//! A turn is handed over as one [`TurnRequest`]; the runtime streams what it has
-//! into an [`EventSink`] and ends with exactly one [`TurnOutcome`]. A runtime
-//! never fails by panicking or by staying silent: every way in which a model or
-//! its network can misbehave ends in one honest sentence for the person who
-//! asked and one line for the log.
+//! The host passes a turn as one [`TurnRequest`]. The runtime streams its output into an [`EventSink`] and ends
+//! with exactly one [`TurnOutcome`]. A runtime neither panics nor stays silent: every failure of a model or its
+//! network produces one sentence for the requester and one line for the log.
 //!
-//! * [`port`]: what the host and a runtime say to each other.
-//! * [`ask`]: what a turn asks of people while it runs.
-//! * [`steer`]: words that reach a turn while it runs.
-//! * [`config`]: which runtime answers, and how long it may take.
-//! * [`echo`]: answers with what it heard; proves the path without a network.
-//! * [`openai`]: any OpenAI-compatible chat completions endpoint.
+//! * [`port`]: the interface between the host and a runtime.
+//! * [`ask`]: questions of a running turn to people.
+//! * [`steer`]: messages that reach a running turn.
+//! * [`config`]: selection and time limits of the runtime.
+//! * [`echo`]: a runtime that repeats its input; tests the path without a network.
+//! * [`openai`]: a client for OpenAI-compatible chat completion endpoints.
 //! * [`shell_policy`]: the commands that run without approval.
-//! * [`tools`]: what an agent can do besides talking, and what the shell lends it.
+//! * [`tools`]: the tools of an agent and the ports that they need from the host.
 //!
-//! Not here: the database; a runtime sees a transcript and returns messages, the lane
-//! writes them, and whatever a tool needs of the host comes through a port.
+//! The database is not part of this crate. A runtime reads a transcript and returns messages, which the session
+//! writes; a tool accesses the host only through a port.
 
 #![forbid(unsafe_code)]
 

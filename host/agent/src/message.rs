@@ -1,10 +1,10 @@
-//! One entry of a transcript, as runtimes read it and the store keeps it.
+//! The entries of a transcript, as runtimes read them and the store keeps them.
 
 use hermes_protocol::Attachment;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// Who speaks in a transcript.
+/// Author of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Role {
@@ -29,7 +29,7 @@ impl Role {
         }
     }
 
-    /// Returns the role of a stable word.
+    /// Parses a stable word.
     pub fn from_word(word: &str) -> Option<Self> {
         [Self::System, Self::User, Self::Assistant, Self::Tool].into_iter().find(|role| role.as_str() == word)
     }
@@ -38,27 +38,27 @@ impl Role {
 /// One entry of a transcript.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Message {
-    /// Who speaks.
+    /// Author.
     pub role: Role,
-    /// What is said. Reasoning is never part of it.
+    /// Text. Never contains reasoning.
     #[serde(default)]
     pub content: String,
-    /// What the model thought before it spoke, where the endpoint tells.
+    /// Reasoning of the model before the text, if the endpoint reports it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reasoning: Option<String>,
-    /// Tool calls of the model, as the endpoint wrote them.
+    /// Tool calls of the model, in the format of the endpoint.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tool_calls: Vec<Value>,
-    /// The call that a tool's result answers.
+    /// Id of the call that a tool result answers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tool_call_id: Option<String>,
-    /// Files that belong to it.
+    /// Attached files.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub attachments: Vec<Attachment>,
 }
 
 impl Message {
-    /// `content` said by `role`, without anything else.
+    /// Creates an entry with text only.
     pub fn new(role: Role, content: impl Into<String>) -> Self {
         Self {
             role,
@@ -70,17 +70,17 @@ impl Message {
         }
     }
 
-    /// An instruction.
+    /// Creates an instruction.
     pub fn system(content: impl Into<String>) -> Self {
         Self::new(Role::System, content)
     }
 
-    /// What a person said.
+    /// Creates a message of a person.
     pub fn user(content: impl Into<String>) -> Self {
         Self::new(Role::User, content)
     }
 
-    /// What the model said.
+    /// Creates a message of the model.
     pub fn assistant(content: impl Into<String>) -> Self {
         Self::new(Role::Assistant, content)
     }

@@ -1,4 +1,4 @@
-//! What the host and a runtime say to each other.
+//! The interface between the host and a runtime.
 
 use std::{collections::BTreeSet, path::PathBuf, sync::Arc, time::Duration};
 
@@ -15,152 +15,154 @@ use crate::Message;
 use crate::ask::{Answer, Ask};
 use crate::steer::{self, Held, Hold, HostLine, TurnLine};
 
-/// Somebody who answers turns. Shared by all lanes; it keeps no state per session.
+/// A runtime that answers turns. Shared by all sessions; keeps no state per session.
 pub trait AgentRuntime: Send + Sync {
-    /// Returns the runtime's name, as configuration and `metadata` spell it.
+    /// Returns the name of the runtime, as in the configuration and `metadata`.
     fn name(&self) -> &'static str;
 
-    /// Returns the models a client may ask for, the default first. Never empty.
+    /// Returns the selectable models, the default first. Never empty.
     fn models(&self) -> Vec<String>;
 
-    /// Returns whether a turn asks [`EventSink::steered`] between its steps, so that words can reach it while it runs.
+    /// Returns true if turns poll [`EventSink::steered`] between their steps, so that messages can reach a
+    /// running turn.
     fn steers(&self) -> bool {
         false
     }
 
-    /// Takes up what an earlier life of the host left running besides turns; returns what sessions still follow, by
-    /// the ids of [`crate::tools::ports::Wakes`]. Called once, when sessions can be woken.
+    /// Adopts the background work that an earlier run of the host left behind. Returns the ids of
+    /// [`crate::tools::ports::Wakes`] that sessions still follow. Called once, when sessions can be woken.
     fn take_up(&self) -> BoxFuture<'_, BTreeSet<String>> {
         Box::pin(async { BTreeSet::new() })
     }
 
-    /// What the conversation of this context has running in the background, the oldest first.
+    /// Returns the background processes of the context's conversation, oldest first.
     fn processes(&self, _context: &TurnContext) -> Vec<LeftRunning> {
         Vec::new()
     }
 
-    /// Ends one of those. `false`: none of that id runs.
+    /// Ends a background process of the conversation. Returns false if none with this id runs.
     fn end_process(&self, _context: &TurnContext, _id: &str) -> bool {
         false
     }
 
-    /// What all conversations have running in the background, for the operator.
+    /// Returns the background processes of all conversations, for the operator.
     fn processes_of_all(&self) -> Vec<LeftSomewhere> {
         Vec::new()
     }
 
-    /// Ends one of those. `false`: none of that id runs.
+    /// Ends a background process of any conversation. Returns false if none with this id runs.
     fn end_process_of_any(&self, _id: &str) -> bool {
         false
     }
 
-    /// Answers one turn. Returns within a second of `cancel`, whatever it waits for.
+    /// Answers one turn. Returns within one second of `cancel`, in every state.
     fn run(&self, request: TurnRequest, events: EventSink, cancel: CancellationToken) -> BoxFuture<'_, TurnOutcome>;
 }
 
-/// A command that runs in the background.
+/// A background process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeftRunning {
-    /// Its name.
+    /// Id of the process.
     pub id: String,
     /// The command.
     pub command: String,
-    /// For how long it has run.
+    /// Elapsed time.
     pub runs_for: Duration,
 }
 
-/// A command that runs in the background, and where it was started.
+/// A background process and its conversation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeftSomewhere {
-    /// The printed key of the conversation.
+    /// Session key as text.
     pub key: String,
-    /// The session.
+    /// Session of the conversation.
     pub session: Option<SessionId>,
-    /// The command.
+    /// The process.
     pub left: LeftRunning,
 }
 
-/// Everything a runtime gets to know about one turn.
+/// The complete description of a turn for a runtime.
 #[derive(Clone, Debug)]
 pub struct TurnRequest {
-    /// The conversation.
+    /// Session of the conversation.
     pub session_id: SessionId,
-    /// The turn, for logs.
+    /// Id of the turn, for logs.
     pub turn_id: TurnId,
-    /// Where the turn came from.
+    /// Origin of the turn.
     pub context: TurnContext,
-    /// What the host tells the model besides the configured system prompt, such as what the platform is like. May be empty.
+    /// Instructions of the host in addition to the configured system prompt, such as a description of the
+    /// platform. May be empty.
     pub system: String,
-    /// The conversation so far, oldest first.
+    /// Earlier messages, oldest first.
     pub history: Vec<Arc<Message>>,
-    /// What the turn answers, oldest first; never empty.
+    /// Messages to answer, oldest first; never empty.
     pub input: Vec<Message>,
-    /// The folder in which the files of `attachments` lie, each under the id that `media` names.
+    /// Folder with the files of `attachments`, each named by the id in `media`.
     pub media: Option<PathBuf>,
-    /// A model the session asks for instead of the configured one.
+    /// Model selected by the session; `None` uses the configured one.
     pub model: Option<String>,
-    /// How much the model should think, where somebody chose it.
+    /// Reasoning effort, if one was selected.
     pub reasoning: Option<Effort>,
-    /// What this runtime returned as `state` after the session's last turn.
+    /// The `state` that this runtime returned after the session's last turn.
     pub state: Option<Value>,
-    /// What the turn did before a restart of the host cut it off: answers with calls, and their results, in order.
-    /// The turn goes on behind them, and they are part of what its transcript gains.
+    /// Steps of the turn before a restart of the host: answers with calls and their results, in order. The turn
+    /// continues after them, and they become part of the transcript.
     pub steps: Vec<Message>,
-    /// Whether tools may be used; not by work of the host itself, such as a summary.
+    /// Allows tools. False for work of the host itself, such as a summary.
     pub tools: bool,
 }
 
-/// How a turn ended.
+/// Outcome of a turn.
 #[derive(Clone, Debug)]
 pub enum TurnOutcome {
-    /// It was answered.
+    /// The turn was answered.
     Finished {
-        /// The answer, without reasoning.
+        /// Answer, without reasoning.
         text: String,
-        /// What the transcript gains besides the input, oldest first.
+        /// Messages to append to the transcript after the input, oldest first.
         messages: Vec<Message>,
-        /// What it cost.
+        /// Token usage.
         usage: Usage,
-        /// Why the model stopped: `stop` or `length`.
+        /// Finish reason: `stop` or `length`.
         finish_reason: String,
-        /// The model that answered, as the endpoint names it.
+        /// Model that answered, as named by the endpoint.
         model: String,
-        /// The runtime's own continuity data for the session.
+        /// Opaque state of the runtime for the session.
         state: Option<Value>,
     },
-    /// It was cancelled.
+    /// The turn was cancelled.
     Interrupted {
-        /// What had been said until then.
+        /// Text before the cancellation.
         text: String,
     },
-    /// It failed.
+    /// The turn failed.
     Failed(Failure),
 }
 
-/// The kind of a failure because of a message that is longer than the model's window.
+/// Kind of the failure of a conversation that exceeds the context window.
 pub const CONTEXT_TOO_LONG: &str = "context_too_long";
 
-/// Why a turn has no answer.
+/// The failure of a turn.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
-    /// A stable word for the stream and the store: `runtime_failed` or `runtime_timeout`.
+    /// Stable word for the stream and the store: `runtime_failed` or `runtime_timeout`.
     pub code: &'static str,
-    /// A stable word for status and metrics, more precise than the code.
+    /// Stable word for status and metrics, more precise than the code.
     pub kind: &'static str,
-    /// One honest sentence for the person who asked.
+    /// One sentence for the requester.
     pub sentence: String,
-    /// What the log should say: the endpoint's own words among them, cut short, never a secret.
+    /// Detail for the log, including a truncated message of the endpoint, without secrets.
     pub detail: String,
-    /// Whether the same request may work later.
+    /// True if the same request may succeed later.
     pub retryable: bool,
-    /// What had been said before it failed; empty when nothing had.
+    /// Text before the failure; may be empty.
     pub partial: String,
 }
 
-/// Where a runtime puts what it has while it works.
+/// The receiver of a runtime's output during a turn.
 ///
-/// The channel is bounded, so a slow reader slows the runtime down. A reader
-/// that has gone away is no reason to stop: what is said is kept by the outcome.
+/// The channel is bounded, so a slow reader slows the runtime down. A closed channel does not stop the runtime,
+/// because the outcome contains the whole text.
 #[derive(Clone, Debug)]
 pub struct EventSink {
     events: mpsc::Sender<TurnEvent>,
@@ -172,54 +174,54 @@ impl EventSink {
     /// Events that may wait for the reader.
     pub const EVENTS_MAX: usize = 64;
 
-    /// Makes a sink and the end its reader holds.
+    /// Creates a sink and the receiver for its reader.
     pub fn channel() -> (Self, mpsc::Receiver<TurnEvent>) {
         let (sink, reader, _) = Self::with_line();
         (sink, reader)
     }
 
-    /// The same, and the line by which the turn can be steered.
+    /// Creates a sink, the receiver for its reader, and the line that steers the turn.
     pub fn with_line() -> (Self, mpsc::Receiver<TurnEvent>, TurnLine) {
         let (events, reader) = mpsc::channel(Self::EVENTS_MAX);
         let (turn, line) = steer::line();
         (Self { events, line, quiet: false }, reader, turn)
     }
 
-    /// The same for a helper of the turn: what it says is no part of the answer, and it is not steered.
+    /// Creates the sink of a helper of the turn. Its text is not part of the answer, and it is not steered.
     pub fn quiet(&self) -> Self {
         Self { quiet: true, ..self.clone() }
     }
 
-    /// Takes what people said to steer the turn; empty when nothing waits. To be asked between two steps: what is
-    /// taken belongs to this turn and is answered nowhere else.
+    /// Takes the steering messages; empty if none wait. Called between two steps. The taken messages belong to
+    /// this turn and get no other answer.
     pub async fn steered(&self) -> Vec<Message> {
         if self.quiet { Vec::new() } else { self.line.take().await }
     }
 
-    /// Waits until something is there to be taken with [`Self::steered`].
+    /// Waits until [`Self::steered`] has messages to take.
     pub async fn steering(&self) {
         self.line.waits().await;
     }
 
-    /// Asks people something and waits for what becomes of it: who is asked, where and for how long is the host's.
-    /// Dropping the future takes the question back. A turn that waits here is not silent.
+    /// Asks people a question and waits for the answer. The host decides who is asked, in which chat and for
+    /// how long. Dropping the future withdraws the question. A turn that waits here does not count as inactive.
     pub async fn ask(&self, ask: Ask) -> Answer {
         self.line.ask(ask).await
     }
 
-    /// Reports that the oldest `messages` of the history did not fit into the request that was answered.
+    /// Reports that the oldest `messages` of the history did not fit into the answered request.
     pub fn left_out(&self, messages: usize) {
         if !self.quiet {
             self.line.left_out(messages);
         }
     }
 
-    /// Keeps the turn from being interrupted, other than by `/stop`, until the returned value is dropped.
+    /// Protects the turn from interruptions other than `/stop` until the returned value is dropped.
     pub fn hold(&self, why: Hold) -> Held {
         self.line.hold(why)
     }
 
-    /// Says the next piece of the answer; an empty piece is not said.
+    /// Sends the next piece of the answer; an empty piece is skipped.
     pub async fn chunk(&self, text: impl Into<String>) {
         let text = text.into();
         if !text.is_empty() && !self.quiet {
@@ -227,18 +229,18 @@ impl EventSink {
         }
     }
 
-    /// Says in one line what is being done.
+    /// Sends one line about the current activity.
     pub async fn progress(&self, stage: impl Into<String>, text: impl Into<String>) {
         self.put(TurnEvent::Progress { stage: stage.into(), text: text.into(), tool: None }).await;
     }
 
-    /// Says that a tool is used, and with what, in one line.
+    /// Reports the use of a tool, with its arguments in one line.
     pub async fn tool(&self, name: impl Into<String>, text: impl Into<String>) {
         self.put(TurnEvent::Progress { stage: "tool".to_owned(), text: text.into(), tool: Some(name.into()) }).await;
     }
 
     async fn put(&self, event: TurnEvent) {
-        // A closed sink has no reader to miss anything.
+        // A closed sink has no reader, so nothing is lost.
         let _ = self.events.send(event).await;
     }
 }

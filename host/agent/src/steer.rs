@@ -1,9 +1,9 @@
-//! What the host and a running turn tell each other beside its events: words that are to
-//! reach it while it runs, and why it must not be interrupted at the moment.
+//! The line between the host and a running turn in addition to its events: steering messages, questions, and
+//! reasons not to interrupt it.
 //!
-//! The words stay with the host until the runtime asks for them between two steps. The
-//! host then writes that they belong to this turn, and only after that hands them over;
-//! so a turn that ends without asking leaves them to be answered next.
+//! The messages stay with the host until the runtime requests them between two steps. The host first records
+//! that they belong to this turn and then hands them over. A turn that ends without a request leaves them to
+//! the next turn.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -13,12 +13,12 @@ use tokio::sync::{mpsc, oneshot, watch};
 use crate::Message;
 use crate::ask::{self, Asked};
 
-/// Why a turn must not be interrupted.
+/// Reason for which a turn must not be interrupted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hold {
-    /// Helpers of the turn still work and would be lost.
+    /// Helpers of the turn are running and their work would be lost.
     Children,
-    /// The history of the conversation is being shortened.
+    /// The history of the conversation is being compressed.
     Compacting,
 }
 
@@ -26,19 +26,19 @@ impl Hold {
     const ALL: [Self; 2] = [Self::Children, Self::Compacting];
 }
 
-/// What a running turn calls for.
+/// Request of a running turn.
 #[derive(Debug)]
 pub enum Call {
-    /// What waits to steer it.
+    /// Request for steering messages.
     Steer(Ask),
-    /// An answer of people.
+    /// Question to people.
     People(Asked),
 }
 
-/// What waits to steer a turn; answered once it is written that it belongs to the turn.
+/// Request for steering messages; answered once they are recorded as part of the turn.
 pub type Ask = oneshot::Sender<Vec<Message>>;
 
-/// The host's end.
+/// The host's end of the line.
 #[derive(Debug)]
 pub struct TurnLine {
     waiting: watch::Sender<bool>,
@@ -48,7 +48,7 @@ pub struct TurnLine {
     left_out: Arc<AtomicUsize>,
 }
 
-/// The runtime's end, part of its [`crate::EventSink`].
+/// The runtime's end of the line, part of its [`crate::EventSink`].
 #[derive(Clone, Debug)]
 pub(crate) struct HostLine {
     waiting: watch::Receiver<bool>,
@@ -58,17 +58,17 @@ pub(crate) struct HostLine {
     left_out: Arc<AtomicUsize>,
 }
 
-/// Keeps a turn from being interrupted until it is dropped.
+/// A guard that protects a turn from interruptions until it is dropped.
 #[derive(Debug)]
 pub struct Held {
     holds: Arc<[AtomicUsize; Hold::ALL.len()]>,
     why: Hold,
 }
 
-/// Makes the two ends.
+/// Creates the two ends of a line.
 pub(crate) fn line() -> (TurnLine, HostLine) {
     let (tell, waiting) = watch::channel(false);
-    // One runtime asks one thing at a time.
+    // A runtime sends one request at a time.
     let (ask, asks) = mpsc::channel(1);
     let (question, questions) = ask::questions();
     let holds: Arc<[AtomicUsize; Hold::ALL.len()]> = Arc::default();
@@ -78,22 +78,24 @@ pub(crate) fn line() -> (TurnLine, HostLine) {
 }
 
 impl TurnLine {
-    /// Tells the runtime whether something waits to steer its turn.
+    /// Notifies the runtime that steering messages wait, or that none do.
     pub fn set_waiting(&self, waiting: bool) {
         self.waiting.send_replace(waiting);
     }
 
-    /// Waits until the runtime asks for what waits; for ever once it will not ask any more. Cancel-safe.
+    /// Waits until the runtime requests steering messages. Never returns after the runtime's end is closed.
+    /// Cancel-safe.
     pub async fn asked(&mut self) -> Ask {
         next(&mut self.asks).await
     }
 
-    /// Waits until the turn asks something of people; for ever once it will not ask any more. Cancel-safe.
+    /// Waits until the turn asks people a question. Never returns after the runtime's end is closed.
+    /// Cancel-safe.
     pub async fn asked_people(&mut self) -> Asked {
         next(&mut self.questions).await
     }
 
-    /// Waits for whatever the turn calls for; its questions wait while they are not `taken`. Cancel-safe.
+    /// Waits for the next request of the turn. Questions are left waiting while `taken` is false. Cancel-safe.
     pub async fn called(&mut self, taken: bool) -> Call {
         tokio::select! {
             ask = next(&mut self.asks) => Call::Steer(ask),
@@ -101,24 +103,24 @@ impl TurnLine {
         }
     }
 
-    /// Takes no question any more: who asks from here on hears that nobody is there.
+    /// Stops taking questions. Later questions are answered with [`Answer::Gone`](ask::Answer::Gone).
     pub fn asks_nobody(&mut self) {
         self.questions.close();
         while self.questions.try_recv().is_ok() {}
     }
 
-    /// Returns the messages of the history that did not fit into the turn's last request.
+    /// Returns the number of history messages omitted from the turn's last request.
     pub fn left_out(&self) -> usize {
         self.left_out.load(Ordering::Relaxed)
     }
 
-    /// Returns why the turn must not be interrupted, if it must not.
+    /// Returns the reason for which the turn must not be interrupted, if there is one.
     pub fn hold(&self) -> Option<Hold> {
         Hold::ALL.into_iter().find(|why| self.holds[*why as usize].load(Ordering::Relaxed) > 0)
     }
 }
 
-/// The next of a channel; for ever once nobody sends any more.
+/// Returns the next value of a channel. Never returns after all senders are dropped.
 async fn next<T>(channel: &mut mpsc::Receiver<T>) -> T {
     match channel.recv().await {
         Some(next) => next,
@@ -132,7 +134,7 @@ impl HostLine {
             return Vec::new();
         }
         let (ask, words) = oneshot::channel();
-        // A host that is gone has nothing to say.
+        // A closed line has no messages.
         match self.asks.send(ask).await {
             Ok(()) => words.await.unwrap_or_default(),
             Err(_) => Vec::new(),

@@ -1,5 +1,5 @@
-//! One request, repeated until it is answered: the same where the trouble passes and nothing was said, and a different
-//! one where the endpoint refuses what it was sent.
+//! Requests that are repeated until they succeed. A transient failure before any output repeats the same
+//! request; a refusal leads to a different one.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -21,61 +21,61 @@ use super::wire::history::Shape;
 use crate::tools::Toolbox;
 use crate::{EventSink, TurnRequest};
 
-/// Repetitions of a request that failed before anything was said.
+/// Retries of a request that failed before any output.
 const RETRIES_MAX: u32 = 3;
 
 /// Repetitions of a request whose answer was empty.
 const EMPTY_MAX: u32 = 2;
 
-/// Different requests after refusals.
+/// Changed requests after refusals.
 const CHANGES_MAX: u32 = 12;
 
-/// The beginning of an error's body that is read, in bytes.
+/// Bytes read from the start of an error body.
 const ERROR_BYTES_MAX: usize = 16 * 1024;
 
-/// The sentence before reasoning that is shown because there is nothing else.
+/// Text before reasoning that is shown because there is no answer.
 const ONLY_REASONING: &str = "(The model gave only its reasoning and no answer:)\n\n";
 
-/// The model that is asked, and the turn that asks.
+/// The model of a request, and the context of the turn.
 #[derive(Clone, Copy)]
 pub(super) struct Asking<'a> {
-    /// The model.
+    /// Model.
     pub model: &'a str,
-    /// The receiver of the answer, and the source of steering.
+    /// Receiver of the answer, and source of steering messages.
     pub events: &'a EventSink,
-    /// The tools that the model may call.
+    /// Tools that the model may call.
     pub tools: Option<&'a Toolbox>,
-    /// Whether the model has called enough tools and has to answer.
+    /// True if the model has used up its tool rounds and must answer.
     pub closing: bool,
 }
 
-/// The form of the next request, as far as refusals changed it.
+/// The form of the next request, as changed by refusals.
 struct Attempt {
     effort: bool,
     pictures: Pictures,
     shape: Shape,
-    /// Refusals that led to another request.
+    /// Refusals that led to a changed request.
     changes: u32,
     retries: u32,
     empty: u32,
-    /// Whether the other address of the endpoint was tried.
+    /// True once the alternative address of the endpoint was tried.
     other_address: bool,
-    /// The request that was refused last.
+    /// The last refused request.
     refused: Option<serde_json::Value>,
     backoff: Backoff,
 }
 
-/// The reaction to a trouble.
+/// Reaction to a failed request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Reaction {
-    /// Another request may succeed.
+    /// Send a changed request, which may succeed.
     Ask,
-    /// The trouble stays.
+    /// Fail; no other request helps.
     Fail,
 }
 
 impl Model {
-    /// Asks until there is an answer, or trouble that no other request changes.
+    /// Sends requests until one is answered or none can succeed.
     pub(super) async fn ask_until_answered(
         &self,
         request: &mut TurnRequest,
@@ -109,14 +109,14 @@ impl Model {
             };
             let with =
                 Extras { usage: self.takes_stream_options.load(Ordering::Relaxed), effort: attempt.effort, offer };
-            // Once an answer has begun it is too late to ask differently.
+            // Steering is added before the answer begins; after that the request can no longer change.
             request.input.extend(events.steered().await);
             let form = self.form(model, attempt.shape);
             let body = request::body(request, model, &self.system_prompt, form, &with, &attempt.pictures);
             if attempt.refused.as_ref() == Some(&body.json)
                 && let Some(refusal) = &trouble
             {
-                // The change made no difference; perhaps the next one does.
+                // The change had no effect; try the next one.
                 match may_dislike_messages(refusal).and_then(|words| attempt.shape.after(words)) {
                     Some(shape) => attempt.shape = shape,
                     None => return Err(refusal.clone()),
@@ -144,7 +144,7 @@ impl Model {
             let nothing_said = !answer.was_shown() && answer.calls.is_empty();
             if nothing_said && self.react(model, &failed, &with, &body, &mut attempt) == Reaction::Ask {
                 attempt.changes += 1;
-                // The same request may well be right at another address.
+                // The same request may be correct at another address.
                 attempt.refused = (!failed.blames_address()).then_some(body.json);
                 trouble = Some(failed);
                 patience = self.patience();
@@ -174,7 +174,7 @@ impl Model {
         Patience { first: Instant::now() + first_byte, first_byte, idle }
     }
 
-    /// Returns the form of a request: the configured window, and what was learnt of the model.
+    /// Returns the form of a request from the configured window and the learned properties of the model.
     fn form(&self, model: &str, shape: Shape) -> Form {
         let known = self.habits.of(model).room;
         let configured = self.context_window.map(room_of_window);
@@ -182,7 +182,7 @@ impl Model {
         Form { history_messages_max: self.history_messages_max, shape, room }
     }
 
-    /// Changes what the refusal is about, for the next request.
+    /// Changes the property of the next request to which the refusal refers.
     fn react(&self, model: &str, trouble: &Trouble, with: &Extras, body: &Body, attempt: &mut Attempt) -> Reaction {
         if attempt.changes == CHANGES_MAX {
             return Reaction::Fail;
@@ -202,11 +202,11 @@ impl Model {
             }
             tracing::info!(model, tokens = body.tokens, room, "the conversation is longer than the model's window");
         } else if with.effort && dislikes_effort(trouble) {
-            // Of this model only; another one may take it.
+            // Applies to this model only; another one may accept it.
             tracing::warn!(model, "the model takes no reasoning effort; it is asked without");
             attempt.effort = false;
         } else if !attempt.pictures.is_empty() && may_dislike_pictures(trouble) {
-            // Once more without; only words about pictures mean that trying again is useless.
+            // Retry without pictures. Only a refusal that mentions pictures disables them permanently.
             if names_pictures(trouble) {
                 tracing::warn!(model, "the endpoint takes no pictures; files are only named from here on");
                 self.takes_pictures.store(false, Ordering::Relaxed);
@@ -221,14 +221,14 @@ impl Model {
         Reaction::Ask
     }
 
-    /// Tries the other address of the endpoint where nothing answers like a model at the first one.
+    /// Switches to the alternative address if the first one does not answer like a chat completion endpoint.
     fn changes_address(&self, trouble: &Trouble, attempt: &mut Attempt) -> bool {
         if !trouble.blames_address() || self.addresses.len() < 2 {
             return false;
         }
         let at = self.address.load(Ordering::Relaxed);
         if attempt.other_address {
-            // Neither address is right; the first one is named.
+            // Neither address is correct; the error names the first one.
             self.address.store(0, Ordering::Relaxed);
             return false;
         }
@@ -255,7 +255,7 @@ impl Model {
 }
 
 impl Attempt {
-    /// Whether an answer says so little that it is worth asking again.
+    /// Returns true if an answer contains so little that the request is repeated.
     fn asks_again(&mut self, answer: &Answer) -> bool {
         let used_up = answer.end == Some(End::Length) && !answer.reasoning.is_empty();
         if !answer.is_empty() || used_up || answer.end == Some(End::Filter) {
@@ -269,7 +269,7 @@ impl Attempt {
     }
 }
 
-/// Shows the reasoning of an answer that has nothing else.
+/// Shows the reasoning of an answer that contains nothing else.
 async fn show_reasoning(answer: &mut Answer, events: &EventSink) {
     let is_over = !matches!(answer.end, Some(End::Length | End::Filter));
     if answer.is_empty() && is_over && !answer.reasoning.trim().is_empty() {
@@ -285,24 +285,24 @@ async fn refused(response: Response, patience: Patience) -> Trouble {
     Trouble::of_status(status, wait, &start)
 }
 
-/// Whether the endpoint refused the request for the wish to be told the usage.
+/// Returns true if the endpoint refused the request because of `stream_options`.
 fn dislikes_stream_options(trouble: &Trouble) -> bool {
     matches!(trouble, Trouble::Refused { status: 400 | 422, words }
         if words.contains("stream_options") || words.contains("include_usage"))
 }
 
-/// Whether the model refused the request for the effort that was asked for.
+/// Returns true if the model refused the request because of the reasoning effort.
 fn dislikes_effort(trouble: &Trouble) -> bool {
     matches!(trouble, Trouble::Refused { status: 400 | 422, words }
         if words.contains("reasoning") && !words.contains("reasoning_content"))
 }
 
-/// Whether a refusal can be about the pictures of the request.
+/// Returns true if a refusal may concern the pictures of the request.
 fn may_dislike_pictures(trouble: &Trouble) -> bool {
     matches!(trouble, Trouble::Refused { status: 400 | 404 | 413 | 415 | 422, .. } | Trouble::NoSuchAddress { .. })
 }
 
-/// Returns the words of a refusal that can be about the messages of the request.
+/// Returns the message of a refusal that may concern the messages of the request.
 fn may_dislike_messages(trouble: &Trouble) -> Option<&str> {
     let about_something_else =
         ["api key", "temperature", "max_tokens", "unsupported parameter", "unrecognized", "billing"];
@@ -313,20 +313,20 @@ fn may_dislike_messages(trouble: &Trouble) -> Option<&str> {
     };
     match trouble {
         Trouble::Refused { status: 400 | 422, words } if !says(words, &about_something_else) => Some(words),
-        // Local servers fail over the template of their model.
+        // Local servers fail when the chat template of their model rejects the messages.
         Trouble::ServerFailed { status: 500, words, .. } if says(words, &template) => Some(words),
         _ => None,
     }
 }
 
-/// Whether a refusal says that pictures are not taken at all.
+/// Returns true if a refusal mentions pictures.
 fn names_pictures(trouble: &Trouble) -> bool {
     let (Trouble::Refused { words, .. } | Trouble::NoSuchAddress { words, .. }) = trouble else { return false };
     let words = words.to_ascii_lowercase();
     ["image", "vision", "multimodal"].iter().any(|word| words.contains(word))
 }
 
-/// Whether the endpoint said that it, or the model, takes no tools at all.
+/// Returns true if the endpoint reports that it or the model does not support tools.
 fn dislikes_tools(trouble: &Trouble) -> bool {
     let words = match trouble {
         Trouble::Refused { status: 400 | 422, words }
@@ -335,7 +335,7 @@ fn dislikes_tools(trouble: &Trouble) -> bool {
         | Trouble::ServerFailed { status: 501, words, .. } => words.to_ascii_lowercase(),
         _ => return false,
     };
-    // An error about one tool, or one call, is none about tools.
+    // An error about a single tool or call does not count.
     let words: String = words.chars().filter(|c| !matches!(c, '`' | '"' | '\'')).collect();
     let what = ["tools", "tool use", "tool calls", "tool calling", "tool-calling", "functions", "function calling"];
     let before =

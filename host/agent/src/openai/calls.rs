@@ -1,4 +1,4 @@
-//! The execution of the calls of one answer.
+//! Execution of the tool calls of one answer.
 
 use std::time::Duration;
 
@@ -11,29 +11,29 @@ use crate::tools::output::bounded;
 use crate::tools::ports::result_of;
 use crate::tools::{RESULT_BYTES_MAX, Ready, StartedCall, ToolCall, ToolResult, ToolSide, Toolbox};
 
-/// How often the chat hears that tools still work.
+/// Interval of the signal that tools are still running.
 const STILL_WORKING: Duration = Duration::from_secs(60);
 
-/// The calls of one answer, on their way.
+/// The tool calls of one answer and their context.
 pub(super) struct Round<'a> {
-    /// What can be called.
+    /// Available tools.
     pub tools: &'a Toolbox,
-    /// Where the turn comes from.
+    /// Context of the turn.
     pub context: &'a TurnContext,
-    /// What the tools know of it.
+    /// State of the turn for tools.
     pub side: &'a ToolSide,
-    /// Which answer asks, from 0.
+    /// Index of the answer, from 0.
     pub step: u32,
-    /// What it said.
+    /// Text of the answer before the calls.
     pub said: &'a str,
-    /// The number of its first call within the turn.
+    /// Number of its first call within the turn.
     pub first: u32,
-    /// Whether the answer ended because its room was used up.
+    /// True if the answer ended at its length limit.
     pub cut: bool,
 }
 
 impl Round<'_> {
-    /// Carries the calls out: side by side where all of them may be, else in order. Returns their results, in order.
+    /// Runs the calls, in parallel if all of them allow it, otherwise in order. Returns their results in order.
     pub(super) async fn carry_out(&self, calls: &[ToolCall]) -> Vec<Message> {
         let ready: Vec<Result<Ready, String>> = calls.iter().map(|call| self.tools.ready(call)).collect();
         let side_by_side =
@@ -56,7 +56,7 @@ impl Round<'_> {
         results
     }
 
-    /// Writes that calls start.
+    /// Records the start of calls in the ledger.
     async fn write(&self, calls: &[(u32, &ToolCall)]) -> Result<(), String> {
         let started = |(n, call): &(u32, &ToolCall)| StartedCall {
             n: *n,

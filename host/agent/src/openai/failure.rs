@@ -1,8 +1,7 @@
-//! Every way in which an endpoint fails, each with one honest sentence.
+//! Failures of an endpoint, each with one sentence for the requester.
 //!
-//! The sentence is for the person who asked, so it says what they can do, and
-//! who else can do something where they cannot. The detail is for the log of
-//! the operator. Neither holds the key.
+//! The sentence tells the requester what to do, or who can help. The detail is for the operator's log. Neither
+//! contains the API key.
 
 use std::time::Duration;
 
@@ -13,58 +12,58 @@ use serde_json::Value;
 use crate::Failure;
 use crate::port::CONTEXT_TOO_LONG;
 
-/// The most of an endpoint's own words that reach the log, in characters.
+/// Longest quote of the endpoint in the log, in characters.
 const WORDS_CHARS_MAX: usize = 300;
 
-/// What went wrong with one request.
+/// The failure of one request.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Trouble {
-    /// The key is not accepted.
+    /// The API key is invalid.
     KeyRefused { status: u16 },
-    /// The key is accepted, the request is not allowed.
+    /// The key is valid, but the request is not allowed.
     Forbidden { words: String },
     /// The model does not exist.
     NotFound { words: String },
     /// The address does not exist.
     NoSuchAddress { status: u16, words: String },
-    /// The account has nothing left.
+    /// The quota of the account is used up.
     QuotaUsedUp { words: String },
-    /// Too many requests.
+    /// The rate limit was exceeded.
     Busy { retry_after: Option<Duration>, words: String },
-    /// The endpoint failed on its side.
+    /// The server failed.
     ServerFailed { status: u16, retry_after: Option<Duration>, words: String },
-    /// The conversation is longer than the model reads.
+    /// The conversation exceeds the context window of the model.
     ContextTooLong { words: String },
-    /// A filter withheld the answer.
+    /// A content filter withheld the answer.
     Filtered { words: String },
     /// Any other refusal.
     Refused { status: u16, words: String },
-    /// The endpoint reported an error in the middle of its answer.
+    /// The endpoint reported an error within its answer.
     SaidError { words: String },
-    /// No connection.
+    /// The connection failed.
     Unreachable { detail: String },
-    /// Nothing came in time.
+    /// The first piece did not arrive in time.
     NoAnswer { after: Duration },
-    /// Nothing more came in time.
+    /// The next piece did not arrive in time.
     FellSilent { after: Duration },
-    /// The answer broke off.
+    /// The answer was cut off.
     CutOff { detail: String },
-    /// What came is no chat completion.
+    /// The response is not a chat completion.
     NotACompletion { why: &'static str },
-    /// One piece of the answer is longer than allowed.
+    /// One piece of the answer exceeds the limit.
     PieceTooLong { bytes_max: usize },
-    /// The model used up its room before it said anything.
+    /// The model reached its length limit before any text.
     OnlyLength,
-    /// The answer holds no text.
+    /// The answer contains no text.
     Empty,
-    /// The model asked for a tool; none was offered.
+    /// The model called a tool although none was offered.
     ToolCall,
-    /// The model called tools as often as it may, and gives no answer without.
+    /// The model used up its tool rounds and still gives no answer.
     OnlyCalls,
 }
 
 impl Trouble {
-    /// Reads an answer with a bad status. `start` is the beginning of its body.
+    /// Classifies a response with an error status. `start` is the beginning of its body.
     pub(super) fn of_status(status: u16, retry_after: Option<Duration>, start: &str) -> Self {
         let body: Value = serde_json::from_str(start).unwrap_or_default();
         let error = if body["error"].is_null() { &body } else { &body["error"] };
@@ -87,7 +86,7 @@ impl Trouble {
         }
     }
 
-    /// Reads an error object in the middle of a stream.
+    /// Classifies an error object within a stream.
     pub(super) fn of_error_object(error: &Value) -> Self {
         let words = words(error, error.as_str().unwrap_or_default());
         let hints = Hints::of(error, &words);
@@ -102,7 +101,7 @@ impl Trouble {
         }
     }
 
-    /// Whether the same request may be made again at once, nothing having been said yet.
+    /// Returns true if the same request may be repeated at once, provided that there was no output yet.
     pub(super) fn is_passing(&self) -> bool {
         matches!(
             self,
@@ -114,12 +113,12 @@ impl Trouble {
         )
     }
 
-    /// Whether the address of the endpoint may be wrong.
+    /// Returns true if the address of the endpoint may be wrong.
     pub(super) fn blames_address(&self) -> bool {
         matches!(self, Self::NoSuchAddress { .. } | Self::NotACompletion { .. })
     }
 
-    /// Returns the stable word of this trouble, for status and metrics.
+    /// Returns the stable word of the failure, for status and metrics.
     pub(super) fn kind(&self) -> &'static str {
         match self {
             Self::KeyRefused { .. } => "key_refused",
@@ -145,7 +144,7 @@ impl Trouble {
         }
     }
 
-    /// How long the endpoint asked us to wait.
+    /// Returns the wait that the endpoint demands.
     pub(super) fn retry_after(&self) -> Option<Duration> {
         match self {
             Self::Busy { retry_after, .. } | Self::ServerFailed { retry_after, .. } => *retry_after,
@@ -153,7 +152,7 @@ impl Trouble {
         }
     }
 
-    /// The failure of a turn that ends with this trouble after `attempts` requests.
+    /// Converts the failure into that of the turn, after `attempts` requests.
     pub(super) fn into_failure(self, model: &str, address: &Url, attempts: u32, partial: String) -> Failure {
         let (sentence, detail) = self.told(model, address.path());
         let retryable = self.is_passing()
@@ -167,7 +166,7 @@ impl Trouble {
         Failure { code, kind, sentence, detail, retryable, partial }
     }
 
-    /// The sentence for the person, and the detail for the log.
+    /// Returns the sentence for the requester and the detail for the log.
     fn told(&self, model: &str, path: &str) -> (String, String) {
         let (sentence, detail) = match self {
             Self::KeyRefused { status } => (
@@ -271,7 +270,7 @@ impl From<NetError> for Trouble {
     }
 }
 
-/// Words of endpoints whose model cannot read that much.
+/// Phrases in errors about conversations that exceed the context window.
 const TOO_LONG: [&str; 9] = [
     "prompt is too long",
     "input is too long",
@@ -284,11 +283,11 @@ const TOO_LONG: [&str; 9] = [
     "too many tokens",
 ];
 
-/// What an error's code, type and words hint at. The codes are OpenAI's; other
-/// servers only have words.
+/// Hints in the code, type and message of an error. The codes are those of OpenAI; other servers only send
+/// messages.
 struct Hints {
     context: bool,
-    /// The error is about the name of the model.
+    /// The error mentions the model.
     model: bool,
     filter: bool,
     quota: bool,
@@ -314,7 +313,7 @@ impl Hints {
     }
 }
 
-/// The endpoint's own words in one line, cut short.
+/// Returns the message of the endpoint on one line, truncated.
 fn words(error: &Value, otherwise: &str) -> String {
     let code = error["code"].as_str().or(error["type"].as_str()).unwrap_or_default();
     let said = ["message", "msg", "detail"].iter().find_map(|key| error[key].as_str());
@@ -327,7 +326,7 @@ fn words(error: &Value, otherwise: &str) -> String {
     }
 }
 
-/// A time as a person says it.
+/// Formats a duration for people.
 fn spoken(time: Duration) -> String {
     match time.as_secs_f64().ceil() as u64 {
         0 | 1 => "a second".to_owned(),

@@ -1,4 +1,4 @@
-//! The peculiarities of models, learnt from their refusals and answers while the host runs.
+//! Properties of models, learned from their refusals and answers at run time.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -12,36 +12,36 @@ use super::wire::history::Shape;
 /// Models that are remembered.
 const MODELS_MAX: usize = 256;
 
-/// The time for which a model is believed to take no tools; then it is offered them again.
+/// Time for which a model gets no tools after refusing them.
 const WITHOUT_TOOLS_FOR: Duration = Duration::from_secs(600);
 
-/// The room that is kept for the answer at most, in tokens.
+/// Largest reserve for the answer, in tokens.
 const ANSWER_TOKENS: usize = 4_096;
 
-/// The smallest room that is believed, in tokens.
+/// Smallest room that is accepted, in tokens.
 const ROOM_MIN: usize = 256;
 
-/// Names of models that begin to reason without an opening mark.
+/// Names of models that start to reason without an opening tag.
 const REASONERS: [&str; 5] = ["deepseek-r1", "qwq", "-thinking", "magistral", "-r1-distill"];
 
-/// What is known of one model.
+/// The learned properties of one model.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Habits {
-    /// The shape of messages that it accepts.
+    /// Accepted shape of messages.
     pub shape: Shape,
-    /// The tokens that a request may have, by our estimate.
+    /// Largest request in tokens, by the local estimate.
     pub room: Option<usize>,
-    /// Whether it begins to reason without an opening mark.
+    /// True if the model starts to reason without an opening tag.
     bare_reasoning: Option<bool>,
     without_tools_until: Option<Instant>,
 }
 
-/// What is known of all models.
+/// The learned properties of all models.
 #[derive(Debug, Default)]
 pub(super) struct AllHabits(Mutex<BTreeMap<String, Habits>>);
 
 impl AllHabits {
-    /// Returns what is known of a model.
+    /// Returns the learned properties of a model.
     pub(super) fn of(&self, model: &str) -> Habits {
         let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         all.get(model).copied().unwrap_or_default()
@@ -54,24 +54,24 @@ impl AllHabits {
         }
     }
 
-    /// Whether a model has not refused tools lately.
+    /// Returns true if the model has not refused tools recently.
     pub(super) fn takes_tools(&self, model: &str) -> bool {
         self.of(model).without_tools_until.is_none_or(|until| until <= Instant::now())
     }
 
-    /// Remembers that a model refuses tools.
+    /// Records that the model refuses tools.
     pub(super) fn refuses_tools(&self, model: &str) {
         self.learn(model, |habits| habits.without_tools_until = Some(Instant::now() + WITHOUT_TOOLS_FOR));
     }
 
-    /// Whether the text of a model is held back until it is known to be no reasoning.
+    /// Returns true if the text of a model must be held back until it is known not to be reasoning.
     pub(super) fn holds_back(&self, model: &str) -> bool {
         let name = model.to_ascii_lowercase();
         let by_name = || REASONERS.iter().any(|reasoner| name.contains(reasoner));
         self.of(model).bare_reasoning.unwrap_or_else(by_name)
     }
 
-    /// Remembers what an answer shows of its model, and the shape that it accepted.
+    /// Records the properties that an answer reveals, and the shape that the model accepted.
     pub(super) fn answered(&self, model: &str, answer: &Answer, shape: Shape, tokens: usize) {
         self.learn(model, |habits| {
             habits.shape = shape.lasting();
@@ -86,7 +86,8 @@ impl AllHabits {
         });
     }
 
-    /// Remembers that a request of `tokens` was too long, in the words of the endpoint. Returns the room.
+    /// Records that a request of `tokens` was too long, with the message of the endpoint. Returns the new room
+    /// in tokens.
     pub(super) fn was_too_long(&self, model: &str, tokens: usize, words: &str) -> usize {
         let room = room_after(tokens, words);
         self.learn(model, |habits| habits.room = Some(habits.room.map_or(room, |known| known.min(room))));
@@ -94,14 +95,14 @@ impl AllHabits {
     }
 }
 
-/// Returns the room for messages within a window of `window` tokens.
+/// Returns the room for messages in a context window of `window` tokens.
 pub(super) fn room_of_window(window: usize) -> usize {
     let for_the_answer = (window / 4).min(ANSWER_TOKENS);
     (window * 9 / 10).saturating_sub(for_the_answer).max(ROOM_MIN)
 }
 
-/// Returns the room, in our estimate, after a request of `tokens` (by the same estimate) was refused. Endpoints name
-/// their limit, and often their own count of the request.
+/// Returns the room, by the local estimate, after a request of `tokens` (by the same estimate) was refused.
+/// Endpoints report their limit and often their own count of the request.
 fn room_after(tokens: usize, words: &str) -> usize {
     let words = words.to_ascii_lowercase().replace([',', '_'], "");
     let numbers = |text: &str| -> Vec<usize> {

@@ -1,18 +1,18 @@
-//! Any OpenAI-compatible chat completions endpoint.
+//! A runtime for OpenAI-compatible chat completion endpoints.
 //!
-//! A turn is one request, streamed, and one more after every round of tools that the
-//! model calls. A request that failed before anything was said is made again a few
-//! times; after the first piece it never is, since nobody wants two beginnings.
+//! A turn is one streamed request, and one more after each round of tool calls. A request that fails before any
+//! output is retried a few times. After the first piece it is never retried, because the chat would then show
+//! two beginnings.
 //!
-//! * [`steps`]: a turn from its first request to its last answer.
-//! * [`asking`]: one request, until it is answered.
-//! * [`calls`]: the execution of the calls of an answer.
-//! * [`request`]: what the endpoint is asked.
-//! * [`read`]: reads the answer, whatever its form.
-//! * [`wire`]: the parsing of answers and the writing of histories.
-//! * [`habits`]: the peculiarities of models that were learnt.
-//! * [`pictures`]: what a model that can see is shown.
-//! * [`failure`]: every way to fail, and its sentence.
+//! * [`steps`]: the course of a turn from its first request to its last answer.
+//! * [`asking`]: one request, repeated until it is answered.
+//! * [`calls`]: the execution of the tool calls of an answer.
+//! * [`request`]: the body of a request.
+//! * [`read`]: the reader of responses in all their forms.
+//! * [`wire`]: the parser for answers and the writer for histories.
+//! * [`habits`]: learned properties of models.
+//! * [`pictures`]: pictures for models that accept them.
+//! * [`failure`]: the failures and their sentences.
 
 mod asking;
 mod calls;
@@ -43,21 +43,21 @@ use crate::{
     AgentConfig, AgentRuntime, BuildError, EventSink, LeftRunning, LeftSomewhere, Timeouts, TurnOutcome, TurnRequest,
 };
 
-/// The endpoint of a configuration that names none.
+/// Default endpoint.
 pub const DEFAULT_BASE_URL: &str = "https://api.openai.com/v1";
 
-/// The model of a configuration that names neither endpoint nor model.
+/// Default model of the default endpoint.
 pub const DEFAULT_MODEL: &str = "gpt-4.1-mini";
 
 /// The `openai` runtime.
 pub struct OpenAi(Arc<Model>);
 
-/// The endpoint, and what is known of it.
+/// The endpoint and its state.
 struct Model {
     client: Client,
-    /// The address of requests, and the one that is tried where that is not an endpoint's.
+    /// Address of requests, followed by the alternative that is tried if the first one is not an endpoint.
     addresses: Vec<Url>,
-    /// The address in use, by its place in `addresses`.
+    /// Index of the address in use.
     address: AtomicUsize,
     headers: HeaderMap,
     key: String,
@@ -66,11 +66,11 @@ struct Model {
     system_prompt: String,
     history_messages_max: usize,
     timeouts: Timeouts,
-    /// Whether the endpoint takes `stream_options`; some refuse the whole request because of it.
+    /// True if the endpoint accepts `stream_options`; some refuse the whole request because of it.
     takes_stream_options: AtomicBool,
-    /// Whether the model is shown pictures: the operator wants it, and the endpoint has not refused any.
+    /// True if pictures are sent: the operator enabled them and the endpoint has not refused any.
     takes_pictures: AtomicBool,
-    /// The tokens that the model reads at most, where the operator says so.
+    /// Context window in tokens, if configured.
     context_window: Option<usize>,
     habits: AllHabits,
     tools: Toolbox,
@@ -78,11 +78,11 @@ struct Model {
 }
 
 impl OpenAi {
-    /// The runtime that `config` describes.
+    /// Creates the runtime that `config` describes, without network access.
     ///
     /// # Errors
     ///
-    /// Says which key of `[agent]` is missing or wrong. Nothing is asked over the network.
+    /// [`BuildError`] if a key of `[agent]` is missing or invalid.
     pub fn new(config: &AgentConfig, tools: Toolbox) -> Result<Self, BuildError> {
         let is_default = config.base_url.is_none();
         let base = base_url(config.base_url.as_deref().unwrap_or(DEFAULT_BASE_URL))
@@ -182,15 +182,15 @@ impl AgentRuntime for OpenAi {
 }
 
 impl Model {
-    /// The address of requests.
+    /// Returns the address in use.
     fn address(&self) -> &Url {
         let at = self.address.load(Ordering::Relaxed);
         self.addresses.get(at).unwrap_or(&self.addresses[0])
     }
 }
 
-/// Returns the address of requests below a base address. A base that holds the whole path is taken as it is; for one
-/// without a version, the usual one is tried where the address turns out to be wrong.
+/// Returns the addresses of requests for a base URL. A URL with the full path is used unchanged. For a URL
+/// without a version, `/v1` is added as an alternative.
 fn addresses(base: &Url) -> Result<Vec<Url>, BuildError> {
     let base = base.as_str().trim_end_matches('/');
     let parse = |address: String| Url::parse(&address).map_err(|error| BuildError::BaseUrl { why: error.to_string() });
@@ -209,7 +209,7 @@ fn addresses(base: &Url) -> Result<Vec<Url>, BuildError> {
 fn headers(key: &str) -> Result<HeaderMap, BuildError> {
     let mut headers = HeaderMap::new();
     headers.insert(ACCEPT, HeaderValue::from_static("text/event-stream, application/json"));
-    // A compressed stream comes in lumps.
+    // A compressed stream arrives in large chunks.
     headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
     if !key.is_empty() {
         let mut value = HeaderValue::from_str(&format!("Bearer {key}")).map_err(|_| BuildError::ApiKey)?;

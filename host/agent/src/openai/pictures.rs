@@ -1,7 +1,7 @@
-//! The pictures of a conversation, as an endpoint takes them: written out as data addresses.
+//! Pictures of a conversation, encoded as data URLs.
 //!
-//! Only the newest few are sent, and only while their files are there; everything else stays
-//! the line that the transcript has about it.
+//! Only the newest few are sent, and only while their files exist. All others stay a line of text in the
+//! transcript.
 
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -16,18 +16,18 @@ use crate::TurnRequest;
 /// Pictures of one request.
 const PICTURES_MAX: usize = 8;
 
-/// The largest picture that is sent, in bytes.
+/// Size of a picture, in bytes.
 const PICTURE_BYTES_MAX: u64 = 5 << 20;
 
-/// What endpoints look at.
+/// Media types that endpoints accept.
 const TYPES: [&str; 4] = ["image/png", "image/jpeg", "image/webp", "image/gif"];
 
-/// Data addresses by the id of their media.
+/// Data URLs by media id.
 #[derive(Debug, Default)]
 pub(super) struct Pictures(BTreeMap<String, String>);
 
 impl Pictures {
-    /// Reads the newest pictures of a request from their folder. One that cannot be read is left out.
+    /// Reads the newest pictures of a request from their folder. Unreadable files are skipped.
     pub(super) async fn read(request: &TurnRequest) -> Self {
         let Some(folder) = request.media.clone() else { return Self::default() };
         let newest_first = request.history.iter().map(|said| &**said).chain(&request.input).rev();
@@ -43,12 +43,12 @@ impl Pictures {
         Self(reading.await.unwrap_or_default())
     }
 
-    /// The picture of an attachment.
+    /// Returns the picture of an attachment.
     pub(super) fn of(&self, file: &Attachment) -> Option<&str> {
         self.0.get(file.media.as_ref()?).map(String::as_str)
     }
 
-    /// Whether there are none.
+    /// Returns true if there are no pictures.
     pub(super) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

@@ -1,8 +1,8 @@
-//! Reads one answer, in whatever form it comes.
+//! Reader for one response.
 //!
-//! Endpoints differ from what they were asked for: some answer a streaming request with one JSON object, some forget
-//! `[DONE]`, some name the wrong content type, some compress. The first bytes decide about the form, and the model's
-//! own `finish_reason` about whether the answer is complete.
+//! Responses vary: some endpoints answer a streaming request with one JSON object, omit `[DONE]`, send the
+//! wrong content type, or compress. The first bytes decide the form, and the model's own `finish_reason`
+//! decides whether the answer is complete.
 
 use std::time::Duration;
 
@@ -18,30 +18,31 @@ use super::wire::json;
 use super::wire::stream::{Event, Stream};
 use crate::EventSink;
 
-/// The longest line and the longest event of a stream.
+/// Longest line and longest event of a stream, in bytes.
 pub(super) const EVENT_BYTES_MAX: usize = 1024 * 1024;
 
-/// The longest answer in one piece.
+/// Longest answer that is not streamed, in bytes.
 const BODY_BYTES_MAX: usize = 8 * 1024 * 1024;
 
-/// The time for usage and `[DONE]` once the model has stopped.
+/// Wait for usage and `[DONE]` after the model has stopped.
 const TAIL_WAIT: Duration = Duration::from_secs(5);
 
-/// The same where the last piece of content came together with the end: some servers say "stop" with every piece.
+/// The same wait if the last piece of content also carried the end, because some servers send "stop" with every
+/// piece.
 const TAIL_WAIT_WITH_CONTENT: Duration = Duration::from_secs(30);
 
-/// The time until the next piece has to come.
+/// Time limits of a response.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Patience {
-    /// Until the first piece.
+    /// Deadline of the first piece.
     pub first: Instant,
-    /// How long the first piece may take, for the sentence.
+    /// Time limit of the first piece, for the error message.
     pub first_byte: Duration,
-    /// Between two pieces.
+    /// Time limit between two pieces.
     pub idle: Duration,
 }
 
-/// Reads the answer into `answer` and passes its text on as it comes.
+/// Reads the response into `answer` and forwards its text as it arrives.
 pub(super) async fn read(
     response: Response,
     answer: &mut Answer,
@@ -73,7 +74,7 @@ pub(super) async fn read(
     }
 }
 
-/// Reads the beginning of a body that is no answer, as text.
+/// Reads the beginning of an error body as text.
 pub(super) async fn read_start(response: Response, bytes_max: usize, patience: Patience) -> String {
     let clock = Clock { patience, deadline: patience.first, begun: false };
     let mut body = Body::new(response);
@@ -93,7 +94,7 @@ fn content_type(response: &Response) -> String {
     value.unwrap_or_default().to_ascii_lowercase()
 }
 
-/// The bytes of a body, decoded.
+/// The decoded bytes of a body.
 struct Body {
     response: Response,
     encoding: String,
@@ -109,7 +110,7 @@ impl Body {
         Self { response, encoding, decoder: None, start: Vec::new(), ended: false }
     }
 
-    /// Returns the next bytes; `None` at the end of the body.
+    /// Returns the next bytes, or `None` at the end of the body.
     async fn next(&mut self, clock: &Clock) -> Result<Option<Vec<u8>>, Trouble> {
         let unreadable = |error: std::io::Error| match error.kind() {
             std::io::ErrorKind::FileTooLarge => Trouble::PieceTooLong { bytes_max: BODY_BYTES_MAX },
@@ -152,7 +153,7 @@ enum Form {
 }
 
 impl Form {
-    /// Returns the form of a body by its beginning; `None` when that is not enough to decide.
+    /// Returns the form of a body from its beginning, or `None` if more bytes are needed.
     fn of(start: &[u8], at_end: bool, is_stream: bool) -> Option<Self> {
         let begun = start.strip_prefix(b"\xef\xbb\xbf").unwrap_or(start).trim_ascii_start();
         match begun.first() {
@@ -189,7 +190,7 @@ async fn read_json(
         let why = if read.unreadable { "unreadable JSON" } else { "a JSON object without choices" };
         return Err(Trouble::NotACompletion { why });
     }
-    // A whole completion is complete, also when a server does not say so.
+    // A single JSON completion is complete even without a finish reason.
     answer.end.get_or_insert(End::Stop);
     events.chunk(answer.finish()).await;
     Ok(())
@@ -224,7 +225,7 @@ async fn read_stream(
                 }
                 break;
             }
-            // The model has stopped; whatever happens to the rest of the stream changes nothing.
+            // The model has stopped, so the rest of the stream is irrelevant.
             Err(_) if answer.is_certain() => {
                 done = true;
                 break;
@@ -246,7 +247,7 @@ async fn read_stream(
     }
 }
 
-/// Takes an event. Returns whether it is the last one.
+/// Processes an event. Returns true if it is the last one.
 async fn take(event: &Event, answer: &mut Answer, events: &EventSink, clock: &mut Clock) -> Result<bool, Trouble> {
     let is_error = event.name.eq_ignore_ascii_case("error");
     if is_error && event.read.values.is_empty() && !event.text.trim().is_empty() && !answer.is_certain() {
@@ -266,7 +267,7 @@ async fn take(event: &Event, answer: &mut Answer, events: &EventSink, clock: &mu
     Ok(event.read.done || answer.is_full())
 }
 
-/// Waits for the next bytes as long as the answer may take for them.
+/// The clock that limits the wait for the next bytes.
 struct Clock {
     patience: Patience,
     deadline: Instant,

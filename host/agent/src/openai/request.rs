@@ -1,4 +1,4 @@
-//! What the endpoint is asked.
+//! The body of a request.
 
 use serde_json::{Value, json};
 
@@ -6,45 +6,45 @@ use super::pictures::Pictures;
 use super::wire::history::{Conversation, Shape, fitted, tokens_of_json};
 use crate::{Message, TurnRequest};
 
-/// What not every endpoint takes.
+/// Optional parts of a request that some endpoints refuse.
 #[derive(Clone, Debug)]
 pub(super) struct Extras {
-    /// The wish to be told what it cost.
+    /// Requests usage statistics.
     pub usage: bool,
-    /// How much the model should think.
+    /// Sends the reasoning effort.
     pub effort: bool,
-    /// What the model may call.
+    /// Tools for the model.
     pub offer: Option<Offer>,
 }
 
-/// Tools that a model may call.
+/// The tools offered to a model.
 #[derive(Clone, Debug)]
 pub(super) struct Offer {
-    /// The tools.
+    /// Tool definitions.
     pub tools: Value,
-    /// Whether they are only named, because the conversation has used them, and not to be called any more.
+    /// True if the tools are only listed because the conversation has used them, and must not be called.
     pub closing: bool,
 }
 
-/// The form in which one model is asked.
+/// The form of requests to one model.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Form {
-    /// The messages of history that are sent at most.
+    /// Highest number of history messages.
     pub history_messages_max: usize,
-    /// What the model asks for besides the usual rules.
+    /// Shape of messages that the model requires.
     pub shape: Shape,
-    /// The tokens that a request may have, where that is known.
+    /// Largest request in tokens, if known.
     pub room: Option<usize>,
 }
 
-/// A request that is ready to be sent.
+/// A finished request.
 #[derive(Debug)]
 pub(super) struct Body {
-    /// The JSON.
+    /// JSON body.
     pub json: Value,
-    /// Messages of the history that are not in it because they do not fit.
+    /// History messages omitted because they do not fit.
     pub left_out: usize,
-    /// The estimated size, in tokens.
+    /// Estimated size, in tokens.
     pub tokens: usize,
 }
 
@@ -85,7 +85,7 @@ pub(super) fn body(
     Body { json: body, left_out: fitted.left_out, tokens: fitted.tokens + tools }
 }
 
-/// The configured prompt, then what the host adds; a host that says the prompt itself is not repeated.
+/// Joins the configured prompt and the instructions of the host, which may already begin with the prompt.
 fn instructions(system_prompt: &str, of_the_host: &str) -> String {
     let (system_prompt, of_the_host) = (system_prompt.trim(), of_the_host.trim());
     if of_the_host.starts_with(system_prompt) {
@@ -225,7 +225,7 @@ mod tests {
         ];
         let offer = Offer { tools: json!([]), closing: true };
         let with = Extras { usage: false, effort: false, offer: Some(offer) };
-        // The first call is left out, its result is not.
+        // The first call is omitted, its result is not.
         let body = write(&request("", history, vec![]), "", 6, &with, &Pictures::default());
         let messages = body["messages"].as_array().unwrap();
         let shape: Vec<_> =

@@ -1,8 +1,8 @@
-//! A turn from its first request to its last answer.
+//! The course of a turn from its first request to its last answer.
 //!
-//! Each step is a request; where its answer calls tools, they are carried out and the
-//! next step begins with their results. What steers the turn is taken between two steps.
-//! A model that calls on and on is asked for an answer without tools at last.
+//! Each step is one request. If its answer calls tools, they are executed and the next step begins with their
+//! results. Steering messages are inserted between two steps. A model that never stops calling tools is finally
+//! asked for an answer without tools.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
@@ -20,10 +20,10 @@ use crate::tools::delegate::{Delegate, Delegated, HELPER, ITERATIONS_MAX};
 use crate::tools::{ToolCall, ToolSide, Toolbox};
 use crate::{EventSink, Message, TurnOutcome, TurnRequest};
 
-/// What stands between what was said before tools and after them.
+/// Separator between the text before and after tool calls.
 const BETWEEN: &str = "\n\n";
 
-/// What a turn has said so far.
+/// The text of a turn so far.
 #[derive(Debug, Default)]
 pub(super) struct Talk {
     before: String,
@@ -31,7 +31,7 @@ pub(super) struct Talk {
 }
 
 impl Talk {
-    /// All of it.
+    /// Returns the complete text.
     pub(super) fn text(&self) -> String {
         format!("{}{}", self.before, self.answer.said())
     }
@@ -44,20 +44,20 @@ impl Talk {
     }
 }
 
-/// How the steps of one turn are made.
+/// The executor of one turn's steps.
 pub(super) struct Steps<'m> {
     model: &'m Arc<Model>,
     tools: Toolbox,
     iterations_max: u32,
     depth: u32,
-    /// Helpers of the turn so far, those of its helpers among them.
+    /// Number of helpers of the turn so far, including those of its helpers.
     helpers: Arc<AtomicU32>,
-    /// Cancelled when whoever makes them is a helper that is to end.
+    /// Cancelled when these steps belong to a helper that must end.
     stop: CancellationToken,
 }
 
 impl<'m> Steps<'m> {
-    /// Those of a turn that people began.
+    /// Creates the executor of a turn.
     pub(super) fn of_turn(model: &'m Arc<Model>) -> Self {
         Self {
             model,
@@ -69,7 +69,7 @@ impl<'m> Steps<'m> {
         }
     }
 
-    /// Those of a task that was handed on.
+    /// Creates the executor of a delegated task.
     fn of_task(model: &'m Arc<Model>, depth: u32, side: &ToolSide) -> Self {
         let tools = model.tools.unwritten();
         let tools = if depth >= crate::tools::delegate::DEPTH_MAX { tools.without("delegate_task") } else { tools };
@@ -83,7 +83,7 @@ impl<'m> Steps<'m> {
         }
     }
 
-    /// Makes them. What the turn has said so far is in `talk`, whenever this is dropped.
+    /// Executes the steps. `talk` holds the text so far, even if the future is dropped.
     pub(super) async fn answer(&self, request: &mut TurnRequest, events: &EventSink, talk: &mut Talk) -> TurnOutcome {
         let model = &request.model.clone().unwrap_or_else(|| self.model.model.clone());
         if request.tools
@@ -182,14 +182,14 @@ impl<'m> Steps<'m> {
     }
 }
 
-/// What a turn has come to.
+/// The progress of a turn.
 #[derive(Default)]
 struct Turn {
-    /// Answers with calls in this life of the host.
+    /// Answers with tool calls in this run of the host.
     iterations: u32,
-    /// The same of all lives.
+    /// Answers with tool calls in all runs of the host.
     step: u32,
-    /// Calls of all lives.
+    /// Tool calls in all runs of the host.
     calls: u32,
     attempts: u32,
     usage: Usage,
@@ -197,7 +197,7 @@ struct Turn {
 }
 
 impl Turn {
-    /// Goes on behind what an earlier life of the host did.
+    /// Continues after the steps of an earlier run of the host.
     fn new(request: &mut TurnRequest) -> Self {
         let gained = std::mem::take(&mut request.steps);
         request.input.extend(gained.iter().cloned());
@@ -217,7 +217,7 @@ impl Turn {
     }
 }
 
-/// What is wrong with an answer that was read to its end.
+/// Returns the failure of an answer that was read completely.
 fn trouble_of(answer: &Answer, calls: bool, offered: bool, closing: bool) -> Option<Trouble> {
     if answer.end == Some(End::Filter) {
         return Some(Trouble::Filtered { words: "finish_reason content_filter".to_owned() });
@@ -274,7 +274,7 @@ impl Delegate for Model {
 }
 
 impl Steps<'_> {
-    /// The same for a task; boxed, because a task may hand on another one.
+    /// Executes the steps of a task. Boxed, because a task may delegate another one.
     fn task<'s>(
         &'s self,
         request: &'s mut TurnRequest,

@@ -1,10 +1,10 @@
-//! Git: the options before its command, and the commands whose operands decide.
+//! Judgement of Git commands by their global options and operands.
 
 use super::judge::{ARGUMENTS, Input, Judge, is_name};
 use super::programs;
 use super::word::Word;
 
-/// Settings that change nothing but names, colours and habits.
+/// Settings that only affect names, colours and defaults.
 const SETTINGS: [&str; 16] = [
     "user.name",
     "user.email",
@@ -24,7 +24,7 @@ const SETTINGS: [&str; 16] = [
     "log.date",
 ];
 
-/// Branches that others work on.
+/// Branches shared with others.
 const SHARED: [&str; 8] = ["main", "master", "trunk", "production", "prod", "release", "develop", "stable"];
 
 const DISCARDS: &str = "it discards changes";
@@ -64,7 +64,7 @@ impl Judge<'_> {
 
     pub(super) fn git_operands(&mut self, name: &str, options: &[&str], operands: &[Word]) {
         let has = |wanted: &[&str]| options.iter().any(|option| wanted.contains(option));
-        // Two colons name a helper that is run.
+        // Two colons select a remote helper, which is a program.
         let names = operands.iter().all(|word| is_name(word) && !word.text.contains("::"));
         let here = self.here();
         match (name, operands) {
@@ -147,13 +147,13 @@ impl Judge<'_> {
     }
 }
 
-/// Whether a setting for one command is harmless.
+/// Returns true if a setting for a single command is harmless.
 fn is_setting(word: &Word) -> bool {
     let (key, value) = word.text.split_once('=').unwrap_or((&word.text, ""));
     word.known && SETTINGS.contains(&key.to_ascii_lowercase().as_str()) && !value.starts_with('!')
 }
 
-/// Whether a repository lies at an ordinary address.
+/// Returns true if a repository has an ordinary URL.
 fn is_repository(word: &Word) -> bool {
     let text = word.text.as_str();
     let plain = text.chars().all(|c| c.is_alphanumeric() || "_-./:@~+".contains(c));

@@ -1,4 +1,5 @@
-//! The walk over a command: every program in it is compared with the table, every file with the folders.
+//! The judge of a command: compares every program in it with the table and every file with the permitted
+//! folders.
 
 use super::parse::{self, Command, Redirect, Simple};
 use super::paths::{self, Folders, Places, Why};
@@ -6,70 +7,70 @@ use super::programs::{self, Arg, Spec, Value};
 use super::word::{Values, Word};
 use super::{Danger, Rules, named, shown, shown_text, special};
 
-/// Simple commands, wrapped ones included, that are judged.
+/// Simple commands to judge, including wrapped ones.
 const COMMANDS_MAX: usize = 256;
 
 /// Words of one command.
 const WORDS_MAX: usize = 1_024;
 
-/// Levels of commands within commands.
+/// Nesting levels of commands.
 const DEPTH_MAX: usize = 8;
 
 /// Reasons that are shown.
 const REASONS_MAX: usize = 4;
 
-/// The beginning of the names of what is approved for longer.
+/// Prefix of the names under which longer approvals are remembered.
 const KIND: &str = "shell: ";
 
 const UNLISTED: Why = "it is not on the list of harmless commands";
 pub const ARGUMENTS: Why = "these arguments are not on the list of harmless ones";
 const TOO_LONG: Why = "it is too long to be read";
 
-/// A reason for approval.
+/// A reason for an approval.
 #[derive(Debug, PartialEq, Eq)]
 struct Reason {
-    /// The name of an approval for longer, if there is one.
+    /// Name of a longer approval; `None` if none is possible.
     label: Option<String>,
-    /// The part of the command.
+    /// Affected part of the command.
     text: String,
     why: String,
     unlisted: bool,
 }
 
-/// The source of a command's standard input.
+/// Source of a command's standard input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Input {
-    /// That of the whole command.
+    /// Standard input of the whole command.
     Outside,
-    /// A file or text that is written in the command, or the output of another program.
+    /// A file, inline text, or the output of another program.
     Given,
-    /// Names of files of the working folder.
+    /// Names of files in the working folder.
     Names,
 }
 
-/// A command that is judged.
+/// The state of a judgement.
 pub struct Judge<'r> {
     pub rules: &'r Rules,
     pub places: Places<'r>,
-    /// The folders after success of the last command.
+    /// Possible working folders after success of the last command.
     pub done: Folders,
-    /// The folders after its failure.
+    /// Possible working folders after its failure.
     pub failed: Folders,
-    /// Every folder so far.
+    /// All working folders so far.
     pub visited: Folders,
     depth: usize,
     /// Simple commands that may still be judged.
     left: usize,
-    /// The simple command that is judged, as it stands.
+    /// Text of the simple command that is being judged.
     pub text: String,
     reasons: Vec<Reason>,
-    /// Files that the command itself writes.
+    /// Files that the command writes.
     pub written: Vec<String>,
-    /// Whether it brings files whose names are not known.
+    /// True if the command adds files with unknown names.
     pub brought: bool,
-    /// Names that the command makes links of.
+    /// Names of links that the command creates.
     pub linked: Vec<String>,
-    /// Whether the command runs on another machine.
+    /// True if the command runs on another machine.
     pub remote: bool,
 }
 
@@ -113,7 +114,7 @@ impl<'r> Judge<'r> {
         })
     }
 
-    /// Judges the folder in which the command begins.
+    /// Judges the initial working folder.
     pub fn begins(&mut self, cwd: &str) {
         if let Some(why) = self.places.begins(cwd) {
             self.text = shown_text(cwd);
@@ -128,17 +129,17 @@ impl<'r> Judge<'r> {
         }
     }
 
-    /// The command that is judged needs approval each time.
+    /// Requires approval for the current command each time.
     pub fn ask(&mut self, why: &str) {
         self.reason(None, why, false);
     }
 
-    /// The command that is judged needs approval, which may be given for longer.
+    /// Requires approval for the current command; a longer approval is possible.
     pub fn named(&mut self, label: &str, why: &str) {
         self.reason(Some(label.to_owned()), why, false);
     }
 
-    /// The folders in which the next command may run.
+    /// Returns the possible working folders of the next command.
     pub fn here(&self) -> Folders {
         let mut folders = self.done.clone();
         folders.extend(self.failed.iter().filter(|folder| !self.done.contains(folder)).cloned());
@@ -150,7 +151,7 @@ impl<'r> Judge<'r> {
         self.done = folders;
     }
 
-    /// Judges code of a shell.
+    /// Judges shell code.
     pub fn code(&mut self, code: &str) {
         if self.depth >= DEPTH_MAX {
             self.ask("it is nested too deeply");
@@ -171,7 +172,7 @@ impl<'r> Judge<'r> {
         self.depth -= 1;
     }
 
-    /// Code that cannot be judged. A danger that stands in it is named all the same.
+    /// Requires approval for code that cannot be parsed. A dangerous pattern in it is named anyway.
     fn unclear(&mut self, code: &str, why: &str) {
         let lines = code.split(['\n', ';', '|', '&', '(', ')', '{', '}']);
         let danger = lines.take(COMMANDS_MAX).find_map(|line| {
@@ -253,7 +254,7 @@ impl<'r> Judge<'r> {
         }
     }
 
-    /// Judges redirections; returns whether one gives the standard input.
+    /// Judges redirections. Returns true if one of them provides the standard input.
     fn redirects(&mut self, redirects: &[Redirect], silent: bool) -> bool {
         let around = std::mem::take(&mut self.text);
         let mut given = false;
@@ -385,7 +386,7 @@ impl<'r> Judge<'r> {
             }
             "write" => {
                 operands.iter().for_each(|word| self.write(&here, word));
-                // These programs change files of the working folder; `tee` brings text of its own.
+                // These programs change files of the working folder. Only `tee` adds new text.
                 let is_written = |word: &Word| written.iter().any(|one| same_file(one, &word.text));
                 if name != "tee" && !operands.iter().any(is_written) {
                     self.written = written;
@@ -401,7 +402,7 @@ impl<'r> Judge<'r> {
                 for word in &operands {
                     self.inside(&here, word);
                 }
-                // A file that is built of the working folder is a program of it.
+                // A file that is built from the working folder counts as a program of it.
                 self.written = written;
                 self.builds();
             }
@@ -409,7 +410,8 @@ impl<'r> Judge<'r> {
         }
     }
 
-    /// Splits arguments into options and operands; `None`: an option is not allowed, which is a reason already.
+    /// Splits arguments into options and operands. Returns `None` after recording a reason if an option is not
+    /// allowed.
     fn options<'a>(&mut self, spec: &Spec, args: &'a [Word]) -> Option<(Vec<&'a str>, Vec<Word>)> {
         let (mut options, mut operands) = (Vec::new(), Vec::new());
         let here = self.here();
@@ -478,7 +480,7 @@ impl<'r> Judge<'r> {
         if let Some(target) = target {
             self.write(here, target);
         }
-        // A copy of a file of the working folder is one as well.
+        // A copy of a file of the working folder counts as a file of it.
         let own =
             |word: &Word| self.places.is_inside(here, word) && !written.iter().any(|one| same_file(one, &word.text));
         if sources.iter().all(own) {
@@ -488,7 +490,7 @@ impl<'r> Judge<'r> {
         }
     }
 
-    /// A file or folder of the working folder.
+    /// Requires a file or folder inside of the working folder.
     pub fn inside(&mut self, here: &Folders, word: &Word) {
         let text = word.text.as_str();
         if text.contains("://") || text.starts_with(['@', '|']) || !self.places.is_inside(here, word) {
@@ -498,7 +500,7 @@ impl<'r> Judge<'r> {
         }
     }
 
-    /// A program of the working folder.
+    /// Judges a program of the working folder.
     fn local(&mut self, word: &Word) {
         let here = self.here();
         if let Some(why) = self.places.run(&here, word) {
@@ -510,7 +512,7 @@ impl<'r> Judge<'r> {
         }
     }
 
-    /// A script of the working folder, run by an interpreter.
+    /// Judges a script of the working folder that an interpreter runs.
     pub fn script(&mut self, word: &Word) {
         match word.text.as_str() {
             "-" => self.ask("it runs a program that it reads from elsewhere"),
@@ -518,7 +520,7 @@ impl<'r> Judge<'r> {
         }
     }
 
-    /// A tool that runs the files of the working folder.
+    /// Judges a tool that runs files of the working folder.
     pub fn builds(&mut self) {
         const DATA: [&str; 9] = ["log", "txt", "md", "csv", "out", "html", "tsv", "pdf", "png"];
         let is_data = |path: &String| {
@@ -532,20 +534,20 @@ impl<'r> Judge<'r> {
         }
     }
 
-    /// Whether the command itself writes a file, or may.
+    /// Returns true if the command writes the file, or may write it.
     pub fn is_written(&self, path: &str) -> bool {
         self.brought || self.written.iter().any(|written| same_file(written, path))
     }
 }
 
-/// Whether a path that was written may be, or hold, another one.
+/// Returns true if a written path may be, or contain, another path.
 fn same_file(written: &str, path: &str) -> bool {
     let name = |path: &str| path.trim_end_matches('/').rsplit('/').next().unwrap_or_default().to_owned();
     let folder = written.trim_start_matches("./").trim_end_matches('/');
     name(written) == name(path) || !folder.is_empty() && path.trim_start_matches("./").starts_with(folder)
 }
 
-/// Whether a word is a plain name: no address, no path outside of the folder, no odd character.
+/// Returns true if a word is a plain name: no URL, no absolute path, no unusual character.
 pub fn is_name(word: &Word) -> bool {
     let text = word.text.as_str();
     let plain = text.chars().all(|c| c.is_alphanumeric() || "_-./,:=+@%^~#{}* ".contains(c));

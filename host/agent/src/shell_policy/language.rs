@@ -1,20 +1,20 @@
-//! Interpreters, package managers and build tools: they run files of the working folder, and nothing from elsewhere.
+//! Judgement of interpreters, package managers and build tools. They may run files of the working folder only.
 
 use super::judge::{ARGUMENTS, Input, Judge, is_name};
 use super::programs;
 use super::word::Word;
 
-/// Modules of Python that work on the working folder.
+/// Python modules that work on the working folder.
 const MODULES: &str = " unittest compileall build py_compile doctest mkdocs sphinx site ";
 
-/// Modules of Python that are programs of the table as well.
+/// Python modules that are also programs of the table.
 const PROGRAMS: &str = " pytest black ruff mypy flake8 isort pylint pyflakes tox nox coverage ";
 
 /// Programs of npm packages that work on the working folder.
 const NODE_TOOLS: &str =
     " tsc eslint prettier jest vitest mocha vite next webpack rollup playwright cypress tsx ts-node ";
 
-/// Names of steps that reach beyond the working folder.
+/// Names of build steps that reach beyond the working folder.
 const FAR: &str = " install uninstall deploy publish release destroy drop wipe purge prod production upload ";
 
 /// Commands of Django's `manage.py` that delete data or open a shell.
@@ -29,12 +29,12 @@ fn lists(list: &str, text: &str) -> bool {
     list.split_whitespace().any(|one| one == text)
 }
 
-/// Whether a step of a build reaches beyond the working folder.
+/// Returns true if a build step reaches beyond the working folder.
 fn is_far(step: &str) -> bool {
     step.split([':', '-', '_', '.', '/']).any(|part| lists(FAR, &part.to_ascii_lowercase()))
 }
 
-/// Whether a word names a package of a registry.
+/// Returns true if a word names a package of a registry.
 fn is_package(word: &Word) -> bool {
     let text = word.text.as_str();
     let plain = text.chars().all(|c| c.is_alphanumeric() || "_-./@^~=<>!,[]*+".contains(c));
@@ -42,7 +42,7 @@ fn is_package(word: &Word) -> bool {
     word.known && plain && scoped && !text.starts_with(['/', '~', '-', '.']) && !text.contains("..")
 }
 
-/// The path before the extras of a requirement, such as `.[dev]`.
+/// Returns the path before the extras of a requirement, such as `.[dev]`.
 fn without_extras(text: &str) -> Word {
     Word::plain(text.split('[').next().unwrap_or_default())
 }
@@ -77,7 +77,7 @@ impl Judge<'_> {
         match module.text.as_str() {
             "pip" => self.pip(rest),
             "venv" | "virtualenv" => {
-                // The environment is new; the programs in it are those of the system.
+                // The environment is new and contains only programs of the system.
                 let written = self.written.clone();
                 for word in rest {
                     match word.text.as_str() {
@@ -166,7 +166,7 @@ impl Judge<'_> {
         }
     }
 
-    /// A toolchain may stand before the command of cargo; the rest is in the table.
+    /// Judges a cargo command, which may begin with a toolchain. The table lists the rest.
     pub(super) fn cargo(&mut self, args: &[Word], input: Input) {
         let is_toolchain = |word: &Word| word.text.starts_with('+') && is_name(word);
         let args = if args.first().is_some_and(is_toolchain) { &args[1..] } else { args };
@@ -178,7 +178,7 @@ impl Judge<'_> {
             };
         };
         let own = &args[count - 1..];
-        // The arguments behind two dashes are for the program that cargo builds, or for the compiler.
+        // Arguments after two dashes are for the built program or the compiler.
         let end = own.iter().position(|word| word.text == "--").unwrap_or(own.len());
         let behind = &own[end..];
         let is_lint = |word: &Word| word.text.starts_with('-') || is_name(word);
@@ -263,7 +263,7 @@ impl Judge<'_> {
         self.builds();
     }
 
-    /// Judges the operands of build tools that the table lists.
+    /// Judges the operands of build tools in the table.
     pub(super) fn built(&mut self, name: &str, operands: &[Word], input: Input) {
         const PACKAGES: &str = " install i add ci uninstall update remove upgrade ";
         let (tool, command) = name.split_once(' ').unwrap_or((name, ""));

@@ -1,11 +1,12 @@
-//! The shell policy: the commands that run without approval.
+//! The shell policy: decides which commands run without approval.
 //!
-//! A command runs without approval if it consists of plain words, joined by pipes, `&&`, `||`, `;` or `&`, if its
-//! redirections stay in the working folder, and if `programs.txt` lists every program in it with these arguments.
-//! Every other command needs approval: a named danger, an unlisted program, and text that bash expands or evaluates.
+//! A command runs without approval if it consists of plain words, joined by pipes, `&&`, `||`, `;` or `&`, if
+//! its redirections stay in the working folder, and if `programs.txt` lists every program in it with these
+//! arguments. All other commands need approval: those with a dangerous pattern, with an unlisted program, or
+//! with text that bash expands or evaluates.
 //!
-//! The policy is no sandbox. A program of the working folder runs without approval and may do anything that its user
-//! may do.
+//! The policy is not a sandbox. A program of the working folder runs without approval and has all rights of its
+//! user.
 
 mod git;
 mod judge;
@@ -25,36 +26,38 @@ mod tests;
 use judge::Judge;
 use word::{UNKNOWN, Word};
 
-/// Characters of a dangerous command that are shown before the reason.
+/// Characters of a dangerous command shown before the reason.
 const SHOWN_CHARS_MAX: usize = 80;
 
 /// The settings of a policy.
 #[derive(Clone, Debug, Default)]
 pub struct Rules {
-    /// The operator's own patterns, written as in `named.rs`.
+    /// Patterns of the operator, in the syntax of `named.rs`.
     pub patterns: Vec<String>,
-    /// The folder of the host, absolute.
+    /// Folder of the host, absolute.
     pub host_home: String,
-    /// A folder below it that may be read, absolute; empty for none.
+    /// Readable folder inside of the host's folder, absolute; empty for none.
     pub readable: String,
-    /// The folder that the operator gave the work, absolute; empty for none. Below the host's it is not the host's.
+    /// Working folder set by the operator, absolute; empty for none. Inside of the host's folder it does not
+    /// count as part of it.
     pub work: String,
-    /// The home folder of the user, where it is known.
+    /// Home folder of the user, if known.
     pub user_home: Option<String>,
 }
 
 /// The reason for which a command needs approval.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Danger {
-    /// The name of an approval for longer, such as `shell: git reset, rm`; empty when it must not last.
+    /// Name of a longer approval, such as `shell: git reset, rm`; empty if the approval must not last.
     pub kind: String,
-    /// The dangerous part of the command and the reason, in a few words.
+    /// Dangerous part of the command and the reason, in a few words.
     pub why: String,
-    /// Whether the only reason is that programs are not listed.
+    /// True if the only reason is that programs are not listed.
     pub unlisted: bool,
 }
 
-/// Judges a command that runs in the folder `cwd`; `root`: the working folder of the turn. `None`: it needs no approval.
+/// Judges a command that runs in the folder `cwd`. `root` is the working folder of the turn. Returns `None` if
+/// the command needs no approval.
 pub fn judge(command: &str, cwd: &str, root: &str, rules: &Rules) -> Option<Danger> {
     let mut judge = Judge::new(cwd, root, rules);
     judge.begins(cwd);
@@ -62,7 +65,7 @@ pub fn judge(command: &str, cwd: &str, root: &str, rules: &Rules) -> Option<Dang
     judge.danger()
 }
 
-/// A command as it stands, as far as it fits: on one line, and without a character that ends the code it is shown as.
+/// Formats a command for display: on one line, truncated, and without characters that would end the code span.
 fn shown(words: &[Word]) -> String {
     let word = |word: &Word| match word.text.chars().any(char::is_whitespace) || word.text.is_empty() {
         true => format!("'{}'", word.text),

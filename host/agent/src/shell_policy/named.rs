@@ -1,8 +1,8 @@
-//! Commands that are known to be dangerous: they need approval, and an approval for longer is named after them.
+//! Dangerous commands, which need approval. A longer approval is named after them.
 //!
-//! A pattern is a name and what must stand among its arguments, in any order. A word of a pattern lists alternatives
-//! with `|`, `*` stands for anything, and a single letter behind a dash is found in any bundle of short options. The
-//! operator's own patterns are written in the same way.
+//! A pattern is a program name followed by required arguments in any order. Each word of a pattern lists
+//! alternatives separated by `|`; `*` matches any text; a single letter after a dash matches in any bundle of
+//! short options. The operator's patterns use the same syntax.
 
 use super::word::Word;
 
@@ -66,13 +66,13 @@ const COMMANDS: &[(&str, &str)] = &[
 
 /// A match of a pattern.
 pub struct Hit {
-    /// The name of an approval for longer: only words that stand in the command.
+    /// Name of a longer approval. Contains only words of the pattern and the program.
     pub label: String,
-    /// The reason.
+    /// Reason of the danger.
     pub why: String,
 }
 
-/// Compares a command with the table and with the operator's own patterns.
+/// Compares a command with the table and with the operator's patterns.
 pub fn find(own: &[String], name: &str, args: &[Word]) -> Option<Hit> {
     let own = own.iter().map(|pattern| (pattern.as_str(), "the operator wants to be asked"));
     let mut hits = COMMANDS.iter().copied().chain(own).filter_map(|(pattern, why)| {
@@ -80,12 +80,12 @@ pub fn find(own: &[String], name: &str, args: &[Word]) -> Option<Hit> {
         Some(Hit { label, why: why.to_owned() })
     });
     let first = hits.next()?;
-    // The operator's own reason is not hidden by another one.
+    // The operator's own reason is appended, so that another one does not hide it.
     let why = hits.fold(first.why.clone(), |why, hit| if hit.why == why { why } else { format!("{why}; {}", hit.why) });
     Some(Hit { why, ..first })
 }
 
-/// Returns the label of a command that fits a pattern.
+/// Returns the label of a command that matches a pattern.
 fn compare(pattern: &str, name: &str, args: &[Word]) -> Option<String> {
     let mut words = pattern.split_whitespace();
     if !words.next()?.split('|').any(|pattern| matches(pattern, name)) {
@@ -100,13 +100,13 @@ fn compare(pattern: &str, name: &str, args: &[Word]) -> Option<String> {
     Some(label)
 }
 
-/// Whether an argument is what a pattern names.
+/// Returns true if an argument matches a word of a pattern.
 fn is_argument(pattern: &str, text: &str) -> bool {
     if matches(pattern, text) || matches(pattern, &text.to_ascii_lowercase()) {
         return true;
     }
     if pattern.starts_with("--") {
-        // Long options may be cut short, and may carry a value.
+        // Long options may be abbreviated and may carry a value.
         let option = text.split('=').next().unwrap_or_default();
         return option.len() > 3 && pattern.starts_with(option);
     }
@@ -117,7 +117,7 @@ fn is_argument(pattern: &str, text: &str) -> bool {
     }
 }
 
-/// Whether a text fits a pattern in which `*` stands for anything and `?` for one character.
+/// Returns true if a text matches a pattern, in which `*` matches any text and `?` matches one character.
 pub fn matches(pattern: &str, text: &str) -> bool {
     let (part, name): (Vec<char>, Vec<char>) = (pattern.chars().collect(), text.chars().collect());
     let (mut p, mut n, mut star) = (0, 0, None);

@@ -1,7 +1,7 @@
-//! The structure of a command: a tree of simple commands, read with the grammar of tree-sitter.
+//! The structure of a command: a tree of simple commands, parsed with the grammar of tree-sitter.
 //!
-//! Only nodes that are named here are accepted, and only blanks may stand between them. The words are read once
-//! more by [`super::word`]: both readers must agree.
+//! Only node kinds that are listed here are accepted, with nothing but whitespace between them. [`super::word`]
+//! parses the words a second time; both parsers must agree.
 
 use std::ops::{ControlFlow, Range};
 
@@ -9,64 +9,64 @@ use tree_sitter::{Node as Syntax, ParseOptions, ParseState, Parser};
 
 use super::word::{self, HEREDOC, Values, Word, is_odd};
 
-/// The longest command that is judged, in bytes.
+/// Longest command that is judged, in bytes.
 const CODE_BYTES_MAX: usize = 32 << 10;
 
-/// Levels of nested commands.
+/// Nesting levels of commands.
 const DEPTH_MAX: usize = 24;
 
 /// Here-documents of one command.
 const HEREDOCS_MAX: usize = 8;
 
-/// A command.
+/// A parsed command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Command {
     /// A program with its arguments.
     Simple(Simple),
-    /// The second runs if the first succeeds.
+    /// Two commands; the second runs if the first succeeds.
     And(Box<Command>, Box<Command>),
-    /// The second runs if the first fails.
+    /// Two commands; the second runs if the first fails.
     Or(Box<Command>, Box<Command>),
-    /// One after the other.
+    /// Commands that run one after the other.
     Sequence(Vec<Command>),
-    /// Each reads the output of the one before it.
+    /// Commands that each read the output of the previous one.
     Pipe(Vec<Command>),
-    /// Commands in a shell of their own.
+    /// Commands in a subshell.
     Subshell(Box<Command>),
-    /// Commands with redirections of their own.
+    /// A command with redirections.
     Redirected(Box<Command>, Vec<Redirect>),
 }
 
 /// A program with its arguments.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Simple {
-    /// Variables that are set for it.
+    /// Variables set for the program.
     pub assigned: Vec<(String, Word)>,
-    /// Its name and its arguments.
+    /// Name and arguments of the program.
     pub words: Vec<Word>,
-    /// Its files.
+    /// Redirections of the program.
     pub redirects: Vec<Redirect>,
 }
 
 /// A redirection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Redirect {
-    /// From a file.
+    /// Reads a file.
     Read(Word),
-    /// To a file; `truncates`: the file is emptied first.
+    /// Writes a file. `truncates` is true if the file is emptied first.
     Write { target: Word, truncates: bool },
-    /// From text that stands in the command.
+    /// Reads inline text.
     Text,
 }
 
-/// The reason for which a command cannot be read.
+/// The reason for which a command cannot be parsed.
 pub type Unclear = &'static str;
 
 const NOT_PLAIN: Unclear = "it is not made of plain words";
 const NOT_READ: Unclear = "it cannot be read with certainty";
 const NESTED: Unclear = "it is nested too deeply";
 
-/// Reads a command.
+/// Parses a command.
 pub fn parse(code: &str, values: Values<'_>) -> Result<Command, Unclear> {
     if code.len() > CODE_BYTES_MAX {
         return Err("it is too long to be read");
@@ -74,7 +74,7 @@ pub fn parse(code: &str, values: Values<'_>) -> Result<Command, Unclear> {
     if code.chars().any(is_odd) {
         return Err("it contains control characters");
     }
-    // A line that is continued by nothing is as it is.
+    // A trailing line continuation without a next line is removed.
     let (code, documents) = heredocs(code.strip_suffix(" \\\n").unwrap_or(code))?;
     let mut parser = Parser::new();
     parser.set_language(&tree_sitter_bash::LANGUAGE.into()).map_err(|_| NOT_READ)?;
@@ -93,8 +93,8 @@ pub fn parse(code: &str, values: Values<'_>) -> Result<Command, Unclear> {
     Reader { code: &code, values, documents }.sequence(root, 0..code.len(), 0)
 }
 
-/// Takes the here-documents out of a command, and counts them: each becomes a file with a name that no command can
-/// contain.
+/// Removes the here-documents of a command and returns their number. Each is replaced by a file with a name
+/// that no command can contain.
 fn heredocs(code: &str) -> Result<(String, usize), Unclear> {
     let (mut code, mut count) = (code.to_owned(), 0);
     while let Some(at) = heredoc(&code)? {
@@ -131,7 +131,7 @@ fn heredocs(code: &str) -> Result<(String, usize), Unclear> {
     Ok((code, count))
 }
 
-/// Returns the place of the first here-document.
+/// Returns the position of the first here-document.
 fn heredoc(code: &str) -> Result<Option<usize>, Unclear> {
     if !code.contains("<<") {
         return Ok(None);
@@ -159,7 +159,7 @@ fn heredoc(code: &str) -> Result<Option<usize>, Unclear> {
     Ok(None)
 }
 
-/// Reads a delimiter: whether it is quoted, its length as written, and its text.
+/// Parses a delimiter. Returns whether it is quoted, its length in the source, and its text.
 fn delimiter(text: &str) -> Option<(bool, usize, String)> {
     let quote = text.chars().next().filter(|c| matches!(c, '\'' | '"'));
     let inner = &text[quote.map_or(0, char::len_utf8)..];
@@ -172,7 +172,7 @@ fn delimiter(text: &str) -> Option<(bool, usize, String)> {
 struct Reader<'c> {
     code: &'c str,
     values: Values<'c>,
-    /// Here-documents of the command.
+    /// Number of here-documents of the command.
     documents: usize,
 }
 
@@ -181,7 +181,7 @@ impl Reader<'_> {
         &self.code[node.byte_range()]
     }
 
-    /// Returns the children of a node, without comments; nothing but blanks stands between them.
+    /// Returns the children of a node without comments. Fails if anything but whitespace separates them.
     fn children<'t>(&self, node: Syntax<'t>, range: Range<usize>) -> Result<Vec<Syntax<'t>>, Unclear> {
         let mut cursor = node.walk();
         let mut end = range.start;
@@ -198,7 +198,7 @@ impl Reader<'_> {
         Ok(children)
     }
 
-    /// A comment begins behind a blank or a line, and ends with its line.
+    /// Accepts a comment that begins after whitespace or at a line start and ends with its line.
     fn comment(&self, node: Syntax<'_>) -> Result<(), Unclear> {
         let begins = self.code[..node.start_byte()].chars().next_back();
         let ends = self.code[node.end_byte()..].chars().next();
@@ -208,12 +208,12 @@ impl Reader<'_> {
 
     fn blank(&self, from: usize, to: usize) -> Result<(), Unclear> {
         let gap = self.code.get(from..to).ok_or(NOT_READ)?;
-        // A line that is continued is a blank where a blank stands before it.
+        // A line continuation counts as whitespace if whitespace precedes it.
         let plain = gap.replace(" \\\n", "  ");
         if plain.chars().all(|c| matches!(c, ' ' | '\t' | '\n')) { Ok(()) } else { Err(NOT_PLAIN) }
     }
 
-    /// Reads commands that follow each other.
+    /// Parses consecutive commands.
     fn sequence(&self, node: Syntax<'_>, range: Range<usize>, depth: usize) -> Result<Command, Unclear> {
         if depth > DEPTH_MAX {
             return Err(NESTED);
@@ -274,7 +274,7 @@ impl Reader<'_> {
                 if sign.kind() != "!" {
                     return Err(NOT_READ);
                 }
-                // Success and failure change places, so the folders of both are joined.
+                // Negation swaps success and failure, so the folders of both are merged.
                 Ok(Command::Redirected(Box::new(self.command(inner, depth + 1)?), Vec::new()))
             }
             "subshell" => Ok(Command::Subshell(Box::new(self.sequence(node, node.byte_range(), depth + 1)?))),
@@ -338,11 +338,12 @@ impl Reader<'_> {
 
     fn words(&self, raw: &str) -> Result<Vec<Word>, Unclear> {
         let words = word::one(raw, self.values).ok_or(NOT_PLAIN)?;
-        // The name of a here-document is a file only.
+        // The name of a here-document is only valid as a file.
         if words.iter().any(|word| word.text.contains(HEREDOC)) { Err(NOT_READ) } else { Ok(words) }
     }
 
-    /// Reads one redirection. The grammar takes words behind its file as its own; the shell gives them to the command.
+    /// Parses one redirection. The grammar assigns words after the file to the redirection; the shell assigns
+    /// them to the command.
     fn redirect(
         &self,
         node: Syntax<'_>,
@@ -396,7 +397,8 @@ impl Reader<'_> {
     }
 }
 
-/// Gives redirections, and the words behind them, to the last program of a command: the grammar gives them to the whole.
+/// Moves redirections and the words after them to the last program of a command. The grammar assigns them to
+/// the whole command.
 fn attached(command: Command, redirects: Vec<Redirect>, words: Vec<Word>) -> Result<Command, Unclear> {
     Ok(match command {
         Command::Simple(mut simple) => {
@@ -411,7 +413,7 @@ fn attached(command: Command, redirects: Vec<Redirect>, words: Vec<Word>) -> Res
             parts.push(attached(last, redirects, words)?);
             Command::Pipe(parts)
         }
-        // What is turned around by `!` has no redirections of its own.
+        // A command negated by `!` has no redirections of its own.
         Command::Redirected(inner, own) if own.is_empty() => {
             Command::Redirected(Box::new(attached(*inner, redirects, words)?), own)
         }

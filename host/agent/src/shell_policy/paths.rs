@@ -1,19 +1,19 @@
-//! Paths of a command: those that it may write, those that it may run, and those that hold secrets.
+//! Paths of a command: paths that it may read, write or run, and paths with secrets.
 
 use std::path::{Path, PathBuf};
 
 use super::Rules;
 use super::word::{UNKNOWN, Word};
 
-/// Folders in which a command may be at once.
+/// Possible working folders of a command at one time.
 const FOLDERS_MAX: usize = 16;
 
-/// Folders at the root in which nothing is written without approval.
+/// Top-level folders that need approval for writing.
 const SYSTEM: &[&str] = &[
     "etc", "boot", "usr", "bin", "sbin", "lib", "lib32", "lib64", "libx32", "proc", "sys", "dev", "run", "root", "var",
 ];
 
-/// Devices that take what no one keeps.
+/// Devices that discard or display their input.
 const HARMLESS_DEVICES: &[&str] = &["null", "stdout", "stderr", "tty"];
 
 /// Devices that may be read.
@@ -37,7 +37,7 @@ const READABLE_PROC: &[&str] = &[
     "devices",
 ];
 
-/// Names below which, or in which, code stands that starts later, wherever they lie.
+/// Names of files and folders with code that runs later, in any folder.
 const STARTED_LATER: &[&str] = &[
     ".git",
     ".ssh",
@@ -65,10 +65,10 @@ const STARTED_LATER: &[&str] = &[
     "sudoers",
 ];
 
-/// Folders of `.config` from which programs start or take their settings.
+/// Folders inside of `.config` from which programs start or read their settings.
 const CONFIGURED: &[&str] = &["systemd", "autostart", "environment.d", "fish", "git", "pip", "nvim", "gh"];
 
-/// Names of files and folders that hold secrets, wherever they lie.
+/// Names of files and folders with secrets, in any folder.
 const SECRET: &[&str] = &[
     ".ssh",
     ".aws",
@@ -102,20 +102,20 @@ const SECRET: &[&str] = &[
     ".s3cfg",
 ];
 
-/// Names without their ending that hold secrets.
+/// Names of files with secrets, without their extension.
 const SECRET_STEMS: &[&str] =
     &["credentials", "credential", "secrets", "secret", "service-account", "service_account", "token", "tokens"];
 
-/// Endings of settings.
+/// Extensions of settings files.
 const SETTINGS: &[&str] = &["json", "toml", "yaml", "yml", "ini", "env", "txt", "xml", "cfg", "conf"];
 
-/// Endings of keys.
+/// Extensions of key files.
 const KEYS: &[&str] = &["pem", "key", "p12", "pfx", "kdbx", "keystore", "jks", "ppk"];
 
-/// Names of keys of ssh.
+/// Names of SSH keys.
 const SSH_KEYS: &[&str] = &["id_rsa", "id_dsa", "id_ecdsa", "id_ed25519"];
 
-/// Files of the system that hold secrets, or lead to them.
+/// System files that contain secrets or give access to them.
 const SECRET_PATHS: &[&str] = &[
     "/etc/shadow",
     "/etc/shadow-",
@@ -131,46 +131,47 @@ const SECRET_PATHS: &[&str] = &[
     "/etc/security/opasswd",
 ];
 
-/// Hidden entries of a person's home that are no secrets.
+/// Hidden entries of a home folder that are not secrets.
 const OPEN_IN_HOME: &[&str] =
     &[".bashrc", ".profile", ".bash_profile", ".zshrc", ".vimrc", ".cache", ".rustup", ".local"];
 
-/// The folders of the programs of the system.
+/// Folders of system programs.
 const PROGRAMS: &[&str] = &["/bin", "/sbin", "/usr/bin", "/usr/sbin", "/usr/local/bin", "/usr/local/sbin"];
 
-/// A reason for which a path needs approval.
+/// Reason for which a path needs approval.
 pub type Why = &'static str;
 
-/// The folders in which a command may be.
+/// Possible working folders of a command.
 pub type Folders = Vec<String>;
 
-/// The paths that count.
+/// The folders that decide about paths.
 #[derive(Debug)]
 pub struct Places<'r> {
     rules: &'r Rules,
-    /// The working folder of the turn.
+    /// Working folder of the turn.
     root: Vec<String>,
     home: Vec<String>,
 }
 
 impl<'r> Places<'r> {
-    /// Paths of a turn whose working folder is `root`.
+    /// Creates the rules for a turn with the working folder `root`.
     pub fn new(root: &str, rules: &'r Rules) -> Self {
         Self { rules, root: parts(root), home: parts(&rules.host_home) }
     }
 
-    /// The home folder of the user.
+    /// Returns the home folder of the user.
     pub fn user_home(&self) -> &'r str {
         self.rules.user_home.as_deref().unwrap_or("/home/user")
     }
 
-    /// Returns the reason for which reading needs approval. `deep`: folders with everything in them.
+    /// Returns the reason for which reading needs approval. `deep` is true if folders are read with all their
+    /// contents.
     pub fn read(&self, folders: &Folders, word: &Word, deep: bool) -> Option<Why> {
         if !word.known {
             return Some("it reads a file that is known only when it runs");
         }
         let path = word.text.as_str();
-        // A revision, or a machine, may stand before the path.
+        // The path may follow a revision or a machine.
         let path = path.rsplit_once(':').map_or(path, |(_, path)| path);
         folders.iter().find_map(|folder| {
             let parts = resolved(folder, path);
@@ -202,7 +203,8 @@ impl<'r> Places<'r> {
         })
     }
 
-    /// Returns the reason for which a program at a path needs approval; `None`: a program of the working folder.
+    /// Returns the reason for which running a program by its path needs approval, or `None` for a program of
+    /// the working folder.
     pub fn run(&self, folders: &Folders, word: &Word) -> Option<Why> {
         if !word.known || word.glob {
             return Some("the program is known only when it runs");
@@ -216,7 +218,7 @@ impl<'r> Places<'r> {
             if !self.inside(&parts) || parts.len() == self.root.len() {
                 return Some(outside);
             }
-            // The program of an environment of the working folder leads out of it.
+            // Programs of a virtual environment in the working folder may be links to outside of it.
             let is_environment = parts.iter().rev().nth(1).is_some_and(|folder| folder == "bin");
             self.host(&parts, false, false).or_else(|| {
                 let real = self.real(folder, &word.text)?;
@@ -228,12 +230,13 @@ impl<'r> Places<'r> {
         })
     }
 
-    /// Whether a path lies in the working folder, in every folder in which the command may be.
+    /// Returns true if a path is inside of the working folder, relative to every possible folder of the
+    /// command.
     pub fn is_inside(&self, folders: &Folders, word: &Word) -> bool {
         word.known && folders.iter().all(|folder| self.inside(&resolved(folder, &word.text)))
     }
 
-    /// Whether a file is known to exist.
+    /// Returns true if a file is known to exist.
     pub fn exists(&self, folders: &Folders, path: &str) -> bool {
         folders.iter().any(|folder| joined(folder, path).symlink_metadata().is_ok())
     }
@@ -243,13 +246,13 @@ impl<'r> Places<'r> {
         folders.iter().all(|folder| joined(folder, path).is_file())
     }
 
-    /// The branch of the repository in the working folder.
+    /// Returns the current branch of the repository in the working folder.
     pub fn branch(&self, folders: &Folders) -> Option<String> {
         let head = std::fs::read_to_string(joined(folders.first()?, ".git/HEAD")).ok()?;
         head.trim().strip_prefix("ref: refs/heads/").map(str::to_owned)
     }
 
-    /// Returns the folders after entering one, or the reason for which that needs approval.
+    /// Returns the possible folders after entering one, or the reason for which that needs approval.
     pub fn enter(&self, folders: &Folders, word: &Word) -> Result<Folders, Why> {
         if !word.known || word.glob {
             return Err("it enters a folder that is known only when it runs");
@@ -302,7 +305,7 @@ impl<'r> Places<'r> {
         self.secret(parts, glob).or_else(|| self.host(parts, glob, false))
     }
 
-    /// Whether the operator named the working folder.
+    /// Returns true if the operator set the working folder.
     fn given(&self) -> bool {
         !self.rules.work.is_empty() && self.root.starts_with(&parts(&self.rules.work))
     }
@@ -339,7 +342,7 @@ impl<'r> Places<'r> {
         }
     }
 
-    /// The host's own folder.
+    /// Returns the reason for a path inside of the host's folder.
     fn host(&self, path: &[String], glob: bool, reads: bool) -> Option<Why> {
         let (work, readable) = (parts(&self.rules.work), parts(&self.rules.readable));
         let own = work.len() > self.home.len() && work.starts_with(&self.home) && path.starts_with(&work);
@@ -348,7 +351,8 @@ impl<'r> Places<'r> {
         (inside && !own && !open).then_some("it reads or changes the host's own folder")
     }
 
-    /// A folder in which secrets lie: one that holds the host's folder, or a home.
+    /// Returns the reason for a folder that contains secrets: a parent of the host's folder or of a home
+    /// folder.
     fn above(&self, path: &[String], glob: bool) -> Option<Why> {
         let is_above = |folder: &[String]| {
             !folder.is_empty() && path.len() <= folder.len() && path.iter().zip(folder).all(|(p, f)| fits(p, f, glob))
@@ -358,7 +362,7 @@ impl<'r> Places<'r> {
         (is_above(&self.home) || home || system).then_some("it goes through a folder that holds the host's, or secrets")
     }
 
-    /// The place to which a path really leads, where the working folder exists.
+    /// Returns the path with all links resolved, if the working folder exists.
     fn real(&self, folder: &str, path: &str) -> Option<PathBuf> {
         self.real_root()?;
         let mut path = joined(folder, path);
@@ -367,7 +371,7 @@ impl<'r> Places<'r> {
             if let Ok(real) = path.canonicalize() {
                 return Some(rest.iter().rev().fold(real, |real, name| real.join(name)));
             }
-            // A link that leads nowhere yet is followed as far as it says.
+            // A dangling link is followed to its target.
             if let Ok(target) = std::fs::read_link(&path) {
                 let target = path.parent()?.join(target);
                 return Some(PathBuf::from(format!("/{}", parts(&target.to_string_lossy()).join("/"))));
@@ -385,7 +389,7 @@ impl<'r> Places<'r> {
         self.real_root().is_some_and(|root| real.starts_with(root))
     }
 
-    /// A path of this machine in the words of the rules.
+    /// Returns a real path in the notation of the rules.
     fn said(&self, real: &Path) -> Vec<String> {
         let root = format!("/{}", self.root.join("/"));
         for known in [root.as_str(), &self.rules.work, &self.rules.host_home] {
@@ -407,7 +411,7 @@ impl<'r> Places<'r> {
     }
 }
 
-/// Whether a program is the host: by its name, by its file, or by its length.
+/// Returns true if a program is the host, by its name, its file or its size.
 fn is_host(path: &Path) -> bool {
     use std::os::unix::fs::MetadataExt;
     if path.file_name().is_some_and(|name| name.to_string_lossy().to_ascii_lowercase().contains("hermes-host")) {
@@ -419,20 +423,20 @@ fn is_host(path: &Path) -> bool {
         .is_some_and(|(own, this)| (own.dev(), own.ino()) == (this.dev(), this.ino()) || own.len() == this.len())
 }
 
-/// Returns the name of a program of the system, if its path is one.
+/// Returns the name of a system program if the path belongs to one.
 pub fn system_program(path: &str) -> Option<&str> {
     let (folder, name) = path.rsplit_once('/')?;
     PROGRAMS.contains(&folder).then_some(name)
 }
 
-/// Whether a name is that of a secret.
+/// Returns true if a name is that of a secret.
 fn is_secret(name: &str, glob: bool) -> bool {
     let begins = !glob || !name.starts_with(['*', '?', '[']);
     if begins && SECRET.iter().any(|secret| fits(name, secret, glob)) || fits(name, ".env", glob) {
         return true;
     }
     if glob && name.contains(['*', '?', '[']) {
-        // A pattern that names a secret as far as it goes.
+        // A pattern counts as a secret if it can match one.
         return begins && SSH_KEYS.iter().any(|key| fits(name, key, true))
             || begins && name.starts_with("cred") && fits(name, "credentials", true)
             || name.starts_with(".env.") && !name.contains("ex")
@@ -456,7 +460,7 @@ fn parts(path: &str) -> Vec<String> {
     if path.is_empty() { Vec::new() } else { resolved("/", path) }
 }
 
-/// Resolves `.` and `..` by name.
+/// Resolves `.` and `..` lexically.
 fn resolved(folder: &str, path: &str) -> Vec<String> {
     let path = joined(folder, path);
     let text = path.to_string_lossy();
@@ -473,12 +477,12 @@ fn resolved(folder: &str, path: &str) -> Vec<String> {
     parts
 }
 
-/// Whether a path lies at or below a folder.
+/// Returns true if a path is equal to, or inside of, a folder.
 fn below(folder: &[String], parts: &[String], glob: bool) -> bool {
     parts.len() >= folder.len() && folder.iter().zip(parts).all(|(folder, part)| fits(part, folder, glob))
 }
 
-/// Whether a part of a path, perhaps a pattern, can be this name.
+/// Returns true if a part of a path, which may be a pattern, can match this name.
 fn fits(part: &str, name: &str, glob: bool) -> bool {
     if !glob || !part.contains(['*', '?', '[', UNKNOWN]) {
         return part.eq_ignore_ascii_case(name);

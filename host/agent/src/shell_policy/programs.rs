@@ -3,35 +3,35 @@
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
-/// The table, as it is written in `programs.txt`.
+/// The table from `programs.txt`.
 static TABLE: LazyLock<BTreeMap<&'static str, Spec>> = LazyLock::new(|| read(include_str!("programs.txt")));
 
-/// Words of the longest name of the table.
+/// Words of the longest name in the table.
 const NAME_WORDS_MAX: usize = 3;
 
-/// The arguments that a program may have.
+/// The permitted arguments of a program.
 #[derive(Clone, Debug, Default)]
 pub struct Spec {
-    /// Whether every option is harmless, apart from `denied`.
+    /// Permits every option except `denied`.
     pub any: bool,
-    /// Options that are not.
+    /// Denied options.
     pub denied: Vec<&'static str>,
-    /// Options that are harmless, and their values.
+    /// Permitted options and their values.
     options: Vec<(&'static str, Value)>,
-    /// Whether options begin with one dash and are compared as a whole.
+    /// True if options begin with one dash and are compared as a whole.
     whole: bool,
-    /// Whether a number may be an option.
+    /// True if a number may be an option.
     numbers: bool,
-    /// The arguments that are no options.
+    /// Kind of the arguments that are not options.
     pub operands: &'static str,
 }
 
-/// The value of an option.
+/// Kind of an option's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Value {
-    /// None.
+    /// No value.
     No,
-    /// A text right behind it, or none.
+    /// An optional text, attached to the option.
     Maybe,
     /// A text.
     Text,
@@ -41,20 +41,20 @@ pub enum Value {
     Write,
 }
 
-/// An argument after its comparison with a [`Spec`].
+/// The result of comparing an argument with a [`Spec`].
 #[derive(Debug, PartialEq, Eq)]
 pub enum Arg<'a> {
-    /// An option without a value, or with a harmless one.
+    /// A permitted option, without a value or with a harmless one.
     Option(&'a str),
-    /// A value that is a file.
+    /// A value that names a file.
     File(String, Value),
-    /// A value of an option that may be a file; only of programs that read.
+    /// A value that may name a file; only for programs that read.
     Perhaps(String),
-    /// An option that is not allowed.
+    /// A denied option.
     Denied,
 }
 
-/// Finds a program: its entry, and how many words name it.
+/// Returns the entry of a program and the number of words of its name.
 pub fn find(words: &[&str]) -> Option<(&'static Spec, usize)> {
     let counts = (1..=NAME_WORDS_MAX.min(words.len())).rev();
     counts.into_iter().find_map(|count| Some((TABLE.get(words[..count].join(" ").as_str())?, count)))
@@ -63,7 +63,7 @@ pub fn find(words: &[&str]) -> Option<(&'static Spec, usize)> {
 fn read(text: &'static str) -> BTreeMap<&'static str, Spec> {
     let mut table = BTreeMap::new();
     for line in text.lines().filter(|line| !line.is_empty() && !line.starts_with('#')) {
-        // A column without options is empty.
+        // An empty column has no options.
         let columns: Vec<&str> = line.split(" : ").collect();
         let (names, options, operands) = match (&columns[..], line.split_once(" : : ")) {
             ([names, options, operands], _) => (*names, *options, *operands),
@@ -129,7 +129,8 @@ impl Spec {
         })
     }
 
-    /// Compares an option with the entry. `next`: the argument behind it; the second result says whether it is used.
+    /// Compares an option with the entry. `next` is the argument after it. The second result is true if `next`
+    /// was used.
     pub fn option<'a>(&self, option: &'a str, next: Option<&str>) -> (Vec<Arg<'a>>, bool) {
         if self.numbers && option[1..].chars().all(|c| c.is_ascii_digit()) {
             return (vec![Arg::Option(option)], false);
@@ -146,7 +147,7 @@ impl Spec {
         if !option.starts_with("--") && !self.whole {
             return self.bundle(option, next);
         }
-        // An option may stand in the table with its value.
+        // The table may list an option together with its value.
         if self.value(option) == Some(Value::No) {
             return (vec![Arg::Option(option)], false);
         }

@@ -1,4 +1,4 @@
-//! Programs that reach other machines: transfers, shells elsewhere, databases and clouds.
+//! Programs that access other machines: transfers, remote shells, databases and clouds.
 
 use super::judge::{ARGUMENTS, Judge, is_name};
 use super::texts;
@@ -11,7 +11,7 @@ const CURL_FLAGS: &str = "sSfLkIivgJO#46NG";
 const CURL_LONG: &str = " --silent --show-error --fail --location --insecure --head --include --verbose --compressed \
     --globoff --remote-name --remote-header-name --progress-bar --ipv4 --ipv6 --http2 --get --fail-with-body ";
 
-/// Options of curl with a text.
+/// Options of curl with a text value.
 const CURL_TEXTS: &str = " -A -e -m --max-time --connect-timeout --retry --retry-delay --user-agent -w --write-out \
     --max-redirs --limit-rate ";
 
@@ -19,10 +19,10 @@ const CURL_TEXTS: &str = " -A -e -m --max-time --connect-timeout --retry --retry
 const WGET_FLAGS: &str = " -q -c -nv -nc -N -S -4 -6 --quiet --continue --no-verbose --spider --no-check-certificate \
     --no-clobber --show-progress --server-response ";
 
-/// Addresses at which a cloud hands out credentials.
+/// Addresses of cloud metadata services, which return credentials.
 const METADATA: [&str; 5] = ["169.254.", "metadata.google", "100.100.100.200", "fd00:ec2", "metadata.azure"];
 
-/// Commands of redis that only read.
+/// Redis commands that only read.
 const REDIS: &str = " get mget keys scan ping info dbsize ttl pttl type exists hget hgetall hkeys lrange llen smembers scard \
     zrange zcard strlen time lastsave echo ";
 
@@ -69,8 +69,8 @@ impl Judge<'_> {
         self.addresses(&addresses);
     }
 
-    /// A bundle of letters of curl; the last may be `o`, `w` or `X` with its value. Returns whether a name comes from
-    /// the other side.
+    /// Judges a bundle of letters of curl; the last letter may be `o`, `w` or `X` with its value. Returns true
+    /// if the server chooses the file name.
     fn curl_bundle<'w>(&mut self, text: &str, rest: &mut impl Iterator<Item = &'w Word>) -> Option<bool> {
         let letters = text.strip_prefix('-').filter(|letters| !letters.starts_with('-'))?;
         let (flags, last) = letters.split_at(letters.find(['o', 'w', 'X']).unwrap_or(letters.len()));
@@ -242,7 +242,7 @@ impl Judge<'_> {
         }
     }
 
-    /// Clouds: commands that list and describe what is no secret.
+    /// Judges a cloud client. Only commands that list or describe non-secret resources are permitted.
     pub(super) fn cloud(&mut self, name: &str, args: &[Word]) {
         const SECRETS: [&str; 14] = [
             "secret",

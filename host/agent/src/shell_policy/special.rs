@@ -1,21 +1,22 @@
-//! Programs whose arguments the table cannot describe: those of the shell, those that run another one, and those
-//! that work on files.
+//! Programs whose arguments the table cannot describe: shell built-ins, programs that run another one, and
+//! programs that work on files.
 
 use super::judge::{ARGUMENTS, Input, Judge, is_name};
 use super::parse::Command;
 use super::word::Word;
 use super::{named, programs, shown, texts};
 
-/// Options for which an interpreter needs no script.
+/// Options with which an interpreter needs no script.
 pub const TELLS: [&str; 7] = ["--test", "--version", "v", "-v", "-V", "version", "-version"];
 
-/// Variables that change nothing but output, tests and log levels.
+/// Variables that only affect output, tests and log levels.
 const VARIABLES: &str = " RUST_LOG RUST_BACKTRACE NODE_ENV CI DEBUG PORT LANG LC_ALL LC_CTYPE TZ NO_COLOR FORCE_COLOR \
     CLICOLOR PYTHONUNBUFFERED PYTHONDONTWRITEBYTECODE CARGO_TERM_COLOR CARGO_INCREMENTAL CARGO_BUILD_JOBS GOOS GOARCH \
     CGO_ENABLED COLUMNS LINES TERM FLASK_ENV FLASK_DEBUG RAILS_ENV APP_ENV LOG_LEVEL VERBOSE HOST SKIP COVERAGE \
     DOCKER_BUILDKIT UV_OFFLINE PYTHONHASHSEED RUST_TEST_THREADS PROPTEST_CASES ";
 
-/// Programs that run another one: options with a value, other options, and operands before the program.
+/// A program that runs another one: name, options with a value, other options, and number of operands before
+/// the inner program.
 type Wrapper = (&'static str, &'static [&'static str], &'static [&'static str], usize);
 
 const WRAPPERS: [Wrapper; 8] = [
@@ -37,13 +38,13 @@ const WRAPPERS: [Wrapper; 8] = [
 /// Shells.
 const SHELLS: [&str; 8] = ["sh", "bash", "rbash", "dash", "ash", "zsh", "ksh", "mksh"];
 
-/// Whether a variable may stand before a command.
+/// Returns true if a variable may be set for a command.
 pub fn is_harmless_variable(name: &str, value: &Word) -> bool {
     let plain = value.text.chars().all(|c| c.is_ascii_alphanumeric() || "_-.,:=/+*".contains(c));
     VARIABLES.split_whitespace().any(|one| one == name) && value.known && plain && !value.text.contains("..")
 }
 
-/// Whether a command prints names of files of the working folder.
+/// Returns true if a command prints names of files in the working folder.
 pub fn prints_names(command: &Command) -> bool {
     let Command::Simple(simple) = command else { return false };
     let words: Vec<&str> = simple.words.iter().map(|word| word.text.as_str()).collect();
@@ -59,7 +60,8 @@ pub fn prints_names(command: &Command) -> bool {
     lists && inside && simple.redirects.is_empty()
 }
 
-/// Whether a command writes nothing to its output, so that a redirection only empties its file. `fed`: it has an input.
+/// Returns true if a command has no output, so that a redirection only empties its file. `fed` is true if the
+/// command has an input.
 pub fn prints_nothing(words: &[Word], fed: bool) -> bool {
     let texts: Vec<&str> = words.iter().map(|word| word.text.as_str()).collect();
     match texts[..] {
@@ -70,19 +72,19 @@ pub fn prints_nothing(words: &[Word], fed: bool) -> bool {
     }
 }
 
-/// Whether a path names an interpreter of an environment in the working folder.
+/// Returns true if a path names an interpreter of a virtual environment in the working folder.
 pub fn is_environment_program(path: &str) -> bool {
     let Some((folder, name)) = path.rsplit_once('/') else { return false };
     folder.ends_with("bin") && (is_python(name) || name.starts_with("pip"))
 }
 
-/// Whether a name is that of Python.
+/// Returns true if a name is that of Python.
 pub fn is_python(name: &str) -> bool {
     let version = name.strip_prefix("python").or_else(|| name.strip_prefix("pypy"));
     version.is_some_and(|version| version.chars().all(|c| c.is_ascii_digit() || c == '.'))
 }
 
-/// Whether a program reads everything in a folder.
+/// Returns true if a program reads folders with all their contents.
 pub fn is_deep(name: &str, options: &[&str]) -> bool {
     let recursive = |option: &&str| {
         let long = option.starts_with("--");
@@ -96,7 +98,7 @@ pub fn is_deep(name: &str, options: &[&str]) -> bool {
 }
 
 impl Judge<'_> {
-    /// Judges programs that read their arguments in a way of their own; `false`: the table has them.
+    /// Judges programs with special argument rules. Returns false if the table covers the program.
     pub fn special(&mut self, name: &str, args: &[Word], input: Input) -> bool {
         match name {
             "cd" | "pushd" | "popd" | "chdir" => self.moves(name, args),
@@ -132,13 +134,13 @@ impl Judge<'_> {
         true
     }
 
-    /// Judges the operands of programs of the table that are not alike.
+    /// Judges the operands of table programs with individual rules.
     pub fn operands_of(&mut self, name: &str, options: &[&str], operands: &[Word], input: Input) {
         let here = self.here();
         let text = |at: usize| operands.get(at).map(|word| word.text.as_str()).unwrap_or_default();
         let harmless = match name {
             "date" => operands.iter().all(|word| word.text.starts_with('+')),
-            // Its letters without a dash would print the environment of processes.
+            // Letters without a dash can print the environment of processes.
             "ps" => operands.iter().all(|word| !word.text.contains(['e', 'E']) && word.text.len() < 8),
             "ip" => {
                 matches!(text(0), "a" | "addr" | "address" | "r" | "route" | "link" | "l" | "neigh" | "rule")
@@ -150,7 +152,7 @@ impl Judge<'_> {
                 operands.iter().skip(1).for_each(|word| self.read(&here, word, false));
                 operands.first().map_or(name == "jq", |filter| texts::jq_reads(&filter.text))
             }
-            // Behind a plus stands a command of its own.
+            // A plus sign starts an editor command.
             "less" => {
                 operands.iter().for_each(|word| self.read(&here, word, false));
                 !operands.iter().any(|word| word.text.starts_with('+'))
@@ -192,7 +194,7 @@ impl Judge<'_> {
         }
     }
 
-    /// Only the script that enters an environment of Python is read.
+    /// Permits only the activation script of a Python environment.
     fn sources(&mut self, args: &[Word]) {
         match args {
             [script] if script.text.ends_with("bin/activate") && script.text.contains('/') => self.script(script),
@@ -286,7 +288,7 @@ impl Judge<'_> {
         self.script(word);
     }
 
-    /// Code in an argument runs in a shell of its own.
+    /// Judges code in an argument, which runs in a separate shell.
     pub fn nested(&mut self, code: &str) {
         let here = self.here();
         self.code(code);
@@ -307,7 +309,8 @@ impl Judge<'_> {
         self.applied(args.get(at..).unwrap_or_default(), input == Input::Names);
     }
 
-    /// A program that gets names of files as arguments; `inside`: they are files of the working folder.
+    /// Judges a program that gets file names as arguments. `inside` is true if they are files of the working
+    /// folder.
     fn applied(&mut self, words: &[Word], inside: bool) {
         let Some((name, args)) = words.split_first() else { return self.ask(ARGUMENTS) };
         let texts: Vec<&str> = words.iter().map(|word| word.text.as_str()).collect();
@@ -346,7 +349,7 @@ impl Judge<'_> {
         let mut at = 0;
         while let Some(word) = tests.get(at) {
             let text = word.text.as_str();
-            // A pattern that is not quoted becomes names, and a name may be a test.
+            // The shell expands an unquoted pattern to names, and a name may be a test.
             if word.glob && !word.quoted && word.may_be_option() {
                 return self.ask("a pattern of names may become an option");
             }
@@ -464,7 +467,7 @@ impl Judge<'_> {
         }
         let written = self.written.clone();
         files.iter().for_each(|word| self.write(&here, word));
-        // Its rights changed, not what is in it.
+        // Only the permissions of the files change, not their contents.
         self.written = written;
     }
 
@@ -481,7 +484,8 @@ impl Judge<'_> {
         for source in sources {
             self.read(&here, source, false);
             let text = source.text.as_str();
-            // A link to a neighbour of the working folder is fine; one to a program or to the system is not.
+            // A link to another entry of the working folder is permitted, unlike one to a program or to a
+            // system file.
             let far = !symbolic || text.starts_with(['/', '~']) || source.glob || !source.known;
             if text.contains("hermes-host") || far && !self.places.is_inside(&here, source) {
                 self.ask("it links to a file outside of the working folder");
@@ -540,7 +544,7 @@ impl Judge<'_> {
                 false => self.read(&here, file, false),
             }
         }
-        // A script that is edited could do anything, but it was a file of the working folder before.
+        // An edited script could do anything, but it was already a file of the working folder.
         self.written = written;
     }
 
@@ -568,7 +572,7 @@ impl Judge<'_> {
         files.iter().for_each(|word| self.read(&here, word, false));
     }
 
-    /// A new file that a program fetches.
+    /// Judges the output file of a transfer.
     pub fn fetched(&mut self, path: &Word) {
         let here = self.here();
         self.write(&here, path);

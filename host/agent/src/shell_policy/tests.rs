@@ -14,7 +14,7 @@ fn judged(command: &str) -> Option<Danger> {
     judge(command, "/home/user/project", "/home/user/project", &rules())
 }
 
-/// Commands of a list: one JSON string a line.
+/// Returns the commands of a list with one JSON string per line.
 fn list(text: &str) -> Vec<String> {
     let lines = text.lines().filter(|line| line.starts_with('"'));
     lines.map(|line| serde_json::from_str(line).unwrap_or_else(|error| panic!("{line}: {error}"))).collect()
@@ -133,7 +133,7 @@ fn no_text_takes_long_or_panics() {
     }
 }
 
-/// Returns a command whose meaning is the same, or that has none.
+/// Returns a command with the same meaning, or one without a meaning.
 fn disguised(command: &str, how: usize, at: usize) -> String {
     let at = command.char_indices().map(|(at, _)| at).nth(at % command.chars().count()).unwrap_or(0);
     let (begin, end) = command.split_at(at);

@@ -1,17 +1,17 @@
-//! Programs of other languages that stand in arguments: of awk, of sed, of SQL and of jq.
+//! Programs in other languages inside of arguments: awk, sed, SQL and jq.
 
-/// Functions of SQL that only compute.
+/// SQL functions that only compute.
 const SQL_FUNCTIONS: &str = " count sum avg min max total coalesce length lower upper substr substring date time datetime \
     strftime julianday unixepoch now round abs json_extract json_array_length group_concat string_agg array_agg \
     row_number rank dense_rank lag lead cast nullif ifnull iif date_trunc extract to_char concat typeof trim ltrim rtrim \
     replace instr printf format current_database current_schema database user current_user sqlite_version table_info \
     index_list index_info foreign_key_list pg_size_pretty pg_database_size pg_total_relation_size year month left right ";
 
-/// Words of SQL before an opening parenthesis.
+/// SQL keywords that may precede an opening parenthesis.
 const SQL_WORDS: &str = " in from where and or not as exists values over on using join union all select by any then else \
     when having filter partition ";
 
-/// Words of SQL that change something or reach files and programs.
+/// SQL keywords that change data or access files and programs.
 const SQL_DENIED: &str = " insert update delete drop alter create attach detach vacuum reindex truncate grant revoke copy \
     call do merge lock set into outfile dumpfile load_file load_extension program exec execute prepare rename kill \
     shutdown handler load import analyze cluster refresh notify listen begin commit rollback writefile readfile edit \
@@ -25,7 +25,7 @@ fn lists(list: &str, word: &str) -> bool {
     list.split_whitespace().any(|one| one == word)
 }
 
-/// Whether SQL, with the commands of its client, only reads.
+/// Returns true if SQL, including commands of its client, only reads.
 pub fn sql_reads(text: &str) -> bool {
     let text = text.trim();
     if let Some(name) = text.split_whitespace().next().filter(|name| name.starts_with('.')) {
@@ -75,13 +75,13 @@ fn words_read(lower: &str) -> bool {
     !["\"(", "](", "`(", "\" (", "` (", "*/"].iter().any(|call| lower.contains(call))
 }
 
-/// Whether a program of awk only computes and prints.
+/// Returns true if an awk program only computes and prints.
 pub fn awk_prints(text: &str) -> bool {
     const DENIED: [&str; 9] = ["system", "getline", "@", "ENVIRON", "PROCINFO", "close(", "fflush", "ARGV", "\\\n"];
     if DENIED.iter().any(|word| text.contains(word)) || text.replace("||", "").contains('|') {
         return false;
     }
-    // Behind `print` a sign for "greater" is a redirection.
+    // A "greater than" sign after `print` is a redirection.
     let mut rest = text;
     while let Some(at) = rest.find("print") {
         rest = &rest[at + 5..];
@@ -92,12 +92,12 @@ pub fn awk_prints(text: &str) -> bool {
     true
 }
 
-/// Whether a filter of jq reads neither the environment nor other files.
+/// Returns true if a jq filter reads neither the environment nor other files.
 pub fn jq_reads(text: &str) -> bool {
     !["env", "ENV", "import", "include", "input_filename", "load"].iter().any(|word| text.contains(word))
 }
 
-/// Whether a program of sed only edits what it reads: it runs nothing and opens no other file.
+/// Returns true if a sed program only edits its input: it runs no command and opens no other file.
 pub fn sed_edits(script: &str) -> bool {
     Sed { rest: script }.script().is_some()
 }
@@ -164,7 +164,7 @@ impl Sed<'_> {
         self.rest = &self.rest[count..];
     }
 
-    /// Skips text to the end of its line; behind a backslash it continues in the next one.
+    /// Skips text to the end of its line. A line that ends with a backslash continues in the next one.
     fn line(&mut self) {
         let mut end = 0;
         for line in self.rest.split_inclusive('\n') {
@@ -205,7 +205,7 @@ impl Sed<'_> {
         Some(delimiter)
     }
 
-    /// Skips to the next delimiter. One within brackets is read in two ways, so it is refused.
+    /// Skips to the next delimiter. A delimiter inside of brackets is ambiguous and therefore refused.
     fn until(&mut self, delimiter: char) -> Option<()> {
         let (mut escaped, mut bracket) = (false, false);
         for (at, c) in self.rest.char_indices() {
@@ -246,7 +246,7 @@ impl Sed<'_> {
         self.ends()
     }
 
-    /// A command ends here.
+    /// Checks that the command ends here.
     fn ends(&mut self) -> Option<()> {
         self.rest = self.rest.trim_start_matches([' ', '\t']);
         (self.rest.is_empty() || self.rest.starts_with([';', '\n', '}', '#'])).then_some(())

@@ -1,17 +1,17 @@
-//! Plain words of the shell: text, quotes, escapes, file patterns, lists in braces, and a few variables.
+//! The lexer for plain shell words: text, quotes, escapes, file patterns, brace lists, and a few variables.
 //!
-//! The lexer accepts only what every version of bash reads in the same way. Everything else is refused.
+//! The lexer accepts only text that every version of bash reads in the same way, and refuses all other text.
 
-/// Stands for text that is known only when the command runs.
+/// Placeholder for text that is known only at run time.
 pub const UNKNOWN: char = '\u{fffd}';
 
-/// Stands for a here-document; its number follows.
+/// Placeholder for a here-document, followed by its number.
 pub const HEREDOC: char = '\u{e000}';
 
-/// Words that one list in braces may become.
+/// Words into which one brace list may expand.
 const BRACES_MAX: usize = 64;
 
-/// Variables with a value that is harmless to print.
+/// Variables with a harmless value.
 const PRINTABLE: [&str; 14] = [
     "USER",
     "LOGNAME",
@@ -29,41 +29,41 @@ const PRINTABLE: [&str; 14] = [
     "OSTYPE",
 ];
 
-/// A word after quotes are removed.
+/// A word after quote removal.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Word {
-    /// The text.
+    /// Text of the word.
     pub text: String,
-    /// Whether it is a pattern of file names.
+    /// True if the word is a pattern of file names.
     pub glob: bool,
-    /// Whether the text is complete; else it contains [`UNKNOWN`].
+    /// True if the text is complete; otherwise it contains [`UNKNOWN`].
     pub known: bool,
-    /// Whether a part of it is quoted.
+    /// True if a part of the word is quoted.
     pub quoted: bool,
 }
 
 impl Word {
-    /// A word without patterns and variables.
+    /// Creates a word without patterns and variables.
     pub fn plain(text: impl Into<String>) -> Self {
         Self { text: text.into(), glob: false, known: true, quoted: false }
     }
 
-    /// Whether it begins with a pattern, so that it may become an option.
+    /// Returns true if the word begins with a pattern or an unknown text, so that it may become an option.
     pub fn may_be_option(&self) -> bool {
         !self.known && self.text.starts_with(UNKNOWN) || self.glob && self.text.starts_with(['*', '?', '['])
     }
 }
 
-/// Values of variables that the lexer replaces.
+/// The values of variables that the lexer replaces.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Values<'v> {
-    /// The value of `HOME` and `~`.
+    /// Value of `HOME` and `~`.
     pub home: &'v str,
-    /// The value of `PWD`, unless the command changes it.
+    /// Value of `PWD`, unless the command changes it.
     pub folder: Option<&'v str>,
 }
 
-/// Returns the words that blanks separate, or `None` where one is not plain.
+/// Splits a text at whitespace. Returns `None` if a word is not plain.
 pub fn split(text: &str, values: Values<'_>) -> Option<Vec<Word>> {
     let (mut words, mut rest) = (Vec::new(), text.trim_start_matches([' ', '\t']));
     while !rest.is_empty() {
@@ -76,7 +76,7 @@ pub fn split(text: &str, values: Values<'_>) -> Option<Vec<Word>> {
     Some(words)
 }
 
-/// Returns the words that one word as it is written becomes: several where it has a list in braces.
+/// Parses one word of the source. A brace list expands to several words.
 pub fn one(raw: &str, values: Values<'_>) -> Option<Vec<Word>> {
     if raw.is_empty() || raw_end(raw)? != raw.len() {
         return None;
@@ -111,7 +111,7 @@ fn raw_end(text: &str) -> Option<usize> {
     Some(text.len())
 }
 
-/// Expands the lists in braces of one word.
+/// Expands the brace lists of one word.
 fn braces(raw: &str) -> Option<Vec<String>> {
     let outside = outside_of_quotes(raw)?;
     if !outside.replace("{}", "").contains(['{', '}']) {
@@ -150,7 +150,7 @@ fn braces(raw: &str) -> Option<Vec<String>> {
     Some(ready.into_iter().filter(|word| !word.is_empty()).collect())
 }
 
-/// Returns what is not quoted.
+/// Returns the unquoted parts of a word.
 fn outside_of_quotes(raw: &str) -> Option<String> {
     let (mut outside, mut chars) = (String::new(), raw.chars());
     while let Some(c) = chars.next() {
@@ -176,7 +176,7 @@ fn outside_of_quotes(raw: &str) -> Option<String> {
     Some(outside)
 }
 
-/// Reads one word.
+/// Parses one word.
 fn lex(raw: &str, values: Values<'_>) -> Option<Word> {
     let mut word = Word { known: true, ..Word::default() };
     let mut rest = raw;
@@ -184,7 +184,7 @@ fn lex(raw: &str, values: Values<'_>) -> Option<Word> {
         word.text.push_str(values.home);
         rest = &raw[1..];
     } else if raw.starts_with('~') {
-        // The home of another user.
+        // The home folder of another user.
         word.text.push_str("/home/~");
     }
     while let Some(c) = rest.chars().next() {
@@ -220,7 +220,7 @@ fn lex(raw: &str, values: Values<'_>) -> Option<Word> {
     Some(word)
 }
 
-/// Reads a string in double quotes behind its first one, and returns what follows.
+/// Parses a string after its opening double quote and returns the rest.
 fn string<'t>(mut rest: &'t str, word: &mut Word, values: Values<'_>) -> Option<&'t str> {
     word.quoted = true;
     loop {
@@ -241,7 +241,7 @@ fn string<'t>(mut rest: &'t str, word: &mut Word, values: Values<'_>) -> Option<
                 rest = &after[escaped.len_utf8()..];
             }
             '`' => return None,
-            // Before anything else than a name it is text.
+            // A dollar sign without a name is text.
             '$' if after.starts_with(['"', ' ', '/', ',', '.', ')', '|']) => {
                 word.text.push('$');
                 rest = after;
@@ -255,7 +255,7 @@ fn string<'t>(mut rest: &'t str, word: &mut Word, values: Values<'_>) -> Option<
     }
 }
 
-/// Reads a variable behind its `$`, and returns what follows.
+/// Parses a variable after its `$` and returns the rest.
 fn variable<'t>(rest: &'t str, word: &mut Word, values: Values<'_>) -> Option<&'t str> {
     if let Some(after) = rest.strip_prefix(['?', '$']) {
         word.text.push('0');
@@ -279,17 +279,18 @@ fn variable<'t>(rest: &'t str, word: &mut Word, values: Values<'_>) -> Option<&'
     (braced.is_some() || !after.starts_with('[')).then_some(after)
 }
 
-/// Returns a value that stays one word without quotes.
+/// Returns the value if it stays one word without quotes.
 fn plain_value(value: &str) -> Option<&str> {
     value.chars().all(|c| c.is_alphanumeric() || "_-./@+".contains(c)).then_some(value)
 }
 
-/// Returns text without control characters.
+/// Returns the text if it contains no control characters.
 fn printable(text: &str) -> Option<&str> {
     (!text.chars().any(is_odd)).then_some(text)
 }
 
-/// Whether a character is not shown as it is: a control character, or one that changes the order of others.
+/// Returns true if a character is not displayed as it is: a control character, or one that changes the order of
+/// others.
 pub fn is_odd(c: char) -> bool {
     (c.is_control() && c != '\n' && c != '\t')
         || c == UNKNOWN

@@ -1,11 +1,11 @@
-//! Commands that outlive their turn.
+//! Background processes, which outlive their turn.
 //!
-//! Each has a few files in `processes/` of the home folder ([`files`]): whose it is, what it
-//! prints, its exit code once it has one, and a pipe by which it can be written to. So it
-//! needs nothing of the host while it runs, and a later life of the host takes it up again:
-//! it knows it by its process and by the mark that everything of it carries.
+//! Each process has a few files in `processes/` of the home folder ([`files`]): its record, its output, its
+//! exit code, and a pipe for its input. The process therefore does not depend on the host while it runs, and a
+//! later run of the host adopts it again: it recognises the process by its pid and by the mark in the
+//! environment of the whole group.
 //!
-//! [`watcher`] looks after each and tells its session what was to be told.
+//! [`watcher`] watches each process and notifies its session.
 
 mod files;
 mod watcher;
@@ -37,25 +37,25 @@ use files::{Files, PIECE_BYTES, PIECES_KEPT, Record};
 use watcher::{Handle, look_after};
 pub use watcher::{TELLS_MAX, left_words};
 
-/// Processes of one session that run at once.
+/// Concurrent processes of one session.
 pub const RUNNING_PER_SESSION_MAX: usize = 8;
 
-/// Processes of all sessions that run at once.
+/// Concurrent processes of all sessions.
 pub const RUNNING_MAX: usize = 64;
 
-/// Processes that have ended and are still known.
+/// Ended processes that are remembered.
 const ENDED_MAX: usize = 64;
 
-/// How long what a process printed is kept once it has ended, at least; what is older goes when the host starts, or
-/// another process does.
+/// Minimum time for which the output of an ended process is kept. Older output is removed when the host or
+/// another process starts.
 pub const ENDED_KEPT: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// What one poll reads, in bytes.
+/// Bytes read by one poll.
 const POLLED_BYTES_MAX: u64 = 64 << 10;
 
-/// What the shell runs: the command with its input and its exit code, and behind it what keeps the last pieces of
-/// its output. What the shell itself says, such as that something was killed, is nothing that the command printed.
-/// What `dd` counts are reads, however short, so one piece is added to until it is full.
+/// Shell script that runs the command with its input and exit code, piped into a loop that keeps the last
+/// pieces of its output. Messages of the shell itself, such as that a process was killed, are not part of the
+/// output. `dd` counts reads of any size, so one piece is appended to until it is full.
 const SCRIPT: &str = r#"{ "$1" -c "$2" 2>&1 <>"$3"; echo $? >"$4"; } 2>/dev/null | { umask 077; n=0 has=0
 while dd bs=4096 count=$(($5-has)) iflag=count_bytes oflag=append conv=notrunc of="$6.$n" 2>/dev/null; do
     had=$has; has=$(($(wc -c <"$6.$n"))); [ "$has" -gt "$had" ] || break
@@ -63,43 +63,43 @@ while dd bs=4096 count=$(($5-has)) iflag=count_bytes oflag=append conv=notrunc o
 done
 [ -s "$6.$n" ] || rm -f "$6.$n"; cat >/dev/null; }"#;
 
-/// What is to be told of a process.
+/// Events of a process that its session is notified of.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Watch {
-    /// When it ends.
+    /// Notifies of the end of the process.
     pub notify: bool,
-    /// When it prints one of these.
+    /// Notifies of output that contains one of these patterns.
     pub patterns: Vec<String>,
 }
 
-/// A process that is to start.
+/// A process to start.
 #[derive(Debug)]
 pub struct NewProcess {
     /// The command.
     pub command: String,
-    /// Where it runs.
+    /// Working folder.
     pub folder: PathBuf,
-    /// What is to be told.
+    /// Notifications; `None` for none.
     pub watch: Option<Watch>,
-    /// The turn that starts it.
+    /// Turn that starts the process.
     pub turn: TurnId,
 }
 
-/// How a process ended.
+/// End of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// With this exit code.
+    /// Exit with this code.
     Code(i32),
-    /// By this signal.
+    /// Death by this signal.
     Signal(i32),
-    /// It was killed through its tool.
+    /// Killed with the tool.
     Killed,
-    /// Without saying how.
+    /// The end is unknown, because there is no exit code.
     Unknown,
 }
 
 impl End {
-    /// How, as the agent is told.
+    /// Returns a description of the end for the agent.
     pub fn words(self) -> String {
         match self {
             Self::Code(code) => match signal_of(code) {
@@ -112,18 +112,18 @@ impl End {
         }
     }
 
-    /// Its exit code, where it has one.
+    /// Returns the exit code, if there is one.
     pub fn code(self) -> Option<i32> {
         if let Self::Code(code) = self { Some(code) } else { None }
     }
 }
 
-/// The signal that a shell's exit code stands for.
+/// Returns the signal that a shell reports with this exit code.
 fn signal_of(code: i32) -> Option<String> {
     (129..=192).contains(&code).then(|| signal_name(code - 128))
 }
 
-/// What a signal is called.
+/// Returns the name of a signal.
 pub(super) fn signal_name(number: i32) -> String {
     const NAMES: [(i32, &str); 11] = [
         (1, "SIGHUP"),
@@ -142,59 +142,60 @@ pub(super) fn signal_name(number: i32) -> String {
     name.map_or_else(|| format!("signal {number}"), |(_, name)| (*name).to_owned())
 }
 
-/// How far a process is.
+/// State of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
-    /// It runs.
+    /// The command runs.
     Running,
-    /// The command ended with this exit code, and something that it started runs on.
+    /// The command ended with this exit code, but a process that it started still runs.
     Left(i32),
-    /// It has ended.
+    /// The process group has ended.
     Ended(End),
 }
 
-/// A process in the background.
+/// A background process.
 #[derive(Debug)]
 pub struct Process {
-    /// Its name for the agent.
+    /// Id for the agent.
     pub id: String,
-    /// Its group.
+    /// Process id of the group leader.
     pub pid: u32,
     /// The command.
     pub command: String,
     started: Instant,
-    /// How long it had run when this life of the host took it up.
+    /// Running time before this run of the host adopted the process.
     before: Duration,
     session: Option<SessionId>,
     key: String,
     mark: String,
     files: Files,
     state: watch::Sender<State>,
-    /// What was written to it and is not finished; `None`: nobody knows, since an earlier life of the host wrote it.
+    /// Unfinished input; `None` if unknown, because an earlier run of the host wrote it.
     pub unfinished: tokio::sync::Mutex<Option<String>>,
     polled: AtomicU64,
     killed: AtomicBool,
-    /// How many wait for its end, and will tell it.
+    /// Number of tasks that wait for the end and report it themselves.
     awaited: AtomicUsize,
 }
 
 impl Process {
-    /// How far it is.
+    /// Returns the current state.
     pub fn state(&self) -> State {
         *self.state.borrow()
     }
 
-    /// For how long it has been known, since it started.
+    /// Returns the time since the start.
     pub fn runs_for(&self) -> Duration {
         self.before + self.started.elapsed()
     }
 
-    /// Its command in so many bytes. A secret across the cut must not keep its first part, so it is masked before.
+    /// Returns the command, truncated to `bytes_max` bytes. Secrets are masked first, so that a cut cannot
+    /// leave a part of one.
     pub fn shown(&self, ports: &Ports, bytes_max: usize) -> String {
         bounded(&ports.mask.mask(self.command.clone()), bytes_max)
     }
 
-    /// What it printed since it was asked last. What is gone, and that there is more, is said.
+    /// Returns the output since the last call, with a note about lost output and about further output.
     pub fn printed(&self, ports: &Ports) -> String {
         let from = self.polled.load(Ordering::Relaxed);
         let printed = self.files.read(from, POLLED_BYTES_MAX);
@@ -213,26 +214,27 @@ impl Process {
         shown
     }
 
-    /// Waits until its command has ended, at most this long. Whoever waits tells its session, so nobody else does.
+    /// Waits for the end of the command, for at most this time. The waiting task reports the end itself, so the
+    /// watcher does not.
     pub async fn ended(&self, at_most: Duration) -> State {
         let _awaited = Awaited::new(&self.awaited);
         let mut state = self.state.subscribe();
         let ended = state.wait_for(|state| *state != State::Running);
-        // Whether it ended or not is in the state.
+        // The state contains the result in both cases.
         let _ = tokio::time::timeout(at_most, ended).await;
         self.state()
     }
 
-    /// Waits until nothing of it runs any more, at most this long.
+    /// Waits until the whole process group has ended, for at most this time.
     pub async fn gone(&self, at_most: Duration) {
         let _awaited = Awaited::new(&self.awaited);
         let mut state = self.state.subscribe();
         let gone = state.wait_for(|state| matches!(state, State::Ended(_)));
-        // As above.
+        // The state contains the result in both cases.
         let _ = tokio::time::timeout(at_most, gone).await;
     }
 
-    /// Ends it, and what is left of one that has ended.
+    /// Kills the process group, including processes that an ended command left behind.
     pub fn kill(&self) {
         if !self.is_over() {
             self.killed.store(true, Ordering::Relaxed);
@@ -240,17 +242,17 @@ impl Process {
         Group::found_or_left(self.pid, &self.mark).kill();
     }
 
-    /// What is told of it where it runs.
+    /// Returns the description of the running process.
     pub fn left(&self) -> LeftRunning {
         LeftRunning { id: self.id.clone(), command: self.command.clone(), runs_for: self.runs_for() }
     }
 
-    /// The same with where it was started.
+    /// Returns the description of the running process and its conversation.
     pub fn left_somewhere(&self) -> LeftSomewhere {
         LeftSomewhere { key: self.key.clone(), session: self.session.clone(), left: self.left() }
     }
 
-    /// Whether nothing of it runs any more.
+    /// Returns true if the whole process group has ended.
     pub fn is_over(&self) -> bool {
         matches!(self.state(), State::Ended(_))
     }
@@ -263,11 +265,11 @@ impl Process {
         self.was_killed() || self.awaited.load(Ordering::SeqCst) > 0
     }
 
-    /// Writes to its input.
+    /// Writes to the input of the process.
     ///
     /// # Errors
     ///
-    /// When it has ended, or does not read.
+    /// The process has ended or does not read.
     pub fn write(&self, text: &str) -> Result<(), String> {
         if self.state() != State::Running {
             return Err(format!("{} has ended", self.id));
@@ -282,15 +284,16 @@ impl Process {
         }
     }
 
-    /// Whether whoever asks may reach it: from its session, or from the chat that it was started in. Where nothing
-    /// is delivered later, one key names many conversations.
+    /// Returns true if the conversation of the context may access the process: the same session, or the chat in
+    /// which it was started. Without asynchronous delivery, one key may belong to many conversations, so the
+    /// key does not count.
     fn belongs_to(&self, context: &TurnContext) -> bool {
         let same_chat = context.async_delivery && !self.key.is_empty() && self.key == context.session_key;
         same_chat || (self.session.is_some() && self.session == context.session_id)
     }
 }
 
-/// Counts somebody who waits, for as long as they do.
+/// A guard that counts a waiting task.
 struct Awaited<'p>(&'p AtomicUsize);
 
 impl<'p> Awaited<'p> {
@@ -306,7 +309,7 @@ impl Drop for Awaited<'_> {
     }
 }
 
-/// Every process in the background, of all sessions.
+/// All background processes of all sessions.
 pub struct Processes {
     folder: Option<PathBuf>,
     ports: Ports,
@@ -314,25 +317,25 @@ pub struct Processes {
 }
 
 impl Processes {
-    /// None yet; their files go below this home folder.
+    /// Creates an empty set; its files are inside of this home folder.
     pub fn new(home: PathBuf, ports: Ports) -> Self {
         let folder = (!home.as_os_str().is_empty()).then(|| home.join("processes"));
         Self { folder, ports, known: Mutex::default() }
     }
 
-    /// What the shell lends.
+    /// Returns the ports of the host.
     pub fn ports(&self) -> &Ports {
         &self.ports
     }
 
-    /// The processes of whoever asks, oldest first.
+    /// Returns the processes of the context's conversation, oldest first.
     pub fn of(&self, context: &TurnContext) -> Vec<Arc<Process>> {
         let mut own: Vec<_> = self.all().into_iter().filter(|process| process.belongs_to(context)).collect();
         own.sort_by_key(|process| std::cmp::Reverse(process.runs_for()));
         own
     }
 
-    /// Those of everybody.
+    /// Returns the processes of all conversations.
     pub fn all(&self) -> Vec<Arc<Process>> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
     }
@@ -341,7 +344,7 @@ impl Processes {
     ///
     /// # Errors
     ///
-    /// Why it does not run.
+    /// The reason for which the process does not run.
     pub async fn start(&self, shell: &Shell, context: &TurnContext, new: NewProcess) -> Result<Arc<Process>, String> {
         let folder = self.folder.as_ref().ok_or("there is no home folder for what runs in the background")?;
         let runs = |process: &Arc<Process>| !process.is_over();
@@ -380,14 +383,14 @@ impl Processes {
         };
         record.pid = child.id().unwrap_or_default();
         if let Err(error) = files.write(&record) {
-            // The next life of the host finds it by its mark.
+            // The next run of the host finds the process by its mark.
             tracing::warn!(process = %record.id, %error, "which process it is could not be written down");
         }
         let followed = new.watch.map(|_| Followed::default());
         Ok(self.keep(record, files, Handle::Child(Box::new(child)), followed))
     }
 
-    /// Knows a process from here on, and looks after it.
+    /// Registers a process and starts its watcher.
     fn keep(&self, record: Record, files: Files, handle: Handle, followed: Option<Followed>) -> Arc<Process> {
         let watch = Watch { notify: record.notify, patterns: record.patterns };
         let before = if matches!(handle, Handle::Found) { files.age() } else { Duration::ZERO };
@@ -413,8 +416,8 @@ impl Processes {
         process
     }
 
-    /// Takes up what an earlier life of the host left: what runs is known again, what has ended meanwhile is told.
-    /// Returns what sessions still follow.
+    /// Adopts the processes that an earlier run of the host left behind: running ones are registered, and ended
+    /// ones are reported. Returns the ids that sessions still follow.
     pub async fn take_up(&self) -> BTreeSet<String> {
         let Some(folder) = self.folder.clone() else { return BTreeSet::new() };
         let mut taken = BTreeSet::new();
@@ -441,7 +444,7 @@ impl Processes {
         taken
     }
 
-    /// Forgets those that ended long ago, and the oldest where there are too many.
+    /// Removes processes that ended long ago, and the oldest ones if there are too many.
     fn forget_old(&self) {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let mut ended: Vec<_> = known.values().filter(|process| process.is_over()).cloned().collect();

@@ -1,8 +1,9 @@
 //! The children of this process, and the orphans that it adopts.
 //!
-//! The host is a child subreaper: a process that a tool or an adapter leaves behind becomes a child of the host. Such an
-//! orphan has no owner that waits for it, so [`reap_orphans`] collects it. Every child that the host starts itself goes
-//! through [`spawn`] and is registered there; the reaper never takes its exit status from its owner.
+//! The host is a child subreaper: a process that a tool or an adapter leaves behind becomes a child of the
+//! host. Such an orphan has no owner that waits for it, so [`reap_orphans`] collects it. Every child that the
+//! host starts itself goes through [`spawn`] and is registered there; the reaper never takes its exit status
+//! from its owner.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -10,42 +11,42 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
 
-/// The children that this process started itself, with their start times in clock ticks since boot.
+/// Children that this process started, with their start times in clock ticks since boot.
 static OWN: Mutex<BTreeMap<u32, u64>> = Mutex::new(BTreeMap::new());
 
-/// A process as `/proc` shows it.
+/// The state of a process in `/proc`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProcessStat {
-    /// Its parent; 0 where that lies outside of this process namespace.
+    /// Parent process; 0 if it is outside of this process namespace.
     pub parent: u32,
-    /// Its start time, in clock ticks since boot.
+    /// Start time, in clock ticks since boot.
     pub started: u64,
-    /// Whether it has ended and waits to be collected.
+    /// True if the process has ended and waits to be reaped.
     pub is_zombie: bool,
 }
 
 impl ProcessStat {
-    /// Reads the state of a process; `None` when there is none, or when `/proc` hides it.
+    /// Reads the state of a process. Returns `None` if the process does not exist or `/proc` hides it.
     pub fn of(pid: u32) -> Option<Self> {
         Self::parse(&std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
     }
 
-    /// Parses `/proc/PID/stat`. The name of the program stands in parentheses and may contain any character.
+    /// Parses `/proc/PID/stat`. The program name is in parentheses and may contain any character.
     fn parse(stat: &str) -> Option<Self> {
         let (_, rest) = stat.rsplit_once(')')?;
         let mut fields = rest.split_ascii_whitespace();
         let state = fields.next()?;
         let parent = fields.next()?.parse().ok()?;
-        // The start time is field 22; the two before were 3 and 4.
+        // The start time is field 22; the two fields read before are 3 and 4.
         let started = fields.nth(17)?.parse().ok()?;
         Some(Self { parent, started, is_zombie: state == "Z" || state == "X" })
     }
 }
 
-/// A process, whose number alone may pass to another one: its number and its start time.
+/// Identifies a process by its number and start time, because a number alone may be reused.
 pub type ProcessId = (u32, u64);
 
-/// Returns everything that descends from this process. It reads `/proc`, which may block.
+/// Returns all descendants of this process. Reads `/proc`, which may block.
 pub fn descendants() -> BTreeSet<ProcessId> {
     let mut parents = BTreeMap::<u32, Vec<ProcessId>>::new();
     for pid in every_process() {
@@ -63,13 +64,15 @@ pub fn descendants() -> BTreeSet<ProcessId> {
     found
 }
 
-/// Starts a child and registers it, so that [`reap_orphans`] leaves it to its owner. `pid` returns its number.
+/// Starts a child and registers it, so that [`reap_orphans`] leaves it to its owner. `pid` returns its process
+/// id.
 ///
 /// # Errors
 ///
 /// The error of `start`.
 pub fn spawn<C>(start: impl FnOnce() -> io::Result<C>, pid: impl FnOnce(&C) -> Option<u32>) -> io::Result<C> {
-    // The reaper waits meanwhile: a child that ends at once is registered before it can be seen.
+    // The lock keeps the reaper waiting, so that a child that ends at once is registered before the reaper can
+    // see it.
     let mut own = own();
     let child = start()?;
     if let Some(pid) = pid(&child) {
@@ -78,11 +81,11 @@ pub fn spawn<C>(start: impl FnOnce() -> io::Result<C>, pid: impl FnOnce(&C) -> O
     Ok(child)
 }
 
-/// Collects the orphans that have ended, and returns their number. It reads `/proc`, which may block.
+/// Reaps ended orphans and returns their number. Reads `/proc`, which may block.
 pub fn reap_orphans() -> usize {
     let mut own = own();
     let children = children();
-    // The owner of a child that is no longer listed has collected it.
+    // A child that is no longer listed was reaped by its owner.
     own.retain(|pid, _| children.contains(pid));
     let is_orphan = |pid: &u32| {
         ProcessStat::of(*pid).is_some_and(|stat| stat.is_zombie && own.get(pid).is_none_or(|own| *own != stat.started))
@@ -97,7 +100,7 @@ fn own() -> MutexGuard<'static, BTreeMap<u32, u64>> {
     OWN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The children of this process.
+/// Returns the children of this process.
 fn children() -> Vec<u32> {
     let tasks = std::fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
     let listed: Option<Vec<String>> =
@@ -106,7 +109,7 @@ fn children() -> Vec<u32> {
         Some(lists) => {
             lists.iter().flat_map(|list| list.split_ascii_whitespace()).filter_map(|n| n.parse().ok()).collect()
         }
-        // A kernel without CONFIG_PROC_CHILDREN, or a thread that ended meanwhile.
+        // The kernel lacks CONFIG_PROC_CHILDREN, or a thread ended in the meantime.
         None => every_process()
             .filter(|pid| ProcessStat::of(*pid).is_some_and(|stat| stat.parent == std::process::id()))
             .collect(),

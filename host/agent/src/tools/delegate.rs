@@ -1,5 +1,5 @@
-//! `delegate_task`: hands a task on to a helper with a history of its own, so that long
-//! work does not fill this conversation.
+//! The tool `delegate_task`, which passes a task to a helper with a separate history, so that long work does
+//! not fill the conversation.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
@@ -15,49 +15,50 @@ use super::ports::News;
 use super::{Ports, Tool, ToolResult, ToolSide, ToolSpec, gate, group, text};
 use crate::{EventSink, Hold};
 
-/// How deep tasks may be handed on.
+/// Nesting levels of delegated tasks.
 pub const DEPTH_MAX: u32 = 2;
 
-/// Tasks that one turn may hand on, those of its helpers among them.
+/// Delegated tasks of one turn, including those of its helpers.
 pub const HELPERS_MAX: u32 = 16;
 
-/// Tasks of all conversations that are worked on beside the turns that asked for them.
+/// Concurrent delegated tasks in the background, of all conversations.
 pub const LATER_MAX: usize = 16;
 
-/// The same of one person, or of one conversation where nobody is known: nobody takes all the room from others.
+/// Concurrent delegated tasks in the background of one person, or of one conversation without a known person.
+/// Prevents one person from using up the limit for all.
 pub const LATER_PER_PERSON_MAX: usize = 4;
 
-/// Answers of the model that one such task may take.
+/// Model answers of one background task.
 pub const ITERATIONS_MAX: u32 = 20;
 
-/// Why a task ended that a helper handed on.
+/// Error of a task whose delegating helper was ended.
 const ENDED_WITH: &str = "the helper that handed it on was ended";
 
-/// The longest task, in characters.
+/// Longest task, in characters.
 const TASK_CHARS_MAX: usize = 16_000;
 
-/// What a helper is told besides its task.
+/// Instructions of a helper in addition to its task.
 pub const HELPER: &str = "You are a helper. You get one task and whatever you need to know; nobody can be asked. Do it \
     and answer with the result alone, complete and short.";
 
-/// A task that is handed on.
+/// A delegated task.
 #[derive(Clone, Debug)]
 pub struct Delegated {
-    /// What is to be done, with everything that has to be known.
+    /// Task, with all information that the helper needs.
     pub task: String,
-    /// Where it was asked for.
+    /// Origin of the task.
     pub context: TurnContext,
-    /// How deep it stands.
+    /// Nesting level.
     pub depth: u32,
 }
 
-/// Who answers such tasks.
+/// An executor of delegated tasks.
 pub trait Delegate: Send + Sync {
-    /// Answers one.
+    /// Executes a task and returns the answer.
     ///
     /// # Errors
     ///
-    /// Why there is no answer, in one sentence.
+    /// The reason for the missing answer, in one sentence.
     fn answer(
         self: Arc<Self>,
         task: Delegated,
@@ -69,19 +70,19 @@ pub trait Delegate: Send + Sync {
 /// The tool.
 pub struct DelegateTask {
     ports: Ports,
-    /// Tasks beside the turns that asked for them.
+    /// Slots for background tasks.
     later: Arc<Semaphore>,
-    /// The same, by whose they are.
+    /// Slots for background tasks by owner.
     theirs: Mutex<BTreeMap<String, Arc<Semaphore>>>,
 }
 
 impl DelegateTask {
-    /// With what the shell lends.
+    /// Creates the tool with the ports of the host.
     pub fn new(ports: Ports) -> Self {
         Self { ports, later: Arc::new(Semaphore::new(LATER_MAX)), theirs: Mutex::default() }
     }
 
-    /// The room that whoever asks has. Who has nothing under way is forgotten.
+    /// Returns the slots of the requester. Owners without background tasks are removed.
     fn room_of(&self, context: &TurnContext) -> Arc<Semaphore> {
         let whose = if context.person.is_empty() { &context.session_key } else { &context.person };
         let mut theirs = self.theirs.lock().unwrap_or_else(PoisonError::into_inner);
@@ -134,16 +135,16 @@ impl DelegateTask {
         let Ok(room) = Arc::clone(&self.later).try_acquire_owned() else {
             return Err(format!("{LATER_MAX} tasks are worked on in the background already; try it later"));
         };
-        // What a helper hands on ends with it.
+        // A task that a helper delegates ends with the helper.
         let stop = side.stop.child_token();
-        // Listed among the tasks of whoever asked, as long as it lasts.
+        // The task is listed among the tasks of the requester while it runs.
         let listed = self.ports.tasks.began(context, goal, stop.clone()).await?;
         let id = listed.clone().unwrap_or_else(|| format!("d{}", group::mark(side.turn)));
         if let Err(why) = self.ports.wakes.follow(context, &id, goal).await {
             self.ports.tasks.ended(&id, Err(why.clone())).await;
             return Err(why);
         }
-        // Nobody listens: the turn that asked is over by then.
+        // The requesting turn has ended by then, so nobody reads the events.
         let (events, _) = EventSink::channel();
         let inner = ToolSide { events, stop: stop.clone(), ..side.clone() };
         let later = Later { ports: self.ports.clone(), id: id.clone(), goal: goal.to_owned(), by: side.stop.clone() };
@@ -160,17 +161,18 @@ impl DelegateTask {
     }
 }
 
-/// A task that a helper works on beside the turn that handed it on.
+/// A delegated task that runs in the background.
 struct Later {
     ports: Ports,
     id: String,
     goal: String,
-    /// Cancelled where a helper handed it on that was to end.
+    /// Cancelled if the helper that delegated the task is ended.
     by: CancellationToken,
 }
 
 impl Later {
-    /// It is over: its session is woken, unless it knows, or hears of what it was a part of.
+    /// Handles the end of the task. Wakes the session, unless it already knows of the end or gets the result of
+    /// the enclosing task.
     async fn ended(self, end: Result<String, String>) {
         let Self { ports, id, goal, by } = self;
         let end = if by.is_cancelled() { Err(ENDED_WITH.to_owned()) } else { end };

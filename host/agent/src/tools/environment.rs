@@ -1,5 +1,5 @@
-//! What a command finds in its environment: a few harmless variables of the host, then
-//! those of its turn. Nothing else of the host is handed on, so no secret can be.
+//! The environment of a command: a few harmless variables of the host and the variables of its turn. No other
+//! variables of the host are passed on, so that no secret can be.
 
 use std::collections::BTreeMap;
 
@@ -9,23 +9,23 @@ use hermes_core::context::TurnContext;
 const ALLOWED: [&str; 11] =
     ["PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "TZ", "TERM", "TMPDIR", "XDG_RUNTIME_DIR"];
 
-/// What begins like this is allowed, too.
+/// Prefix of further permitted variables.
 const ALLOWED_PREFIX: &str = "LC_";
 
-/// Where programs are looked for when the host does not say.
+/// Default search path for programs.
 const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
-/// By which the processes of one call are found again.
+/// Variable that marks the processes of one call.
 pub const MARK: &str = "HERMES_TOOL_PROCESS";
 
-/// Picks from the environment of a process what its commands may have.
+/// Selects the permitted variables from an environment.
 pub fn allowed<'e>(all: impl IntoIterator<Item = (&'e String, &'e String)>) -> BTreeMap<String, String> {
     let is_allowed = |name: &str| ALLOWED.contains(&name) || name.starts_with(ALLOWED_PREFIX);
     let picked = all.into_iter().filter(|(name, _)| is_allowed(name));
     picked.map(|(name, value)| (name.clone(), value.clone())).collect()
 }
 
-/// The whole environment of a command of this turn.
+/// Returns the complete environment of a command of this turn.
 pub fn of(context: &TurnContext, base: &BTreeMap<String, String>, mark: &str) -> BTreeMap<String, String> {
     let mut environment = base.clone();
     environment.entry("PATH".to_owned()).or_insert_with(|| PATH.to_owned());

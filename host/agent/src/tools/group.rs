@@ -1,8 +1,7 @@
-//! The processes of one call, which end with it.
+//! The processes of one call, which end with the call.
 //!
-//! A command runs in a process group of its own, and everything that comes of it carries
-//! a mark in its environment. Ending the call ends the group, and whatever left the group
-//! but still carries the mark.
+//! A command runs in a separate process group, and all its processes carry a mark in their environment. The end
+//! of the call kills the group and all processes that left the group but still carry the mark.
 
 use std::os::fd::OwnedFd;
 use std::path::Path;
@@ -17,20 +16,21 @@ use tokio::process::{Child, Command};
 use super::children;
 use super::environment::MARK;
 
-/// How often what left its group is looked for; a process may make another one meanwhile.
+/// Number of searches for processes outside of the group, because a process may start another one during a
+/// search.
 const SWEEPS_MAX: usize = 4;
 
-/// A name that no other call of any host has.
+/// Returns a name that no other call of any host has.
 pub fn mark(turn: TurnId) -> String {
     use std::hash::{BuildHasher, RandomState};
     static LIFE: OnceLock<u64> = OnceLock::new();
     static NEXT: AtomicU64 = AtomicU64::new(0);
-    // A hasher's keys are random; nothing but being different depends on them.
+    // The keys of a hasher are random; the mark only needs to be unique.
     let life = LIFE.get_or_init(|| RandomState::new().hash_one(std::process::id()));
     format!("{life:016x}-{turn}-{}", NEXT.fetch_add(1, Ordering::Relaxed))
 }
 
-/// A group that is killed when this is dropped, unless it was let go.
+/// A process group that is killed on drop, unless it was released.
 #[derive(Debug)]
 pub struct Group {
     pid: Option<Pid>,
@@ -38,28 +38,29 @@ pub struct Group {
 }
 
 impl Group {
-    /// The group that a child leads.
+    /// Returns the group led by a child.
     pub fn of(child: &Child, mark: &str) -> Self {
         let pid = child.id().and_then(|pid| i32::try_from(pid).ok()).and_then(Pid::from_raw);
         Self { pid, mark: mark.to_owned() }
     }
 
-    /// The group of a process, if that still carries the mark; otherwise whatever else carries it.
+    /// Returns the group of a process if the process still carries the mark, or else all processes that carry
+    /// the mark.
     pub fn found_or_left(pid: u32, mark: &str) -> Self {
         let raw = i32::try_from(pid).ok().and_then(Pid::from_raw);
         Self { pid: raw.filter(|_| lives(pid, mark)), mark: mark.to_owned() }
     }
 
-    /// Lets it live.
+    /// Releases the group without killing it.
     pub fn let_go(mut self) {
         self.pid = None;
         self.mark.clear();
     }
 
-    /// Ends it.
+    /// Kills the group.
     pub fn kill(&mut self) {
         if let Some(pid) = self.pid.take() {
-            // A group that is gone already is what was wanted.
+            // A group that no longer exists needs no signal.
             let _ = kill_process_group(pid, Signal::KILL);
         }
         let mark = std::mem::take(&mut self.mark);
@@ -67,7 +68,7 @@ impl Group {
             return;
         }
         match tokio::runtime::Handle::try_current() {
-            // Looking through all processes is no work for a thread that serves others.
+            // The search through all processes may block, so it runs on a blocking thread.
             Ok(runtime) => drop(runtime.spawn_blocking(move || kill_marked(&mark))),
             Err(_) => kill_marked(&mark),
         }
@@ -80,12 +81,12 @@ impl Drop for Group {
     }
 }
 
-/// Whether this process runs and is the one that carries the mark; its number may be another's by now.
+/// Returns true if a process runs and carries the mark. The process id alone may have been reused.
 pub fn lives(pid: u32, mark: &str) -> bool {
     pid != 0 && carries(format!("/proc/{pid}"), mark)
 }
 
-/// The process that leads the group of what carries the mark.
+/// Returns the leader of the group that carries the mark.
 pub fn leader(mark: &str) -> Option<u32> {
     let processes = std::fs::read_dir("/proc").ok()?;
     let pids = processes.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
@@ -96,7 +97,7 @@ pub fn leader(mark: &str) -> Option<u32> {
     pids.into_iter().find(leads)
 }
 
-/// Ends whatever carries the mark.
+/// Kills all processes that carry the mark.
 pub fn kill_marked(mark: &str) {
     for _ in 0..SWEEPS_MAX {
         let Ok(processes) = std::fs::read_dir("/proc") else { return };
@@ -120,14 +121,14 @@ fn carries(process: impl AsRef<Path>, mark: &str) -> bool {
     environment.split(|byte| *byte == 0).any(|variable| variable == wanted.as_bytes())
 }
 
-/// What the shell runs for a command that is waited for: beside it, in its group, what ends both and whatever carries
-/// their mark once the host is gone, whatever killed it: then nobody holds the other end of its input.
+/// Shell script for a command in the foreground. A second process in its group waits on a pipe that closes when
+/// the host ends for any reason; it then kills the group and all processes that carry the mark.
 const HELD: &str = r#"exec 3<&0 </dev/null
 "$1" -c "$3" held "$4" <&3 >/dev/null 2>&1 &
 exec 3<&- "$1" -c "$2""#;
 
-/// What waits for the end of the host.
-/// A process may make another one meanwhile, so it looks more than once.
+/// Shell script of the second process. It searches repeatedly, because a process may start another one during a
+/// search.
 const WAITER: &str = r#"read -r _
 for _ in 1 2 3; do
     for p in $(grep -lzxF -- "$1" /proc/[0-9]*/environ); do
@@ -137,30 +138,31 @@ for _ in 1 2 3; do
 done
 kill -KILL 0"#;
 
-/// A command that is waited for.
+/// A running command in the foreground.
 #[derive(Debug)]
 pub struct Held {
-    /// The process that leads its group.
+    /// Leader of the process group.
     pub child: Child,
-    /// What all of it prints, in order.
+    /// Output of the whole group, in order.
     pub printed: pipe::Receiver,
-    /// It lives no longer than this.
+    /// Pipe whose closing ends the command.
     pub lifeline: std::io::PipeWriter,
 }
 
-/// Starts a command in a group of its own, which ends with the host. `shell` is the command of the shell `program`
-/// without arguments.
+/// Starts a command in a separate process group that ends with the host. `shell` is the command of the shell
+/// `program` without arguments.
 ///
 /// # Errors
 ///
-/// What the system says.
+/// The error of the operating system.
 pub fn start(mut shell: Command, program: &Path, code: &str, mark: &str) -> std::io::Result<Held> {
     let (reader, writer) = std::io::pipe()?;
     let (held, lifeline) = std::io::pipe()?;
     shell.args(["-c", HELD, "held"]).arg(program).args([code, WAITER, &format!("{MARK}={mark}")]);
     shell.stdin(held).stdout(writer.try_clone()?).stderr(writer).process_group(0).kill_on_drop(true);
     let child = children::spawn(|| shell.spawn(), Child::id)?;
-    // With it go the ends that are the child's: each pipe ends with the last process that has it.
+    // Closes the host's copies of the child's pipe ends, so that each pipe closes with the last process of the
+    // group.
     drop(shell);
     Ok(Held { child, printed: pipe::Receiver::from_owned_fd(OwnedFd::from(reader))?, lifeline })
 }

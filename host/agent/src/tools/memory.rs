@@ -1,8 +1,8 @@
-//! `memory`: what an agent keeps about whoever it talks to, over all conversations.
+//! The tool `memory`, which keeps facts about a person across conversations.
 //!
-//! One file a person below `memory/` of the home folder, or one a conversation where
-//! several people share it. The name of the file is the owner's with everything escaped
-//! that could be a path; the text is bounded, and told to the model before each turn.
+//! There is one file per person in `memory/` of the home folder, or one per conversation if several people
+//! share it. The file name is the escaped name of the owner. The text is bounded and part of the instructions
+//! of each turn.
 
 use std::io::Write as _;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
@@ -16,27 +16,27 @@ use tokio::sync::Mutex;
 
 use super::{Tool, ToolResult, ToolSide, ToolSpec, text};
 
-/// The longest text of one owner, in characters.
+/// Longest text of one owner, in characters.
 const TEXT_CHARS_MAX: usize = 6_000;
 
-/// The longest entry, in characters.
+/// Longest entry, in characters.
 const ENTRY_CHARS_MAX: usize = 600;
 
-/// The longest name of a file, in bytes.
+/// Longest file name, in bytes.
 const NAME_BYTES_MAX: usize = 200;
 
 const FULL: &str = "the memory is full; replace or remove something that matters less first";
 
-/// The files.
+/// The memory files.
 #[derive(Clone, Debug)]
 pub struct Notes {
     folder: Option<PathBuf>,
-    /// One change at a time: each reads and writes a whole file.
+    /// Serializes changes, each of which reads and writes a whole file.
     changing: Arc<Mutex<()>>,
 }
 
 impl Notes {
-    /// Below this home folder.
+    /// Creates the files inside of this home folder.
     pub fn new(home: &Path) -> Self {
         let folder = (!home.as_os_str().is_empty()).then(|| home.join("memory"));
         Self { folder, changing: Arc::default() }
@@ -52,7 +52,7 @@ impl Notes {
         Ok(folder.join(format!("{name}.md")))
     }
 
-    /// What the model is told of it before a turn.
+    /// Returns the memory as instructions for the model.
     pub async fn told(&self, context: &TurnContext) -> Option<String> {
         let entries = read(self.path(context).ok()?).await.ok()?;
         let lines: Vec<String> = entries.iter().map(|entry| format!("- {entry}")).collect();
@@ -119,7 +119,7 @@ async fn write(path: PathBuf, entries: Vec<String>) -> Result<(), String> {
     written.map_err(|error| format!("the memory cannot be written ({error})"))
 }
 
-/// A name of a file that says whose it is and leads nowhere else.
+/// Returns the name of an owner as a file name without path separators.
 fn escaped(owner: &str) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
     owner.bytes().map(|byte| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") }).collect()
@@ -133,7 +133,7 @@ fn one_line(text: &str) -> String {
 pub struct Memory(Notes);
 
 impl Memory {
-    /// On these files.
+    /// Creates the tool for these files.
     pub fn new(notes: Notes) -> Self {
         Self(notes)
     }

@@ -1,16 +1,15 @@
-//! What an agent can do besides talking.
+//! The tools of an agent.
 //!
-//! A [`Tool`] says what it is called, what it takes ([`ToolSpec`]) and what it does. The
-//! loop of a runtime offers them, checks the arguments against the schema, writes each
-//! call into the [`Ledger`] before it starts and its result after, and hands the turn's
-//! context over as a value: a tool knows nothing of a turn that it was not given.
+//! A [`Tool`] describes itself with a [`ToolSpec`] and executes calls. The loop of a runtime offers the tools
+//! to the model, checks arguments against the schema, writes each call to the [`Ledger`] before it starts and
+//! its result afterwards, and passes the context of the turn explicitly.
 //!
-//! * [`Toolbox`]: the tools that are switched on, by name.
-//! * [`ports`]: what the shell lends: the ledger, the masker, search, messages, later news.
-//! * [`schema`]: arguments that a model wrote, checked.
-//! * [`gate`]: the one place that decides whether something can be promised for later.
-//! * [`output`], [`environment`], [`group`], [`background`]: what commands get and leave behind.
-//! * the tools: [`terminal`], [`process`], [`mod@todo`], [`memory`], [`search`], [`send`], [`delegate`],
+//! * [`Toolbox`]: the enabled tools, by name.
+//! * [`ports`]: the interfaces of the host: ledger, masking, search, messages, tasks, notifications.
+//! * [`schema`]: the check of a model's arguments.
+//! * [`gate`]: the decision whether results can be delivered after the turn.
+//! * [`output`], [`environment`], [`group`], [`background`]: the output, environment and processes of commands.
+//! * The tools: [`terminal`], [`process`], [`mod@todo`], [`memory`], [`search`], [`send`], [`delegate`],
 //!   [`task`].
 
 pub mod background;
@@ -46,114 +45,115 @@ use background::Processes;
 use delegate::Delegate;
 pub use ports::{CallRow, Ledger, Ports, StartedCall, replayed};
 
-/// Every tool of this version, as `[agent] tools` names them.
+/// Names of all tools, as used in `[agent] tools`.
 pub const NAMES: [&str; 8] =
     ["terminal", "process", "delegate_task", "send_message", "session_search", "memory", "todo", "task"];
 
-/// The word for all of them.
+/// Word that enables all tools.
 pub const ALL: &str = "all";
 
-/// Every word of `[agent] tools`.
+/// All words permitted in `[agent] tools`.
 pub const WORDS: [&str; 9] =
     [ALL, "terminal", "process", "delegate_task", "send_message", "session_search", "memory", "todo", "task"];
 
-/// The longest result that a model gets, in bytes.
+/// Longest result for the model, in bytes.
 pub const RESULT_BYTES_MAX: usize = 32 << 10;
 
-/// The longest line that tells of a call, in characters.
+/// Longest summary of a call, in characters.
 const SUMMARY_CHARS_MAX: usize = 400;
 
-/// What a model is told about a tool.
+/// The description of a tool for the model.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ToolSpec {
-    /// Its name.
+    /// Name of the tool.
     pub name: &'static str,
-    /// What it does and when to use it.
+    /// Purpose of the tool and conditions for its use.
     pub description: String,
-    /// Its arguments, as a JSON Schema of an object.
+    /// Arguments, as a JSON Schema of an object.
     pub schema: Value,
-    /// Whether several calls may run side by side.
+    /// True if several calls may run in parallel.
     pub parallel: bool,
 }
 
-/// What a tool knows of the turn that calls it, besides its context.
+/// The state of the calling turn for tools, in addition to its context.
 #[derive(Clone)]
 pub struct ToolSide {
-    /// The turn.
+    /// Id of the turn.
     pub turn: TurnId,
-    /// Its session.
+    /// Session of the turn.
     pub session: SessionId,
-    /// Where it says what it does, and asks people.
+    /// Sink for progress and questions.
     pub events: EventSink,
-    /// How deep it stands in tasks that were handed on.
+    /// Nesting level of delegated tasks.
     pub depth: u32,
-    /// Helpers of the whole turn so far, however deep they stand.
+    /// Number of helpers of the whole turn so far, on all levels.
     pub helpers: Arc<AtomicU32>,
-    /// Cancelled when the helper that it belongs to is to end; a turn's own never is.
+    /// Cancelled when the helper that runs the tool must end; never cancelled for the turn itself.
     pub stop: CancellationToken,
-    /// Who answers a task that is handed on.
+    /// Executor of delegated tasks.
     pub delegate: Option<Arc<dyn Delegate>>,
 }
 
-/// What came of a call.
+/// The result of a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ToolResult {
-    /// What the model is told.
+    /// Text for the model.
     pub text: String,
-    /// Whether it did not do what was asked.
+    /// True if the call failed.
     pub failed: bool,
 }
 
 impl ToolResult {
-    /// It was done.
+    /// Creates a successful result with a text.
     pub fn done(text: impl Into<String>) -> Self {
         Self { text: text.into(), failed: false }
     }
 
-    /// It was done, and this is known of it.
+    /// Creates a successful result with a JSON value.
     pub fn of(value: Value) -> Self {
         Self::done(value.to_string())
     }
 
-    /// It was not done, and why; one sentence that the model can use.
+    /// Creates a failed result with one sentence for the model.
     pub fn failed(why: impl std::fmt::Display) -> Self {
         Self { text: json!({ "error": why.to_string() }).to_string(), failed: true }
     }
 }
 
-/// Something that an agent can do.
+/// An action that an agent can call.
 pub trait Tool: Send + Sync {
-    /// Returns what a model is told about it.
+    /// Returns the description for the model.
     fn spec(&self) -> ToolSpec;
 
-    /// Returns what a call is about, in a few words for people.
+    /// Returns a summary of a call in a few words for people.
     fn summary(&self, arguments: &Value) -> String {
         arguments.to_string()
     }
 
-    /// Does it. `arguments` fit the schema. Dropping the future ends what it started.
+    /// Executes a call. `arguments` match the schema. Dropping the future ends all processes that the call
+    /// started.
     fn call<'c>(&'c self, context: &'c TurnContext, arguments: Value, side: &'c ToolSide) -> BoxFuture<'c, ToolResult>;
 }
 
-/// A call as a model made it.
+/// A call of a model.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ToolCall {
-    /// The model's name of it, unique within its answer.
+    /// Id from the model, unique within its answer.
     pub id: String,
-    /// The tool.
+    /// Name of the tool.
     pub name: String,
-    /// The arguments, as the model wrote them.
+    /// Arguments as text from the model.
     pub arguments: String,
 }
 
 impl ToolCall {
-    /// The call as endpoints and transcripts write it.
+    /// Returns the call in the format of endpoints and transcripts.
     pub fn to_json(&self) -> Value {
         json!({"id": self.id, "type": "function", "function": {"name": self.name, "arguments": self.arguments}})
     }
 }
 
-/// A call that can run.
+/// A checked call that can run.
 pub(crate) struct Ready {
     pub tool: Arc<dyn Tool>,
     pub arguments: Value,
@@ -161,7 +161,7 @@ pub(crate) struct Ready {
     pub parallel: bool,
 }
 
-/// The tools that are switched on.
+/// The set of enabled tools.
 #[derive(Clone, Default)]
 pub struct Toolbox {
     tools: BTreeMap<&'static str, (ToolSpec, Arc<dyn Tool>)>,
@@ -171,7 +171,7 @@ pub struct Toolbox {
 }
 
 impl Toolbox {
-    /// The tools that a configuration switches on, with what the shell lends them.
+    /// Creates the tools that a configuration enables.
     pub fn new(config: &AgentConfig, ports: Ports) -> Self {
         let is_on = |name: &str| config.tools.iter().any(|on| on == name || on == ALL);
         let processes = Arc::new(Processes::new(config.home.clone(), ports.clone()));
@@ -192,7 +192,7 @@ impl Toolbox {
         toolbox
     }
 
-    /// A toolbox of these tools alone.
+    /// Creates a toolbox with these tools only.
     pub fn of(tools: impl IntoIterator<Item = Arc<dyn Tool>>, ports: Ports) -> Self {
         let mut toolbox = Self { ports, ..Self::default() };
         tools.into_iter().for_each(|tool| toolbox.add(tool));
@@ -204,24 +204,25 @@ impl Toolbox {
         self.tools.insert(spec.name, (spec, tool));
     }
 
-    /// The same without one tool.
+    /// Returns a copy without one tool.
     pub(crate) fn without(&self, name: &str) -> Self {
         let mut fewer = self.clone();
         fewer.tools.remove(name);
         fewer
     }
 
-    /// The same with a ledger that keeps nothing: what a task does belongs to the call that handed it on.
+    /// Returns a copy without a ledger: the calls of a delegated task belong to the call that delegated it.
     pub(crate) fn unwritten(&self) -> Self {
         Self { ports: Ports { ledger: Ports::default().ledger, ..self.ports.clone() }, ..self.clone() }
     }
 
-    /// Whether there are none.
+    /// Returns true if there are no tools.
     pub fn is_empty(&self) -> bool {
         self.tools.is_empty()
     }
 
-    /// Takes up what an earlier life of the host left in the background; returns what sessions still follow.
+    /// Adopts the background processes that an earlier run of the host left behind. Returns the ids that
+    /// sessions still follow.
     pub async fn take_up(&self) -> BTreeSet<String> {
         match &self.processes {
             Some(processes) => processes.take_up().await,
@@ -229,20 +230,21 @@ impl Toolbox {
         }
     }
 
-    /// The commands that the conversation of this context has running in the background, the oldest first.
+    /// Returns the background processes of the context's conversation, oldest first.
     pub fn left_running(&self, context: &TurnContext) -> Vec<LeftRunning> {
         let own = self.processes.iter().flat_map(|processes| processes.of(context));
         own.filter(|process| !process.is_over()).map(|process| process.left()).collect()
     }
 
-    /// The same of all conversations.
+    /// Returns the background processes of all conversations, oldest first.
     pub fn left_everywhere(&self) -> Vec<LeftSomewhere> {
         let mut all: Vec<_> = self.processes.iter().flat_map(|processes| processes.all()).collect();
         all.sort_by_key(|process| std::cmp::Reverse(process.runs_for()));
         all.iter().filter(|process| !process.is_over()).map(|process| process.left_somewhere()).collect()
     }
 
-    /// Ends one of those of a conversation; of any without one. `false`: none of that id runs.
+    /// Kills a background process of the context's conversation, or of any conversation without a context.
+    /// Returns false if none with this id runs.
     pub fn end_process(&self, context: Option<&TurnContext>, id: &str) -> bool {
         let some = self.processes.iter().flat_map(|processes| match context {
             Some(context) => processes.of(context),
@@ -255,12 +257,12 @@ impl Toolbox {
         found.is_some()
     }
 
-    /// What the shell lends.
+    /// Returns the ports of the host.
     pub fn ports(&self) -> &Ports {
         &self.ports
     }
 
-    /// The tools as an endpoint is offered them.
+    /// Returns the tool definitions in the format of endpoints.
     pub(crate) fn offered(&self) -> Value {
         let offered = self.tools.values().map(|(spec, _)| {
             let function = json!({"name": spec.name, "description": spec.description, "parameters": spec.schema});
@@ -269,7 +271,7 @@ impl Toolbox {
         Value::Array(offered.collect())
     }
 
-    /// What the model is told before the conversation: what was kept for whoever asks.
+    /// Returns the memory of the requester as instructions for the model.
     pub(crate) async fn remembered(&self, context: &TurnContext) -> Option<String> {
         self.memory.as_ref()?.told(context).await
     }
@@ -278,7 +280,7 @@ impl Toolbox {
     ///
     /// # Errors
     ///
-    /// One sentence that tells the model what to do differently.
+    /// One sentence that tells the model how to correct the call.
     pub(crate) fn ready(&self, call: &ToolCall) -> Result<Ready, String> {
         let Some((spec, tool)) = self.tools.get(call.name.as_str()) else {
             let names = || self.tools.keys().copied();
@@ -299,7 +301,7 @@ impl std::fmt::Debug for Toolbox {
     }
 }
 
-/// A text argument; empty where it is missing.
+/// Returns a text argument, or an empty text if it is missing.
 pub(crate) fn text<'a>(arguments: &'a Value, name: &str) -> &'a str {
     arguments[name].as_str().unwrap_or_default()
 }

@@ -1,19 +1,19 @@
-//! What commands print, as a model gets it: bounded, plain, without secrets.
+//! Output of commands in the form for a model: bounded, plain, without secrets.
 
 use hermes_core::delivery::strip_control;
 
 use super::ports::Mask;
 
-/// What is kept of the beginning, in bytes.
+/// Bytes kept from the beginning.
 const KEPT_HEAD_BYTES: usize = 64 << 10;
 
-/// What is kept of the end, in bytes.
+/// Bytes kept from the end.
 const KEPT_TAIL_BYTES: usize = 64 << 10;
 
-/// What of a long text is shown from its beginning, in parts of a hundred.
+/// Share of the beginning in a truncated text, in percent.
 const HEAD_PERCENT: usize = 40;
 
-/// The beginning and the end of what was printed.
+/// The beginning and the end of an output.
 #[derive(Debug, Default)]
 pub struct Capture {
     head: Vec<u8>,
@@ -22,12 +22,12 @@ pub struct Capture {
 }
 
 impl Capture {
-    /// Takes what was printed next.
+    /// Appends output.
     pub fn push(&mut self, bytes: &[u8]) {
         let room = KEPT_HEAD_BYTES - self.head.len();
         let (head, tail) = bytes.split_at(room.min(bytes.len()));
         self.head.extend_from_slice(head);
-        // Only the end of what comes at once can stay.
+        // Only the end of a large block is kept.
         let skipped = tail.len().saturating_sub(KEPT_TAIL_BYTES);
         self.left_out += skipped as u64;
         self.tail.extend(&tail[skipped..]);
@@ -36,7 +36,7 @@ impl Capture {
         self.left_out += excess as u64;
     }
 
-    /// What was printed, plain and without secrets, in at most `bytes_max` bytes.
+    /// Returns the output as plain text without secrets, in at most `bytes_max` bytes.
     pub fn shown(&self, mask: &dyn Mask, bytes_max: usize) -> String {
         let mut bytes = self.head.clone();
         if self.left_out > 0 {
@@ -47,14 +47,14 @@ impl Capture {
     }
 }
 
-/// Bytes as plain text without secrets.
+/// Converts bytes to plain text without secrets.
 pub fn plain(bytes: &[u8], mask: &dyn Mask) -> String {
     let text = String::from_utf8_lossy(bytes);
-    // A secret stays one also where colours stand in it.
+    // Control sequences are removed first, because they may split a secret.
     mask.mask(strip_control(&text))
 }
 
-/// The beginning and the end of a text of more than `bytes_max` bytes; what was cut is said.
+/// Truncates a text in the middle to `bytes_max` bytes, with a note about the omitted part.
 pub fn bounded(text: &str, bytes_max: usize) -> String {
     if text.len() <= bytes_max {
         return text.to_owned();

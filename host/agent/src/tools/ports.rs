@@ -1,5 +1,5 @@
-//! What the shell lends to tools. The agent's room knows neither the database nor a
-//! chat; whoever runs it implements these.
+//! The ports through which tools access the host. This crate does not know the database or the chats; the host
+//! implements these traits.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,84 +13,85 @@ use tokio_util::sync::CancellationToken;
 use super::ToolCall;
 use crate::{Message, Role};
 
-/// What the model is told of a call whose result nobody knows.
+/// Result of a call that a restart of the host interrupted.
 pub const UNKNOWN_OUTCOME: &str =
     "interrupted, outcome unknown: the host was restarted while this ran. Look before you do it again.";
 
-/// What the model is told of a call in the midst of which somebody stopped the turn.
+/// Result of a call during which a person stopped the turn.
 pub const STOPPED_OUTCOME: &str =
     "stopped, outcome unknown: the person stopped this turn while this ran. Look before you do it again.";
 
-/// What the model is told of a call in the midst of which the turn ended for another reason.
+/// Result of a call during which the turn ended for another reason.
 pub const CUT_OUTCOME: &str = "cut off, outcome unknown: this turn ended while this ran. Look before you do it again.";
 
-/// A call on its way into the ledger.
+/// A call to be recorded in the ledger.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StartedCall {
-    /// Its number within the turn, from 0.
+    /// Number of the call within the turn, from 0.
     pub n: u32,
-    /// Which answer of the model asked for it, from 0.
+    /// Index of the model's answer that contains the call, from 0.
     pub step: u32,
-    /// What the model said in that answer.
+    /// Text of that answer.
     pub said: String,
     /// The call.
     pub call: ToolCall,
 }
 
-/// A call as the ledger has it.
+/// A call recorded in the ledger.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CallRow {
-    /// How it started.
+    /// The recorded start.
     pub started: StartedCall,
-    /// What came of it; `None`: nobody knows.
+    /// Result; `None` if unknown.
     pub result: Option<String>,
 }
 
-/// Where each call is written before it starts, and its result after.
+/// A ledger that records each call before it starts, and its result afterwards.
 pub trait Ledger: Send + Sync {
-    /// Writes that these calls start; only then may they.
+    /// Records the start of calls, which may run only after that.
     ///
     /// # Errors
     ///
-    /// Why it is not written.
+    /// The reason for which nothing was recorded.
     fn started(&self, turn: TurnId, calls: Vec<StartedCall>) -> BoxFuture<'_, Result<(), String>>;
 
-    /// Writes what came of a call.
+    /// Records the result of a call.
     ///
     /// # Errors
     ///
-    /// Why it is not written.
+    /// The reason for which nothing was recorded.
     fn ended(&self, turn: TurnId, n: u32, result: String) -> BoxFuture<'_, Result<(), String>>;
 }
 
-/// Takes secrets out of what tools say.
+/// A filter for secrets in the output of tools.
 pub trait Mask: Send + Sync {
-    /// Returns the text without any secret.
+    /// Returns the text with all secrets masked.
     fn mask(&self, text: String) -> String;
 }
 
-/// A place in an earlier conversation.
+/// A search result in an earlier conversation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Found {
-    /// The conversation.
+    /// Session of the conversation.
     pub session: String,
-    /// Its title; empty where it has none.
+    /// Title; empty if there is none.
     pub title: String,
-    /// Who speaks.
+    /// Author of the message.
     pub role: String,
-    /// The words around the match.
+    /// Text around the match.
     pub snippet: String,
-    /// When, in milliseconds since the Unix epoch.
+    /// Time of the message, in milliseconds since the Unix epoch.
     pub at_ms: i64,
 }
 
-/// Searches conversations.
+/// A search in conversations.
 pub trait Search: Send + Sync {
-    /// Finds what whoever asks may see: their own conversations, or this one where several people share it.
+    /// Searches the conversations that the requester may see: their own, or the current one if several people
+    /// share it.
     ///
     /// # Errors
     ///
-    /// One sentence.
+    /// The reason, in one sentence.
     fn search<'s>(
         &'s self,
         context: &'s TurnContext,
@@ -99,13 +100,13 @@ pub trait Search: Send + Sync {
     ) -> BoxFuture<'s, Result<Vec<Found>, String>>;
 }
 
-/// Writes to chats.
+/// A sender of messages to chats.
 pub trait Messenger: Send + Sync {
-    /// Owes a text to a target; returns where it goes.
+    /// Queues a text for a target. Returns the destination.
     ///
     /// # Errors
     ///
-    /// One sentence: what is near, or why it may not be.
+    /// One sentence with suggestions or the reason for the refusal.
     fn send<'m>(
         &'m self,
         context: &'m TurnContext,
@@ -114,141 +115,141 @@ pub trait Messenger: Send + Sync {
     ) -> BoxFuture<'m, Result<String, String>>;
 }
 
-/// Something that happened after a turn, for the session that asked.
+/// A notification for the session that follows an activity.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct News {
-    /// What is followed, unique within the host.
+    /// Id of the activity, unique within the host.
     pub id: String,
-    /// What happened, as the agent is told.
+    /// Text for the agent.
     pub text: String,
-    /// Whether nothing follows.
+    /// True for the last notification.
     pub last: bool,
-    /// How far this goes in what is followed, in its own measure; whoever takes it up again begins there.
+    /// Progress within the activity, in its own unit. A later run continues from this value.
     pub upto: u64,
 }
 
-/// How much a session has heard of something that it follows.
+/// The state of the notifications about an activity.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Followed {
-    /// How far, in the measure of what is followed.
+    /// Reported progress, in the unit of the activity.
     pub upto: u64,
-    /// How often it was woken.
+    /// Number of notifications.
     pub told: u32,
 }
 
-/// Wakes sessions when something that outlives a turn has news.
+/// A service that wakes sessions when an activity that outlives its turn has news.
 pub trait Wakes: Send + Sync {
-    /// Whether sessions can be woken at all.
+    /// Returns true if sessions can be woken.
     fn is_able(&self) -> bool;
 
-    /// Remembers, durably, that a session wants to hear of `id`.
+    /// Records durably that a session follows `id`.
     ///
     /// # Errors
     ///
-    /// Why it is not remembered; nothing may be promised then.
+    /// The reason for which nothing was recorded. The caller must not promise a notification then.
     fn follow<'w>(&'w self, context: &'w TurnContext, id: &'w str, what: &'w str) -> BoxFuture<'w, Result<(), String>>;
 
-    /// How much was told of `id`; `None` when nobody follows it, or not any more.
+    /// Returns the state of the notifications about `id`, or `None` if no session follows it.
     fn followed<'w>(&'w self, id: &'w str) -> BoxFuture<'w, Option<Followed>>;
 
-    /// Tells news to whoever follows, once; after the last one nobody does.
+    /// Notifies the session that follows an activity, once. The last notification ends the subscription.
     fn tell(&self, news: News) -> BoxFuture<'_, ()>;
 
-    /// Its session knows the rest: nobody follows it any more.
+    /// Ends the subscription of an activity whose end the session already knows.
     fn forget<'w>(&'w self, id: &'w str) -> BoxFuture<'w, ()>;
 }
 
-/// What an agent wants with a task.
+/// Action of an agent on tasks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TaskWish {
-    /// Make one.
+    /// Creates a task.
     Create {
-        /// Its name.
+        /// Title of the task.
         title: String,
-        /// What is to be done.
+        /// Description of the work.
         body: String,
-        /// Whether the host does it by itself.
+        /// Lets the host run the task itself.
         run: bool,
-        /// How long a try may go without a word; `None`: as the host has it.
+        /// Time without progress after which an attempt times out; `None` uses the default of the host.
         timeout: Option<Duration>,
     },
-    /// Take one on.
+    /// Claims a task.
     Claim {
-        /// Its id, or a unique beginning of it; so everywhere.
+        /// Id of the task, or a unique prefix of it; the same for all actions.
         task: String,
     },
-    /// Say how far it is.
+    /// Reports progress.
     Update {
-        /// The task.
+        /// Id of the task.
         task: String,
-        /// The report.
+        /// Progress report.
         note: String,
     },
-    /// It cannot go on.
+    /// Blocks a task.
     Block {
-        /// The task.
+        /// Id of the task.
         task: String,
-        /// What it waits for.
+        /// Reason of the block.
         why: String,
     },
-    /// It can go on.
+    /// Unblocks a task.
     Unblock {
-        /// The task.
+        /// Id of the task.
         task: String,
-        /// What is said with it; may be empty.
+        /// Note; may be empty.
         note: String,
     },
-    /// It is done.
+    /// Completes a task.
     Complete {
-        /// The task.
+        /// Id of the task.
         task: String,
-        /// What came of it.
+        /// Result of the task.
         result: String,
     },
-    /// It will not be done.
+    /// Gives a task up.
     GiveUp {
-        /// The task.
+        /// Id of the task.
         task: String,
-        /// Why.
+        /// Reason for giving up.
         why: String,
     },
-    /// Put it away.
+    /// Archives a task.
     Archive {
-        /// The task.
+        /// Id of the task.
         task: String,
     },
-    /// Let this chat hear of it.
+    /// Subscribes this chat to a task.
     Subscribe {
-        /// The task.
+        /// Id of the task.
         task: String,
     },
-    /// Which there are.
+    /// Lists tasks.
     List {
-        /// Those at their end too.
+        /// Includes ended tasks.
         all: bool,
     },
-    /// How one stands.
+    /// Shows a task.
     Show {
-        /// The task.
+        /// Id of the task.
         task: String,
     },
 }
 
-/// Keeps tasks.
+/// The store of tasks.
 pub trait Tasks: Send + Sync {
-    /// Does what is wanted, as whoever asks in this turn may; returns what is true after it.
+    /// Executes an action with the rights of the turn's requester. Returns the resulting state.
     ///
     /// # Errors
     ///
-    /// One sentence that the model can use.
+    /// One sentence for the model.
     fn act<'t>(&'t self, context: &'t TurnContext, wish: TaskWish) -> BoxFuture<'t, Result<Value, String>>;
 
-    /// Lists work that a helper of this turn does behind it, as long as it lasts, for those who may end it: `stop` is
-    /// cancelled then. Returns the id under which it is listed; `None` where nothing is.
+    /// Lists background work of a helper of this turn while it runs. `stop` is cancelled when a person ends it.
+    /// Returns the id of the entry, or `None` if nothing is listed.
     ///
     /// # Errors
     ///
-    /// Why it may not begin, in one sentence.
+    /// The reason for which the work may not begin, in one sentence.
     fn began<'t>(
         &'t self,
         _context: &'t TurnContext,
@@ -258,32 +259,32 @@ pub trait Tasks: Send + Sync {
         Box::pin(async { Ok(None) })
     }
 
-    /// What was listed by [`Tasks::began`] is over: what came of it, or why nothing did. `false`: somebody ended it
-    /// before, and its session has heard that.
+    /// Ends an entry of [`Tasks::began`] with its result or error. Returns false if a person ended it before
+    /// and its session was notified.
     fn ended<'t>(&'t self, _task: &'t str, _end: Result<String, String>) -> BoxFuture<'t, bool> {
         Box::pin(async { true })
     }
 }
 
-/// Everything that the shell lends.
+/// All ports of the host.
 #[derive(Clone)]
 pub struct Ports {
-    /// Where calls are written.
+    /// Ledger of calls.
     pub ledger: Arc<dyn Ledger>,
-    /// What takes secrets out.
+    /// Filter for secrets.
     pub mask: Arc<dyn Mask>,
-    /// What searches conversations.
+    /// Search in conversations.
     pub search: Arc<dyn Search>,
-    /// What writes to chats.
+    /// Sender of messages.
     pub messenger: Arc<dyn Messenger>,
-    /// What wakes sessions.
+    /// Service that wakes sessions.
     pub wakes: Arc<dyn Wakes>,
-    /// What keeps tasks.
+    /// Store of tasks.
     pub tasks: Arc<dyn Tasks>,
 }
 
 impl Default for Ports {
-    /// Of a runtime without a shell: nothing is written, found, sent or told.
+    /// Returns ports without a host: nothing is recorded, found, sent or notified.
     fn default() -> Self {
         let none = Arc::new(NoShell);
         Self {
@@ -357,8 +358,8 @@ impl Tasks for NoShell {
     }
 }
 
-/// What a turn has done, as its transcript keeps it: each answer of the model with its
-/// calls, then their results. A call without one is told by the word of `open`, and never runs again.
+/// Returns the steps of a turn for its transcript: each answer of the model with its calls, then their results.
+/// A call without a result gets the text `open` and is never repeated.
 pub fn replayed(rows: &[CallRow], open: &str) -> Vec<Message> {
     let mut messages = Vec::new();
     for step in rows.chunk_by(|a, b| a.started.step == b.started.step) {
@@ -373,7 +374,7 @@ pub fn replayed(rows: &[CallRow], open: &str) -> Vec<Message> {
     messages
 }
 
-/// The result of a call as the transcript keeps it.
+/// Returns the result of a call as a transcript entry.
 pub(crate) fn result_of(call: &ToolCall, result: String) -> Message {
     let mut message = Message::new(Role::Tool, result);
     message.tool_call_id = Some(call.id.clone());

@@ -1,4 +1,4 @@
-//! `process`: what became of commands in the background. Each session sees its own only.
+//! The tool `process`, which controls background processes of the same session.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,16 +12,16 @@ use super::terminal::Shell;
 use super::{Tool, ToolResult, ToolSide, ToolSpec, text};
 use crate::AgentConfig;
 
-/// The longest wait, in seconds.
+/// Longest wait, in seconds.
 const WAIT_S_MAX: u64 = 600;
 
-/// How long is waited when nothing is said, in seconds.
+/// Default wait, in seconds.
 const WAIT_S: u64 = 60;
 
-/// What is written at once, in characters.
+/// Characters written at once.
 const WRITTEN_CHARS_MAX: usize = 4_000;
 
-/// Unfinished text that is kept of a process, in bytes: more than is judged at once.
+/// Bytes of unfinished input kept per process; more than the shell policy judges at once.
 const UNFINISHED_BYTES_MAX: usize = 80 << 10;
 
 /// The tool.
@@ -31,7 +31,7 @@ pub struct Process {
 }
 
 impl Process {
-    /// For these processes.
+    /// Creates the tool for these processes.
     pub fn new(config: &AgentConfig, processes: Arc<Processes>) -> Self {
         Self { shell: Shell::new(config), processes }
     }
@@ -81,8 +81,8 @@ impl Process {
         }
     }
 
-    /// Writes to a process. Whatever reads it may be a shell, so it is judged as one would read it: together with what
-    /// was written before and is not finished, such as half a word, an open quote, or text after `<<`.
+    /// Writes to a process. Its reader may be a shell, so the input is judged like a command, together with
+    /// earlier unfinished input such as half a word, an open quote, or text after `<<`.
     async fn write(
         &self,
         context: &TurnContext,
@@ -93,7 +93,7 @@ impl Process {
         let folder = self.shell.folder(context, "").unwrap_or_default();
         let command = process.shown(self.processes.ports(), 200);
         let why = format!("It is written to the process {} (`{command}`).", process.id);
-        // Held until it is written: two that write at once would each be judged without the other.
+        // The lock is held until the input is written, so that two concurrent writes are judged together.
         let mut unfinished = process.unfinished.lock().await;
         let code = format!("{}{written}", unfinished.as_deref().unwrap_or_default());
         let unclear = match *unfinished {
@@ -102,7 +102,7 @@ impl Process {
             Some(_) => None,
         };
         self.shell.approve_input(&code, &folder, unclear, &why, side).await?;
-        // What a process took only a part of is not finished either.
+        // Input that a process accepted only in part also stays unfinished.
         *unfinished = unfinished.as_ref().map(|_| if is_finished(&code) { String::new() } else { kept(code) });
         process.write(written)
     }
@@ -132,8 +132,8 @@ impl Process {
     }
 }
 
-/// Whether a shell that has read this waits for nothing more of it. `false` in doubt: then it is judged once more with
-/// what follows.
+/// Returns true if a shell that has read this input waits for no continuation. False in doubt; the input is
+/// then judged again with its continuation.
 fn is_finished(code: &str) -> bool {
     let is_even = |sign: char| code.matches(sign).count().is_multiple_of(2);
     let is_paired = |open: char, close: char| code.matches(open).count() == code.matches(close).count();
@@ -142,7 +142,7 @@ fn is_finished(code: &str) -> bool {
     is_whole && ['\'', '"', '`'].into_iter().all(is_even) && is_paired('(', ')') && is_paired('{', '}')
 }
 
-/// What is kept of unfinished text. What is longer is never judged to be harmless, so its end need not be known.
+/// Truncates unfinished input. A longer input is never judged as harmless, so its end is not needed.
 fn kept(mut code: String) -> String {
     let end = (0..=UNFINISHED_BYTES_MAX.min(code.len())).rev().find(|end| code.is_char_boundary(*end)).unwrap_or(0);
     code.truncate(end);

@@ -1,20 +1,19 @@
-//! Arguments that a model wrote, checked against the schema of their tool.
+//! The check of a model's arguments against the schema of the tool.
 //!
-//! The part of JSON Schema that the tools here use: objects with `properties` and
-//! `required`, `string`, `integer`, `number`, `boolean`, `array` with `items`, `enum`,
-//! `minimum`, `maximum`, `maxLength`, `maxItems`. What a schema does not name is not
-//! taken: a model that made an argument up has to hear of it.
+//! Supports the subset of JSON Schema that the tools use: objects with `properties` and `required`, `string`,
+//! `integer`, `number`, `boolean`, `array` with `items`, `enum`, `minimum`, `maximum`, `maxLength`, `maxItems`.
+//! Unknown properties are rejected, so that a model learns about invented arguments.
 
 use hermes_core::nearest::nearest;
 use serde_json::{Map, Value};
 
 use crate::openai::wire::json;
 
-/// Reads arguments and checks them. What is null counts as not given.
+/// Parses and checks arguments. A null value counts as missing.
 ///
 /// # Errors
 ///
-/// What is wrong, and with which argument.
+/// Names the argument and the fault.
 pub fn read(arguments: &str, schema: &Value) -> Result<Value, String> {
     let mut value = json::object(arguments)?;
     without_nulls(&mut value);

@@ -1,4 +1,4 @@
-//! `session_search`: what was said in earlier conversations of the same person.
+//! The tool `session_search`, which searches earlier conversations of the same person.
 
 use futures_util::future::BoxFuture;
 use hermes_core::context::TurnContext;
@@ -6,17 +6,17 @@ use serde_json::{Value, json};
 
 use super::{Ports, Tool, ToolResult, ToolSide, ToolSpec, text};
 
-/// Hits of one search.
+/// Highest number of results.
 const HITS_MAX: u32 = 20;
 
-/// Hits when nothing is said.
+/// Default number of results.
 const HITS: u32 = 8;
 
 /// The tool.
 pub struct SessionSearch(Ports);
 
 impl SessionSearch {
-    /// Through what the shell lends.
+    /// Creates the tool with the ports of the host.
     pub fn new(ports: Ports) -> Self {
         Self(ports)
     }

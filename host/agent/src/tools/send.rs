@@ -1,4 +1,4 @@
-//! `send_message`: a text for another chat than this one.
+//! The tool `send_message`, which sends a text to another chat.
 
 use futures_util::future::BoxFuture;
 use hermes_core::context::TurnContext;
@@ -7,17 +7,17 @@ use serde_json::{Value, json};
 
 use super::{Ports, Tool, ToolResult, ToolSide, ToolSpec, text};
 
-/// The longest text, in characters.
+/// Longest text, in characters.
 const TEXT_CHARS_MAX: usize = 8_000;
 
-/// What a model hears that writes to where it answers anyway.
+/// Error for a message to the current chat.
 const HERE: &str = "this is the chat you are in: what you answer goes there by itself";
 
 /// The tool.
 pub struct SendMessage(Ports);
 
 impl SendMessage {
-    /// Through what the shell lends.
+    /// Creates the tool with the ports of the host.
     pub fn new(ports: Ports) -> Self {
         Self(ports)
     }

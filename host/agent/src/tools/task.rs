@@ -1,9 +1,8 @@
-//! `task`: work that has a name, a state and people who are told, kept by the host.
+//! The tool `task`, which manages tasks with a state and subscribers.
 //!
-//! The tool reads what a model wants and checks that it says enough; the host keeps the
-//! tasks and decides who may see them (the port [`Tasks`]). A worker is whoever claims: the
-//! agent in any conversation, or the host itself, which does a task that was made with
-//! `run` in a session of its own.
+//! The tool parses and checks the request of the model; the host keeps the tasks and decides who may see them
+//! (the port [`Tasks`]). A task is claimed by an agent in any conversation, or by the host itself, which
+//! executes a task with `run` in a separate session.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,16 +15,16 @@ use serde_json::{Value, json};
 use super::ports::{TaskWish, Tasks};
 use super::{Ports, Tool, ToolResult, ToolSide, ToolSpec, gate, text};
 
-/// The longest title, in characters.
+/// Longest title, in characters.
 pub const TITLE_CHARS_MAX: usize = 200;
 
-/// The longest description, report, result or reason, in characters.
+/// Longest description, report, result or reason, in characters.
 pub const TEXT_CHARS_MAX: usize = 8_000;
 
-/// The longest id, or beginning of one, in characters.
+/// Longest id or prefix of one, in characters.
 const ID_CHARS_MAX: usize = 40;
 
-/// How long a try may go without a word, in minutes, at most.
+/// Longest time without progress in an attempt, in minutes.
 const TIMEOUT_MINUTES_MAX: u64 = 7 * 24 * 60;
 
 const ACTIONS: [&str; 11] =
@@ -37,7 +36,7 @@ pub struct Task {
 }
 
 impl Task {
-    /// With what the shell lends.
+    /// Creates the tool with the ports of the host.
     pub fn new(ports: &Ports) -> Self {
         Self { tasks: Arc::clone(&ports.tasks) }
     }
@@ -53,7 +52,7 @@ impl Task {
     }
 }
 
-/// What a model wants; every action says what it needs.
+/// Parses the action of a model and checks its required arguments.
 fn wish(arguments: &Value) -> Result<TaskWish, String> {
     let action = text(arguments, "action");
     let given = |name: &str| arguments.get(name).is_some_and(|value| value != "");
@@ -144,7 +143,7 @@ mod tests {
     use super::*;
     use crate::EventSink;
 
-    /// Remembers what was wanted.
+    /// A task store that records the actions.
     #[derive(Default)]
     struct Wanted(Mutex<Vec<TaskWish>>);
 

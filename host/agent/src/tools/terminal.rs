@@ -1,7 +1,7 @@
-//! `terminal`: runs a command of the shell, and waits for it or lets it run.
+//! The tool `terminal`, which runs a shell command in the foreground or background.
 //!
-//! What is dangerous is asked first. A command that is waited for ends with its turn,
-//! with everything it started; one in the background lives on until it ends or is killed.
+//! A dangerous command needs approval first. A command in the foreground ends with its turn, together with all
+//! its processes; a command in the background runs until it ends or is killed.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -23,39 +23,39 @@ use crate::AgentConfig;
 use crate::ask::{Answer, Approval, Ask};
 use crate::shell_policy::{self, Danger, Rules};
 
-/// The longest command, in characters.
+/// Longest command, in characters.
 const COMMAND_CHARS_MAX: usize = 32_000;
 
-/// The longest time that a command is waited for, in seconds.
+/// Longest time limit of a command in the foreground, in seconds.
 pub const TIMEOUT_S_MAX: u64 = 1_200;
 
-/// Patterns of one watch.
+/// Highest number of output patterns.
 const PATTERNS_MAX: usize = 16;
 
-/// The longest pattern, in characters.
+/// Longest pattern, in characters.
 const PATTERN_CHARS_MAX: usize = 200;
 
-/// How long the last words of a command are waited for once it has ended.
+/// Wait for the last output of a command after its end.
 const LAST_WORDS: Duration = Duration::from_millis(250);
 
-/// The room of a result that is left for what stands around the output, in bytes.
+/// Bytes of a result reserved for the text around the output.
 const AROUND_BYTES: usize = 1_024;
 
-/// Where commands run, with what, and what needs approval.
+/// The configuration of the shell: program, environment, folders and rules.
 #[derive(Clone, Debug)]
 pub struct Shell {
-    /// The program.
+    /// Program of the shell.
     pub program: PathBuf,
-    /// What every command finds in its environment.
+    /// Environment variables of every command.
     pub environment: BTreeMap<String, String>,
-    /// Where it runs when nothing else is said; `None`: where the host does.
+    /// Default working folder; `None` uses the folder of the host.
     pub cwd: Option<PathBuf>,
-    /// What is dangerous.
+    /// Rules of the shell policy.
     pub rules: Rules,
 }
 
 impl Shell {
-    /// As the configuration says.
+    /// Creates the shell of a configuration.
     pub fn new(config: &AgentConfig) -> Self {
         let program = ["/bin/bash", "/usr/bin/bash"].into_iter().find(|path| Path::new(path).exists());
         let text = |path: &Path| path.to_string_lossy().into_owned();
@@ -77,11 +77,12 @@ impl Shell {
         }
     }
 
-    /// The folder of a command: what was asked for, else the turn's, the configured one, the host's.
+    /// Returns the folder of a command: the requested one, or else that of the turn, of the configuration, or
+    /// of the host.
     ///
     /// # Errors
     ///
-    /// When there is no such folder.
+    /// The folder does not exist.
     pub fn folder(&self, context: &TurnContext, wanted: &str) -> Result<PathBuf, String> {
         let turns = Some(context.cwd.as_str()).filter(|cwd| !cwd.is_empty()).map(PathBuf::from);
         let here = || std::env::current_dir().unwrap_or_else(|_| PathBuf::from("/"));
@@ -94,14 +95,15 @@ impl Shell {
         if folder.is_dir() { Ok(folder) } else { Err(format!("there is no folder {}", folder.display())) }
     }
 
-    /// A command of this shell.
+    /// Creates a command of this shell without arguments.
     pub fn command(&self, context: &TurnContext, folder: &Path, mark: &str) -> Command {
         let mut command = Command::new(&self.program);
         command.env_clear().envs(environment::of(context, &self.environment, mark)).current_dir(folder);
         command
     }
 
-    /// The folder as it is judged: where it really lies, told by the names of the rules.
+    /// Returns a folder in the form that the policy judges: with all links resolved, in the notation of the
+    /// rules.
     fn judged(&self, folder: &Path) -> String {
         let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
         let (real_folder, home) = (real(folder), &self.rules.host_home);
@@ -113,13 +115,13 @@ impl Shell {
         real_folder.to_string_lossy().into_owned()
     }
 
-    /// Judges a command by the shell policy; `root`: the working folder of the turn.
+    /// Judges a command by the shell policy. `root` is the working folder of the turn.
     fn judge(&self, code: &str, folder: &Path, root: &Path) -> Option<Danger> {
         shell_policy::judge(code, &self.judged(folder), &self.judged(root), &self.rules)
     }
 
-    /// Asks for approval of a command, unless the shell policy lets it run. `named`: the folder was named with the
-    /// command, so the question shows it; `root`: the working folder of the turn.
+    /// Requests approval of a command, unless the shell policy permits it. `named` is true if the command names
+    /// its folder, which the question then shows. `root` is the working folder of the turn.
     ///
     /// # Errors
     ///
@@ -138,8 +140,9 @@ impl Shell {
         self.ask(code, danger, &place, why, side).await
     }
 
-    /// Asks for approval of text that a process reads, unless it is harmless to a shell as well. `unclear`: the reason
-    /// for which the process may run whatever it reads. Text that is only no known command is harmless otherwise.
+    /// Requests approval of input for a process, unless a shell could run it safely too. `unclear` is the
+    /// reason for which the process may execute any input. Without one, text that merely contains unlisted
+    /// programs is permitted.
     ///
     /// # Errors
     ///
@@ -164,7 +167,7 @@ impl Shell {
         self.ask(text, danger, "", why, side).await
     }
 
-    /// Whether a command may run whatever it reads, such as a shell or an interpreter.
+    /// Returns true if a command may execute any input, like a shell or an interpreter.
     pub fn is_unclear(&self, code: &str, folder: &Path) -> bool {
         self.judge(code, folder, folder).is_some_and(|danger| danger.kind.is_empty())
     }
@@ -198,7 +201,7 @@ pub struct Terminal {
 }
 
 impl Terminal {
-    /// As the configuration says.
+    /// Creates the tool of a configuration.
     pub fn new(config: &AgentConfig, processes: Arc<Processes>, ports: Ports) -> Self {
         Self { shell: Shell::new(config), timeout: config.terminal_timeout, processes, ports }
     }
@@ -259,7 +262,7 @@ impl Terminal {
                 () = tokio::time::sleep_until(until) => {
                     timed_out = status.is_none();
                     group.kill();
-                    // What it printed last may still be on its way.
+                    // The last output may still be arriving.
                     let drained = Instant::now() + LAST_WORDS;
                     while let Ok(Ok(count @ 1..)) = timeout_at(drained, printed.read(&mut buffer)).await {
                         capture.push(&buffer[..count]);

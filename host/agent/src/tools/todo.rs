@@ -1,7 +1,7 @@
-//! `todo`: the list by which an agent keeps its work in order, one per session.
+//! The tool `todo`, which keeps one list of work items per session.
 //!
-//! It lives in memory only; every change is in the transcript, so that a model sees it
-//! after a restart and writes it anew.
+//! The list is kept in memory only. Every change is part of the transcript, so after a restart the model can
+//! read it there and write the list again.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Mutex, PoisonError};
@@ -15,7 +15,7 @@ use super::{Tool, ToolResult, ToolSide, ToolSpec};
 /// Entries of one list.
 const ENTRIES_MAX: usize = 50;
 
-/// The longest entry, in characters.
+/// Longest entry, in characters.
 const ENTRY_CHARS_MAX: usize = 300;
 
 /// Sessions whose list is remembered.

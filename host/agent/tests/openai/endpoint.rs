@@ -1,4 +1,4 @@
-//! An endpoint that answers as it is told, request by request.
+//! A scripted endpoint with one reply per request.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
@@ -14,7 +14,7 @@ use futures_util::stream;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 
-/// What one request gets.
+/// The reply to one request.
 #[derive(Clone, Debug, Default)]
 pub struct Reply {
     pub status: u16,
@@ -22,16 +22,16 @@ pub struct Reply {
     pub steps: Vec<Step>,
 }
 
-/// What happens to the body, in order.
+/// A step of sending the body.
 #[derive(Clone, Debug)]
 pub enum Step {
     Bytes(Vec<u8>),
     Wait(Duration),
     Hang,
     Cut,
-    /// The same bytes again and again, as fast as they are read.
+    /// Sends the same bytes repeatedly, as fast as they are read.
     Endless(Vec<u8>),
-    /// The same bytes at this interval.
+    /// Sends the same bytes repeatedly, at this interval.
     Drip(Vec<u8>, Duration),
 }
 
@@ -45,7 +45,7 @@ impl Reply {
         Self::new(status, "application/json", body.to_string())
     }
 
-    /// An event stream of these pieces, each its own write.
+    /// Creates an event stream of these pieces, each in a separate write.
     pub fn stream(pieces: &[String]) -> Self {
         let steps = pieces.iter().map(|piece| Step::Bytes(piece.clone().into_bytes())).collect();
         Self { status: 200, headers: vec![("content-type", "text/event-stream".to_owned())], steps }
@@ -61,18 +61,18 @@ impl Reply {
         self
     }
 
-    /// A whole good answer.
+    /// Creates a complete answer.
     pub fn good(text: &str) -> Self {
         Self::stream(&[delta(text), finish("stop"), done()])
     }
 }
 
-/// One piece of text.
+/// Returns a piece of text.
 pub fn delta(text: &str) -> String {
     event(&json!({"id": "c1", "model": "test-model-1", "choices": [{"index": 0, "delta": {"content": text}}]}))
 }
 
-/// The end of the model's answer.
+/// Returns the finish reason of an answer.
 pub fn finish(reason: &str) -> String {
     event(&json!({"id": "c1", "choices": [{"index": 0, "delta": {}, "finish_reason": reason}]}))
 }
@@ -85,7 +85,7 @@ pub fn event(piece: &Value) -> String {
     format!("data: {piece}\n\n")
 }
 
-/// A request as it came.
+/// A received request.
 #[derive(Clone, Debug)]
 pub struct Seen {
     pub authorization: Option<String>,
@@ -104,7 +104,7 @@ struct Script {
 }
 
 impl Endpoint {
-    /// Starts an endpoint that answers with `replies`, one each, and with 418 when there are no more.
+    /// Starts an endpoint that sends `replies`, one per request, and status 418 after the last one.
     pub async fn new(replies: impl IntoIterator<Item = Reply>) -> Self {
         let script = Script { replies: replies.into_iter().collect(), seen: Vec::new() };
         let state = Arc::new(Mutex::new(script));
@@ -139,7 +139,7 @@ async fn answer(State(state): State<Arc<Mutex<Script>>>, headers: HeaderMap, bod
         .boxed(),
         Step::Hang => stream::pending().boxed(),
         Step::Cut => stream::once(async {
-            // The server flushes what it has when it has to wait, and not when it is cut.
+            // The server flushes its buffer when it waits, but not when the body is cut.
             tokio::task::yield_now().await;
             Err("cut")
         })
@@ -160,7 +160,7 @@ async fn answer(State(state): State<Arc<Mutex<Script>>>, headers: HeaderMap, bod
     response
 }
 
-/// An address at which nobody listens.
+/// Returns an address without a listener.
 pub async fn nobody() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     format!("http://{}/v1", listener.local_addr().unwrap())

@@ -1,4 +1,4 @@
-//! Every way in which an endpoint fails.
+//! Failures of an endpoint.
 
 use std::time::Duration;
 

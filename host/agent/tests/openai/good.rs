@@ -1,4 +1,4 @@
-//! What goes well, in all its forms.
+//! Successful requests in all their forms.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! The `openai` runtime against an endpoint with every fault.
+//! Tests of the `openai` runtime against a faulty endpoint.
 
 #![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
@@ -42,7 +42,7 @@ fn config(base_url: &str) -> AgentConfig {
     }
 }
 
-/// A runtime that loses its patience quickly.
+/// Returns a runtime with short time limits.
 fn impatient(endpoint: &Endpoint) -> Arc<dyn AgentRuntime> {
     let mut config = config(&endpoint.base_url);
     config.timeouts.first_byte = Duration::from_millis(300);
@@ -71,7 +71,7 @@ fn request(text: &str) -> TurnRequest {
     }
 }
 
-/// Runs one turn to its end and returns it with the chunks that were said.
+/// Runs one turn and returns its outcome and its chunks.
 async fn turn(runtime: &dyn AgentRuntime) -> (TurnOutcome, Vec<String>) {
     let (sink, mut reader) = EventSink::channel();
     let collect = async {
@@ -86,7 +86,7 @@ async fn turn(runtime: &dyn AgentRuntime) -> (TurnOutcome, Vec<String>) {
     tokio::join!(runtime.run(request("hello"), sink, CancellationToken::new()), collect)
 }
 
-/// The text of a turn that has to finish, checked against what was streamed.
+/// Returns the text of a turn that must finish, after a comparison with the streamed text.
 async fn answered(runtime: &dyn AgentRuntime) -> String {
     let (outcome, chunks) = turn(runtime).await;
     let TurnOutcome::Finished { text, .. } = outcome else { panic!("{outcome:?}") };
@@ -94,7 +94,7 @@ async fn answered(runtime: &dyn AgentRuntime) -> String {
     text
 }
 
-/// The failure of a turn that has to fail, checked for what no failure may hold.
+/// Returns the failure of a turn that must fail, after a check for text that no failure may contain.
 async fn failed(runtime: &dyn AgentRuntime) -> Failure {
     let (outcome, chunks) = turn(runtime).await;
     let TurnOutcome::Failed(failure) = outcome else { panic!("{outcome:?}") };

@@ -1,4 +1,4 @@
-//! What a model that can see is shown.
+//! Pictures in requests.
 
 use hermes_agent::{AgentConfig, EventSink, Message, TurnOutcome, TurnRequest};
 use hermes_protocol::{Attachment, AttachmentKind};
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::endpoint::{Endpoint, Reply};
 use crate::{build, config, request};
 
-/// A folder that holds one picture, gone with its guard.
+/// A folder with one picture, removed on drop.
 struct Folder(std::path::PathBuf);
 
 impl Folder {
@@ -27,7 +27,7 @@ impl Folder {
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        // What is left of it lies in the system's own folder for such things.
+        // The system removes a leftover from its temporary folder.
         let _ = std::fs::remove_dir_all(&self.0);
     }
 }
@@ -41,7 +41,7 @@ async fn answer(config: &AgentConfig, request: TurnRequest) -> String {
     }
 }
 
-/// Whether each request showed a picture.
+/// Returns, for each request, whether it contained a picture.
 fn shown(endpoint: &Endpoint) -> Vec<bool> {
     let content = |body: &Value| body["messages"][0]["content"].is_array();
     endpoint.seen().iter().map(|seen| content(&seen.body)).collect()

@@ -1,4 +1,4 @@
-//! Requests that are repeated in another form: after empty answers, refused histories, and wrong addresses.
+//! Requests that are repeated in another form after an empty answer, a refused history or a wrong address.
 
 use std::sync::Arc;
 
@@ -26,7 +26,7 @@ fn with_history(history: Vec<Message>) -> TurnRequest {
     }
 }
 
-/// A history with a call whose arguments were cut off.
+/// Returns a history with a call whose arguments were cut off.
 fn poisoned() -> Vec<Message> {
     let mut asked = Message::assistant("");
     asked.tool_calls = vec![json!({"id": "a", "type": "function", "function": {"name": "todo", "arguments": "{\"x"}})];

@@ -1,8 +1,9 @@
-//! Recorded shapes of answers, in `shapes/*.txt`: what an endpoint sends, and what has to be read from it.
+//! Recorded answers in `shapes/*.txt`, with their expected results.
 //!
-//! A file has a head, a line with `---`, and the body. Keys of the head: `about`; `type`, `encoding`, `endings` and
-//! `bom` of the body; and of the answer `text`, `reasoning` and `finish` (JSON or words), `usage` (tokens in and out),
-//! `call` (a name and arguments, as they go back to the endpoint), or `fails` (the kind of the failure).
+//! A file consists of a head, a line with `---`, and the body. Keys of the head: `about`; `type`, `encoding`,
+//! `endings` and `bom` of the body; and for the expected answer `text`, `reasoning` and `finish` (JSON or plain
+//! words), `usage` (input and output tokens), `call` (a name and its arguments, as sent back to the endpoint),
+//! or `fails` (the kind of the failure).
 
 use std::io::Write;
 use std::path::Path;
@@ -49,7 +50,7 @@ impl Shape {
         calls.map(split).collect()
     }
 
-    /// The reply, in writes of `size` bytes.
+    /// Returns the reply, written in blocks of `size` bytes.
     fn reply(&self, size: usize) -> Reply {
         let mut reply = Reply::new(200, self.get("type").unwrap_or("text/event-stream"), "");
         if let Some(encoding) = self.get("encoding").filter(|encoding| *encoding != "gzip-silent") {
@@ -72,13 +73,13 @@ fn encoded(body: &[u8], encoding: &str) -> Vec<u8> {
             encoder.write_all(body).unwrap();
             encoder.finish().unwrap()
         }
-        // One block that is stored as it is, then the empty last block.
+        // One uncompressed block, then the empty last block.
         "br" => {
             let header = (body.len() - 1) << 4 | 1 << 20;
             let header = [header as u8, (header >> 8) as u8, (header >> 16) as u8];
             [header.as_slice(), body, &[3]].concat()
         }
-        // A frame with its size in two bytes, and one block that is stored as it is.
+        // A frame with its size in two bytes, and one uncompressed block.
         "zstd" => {
             let size = u16::try_from(body.len() - 256).unwrap().to_le_bytes();
             let block = ((body.len() as u32) << 3 | 1).to_le_bytes();
@@ -99,7 +100,7 @@ async fn check(shape: &Shape, size: usize) {
     let reply = shape.reply(size);
     let calls = shape.calls();
     let replies = match (shape.get("fails"), calls.is_empty()) {
-        // An error before the first word is tried again.
+        // An error before any output is retried.
         (Some(_), _) => vec![reply; 4],
         (None, true) => vec![reply],
         (None, false) => vec![reply, Reply::good("done")],

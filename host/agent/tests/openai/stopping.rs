@@ -1,4 +1,4 @@
-//! A stopped turn ends at once, wherever it waits.
+//! A stopped turn ends at once, in every state.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 use crate::endpoint::{Endpoint, Reply, Step, delta};
 use crate::{request, runtime};
 
-/// Starts a turn, stops it once the endpoint has it and `text` was said, and returns what it says.
+/// Starts a turn, stops it once the endpoint has the request and `text` was sent, and returns its text.
 async fn stopped(reply: Reply, text: &str) -> String {
     let endpoint = Endpoint::new([reply]).await;
     let runtime = runtime(&endpoint);

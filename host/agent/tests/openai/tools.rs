@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 use crate::endpoint::{Endpoint, Reply, Step, delta, done, event, finish};
 use crate::{config, request};
 
-/// Everything that happens, in order.
+/// A log of all events, in order.
 #[derive(Clone, Default)]
 struct Log(Arc<Mutex<Vec<String>>>);
 
@@ -45,7 +45,7 @@ impl Ledger for Log {
     }
 }
 
-/// Says what it is called with; `wait` waits for as many others.
+/// A tool that logs its argument. If `parallel`, each call waits for a second one.
 struct Say {
     parallel: bool,
     log: Log,
@@ -135,7 +135,7 @@ async fn run(runtime: &OpenAi, request: TurnRequest) -> (TurnOutcome, String, Ve
     (outcome, text, tools)
 }
 
-/// The messages of a request, but for the system's: role, content, calls.
+/// Returns the messages of a request without the system message: role, content, number of calls.
 fn asked(endpoint: &Endpoint, n: usize) -> Vec<(String, String, usize)> {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let messages = endpoint.seen()[n].body["messages"].as_array().unwrap().clone();
@@ -169,7 +169,7 @@ async fn a_model_calls_a_tool_and_answers_with_its_result() {
     assert_eq!(contents(&messages), expected);
     assert_eq!((messages[0].tool_calls.len(), messages[2].tool_call_id.as_deref()), (2, Some("b")));
     assert_eq!((usage.tool_calls, usage.api_calls, usage.input_tokens), (2, 2, 10));
-    // Each call is written before it starts, its result after, and the next one only then.
+    // Each call is recorded before it starts, its result afterwards, and only then the next call.
     let written = [
         r#"started 1.0 say step 0 "Let me see.""#,
         "called one",
@@ -190,7 +190,7 @@ async fn calls_run_side_by_side_where_all_of_them_may() {
     let both = [call("a", "say_together", r#"{"words": "one"}"#), call("b", "say_together", r#"{"words": "two"}"#)];
     let endpoint = Endpoint::new([asks("", &both), Reply::good("Done.")]).await;
     let log = Log::default();
-    // Each waits for the other: one after the other they would never end.
+    // Each call waits for the other, so sequential execution would never end.
     let (outcome, ..) = run(&runtime(&endpoint, &log, 40), from("7")).await;
     let TurnOutcome::Finished { messages, .. } = outcome else { panic!("{outcome:?}") };
     assert_eq!(contents(&messages)[1..3], [(Role::Tool, "said one to 7"), (Role::Tool, "said two to 7")]);

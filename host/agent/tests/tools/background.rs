@@ -1,4 +1,4 @@
-//! What outlives a turn, and a life of the host.
+//! Processes that outlive a turn and a run of the host.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -14,7 +14,7 @@ use tokio::runtime::Runtime;
 use crate::terminal::nothing_sleeps;
 use crate::{Bench, SECRET, Told, context};
 
-/// Runs until a file is there, then says so and ends.
+/// Command that runs until a file exists, then prints a text and ends.
 const UNTIL_GO: &str = "until [ -e go ]; do sleep 0.02; done; echo over; exit 5";
 
 fn life() -> Runtime {
@@ -28,7 +28,7 @@ async fn started(bench: &Bench, more: Value) -> String {
     started["process"].as_str().unwrap().to_owned()
 }
 
-/// A life of the host in which a command was started that still runs, and that was then killed.
+/// Runs a host in which a command was started, and ends that host while the command still runs.
 fn killed_while_it_runs(more: &Value) -> (tempfile::TempDir, Told, String) {
     let first = life();
     let bench = Bench::new();
@@ -40,7 +40,7 @@ fn killed_while_it_runs(more: &Value) -> (tempfile::TempDir, Told, String) {
 
 fn exists(path: &Path) {
     while !path.exists() {
-        std::thread::sleep(Duration::from_millis(5)); // poll: another process makes it
+        std::thread::sleep(Duration::from_millis(5)); // poll: another process creates it
     }
 }
 
@@ -126,7 +126,7 @@ async fn whoever_waits_for_the_end_is_not_woken_for_it() {
     let id = started(&bench, json!({"notify_on_complete": true})).await;
     let (context, arguments) = (context("7", true), json!({"action": "wait", "process": id}));
     let goes = async {
-        // It waits before the file is there.
+        // The wait starts before the file exists.
         tokio::task::yield_now().await;
         std::fs::write(bench.home.path().join("go"), "").unwrap();
     };
@@ -160,7 +160,7 @@ async fn of_long_output_the_end_is_kept_and_what_is_gone_is_said() {
 async fn of_what_is_printed_line_by_line_nothing_goes_missing_where_a_piece_is_full() {
     let bench = Bench::new();
     let context = context("7", true);
-    // A sleep behind each line, so that each is written and read by itself.
+    // The pause after each line makes each line a separate write and read.
     let lines = "printf %0262100d 0; for i in $(seq 1 120); do echo \" line $i.\"; sleep 0.005; done";
     let arguments = json!({
         "command": lines, "background": true, "notify_on_complete": true, "watch_patterns": ["line 100."],
@@ -229,7 +229,7 @@ async fn a_command_that_is_killed_prints_nothing_of_the_shell_that_ran_it() {
     let started = bench.terminal(&context, json!({"command": command, "background": true})).await;
     assert!(started["process"].is_string(), "{started}");
     exists(&bench.home.path().join("there"));
-    // The shell that runs it would say so.
+    // The outer shell would report the kill.
     let pid = std::fs::read_to_string(bench.home.path().join("pid")).unwrap();
     assert!(std::process::Command::new("kill").args(["-KILL", pid.trim()]).status().unwrap().success());
     let waited = bench.process(&context, json!({"action": "wait", "process": started["process"]})).await;
@@ -240,7 +240,7 @@ async fn a_command_that_is_killed_prints_nothing_of_the_shell_that_ran_it() {
 async fn a_secret_across_the_cut_of_a_command_keeps_no_part_of_it() {
     let bench = Bench::new();
     let context = context("7", true);
-    // Shown are 300 bytes.
+    // The first 300 bytes are shown.
     let command = format!(": {}{SECRET} {}", "x".repeat(290), "y".repeat(100));
     let arguments = json!({"command": command, "background": true, "notify_on_complete": true});
     bench.terminal(&context, arguments).await;

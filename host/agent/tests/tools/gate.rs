@@ -1,4 +1,4 @@
-//! What may be promised for after a turn: every case of the gate.
+//! All cases of the decision whether results can be delivered after a turn.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! A thousand turns of different people at once: nothing of one is seen in another.
+//! A thousand concurrent turns of different people, none of which sees data of another one.
 
 use std::sync::Arc;
 
@@ -7,10 +7,10 @@ use tokio::sync::Semaphore;
 
 use crate::{Bench, context};
 
-/// Turns.
+/// Number of turns.
 const TURNS: usize = 1_000;
 
-/// Commands that run side by side.
+/// Commands that run in parallel.
 const AT_ONCE: usize = 16;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 8)]
@@ -24,12 +24,12 @@ async fn a_thousand_interleaved_turns_see_no_foreign_value() {
             let context = context(&user, n % 2 == 0);
             let _room = room.acquire_owned().await.unwrap();
             tokio::task::yield_now().await;
-            // A child, a grandchild, one that outlives its parent, and one in a session of its own.
+            // A child, a grandchild, an orphan, and a process in a separate session.
             let command = "echo $HERMES_SESSION_USER_ID; sh -c 'echo $HERMES_SESSION_USER_ID; (echo $HERMES_SESSION_KEY &)'; \
                            setsid -w sh -c 'echo $HERMES_SESSION_ID'; echo ${HERMES_CRON_AUTO_DELIVER_CHAT_ID-none}";
             let inner = Arc::clone(&bench);
             let (spawned, handed) = (context.clone(), context);
-            // A task that the turn starts is handed its context; it inherits none.
+            // A task that the turn spawns gets its context explicitly and inherits none.
             let beside = tokio::spawn(async move {
                 inner.terminal(&spawned, json!({"command": "echo $HERMES_SESSION_USER_ID"})).await
             });

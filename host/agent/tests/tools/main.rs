@@ -1,4 +1,4 @@
-//! The tools themselves, with real processes.
+//! Tests of the tools with real processes.
 
 #![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
@@ -26,7 +26,7 @@ use hermes_core::ids::{SessionId, TurnId};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-/// A person's turn on an interface that delivers later, or not.
+/// Returns the context of a person's turn, on an interface with or without asynchronous delivery.
 fn context(user: &str, async_delivery: bool) -> TurnContext {
     TurnContext {
         platform: "chat".to_owned(),
@@ -61,7 +61,7 @@ fn side(events: EventSink) -> ToolSide {
     }
 }
 
-/// Remembers who follows and what was told.
+/// A service that records subscriptions and notifications.
 #[derive(Clone, Default)]
 struct Told {
     followed: Arc<Mutex<Vec<(String, TurnContext)>>>,
@@ -75,7 +75,7 @@ impl Told {
         self.with("").await
     }
 
-    /// Returns the last news once it says this.
+    /// Waits for the last notification with these words and returns it.
     async fn with(&self, words: &str) -> News {
         loop {
             let more = self.more.notified();
@@ -89,7 +89,7 @@ impl Told {
     }
 }
 
-/// Masks one secret.
+/// A filter that masks one secret.
 struct Masks;
 
 impl Mask for Masks {
@@ -98,11 +98,11 @@ impl Mask for Masks {
     }
 }
 
-/// What [`Masks`] masks.
+/// Secret that [`Masks`] masks.
 const SECRET: &str = "hunter2hunter2";
 
 impl Told {
-    /// Returns once nobody follows it any more.
+    /// Waits until no session follows `id`.
     async fn is_forgotten(&self, id: &str) {
         loop {
             let more = self.more.notified();
@@ -114,10 +114,11 @@ impl Told {
     }
 }
 
-/// A helper's task, and how it ended.
+/// A helper's task and its result.
 type Ended = (String, Result<String, String>);
 
-/// Lists helpers: `t0`, `t1` and so on. The first is ended by others.
+/// A task store that lists helpers as `t0`, `t1` and so on. The entry of the first one counts as ended by a
+/// person.
 #[derive(Clone, Default)]
 struct Listed {
     stops: Arc<Mutex<Vec<CancellationToken>>>,
@@ -130,7 +131,7 @@ impl Listed {
         self.stops.lock().unwrap()[n].clone()
     }
 
-    /// Returns once it is over.
+    /// Waits for the end of a task.
     async fn has_ended(&self, task: &str) {
         loop {
             let more = self.more.notified();
@@ -200,7 +201,7 @@ impl Wakes for Told {
     }
 }
 
-/// Everything that a test of commands needs.
+/// A complete environment for tests of commands.
 struct Bench {
     home: tempfile::TempDir,
     terminal: Terminal,
@@ -215,7 +216,7 @@ impl Bench {
         Self::again(tempfile::tempdir().unwrap(), Told::default())
     }
 
-    /// Another life of the host on the same home.
+    /// Starts another run of the host on the same home folder.
     fn again(home: tempfile::TempDir, told: Told) -> Self {
         let ports = Ports { wakes: Arc::new(told.clone()), mask: Arc::new(Masks), ..Ports::default() };
         let config = config(home.path());
@@ -239,12 +240,12 @@ impl Bench {
     }
 }
 
-/// Calls a tool; every question is approved.
+/// Calls a tool and approves every question.
 async fn call(tool: &dyn Tool, context: &TurnContext, arguments: Value) -> Value {
     call_asked(tool, context, arguments, Answer::Approved(Verdict::Once)).await.0
 }
 
-/// Calls a tool of which a person is asked, who answers like this; returns what was asked, too.
+/// Calls a tool and answers its question. Returns the result and the question.
 async fn call_asked(tool: &dyn Tool, context: &TurnContext, arguments: Value, answer: Answer) -> (Value, Option<Ask>) {
     let (sink, _events, mut line) = EventSink::with_line();
     let side = side(sink);
@@ -263,7 +264,7 @@ async fn call_asked(tool: &dyn Tool, context: &TurnContext, arguments: Value, an
     (serde_json::from_str(&result.text).unwrap(), asked)
 }
 
-/// Answers every task with what it was given.
+/// A helper that answers every task with the task itself.
 struct Repeats;
 
 impl Delegate for Repeats {
@@ -277,7 +278,7 @@ impl Delegate for Repeats {
     }
 }
 
-/// Works on every task for ever.
+/// A helper that never finishes.
 struct NeverDone;
 
 impl Delegate for NeverDone {
@@ -291,7 +292,7 @@ impl Delegate for NeverDone {
     }
 }
 
-/// Works on every task until it is told to stop.
+/// A helper that works until it is cancelled.
 struct UntilStopped;
 
 impl Delegate for UntilStopped {

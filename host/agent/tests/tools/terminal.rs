@@ -1,4 +1,4 @@
-//! Commands: waited for, in the background, approved, ended.
+//! Commands in the foreground and background, their approval and their end.
 
 use std::time::Duration;
 
@@ -73,7 +73,7 @@ async fn what_a_command_leaves_behind_does_not_live_on_unasked() {
     assert!(nothing_sleeps(&bench).await);
 }
 
-/// Whether every process that runs in the folder of this test is gone, within a while.
+/// Returns true if all processes in the folder of this test end within a limited time.
 pub async fn nothing_sleeps(bench: &Bench) -> bool {
     let folder = bench.home.path().to_owned();
     let lives = move || {

@@ -1,4 +1,4 @@
-//! The answer so far, and the reading of its pieces.
+//! The answer received so far, and the parser of its pieces.
 
 use hermes_protocol::Usage;
 use serde_json::Value;
@@ -8,28 +8,28 @@ use super::json::Join;
 use super::thoughts::{Split, Thoughts};
 use crate::openai::failure::Trouble;
 
-/// The longest text, and the longest reasoning, of one answer in bytes.
+/// Longest text, and longest reasoning, of one answer in bytes.
 pub(in crate::openai) const ANSWER_BYTES_MAX: usize = 1024 * 1024;
 
-/// The reason why a model stopped.
+/// Finish reason of an answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::openai) enum End {
     /// The answer is complete.
     Stop,
-    /// The room for the answer is used up.
+    /// The length limit was reached.
     Length,
     /// The model calls tools.
     Calls,
-    /// A filter withheld the answer.
+    /// A content filter withheld the answer.
     Filter,
-    /// The endpoint gave up.
+    /// The endpoint failed.
     Failed(String),
-    /// A word that is not known. It ends an answer only together with its stream.
+    /// An unknown word. It ends an answer only together with its stream.
     Unknown,
 }
 
 impl End {
-    /// Reads a `finish_reason`. `None`: it says that the answer continues.
+    /// Parses a `finish_reason`. `None` means that the answer continues.
     fn of(word: &str) -> Option<Self> {
         let word = word.trim().to_ascii_lowercase();
         Some(match word.as_str() {
@@ -52,42 +52,42 @@ impl End {
     }
 }
 
-/// The answer as far as it has come.
+/// The answer received so far.
 #[derive(Debug, Default)]
 pub(in crate::openai) struct Answer {
-    /// The text.
+    /// Text.
     pub text: String,
-    /// The reasoning, kept apart.
+    /// Reasoning, kept separate from the text.
     pub reasoning: String,
-    /// The reason why the model stopped, once it has.
+    /// Finish reason, once there is one.
     pub end: Option<End>,
-    /// The model, as the endpoint names it.
+    /// Model, as named by the endpoint.
     pub model: Option<String>,
-    /// The cost, as far as the endpoint reports it.
+    /// Usage, as reported by the endpoint.
     pub usage: Usage,
-    /// The tools that the model calls.
+    /// Tool calls.
     pub calls: Calls,
-    /// Events that are no pieces of an answer.
+    /// Events that are not pieces of an answer.
     pub skipped: u64,
-    /// Whether reasoning came in a field of its own.
+    /// True if reasoning arrived in a separate field.
     pub separates_reasoning: bool,
-    /// The separator between the text before this answer and its own; sent with its first piece.
+    /// Separator from the text before this answer; sent with its first piece.
     lead: &'static str,
     thoughts: Thoughts,
     join: Join,
-    /// The content as it came, to recognise a message that repeats all of it.
+    /// Received content, to recognise a message that repeats all of it.
     raw: String,
-    /// The choice that is read, once one came.
+    /// Index of the choice that is read, after the first piece.
     index: Option<u64>,
-    /// The length of `text` that was given out.
+    /// Length of the part of `text` that was returned, in bytes.
     given: usize,
-    /// Bytes of content, reasoning and calls.
+    /// Received bytes of content, reasoning and calls.
     received: usize,
-    /// The same when the model last said that it stopped.
+    /// Value of `received` at the last finish reason.
     received_at_end: usize,
-    /// Whether content came behind an end.
+    /// True if content arrived after a finish reason.
     continued: bool,
-    /// Whether a piece looked like a model's.
+    /// True if a piece had the form of a completion.
     recognised: bool,
 }
 
@@ -96,66 +96,67 @@ pub(in crate::openai) struct Answer {
 pub(in crate::openai) struct Step {
     /// Text to show.
     pub text: String,
-    /// Whether the answer grew; a piece that says nothing is no sign of progress.
+    /// True if the answer grew; an empty piece is not progress.
     pub moved: bool,
-    /// Whether it grew and ended in the same piece.
+    /// True if the answer grew and ended with the same piece.
     pub ended_with_content: bool,
 }
 
 impl Answer {
-    /// An answer whose text follows another one's.
+    /// Creates an answer whose text follows another one.
     pub(in crate::openai) fn behind(lead: &'static str) -> Self {
         Self { lead, ..Self::default() }
     }
 
-    /// Forgets what has come. `held_back`: the model begins to reason without saying so.
+    /// Discards the received data. `held_back` is true for models that start to reason without an opening tag.
     pub(in crate::openai) fn begin(&mut self, held_back: bool) {
         let thoughts = if held_back { Thoughts::held_back() } else { Thoughts::default() };
         *self = Self { thoughts, ..Self::behind(self.lead) };
     }
 
-    /// Whether there is neither text nor a call.
+    /// Returns true if there is neither text nor a call.
     pub(in crate::openai) fn is_empty(&self) -> bool {
         self.text.trim().is_empty() && self.calls.is_empty()
     }
 
-    /// Whether text was given out already.
+    /// Returns true if text was returned already.
     pub(in crate::openai) fn was_shown(&self) -> bool {
         self.given > 0
     }
 
-    /// Whether a piece looked like a model's.
+    /// Returns true if a piece had the form of a completion.
     pub(in crate::openai) fn is_recognised(&self) -> bool {
         self.recognised
     }
 
-    /// Whether the model said that it stopped, and nothing came after that.
+    /// Returns true if there is a finish reason and nothing arrived after it.
     pub(in crate::openai) fn is_complete(&self) -> bool {
         let known = self.end.as_ref().is_some_and(|end| *end != End::Unknown);
         known && self.received == self.received_at_end
     }
 
-    /// Whether the answer is whole even when its stream breaks off now.
+    /// Returns true if the answer would be complete even if the stream broke off now.
     pub(in crate::openai) fn is_certain(&self) -> bool {
         self.is_complete() && !self.continued && (self.calls.is_empty() || self.calls.are_whole())
     }
 
-    /// Whether no more of it is taken.
+    /// Returns true if the size limit is reached.
     pub(in crate::openai) fn is_full(&self) -> bool {
         self.received >= ANSWER_BYTES_MAX
     }
 
-    /// Whether a closing mark of reasoning came without an opening one.
+    /// Returns true if a closing tag of reasoning arrived without an opening one.
     pub(in crate::openai) fn had_bare_close(&self) -> bool {
         self.thoughts.had_bare_close()
     }
 
-    /// Returns the text with what separates it from the text before.
+    /// Returns the text, preceded by its separator from the text before.
     pub(in crate::openai) fn said(&self) -> String {
         if self.text.is_empty() { String::new() } else { format!("{}{}", self.lead, self.text) }
     }
 
-    /// Takes one JSON value of the stream, or a whole completion. `is_error`: the event is named an error.
+    /// Processes one JSON value of the stream, or a whole completion. `is_error` is true if the event is named
+    /// as an error.
     pub(in crate::openai) fn take(&mut self, piece: &Value, is_error: bool) -> Result<Step, Trouble> {
         let received = self.received;
         let had_ended = self.end.is_some();
@@ -176,7 +177,7 @@ impl Answer {
         Ok(Step { text: self.give(), moved: moved || ended && !had_ended, ended_with_content: ended && moved })
     }
 
-    /// Gives out what was held back, because the answer is over.
+    /// Returns the text that was held back, after the end of the answer.
     pub(in crate::openai) fn finish(&mut self) -> String {
         let rest = self.join.end();
         let split = self.thoughts.take(&rest);
@@ -186,7 +187,7 @@ impl Answer {
         self.give()
     }
 
-    /// Takes an object of the stream. Returns whether it ends the answer.
+    /// Processes one object of the stream. Returns true if it ends the answer.
     fn take_piece(&mut self, piece: &Value, is_error: bool) -> Result<bool, Trouble> {
         if let Some(error) = error_of(piece, is_error) {
             if self.is_certain() {
@@ -211,7 +212,7 @@ impl Answer {
         self.take_delta(&choice["delta"]);
         self.take_whole(&choice["message"]);
         if choice["delta"].is_null() && choice["message"].is_null() {
-            // The form of completions without a chat.
+            // Format of completions without chat.
             self.take_content(choice["text"].as_str().unwrap_or_default());
         }
         let reason = choice["finish_reason"].as_str().or(choice["finishReason"].as_str()).unwrap_or_default();
@@ -219,14 +220,14 @@ impl Answer {
         if let End::Failed(word) = end {
             return Err(Trouble::SaidError { words: format!("finish_reason {word}") });
         }
-        // An answer that says "stop" after "tool_calls" still calls tools.
+        // A "stop" after "tool_calls" does not cancel the calls.
         if end.is_precise() || !self.end.as_ref().is_some_and(End::is_precise) {
             self.end = Some(end);
         }
         Ok(true)
     }
 
-    /// Returns the choice that is read: the first one that came, whatever its number.
+    /// Returns the choice to read: the first one that arrived, with any index.
     fn choice<'v>(&mut self, choices: &'v Value) -> Option<&'v Value> {
         let choices = choices.as_array().map_or(std::slice::from_ref(choices), Vec::as_slice);
         let number = |choice: &Value| choice["index"].as_u64().unwrap_or(0);
@@ -264,7 +265,7 @@ impl Answer {
         self.received += self.calls.bytes() - bytes;
     }
 
-    /// Takes a whole message. Some servers repeat the whole answer at the end of its stream.
+    /// Processes a complete message. Some servers repeat the whole answer at the end of its stream.
     fn take_whole(&mut self, message: &Value) {
         if !message.is_object() {
             return;
@@ -303,8 +304,8 @@ impl Answer {
         push_bounded(&mut self.text, &split.text);
     }
 
-    /// Returns the text that was not given out yet. Blanks wait for the text behind them, since an answer of blanks
-    /// is none.
+    /// Returns the new text. Leading whitespace is held back until text follows, because an answer of
+    /// whitespace counts as empty.
     fn give(&mut self) -> String {
         if self.given == 0 && self.text.trim().is_empty() {
             return String::new();
@@ -330,7 +331,7 @@ fn is_completion(object: &str) -> bool {
     object.starts_with("chat.completion") || object.starts_with("text_completion")
 }
 
-/// Returns the error that a piece reports, in any of the usual forms.
+/// Returns the error of a piece, in any of the common formats.
 fn error_of(piece: &Value, is_error: bool) -> Option<&Value> {
     if !piece.is_object() {
         return (is_error && piece.is_string()).then_some(piece);
@@ -361,7 +362,7 @@ fn error_of(piece: &Value, is_error: bool) -> Option<&Value> {
     (is_named || words && code || is_detail).then_some(piece)
 }
 
-/// Returns the reasoning of a piece, from the first field that has some.
+/// Returns the reasoning of a piece, from the first field that contains some.
 fn reasoning_of(delta: &Value) -> Option<String> {
     let fields = ["reasoning_content", "reasoning", "thinking"];
     let text = fields.iter().find_map(|key| delta[key].as_str().filter(|text| !text.is_empty()));
@@ -387,7 +388,7 @@ impl Part {
     }
 }
 
-/// Content is a string, a part, or a list of parts.
+/// Splits content into parts. Content is a string, a part, or a list of parts.
 fn parts(content: &Value) -> Vec<Part> {
     let parts = content.as_array().map_or(std::slice::from_ref(content), Vec::as_slice);
     parts.iter().filter_map(part).collect()

@@ -1,4 +1,4 @@
-//! The calls of one answer, put together from the pieces in which they come.
+//! The tool calls of one answer, assembled from streamed pieces.
 
 use serde_json::Value;
 
@@ -6,13 +6,13 @@ use super::answer::ANSWER_BYTES_MAX;
 use super::json::{self, Join};
 use crate::tools::ToolCall;
 
-/// Calls of one answer; further ones are not taken.
+/// Calls of one answer; further ones are ignored.
 const CALLS_MAX: usize = 32;
 
-/// The longest name of a tool that endpoints take back, in bytes.
+/// Longest tool name that endpoints accept, in bytes.
 const NAME_BYTES_MAX: usize = 64;
 
-/// Calls as far as they have come.
+/// The calls received so far.
 #[derive(Debug, Default)]
 pub(in crate::openai) struct Calls {
     slots: Vec<Slot>,
@@ -23,40 +23,40 @@ pub(in crate::openai) struct Calls {
 struct Slot {
     index: Option<u64>,
     id: String,
-    /// The pieces of the name; some endpoints repeat the name, some split it.
+    /// Pieces of the name; some endpoints repeat the name, some split it.
     names: Vec<String>,
     arguments: String,
     join: Join,
 }
 
 impl Calls {
-    /// Whether there is none.
+    /// Returns true if there are no calls.
     pub(in crate::openai) fn is_empty(&self) -> bool {
         self.slots.is_empty()
     }
 
-    /// Returns the size of what has come, in bytes.
+    /// Returns the number of received bytes.
     pub(in crate::openai) fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Whether every call has arguments that are a whole JSON object.
+    /// Returns true if the arguments of every call are a complete JSON object.
     pub(in crate::openai) fn are_whole(&self) -> bool {
         self.slots.iter().all(|slot| !slot.arguments.trim().is_empty() && json::object(&slot.arguments).is_ok())
     }
 
-    /// Takes the calls of one piece, or of a whole message.
+    /// Processes the calls of one piece, or of a complete message.
     pub(in crate::openai) fn take(&mut self, delta: &Value) {
         let calls = &delta["tool_calls"];
         let pieces = calls.as_array().map_or(std::slice::from_ref(calls), Vec::as_slice);
         for piece in pieces.iter().filter(|piece| piece.is_object()) {
             let index = piece["index"].as_u64().or_else(|| piece["index"].as_str()?.parse().ok());
-            // Some gateways leave the wrapper `function` out.
+            // Some gateways omit the wrapper `function`.
             let function = if piece["function"].is_object() { &piece["function"] } else { piece };
             self.piece(index, &id(&piece["id"]), function);
         }
         if delta["function_call"].is_object() {
-            // The form before `tool_calls`: one call, without an id.
+            // The older format without `tool_calls`: one call without an id.
             self.piece(Some(0), "", &delta["function_call"]);
         }
     }
@@ -91,9 +91,9 @@ impl Calls {
         }
     }
 
-    /// Returns the call that a piece continues; `None` for a call that begins.
+    /// Returns the index of the call that a piece continues, or `None` if a new call begins.
     fn slot_of(&self, index: Option<u64>, id: &str, name: &str, arguments: &str) -> Option<usize> {
-        // A piece with a name may begin a call of its own: some endpoints give every call the same number.
+        // A piece with a name may begin a new call: some endpoints give all calls the same index.
         let begins = |slot: &Slot| {
             let other_id = !id.is_empty() && !slot.id.is_empty() && slot.id != id;
             let is_whole = !slot.arguments.trim().is_empty() && json::object(&slot.arguments).is_ok();
@@ -108,7 +108,7 @@ impl Calls {
         }
     }
 
-    /// Returns the calls, each with an id of its own: `step` makes those unique that have none.
+    /// Returns the calls with unique ids. `step` makes generated ids unique.
     pub(in crate::openai) fn finished(self, step: u32) -> Vec<ToolCall> {
         let mut calls: Vec<ToolCall> = Vec::new();
         for (n, mut slot) in self.slots.into_iter().enumerate() {
@@ -123,7 +123,7 @@ impl Calls {
     }
 }
 
-/// An id is a text; some servers count instead.
+/// Returns an id as text. Some servers send numbers.
 fn id(id: &Value) -> String {
     match id {
         Value::String(id) => id.clone(),
@@ -132,7 +132,7 @@ fn id(id: &Value) -> String {
     }
 }
 
-/// The name that pieces make: repeated, growing, or split.
+/// Joins the pieces of a name, which may be repeated, growing or split.
 fn name_of(pieces: &[String]) -> String {
     let Some((first, more)) = pieces.split_first() else { return String::new() };
     let repeats = more.iter().all(|piece| piece == first);
@@ -144,7 +144,7 @@ fn name_of(pieces: &[String]) -> String {
     }
 }
 
-/// Returns the name as every endpoint takes it back.
+/// Returns the name in a form that every endpoint accepts.
 pub(in crate::openai) fn plain_name(name: &str) -> String {
     let plain = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '_' | '-') { c } else { '_' };
     let name: String = name.trim().chars().map(plain).take(NAME_BYTES_MAX).collect();

@@ -1,33 +1,33 @@
-//! Bodies that come compressed although an uncompressed one was asked for.
+//! Decoder for compressed bodies. Some endpoints compress although the request excludes it.
 
 use std::io::{Error, ErrorKind, Read, Write};
 
 use brotli_decompressor::DecompressorWriter;
 use flate2::write::{DeflateDecoder, MultiGzDecoder, ZlibDecoder};
 
-/// The bytes at the beginning of a body that tell how it is compressed.
+/// Bytes at the beginning of a body that identify the compression.
 pub(in crate::openai) const START_BYTES: usize = 4;
 
-/// The room of the brotli decoder for its input, in bytes.
+/// Input buffer of the brotli decoder, in bytes.
 const BROTLI_ROOM: usize = 4096;
 
-/// A decoder of one body.
+/// The decoder of one body.
 pub(in crate::openai) enum Decoder {
-    /// Not compressed.
+    /// No compression.
     Plain,
     /// `gzip`.
     Gzip(MultiGzDecoder<Bounded>),
-    /// `deflate` as the standard defines it.
+    /// `deflate` as defined by the standard.
     Zlib(ZlibDecoder<Bounded>),
-    /// `deflate` as some servers send it.
+    /// `deflate` as sent by some servers, without the zlib header.
     Deflate(DeflateDecoder<Bounded>),
     /// `br`.
     Brotli(Box<DecompressorWriter<Bounded>>),
-    /// `zstd`: decoded when it is complete.
+    /// `zstd`, decoded after the last byte.
     Zstd(Bounded),
 }
 
-/// What was decoded, up to a bound.
+/// A buffer of decoded bytes with a size limit.
 #[derive(Debug)]
 pub(in crate::openai) struct Bounded {
     bytes: Vec<u8>,
@@ -49,7 +49,7 @@ impl Write for Bounded {
 }
 
 impl Decoder {
-    /// Returns the decoder of a body by its `Content-Encoding` and its first bytes, which know better.
+    /// Returns the decoder of a body. The first bytes take precedence over `Content-Encoding`.
     pub(in crate::openai) fn of(encoding: &str, start: &[u8], bytes_max: usize) -> Self {
         let out = || Bounded { bytes: Vec::new(), bytes_max };
         let encoding = encoding.trim().to_ascii_lowercase();
@@ -73,7 +73,7 @@ impl Decoder {
     ///
     /// # Errors
     ///
-    /// The bytes are not what they should be, or become too many.
+    /// The bytes are invalid, or the decoded size exceeds the limit.
     pub(in crate::openai) fn feed(&mut self, bytes: &[u8]) -> std::io::Result<Vec<u8>> {
         macro_rules! through {
             ($decoder:expr) => {{
@@ -92,17 +92,17 @@ impl Decoder {
         }
     }
 
-    /// Returns what only the end of the body makes readable.
+    /// Returns the bytes that can be decoded only at the end of the body.
     ///
     /// # Errors
     ///
-    /// As [`Self::feed`].
+    /// As for [`Self::feed`].
     pub(in crate::openai) fn finish(&mut self) -> std::io::Result<Vec<u8>> {
         let Self::Zstd(compressed) = self else { return Ok(Vec::new()) };
         let bytes = std::mem::take(&mut compressed.bytes);
         let mut rest = bytes.as_slice();
         let mut decoded = Bounded { bytes: Vec::new(), bytes_max: compressed.bytes_max };
-        // A body may be several frames, one behind the other.
+        // A body may consist of several frames.
         while !rest.is_empty() {
             let decoder = ruzstd::decoding::StreamingDecoder::new(&mut rest);
             let decoder = decoder.map_err(|error| Error::new(ErrorKind::InvalidData, error.to_string()))?;
@@ -113,7 +113,7 @@ impl Decoder {
     }
 }
 
-/// Whether a body begins like an uncompressed answer, whatever its header says.
+/// Returns true if a body begins like an uncompressed answer, regardless of its header.
 fn is_text(start: &[u8]) -> bool {
     [b"data".as_slice(), b"{\"", b"{ ", b"{\n", b": ", b"even"].iter().any(|begin| start.starts_with(begin))
 }
@@ -129,10 +129,10 @@ mod tests {
 
     const TEXT: &str = "data: {\"choices\":[{\"delta\":{\"content\":\"hello hello hello\"}}]}\n\n";
 
-    /// `TEXT` as brotli and Zstandard encoders write it without compressing it.
+    /// `TEXT` in the output format of brotli and Zstandard encoders, without compression.
     fn brotli() -> Vec<u8> {
         let length = TEXT.len() - 1;
-        // Window of 16 bits, then one uncompressed block, then the empty last one.
+        // A window of 16 bits, one uncompressed block, and the empty last block.
         let header = length << 4 | 1 << 20;
         let mut bytes = vec![header as u8, (header >> 8) as u8, (header >> 16) as u8];
         bytes.extend_from_slice(TEXT.as_bytes());

@@ -1,8 +1,8 @@
 //! The messages of a request: a transcript in the form that the strictest endpoints accept.
 //!
-//! Always: every call has one result and every result its call, arguments are JSON objects, names and ids are plain
-//! and unique, no message is empty, and the whole fits the room that is known. A [`Shape`] holds what only some
-//! endpoints ask for; it is learnt from their refusals.
+//! Rules for all endpoints: every call has one result and every result has its call, arguments are JSON
+//! objects, names and ids are plain and unique, no message is empty, and the total fits the known room. A
+//! [`Shape`] holds the additional demands of some endpoints, learned from their refusals.
 
 use std::collections::BTreeSet;
 
@@ -14,46 +14,46 @@ use crate::openai::pictures::Pictures;
 use crate::tools::ports::UNKNOWN_OUTCOME;
 use crate::{Message, Role};
 
-/// The content of a tool result without text.
+/// Content of a tool result without text.
 const NO_OUTPUT: &str = "(no output)";
 
-/// The content of a message of a user without text.
+/// Content of a user message without text.
 const NO_TEXT: &str = "(no text)";
 
-/// The content beside calls, for endpoints that refuse an empty one.
+/// Content of a message with calls, for endpoints that refuse empty content.
 const CALLING: &str = "(calls tools)";
 
-/// The first message of a conversation that begins with an answer.
+/// First message of a conversation that begins with an answer.
 const CONTINUES: &str = "(The conversation continues.)";
 
-/// Tokens that one message needs besides its text.
+/// Tokens of one message in addition to its text.
 const MESSAGE_TOKENS: usize = 4;
 
 /// Tokens of one picture.
 const PICTURE_TOKENS: usize = 1_000;
 
-/// Results of the running turn that are kept whole as long as possible.
+/// Results of the running turn that stay complete as long as possible.
 const RESULTS_KEPT: usize = 2;
 
-/// What an endpoint asks for besides the usual rules.
+/// Additional demands of an endpoint.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in crate::openai) struct Shape {
-    /// Users and answers take turns, and a user begins.
+    /// User and assistant messages alternate, and a user message is first.
     pub alternate: bool,
-    /// There is no system role: instructions are part of the first message.
+    /// There is no system role; instructions are part of the first message.
     pub without_system: bool,
-    /// No content is empty, also not beside calls.
+    /// No content is empty, not even in messages with calls.
     pub filled: bool,
-    /// Reasoning goes back beside the calls that it led to.
+    /// Calls are sent with the reasoning that led to them.
     pub reasoning: bool,
     /// Calls and results are written as text.
     pub flat: bool,
-    /// The history is left out.
+    /// The history is omitted.
     pub bare: bool,
 }
 
 impl Shape {
-    /// Returns the shape after a refusal whose words are `words`; `None` when nothing is left to change.
+    /// Returns the shape to try after a refusal with the message `words`, or `None` if no change is left.
     pub(in crate::openai) fn after(self, words: &str) -> Option<Self> {
         let words = words.to_ascii_lowercase();
         let says = |needles: &[&str]| needles.iter().any(|needle| words.contains(needle));
@@ -79,44 +79,44 @@ impl Shape {
         Some(next)
     }
 
-    /// Returns the part that holds for every conversation with the same model.
+    /// Returns the part of the shape that applies to every conversation with the same model.
     pub(in crate::openai) fn lasting(self) -> Self {
         Self { flat: false, bare: false, ..self }
     }
 }
 
-/// A conversation, before it has a form.
+/// A conversation before it is formatted.
 #[derive(Clone, Copy)]
 pub(in crate::openai) struct Conversation<'a> {
-    /// The instructions; may be empty.
+    /// Instructions; may be empty.
     pub instructions: &'a str,
-    /// The messages before the turn.
+    /// Messages before the turn.
     pub history: &'a [&'a Message],
-    /// The messages of the turn.
+    /// Messages of the turn.
     pub input: &'a [&'a Message],
-    /// Whether calls and results are sent.
+    /// True if calls and results are sent.
     pub calls: bool,
-    /// Pictures that are shown.
+    /// Pictures to show.
     pub pictures: &'a Pictures,
 }
 
-/// Messages that are ready to be sent.
+/// Formatted messages.
 #[derive(Debug, Default)]
 pub(in crate::openai) struct Fitted {
     /// The messages.
     pub messages: Vec<Value>,
-    /// Messages of the history that are not among them.
+    /// Omitted history messages.
     pub left_out: usize,
-    /// The estimated size, in tokens.
+    /// Estimated size, in tokens.
     pub tokens: usize,
 }
 
-/// One message, or an answer with calls and their results: what stays together.
+/// Messages that belong together: one message, or an answer with calls and their results.
 #[derive(Clone, Debug)]
 struct Unit {
     messages: Vec<Value>,
     tokens: usize,
-    /// Messages of the transcript that it stands for.
+    /// Number of transcript messages in this unit.
     count: usize,
 }
 
@@ -126,7 +126,7 @@ impl Unit {
         Self { messages, tokens, count }
     }
 
-    /// Cuts the longest texts so that none has more than `tokens`.
+    /// Cuts the longest texts so that none exceeds `tokens`.
     fn cut(&mut self, tokens: usize) {
         for message in &mut self.messages {
             if let Some(text) = message["content"].as_str().filter(|text| tokens_of_text(text) > tokens) {
@@ -137,7 +137,7 @@ impl Unit {
     }
 }
 
-/// Writes a conversation in a shape, and leaves out its oldest messages as far as it does not fit into `room` tokens.
+/// Formats a conversation in a shape and omits its oldest messages until it fits into `room` tokens.
 pub(in crate::openai) fn fitted(said: &Conversation<'_>, shape: Shape, room: Option<usize>) -> Fitted {
     let mut ids = BTreeSet::new();
     let mut history = if shape.bare { Vec::new() } else { units(said.history, said, shape, &mut ids) };
@@ -164,8 +164,8 @@ pub(in crate::openai) fn fitted(said: &Conversation<'_>, shape: Shape, room: Opt
     Fitted { messages, left_out, tokens }
 }
 
-/// Makes history and input fit, in this order: long messages of the history are cut, its oldest messages are left
-/// out, older results of the turn are cut. Returns the number of messages that were left out.
+/// Shrinks history and input to `room` tokens in three steps: cuts long history messages, omits the oldest
+/// ones, and cuts older results of the turn. Returns the number of omitted messages.
 fn fit(history: &mut Vec<Unit>, input: &mut [Unit], instructions: usize, room: usize) -> usize {
     let total = |history: &[Unit], input: &[Unit]| -> usize {
         instructions + history.iter().chain(input).map(|unit| unit.tokens).sum::<usize>()
@@ -197,8 +197,8 @@ fn fit(history: &mut Vec<Unit>, input: &mut [Unit], instructions: usize, room: u
     left_out
 }
 
-/// Turns messages into units. Endpoints refuse a call without its result and a result without its call, so where one
-/// of the two is missing the other is completed or left out.
+/// Groups messages into units. Endpoints refuse a call without its result and a result without its call, so a
+/// missing result is replaced and a result without its call is omitted.
 fn units(said: &[&Message], with: &Conversation<'_>, shape: Shape, ids: &mut BTreeSet<String>) -> Vec<Unit> {
     let mut units = Vec::new();
     let mut rest = said;
@@ -219,7 +219,7 @@ fn units(said: &[&Message], with: &Conversation<'_>, shape: Shape, ids: &mut BTr
     units
 }
 
-/// Writes an answer with its calls, and one result for each of them.
+/// Formats an answer with calls, and one result for each of them.
 fn with_results(asked: &Message, results: &[&Message], shape: Shape, ids: &mut BTreeSet<String>) -> Vec<Value> {
     let mut unused: Vec<&Message> = results.to_vec();
     let mut calls = Vec::new();
@@ -252,7 +252,7 @@ fn with_results(asked: &Message, results: &[&Message], shape: Shape, ids: &mut B
     std::iter::once(message).chain(answers).collect()
 }
 
-/// Writes calls and results as what the two sides said.
+/// Formats calls and results as ordinary text of both sides.
 fn flat(said: &str, calls: &[Value], answers: &[Value]) -> Vec<Value> {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let called = calls.iter().map(|call| {
@@ -268,7 +268,8 @@ fn flat(said: &str, calls: &[Value], answers: &[Value]) -> Vec<Value> {
     vec![json!({"role": "assistant", "content": asked}), json!({"role": "user", "content": results})]
 }
 
-/// Arguments as a JSON object; what cannot be read is the empty one, since its result says what was wrong.
+/// Returns arguments as a JSON object. Invalid arguments become the empty object, because the result already
+/// explains the error.
 fn arguments_of(arguments: &Value) -> String {
     match arguments {
         Value::String(text) => match json::object(text) {
@@ -281,7 +282,7 @@ fn arguments_of(arguments: &Value) -> String {
     }
 }
 
-/// Returns an id that no call before has.
+/// Returns an id that no earlier call has.
 fn unique(id: &str, n: usize, ids: &mut BTreeSet<String>) -> String {
     let id = if id.trim().is_empty() { format!("call_{n}") } else { id.to_owned() };
     let numbered = (2..).map(|n: usize| format!("{id}_{n}"));
@@ -290,8 +291,8 @@ fn unique(id: &str, n: usize, ids: &mut BTreeSet<String>) -> String {
     free
 }
 
-/// Returns one message of a user or an answer; `None` for one without content. Reasoning never goes back. The text
-/// names every file already and says how it can be read; pictures that are not shown are counted.
+/// Formats one user or assistant message, or returns `None` if it has no content. Reasoning is never included.
+/// The text already names every file and the way to read it; pictures that are not shown are counted.
 fn message(message: &Message, pictures: &Pictures) -> Option<Value> {
     let hidden = message.attachments.iter().filter(|file| {
         let is_picture = file.kind == hermes_protocol::AttachmentKind::Image || file.mime.starts_with("image/");
@@ -318,7 +319,7 @@ fn message(message: &Message, pictures: &Pictures) -> Option<Value> {
     Some(json!({"role": message.role.as_str(), "content": content}))
 }
 
-/// Applies what a shape asks of the order of roles.
+/// Applies the demands of a shape on the order of roles.
 fn shaped(messages: Vec<Value>, shape: Shape) -> Vec<Value> {
     if !shape.alternate && !shape.without_system && !shape.flat {
         return messages;
@@ -342,7 +343,7 @@ fn shaped(messages: Vec<Value>, shape: Shape) -> Vec<Value> {
                 last["content"] = joined(first, message["content"].take());
             }
             Some(last) if last["role"] != "system" => shaped.push(message),
-            // The first message behind the instructions.
+            // The first message after the instructions.
             _ => {
                 if message["role"] != "user" && message["role"] != "system" {
                     shaped.push(json!({"role": "user", "content": CONTINUES}));
@@ -360,7 +361,7 @@ fn shaped(messages: Vec<Value>, shape: Shape) -> Vec<Value> {
     shaped
 }
 
-/// One content that says both.
+/// Joins two contents.
 fn joined(first: Value, second: Value) -> Value {
     match (first, second) {
         (Value::String(first), Value::String(second)) => Value::String(format!("{first}\n\n{second}")),
@@ -375,13 +376,13 @@ fn joined(first: Value, second: Value) -> Value {
     }
 }
 
-/// Estimates the tokens of a text: four ASCII characters each, one of any other script.
+/// Estimates the tokens of a text: one per four ASCII characters, and one per other character.
 pub(in crate::openai) fn tokens_of_text(text: &str) -> usize {
     let ascii = text.bytes().filter(u8::is_ascii).count();
     ascii.div_ceil(4) + text.chars().filter(|c| !c.is_ascii()).count()
 }
 
-/// Estimates the tokens of a JSON value, such as the tools that are offered.
+/// Estimates the tokens of a JSON value, such as tool definitions.
 pub(in crate::openai) fn tokens_of_json(value: &Value) -> usize {
     if value.is_null() { 0 } else { tokens_of_text(&value.to_string()) }
 }
@@ -398,10 +399,10 @@ fn tokens_of(message: &Value) -> usize {
     MESSAGE_TOKENS + content + tokens_of_json(&message["tool_calls"])
 }
 
-/// The beginning and the end of a text, and how much is missing between them.
+/// Returns the beginning and the end of a text, with the number of omitted characters between them.
 fn shortened(text: &str, tokens: usize) -> String {
     let chars: Vec<char> = text.chars().collect();
-    // A text of other scripts has one token a character.
+    // A text in other scripts has one token per character.
     let per_token = (chars.len() / tokens_of_text(text).max(1)).clamp(1, 4);
     let kept = (tokens * per_token).saturating_sub(48).min(chars.len());
     let (head, tail) = (kept - kept / 4, kept / 4);
@@ -444,7 +445,7 @@ mod tests {
         fitted
     }
 
-    /// The rules that hold for every endpoint.
+    /// Asserts the rules for all endpoints.
     fn assert_valid(messages: &[Value]) {
         let mut open: Vec<&str> = Vec::new();
         let mut ids = BTreeSet::new();

@@ -1,29 +1,29 @@
-//! JSON as endpoints really write it.
+//! A lenient JSON parser for the output of real endpoints.
 //!
-//! Servers put `NaN` into fields of statistics, raw line breaks into strings, half an emoji
-//! into a piece, and several objects into one event. A strict reader refuses all of it.
+//! Servers put `NaN` into statistics fields, raw line breaks into strings, half an emoji into a piece, and
+//! several objects into one event. A strict parser refuses all of this.
 
 use hermes_adapter_net::lenient;
 use serde_json::Value;
 
-/// Values that one text may hold; further ones are not read.
+/// Values of one text; further ones are ignored.
 const VALUES_MAX: usize = 1024;
 
-/// The private characters that stand for the halves of a surrogate pair.
+/// Start of the private characters that represent halves of a surrogate pair.
 const HALVES: u32 = 0x10_0000;
 
-/// The values of one text, and what else was in it.
+/// The values of one text and other findings.
 #[derive(Debug, Default, PartialEq)]
 pub(in crate::openai) struct Values {
-    /// The JSON values, in order.
+    /// JSON values, in order.
     pub values: Vec<Value>,
-    /// Whether the end marker `[DONE]` was among them.
+    /// True if the text contains the end marker `[DONE]`.
     pub done: bool,
-    /// Whether a part of the text is no JSON.
+    /// True if a part of the text is not JSON.
     pub unreadable: bool,
 }
 
-/// Reads every JSON value of a text. Between values, a repeated `data:` and the marker `[DONE]` are understood.
+/// Parses all JSON values of a text. A repeated `data:` and the marker `[DONE]` are allowed between values.
 pub(in crate::openai) fn values(text: &str) -> Values {
     let mut found = Values::default();
     if let Ok(value) = serde_json::from_str(text) {
@@ -55,20 +55,20 @@ pub(in crate::openai) fn values(text: &str) -> Values {
     if found.values.is_empty()
         && let Ok(value) = lenient::from_slice::<Value>(repaired.as_bytes())
     {
-        // It was nested too deeply.
+        // The value is nested too deeply for the strict parser.
         return Values { values: vec![value], ..Values::default() };
     }
     found
 }
 
-/// Reads the JSON object that a whole text is: the arguments of a call.
+/// Parses a whole text as one JSON object: the arguments of a call.
 ///
-/// An empty text and `null` are the empty object. A string that holds an object counts as that object, and the same
-/// object written several times counts once.
+/// An empty text and `null` count as the empty object. A string that contains an object counts as that object,
+/// and repetitions of the same object count once.
 ///
 /// # Errors
 ///
-/// Says what the text is instead.
+/// Describes the actual content of the text.
 pub(crate) fn object(text: &str) -> Result<Value, String> {
     if text.trim().is_empty() {
         return Ok(Value::Object(serde_json::Map::new()));
@@ -99,8 +99,8 @@ pub(crate) fn object(text: &str) -> Result<Value, String> {
     }
 }
 
-/// The text with the usual faults replaced: `NaN` and `Infinity` outside of strings become `null`; inside of strings
-/// raw control characters are escaped, and half a surrogate pair becomes a private character (see [`Join`]).
+/// Repairs common errors of a text. Outside of strings, `NaN` and `Infinity` become `null`. Inside of strings,
+/// raw control characters are escaped, and half of a surrogate pair becomes a private character (see [`Join`]).
 fn repaired(text: &str) -> String {
     let bytes = text.as_bytes();
     let mut out = String::with_capacity(text.len());
@@ -136,7 +136,8 @@ fn repaired(text: &str) -> String {
     out
 }
 
-/// Copies the escape at `at` and returns its length. Half a pair becomes its private character.
+/// Copies the escape sequence at `at` and returns its length. Half of a surrogate pair becomes its private
+/// character.
 fn escape(text: &str, at: usize, out: &mut String) -> usize {
     let bytes = text.as_bytes();
     let (first, second) = (unit(bytes, at), unit(bytes, at + 6));
@@ -158,7 +159,7 @@ fn escape(text: &str, at: usize, out: &mut String) -> usize {
     }
 }
 
-/// Returns the unit that `\uXXXX` at this place stands for.
+/// Returns the UTF-16 unit of the sequence `\uXXXX` at this position.
 fn unit(bytes: &[u8], at: usize) -> Option<u16> {
     let digits = bytes.get(at..at + 6)?.strip_prefix(b"\\u")?;
     let is_hex = digits.iter().all(u8::is_ascii_hexdigit);
@@ -183,15 +184,15 @@ fn without_halves(value: &mut Value) {
     }
 }
 
-/// Joins the halves of a surrogate pair that come in two pieces of text.
+/// A joiner for halves of surrogate pairs that arrive in two pieces of text.
 #[derive(Debug, Default)]
 pub(in crate::openai) struct Join {
-    /// The first half, until its second one comes.
+    /// First half, until the second one arrives.
     first: Option<u16>,
 }
 
 impl Join {
-    /// Returns the text of the next piece. A half without its other half becomes U+FFFD.
+    /// Returns the text of the next piece. A half without its counterpart becomes U+FFFD.
     pub(in crate::openai) fn take(&mut self, piece: &str) -> String {
         if self.first.is_none() && !piece.contains(|c| half(c).is_some()) {
             return piece.to_owned();
@@ -216,7 +217,7 @@ impl Join {
         out
     }
 
-    /// Returns what stands for a first half whose second one never came.
+    /// Returns the replacement for a first half without a second one.
     pub(in crate::openai) fn end(&mut self) -> String {
         self.first.take().map(|_| char::REPLACEMENT_CHARACTER.to_string()).unwrap_or_default()
     }

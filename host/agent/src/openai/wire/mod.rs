@@ -1,18 +1,18 @@
-//! The wire format: streams of answers as endpoints really send them, and histories as they accept them.
+//! The wire format: a lenient parser for answer streams and a strict writer for histories.
 //!
-//! Everything here is pure: bytes and values in, answers and messages out. Endpoints that call themselves compatible
-//! differ in every detail, so reading is lenient: only an error ends an answer, anything else that is not a piece of
-//! one is skipped and counted. Writing is strict: what is sent is valid for the strictest endpoint known.
+//! This module is pure: bytes and values in, answers and messages out. Endpoints that call themselves
+//! compatible differ in every detail, so the parser is lenient: only an error ends an answer, and unknown data
+//! is skipped and counted. The writer is strict: its output is valid for the strictest known endpoint.
 //!
 //! * [`decode`]: compressed bodies.
 //! * [`stream`]: the events of a body.
-//! * [`json`]: JSON with the faults that servers make.
-//! * [`answer`]: the answer so far.
+//! * [`json`]: JSON with the common errors of servers.
+//! * [`answer`]: the answer received so far.
 //! * [`calls`]: the tool calls of an answer.
-//! * [`thoughts`]: reasoning that was left in the text.
+//! * [`thoughts`]: reasoning inside of the text.
 //! * [`history`]: the messages of a request.
 //!
-//! Recorded shapes of answers, with what has to be read from them, are in `tests/openai/shapes`.
+//! Recorded answers, with their expected results, are in `tests/openai/shapes`.
 
 pub(super) mod answer;
 pub(super) mod calls;

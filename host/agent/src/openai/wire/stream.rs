@@ -1,8 +1,8 @@
-//! The events of a streamed body, whatever pieces it comes in.
+//! The events of a streamed body, received in arbitrary pieces.
 //!
-//! The rules are those of server-sent events, with three more: a `data` line that is a whole JSON value is an event at
-//! once, because some servers leave the blank line out; a line that begins with `{` is data without its field name;
-//! any other line is skipped and counted.
+//! The rules are those of server-sent events, with three additions. A `data` line with a complete JSON value is
+//! an event at once, because some servers omit the blank line. A line that begins with `{` is data without a
+//! field name. Any other line is skipped and counted.
 
 use serde_json::Value;
 
@@ -11,19 +11,19 @@ use super::json::{self, Values};
 /// One event.
 #[derive(Debug, Default, PartialEq)]
 pub(in crate::openai) struct Event {
-    /// The name; empty when the stream gave none.
+    /// Name; empty if the stream gives none.
     pub name: String,
-    /// The data as text, for an error that is no JSON.
+    /// Data as text, for errors that are not JSON.
     pub text: String,
-    /// The data as JSON.
+    /// Data as JSON.
     pub read: Values,
 }
 
-/// A line or the data of an event is longer than allowed.
+/// The error for a line or event that exceeds the size limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::openai) struct TooLong;
 
-/// The state between two reads.
+/// The parser state between two reads.
 #[derive(Debug)]
 pub(in crate::openai) struct Stream {
     bytes_max: usize,
@@ -32,12 +32,12 @@ pub(in crate::openai) struct Stream {
     at_start: bool,
     name: String,
     data: Option<String>,
-    /// Lines that are no part of an event.
+    /// Lines that are not part of an event.
     pub skipped: u64,
 }
 
 impl Stream {
-    /// A reader that refuses lines and events longer than `bytes_max`.
+    /// Creates a parser that refuses lines and events longer than `bytes_max`.
     pub(in crate::openai) fn new(bytes_max: usize) -> Self {
         Self {
             bytes_max,
@@ -50,7 +50,7 @@ impl Stream {
         }
     }
 
-    /// Takes what was read and returns the events that it completes.
+    /// Processes received bytes and returns the completed events.
     pub(in crate::openai) fn feed(&mut self, mut bytes: &[u8]) -> Result<Vec<Event>, TooLong> {
         let mut events = Vec::new();
         while !bytes.is_empty() {
@@ -105,7 +105,8 @@ impl Stream {
         match field.trim() {
             "data" => return self.data(value),
             "event" if value.len() <= self.bytes_max => value.trim().clone_into(&mut self.name),
-            // Comments keep the connection open; ids and retry times serve a reconnect that is never made.
+            // Comments keep the connection open; ids and retry times are for reconnects, which do not happen
+            // here.
             "" | "id" | "retry" | "event" => {}
             _ => self.skipped += 1,
         }

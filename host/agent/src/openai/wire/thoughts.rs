@@ -1,10 +1,11 @@
-//! Reasoning that a server left in the text, separated from the answer while the text arrives.
+//! Separation of reasoning from the answer while the text arrives.
 //!
-//! The usual shapes are understood: a pair of tags at the beginning or later, a closing tag alone (the template of the
-//! model already held the opening one), and the channels of the harmony format. A tag inside of code or of quotation
-//! marks, or in the middle of a sentence, is text that mentions the tag.
+//! Some servers leave the reasoning in the text. The known forms are: a pair of tags at the beginning or later,
+//! a closing tag alone (the opening one is part of the model's template), and the channels of the harmony
+//! format. A tag inside of code or quotation marks, or in the middle of a sentence, is ordinary text that
+//! mentions the tag.
 
-/// Opening and closing marks, in small letters.
+/// Opening and closing tags, in lower case.
 const PAIRS: [(&str, &str); 15] = [
     ("<think>", "</think>"),
     ("<thinking>", "</thinking>"),
@@ -23,26 +24,26 @@ const PAIRS: [(&str, &str); 15] = [
     ("◁think▷", "◁/think▷"),
 ];
 
-/// Marks around the answer itself, which say nothing.
+/// Tags around the answer itself, which are removed.
 const WRAPPERS: [&str; 4] = ["<|begin_of_solution|>", "<|end_of_solution|>", "<|start_response|>", "<|end_response|>"];
 
-/// Marks of the harmony format.
+/// Tags of the harmony format.
 const HARMONY: [&str; 6] = ["<|channel|>", "<|message|>", "<|start|>", "<|end|>", "<|return|>", "<|call|>"];
 
-/// The first characters of all marks.
+/// First characters of all tags.
 const BEGINS: [char; 3] = ['<', '[', '◁'];
 
-/// The longest role or channel name of the harmony format, in bytes.
+/// Longest role or channel name of the harmony format, in bytes.
 const NAME_BYTES_MAX: usize = 200;
 
-/// A harmony answer whose marks were removed: `analysisThe user … assistantfinalHello`.
+/// Start of a harmony answer without its tags: `analysisThe user … assistantfinalHello`.
 const BARE_OPEN: &str = "analysis";
 const BARE_CLOSE: &str = "assistantfinal";
 
 /// The effect of one piece of text.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(in crate::openai) struct Split {
-    /// Whether everything that was given as text before turned out to be reasoning.
+    /// True if all text returned before was reasoning.
     pub retracts: bool,
     /// Reasoning.
     pub thought: String,
@@ -56,12 +57,12 @@ pub(in crate::openai) struct Thoughts {
     mode: Mode,
     pending: String,
     context: Context,
-    /// Whether a closing mark came without an opening one.
+    /// True if a closing tag arrived without an opening one.
     bare_close: bool,
     harmony: bool,
-    /// Whether blanks are dropped until the next visible character.
+    /// True if whitespace is dropped until the next visible character.
     skips_blanks: bool,
-    /// Blanks before the first visible character; reasoning at the beginning takes them along.
+    /// Whitespace before the first visible character; removed together with leading reasoning.
     blanks: String,
 }
 
@@ -70,47 +71,47 @@ enum Mode {
     #[default]
     Text,
     Thought(Thought),
-    /// Inside of a harmony header, up to `<|message|>`: the header from its mark on.
+    /// Inside of a harmony header, up to `<|message|>`: the header from its tag on.
     Header(String),
 }
 
 #[derive(Debug)]
 struct Thought {
-    /// The mark that began it; empty when the reasoning began without one.
+    /// Opening tag; empty if the reasoning began without one.
     open: String,
     close: &'static str,
-    /// Whether it is reasoning even when it never ends.
+    /// True if the text is reasoning even without a closing tag.
     certain: bool,
-    /// What came so far, unless it is certain.
+    /// Text so far, unless the reasoning is certain.
     held: String,
 }
 
-/// A mark that begins at some place of the text.
+/// The tag at the start of a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mark {
     Open(usize),
     Close(usize),
     Wrapper(usize),
     Harmony(usize),
-    /// The text may still become a mark.
+    /// The text may still become a tag.
     Unfinished,
     None,
 }
 
 impl Thoughts {
-    /// A splitter for a model that begins to reason without an opening mark: all text is held back until the closing
-    /// mark comes, or the answer ends.
+    /// Creates a splitter for a model that starts to reason without an opening tag. All text is held back until
+    /// a closing tag or the end of the answer.
     pub(in crate::openai) fn held_back() -> Self {
         let thought = Thought { open: String::new(), close: "</think>", certain: false, held: String::new() };
         Self { mode: Mode::Thought(thought), ..Self::default() }
     }
 
-    /// Whether a closing mark came without an opening one.
+    /// Returns true if a closing tag arrived without an opening one.
     pub(in crate::openai) fn had_bare_close(&self) -> bool {
         self.bare_close
     }
 
-    /// Takes the next piece.
+    /// Processes the next piece.
     pub(in crate::openai) fn take(&mut self, piece: &str) -> Split {
         self.pending.push_str(piece);
         let mut split = Split::default();
@@ -118,7 +119,7 @@ impl Thoughts {
         split
     }
 
-    /// Ends the text. `cut`: the answer ended before the model was done.
+    /// Ends the text. `cut` is true if the answer ended before the model was done.
     pub(in crate::openai) fn end(&mut self, cut: bool) -> Split {
         let mut split = Split::default();
         let pending = std::mem::take(&mut self.pending);
@@ -130,7 +131,7 @@ impl Thoughts {
             Mode::Header(_) if self.harmony => {}
             Mode::Header(header) => self.show(&(header + &pending), &mut split),
             Mode::Thought(thought) if thought.certain => split.thought.push_str(&pending),
-            // A model that begins without a mark may also answer at once.
+            // A model that may start without a tag may also answer directly.
             Mode::Thought(thought) if cut && !thought.open.is_empty() => {
                 split.thought = thought.held + &pending;
             }
@@ -140,7 +141,7 @@ impl Thoughts {
         split
     }
 
-    /// Decides about the beginning of what is pending. Returns whether there may be more to decide.
+    /// Processes the beginning of the pending text. Returns true if more may be processed.
     fn step(&mut self, split: &mut Split) -> bool {
         match &self.mode {
             _ if self.pending.is_empty() => false,
@@ -181,7 +182,7 @@ impl Thoughts {
                     self.context.mentions = true;
                     self.show(&open, split);
                 } else {
-                    // A mark that may as well be a word of the answer has to be closed.
+                    // A tag that is also an ordinary word needs a closing tag.
                     let certain = self.context.is_first() && !open.starts_with('[') && !is_word(&open);
                     self.begin(open, PAIRS[n].1, certain);
                 }
@@ -210,10 +211,10 @@ impl Thoughts {
         true
     }
 
-    /// A closing mark that no opening one preceded: the text before it was reasoning.
+    /// Handles a closing tag without an opening one: the text before it was reasoning.
     fn close_alone(&mut self, bytes: usize, split: &mut Split) -> bool {
         let Some(next) = self.pending[bytes..].chars().next() else {
-            // The next character tells whether it stands in the middle of a sentence.
+            // The next character is needed to detect the middle of a sentence.
             return false;
         };
         let mark: String = self.pending.drain(..bytes).collect();
@@ -237,7 +238,7 @@ impl Thoughts {
     fn step_thought(&mut self, split: &mut Split) -> bool {
         let Mode::Thought(thought) = &mut self.mode else { return false };
         if thought.open.is_empty() && thought.held.trim().is_empty() && self.pending.trim_start().starts_with(BEGINS) {
-            // It begins with a mark after all.
+            // The reasoning begins with a tag.
             self.mode = Mode::Text;
             return true;
         }
@@ -253,7 +254,7 @@ impl Thoughts {
             return false;
         };
         let content: String = self.pending.drain(..at).collect();
-        // The next header begins with the same mark that ends this message.
+        // The tag that ends this message also begins the next header.
         let begins_next = harmony && ["<|start|>", "<|channel|>"].iter().any(|next| self.pending.starts_with(next));
         if !begins_next {
             self.pending.drain(..bytes);
@@ -297,7 +298,7 @@ impl Thoughts {
         self.mode = Mode::Thought(Thought { open, close, certain, held: String::new() });
     }
 
-    /// Whether the text begins as a harmony answer without marks; `None` while it is too short to tell.
+    /// Returns true if the text begins as a harmony answer without tags, or `None` if it is still too short.
     fn bare_beginning(&self) -> Option<bool> {
         let begun = self.pending.as_str();
         match begun.strip_prefix(BARE_OPEN) {
@@ -329,7 +330,7 @@ fn is_word(open: &str) -> bool {
     ["<reason", "<scratchpad"].iter().any(|word| begins_with(open, word) == Some(true))
 }
 
-/// Returns the mark with which `text` begins.
+/// Returns the tag at the start of `text`.
 fn mark(text: &str) -> Mark {
     let marks = (0..PAIRS.len())
         .flat_map(|n| [(PAIRS[n].0, Mark::Open(n)), (PAIRS[n].1, Mark::Close(n))])
@@ -346,7 +347,7 @@ fn mark(text: &str) -> Mark {
     found
 }
 
-/// Whether `text` begins with `mark`, letters of both cases alike; `None` when the text ends before that is sure.
+/// Returns true if `text` begins with `mark`, ignoring case, or `None` if the text is too short.
 fn begins_with(text: &str, mark: &str) -> Option<bool> {
     let length = text.len().min(mark.len());
     let same = text.as_bytes()[..length].eq_ignore_ascii_case(&mark.as_bytes()[..length]);
@@ -362,7 +363,7 @@ fn closers(close: &'static str, harmony: bool) -> impl Iterator<Item = &'static 
     std::iter::once(close).chain(others.iter().copied())
 }
 
-/// Finds the first closing mark, and its length. One between backticks is a mention.
+/// Returns the position and length of the first closing tag. A tag between backticks is skipped.
 fn closing(text: &str, close: &'static str, harmony: bool) -> Option<(usize, usize)> {
     let bytes = text.as_bytes();
     closers(close, harmony)
@@ -377,7 +378,7 @@ fn closing(text: &str, close: &'static str, harmony: bool) -> Option<(usize, usi
         .min()
 }
 
-/// Returns the length of the end of `text` that may be the beginning of a closing mark.
+/// Returns the length of the suffix of `text` that may be the beginning of a closing tag.
 fn unfinished(text: &str, close: &'static str, harmony: bool) -> usize {
     let longest = |mark: &str| {
         let bytes = text.as_bytes();
@@ -390,22 +391,22 @@ fn unfinished(text: &str, close: &'static str, harmony: bool) -> usize {
     closers(close, harmony).map(longest).max().unwrap_or(0)
 }
 
-/// The visible text so far, as far as it decides whether a mark is one.
+/// The context of the visible text that decides whether a tag is literal.
 #[derive(Debug, Default)]
 struct Context {
-    /// The last character.
+    /// Last character.
     last: Option<char>,
-    /// The last character of the line that is no blank.
+    /// Last visible character of the line.
     last_of_line: Option<char>,
-    /// Whether anything but blanks was shown.
+    /// True once a visible character was shown.
     shown: bool,
-    /// Whether an opening mark was mentioned as text.
+    /// True if an opening tag was mentioned as text.
     mentions: bool,
-    /// The run of backticks or tildes that the text ends with, and whether it begins its line.
+    /// Run of backticks or tildes at the end of the text, and whether it starts its line.
     run: Option<(char, usize, bool)>,
-    /// The fence of the code block that is open.
+    /// Fence of the open code block.
     fence: Option<(char, usize)>,
-    /// The backticks of the code that is open within the line.
+    /// Number of backticks of the open inline code.
     ticks: Option<usize>,
 }
 
@@ -437,7 +438,7 @@ impl Context {
         }
     }
 
-    /// Decides about a run of backticks that has ended.
+    /// Evaluates a completed run of backticks or tildes.
     fn settle(&mut self) {
         let Some((of, count, begins_line)) = self.run.take() else { return };
         match self.fence {
@@ -453,14 +454,14 @@ impl Context {
         !self.shown
     }
 
-    /// Whether a mark at this place stands in code or behind a quotation mark.
+    /// Returns true if a tag at this position is inside of code or after a quotation mark.
     fn is_literal(&mut self) -> bool {
         self.settle();
         let quoted = matches!(self.last, Some('`' | '"' | '\'' | '“' | '‘' | '„' | '«' | '「'));
         self.fence.is_some() || self.ticks.is_some() || quoted
     }
 
-    /// Whether reasoning may begin here: at the beginning of a line, or behind a sentence.
+    /// Returns true if reasoning may begin here: at the start of a line or after a sentence.
     fn may_begin(&self) -> bool {
         self.last_of_line.is_none_or(|c| matches!(c, '.' | '!' | '?' | '…' | '。' | '！' | '？'))
     }
@@ -470,7 +471,7 @@ impl Context {
 mod tests {
     use super::*;
 
-    /// Splits a text that comes in pieces of `size` characters.
+    /// Splits a text that arrives in pieces of `size` characters.
     fn split(text: &str, size: usize, cut: bool) -> (String, String) {
         let mut thoughts = Thoughts::default();
         let (mut shown, mut thought) = (String::new(), String::new());

@@ -1,8 +1,7 @@
-//! What a process in the background keeps on the disk.
+//! The files of a background process.
 //!
-//! `ID.json` says whose it is and how it is found again; `ID.out.N` is the Nth piece of what
-//! it printed, of which the last few are kept; `ID.exit` is its exit code once it has one;
-//! `ID.in` is the pipe by which it can be written to.
+//! `ID.json` is the record with which the process is found again; `ID.out.N` is the Nth piece of its output, of
+//! which the last few are kept; `ID.exit` is its exit code after its end; `ID.in` is the pipe for its input.
 
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
@@ -12,71 +11,71 @@ use std::time::Duration;
 use rustix::fs::{CWD, FileType, Mode};
 use serde::{Deserialize, Serialize};
 
-/// One piece of what a process printed, in bytes.
+/// Size of one piece of output, in bytes.
 pub const PIECE_BYTES: u64 = 256 << 10;
 
-/// Pieces that are kept, the one that grows among them: the last mebibyte, or a little less.
+/// Number of pieces that are kept, including the growing one: the last mebibyte or slightly less.
 pub const PIECES_KEPT: u64 = 4;
 
-/// The longest record, in bytes.
+/// Longest record, in bytes.
 const RECORD_BYTES_MAX: u64 = 256 << 10;
 
-/// What the next life of the host has to know of a process.
+/// The record of a process for the next run of the host.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Record {
-    /// Its name.
+    /// Id of the process.
     pub id: String,
-    /// The process that leads its group; 0 while it is not known.
+    /// Process id of the group leader; 0 while unknown.
     pub pid: u32,
-    /// What everything of it carries in its environment.
+    /// Mark in the environment of the whole process group.
     pub mark: String,
-    /// The session key under which it was started.
+    /// Session key of the conversation that started it.
     pub key: String,
-    /// The session in which it was started.
+    /// Session that started it.
     pub session: Option<String>,
     /// The command.
     pub command: String,
-    /// Whether its end is told.
+    /// Notifies the session of the end.
     pub notify: bool,
-    /// What is told when it is printed.
+    /// Output patterns that the session is notified of.
     pub patterns: Vec<String>,
 }
 
-/// A part of what was printed.
+/// A part of the output.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Printed {
-    /// The bytes.
+    /// Bytes of the part.
     pub bytes: Vec<u8>,
-    /// Where they end, counted from the first byte ever printed.
+    /// End of the part, as an offset in bytes from the start of all output.
     pub upto: u64,
-    /// Bytes before them that were asked for and are gone.
+    /// Requested bytes before the part that no longer exist.
     pub dropped: u64,
 }
 
-/// The files of one process.
+/// The paths of the files of one process.
 #[derive(Clone, Debug)]
 pub struct Files {
     record: PathBuf,
-    /// What it prints goes to this name, a dot and a number.
+    /// Common prefix of the output files, followed by a dot and a number.
     pub output: PathBuf,
-    /// Its exit code.
+    /// File with the exit code.
     pub exit: PathBuf,
-    /// Its input.
+    /// Pipe for the input.
     pub input: PathBuf,
 }
 
 impl Files {
-    /// Of the process with this name.
+    /// Returns the paths for a process id.
     pub fn of(folder: &Path, id: &str) -> Self {
         let file = |end: &str| folder.join(format!("{id}.{end}"));
         Self { record: file("json"), output: file("out"), exit: file("exit"), input: file("in") }
     }
 
-    /// Makes the folder, the pipe and the record: what starts can be found again.
+    /// Creates the folder, the pipe and the record, so that the process can be found again before it starts.
     ///
     /// # Errors
     ///
-    /// What the system says.
+    /// The error of the operating system.
     pub fn make(&self, folder: &Path, record: &Record) -> std::io::Result<()> {
         std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
         rustix::fs::mknodat(CWD, &self.input, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0)?;
@@ -87,7 +86,7 @@ impl Files {
     ///
     /// # Errors
     ///
-    /// What the system says.
+    /// The error of the operating system.
     pub fn write(&self, record: &Record) -> std::io::Result<()> {
         let new = self.record.with_extension("new");
         let mut file = std::fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
@@ -96,32 +95,33 @@ impl Files {
         std::fs::rename(new, &self.record)
     }
 
-    /// Removes all of them.
+    /// Removes all files.
     pub fn remove(&self) {
         let pieces = self.pieces().into_iter().map(|piece| self.piece(piece));
         let others = [&self.exit, &self.input, &self.record].map(Clone::clone);
         for path in pieces.chain(others) {
-            // What is gone is what was wanted.
+            // A file that does not exist needs no removal.
             let _ = std::fs::remove_file(path);
         }
     }
 
-    /// Its exit code, once it has said one.
+    /// Returns the exit code, if there is one.
     pub fn exit_code(&self) -> Option<i32> {
         std::fs::read_to_string(&self.exit).ok()?.trim().parse().ok()
     }
 
-    /// How long ago it was started.
+    /// Returns the time since the start.
     pub fn age(&self) -> Duration {
         age(&self.record)
     }
 
-    /// How long ago it said its exit code; where it has said none, how long ago it was started.
+    /// Returns the time since the end, or since the start if there is no exit code.
     pub fn over_for(&self) -> Duration {
         if self.exit.exists() { age(&self.exit) } else { self.age() }
     }
 
-    /// What it printed from a place on, at most so many bytes. Where that is gone, what is left behind it.
+    /// Reads at most `bytes_max` bytes of output from an offset. If that part no longer exists, the reading
+    /// begins with the oldest part that does.
     pub fn read(&self, from: u64, bytes_max: u64) -> Printed {
         let pieces = self.pieces();
         let Some(oldest) = pieces.first() else { return Printed { upto: from, ..Printed::default() } };
@@ -130,7 +130,7 @@ impl Files {
         while (printed.bytes.len() as u64) < bytes_max {
             let (piece, at) = (printed.upto / PIECE_BYTES, printed.upto % PIECE_BYTES);
             let room = bytes_max - printed.bytes.len() as u64;
-            // A piece that is not there yet, or is gone this moment, has nothing to say.
+            // A piece that does not exist yet, or was just removed, is empty.
             let count = read_piece(&self.piece(piece), at, room, &mut printed.bytes).unwrap_or(0);
             if count == 0 {
                 break;
@@ -140,13 +140,13 @@ impl Files {
         printed
     }
 
-    /// The end of what it printed.
+    /// Returns the last bytes of the output.
     pub fn end(&self, bytes_max: u64) -> Vec<u8> {
         let sizes = self.pieces().into_iter().rev().map(|piece| {
             let size = std::fs::metadata(self.piece(piece)).map_or(0, |file| file.len());
             (piece, size)
         });
-        // Behind the last one stands an empty one for a moment.
+        // The last piece may be empty for a moment.
         let Some((last, size)) = sizes.into_iter().find(|(_, size)| *size > 0) else { return Vec::new() };
         self.read((last * PIECE_BYTES + size).saturating_sub(bytes_max), bytes_max).bytes
     }
@@ -155,7 +155,7 @@ impl Files {
         self.output.with_extension(format!("out.{number}"))
     }
 
-    /// The numbers of the pieces that are there, in order.
+    /// Returns the numbers of the existing pieces, in order.
     fn pieces(&self) -> Vec<u64> {
         let Some(stem) = self.output.file_name().and_then(|name| name.to_str()) else { return Vec::new() };
         let number = |name: &str| name.strip_prefix(stem)?.strip_prefix('.')?.parse().ok();
@@ -173,7 +173,7 @@ fn read_piece(path: &Path, at: u64, room: u64, bytes: &mut Vec<u8>) -> std::io::
 
 fn age(path: &Path) -> Duration {
     let changed = std::fs::metadata(path).and_then(|file| file.modified());
-    // A clock that was set back makes nothing older.
+    // A clock that was set back does not make a file older.
     changed.ok().and_then(|changed| changed.elapsed().ok()).unwrap_or_default()
 }
 
@@ -182,26 +182,26 @@ fn names(folder: Option<&Path>) -> impl Iterator<Item = String> {
     entries.flatten().filter_map(|entry| entry.file_name().into_string().ok())
 }
 
-/// Every process that the folder tells of.
+/// Returns all records in the folder.
 pub fn records(folder: &Path) -> Vec<Record> {
     let read = |name: &str| -> Option<Record> {
         let file = std::fs::File::open(folder.join(name)).ok()?;
         let mut bytes = Vec::new();
         file.take(RECORD_BYTES_MAX).read_to_end(&mut bytes).ok()?;
         let record: Record = serde_json::from_slice(&bytes).ok()?;
-        // Its name says where its files are.
+        // The file name must match the id, which determines the paths of the other files.
         (name.strip_suffix(".json") == Some(record.id.as_str())).then_some(record)
     };
     names(Some(folder)).filter(|name| name.ends_with(".json")).filter_map(|name| read(&name)).collect()
 }
 
-/// Removes files that belong to no process any more and are older than this.
+/// Removes files that belong to no known process and are older than `older_than`.
 pub fn sweep(folder: &Path, known: impl Fn(&str) -> bool, older_than: Duration) {
     for name in names(Some(folder)) {
         let id = name.split('.').next().unwrap_or_default();
         let path = folder.join(&name);
         if !known(id) && age(&path) >= older_than {
-            // What is gone is what was wanted.
+            // A file that does not exist needs no removal.
             let _ = std::fs::remove_file(path);
         }
     }

@@ -1,4 +1,4 @@
-//! Looks after one process until it has ended, and tells what was to be told.
+//! The watcher of one process: follows it until its end and notifies its session.
 
 use std::os::unix::process::ExitStatusExt;
 use std::sync::Arc;
@@ -13,44 +13,44 @@ use crate::tools::group;
 use crate::tools::output::{bounded, plain};
 use crate::tools::ports::{Followed, News};
 
-/// How often a running process is looked at.
+/// Interval of the checks of a running process.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 
-/// How long a hit of a pattern is put off, so that several are told together.
+/// Interval of notifications about output, so that several matches are reported together.
 const TELL_EVERY: Duration = Duration::from_secs(5);
 
-/// How often what printed its exit code is looked at before it is said that something of it runs on: what it printed
-/// last may still be on its way.
+/// Number of checks after the exit code before remaining processes are reported, because the last output may
+/// still be arriving.
 const LOOKS_BEHIND: u32 = 4;
 
-/// How often a session is woken for what one process prints; its end is told besides.
+/// Highest number of notifications about the output of one process. The end is reported in addition.
 pub const TELLS_MAX: u32 = 20;
 
-/// Lines that are told at once.
+/// Lines in one notification.
 const HITS_MAX: usize = 20;
 
-/// What one look reads, in bytes.
+/// Bytes read by one check.
 const LOOKED_BYTES_MAX: u64 = 256 << 10;
 
-/// The longest line in which a pattern is looked for, in bytes.
+/// Longest line in which patterns are searched, in bytes.
 const LINE_BYTES_MAX: usize = 4 << 10;
 
-/// What of the last output is told with the end, in bytes.
+/// Bytes of output reported with the end.
 const LAST_BYTES: u64 = 4 << 10;
 
-/// What is told of the command, in bytes.
+/// Bytes of the command in a notification.
 const COMMAND_BYTES_MAX: usize = 300;
 
-/// How it is seen that a process has ended.
+/// The way in which the end of a process is detected.
 pub enum Handle {
-    /// It is a child of this host.
+    /// The process is a child of this host.
     Child(Box<Child>),
-    /// An earlier life of the host started it.
+    /// An earlier run of the host started the process.
     Found,
 }
 
 impl Handle {
-    /// Waits a moment for its end; returns how, as far as it can be seen from outside.
+    /// Waits briefly for the end of the process. Returns the end, as far as it can be determined from outside.
     async fn gone(&mut self, process: &Process) -> Option<End> {
         match self {
             Self::Child(child) => {
@@ -67,8 +67,8 @@ impl Handle {
     }
 }
 
-/// Looks after a process until nothing of it runs any more. `followed`: its session is to hear of it, and how much it
-/// has heard.
+/// Watches a process until its whole group has ended. `followed` contains the state of the notifications if the
+/// session follows the process.
 pub async fn look_after(
     process: Arc<Process>,
     mut handle: Handle,
@@ -120,8 +120,8 @@ pub async fn look_after(
     ports.wakes.tell(news).await;
 }
 
-/// The command has ended, and something that it started runs on: the end is told, where that was wanted. Returns what
-/// is still looked for.
+/// Reports the end of a command that left a running process behind, if the session asked for it. Returns the
+/// search for patterns if it continues.
 async fn lines_of_what_is_left(
     process: &Process,
     ports: &Ports,
@@ -146,7 +146,7 @@ async fn lines_of_what_is_left(
     looks_on.then_some(lines)
 }
 
-/// How a command ended that left something running, as the agent is told.
+/// Returns a description, for the agent, of the end of a command that left a running process behind.
 pub fn left_words(code: i32) -> String {
     format!(
         "{}; something that it started still runs, and is ended with process(action=\"kill\")",
@@ -161,15 +161,15 @@ fn tell_end_with(news: &mut News, process: &Process, ports: &Ports, how: &str) {
     news.text = if news.text.is_empty() { end } else { format!("{}\n\n{end}", news.text) };
 }
 
-/// The lines in which a pattern stands.
+/// The search for lines that match a pattern.
 struct Lines {
     patterns: Vec<String>,
-    /// How far was read.
+    /// Offset of the search in the output, in bytes.
     seen: u64,
-    /// A line without its end.
+    /// Start of an incomplete line.
     rest: Vec<u8>,
     hits: Vec<String>,
-    /// Hits for which there was no room.
+    /// Matches beyond the limit of one notification.
     more: usize,
     told: u32,
 }
@@ -211,13 +211,13 @@ impl Lines {
                 false => self.more += 1,
             }
         }
-        // A line without an end must not grow for ever.
+        // A line without an end must not grow without limit.
         if self.rest.len() > LINE_BYTES_MAX {
             self.rest.clear();
         }
     }
 
-    /// Whether something may still be told of what is printed.
+    /// Returns true if the search may still find lines to report.
     fn looks_on(&self) -> bool {
         !self.patterns.is_empty() && self.told < TELLS_MAX
     }
@@ -226,7 +226,7 @@ impl Lines {
         !self.hits.is_empty()
     }
 
-    /// What is to be told so far; without hits an empty text.
+    /// Returns the pending notification; its text is empty without matches.
     fn news(&mut self, process: &Process, ports: &Ports) -> News {
         let (hits, more) = (std::mem::take(&mut self.hits), std::mem::take(&mut self.more));
         let upto = self.seen - self.rest.len() as u64;
