@@ -10,6 +10,10 @@ pub const MASK: &str = "[hidden]";
 /// Shortest secret that is masked in texts, in bytes. A shorter one would hide ordinary words.
 pub const MASKED_BYTES_MIN: usize = 4;
 
+/// Shortest secret that is masked inside a longer word, in characters. A shorter one is masked only where it stands
+/// alone.
+pub const WHOLE_CHARS_MIN: usize = 8;
+
 /// A value that cannot be printed. [`Secret::expose`] is the only access to its text, so that all uses can be
 /// found by that name.
 #[derive(Clone, PartialEq, Eq)]
@@ -69,7 +73,10 @@ pub fn mask(text: &str, secrets: &[Secret]) -> String {
     let mut hits: Vec<(usize, usize)> = secrets
         .iter()
         .filter(|secret| secret.0.len() >= MASKED_BYTES_MIN)
-        .flat_map(|secret| occurrences(text, &secret.0))
+        .flat_map(|secret| {
+            let is_short = secret.0.chars().count() < WHOLE_CHARS_MIN;
+            occurrences(text, &secret.0).into_iter().filter(move |hit| !is_short || is_alone(text, *hit))
+        })
         .collect();
     if hits.is_empty() {
         return text.to_owned();
@@ -87,6 +94,12 @@ pub fn mask(text: &str, secrets: &[Secret]) -> String {
     }
     masked.push_str(&text[shown..]);
     masked
+}
+
+/// Whether no letter or digit stands next to a range of `text`.
+fn is_alone(text: &str, (start, end): (usize, usize)) -> bool {
+    let is_word = |next: Option<char>| next.is_some_and(char::is_alphanumeric);
+    !is_word(text[..start].chars().next_back()) && !is_word(text[end..].chars().next())
 }
 
 /// Returns every occurrence of `needle` in `text`, including overlapping ones, as byte ranges.
@@ -117,19 +130,27 @@ mod tests {
 
     #[test]
     fn overlapping_secrets_leave_no_rest() {
-        let secrets = [Secret::new("abcd"), Secret::new("bcde"), Secret::new("")];
-        assert_eq!(mask("x abcde y abcd", &secrets), "x [hidden] y [hidden]");
+        let secrets = [Secret::new("abcd0123"), Secret::new("0123efgh"), Secret::new("")];
+        assert_eq!(mask("x abcd0123efgh y abcd0123", &secrets), "x [hidden] y [hidden]");
     }
 
     #[test]
     fn a_secret_inside_another_does_not_uncover_its_end() {
-        let secrets = [Secret::new("bcde"), Secret::new("abcdef")];
-        assert_eq!(mask("-abcdef-bcde-", &secrets), "-[hidden]-[hidden]-");
+        let secrets = [Secret::new("bcdefghi"), Secret::new("abcdefghij")];
+        assert_eq!(mask("-abcdefghij-bcdefghi-", &secrets), "-[hidden]-[hidden]-");
+    }
+
+    #[test]
+    fn a_short_secret_is_masked_only_as_a_whole_word() {
+        let secrets = [Secret::new("chat"), Secret::new("日本語")];
+        assert_eq!(mask("webchat chats chat, \"chat\" chat2", &secrets), "webchat chats [hidden], \"[hidden]\" chat2");
+        assert_eq!(mask("chat", &secrets), "[hidden]");
+        assert_eq!(mask("日本語 日本語で", &secrets), "[hidden] 日本語で");
     }
 
     #[test]
     fn a_secret_that_overlaps_itself_is_masked_whole() {
-        assert_eq!(mask("-ababababa-", &[Secret::new("ababa")]), "-[hidden]-");
+        assert_eq!(mask("-abababababababa-", &[Secret::new("ababababa")]), "-[hidden]-");
     }
 
     #[test]
@@ -140,8 +161,8 @@ mod tests {
     proptest! {
         #[test]
         fn no_masked_text_contains_a_secret(
-            pieces in proptest::collection::vec("[a-c ä]{0,6}", 0..8),
-            secrets in proptest::collection::vec("[a-cä]{4,6}", 1..4),
+            pieces in proptest::collection::vec("[a-c ä]{0,10}", 0..8),
+            secrets in proptest::collection::vec("[a-cä]{8,10}", 1..4),
             order in proptest::collection::vec(any::<proptest::sample::Index>(), 0..6),
         ) {
             let mut text = pieces.concat();

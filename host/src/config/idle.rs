@@ -10,6 +10,7 @@ use serde_json::Value as Json;
 
 use super::model::{AdapterConfig, Config};
 use super::problem::{Problem, Problems, Source, nearest};
+use super::section::Own;
 
 /// Lists of ids of people.
 const PEOPLE: [&str; 3] = ["access.allowed_users", "access.operators", "access.admins"];
@@ -35,11 +36,25 @@ impl Config {
             let sentence = format!("there is no folder {}; make it, or write another one", folder.display());
             push(FOLDER, source, sentence, None, &mut problems);
         }
+        self.request_as_address(&mut problems);
         for (instance, adapter) in &self.adapters {
             let uses = manifests.get(&adapter.plugin).map(|manifest| manifest.uses.as_slice());
             of_section(&format!("adapter.{instance}"), adapter, uses, &mut problems);
         }
         problems
+    }
+
+    /// The address of one request is no base of others.
+    fn request_as_address(&self, problems: &mut Problems) {
+        const REQUESTS: [&str; 5] = ["/chat/completions", "/completions", "/responses", "/embeddings", "/models"];
+        let key = "agent.base_url";
+        let Some(url) = &self.agent.base_url else { return };
+        let written = url.trim_end_matches('/');
+        if let Some(base) = REQUESTS.iter().find_map(|request| written.strip_suffix(request)) {
+            let source = self.origin.values.get(key).map(|found| &found.source);
+            let sentence = format!("{url:?} is the address of a request; write {base:?}");
+            push(key, source, sentence, None, problems);
+        }
     }
 
     /// An id of an instance that there is not lets nobody in. One of which there is a library may get its section from
@@ -65,8 +80,11 @@ impl Config {
         let mut seen: Vec<(&str, &str, &Json, String)> = Vec::new();
         let on = self.adapters.iter().filter(|(_, adapter)| adapter.enabled != Some(false));
         for (instance, adapter) in on {
-            for (key, own) in adapter.section.own.iter().filter(|(key, own)| !own.secrets.is_empty() || *key == "token")
-            {
+            let is_one = |(key, own): &(&String, &Own)| {
+                let is_set = own.value.as_str() != Some("");
+                is_set && (!own.secrets.is_empty() || *key == "token")
+            };
+            for (key, own) in adapter.section.own.iter().filter(is_one) {
                 let shown = format!("adapter.{instance}.{key}");
                 let is_it = |(plugin, name, value, _): &&(&str, &str, &Json, String)| {
                     *plugin == adapter.plugin && *name == key && **value == own.value

@@ -112,6 +112,12 @@ pub const KEYS: &[Key] = &[
     key("host.log", Kind::Text, "\"info\"", "A level, or a tracing filter such as \"info,hermes_host=debug\"."),
     key("host.log_format", Kind::Word(&["text", "json"]), "\"text\"", "How log lines are written: text | json."),
     key("host.status", Kind::Listen, "\"127.0.0.1:8640\"", "Status page, /metrics, /healthz and /readyz. \"\" is off."),
+    key(
+        "host.status_public",
+        Kind::Bool,
+        "false",
+        "Whether `status` may be an address that other machines reach. The page asks for no key.",
+    ),
     unset(
         "host.proxy",
         Kind::Proxy,

@@ -1,14 +1,16 @@
 //! Finds the file, reads it, and makes a [`Config`] or all of its problems.
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use tracing_subscriber::EnvFilter;
+use hermes_adapter_net::address::is_loopback_ip;
 
 use super::build::{self, Get};
 use super::environment::{Environment, read_bounded};
 use super::keys::{ENVIRONMENT, KEYS, Key, find};
+use super::log_filter;
 use super::model::Config;
 use super::problem::{Problem, Problems, Source, Warning, nearest};
 use super::proxies;
@@ -258,11 +260,11 @@ fn apply_environment(reader: &mut Reader<'_>, values: &mut Values) {
 fn check_together(reader: &mut Reader<'_>, values: &Values) {
     if let Some(found) = values.get("host.log")
         && let Value::String(filter) = &found.value
-        && EnvFilter::try_new(filter).is_err()
+        && let Err(sentence) = log_filter::check(filter)
     {
-        let sentence = format!("{filter:?} is no level and no filter; write \"info\" or \"info,hermes_host=debug\"");
         reader.problems.push(found.source.clone(), "host.log", sentence);
     }
+    check_status(reader, values);
     resets::check(reader, values, "session.");
     let number = |path: &str| match find(KEYS, path).and_then(|key| values.value(key)) {
         Some(Value::Integer(n)) => n,
@@ -280,6 +282,23 @@ fn check_together(reader: &mut Reader<'_>, values: &Values) {
             let source = found.source.clone();
             reader.problems.push(source, small, format!("must not be longer than {large}"));
         }
+    }
+}
+
+/// Refuses a status address that other machines reach, unless `host.status_public` permits it.
+fn check_status(reader: &mut Reader<'_>, values: &Values) {
+    let permits = values.get("host.status_public").is_some_and(|found| found.value == Value::Boolean(true));
+    if let Some(found) = values.get("host.status").filter(|_| !permits)
+        && let Value::String(text) = &found.value
+        && let Ok(address) = text.parse::<SocketAddr>()
+        && !is_loopback_ip(address.ip())
+    {
+        let sentence = format!(
+            "other machines may reach {address}, and it shows adapters, paths and errors without a key; \
+             write \"127.0.0.1:{}\", or permit it with `status_public = true`",
+            address.port()
+        );
+        reader.problems.push(found.source.clone(), "host.status", sentence);
     }
 }
 

@@ -77,7 +77,8 @@ impl Prepared {
             }
         }
         let nobody = self.config.targets_of_nobody(&self.manifests, &self.schemas);
-        problems.and(self.config.without_effect(&self.manifests)).and(nobody)
+        let ports = self.config.ports_twice(&self.manifests, &self.schemas);
+        problems.and(self.config.without_effect(&self.manifests)).and(nobody).and(ports)
     }
 
     /// What a person should know who reads `problems`: the warnings, but for those that say of a library that is refused
@@ -228,6 +229,8 @@ impl Config {
         let (plans, problems) = self.judged_plans(&manifests, &schemas);
         let without = self.missing_operators();
         self.warnings.extend(without);
+        let short = self.short_secrets();
+        self.warnings.extend(short);
         let (problems, refused) = (problems.of(&self), refused.of(&self));
         (Prepared { config: self, manifests, schemas, plans, settings, problems }, refused)
     }

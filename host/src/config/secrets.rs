@@ -7,12 +7,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use hermes_core::secret::MASK;
+use hermes_adapter_net::client::{base_url, is_loopback};
+use hermes_core::secret::{MASK, WHOLE_CHARS_MIN};
 use hermes_protocol::Manifest;
 use serde_json::Value as Json;
 
 use super::model::Config;
-use super::problem::Problems;
+use super::problem::{Problems, Source, Warning};
 use super::schema;
 use super::section::Own;
 
@@ -20,6 +21,33 @@ use super::section::Own;
 const DEPTH_MAX: usize = 32;
 
 impl Config {
+    /// Returns a warning for each secret that is too short to be masked inside a text. The key of an endpoint on this
+    /// machine is often a placeholder.
+    pub(super) fn short_secrets(&self) -> Vec<Warning> {
+        let is_short = |secret: &str| !secret.is_empty() && secret.chars().count() < WHOLE_CHARS_MIN;
+        let warn = |source: Source, key: String| Warning {
+            source,
+            key,
+            sentence: format!(
+                "a secret of less than {WHOLE_CHARS_MIN} characters is masked in logs only where it stands alone; use a longer one"
+            ),
+        };
+        let mut warnings = Vec::new();
+        let is_elsewhere =
+            self.agent.base_url.as_deref().and_then(|url| base_url(url).ok()).is_none_or(|url| !is_loopback(&url));
+        if is_elsewhere && self.agent.api_key.as_ref().is_some_and(|key| is_short(key.expose())) {
+            let source = self.origin.values.get("agent.api_key").map_or(Source::Default, |found| found.source.clone());
+            warnings.push(warn(source, "agent.api_key".to_owned()));
+        }
+        for (instance, adapter) in self.adapters.iter().filter(|(_, adapter)| adapter.enabled != Some(false)) {
+            for (key, own) in adapter.section.own.iter().filter(|(_, own)| own.secrets.iter().any(|one| is_short(one)))
+            {
+                warnings.push(warn(own.place(""), format!("adapter.{instance}.{key}")));
+            }
+        }
+        warnings
+    }
+
     /// Finds the secrets that were written out, by the manifests and by the schemas that are known.
     /// Each is hidden from then on, or a problem where others may read the file.
     pub(super) fn check_literals(

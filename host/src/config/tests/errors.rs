@@ -20,6 +20,12 @@ fn each_mistake_has_its_sentence() {
             "[host]\nlog = \"info,a=loud\"",
             "plugins.toml:2:1: host.log: \"info,a=loud\" is no level and no filter; write \"info\" or \"info,hermes_host=debug\"",
         ),
+        ("[host]\nlog = \"inof\"", "plugins.toml:2:1: host.log: \"inof\" is no level; write \"info\""),
+        (
+            "[host]\nstatus = \"0.0.0.0:8640\"",
+            "plugins.toml:2:1: host.status: other machines may reach 0.0.0.0:8640, and it shows adapters, paths and errors \
+             without a key; write \"127.0.0.1:8640\", or permit it with `status_public = true`",
+        ),
         ("[host]\nlog = \"\"", "plugins.toml:2:1: host.log: must not be empty"),
         ("[host]\ndrain_s = \"30\"", "plugins.toml:2:1: host.drain_s: must be an integer, not a string"),
         ("[host]\ndrain_s = 1.5", "plugins.toml:2:1: host.drain_s: must be an integer, not a number with a point"),
@@ -308,6 +314,112 @@ async fn a_value_that_never_has_an_effect_is_refused_by_the_check_and_runs_all_t
         .join("\n")
     );
     assert!(prepared.config.prepare(None).await.is_ok());
+}
+
+#[test]
+fn a_status_address_that_others_reach_needs_a_permission() {
+    for (address, permitted, is_good) in [
+        ("0.0.0.0:1", false, false),
+        ("[::]:1", false, false),
+        ("192.168.1.4:1", false, false),
+        ("0.0.0.0:1", true, true),
+        ("127.0.0.9:1", false, true),
+        ("[::1]:1", false, true),
+        ("[::ffff:127.0.0.1]:1", false, true),
+        ("", false, true),
+    ] {
+        let mut world = World::new();
+        world.file(&format!("[host]\nstatus = {address:?}\nstatus_public = {permitted}"));
+        assert_eq!(world.load().is_ok(), is_good, "{address} {permitted}");
+    }
+}
+
+#[tokio::test]
+async fn the_address_of_a_request_is_no_base_url() {
+    for (written, base) in [
+        ("http://127.0.0.1:1/v1/chat/completions", Some("http://127.0.0.1:1/v1")),
+        ("http://127.0.0.1:1/v1/chat/completions/", Some("http://127.0.0.1:1/v1")),
+        ("http://127.0.0.1:1/v1/responses", Some("http://127.0.0.1:1/v1")),
+        ("http://127.0.0.1:1/v1/models", Some("http://127.0.0.1:1/v1")),
+        ("http://127.0.0.1:1/v1", None),
+        ("http://127.0.0.1:1", None),
+        ("http://127.0.0.1:1/completions-proxy/v1", None),
+    ] {
+        let mut world = World::new();
+        world.file(&format!("[agent]\nruntime = \"openai\"\nmodel = \"m\"\nbase_url = {written:?}"));
+        let (prepared, refused) = world.load().unwrap().examine(None).await;
+        assert_eq!(refused, Problems::default());
+        let expected = base.map_or(String::new(), |base| {
+            format!("plugins.toml:4:1: agent.base_url: {written:?} is the address of a request; write {base:?}")
+        });
+        assert_eq!(world.relative(prepared.wrong()), expected);
+    }
+}
+
+#[tokio::test]
+async fn two_variables_that_are_not_set_are_no_common_token() {
+    let mut world = World::new();
+    let section = |name: &str| {
+        format!("[adapter.{name}]\ncommand = [\"./chat\"]\nplugin = \"chat\"\ntoken = {{ env = \"NOWHERE_{name}\" }}\n")
+    };
+    world.file(&(section("one") + &section("two")));
+    let (config, problems) = read(world.sources.clone()).unwrap();
+    let (prepared, _) = config.examine(None).await;
+    assert_eq!(prepared.wrong(), Problems::default());
+    let said = problems.to_string();
+    assert!(said.contains("NOWHERE_one is not set") && said.contains("NOWHERE_two is not set"), "{said}");
+}
+
+#[test]
+fn two_listeners_on_one_port_are_named_with_the_line_that_can_be_changed() {
+    let server = manifests::one(json!({ "id": "server", "transport": "http" }));
+    let schema = json!({ "properties": { "listen": { "type": "string", "default": "127.0.0.1:8642" } } });
+    let schemas = BTreeMap::from([("server".to_owned(), schema)]);
+    let told = |text: &str| {
+        let mut world = World::new();
+        world.file(text);
+        world.relative(world.load().unwrap().ports_twice(&server, &schemas))
+    };
+    assert_eq!(
+        told("[host]\nstatus = \"127.0.0.1:8642\"\n[adapter.server]\n"),
+        "plugins.toml:2:1: host.status: listens on 127.0.0.1:8642, and adapter.server.listen listens on \
+         127.0.0.1:8642; choose another port"
+    );
+    assert_eq!(
+        told(
+            "[adapter.a]\nplugin = \"x\"\nlisten = \"localhost:9000\"\n[adapter.b]\nplugin = \"y\"\nport = 9000\nlisten = \"0.0.0.0:1\"\n"
+        ),
+        "plugins.toml:6:1: adapter.b.port: listens on 0.0.0.0:9000, and adapter.a.listen listens on 127.0.0.1:9000; \
+         choose another port"
+    );
+    assert_eq!(
+        told("[adapter.server]\n[adapter.second]\nplugin = \"server\"\n"),
+        "plugins.toml:1:10: adapter.server.listen: listens on 127.0.0.1:8642, and adapter.second.listen listens on \
+         127.0.0.1:8642; choose another port"
+    );
+    assert_eq!(
+        told("[host]\nstatus = \"\"\n[adapter.server]\n[adapter.b]\nlisten = \"127.0.0.1:8642\"\nenabled = false\n"),
+        ""
+    );
+    assert_eq!(told("[adapter.a]\nlisten = \"127.0.0.1:0\"\n[adapter.b]\nlisten = \"127.0.0.1:0\"\n"), "");
+}
+
+#[tokio::test]
+async fn a_secret_that_is_too_short_to_be_masked_is_warned_about() {
+    let warned = |url: &'static str, key: &'static str, token: &'static str| async move {
+        let mut world = World::new();
+        world.env("KEY", key).env("CHAT_TOKEN", token);
+        world.file(&format!(
+            "[agent]\nruntime = \"openai\"\nmodel = \"m\"\nbase_url = {url:?}\napi_key = {{ env = \"KEY\" }}\n\
+             [adapter.chat]\ncommand = [\"./chat\"]\ntoken = {{ env = \"CHAT_TOKEN\" }}\n"
+        ));
+        let prepared = world.load().unwrap().prepare(None).await.ok().unwrap();
+        let short =
+            prepared.config.warnings.into_iter().filter(|warning| warning.sentence.contains("a secret of less"));
+        short.map(|warning| warning.key).collect::<Vec<_>>()
+    };
+    assert_eq!(warned("https://api.example/v1", "none", "info").await, ["agent.api_key", "adapter.chat.token"]);
+    assert_eq!(warned("http://127.0.0.1:1/v1", "none", "long-enough").await, Vec::<String>::new());
 }
 
 #[tokio::test]

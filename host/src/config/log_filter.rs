@@ -1,0 +1,113 @@
+//! `[host] log`: a level, or levels of single modules.
+//!
+//! A filter takes any word for the name of a module. A misspelt level or module would silence the whole log, so every
+//! part must be a level or name a level, and some part must reach the host.
+
+use tracing_subscriber::EnvFilter;
+
+use super::problem::nearest;
+
+const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
+
+/// The crates of the host, as their log lines name them.
+const OURS: [&str; 5] = ["hermes_host", "hermes_agent", "hermes_core", "hermes_protocol", "hermes_adapter_net"];
+
+/// Checks a filter; the error is a sentence with the nearest filter that is valid.
+pub(super) fn check(filter: &str) -> Result<(), String> {
+    let no_filter = || format!("{filter:?} is no level and no filter; write \"info\" or \"info,hermes_host=debug\"");
+    let with = |part: &str, better: &str| {
+        let parts = filter.split(',').map(|other| if other == part { better } else { other });
+        parts.collect::<Vec<_>>().join(",")
+    };
+    // A part in brackets selects spans and may hold commas.
+    if filter.contains(['[', '{']) {
+        return EnvFilter::try_new(filter).map(drop).map_err(|_| no_filter());
+    }
+    let mut reaches_the_host = false;
+    for part in filter.split(',') {
+        if part.trim() != part || part.is_empty() {
+            let tidy: Vec<&str> = filter.split(',').map(str::trim).filter(|part| !part.is_empty()).collect();
+            let better = if tidy.is_empty() { "info".to_owned() } else { tidy.join(",") };
+            return Err(format!("{filter:?} has blanks or empty parts; write {better:?}"));
+        }
+        let Some((module, level)) = part.rsplit_once('=') else {
+            if is_level(part) {
+                reaches_the_host = true;
+                continue;
+            }
+            let better = match nearest(&part.to_lowercase(), LEVELS) {
+                Some(level) => with(part, level),
+                None if filter == part => format!("info,{part}=debug"),
+                None => with(part, &format!("{part}=debug")),
+            };
+            return Err(format!("{part:?} is no level; write {better:?}"));
+        };
+        if !is_level(level) {
+            return Err(match nearest(&level.to_lowercase(), LEVELS) {
+                Some(near) => format!("{level:?} is no level; write {:?}", with(part, &format!("{module}={near}"))),
+                None => no_filter(),
+            });
+        }
+        if OURS.iter().any(|ours| within(module, ours) || ours.starts_with(module)) {
+            reaches_the_host = true;
+        } else if let Some(near) = nearest(module.split("::").next().unwrap_or(module), OURS) {
+            let better = with(part, &format!("{near}={level}"));
+            return Err(format!("{module:?} is no module of the host; write {better:?}"));
+        }
+    }
+    match reaches_the_host {
+        true => EnvFilter::try_new(filter).map(drop).map_err(|_| no_filter()),
+        false => Err(format!("{filter:?} hides every line of the host; write {:?}", format!("info,{filter}"))),
+    }
+}
+
+fn is_level(word: &str) -> bool {
+    LEVELS.iter().any(|level| level.eq_ignore_ascii_case(word)) || matches!(word.as_bytes(), [b'0'..=b'5'])
+}
+
+/// Whether a module is a crate or part of it.
+fn within(module: &str, of: &str) -> bool {
+    module.strip_prefix(of).is_some_and(|rest| rest.is_empty() || rest.starts_with("::"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_filter_that_would_silence_the_log_is_refused_with_the_nearest_valid_one() {
+        let cases = [
+            ("inof", "\"inof\" is no level; write \"info\""),
+            ("Debg", "\"Debg\" is no level; write \"debug\""),
+            ("warning", "\"warning\" is no level; write \"warn\""),
+            ("verbose", "\"verbose\" is no level; write \"info,verbose=debug\""),
+            ("hermes_host", "\"hermes_host\" is no level; write \"info,hermes_host=debug\""),
+            ("inof,hermes_host=debug", "\"inof\" is no level; write \"info,hermes_host=debug\""),
+            ("info,hermes_host=debgu", "\"debgu\" is no level; write \"info,hermes_host=debug\""),
+            ("hermes_hots=debug", "\"hermes_hots\" is no module of the host; write \"hermes_host=debug\""),
+            ("info,hermes-host=debug", "\"hermes-host\" is no module of the host; write \"info,hermes_host=debug\""),
+            ("hyper=debug", "\"hyper=debug\" hides every line of the host; write \"info,hyper=debug\""),
+            ("info, hyper=warn", "\"info, hyper=warn\" has blanks or empty parts; write \"info,hyper=warn\""),
+            (",", "\",\" has blanks or empty parts; write \"info\""),
+            ("info,=debug,", "\"info,=debug,\" has blanks or empty parts; write \"info,=debug\""),
+        ];
+        for (filter, sentence) in cases {
+            assert_eq!(check(filter), Err(sentence.to_owned()), "{filter}");
+        }
+        for filter in [
+            "info",
+            "WARN",
+            "off",
+            "3",
+            "trace",
+            "info,hermes_host=debug",
+            "hermes_host=debug",
+            "hermes=debug",
+            "hermes_host::outbox=trace,warn",
+            "warn,hyper=off,h2=error",
+            "info,hermes_host[turn{session=7}]=trace",
+        ] {
+            assert_eq!(check(filter), Ok(()), "{filter}");
+        }
+    }
+}
