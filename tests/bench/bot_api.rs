@@ -1,4 +1,4 @@
-//! A Bot API and a model on one loopback port, as small as the measurement needs: what they cost is theirs.
+//! A minimal Bot API and model server on one loopback port. Their cost is not part of the measurement.
 
 use std::{
     collections::VecDeque,
@@ -11,13 +11,13 @@ use std::{
 
 use serde_json::{Value, json};
 
-/// The server's state.
+/// The state of the server.
 #[derive(Default)]
 struct State {
     updates: VecDeque<Value>,
     next_update: i64,
     sent: u64,
-    /// When the model was asked, each time.
+    /// Time of each request to the model.
     asked: Vec<Instant>,
 }
 
@@ -29,7 +29,7 @@ pub struct BotApi {
 }
 
 impl BotApi {
-    /// Listens on a free port.
+    /// Starts a server on a free port.
     pub fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let port = listener.local_addr().expect("it listens").port();
@@ -44,12 +44,12 @@ impl BotApi {
         server
     }
 
-    /// Its address.
+    /// Returns the base URL.
     pub fn base(&self) -> String {
         format!("http://127.0.0.1:{}", self.port)
     }
 
-    /// Somebody writes to the bot.
+    /// Queues a message of a user to the bot.
     pub fn push(&self, chat: u64, text: &str) {
         let mut state = self.shared.0.lock().expect("no thread fails with it");
         state.next_update += 1;
@@ -60,7 +60,7 @@ impl BotApi {
         self.shared.1.notify_all();
     }
 
-    /// Waits until the bot has sent `count` messages in all.
+    /// Waits until the bot has sent `count` messages in total.
     pub fn wait_sent(&self, count: u64) {
         let deadline = Instant::now() + Duration::from_secs(120);
         let mut state = self.shared.0.lock().expect("no thread fails with it");
@@ -70,7 +70,7 @@ impl BotApi {
         }
     }
 
-    /// Waits until the model was asked `count` times in all; returns when that was.
+    /// Waits until the model has received `count` requests in total. Returns the time of the last one.
     pub fn wait_asked(&self, count: usize) -> Instant {
         let deadline = Instant::now() + Duration::from_secs(30);
         let mut state = self.shared.0.lock().expect("no thread fails with it");

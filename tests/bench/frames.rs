@@ -1,4 +1,4 @@
-//! The host's side of `adapter-sdk/FRAMES.md`, written from that page alone.
+//! The host's side of `adapter-sdk/FRAMES.md`, implemented from that page alone.
 
 use std::{
     io::{Read, Write},
@@ -13,7 +13,7 @@ const CALL: u8 = 1;
 const REPLY: u8 = 2;
 const HELLO: u8 = 5;
 
-/// An adapter in a process of its own.
+/// An adapter in a separate process.
 pub struct Isolated {
     child: Child,
     socket: UnixStream,
@@ -21,7 +21,7 @@ pub struct Isolated {
 }
 
 impl Isolated {
-    /// Starts `library` under `host`'s runner.
+    /// Starts `library` with the runner of `host`.
     pub fn start(host: &Path, library: &Path) -> Self {
         let (socket, theirs) = UnixStream::pair().expect("a socket pair");
         let child = Command::new(host)
@@ -40,7 +40,7 @@ impl Isolated {
         isolated
     }
 
-    /// One call and its reply.
+    /// Sends one call and returns its reply.
     pub fn call(&mut self, method: &str, payload: &[u8]) -> (i32, Vec<u8>) {
         let id = self.next;
         self.next += 1;
@@ -62,7 +62,7 @@ impl Isolated {
         self.socket.write_all(&frame).expect("the runner listens");
     }
 
-    /// Reads frames until one is wanted; answers the adapter's own calls with an empty object.
+    /// Reads frames until one matches, and answers calls of the adapter with an empty object.
     fn read_until(&mut self, wanted: impl Fn(u8, u64) -> bool) -> (u64, i32, Vec<u8>) {
         loop {
             let mut length = [0; 4];
@@ -82,7 +82,7 @@ impl Isolated {
         }
     }
 
-    /// The runner's process.
+    /// Returns the process id of the runner.
     pub fn pid(&self) -> u32 {
         self.child.id()
     }
@@ -90,14 +90,14 @@ impl Isolated {
 
 impl Drop for Isolated {
     fn drop(&mut self) {
-        // It ends with its socket too; this only makes sure.
+        // The process also ends with its socket; the kill is a precaution.
         if self.child.kill().is_ok() {
             let _reaped = self.child.wait();
         }
     }
 }
 
-/// A `send` of about 512 bytes.
+/// Returns the payload of a `send`, about 512 bytes.
 pub fn payload() -> Vec<u8> {
     let value: Value = json!({ "delivery": 1, "part": 1, "of": 1, "key": "bench", "purpose": "reply", "chat": { "type": "dm", "id": "7" },
         "text": "x".repeat(150), "format": "plain", "source": "x".repeat(150), "silent": false });

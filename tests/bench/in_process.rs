@@ -1,4 +1,4 @@
-//! A round trip over the vtables, in this process: what the host does for an adapter that runs inside it.
+//! A round trip over the vtables in this process, like the host's calls to an in-process adapter.
 
 use hermes_adapter_sdk::{prelude::*, testing::MockHost};
 use serde_json::json;
@@ -6,7 +6,7 @@ use serde_json::json;
 #[derive(AdapterConfig)]
 struct Config {}
 
-/// Answers every send at once.
+/// An adapter that answers every send at once.
 struct Instantly;
 
 impl Adapter for Instantly {
@@ -28,7 +28,7 @@ impl Adapter for Instantly {
 
 hermes_adapter_sdk::test_adapter!(Instantly);
 
-/// The adapter, connected.
+/// Returns the connected adapter.
 pub fn connected() -> MockHost {
     let host = MockHost::start::<Instantly>(json!({})).expect("it starts");
     host.connect().expect("it connects");

@@ -1,10 +1,10 @@
-//! Where it is measured.
+//! Description of the measuring machine.
 
 use std::{fs, process::Command};
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
-/// Processor, cores, memory, kernel, compiler and load in one sentence.
+/// Returns processor, cores, memory, kernel, compiler and load in one sentence.
 pub fn describe() -> String {
     let cpu = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let model = cpu
@@ -27,8 +27,8 @@ pub fn describe() -> String {
     )
 }
 
-/// Runs `what` with this thread, and every thread and process that it starts, on one core: a sleeping core
-/// that has to be woken is not in its figures.
+/// Runs `what` on one core, with this thread and all threads and processes that it starts. The figures
+/// therefore exclude the wake-up of a sleeping core.
 pub fn on_one_core<T>(what: impl FnOnce() -> T) -> T {
     let all = sched_getaffinity(None).expect("the kernel tells the cores");
     let core = (0..CpuSet::MAX_CPU).find(|core| all.is_set(*core)).expect("we run on one");

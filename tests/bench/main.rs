@@ -1,8 +1,8 @@
-//! The budgets, measured: `cargo bench -p hermes-tests`.
+//! Measurement of the performance budgets: `cargo bench -p hermes-tests`.
 //!
-//! Every row of the table is one function in [`ROWS`] that returns what it measured. The whole process is
-//! measured from outside: CPU and memory by what the kernel says about it, time by what its platform sees.
-//! `-- --write` also writes `tests/bench/RESULTS.md`. A word as argument runs the rows that contain it.
+//! Each row of the table is one function in [`ROWS`] that returns its measurements. The whole process is
+//! measured from outside: CPU and memory as reported by the kernel, time as seen by the platform. `-- --write`
+//! also writes `tests/bench/RESULTS.md`. An argument selects the rows that contain it.
 
 #![forbid(unsafe_code)]
 
@@ -16,34 +16,34 @@ mod table;
 
 use std::env;
 
-/// One line of the table.
+/// A row of the table.
 pub struct Row {
-    /// What is measured.
+    /// Subject of the measurement.
     pub what: &'static str,
-    /// The budget, in words.
+    /// Budget, in words.
     pub budget: &'static str,
-    /// Measures it.
+    /// Measurement.
     pub measure: fn() -> Vec<Measured>,
 }
 
-/// One measured figure.
+/// A measured figure.
 pub struct Measured {
-    /// Under which condition.
+    /// Condition of the measurement.
     pub condition: String,
-    /// The figure with its unit.
+    /// Figure with its unit.
     pub figure: String,
-    /// Whether it is within the budget; `None` where the budget says nothing about it.
+    /// True if the figure is within the budget; `None` if the budget has no limit for it.
     pub within: Option<bool>,
 }
 
 impl Measured {
-    /// A figure and whether it is within the budget.
+    /// Creates a figure with its verdict.
     pub fn new(condition: impl Into<String>, figure: impl Into<String>, within: impl Into<Option<bool>>) -> Self {
         Self { condition: condition.into(), figure: figure.into(), within: within.into() }
     }
 }
 
-/// The table. A new row is one line here.
+/// All rows, in order.
 const ROWS: &[Row] = &[
     Row {
         what: "start to online, adapters side by side",

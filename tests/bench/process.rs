@@ -1,11 +1,11 @@
-//! What the kernel says about a process and its children.
+//! Kernel figures of a process and its descendants.
 
 use std::{fs, time::Duration};
 
-/// Ticks of `/proc/<pid>/stat` a second; fixed at 100 for user space on Linux.
+/// Ticks per second in `/proc/<pid>/stat`; fixed at 100 for user space on Linux.
 const TICKS_PER_SECOND: u64 = 100;
 
-/// A process with its descendants.
+/// Returns the process ids of a process and its descendants.
 pub fn family(pid: u32) -> Vec<u32> {
     let mut found = vec![pid];
     let mut at = 0;
@@ -20,7 +20,7 @@ pub fn family(pid: u32) -> Vec<u32> {
     found
 }
 
-/// Proportional memory of a process and its descendants, in KiB.
+/// Returns the proportional memory of a process and its descendants, in KiB.
 pub fn pss_kib(pid: u32) -> u64 {
     family(pid)
         .into_iter()
@@ -33,7 +33,8 @@ pub fn pss_kib(pid: u32) -> u64 {
         .sum()
 }
 
-/// Processor time of a process and its descendants so far. Nanoseconds where the kernel counts them, ticks otherwise.
+/// Returns the processor time of a process and its descendants so far, in nanoseconds if the kernel counts
+/// them, otherwise in ticks.
 pub fn cpu(pid: u32) -> Duration {
     family(pid).into_iter().map(one_cpu).sum()
 }
@@ -56,7 +57,7 @@ fn one_cpu(pid: u32) -> Duration {
     Duration::from_millis(fields.iter().sum::<u64>() * 1000 / TICKS_PER_SECOND)
 }
 
-/// Open descriptors of a process and its descendants.
+/// Returns the number of open file descriptors of a process and its descendants.
 pub fn descriptors(pid: u32) -> usize {
     family(pid).into_iter().map(|pid| fs::read_dir(format!("/proc/{pid}/fd")).map_or(0, Iterator::count)).sum()
 }

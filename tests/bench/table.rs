@@ -1,25 +1,25 @@
-//! The table as Markdown.
+//! The table in Markdown.
 
 use std::fmt;
 
 use crate::{Measured, Row};
 
-/// What stands below the measured table in `RESULTS.md`.
+/// Text below the measured table in `RESULTS.md`.
 pub const NOTES: &str = include_str!("notes.md");
 
-/// Measured rows, and where they were measured.
+/// The measured rows and the machine.
 pub struct Table {
     machine: String,
     lines: Vec<String>,
 }
 
 impl Table {
-    /// An empty table of this machine.
+    /// Creates an empty table for this machine.
     pub fn new(machine: String) -> Self {
         Self { machine, lines: Vec::new() }
     }
 
-    /// Adds what a row measured.
+    /// Adds the measurements of a row.
     pub fn add(&mut self, row: &Row, measured: Vec<Measured>) {
         for one in measured {
             let verdict = match one.within {

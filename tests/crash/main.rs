@@ -1,8 +1,8 @@
-//! The host dies at every point of the durable path and at two hundred random ones.
+//! Crash tests: the host dies at every named point of the durable path and at two hundred random points.
 //!
-//! The scripted platform behaves like a real one: what was not acknowledged it delivers again. What has to
-//! hold afterwards: every message is answered; an answer is repeated only where the send was cut off in the
-//! middle, and then marked; the database is whole.
+//! The scripted platform behaves like a real one: it delivers unacknowledged events again. After each crash,
+//! every message must be answered, an answer may be repeated only if its send was interrupted, with a mark, and
+//! the database must be consistent.
 
 #![forbid(unsafe_code)]
 
@@ -14,7 +14,7 @@ use hermes_tests::{Chance, Isolation, World, until};
 use rusqlite::{Connection, OpenFlags};
 use serde_json::{Value, json};
 
-/// What a repeated answer ends or begins with.
+/// Mark of a repeated answer.
 const MARK: &str = "(possibly repeated)";
 
 #[test]
@@ -39,7 +39,7 @@ fn a_reply_owed_before_a_crash_arrives_after_it() {
 
 #[test]
 fn a_send_that_never_reached_the_platform_arrives_after_the_crash() {
-    // Claimed, not sent: the host cannot know that, so the repeat is marked.
+    // The part is claimed but not sent. The host cannot know that, so the repeat is marked.
     dies_at("mid_send", Redelivered::Yes, Copies::OneMarked);
 }
 
@@ -50,7 +50,8 @@ fn a_send_whose_outcome_was_lost_is_repeated_once_and_marked() {
 
 #[test]
 fn an_answer_that_grows_ends_whole_wherever_the_host_dies_over_its_first_piece() {
-    // Not sent yet, claimed, sent without a receipt, and then with it: only what may have arrived is marked.
+    // The four points are: not sent, claimed, sent without a receipt, and sent with a receipt. Only a part that
+    // may have arrived is marked.
     for (point, marked) in
         [("after_draft", false), ("mid_send", true), ("after_send_before_settle", true), ("after_owe", false)]
     {
@@ -60,7 +61,7 @@ fn an_answer_that_grows_ends_whole_wherever_the_host_dies_over_its_first_piece()
 
 #[test]
 fn a_file_that_the_host_dies_over_is_in_the_one_answer_after_it() {
-    // Not in its row yet, it is fetched once more.
+    // A file that is not yet in its row is fetched again.
     for (point, fetches) in [("files_fetched", 2), ("files_kept", 1)] {
         let mut world = World::new(Isolation::Process, &["7"]);
         let chat = world.scripted.chat("7");
@@ -119,9 +120,9 @@ enum Redelivered {
 enum Copies {
     /// The platform sees the answer once, without a mark.
     One,
-    /// It sees it once, marked.
+    /// The platform sees the answer once, with a mark.
     OneMarked,
-    /// It sees it twice; the second is marked.
+    /// The platform sees the answer twice, the second time with a mark.
     SecondMarked,
 }
 
@@ -141,7 +142,7 @@ fn dies_at(point: &str, redelivered: Redelivered, copies: Copies) {
         }
         let expected = if copies == Copies::SecondMarked { 2 } else { 1 };
         chat.hears(expected);
-        // The next message is a full round trip: whatever else was coming has come by then.
+        // The next message is a full round trip, so all pending messages have arrived before its answer.
         chat.says("afterwards");
         until("the next message is answered", 30, || {
             chat.received().iter().any(|text| text.contains("afterwards")).then_some(())
@@ -171,7 +172,8 @@ fn a_conversation_arrives_in_its_chat_wherever_the_host_dies_on_its_way() {
         let session = world.let_go("boats");
         assert_eq!(world.stop(), Some(0), "{point}");
         world.environment("HERMES_CRASH_AT", point);
-        // Each life knows it at once: a handoff that waits is carried on before anybody could tell it.
+        // The script is part of the greeting of each run, because a pending handoff continues before a test
+        // could send a command.
         world.scripted.greet(json!({
             "do": "answer", "method": "create_handoff_thread", "answer": { "type": "group", "id": "g", "thread": "t" },
         }));
@@ -205,7 +207,7 @@ fn two_hundred_random_kills_under_load_lose_nothing() {
     const CHATS: usize = 6;
     let mut world = World::new(Isolation::Process, &["0", "1", "2", "3", "4", "5"]);
     let chats: Vec<_> = (0..CHATS).map(|n| world.scripted.chat(&n.to_string())).collect();
-    // Written by people, not yet acknowledged by the host, in the order of each chat.
+    // Messages that people wrote and the host has not acknowledged, in order, by chat.
     let mut unacknowledged: Vec<Vec<Value>> = vec![Vec::new(); CHATS];
     let mut written: Vec<Vec<String>> = vec![Vec::new(); CHATS];
     let mut chance = Chance::new(1);
@@ -224,7 +226,7 @@ fn two_hundred_random_kills_under_load_lose_nothing() {
                 break;
             }
         }
-        thread::sleep(Duration::from_millis(chance.below(120))); // poll: the moment of death is what is random here
+        thread::sleep(Duration::from_millis(chance.below(120))); // poll: the random time of death
         world.kill();
         forget_acknowledged(&world, &mut unacknowledged);
     }
@@ -240,7 +242,7 @@ fn two_hundred_random_kills_under_load_lose_nothing() {
             let plain = answers.iter().filter(|answer| !answer.contains(MARK)).count();
             assert!(plain <= 1, "an unmarked copy in chat {number}: {answers:?}");
         }
-        // First appearances keep the order in which people wrote.
+        // The first copies keep the order in which people wrote.
         let firsts: Vec<usize> = written[number]
             .iter()
             .filter_map(|text| received.iter().position(|answer| answer.contains(text.as_str())))
@@ -251,8 +253,8 @@ fn two_hundred_random_kills_under_load_lose_nothing() {
     assert!(total > KILLS as usize, "the load was real: {total} messages");
     assert_eq!(world.stop(), Some(0));
     assert_whole(&world);
-    // A turn is resumed three times and a doubtful send repeated once; what was cut off more often than
-    // that is closed, and the operator can see it. Nothing else may be missing.
+    // A turn is resumed three times and an uncertain send is repeated once. Messages interrupted more often are
+    // closed, visible to the operator. All others must be answered.
     let mut closed = closed_visibly(&world);
     let mut unanswered = 0;
     for (number, chat) in chats.iter().enumerate() {
@@ -269,7 +271,7 @@ fn two_hundred_random_kills_under_load_lose_nothing() {
     assert!(unanswered * 10 <= total, "{unanswered} of {total} were cut off more often than they were tried");
 }
 
-/// Waits until nothing is owed and nothing runs: only then does the end of the host leave nothing behind.
+/// Waits until no delivery is pending and no turn runs, so that the end of the host leaves no work behind.
 fn settled(world: &World) {
     until("everything is settled", 120, || {
         let queues = &world.status()["queues"];
@@ -277,7 +279,7 @@ fn settled(world: &World) {
     });
 }
 
-/// The texts of deliveries that were given up, and an empty text for each turn that was.
+/// Returns the texts of abandoned deliveries, and an empty text for each failed turn.
 fn closed_visibly(world: &World) -> Vec<String> {
     let database = open(world);
     let mut closed = Vec::new();
@@ -290,7 +292,7 @@ fn closed_visibly(world: &World) -> Vec<String> {
     closed
 }
 
-/// Forgets what the host has acknowledged, as a platform does.
+/// Removes events that the host has acknowledged, like a platform.
 fn forget_acknowledged(world: &World, unacknowledged: &mut [Vec<Value>]) {
     let acknowledged: BTreeMap<String, ()> = world
         .scripted
@@ -304,7 +306,7 @@ fn forget_acknowledged(world: &World, unacknowledged: &mut [Vec<Value>]) {
     }
 }
 
-/// The database passes SQLite's own check, and nothing is left half done.
+/// Asserts that the database passes SQLite's integrity check and contains no unfinished work.
 fn assert_whole(world: &World) {
     let database = open(world);
     let verdict: String = database.query_row("PRAGMA integrity_check", [], |row| row.get(0)).expect("the check runs");

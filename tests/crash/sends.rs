@@ -1,7 +1,7 @@
-//! Deaths during the same send: of the host, of the process of the adapter, once and again.
+//! Deaths of the host or the adapter process during the same send, once and repeatedly.
 //!
-//! Our own deaths cost no answer: each is repeated, marked. Only a message that ends its adapter whenever it alone is
-//! in flight is given up, and then its chat learns of it.
+//! Such deaths lose no answer: each one is repeated with a mark. Only a message that ends its adapter whenever
+//! it alone is in flight is abandoned, and its chat gets a notice.
 
 use hermes_tests::{Isolation, World, until};
 use serde_json::json;
@@ -10,18 +10,18 @@ use super::{MARK, assert_whole, open, settled};
 
 const CHATS: usize = 10;
 
-/// The end of a run during a send.
+/// Cause of death during a send.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Death {
     /// kill -9 of the host.
     Kill,
-    /// SIGTERM: the host ends in order, while the send hangs.
+    /// SIGTERM: the host shuts down while the send hangs.
     Stop,
-    /// kill -9 of the process of the adapter.
+    /// kill -9 of the adapter process.
     Child,
 }
 
-/// A world with short waits, in which ten people may write.
+/// Returns a world with short waits, in which ten people may write.
 fn world(isolation: Isolation) -> World {
     let world = World::with("");
     let allowed = (0..CHATS).map(|id| format!("\"{id}\"")).collect::<Vec<_>>().join(", ");
@@ -36,12 +36,12 @@ fn world(isolation: Isolation) -> World {
     world
 }
 
-/// Sends of answers that the platform saw so far.
+/// Returns the number of sends that the platform has seen.
 fn sends(world: &World) -> usize {
     world.scripted.seen().iter().filter(|said| said["saw"] == "send").count()
 }
 
-/// The reasons of the deliveries that were given up.
+/// Returns the reasons of the abandoned deliveries.
 fn given_up(world: &World) -> Vec<String> {
     let database = open(world);
     let mut statement = database.prepare("SELECT why FROM outbox WHERE state = 'abandoned'").expect("a statement");
@@ -49,7 +49,7 @@ fn given_up(world: &World) -> Vec<String> {
     rows.map(|row| row.expect("a text")).collect()
 }
 
-/// Lets `deaths` happen, each during a send; afterwards everything works.
+/// Causes `deaths`, each during a send; afterwards all calls succeed.
 fn dies(world: &mut World, chats: usize, deaths: &[Death]) {
     world.scripted.greet(json!({ "do": "hang_in", "method": "send" }));
     for _ in 1..chats {
@@ -84,7 +84,7 @@ fn dies(world: &mut World, chats: usize, deaths: &[Death]) {
                 world.scripted.wait_life(lives + 1);
             }
         }
-        // What was interrupted is repeated alone.
+        // The interrupted part is repeated alone.
         in_flight = 1;
     }
 }
@@ -134,7 +134,7 @@ fn an_answer_that_was_interrupted_six_times_is_given_up_and_its_chat_learns_of_i
     dies(&mut world, 1, &[Death::Kill; 6]);
     settled(&world);
     assert!(given_up(&world)[0].starts_with("interrupted too often"), "{:?}", given_up(&world));
-    // Six attempts, and then the report.
+    // Six attempts, then the notice.
     let heard = world.scripted.chat("0").hears(7);
     assert!(heard[6].contains("hermes-host outbox retry"), "{heard:?}");
     settled(&world);

@@ -1,4 +1,4 @@
-//! What a library carries, what it costs to take it again, and what does not become one.
+//! Limits of a library: its memory, the cost of reloads, and libraries that must not be built.
 
 use std::fs;
 
@@ -6,17 +6,18 @@ use hermes_tests::{Isolation, World, artefacts, until};
 
 use crate::{library::Library, sources, strangers};
 
-/// Reloads of one host.
+/// Number of reloads of one host.
 const RELOADS: usize = 50;
-/// What they may cost in anonymous memory, in KiB.
+/// Highest cost of the reloads in anonymous memory, in KiB.
 const RELOADS_KIB_MAX: u64 = 8 * 1024;
-/// Files of other bytes that are loaded one after the other, and what each may cost: none of them is ever unloaded.
+/// Number of different files that are loaded one after the other, and highest cost of each in KiB. Libraries
+/// are never unloaded.
 const FILES: usize = 10;
 const FILE_KIB_MAX: u64 = 1024;
 
 const HEAD: &str = "[host]\nstatus = \"\"\nplugins_dir = \"plugins\"\n\n[agent]\nruntime = \"echo\"\n\n";
 
-/// A host with these sections and the museum's own adapter in its folder.
+/// Returns a host with these sections and the museum's own adapter in its folder.
 fn world(sections: &str) -> World {
     let world = World::with("");
     world.configure(&format!("{HEAD}{sections}"));
@@ -39,7 +40,8 @@ fn a_library_with_an_allocator_of_its_own_gives_and_takes_memory() {
         ));
         world.launch();
         world.wait_state("foreign", "online");
-        // Out and, from within the send, in: payloads, answers and errors of both sides are freed by both sides.
+        // Messages pass in both directions: payloads, answers and errors of each side are freed by the other
+        // one.
         world.told(&["send", "foreign:1", "emit from abroad"]);
         logged(&world, "alpha sends emit from abroad", 1);
         until("the answer to what came in", 30, || {
@@ -76,7 +78,7 @@ fn two_instances_of_one_library_keep_their_logs_apart() {
     assert!(betas.iter().all(|line| names(line, "two") && !names(line, "one")), "{betas:#?}");
 }
 
-/// Whether this line of the log is one of this instance.
+/// Returns true if this line of the log belongs to this instance.
 fn names(line: &str, instance: &str) -> bool {
     line.contains(&format!("instance={instance}")) || line.contains(&format!("instance=\"{instance}\""))
 }
@@ -91,7 +93,7 @@ fn fifty_reloads_stay_within_their_bound() {
         logged(&world, "alpha connects", number);
         world.wait_state("foreign", "online");
     };
-    // The first ones fill caches.
+    // The first reloads fill caches.
     (2..7).for_each(reload);
     let before = anonymous_kib(&world);
     (7..7 + RELOADS).for_each(reload);
@@ -112,7 +114,7 @@ fn fifty_reloads_stay_within_their_bound() {
     assert_eq!(world.stop(), Some(0));
 }
 
-/// Memory of the host that no file backs.
+/// Returns the anonymous memory of the host, in KiB.
 fn anonymous_kib(world: &World) -> u64 {
     let status = fs::read_to_string(format!("/proc/{}/status", world.pid())).expect("the host runs");
     let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).expect("the kernel counts");
@@ -147,7 +149,7 @@ fn an_adapter_that_aborts_on_a_panic_does_not_compile() {
     let output = hermes_tests::cargo()
         .args(["rustc", "-p", "fixture-foreign", "--lib", "--quiet", "--offline", "--target-dir"])
         .arg(sources::target())
-        // What `panic = "abort"` in a profile hands to the compiler.
+        // The compiler option that `panic = "abort"` in a profile sets.
         .args(["--", "-C", "panic=abort"])
         .current_dir(sources::root())
         .output()

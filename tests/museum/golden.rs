@@ -1,7 +1,7 @@
-//! The payloads of every released version: what one schema of 1.x says, every later schema of 1.x says too.
+//! Compatibility of payloads: every later schema of 1.x accepts everything that an earlier one does.
 //!
-//! The corpus of payloads is read back in `adapter-sdk/protocol/tests/golden.rs`, the layout of the vtables is
-//! measured in `adapter-sdk/abi/tests/layout.rs`.
+//! `adapter-sdk/protocol/tests/golden.rs` reads the corpus of payloads, and `adapter-sdk/abi/tests/layout.rs`
+//! measures the layout of the vtables.
 
 use std::fs;
 
@@ -9,14 +9,14 @@ use serde_json::{Value, json};
 
 use crate::sources;
 
-/// Says where `new` takes something away from `old`, or asks for more.
+/// Records the places in which `new` removes a part of `old` or adds a requirement.
 fn breaks(old: &Value, new: &Value, path: &str, found: &mut Vec<String>) {
     match (old, new) {
         (Value::Object(old), Value::Object(new)) => {
             for (key, was) in old {
                 let path = format!("{path}/{key}");
                 match new.get(key) {
-                    // Words may be put better at any time.
+                    // Descriptions may change at any time.
                     _ if ["description", "title"].contains(&key.as_str()) && was.is_string() => {}
                     Some(is) if key == "required" && was != is => {
                         found.push(format!("{path}: other fields are required"))
@@ -25,7 +25,7 @@ fn breaks(old: &Value, new: &Value, path: &str, found: &mut Vec<String>) {
                     None => found.push(format!("{path} is gone")),
                 }
             }
-            // A key that says something new about an old thing narrows it, unless it only names more things.
+            // A new constraint on an existing type narrows it, unless it only adds values.
             let narrows = |key: &&String| {
                 ["required", "enum", "const", "pattern", "maxLength", "maximum", "minimum", "additionalProperties"]
                     .contains(&key.as_str())
@@ -57,7 +57,7 @@ fn broken(old: &Value, new: &Value) -> Vec<String> {
     found
 }
 
-/// The schemas that are kept, the oldest first.
+/// Kept schemas, oldest first.
 const KEPT: [&str; 2] = ["1.0", "1.1"];
 
 fn kept(version: &str) -> Value {
@@ -84,7 +84,7 @@ fn every_payload_says_what_it_said_in_each_version() {
     assert_eq!(broken(&today, &kept(newest)), Vec::<String>::new(), "an addition belongs into the schema of {newest}");
 }
 
-/// The schema of 1.0 after `change`, as a later version might have it.
+/// Returns the incompatibilities of the schema of 1.0 after `change`, which represents a later version.
 fn after(change: impl FnOnce(&mut Value)) -> Vec<String> {
     let mut later = golden();
     change(&mut later);

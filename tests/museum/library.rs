@@ -1,4 +1,4 @@
-//! A built library whose bytes are changed, as hostile or unlucky hands would.
+//! A built library with modified bytes, as produced by an attack or a fault.
 
 use std::{fs, ops::Range, path::Path};
 
@@ -10,7 +10,7 @@ use object::{
 use serde_json::{Map, Value};
 
 const SECTION: &str = ".hermes.adapter";
-/// The symbol that the loader looks for.
+/// Symbol that the loader looks up.
 const ROOT: &str = "_1as_0lib_1header_0root_bmodule_bloader";
 /// Bytes of abi_stable's magic string, before its version numbers.
 const MAGIC_BYTES: usize = 32;
@@ -45,7 +45,8 @@ impl Library {
         serde_json::from_slice(&self.0[self.section()]).expect("a manifest is an object")
     }
 
-    /// Another manifest in the place of its own, so that it also says this one when it runs.
+    /// Replaces the manifest both in the section and in the data, so that the running library also reports the
+    /// new one.
     pub fn with_manifest(mut self, change: impl FnOnce(&mut Map<String, Value>)) -> Self {
         let place = self.section();
         let mut manifest = self.manifest();
@@ -57,7 +58,7 @@ impl Library {
         self
     }
 
-    /// Under another id; the room for it is taken from the hint.
+    /// Changes the id; the space for it is taken from the hint.
     pub fn called(self, id: &str) -> Self {
         self.with_manifest(|manifest| {
             manifest.remove("platform_hint");
@@ -65,21 +66,21 @@ impl Library {
         })
     }
 
-    /// A manifest for readers of the file, while it says its own when it runs.
+    /// Replaces the manifest for readers of the file only; the running library reports its own.
     pub fn with_two_faces(mut self) -> Self {
         let mut manifest = self.manifest();
         manifest.insert("label".to_owned(), "Another".into());
         let json = serde_json::to_vec(&manifest).expect("a manifest is JSON");
         let header = self.section_header();
         let end = self.0.len() as u64;
-        // sh_offset and sh_size of an Elf64_Shdr.
+        // Fields sh_offset and sh_size of an Elf64_Shdr.
         self.0[header + 0x18..header + 0x20].copy_from_slice(&end.to_le_bytes());
         self.0[header + 0x20..header + 0x28].copy_from_slice(&(json.len() as u64).to_le_bytes());
         self.0.extend_from_slice(&json);
         self
     }
 
-    /// Whatever reads section names does not find the manifest.
+    /// Renames the section, so that it is not found by its name.
     pub fn without_section(mut self) -> Self {
         let name = [SECTION.as_bytes(), b"\0"].concat();
         let at = self.0.windows(name.len()).rposition(|bytes| bytes == name).expect("section names are in the file");
@@ -87,7 +88,7 @@ impl Library {
         self
     }
 
-    /// Declares static thread-local storage, as a library with jemalloc does.
+    /// Declares static thread-local storage, like a library with jemalloc.
     pub fn with_static_tls(mut self) -> Self {
         let at = {
             let elf = self.elf();
@@ -104,7 +105,7 @@ impl Library {
         self
     }
 
-    /// The header of another minor of abi_stable.
+    /// Replaces the header by that of another minor version of abi_stable.
     pub fn with_another_header(mut self) -> Self {
         let at = {
             let elf = self.elf();
@@ -120,19 +121,19 @@ impl Library {
         self
     }
 
-    /// Cut off after this share of its bytes.
+    /// Truncates the file to this share of its bytes.
     pub fn cut_off_after(mut self, percent: usize) -> Self {
         self.0.truncate(self.0.len() / 100 * percent);
         self
     }
 
-    /// With bytes at its end that nobody reads: another file of the same meaning.
+    /// Appends a byte without meaning, so that the file has another hash.
     pub fn with_another_hash(mut self, number: u8) -> Self {
         self.0.push(number);
         self
     }
 
-    /// What it offers to the loader, sorted.
+    /// Returns the exported symbols, sorted.
     pub fn exports(&self) -> Vec<String> {
         let elf = self.elf();
         let mut names: Vec<String> = elf
@@ -144,7 +145,7 @@ impl Library {
         names
     }
 
-    /// Whether it carries a symbol table or debug information, which stripping removes.
+    /// Returns true if the library contains a symbol table or debug information, which stripping removes.
     pub fn has_symbols(&self) -> bool {
         let elf = self.elf();
         elf.section_by_name(".symtab").is_some() || elf.section_by_name(".debug_info").is_some()

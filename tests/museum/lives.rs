@@ -1,4 +1,4 @@
-//! Hosts and adapters of today and of tomorrow, in every pairing and both isolations.
+//! Hosts and adapters of the current and the next version, in every combination and both isolations.
 
 use hermes_tests::{Chat, Isolation, Scripted, World, until};
 use rusqlite::{Connection, OpenFlags};
@@ -21,7 +21,7 @@ impl Built {
     }
 }
 
-/// A host with one scripted adapter, both of their time, not yet started.
+/// Returns a host with one scripted adapter, both of their version, not started.
 fn asleep(host: Built, adapter: Built, isolation: Isolation) -> World {
     let mut world = World::with(&section(adapter.adapter(), isolation, "SOCKET"));
     if adapter == Built::Tomorrow {
@@ -33,7 +33,7 @@ fn asleep(host: Built, adapter: Built, isolation: Isolation) -> World {
     world
 }
 
-/// As [`asleep`], running.
+/// Returns the running world of [`asleep`].
 fn world(host: Built, adapter: Built, isolation: Isolation) -> World {
     let mut world = asleep(host, adapter, isolation);
     world.start();
@@ -48,13 +48,13 @@ fn section(plugin: &str, isolation: Isolation, socket: &str) -> String {
     )
 }
 
-/// What every pairing can: receive, answer, survive a panic, end.
+/// Tests the abilities of every combination: receive, answer, survive a panic, shut down.
 fn lives(world: &mut World) {
     let chat = world.scripted.chat("7");
     chat.says("first");
     assert!(chat.hears(1)[0].contains("first"));
 
-    // A field that one side does not know disturbs nobody.
+    // An unknown field must not cause an error.
     let mut event = chat.event("second");
     event["tomorrow"] = json!("kept");
     world.scripted.tell(json!({ "do": "inbound", "event": event }));
@@ -72,7 +72,7 @@ fn heard(chat: &Chat, word: &str) {
     until(&format!("{word:?} is heard"), 60, || chat.received().iter().any(|text| text.contains(word)).then_some(()));
 }
 
-/// What the adapter found when it connected.
+/// Returns the findings of the adapter when it connected.
 fn found(world: &World) -> Value {
     world.scripted.wait("the adapter connects", 30, |seen| seen.iter().find(|said| said["saw"] == "connect").cloned())
 }
@@ -112,7 +112,7 @@ fn an_adapter_of_tomorrow_finds_what_is_new_in_the_host_of_tomorrow() {
         logged(&world, &format!("museum: module Some({ANSWER}), instance Some({ANSWER})"));
         logged(&world, "museum: tomorrow answers 0 \"the adapter of tomorrow answers\"");
         let found = found(&world);
-        // The child of an isolated adapter is the same binary, so it has the function too.
+        // The child process of an isolated adapter runs the same binary, so it has the function too.
         assert_eq!(found["host_function"], ANSWER, "{found}");
         assert_eq!(found["host_method"], "the host of tomorrow answers", "{found}");
         lives(&mut world);
@@ -123,7 +123,8 @@ fn an_adapter_of_tomorrow_finds_what_is_new_in_the_host_of_tomorrow() {
 fn a_field_of_tomorrow_is_kept_today() {
     for isolation in Isolation::BOTH {
         let mut world = asleep(Built::Today, Built::Tomorrow, isolation);
-        // An event is in the database until it is answered; a host that dies right after its commit leaves it there.
+        // An event stays in the database until it is answered; a host that dies right after the commit leaves
+        // it there.
         world.environment("HERMES_CRASH_AT", "after_inbox_commit");
         world.start();
         let mut event = world.scripted.chat("7").event("keep this");
@@ -145,7 +146,7 @@ fn an_answer_of_tomorrow_is_a_doubt_today() {
         let chat = world.scripted.chat("7");
         world.scripted.answers(json!({ "type": "tomorrow", "note": "it went by dream" }), 1);
         chat.says("did it arrive");
-        // Nobody knows, so it is said once more, marked as what it may be.
+        // The outcome is uncertain, so the message is repeated with a mark.
         let heard = chat.hears(2);
         assert!(heard[1].contains("(possibly repeated)") && heard[1].contains("did it arrive"), "{heard:?}");
         chat.says("and then");

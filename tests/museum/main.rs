@@ -1,6 +1,6 @@
-//! The museum: what was built against one SDK runs with another, or is refused by name.
+//! The museum: libraries built against one SDK run with another one, or are refused with a precise error.
 //!
-//! Which test covers which cell of the compatibility matrix stands in `README.md`.
+//! `README.md` lists the test for each cell of the compatibility matrix.
 
 #![forbid(unsafe_code)]
 

@@ -1,7 +1,7 @@
-//! A shelf of bad libraries in one folder: each is refused by its own code, and the good one beside them runs.
+//! A folder of bad libraries: each is refused with its own code, and a good library next to them runs.
 //!
-//! How each check reads its bytes is proven beside it, in `host/src/plugins/tests/refusals.rs`; here it is the
-//! running host that meets all of them at once.
+//! The checks themselves are tested in `host/src/plugins/tests/refusals.rs`; this test gives all libraries to
+//! the running host at once.
 
 use std::fs;
 
@@ -9,7 +9,7 @@ use hermes_tests::{Isolation, World, artefacts};
 
 use crate::{library::Library, sources, strangers, tomorrow};
 
-/// An id, how its file came to be, the code of its refusal, and words that its sentence has.
+/// A bad library: its id, its file, the code of its refusal, and words in the error message.
 struct Bad {
     id: &'static str,
     library: Library,
@@ -49,7 +49,7 @@ fn shelf() -> Vec<Bad> {
     ]
 }
 
-/// A library that is none of ours: that of a macro of this build.
+/// Returns a library that is not an adapter: that of a procedural macro of this build.
 fn some_other_library() -> std::path::PathBuf {
     let folder = sources::target().join(if cfg!(debug_assertions) { "debug" } else { "release" }).join("deps");
     let entries = fs::read_dir(folder).expect("the build left its parts").filter_map(Result::ok);
@@ -100,7 +100,7 @@ fn an_adapter_that_cannot_be_asked_about_values_runs_and_says_so() {
         "[host]\nstatus = \"\"\nplugins_dir = \"plugins\"\n\n[agent]\nruntime = \"echo\"\n\n[adapter.unasked]\n\n\
          [adapter.scripted]\nsocket = \"SOCKET\"\naccess = { allowed_users = [\"7\"] }\n\n",
     );
-    // Only an accepted library is asked.
+    // Only an accepted library is asked about values.
     world.told(&["adapter", "add", library.to_str().expect("a path of ours")]);
     let checked = world.cli(&["config", "check"]);
     let said = String::from_utf8_lossy(&checked.stderr).into_owned();

@@ -1,4 +1,4 @@
-//! Copies of this workspace's sources, changed by exact edits and built on their own.
+//! Copies of this workspace's sources, modified by exact edits and built separately.
 
 use std::{
     collections::BTreeMap,
@@ -6,21 +6,21 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// What a copy holds. `tests/` itself is no member of it.
+/// Contents of a copy. `tests/` itself is not a member of it.
 const COPIED: [&str; 7] =
     ["Cargo.toml", "Cargo.lock", "adapter-sdk", "adapters", "host", "tests/fixtures", "tests/museum/foreign"];
 
-/// Never copied.
+/// Names that are never copied.
 const LEFT_OUT: [&str; 3] = ["target", "node_modules", "__pycache__"];
 
-/// A copy in the making.
+/// A copy under construction.
 pub struct Sources {
     name: &'static str,
     files: BTreeMap<PathBuf, Vec<u8>>,
 }
 
 impl Sources {
-    /// The sources as they stand.
+    /// Reads the current sources.
     pub fn of_today(name: &'static str) -> Self {
         let mut files = BTreeMap::new();
         for part in COPIED {
@@ -32,8 +32,9 @@ impl Sources {
         sources
     }
 
-    /// Cargo tells packages of one name and version apart by their path below the workspace's root. In a folder
-    /// of their own name the members of a copy are never taken for those of this workspace or of another copy.
+    /// Moves the members of the workspace into a folder with the name of the copy. Cargo distinguishes packages
+    /// of the same name and version by their path in the workspace, so the members of a copy cannot be mistaken
+    /// for those of this workspace or of another copy.
     fn move_members(&mut self) {
         let manifest = self.files.get_mut(Path::new("Cargo.toml")).expect("it was copied");
         let text = String::from_utf8(manifest.clone()).expect("a manifest is text");
@@ -43,7 +44,7 @@ impl Sources {
         *manifest = format!("{members}\n]\n{rest}").into_bytes();
     }
 
-    /// Where a file lies in the written copy.
+    /// Returns the path of a file in the written copy.
     fn place(&self, path: &Path) -> PathBuf {
         match path.parent() {
             Some(folder) if folder == Path::new("") => path.to_owned(),
@@ -51,7 +52,7 @@ impl Sources {
         }
     }
 
-    /// Replaces `old`, which has to stand in `file` exactly once.
+    /// Replaces `old`, which must occur in `file` exactly once.
     pub fn edit(&mut self, file: &str, old: &str, new: &str) -> &mut Self {
         let bytes = self.files.get_mut(Path::new(file)).unwrap_or_else(|| panic!("there is no {file} any more"));
         let text = String::from_utf8(bytes.clone()).unwrap_or_else(|_| panic!("{file} is no text"));
@@ -61,24 +62,25 @@ impl Sources {
         self
     }
 
-    /// Adds `new` right before `old`.
+    /// Inserts `new` right before `old`.
     pub fn before(&mut self, file: &str, old: &str, new: &str) -> &mut Self {
         self.edit(file, old, &format!("{new}{old}"))
     }
 
-    /// Adds `new` right after `old`.
+    /// Inserts `new` right after `old`.
     pub fn after(&mut self, file: &str, old: &str, new: &str) -> &mut Self {
         self.edit(file, old, &format!("{old}{new}"))
     }
 
-    /// Adds `new` at the end of `file`.
+    /// Appends `new` to `file`.
     pub fn append(&mut self, file: &str, new: &str) -> &mut Self {
         let bytes = self.files.get_mut(Path::new(file)).unwrap_or_else(|| panic!("there is no {file} any more"));
         bytes.extend_from_slice(new.as_bytes());
         self
     }
 
-    /// Writes the copy and returns its folder. What did not change is not touched, so that it is not built again.
+    /// Writes the copy and returns its folder. Unchanged files are not touched, so that they are not built
+    /// again.
     pub fn write(&self) -> PathBuf {
         let folder = target().join("museum").join(self.name);
         let mut there = BTreeMap::new();
@@ -114,8 +116,8 @@ fn gather(root: &Path, part: &Path, files: &mut BTreeMap<PathBuf, Vec<u8>>) {
     }
 }
 
-/// Runs cargo in `folder` into this workspace's target folder: the crates of the registry are shared with it.
-/// What a copy leaves has a file name of its own, so that nothing of this workspace is overwritten.
+/// Runs cargo in `folder` with this workspace's target folder, which shares the registry crates. The built
+/// files of a copy have their own names, so that no file of this workspace is overwritten.
 pub fn cargo(folder: &Path, arguments: &[&str]) -> std::process::Output {
     hermes_tests::cargo()
         .args(arguments)
@@ -126,7 +128,7 @@ pub fn cargo(folder: &Path, arguments: &[&str]) -> std::process::Output {
         .expect("cargo starts")
 }
 
-/// As [`cargo`], for what must build; returns the file that it left.
+/// Runs [`cargo`] for a build that must succeed. Returns the built file.
 pub fn build(folder: &Path, arguments: &[&str], left: &str) -> PathBuf {
     let output = cargo(folder, &[&["build"], arguments].concat());
     assert!(output.status.success(), "{}: {}", folder.display(), String::from_utf8_lossy(&output.stderr));
@@ -140,12 +142,12 @@ pub fn build(folder: &Path, arguments: &[&str], left: &str) -> PathBuf {
     to
 }
 
-/// This workspace.
+/// Returns the root of this workspace.
 pub fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("tests/ lies in the workspace").to_owned()
 }
 
-/// The target folder that this program was built into.
+/// Returns the target folder of this test program.
 pub fn target() -> PathBuf {
     let program = std::env::current_exe().expect("the program knows its path");
     program.ancestors().nth(3).expect("it lies in target/<profile>/deps").to_owned()

@@ -1,4 +1,5 @@
-//! Adapters of SDKs that broke the rules of 1.x, and of one that lacks a later function, built stripped as a release is.
+//! Adapters of SDKs that broke the rules of 1.x, and of an SDK without a later function, built stripped like a
+//! release.
 
 use std::{path::PathBuf, sync::OnceLock};
 
@@ -6,7 +7,7 @@ use crate::sources::{Sources, build};
 
 const ABI: &str = "adapter-sdk/abi/src/lib.rs";
 
-/// Built from an SDK in which a function of a vtable answers with another type.
+/// Returns an adapter of an SDK in which a vtable function returns another type.
 pub fn retyped() -> &'static PathBuf {
     static BUILT: OnceLock<PathBuf> = OnceLock::new();
     BUILT.get_or_init(|| {
@@ -26,7 +27,7 @@ pub fn retyped() -> &'static PathBuf {
     })
 }
 
-/// Built from an SDK in which a struct that crosses has one field more.
+/// Returns an adapter of an SDK in which a struct at the boundary has one more field.
 pub fn widened() -> &'static PathBuf {
     static BUILT: OnceLock<PathBuf> = OnceLock::new();
     BUILT.get_or_init(|| {
@@ -36,7 +37,7 @@ pub fn widened() -> &'static PathBuf {
     })
 }
 
-/// Built from an SDK of before adapters could be asked about their values.
+/// Returns an adapter of an SDK that cannot check configuration values.
 pub fn unasked() -> &'static PathBuf {
     static BUILT: OnceLock<PathBuf> = OnceLock::new();
     BUILT.get_or_init(|| {

@@ -1,8 +1,8 @@
-//! The SDK of tomorrow: version 1.2.0 of what lies here, with everything appended that 1.x may append.
+//! The SDK of the next version: 1.2.0 of these sources, with all kinds of additions that 1.x permits.
 //!
-//! One function behind the last of each vtable, one method on either side, one optional field in what
-//! comes in and in what goes out, one variant in a tagged enum. A host and an adapter are built of it,
-//! and both say what they find on the other side.
+//! The additions are one function at the end of each vtable, one method on either side, one optional field in
+//! incoming and outgoing payloads, and one variant of a tagged enum. A host and an adapter are built from it,
+//! and both report their findings about the other side.
 
 use std::{
     path::{Path, PathBuf},
@@ -11,10 +11,10 @@ use std::{
 
 use crate::sources::{Sources, build};
 
-/// What the new functions answer.
+/// Result of the new functions.
 pub const ANSWER: u32 = 11;
 
-/// The host of tomorrow.
+/// Returns the host of the next version.
 pub fn host() -> &'static Path {
     static BUILT: OnceLock<PathBuf> = OnceLock::new();
     BUILT.get_or_init(|| {
@@ -22,7 +22,7 @@ pub fn host() -> &'static Path {
     })
 }
 
-/// The scripted adapter of tomorrow; its id is `tomorrow`.
+/// Returns the scripted adapter of the next version; its id is `tomorrow`.
 pub fn adapter() -> &'static Path {
     static BUILT: OnceLock<PathBuf> = OnceLock::new();
     BUILT.get_or_init(|| build(folder(), &["-p", "fixture-scripted", "--lib"], "libfixture_tomorrow.so"))
@@ -39,7 +39,7 @@ fn folder() -> &'static Path {
     })
 }
 
-/// Version 1.2.0 of the crates an adapter is built of.
+/// Sets the version of the crates from which an adapter is built.
 pub fn version(sources: &mut Sources, version: &str) {
     for crate_ in ["", "abi/", "conformance/", "macros/", "markup/", "net/", "protocol/"] {
         let manifest = format!("adapter-sdk/{crate_}Cargo.toml");

@@ -1,11 +1,11 @@
-//! Who may speak, as strangers and the person at the terminal see it.
+//! Access control, from the point of view of unknown senders and of the operator at the terminal.
 
 use std::fs;
 
 use hermes_tests::{Chat, Isolation, World, until};
 use serde_json::Value;
 
-/// A world with an admin and no list of who may speak.
+/// Returns a world with an admin and no allow list.
 fn world(isolation: Isolation) -> World {
     let mut world = World::with(&format!(
         "[adapter.scripted]\nisolation = \"{}\"\nsocket = \"SOCKET\"\naccess = {{ admins = [\"1\"] }}\n",
@@ -15,7 +15,7 @@ fn world(isolation: Isolation) -> World {
     world
 }
 
-/// The code that a stranger is offered with the next answer.
+/// Returns the code in the next answer to an unknown sender.
 fn offered(chat: &Chat) -> String {
     let before = chat.received().len();
     chat.says("hello");
@@ -51,7 +51,7 @@ fn strangers_are_listed_approved_revoked_and_cleared_at_the_terminal() {
         assert!(!approve(&world, &others), "what is cleared is not open");
         friend.says("let in");
         assert!(friend.hears(2)[1].contains("let in"));
-        // What is still being settled when the host is killed would be said again.
+        // Work that is not settled when the host is killed would be repeated.
         until("everything is settled", 20, || (world.status()["queues"]["outbox"] == 0).then_some(()));
         world.kill();
         world.start();

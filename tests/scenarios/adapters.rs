@@ -1,4 +1,4 @@
-//! The adapters of this repository, as their manifests describe them.
+//! The adapters of this repository, as described by their manifests.
 
 use std::{fs, path::Path, process::Command};
 
@@ -17,7 +17,7 @@ fn the_table_of_the_adapters_is_what_their_manifests_say() {
     assert!(page.contains(&format!("\n\n{table}\n")), "adapters/README.md has to have the table\n\n{table}");
 }
 
-/// What `adapter inspect` says of a built library.
+/// Returns the output of `adapter inspect` for a built library.
 fn manifest(id: &str) -> Value {
     let library = artefacts().adapter(id);
     let inspected = Command::new(artefacts().host()).args(["adapter", "inspect", "--json"]).arg(library).output();

@@ -1,9 +1,9 @@
-//! What the agent asks, and how people answer.
+//! Questions of the agent and the answers of people.
 
 use hermes_tests::{Isolation, World, until};
 use serde_json::{Value, json};
 
-/// A host whose agent asks when it is told to; `1` is an admin.
+/// Returns a host whose agent asks on command; `1` is an admin.
 fn world(isolation: Isolation) -> World {
     let world = World::new(isolation, &["7"]);
     world.configure(&format!(
@@ -46,7 +46,7 @@ fn a_pressed_button_answers_and_goes_away_in_either_isolation() {
         let chat = world.scripted.chat("7");
         chat.says("/ask make coffee");
         let question = question(&world, 1);
-        // Only what is known to be there is changed.
+        // Only a delivered message is edited.
         until("it is delivered", 30, || (world.status()["queues"]["outbox"] == 0).then_some(()));
         press(&world, &question, 1, "once");
         until("it goes on", 30, || chat.received().contains(&"approved: once".to_owned()).then_some(()));

@@ -1,5 +1,5 @@
-//! What the author of an adapter meets: a crate to begin with, and the library on trial. `tests/e2e/test_guide.py` goes
-//! the whole way, with a compiler.
+//! Tools for authors of adapters: the crate template and the trial of a library. `tests/e2e/test_guide.py`
+//! tests the complete path with a compiler.
 
 use std::{
     fs,
@@ -14,10 +14,10 @@ use std::{
 use hermes_tests::{artefacts, until};
 use tempfile::TempDir;
 
-/// How long anything may take, in seconds.
+/// Time limit of all waits, in seconds.
 const PATIENCE_S: u64 = 30;
 
-/// A command in a folder of its own, of which everything is removed at the end.
+/// Returns a command in a separate folder, which is removed at the end.
 fn command(folder: &Path, arguments: &[&str]) -> Command {
     let mut command = Command::new(artefacts().host());
     command.args(arguments).current_dir(folder).env_remove("HERMES_HOST_HOME");
@@ -25,7 +25,7 @@ fn command(folder: &Path, arguments: &[&str]) -> Command {
     command
 }
 
-/// `adapter try` on the library of the template.
+/// A run of `adapter try` with the library of the template.
 struct Trial {
     folder: TempDir,
     child: Child,
@@ -62,7 +62,7 @@ impl Trial {
         until(&format!("{what:?} is shown"), PATIENCE_S, || self.shown().contains(what).then_some(()));
     }
 
-    /// Where people connect.
+    /// Returns the address for connections of people.
     fn address(&self) -> String {
         self.shows("is online");
         self.shows("people connect to: ");
@@ -76,7 +76,7 @@ impl Trial {
         writeln!(typed, "{line}").expect("it reads");
     }
 
-    /// How it ends, and that nothing of it is left.
+    /// Returns the exit code, and asserts that the folder is empty.
     fn ends(mut self) -> Option<i32> {
         let ended = until("the trial ends", PATIENCE_S, || self.child.try_wait().expect("it is our child"));
         let left: Vec<_> = fs::read_dir(self.folder.path()).expect("it is there").filter_map(Result::ok).collect();
@@ -112,7 +112,7 @@ fn a_library_on_trial_answers_everybody_and_the_terminal_and_shows_what_passes()
     trial.shows("sent      to the group #tea: anybody here?");
     trial.types("and I am the terminal");
     trial.shows("agent     and I am the terminal");
-    // The end of what is typed ends it.
+    // The end of the input ends the trial.
     trial.typed.take();
     assert_eq!(trial.ends(), Some(0));
 }
@@ -126,7 +126,7 @@ fn a_trial_that_is_interrupted_leaves_nothing_behind() {
     let interrupted = Command::new("kill").args(["-INT", &trial.child.id().to_string()]).status();
     assert!(interrupted.expect("there is a kill").success());
     let mut rest = String::new();
-    // It may be reset instead of closed.
+    // The connection may be reset instead of closed.
     let _ = ann.read_to_string(&mut rest);
     assert_eq!(rest.matches("let me in").count(), 0, "`--set` says who may speak: {rest}");
     assert_eq!(trial.ends(), Some(0));

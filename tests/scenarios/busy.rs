@@ -1,8 +1,8 @@
-//! What becomes of messages while the agent is busy, through the seam and across a crash.
+//! Messages that arrive while the agent is busy, across the library boundary and across a crash.
 
 use hermes_tests::{Chat, Isolation, World, until};
 
-/// A model that can hang, and messages that wait.
+/// Returns a world with a model that can hang, in which messages queue.
 fn world(isolation: Isolation) -> World {
     let mut world = World::new(isolation, &["7"]);
     world.configure(&format!(
@@ -16,14 +16,14 @@ fn world(isolation: Isolation) -> World {
     world
 }
 
-/// Waits until the host has acknowledged so many events.
+/// Waits until the host has acknowledged this number of events.
 fn taken(world: &World, count: usize) {
     world.scripted.wait("the events are taken", 20, |seen| {
         (seen.iter().filter(|said| said["emitted"].is_object()).count() >= count).then_some(())
     });
 }
 
-/// Receipts and the answers of commands left out.
+/// Returns the answers without receipts and without the answers of commands.
 fn answers(chat: &Chat) -> Vec<String> {
     let is_answer = |text: &String| text.contains("message ");
     chat.received().into_iter().filter(is_answer).collect()

@@ -1,4 +1,4 @@
-//! The control socket, as processes that the host started try to use it.
+//! Attempts of processes that the host started to use the control socket.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use hermes_tests::{Isolation, Model, World, artefacts, until};
 use serde_json::{Value, json};
 
-/// The sentence that a process without a valid token gets.
+/// Error for a process without a valid token.
 const REFUSED: &str = "the host started this process";
 
 /// A host whose model runs `ls`, which is a script of the test; `1` is the operator, `2` an admin, `7` a user.
@@ -115,7 +115,7 @@ echo "token: $HERMES_CONTROL_TOKEN""#,
     let late = attack.written("late");
     assert!(late.contains(REFUSED) && !late.contains("0 over"), "{late}");
     assert!(attack.world.runs());
-    // What was left behind is collected by the host, which adopted it.
+    // The host adopted the orphans and reaps them.
     let pid = attack.world.pid();
     until("no orphan waits to be collected", 30, || {
         let tasks = fs::read_dir(format!("/proc/{pid}/task")).ok()?.flatten();
@@ -126,7 +126,7 @@ echo "token: $HERMES_CONTROL_TOKEN""#,
             |pid: &String| fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| stat.contains(") Z "));
         (!children.iter().any(is_zombie)).then_some(())
     });
-    // What outlives the host does not become the operator of the next one.
+    // A process that outlives the host does not become the operator of the next one.
     assert_eq!(attack.world.stop(), Some(0));
     attack.world.start();
     fs::write(attack.path("restarted"), "").expect("the folder is ours");
@@ -144,7 +144,7 @@ fn the_process_of_an_adapter_is_refused() {
     let (host, home, said) = (host.display(), home.display(), said.display());
     fs::write(&attack, format!("until [ -S {home}/host.sock ]; do sleep 0.1; done\n{host} --home {home} stop >{said} 2>&1\necho \"$? over\" >>{said}\nsleep 60\n"))
         .expect("the folder is ours");
-    // Without its limits: those alone do not have to keep it off.
+    // The sandbox is disabled, because access must be denied without it too.
     let config = world.config_text().replace("[host]\n", "[host]\nconfine = \"off\"\n");
     world.configure(&format!("{config}\n[adapter.evil]\ncommand = [\"/bin/sh\", \"{}\"]\n", attack.display()));
     world.launch();

@@ -1,4 +1,4 @@
-//! What people in a chat see.
+//! Conversations, from the point of view of people in a chat.
 
 use hermes_tests::{Isolation, World, until};
 use serde_json::json;

@@ -1,9 +1,10 @@
-//! A library that ends the host from within: the next start names it and runs it in a process of its own.
+//! A library that crashes the host: the next start names it and runs it in a separate process.
 
 use hermes_tests::{Isolation, World, artefacts};
 use serde_json::json;
 
-/// The host is started again; the library that ended it runs outside, says why, and works.
+/// Starts the host again. The library that crashed it runs in a separate process, reports the reason, and
+/// works.
 fn comes_back(world: &mut World, why: &str) {
     assert_ne!(world.ended(), Some(0), "the library ends the host");
     world.start();
@@ -25,7 +26,7 @@ fn a_library_that_crashes_while_it_sends_runs_outside_from_then_on() {
     comes_back(&mut world, "signal 6");
     assert!(chat.hears(1)[0].contains("this ends it"));
 
-    // It is no matter of one restart, and a stop in order blames nobody else.
+    // The isolation outlasts one restart, and an orderly stop blames no other library.
     assert_eq!(world.stop(), Some(0));
     world.start();
     assert_eq!(world.wait_state("scripted", "online")["isolation"], "process");

@@ -1,4 +1,4 @@
-//! What becomes of an answer.
+//! Delivery of answers.
 
 use hermes_tests::{Isolation, World, until};
 use serde_json::json;
@@ -134,7 +134,7 @@ fn a_platform_that_asks_one_chat_to_wait_hears_the_others_and_what_waits_can_be_
     }
 }
 
-/// Nothing is owed any more.
+/// Waits until no delivery is pending.
 fn settled(world: &World) {
     until("everything is settled", 20, || (world.status()["queues"]["outbox"] == 0).then_some(()));
 }

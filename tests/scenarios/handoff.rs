@@ -1,9 +1,9 @@
-//! A conversation moves to a chat, through the built host and the real seam.
+//! Handoff of a conversation to a chat, with the built host and a real library.
 
 use hermes_tests::{Isolation, World};
 use serde_json::{Value, json};
 
-/// Two people may speak; the group `g` is home.
+/// Returns a world in which two people may write; the group `g` is the home channel.
 fn world(isolation: Isolation) -> World {
     World::with(&format!(
         "[adapter.scripted]\nisolation = \"{}\"\naccess = {{ allowed_users = [\"7\", \"8\"], operators = [\"7\", \"8\"] }}\nsocket = \"SOCKET\"\n\

@@ -1,4 +1,5 @@
-//! One behaviour each, read as a chat: the built host, the real seam, a scripted platform.
+//! Scenarios that each test one behaviour in the form of a chat, with the built host, a real library and a
+//! scripted platform.
 
 #![forbid(unsafe_code)]
 

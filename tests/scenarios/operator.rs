@@ -1,4 +1,4 @@
-//! What the person who runs the host sees.
+//! The host, from the point of view of its operator.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -66,7 +66,7 @@ fn sessions_are_listed_shown_searched_ended_and_deleted() {
     assert_eq!(listed.as_array().map(Vec::len), Some(2), "{listed}");
     world.told(&["session", "delete", "--yes", &id]);
     assert!(!world.told(&["session", "list", "--all", "--json"]).contains(&id));
-    // The same without a host.
+    // The same output without a running host.
     world.stop();
     let listed: Value = serde_json::from_str(&world.told(&["session", "list", "--all", "--json"])).expect("JSON");
     assert_eq!(listed.as_array().map(Vec::len), Some(1), "{listed}");
@@ -109,7 +109,7 @@ fn what_waits_for_an_instance_that_another_one_paused_goes_out_in_order_when_it_
     world.start();
     world.wait_state("one", "online");
     world.wait_state("two", "online");
-    // A chat is known once somebody spoke there.
+    // A chat is known once a message arrived from it.
     let there = other.chat("7");
     there.says("hello");
     there.hears(1);
@@ -228,7 +228,7 @@ fn a_program_that_cannot_run_does_not_replace_the_host() {
     let (folder, real) = (tempfile::tempdir().expect("a temporary folder"), artefacts().host());
     let program = folder.path().join("hermes-host");
     let put = |bytes: &[u8], mode: u32| {
-        // The running program keeps its file: another one takes the name.
+        // The running program keeps its file; another file takes its name.
         let new = folder.path().join("new");
         fs::write(&new, bytes).expect("the folder is ours");
         fs::set_permissions(&new, fs::Permissions::from_mode(mode)).expect("the file is ours");
@@ -240,7 +240,7 @@ fn a_program_that_cannot_run_does_not_replace_the_host() {
     world.start();
     world.wait_state("scripted", "online");
     let pid = world.pid();
-    // The commands come from the program that works.
+    // Commands use the program that works.
     world.use_host(&real);
     let broken: [(&[u8], u32, &str); 6] = [
         (b"not a program", 0o755, "cannot be executed"),
@@ -260,7 +260,7 @@ fn a_program_that_cannot_run_does_not_replace_the_host() {
     fs::remove_file(&program).expect("it is there");
     assert!(!world.cli(&["restart"]).status.success(), "there is none");
     assert!(world.runs() && world.status()["host"]["pid"] == pid);
-    // An older release does not know how to check itself.
+    // An older release cannot check itself.
     let older = format!(
         "#!/bin/sh\ncase \"$*\" in *--version) echo hermes-host 0.9; exit 0;; *would-start) exit 2;; esac\nexec {} \"$@\"\n",
         real.display()
@@ -287,7 +287,7 @@ fn only_run_uses_the_file_of_the_working_folder() {
         let (code, said) = ask(&world, arguments);
         assert!(code == Some(78) && said.contains("none of this"), "{arguments:?}: {said}");
     }
-    // A running host's file is what its commands speak of.
+    // Commands use the file of the running host.
     world.start();
     world.wait_state("scripted", "online");
     let (code, said) = ask(&world, &["config", "check"]);

@@ -1,4 +1,4 @@
-//! Bad plugins: each has its own sentence, and the others do not notice.
+//! Bad plugins: each has a precise error, and the other adapters are not affected.
 
 use std::{fs, os::unix::fs::PermissionsExt};
 
@@ -8,7 +8,7 @@ use serde_json::json;
 const GOOD: &str = "[adapter.scripted]\nsocket = \"SOCKET\"\naccess = { allowed_users = [\"7\"] }\n\n";
 const HEAD: &str = "[host]\nstatus = \"\"\nplugins_dir = \"plugins\"\n\n[agent]\nruntime = \"echo\"\n\n";
 
-/// A world with the good adapter, to which a bad one is added before the start.
+/// Returns a world with the good adapter and a bad one.
 fn beside_a_good_one(section: &str, add: impl FnOnce(&World)) -> World {
     let mut world = World::with(GOOD);
     world.configure(&format!("{HEAD}{GOOD}{section}"));
@@ -17,7 +17,7 @@ fn beside_a_good_one(section: &str, add: impl FnOnce(&World)) -> World {
     world
 }
 
-/// The bad one fails with these words; the good one answers.
+/// Asserts that the bad adapter fails with these words and the good one answers.
 fn fails_with(mut world: World, name: &str, words: &[&str]) {
     let adapter = world.wait_state(name, "failed");
     let reason = adapter["reason"].as_str().unwrap_or_default().to_owned();
@@ -37,7 +37,7 @@ fn a_file_that_is_no_library_is_named() {
     let world = beside_a_good_one("[adapter.bad]\n", |world| {
         fs::write(world.plugins().join("bad.so"), "this is text").unwrap();
     });
-    // It cannot even say whose it is, so the section finds no plugin, and the listing names the file.
+    // The file does not reveal its id, so the section finds no plugin, and the listing names the file.
     let listed = world.told(&["adapter", "list"]);
     assert!(listed.contains("bad.so"), "{listed}");
     fails_with(world, "bad", &["bad"]);

@@ -1,4 +1,4 @@
-//! A library from the day it is added to the day it is removed, and one that takes another one's place.
+//! The lifetime of a library from its addition to its removal, and its replacement by another one.
 
 use std::fs;
 
@@ -7,7 +7,7 @@ use hermes_tests::{Isolation, World, artefacts, until};
 const GOOD: &str = "[adapter.scripted]\nsocket = \"SOCKET\"\naccess = { allowed_users = [\"7\"] }\n\n";
 const HEAD: &str = "[host]\nstatus = \"\"\nplugins_dir = \"plugins\"\n\n[agent]\nruntime = \"echo\"\n\n";
 
-/// What a command said when it did not do what was asked.
+/// Returns the error of a command that must fail.
 fn refused(world: &World, arguments: &[&str]) -> String {
     let output = world.cli(arguments);
     assert!(!output.status.success(), "{arguments:?} worked");
@@ -91,7 +91,7 @@ fn a_section_that_does_not_work_leaves_the_one_before_it_in_force() {
     world.start();
     world.wait_state("scripted", "online");
     world.configure(&format!("{head}{}", GOOD.replace("SOCKET", "/nowhere/platform.sock")));
-    // Whether it hears that within its wait or that it is still starting: what runs says so in the end.
+    // The reload may report the failure or a timeout; the status shows the failure in the end.
     world.cli(&["reload"]);
     let told = until("what did not work is told", 60, || {
         let adapter = world.adapter("scripted")?;
@@ -115,7 +115,8 @@ fn a_reload_tells_what_does_not_run_and_tries_it_again_the_next_time() {
     assert!(missing.contains("not all of it runs:\n  late: ") && missing.contains("\"hostile\""), "{missing}");
     world.wait_state("late", "failed");
     world.told(&["adapter", "add", artefacts().fixture("hostile").to_str().unwrap()]);
-    // Its section is as it was; what was wrong lay outside. Whether it is up within the wait does not count.
+    // The section is unchanged; the fault was outside of it. The adapter need not be online within the wait of
+    // the reload.
     world.cli(&["reload"]);
     world.wait_state("late", "online");
 

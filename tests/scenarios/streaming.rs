@@ -1,4 +1,4 @@
-//! What a chat sees of an answer while it grows, and what it sees at last.
+//! Growing answers: their intermediate and final states in a chat.
 
 use hermes_tests::{Isolation, World};
 use serde_json::{Value, json};
@@ -56,7 +56,7 @@ fn world(isolation: Isolation) -> World {
     world
 }
 
-/// Waits until the last edit says exactly this.
+/// Waits until the text of the last edit is exactly this.
 fn shows(world: &World, text: &str) {
     world.scripted.wait(text, 30, |seen| (edits(seen).last()? == text).then_some(()));
 }

@@ -1,4 +1,4 @@
-//! The terminal as scripts use it: the built binary, with a host and without one.
+//! The terminal in scripts: the built binary, with and without a running host.
 
 use std::process::Output;
 use std::thread;
@@ -8,7 +8,7 @@ use serde_json::Value;
 
 const TEST_WORDS: &str = "[host]\nstatus = \"\"\n\n[agent]\nruntime = \"echo\"\ntest_words = true\n";
 
-/// A home whose agent obeys test words, without adapters and without a host.
+/// Returns a home whose agent accepts test words, without adapters and without a host.
 fn alone() -> World {
     let world = World::new(Isolation::InProcess, &["7"]);
     world.configure(TEST_WORDS);

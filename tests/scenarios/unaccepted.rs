@@ -1,4 +1,4 @@
-//! A library that lies in the plugins folder and that nobody has accepted: it is read, and no command runs its code.
+//! A library in the plugins folder that was not accepted: its file is read, and no command runs its code.
 
 use std::{fs, path::Path, process::Command};
 
@@ -6,12 +6,12 @@ use hermes_tests::{World, artefacts};
 use serde_json::Value;
 
 const GOOD: &str = "[adapter.scripted]\nsocket = \"SOCKET\"\naccess = { allowed_users = [\"7\"] }\n\n";
-/// Nothing is confined, so that a mark shows whatever runs.
+/// Configuration without a sandbox, so that the mark reveals any execution.
 const HEAD: &str =
     "[host]\nstatus = \"\"\nplugins_dir = \"plugins\"\nconfine = \"off\"\n\n[agent]\nruntime = \"echo\"\n\n";
 
-/// Builds a library with the manifest of the hostile adapter, called `intruder`, whose constructor leaves a mark. A
-/// variable that every process has is said to start it.
+/// Builds a library with the manifest of the hostile adapter, named `intruder`, whose constructor creates the
+/// mark file. Its `auto_enable` variable exists in every process.
 fn intrude(world: &World, mark: &Path) {
     let hostile = artefacts().fixture("hostile").display().to_string();
     let mut manifest: Value =
@@ -67,7 +67,7 @@ fn no_command_runs_a_library_that_nobody_has_accepted() {
     run_all(&world);
     assert_eq!(world.adapter("intruder").expect("it is listed")["state"], "available", "no variable starts it");
 
-    // A section alone lets no check run it, either.
+    // A section alone does not permit a check to run it.
     world.configure(&format!("{HEAD}{GOOD}[adapter.intruder]\n"));
     run_all(&world);
     let checked = world.cli(&["config", "check"]);
@@ -75,7 +75,7 @@ fn no_command_runs_a_library_that_nobody_has_accepted() {
     assert!(said.contains("is not accepted") && said.contains("`hermes-host adapter add"), "{said}");
     assert_eq!(world.stop(), Some(0));
 
-    // Whoever names the file wants it to be run.
+    // A command that names the file explicitly runs it.
     world.cli(&["adapter", "check", &library]);
     assert!(mark.exists(), "the mark shows what runs");
 }

@@ -1,15 +1,15 @@
-//! Lives of a host drawn from seeds: people write, the platform refuses, links break in the middle of a
-//! send, adapters panic, the host and the adapter die in the same send once and again, the platform cannot be
-//! reached for long, the host dies at named points and at any other, the clock is set before and during a run.
+//! Simulation: histories drawn from seeds. People write, the platform refuses, links break during a send,
+//! adapters panic, the host and the adapter die in the same send repeatedly, the platform is unreachable for
+//! long, the host dies at named and random points, and the clock is set before and during a run.
 //!
-//! `story` draws what happens, `play` lets it happen to the built host with the real seam, `model` says
-//! after every step what must never be seen, and at the end what must have come of every message. The
-//! model knows nothing of sessions, lanes or transactions; it knows what people were promised.
+//! `story` draws the events, `play` executes them with the built host and a real library, and `model` checks
+//! after every step what must never be visible, and at the end the fate of every message. The model knows no
+//! sessions, tasks or transactions; it knows the guarantees for users.
 //!
-//! A failing seed is printed with its story. It belongs into `seeds.txt`, which is played first.
+//! A failing seed is printed with its story. Add it to `seeds.txt`, which is played first.
 //!
 //! * `HERMES_SIM_SEED=N` plays one seed, and prints its story.
-//! * `HERMES_SIM_SECONDS=N` plays new seeds for that long.
+//! * `HERMES_SIM_SECONDS=N` plays new seeds for this time.
 
 #![forbid(unsafe_code)]
 
@@ -25,10 +25,10 @@ use std::{
 
 use story::{BUSY, Story};
 
-/// Seeds that failed once: the seed, what became of messages while a turn ran, and what was wrong.
+/// Seeds that failed once: the seed, the handling of messages during a turn, and the fault.
 const KEPT: &str = include_str!("seeds.txt");
 
-/// Seeds played without being asked for more.
+/// Number of seeds played by default.
 const SEEDS: u64 = 24;
 
 #[test]

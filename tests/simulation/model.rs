@@ -1,10 +1,11 @@
-//! What was promised, in as few rules as it takes.
+//! The guarantees, in as few rules as possible.
 //!
-//! * A text is seen in the chat where it was written, and nowhere else.
-//! * It is seen once; again only with a mark, and at most five times more.
-//! * A stranger and a message that was not meant for the agent get no answer.
-//! * In the end each message is answered in the order of its conversation, or an operator can see why not.
-//! * What people wrote stands in the transcript once.
+//! * A text is visible in the chat in which it was written, and in no other one.
+//! * A text is visible once, or repeatedly with a mark, at most five times more.
+//! * An unknown sender and a message that is not addressed to the agent get no answer.
+//! * In the end each message is answered in the order of its conversation, or an operator can see the reason
+//!   for the missing answer.
+//! * Each message of a person is in the transcript once.
 
 use std::{collections::BTreeMap, path::Path};
 
@@ -13,19 +14,19 @@ use serde_json::Value;
 
 use crate::story::{Place, STRANGER};
 
-/// What a repeated text carries.
+/// Mark of a repeated text.
 const REPEATED: &str = "(possibly repeated)";
 
-/// Copies of one answer at most: the first, and five repeats after deaths of the host or of the adapter.
+/// Highest number of copies of one answer: the first, and five repeats after deaths of the host or the adapter.
 const COPIES_MAX: usize = 6;
 
-/// What a text carries that was overtaken.
+/// Mark of a text that was overtaken.
 const DELAYED: &str = "(delayed)";
 
-/// Answers that a stranger may get at most: the offer of a code, and one reminder.
+/// Highest number of answers to an unknown sender: the offer of a code, and one reminder.
 const OFFERS_MAX: usize = 2;
 
-/// A message somebody wrote.
+/// A message of a person.
 #[derive(Clone, Debug)]
 pub struct Written {
     event_id: String,
@@ -33,25 +34,25 @@ pub struct Written {
     who: String,
     text: String,
     token: String,
-    /// Whether the agent has to answer.
+    /// True if the agent must answer.
     expected: bool,
 }
 
 impl Written {
-    /// A message as the platform has it.
+    /// Creates a message as received by the platform.
     pub fn new(event: &Value, place: Place, who: &str, text: &str, token: &str, expected: bool) -> Self {
         let event_id = event["event_id"].as_str().expect("an event has an id").to_owned();
         Self { event_id, place, who: who.to_owned(), text: text.to_owned(), token: token.to_owned(), expected }
     }
 
-    /// Whether its answer repeats it: the words that fail do not.
+    /// Returns true if the answer repeats the text, which the failing commands do not.
     fn is_echoed(&self) -> bool {
         !self.text.starts_with("/fail") && !self.text.starts_with("/panic")
     }
 
-    /// Messages of one conversation are answered in order.
+    /// Returns the conversation of the message, in which answers keep their order.
     fn conversation(&self) -> (Place, &str) {
-        // Everybody shares a thread; elsewhere each person has a conversation.
+        // All people share a thread; in other places each person has a separate conversation.
         (self.place, if self.place == Place::Thread { "" } else { &self.who })
     }
 
@@ -59,45 +60,45 @@ impl Written {
         match self.place {
             Place::Dm => chat["type"] == "dm" && chat["id"] == self.who.as_str(),
             Place::Group => chat["id"] == "g" && chat["thread"].is_null(),
-            // A thread that is gone is left out: then the answer stands in the group.
+            // A missing thread is dropped, and the answer goes to the group.
             Place::Thread => chat["id"] == "g",
         }
     }
 }
 
-/// What has to be true.
+/// The model.
 pub struct Model {
     written: Vec<Written>,
-    /// Conversations in which somebody ended a turn.
+    /// Conversations in which a person ended a turn.
     stopped: Vec<(Place, String)>,
     interrupts: bool,
 }
 
-/// Something a person sees.
+/// A text visible to a person.
 struct Shown {
     chat: Value,
     text: String,
 }
 
 impl Model {
-    /// A model of a host that interrupts, or of one that lets wait.
+    /// Creates the model of a host that interrupts, or of one that queues.
     pub fn new(interrupts: bool) -> Self {
         Self { written: Vec::new(), stopped: Vec::new(), interrupts }
     }
 
-    /// Somebody wrote.
+    /// Records a message.
     pub fn wrote(&mut self, written: Written) {
         self.written.push(written);
     }
 
-    /// Somebody gave an order.
+    /// Records a command.
     pub fn ordered(&mut self, order: &str, place: Place, who: &str) {
         if order != "/status" {
             self.stopped.push((place, who.to_owned()));
         }
     }
 
-    /// What must never be seen, whatever else is still to come.
+    /// Asserts the rules that apply at all times.
     pub fn glance(&self, seen: &[Value]) {
         let shown = shown(seen);
         for written in &self.written {
@@ -118,7 +119,7 @@ impl Model {
         assert!(offers.count() <= OFFERS_MAX, "a stranger is talked to");
     }
 
-    /// What has to have come of everything, once nothing is owed any more.
+    /// Asserts the fate of all messages, once no delivery is pending.
     pub fn judge(&self, seen: &[Value], database: &Path) {
         self.glance(seen);
         let ledger = Ledger::open(database);
@@ -131,7 +132,7 @@ impl Model {
                 is_shown || self.may_be_silent(written, &fate),
                 "{written:?} is not answered, and nobody can see why: {fate:?}"
             );
-            // What a turn took stands in its transcript, unless the turn was given up as a whole.
+            // A message taken by a turn is in the transcript, unless the turn failed as a whole.
             let kept = ledger.transcript(&written.token);
             let given_up = fate.turns.iter().any(|turn| turn == "failed") || fate.inbox == "dropped";
             assert!(kept == 1 || given_up && kept == 0, "{written:?} stands in the transcript {kept} times: {fate:?}");
@@ -151,7 +152,7 @@ impl Model {
             || !written.is_echoed() && fate.delivered
     }
 
-    /// First appearances keep the order in which the host took the messages.
+    /// Asserts that first copies keep the order in which the host accepted the messages.
     fn in_order(&self, seen: &[Value], shown: &[Shown]) {
         let mut conversations: BTreeMap<_, Vec<(i64, usize, &str)>> = BTreeMap::new();
         for written in self.written.iter().filter(|written| written.expected) {
@@ -169,7 +170,7 @@ impl Model {
     }
 }
 
-/// The number of an event's row, as the adapter was told.
+/// Returns the row id of an event, as reported to the adapter.
 fn inbox_of(seen: &[Value], event_id: &str) -> Option<i64> {
     let said = seen.iter().find(|said| said["emitted"].is_object() && said["event_id"] == event_id)?;
     said["emitted"]["inbox_id"].as_i64().or_else(|| said["emitted"]["duplicate_of"].as_i64())
@@ -179,8 +180,8 @@ fn texts<'a>(shown: &[&'a Shown]) -> Vec<&'a str> {
     shown.iter().map(|shown| shown.text.as_str()).collect()
 }
 
-/// What people may have seen: all that was sent, except what the platform said it did not take; messages
-/// stand as they were last edited.
+/// Returns the texts that people may have seen: all sent texts, except those that the platform reported as
+/// rejected, in the state of their last edit.
 fn shown(seen: &[Value]) -> Vec<Shown> {
     let mut shown: Vec<(Option<String>, Shown)> = Vec::new();
     let mut open: BTreeMap<(String, u64), usize> = BTreeMap::new();
@@ -190,7 +191,7 @@ fn shown(seen: &[Value]) -> Vec<Shown> {
         match said["saw"].as_str() {
             Some("send") => {
                 let text = outgoing["text"].as_str().unwrap_or_default().to_owned();
-                // A conversation is named after its first words, and `/status` tells its name.
+                // A conversation is titled after its first words, and `/status` shows the title.
                 if text.trim_start_matches(REPEATED).trim_start().starts_with("- Session: ") {
                     continue;
                 }
@@ -227,21 +228,21 @@ fn part(said: &Value) -> (String, u64) {
     (said["key"].as_str().unwrap_or_default().to_owned(), said["part"].as_u64().unwrap_or_default())
 }
 
-/// What an operator can find out afterwards.
+/// The database, as an operator can inspect it afterwards.
 struct Ledger {
     database: Connection,
 }
 
-/// What became of one event.
+/// The fate of one event.
 #[derive(Debug)]
 struct Fate {
-    /// The state of its row.
+    /// State of its row.
     inbox: String,
-    /// The states of the turns that took it.
+    /// States of the turns that took the event.
     turns: Vec<String>,
-    /// Whether a reply to it was given up, which `outbox list` shows.
+    /// True if a reply to the event was abandoned, which `outbox list` shows.
     given_up: bool,
-    /// Whether a reply to it arrived.
+    /// True if a reply to the event was delivered.
     delivered: bool,
 }
 

@@ -1,7 +1,7 @@
-//! Lets a story happen to the built host.
+//! Execution of a story with the built host.
 //!
-//! The platform is a good one: what was not acknowledged it delivers again, in order, to every new life of
-//! its adapter.
+//! The platform is reliable: it delivers unacknowledged events again, in order, to every new run of its
+//! adapter.
 
 use std::{
     fs,
@@ -18,10 +18,10 @@ use crate::{
     story::{ADMITTED, Place, Step, Story},
 };
 
-/// How long the end may take until nothing is owed any more, in seconds.
+/// Time limit of the end phase until no delivery is pending, in seconds.
 const CALM_S: u64 = 60;
 
-/// Plays a story and judges it.
+/// Plays a story and checks the result.
 pub fn play(story: &Story) {
     let mut play = Play::new(story);
     for step in &story.steps {
@@ -35,9 +35,9 @@ pub fn play(story: &Story) {
 struct Play {
     world: World,
     model: Model,
-    /// Everything ever written, as the platform has it.
+    /// All events, as received by the platform.
     events: Vec<Value>,
-    /// The life of the adapter that has been told what it missed.
+    /// Run of the adapter that has received the unacknowledged events.
     told_life: u64,
     skew_ms: i64,
     number: u64,
@@ -116,16 +116,16 @@ impl Play {
                 self.kill();
                 self.skew_ms = *skew_ms;
             }
-            Step::Rest { ms } => thread::sleep(Duration::from_millis(*ms)), // poll: how long nothing happens is drawn
+            Step::Rest { ms } => thread::sleep(Duration::from_millis(*ms)), // poll: the drawn pause
         }
     }
 
-    /// What sets the clock of a host that runs.
+    /// Returns the file that sets the clock of a running host.
     fn clock(&self) -> PathBuf {
         self.world.home().with_file_name("clock")
     }
 
-    /// Waits a moment for something that need not happen.
+    /// Waits briefly for an event that need not happen.
     fn wait_for(&mut self, mut happens: impl FnMut(&mut Self) -> bool) {
         let until = Instant::now() + Duration::from_secs(2);
         while !happens(self) && Instant::now() < until {
@@ -133,7 +133,7 @@ impl Play {
         }
     }
 
-    /// A host that has died is started again, and a new life of the adapter hears what is not acknowledged.
+    /// Restarts a dead host, and delivers unacknowledged events to a new run of the adapter.
     fn revive(&mut self) {
         if !self.world.runs() {
             self.start(None);
@@ -152,7 +152,7 @@ impl Play {
         self.world.environment("HERMES_CLOCK_FILE", &clock);
         let lives = self.world.scripted.lives();
         self.world.launch();
-        // A host that is to die may do so before its adapter lives.
+        // A host that must die may do so before its adapter connects.
         until("the adapter lives or the host has died", 40, || {
             (self.world.scripted.lives() > lives || !self.world.runs()).then_some(())
         });
@@ -186,11 +186,11 @@ impl Play {
     }
 
     fn tell(&self, what: &Value) {
-        // Nobody there: a platform delivers its events later, and a trouble that meets nobody is none.
+        // Without a connection, the platform delivers its events later, and a fault has no effect.
         self.world.scripted.try_tell(what);
     }
 
-    /// Delivers what was not acknowledged to a life of the adapter that has not heard it.
+    /// Delivers unacknowledged events to a run of the adapter that has not received them.
     fn tell_again(&mut self) {
         let life = self.world.scripted.lives();
         if life == self.told_life {
@@ -210,11 +210,11 @@ impl Play {
         self.events.iter().filter(|event| !is_acknowledged(event)).cloned().collect()
     }
 
-    /// Nothing is troubled any more: everything comes to its end, and is judged.
+    /// Ends all faults, waits until all messages are settled, and checks the result.
     fn end(mut self) {
         self.kill();
         self.skew_ms = 0;
-        // Where there is one.
+        // The file may not exist.
         let _ = fs::remove_file(self.clock());
         self.start(None);
         self.tell(&json!({ "do": "calm" }));

@@ -1,81 +1,81 @@
-//! What happens, drawn from a seed.
+//! Stories drawn from seeds.
 
 use std::fmt;
 
 use hermes_tests::{Chance, Isolation};
 use serde_json::{Value, json};
 
-/// People who may speak.
+/// People with access.
 pub const ADMITTED: [&str; 3] = ["1", "2", "3"];
 
-/// Somebody who may not.
+/// Person without access.
 pub const STRANGER: &str = "9";
 
-/// What may become of a message that comes while a turn runs.
+/// Modes for messages that arrive during a turn.
 pub const BUSY: [&str; 2] = ["queue", "interrupt"];
 
-/// Steps of one story.
+/// Number of steps in a story.
 const STEPS: u64 = 45;
 
-/// Steps after those: writing among deaths during the same send, long outages and clocks that are set meanwhile.
+/// Number of additional steps: messages among deaths during the same send, long outages and clock changes.
 const LATE_STEPS: u64 = 8;
 
-/// Where somebody writes.
+/// Place of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Place {
-    /// In private.
+    /// A direct message.
     Dm,
-    /// In the one group.
+    /// The only group.
     Group,
-    /// In a thread of the group, which everybody there shares.
+    /// A thread of the group, shared by all members.
     Thread,
 }
 
-/// One step.
+/// Step of a story.
 #[derive(Clone, Debug)]
 pub enum Step {
-    /// Somebody writes a message; `text` ends in its token.
+    /// A person writes a message; `text` ends with its token.
     Write { place: Place, who: &'static str, text: String, token: String, addressed: bool },
-    /// Somebody gives an order.
+    /// A person sends a command.
     Order { place: Place, who: &'static str, order: &'static str },
     /// The platform delivers an earlier event again: the nth from the end.
     Again { back: usize },
-    /// The next sends end so.
+    /// The next sends have this outcome.
     Sends { outcome: Value, times: u64 },
-    /// Something becomes of the next send; the words are those of the scripted adapter.
+    /// A fault affects the next send; the words are those of the scripted adapter.
     Trouble { what: &'static str },
     /// The platform refuses the next connections.
     Away { times: u64 },
-    /// The platform cannot be reached for so many connections.
+    /// The platform is unreachable for this number of connections.
     Outage { times: u64 },
-    /// The host dies so often after a send and before its receipt.
+    /// The host dies this number of times after a send and before its receipt.
     Deaths { times: u64 },
-    /// The process of the adapter dies in the first send of so many lives.
+    /// The adapter process dies in the first send of this number of runs.
     ChildDeaths { times: u64 },
     /// The machine's clock is set while the host runs.
     Jump { ms: i64 },
-    /// kill -9.
+    /// kill -9 of the host.
     Kill,
-    /// The host is asked to end, and starts again.
+    /// The host shuts down and starts again.
     Restart,
-    /// The host starts again and dies at a point of its path, the nth time it comes there.
+    /// The host starts again and dies when it reaches a named point for the nth time.
     DieAt { point: &'static str, nth: u64 },
-    /// The host is killed; the machine's clock is set meanwhile.
+    /// The host is killed, and the machine's clock is set before the next start.
     SetClock { skew_ms: i64 },
-    /// Nothing, for a moment.
+    /// A short pause.
     Rest { ms: u64 },
 }
 
-/// One seed's story.
+/// The story of one seed.
 #[derive(Clone, Debug)]
 pub struct Story {
-    /// Where it comes from.
+    /// Seed of the story.
     pub seed: u64,
-    /// How the adapter runs.
+    /// Isolation of the adapter.
     pub isolation: Isolation,
-    /// What becomes of a message that comes while a turn runs.
+    /// Mode for messages that arrive during a turn.
     pub busy: &'static str,
-    /// What happens.
+    /// Steps in order.
     pub steps: Vec<Step>,
 }
 
@@ -151,7 +151,7 @@ fn late_step(chance: &mut Chance, number: u64) -> Step {
         60..=69 => Step::Deaths { times: 2 + chance.below(2) },
         70..=79 => Step::ChildDeaths { times: 1 + chance.below(3) },
         80..=86 => Step::Outage { times: 3 + chance.below(5) },
-        // Within the time that rows are kept: a host that starts twice under a later clock lets older rows go.
+        // Within the retention of rows: a host that starts twice with a later clock removes older rows.
         _ => Step::Jump { ms: chance.of(&[-90_000_000, -60_000, 3_600_000, 90_000_000, 1_700_000_000]) },
     }
 }
@@ -166,7 +166,7 @@ fn write(chance: &mut Chance, number: u64) -> Step {
         _ => format!("message {token}"),
     };
     let place = place(chance);
-    // In a thread in which the agent has spoken, everybody speaks to it.
+    // In a thread in which the agent has written, every message is addressed to it.
     let addressed = place != Place::Group || !chance.once_in(5);
     Step::Write { place, who: chance.of(&ADMITTED), text, token, addressed }
 }

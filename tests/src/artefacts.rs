@@ -7,31 +7,31 @@ use std::{
     sync::OnceLock,
 };
 
-/// What the crate that `adapter new` writes is called in this workspace.
+/// File name of the library from the crate of `adapter new`.
 const TEMPLATE: &str = "libadapter_template.so";
 
-/// Where the built files lie.
+/// The paths of the built files.
 pub struct Artefacts {
     folder: PathBuf,
 }
 
 impl Artefacts {
-    /// The host binary, with its crash points. The adapters' libraries lie beside it.
+    /// Returns the host binary with its crash points. The adapter libraries are next to it.
     pub fn host(&self) -> PathBuf {
         self.folder.join("hermes-host")
     }
 
-    /// A fixture's library; it lies where no host looks by itself.
+    /// Returns a fixture's library, in a folder that no host searches.
     pub fn fixture(&self, name: &str) -> PathBuf {
         self.folder.join("fixtures").join(format!("libfixture_{name}.so"))
     }
 
-    /// An adapter's library.
+    /// Returns an adapter's library.
     pub fn adapter(&self, id: &str) -> PathBuf {
         self.folder.join(format!("libhermes_adapter_{id}.so"))
     }
 
-    /// The ids of the adapters of this workspace, in order: the folders below `adapters/`.
+    /// Returns the ids of this workspace's adapters in order: the folders inside of `adapters/`.
     pub fn adapters(&self) -> Vec<String> {
         let folder = root().join("adapters");
         let entries = fs::read_dir(folder).expect("adapters/ exists").filter_map(Result::ok);
@@ -41,14 +41,14 @@ impl Artefacts {
         ids
     }
 
-    /// The library of the crate that `adapter new` writes.
+    /// Returns the library of the crate that `adapter new` writes.
     pub fn template(&self) -> PathBuf {
         self.folder.join("fixtures").join(TEMPLATE)
     }
 }
 
-/// Builds what the rings need: `cargo test` alone builds neither the binary with its crash points
-/// nor the libraries. A copy is used, so that a later build does not change it under a running host.
+/// Builds the files for the tests: `cargo test` alone builds neither the binary with its crash points nor the
+/// libraries. Tests use copies, so that a later build does not change files of a running host.
 pub fn artefacts() -> &'static Artefacts {
     static BUILT: OnceLock<Artefacts> = OnceLock::new();
     BUILT.get_or_init(|| {
@@ -85,9 +85,9 @@ pub fn artefacts() -> &'static Artefacts {
     })
 }
 
-/// The cargo that builds this program, without what it tells a program about its own package: build scripts
-/// of dependencies read some of it, and would run again with all that stands on them, at every change between
-/// a build by hand and one out of a test.
+/// Returns the cargo that built this program, without the variables that cargo sets for a package. Build
+/// scripts of dependencies read some of them and would run again, with all their dependents, whenever a manual
+/// build and a build in a test alternate.
 pub fn cargo() -> Command {
     let mut cargo = Command::new(env!("CARGO"));
     for (name, _) in env::vars_os() {
@@ -99,7 +99,7 @@ pub fn cargo() -> Command {
     cargo
 }
 
-/// Copies beside and renames: another test program may be running the old file.
+/// Copies to a temporary name and renames, because another test program may be running the old file.
 fn place(from: &Path, to: &Path) {
     let beside = to.with_extension(format!("new.{}", std::process::id()));
     fs::copy(from, &beside).expect("the copy is written");
@@ -114,7 +114,7 @@ fn release() -> bool {
     !cfg!(debug_assertions)
 }
 
-/// The target folder that this test program was built into.
+/// Returns the target folder of this test program.
 fn target_folder() -> PathBuf {
     let program = env::current_exe().expect("the program knows its path");
     program.ancestors().nth(3).expect("it lies in target/<profile>/deps").to_owned()

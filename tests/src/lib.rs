@@ -1,8 +1,8 @@
-//! What the test rings share: the built artefacts, a host on a home of its own,
-//! and the other end of the scripted adapter.
+//! Common parts of the tests: the built files, a host with a separate home folder, and the test's end of the
+//! scripted adapter.
 //!
-//! Nothing here looks inside the host. It is the built binary, it loads the built
-//! libraries, and a test talks to it the way people and platforms do.
+//! No code here accesses the internals of the host. A test runs the built binary with the built libraries and
+//! communicates with it like people and platforms.
 
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,5 @@
-//! A model server for tests: its answer to every question is one call of the `terminal` tool, and then the result.
+//! A model server for tests, which answers each question with one call of the `terminal` tool and then with its
+//! result.
 
 use std::{
     io::{BufRead, BufReader, Read, Write},
@@ -8,13 +9,13 @@ use std::{
 
 use serde_json::{Value, json};
 
-/// A server of chat completions on loopback. It lasts as long as the process of the test.
+/// A server of chat completions on loopback. Runs until the test process ends.
 pub struct Model {
     address: String,
 }
 
 impl Model {
-    /// A model that runs `command` in its tool, once for each question, and then repeats what the tool returned.
+    /// Starts a model that runs `command` in its tool once per question and then repeats the result.
     pub fn runs(command: &str) -> Self {
         let listener = TcpListener::bind(("127.0.0.1", 0)).expect("loopback has a free port");
         let address = listener.local_addr().expect("it is bound").to_string();
@@ -22,14 +23,14 @@ impl Model {
         thread::spawn(move || {
             for stream in listener.incoming().flatten() {
                 let command = command.clone();
-                // A client that hangs up early gets no answer.
+                // A client that disconnects early gets no answer.
                 thread::spawn(move || answer(stream, &command).ok());
             }
         });
         Self { address }
     }
 
-    /// The section that makes a host use it.
+    /// Returns the agent section for this model.
     pub fn section(&self) -> String {
         format!(
             "[agent]\nruntime = \"openai\"\nbase_url = \"http://{}/v1\"\nmodel = \"m\"\napi_key = \"sk-test-000000\"\n\

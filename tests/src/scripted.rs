@@ -1,4 +1,4 @@
-//! The other end of the scripted adapter: what people write, what the platform answers, what it saw.
+//! The test's end of the scripted adapter: messages of people, answers of the platform, and its observations.
 
 use std::{
     io::{BufRead, BufReader, Write},
@@ -14,7 +14,7 @@ use std::{
 
 use serde_json::{Value, json};
 
-/// A platform that does what the test says.
+/// A platform controlled by the test.
 #[derive(Clone)]
 pub struct Scripted {
     shared: Arc<Shared>,
@@ -29,17 +29,17 @@ struct Shared {
 
 #[derive(Default)]
 struct State {
-    /// Everything the adapter said, over all of its lives.
+    /// All messages of the adapter, over all its runs.
     seen: Vec<Value>,
-    /// The line to the adapter that lives now.
+    /// Connection to the current run of the adapter.
     line: Option<UnixStream>,
-    /// What every further life is told before anything else.
+    /// Commands sent to every further run before all others.
     greetings: Vec<Value>,
     lives: u64,
 }
 
 impl Scripted {
-    /// Listens at `path` for the adapter's lives, one after the other.
+    /// Listens at `path` for the runs of the adapter, one after the other.
     pub fn listen(path: PathBuf) -> Self {
         let listener = UnixListener::bind(&path).expect("the socket is free");
         let scripted = Self {
@@ -58,10 +58,11 @@ impl Scripted {
                 {
                     let mut state = shared.state.lock().expect("no test holds the lock while failing");
                     for what in &state.greetings {
-                        // One that is gone already is followed by the next.
+                        // A run that has already ended is followed by the next one.
                         let _ = writeln!(stream, "{what}");
                     }
-                    // From here on it may connect: whatever the host asks first, it has been told what to answer.
+                    // The adapter may connect from here on, because it has received all instructions for the
+                    // host's first calls.
                     let _ = writeln!(stream, "{}", json!({ "do": "go" }));
                     state.line = Some(stream);
                     state.lives += 1;
@@ -81,45 +82,45 @@ impl Scripted {
         scripted
     }
 
-    /// The socket, for the adapter's configuration.
+    /// Returns the path of the socket, for the adapter's configuration.
     pub fn path(&self) -> &PathBuf {
         &self.shared.path
     }
 
-    /// How many lives the adapter has had.
+    /// Returns the number of runs of the adapter so far.
     pub fn lives(&self) -> u64 {
         self.shared.state.lock().expect("no test holds the lock while failing").lives
     }
 
-    /// Tells something to every life that begins from now on, before anything else.
+    /// Sends a command to every run that begins from now on, before all others.
     pub fn greet(&self, what: Value) {
         self.shared.state.lock().expect("no test holds the lock while failing").greetings.push(what);
     }
 
-    /// Tells nothing to the lives that begin from now on.
+    /// Clears the commands for new runs.
     pub fn forget_greetings(&self) {
         self.shared.state.lock().expect("no test holds the lock while failing").greetings.clear();
     }
 
-    /// Tells the adapter something.
+    /// Sends a command to the adapter.
     pub fn tell(&self, what: Value) {
         let mut state = self.shared.state.lock().expect("no test holds the lock while failing");
         let line = state.line.as_mut().expect("the adapter is connected");
         writeln!(line, "{what}").expect("the adapter listens");
     }
 
-    /// As [`Scripted::tell`], for a moment at which the adapter may be dead; says whether it was told.
+    /// Sends a command like [`Scripted::tell`] while the adapter may be dead. Returns true if it was sent.
     pub fn try_tell(&self, what: &Value) -> bool {
         let mut state = self.shared.state.lock().expect("no test holds the lock while failing");
         state.line.as_mut().is_some_and(|line| writeln!(line, "{what}").is_ok())
     }
 
-    /// Everything the adapter said so far.
+    /// Returns all messages of the adapter so far.
     pub fn seen(&self) -> Vec<Value> {
         self.shared.state.lock().expect("no test holds the lock while failing").seen.clone()
     }
 
-    /// Waits until `check` finds what it looks for in what the adapter said.
+    /// Waits until `check` finds a result in the messages of the adapter.
     pub fn wait<T>(&self, what: &str, seconds: u64, check: impl Fn(&[Value]) -> Option<T>) -> T {
         let deadline = Instant::now() + Duration::from_secs(seconds);
         let mut state = self.shared.state.lock().expect("no test holds the lock while failing");
@@ -138,7 +139,7 @@ impl Scripted {
         }
     }
 
-    /// Waits for the adapter's first, second, … life.
+    /// Waits for the run of the adapter with this number, from 1.
     pub fn wait_life(&self, number: u64) {
         let deadline = Instant::now() + Duration::from_secs(30);
         let mut state = self.shared.state.lock().expect("no test holds the lock while failing");
@@ -149,28 +150,28 @@ impl Scripted {
         }
     }
 
-    /// A direct message chat with the person of this id.
+    /// Returns the direct chat with the person of this id.
     pub fn chat(&self, id: &str) -> Chat {
         Chat { scripted: self.clone(), chat: json!({ "type": "dm", "id": id }), sender: id.to_owned() }
     }
 
-    /// A group in which the person `sender` writes.
+    /// Returns a group in which the person `sender` writes.
     pub fn group(&self, id: &str, sender: &str) -> Chat {
         Chat { scripted: self.clone(), chat: json!({ "type": "group", "id": id }), sender: sender.to_owned() }
     }
 
-    /// What the next sends are answered.
+    /// Sets the outcome of the next sends.
     pub fn answers(&self, outcome: Value, times: u32) {
         self.tell(json!({ "do": "outcome", "for": "send", "outcome": outcome, "times": times }));
     }
 
-    /// Every part that reached the platform, in order, with its chat.
+    /// Returns all parts that reached the platform, in order, with their chat.
     pub fn sent(&self) -> Vec<Value> {
         self.seen().into_iter().filter(|said| said["saw"] == "send").map(|said| said["outgoing"].clone()).collect()
     }
 }
 
-/// One chat, from the side of the person in it.
+/// A chat, from the point of view of one person in it.
 #[derive(Clone)]
 pub struct Chat {
     scripted: Scripted,
@@ -179,13 +180,13 @@ pub struct Chat {
 }
 
 impl Chat {
-    /// The same chat, in a thread.
+    /// Returns the same chat in a thread.
     pub fn thread(mut self, thread: &str) -> Self {
         self.chat["thread"] = json!(thread);
         self
     }
 
-    /// Says something; returns the event's id.
+    /// Sends a message. Returns the id of its event.
     pub fn says(&self, text: &str) -> String {
         let event = self.event(text);
         let id = event["event_id"].as_str().expect("an event has an id").to_owned();
@@ -193,7 +194,7 @@ impl Chat {
         id
     }
 
-    /// The event of saying something, not yet said.
+    /// Returns the event of a message without sending it.
     pub fn event(&self, text: &str) -> Value {
         let number = self.scripted.shared.next.fetch_add(1, Ordering::Relaxed);
         json!({
@@ -202,19 +203,19 @@ impl Chat {
         })
     }
 
-    /// What the platform got for this chat, in order.
+    /// Returns the texts that the platform received for this chat, in order.
     pub fn received(&self) -> Vec<String> {
         texts(&self.scripted.seen(), &self.chat)
     }
 
-    /// Waits until the platform got `count` texts for this chat.
+    /// Waits until the platform has received `count` texts for this chat.
     pub fn hears(&self, count: usize) -> Vec<String> {
         let what = format!("{count} texts in {}", self.chat);
         self.scripted.wait(&what, 30, |seen| Some(texts(seen, &self.chat)).filter(|texts| texts.len() >= count))
     }
 }
 
-/// The time of the machine, which receipts have theirs from.
+/// Returns the time of the machine, which also determines the times of receipts.
 fn now_ms() -> i64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     i64::try_from(since.as_millis()).unwrap_or(i64::MAX)

@@ -1,4 +1,4 @@
-//! A host on a home of its own.
+//! A host with a separate home folder.
 
 use std::{
     fs,
@@ -14,20 +14,20 @@ use tempfile::TempDir;
 
 use crate::{Scripted, artefacts};
 
-/// How an adapter runs.
+/// Isolation of an adapter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Isolation {
-    /// Inside the host.
+    /// Inside of the host.
     InProcess,
-    /// In a process of its own.
+    /// In a separate process.
     Process,
 }
 
 impl Isolation {
-    /// Both: most cases are tried twice.
+    /// Both isolations; most cases are tested with each of them.
     pub const BOTH: [Self; 2] = [Self::InProcess, Self::Process];
 
-    /// The word of the configuration.
+    /// Returns the word of the configuration.
     pub fn word(self) -> &'static str {
         match self {
             Self::InProcess => "in-process",
@@ -36,7 +36,7 @@ impl Isolation {
     }
 }
 
-/// One home, one configuration, one host after the other, and the scripted platform.
+/// A home folder with one configuration, one host at a time, and the scripted platform.
 pub struct World {
     folder: TempDir,
     /// The scripted platform.
@@ -47,8 +47,8 @@ pub struct World {
 }
 
 impl World {
-    /// A world whose only adapter is the scripted one; everybody in `allowed` may speak. Each message gets an
-    /// answer of its own, however fast they come.
+    /// Creates a world whose only adapter is the scripted one; all people in `allowed` have access. Each
+    /// message gets its own answer, at any rate of arrival.
     pub fn new(isolation: Isolation, allowed: &[&str]) -> Self {
         let list = allowed.iter().map(|id| format!("{id:?}")).collect::<Vec<_>>().join(", ");
         Self::with(&format!(
@@ -58,8 +58,8 @@ impl World {
         ))
     }
 
-    /// A world with these sections; `SOCKET` stands for the scripted platform's socket. The scripted
-    /// library lies in `plugins/`.
+    /// Creates a world with these sections, in which `SOCKET` is replaced by the scripted platform's socket.
+    /// The scripted library is in `plugins/`.
     pub fn with(sections: &str) -> Self {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let scripted = Scripted::listen(folder.path().join("platform.sock"));
@@ -73,7 +73,7 @@ impl World {
         world
     }
 
-    /// Replaces the whole configuration; `SOCKET` stands for the scripted platform's socket.
+    /// Replaces the whole configuration, in which `SOCKET` is replaced by the scripted platform's socket.
     pub fn configure(&self, text: &str) {
         let text = text.replace("SOCKET", &self.scripted.path().display().to_string());
         let text = with_unix_sockets(&text);
@@ -81,22 +81,22 @@ impl World {
         fs::set_permissions(self.config(), fs::Permissions::from_mode(0o600)).expect("the file is ours");
     }
 
-    /// Another binary for the hosts to come.
+    /// Sets another binary for future hosts.
     pub fn use_host(&mut self, binary: &Path) {
         binary.clone_into(&mut self.binary);
     }
 
-    /// Adds an environment variable for the hosts to come.
+    /// Adds an environment variable for future hosts.
     pub fn environment(&mut self, name: &str, value: &str) {
         self.environment.push((name.to_owned(), value.to_owned()));
     }
 
-    /// Forgets the added environment.
+    /// Removes all added environment variables.
     pub fn clear_environment(&mut self) {
         self.environment.clear();
     }
 
-    /// Puts a library into `plugins/`.
+    /// Copies a library into `plugins/`.
     pub fn install(&self, library: &Path, name: &str) -> PathBuf {
         let to = self.plugins().join(name);
         fs::copy(library, &to).expect("the library was built");
@@ -104,17 +104,17 @@ impl World {
         to
     }
 
-    /// The home.
+    /// Returns the home folder.
     pub fn home(&self) -> PathBuf {
         self.folder.path().join("home")
     }
 
-    /// The folder of dropped-in libraries.
+    /// Returns the folder of plugin libraries.
     pub fn plugins(&self) -> PathBuf {
         self.folder.path().join("plugins")
     }
 
-    /// The configuration.
+    /// Returns the text of the configuration.
     pub fn config_text(&self) -> String {
         fs::read_to_string(self.config()).expect("it was written")
     }
@@ -123,12 +123,12 @@ impl World {
         self.folder.path().join("plugins.toml")
     }
 
-    /// What the hosts printed so far.
+    /// Returns the output of the hosts so far.
     pub fn log(&self) -> String {
         fs::read_to_string(self.folder.path().join("host.log")).unwrap_or_default()
     }
 
-    /// Starts a host; it may die early.
+    /// Starts a host, which may die early.
     pub fn launch(&mut self) {
         assert!(self.host.is_none(), "one host at a time");
         let log = fs::OpenOptions::new()
@@ -146,7 +146,7 @@ impl World {
         self.host = Some(child);
     }
 
-    /// Starts a host and waits until the scripted adapter lives.
+    /// Starts a host and waits until the scripted adapter runs.
     pub fn start(&mut self) -> &mut Self {
         let lives = self.scripted.lives();
         self.launch();
@@ -154,12 +154,12 @@ impl World {
         self
     }
 
-    /// Runs a command of the host's binary on this home.
+    /// Runs a command of the host's binary with this home folder.
     pub fn cli(&self, arguments: &[&str]) -> Output {
         self.command(arguments).output().expect("the command starts")
     }
 
-    /// As [`World::cli`], for a command that must work; returns what it printed.
+    /// Runs a command like [`World::cli`] that must succeed. Returns its output.
     pub fn told(&self, arguments: &[&str]) -> String {
         let output = self.cli(arguments);
         assert!(
@@ -171,13 +171,14 @@ impl World {
         String::from_utf8(output.stdout).expect("commands print UTF-8")
     }
 
-    /// As [`World::cli`]; what it printed, if it worked.
+    /// Runs a command like [`World::cli`]. Returns its output if it succeeded.
     pub fn told_if_up(&self, arguments: &[&str]) -> Option<String> {
         let output = self.cli(arguments);
         output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned())
     }
 
-    /// A conversation of person 7 in which `said` was said, which is called so, and which no chat has any more; its id.
+    /// Creates a conversation of person 7 with the message `said`, which becomes its title, and detaches it
+    /// from its chat. Returns its id.
     pub fn let_go(&self, said: &str) -> String {
         let chat = self.scripted.chat("7");
         let before = chat.received().len();
@@ -192,7 +193,7 @@ impl World {
         session["id"].as_str().expect("a session has an id").to_owned()
     }
 
-    /// `status --json`, once the host answers.
+    /// Returns the output of `status --json`, once the host answers.
     pub fn status(&self) -> Value {
         until("the host tells its status", 30, || {
             let output = self.cli(&["status", "--json"]);
@@ -200,12 +201,12 @@ impl World {
         })
     }
 
-    /// One adapter's entry in the status.
+    /// Returns one adapter's entry in the status.
     pub fn adapter(&self, name: &str) -> Option<Value> {
         self.status()["adapters"].as_array()?.iter().find(|adapter| adapter["name"] == name).cloned()
     }
 
-    /// Waits until an adapter is in this state.
+    /// Waits until an adapter is in this state. Returns its entry.
     pub fn wait_state(&self, name: &str, state: &str) -> Value {
         until(&format!("{name} is {state}; the log:\n{}", self.log()), 40, || {
             self.adapter(name).filter(|adapter| adapter["state"] == state)
@@ -218,7 +219,7 @@ impl World {
         command
     }
 
-    /// A command of the host's binary on this home that names no configuration.
+    /// Creates a command of the host's binary with this home folder and without a configuration.
     pub fn bare(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(&self.binary);
         command.args(arguments).arg("--home").arg(self.home()).current_dir(self.folder.path());
@@ -233,12 +234,12 @@ impl World {
         command
     }
 
-    /// The host's process id.
+    /// Returns the process id of the host.
     pub fn pid(&self) -> u32 {
         self.host.as_ref().expect("a host runs").id()
     }
 
-    /// The processes of adapters.
+    /// Returns the process ids of the adapters.
     pub fn children(&self) -> Vec<u32> {
         let tasks = fs::read_dir(format!("/proc/{}/task", self.pid())).into_iter().flatten().filter_map(Result::ok);
         let children = tasks.filter_map(|task| fs::read_to_string(task.path().join("children")).ok());
@@ -250,41 +251,42 @@ impl World {
         children
     }
 
-    /// kill -9 of the processes of adapters.
+    /// Kills the adapter processes with kill -9.
     pub fn kill_children(&self) {
         for child in self.children() {
-            // One that is gone already is dead enough.
+            // A process that has already ended needs no signal.
             let _ = Command::new("kill").args(["-9", &child.to_string()]).status();
         }
     }
 
-    /// Whether the host still runs.
+    /// Returns true if the host still runs.
     pub fn runs(&mut self) -> bool {
         self.host.as_mut().is_some_and(|host| host.try_wait().expect("the child is ours").is_none())
     }
 
-    /// Forgets a host that has ended by itself, so that another can start.
+    /// Forgets a host that has ended by itself, so that another one can start.
     pub fn forget_ended(&mut self) {
         if !self.runs() {
             self.host = None;
         }
     }
 
-    /// kill -9.
+    /// Kills the host with kill -9.
     pub fn kill(&mut self) {
         let mut host = self.host.take().expect("a host runs");
         host.kill().expect("the child is ours");
         host.wait().expect("the child is ours");
     }
 
-    /// Waits until the host ends by itself (a crash point); returns its exit code, if it has one.
+    /// Waits until the host ends by itself, for example at a crash point. Returns its exit code, if there is
+    /// one.
     pub fn ended(&mut self) -> Option<i32> {
         let mut host = self.host.take().expect("a host runs");
         let code = until("the host ends", 40, || host.try_wait().expect("the child is ours"));
         code.code()
     }
 
-    /// SIGTERM; returns the exit code.
+    /// Ends the host with SIGTERM. Returns its exit code.
     pub fn stop(&mut self) -> Option<i32> {
         let pid = self.pid();
         let status = Command::new("kill").arg(pid.to_string()).status().expect("kill exists");
@@ -296,7 +298,7 @@ impl World {
 impl Drop for World {
     fn drop(&mut self) {
         if let Some(host) = &mut self.host {
-            // The test failed or forgot it; either way nothing may outlive it.
+            // The test failed or did not end the host, which must not outlive it.
             if host.kill().is_ok() {
                 let _reaped = host.wait();
             }
@@ -310,7 +312,8 @@ impl Drop for World {
     }
 }
 
-/// Lets every adapter of a configuration with a `socket` open Unix sockets, which a confined adapter cannot otherwise.
+/// Permits Unix sockets for every adapter with a `socket` in a configuration, because a sandboxed adapter has
+/// none by default.
 fn with_unix_sockets(text: &str) -> String {
     let section = |line: &str| Some(line.strip_prefix("[adapter.")?.strip_suffix(']')?.to_owned());
     let adapters: Vec<String> = text.lines().filter_map(section).collect();
@@ -320,7 +323,7 @@ fn with_unix_sockets(text: &str) -> String {
     text.replacen("[host]\n", &format!("[host]\nunix_sockets = {adapters:?}\n"), 1)
 }
 
-/// Polls until `check` finds something; fails with `what`.
+/// Polls until `check` returns a result; fails with `what`.
 pub fn until<T>(what: &str, seconds: u64, mut check: impl FnMut() -> Option<T>) -> T {
     let deadline = Instant::now() + Duration::from_secs(seconds);
     loop {

@@ -1,4 +1,4 @@
-//! The rules of the house that a compiler does not check.
+//! Rules of the repository that the compiler does not check.
 
 #![forbid(unsafe_code)]
 
@@ -11,8 +11,8 @@ use std::{
 
 use serde_json::Value;
 
-/// What each of our packages may import of ours, and the outside crates it must never know.
-/// `host/ARCHITECTURE.md` says it in words.
+/// Permitted internal imports of each package, and the external crates that it must not use.
+/// `host/ARCHITECTURE.md` describes them in words.
 const MAY_IMPORT: &[(&str, &[&str], &[&str])] = &[
     ("hermes-adapter-abi", &[], &["serde", "serde_json", "tokio"]),
     ("hermes-protocol", &[], &["tokio", "reqwest", "rusqlite", "abi_stable"]),
@@ -44,12 +44,12 @@ const MAY_IMPORT: &[(&str, &[&str], &[&str])] = &[
         ],
         &[],
     ),
-    // What `adapter new` writes: as every adapter outside this repository, it knows the SDK only.
+    // The crate of `adapter new`. Like all external adapters, it uses only the SDK.
     ("adapter-template", &["hermes-adapter-sdk"], &["abi_stable", "rusqlite", "reqwest"]),
     ("hermes-adapter-*", &["hermes-adapter-net", "hermes-adapter-sdk"], &["abi_stable", "rusqlite"]),
 ];
 
-/// Folders in which `unsafe` may stand.
+/// Folders in which `unsafe` is permitted.
 const UNSAFE_ROOMS: &[&str] =
     &["host/src/ffi", "adapter-sdk/src/export", "adapter-sdk/abi", "tests/museum", "tests/fixtures"];
 
@@ -122,7 +122,7 @@ fn the_host_and_the_sdk_contain_no_adapters_name() {
         .filter_map(Result::ok)
         .filter(|entry| entry.path().join("Cargo.toml").exists())
         .map(|entry| entry.file_name().to_string_lossy().into_owned())
-        // `echo` is also the runtime that answers with what it heard.
+        // `echo` is also the name of a runtime.
         .filter(|name| name != "echo")
         .chain(["discord", "slack", "matrix", "whatsapp"].map(str::to_owned))
         .collect();
@@ -136,7 +136,7 @@ fn the_host_and_the_sdk_contain_no_adapters_name() {
         }
         let production = source.split("#[cfg(test)]").next().unwrap_or_default();
         for (number, line) in production.lines().enumerate() {
-            // A dialect of text is a word of the protocol that any adapter may declare.
+            // A text dialect is a protocol word that any adapter may declare.
             let code = line.split("//").next().unwrap_or_default().to_lowercase();
             let code = code.replace("dialect::telegram", "").replace("dialect::discord", "");
             if let Some(name) = names.iter().find(|name| names_it(&code, name)) {
@@ -147,7 +147,7 @@ fn the_host_and_the_sdk_contain_no_adapters_name() {
     assert!(faults.is_empty(), "an adapter is known by name:\n{}", faults.join("\n"));
 }
 
-/// Whether `name` stands in `code` as a word.
+/// Returns true if `code` contains `name` as a word.
 fn names_it(code: &str, name: &str) -> bool {
     code.match_indices(name).any(|(at, _)| {
         let before = code[..at].chars().next_back();
@@ -183,8 +183,8 @@ fn no_test_waits_by_the_clock() {
             continue;
         }
         for (number, line) in source.lines().enumerate() {
-            // A poll inside a loop with a deadline says so on its line, and so does an adapter that is written
-            // to block its thread: there the sleep is what is tested, not how a test waits.
+            // A poll inside a loop with a deadline has a comment on its line, and so has an adapter that must
+            // block its thread, where the sleep itself is under test.
             let says_why = ["// poll", "// misbehaves"].iter().any(|why| line.contains(why));
             if line.contains("thread::sleep(") && !says_why {
                 faults.push(format!("{path}:{}: {}", number + 1, line.trim()));
@@ -250,7 +250,7 @@ fn the_top_of_the_repository_is_as_drawn() {
 
 #[test]
 fn the_tree_names_no_machine_of_its_makers() {
-    /// The approval policy and its commands name home folders that nobody has.
+    /// The shell policy and its commands name fictitious home folders.
     const OF_THE_POLICY: [&str; 2] = ["host/agent/src/shell_policy/", "host/src/cli/tool.rs"];
     let mut faults = Vec::new();
     let all = run("git", &["ls-files"]);
@@ -287,7 +287,7 @@ fn every_setting_is_used_where_the_host_works() {
             None => {}
         }
         if let Some(field) = line.strip_prefix("    pub ").and_then(|field| field.split_once(':')) {
-            // Of these two only one value can be written, which is what the host does.
+            // These two have only one permitted value, which is the behaviour of the host.
             if within.ends_with("Config") && !["busy", "profile"].contains(&field.0) {
                 settings.push(field.0.to_owned());
             }
@@ -295,7 +295,7 @@ fn every_setting_is_used_where_the_host_works() {
     }
     assert!(settings.len() > 40, "the model was not understood: {settings:?}");
     let sources = rust_sources();
-    // The room of the configuration fills the fields in; its plans for adapters and for access use them.
+    // The configuration modules only fill in the fields; their plans for adapters and for access use them.
     let works = |path: &str| {
         let uses = ["host/src/config/plans.rs", "host/src/config/prepare.rs"];
         path.starts_with("host/src/")
@@ -307,7 +307,7 @@ fn every_setting_is_used_where_the_host_works() {
     assert!(settings.is_empty(), "settings without an effect: {settings:?}");
 }
 
-/// Whether `.field` stands in `source`, and is no call of a method.
+/// Returns true if `source` accesses `.field` other than as a method call.
 fn reads_field(source: &str, field: &str) -> bool {
     source.match_indices(&format!(".{field}")).any(|(at, found)| {
         let after = source[at + found.len()..].chars().next();

@@ -1,4 +1,4 @@
-//! A conversation that moves: how long it takes until the host has taken it up, and until its first words are there.
+//! Handoff of a conversation: time until the host has claimed it, and until its first message is delivered.
 
 use std::{thread, time::Instant};
 
@@ -9,11 +9,11 @@ use serde_json::json;
 use super::{ECHO, HEAD, ms, percentile, scripted};
 use crate::Measured;
 
-/// How often it is handed over.
+/// Number of handoffs.
 const HANDOFFS: usize = 50;
 
-/// From the moment somebody asks over the control socket to the moment at which the platform is asked for a thread:
-/// checked, written down, claimed.
+/// Measures the time from the request on the control socket until the platform is asked for a thread. Includes
+/// validation, storage and claim.
 pub fn handoff() -> Vec<Measured> {
     let row = |isolation: Isolation| {
         let mut times: Vec<f64> = times(isolation).into_iter().map(|(claimed, _)| claimed).collect();
@@ -23,8 +23,8 @@ pub fn handoff() -> Vec<Measured> {
     Isolation::BOTH.into_iter().map(row).collect()
 }
 
-/// From the same moment to the first text of the conversation in its chat: the thread, the route, a turn of the echo
-/// runtime and the delivery besides.
+/// Measures the time from the request until the first message of the conversation is in its chat. Includes the
+/// thread, the route, a turn of the echo runtime and the delivery.
 pub fn handoff_to_text() -> Vec<Measured> {
     let row = |isolation: Isolation| {
         let mut times: Vec<f64> = times(isolation).into_iter().map(|(_, text)| text).collect();
@@ -34,7 +34,7 @@ pub fn handoff_to_text() -> Vec<Measured> {
     Isolation::BOTH.into_iter().map(row).collect()
 }
 
-/// How long each took until it was claimed, and until its first text was there, in milliseconds.
+/// Returns the time until the claim and until the first message for each handoff, in milliseconds.
 fn times(isolation: Isolation) -> Vec<(f64, f64)> {
     let mut world = World::with("");
     world.configure(&format!(

@@ -1,4 +1,4 @@
-//! What time, number and death leave behind.
+//! Long-term costs: many sessions, many messages, and recovery after a crash.
 
 use std::{
     thread,
@@ -10,13 +10,14 @@ use hermes_tests::{Isolation, World, until};
 use super::{HEAD, mib, ms, scripted, way::flood};
 use crate::{Measured, process};
 
-/// What ten thousand conversations cost once they are quiet.
+/// Measures the memory of ten thousand idle conversations.
 pub fn idle_sessions() -> Vec<Measured> {
     let mut small = flood(Isolation::Process, 64, 640).world;
     let before = process::pss_kib(small.pid());
     small.stop();
     let mut world = flood(Isolation::Process, 10_000, 10_000).world;
-    // Lanes end a minute after their last message, and the sweep a minute later gives back what they had.
+    // Session tasks end one minute after their last message, and the sweep one minute later releases their
+    // memory.
     let deadline = Instant::now() + Duration::from_secs(200);
     let mut quiet = process::pss_kib(world.pid());
     while quiet >= before + 20 * 1024 && Instant::now() < deadline {
@@ -28,7 +29,7 @@ pub fn idle_sessions() -> Vec<Measured> {
     vec![Measured::new("after one message each", format!("{more:.1} MB more"), more <= 20.0)]
 }
 
-/// A hundred hanging turns, kill -9, and the next host answers somebody new.
+/// Measures recovery: a hundred hanging turns, kill -9, then the next host answers a new person.
 pub fn recovery() -> Vec<Measured> {
     let mut world = World::with("");
     let section = scripted("scripted", Isolation::InProcess, "socket = \"SOCKET\"\naccess = { allow_all = true }");
@@ -52,7 +53,7 @@ pub fn recovery() -> Vec<Measured> {
     vec![Measured::new("until a new chat is answered", format!("{took:.0} ms"), took <= 1000.0)]
 }
 
-/// Whether anything grows with the number of messages.
+/// Measures growth of memory and descriptors with the number of messages.
 pub fn flat() -> Vec<Measured> {
     let mut world = flood(Isolation::InProcess, 64, 10_000).world;
     let small = (mib(process::pss_kib(world.pid())), process::descriptors(world.pid()));

@@ -1,4 +1,4 @@
-//! Starting, and what a host that does nothing takes.
+//! Start time, and memory of an idle host.
 
 use std::time::Instant;
 
@@ -7,7 +7,7 @@ use hermes_tests::{Isolation, World};
 use super::{ECHO, HEAD, median, mib, ms, scripted};
 use crate::{Measured, bot_api::BotApi, process};
 
-/// From the start of the process to the moment at which every adapter's `connect` was seen.
+/// Measures the time from the start of the process until `connect` of every adapter was called.
 pub fn start() -> Vec<Measured> {
     let mut measured = Vec::new();
     for (count, budget_ms) in [(1, 30.0), (12, 120.0)] {
@@ -24,7 +24,7 @@ pub fn start() -> Vec<Measured> {
                 world.scripted.wait("every adapter connects", 60, |seen| {
                     (seen.iter().filter(|said| said["saw"] == "connect").count() >= before + count).then_some(())
                 });
-                // The first run copies the library; the later ones are what an operator restarts.
+                // The first run copies the library; the later ones represent the restarts of an operator.
                 if run > 0 {
                     runs.push(ms(started.elapsed()));
                 }
@@ -41,7 +41,7 @@ pub fn start() -> Vec<Measured> {
     measured
 }
 
-/// A host whose only adapter is Telegram, on `api`.
+/// Returns a host whose only adapter is Telegram, connected to `api`.
 pub(super) fn with_telegram(api: &BotApi, isolation: Isolation, agent: &str) -> World {
     let world = World::with("");
     world.configure(&format!(
@@ -52,7 +52,7 @@ pub(super) fn with_telegram(api: &BotApi, isolation: Isolation, agent: &str) -> 
     world
 }
 
-/// The host with Telegram in-process, idle and after sixty messages.
+/// Measures the memory of a host with in-process Telegram, idle and after sixty messages.
 pub fn memory() -> Vec<Measured> {
     let api = BotApi::start();
     let mut world = with_telegram(&api, Isolation::InProcess, ECHO);
@@ -71,7 +71,7 @@ pub fn memory() -> Vec<Measured> {
     ]
 }
 
-/// Eleven more of an adapter without TLS.
+/// Measures the memory of eleven further adapters without TLS.
 pub fn further_adapters() -> Vec<Measured> {
     let mut measured = Vec::new();
     for (isolation, budget_mb) in [(Isolation::InProcess, 2.0), (Isolation::Process, 5.0)] {

@@ -1,4 +1,4 @@
-//! What each row of the table measures.
+//! The measurements of the rows.
 
 mod handoff;
 mod lives;
@@ -13,10 +13,11 @@ use hermes_tests::Isolation;
 
 pub use self::{handoff::*, lives::*, memory::*, seam::*, store::*, way::*};
 
-/// Nothing but the adapters: no status page, no log. Every message is a turn of its own, however fast they come.
+/// Configuration with adapters only: no status page, no log. Each message gets its own turn, at any rate of
+/// arrival.
 const HEAD: &str = "[host]\nstatus = \"\"\nplugins_dir = \"plugins\"\nlog = \"error\"\n\n\
                     [session]\nbusy = \"queue\"\nmerge_ms = 0\n\n";
-/// The runtime that costs nothing.
+/// Section of the cheapest runtime.
 const ECHO: &str = "[agent]\nruntime = \"echo\"\n\n";
 
 fn scripted(name: &str, isolation: Isolation, more: &str) -> String {
@@ -41,7 +42,7 @@ fn mib(kib: u64) -> f64 {
     kib as f64 / 1024.0
 }
 
-/// Says how far a long row is.
+/// Prints the progress of a long row.
 fn progress(what: impl std::fmt::Display) {
     eprintln!("    {what}");
 }

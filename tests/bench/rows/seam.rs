@@ -1,4 +1,4 @@
-//! The seam between the host and a library.
+//! The boundary between the host and a library.
 
 use std::{fs, sync::mpsc, thread, time::Instant};
 
@@ -11,10 +11,10 @@ use crate::{
     in_process, machine, process,
 };
 
-/// How often each is asked.
+/// Number of calls per measurement.
 const CALLS: usize = 20_000;
 
-/// What waking another thread costs on this machine: every call across the seam does it twice.
+/// Measures the wake-up of another thread on this machine, which every call across the boundary needs twice.
 pub fn thread_hop() -> Vec<Measured> {
     let told = |condition: &str, mut times: Vec<f64>| {
         let (p50, p99) = (percentile(&mut times, 50), percentile(&mut times, 99));
@@ -23,7 +23,7 @@ pub fn thread_hop() -> Vec<Measured> {
     vec![told("on any core", hops()), told("both on one core", machine::on_one_core(hops))]
 }
 
-/// How long a word to a waiting thread and back took, in microseconds.
+/// Returns the times of a message to a waiting thread and back, in microseconds.
 fn hops() -> Vec<f64> {
     let (ask, asked) = mpsc::channel();
     let (answer, answered) = mpsc::channel();
@@ -51,7 +51,7 @@ fn timed(mut call: impl FnMut()) -> Vec<f64> {
         .collect()
 }
 
-/// A `send` that the adapter answers at once, from the caller and back.
+/// Measures a `send` that the adapter answers at once, from the caller and back.
 pub fn round_trip() -> Vec<Measured> {
     let payload = frames::payload();
     let judged = |condition: String, mut times: Vec<f64>, budget_us: f64| {
@@ -77,7 +77,7 @@ pub fn round_trip() -> Vec<Measured> {
     ]
 }
 
-/// Every adapter's library: its size, and how long `adapter inspect` and the whole check of it take.
+/// Measures every adapter library: its size, the time of `adapter inspect`, and the time of the complete check.
 pub fn libraries() -> Vec<Measured> {
     let world = World::with("");
     let ids = artefacts().adapters();

@@ -18,7 +18,7 @@ use hermes_host::{
 use super::{median, mib, ms, percentile, progress};
 use crate::Measured;
 
-/// What the disk below the database can do.
+/// Measures the disk below the database.
 pub fn disk() -> Vec<Measured> {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let file = fs::File::create(folder.path().join("fsync")).expect("the folder is ours");
@@ -43,7 +43,7 @@ pub fn disk() -> Vec<Measured> {
     ]
 }
 
-/// A grown database: a million messages in ten thousand sessions.
+/// Measures a large database: a million messages in ten thousand sessions.
 pub fn million() -> Vec<Measured> {
     const SESSIONS: u64 = 10_000;
     const MESSAGES_EACH: u64 = 100;

@@ -1,4 +1,4 @@
-//! The way of a message: what it costs, how long it takes, how many take it at once.
+//! The path of a message: its cost, its latency and its throughput.
 
 use std::{
     thread,
@@ -10,19 +10,19 @@ use hermes_tests::{Isolation, World};
 use super::{ECHO, HEAD, memory::with_telegram, ms, percentile, progress, scripted};
 use crate::{Measured, bot_api::BotApi, process};
 
-/// Between two messages of the rows at 100 a second.
+/// Interval between two messages in the rows with 100 messages per second.
 const EVERY: Duration = Duration::from_millis(10);
-/// Messages of the rows at 100 a second.
+/// Number of messages in the rows with 100 messages per second.
 const EVENTS: usize = 1000;
-/// Chats that write in turn.
+/// Number of chats that write in turn.
 const CHATS: usize = 64;
 
-/// The section of a model at `api`.
+/// Returns the agent section for a model at `api`.
 fn model(api: &BotApi) -> String {
     format!("[agent]\nruntime = \"openai\"\nbase_url = \"{}/v1\"\nmodel = \"m\"\napi_key = \"k\"\n\n", api.base())
 }
 
-/// The whole way, with a model over HTTP, counted as processor time of the host and its children.
+/// Measures the processor time of the host and its children for the whole path, with a model over HTTP.
 pub fn cpu_per_message() -> Vec<Measured> {
     const MESSAGES: u64 = 1000;
     let mut measured = Vec::new();
@@ -38,7 +38,7 @@ pub fn cpu_per_message() -> Vec<Measured> {
         let before = process::cpu(world.pid());
         for n in 0..MESSAGES {
             api.push(n % 16, "how much does a message cost?");
-            // A steady conversation, not a pile: the cost of one message at a time.
+            // The load is steady: the cost of one message at a time, without a backlog.
             if n % 16 == 15 {
                 api.wait_sent(50 + n + 1);
             }
@@ -55,7 +55,7 @@ pub fn cpu_per_message() -> Vec<Measured> {
     measured
 }
 
-/// A host with the scripted adapter, online.
+/// Returns an online host with the scripted adapter.
 fn talking(isolation: Isolation, agent: &str) -> World {
     let mut world = World::with("");
     world.configure(&format!(
@@ -67,7 +67,7 @@ fn talking(isolation: Isolation, agent: &str) -> World {
     world
 }
 
-/// From the moment a person writes to the moment at which the runtime asks its model: accept, admit, and nothing else.
+/// Measures the time from a message of a person until the runtime sends its request to the model.
 pub fn latency_to_the_runtime() -> Vec<Measured> {
     let mut measured = Vec::new();
     for isolation in Isolation::BOTH {
@@ -79,12 +79,12 @@ pub fn latency_to_the_runtime() -> Vec<Measured> {
             let started = Instant::now();
             chat.says("how long does it take?");
             let asked = api.wait_asked(n + 1);
-            // The first of each chat makes its session and its lane.
+            // The first message of each chat creates its session and task, so it is not counted.
             if n >= CHATS {
                 times.push(ms(asked - started));
             }
             chat.hears(n / CHATS + 1);
-            thread::sleep((started + EVERY).saturating_duration_since(Instant::now())); // poll: the rate
+            thread::sleep((started + EVERY).saturating_duration_since(Instant::now())); // poll: keeps the rate
         }
         world.stop();
         let (p50, p99) = (percentile(&mut times, 50), percentile(&mut times, 99));
@@ -97,7 +97,8 @@ pub fn latency_to_the_runtime() -> Vec<Measured> {
     measured
 }
 
-/// From the moment a person writes to the moment the platform has the answer; the echo runtime adds nothing.
+/// Measures the time from a message of a person until the platform has the answer. The echo runtime adds no
+/// latency.
 pub fn latency() -> Vec<Measured> {
     let mut measured = Vec::new();
     for isolation in Isolation::BOTH {
@@ -109,7 +110,7 @@ pub fn latency() -> Vec<Measured> {
             chat.says("how long does it take?");
             chat.hears(n / CHATS + 1);
             times.push(ms(started.elapsed()));
-            thread::sleep((started + EVERY).saturating_duration_since(Instant::now())); // poll: the rate
+            thread::sleep((started + EVERY).saturating_duration_since(Instant::now())); // poll: keeps the rate
         }
         world.stop();
         let (p50, p99) = (percentile(&mut times, 50), percentile(&mut times, 99));
@@ -118,20 +119,20 @@ pub fn latency() -> Vec<Measured> {
     measured
 }
 
-/// What the load generator did.
+/// The result of the load generator.
 pub(super) struct Flooded {
-    /// The host, still running.
+    /// The running host.
     pub world: World,
-    /// Messages answered a second, as the adapter saw it.
+    /// Answered messages per second, as counted by the adapter.
     pub per_second: f64,
-    /// Messages that were emitted again because the host had no room.
+    /// Messages that were emitted again because the host's queue was full.
     pub refused: u64,
-    /// Processor time of a message, host and children, from the start of the host.
+    /// Processor time per message of host and children since the start of the host, in milliseconds.
     pub cpu_ms: f64,
 }
 
-/// Runs the load generator: `messages` in all, at most eight of a chat under way. The adapter says when the last
-/// is answered, so nothing beside the host asks it anything meanwhile.
+/// Runs the load generator with `messages` in total and at most eight in flight per chat. The adapter reports
+/// the last answer, so that no other process polls the host during the measurement.
 pub(super) fn flood(isolation: Isolation, chats: u64, messages: u64) -> Flooded {
     let mut world = World::with("");
     let flood = format!(
@@ -149,7 +150,7 @@ pub(super) fn flood(isolation: Isolation, chats: u64, messages: u64) -> Flooded 
     Flooded { world, per_second, refused, cpu_ms }
 }
 
-/// Inbox committed, echo turn, outbox settled, with every fsync.
+/// Measures throughput: inbox commit, echo turn and outbox settlement, with every fsync.
 pub fn throughput() -> Vec<Measured> {
     let mut measured = Vec::new();
     for isolation in Isolation::BOTH {

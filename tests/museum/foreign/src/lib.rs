@@ -1,7 +1,7 @@
-//! The smallest adapter there is, with an allocator that nothing else understands.
+//! A minimal adapter with an incompatible allocator.
 //!
-//! Every block it hands out lies 4 KiB behind the one it took from the system, so
-//! memory of this library that is freed by anybody else ends the process at once.
+//! Each block that it returns begins 4 KiB after the start of the block from the system. If another allocator
+//! frees memory of this library, the process therefore ends at once.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,8 +12,8 @@ const SHIFT: usize = 4096;
 
 struct Shifting;
 
-// SAFETY: a block is taken SHIFT bytes larger than asked for and handed out SHIFT bytes behind its start, which
-// is a multiple of every alignment that is let through.
+// SAFETY: a block is allocated SHIFT bytes larger than requested and returned SHIFT bytes after its start, and
+// SHIFT is a multiple of every accepted alignment.
 unsafe impl GlobalAlloc for Shifting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         let Some(whole) = widened(layout) else { return std::ptr::null_mut() };
@@ -28,9 +28,9 @@ unsafe impl GlobalAlloc for Shifting {
 
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
         let Some(whole) = widened(layout) else { return };
-        // SAFETY: by the caller the block is one of `alloc`, so its start lies SHIFT bytes before it.
+        // SAFETY: the caller guarantees that the block is from `alloc`, so its start is SHIFT bytes before it.
         let start = unsafe { block.sub(SHIFT) };
-        // SAFETY: it was taken with this layout.
+        // SAFETY: the block was allocated with this layout.
         unsafe { System.dealloc(start, whole) }
     }
 }
