@@ -3,9 +3,9 @@
 
 use std::collections::BTreeSet;
 
-use hermes_core::access::{Denial, Denied};
+use hermes_core::access::{Denial, Denied, Grants};
 use hermes_core::ids::SessionId;
-use hermes_core::pairing::{Approval, Claim, Claimant, Code, Offer, Offered, Over, PairingBook, PairingLimits};
+use hermes_core::pairing::{Approval, Claim, Claimant, Code, Guess, Offer, Offered, Over, PairingBook, PairingLimits};
 use hermes_core::session::participant;
 use tokio::sync::oneshot;
 
@@ -22,6 +22,9 @@ const USER_BYTES_MAX: usize = 512;
 const NAME_CHARS_MAX: usize = 64;
 /// What the log shows of an id, in characters.
 const ID_CHARS_MAX: usize = 64;
+
+/// The operator, as the person who approved.
+pub const OPERATOR: &str = "the operator";
 
 /// The book and its bounds, as the dispatcher holds them.
 pub struct Pairing {
@@ -52,6 +55,8 @@ pub enum PairingChange {
         instance: String,
         /// The code.
         code: String,
+        /// The person who entered it: `<instance>:<id>`, or [`OPERATOR`].
+        by: String,
     },
     /// Take a grant back.
     Revoke {
@@ -65,6 +70,26 @@ pub enum PairingChange {
         /// Of one instance, or of all.
         instance: Option<String>,
     },
+}
+
+/// The result of a code that was entered.
+pub struct Settled {
+    /// What has to be written.
+    pub changes: Vec<Change>,
+    /// The hash of the request, where the code worked; its code is told to nobody any more.
+    pub worked: Option<String>,
+    /// The sentence about it.
+    pub said: Result<String, String>,
+}
+
+/// The result of a change of the book.
+pub struct Changed {
+    /// The answer, valid once the changes are written.
+    pub reply: ControlReply,
+    /// What has to be written.
+    pub changes: Vec<Change>,
+    /// The hash of the request whose code worked.
+    pub worked: Option<String>,
 }
 
 /// How somebody who is not admitted is met.
@@ -90,6 +115,99 @@ impl Pairing {
             book: PairingBook::new(bounds, open, lockouts).with_offers(offers),
             code_ms: bounds.code_ms,
             told: BTreeSet::new(),
+        }
+    }
+
+    /// Takes an approval over into memory. `by` is the person who let somebody in, `counted_as` the count of their
+    /// wrong codes.
+    fn settle(
+        &mut self,
+        grants: &mut Grants,
+        instance: &str,
+        approval: Approval,
+        (by, counted_as): (&str, &str),
+    ) -> Settled {
+        let refused = |changes, words| Settled { changes, worked: None, said: Err(words) };
+        match approval {
+            Approval::Granted { mut grant, request } => {
+                by.clone_into(&mut grant.granted_by);
+                let who =
+                    if grant.name.is_empty() { grant.user.clone() } else { format!("{} ({})", grant.name, grant.user) };
+                let worked = Some(request.hash.clone());
+                let done = Change::PairingDone { request, counted_as: counted_as.to_owned() };
+                let changes = vec![Change::Grant(grant.clone()), done];
+                grants.insert(grant);
+                let said = Ok(format!("{who} may write to the agent on {instance} from now on."));
+                Settled { changes, worked, said }
+            }
+            Approval::Over(how) => refused(Vec::new(), over(how, instance)),
+            Approval::Empty => refused(Vec::new(), "That is no code; one has eight letters and digits.".to_owned()),
+            Approval::Wrong { left } => {
+                let more = more_wrong(left);
+                let words =
+                    format!("That code is not open on {instance}; after {more}, your codes are refused for a while.");
+                refused(self.wrong_codes(counted_as), words)
+            }
+            Approval::Locked { .. } => {
+                let words = "Your codes are locked after too many wrong ones; try again later, or clear the lock with \
+                             `hermes-host pairing clear`.";
+                refused(self.wrong_codes(counted_as), words.to_owned())
+            }
+        }
+    }
+
+    fn wrong_codes(&self, counted_as: &str) -> Vec<Change> {
+        self.book.lockout(counted_as).cloned().map(Change::Lockout).into_iter().collect()
+    }
+
+    /// Approves a code that the operator or an admin entered.
+    fn approve(&mut self, grants: &mut Grants, instance: &str, code: &str, by: &str, now_ms: i64) -> Settled {
+        let approval = self.book.approve(instance, by, code, now_ms);
+        self.settle(grants, instance, approval, (by, &Guess::Approve.counted_as(instance, by)))
+    }
+
+    /// Lists open requests and grants.
+    pub fn list(&self, grants: &Grants, now_ms: i64) -> ControlReply {
+        let requests = self.book.list(now_ms).map(|request| PairingInfo {
+            instance: request.instance.clone(),
+            user: request.user.clone(),
+            name: Some(request.name.clone()).filter(|name| !name.is_empty()),
+            since_ms: request.made_ms,
+            expires_ms: request.made_ms.saturating_add(self.code_ms),
+        });
+        let grants = grants.iter().map(|grant| GrantInfo {
+            instance: grant.instance.clone(),
+            user: grant.user.clone(),
+            name: Some(grant.name.clone()).filter(|name| !name.is_empty()),
+            since_ms: grant.at_ms,
+        });
+        ControlReply::Pairing { requests: requests.collect(), grants: grants.collect() }
+    }
+
+    /// Changes the book and the grants.
+    pub fn change(&mut self, grants: &mut Grants, change: PairingChange, now_ms: i64) -> Changed {
+        match change {
+            PairingChange::Approve { instance, code, by } => {
+                let Settled { changes, worked, said } = self.approve(grants, &instance, &code, &by, now_ms);
+                let refused = |words| ControlReply::error(ErrorKind::Refused, words);
+                Changed { reply: said.map_or_else(refused, ControlReply::done), changes, worked }
+            }
+            PairingChange::Revoke { instance, user } => {
+                if grants.remove(&instance, &user).is_none() {
+                    let words =
+                        format!("{user} holds no grant on {instance}; `hermes-host pairing list` shows who does");
+                    let reply = ControlReply::error(ErrorKind::NotFound, words);
+                    return Changed { reply, changes: Vec::new(), worked: None };
+                }
+                let words = format!("{user} may no longer write to the agent on {instance}.");
+                let changes = vec![Change::Revoke { instance, user }];
+                Changed { reply: ControlReply::done(words), changes, worked: None }
+            }
+            PairingChange::Clear { instance } => {
+                self.book.clear(instance.as_deref());
+                let reply = ControlReply::done("Open codes and lockouts are forgotten.");
+                Changed { reply, changes: vec![Change::ClearPairing { instance }], worked: None }
+            }
         }
     }
 }
@@ -125,7 +243,10 @@ impl Dispatcher {
         let (user, name) = who(denied)?;
         let now_ms = self.host.now_ms();
         let approval = self.pairing.book.redeem(instance, user, &name, &denied.event.text, now_ms)?;
-        Some(match self.settle(instance, approval, "an invitation") {
+        let counted_as = Guess::Redeem.counted_as(instance, user);
+        let settled = self.pairing.settle(&mut self.grants, instance, approval, ("an invitation", &counted_as));
+        self.worked(settled.worked.as_deref());
+        Some(match (settled.changes, settled.said) {
             (mut changes, Ok(_)) => {
                 // What they asked for before is answered too.
                 if let Some(request) = self.pairing.book.revoke(instance, user) {
@@ -186,7 +307,7 @@ impl Dispatcher {
             }
             Claim::Locked => "You sent too many wrong codes; none is taken from you for a while.".to_owned(),
         };
-        Err((words, self.wrong_codes(&by.counted_as())))
+        Err((words, self.pairing.wrong_codes(&by.counted_as())))
     }
 
     /// Takes back a request whose code nobody was told, so that the person's next message gets another one.
@@ -195,46 +316,19 @@ impl Dispatcher {
         self.pairing.book.take_back(hash);
     }
 
-    /// Takes an approval over into memory; returns what has to be written, and the sentence about it.
-    pub(crate) fn settle(
-        &mut self,
-        instance: &str,
-        approval: Approval,
-        by: &str,
-    ) -> (Vec<Change>, Result<String, String>) {
-        match approval {
-            Approval::Granted { mut grant, request } => {
-                by.clone_into(&mut grant.granted_by);
-                self.host.codes.forget(&request.hash);
-                let who =
-                    if grant.name.is_empty() { grant.user.clone() } else { format!("{} ({})", grant.name, grant.user) };
-                let changes = vec![Change::Grant(grant.clone()), Change::PairingDone(request)];
-                self.grants.insert(grant);
-                self.host.show_grants(self.grants.clone());
-                (changes, Ok(format!("{who} may write to the agent on {instance} from now on.")))
-            }
-            Approval::Over(how) => (Vec::new(), Err(over(how, instance))),
-            Approval::Empty => (Vec::new(), Err("That is no code; one has eight letters and digits.".to_owned())),
-            Approval::Wrong { left } => {
-                let more = more_wrong(left);
-                let words = format!("That code is not open on {instance}; after {more} it is locked for a while.");
-                (self.wrong_codes(instance), Err(words))
-            }
-            Approval::Locked { .. } => (
-                self.wrong_codes(instance),
-                Err(format!("Pairing on {instance} is locked after too many wrong codes; try again later.")),
-            ),
+    /// Shows the grants after a code worked, and forgets the code.
+    fn worked(&self, hash: Option<&str>) {
+        if let Some(hash) = hash {
+            self.host.codes.forget(hash);
+            self.host.show_grants(self.grants.clone());
         }
-    }
-
-    fn wrong_codes(&self, instance: &str) -> Vec<Change> {
-        self.pairing.book.lockout(instance).cloned().map(Change::Lockout).into_iter().collect()
     }
 
     /// Approves a code that an admin entered in a chat.
     pub(crate) fn approve(&mut self, instance: &str, code: &str, by: &str) -> (Vec<Change>, Result<String, String>) {
-        let approval = self.pairing.book.approve(instance, code, self.host.now_ms());
-        self.settle(instance, approval, by)
+        let settled = self.pairing.approve(&mut self.grants, instance, code, by, self.host.now_ms());
+        self.worked(settled.worked.as_deref());
+        (settled.changes, settled.said)
     }
 
     /// Hands out a code with which somebody new lets themselves in.
@@ -247,9 +341,7 @@ impl Dispatcher {
                 let words = format!("Whoever sends me `{STAND_IN}` in a direct message here is let in, once.");
                 (vec![Change::PairingRequest(request)], words)
             }
-            None => {
-                (Vec::new(), "Too many codes are open here, or pairing is locked. `/pair list` shows them.".to_owned())
-            }
+            None => (Vec::new(), "Too many invitations are open here; `/pair list` shows them.".to_owned()),
         }
     }
 
@@ -274,47 +366,13 @@ impl Dispatcher {
     pub(crate) fn handle_pairing(&mut self, call: PairingCall) {
         match call {
             // Whoever asked may have gone away.
-            PairingCall::List(reply) => drop(reply.send(self.list_pairing())),
-            PairingCall::Change(change, reply) => drop(reply.send(self.change_pairing(change))),
-        }
-    }
-
-    fn list_pairing(&self) -> ControlReply {
-        let requests = self.pairing.book.list(self.host.now_ms()).map(|request| PairingInfo {
-            instance: request.instance.clone(),
-            user: request.user.clone(),
-            name: Some(request.name.clone()).filter(|name| !name.is_empty()),
-            since_ms: request.made_ms,
-            expires_ms: request.made_ms.saturating_add(self.pairing.code_ms),
-        });
-        let grants = self.grants.iter().map(|grant| GrantInfo {
-            instance: grant.instance.clone(),
-            user: grant.user.clone(),
-            name: Some(grant.name.clone()).filter(|name| !name.is_empty()),
-            since_ms: grant.at_ms,
-        });
-        ControlReply::Pairing { requests: requests.collect(), grants: grants.collect() }
-    }
-
-    fn change_pairing(&mut self, change: PairingChange) -> (ControlReply, Vec<Change>) {
-        match change {
-            PairingChange::Approve { instance, code } => match self.approve(&instance, &code, "the operator") {
-                (changes, Ok(words)) => (ControlReply::done(words), changes),
-                (changes, Err(words)) => (ControlReply::error(ErrorKind::Refused, words), changes),
-            },
-            PairingChange::Revoke { instance, user } => {
-                if self.grants.remove(&instance, &user).is_none() {
-                    let words =
-                        format!("{user} holds no grant on {instance}; `hermes-host pairing list` shows who does");
-                    return (ControlReply::error(ErrorKind::NotFound, words), Vec::new());
-                }
+            PairingCall::List(reply) => drop(reply.send(self.pairing.list(&self.grants, self.host.now_ms()))),
+            PairingCall::Change(change, reply) => {
+                let Changed { reply: answer, changes, worked } =
+                    self.pairing.change(&mut self.grants, change, self.host.now_ms());
+                self.worked(worked.as_deref());
                 self.host.show_grants(self.grants.clone());
-                let words = format!("{user} may no longer write to the agent on {instance}.");
-                (ControlReply::done(words), vec![Change::Revoke { instance, user }])
-            }
-            PairingChange::Clear { instance } => {
-                self.pairing.book.clear(instance.as_deref());
-                (ControlReply::done("Open codes and lockouts are forgotten."), vec![Change::ClearPairing { instance }])
+                drop(reply.send((answer, changes)));
             }
         }
     }

@@ -43,8 +43,8 @@ pub const HANDOFF_CODE_S: u64 = 600;
 /// Conversations that are offered at once.
 pub const HANDOFF_OFFERS_MAX: usize = 16;
 
-/// People whose wrong codes for offered conversations are counted at once.
-pub const CLAIMANTS_MAX: usize = 1_000;
+/// Senders whose wrong codes of one kind are counted at once.
+pub const GUESSERS_MAX: usize = 1_000;
 
 /// Open questions of one turn; further ones wait.
 pub const ASKS_PER_TURN_MAX: usize = 8;
@@ -150,9 +150,11 @@ pub const MEDIA_RETENTION_S: u64 = 86_400;
 pub const PAIRING_CODE_S: u64 = 3_600;
 /// `limits.pairing_interval_s`: time until one person gets the next code.
 pub const PAIRING_INTERVAL_S: u64 = 600;
-/// `limits.pairing_open_max`: open codes per instance.
+/// `limits.pairing_open_max`: open requests of unknown senders per instance.
 pub const PAIRING_OPEN_MAX: usize = 3;
-/// `limits.pairing_wrong_max`: wrong codes that lock an instance.
+/// Open invitations per instance. Only admins create them.
+pub const PAIRING_INVITATIONS_MAX: usize = 20;
+/// `limits.pairing_wrong_max`: wrong codes that lock out their sender.
 pub const PAIRING_WRONG_MAX: u32 = 5;
 /// `limits.pairing_lockout_s`: duration of that lock.
 pub const PAIRING_LOCKOUT_S: u64 = 3_600;

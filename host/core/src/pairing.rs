@@ -3,13 +3,15 @@
 //! The host answers a direct message of an unknown sender with a code ([`PairingBook::offer`]), and the
 //! operator approves it ([`PairingBook::approve`]). In the other direction, an admin creates an invitation code
 //! ([`PairingBook::invite`]) and the new user sends it ([`PairingBook::redeem`]). Codes are stored only as
-//! salted hashes, compared in constant time, valid for one hour and for one use. Five wrong codes lock the
-//! instance, after which it accepts no code at all. Conversations that the terminal offers are claimed with
-//! codes of the same kind ([`PairingBook::claim`]).
+//! salted hashes, compared in constant time, valid for one hour and for one use. Five wrong codes lock out their
+//! sender, who can then use no code at all, and nobody else ([`Guess`]). Requests and invitations have separate
+//! capacities. Conversations that the terminal offers are claimed with codes of the same kind
+//! ([`PairingBook::claim`]).
 //!
 //! The dispatcher owns the book and the store owns its rows. Randomness and time are arguments.
 
 mod code;
+mod guesses;
 mod offers;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -17,7 +19,7 @@ use std::collections::{BTreeMap, VecDeque};
 use serde::{Deserialize, Serialize};
 
 pub use code::{Code, is_code};
-use offers::claims_of;
+pub use guesses::Guess;
 pub use offers::{Claim, Claimant, Offered, code_ms};
 
 use crate::access::Grant;
@@ -33,9 +35,9 @@ pub struct PairingLimits {
     pub code_ms: i64,
     /// Time until one person gets the next code, in milliseconds.
     pub interval_ms: i64,
-    /// Open codes per instance.
+    /// Open requests of unknown senders per instance.
     pub open_max: usize,
-    /// Wrong codes that lock an instance.
+    /// Wrong codes that lock out their sender.
     pub wrong_max: u32,
     /// Duration of the lock, in milliseconds.
     pub lockout_ms: i64,
@@ -76,10 +78,10 @@ pub struct PairingRequest {
     pub reminders: u32,
 }
 
-/// The wrong codes of one instance, in the form that the store keeps.
+/// The wrong codes of one sender, in the form that the store keeps.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Lockout {
-    /// Name of the instance.
+    /// Name of the count: instance, kind and sender ([`Guess::counted_as`]).
     pub instance: String,
     /// Consecutive wrong codes.
     pub wrong: u32,
@@ -129,10 +131,10 @@ pub enum Approval {
     Empty,
     /// The code was wrong.
     Wrong {
-        /// Wrong codes left before the instance is locked.
+        /// Wrong codes left before the sender is locked out.
         left: u32,
     },
-    /// The instance is locked and accepts no code.
+    /// The sender is locked out and can use no code.
     Locked {
         /// End of the lock, in Unix milliseconds.
         until_ms: i64,
@@ -187,8 +189,8 @@ impl PairingBook {
         if user.is_empty() {
             return Offer::Quiet { why: "no sender id" };
         }
-        if self.locked_until(instance, now_ms).is_some() {
-            return Offer::Quiet { why: "pairing is locked after wrong codes" };
+        if self.locked_until(&Guess::Redeem.counted_as(instance, user), now_ms).is_some() {
+            return Offer::Quiet { why: "locked out after wrong codes" };
         }
         let mine = self.open.iter().position(|request| request.instance == instance && request.user == user);
         if let Some(place) = mine {
@@ -204,38 +206,38 @@ impl PairingBook {
             let replaced = self.open.remove(place);
             self.is_over(Over::Replaced, replaced);
         }
-        if self.open_on(instance) >= self.limits.open_max {
+        if self.open_on(instance, is_request) >= self.limits.open_max {
             return Offer::Quiet { why: "too many codes are open" };
         }
         let (code, request) = self.issue(instance, user, name, now_ms, random);
         Offer::New { code, request }
     }
 
-    /// Creates an invitation code; anyone who sends it gets access. Returns `None` if too many codes are open
-    /// or the instance is locked.
+    /// Creates an invitation code; anyone who sends it gets access. Requests and wrong codes of unknown senders do not
+    /// count here. Returns `None` if too many invitations are open.
     pub fn invite(&mut self, instance: &str, now_ms: i64, random: [u8; 32]) -> Option<(Code, PairingRequest)> {
         self.expire(now_ms);
-        if self.locked_until(instance, now_ms).is_some() || self.open_on(instance) >= self.limits.open_max {
+        if self.open_on(instance, is_invitation) >= limits::PAIRING_INVITATIONS_MAX {
             return None;
         }
         Some(self.issue(instance, "", "", now_ms, random))
     }
 
-    /// Judges a code entered by the operator or an admin.
-    pub fn approve(&mut self, instance: &str, code: &str, now_ms: i64) -> Approval {
-        self.judge(instance, code, now_ms, |request| !request.user.is_empty())
+    /// Judges a code entered by the operator or an admin, whom `by` names.
+    pub fn approve(&mut self, instance: &str, by: &str, code: &str, now_ms: i64) -> Approval {
+        self.judge(instance, &Guess::Approve.counted_as(instance, by), code, now_ms, is_request)
     }
 
     /// Judges a message of an unknown sender as an invitation code. Returns `None` if no invitation is open,
     /// the text does not look like a code, or the code is closed.
     pub fn redeem(&mut self, instance: &str, user: &str, name: &str, text: &str, now_ms: i64) -> Option<Approval> {
         self.expire(now_ms);
-        let invited = |request: &PairingRequest| request.user.is_empty();
-        let any_open = self.open.iter().any(|request| request.instance == instance && invited(request));
+        let any_open = self.open_on(instance, is_invitation) > 0;
         if user.is_empty() || !any_open || !is_code(text) {
             return None;
         }
-        let mut approval = self.judge(instance, text, now_ms, invited);
+        let counted_as = Guess::Redeem.counted_as(instance, user);
+        let mut approval = self.judge(instance, &counted_as, text, now_ms, is_invitation);
         if matches!(approval, Approval::Over(_)) {
             return None;
         }
@@ -261,8 +263,7 @@ impl PairingBook {
     pub fn clear(&mut self, instance: Option<&str>) {
         self.open.retain(|request| instance.is_some_and(|only| only != request.instance));
         self.over.retain(|(_, request)| instance.is_some_and(|only| only != request.instance));
-        let is_theirs = |name: &str, only: &str| only == name || name.starts_with(&claims_of(only));
-        self.lockouts.retain(|name, _| instance.is_some_and(|only| !is_theirs(name, only)));
+        self.lockouts.retain(|name, _| instance.is_some_and(|only| !guesses::is_of(name, only)));
     }
 
     /// Returns the open codes, oldest first.
@@ -270,14 +271,14 @@ impl PairingBook {
         self.open.iter().filter(move |request| self.is_open(request, now_ms))
     }
 
-    /// Returns the wrong codes of an instance. The caller stores them after each judgement.
-    pub fn lockout(&self, instance: &str) -> Option<&Lockout> {
-        self.lockouts.get(instance)
+    /// Returns the wrong codes of a sender. The caller stores them after each judgement.
+    pub fn lockout(&self, counted_as: &str) -> Option<&Lockout> {
+        self.lockouts.get(counted_as)
     }
 
-    /// Returns the end of the lock of an instance, in Unix milliseconds.
-    pub fn locked_until(&self, instance: &str, now_ms: i64) -> Option<i64> {
-        self.lockouts.get(instance).map(|lockout| lockout.until_ms).filter(|&until| until > now_ms)
+    /// Returns the end of the lock of a sender, in Unix milliseconds.
+    pub fn locked_until(&self, counted_as: &str, now_ms: i64) -> Option<i64> {
+        self.lockouts.get(counted_as).map(|lockout| lockout.until_ms).filter(|&until| until > now_ms)
     }
 
     fn issue(
@@ -305,12 +306,13 @@ impl PairingBook {
     fn judge(
         &mut self,
         instance: &str,
+        counted_as: &str,
         entered: &str,
         now_ms: i64,
         counts: impl Fn(&PairingRequest) -> bool,
     ) -> Approval {
         self.expire(now_ms);
-        if let Some(until_ms) = self.locked_until(instance, now_ms) {
+        if let Some(until_ms) = self.locked_until(counted_as, now_ms) {
             return Approval::Locked { until_ms };
         }
         let code = Code::entered(entered);
@@ -337,11 +339,11 @@ impl PairingBook {
             }
         }
         let Some(place) = found else {
-            return over.map_or_else(|| self.wrong(instance, now_ms), Approval::Over);
+            return over.map_or_else(|| self.wrong(counted_as, now_ms), Approval::Over);
         };
         let request = self.open.remove(place);
         self.is_over(Over::Used, request.clone());
-        self.lockouts.remove(instance);
+        self.lockouts.remove(counted_as);
         let grant = Grant {
             instance: instance.to_owned(),
             user: request.user.clone(),
@@ -352,23 +354,8 @@ impl PairingBook {
         Approval::Granted { grant, request }
     }
 
-    fn wrong(&mut self, instance: &str, now_ms: i64) -> Approval {
-        let limits = self.limits;
-        let lockout = self
-            .lockouts
-            .entry(instance.to_owned())
-            .or_insert_with(|| Lockout { instance: instance.to_owned(), ..Lockout::default() });
-        lockout.wrong = lockout.wrong.saturating_add(1);
-        if lockout.wrong < limits.wrong_max {
-            return Approval::Wrong { left: limits.wrong_max - lockout.wrong };
-        }
-        lockout.wrong = 0;
-        lockout.until_ms = now_ms.saturating_add(limits.lockout_ms);
-        Approval::Locked { until_ms: lockout.until_ms }
-    }
-
-    fn open_on(&self, instance: &str) -> usize {
-        self.open.iter().filter(|request| request.instance == instance).count()
+    fn open_on(&self, instance: &str, counts: impl Fn(&PairingRequest) -> bool) -> usize {
+        self.open.iter().filter(|request| request.instance == instance && counts(request)).count()
     }
 
     fn is_open(&self, request: &PairingRequest, now_ms: i64) -> bool {
@@ -391,4 +378,14 @@ impl PairingBook {
         }
         self.over.push_back((how, request));
     }
+}
+
+/// Whether a stranger asked for this code.
+fn is_request(request: &PairingRequest) -> bool {
+    !request.user.is_empty()
+}
+
+/// Whether an admin handed this code out.
+fn is_invitation(request: &PairingRequest) -> bool {
+    request.user.is_empty()
 }

@@ -23,7 +23,7 @@ use crate::host::Host;
 use crate::media::out::From;
 use crate::mirror;
 use crate::outbox::{Target, not_asked};
-use crate::pairing::{PairingCall, PairingChange};
+use crate::pairing::{OPERATOR, PairingCall, PairingChange};
 use crate::store::{Change, CommandTx, DeliveryState, HandoffRow, OwedDelivery, SessionRow, StoreError, Viewer};
 use crate::targets::{self, Address, Destination};
 use crate::tasks::act::By;
@@ -85,8 +85,7 @@ impl App {
                 self.ask(ask).await
             }
             ControlRequest::PairingApprove { instance, code } => {
-                self.instance(&instance)?;
-                self.pairing(PairingChange::Approve { instance, code }).await
+                self.approve_pairing(instance, code, OPERATOR.to_owned()).await
             }
             ControlRequest::PairingRevoke { instance, user } => {
                 self.pairing(PairingChange::Revoke { instance, user }).await
@@ -282,6 +281,12 @@ impl App {
             None => format!("; there are {}", names.join(", ")),
         };
         Err(refusal(ErrorKind::NotFound, format!("there is no instance {instance:?}{hint}")))
+    }
+
+    /// Lets in the sender who was shown a code; `by` entered it.
+    pub(super) async fn approve_pairing(&self, instance: String, code: String, by: String) -> Answer {
+        self.instance(&instance)?;
+        self.pairing(PairingChange::Approve { instance, code, by }).await
     }
 
     /// Changes the pairing book and writes what changed before it answers.

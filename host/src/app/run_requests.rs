@@ -51,6 +51,10 @@ impl App {
                 status.adapters.iter_mut().for_each(|adapter| adapter.announced.clear());
                 Ok(ControlReply::Status(Box::new(status)))
             }
+            // The admin whose run it is enters the code.
+            ControlRequest::PairingApprove { instance, code } => {
+                self.approve_pairing(instance, code, context.person.clone()).await
+            }
             // The right of an admin, who sees what the operator sees of it.
             other => self.answer_operator(other).await,
         }

@@ -419,9 +419,9 @@ pub const KEYS: &[Key] = &[
     key("limits.media_retention_s", int(60, 365 * DAY_S), "86400", "How long media is kept after its last use."),
     key("limits.pairing_code_s", int(60, 30 * DAY_S), "3600", "How long a pairing code is good."),
     key("limits.pairing_interval_s", int(1, DAY_S), "600", "How long one person waits for the next code."),
-    key("limits.pairing_open_max", int(1, 1000), "3", "How many codes are open per instance."),
-    key("limits.pairing_wrong_max", int(1, 1000), "5", "How many wrong codes lock an instance."),
-    key("limits.pairing_lockout_s", int(1, 30 * DAY_S), "3600", "How long it stays locked."),
+    key("limits.pairing_open_max", int(1, 1000), "3", "How many requests of unknown senders are open per instance."),
+    key("limits.pairing_wrong_max", int(1, 1000), "5", "How many wrong codes lock out their sender."),
+    key("limits.pairing_lockout_s", int(1, 30 * DAY_S), "3600", "How long a sender stays locked out."),
     key(
         "limits.user_messages_per_minute",
         int(0, 100_000),

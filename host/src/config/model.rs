@@ -297,11 +297,11 @@ pub struct LimitsConfig {
     pub pairing_code: Duration,
     /// How long one person waits for the next code.
     pub pairing_interval: Duration,
-    /// How many codes are open per instance.
+    /// How many requests of unknown senders are open per instance.
     pub pairing_open_max: usize,
-    /// How many wrong codes lock an instance.
+    /// How many wrong codes lock out their sender.
     pub pairing_wrong_max: u32,
-    /// How long it stays locked.
+    /// How long a sender stays locked out.
     pub pairing_lockout: Duration,
     /// How many messages a minute one person may write; 0: any.
     pub user_messages_per_minute: u32,

@@ -50,7 +50,7 @@ fn apply(db: &Connection, order: &Change, now_ms: i64) -> Outcome<()> {
         Change::Grant(grant) => pairing::grant(db, grant),
         Change::Revoke { instance, user } => pairing::revoke(db, instance, user),
         Change::PairingRequest(request) => pairing::write_request(db, request),
-        Change::PairingDone(request) => pairing::done(db, request),
+        Change::PairingDone { request, counted_as } => pairing::done(db, request, counted_as),
         Change::ForgetPairing { instance, user } => pairing::forget(db, instance, user),
         Change::ClearPairing { instance } => pairing::clear(db, instance.as_deref()),
         Change::Lockout(lockout) => pairing::lockout(db, lockout),

@@ -2,8 +2,8 @@
 
 use hermes_core::delivery::PartState;
 use hermes_core::ids::SessionId;
-use hermes_core::limits::CLAIMANTS_MAX;
-use hermes_core::pairing::code_ms;
+use hermes_core::limits::GUESSERS_MAX;
+use hermes_core::pairing::{Guess, code_ms};
 use rusqlite::{Connection, params};
 
 use super::sql::{change, collect};
@@ -58,11 +58,11 @@ pub(super) fn write_request(db: &Connection, request: &PairingRequestRow) -> Out
     Ok(())
 }
 
-/// Removes a request whose code worked; it also clears the wrong codes of its instance.
-pub(super) fn done(db: &Connection, request: &PairingRequestRow) -> Outcome<()> {
+/// Removes a request whose code worked, and the wrong codes of the person who entered it.
+pub(super) fn done(db: &Connection, request: &PairingRequestRow, counted_as: &str) -> Outcome<()> {
     let PairingRequestRow { instance, hash, .. } = request;
     change(db, "DELETE FROM pairing_requests WHERE instance = ?1 AND hash = ?2", [instance, hash])?;
-    change(db, "DELETE FROM pairing_lockouts WHERE instance = ?1", [instance])?;
+    change(db, "DELETE FROM pairing_lockouts WHERE instance = ?1", [counted_as])?;
     Ok(())
 }
 
@@ -83,7 +83,7 @@ pub(super) fn clear(db: &Connection, instance: Option<&str>) -> Outcome<()> {
     change(
         db,
         "DELETE FROM pairing_lockouts WHERE ?1 IS NULL OR instance = ?1
-             OR substr(instance, 1, length(?1) + 7) = ?1 || '/claim/'",
+             OR substr(instance, 1, length(?1) + 1) = ?1 || '/'",
         [instance],
     )?;
     Ok(())
@@ -113,11 +113,12 @@ pub(super) fn lockout(db: &Connection, lockout: &LockoutRow) -> Outcome<()> {
          ON CONFLICT DO UPDATE SET wrong = excluded.wrong, until_ms = excluded.until_ms",
         params![lockout.instance, lockout.wrong, lockout.until_ms],
     )?;
+    let Some(kind) = Guess::of(&lockout.instance) else { return Ok(()) };
     change(
         db,
         "DELETE FROM pairing_lockouts WHERE instance IN (SELECT instance FROM pairing_lockouts
-             WHERE instance GLOB '*/claim/*' ORDER BY until_ms DESC LIMIT -1 OFFSET ?1)",
-        [i64::try_from(CLAIMANTS_MAX).unwrap_or(i64::MAX)],
+             WHERE substr(instance, instr(instance, '/'), length(?2)) = ?2 ORDER BY until_ms DESC LIMIT -1 OFFSET ?1)",
+        params![i64::try_from(GUESSERS_MAX).unwrap_or(i64::MAX), kind.word()],
     )?;
     Ok(())
 }

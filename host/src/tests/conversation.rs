@@ -164,7 +164,11 @@ fn a_stranger_is_paired_by_the_code_that_the_offer_shows() {
     assert_eq!(chat.hears(2).len(), 2, "one reminder, then silence");
     let approve = |code: &str| {
         let (reply, answer) = tokio::sync::oneshot::channel();
-        let change = crate::pairing::PairingChange::Approve { instance: "fake".to_owned(), code: code.to_owned() };
+        let change = crate::pairing::PairingChange::Approve {
+            instance: "fake".to_owned(),
+            code: code.to_owned(),
+            by: crate::pairing::OPERATOR.to_owned(),
+        };
         let call = crate::pairing::PairingCall::Change(change, reply);
         world.block_on(async {
             world.host().tell(crate::events::HostEvent::control(crate::events::Control::Pairing(call))).await;

@@ -74,14 +74,16 @@ fn a_stranger_gets_a_code_one_reminder_and_silence_for_ten_minutes() {
 }
 
 #[test]
-fn three_strangers_are_offered_codes_at_once_and_the_next_after_their_hour() {
+fn three_strangers_are_offered_codes_at_once_and_take_none_from_invitations() {
     let world = world();
     for who in ["91", "92", "93"] {
         offered(&world, who);
     }
     assert!(!is_met(&world, "94"));
-    assert!(ordered(&world, "/pair").contains("Too many codes"));
-    assert_eq!(ordered(&world, "/pair list"), "- 91\n- 92\n- 93");
+    let code = code_in(&ordered(&world, "/pair"));
+    assert_eq!(ordered(&world, "/pair list"), "- 91\n- 92\n- 93\n- an invitation");
+    world.chat("95").says(&code);
+    assert!(world.chat("95").hears(1)[0].starts_with("Welcome"));
     world.passes(60 * MINUTE);
     assert_eq!(ordered(&world, "/pair list"), "Nobody waits here.");
     offered(&world, "94");
@@ -152,38 +154,47 @@ fn a_code_may_be_typed_as_people_type_and_is_good_for_an_hour() {
 }
 
 #[test]
-fn five_wrong_codes_lock_pairing_for_an_hour_right_ones_included_also_across_a_restart() {
-    let mut world = world();
+fn five_wrong_codes_lock_out_their_admin_for_an_hour_also_across_a_restart_and_nobody_else() {
+    let mut world = with("access = { admins = [\"1\", \"2\"] }");
     let code = offered(&world, "99");
     for left in (1..=4).rev() {
-        assert!(ordered(&world, "/pair approve AAAAAAAA").contains(&format!("after {left} more")));
+        assert!(ordered(&world, "/pair approve AAAAAAAA").contains(&format!("after {left} more wrong")));
     }
     assert!(ordered(&world, "/pair approve AAAAAAAA").contains("locked"));
     assert!(ordered(&world, &format!("/pair approve {code}")).contains("locked"));
-    assert!(ordered(&world, "/pair").contains("locked"));
+    let invitation = code_in(&ordered(&world, "/pair"));
     world.settled();
     world.crash();
     world.start();
+    world.chat("96").says(&invitation);
+    assert!(world.chat("96").hears(1)[0].starts_with("Welcome"), "invitations are open meanwhile");
     world.passes(60 * MINUTE - Duration::from_secs(1));
-    assert!(ordered(&world, &format!("/pair approve {code}")).contains("locked"));
-    assert!(!is_met(&world, "97"), "nobody is offered a code meanwhile");
-    world.passes(MINUTE);
     let code = offered(&world, "97");
-    assert!(ordered(&world, &format!("/pair approve {code}")).contains("97 may write"));
+    assert!(ordered(&world, &format!("/pair approve {code}")).contains("locked"));
+    let other = world.chat("2");
+    other.says(&format!("/pair approve {code}"));
+    assert!(other.hears(1)[0].contains("97 may write"), "another admin is not locked out");
+    world.passes(MINUTE);
+    let code = offered(&world, "98");
+    assert!(ordered(&world, &format!("/pair approve {code}")).contains("98 may write"));
 }
 
 #[test]
-fn wrong_codes_of_strangers_count_while_a_code_is_handed_out() {
-    let world = with("access = { allowed_users = [\"1\"] }");
+fn wrong_invitations_lock_out_the_stranger_who_sent_them_and_no_invitation() {
+    let mut world = with("access = { allowed_users = [\"1\"] }");
     let code = code_in(&ordered(&world, "/pair"));
     for guess in ["AAAAAAAA", "BBBBBBBB", "CCCCCCCC", "DDDDDDDD", "EEEEEEEE"] {
         world.chat("66").says(guess);
     }
     world.settled();
-    world.chat("99").says(&code);
+    world.crash();
+    world.start();
+    world.chat("66").says(&code);
     world.settled();
-    assert!(world.chat("66").heard().is_empty() && world.chat("99").heard().is_empty());
-    assert!(ordered(&world, "/pair").contains("locked"));
+    assert!(world.chat("66").heard().is_empty(), "locked out, right codes included");
+    code_in(&ordered(&world, "/pair"));
+    world.chat("99").says(&code);
+    assert!(world.chat("99").hears(1)[0].starts_with("Welcome"));
 }
 
 #[test]

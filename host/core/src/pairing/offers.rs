@@ -7,7 +7,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::code::Code;
-use super::{Approval, PairingBook};
+use super::{Approval, Guess, PairingBook};
 use crate::ids::SessionId;
 use crate::limits;
 
@@ -53,18 +53,8 @@ pub struct Claimant<'a> {
 impl Claimant<'_> {
     /// Returns the name under which wrong claims are counted. No instance can have this name.
     pub fn counted_as(&self) -> String {
-        format!("{}{}", claims_of(self.instance), self.user)
+        Guess::Claim.counted_as(self.instance, self.user)
     }
-}
-
-/// Returns the common prefix of the names under which wrong claims of an instance are counted.
-pub(super) fn claims_of(instance: &str) -> String {
-    format!("{instance}/claim/")
-}
-
-/// Returns true if wrong claims are counted under this name.
-fn is_claimant(name: &str) -> bool {
-    name.contains("/claim/")
 }
 
 /// Returns the validity of a code, in milliseconds.
@@ -113,25 +103,10 @@ impl PairingBook {
                 Claim::Right(session)
             }
             None if by.is_operator => Claim::Wrong { left: None },
-            None => {
-                self.make_room(&counted_as);
-                match self.wrong(&counted_as, now_ms) {
-                    Approval::Wrong { left } => Claim::Wrong { left: Some(left) },
-                    _ => Claim::Locked,
-                }
-            }
-        }
-    }
-
-    /// Removes the claimant whose lock ends first, if too many are counted.
-    fn make_room(&mut self, name: &str) {
-        let claimants = || self.lockouts.values().filter(|lockout| is_claimant(&lockout.instance));
-        if self.lockouts.contains_key(name) || claimants().count() < limits::CLAIMANTS_MAX {
-            return;
-        }
-        let first = claimants().min_by_key(|lockout| lockout.until_ms).map(|lockout| lockout.instance.clone());
-        if let Some(first) = first {
-            self.lockouts.remove(&first);
+            None => match self.wrong(&counted_as, now_ms) {
+                Approval::Wrong { left } => Claim::Wrong { left: Some(left) },
+                _ => Claim::Locked,
+            },
         }
     }
 
@@ -215,13 +190,12 @@ mod tests {
     #[test]
     fn the_locks_of_claims_are_bounded_and_cleared_with_their_instance() {
         let mut book = book();
-        for n in 0..=limits::CLAIMANTS_MAX {
+        for n in 0..=limits::GUESSERS_MAX {
             let _ = book.claim(by(&n.to_string()), "AAAABBBB", 1);
         }
-        let counted = book.lockouts.keys().filter(|name| is_claimant(name)).count();
-        assert_eq!(counted, limits::CLAIMANTS_MAX);
+        assert_eq!(book.lockouts.len(), limits::GUESSERS_MAX);
         book.clear(Some("another"));
-        assert_eq!(book.lockouts.len(), counted);
+        assert_eq!(book.lockouts.len(), limits::GUESSERS_MAX);
         book.clear(Some("one"));
         assert!(book.lockouts.is_empty());
     }

@@ -108,8 +108,13 @@ pub enum Change {
     },
     /// Writes a pairing request.
     PairingRequest(PairingRequestRow),
-    /// Removes a pairing request whose code worked, and with it the wrong codes counted on its instance.
-    PairingDone(PairingRequestRow),
+    /// A pairing code worked: its request is over, and so are the wrong codes of the person who entered it.
+    PairingDone {
+        /// The request.
+        request: PairingRequestRow,
+        /// The count of that person.
+        counted_as: String,
+    },
     /// Removes the open requests of one user.
     ForgetPairing {
         /// Instance.
@@ -122,7 +127,7 @@ pub enum Change {
         /// Instance.
         instance: Option<String>,
     },
-    /// Counts wrong codes of an instance.
+    /// Counts wrong codes of a sender.
     Lockout(LockoutRow),
     /// Offers a session to whoever sends its code.
     Offered(OfferedRow),
