@@ -1,8 +1,7 @@
-//! Questions whose choices wait for an answer.
+//! Questions with choices that wait for an answer.
 //!
-//! A question is a delivery with choices; while it is open, `asking` says so. The turn
-//! that waits for it lives in memory only, so what is still open when the host starts
-//! belongs to nobody any more.
+//! A question is a delivery with choices; the flag `asking` is set while it is open. The waiting turn exists
+//! only in memory, so questions that are still open when the host starts have no owner.
 
 use hermes_core::ids::DeliveryId;
 use rusqlite::{Connection, params};
@@ -12,15 +11,15 @@ use super::sql::{change_one, collect, first};
 use super::writer::Outcome;
 use super::{OwedDelivery, Result, Store, outbox};
 
-/// Open questions that are in memory at once.
+/// Open questions loaded at once.
 const BATCH_ROWS_MAX: u32 = 256;
 
 impl Store {
-    /// Returns the next questions that are open, in id order: at most 256 behind `after`.
+    /// Returns the next open questions in id order: at most 256 after `after`.
     ///
     /// # Errors
     ///
-    /// When the disk fails.
+    /// The error of the disk.
     pub async fn open_asks(&self, after: DeliveryId) -> Result<Vec<OwedDelivery>> {
         self.read(move |db| {
             let ids = db.prepare_cached(
@@ -33,11 +32,11 @@ impl Store {
         .await
     }
 
-    /// Returns the question of this id, while it is open.
+    /// Returns the open question with this id.
     ///
     /// # Errors
     ///
-    /// When the disk fails.
+    /// The error of the disk.
     pub async fn open_ask(&self, ask: &str) -> Result<Option<OwedDelivery>> {
         let ask = ask.to_owned();
         self.read(move |db| {
@@ -52,11 +51,11 @@ impl Store {
         .await
     }
 
-    /// Returns the question of this id, open or not, as long as its delivery is kept.
+    /// Returns the question with this id, open or closed, as long as its delivery is kept.
     ///
     /// # Errors
     ///
-    /// When the disk fails.
+    /// The error of the disk.
     pub async fn asked(&self, ask: &str) -> Result<Option<Posed>> {
         let ask = ask.to_owned();
         self.read(move |db| {
@@ -72,11 +71,11 @@ impl Store {
         .await
     }
 
-    /// Gives up what asks a question that is over and was not sent.
+    /// Abandons the delivery of a closed question that was not sent.
     ///
     /// # Errors
     ///
-    /// [`StoreError::Conflict`](super::StoreError::Conflict) when it was settled, or is being sent.
+    /// [`StoreError::Conflict`](super::StoreError::Conflict) if the delivery is settled or being sent.
     pub async fn ask_withdraw(&self, delivery: DeliveryId) -> Result<()> {
         let now_ms = self.now_ms();
         self.write(move |db| {
@@ -89,22 +88,22 @@ impl Store {
         .await
     }
 
-    /// Returns the question that a delivery asks; `None` where it asks nothing.
+    /// Returns the question of a delivery, or `None` if it contains none.
     ///
     /// # Errors
     ///
-    /// When the disk fails.
+    /// The error of the disk.
     pub async fn posed(&self, delivery: DeliveryId) -> Result<Option<Posed>> {
         self.read(move |db| posed(db, delivery)).await
     }
 }
 
-/// A question as it was asked.
+/// A question and its outcome.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Posed {
-    /// What asks it.
+    /// Delivery of the question.
     pub delivery: OwedDelivery,
-    /// What became of it, in words; none while it is open.
+    /// Outcome in words; `None` while the question is open.
     pub outcome: Option<String>,
 }
 
@@ -114,13 +113,13 @@ fn posed(db: &Connection, id: DeliveryId) -> Outcome<Option<Posed>> {
     Ok(outbox::one(db, id)?.map(|delivery| Posed { delivery, outcome }))
 }
 
-/// The choices of a delivery wait for no answer any more. What became of them first stays.
+/// Closes the question of a delivery. The first recorded outcome is kept.
 pub(super) fn over(db: &Connection, delivery: DeliveryId, outcome: &str) -> Outcome<()> {
     let sql = "UPDATE outbox SET asking = 0, outcome = COALESCE(outcome, ?2) WHERE id = ?1";
     change_one(db, sql, params![delivery.0, outcome], || format!("delivery {delivery}"))
 }
 
-/// Whether a delivery asked a question that is over.
+/// Returns true if a delivery contains a closed question.
 pub(super) fn is_over(db: &Connection, delivery: DeliveryId) -> Outcome<bool> {
     let over = db.prepare_cached("SELECT 1 FROM outbox WHERE id = ?1 AND choices IS NOT NULL AND asking = 0")?;
     Ok(first(over, [delivery.0], |_| Ok(()))?.is_some())

@@ -1,4 +1,4 @@
-//! What an order changes: transaction (g).
+//! Changes by a command: transaction (g).
 
 use hermes_core::ids::DeliveryId;
 use rusqlite::{Connection, params};
@@ -11,12 +11,12 @@ use super::{
 };
 
 impl Store {
-    /// (g) What an order changes, its event `answered`, and what is said about it. All or nothing.
+    /// (g) Applies the changes of a command, marks its event as `answered`, and queues its replies, atomically.
     ///
     /// # Errors
     ///
-    /// [`StoreError::Conflict`](super::StoreError::Conflict) when the event was answered before; whatever the
-    /// changes themselves refuse.
+    /// [`StoreError::Conflict`](super::StoreError::Conflict) if the event was answered before, and the errors
+    /// of the individual changes.
     pub async fn command(&self, command: CommandTx) -> Result<Vec<DeliveryId>> {
         let nonce = self.nonce();
         self.write(move |db| {

@@ -1,8 +1,8 @@
-//! The deletion of a conversation: its transcript, the texts that were sent and received for it, and its files.
+//! Deletion of a conversation: its transcript, the texts sent and received for it, and its files.
 //!
-//! Ids, keys and states of events and deliveries stay until their retention ends, so that nothing is taken or sent
-//! twice. Sessions that a compression left behind it belong to the same conversation and go with it, unless another
-//! session was branched from them. A file that a branch still names stays.
+//! Ids, keys and states of events and deliveries stay until the end of their retention, so that nothing is
+//! accepted or sent twice. Earlier sessions of the conversation, left behind by compressions, are deleted with
+//! it, unless another session branched from them. Files named by a branch are kept.
 
 use std::collections::BTreeSet;
 
@@ -15,7 +15,7 @@ use super::sql::{change, change_one, collect, first, parsed_list};
 use super::writer::Outcome;
 use super::{MediaFile, Result, Store, handoff, outbox, search, sessions};
 
-/// Why deliveries of a deleted conversation are not sent.
+/// Reason for abandoning the deliveries of a deleted conversation.
 const DELETED: &str = "the conversation was deleted";
 
 impl Store {
@@ -23,8 +23,9 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// [`StoreError::Missing`](super::StoreError::Missing) when there is no such session,
-    /// [`StoreError::Conflict`](super::StoreError::Conflict) while a turn of it runs or while it is handed over.
+    /// [`StoreError::Missing`](super::StoreError::Missing) if the session does not exist,
+    /// [`StoreError::Conflict`](super::StoreError::Conflict) while one of its turns runs or a handoff is in
+    /// progress.
     pub async fn session_delete(&self, id: &SessionId) -> Result<Vec<MediaFile>> {
         let (id, now_ms) = (id.clone(), self.now_ms());
         self.write(move |db| delete(db, &id, now_ms)).await
@@ -54,7 +55,7 @@ fn delete(db: &Connection, id: &SessionId, now_ms: i64) -> Outcome<Vec<MediaFile
     Ok(files.into_iter().collect())
 }
 
-/// Returns the session whose compression led to this one, if nothing else continues from it.
+/// Returns the session that was compressed into this one, unless another session continues from it.
 fn compressed_from(db: &Connection, id: &SessionId) -> Outcome<Option<SessionId>> {
     let parent = db.prepare_cached(
         "SELECT parent FROM sessions AS own WHERE id = ?1 AND lineage = 'compression'
@@ -65,7 +66,8 @@ fn compressed_from(db: &Connection, id: &SessionId) -> Outcome<Option<SessionId>
     first(parent, [&id.0], |row| Ok(SessionId(row.get(0)?)))
 }
 
-/// Returns the files that the transcripts of the session's ancestors and branches name: a branch copies messages.
+/// Returns the files named by the transcripts of the session's ancestors and branches, because a branch copies
+/// messages.
 fn named_by_relatives(db: &Connection, id: &SessionId) -> Outcome<BTreeSet<String>> {
     let named = db.prepare_cached(
         "WITH RECURSIVE
@@ -82,8 +84,8 @@ fn named_by_relatives(db: &Connection, id: &SessionId) -> Outcome<BTreeSet<Strin
     Ok(named.into_iter().flatten().collect())
 }
 
-/// Removes the texts of a session's deliveries and tool calls; those of its events are gone since they were answered.
-/// Returns the files that the session names.
+/// Removes the texts of a session's deliveries and tool calls; the texts of its events were removed when they
+/// were answered. Returns the files that the session names.
 fn files_and_texts(db: &Connection, id: &SessionId, now_ms: i64) -> Outcome<BTreeSet<MediaFile>> {
     let mut files = received(db, id)?;
     let ended = db.prepare_cached("SELECT id FROM turns WHERE session_id = ?1")?;
@@ -121,8 +123,8 @@ fn forget_delivery(db: &Connection, delivery: DeliveryId) -> Outcome<()> {
     change(db, sql, [delivery.0]).map(drop)
 }
 
-/// Returns the files that the transcript names, in the folder of every instance that the session was answered on: an
-/// id is random and lies in one of them.
+/// Returns the files named by the transcript, in the folder of every instance on which the session was
+/// answered. An id is random and exists in only one of them.
 fn received(db: &Connection, id: &SessionId) -> Outcome<BTreeSet<MediaFile>> {
     let named = db.prepare_cached(
         "SELECT DISTINCT json_extract(file.value, '$.media') FROM messages, json_each(messages.attachments) AS file

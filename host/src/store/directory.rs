@@ -1,5 +1,5 @@
-//! Chats that are known, so that people can name them: filled by what comes in and by what
-//! adapters list, bounded, the longest unseen forgotten first.
+//! The directory of known chats, in which people can refer to chats by name. Filled from incoming events and
+//! from the lists of adapters; bounded, with the least recently seen chats removed first.
 
 use hermes_protocol::Chat;
 use rusqlite::{Connection, params};
@@ -8,15 +8,15 @@ use super::sql::{change, collect, json, parsed};
 use super::writer::Outcome;
 use super::{KnownChat, Result, Store};
 
-/// Chats that are kept of one instance.
+/// Chats kept per instance.
 pub const CHATS_PER_INSTANCE_MAX: u32 = 5_000;
 
 impl Store {
-    /// The chats that are known of an instance, the last seen first.
+    /// Returns the known chats of an instance, the most recently seen first.
     ///
     /// # Errors
     ///
-    /// When the database cannot be read.
+    /// The error of the database.
     pub async fn known_chats(&self, instance: &str) -> Result<Vec<KnownChat>> {
         let instance = instance.to_owned();
         self.read(move |db| {
@@ -31,7 +31,7 @@ impl Store {
     }
 }
 
-/// Remembers a chat under its name. What is known of it already and is not said again stays.
+/// Stores a chat with its name. Missing details do not overwrite known ones.
 pub(super) fn saw(db: &Connection, instance: &str, chat: &Chat, seen_ms: i64) -> Outcome<()> {
     change(
         db,
@@ -53,7 +53,7 @@ pub(super) fn saw(db: &Connection, instance: &str, chat: &Chat, seen_ms: i64) ->
     Ok(())
 }
 
-/// A chat continues under another id: what was known of the old one is known of the new one.
+/// Replaces a chat by its new id and keeps its details.
 pub(super) fn moved(db: &Connection, instance: &str, from: &Chat, to: &Chat) -> Outcome<()> {
     let statement = db.prepare_cached(
         "SELECT chat, seen_ms FROM chat_directory WHERE instance = ?1 AND chat_type = ?2 AND chat_id = ?3",
@@ -74,7 +74,7 @@ pub(super) fn moved(db: &Connection, instance: &str, from: &Chat, to: &Chat) -> 
     Ok(())
 }
 
-/// Forgets the longest unseen chats beyond the bound; returns how many.
+/// Removes the least recently seen chats beyond the limit and returns their number.
 pub(super) fn trim(db: &Connection) -> Outcome<usize> {
     let full = db.prepare_cached("SELECT instance FROM chat_directory GROUP BY instance HAVING count(*) > ?1")?;
     let full: Vec<String> = collect(full, [CHATS_PER_INSTANCE_MAX], |row| Ok(row.get(0)?))?;
@@ -91,7 +91,7 @@ pub(super) fn trim(db: &Connection) -> Outcome<usize> {
     Ok(removed)
 }
 
-/// The name that people know a chat by; a thread goes by its own, or by its chat's and its id.
+/// Returns the display name of a chat. A thread is named after itself, or else after its chat and its id.
 fn name_of(chat: &Chat) -> String {
     let name = chat.name.as_deref().unwrap_or_default();
     match (&chat.thread, chat.thread_name.as_deref()) {

@@ -1,16 +1,16 @@
-//! Messages that grow while their turn runs: transaction (h).
+//! Growing messages of running turns: transaction (h).
 //!
-//! A growing message is a delivery in the state `drafting` with one part, number 0:
-//! its first piece. It is committed before it is sent, goes through the states of any
-//! part, and its receipt becomes `draft_message`. What is shown between is not kept.
+//! A growing message is a delivery in the state `drafting` with one part, number 0: its first piece. The part
+//! is committed before it is sent and has the states of any part; the id in its receipt becomes
+//! `draft_message`. Intermediate states of the text are not stored.
 //!
 //! ```text
-//! drafting → owed      its text is final: parts from 1 on, the first settled by an edit
-//! drafting → settled   nothing more is said in it
+//! drafting → owed      final text: parts from 1 on, the first one settled by an edit
+//! drafting → settled   the message gets no further text
 //! ```
 //!
-//! Nothing is `drafting` without a turn that runs or will be resumed: the end of a turn
-//! and recovery see to that in their own transactions.
+//! A delivery is `drafting` only while its turn runs or waits to be resumed. The end of a turn and the recovery
+//! ensure this in their own transactions.
 
 use hermes_core::delivery::PartState;
 use hermes_core::ids::{DeliveryId, TurnId};
@@ -22,15 +22,15 @@ use super::sql::{change, change_one, collect, json};
 use super::writer::Outcome;
 use super::{DeliveryState, NewDelivery, NewPart, OwedDelivery, PartFacts, Result, Settled, Store, outbox};
 
-/// What stands under a text whose turn did not come to its end.
+/// Mark below a text whose turn was interrupted.
 const INTERRUPTED: &str = "(interrupted)";
 
 impl Store {
-    /// (h) Writes a growing message with its first piece, which may then be sent.
+    /// (h) Stores a growing message with its first piece, which may be sent after that.
     ///
     /// # Errors
     ///
-    /// When it could not be committed; nothing may be sent then.
+    /// The commit failed; nothing may be sent.
     pub async fn draft(&self, new: NewDelivery) -> Result<DeliveryId> {
         let nonce = self.nonce();
         self.write(move |db| match new.parts.as_slice() {
@@ -44,13 +44,13 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// When the disk fails.
+    /// The error of the disk.
     pub async fn drafts_of(&self, turn: TurnId) -> Result<Vec<OwedDelivery>> {
         self.read(move |db| of(db, turn)).await
     }
 }
 
-/// Gives a growing message its final text; `false` when it does not grow any more.
+/// Sets the final text of a growing message. Returns false if it is no longer growing.
 pub(super) fn becomes(db: &Connection, nonce: &str, id: DeliveryId, new: &NewDelivery) -> Outcome<bool> {
     let met = change(
         db,
@@ -70,7 +70,7 @@ pub(super) fn becomes(db: &Connection, nonce: &str, id: DeliveryId, new: &NewDel
     if met == 0 {
         return Ok(false);
     }
-    // What was never tried need not be: the final text goes in its place.
+    // A first piece without an attempt is replaced by the final text.
     change(db, "DELETE FROM outbox_parts WHERE delivery = ?1 AND n = 0 AND state = 'owed' AND attempts = 0", [id.0])?;
     for part in &new.parts {
         outbox::insert_part(db, nonce, id, part, &PartFacts::default(), (0, None))?;
@@ -78,7 +78,7 @@ pub(super) fn becomes(db: &Connection, nonce: &str, id: DeliveryId, new: &NewDel
     Ok(true)
 }
 
-/// Notes what became of the first piece.
+/// Records the outcome of the first piece.
 pub(super) fn first_piece_settled(db: &Connection, id: DeliveryId, state: &PartState) -> Outcome<Settled> {
     if let PartState::Delivered { receipt } = state
         && let Some(message) = receipt.message_ids.last()
@@ -89,12 +89,12 @@ pub(super) fn first_piece_settled(db: &Connection, id: DeliveryId, state: &PartS
     Ok(Settled { over: false, report: None })
 }
 
-/// Forgets the message: it cannot be changed any more.
+/// Clears the message id, because the message can no longer be edited.
 pub(super) fn gone(db: &Connection, id: DeliveryId) -> Outcome<()> {
     change_one(db, "UPDATE outbox SET draft_message = NULL WHERE id = ?1", [id.0], || format!("delivery {id}"))
 }
 
-/// Lets whatever still grows for a turn that is over end as interrupted; returns what is owed for that.
+/// Ends all growing messages of an ended turn as interrupted and returns the deliveries that show it.
 pub(super) fn interrupt_those_of(db: &Connection, nonce: &str, turn: TurnId, now_ms: i64) -> Outcome<Vec<DeliveryId>> {
     let mut owed = Vec::new();
     for draft in of(db, turn)? {
@@ -105,7 +105,7 @@ pub(super) fn interrupt_those_of(db: &Connection, nonce: &str, turn: TurnId, now
     Ok(owed)
 }
 
-/// Ends what grew in an earlier life of the host, except the answers of turns that are resumed.
+/// Ends the growing messages of earlier runs of the host, except the answers of resumed turns.
 pub(super) fn recover(db: &Connection, nonce: &str, now_ms: i64) -> Outcome<()> {
     let waits = "SELECT 1 FROM turns WHERE id = ?1 AND state = 'queued'";
     for draft in outbox::live(db, DeliveryState::Drafting, 0..i64::MAX, u32::MAX)? {
@@ -120,7 +120,7 @@ pub(super) fn recover(db: &Connection, nonce: &str, now_ms: i64) -> Outcome<()> 
     Ok(())
 }
 
-/// Ends one message whose turn will say nothing more; `true` when that has to be shown.
+/// Ends a message whose turn adds no more text. Returns true if the interruption must be shown.
 fn interrupt(db: &Connection, nonce: &str, draft: &OwedDelivery, now_ms: i64) -> Outcome<bool> {
     let first = draft.parts.iter().find(|part| part.n == 0);
     let Some(first) = first.filter(|_| draft.purpose == Purpose::Reply) else {
@@ -165,7 +165,7 @@ fn interrupt(db: &Connection, nonce: &str, draft: &OwedDelivery, now_ms: i64) ->
     becomes(db, nonce, draft.id, &end)
 }
 
-/// A text that says that it goes no further.
+/// Appends the mark of an interrupted text.
 pub fn interrupted(text: &str) -> String {
     format!("{}\n\n{INTERRUPTED}", text.trim_end())
 }

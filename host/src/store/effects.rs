@@ -1,4 +1,4 @@
-//! What settling one part causes elsewhere: dead targets, migrations, lost threads.
+//! Side effects of a settled part: unreachable chats, migrations, missing threads.
 
 use hermes_core::ids::DeliveryId;
 use hermes_protocol::Chat;
@@ -8,7 +8,7 @@ use super::sql::{change, change_one, collect, first, json, parsed};
 use super::writer::Outcome;
 use super::{DeadTargetRow, Effect, RouteRow, Settled, directory, drafts, outbox, pairing, sessions};
 
-/// Applies one effect of settling a part of `delivery`.
+/// Applies one effect of a settled part of `delivery`.
 pub(super) fn apply(
     db: &Connection,
     nonce: &str,
@@ -30,7 +30,7 @@ pub(super) fn apply(
     }
 }
 
-/// Remembers that nobody can write to a chat.
+/// Records that a chat is unreachable.
 pub(super) fn dead_target(db: &Connection, target: &DeadTargetRow) -> Outcome<()> {
     let DeadTargetRow { instance, chat, why, since_ms } = target;
     change(
@@ -43,7 +43,7 @@ pub(super) fn dead_target(db: &Connection, target: &DeadTargetRow) -> Outcome<()
     Ok(())
 }
 
-/// Forgets that nobody could write to a chat, whichever of its threads was refused.
+/// Records that a chat is reachable again, including all its threads.
 pub(super) fn revive(db: &Connection, instance: &str, chat: &Chat) -> Outcome<()> {
     change(db, "DELETE FROM dead_targets WHERE instance = ?1 AND chat_id = ?2", params![instance, chat.id])?;
     Ok(())
@@ -53,7 +53,7 @@ fn thread(chat: &Chat) -> &str {
     chat.thread.as_deref().unwrap_or_default()
 }
 
-/// Sends whatever is owed to `from` to `to`, and lets its routes, its home channel and what is known of it follow.
+/// Redirects pending deliveries from `from` to `to` and updates the routes, the home channel and the directory.
 pub(super) fn migrated(
     db: &Connection,
     instance: &str,
@@ -67,7 +67,7 @@ pub(super) fn migrated(
     let owed = collect(owed, [instance], |row| Ok((row.get::<_, i64>(0)?, parsed::<Chat>(row, 1)?)))?;
     for (id, chat) in owed {
         if let Some(chat) = moved(&chat, from, to) {
-            // Its message has another number there, or none.
+            // The message has another id there, or none.
             let sql = "UPDATE outbox SET chat = ?2, draft_message = NULL WHERE id = ?1";
             change(db, sql, params![id, json(&chat)?])?;
         }
@@ -78,7 +78,7 @@ pub(super) fn migrated(
         change(db, "UPDATE home_channels SET chat = ?2 WHERE instance = ?1", params![instance, json(&home)?])?;
     }
     for (old_key, route) in routes {
-        // A session that is not written yet has no route here; its lane writes both.
+        // A session that is not stored yet has no route here; its task stores both.
         if sessions::unbind_route(db, old_key)? {
             sessions::bind_route(db, route)?;
         }
@@ -87,7 +87,7 @@ pub(super) fn migrated(
     revive(db, instance, to)
 }
 
-/// The chat as it is called after the migration, where it is the one that migrated.
+/// Returns the new id of a chat if it is the one that migrated.
 fn moved(chat: &Chat, from: &Chat, to: &Chat) -> Option<Chat> {
     (chat.kind == from.kind && chat.id == from.id).then(|| {
         let mut moved = chat.clone();

@@ -1,21 +1,21 @@
-//! Why the store could not do what it was asked.
+//! Errors of the store.
 
 use std::path::{Path, PathBuf};
 
 use hermes_core::ids::DeliveryId;
 use rusqlite::ErrorCode;
 
-/// Why a request to the store failed. Cloned to every caller of a failed commit.
+/// Error of a request to the store. All callers of a failed commit get a clone.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum StoreError {
-    /// Us: a row was not in the state that the request named; nothing was changed.
+    /// A row was not in the expected state; nothing was changed. A bug of the host.
     #[error("{what} is not in the state this change starts from")]
     Conflict {
         /// The row.
         what: String,
     },
-    /// The operator: what a delivery asked is over; to ask it again would lead to nothing.
+    /// The operator retries a delivery whose question is closed, so no caller waits for the answer.
     #[error(
         "delivery {delivery} asks a question that is over, and nobody waits for its answer; what still needs one is \
          asked anew by whoever needs it"
@@ -24,47 +24,47 @@ pub enum StoreError {
         /// The delivery.
         delivery: DeliveryId,
     },
-    /// The user: another session has this title.
+    /// The user chose the title of another session.
     #[error("another session is already called {title:?}; choose another title")]
     TitleTaken {
         /// The title.
         title: String,
     },
-    /// The user: the title is too long.
+    /// The user chose a title that is too long.
     #[error("a title has at most {chars_max} characters")]
     TitleTooLong {
-        /// The bound.
+        /// Limit in characters.
         chars_max: usize,
     },
-    /// The author of an adapter: it keeps more than it may.
+    /// The adapter stores more values than it may.
     #[error("there are {max} {what} already, and no room for another; delete some first")]
     TooMany {
-        /// What there is too much of.
+        /// Kind of the stored values.
         what: String,
-        /// The bound.
+        /// Limit.
         max: u32,
     },
-    /// Us or the user: there is no such row.
+    /// The row does not exist.
     #[error("there is no {what}")]
     Missing {
         /// The row.
         what: String,
     },
-    /// The operator: the disk is full; the request was not written, later ones are tried again.
+    /// The disk is full. The request was not stored; later ones are tried again.
     #[error("the disk under {path:?} is full; free some space, the host goes on by itself")]
     DiskFull {
         /// The database.
         path: PathBuf,
     },
-    /// The operator: the disk or its file system fails.
+    /// The disk or its file system failed.
     #[error("the disk under {path:?} fails ({detail}); check it, the host keeps trying")]
     Disk {
         /// The database.
         path: PathBuf,
-        /// What the operating system said.
+        /// Error of the operating system.
         detail: String,
     },
-    /// The operator: a file of the database was deleted or replaced under the running host.
+    /// A file of the database was deleted or replaced while the host runs.
     #[error(
         "{path:?} was deleted or replaced while the host runs; move it back, or restart the host to work with the \
          files that are there"
@@ -73,7 +73,7 @@ pub enum StoreError {
         /// The file.
         path: PathBuf,
     },
-    /// The operator: the database has no bytes.
+    /// The database file is empty.
     #[error(
         "{path:?} is empty (0 bytes), so its content is lost; put a copy back, the newest is {copy}, or remove the file \
          to begin with a new database"
@@ -81,109 +81,109 @@ pub enum StoreError {
     Empty {
         /// The database.
         path: PathBuf,
-        /// The newest copy made before a migration, or words that there is none.
+        /// Newest copy made before a migration, or a text for none.
         copy: String,
     },
-    /// The operator: another process holds the database.
+    /// Another process has locked the database.
     #[error("another process holds {path:?}; end whatever opened it besides hermes-host")]
     Busy {
         /// The database.
         path: PathBuf,
     },
-    /// The operator: the file is damaged.
+    /// The file is damaged.
     #[error("{path:?} is damaged ({detail}); move it away and put a copy back, the newest is {copy}")]
     Corrupt {
         /// The database.
         path: PathBuf,
-        /// What the check found.
+        /// Finding of the check.
         detail: String,
-        /// The newest copy made before a migration, or words that there is none.
+        /// Newest copy made before a migration, or a text for none.
         copy: String,
     },
-    /// The operator: a newer hermes-host wrote the file.
+    /// A newer hermes-host wrote the file.
     #[error(
         "{path:?} has schema {found}, this hermes-host knows {known}; run the newer version, or put back the copy {copy}"
     )]
     NewerSchema {
         /// The database.
         path: PathBuf,
-        /// Its schema.
+        /// Schema version of the file.
         found: u32,
-        /// The newest this program knows.
+        /// Newest schema version of this program.
         known: u32,
-        /// The copy made before that migration, or words that there is none.
+        /// Copy made before that migration, or a text for none.
         copy: String,
     },
-    /// The operator: the file belongs to another program.
+    /// The file belongs to another program.
     #[error("{path:?} is a database of another program; choose another home folder")]
     Foreign {
         /// The database.
         path: PathBuf,
     },
-    /// The operator: the file cannot be opened.
+    /// The file cannot be opened.
     #[error("cannot open {path:?} ({detail}); check the folder and its owner")]
     Open {
         /// The database.
         path: PathBuf,
-        /// What SQLite or the operating system said.
+        /// Error of SQLite or the operating system.
         detail: String,
     },
-    /// The operator: a migration failed; the file is as it was before.
+    /// A migration failed; the file is unchanged.
     #[error("cannot bring {path:?} to schema {to} ({detail}); nothing was changed")]
     Migration {
         /// The database.
         path: PathBuf,
-        /// The schema it was to get.
+        /// Target schema version.
         to: u32,
-        /// What failed.
+        /// Cause of the failure.
         detail: String,
     },
-    /// Nobody: the store is closed, because the host stops.
+    /// The store is closed, because the host stops.
     #[error("the store is closed")]
     Closed,
-    /// Us: the statement or the stored value is wrong.
+    /// The statement or the stored value is invalid. A bug of the host.
     #[error("the store refused a request ({detail}); this is a fault of hermes-host")]
     Internal {
-        /// What SQLite said.
+        /// Error of SQLite.
         detail: String,
     },
 }
 
-/// What goes wrong inside a transaction, before it is put into words.
+/// An error within a transaction, before its conversion to a [`StoreError`].
 #[derive(Debug)]
 pub(super) enum Fault {
-    /// SQLite said so.
+    /// Error of SQLite.
     Sql(rusqlite::Error),
-    /// A stored value could not be written or read as JSON.
+    /// A stored value could not be converted to or from JSON.
     Json(serde_json::Error),
-    /// A rule of ours.
+    /// A violated rule of the store.
     Rule(StoreError),
 }
 
 impl Fault {
-    /// `what` is not in the state that a change starts from.
+    /// Creates the error for a row that is not in the expected state.
     pub(super) fn conflict(what: impl std::fmt::Display) -> Self {
         Self::Rule(StoreError::Conflict { what: what.to_string() })
     }
 
-    /// There is no `what`.
+    /// Creates the error for a missing row.
     pub(super) fn missing(what: impl std::fmt::Display) -> Self {
         Self::Rule(StoreError::Missing { what: what.to_string() })
     }
 
-    /// A stored value that no version of this program writes.
+    /// Creates the error for a stored value that no version of this program writes.
     pub(super) fn unreadable(what: impl std::fmt::Display) -> Self {
         Self::Rule(StoreError::Internal { detail: format!("unreadable {what}") })
     }
 
-    /// Whether a `UNIQUE` constraint refused a row.
+    /// Returns true if a `UNIQUE` constraint refused a row.
     pub(super) fn is_unique_violation(error: &rusqlite::Error) -> bool {
         use rusqlite::ffi::{SQLITE_CONSTRAINT_PRIMARYKEY, SQLITE_CONSTRAINT_UNIQUE};
         matches!(error, rusqlite::Error::SqliteFailure(code, _)
             if code.extended_code == SQLITE_CONSTRAINT_UNIQUE || code.extended_code == SQLITE_CONSTRAINT_PRIMARYKEY)
     }
 
-    /// Whether a stored value is damaged, so that its row alone cannot be read.
+    /// Returns true if a stored value is damaged, so that only its row is unreadable.
     pub(super) fn is_of_one_row(&self) -> bool {
         match self {
             Self::Json(_) | Self::Rule(StoreError::Internal { .. }) => true,
@@ -198,7 +198,7 @@ impl Fault {
         }
     }
 
-    /// Says it as a sentence about the database at `path`.
+    /// Converts the fault to an error of the database at `path`.
     pub(super) fn explain(self, path: &Path) -> StoreError {
         match self {
             Self::Rule(error) => error,
@@ -209,7 +209,7 @@ impl Fault {
 }
 
 impl StoreError {
-    /// What SQLite said, as a sentence about the database at `path`.
+    /// Converts an error of SQLite to an error of the database at `path`.
     pub(super) fn of_sqlite(error: &rusqlite::Error, path: &Path) -> Self {
         let path = path.to_owned();
         let detail = error.to_string();
@@ -227,8 +227,8 @@ impl StoreError {
         }
     }
 
-    /// Whether the disk, the file or another process on it is to blame: nothing that is asked can be
-    /// written until the operator has mended it.
+    /// Returns true if the disk, the file or another process is the cause, so that no request can be stored
+    /// until the operator has intervened.
     pub(super) fn is_of_the_disk(&self) -> bool {
         matches!(
             self,

@@ -1,20 +1,20 @@
-//! Conversations on their way from the terminal to a chat, in the row of their session.
+//! Handoffs of conversations from the terminal to a chat, stored in the row of the session.
 //!
-//! Each arrow of [`HandoffState`] is written from the state it was read in, in one
-//! transaction with what it causes:
+//! Each transition of [`HandoffState`] is stored only if the state has not changed since it was read, in one
+//! transaction with its consequences:
 //!
 //! ```text
-//! requested   no turn of the session runs; from here on only the handoff's own may begin
-//! claimed     {epoch, attempt}
-//! thread made the chat, kept over a second claim
-//! (bound)     the event that opens it there, the route, the former session's end
-//! delivered   with the receipt that says so, or the end of a turn that owes nothing
-//! failed      the chats lead where they led before; what was not delivered is given up
-//! claimer died  at the start of the next life
+//! requested     no turn of the session runs; only the handoff's own turn may begin from here on
+//! claimed       {epoch, attempt}
+//! thread made   the chat, kept for a second claim
+//! (bound)       the opening event, the route, and the end of the chat's former session
+//! delivered     with the last receipt, or with the end of a turn without deliveries
+//! failed        the chats lead to their former sessions; undelivered parts are abandoned
+//! claimer died  at the start of the next run
 //! ```
 //!
-//! What is owed for a handoff is found by the event that opens it: whatever answers that,
-//! behind the outbox row that was the last when it was bound.
+//! The deliveries of a handoff are found by their opening event: all replies to it after the outbox row that
+//! was the last one at the time of the binding.
 
 use hermes_core::handoff::{HandoffChange, HandoffState};
 use hermes_core::ids::{DeliveryId, Epoch, InboxId, SessionId};
@@ -29,30 +29,30 @@ use super::{
     WhichHandoff, inbox, outbox, sessions,
 };
 
-/// Why the former session of a chat ends.
+/// Reason for the end of the former session of a chat.
 const SWITCHED: &str = "session_switch";
 
-/// Handoffs that one listing shows.
+/// Handoffs in one listing.
 const LISTED_MAX: u32 = 1_000;
 
-/// Characters of the error of a turn in the reason of its handoff.
+/// Characters of a turn's error in the failure reason of its handoff.
 const ERROR_CHARS_MAX: usize = 300;
 
 impl Store {
-    /// Asks for a session to be handed over to an instance.
+    /// Requests the handoff of a session to an instance.
     ///
     /// # Errors
     ///
-    /// When the disk fails; what forbids it is a value.
+    /// The error of the disk. A refusal is a value.
     pub async fn handoff_request(&self, session: &SessionId, instance: &str, now_ms: i64) -> Result<HandoffAsked> {
         self.handoff_request_to(session, instance, None, now_ms).await
     }
 
-    /// Asks for a session to be handed over to a chat of an instance; `None`: to its home channel.
+    /// Requests the handoff of a session to a chat of an instance, or to its home channel if `chat` is `None`.
     ///
     /// # Errors
     ///
-    /// When the disk fails; what forbids it is a value.
+    /// The error of the disk. A refusal is a value.
     pub async fn handoff_request_to(
         &self,
         session: &SessionId,
@@ -64,11 +64,11 @@ impl Store {
         self.write(move |db| request(db, &session, &instance, chat.as_ref(), now_ms)).await
     }
 
-    /// Claims a pending handoff for this life of the host; `None` when it is not pending any more.
+    /// Claims a pending handoff for this run of the host. Returns `None` if it is no longer pending.
     ///
     /// # Errors
     ///
-    /// When the disk fails.
+    /// The error of the disk.
     pub async fn handoff_claim(&self, session: &SessionId, epoch: Epoch, now_ms: i64) -> Result<Option<HandoffRow>> {
         let session = session.clone();
         self.write(move |db| {
@@ -82,11 +82,11 @@ impl Store {
         .await
     }
 
-    /// Keeps the chat in which the conversation goes on.
+    /// Stores the chat in which the conversation continues.
     ///
     /// # Errors
     ///
-    /// [`StoreError::Conflict`](super::StoreError::Conflict) when this claim does not run any more.
+    /// [`StoreError::Conflict`](super::StoreError::Conflict) if this claim no longer runs.
     pub async fn handoff_thread(
         &self,
         session: &SessionId,
@@ -104,23 +104,22 @@ impl Store {
         .await
     }
 
-    /// Binds the chat to the session: its former session ends, the terminal is free of it, and the event is there
-    /// that opens the conversation in the chat. Returns that event.
+    /// Binds the chat to the session: ends its former session, releases the terminal, and stores the event that
+    /// opens the conversation in the chat. Returns that event.
     ///
     /// # Errors
     ///
-    /// [`StoreError::Conflict`](super::StoreError::Conflict) when this claim does not run any more; nothing has
-    /// changed then.
+    /// [`StoreError::Conflict`](super::StoreError::Conflict) if this claim no longer runs; nothing is changed.
     pub async fn handoff_bind(&self, bind: HandoffBind) -> Result<InboxId> {
         self.write(move |db| bind_chat(db, &bind)).await
     }
 
-    /// Ends a handoff that did not come about. `None`: another one took its place, or it is not in a state from which
-    /// `change` leads.
+    /// Ends a failed handoff. Returns `None` if another one replaced it, or if `change` is invalid in its
+    /// state.
     ///
     /// # Errors
     ///
-    /// When the disk fails.
+    /// The error of the disk.
     pub async fn handoff_fail(
         &self,
         session: &SessionId,
@@ -142,30 +141,30 @@ impl Store {
         .await
     }
 
-    /// Returns how a session stands with its handoff; `None`: there is no such session.
+    /// Returns the handoff of a session, or `None` if the session does not exist.
     ///
     /// # Errors
     ///
-    /// When the disk fails.
+    /// The error of the disk.
     pub async fn handoff(&self, session: &SessionId) -> Result<Option<HandoffRow>> {
         let session = session.clone();
         self.read(move |db| one(db, &session)).await
     }
 
-    /// Returns the handoffs that are pending or running, the longest first.
+    /// Returns the pending and running handoffs, the oldest first.
     ///
     /// # Errors
     ///
-    /// When the disk fails.
+    /// The error of the disk.
     pub async fn handoffs_live(&self) -> Result<Vec<HandoffRow>> {
         self.read(live).await
     }
 
-    /// Returns handoffs, the latest first; with `all` also those that are over.
+    /// Returns handoffs, the latest first. `all` includes ended ones.
     ///
     /// # Errors
     ///
-    /// When the disk fails.
+    /// The error of the disk.
     pub async fn handoffs(&self, all: bool, limit: u32) -> Result<Vec<HandoffRow>> {
         self.read(move |db| {
             let which = if all {
@@ -179,11 +178,11 @@ impl Store {
         .await
     }
 
-    /// Returns the sessions whose handoff led to this very chat.
+    /// Returns the sessions that were handed over to exactly this chat.
     ///
     /// # Errors
     ///
-    /// When the disk fails.
+    /// The error of the disk.
     pub async fn handed_to(&self, instance: &str, chat: &Chat) -> Result<Vec<HandoffRow>> {
         let (instance, chat) = (instance.to_owned(), chat.clone());
         self.read(move |db| {
@@ -239,7 +238,7 @@ fn known(db: &Connection, session: &SessionId) -> Outcome<HandoffRow> {
     one(db, session)?.ok_or_else(|| Fault::missing(sessions::name(session)))
 }
 
-/// The row, if this claim of it is still the last one.
+/// Returns the row if this claim is still the last one.
 fn still(db: &Connection, session: &SessionId, claim: HandoffClaim) -> Outcome<HandoffRow> {
     let row = known(db, session)?;
     match row.claim() == claim {
@@ -256,7 +255,7 @@ fn live(db: &Connection) -> Outcome<Vec<HandoffRow>> {
     collect(live, [], read)
 }
 
-/// Follows one arrow, if the row is still where it was read; returns where it leads.
+/// Applies one transition if the row has not changed since it was read. Returns the new state.
 fn step(db: &Connection, row: &HandoffRow, by: HandoffChange, now_ms: i64) -> Outcome<HandoffState> {
     let next = row.state.clone().after(by).map_err(Fault::conflict)?;
     let (epoch, attempts, error) = match &next {
@@ -303,7 +302,7 @@ fn request(
     Ok(HandoffAsked::Made { asked_ms: known(db, session)?.asked_ms })
 }
 
-/// Whether a turn of the session runs, or waits to be resumed.
+/// Returns true if a turn of the session runs or waits to be resumed.
 pub(super) fn has_turn(db: &Connection, session: &SessionId) -> Outcome<bool> {
     let turns = db.prepare_cached(
         "SELECT 1 FROM turns INDEXED BY turns_running WHERE session_id = ?1 AND state = 'running'
@@ -315,11 +314,11 @@ pub(super) fn has_turn(db: &Connection, session: &SessionId) -> Outcome<bool> {
 fn bind_chat(db: &Connection, bind: &HandoffBind) -> Outcome<InboxId> {
     let HandoffBind { session, claim, epoch, event, input, route, routes, former, freed, now_ms } = bind;
     let row = still(db, session, *claim)?;
-    // No arrow, and yet only for whoever runs it.
+    // This step does not change the state, but verifies that the claim of this epoch still runs.
     step(db, &row, HandoffChange::ThreadMade { epoch: *epoch }, row.at_ms)?;
     let opened = inbox::host_said(db, event, input)?;
     let behind: i64 = db.query_row("SELECT coalesce(max(id), 0) FROM outbox", [], |row| row.get(0))?;
-    // What the first claim found is how it was before.
+    // The state before the first claim is the one to restore.
     change_one(
         db,
         "UPDATE sessions SET handoff_inbox = ?2, handoff_outbox = ?3,
@@ -329,7 +328,7 @@ fn bind_chat(db: &Connection, bind: &HandoffBind) -> Outcome<InboxId> {
         || sessions::name(session),
     )?;
     if let Some(former) = former {
-        // One that nothing was said in yet is not written.
+        // A session without messages is not stored yet.
         change(
             db,
             "UPDATE sessions SET ended_ms = COALESCE(ended_ms, ?2), end_reason = COALESCE(end_reason, ?3)
@@ -345,7 +344,7 @@ fn bind_chat(db: &Connection, bind: &HandoffBind) -> Outcome<InboxId> {
     Ok(opened)
 }
 
-/// A chat has pulled a session to it: so it is listed and told, as if it had been handed over.
+/// Records that a chat has claimed a session, so that it is listed like a handoff.
 pub(super) fn pulled(db: &Connection, session: &SessionId, instance: &str, chat: &Chat, now_ms: i64) -> Outcome<()> {
     let sql =
         "UPDATE sessions SET handoff_state = 'completed', handoff_target = ?2, handoff_chat = ?3, handoff_error = NULL,
@@ -356,8 +355,8 @@ pub(super) fn pulled(db: &Connection, session: &SessionId, instance: &str, chat:
     change_one(db, sql, params![session.0, instance, json(chat)?, now_ms], || sessions::name(session))
 }
 
-/// Leads a chat to a session that was begun for it, unless a conversation has arrived there by handoff since; then
-/// that one keeps the chat, and the session is over with what it is still asked.
+/// Binds a chat to a session that was created for it, unless a handoff has brought another conversation there
+/// in the meantime. In that case the handed-over session keeps the chat, and the new one ends.
 pub(super) fn bind_born(db: &Connection, route: &RouteRow, now_ms: i64) -> Outcome<()> {
     let arrived = db.prepare_cached(
         "SELECT 1 FROM routes JOIN sessions ON sessions.id = routes.session_id
@@ -370,7 +369,7 @@ pub(super) fn bind_born(db: &Connection, route: &RouteRow, now_ms: i64) -> Outco
     }
 }
 
-/// Ends a handoff badly: everything leads where it led before.
+/// Fails a handoff and restores the former state.
 fn fail(db: &Connection, row: &HandoffRow, by: HandoffChange, now_ms: i64) -> Outcome<()> {
     let why = end_badly(db, row, by, now_ms)?;
     for delivery in owed_for(db, row)? {
@@ -379,7 +378,7 @@ fn fail(db: &Connection, row: &HandoffRow, by: HandoffChange, now_ms: i64) -> Ou
     Ok(())
 }
 
-/// The same without what is owed; returns the reason.
+/// Fails a handoff without abandoning its deliveries. Returns the reason.
 fn end_badly(db: &Connection, row: &HandoffRow, by: HandoffChange, now_ms: i64) -> Outcome<String> {
     let HandoffState::Failed { why } = step(db, row, by, now_ms)? else {
         return Err(Fault::conflict(format_args!("handoff of session {}", row.session)));
@@ -395,7 +394,7 @@ fn end_badly(db: &Connection, row: &HandoffRow, by: HandoffChange, now_ms: i64) 
     Ok(why)
 }
 
-/// Leads the chats of a handoff where they led before. A chat that goes on elsewhere by now is left alone.
+/// Restores the former routes of a handoff's chats. A chat that has another conversation by now is not changed.
 fn lead_back(db: &Connection, row: &HandoffRow, routes: &HandoffRoutes) -> Outcome<()> {
     let bound =
         change(db, "DELETE FROM routes WHERE key = ?1 AND session_id = ?2", params![routes.bound, row.session.0])?;
@@ -418,7 +417,8 @@ fn lead_back(db: &Connection, row: &HandoffRow, routes: &HandoffRoutes) -> Outco
     Ok(())
 }
 
-/// What is still owed for the event that opens the conversation; a growing message ends with its turn.
+/// Returns the pending replies to the opening event. Growing messages are excluded, because they end with their
+/// turn.
 fn owed_for(db: &Connection, row: &HandoffRow) -> Outcome<Vec<DeliveryId>> {
     let (Some(opened), Some(behind)) = (row.inbox, row.behind) else { return Ok(Vec::new()) };
     let owed = db.prepare_cached(
@@ -433,7 +433,7 @@ fn is_in(db: &Connection, event: InboxId, state: &str) -> Outcome<bool> {
     Ok(first(known, params![event.0, state], |_| Ok(()))?.is_some())
 }
 
-/// A part of a delivery was settled: where that was the last of what a handoff waits for, it is over.
+/// Ends a running handoff if the settled part was the last one for which it waits.
 pub(super) fn part_settled(db: &Connection, delivery: DeliveryId, now_ms: i64) -> Outcome<()> {
     let waits = db.prepare_cached(&format!(
         "SELECT {COLUMNS} FROM sessions INDEXED BY sessions_handoff
@@ -446,8 +446,8 @@ pub(super) fn part_settled(db: &Connection, delivery: DeliveryId, now_ms: i64) -
     }
 }
 
-/// The turn of an event is over, and so is its handoff if nothing is owed for it. A turn that ends with an error ends
-/// its handoff as failed. The text of a turn whose handoff has failed is not sent.
+/// Ends a handoff with the turn of its opening event if no delivery is pending. A turn with an error fails its
+/// handoff. The text of a turn whose handoff has failed is not sent.
 pub(super) fn turn_ended(
     db: &Connection,
     session: &SessionId,
@@ -473,7 +473,8 @@ pub(super) fn turn_ended(
     }
 }
 
-/// Gives up what is owed for the opening event. A message that grew before the reader's eyes still gets its end.
+/// Abandons the pending replies to the opening event. A growing message that is already visible still gets its
+/// end.
 fn abandon_unseen(db: &Connection, row: &HandoffRow, why: &str, now_ms: i64) -> Outcome<()> {
     for delivery in owed_for(db, row)? {
         if !is_seen(db, delivery)? {
@@ -483,7 +484,7 @@ fn abandon_unseen(db: &Connection, row: &HandoffRow, why: &str, now_ms: i64) -> 
     Ok(())
 }
 
-/// Returns the beginning of an error in one line.
+/// Returns the beginning of an error on one line.
 fn excerpt(error: &str) -> String {
     let line = error.split_whitespace().collect::<Vec<_>>().join(" ");
     line.chars().take(ERROR_CHARS_MAX).collect()
@@ -497,8 +498,8 @@ fn is_seen(db: &Connection, delivery: DeliveryId) -> Outcome<bool> {
     Ok(first(seen, [delivery.0], |_| Ok(()))?.is_some())
 }
 
-/// Ends a running handoff once everything that answers its event has arrived, or did not. What may have arrived on a
-/// platform that nobody can ask counts as arrived.
+/// Ends a running handoff once all replies to its event are settled. A part with an uncertain outcome on a
+/// platform without lookups counts as delivered.
 fn judge(db: &Connection, row: &HandoffRow, now_ms: i64) -> Outcome<()> {
     let (Some(opened), Some(behind)) = (row.inbox, row.behind) else { return Ok(()) };
     if is_in(db, opened, "accepted")? || is_in(db, opened, "turned")? {
@@ -521,8 +522,8 @@ fn judge(db: &Connection, row: &HandoffRow, now_ms: i64) -> Outcome<()> {
     }
 }
 
-/// (i) What a life of the host left that is over. A handoff whose turn had begun goes on at once: only its end has to
-/// be waited for. Any other is pending again. Returns what failed for good.
+/// (i) Recovers the handoffs of an earlier run. A handoff whose turn had begun continues at once, because only
+/// the end of its turn is missing. Any other one is pending again. Returns the handoffs that failed.
 pub(super) fn recover(db: &Connection, epoch: Epoch, now_ms: i64) -> Outcome<Vec<HandoffRow>> {
     let mut failed = Vec::new();
     for row in live(db)? {
@@ -540,7 +541,7 @@ pub(super) fn recover(db: &Connection, epoch: Epoch, now_ms: i64) -> Outcome<Vec
         let row = known(db, &row.session)?;
         let Some(opened) = row.inbox else { continue };
         if is_in(db, opened, "accepted")? {
-            // The next claim brings another one.
+            // The next claim stores another event.
             inbox::drop_one(db, opened, "the host ended before its turn", false)?;
             continue;
         }
@@ -551,7 +552,7 @@ pub(super) fn recover(db: &Connection, epoch: Epoch, now_ms: i64) -> Outcome<Vec
     Ok(failed)
 }
 
-/// Ends the turn of a handoff that will not be resumed.
+/// Ends the turn of a handoff that is not resumed.
 fn give_up_turn(db: &Connection, row: &HandoffRow, now_ms: i64) -> Outcome<()> {
     let Some(opened) = row.inbox.filter(|_| has_turn(db, &row.session).unwrap_or(false)) else { return Ok(()) };
     if !is_in(db, opened, "turned")? {
@@ -565,7 +566,7 @@ fn give_up_turn(db: &Connection, row: &HandoffRow, now_ms: i64) -> Outcome<()> {
     inbox::turn_answered(db, opened)
 }
 
-/// Whether a session is on its way and this event is not the one that opens it in its chat.
+/// Returns true if a handoff of the session is in progress and these events are not its opening event.
 pub(super) fn is_leased(db: &Connection, session: &SessionId, events: &[InboxId]) -> Outcome<bool> {
     let leased = db.prepare_cached(
         "SELECT handoff_inbox FROM sessions WHERE id = ?1 AND handoff_state IN ('pending', 'running')",
@@ -575,7 +576,7 @@ pub(super) fn is_leased(db: &Connection, session: &SessionId, events: &[InboxId]
 }
 
 impl KeptRoute {
-    /// The row it was.
+    /// Returns the kept route as a row.
     pub fn row(&self) -> super::RouteRow {
         let mut row = super::RouteRow::new(
             &*self.key,

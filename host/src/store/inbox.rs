@@ -1,4 +1,4 @@
-//! What came in: transactions (a) and (f).
+//! Incoming events: transactions (a) and (f).
 
 use hermes_agent::Message;
 use hermes_core::ids::{DeliveryId, InboxId, SessionId};
@@ -12,27 +12,29 @@ use super::{Accepted, InboxRow, InboxState, NewInbox, NewWake, PairingOffer, Res
 use crate::edits;
 use crate::fetching;
 
-/// Stray events beyond the bound are removed once in so many drops; the sweep does the rest.
+/// Number of drops after which stray events beyond the limit are removed; the sweep removes the rest.
 const STRAY_CHECK_EVERY: i64 = 64;
 
-/// Messages of one number that are looked at: chats number theirs each for itself.
+/// Messages with the same platform id that are compared, because some platforms number the messages of each
+/// chat separately.
 const ALIKE_MAX: u32 = 64;
 
 impl Store {
-    /// (a) Keeps an event, once: only after this may the platform forget it.
+    /// (a) Stores an event once. Only after this may the platform discard it.
     ///
     /// # Errors
     ///
-    /// When it could not be committed; the platform must then offer it again.
+    /// The commit failed; the platform must offer the event again.
     pub async fn accept(&self, new: NewInbox) -> Result<Accepted> {
         self.write_single(move |db| accept(db, &new)).await
     }
 
-    /// (a) Keeps an edit, once; the message that it changes says the same from here on, unless a turn or an order has it.
+    /// (a) Stores an edit once and applies it to the edited message, unless a turn or a command has already
+    /// taken that message.
     ///
     /// # Errors
     ///
-    /// As [`Store::accept`].
+    /// As for [`Store::accept`].
     pub async fn accept_edit(&self, new: NewInbox, edit: Event) -> Result<Accepted> {
         self.write_single(move |db| {
             let accepted = accept(db, &new)?;
@@ -44,11 +46,11 @@ impl Store {
         .await
     }
 
-    /// Returns those of these events that were changed while they waited, as they were changed last.
+    /// Returns those events that were edited while they waited, with their last text.
     ///
     /// # Errors
     ///
-    /// When the disk fails.
+    /// The error of the disk.
     pub async fn edited(&self, events: Vec<InboxId>) -> Result<Vec<(InboxId, Event)>> {
         self.read(move |db| {
             let mut edited = Vec::new();
@@ -62,11 +64,11 @@ impl Store {
         .await
     }
 
-    /// Keeps what was fetched for an event in place of its references, unless something has taken it up or dropped it.
+    /// Replaces the file references of an event by the fetched files, unless it was already taken or dropped.
     ///
     /// # Errors
     ///
-    /// When it could not be committed, or the event cannot be read.
+    /// The commit failed, or the event is unreadable.
     pub async fn fetched(&self, inbox: InboxId, files: Vec<(String, Attachment)>) -> Result<()> {
         self.write(move |db| {
             let row = db.prepare_cached("SELECT event FROM inbox WHERE id = ?1 AND state = 'accepted'")?;
@@ -78,13 +80,13 @@ impl Store {
         .await
     }
 
-    /// (f) Drops an accepted event that was not admitted or not addressed: its text goes at once, its key stays.
-    /// With `offer` the stranger's pairing request and what he is told are written too; returns the delivery of
-    /// that reply.
+    /// (f) Drops an accepted event that was not admitted or not addressed. Its text is removed at once; its key
+    /// stays. With `offer`, the pairing request and the reply to the unknown sender are stored too. Returns the
+    /// delivery of that reply.
     ///
     /// # Errors
     ///
-    /// [`StoreError::Conflict`](super::StoreError::Conflict) when the event is not `accepted`.
+    /// [`StoreError::Conflict`](super::StoreError::Conflict) if the event is not `accepted`.
     pub async fn drop_event(
         &self,
         inbox: InboxId,
@@ -120,7 +122,7 @@ fn accept(db: &Connection, new: &NewInbox) -> Outcome<Accepted> {
     id.map(Accepted::Duplicate).ok_or_else(|| Fault::missing(format_args!("event {}", new.event_id)))
 }
 
-/// Writes an edit into the message that it changes, while nothing has taken that up.
+/// Applies an edit to the edited message while no turn has taken it.
 fn change_what_waits(db: &Connection, instance: &str, edit: &Event) -> Outcome<()> {
     let sql = db.prepare_cached(
         "SELECT id, event FROM inbox INDEXED BY inbox_accepted
@@ -129,7 +131,7 @@ fn change_what_waits(db: &Connection, instance: &str, edit: &Event) -> Outcome<(
     )?;
     let read = |row: &Row<'_>| Ok((row.get::<_, i64>(0)?, text(row, 1)?.to_owned()));
     for (id, said) in super::sql::collect(sql, params![instance, edit.message_id, ALIKE_MAX], read)? {
-        // One that cannot be read is not changed; the turn that needs it says so.
+        // An unreadable message is not changed; the turn that needs it reports the error.
         let Ok(event) = serde_json::from_str::<Event>(&said) else { continue };
         if edits::is_of(edit, &event) {
             let changed = json(&edits::changed(event, edit))?;
@@ -140,7 +142,7 @@ fn change_what_waits(db: &Connection, instance: &str, edit: &Event) -> Outcome<(
     Ok(())
 }
 
-/// Keeps what the host itself says to the agent, and what the turn of it hears.
+/// Stores an event of the host itself and the input of its turn.
 pub(super) fn host_said(db: &Connection, new: &NewInbox, input: &[Message]) -> Outcome<InboxId> {
     match accept(db, new)? {
         Accepted::New(id) => hear(db, id, input).map(|()| id),
@@ -148,7 +150,7 @@ pub(super) fn host_said(db: &Connection, new: &NewInbox, input: &[Message]) -> O
     }
 }
 
-/// Keeps what wakes a session, once; `None`: it was kept before.
+/// Stores the event that wakes a session, once. Returns `None` if it was stored before.
 pub(super) fn woken(db: &Connection, wake: &NewWake) -> Outcome<Option<InboxId>> {
     let Accepted::New(id) = accept(db, &wake.event)? else { return Ok(None) };
     hear(db, id, &wake.input)?;
@@ -157,14 +159,14 @@ pub(super) fn woken(db: &Connection, wake: &NewWake) -> Outcome<Option<InboxId>>
     Ok(Some(id))
 }
 
-/// `accepted` → `turned`.
+/// Changes the state from `accepted` to `turned`.
 pub(super) fn turned(db: &Connection, inbox: InboxId) -> Outcome<()> {
     change_one(db, "UPDATE inbox SET state = 'turned' WHERE id = ?1 AND state = 'accepted'", [inbox.0], || {
         format!("event {inbox}")
     })
 }
 
-/// Whether the host alone says all of these, to wake a session.
+/// Returns true if all events come from the host to wake a session.
 pub(super) fn only_wakes(db: &Connection, events: &[InboxId]) -> Outcome<bool> {
     for event in events {
         let wakes = db.prepare_cached("SELECT wakes IS NOT NULL FROM inbox WHERE id = ?1")?;
@@ -175,7 +177,7 @@ pub(super) fn only_wakes(db: &Connection, events: &[InboxId]) -> Outcome<bool> {
     Ok(!events.is_empty())
 }
 
-/// `turned` → `answered`; what was said is in the transcript from here on.
+/// Changes the state from `turned` to `answered`. The text is in the transcript from here on.
 pub(super) fn turn_answered(db: &Connection, inbox: InboxId) -> Outcome<()> {
     change_one(
         db,
@@ -185,13 +187,13 @@ pub(super) fn turn_answered(db: &Connection, inbox: InboxId) -> Outcome<()> {
     )
 }
 
-/// What the turn of an accepted event hears instead of the event's own words.
+/// Sets the input of the turn, which replaces the text of an accepted event.
 pub(super) fn hear(db: &Connection, inbox: InboxId, input: &[Message]) -> Outcome<()> {
     let sql = "UPDATE inbox SET input = ?2 WHERE id = ?1 AND state = 'accepted'";
     change_one(db, sql, params![inbox.0, json(&input)?], || format!("event {inbox}"))
 }
 
-/// `accepted` → `answered`, for a command.
+/// Changes the state from `accepted` to `answered`, for a command.
 pub(super) fn command_answered(db: &Connection, inbox: InboxId) -> Outcome<()> {
     change_one(
         db,
@@ -201,7 +203,8 @@ pub(super) fn command_answered(db: &Connection, inbox: InboxId) -> Outcome<()> {
     )
 }
 
-/// `accepted` → `dropped`. The key of a stray event may be forgotten early: offered again it is dropped again.
+/// Changes the state from `accepted` to `dropped`. The key of a stray event may be removed early, because it
+/// would be dropped again.
 pub(super) fn drop_one(db: &Connection, inbox: InboxId, why: &str, stray: bool) -> Outcome<()> {
     change_one(
         db,
@@ -252,15 +255,16 @@ pub(super) fn one(db: &Connection, inbox: InboxId) -> Outcome<Option<InboxRow>> 
     first(db.prepare_cached(&format!("SELECT {COLUMNS} FROM inbox WHERE id = ?1"))?, [inbox.0], read)
 }
 
-/// The events whose text is still needed; it goes with their end.
+/// Returns the events whose text is still needed. The text is removed when they end.
 pub(super) fn unsettled(db: &Connection) -> Outcome<Vec<Event>> {
     let sql = db.prepare_cached("SELECT event FROM inbox WHERE event IS NOT NULL")?;
     let events = super::sql::collect(sql, [], |row| Ok(text(row, 0)?.to_owned()))?;
-    // One that cannot be read names nothing; the turn that needs it says so.
+    // An unreadable event names no files; the turn that needs it reports the error.
     Ok(events.iter().filter_map(|event| serde_json::from_str(event).ok()).collect())
 }
 
-/// Returns accepted events of the host itself that no turn has taken, in id order: at most `limit` behind `after`.
+/// Returns accepted events of the host itself that no turn has taken, in id order: at most `limit` after
+/// `after`.
 pub(super) fn wakes(db: &Connection, after: InboxId, limit: u32) -> Outcome<Vec<InboxRow>> {
     let sql = format!(
         "SELECT {COLUMNS} FROM inbox INDEXED BY inbox_accepted
@@ -269,7 +273,8 @@ pub(super) fn wakes(db: &Connection, after: InboxId, limit: u32) -> Outcome<Vec<
     super::sql::collect(db.prepare_cached(&sql)?, params![after.0, limit], read)
 }
 
-/// Returns accepted events that no turn has taken, in id order: behind the start of `ids`, up to its end and with it.
+/// Returns accepted events that no turn has taken, in id order: after the start of `ids` up to and including
+/// its end.
 pub(super) fn pending(db: &Connection, ids: std::ops::Range<i64>, limit: u32) -> Outcome<Vec<InboxRow>> {
     let sql = format!(
         "SELECT {COLUMNS} FROM inbox INDEXED BY inbox_accepted

@@ -1,4 +1,4 @@
-//! Small values of adapters, and the runtimes' own continuity data.
+//! Small values of adapters, and the opaque state of runtimes.
 
 use hermes_core::ids::SessionId;
 use rusqlite::{Connection, params};
@@ -8,18 +8,18 @@ use super::sql::{change, collect, first, parsed};
 use super::writer::Outcome;
 use super::{Result, Store, StoreError};
 
-/// Keys that one scope may have.
+/// Keys per scope.
 const KEYS_MAX: u32 = 10_000;
 
-/// The scope of the host's own facts.
+/// Scope of the host's own values.
 pub(super) const HOST_SCOPE: &str = "host";
 
 impl Store {
-    /// Returns a value of `scope` (an instance's name).
+    /// Returns a value of `scope` (the name of an instance).
     ///
     /// # Errors
     ///
-    /// When the disk fails.
+    /// The error of the disk.
     pub async fn kv_get(&self, scope: &str, key: &str) -> Result<Option<String>> {
         let (scope, key) = (scope.to_owned(), key.to_owned());
         self.read(move |db| {
@@ -29,32 +29,32 @@ impl Store {
         .await
     }
 
-    /// Writes a value of `scope`.
+    /// Stores a value of `scope`.
     ///
     /// # Errors
     ///
-    /// When it could not be committed, or the scope has no room for another key.
+    /// The commit failed, or the scope has reached its limit of keys.
     pub async fn kv_set(&self, scope: &str, key: &str, value: &str) -> Result<()> {
         let (scope, key, value) = (scope.to_owned(), key.to_owned(), value.to_owned());
         self.write(move |db| set(db, &scope, &key, &value)).await
     }
 
-    /// Forgets a value of `scope`; one that is not there is no error.
+    /// Removes a value of `scope`. A missing value is not an error.
     ///
     /// # Errors
     ///
-    /// When it could not be committed.
+    /// The commit failed.
     pub async fn kv_delete(&self, scope: &str, key: &str) -> Result<()> {
         let (scope, key) = (scope.to_owned(), key.to_owned());
         self.write(move |db| delete(db, &scope, &key)).await
     }
 
-    /// Returns the keys and values of `scope` whose value stands in `text`: the secrets that an adapter made for itself and
-    /// announced. A value of fewer than 16 characters is no secret.
+    /// Returns the keys and values of `scope` whose value occurs in `text`: the secrets that an adapter
+    /// generated and announced. A value of fewer than 16 characters does not count as a secret.
     ///
     /// # Errors
     ///
-    /// When the disk fails.
+    /// The error of the disk.
     pub async fn kv_within(&self, scope: &str, text: &str) -> Result<Vec<(String, String)>> {
         let (scope, text) = (scope.to_owned(), text.to_owned());
         self.read(move |db| {
@@ -67,29 +67,29 @@ impl Store {
         .await
     }
 
-    /// Returns a fact of the host's own.
+    /// Returns a value of the host itself.
     ///
     /// # Errors
     ///
-    /// When the disk fails.
+    /// The error of the disk.
     pub async fn host_value(&self, key: &str) -> Result<Option<String>> {
         self.kv_get(HOST_SCOPE, key).await
     }
 
-    /// Writes a fact of the host's own.
+    /// Stores a value of the host itself.
     ///
     /// # Errors
     ///
-    /// When it could not be committed.
+    /// The commit failed.
     pub async fn set_host_value(&self, key: &str, value: &str) -> Result<()> {
         self.kv_set(HOST_SCOPE, key, value).await
     }
 
-    /// Returns what `runtime` remembers of a session; never another runtime's.
+    /// Returns the state that `runtime` keeps for a session. The states of other runtimes are separate.
     ///
     /// # Errors
     ///
-    /// When the disk fails.
+    /// The error of the disk.
     pub async fn agent_state(&self, session: &SessionId, runtime: &str) -> Result<Option<Value>> {
         let (session, runtime) = (session.0.clone(), runtime.to_owned());
         self.read(move |db| {

@@ -1,4 +1,4 @@
-//! Sessions that come out of another one: branches, and what follows a compression.
+//! Sessions created from another one: branches and compressions.
 
 use hermes_core::ids::SessionId;
 use hermes_protocol::Usage;
@@ -12,25 +12,26 @@ use super::{
     titles, transcript,
 };
 
-/// Compressions in a row that are followed.
+/// Consecutive compressions that are followed.
 const HOPS_MAX: usize = 100;
 
 impl Store {
-    /// Returns the session in which a session goes on: itself, or what its compressions led to.
+    /// Returns the current session of a conversation: the session itself, or the last one that its compressions
+    /// created.
     ///
     /// # Errors
     ///
-    /// When the disk fails.
+    /// The error of the disk.
     pub async fn session_tip(&self, id: &SessionId) -> Result<Option<SessionRow>> {
         let id = id.clone();
         self.read(move |db| tip(db, id)).await
     }
 
-    /// Returns why a session cannot be gone on with elsewhere right now.
+    /// Returns the reason for which a session cannot be continued elsewhere at the moment.
     ///
     /// # Errors
     ///
-    /// When the disk fails.
+    /// The error of the disk.
     pub async fn session_in_use(&self, id: &SessionId) -> Result<Option<InUse>> {
         let id = id.clone();
         self.read(move |db| {
@@ -42,11 +43,11 @@ impl Store {
         .await
     }
 
-    /// Returns what all sessions of a person cost together.
+    /// Returns the total usage of all sessions of a person.
     ///
     /// # Errors
     ///
-    /// When the disk fails.
+    /// The error of the disk.
     pub async fn usage_of(&self, owner: &str) -> Result<Costs> {
         let owner = owner.to_owned();
         self.read(move |db| {
@@ -64,11 +65,11 @@ impl Store {
         .await
     }
 
-    /// Opens a branch of a session outside of any order.
+    /// Creates a branch of a session without a command.
     ///
     /// # Errors
     ///
-    /// As [`super::Change::Fork`].
+    /// As for [`super::Change::Fork`].
     pub async fn session_fork(&self, new: NewFork) -> Result<()> {
         self.write(move |db| fork(db, &new)).await
     }
@@ -87,7 +88,7 @@ fn tip(db: &Connection, mut id: SessionId) -> Outcome<Option<SessionRow>> {
     sessions::one(db, &id.0)
 }
 
-/// Opens a session with the transcript of another one and everything chosen for it.
+/// Creates a session with the transcript and the settings of another one.
 pub(super) fn fork(db: &Connection, new: &NewFork) -> Outcome<()> {
     let title = match &new.title {
         Some(title) => titles::clean_title(title)?,
@@ -97,7 +98,8 @@ pub(super) fn fork(db: &Connection, new: &NewFork) -> Outcome<()> {
     transcript::copy(db, &new.from, &new.id, 0)
 }
 
-/// Opens a session that goes on from a summary of another one, takes its title, and ends it.
+/// Creates a session that continues from a summary of another one, moves the title to it, and ends the old
+/// session.
 pub(super) fn compress(db: &Connection, new: &NewSummary, now_ms: i64) -> Outcome<()> {
     let NewSummary { fork: of, summary, keep_turns, usage } = new;
     let title = titles::title_of(db, &of.from)?;
@@ -128,14 +130,14 @@ fn open(db: &Connection, new: &NewFork, title: Option<String>, lineage: Lineage)
     inherit(db, &new.from, &new.id)
 }
 
-/// What a session takes over from its parent besides the transcript.
+/// Copies the data that a session inherits from its parent in addition to the transcript.
 fn inherit(db: &Connection, from: &SessionId, to: &SessionId) -> Outcome<()> {
     let sql =
         "UPDATE sessions SET (summary, woken) = (SELECT summary, woken FROM sessions WHERE id = ?1) WHERE id = ?2";
     change_one(db, sql, params![from.0, to.0], || sessions::name(to))
 }
 
-/// Adds what something outside of a turn cost.
+/// Adds usage outside of a turn to a session.
 fn charge(db: &Connection, session: &SessionId, usage: &Usage) -> Outcome<()> {
     change_one(
         db,

@@ -1,9 +1,8 @@
-//! The schema and the way to it: forward only, one transaction a step.
+//! The schema and its migrations: forward only, one transaction per step.
 //!
-//! `PRAGMA user_version` names the schema, `PRAGMA application_id` the owner of the
-//! file. Before an existing file is changed it is copied with `VACUUM INTO` to
-//! `state.db.v<N>`, where N is the schema it had; the last two copies stay. A file
-//! with a newer schema is refused with the name of that copy.
+//! `PRAGMA user_version` identifies the schema, `PRAGMA application_id` the owner of the file. Before an
+//! existing file is changed, it is copied with `VACUUM INTO` to `state.db.v<N>`, where N is its schema version;
+//! the last two copies are kept. A file with a newer schema is refused with the name of that copy.
 
 use std::path::{Path, PathBuf};
 
@@ -12,14 +11,14 @@ use rusqlite::{Connection, OptionalExtension};
 use super::Result;
 use super::error::{Fault, StoreError};
 
-/// The steps from an empty file, numbered without gaps.
+/// Migration steps from an empty file, numbered without gaps.
 pub(super) const MIGRATIONS: &[&str] = &[include_str!("../../migrations/0001_initial.sql")];
-/// `HRMS`: how a file of this program is told from another's.
+/// `HRMS`: identifies the files of this program.
 const APPLICATION_ID: i64 = 0x4852_4d53;
 /// Copies that are kept.
 const COPIES_MAX: usize = 2;
 
-/// Brings the file to the newest of `steps`.
+/// Migrates the file to the newest of `steps`.
 pub(super) fn migrate(db: &Connection, path: &Path, steps: &[&str]) -> Result<()> {
     let found = recognise(db, path, steps)?;
     let known = steps.len() as u32;
@@ -33,7 +32,8 @@ pub(super) fn migrate(db: &Connection, path: &Path, steps: &[&str]) -> Result<()
     Ok(())
 }
 
-/// Returns the schema of the file, 0 for an empty one; refuses a newer one and another program's.
+/// Returns the schema version of the file, 0 for an empty one. Refuses a newer one and the file of another
+/// program.
 pub(super) fn recognise(db: &Connection, path: &Path, steps: &[&str]) -> Result<u32> {
     let read = || -> Result<(i64, i64, i64), rusqlite::Error> {
         Ok((
@@ -76,7 +76,7 @@ fn failed(path: &Path, to: u32, fault: &Fault) -> StoreError {
 fn copy(db: &Connection, path: &Path, version: u32) -> std::result::Result<(), Fault> {
     let target = numbered(path, version);
     let part = with_suffix(path, ".copying");
-    // SQLite refuses to write into a file that is there; what a broken attempt left is worth nothing.
+    // SQLite refuses to overwrite a file; the rest of a failed attempt is useless.
     remove(&part)?;
     let name = part.to_str().ok_or_else(|| Fault::unreadable("path of the database: it is not UTF-8"))?;
     db.execute("VACUUM INTO ?1", [name])?;
@@ -117,7 +117,7 @@ fn numbered(path: &Path, version: u32) -> PathBuf {
     with_suffix(path, &format!(".v{version}"))
 }
 
-/// Returns the versions of the copies beside `path`, ascending.
+/// Returns the versions of the copies next to `path`, ascending.
 fn copies(path: &Path) -> Vec<u32> {
     let (Some(folder), Some(name)) = (path.parent(), path.file_name().and_then(|name| name.to_str())) else {
         return Vec::new();
@@ -132,7 +132,7 @@ fn copies(path: &Path) -> Vec<u32> {
     found
 }
 
-/// Names the newest copy that this program, which knows schema `known`, can read.
+/// Returns the name of the newest copy that a program with schema version `known` can read.
 fn copy_of(path: &Path, known: u32) -> String {
     match copies(path).into_iter().rfind(|version| *version <= known) {
         Some(version) => numbered(path, version).display().to_string(),
@@ -140,12 +140,12 @@ fn copy_of(path: &Path, known: u32) -> String {
     }
 }
 
-/// Names the newest copy, for the error about a damaged file.
+/// Returns the name of the newest copy, for the error about a damaged file.
 pub(super) fn newest_copy(path: &Path) -> String {
     copy_of(path, u32::MAX)
 }
 
-/// Reads the whole file and returns what is wrong with it.
+/// Checks the whole file and returns the first damage.
 pub(super) fn damage(db: &Connection) -> std::result::Result<Option<String>, Fault> {
     let first: Option<String> = db.query_row("PRAGMA quick_check(1)", [], |row| row.get(0)).optional()?;
     Ok(first.filter(|found| found != "ok"))

@@ -1,4 +1,4 @@
-//! What the host said in a chat by itself, kept in the transcript of that chat's session.
+//! Messages that the host sends to a chat on its own, stored in the transcript of the chat's session.
 
 use hermes_core::ids::SessionId;
 use rusqlite::Connection;
@@ -7,7 +7,7 @@ use super::sql::change_one;
 use super::writer::Outcome;
 use super::{NewMessage, turns};
 
-/// Adds what was said outside of any turn to the transcript of an open session.
+/// Adds a message outside of any turn to the transcript of an open session.
 pub(super) fn say(db: &Connection, session: &SessionId, said: &NewMessage) -> Outcome<()> {
     change_one(
         db,

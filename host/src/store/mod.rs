@@ -1,16 +1,15 @@
-//! The host's memory: one SQLite file, one writer, a few readers.
+//! The persistent state of the host: one SQLite file, one writer, a few readers.
 //!
-//! Each write method is one transaction of the durable path and returns after its
-//! commit; whatever is queued while one commit runs shares the next (see
-//! [`writer`]). Reads run on threads of their own with connections that cannot
-//! write. Every change of a state names the state it starts from; a row that is
-//! elsewhere is a [`StoreError::Conflict`] and nothing of that request is kept.
+//! Each write method is one transaction of the durable path and returns after its commit. Requests that are
+//! queued during a commit share the next one (see [`writer`]). Reads run on separate threads with read-only
+//! connections. Every change of a state names the expected current state; if the row is in another one, the
+//! request fails with [`StoreError::Conflict`] and changes nothing.
 //!
-//! No SQL stands outside this folder, and nothing but SQLite opens the file. Who
-//! opens a `Store` holds `host.lock`; taking that lock is not done here.
+//! All SQL is inside of this folder, and only SQLite opens the file. The caller that opens a `Store` must hold
+//! `host.lock`; this module does not take that lock.
 //!
-//! Read on: [`rows`] for the values, `writer` for the commit, `recovery` for
-//! what a crash leaves behind, `migrate` for the schema.
+//! See [`rows`] for the values, `writer` for commits, `recovery` for the state after a crash, and `migrate` for
+//! the schema.
 
 mod asks;
 mod commands;
@@ -66,41 +65,41 @@ pub use tasks::{
 };
 use writer::{Outcome, Writer};
 
-/// Rows of one listing, unless the caller asks for fewer.
+/// Rows of one listing, unless the caller requests fewer.
 pub const LISTING_ROWS_MAX: u32 = 1_000;
 
 type Result<T, E = StoreError> = std::result::Result<T, E>;
 
-/// How safe a commit is.
+/// Durability of a commit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Synchronous {
-    /// On disk before it is answered.
+    /// Written to the disk before the request returns.
     #[default]
     Full,
-    /// Survives the process, not the power; for the bench.
+    /// Survives the end of the process, but not a power failure; for benchmarks.
     Normal,
 }
 
-/// How the file is opened.
+/// Settings of the database connection.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Settings {
-    /// How safe a commit is.
+    /// Durability of a commit.
     pub synchronous: Synchronous,
 }
 
-/// An open database.
+/// The result of opening a database.
 pub struct Opened {
     /// The store.
     pub store: Store,
-    /// This life of the host.
+    /// Epoch of this run of the host.
     pub epoch: Epoch,
-    /// What the dispatcher keeps in memory.
+    /// State that the dispatcher keeps in memory.
     pub loaded: Loaded,
-    /// Whether the life before did not end by [`Store::close`].
+    /// True if the previous run did not end with [`Store::close`].
     pub unclean: bool,
 }
 
-/// The host's memory. Cheap to clone.
+/// The persistent state of the host. Cheap to clone.
 #[derive(Clone)]
 pub struct Store {
     inner: Arc<Inner>,
@@ -112,69 +111,69 @@ struct Inner {
     clock: Arc<dyn Clock>,
     nonce: Arc<str>,
     keep: ArcSwap<Keep>,
-    /// When the file was opened, and the time of the newest row that was found in it.
+    /// Time at which the file was opened and time of its newest row at that moment, in Unix milliseconds.
     opened_ms: i64,
     newest_ms: i64,
 }
 
 impl Store {
-    /// Opens the database at `path`, makes or migrates it, and begins a new epoch.
+    /// Opens the database at `path`, creates or migrates it, and begins a new epoch.
     ///
-    /// Blocks: a migration copies the file first. After an unclean end a file below
-    /// [`CHECKED_BYTES_MAX`] is checked; a larger one never holds up the start.
+    /// Blocks: a migration copies the file first. After an unclean end, a file below [`CHECKED_BYTES_MAX`] is
+    /// checked; a larger one never delays the start.
     ///
     /// # Errors
     ///
-    /// When the file cannot be opened, is damaged, newer than this program, or of another program.
+    /// The file cannot be opened, is damaged, is newer than this program, or belongs to another program.
     pub fn open(path: &Path, clock: Arc<dyn Clock>) -> Result<Opened> {
         Self::open_with(path, clock, Settings::default())
     }
 
-    /// [`Store::open`] with settings.
+    /// Opens the database like [`Store::open`], with settings.
     ///
     /// # Errors
     ///
-    /// As [`Store::open`].
+    /// As for [`Store::open`].
     pub fn open_with(path: &Path, clock: Arc<dyn Clock>, settings: Settings) -> Result<Opened> {
         open::open(path, clock, settings)
     }
 
-    /// Returns the idempotency key that an empty [`NewPart::key`] gets: at most 25 characters of
-    /// `[a-z0-9-]`, unique across databases.
+    /// Returns the idempotency key for an empty [`NewPart::key`]: at most 25 characters of `[a-z0-9-]`, unique
+    /// across databases.
     pub fn part_key(&self, delivery: DeliveryId, n: u32) -> String {
         outbox::part_key(&self.inner.nonce, delivery, n)
     }
 
-    /// Returns how many requests and commits the writer has done.
+    /// Returns the number of requests and commits of the writer.
     pub fn stats(&self) -> WriterStats {
         self.inner.writer.stats()
     }
 
-    /// Says how much of the past is kept from now on.
+    /// Sets the retention.
     pub fn set_keep(&self, keep: Keep) {
         self.inner.keep.store(Arc::new(keep));
     }
 
-    /// Moves what the write-ahead log holds into the database, without waiting for readers.
+    /// Copies the write-ahead log into the database without waiting for readers.
     ///
     /// # Errors
     ///
-    /// When the disk fails.
+    /// The error of the disk.
     pub async fn checkpoint(&self) -> Result<()> {
         self.inner.writer.alone(|db| Ok(db.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()))?)).await
     }
 
-    /// Ends this epoch cleanly: waits for the last commit, optimizes, closes. Later requests fail with
+    /// Ends this epoch cleanly: waits for the last commit, optimizes and closes. Later requests fail with
     /// [`StoreError::Closed`].
     ///
     /// # Errors
     ///
-    /// When the last commit fails; the database is then open to recovery at the next start.
+    /// The last commit failed; the next start recovers the database.
     pub async fn close(&self) -> Result<()> {
         self.inner.writer.last(open::finish).await
     }
 
-    /// Carries out `work` in the next group of the writer.
+    /// Runs `work` in the next group of the writer.
     async fn write<T, W>(&self, work: W) -> Result<T>
     where
         T: Send + 'static,
@@ -183,7 +182,7 @@ impl Store {
         self.inner.writer.grouped(work).await
     }
 
-    /// As [`Store::write`] for work that changes something with one statement at most.
+    /// Runs `work` like [`Store::write`]. The work may change data with at most one statement.
     async fn write_single<T, W>(&self, work: W) -> Result<T>
     where
         T: Send + 'static,
@@ -192,7 +191,7 @@ impl Store {
         self.inner.writer.grouped_single(work).await
     }
 
-    /// Answers `question` on a reading thread.
+    /// Runs `question` on a reader thread.
     async fn read<T, Q>(&self, question: Q) -> Result<T>
     where
         T: Send + 'static,
@@ -214,17 +213,17 @@ impl Store {
     }
 }
 
-/// After an unclean end a database below this size is checked before use.
+/// Size below which a database is checked after an unclean end, in bytes.
 pub const CHECKED_BYTES_MAX: u64 = 64 << 20;
 
-/// What the writer has done since the store was opened.
+/// The counters of the writer since the store was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WriterStats {
-    /// Requests answered.
+    /// Completed requests.
     pub requests: u64,
-    /// Transactions committed, one fsync each.
+    /// Committed transactions, one fsync each.
     pub commits: u64,
-    /// Requests and transactions that the disk failed.
+    /// Requests and transactions that failed because of the disk.
     pub failures: u64,
 }
 

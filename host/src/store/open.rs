@@ -1,4 +1,4 @@
-//! How the file is opened.
+//! Opening of the database.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -15,26 +15,26 @@ use super::writer::{Outcome, Writer};
 use super::{CHECKED_BYTES_MAX, Inner, Opened, Result, Settings, Store, Synchronous, pairing, recovery, sessions};
 use crate::clock::Clock;
 
-/// How long a statement waits for another process that holds the file; there should be none.
+/// Wait for another process that has locked the file, in milliseconds. There should be none.
 const BUSY_WAIT_MS: u64 = 5_000;
-/// Prepared statements that one connection keeps: more than the transactions have.
+/// Prepared statements cached per connection; more than the transactions use.
 const STATEMENTS_MAX: usize = 128;
-/// Page cache of the writer.
+/// Page cache of the writer, in KiB.
 const CACHE_KIB: i64 = 16 << 10;
-/// Pages of write-ahead log after which a commit moves them into the database.
+/// Pages of write-ahead log after which a commit copies them into the database.
 const CHECKPOINT_PAGES: i64 = 4_000;
-/// The write-ahead log is cut to this size when it is empty.
+/// Size to which an empty write-ahead log is truncated, in bytes.
 const LOG_BYTES_MAX: i64 = 64 << 20;
 
 pub(super) fn open(path: &Path, clock: Arc<dyn Clock>, settings: Settings) -> Result<Opened> {
-    // SQLite takes a file without bytes for a new database. This program never leaves one.
+    // SQLite treats an empty file as a new database. This program never leaves one behind.
     if std::fs::metadata(path).is_ok_and(|file| file.is_file() && file.len() == 0) {
         return Err(StoreError::Empty { path: path.to_owned(), copy: migrate::newest_copy(path) });
     }
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let db = connect(path, flags)?;
     let explained = |fault: Fault| fault.explain(path);
-    // Before anything is changed: a file that is not ours stays as it is.
+    // The check precedes all changes, so that the file of another program is not touched.
     let found = migrate::recognise(&db, path, MIGRATIONS)?;
     migrate::private(path)?;
     configure(&db, settings).map_err(explained)?;
@@ -81,8 +81,8 @@ fn connect(path: &Path, flags: OpenFlags) -> Result<Connection> {
 }
 
 fn configure(db: &Connection, settings: Settings) -> Outcome<()> {
-    // Some network file systems cannot share the memory that a write-ahead log needs; there a rollback journal
-    // is slower but right.
+    // Some network file systems cannot share the memory that a write-ahead log needs; a rollback journal is
+    // slower but works there.
     let mode: String =
         db.query_row("PRAGMA journal_mode = WAL", [], |row| row.get(0)).unwrap_or_else(|error| error.to_string());
     if mode != "wal" {
@@ -94,7 +94,7 @@ fn configure(db: &Connection, settings: Settings) -> Outcome<()> {
         Synchronous::Normal => "NORMAL",
     };
     db.pragma_update(None, "synchronous", synchronous)?;
-    // Savepoints keep what they may have to put back; that belongs into memory, not into a file.
+    // The rollback data of savepoints is kept in memory instead of a file.
     db.pragma_update(None, "temp_store", "MEMORY")?;
     db.pragma_update(None, "cache_size", -CACHE_KIB)?;
     db.pragma_update(None, "foreign_keys", false)?;
@@ -103,12 +103,12 @@ fn configure(db: &Connection, settings: Settings) -> Outcome<()> {
     Ok(())
 }
 
-/// Whether the life before ended with [`finish`]. The column is as old as the first schema.
+/// Returns true if the previous run ended with [`finish`]. The column exists since the first schema.
 fn ended_cleanly(db: &Connection) -> Outcome<bool> {
     Ok(db.query_row("SELECT clean_shutdown FROM host", [], |row| row.get(0))?)
 }
 
-/// The time of the newest event, turn or delivery.
+/// Returns the time of the newest event, turn or delivery, in Unix milliseconds.
 fn newest(db: &Connection) -> Outcome<Option<i64>> {
     let newest = db.query_row(
         "SELECT max(at_ms) FROM (
@@ -121,7 +121,7 @@ fn newest(db: &Connection) -> Outcome<Option<i64>> {
     Ok(newest)
 }
 
-/// Counts this life; returns it and the nonce of the file.
+/// Begins a new epoch. Returns it and the nonce of the file.
 fn begin_epoch(db: &Connection, now_ms: i64) -> Outcome<(Epoch, String)> {
     Ok(db.query_row(
         "UPDATE host SET epoch = epoch + 1, clean_shutdown = 0, opened_ms = ?1 RETURNING epoch, nonce",
@@ -130,7 +130,7 @@ fn begin_epoch(db: &Connection, now_ms: i64) -> Outcome<(Epoch, String)> {
     )?)
 }
 
-/// Looks for damage, where that is quick.
+/// Checks the file for damage if its size permits.
 fn check(db: &Connection, path: &Path) -> Result<()> {
     let bytes = std::fs::metadata(path).map(|file| file.len()).unwrap_or(u64::MAX);
     if bytes >= CHECKED_BYTES_MAX {
@@ -146,10 +146,10 @@ fn check(db: &Connection, path: &Path) -> Result<()> {
     }
 }
 
-/// Marks the end of this life as clean and tidies up; the connection is closed after it.
+/// Marks the end of this run as clean and optimizes the file; the connection is closed afterwards.
 pub(super) fn finish(db: &Connection) -> Outcome<()> {
     db.execute("UPDATE host SET clean_shutdown = 1", [])?;
-    // What follows is housekeeping: the data is safe, and the next start does without it.
+    // A failure of the rest is harmless: the data is safe, and the next start works without it.
     if let Err(error) = db.execute_batch("PRAGMA optimize; PRAGMA wal_checkpoint(TRUNCATE);") {
         tracing::warn!(%error, "store: the file could not be tidied up at the end");
     }

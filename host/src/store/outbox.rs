@@ -1,4 +1,4 @@
-//! What is owed: transactions (d) and (e), and the operator's hand on dead letters.
+//! Outgoing deliveries: transactions (d) and (e), and the operator's actions on dead letters.
 
 use std::collections::BTreeSet;
 
@@ -15,25 +15,25 @@ use super::{
     PartState, Result, Settle, Settled, Store, asks, drafts, effects, handoff, inbox, pairing,
 };
 
-/// The shortest time for which a dead letter is tried anew.
+/// Shortest time for which a dead letter is retried, in milliseconds.
 const RETRY_MS_MIN: i64 = 60_000;
 
 impl Store {
-    /// Owes what the host itself says (`send`, notices).
+    /// Queues a delivery of the host itself (`send`, notices).
     ///
     /// # Errors
     ///
-    /// When it could not be committed; nothing may be sent then.
+    /// The commit failed; nothing may be sent.
     pub async fn owe(&self, delivery: NewDelivery) -> Result<DeliveryId> {
         let nonce = self.nonce();
         self.write(move |db| insert(db, &nonce, &delivery, None)).await
     }
 
-    /// (e) Marks a part as being sent, before the call is made.
+    /// (e) Marks a part as in flight before it is sent.
     ///
     /// # Errors
     ///
-    /// [`StoreError::Conflict`] when the part is in flight or settled; it must not be sent then.
+    /// [`StoreError::Conflict`] if the part is in flight or settled; it must not be sent then.
     pub async fn claim(&self, delivery: DeliveryId, n: u32, epoch: Epoch, attempt: u32) -> Result<()> {
         self.write_single(move |db| {
             change_one(
@@ -47,11 +47,11 @@ impl Store {
         .await
     }
 
-    /// (d) Writes what became of a part and what it causes.
+    /// (d) Stores the outcome of a part and its side effects.
     ///
     /// # Errors
     ///
-    /// [`StoreError::Conflict`] when the part is settled already.
+    /// [`StoreError::Conflict`] if the part is already settled.
     pub async fn settle(&self, settle: Settle) -> Result<Settled> {
         let nonce = self.nonce();
         self.write(move |db| {
@@ -68,11 +68,12 @@ impl Store {
         .await
     }
 
-    /// Owes the refused, abandoned and doubtful parts of a delivery anew, for as long as they were owed at first.
+    /// Queues the refused, abandoned and uncertain parts of a delivery again, with the original time limit.
     ///
     /// # Errors
     ///
-    /// [`StoreError::Conflict`] when it has no such part, [`StoreError::QuestionOver`] when it asks what is over.
+    /// [`StoreError::Conflict`] if it has no such part, [`StoreError::QuestionOver`] if it contains a closed
+    /// question.
     pub async fn outbox_retry(&self, delivery: DeliveryId) -> Result<OwedDelivery> {
         let now_ms = self.now_ms();
         self.write(move |db| {
@@ -82,11 +83,11 @@ impl Store {
         .await
     }
 
-    /// Lets the waiting parts of a delivery be tried at once; `false` when none waits.
+    /// Removes the wait of a delivery's waiting parts. Returns false if none waits.
     ///
     /// # Errors
     ///
-    /// When it could not be committed.
+    /// The commit failed.
     pub async fn outbox_hurry(&self, delivery: DeliveryId) -> Result<bool> {
         self.write(move |db| {
             let waiting = change(
@@ -100,11 +101,11 @@ impl Store {
         .await
     }
 
-    /// Gives up what is still open of a delivery; one that is dead already leaves the list of dead letters.
+    /// Abandons the open parts of a delivery, or removes an ended delivery from the list of dead letters.
     ///
     /// # Errors
     ///
-    /// [`StoreError::Conflict`] when it was delivered.
+    /// [`StoreError::Conflict`] if it was delivered.
     pub async fn outbox_drop(&self, delivery: DeliveryId, why: &str) -> Result<()> {
         let (now_ms, why) = (self.now_ms(), why.to_owned());
         self.write(move |db| {
@@ -114,11 +115,11 @@ impl Store {
         .await
     }
 
-    /// Lists deliveries with their parts, newest first.
+    /// Returns deliveries with their parts, newest first.
     ///
     /// # Errors
     ///
-    /// When the disk fails.
+    /// The error of the disk.
     pub async fn deliveries(&self, filter: DeliveryFilter) -> Result<Vec<OwedDelivery>> {
         self.read(move |db| listed(db, &filter)).await
     }
@@ -127,16 +128,16 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// When the disk fails.
+    /// The error of the disk.
     pub async fn delivery(&self, id: DeliveryId) -> Result<Option<OwedDelivery>> {
         self.read(move |db| one(db, id)).await
     }
 
-    /// The ids of all files that an unsettled delivery or event names.
+    /// Returns the ids of all files named by unsettled deliveries and events.
     ///
     /// # Errors
     ///
-    /// When the disk fails.
+    /// The error of the disk.
     pub async fn media_in_use(&self) -> Result<BTreeSet<String>> {
         self.read(|db| {
             let out = db.prepare_cached(
@@ -151,17 +152,17 @@ impl Store {
         .await
     }
 
-    /// Lists what is owed, oldest first.
+    /// Returns the pending deliveries, oldest first.
     ///
     /// # Errors
     ///
-    /// When the disk fails.
+    /// The error of the disk.
     pub async fn owed(&self, limit: u32) -> Result<Vec<OwedDelivery>> {
         self.read(move |db| live(db, DeliveryState::Owed, 0..i64::MAX, limit)).await
     }
 }
 
-/// The idempotency key of a part whose writer chose none.
+/// Returns the idempotency key of a part without an explicit one.
 pub(super) fn part_key(nonce: &str, delivery: DeliveryId, n: u32) -> String {
     format!("{nonce}-{delivery}-{n}")
 }
@@ -174,7 +175,7 @@ fn missing(delivery: DeliveryId) -> Fault {
     Fault::missing(format_args!("delivery {delivery}"))
 }
 
-/// Writes a delivery and all its parts.
+/// Stores a delivery and all its parts.
 pub(super) fn insert(db: &Connection, nonce: &str, new: &NewDelivery, turn: Option<TurnId>) -> Outcome<DeliveryId> {
     if let Some(draft) = new.draft
         && drafts::becomes(db, nonce, draft, new)?
@@ -185,7 +186,7 @@ pub(super) fn insert(db: &Connection, nonce: &str, new: &NewDelivery, turn: Opti
     insert_as(db, nonce, new, turn, (DeliveryState::Owed, open_parts))
 }
 
-/// Writes a delivery in one state, with so many parts to settle.
+/// Stores a delivery in one state, with the number of its open parts.
 pub(super) fn insert_as(
     db: &Connection,
     nonce: &str,
@@ -247,7 +248,7 @@ pub(super) fn insert_part(
     } else {
         &part.key
     };
-    // Most texts are their own source; it is kept once.
+    // The source of most texts is the text itself, which is then stored only once.
     let source = (part.source != part.text).then_some(part.source.as_str());
     change(
         db,
@@ -311,7 +312,8 @@ fn settle_part(db: &Connection, settle: &Settle) -> Outcome<Settled> {
     close_part(db, delivery, why.as_deref(), settle.now_ms)
 }
 
-/// The change to `next` from the states that have an arrow to it ([`PartState::after`]).
+/// Returns the statement that changes a part to `next` from the states with a transition to it
+/// ([`PartState::after`]).
 fn settle_sql(next: &PartState) -> &'static str {
     macro_rules! from {
         ($states:literal) => {
@@ -331,15 +333,16 @@ fn settle_sql(next: &PartState) -> &'static str {
     }
 }
 
-/// What is known of a part beyond its attempts, which have a column of their own; mostly nothing.
+/// Returns the facts of a part as JSON, without the attempts, which have a separate column. Returns `None` if
+/// there are no others.
 fn facts_json(facts: &PartFacts) -> Outcome<Option<String>> {
     let plain = PartFacts { attempts: facts.attempts, ..PartFacts::default() };
     if *facts == plain { Ok(None) } else { json(facts).map(Some) }
 }
 
-/// Counts one part of a delivery as over; with the last one the delivery is settled or abandoned.
+/// Closes one part of a delivery. With the last part the delivery is settled or abandoned.
 fn close_part(db: &Connection, delivery: DeliveryId, why: Option<&str>, now_ms: i64) -> Outcome<Settled> {
-    // Not RETURNING: it makes a table in memory for its row, which costs more than the change.
+    // RETURNING would create a temporary table for its row, which costs more than the change.
     let open = db.prepare_cached("SELECT open_parts FROM outbox WHERE id = ?1 AND state = 'owed'")?;
     let open = first(open, [delivery.0], |row| Ok(row.get::<_, i64>(0)?))?;
     let left = match open {
@@ -370,7 +373,7 @@ fn has_abandoned(db: &Connection, delivery: DeliveryId) -> Outcome<bool> {
     Ok(first(abandoned, [delivery.0], |_| Ok(()))?.is_some())
 }
 
-/// Replaces part `settle.n` and all after it by `parts`.
+/// Replaces part `settle.n` and all later parts by `parts`.
 fn replace_parts(db: &Connection, nonce: &str, settle: &Settle, parts: &[NewPart]) -> Outcome<Settled> {
     let Settle { delivery, n, .. } = *settle;
     let numbered = parts.iter().zip(n..).all(|(part, n)| part.n == n);
@@ -428,14 +431,14 @@ fn retry(db: &Connection, delivery: DeliveryId, now_ms: i64) -> Outcome<()> {
     )
 }
 
-/// Gives up what is open of a delivery; one that is over leaves the list of dead letters.
+/// Abandons the open parts of a delivery, or removes an ended delivery from the list of dead letters.
 pub(super) fn abandon(db: &Connection, delivery: DeliveryId, why: &str, now_ms: i64) -> Outcome<()> {
     let state = first(db.prepare_cached("SELECT state FROM outbox WHERE id = ?1")?, [delivery.0], |row| {
         Ok(text(row, 0)?.to_owned())
     })?;
     let state = state.ok_or_else(|| missing(delivery))?;
     if DeliveryState::from_word(&state).is_some_and(DeliveryState::is_live) {
-        // Before its parts are over: afterwards nothing tells which were sent.
+        // The check precedes the change of the parts, because their states show which of them were sent.
         pairing::forget_untold_by(db, delivery.0)?;
         change(
             db,
@@ -535,7 +538,8 @@ pub(super) fn one(db: &Connection, id: DeliveryId) -> Outcome<Option<OwedDeliver
     first(statement, [id.0], |row| read(db, row))
 }
 
-/// Returns deliveries that are not over, in one state, oldest first: behind the start of `ids`, up to its end and with it.
+/// Returns unsettled deliveries in one state, oldest first: after the start of `ids` up to and including its
+/// end.
 pub(super) fn live(
     db: &Connection,
     state: DeliveryState,

@@ -1,4 +1,4 @@
-//! Access granted by the operator, the requests of strangers, wrong codes, and conversations offered by a code.
+//! Access grants, pairing requests, wrong codes, and conversations offered by a code.
 
 use hermes_core::delivery::PartState;
 use hermes_core::ids::SessionId;
@@ -38,7 +38,7 @@ pub(super) fn grants(db: &Connection) -> Outcome<Vec<GrantRow>> {
     })
 }
 
-/// Writes a request as it is now; a user has one, so an older one with another code goes.
+/// Stores a pairing request. An older request of the same user with another code is removed.
 pub(super) fn write_request(db: &Connection, request: &PairingRequestRow) -> Outcome<()> {
     let PairingRequestRow { instance, user, name, salt, hash, made_ms, reminders } = request;
     if !user.is_empty() {
@@ -58,7 +58,7 @@ pub(super) fn write_request(db: &Connection, request: &PairingRequestRow) -> Out
     Ok(())
 }
 
-/// Removes a request whose code worked, and the wrong codes of the person who entered it.
+/// Removes a request after its code was used, together with the wrong codes of the sender who entered it.
 pub(super) fn done(db: &Connection, request: &PairingRequestRow, counted_as: &str) -> Outcome<()> {
     let PairingRequestRow { instance, hash, .. } = request;
     change(db, "DELETE FROM pairing_requests WHERE instance = ?1 AND hash = ?2", [instance, hash])?;
@@ -71,13 +71,13 @@ pub(super) fn forget(db: &Connection, instance: &str, user: &str) -> Outcome<()>
     Ok(())
 }
 
-/// Removes a request whose code nobody was told.
+/// Removes a request after its code could not be sent.
 pub(super) fn take_back(db: &Connection, hash: &str) -> Outcome<()> {
     change(db, "DELETE FROM pairing_requests WHERE hash = ?1", [hash])?;
     Ok(())
 }
 
-/// Removes all requests and wrong codes, of one instance or of all.
+/// Removes all requests and wrong codes of one instance or of all.
 pub(super) fn clear(db: &Connection, instance: Option<&str>) -> Outcome<()> {
     change(db, "DELETE FROM pairing_requests WHERE ?1 IS NULL OR instance = ?1", [instance])?;
     change(
@@ -128,7 +128,7 @@ pub(super) fn lockouts(db: &Connection) -> Outcome<Vec<LockoutRow>> {
     collect(statement, [], |row| Ok(LockoutRow { instance: row.get(0)?, wrong: row.get(1)?, until_ms: row.get(2)? }))
 }
 
-/// Offers a session; what is offered no longer goes.
+/// Stores an offered session and removes expired offers.
 pub(super) fn put_up(db: &Connection, offer: &OfferedRow) -> Outcome<()> {
     let OfferedRow { session, salt, hash, made_ms } = offer;
     change(db, "DELETE FROM handoff_offers WHERE made_ms <= ?1", [made_ms.saturating_sub(code_ms())])?;
@@ -153,13 +153,14 @@ pub(super) fn offers(db: &Connection) -> Outcome<Vec<OfferedRow>> {
     })
 }
 
-/// Removes requests whose codes no longer work; returns how many.
+/// Removes expired requests and returns their number.
 pub(super) fn expire(db: &Connection, made_before_ms: i64) -> Outcome<usize> {
     change(db, "DELETE FROM pairing_requests WHERE made_ms < ?1", [made_before_ms])
 }
 
 impl OwedDelivery {
-    /// The pairing request whose code it was to tell and certainly has not, when it is given up now.
+    /// Returns the hash of the pairing request whose code was certainly not sent, if this delivery is abandoned
+    /// now.
     pub fn untold(&self) -> Option<&str> {
         let told = |part: &OwedPart| {
             let sent = matches!(
@@ -172,8 +173,8 @@ impl OwedDelivery {
     }
 }
 
-/// Takes back the request whose code a delivery that is given up was to tell, and that nobody was told.
-/// [`super::OwedDelivery::untold`] says the same of a row.
+/// Removes the pairing request of an abandoned delivery whose code was certainly not sent. Equivalent to
+/// [`super::OwedDelivery::untold`] for a loaded row.
 pub(super) fn forget_untold_by(db: &Connection, delivery: i64) -> Outcome<usize> {
     change(
         db,
@@ -185,7 +186,7 @@ pub(super) fn forget_untold_by(db: &Connection, delivery: i64) -> Outcome<usize>
     )
 }
 
-/// Takes back requests whose codes nobody was told before an earlier life of the host ended.
+/// Removes pairing requests whose codes were not sent before an earlier run of the host ended.
 pub(super) fn forget_untold(db: &Connection) -> Outcome<usize> {
     change(
         db,

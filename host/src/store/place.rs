@@ -1,8 +1,8 @@
-//! The place of the database: whether its path still leads to the files that are open.
+//! The location of the database: detects that the path no longer leads to the open files.
 //!
-//! A file that is deleted or replaced stays open, and what is written into it is lost with the process. The writer looks
-//! before each commit, and the host once a second. Files are compared by number, without opening them: to close a second
-//! descriptor would drop the locks of SQLite.
+//! A deleted or replaced file stays open, and all data written to it is lost with the process. The writer
+//! checks before each commit, and the host checks once per second. Files are compared by inode number without
+//! opening them, because closing a second descriptor would release the locks of SQLite.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -11,25 +11,25 @@ use std::sync::{Mutex, PoisonError};
 use super::error::StoreError;
 use super::{Result, Store};
 
-/// The device and the number of a file.
+/// Device and inode number of a file.
 type Number = (u64, u64);
 
-/// The files of the database as they were opened.
+/// The files of the database at the time of opening.
 #[derive(Debug)]
 pub(super) struct Place {
     path: PathBuf,
     file: Option<Number>,
-    /// The write-ahead log; `None` until one is seen.
+    /// Write-ahead log; `None` until it exists.
     log: Mutex<Option<Number>>,
 }
 
 impl Place {
-    /// Remembers the files of an open database.
+    /// Records the files of an open database.
     pub(super) fn of(path: &Path) -> Self {
         Self { path: path.to_owned(), file: number(path), log: Mutex::default() }
     }
 
-    /// Checks that the files are where they were.
+    /// Checks that the files are in their place.
     pub(super) fn check(&self) -> Result<()> {
         let mut log_path = self.path.as_os_str().to_owned();
         log_path.push("-wal");
@@ -52,8 +52,8 @@ fn number(path: &Path) -> Option<Number> {
 }
 
 impl Store {
-    /// Checks that the files of the database are where they were, and remembers the trouble if not. When they are back,
-    /// something is written, which ends the trouble.
+    /// Checks that the files of the database are in their place, and records an error if not. Once they are
+    /// back, a write clears the error.
     pub async fn look_after(&self) {
         let before = self.inner.writer.trouble();
         match self.inner.writer.check_place() {

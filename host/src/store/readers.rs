@@ -1,7 +1,7 @@
-//! The threads that read.
+//! The reader threads.
 //!
-//! Each has a connection that cannot write and takes the next question from one
-//! bounded queue. A question sees everything that was committed before it was asked.
+//! Each thread has a read-only connection and takes the next question from one bounded queue. A question sees
+//! all changes that were committed before it was asked.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
@@ -13,21 +13,21 @@ use super::Result;
 use super::error::{Fault, StoreError};
 use super::writer::Outcome;
 
-/// Threads that read.
+/// Number of reader threads.
 const READERS: usize = 2;
-/// Questions that wait for a reader before their callers wait for the queue.
+/// Questions that may wait in the queue before their callers block.
 const READ_QUEUE_MAX: usize = 256;
 
 type Question = Box<dyn FnOnce(&Connection) + Send>;
 
-/// The way to the reading threads.
+/// The handle of the reader threads.
 pub(super) struct Readers {
     queue: mpsc::Sender<Question>,
     path: PathBuf,
 }
 
 impl Readers {
-    /// Starts the threads, each with a connection that `open` makes.
+    /// Starts the threads, each with a connection from `open`.
     pub(super) fn start(path: PathBuf, open: impl Fn() -> Result<Connection>) -> Result<Self> {
         let (queue, questions) = mpsc::channel::<Question>(READ_QUEUE_MAX);
         let questions = Arc::new(Mutex::new(questions));
@@ -43,7 +43,7 @@ impl Readers {
         Ok(Self { queue, path })
     }
 
-    /// Answers `question` on a reading thread.
+    /// Runs `question` on a reader thread.
     pub(super) async fn ask<T, Q>(&self, question: Q) -> Result<T>
     where
         T: Send + 'static,
@@ -55,9 +55,9 @@ impl Readers {
             if caller.is_closed() {
                 return;
             }
-            // One snapshot for all statements of a question; it ends when dropped.
+            // All statements of a question use one snapshot, which ends on drop.
             let seen = db.unchecked_transaction().map_err(Fault::from).and_then(|snapshot| question(&snapshot));
-            // A caller who has gone does not want to know.
+            // A caller that has been dropped needs no answer.
             let _ = caller.send(seen.map_err(|fault| fault.explain(&path)));
         });
         self.queue.send(asked).await.map_err(|_| StoreError::Closed)?;
@@ -67,7 +67,7 @@ impl Readers {
 
 fn serve(db: &Connection, questions: &Mutex<mpsc::Receiver<Question>>) {
     loop {
-        // Whoever holds the lock waits for the next question; the others wait for the lock.
+        // The thread with the lock waits for the next question; the others wait for the lock.
         let Ok(mut queue) = questions.lock() else { return };
         let Some(question) = queue.blocking_recv() else { return };
         drop(queue);

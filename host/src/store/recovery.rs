@@ -1,18 +1,17 @@
-//! What a life of the host finds when it begins: the dispatcher's memory, and
-//! what dead epochs left behind (transaction (i)).
+//! Recovery at the start of a run: the state for the dispatcher's memory, and the work that earlier epochs left
+//! behind (transaction (i)).
 //!
 //! ```text
-//! turn  running{dead}   → queued       resumed, or failed with a notice
-//! part  in_flight{dead} → unknown      looked up, repeated with a mark, or given up
-//! event accepted                       handled as if it came now
-//! draft drafting                       the resumed turn's to go on with, or owed as "(interrupted)"
-//! handoff running{dead} → pending      claimed anew, or failed when that was the second claim
-//! task  running{dead}   → crashed      or it goes on with its turn
+//! turn    running{dead}   → queued    resumed, or failed with a notice
+//! part    in_flight{dead} → unknown   looked up, repeated with a mark, or abandoned
+//! event   accepted                    handled like a new event
+//! draft   drafting                    continued by the resumed turn, or queued as "(interrupted)"
+//! handoff running{dead}   → pending   claimed again, or failed after the second claim
+//! task    running{dead}   → crashed   or continued with its turn
 //! ```
 //!
-//! These are the arrows `OwnerDied` and `ClaimerDied` of `hermes_core`. A turn that
-//! was resumed too often stays `queued` too: only the caller can write the notice
-//! that must go with its failure.
+//! These are the transitions `OwnerDied` and `ClaimerDied` of `hermes_core`. A turn that was resumed too often
+//! also stays `queued`: only the caller can write the notice that belongs to its failure.
 
 use std::collections::BTreeSet;
 
@@ -28,31 +27,32 @@ use super::{
     drafts, handoff, inbox, kv, outbox, pairing, sessions, tasks, turns,
 };
 
-/// How long a new life of the host heeds a wait of an earlier one. The wait is written as a time of day,
-/// and the clock may have been set since: without a bound, an hour too much would hold an answer for an hour.
+/// Longest wait of an earlier run that a new run keeps, in milliseconds. Waits are stored as a time of day, and
+/// the clock may have been set since. Without this limit, a clock that is one hour off would delay an answer by
+/// one hour.
 pub const PUT_OFF_MS_MAX: i64 = 30_000;
 
-/// How many rows of what was left are in memory at once.
+/// Rows of recovered work that are loaded at once.
 pub const BATCH_ROWS_MAX: u32 = 256;
 
 impl Store {
-    /// (i) Takes over what dead epochs left: their running turns become `queued`, their parts in flight
-    /// `unknown`, what they put off comes soon. Called once, after open and before the first event; then
-    /// what is left is read in batches.
+    /// (i) Takes over the work of earlier epochs: their running turns become `queued`, their parts in flight
+    /// become `unknown`, and their waits are shortened. Called once, after the opening and before the first
+    /// event; the work is then read in batches.
     ///
     /// # Errors
     ///
-    /// When it could not be committed; the host must not start then.
+    /// The commit failed; the host must not start.
     pub async fn recover(&self, epoch: Epoch, now_ms: i64) -> Result<Left> {
         let nonce = self.nonce();
         self.write(move |db| recover(db, &nonce, epoch, now_ms)).await
     }
 
-    /// Returns the instances through which something was in flight when an earlier run of the host ended.
+    /// Returns the instances with parts in flight at the end of an earlier run of the host.
     ///
     /// # Errors
     ///
-    /// When the disk fails.
+    /// The error of the disk.
     pub async fn instances_in_flight(&self, epoch: Epoch) -> Result<BTreeSet<String>> {
         self.read(move |db| {
             let instances = db.prepare_cached(
@@ -66,11 +66,11 @@ impl Store {
         .await
     }
 
-    /// Returns how far everything goes that was taken in by now, of which nothing is to be recovered.
+    /// Returns the limit of the events that are stored now, without any work to recover.
     ///
     /// # Errors
     ///
-    /// When the disk fails.
+    /// The error of the disk.
     pub async fn left_by_now(&self) -> Result<Left> {
         self.read(|db| {
             let event = db.query_row("SELECT coalesce(max(id), 0) FROM inbox", [], |row| row.get(0))?;
@@ -79,11 +79,11 @@ impl Store {
         .await
     }
 
-    /// Returns the next turns that were cut off, in id order: at most [`BATCH_ROWS_MAX`] behind `after`.
+    /// Returns the next interrupted turns in id order: at most [`BATCH_ROWS_MAX`] after `after`.
     ///
     /// # Errors
     ///
-    /// When the disk fails.
+    /// The error of the disk.
     pub async fn left_turns(&self, left: &Left, after: TurnId) -> Result<Vec<CutOffTurn>> {
         let last = left.turn;
         self.read(move |db| cut_off(db, after, last)).await
@@ -93,17 +93,17 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// When the disk fails.
+    /// The error of the disk.
     pub async fn left_events(&self, left: &Left, after: InboxId) -> Result<Vec<InboxRow>> {
         let ids = after.0..left.event;
         self.read(move |db| inbox::pending(db, ids, BATCH_ROWS_MAX)).await
     }
 
-    /// Returns the next deliveries that are owed, in the same way; what was in flight is `unknown`.
+    /// Returns the next pending deliveries in the same way; parts that were in flight are `unknown`.
     ///
     /// # Errors
     ///
-    /// When the disk fails.
+    /// The error of the disk.
     pub async fn left_deliveries(&self, left: &Left, after: DeliveryId) -> Result<Vec<OwedDelivery>> {
         let ids = after.0..left.delivery;
         self.read(move |db| outbox::live(db, DeliveryState::Owed, ids, BATCH_ROWS_MAX)).await
@@ -118,7 +118,8 @@ fn recover(db: &Connection, nonce: &str, epoch: Epoch, now_ms: i64) -> Outcome<L
         [epoch.0],
     )?;
     let parts = cut_off_parts(db, epoch)?;
-    // By the index of what is owed: a look at every part ever sent would grow with the years.
+    // The statement uses the index of pending deliveries, because a search through all parts would become
+    // slower with time.
     change(
         db,
         "UPDATE outbox_parts SET not_before_ms = ?1
@@ -141,7 +142,8 @@ fn recover(db: &Connection, nonce: &str, epoch: Epoch, now_ms: i64) -> Outcome<L
     })
 }
 
-/// Makes parts in flight doubtful, and notes in their facts that our own side caused the doubt. Returns how many.
+/// Changes parts in flight to `unknown` and records in their facts that the host caused the uncertainty.
+/// Returns their number.
 fn cut_off_parts(db: &Connection, epoch: Epoch) -> Outcome<usize> {
     let parts = db.prepare_cached(
         "SELECT delivery, n, attempts, facts FROM outbox_parts
@@ -174,7 +176,7 @@ fn drafting(db: &Connection) -> Outcome<Vec<DeliveryId>> {
     collect(statement, [], |row| Ok(DeliveryId(row.get(0)?)))
 }
 
-/// What the core says about a part whose claimer died.
+/// Returns the detail of a part whose claimer has ended.
 fn doubt() -> String {
     let in_flight = PartState::InFlight { epoch: Epoch(0), attempt: 1 };
     match in_flight.after(PartChange::ClaimerDied) {
@@ -200,7 +202,7 @@ fn cut_off(db: &Connection, after: TurnId, last: i64) -> Outcome<Vec<CutOffTurn>
     })
 }
 
-/// Reads what the dispatcher keeps in memory.
+/// Loads the state that the dispatcher keeps in memory.
 pub(super) fn load(db: &Connection) -> Outcome<Loaded> {
     Ok(Loaded {
         routes: sessions::routes(db)?,

@@ -1,7 +1,7 @@
-//! What goes into the store and what comes out of it, as plain values.
+//! Input and output values of the store.
 //!
-//! `New…` is written by the caller, `…Row` is read back. Times are milliseconds
-//! since the Unix epoch. Nothing here knows SQL.
+//! Callers create `New…` values and read `…Row` values. Times are milliseconds since the Unix epoch. This
+//! module contains no SQL.
 
 mod commands;
 mod deliveries;

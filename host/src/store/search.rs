@@ -1,14 +1,13 @@
-//! Search in the transcripts.
+//! Full-text search in the transcripts.
 //!
-//! The indexes are filled behind the hot path: a message costs nothing there, the
-//! sweep indexes what has come since, and a search first asks the writer to catch
-//! up, so that it sees everything that was committed before it. `host.indexed_upto`
-//! is the last message they hold. Triggers would have charged each message twice
-//! the price of its own row.
+//! The indexes are filled outside of the hot path: storing a message does not update them. The sweep indexes
+//! new messages, and a search first lets the writer index the rest, so that it sees every message committed
+//! before it. `host.indexed_upto` is the last indexed message. Triggers would triple the cost of storing a
+//! message.
 //!
-//! Any text is a query: its words are quoted, never interpreted. Words are looked
-//! for first; where they find nothing, or where the script has no spaces between
-//! words, their characters are (three at a time, or one by one for shorter words).
+//! Any text is a valid query; its words are quoted and never interpreted. The search looks for words first. If
+//! it finds none, or if the script has no spaces between words, it looks for character sequences (three
+//! characters, or any number for shorter words).
 
 use hermes_core::ids::SessionId;
 use rusqlite::types::Value;
@@ -18,27 +17,27 @@ use super::sql::{change, collect, first, text};
 use super::writer::Outcome;
 use super::{Result, SearchHit, Store};
 
-/// Characters of a query that are read.
+/// Characters of a query that are used.
 const QUERY_CHARS_MAX: usize = 2_048;
-/// Words of a query that are looked for.
+/// Words of a query that are used.
 const QUERY_WORDS_MAX: usize = 16;
-/// Hits of one search.
+/// Highest number of results.
 const HITS_MAX: u32 = 100;
-/// Messages that one request of the writer makes searchable, so that it holds up nobody for long.
+/// Messages that one request of the writer indexes, so that other requests do not wait for long.
 const INDEX_ROWS_MAX: u32 = 500;
 /// Characters around a match found without an index.
 const SNIPPET_CHARS: usize = 60;
-/// Characters that a word needs to be found by the trigram index.
+/// Shortest word that the trigram index can find, in characters.
 const TRIGRAM_CHARS: usize = 3;
-/// Before a match.
+/// Mark before a match.
 const MATCH_BEGIN: &str = ">>>";
-/// After a match.
+/// Mark after a match.
 const MATCH_END: &str = "<<<";
 
-/// One of the indexes.
+/// The description of an index.
 struct Index {
     table: &'static str,
-    /// Tokens of the text around a match: words, or characters.
+    /// Tokens of the text around a match: words or characters.
     snippet_tokens: u32,
 }
 
@@ -46,20 +45,20 @@ const WORDS: Index = Index { table: "messages_words", snippet_tokens: 24 };
 const TRIGRAMS: Index = Index { table: "messages_trigrams", snippet_tokens: 64 };
 
 impl Store {
-    /// Finds messages with all words of `query`, best first. Any text is a valid query.
+    /// Returns messages with all words of `query`, best first. Any text is a valid query.
     ///
     /// # Errors
     ///
-    /// When the disk fails.
+    /// The error of the disk.
     pub async fn search(&self, query: &str, limit: u32) -> Result<Vec<SearchHit>> {
         self.search_owned(query, None, limit).await
     }
 
-    /// [`Store::search`] in the sessions that `owner` began.
+    /// Searches like [`Store::search`] in the sessions of `owner`.
     ///
     /// # Errors
     ///
-    /// When the disk fails.
+    /// The error of the disk.
     pub async fn search_owned(&self, query: &str, owner: Option<&str>, limit: u32) -> Result<Vec<SearchHit>> {
         let words = words_of(query);
         if words.is_empty() || limit == 0 {
@@ -71,15 +70,15 @@ impl Store {
     }
 }
 
-/// How far the indexes are.
+/// The progress of the indexes.
 pub(super) struct Indexed {
-    /// Messages that were added.
+    /// Number of added messages.
     pub(super) rows: u64,
-    /// Whether there are more.
+    /// True if there are more.
     pub(super) more: bool,
 }
 
-/// Makes the next messages searchable, at most `rows_max`.
+/// Indexes the next messages, at most `rows_max`.
 pub(super) fn index(db: &Connection, rows_max: u32) -> Outcome<Indexed> {
     let upto = db.prepare_cached("SELECT indexed_upto FROM host")?;
     let upto = first(upto, [], |row| Ok(row.get::<_, i64>(0)?))?.unwrap_or(0);
@@ -96,7 +95,7 @@ pub(super) fn index(db: &Connection, rows_max: u32) -> Outcome<Indexed> {
     Ok(Indexed { rows: u64::from(rows), more: rows == rows_max })
 }
 
-/// Takes a session's messages out of the indexes, before they are deleted.
+/// Removes a session's messages from the indexes before they are deleted.
 pub(super) fn forget_session(db: &Connection, session: &SessionId) -> Outcome<()> {
     for table in [WORDS.table, TRIGRAMS.table] {
         let sql = format!(
@@ -108,7 +107,7 @@ pub(super) fn forget_session(db: &Connection, session: &SessionId) -> Outcome<()
     Ok(())
 }
 
-/// Makes a text match itself in `LIKE … ESCAPE '\'`.
+/// Escapes a text for `LIKE … ESCAPE '\'`.
 pub(super) fn escape_like(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for c in text.chars() {
@@ -120,14 +119,14 @@ pub(super) fn escape_like(text: &str) -> String {
     escaped
 }
 
-/// The words to look for: bounded, without characters that no index holds.
+/// Returns the words of a query: bounded, without characters that no index contains.
 fn words_of(query: &str) -> Vec<String> {
     let bounded: String = query.chars().take(QUERY_CHARS_MAX).map(|c| if c.is_control() { ' ' } else { c }).collect();
     let words = bounded.split_whitespace().filter(|word| word.chars().any(char::is_alphanumeric));
     words.take(QUERY_WORDS_MAX).map(str::to_owned).collect()
 }
 
-/// Whether words of this script stand without spaces between them.
+/// Returns true for scripts without spaces between words.
 fn is_unspaced(c: char) -> bool {
     matches!(c,
         '\u{0e00}'..='\u{0eff}' | '\u{1000}'..='\u{109f}' | '\u{1780}'..='\u{17ff}' | '\u{2e80}'..='\u{303f}'
@@ -149,7 +148,7 @@ fn find(db: &Connection, words: &[String], owner: Option<&str>, limit: u32) -> O
     containing(db, words, owner, limit)
 }
 
-/// Asks one of the indexes. Each word is a quoted string, in which nothing but the quote has a meaning.
+/// Searches one of the indexes. Each word is a quoted string, in which only the quote is special.
 fn matching(
     db: &Connection,
     index: &Index,
@@ -159,7 +158,8 @@ fn matching(
 ) -> Outcome<Vec<SearchHit>> {
     let Index { table, snippet_tokens } = index;
     let quoted: Vec<String> = words.iter().map(|word| format!("\"{}\"", word.replace('"', "\"\""))).collect();
-    // What stands around a match is read for the best only: a common word has a hundred thousand.
+    // The text around a match is read for the best results only, because a common word may have a hundred
+    // thousand matches.
     let statement = db.prepare_cached(&format!(
         "WITH best AS MATERIALIZED (
              SELECT m.id, m.session_id, s.title, m.role, m.at_ms, {table}.rank AS rank
@@ -175,7 +175,7 @@ fn matching(
     collect(statement, params![quoted.join(" "), owner, limit], |row| hit(row, text(row, 5)?.to_owned()))
 }
 
-/// Looks at every message, newest first: for words that no index can find.
+/// Searches all messages, newest first, for words that no index can find.
 fn containing(db: &Connection, words: &[String], owner: Option<&str>, limit: u32) -> Outcome<Vec<SearchHit>> {
     let conditions = " AND m.content LIKE ? ESCAPE '\\'".repeat(words.len());
     let statement = db.prepare_cached(&format!(
@@ -200,9 +200,9 @@ fn hit(row: &Row<'_>, snippet: String) -> Outcome<SearchHit> {
     })
 }
 
-/// The place of `word` in `content`, with what stands around it.
+/// Returns the text around `word` in `content`.
 fn excerpt(content: &str, word: &str) -> String {
-    // SQLite's LIKE folds ASCII only, and so does this; both then agree on where the match is.
+    // SQLite's LIKE ignores case for ASCII only; this code must do the same to find the same match.
     let at = content.to_ascii_lowercase().find(&word.to_ascii_lowercase());
     let (before, rest) = content.split_at(at.unwrap_or(0));
     let (found, after) = rest.split_at(if at.is_some() { word.len() } else { 0 });

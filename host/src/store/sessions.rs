@@ -1,4 +1,4 @@
-//! Sessions and their routes. Their names are in [`super::titles`], what was said in [`super::transcript`].
+//! Sessions and their routes. See [`super::titles`] for titles and [`super::transcript`] for messages.
 
 use hermes_core::handoff::TERMINAL;
 use hermes_core::ids::SessionId;
@@ -14,11 +14,11 @@ use super::writer::Outcome;
 use super::{LISTING_ROWS_MAX, Lineage, NewSession, QueueCounts, Result, RouteRow, SessionFilter, SessionRow, Store};
 
 impl Store {
-    /// Lists sessions, newest activity first.
+    /// Returns sessions, most recent activity first.
     ///
     /// # Errors
     ///
-    /// When the disk fails.
+    /// The error of the disk.
     pub async fn sessions(&self, filter: SessionFilter) -> Result<Vec<SessionRow>> {
         self.read(move |db| {
             let statement = db.prepare_cached(&format!(
@@ -38,27 +38,27 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// When the disk fails.
+    /// The error of the disk.
     pub async fn session(&self, id: &SessionId) -> Result<Option<SessionRow>> {
         let id = id.0.clone();
         self.read(move |db| one(db, &id)).await
     }
 
-    /// Ends a session; one that has ended keeps its first reason.
+    /// Ends a session. An ended session keeps its first reason.
     ///
     /// # Errors
     ///
-    /// [`StoreError::Missing`] when there is none.
+    /// [`StoreError::Missing`] if the session does not exist.
     pub async fn session_end(&self, id: &SessionId, reason: &str) -> Result<()> {
         let (id, reason, now_ms) = (id.clone(), reason.to_owned(), self.now_ms());
         self.write(move |db| end(db, &id, &reason, now_ms)).await
     }
 
-    /// Returns how much is waiting where.
+    /// Returns the sizes of the queues.
     ///
     /// # Errors
     ///
-    /// When the disk fails.
+    /// The error of the disk.
     pub async fn counts(&self) -> Result<QueueCounts> {
         self.read(|db| {
             let statement = db.prepare_cached(
@@ -124,7 +124,7 @@ pub(super) fn exists(db: &Connection, id: &SessionId) -> Outcome<bool> {
     Ok(first(db.prepare_cached("SELECT 1 FROM sessions WHERE id = ?1")?, [&id.0], |_| Ok(()))?.is_some())
 }
 
-/// One change of one session that exists.
+/// Applies a change to one existing session.
 pub(super) fn change_session(db: &Connection, id: &SessionId, sql: &str, values: impl rusqlite::Params) -> Outcome<()> {
     if change(db, sql, values)? == 1 { Ok(()) } else { Err(Fault::missing(name(id))) }
 }
@@ -147,7 +147,7 @@ pub(super) fn set_settings(db: &Connection, id: &SessionId, settings: &SessionSe
     change_session(db, id, "UPDATE sessions SET settings = ?2 WHERE id = ?1", params![id.0, settings])
 }
 
-/// What was chosen, as it is kept; nothing where nothing was.
+/// Returns the settings as JSON, or `None` if there are none.
 fn settings_json(settings: &SessionSettings) -> Outcome<Option<String>> {
     if settings.is_empty() { Ok(None) } else { json(settings).map(Some) }
 }
@@ -185,7 +185,8 @@ pub(super) fn read(row: &Row<'_>) -> Outcome<SessionRow> {
     })
 }
 
-/// What was chosen for a session. What a later version wrote must not make its transcript unreadable.
+/// Reads the settings of a session. Unreadable settings of a later version must not make the session
+/// unreadable.
 fn read_settings(row: &Row<'_>) -> Outcome<SessionSettings> {
     let Some(written) = row.get::<_, Option<String>>(5)? else { return Ok(SessionSettings::default()) };
     Ok(serde_json::from_str(&written).unwrap_or_else(|error| {
@@ -200,7 +201,7 @@ pub(super) fn one(db: &Connection, id: &str) -> Outcome<Option<SessionRow>> {
 
 pub(super) fn bind_route(db: &Connection, route: &RouteRow) -> Outcome<()> {
     if route.instance != TERMINAL {
-        // What has a chat is offered to no other.
+        // A session with a chat is no longer offered to other chats.
         super::pairing::offer_taken(db, &route.session)?;
     }
     let overrides = (!route.overrides.is_null()).then(|| json(&route.overrides)).transpose()?;
@@ -235,8 +236,8 @@ pub(super) fn bind_route(db: &Connection, route: &RouteRow) -> Outcome<()> {
     Ok(())
 }
 
-/// Ends the sessions that end with their one turn, where the host died between that and their end. What somebody took
-/// over to another chat goes on there. Called before anything of the new life reads routes.
+/// Ends sessions that end with their only turn, if the host ended between both. A session that was moved to
+/// another chat continues there. Called before this run reads any routes.
 pub(super) fn complete(db: &Connection, now_ms: i64) -> Outcome<()> {
     let over = "SELECT key, session_id FROM routes WHERE completes = 1
              AND (SELECT count(*) FROM routes AS one WHERE one.session_id = routes.session_id) = 1
@@ -244,7 +245,7 @@ pub(super) fn complete(db: &Connection, now_ms: i64) -> Outcome<()> {
                  AND turns.state IN ('queued', 'running'))";
     let over = collect(db.prepare_cached(over)?, [], |row| Ok((row.get::<_, String>(0)?, SessionId(row.get(1)?))))?;
     for (key, session) in over {
-        // In this order: what a crash leaves of it is done by the next life.
+        // The order matters: the next run can complete it after a crash.
         end(db, &session, "complete", now_ms)?;
         unbind_route(db, &key)?;
     }

@@ -1,4 +1,4 @@
-//! Small words between rows and values.
+//! Conversions between rows and values.
 
 use rusqlite::{CachedStatement, Connection, Params, Row};
 use serde::Serialize;
@@ -7,22 +7,22 @@ use serde::de::DeserializeOwned;
 use super::error::Fault;
 use super::writer::Outcome;
 
-/// Writes a value as JSON text.
+/// Converts a value to JSON.
 pub(super) fn json<T: Serialize>(value: &T) -> Outcome<String> {
     Ok(serde_json::to_string(value)?)
 }
 
-/// Writes a list as JSON text; an empty one as nothing.
+/// Converts a list to JSON, or to `None` if it is empty.
 pub(super) fn json_list<T: Serialize>(values: &[T]) -> Outcome<Option<String>> {
     if values.is_empty() { Ok(None) } else { Ok(Some(serde_json::to_string(values)?)) }
 }
 
-/// Reads JSON text.
+/// Parses JSON.
 pub(super) fn parsed<T: DeserializeOwned>(row: &Row<'_>, column: usize) -> Outcome<T> {
     Ok(serde_json::from_str(text(row, column)?)?)
 }
 
-/// Reads JSON text that may be absent.
+/// Parses JSON that may be missing.
 pub(super) fn parsed_or_none<T: DeserializeOwned>(row: &Row<'_>, column: usize) -> Outcome<Option<T>> {
     match row.get_ref(column)?.as_str_or_null().map_err(rusqlite::Error::from)? {
         Some(text) => Ok(Some(serde_json::from_str(text)?)),
@@ -30,7 +30,7 @@ pub(super) fn parsed_or_none<T: DeserializeOwned>(row: &Row<'_>, column: usize) 
     }
 }
 
-/// Reads a JSON list; nothing is an empty one.
+/// Parses a JSON list that may be missing; a missing one is empty.
 pub(super) fn parsed_list<T: DeserializeOwned>(row: &Row<'_>, column: usize) -> Outcome<Vec<T>> {
     Ok(parsed_or_none(row, column)?.unwrap_or_default())
 }
@@ -40,12 +40,12 @@ pub(super) fn text<'row>(row: &'row Row<'_>, column: usize) -> Outcome<&'row str
     Ok(row.get_ref(column)?.as_str().map_err(rusqlite::Error::from)?)
 }
 
-/// Runs a change and returns how many rows it met.
+/// Runs a change and returns the number of affected rows.
 pub(super) fn change(db: &Connection, sql: &str, values: impl Params) -> Outcome<usize> {
     Ok(db.prepare_cached(sql)?.execute(values)?)
 }
 
-/// Runs a change that must meet exactly one row; otherwise `what` is not in the state it starts from.
+/// Runs a change that must affect exactly one row; otherwise `what` is not in the expected state.
 pub(super) fn change_one<W: std::fmt::Display>(
     db: &Connection,
     sql: &str,
@@ -69,8 +69,8 @@ pub(super) fn collect<T>(
     Ok(all)
 }
 
-/// Collects the rows of a query that can be read. A row with a damaged value is left out and named in the log; its number
-/// is the column `id`.
+/// Collects the readable rows of a query. A row with a damaged value is skipped and logged with its number,
+/// which is the column `id`.
 pub(super) fn collect_readable<T>(
     mut statement: CachedStatement<'_>,
     values: impl Params,
@@ -85,7 +85,7 @@ pub(super) fn collect_readable<T>(
     Ok(all)
 }
 
-/// Reads a row; `None`: a value of it is damaged, and the log names it.
+/// Reads a row. Returns `None` if one of its values is damaged, after logging it.
 pub(super) fn readable<T>(
     row: &Row<'_>,
     (what, id): (&str, usize),
@@ -102,7 +102,7 @@ pub(super) fn readable<T>(
     }
 }
 
-/// Returns the first row of a query, where there is one.
+/// Returns the first row of a query, if there is one.
 pub(super) fn first<T>(
     mut statement: CachedStatement<'_>,
     values: impl Params,
@@ -115,12 +115,12 @@ pub(super) fn first<T>(
     }
 }
 
-/// A count as SQLite keeps it.
+/// Converts a count for SQLite.
 pub(super) fn counted(value: u64) -> i64 {
     i64::try_from(value).unwrap_or(i64::MAX)
 }
 
-/// A count as SQLite gave it; none is below zero.
+/// Converts a count from SQLite; a negative one becomes 0.
 pub(super) fn count(row: &Row<'_>, column: usize) -> Outcome<u64> {
     Ok(u64::try_from(row.get::<_, i64>(column)?).unwrap_or(0))
 }

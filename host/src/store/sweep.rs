@@ -1,7 +1,7 @@
-//! Retention: what has outlived its time goes, a bounded number of rows at once.
+//! Retention: removes expired rows in bounded batches.
 //!
-//! Tables are walked from their oldest row and left at the first that is young
-//! enough. The newest row of a table is never removed, so that no id is given twice.
+//! The sweep reads each table from its oldest row and stops at the first row within the retention. The newest
+//! row of a table is never removed, so that no id is used twice.
 
 use rusqlite::{Connection, params};
 
@@ -9,24 +9,24 @@ use super::sql::{change, collect, text};
 use super::writer::Outcome;
 use super::{Result, Store, Swept, directory, inbox, pairing, search, tasks, watches};
 
-/// The time that may have passed unseen before the file was opened, in milliseconds.
+/// Longest time that is assumed to have passed before the file was opened, in milliseconds.
 const UNSEEN_MS_MAX: i64 = 24 * 3_600 * 1_000;
-/// Rows of a table that one sweep looks at.
+/// Rows of a table that one sweep reads.
 const WALKED_ROWS_MAX: u32 = 1_000;
 /// Stray events of an instance that one sweep removes.
 const STRAY_ROWS_MAX: u32 = 2_000;
-/// Messages that one sweep makes searchable.
+/// Messages that one sweep indexes.
 const INDEXED_ROWS_MAX: u32 = 500;
 
 impl Store {
-    /// Removes what has outlived its time and makes new messages searchable, a bounded number of rows; called
-    /// once a minute, and again at once while it says `more`.
+    /// Removes expired rows and indexes new messages, both in bounded numbers. Called once per minute, and
+    /// again at once while the result has `more`.
     ///
     /// # Errors
     ///
-    /// When it could not be committed.
+    /// The commit failed.
     pub async fn sweep(&self, now_ms: i64) -> Result<Swept> {
-        // One request each, so that the host's own are not held up by all of them.
+        // The separate requests let other requests of the host run in between.
         let keep = self.keep();
         let before_ms = self.believed_ms(now_ms).saturating_sub(keep.settled_ms);
         let inbox = self.write(move |db| walk(db, &INBOX, before_ms)).await?;
@@ -50,19 +50,20 @@ impl Store {
 }
 
 impl Store {
-    /// The latest time that rows are compared with. A clock that is far ahead of every row at the start may be wrong, and
-    /// would sweep all that is known of earlier messages: without other evidence a day has passed at most.
+    /// Returns the time with which rows are compared, in Unix milliseconds. A clock that is far ahead of all
+    /// rows at the start may be wrong, and the sweep would then remove all earlier messages. Therefore at most
+    /// one day is assumed to have passed before the opening.
     fn believed_ms(&self, now_ms: i64) -> i64 {
         let passed_ms = now_ms.saturating_sub(self.inner.opened_ms).max(0);
         now_ms.min(self.inner.newest_ms.saturating_add(UNSEEN_MS_MAX).saturating_add(passed_ms))
     }
 }
 
-/// How one table grows old.
+/// The retention of one table.
 struct Table {
-    /// Id, time and whether the row is over, oldest first.
+    /// Query for id, expiry by time, and final state, oldest first.
     walk: &'static str,
-    /// Removes one row and what belongs to it.
+    /// Statements that remove one row and its dependents.
     remove: &'static [&'static str],
 }
 
@@ -105,7 +106,7 @@ fn walk(db: &Connection, table: &Table, before_ms: i64) -> Outcome<Walked> {
             walked.removed += 1;
         }
     }
-    // Where nothing could be removed another sweep would see the same rows.
+    // If no row could be removed, another sweep would read the same rows.
     walked.more = full && walked.removed > 0;
     Ok(walked)
 }

@@ -1,9 +1,9 @@
-//! Tasks: each arrow of [`TaskState`] is written from the state it was read in, with the event
-//! that it leaves behind.
+//! Tasks: each transition of [`TaskState`] is stored only if the state has not changed since it was read,
+//! together with the event that it records.
 //!
-//! What subscribers were told is a place in the order of events, moved in the same
-//! transaction in which the telling is owed: nobody hears of one event twice, and a crash
-//! between the event and its telling is made good at the next start.
+//! The notifications of a subscriber are a position in the sequence of events. The position moves in the same
+//! transaction that queues the notification: no subscriber is notified of an event twice, and a notification
+//! lost in a crash is sent at the next start.
 
 mod rows;
 
@@ -18,55 +18,55 @@ use super::writer::Outcome;
 use super::{Admit, EndTurn, Result, Store, TurnEnd, inbox, outbox, turns};
 pub use rows::*;
 
-/// Tasks of one owner, or of one conversation, that are not at their end.
+/// Open tasks of one owner, or of one conversation.
 pub const OPEN_MAX: u32 = 100;
 
 /// Subscribers of one task.
 pub const SUBSCRIBERS_MAX: u32 = 20;
 
-/// Reports of one task that are kept.
+/// Progress reports kept per task.
 const REPORTS_KEPT: u32 = 100;
 
-/// Events of one task that are shown.
+/// Events shown per task.
 const EVENTS_SHOWN_MAX: u32 = 200;
 
-/// Ids among which the one that was meant is looked for.
+/// Ids that are searched for a suggestion.
 const NEAR_MAX: u32 = 200;
 
-/// Subscribers that are read at once.
+/// Subscribers that are loaded at once.
 const UNTOLD_MAX: u32 = 100;
 
-/// Events of one task that are told together.
+/// Events of one task in one notification.
 const EVENTS_TOLD_MAX: u32 = 20;
 
-/// The longest text that is kept of how a task ended, in characters.
+/// Longest text that is stored of the end of a task, in characters.
 pub const SAID_CHARS_MAX: usize = 8_000;
 
 /// Tasks that one sweep removes.
 const SWEPT_MAX: u32 = 500;
 
-/// What is said of a task whose turn was stopped.
+/// Reason of a task whose turn was stopped.
 const STOPPED: &str = "it was stopped";
 
-/// What is said of a task whose turn the host could not go on with.
+/// Reason of a task whose turn the host could not begin.
 const CUT_OFF: &str = "the host ended before it had begun";
 
 impl Store {
-    /// Makes a task; with a subscriber in the same transaction.
+    /// Creates a task, with its subscriber in the same transaction.
     ///
     /// # Errors
     ///
-    /// When the disk fails, [`StoreError::Conflict`](super::StoreError::Conflict) where the id is taken.
+    /// The error of the disk, or [`StoreError::Conflict`](super::StoreError::Conflict) if the id is taken.
     pub async fn task_make(&self, new: NewTask) -> Result<Made> {
         self.write(move |db| make(db, &new)).await
     }
 
-    /// Makes a task and keeps the event that lets its turn begin. A turn that goes on in one of the sessions
-    /// `working` counts, also where its task is over already.
+    /// Creates a task and stores the event that starts its turn. A turn in one of the sessions `working` counts
+    /// as running even if its task has already ended.
     ///
     /// # Errors
     ///
-    /// As [`Store::task_make`].
+    /// As for [`Store::task_make`].
     pub async fn task_run(
         &self,
         new: NewTask,
@@ -88,11 +88,11 @@ impl Store {
         .await
     }
 
-    /// Starts a turn as [`Store::admit`] does, and makes the task that it is.
+    /// Starts a turn like [`Store::admit`] and creates its task.
     ///
     /// # Errors
     ///
-    /// As [`Store::admit`].
+    /// As for [`Store::admit`].
     pub async fn admit_task(&self, admit: Admit, new: NewTask) -> Result<hermes_core::ids::TurnId> {
         self.write(move |db| {
             let turn = turns::start(db, &admit)?;
@@ -102,11 +102,11 @@ impl Store {
         .await
     }
 
-    /// Follows one arrow of a task that somebody names.
+    /// Applies one transition to a task that is named by a person or an agent.
     ///
     /// # Errors
     ///
-    /// When the disk fails; what forbids it is a value.
+    /// The error of the disk. A refusal is a value.
     pub async fn task_step(&self, step: TaskStep) -> Result<Stepped> {
         self.write(move |db| {
             let row = match find(db, &step.viewer, &step.task)? {
@@ -117,7 +117,8 @@ impl Store {
             match row.state.clone().after(step.change.clone()) {
                 Err(impossible) => Ok(Stepped::Impossible(impossible.to_string(), row)),
                 Ok(next) => {
-                    // What a task is done by speaks for nobody's conversation but its own.
+                    // The session that executes a task for the host does not act on behalf of any other
+                    // conversation.
                     let is_its_own = row.kind.is_the_hosts() && row.worker.is_some() && row.worker == step.session;
                     let by_key = step.by_key.as_deref().filter(|_| !is_its_own);
                     let said = Said { body: &step.body, by_key, worker: step.session.as_ref() };
@@ -129,11 +130,11 @@ impl Store {
         .await
     }
 
-    /// Lets a chat hear of a task. `false`: as many as may be hear of it already.
+    /// Subscribes a chat to a task. Returns false if the limit of subscribers is reached.
     ///
     /// # Errors
     ///
-    /// When the disk fails.
+    /// The error of the disk.
     pub async fn task_subscribe(&self, task: &str, session: &SessionId, at: Seat) -> Result<bool> {
         let (task, session) = (task.to_owned(), session.clone());
         self.write(move |db| {
@@ -148,11 +149,11 @@ impl Store {
         .await
     }
 
-    /// Tasks that somebody may see, the latest first; with `all` those at their end too.
+    /// Returns the tasks that the viewer may see, the latest first. `all` includes ended ones.
     ///
     /// # Errors
     ///
-    /// When the disk fails.
+    /// The error of the disk.
     pub async fn tasks(&self, viewer: Viewer, all: bool, limit: u32) -> Result<Vec<TaskRow>> {
         self.read(move |db| {
             let open = if all { "1" } else { "state NOT IN ('completed', 'gave_up', 'archived')" };
@@ -165,11 +166,11 @@ impl Store {
         .await
     }
 
-    /// One task that somebody may see, by its id or a unique beginning of it.
+    /// Returns one task that the viewer may see, by its id or a unique prefix of it.
     ///
     /// # Errors
     ///
-    /// When the disk fails.
+    /// The error of the disk.
     pub async fn task(&self, viewer: Viewer, name: &str) -> Result<FoundTask> {
         let name = name.to_owned();
         self.read(move |db| {
@@ -186,41 +187,42 @@ impl Store {
         .await
     }
 
-    /// Whether the host does a task in this session.
+    /// Returns true if the host executes a task in this session.
     ///
     /// # Errors
     ///
-    /// When the disk fails.
+    /// The error of the disk.
     pub async fn task_works(&self, session: &SessionId) -> Result<bool> {
         let session = session.clone();
         self.read(move |db| is_worked_on(db, &session)).await
     }
 
-    /// The task that the host does in this session.
+    /// Returns the task that the host executes in this session.
     ///
     /// # Errors
     ///
-    /// When the disk fails.
+    /// The error of the disk.
     pub async fn task_in(&self, session: &SessionId) -> Result<Option<TaskRow>> {
         let session = session.clone();
         self.read(move |db| worked_on(db, &session)).await
     }
 
-    /// What subscribers have not been told yet, a bounded number of them.
+    /// Returns a bounded number of subscribers with pending notifications.
     ///
     /// # Errors
     ///
-    /// When the disk fails.
+    /// The error of the disk.
     pub async fn tasks_untold(&self) -> Result<Vec<Untold>> {
         self.read(untold).await
     }
 
-    /// Owes what the subscribers in one chat are told, and remembers that they were; returns the delivery, and the
-    /// event for each wake that was not written before. `None`: one was told meanwhile.
+    /// Queues the notification of the subscribers in one chat and moves their positions. Returns the delivery,
+    /// and the event of each wake that was not stored before. Returns `None` if one of the subscribers was
+    /// notified in the meantime.
     ///
     /// # Errors
     ///
-    /// When the disk fails.
+    /// The error of the disk.
     pub async fn task_tell(&self, telling: Telling) -> Result<Option<(Option<DeliveryId>, Vec<Option<InboxId>>)>> {
         let nonce = self.nonce();
         self.write(move |db| {
@@ -246,11 +248,11 @@ impl Store {
         })
     }
 
-    /// Takes those whose time is over from whoever does them; returns them as they are from here on.
+    /// Times out the tasks whose deadline has passed and returns them in their new state.
     ///
     /// # Errors
     ///
-    /// When the disk fails.
+    /// The error of the disk.
     pub async fn tasks_time_out(&self, now_ms: i64) -> Result<Vec<TaskRow>> {
         self.write(move |db| {
             let late = db.prepare_cached(&format!(
@@ -264,7 +266,7 @@ impl Store {
     }
 }
 
-/// The first task of that id or that beginning which a viewer may see.
+/// The result of a lookup by id or prefix among the tasks that a viewer may see.
 enum Named {
     One(Box<TaskRow>),
     None(Option<String>),
@@ -315,7 +317,7 @@ fn known(db: &Connection, id: &str) -> Outcome<TaskRow> {
     first(one, [id], read)?.ok_or_else(|| Fault::missing(format_args!("task {id}")))
 }
 
-/// The rows that a viewer may see, as a condition on ?1.
+/// Returns the condition on ?1 for the rows that a viewer may see.
 fn seen_by(viewer: &Viewer) -> (&'static str, &str) {
     match viewer {
         Viewer::Operator => ("?1 = ''", ""),
@@ -345,15 +347,15 @@ fn find(db: &Connection, viewer: &Viewer, name: &str) -> Outcome<Named> {
     Ok(Named::None(nearest(name, ids.iter().map(String::as_str)).map(str::to_owned)))
 }
 
-/// The number of tasks that are not at their end, of the same owner or else of the same conversation.
+/// Returns the number of open tasks of the owner, or else of the conversation.
 fn open(db: &Connection, owner: Option<&str>, key: &str) -> Outcome<u32> {
     let count = "SELECT count(*) FROM tasks WHERE CASE WHEN ?1 IS NULL THEN key = ?2 ELSE owner = ?1 END
          AND state NOT IN ('completed', 'gave_up', 'archived')";
     Ok(db.prepare_cached(count)?.query_row(params![owner, key], |row| row.get(0))?)
 }
 
-/// The number of those that the host itself does, in the same way, and of the turns beside them that go on though
-/// their tasks are over.
+/// Returns the number of tasks that the host executes, in the same way, plus the turns in `working` whose tasks
+/// have already ended.
 fn running(db: &Connection, owner: Option<&str>, key: &str, working: &[SessionId]) -> Outcome<u32> {
     let count = "SELECT count(*) FROM tasks INDEXED BY tasks_running WHERE state = 'running'
          AND kind IN ('run', 'background') AND CASE WHEN ?1 IS NULL THEN key = ?2 ELSE owner = ?1 END";
@@ -364,7 +366,7 @@ fn running(db: &Connection, owner: Option<&str>, key: &str, working: &[SessionId
     Ok(running)
 }
 
-/// Whether the host does a task in this session.
+/// Returns true if the host executes a task in this session.
 fn is_worked_on(db: &Connection, session: &SessionId) -> Outcome<bool> {
     let one = "SELECT EXISTS (SELECT 1 FROM tasks INDEXED BY tasks_running WHERE state = 'running' AND worker = ?1
          AND kind IN ('run', 'background'))";
@@ -431,7 +433,7 @@ fn insert(db: &Connection, new: &NewTask) -> Outcome<()> {
 }
 
 fn subscribe(db: &Connection, task: &TaskRow, session: &SessionId, at: &Seat, wakes: bool) -> Outcome<()> {
-    // Whoever subscribes hears what comes, not what was.
+    // A subscriber is notified of later events only.
     change(
         db,
         "INSERT INTO subscriptions (task, profile, instance, chat, sender, session_id, wakes, told_upto)
@@ -466,14 +468,14 @@ fn happened(
     Ok(())
 }
 
-/// What is said with an arrow, and by whom.
+/// The text and the author of a transition.
 struct Said<'s> {
     body: &'s str,
     by_key: Option<&'s str>,
     worker: Option<&'s SessionId>,
 }
 
-/// Writes one arrow from the very state that it was read in, and the event that it leaves behind.
+/// Stores one transition and its event, if the state has not changed since it was read.
 fn follow(
     db: &Connection,
     row: &TaskRow,
@@ -482,7 +484,7 @@ fn follow(
     said: &Said<'_>,
     now_ms: i64,
 ) -> Outcome<()> {
-    // A word from whoever does it sets its time anew.
+    // A progress report renews the deadline.
     let renews = matches!(how, TaskChange::Claimed { .. } | TaskChange::Noted | TaskChange::Resumed { .. });
     let deadline_ms = match next {
         TaskState::Running { .. } if renews && row.timeout_ms > 0 => Some(now_ms.saturating_add(row.timeout_ms)),
@@ -492,7 +494,8 @@ fn follow(
     let attempts = if next.is_open() { next.attempts() } else { row.state.attempts() };
     let kept = if *next == TaskState::Archived { row.said.as_deref() } else { next.said() };
     let note = matches!(how, TaskChange::Noted).then_some(said.body);
-    // Whoever takes on what the host did before does it in its own turns: none of them is that task.
+    // A new owner of a task that the host executed before works in its own turns, none of which is the task
+    // itself.
     let claimer = said.worker.filter(|_| matches!(how, TaskChange::Claimed { .. })).map(SessionId::as_str);
     change_one(
         db,
@@ -522,7 +525,7 @@ fn follow(
     happened(db, &row.id, how.event(next), body, said.by_key, now_ms)
 }
 
-/// An arrow that the host itself follows.
+/// Applies a transition by the host itself.
 fn step(db: &Connection, row: &TaskRow, how: &TaskChange, body: &str, now_ms: i64) -> Outcome<()> {
     let next = row.state.clone().after(how.clone()).map_err(Fault::conflict)?;
     follow(db, row, how, &next, &Said { body, by_key: None, worker: None }, now_ms)
@@ -562,7 +565,7 @@ fn untold(db: &Connection) -> Outcome<Vec<Untold>> {
     all.collect()
 }
 
-/// A turn has ended: the task that it was has too.
+/// Ends the task of an ended turn.
 pub(super) fn turn_ended(db: &Connection, end: &EndTurn) -> Outcome<()> {
     let Some(task) = worked_on(db, &end.session)? else { return Ok(()) };
     let said = end.messages.iter().rev().find(|new| new.message.role == hermes_agent::Role::Assistant);
@@ -576,8 +579,8 @@ pub(super) fn turn_ended(db: &Connection, end: &EndTurn) -> Outcome<()> {
     step(db, &task, &how, "", end.now_ms)
 }
 
-/// What a dead epoch had claimed goes on with its turn, or is said to have crashed. Called after the turns were
-/// taken over.
+/// Recovers the tasks that an earlier epoch had claimed: they continue with their turn or become `crashed`.
+/// Called after the recovery of the turns.
 pub(super) fn recover(db: &Connection, epoch: Epoch, now_ms: i64) -> Outcome<()> {
     let left = db.prepare_cached(&format!(
         "SELECT {COLUMNS} FROM tasks INDEXED BY tasks_running WHERE state = 'running' AND epoch <> ?1"
@@ -599,8 +602,8 @@ fn has_turn(db: &Connection, session: &SessionId) -> Outcome<bool> {
     Ok(db.prepare_cached(turn)?.query_row([&session.0], |row| row.get(0))?)
 }
 
-/// What the host did for a task in a session of its own is not gone on with: nobody knows how much of it is done, and
-/// whoever made the task decides whether it is tried again.
+/// Ends the turn of a task that the host executed in a separate session. The turn is not resumed, because its
+/// progress is unknown; the creator of the task decides about another attempt.
 fn end_run(db: &Connection, row: &TaskRow, now_ms: i64) -> Outcome<()> {
     let session = row.worker.as_ref().map_or("", SessionId::as_str);
     change(
@@ -621,12 +624,12 @@ fn end_run(db: &Connection, row: &TaskRow, now_ms: i64) -> Outcome<()> {
     heard.into_iter().try_for_each(|event| inbox::turn_answered(db, event))
 }
 
-/// The name of the event that lets the turn of a task begin.
+/// Returns the id of the event that starts the turn of a task.
 pub fn run_event(task: &str) -> String {
     format!("task:{task}")
 }
 
-/// Forgets tasks that came to their end long ago; returns how many.
+/// Removes tasks that ended long ago and returns their number.
 pub(super) fn sweep(db: &Connection, before_ms: i64) -> Outcome<usize> {
     let old = db.prepare_cached(
         "SELECT id FROM tasks WHERE state IN ('completed', 'gave_up', 'archived') AND changed_ms < ?1 LIMIT ?2",

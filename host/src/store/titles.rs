@@ -1,7 +1,7 @@
-//! Names of sessions: cleaned, unique for their owner, numbered where they repeat.
+//! Titles of sessions: cleaned, unique per owner, numbered if they repeat.
 //!
-//! A title that is taken becomes `title #2`, `title #3` … where the host chooses it;
-//! a person who chooses it is told instead. By its plain name the newest of them is found.
+//! If the host chooses a title that is taken, it becomes `title #2`, `title #3` …; if a person chooses it, the
+//! request fails. The plain title refers to the newest of its variants.
 
 use std::collections::BTreeMap;
 
@@ -13,28 +13,28 @@ use super::sql::{collect, first, text};
 use super::writer::Outcome;
 use super::{Resolved, Result, SessionRow, Store, search, sessions};
 
-/// The longest title of a session.
+/// Longest title of a session, in characters.
 pub(super) const TITLE_CHARS_MAX: usize = 100;
-/// Sessions that an ambiguous name lists.
+/// Sessions listed for an ambiguous name.
 const AMBIGUOUS_MAX: u32 = 10;
-/// Numbered variants of a title that are looked at.
+/// Numbered variants of a title that are searched.
 const VARIANTS_MAX: u32 = 1_000;
-/// What stands before the number of a variant.
+/// Separator before the number of a variant.
 const NUMBER: &str = " #";
 
 impl Store {
-    /// Finds a session by its id, its title (of `title #2`, `title #3` … the newest), or an unambiguous beginning
-    /// of its id. With `owner` the sessions of others do not exist.
+    /// Finds a session by its id, its title (of `title #2`, `title #3` … the newest), or an unambiguous prefix
+    /// of its id. `owner` restricts the search to that owner's sessions.
     ///
     /// # Errors
     ///
-    /// When the disk fails.
+    /// The error of the disk.
     pub async fn resolve_session(&self, name: &str, owner: Option<&str>) -> Result<Resolved> {
         let (name, owner) = (name.trim().to_owned(), owner.map(str::to_owned));
         self.read(move |db| resolve(db, &name, owner.as_deref())).await
     }
 
-    /// Whether a text can be a title at all; whether it is free only a transaction can tell.
+    /// Checks the length of a title. Only a transaction can check that it is free.
     ///
     /// # Errors
     ///
@@ -46,7 +46,7 @@ impl Store {
         }
     }
 
-    /// Names a session; `None` takes the name away.
+    /// Sets the title of a session; `None` removes it.
     ///
     /// # Errors
     ///
@@ -56,7 +56,8 @@ impl Store {
         self.write(move |db| rename(db, &id, title.as_deref())).await
     }
 
-    /// Names a session; a title that its owner has already gets the next number. Returns the title as it is kept.
+    /// Sets the title of a session, with the next number if the owner already has the title. Returns the stored
+    /// title.
     ///
     /// # Errors
     ///
@@ -66,11 +67,11 @@ impl Store {
         self.write(move |db| rename_numbered(db, &id, &title)).await
     }
 
-    /// Names a session that has no name after `words`; returns whether it had none.
+    /// Sets the title of a session without one, derived from `words`. Returns true if it had none.
     ///
     /// # Errors
     ///
-    /// When it could not be committed.
+    /// The commit failed.
     pub async fn session_name_after(&self, id: &SessionId, words: &str) -> Result<bool> {
         let (id, words) = (id.clone(), words.to_owned());
         self.write(move |db| name_after(db, &id, &words)).await
@@ -92,7 +93,7 @@ pub(super) fn rename(db: &Connection, id: &SessionId, title: Option<&str>) -> Ou
 fn rename_numbered(db: &Connection, id: &SessionId, title: &str) -> Outcome<String> {
     let Some(session) = sessions::one(db, &id.0)? else { return Err(Fault::missing(sessions::name(id))) };
     let Some(wanted) = clean_title(title)? else { return Ok(session.title.unwrap_or_default()) };
-    // Its own name is not in the way of itself, however it is written.
+    // The session's own title, in any case, does not count as taken.
     let own = session.title.as_ref().is_some_and(|title| title.eq_ignore_ascii_case(&wanted));
     let title = match own {
         true => wanted,
@@ -110,7 +111,7 @@ fn name_after(db: &Connection, id: &SessionId, words: &str) -> Outcome<bool> {
     Ok(true)
 }
 
-/// `wanted`, or where its owner has that already, the next of its numbered variants.
+/// Returns `wanted`, or its next numbered variant if the owner already has that title.
 pub(super) fn free_title(db: &Connection, profile: &str, owner: Option<&str>, wanted: &str) -> Outcome<String> {
     let base = base(wanted);
     let alike = db.prepare_cached(
@@ -122,7 +123,7 @@ pub(super) fn free_title(db: &Connection, profile: &str, owner: Option<&str>, wa
     let pattern = format!("{}{NUMBER}%", search::escape_like(base));
     let values = params![profile, owner.unwrap_or_default(), wanted, base, pattern, VARIANTS_MAX];
     let taken = collect(alike, values, |row| Ok(text(row, 0)?.to_owned()))?;
-    // SQLite's NOCASE folds ASCII only, and so does this.
+    // SQLite's NOCASE ignores case for ASCII only, and so must this comparison.
     if !taken.iter().any(|title| title.eq_ignore_ascii_case(wanted)) {
         return Ok(wanted.to_owned());
     }
@@ -133,7 +134,7 @@ pub(super) fn free_title(db: &Connection, profile: &str, owner: Option<&str>, wa
     Ok(format!("{}{suffix}", base.trim_end()))
 }
 
-/// A title without the number of its variant.
+/// Returns a title without the number of its variant.
 fn base(title: &str) -> &str {
     match (title.rsplit_once(NUMBER), number(title)) {
         (Some((base, _)), Some(_)) if !base.is_empty() => base,
@@ -141,12 +142,13 @@ fn base(title: &str) -> &str {
     }
 }
 
-/// The number of a variant.
+/// Returns the number of a variant.
 fn number(title: &str) -> Option<u64> {
     title.rsplit_once(NUMBER)?.1.parse().ok()
 }
 
-/// A title as it is kept: nothing invisible, one space between words; nothing left is no title.
+/// Returns a title in its stored form, without invisible characters and with single spaces, or `None` if it is
+/// empty.
 pub(super) fn clean_title(title: &str) -> Outcome<Option<String>> {
     let invisible = |c: char| {
         c.is_control()
@@ -175,7 +177,7 @@ fn resolve(db: &Connection, name: &str, owner: Option<&str>) -> Outcome<Resolved
             "SELECT id FROM sessions WHERE id >= ?1 AND id < ?2 AND (?3 IS NULL OR owner = ?3)
              ORDER BY id DESC LIMIT ?4",
         )?;
-        // No id has a character that sorts behind this one.
+        // No id contains a character that sorts after this one.
         let end = format!("{name}\u{10ffff}");
         ids = collect(beginning, params![name, end, owner, AMBIGUOUS_MAX], |row| Ok(SessionId(row.get(0)?)))?;
     }
@@ -188,7 +190,7 @@ fn resolve(db: &Connection, name: &str, owner: Option<&str>) -> Outcome<Resolved
     }
 }
 
-/// Of each owner the newest numbered variant of a title, or the title itself.
+/// Returns, for each owner, the newest numbered variant of a title, or the title itself.
 fn titled(db: &Connection, title: &str, owner: Option<&str>) -> Outcome<Vec<SessionId>> {
     let variants = db.prepare_cached(
         "SELECT id, COALESCE(owner, ''), title FROM sessions

@@ -1,5 +1,5 @@
-//! Calls of tools: written before they start, their results after, and read again when a
-//! turn was cut off.
+//! Tool calls: stored before they start, completed with their results, and loaded after an interruption of
+//! their turn.
 
 use hermes_agent::tools::{CallRow, StartedCall, ToolCall};
 use hermes_core::ids::TurnId;
@@ -10,11 +10,12 @@ use super::sql::{change, change_one, collect};
 use super::{Result, Store};
 
 impl Store {
-    /// Writes that calls of a running turn start.
+    /// Stores the start of calls of a running turn.
     ///
     /// # Errors
     ///
-    /// [`StoreError::Conflict`](super::StoreError::Conflict) when the turn does not run, or has such a call already.
+    /// [`StoreError::Conflict`](super::StoreError::Conflict) if the turn does not run or already has such a
+    /// call.
     pub async fn start_calls(&self, turn: TurnId, calls: Vec<StartedCall>) -> Result<()> {
         let now_ms = self.now_ms();
         self.write(move |db| {
@@ -34,11 +35,11 @@ impl Store {
         .await
     }
 
-    /// Writes what came of a call.
+    /// Stores the result of a call.
     ///
     /// # Errors
     ///
-    /// [`StoreError::Conflict`](super::StoreError::Conflict) when no such call is open.
+    /// [`StoreError::Conflict`](super::StoreError::Conflict) if no such call is open.
     pub async fn end_call(&self, turn: TurnId, n: u32, result: String) -> Result<()> {
         let now_ms = self.now_ms();
         self.write(move |db| {
@@ -56,7 +57,7 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// When the disk fails.
+    /// The error of the disk.
     pub async fn calls_of(&self, turn: TurnId) -> Result<Vec<CallRow>> {
         self.read(move |db| {
             let calls = db.prepare_cached(

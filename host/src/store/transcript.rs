@@ -1,8 +1,7 @@
-//! What was said in a session: read, taken back, brought back.
+//! Transcripts of sessions: reading, undo and redo.
 //!
-//! Nothing is ever deleted here: what `/undo` or `/retry` takes back is no longer
-//! active and carries the number of that undo, so that the last one can be brought
-//! back for as long as nothing newer was said.
+//! This module deletes no messages: `/undo` and `/retry` deactivate messages and mark them with the number of
+//! the undo. The last undo can be restored until a newer message is added.
 
 use hermes_agent::{Message, Role};
 use hermes_core::ids::{SessionId, TurnId};
@@ -17,16 +16,16 @@ use super::{MessageRow, Page, Result, SaidTurn, Store, Taken, sessions};
 const COLUMNS: &str =
     "id, turn_id, role, content, reasoning, tool_calls, tool_call_id, attachments, platform_ids, at_ms";
 
-/// The name of a row for the log, and the column of its number.
+/// Name of a row for the log, and the column of its number.
 const MESSAGE: (&str, usize) = ("message", 0);
 
 impl Store {
-    /// Returns the name of a file that came in, by its id: of what the running turn of a session answers, or of what was
-    /// said in the session before.
+    /// Returns the name of a received file by its id, from the events of the session's running turn or from the
+    /// transcript.
     ///
     /// # Errors
     ///
-    /// When the disk fails.
+    /// The error of the disk.
     pub async fn file_name(&self, session: &SessionId, media: &str) -> Result<Option<String>> {
         let (session, media) = (session.clone(), media.to_owned());
         self.read(move |db| {
@@ -51,7 +50,7 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// When the disk fails.
+    /// The error of the disk.
     pub async fn history(&self, session: &SessionId, limit: u32) -> Result<Vec<MessageRow>> {
         let session = session.0.clone();
         self.read(move |db| {
@@ -65,12 +64,12 @@ impl Store {
         .await
     }
 
-    /// Returns the active messages of a session that follow message `after`, oldest first: at most `page.rows_max`,
-    /// and at least one, but no more once their text has `page.bytes_max`.
+    /// Returns the active messages of a session after message `after`, oldest first: at most `page.rows_max`
+    /// messages and about `page.bytes_max` bytes of text, but at least one message.
     ///
     /// # Errors
     ///
-    /// When the disk fails.
+    /// The error of the disk.
     pub async fn messages_after(&self, session: &SessionId, after: i64, page: Page) -> Result<Vec<MessageRow>> {
         let session = session.0.clone();
         self.read(move |db| {
@@ -92,21 +91,21 @@ impl Store {
         .await
     }
 
-    /// Returns the last `count` turns of which something is active, newest first.
+    /// Returns the last `count` turns with active messages, newest first.
     ///
     /// # Errors
     ///
-    /// When the disk fails.
+    /// The error of the disk.
     pub async fn last_turns(&self, session: &SessionId, count: u32) -> Result<Vec<SaidTurn>> {
         let session = session.clone();
         self.read(move |db| last_turns(db, &session, count)).await
     }
 
-    /// Returns the last thing that was taken back and can be brought back.
+    /// Returns the last undo that can be restored.
     ///
     /// # Errors
     ///
-    /// When the disk fails.
+    /// The error of the disk.
     pub async fn last_taken(&self, session: &SessionId) -> Result<Option<Taken>> {
         let session = session.clone();
         self.read(move |db| last_taken(db, &session)).await
@@ -122,7 +121,7 @@ fn last_turns(db: &Connection, session: &SessionId, count: u32) -> Outcome<Vec<S
     turns.into_iter().map(|(turn, first)| Ok(SaidTurn { first, heard: heard(db, session, turn)? })).collect()
 }
 
-/// What people said in a turn.
+/// Returns the messages of people in a turn.
 fn heard(db: &Connection, session: &SessionId, turn: TurnId) -> Outcome<Vec<Message>> {
     let said = db.prepare_cached(&format!(
         "SELECT {COLUMNS} FROM messages WHERE session_id = ?1 AND turn_id = ?2 AND active = 1 AND role = 'user'
@@ -144,7 +143,7 @@ fn last_taken(db: &Connection, session: &SessionId) -> Outcome<Option<Taken>> {
     Ok(Some(Taken { number, turns, overtaken }))
 }
 
-/// Takes back every active message of a session from message `from` on.
+/// Deactivates all active messages of a session from message `from` on.
 pub(super) fn take_back(db: &Connection, session: &SessionId, from: i64) -> Outcome<()> {
     let taken = change(
         db,
@@ -159,7 +158,7 @@ pub(super) fn take_back(db: &Connection, session: &SessionId, from: i64) -> Outc
     changed(db, session)
 }
 
-/// Brings back what undo `number` took, unless something newer was said.
+/// Restores the messages of undo `number`, unless there are newer ones.
 pub(super) fn bring_back(db: &Connection, session: &SessionId, number: i64) -> Outcome<()> {
     match last_taken(db, session)? {
         Some(taken) if taken.number == number && !taken.overtaken => {}
@@ -173,7 +172,7 @@ pub(super) fn bring_back(db: &Connection, session: &SessionId, number: i64) -> O
     changed(db, session)
 }
 
-/// What follows from another transcript: its count, and that no runtime remembers the former one.
+/// Updates the message count of a changed transcript and removes the runtimes' states of the former one.
 pub(super) fn changed(db: &Connection, session: &SessionId) -> Outcome<()> {
     sessions::change_session(
         db,
@@ -186,9 +185,9 @@ pub(super) fn changed(db: &Connection, session: &SessionId) -> Outcome<()> {
     Ok(())
 }
 
-/// Copies the active messages of a session from message `after` on into another one.
+/// Copies the active messages of a session from message `after` on to another one.
 pub(super) fn copy(db: &Connection, from: &SessionId, to: &SessionId, after: i64) -> Outcome<()> {
-    // The turn stays named, so that what was said in one is still taken back together.
+    // The id of the turn is kept, so that an undo still covers the messages of one turn together.
     change(
         db,
         "INSERT INTO messages (session_id, turn_id, role, content, reasoning, tool_calls, tool_call_id, attachments,
@@ -200,7 +199,7 @@ pub(super) fn copy(db: &Connection, from: &SessionId, to: &SessionId, after: i64
     changed(db, to)
 }
 
-/// The first message of the last `turns` turns of a session; beyond its end where there are none.
+/// Returns the first message of the last `turns` turns of a session, or an id beyond its end if there are none.
 pub(super) fn begin_of_last(db: &Connection, session: &SessionId, turns: u32) -> Outcome<i64> {
     if turns == 0 {
         return Ok(i64::MAX);

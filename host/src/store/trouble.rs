@@ -1,27 +1,27 @@
-//! Whether writing works: what the disk said last, until it takes something again.
+//! The last write error of the disk, until a write succeeds again.
 
 use std::sync::{Mutex, PoisonError};
 
 use super::kv;
 use super::{Result, Store, StoreError};
 
-/// What is written to find out whether writing works again: a few pages, so that the room that is
-/// left for a handful of bytes is not taken for a mended disk.
+/// Size of the test write that checks whether writing works again, in bytes. Several pages, so that a nearly
+/// full disk with room for a few bytes does not count as repaired.
 const PROBE_BYTES: usize = 32 << 10;
-/// No instance can be called so.
+/// Scope of the test write, which no instance can have as a name.
 const PROBE_SCOPE: &str = "host:probe";
 
-/// What keeps the writer from writing.
+/// The error that prevents writing.
 #[derive(Default)]
 pub(super) struct Trouble(Mutex<Option<StoreError>>);
 
 impl Trouble {
-    /// A request failed with `error`, for which the disk or its file is to blame.
+    /// Records an error caused by the disk or its file.
     pub(super) fn failed(&self, error: &StoreError) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(error.clone());
     }
 
-    /// Something was written, and nothing of its group failed.
+    /// Records a successful write in a group without errors.
     pub(super) fn worked(&self) {
         let ended = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(error) = ended {
@@ -35,23 +35,23 @@ impl Trouble {
 }
 
 impl Store {
-    /// Returns why nothing can be written, if that is so. It asks the disk again first, so the answer
-    /// is true even where nothing else is written.
+    /// Returns the error that prevents writing, if there is one. Tries a write first, so the answer is current
+    /// even if no other data is written.
     pub async fn trouble(&self) -> Option<StoreError> {
         let full = self.is_full();
         if self.inner.writer.trouble().is_none() && !full {
             return None;
         }
-        // The writer keeps what becomes of it.
+        // The writer records the result.
         let _: Result<()> = self.write(|db| kv::set(db, PROBE_SCOPE, "", &"x".repeat(PROBE_BYTES))).await;
-        // The log of the database may have room for a while where the disk has none.
+        // The write-ahead log may still have room while the disk has none.
         self.inner
             .writer
             .trouble()
             .or_else(|| full.then(|| StoreError::DiskFull { path: self.inner.writer.path.clone() }))
     }
 
-    /// Whether the disk has no room for what the probe writes.
+    /// Returns true if the disk has no room for the test write.
     fn is_full(&self) -> bool {
         let path = &self.inner.writer.path;
         let room =

@@ -12,15 +12,15 @@ use super::writer::Outcome;
 use super::{Admit, EndTurn, NewMessage, Result, Store, TurnEnd, drafts, handoff, inbox, outbox, sessions, tasks};
 
 impl Store {
-    /// Returns the ids of the chats of an instance in which turns run, or wait to be resumed.
+    /// Returns the ids of an instance's chats with turns that run or wait to be resumed.
     ///
     /// # Errors
     ///
-    /// When the disk fails.
+    /// The error of the disk.
     pub async fn chats_with_turns(&self, instance: &str) -> Result<Vec<String>> {
         let instance = instance.to_owned();
         self.read(move |db| {
-            // The first event of a turn says where it is.
+            // The first event of a turn determines its chat.
             let chats = db.prepare_cached(
                 "SELECT DISTINCT inbox.event ->> '$.chat.id' FROM (
                      SELECT inbox FROM turns INDEXED BY turns_running WHERE state = 'running'
@@ -34,35 +34,36 @@ impl Store {
         .await
     }
 
-    /// (b) Starts a turn: opens its session and route where given, marks its events `turned`.
+    /// (b) Starts a turn: creates its session and route if given, and marks its events as `turned`.
     ///
     /// # Errors
     ///
-    /// [`StoreError::Conflict`](super::StoreError::Conflict) when a turn of that session runs, when it is being handed
-    /// over, or an event is not `accepted`; [`StoreError::Missing`](super::StoreError::Missing) when there is no such session.
+    /// [`StoreError::Conflict`](super::StoreError::Conflict) if a turn of the session runs, a handoff is in
+    /// progress, or an event is not `accepted`; [`StoreError::Missing`](super::StoreError::Missing) if the
+    /// session does not exist.
     pub async fn admit(&self, admit: Admit) -> Result<TurnId> {
         self.write(move |db| start(db, &admit)).await
     }
 
-    /// (c) Ends a turn: transcript, deliveries and their parts, its events `answered`. A `queued` turn can only
-    /// fail or be interrupted. Returns the ids of its deliveries, and behind them those of messages that were
-    /// still growing: they end as interrupted.
+    /// (c) Ends a turn: stores its messages, its deliveries and their parts, and marks its events as
+    /// `answered`. A `queued` turn can only fail or be interrupted. Returns the ids of its deliveries, followed
+    /// by those of messages that were still growing and end as interrupted.
     ///
     /// # Errors
     ///
-    /// [`StoreError::Conflict`](super::StoreError::Conflict) when the turn does not run: it was ended before, and
-    /// nothing of `end` is kept.
+    /// [`StoreError::Conflict`](super::StoreError::Conflict) if the turn does not run because it ended before;
+    /// `end` is discarded.
     pub async fn end_turn(&self, end: impl Into<Arc<EndTurn>>) -> Result<Vec<DeliveryId>> {
         let (nonce, end) = (self.nonce(), end.into());
         self.write(move |db| finish(db, &nonce, &end)).await
     }
 
-    /// Gives a running turn more events: from here on they are `turned` with it and answered by its end.
+    /// Adds events to a running turn: they become `turned` now and are answered by its end.
     ///
     /// # Errors
     ///
-    /// [`StoreError::Conflict`](super::StoreError::Conflict) when the turn does not run or an event is not
-    /// `accepted`; nothing has changed then.
+    /// [`StoreError::Conflict`](super::StoreError::Conflict) if the turn does not run or an event is not
+    /// `accepted`; nothing is changed.
     pub async fn steer_turn(&self, turn: TurnId, events: Vec<InboxId>) -> Result<()> {
         self.write(move |db| {
             change_one(
@@ -78,11 +79,11 @@ impl Store {
         .await
     }
 
-    /// Starts a `queued` turn in this epoch; returns how often it was started by now.
+    /// Starts a `queued` turn in this epoch. Returns the number of its starts.
     ///
     /// # Errors
     ///
-    /// [`StoreError::Conflict`](super::StoreError::Conflict) when it is not `queued` or another turn of its
+    /// [`StoreError::Conflict`](super::StoreError::Conflict) if the turn is not `queued` or another turn of its
     /// session runs.
     pub async fn resume_turn(&self, turn: TurnId, epoch: Epoch) -> Result<u32> {
         self.write(move |db| {
@@ -104,7 +105,7 @@ fn name(turn: TurnId) -> String {
     format!("turn {turn}")
 }
 
-/// The unique index over running turns is what forbids a second one.
+/// Converts the violation of the unique index on running turns to a conflict.
 fn refused_by_the_running_one(fault: Fault, what: impl FnOnce() -> String) -> Fault {
     match fault {
         Fault::Sql(error) if Fault::is_unique_violation(&error) => Fault::conflict(what()),
@@ -141,7 +142,7 @@ pub(super) fn start(db: &Connection, admit: &Admit) -> Outcome<TurnId> {
     Ok(turn)
 }
 
-/// Counts a turn to which its session was woken; what anybody says ends the row.
+/// Counts a turn that the host started for a session. A message of a person resets the count.
 fn count_woken(db: &Connection, turn: TurnId, is_woken: bool) -> Outcome<()> {
     let sql = "UPDATE sessions SET woken = iif(?2, woken + 1, 0)
              WHERE id = (SELECT session_id FROM turns WHERE id = ?1) AND (?2 OR woken > 0)";
@@ -151,7 +152,7 @@ fn count_woken(db: &Connection, turn: TurnId, is_woken: bool) -> Outcome<()> {
 fn finish(db: &Connection, nonce: &str, end: &EndTurn) -> Outcome<Vec<DeliveryId>> {
     let EndTurn { turn, usage, now_ms, .. } = *end;
     let Usage { tool_calls, api_calls, input_tokens, output_tokens, .. } = usage;
-    // Not RETURNING: it makes a table in memory for its row, which costs more than the change.
+    // RETURNING would create a temporary table for its row, which costs more than the change.
     let known = db.prepare_cached("SELECT inbox, state = 'queued' FROM turns WHERE id = ?1 AND session_id = ?2")?;
     let known = first(known, params![turn.0, end.session.0], |row| Ok((split(text(row, 0)?)?, row.get(1)?)))?;
     let (events, queued) = known.ok_or_else(|| Fault::conflict(name(turn)))?;
@@ -241,13 +242,13 @@ pub(super) fn write_message(
     Ok(())
 }
 
-/// The ids of a turn's events as its row keeps them.
+/// Returns the ids of a turn's events in the format of its row.
 fn joined(events: &[InboxId]) -> String {
     let ids: Vec<String> = events.iter().map(ToString::to_string).collect();
     ids.join(",")
 }
 
-/// Reads what [`joined`] wrote.
+/// Parses the output of [`joined`].
 pub(super) fn split(events: &str) -> Outcome<Vec<InboxId>> {
     let read = |id: &str| id.parse().map(InboxId).map_err(|_| Fault::unreadable(format_args!("event ids {events:?}")));
     events.split(',').filter(|id| !id.is_empty()).map(read).collect()

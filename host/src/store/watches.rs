@@ -1,11 +1,11 @@
-//! What wakes a session: commands and tasks in the background, and the events that they become.
+//! Subscriptions of sessions to background commands and tasks, and the events that wake the sessions.
 //!
 //! ```text
-//! followed  running{epoch}         before anything is promised
-//! told      running → running      with its event in the inbox, and how far it went
-//! the last  running → told         the same
-//! forgotten running → known        its session knows by other ways
-//! taken up  running{dead} → running{epoch}; what nobody took up is told as lost
+//! followed   running{epoch}        before anything is promised
+//! notified   running → running     with its event in the inbox, and the reported progress
+//! last one   running → told        likewise
+//! forgotten  running → known       the session knows of the end in another way
+//! recovered  running{dead} → running{epoch}; an activity that is not recovered is reported as lost
 //! ```
 
 use std::collections::BTreeSet;
@@ -20,64 +20,64 @@ use super::sql::{change, change_one, collect, first, json, parsed, parsed_or_non
 use super::writer::Outcome;
 use super::{InboxRow, NewWake, NewWatch, Result, Store, WatchRow, WatchTold, inbox, turns};
 
-/// What is over is removed, so many rows at once.
+/// Ended rows that one sweep removes.
 const SWEPT_ROWS_MAX: u32 = 1_000;
 
 impl Store {
-    /// Keeps what wakes a session; `None`: the same was kept before.
+    /// Stores an event that wakes a session. Returns `None` if it was stored before.
     ///
     /// # Errors
     ///
-    /// When it could not be committed.
+    /// The commit failed.
     pub async fn wake(&self, wake: NewWake) -> Result<Option<InboxId>> {
         self.write(move |db| inbox::woken(db, &wake)).await
     }
 
-    /// Returns what woke a session and has no turn yet, in id order: at most [`BATCH_ROWS_MAX`] behind `after`.
+    /// Returns waking events without a turn, in id order: at most [`BATCH_ROWS_MAX`] after `after`.
     ///
     /// # Errors
     ///
-    /// When the disk fails.
+    /// The error of the disk.
     pub async fn waiting_wakes(&self, after: InboxId) -> Result<Vec<InboxRow>> {
         self.read(move |db| inbox::wakes(db, after, BATCH_ROWS_MAX)).await
     }
 
-    /// Remembers that a session wants to hear of something.
+    /// Stores the subscription of a session.
     ///
     /// # Errors
     ///
-    /// [`StoreError::Missing`](super::StoreError::Missing) when no chat is known in which it asked.
+    /// [`StoreError::Missing`](super::StoreError::Missing) if the chat of the request is unknown.
     pub async fn follow(&self, watch: NewWatch) -> Result<()> {
         let now_ms = self.now_ms();
         self.write(move |db| follow(db, &watch, now_ms)).await
     }
 
-    /// Returns something that is followed; `None`: nobody does, or not any more.
+    /// Returns a subscription, or `None` if it does not exist or has ended.
     ///
     /// # Errors
     ///
-    /// When the disk fails.
+    /// The error of the disk.
     pub async fn watch(&self, id: &str) -> Result<Option<WatchRow>> {
         let id = id.to_owned();
         self.read(move |db| one(db, &id)).await
     }
 
-    /// Tells news of something that is followed: its row and the event that wakes its session, or neither. `None`:
-    /// it was told before.
+    /// Stores a notification: the state of the subscription and the event that wakes its session, atomically.
+    /// Returns `None` if it was stored before.
     ///
     /// # Errors
     ///
-    /// When it could not be committed.
+    /// The commit failed.
     pub async fn tell(&self, told: WatchTold) -> Result<Option<InboxId>> {
         let now_ms = self.now_ms();
         self.write(move |db| tell(db, &told, now_ms)).await
     }
 
-    /// Its session knows: nobody is told any more.
+    /// Ends a subscription whose session already knows of the end.
     ///
     /// # Errors
     ///
-    /// When it could not be committed.
+    /// The commit failed.
     pub async fn forget_watch(&self, id: &str) -> Result<()> {
         let (id, now_ms) = (id.to_owned(), self.now_ms());
         self.write(move |db| {
@@ -87,12 +87,12 @@ impl Store {
         .await
     }
 
-    /// (i) Takes over what dead epochs followed and this one does, too. Returns the rest: what became of that nobody
-    /// knows.
+    /// (i) Takes over the subscriptions of earlier epochs to the activities in `known`. Returns the others,
+    /// whose outcome is unknown.
     ///
     /// # Errors
     ///
-    /// When it could not be committed.
+    /// The commit failed.
     pub async fn take_up_watches(&self, epoch: Epoch, known: BTreeSet<String>) -> Result<Vec<WatchRow>> {
         self.write(move |db| {
             for id in &known {
@@ -145,7 +145,7 @@ fn follow(db: &Connection, watch: &NewWatch, now_ms: i64) -> Outcome<()> {
     )
 }
 
-/// The chat of the turn that runs, and who asked there.
+/// Returns the chat of the running turn and its requester.
 fn asked_in(db: &Connection, watch: &NewWatch) -> Outcome<Option<(Chat, Option<Sender>)>> {
     let running = db.prepare_cached(
         "SELECT inbox FROM turns INDEXED BY turns_running WHERE session_id = ?1 AND state = 'running'",
@@ -154,12 +154,12 @@ fn asked_in(db: &Connection, watch: &NewWatch) -> Outcome<Option<(Chat, Option<S
     let Some(last) = events.and_then(|events| events.last().copied()) else { return Ok(None) };
     let Some(row) = inbox::one(db, last)?.filter(|row| row.instance == watch.instance) else { return Ok(None) };
     let event: Option<Event> = serde_json::from_str(&row.event).ok();
-    // What the host itself said may have been led elsewhere since.
+    // An event of the host itself may have been redirected since.
     let event = event.filter(|event| event.chat.id == watch.chat_id);
     Ok(event.map(|event| (event.chat, Some(event.sender))))
 }
 
-/// A chat that leads to the session, the one that was named before any other.
+/// Returns a chat that is bound to the session, preferably the one in the request.
 fn led_to(db: &Connection, watch: &NewWatch) -> Outcome<Option<(Chat, Option<Sender>)>> {
     let routes = db.prepare_cached("SELECT instance, origin FROM routes WHERE session_id = ?1 ORDER BY key")?;
     let routes = collect(routes, [&watch.session.0], |row| Ok((row.get::<_, String>(0)?, parsed::<Chat>(row, 1)?)))?;
@@ -181,7 +181,7 @@ fn tell(db: &Connection, told: &WatchTold, now_ms: i64) -> Outcome<Option<InboxI
     if changed == 0 { Ok(None) } else { inbox::woken(db, &told.wake) }
 }
 
-/// Removes what has been over for long.
+/// Removes subscriptions that ended long ago.
 pub(super) fn sweep(db: &Connection, before_ms: i64) -> Outcome<usize> {
     let sql = "DELETE FROM watches WHERE id IN
              (SELECT id FROM watches WHERE state <> 'running' AND ended_ms < ?1 LIMIT ?2)";

@@ -1,5 +1,5 @@
-//! The states of the tables and their stable words. The `CHECK` lists of the
-//! migrations name the same words; those of a part are [`hermes_core::delivery::PartState::word`].
+//! The states of the tables and their stable words. The `CHECK` lists of the migrations contain the same words.
+//! [`hermes_core::delivery::PartState::word`] has the words of a part.
 
 use serde::Serialize;
 
@@ -18,7 +18,7 @@ macro_rules! states {
                 match self { $(Self::$variant => $word,)+ }
             }
 
-            /// Returns the state of a stable word.
+            /// Parses a stable word.
             pub fn from_word(word: &str) -> Option<Self> {
                 match word { $($word => Some(Self::$variant),)+ _ => None }
             }
@@ -33,55 +33,55 @@ macro_rules! states {
 }
 
 states! {
-    /// How far an event got.
+    /// State of an event.
     InboxState {
         /// Committed, not yet part of a turn.
         Accepted = "accepted",
         /// Part of a turn.
         Turned = "turned",
-        /// Its turn or command is over.
+        /// The turn or command has ended.
         Answered = "answered",
-        /// Nothing follows from it.
+        /// Dropped without an answer.
         Dropped = "dropped",
     }
 
-    /// How a turn may end.
+    /// End of a turn.
     TurnEnd {
-        /// With a reply.
+        /// Ended with a reply.
         Finished = "finished",
-        /// Stopped.
+        /// Interrupted.
         Interrupted = "interrupted",
         /// Failed.
         Failed = "failed",
     }
 
-    /// How a session follows another.
+    /// Relation of a session to its parent.
     Lineage {
-        /// A rule ended the one before.
+        /// A reset rule ended the parent.
         Reset = "reset",
-        /// It goes another way from what was said so far.
+        /// The session branched from the parent.
         Branch = "branch",
-        /// It goes on from a summary of the one before.
+        /// The session continues from a summary of the parent.
         Compression = "compression",
-        /// One turn of it runs beside the other.
+        /// One turn of the session runs in parallel to the parent.
         Aside = "aside",
     }
 
-    /// How far a delivery got.
+    /// State of a delivery.
     DeliveryState {
-        /// A preview of a running turn.
+        /// A growing message of a running turn.
         Drafting = "drafting",
         /// At least one part is open.
         Owed = "owed",
-        /// Every part has its receipt or refusal.
+        /// Every part has a receipt or a refusal.
         Settled = "settled",
-        /// At least one part was given up.
+        /// At least one part was abandoned.
         Abandoned = "abandoned",
     }
 }
 
 impl DeliveryState {
-    /// Whether something is still to be done for it.
+    /// Returns true if the delivery is not settled.
     pub fn is_live(self) -> bool {
         matches!(self, Self::Drafting | Self::Owed)
     }

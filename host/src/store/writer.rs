@@ -1,12 +1,12 @@
-//! The one thread that writes.
+//! The writer thread.
 //!
-//! Requests wait in a bounded queue. The thread takes one, and with it everything
-//! that was queued while the last commit ran, into one transaction: each request in
-//! a savepoint of its own, so that one that fails takes back only what it wrote
-//! itself (one statement needs none: it takes itself back). After the commit, with its one fsync, each caller gets its answer; when
-//! the commit fails, each gets the error, and the thread goes on with the next.
+//! Requests wait in a bounded queue. The thread takes one request, together with all requests that were queued
+//! during the last commit, into one transaction. Each request runs in a separate savepoint, so that a failed
+//! one rolls back only its own changes; a request of one statement needs no savepoint, because a failed
+//! statement changes nothing. After the commit, with its single fsync, each caller gets its answer. If the
+//! commit fails, each caller gets the error, and the thread continues with the next group.
 //!
-//! A request that is queued is carried out even if its caller has gone.
+//! A queued request is executed even if its caller has been dropped.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -20,32 +20,32 @@ use super::place::Place;
 use super::trouble::Trouble;
 use super::{Result, WriterStats};
 
-/// Requests that wait for the writer before their callers wait for the queue.
+/// Requests that may wait for the writer before their callers block.
 pub(super) const WRITE_QUEUE_MAX: usize = 1_024;
-/// Requests of one commit, so that none waits for too many others.
+/// Requests of one commit, which limits the wait of each.
 const GROUP_REQUESTS_MAX: usize = 512;
 
-/// What a transaction works with.
+/// Result of work within a transaction.
 pub(super) type Outcome<T> = std::result::Result<T, Fault>;
 
 enum Message {
     /// Joins the next group.
     Grouped(Box<dyn Job>),
-    /// Joins the next group and writes with one statement, which takes itself back when it fails.
+    /// Joins the next group with a single statement, which changes nothing if it fails.
     GroupedSingle(Box<dyn Job>),
-    /// Runs between two groups, outside a transaction.
+    /// Runs between two groups, outside of a transaction.
     Alone(Box<dyn Job>),
-    /// Runs as the last, after which the connection is closed.
+    /// Runs as the last request; the connection is closed afterwards.
     Last(Box<dyn Job>),
 }
 
-/// One request and its caller.
+/// A request and its caller.
 trait Job: Send {
-    /// Does the work and keeps the outcome; tells whether it succeeded.
+    /// Executes the work and keeps the outcome. Returns true if it succeeded.
     fn run(&mut self, db: &Connection) -> bool;
-    /// Why it failed, where SQLite said so.
+    /// Returns the error of SQLite, if the work failed because of one.
     fn failure(&self, at: &Path) -> Option<StoreError>;
-    /// Tells the caller: the outcome, or why it could not be committed.
+    /// Sends the outcome or the commit error to the caller.
     fn answer(self: Box<Self>, committed: Result<(), &StoreError>, at: &Path);
 }
 
@@ -74,13 +74,13 @@ where
 
     fn answer(self: Box<Self>, committed: Result<(), &StoreError>, at: &Path) {
         let answer = match (self.outcome, committed) {
-            // What failed by itself says why by itself, whatever became of its neighbours.
+            // A request that failed by itself reports its own error, regardless of the commit.
             (Some(Err(fault)), _) => Err(fault.explain(at)),
             (_, Err(error)) => Err(error.clone()),
             (Some(Ok(value)), Ok(())) => Ok(value),
             (None, Ok(())) => Err(StoreError::Closed),
         };
-        // A caller who has gone does not want to know.
+        // A caller that has been dropped needs no answer.
         let _ = self.caller.send(answer);
     }
 }
@@ -93,7 +93,7 @@ struct Counters {
     trouble: Trouble,
 }
 
-/// The way to the writer thread.
+/// The handle of the writer thread.
 pub(super) struct Writer {
     queue: mpsc::Sender<Message>,
     counters: Arc<Counters>,
@@ -103,7 +103,7 @@ pub(super) struct Writer {
 }
 
 impl Writer {
-    /// Starts the thread that owns `db`.
+    /// Starts the thread, which owns `db`.
     pub(super) fn start(db: Connection, path: PathBuf) -> std::io::Result<Self> {
         let (queue, requests) = mpsc::channel(WRITE_QUEUE_MAX);
         let counters = Arc::new(Counters::default());
@@ -114,7 +114,7 @@ impl Writer {
         Ok(Self { queue, counters, place, path })
     }
 
-    /// Carries out `work` in the next group and returns after the commit.
+    /// Runs `work` in the next group and returns after the commit.
     pub(super) async fn grouped<T, W>(&self, work: W) -> Result<T>
     where
         T: Send + 'static,
@@ -123,8 +123,8 @@ impl Writer {
         self.send(work, Message::Grouped).await
     }
 
-    /// As [`grouped`](Self::grouped) for work that changes something with one statement at most: no savepoint is
-    /// needed, since a statement that fails leaves nothing behind.
+    /// Runs `work` like [`grouped`](Self::grouped). The work may change data with at most one statement; it
+    /// needs no savepoint, because a failed statement changes nothing.
     pub(super) async fn grouped_single<T, W>(&self, work: W) -> Result<T>
     where
         T: Send + 'static,
@@ -133,7 +133,7 @@ impl Writer {
         self.send(work, Message::GroupedSingle).await
     }
 
-    /// Carries out `work` outside a transaction.
+    /// Runs `work` outside of a transaction.
     pub(super) async fn alone<T, W>(&self, work: W) -> Result<T>
     where
         T: Send + 'static,
@@ -142,7 +142,7 @@ impl Writer {
         self.send(work, Message::Alone).await
     }
 
-    /// Carries out `work` as the last request and ends the thread.
+    /// Runs `work` as the last request and ends the thread.
     pub(super) async fn last<T, W>(&self, work: W) -> Result<T>
     where
         T: Send + 'static,
@@ -170,24 +170,24 @@ impl Writer {
         }
     }
 
-    /// Checks that the files of the database are where they were.
+    /// Checks that the files of the database are in their place.
     pub(super) fn check_place(&self) -> Result<()> {
         self.place.check()
     }
 
-    /// Remembers a failure that was found outside of a commit.
+    /// Records a failure that was found outside of a commit.
     pub(super) fn failed(&self, error: &StoreError) {
         self.counters.failures.fetch_add(1, Ordering::Relaxed);
         self.counters.trouble.failed(error);
     }
 
-    /// What the disk said last, unless something was written since.
+    /// Returns the last error of the disk, unless a write has succeeded since.
     pub(super) fn trouble(&self) -> Option<StoreError> {
         self.counters.trouble.now()
     }
 }
 
-/// The thread's side.
+/// The state of the writer thread.
 struct Desk {
     db: Connection,
     path: PathBuf,
@@ -205,7 +205,7 @@ impl Desk {
                 Message::GroupedSingle(first) => next = self.group(first, true),
                 Message::Alone(job) => self.alone(job),
                 Message::Last(job) => {
-                    // Whoever asks from here on learns that the store is closed.
+                    // Later callers get the error that the store is closed.
                     self.requests.close();
                     self.alone(job);
                     return;
@@ -223,7 +223,7 @@ impl Desk {
         job.answer(Ok(()), &self.path);
     }
 
-    /// Runs one group that begins with `first`; returns a message that cannot be part of it.
+    /// Runs one group that begins with `first`. Returns a message that cannot be part of it.
     fn group(&mut self, first: Box<dyn Job>, single: bool) -> Option<Message> {
         let mut done: Vec<Box<dyn Job>> = Vec::new();
         let mut left_over = None;
@@ -235,7 +235,7 @@ impl Desk {
                 broken = if single { self.alone_in_group(&mut job) } else { self.guarded(&mut job) }.err();
             }
             done.push(job);
-            // A broken group takes nobody else with it.
+            // A broken group takes no further requests.
             if broken.is_some() || done.len() == GROUP_REQUESTS_MAX {
                 break;
             }
@@ -277,7 +277,7 @@ impl Desk {
         }
     }
 
-    /// Remembers a failure that the disk is to blame for.
+    /// Records a failure caused by the disk.
     fn failed(&self, error: &StoreError) {
         if error.is_of_the_disk() {
             self.counters.failures.fetch_add(1, Ordering::Relaxed);
@@ -296,7 +296,7 @@ impl Desk {
         if self.db.is_autocommit() { Err(self.given_up()) } else { Ok(()) }
     }
 
-    /// A full or failing disk has made SQLite give up the transaction as a whole.
+    /// Returns the error for a transaction that SQLite abandoned because of a full or failing disk.
     fn given_up(&self) -> StoreError {
         StoreError::Disk {
             path: self.path.clone(),

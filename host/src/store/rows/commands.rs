@@ -1,4 +1,4 @@
-//! What an order changes.
+//! Changes by commands.
 
 use hermes_agent::Message;
 use hermes_core::ids::{DeliveryId, InboxId, SessionId};
@@ -10,64 +10,64 @@ use super::{
     OfferedRow, PairingRequestRow, RouteRow,
 };
 
-/// What a command changes: transaction (g).
+/// The changes of a command: transaction (g).
 #[derive(Clone, Debug)]
 pub struct CommandTx {
-    /// The event it came with; becomes `answered`.
+    /// Event of the command; becomes `answered`.
     pub inbox: Option<InboxId>,
-    /// What changes, in order.
+    /// Changes, in order.
     pub changes: Vec<Change>,
-    /// What is said about it.
+    /// Replies.
     pub reply: Vec<NewDelivery>,
-    /// Now.
+    /// Current time, in Unix milliseconds.
     pub now_ms: i64,
 }
 
-/// One change an order of a person or of the host makes.
+/// Change by a command of a person or of the host.
 #[derive(Clone, Debug)]
 pub enum Change {
-    /// Ends a session; one that has ended keeps its first reason.
+    /// Ends a session. An ended session keeps its first reason.
     EndSession {
         /// The session.
         session: SessionId,
-        /// Why.
+        /// Reason of the end.
         reason: String,
     },
-    /// Opens an ended session again.
+    /// Reopens an ended session.
     ReopenSession {
         /// The session.
         session: SessionId,
     },
-    /// Opens a session.
+    /// Creates a session.
     NewSession(NewSession),
-    /// Opens a branch of a session.
+    /// Creates a branch of a session.
     Fork(NewFork),
-    /// Lets a session go on from a summary, and ends the one before.
+    /// Creates a session that continues from a summary, and ends the former one.
     Compress(Box<NewSummary>),
-    /// Takes messages back; nothing is deleted.
+    /// Hides messages; nothing is deleted.
     Undo {
         /// The session.
         session: SessionId,
-        /// The first of them.
+        /// Id of the first message.
         from: i64,
     },
-    /// Brings back what was last taken back.
+    /// Restores the messages of the last undo.
     Redo {
         /// The session.
         session: SessionId,
-        /// The number of that undo.
+        /// Number of the undo.
         number: i64,
     },
-    /// What the turn of a waiting event hears instead of the event's own words.
+    /// Replaces the input of a waiting event's turn.
     Hear {
         /// The event.
         inbox: InboxId,
-        /// What it hears, oldest first.
+        /// Input, oldest first.
         input: Vec<Message>,
     },
-    /// Binds or rewrites a route.
+    /// Binds or replaces a route.
     BindRoute(RouteRow),
-    /// A chat pulled a session to it by its code: it stands there as one that was handed over.
+    /// Records that a chat claimed a session with its code, like a handoff.
     Claimed {
         /// The session.
         session: SessionId,
@@ -76,133 +76,134 @@ pub enum Change {
         /// The chat.
         chat: Chat,
     },
-    /// Lead a chat to a session that was begun for it, unless a conversation was handed over to it since.
+    /// Binds a chat to a session that was created for it, unless another conversation was handed over to the
+    /// chat in the meantime.
     BindBorn(RouteRow),
     /// Removes a route.
     UnbindRoute {
-        /// Its stored key.
+        /// Stored key of the route.
         key: String,
     },
-    /// Names a session; none takes the name away.
+    /// Sets the title of a session; `None` removes it.
     SetTitle {
         /// The session.
         session: SessionId,
-        /// Its title.
+        /// New title.
         title: Option<String>,
     },
-    /// Chooses how a session behaves.
+    /// Replaces the settings of a session.
     Settings {
         /// The session.
         session: SessionId,
-        /// Everything that is chosen for it from now on.
+        /// New settings.
         settings: SessionSettings,
     },
     /// Grants access.
     Grant(GrantRow),
-    /// Takes access away.
+    /// Revokes access.
     Revoke {
-        /// Instance.
+        /// Name of the instance.
         instance: String,
-        /// User.
+        /// Id of the user.
         user: String,
     },
-    /// Writes a pairing request.
+    /// Stores a pairing request.
     PairingRequest(PairingRequestRow),
-    /// A pairing code worked: its request is over, and so are the wrong codes of the person who entered it.
+    /// Removes a pairing request after its code was used, together with the wrong codes of the sender.
     PairingDone {
         /// The request.
         request: PairingRequestRow,
-        /// The count of that person.
+        /// Name of the sender's count of wrong codes.
         counted_as: String,
     },
     /// Removes the open requests of one user.
     ForgetPairing {
-        /// Instance.
+        /// Name of the instance.
         instance: String,
-        /// User.
+        /// Id of the user.
         user: String,
     },
-    /// Removes all pairing requests and lockouts, of one instance or of all.
+    /// Removes all pairing requests and lockouts of one instance or of all.
     ClearPairing {
-        /// Instance.
+        /// Name of the instance; `None` for all.
         instance: Option<String>,
     },
-    /// Counts wrong codes of a sender.
+    /// Stores the number of wrong codes of a sender.
     Lockout(LockoutRow),
-    /// Offers a session to whoever sends its code.
+    /// Offers a session, to be claimed with its code.
     Offered(OfferedRow),
-    /// An offered session was claimed.
+    /// Removes the offer of a claimed session.
     OfferTaken {
         /// The session.
         session: SessionId,
     },
     /// Sets the home channel of an instance.
     HomeChannel(HomeChannelRow),
-    /// Forgets the home channel of an instance.
+    /// Removes the home channel of an instance.
     ForgetHomeChannel {
-        /// Instance.
+        /// Name of the instance.
         instance: String,
     },
-    /// The choices of a delivery wait for no answer any more.
+    /// Closes the question of a delivery.
     AskOver {
         /// The delivery.
         delivery: DeliveryId,
-        /// What became of them, in words.
+        /// Outcome in words.
         outcome: String,
     },
-    /// A chat can, or cannot, be written to.
+    /// Records that a chat is unreachable.
     DeadTarget(DeadTargetRow),
-    /// A chat can be written to again.
+    /// Records that a chat is reachable again.
     Revive {
-        /// Instance.
+        /// Name of the instance.
         instance: String,
         /// The chat.
         chat: Chat,
     },
-    /// A chat continues under another id: what is owed to it, its routes, its home channel and its name follow.
+    /// Replaces a chat by its new id in pending deliveries, routes, the home channel and the directory.
     Migrated {
-        /// Instance.
+        /// Name of the instance.
         instance: String,
-        /// Old place.
+        /// Former chat.
         from: Chat,
-        /// New place.
+        /// New chat.
         to: Chat,
-        /// The old key and the new row of each route.
+        /// Old key and new row of each route.
         routes: Vec<(String, RouteRow)>,
     },
-    /// A chat spoke, or its adapter listed it: it can be named from now on.
+    /// Stores a chat in the directory after a message from it or a listing by its adapter.
     SawChat {
-        /// Instance.
+        /// Name of the instance.
         instance: String,
-        /// The chat, with its names.
+        /// The chat with its names.
         chat: Chat,
-        /// When.
+        /// Time of the message or listing, in Unix milliseconds.
         seen_ms: i64,
     },
-    /// What the host said in a chat by itself stands in the transcript of its session.
+    /// Adds a message that the host sent on its own to the transcript of the chat's session.
     Mirror {
         /// The session, which must be open.
         session: SessionId,
-        /// What was said.
+        /// The message.
         said: NewMessage,
     },
-    /// Switches an instance on or off.
+    /// Enables or disables an instance.
     AdapterEnabled {
-        /// Instance.
+        /// Name of the instance.
         instance: String,
-        /// On or off.
+        /// True to enable.
         on: bool,
     },
     /// Drops waiting events.
     DropInbox {
         /// The events.
         ids: Vec<InboxId>,
-        /// Why.
+        /// Reason, stored with the events.
         why: String,
     },
-    /// Writes a small fact of the host; none forgets it.
+    /// Sets a value of the host; `None` removes it.
     Flag {
-        /// Name.
+        /// Key.
         key: String,
         /// Value.
         value: Option<String>,

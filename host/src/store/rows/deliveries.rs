@@ -1,4 +1,4 @@
-//! What is owed to a chat, and what became of it.
+//! Deliveries to chats and their outcomes.
 
 use hermes_core::delivery::{PartFacts, PartState};
 use hermes_core::ids::{DeliveryId, InboxId, SessionId, TurnId};
@@ -8,237 +8,238 @@ use crate::store::words::DeliveryState;
 
 use super::{DeadTargetRow, RouteRow};
 
-/// A text the host decided to say.
+/// A delivery to be stored.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NewDelivery {
-    /// Instance that carries it.
+    /// Instance that sends it.
     pub instance: String,
-    /// Where to.
+    /// Destination.
     pub chat: Chat,
-    /// The session it belongs to.
+    /// Session of the delivery.
     pub session: Option<SessionId>,
-    /// The turn that said it; `end_turn` fills in its own where this is empty.
+    /// Turn of the delivery; `None` is replaced by the turn that ends with it.
     pub turn: Option<TurnId>,
-    /// The event it answers.
+    /// Event that it answers.
     pub in_reply_to: Option<InboxId>,
-    /// The platform message it answers.
+    /// Platform message to which it replies.
     pub reply_to: Option<String>,
-    /// The growing message that becomes this; one that does not grow any more becomes nothing, and this is sent.
+    /// Growing message that gets this text. If it is no longer growing, the delivery is sent as a new message.
     pub draft: Option<DeliveryId>,
-    /// The message on the platform that is to say this instead; where it cannot, this is sent.
+    /// Platform message to be edited. If this is impossible, the delivery is sent as a new message.
     pub edits: Option<String>,
-    /// Why it is said.
+    /// Purpose of the delivery.
     pub purpose: Purpose,
-    /// The text as house markdown.
+    /// Text as house markdown.
     pub markdown: String,
-    /// Its rendered parts, numbered from 1 without gaps; of a growing message one, number 0: its first piece.
+    /// Rendered parts, numbered from 1 without gaps. A growing message has one part with number 0: its first
+    /// piece.
     pub parts: Vec<NewPart>,
-    /// What it asks; that waits for an answer until [`super::Change::AskOver`]. Buttons, where its adapter has some.
+    /// Question, shown as buttons if the adapter supports them. Open until [`super::Change::AskOver`].
     pub choices: Option<Choices>,
-    /// The hash of the pairing request whose code it tells; its text holds a stand-in.
+    /// Hash of the pairing request whose code is sent; the stored text contains a placeholder.
     pub code: Option<String>,
-    /// Only this sender may see it.
+    /// Only user who may see the message.
     pub ephemeral_to: Option<String>,
-    /// Without a sound.
+    /// Sends without a notification sound.
     pub silent: bool,
-    /// When it is given up.
+    /// Deadline, in Unix milliseconds.
     pub deadline_ms: i64,
-    /// How often a part is tried at most, where time alone does not decide.
+    /// Highest number of attempts per part; `None` if only the deadline counts.
     pub max_attempts: Option<u32>,
-    /// Now.
+    /// Current time, in Unix milliseconds.
     pub created_ms: i64,
 }
 
 impl NewDelivery {
-    /// Whether it begins a growing message.
+    /// Returns true if the delivery begins a growing message.
     pub fn is_draft(&self) -> bool {
         self.parts.iter().any(|part| part.n == 0)
     }
 }
 
-/// One part of a delivery to be written.
+/// A part to be stored.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NewPart {
     /// Number, from 1; 0 is the first piece of a growing message.
     pub n: u32,
     /// Rendered text.
     pub text: String,
-    /// How it is written.
+    /// Format of the text.
     pub format: Format,
-    /// The plain text behind it.
+    /// Plain source of the text.
     pub source: String,
-    /// Files sent along.
+    /// Attached files.
     pub media: Vec<OutMedia>,
-    /// Idempotency key; when empty the store writes [`crate::store::Store::part_key`].
+    /// Idempotency key; an empty one is replaced by [`crate::store::Store::part_key`].
     pub key: String,
 }
 
 impl NewPart {
-    /// Part `n` that says `text` plainly.
+    /// Creates part `n` with a plain text.
     pub fn plain(n: u32, text: impl Into<String>) -> Self {
         let text = text.into();
         Self { n, source: text.clone(), text, format: Format::Plain, media: Vec::new(), key: String::new() }
     }
 }
 
-/// One part of a delivery as the store holds it.
+/// A stored part of a delivery.
 #[derive(Clone, Debug, PartialEq)]
 pub struct OwedPart {
-    /// Number, from 1.
+    /// Number, from 1; 0 is the first piece of a growing message.
     pub n: u32,
     /// Rendered text.
     pub text: String,
-    /// How it is written.
+    /// Format of the text.
     pub format: Format,
-    /// The plain text behind it.
+    /// Plain source of the text.
     pub source: String,
-    /// Files sent along.
+    /// Attached files.
     pub media: Vec<OutMedia>,
     /// Idempotency key.
     pub key: String,
-    /// How far it got.
+    /// State of the part.
     pub state: PartState,
-    /// What was tried so far.
+    /// History of the attempts.
     pub facts: PartFacts,
-    /// Not to be tried before.
+    /// Earliest time of the next attempt, in Unix milliseconds.
     pub not_before_ms: i64,
-    /// What was last said about why it did not arrive.
+    /// Last reason for which the part did not arrive.
     pub detail: Option<String>,
 }
 
-/// A delivery as the store holds it.
+/// A stored delivery.
 #[derive(Clone, Debug, PartialEq)]
 pub struct OwedDelivery {
-    /// Its id.
+    /// Id of the delivery.
     pub id: DeliveryId,
-    /// Instance that carries it.
+    /// Instance that sends it.
     pub instance: String,
-    /// Where to.
+    /// Destination.
     pub chat: Chat,
-    /// The session it belongs to.
+    /// Session of the delivery.
     pub session: Option<SessionId>,
-    /// The turn that said it.
+    /// Turn of the delivery.
     pub turn: Option<TurnId>,
-    /// The event it answers.
+    /// Event that it answers.
     pub in_reply_to: Option<InboxId>,
-    /// The platform message it answers.
+    /// Platform message to which it replies.
     pub reply_to: Option<String>,
-    /// Why it is said.
+    /// Purpose of the delivery.
     pub purpose: Purpose,
-    /// The text as house markdown.
+    /// Text as house markdown.
     pub markdown: String,
-    /// What it asks.
+    /// Question.
     pub choices: Option<Choices>,
-    /// The hash of the pairing request whose code it tells; its text holds a stand-in.
+    /// Hash of the pairing request whose code is sent; the stored text contains a placeholder.
     pub code: Option<String>,
-    /// Only this sender may see it.
+    /// Only user who may see the message.
     pub ephemeral_to: Option<String>,
-    /// Without a sound.
+    /// Sends without a notification sound.
     pub silent: bool,
-    /// How far it got.
+    /// State of the delivery.
     pub state: DeliveryState,
-    /// What went wrong, for people.
+    /// Reason of a failure, for people.
     pub why: Option<String>,
-    /// The platform message a draft has become, where it has one.
+    /// Platform id of the growing message, if it was sent.
     pub draft_message: Option<String>,
-    /// When it is given up.
+    /// Deadline, in Unix milliseconds.
     pub deadline_ms: i64,
-    /// How often a part is tried at most.
+    /// Highest number of attempts per part; `None` if only the deadline counts.
     pub max_attempts: Option<u32>,
-    /// When it was owed.
+    /// Time of creation, in Unix milliseconds.
     pub created_ms: i64,
-    /// When it was settled or abandoned.
+    /// Time at which it was settled or abandoned, in Unix milliseconds.
     pub settled_ms: Option<i64>,
-    /// Its parts in order.
+    /// Parts in order.
     pub parts: Vec<OwedPart>,
 }
 
-/// Which deliveries a listing shows, newest first.
+/// The filter of a listing of deliveries, newest first.
 #[derive(Clone, Debug, Default)]
 pub struct DeliveryFilter {
-    /// Only those of this instance.
+    /// Shows only deliveries of this instance.
     pub instance: Option<String>,
-    /// Only those of this session.
+    /// Shows only deliveries of this session.
     pub session: Option<SessionId>,
-    /// Only those in this state.
+    /// Shows only deliveries in this state.
     pub state: Option<DeliveryState>,
-    /// Only those of which a part was refused or abandoned.
+    /// Shows only deliveries with a refused or abandoned part.
     pub dead: bool,
-    /// At most so many; 0 means [`crate::store::LISTING_ROWS_MAX`].
+    /// Highest number of rows; 0 means [`crate::store::LISTING_ROWS_MAX`].
     pub limit: u32,
 }
 
-/// What one attempt, or a decision about a part, changes: transaction (d).
+/// The result of one attempt, or of a decision about a part: transaction (d).
 #[derive(Clone, Debug)]
 pub struct Settle {
     /// The delivery.
     pub delivery: DeliveryId,
-    /// The part.
+    /// Number of the part.
     pub n: u32,
-    /// What it becomes.
+    /// New state.
     pub state: PartState,
-    /// What was tried so far, this attempt included.
+    /// History of the attempts, including this one.
     pub facts: PartFacts,
-    /// Not to be tried before; meaningless for a final state.
+    /// Earliest time of the next attempt, in Unix milliseconds; ignored for a final state.
     pub not_before_ms: i64,
-    /// What was last said about why it did not arrive, where the state itself has no place for it.
+    /// Last reason for which the part did not arrive, if the state itself does not contain it.
     pub detail: Option<String>,
-    /// What else follows from it.
+    /// Side effects.
     pub effects: Vec<Effect>,
-    /// Replaces part `n` and all after it, numbered from `n`; with `state: Owed` only.
+    /// Replacements of part `n` and all later ones, numbered from `n`; only with `state: Owed`.
     pub parts: Option<Vec<NewPart>>,
-    /// Now.
+    /// Current time, in Unix milliseconds.
     pub now_ms: i64,
 }
 
 impl Settle {
-    /// Part `n` of `delivery` becomes `state`; nothing else follows.
+    /// Creates a result without side effects.
     pub fn new(delivery: DeliveryId, n: u32, state: PartState, facts: PartFacts, now_ms: i64) -> Self {
         Self { delivery, n, state, facts, not_before_ms: 0, detail: None, effects: Vec::new(), parts: None, now_ms }
     }
 }
 
-/// What settling one part causes elsewhere.
+/// Side effect of a settled part.
 #[derive(Clone, Debug)]
 pub enum Effect {
-    /// Nobody can write to this chat until it speaks again.
+    /// Marks the chat as unreachable until a message arrives from it.
     DeadTarget(DeadTargetRow),
-    /// It spoke again.
+    /// Marks the chat as reachable again.
     Revive {
         /// Instance of the chat.
         instance: String,
         /// The chat.
         chat: Chat,
     },
-    /// The chat continues under another id: whatever is owed to it goes there.
+    /// Redirects all pending deliveries of the chat to its new id.
     Migrated {
         /// Instance of the chat.
         instance: String,
-        /// Its old descriptor.
+        /// Former chat.
         from: Chat,
-        /// Its new descriptor.
+        /// New chat.
         to: Chat,
-        /// Old key and new row of each route that leads there.
+        /// Old key and new row of each route to the chat.
         routes: Vec<(String, RouteRow)>,
     },
-    /// This delivery goes on without its thread.
+    /// Removes the thread from this delivery.
     ThreadGone,
-    /// What the message had grown to cannot be changed any more: its text is sent.
+    /// Records that the growing message can no longer be edited, so its text is sent as a new message.
     DraftGone,
-    /// The part will not arrive, and its chat learns of it by this delivery.
+    /// Queues the notice to the chat about a part that will not arrive.
     Report(Box<NewDelivery>),
-    /// Nobody was told the code of a pairing request: it is taken back.
+    /// Removes the pairing request whose code was not sent.
     CodeUntold {
-        /// The hash of the request.
+        /// Hash of the request.
         hash: String,
     },
 }
 
-/// What a settled part left of its delivery.
+/// The state of a delivery after one of its parts was settled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settled {
-    /// Whether no part of the delivery is open any more.
+    /// True if no part of the delivery is open.
     pub over: bool,
-    /// The delivery of an [`Effect::Report`].
+    /// Delivery of an [`Effect::Report`].
     pub report: Option<DeliveryId>,
 }

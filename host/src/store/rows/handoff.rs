@@ -1,4 +1,4 @@
-//! A conversation on its way to another place.
+//! Handoffs of conversations.
 
 use hermes_agent::Message;
 use hermes_core::handoff::HandoffState;
@@ -8,60 +8,59 @@ use serde::{Deserialize, Serialize};
 
 use super::{NewInbox, RouteRow};
 
-/// A session, and how it stands with its handoff.
+/// The handoff of a session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HandoffRow {
     /// The session.
     pub session: SessionId,
-    /// Its title.
+    /// Title of the session.
     pub title: Option<String>,
-    /// Whom it belongs to.
+    /// Owner of the session.
     pub owner: Option<String>,
-    /// How far the handoff is.
+    /// State of the handoff.
     pub state: HandoffState,
-    /// Where it leads; empty where it was never asked for.
+    /// Target instance; empty if there was no request.
     pub instance: String,
-    /// How often it was claimed.
+    /// Number of claims.
     pub attempts: u32,
-    /// The chat in which the conversation goes on.
+    /// Chat in which the conversation continues.
     pub chat: Option<Chat>,
-    /// The session that the chat was in before.
+    /// Former session of the chat.
     pub former: Option<SessionId>,
-    /// How to lead the chats back.
+    /// Former routes of the chats, to be restored after a failure.
     pub routes: Option<HandoffRoutes>,
-    /// The event that opens the conversation in the chat.
+    /// Event that opens the conversation in the chat.
     pub inbox: Option<InboxId>,
-    /// What is owed for that event comes behind this one.
+    /// Last delivery before those of the opening event.
     pub behind: Option<DeliveryId>,
-    /// When it was asked for.
+    /// Time of the request, in Unix milliseconds.
     pub asked_ms: i64,
-    /// When it came into its state.
+    /// Start of the state, in Unix milliseconds.
     pub at_ms: i64,
-    /// Whether a chat of that instance is in it.
+    /// True if a chat of the target instance is bound to the session.
     pub is_there: bool,
 }
 
-/// One claim of one request for a handoff: whoever carries it out acts for no other.
-/// Later ones are greater.
+/// The claim of one handoff request. An action with a claim affects only that claim. Later claims are greater.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct HandoffClaim {
-    /// When the handoff was asked for; no two requests for a session have the same.
+    /// Time of the request, in Unix milliseconds; unique among the requests for a session.
     pub asked_ms: i64,
-    /// How often it was claimed, this one included.
+    /// Number of claims, including this one.
     pub attempts: u32,
 }
 
-/// Which handoff of a session is meant.
+/// Selector of a handoff of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WhichHandoff {
-    /// The one that was asked for then.
+    /// The request with this time, in Unix milliseconds.
     Asked(i64),
-    /// This claim of it and no later one.
+    /// Exactly this claim.
     Claim(HandoffClaim),
 }
 
 impl HandoffRow {
-    /// Whether it is the one that is meant.
+    /// Returns true if the selector matches this handoff.
     pub fn is(&self, which: WhichHandoff) -> bool {
         match which {
             WhichHandoff::Asked(asked_ms) => self.asked_ms == asked_ms,
@@ -69,79 +68,79 @@ impl HandoffRow {
         }
     }
 
-    /// The claim under which it stands.
+    /// Returns the current claim.
     pub fn claim(&self) -> HandoffClaim {
         HandoffClaim { asked_ms: self.asked_ms, attempts: self.attempts }
     }
 }
 
-/// What a handoff changed of the ways of chats, as it was before.
+/// The routes that a handoff changed, in their former state.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HandoffRoutes {
-    /// The stored key that it bound.
+    /// Stored key that it bound.
     pub bound: String,
-    /// The routes that it replaced or took away.
+    /// Routes that it replaced or removed.
     pub before: Vec<KeptRoute>,
 }
 
-/// A route as it was.
+/// A saved route.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KeptRoute {
-    /// Its stored key.
+    /// Stored key.
     pub key: String,
     /// Profile of the key.
     pub profile: String,
     /// Instance of the key.
     pub instance: String,
-    /// The session it led to.
+    /// Session of the route.
     pub session: SessionId,
-    /// The chat.
+    /// Chat of the route.
     pub origin: Chat,
-    /// When it was last used.
+    /// Time of the last use, in Unix milliseconds.
     pub used_ms: i64,
-    /// Whether everybody in the chat and thread shared it.
+    /// True if all members of the chat and thread shared it.
     pub shared: bool,
-    /// Whether the agent took part there.
+    /// True if the agent took part there.
     pub participates: bool,
 }
 
-/// What a chat gets bound to a session by: the middle of a handoff.
+/// The binding of a chat to a session, the central step of a handoff.
 #[derive(Clone, Debug)]
 pub struct HandoffBind {
     /// The session.
     pub session: SessionId,
-    /// The claim that is carried out.
+    /// Claim of the handoff.
     pub claim: HandoffClaim,
-    /// The life of the host that runs the handoff.
+    /// Run of the host that carries out the handoff.
     pub epoch: Epoch,
-    /// The event that opens the conversation in the chat.
+    /// Event that opens the conversation in the chat.
     pub event: NewInbox,
-    /// What its turn hears.
+    /// Input of its turn.
     pub input: Vec<Message>,
-    /// The route of the chat.
+    /// New route of the chat.
     pub route: RouteRow,
-    /// How it was before.
+    /// Former routes.
     pub routes: HandoffRoutes,
-    /// The session that the chat was in; it ends.
+    /// Former session of the chat, which ends.
     pub former: Option<SessionId>,
-    /// Stored keys that do not lead to the session any more.
+    /// Stored keys of routes to be removed from the session.
     pub freed: Vec<String>,
-    /// Now.
+    /// Current time, in Unix milliseconds.
     pub now_ms: i64,
 }
 
-/// What became of asking for a handoff.
+/// Result of a handoff request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HandoffAsked {
-    /// It is pending.
+    /// The handoff is pending.
     Made {
-        /// When it was asked for, by which it is known.
+        /// Time of the request in Unix milliseconds, which identifies it.
         asked_ms: i64,
     },
-    /// There is no such session.
+    /// The session does not exist.
     Unknown,
-    /// A turn of the session runs, or waits to be resumed.
+    /// A turn of the session runs or waits to be resumed.
     MidTurn,
-    /// It is on its way already.
+    /// A handoff of the session is already in progress.
     UnderWay(Box<HandoffRow>),
 }

@@ -1,53 +1,53 @@
-//! An event on its way in.
+//! Incoming events.
 
 use hermes_agent::Message;
 use hermes_core::ids::{InboxId, SessionId};
 
 use crate::store::words::InboxState;
 
-/// An event as it is taken in: transaction (a).
+/// An event to be stored: transaction (a).
 #[derive(Clone, Debug)]
 pub struct NewInbox {
-    /// Instance it came through.
+    /// Instance of the event.
     pub instance: String,
-    /// The platform's name of the change.
+    /// Id of the event on the platform.
     pub event_id: String,
-    /// When the platform says it happened.
+    /// Time of the event by the platform's clock, in Unix milliseconds.
     pub at_ms: i64,
-    /// When it reached the host.
+    /// Time of arrival at the host, in Unix milliseconds.
     pub received_ms: i64,
     /// The `Event` as JSON.
     pub event: String,
 }
 
-/// What became of an event handed in.
+/// Result of storing an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Accepted {
-    /// Seen for the first time and committed.
+    /// The event is new and committed.
     New(InboxId),
-    /// The same platform event was committed before, under this id.
+    /// The same platform event was committed before, with this id.
     Duplicate(InboxId),
 }
 
-/// An event as the inbox holds it.
+/// A stored event.
 #[derive(Clone, Debug, PartialEq)]
 pub struct InboxRow {
-    /// Its id.
+    /// Id of the row.
     pub id: InboxId,
-    /// Instance it came through.
+    /// Instance of the event.
     pub instance: String,
-    /// The platform's name of the change.
+    /// Id of the event on the platform.
     pub event_id: String,
-    /// When the platform says it happened.
+    /// Time of the event by the platform's clock, in Unix milliseconds.
     pub at_ms: i64,
-    /// When it reached the host.
+    /// Time of arrival at the host, in Unix milliseconds.
     pub received_ms: i64,
-    /// The `Event` as JSON; empty once the text of a dropped event is gone.
+    /// The `Event` as JSON; empty after the text was removed.
     pub event: String,
-    /// How far it got.
+    /// State of the event.
     pub state: InboxState,
-    /// What its turn hears instead of the event's own words.
+    /// Input of the turn, which replaces the text of the event.
     pub input: Option<Vec<Message>>,
-    /// The session that it is said to; only what the host itself says has one.
+    /// Session that the event wakes; only for events of the host itself.
     pub wakes: Option<SessionId>,
 }

@@ -1,4 +1,4 @@
-//! Which place in the world leads where.
+//! Routes, home channels and other facts about chats.
 
 use hermes_core::ids::SessionId;
 use hermes_protocol::Chat;
@@ -6,45 +6,45 @@ use serde_json::Value;
 
 use super::{NewDelivery, PairingRequestRow};
 
-/// Which session a place in the world leads to.
+/// The session of a place.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RouteRow {
-    /// `SessionKey::stored()`.
+    /// Key, as written by `SessionKey::stored()`.
     pub key: String,
     /// Profile of the key.
     pub profile: String,
     /// Instance of the key.
     pub instance: String,
-    /// The session it leads to.
+    /// Session of the place.
     pub session: SessionId,
     /// Full descriptor of the chat.
     pub origin: Chat,
-    /// When it was first bound.
+    /// Time of the first binding, in Unix milliseconds.
     pub created_ms: i64,
-    /// When it was last used; read back it is not older than its session's last turn.
+    /// Time of the last use, in Unix milliseconds. A loaded value is not older than the session's last turn.
     pub updated_ms: i64,
-    /// Bound without participant: everyone in this chat and thread shares it.
+    /// Bound without a participant: all members of the chat and thread share the route.
     pub shared: bool,
-    /// Whether the agent has spoken in this thread and need not be addressed again.
+    /// True if the agent has written in this thread and need not be addressed again.
     pub participates: bool,
-    /// Nothing more comes from there: its session ends with the turn that it began with.
+    /// True if no further message comes from the place: its session ends with its first turn.
     pub completes: bool,
     /// The next event opens a new session.
     pub suspended: bool,
-    /// A turn was cut off and is to be resumed.
+    /// An interrupted turn is to be resumed.
     pub resume_pending: bool,
-    /// Why it is to be resumed.
+    /// Reason for the resumption.
     pub resume_reason: Option<String>,
-    /// How often that was tried.
+    /// Number of attempts to resume.
     pub resume_count: u32,
     /// Settings of this conversation (`busy`, `model`, …), an object or null.
     pub overrides: Value,
-    /// Why its session has ended, where it has. Only read.
+    /// Reason for the end of the session, if it has ended. Read-only.
     pub ended: Option<String>,
 }
 
 impl RouteRow {
-    /// A plain route from `key` to `session`, made at `now_ms`.
+    /// Creates a route from `key` to `session`.
     pub fn new(
         key: impl Into<String>,
         profile: impl Into<String>,
@@ -74,48 +74,48 @@ impl RouteRow {
     }
 }
 
-/// What a stranger is offered: the second half of transaction (f).
+/// The pairing offer for an unknown sender: the second part of transaction (f).
 #[derive(Clone, Debug)]
 pub struct PairingOffer {
-    /// The request as it is now.
+    /// Current state of the request.
     pub request: PairingRequestRow,
-    /// What the stranger is told.
+    /// Reply to the sender.
     pub reply: Option<NewDelivery>,
 }
 
-/// A chat that cannot be written to.
+/// An unreachable chat.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeadTargetRow {
-    /// Instance.
+    /// Name of the instance.
     pub instance: String,
     /// The chat.
     pub chat: Chat,
-    /// What the platform said.
+    /// Message of the platform.
     pub why: String,
-    /// Since when.
+    /// Time of the first refusal, in Unix milliseconds.
     pub since_ms: i64,
 }
 
-/// The chat an instance may address unasked.
+/// The home channel of an instance, to which the host may send unsolicited messages.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HomeChannelRow {
-    /// Instance.
+    /// Name of the instance.
     pub instance: String,
     /// The chat.
     pub chat: Chat,
-    /// Who set it.
+    /// Person who set it.
     pub set_by: String,
-    /// When.
+    /// Time at which it was set, in Unix milliseconds.
     pub set_ms: i64,
 }
 
-/// A chat that people can name.
+/// A chat in the directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KnownChat {
-    /// The name it goes by; empty while none was told.
+    /// Display name; empty if unknown.
     pub name: String,
     /// The chat.
     pub chat: Chat,
-    /// When it was last seen.
+    /// Time of the last message or listing, in Unix milliseconds.
     pub seen_ms: i64,
 }

@@ -1,4 +1,4 @@
-//! Conversations, what they cost and how they are found.
+//! Conversations, their usage and the values of searches.
 
 use hermes_agent::Message;
 use hermes_core::ids::SessionId;
@@ -8,206 +8,206 @@ use serde::Serialize;
 
 use crate::store::words::Lineage;
 
-/// A conversation to be opened.
+/// A session to be created.
 #[derive(Clone, Debug)]
 pub struct NewSession {
-    /// Id made by the caller: `YYYYMMDD_HHMMSS_<8 hex>`.
+    /// Id from the caller: `YYYYMMDD_HHMMSS_<8 hex>`.
     pub id: SessionId,
-    /// Profile it belongs to.
+    /// Profile of the session.
     pub profile: String,
-    /// Instance it began on.
+    /// Instance on which it began.
     pub source: String,
-    /// Who began it, `<instance>:<user>`.
+    /// Owner, as `<instance>:<user>`.
     pub owner: Option<String>,
-    /// What was chosen for it.
+    /// Settings.
     pub settings: SessionSettings,
-    /// The session it follows, and how.
+    /// Parent session.
     pub parent: Option<Parent>,
-    /// Title, where one is known.
+    /// Title, if known.
     pub title: Option<String>,
-    /// When it began.
+    /// Time of creation, in Unix milliseconds.
     pub started_ms: i64,
 }
 
-/// Where a session comes from.
+/// The parent of a session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Parent {
-    /// The session before it.
+    /// Parent session.
     pub session: SessionId,
-    /// How it follows.
+    /// Relation to the parent.
     pub lineage: Lineage,
 }
 
-/// A conversation as the store holds it.
+/// A stored session.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct SessionRow {
-    /// Its id.
+    /// Id of the session.
     pub id: SessionId,
-    /// Profile it belongs to.
+    /// Profile of the session.
     pub profile: String,
     /// Title, unique among the sessions of its owner.
     pub title: Option<String>,
-    /// Instance it began on.
+    /// Instance on which it began.
     pub source: String,
-    /// Who began it.
+    /// Owner, as `<instance>:<user>`.
     pub owner: Option<String>,
-    /// What was chosen for it.
+    /// Settings.
     pub settings: SessionSettings,
-    /// The session it follows.
+    /// Parent session.
     pub parent: Option<SessionId>,
-    /// How it follows its parent.
+    /// Relation to the parent.
     pub lineage: Option<Lineage>,
-    /// When it began.
+    /// Time of creation, in Unix milliseconds.
     pub started_ms: i64,
-    /// When its last turn ended, or when it began.
+    /// End of the last turn, or time of creation, in Unix milliseconds.
     pub active_ms: i64,
-    /// When it ended.
+    /// Time of the end, in Unix milliseconds.
     pub ended_ms: Option<i64>,
-    /// Why it ended.
+    /// Reason of the end.
     pub end_reason: Option<String>,
-    /// Messages in its transcript.
+    /// Messages in the transcript.
     pub messages: u64,
-    /// Turns that ended.
+    /// Ended turns.
     pub turns: u64,
-    /// Turns in a row to which it was woken, up to now, while nobody wrote to it.
+    /// Consecutive turns that the host started, since the last message of a person.
     pub woken: u32,
-    /// What its turns cost together.
+    /// Total usage of the turns.
     pub usage: Usage,
-    /// Summary of what was compacted away.
+    /// Summary of the compressed history.
     pub summary: Option<String>,
 }
 
-/// A session that is made from another one.
+/// A session to be created from another one.
 #[derive(Clone, Debug)]
 pub struct NewFork {
-    /// The session whose transcript, model and settings it takes over.
+    /// Session whose transcript, model and settings are copied.
     pub from: SessionId,
-    /// Id made by the caller.
+    /// Id from the caller.
     pub id: SessionId,
-    /// Instance it begins on.
+    /// Instance on which it begins.
     pub source: String,
-    /// Who it belongs to; none: whom its parent belongs to.
+    /// Owner; `None` for that of the parent.
     pub owner: Option<String>,
-    /// Its title; none: that of its parent. Numbered where it is taken.
+    /// Title; `None` for that of the parent. A number is appended if it is taken.
     pub title: Option<String>,
-    /// When it begins.
+    /// Time of creation, in Unix milliseconds.
     pub started_ms: i64,
 }
 
-/// A session that goes on from a summary of another one.
+/// A session that continues from a summary of another one.
 #[derive(Clone, Debug)]
 pub struct NewSummary {
     /// The session; its title is that of its parent.
     pub fork: NewFork,
-    /// What was said before.
+    /// Summary of the earlier messages.
     pub summary: String,
-    /// So many of the last turns are kept as they are.
+    /// Number of last turns that are copied unchanged.
     pub keep_turns: u32,
-    /// What the summary cost.
+    /// Usage of the summary.
     pub usage: Usage,
 }
 
-/// Why a session cannot be gone on with elsewhere.
+/// Reason for which a session cannot be continued elsewhere.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InUse {
-    /// A turn of it runs, or waits to be resumed.
+    /// A turn of the session runs or waits to be resumed.
     Turn,
-    /// It is being handed over.
+    /// A handoff is in progress.
     Handoff,
 }
 
-/// What sessions cost together.
+/// The total usage of several sessions.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Costs {
-    /// How many there are.
+    /// Number of sessions.
     pub sessions: u64,
-    /// Turns that ended.
+    /// Ended turns.
     pub turns: u64,
-    /// Tokens.
+    /// Total usage.
     pub usage: Usage,
 }
 
 /// A turn of a transcript.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SaidTurn {
-    /// Its first message.
+    /// Id of its first message.
     pub first: i64,
-    /// What people said in it.
+    /// Messages of people in the turn.
     pub heard: Vec<Message>,
 }
 
-/// What was last taken out of a transcript.
+/// The last undo of a transcript.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Taken {
-    /// Which undo it was.
+    /// Number of the undo.
     pub number: i64,
-    /// How many turns it took.
+    /// Number of hidden turns.
     pub turns: u32,
-    /// Whether something newer was said, so that it cannot come back.
+    /// True if there are newer messages, so that it cannot be restored.
     pub overtaken: bool,
 }
 
-/// How much of a transcript is read at once.
+/// The size of one read of a transcript.
 #[derive(Clone, Copy, Debug)]
 pub struct Page {
-    /// Messages.
+    /// Highest number of messages.
     pub rows_max: u32,
-    /// Bytes of text.
+    /// Highest number of bytes of text.
     pub bytes_max: usize,
 }
 
-/// Which sessions a listing shows, newest activity first.
+/// The filter of a listing of sessions, most recent activity first.
 #[derive(Clone, Debug, Default)]
 pub struct SessionFilter {
-    /// Only those this person began.
+    /// Shows only sessions of this owner.
     pub owner: Option<String>,
-    /// Only those that began on this instance.
+    /// Shows only sessions that began on this instance.
     pub source: Option<String>,
-    /// Whether ended ones are shown.
+    /// Includes ended sessions.
     pub with_ended: bool,
-    /// Only those that can be gone on with: something was said, and no compression took their place.
+    /// Shows only sessions that can be continued: with messages, and not replaced by a compression.
     pub resumable: bool,
-    /// Skips so many.
+    /// Number of skipped rows.
     pub offset: u32,
-    /// At most so many; 0 means [`crate::store::LISTING_ROWS_MAX`].
+    /// Highest number of rows; 0 means [`crate::store::LISTING_ROWS_MAX`].
     pub limit: u32,
 }
 
-/// What a name led to.
+/// Result of a lookup by name.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Resolved {
     /// Exactly one session.
     Found(Box<SessionRow>),
-    /// Several sessions begin like that.
+    /// Several sessions with this prefix.
     Ambiguous(Vec<SessionId>),
-    /// None does.
+    /// No session.
     Unknown,
 }
 
-/// One place where a search found its words.
+/// A result of a search.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct SearchHit {
     /// Session of the message.
     pub session: SessionId,
-    /// Title of that session.
+    /// Title of the session.
     pub title: Option<String>,
-    /// The message.
+    /// Id of the message.
     pub message: i64,
-    /// Word of its role.
+    /// Role of the author, as a word.
     pub role: String,
-    /// When it was said.
+    /// Time of the message, in Unix milliseconds.
     pub at_ms: i64,
-    /// The place itself, matches between `>>>` and `<<<`.
+    /// Text around the match, with the matches between `>>>` and `<<<`.
     pub snippet: String,
 }
 
-/// A file of the media folder.
+/// A file in the media folder.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct MediaFile {
-    /// The instance in whose folder it lies.
+    /// Instance in whose folder it is.
     pub instance: String,
-    /// Whether it was received; otherwise it was sent.
+    /// True for a received file, false for a sent one.
     pub incoming: bool,
-    /// Its id.
+    /// Id of the file.
     pub id: String,
 }

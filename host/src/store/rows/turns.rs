@@ -1,4 +1,4 @@
-//! A turn from its admission to its end.
+//! Turns from their admission to their end.
 
 use hermes_agent::Message;
 use hermes_core::ids::{Epoch, InboxId, SessionId, TurnId};
@@ -13,85 +13,85 @@ use super::{InboxRow, NewDelivery, NewSession, RouteRow};
 /// A turn to be started: transaction (b).
 #[derive(Clone, Debug)]
 pub struct Admit {
-    /// The session whose turn it is.
+    /// Session of the turn.
     pub session: SessionId,
-    /// The session itself, where it does not exist yet.
+    /// The session itself, if it does not exist yet.
     pub new_session: Option<NewSession>,
-    /// The route to be bound or refreshed, where it changed.
+    /// Route to be bound or refreshed, if it changed.
     pub route: Option<RouteRow>,
-    /// The events it answers, in order; none for a turn the host makes itself.
+    /// Events that the turn answers, in order; none for a turn of the host itself.
     pub inbox: Vec<InboxId>,
-    /// The life of the host that runs it.
+    /// Run of the host that runs the turn.
     pub epoch: Epoch,
-    /// Now.
+    /// Current time, in Unix milliseconds.
     pub now_ms: i64,
 }
 
-/// A transcript entry to be kept.
+/// A transcript entry to be stored.
 #[derive(Clone, Debug)]
 pub struct NewMessage {
-    /// What is kept.
+    /// The message.
     pub message: Message,
-    /// Ids the platform gave it.
+    /// Ids of the message on the platform.
     pub platform_ids: Vec<String>,
-    /// When it was said.
+    /// Time of the message, in Unix milliseconds.
     pub at_ms: i64,
 }
 
 impl NewMessage {
-    /// `message` said at `at_ms`, without platform ids.
+    /// Creates an entry without platform ids.
     pub fn new(message: Message, at_ms: i64) -> Self {
         Self { message, platform_ids: Vec::new(), at_ms }
     }
 }
 
-/// A transcript entry as the store holds it.
+/// A stored transcript entry.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct MessageRow {
-    /// Its id, ascending within a session.
+    /// Id, ascending within a session.
     pub id: i64,
-    /// The turn it belongs to.
+    /// Turn of the message.
     pub turn: Option<TurnId>,
-    /// What was said.
+    /// The message.
     pub message: Message,
-    /// Ids the platform gave it.
+    /// Ids of the message on the platform.
     pub platform_ids: Vec<String>,
-    /// When it was said.
+    /// Time of the message, in Unix milliseconds.
     pub at_ms: i64,
 }
 
-/// How a turn ended: transaction (c).
+/// The end of a turn: transaction (c).
 #[derive(Clone, Debug)]
 pub struct EndTurn {
     /// The turn.
     pub turn: TurnId,
-    /// How it ended.
+    /// Kind of the end.
     pub state: TurnEnd,
-    /// Why it failed, without secrets.
+    /// Error of a failed turn, without secrets.
     pub error: Option<String>,
     /// Its session.
     pub session: SessionId,
-    /// What is added to the transcript.
+    /// Messages to be added to the transcript.
     pub messages: Vec<NewMessage>,
-    /// What is owed because of it.
+    /// Deliveries of the turn.
     pub deliveries: Vec<NewDelivery>,
-    /// What it cost.
+    /// Usage of the turn.
     pub usage: Usage,
-    /// The runtime's own continuity data: runtime name and value.
+    /// Opaque state of the runtime: name of the runtime and value.
     pub agent_state: Option<(String, Value)>,
-    /// Now.
+    /// Current time, in Unix milliseconds.
     pub now_ms: i64,
 }
 
-/// A turn that a dead epoch left behind.
+/// A turn interrupted by the end of an earlier epoch.
 #[derive(Clone, Debug)]
 pub struct CutOffTurn {
     /// The turn; its state is `queued`.
     pub turn: TurnId,
     /// Its session.
     pub session: SessionId,
-    /// How often it was started.
+    /// Number of starts.
     pub attempts: u32,
-    /// The events it answers, in order.
+    /// Events that the turn answers, in order.
     pub inbox: Vec<InboxRow>,
 }

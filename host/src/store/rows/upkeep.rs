@@ -1,4 +1,4 @@
-//! What is read at the start, counted, and swept.
+//! State loaded at the start, counters, and the sweep.
 
 use std::collections::BTreeMap;
 
@@ -8,31 +8,31 @@ use serde::Serialize;
 
 use super::{DeadTargetRow, GrantRow, HandoffRow, HomeChannelRow, LockoutRow, OfferedRow, PairingRequestRow, RouteRow};
 
-/// What the dispatcher keeps in memory, read once at start.
+/// State that the dispatcher keeps in memory, read once at start.
 #[derive(Clone, Debug, Default)]
 pub struct Loaded {
     /// Every route.
     pub routes: Vec<RouteRow>,
     /// Access granted by the operator.
     pub grants: Vec<GrantRow>,
-    /// Open requests of strangers and codes handed out by admins.
+    /// Open requests of unknown senders and invitation codes of admins.
     pub pairing: Vec<PairingRequestRow>,
-    /// Instances where too many wrong codes were tried.
+    /// Wrong codes and locks of instances.
     pub lockouts: Vec<LockoutRow>,
-    /// Conversations that the terminal offers.
+    /// Conversations offered by the terminal.
     pub offers: Vec<OfferedRow>,
-    /// Chats that cannot be written to.
+    /// Unreachable chats.
     pub dead_targets: Vec<DeadTargetRow>,
-    /// The chat an instance may address unasked, set by `/sethome`.
+    /// Home channels set by `/sethome`.
     pub home_channels: Vec<HomeChannelRow>,
-    /// Instances that `adapter disable` switched off.
+    /// Instances disabled by `adapter disable`.
     pub disabled_adapters: Vec<String>,
-    /// Small facts of the host (kv scope `host`).
+    /// Values of the host (kv scope `host`).
     pub flags: BTreeMap<String, String>,
 }
 
-/// How far what an earlier life left behind goes. What this life adds has larger ids, so it is
-/// never read as something that was left.
+/// The last ids of the work that earlier runs left behind. Work of this run has larger ids, so it is never
+/// mistaken for recovered work.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Left {
     /// The last event.
@@ -41,40 +41,41 @@ pub struct Left {
     pub turn: i64,
     /// The last delivery.
     pub delivery: i64,
-    /// Growing messages whose turn will be resumed: at most one for each turn that ran. They are named
-    /// here since a turn that ends while the rest is read makes its own an owed delivery like others.
+    /// Growing messages whose turn will be resumed: at most one for each interrupted turn. They are listed
+    /// here, because a turn that ends during the recovery turns its growing message into an ordinary delivery.
     pub drafts: Vec<DeliveryId>,
-    /// Handoffs that failed for good with the life before: their chats lead where they led before.
+    /// Handoffs that failed with the previous run; their chats lead to the former sessions again.
     pub failed_handoffs: Vec<HandoffRow>,
 }
 
-/// How much is waiting where.
+/// The sizes of the queues.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct QueueCounts {
-    /// Events accepted and not yet in a turn.
+    /// Accepted events without a turn.
     pub inbox: u64,
-    /// Turns queued or running.
+    /// Queued and running turns.
     pub turns: u64,
-    /// Deliveries owed or drafted.
+    /// Pending and growing deliveries.
     pub outbox: u64,
-    /// Handoffs pending or running.
+    /// Pending and running handoffs.
     pub handoffs: u64,
-    /// Deliveries of which a part was refused or abandoned.
+    /// Deliveries with a refused or abandoned part.
     pub dead: u64,
-    /// Sessions that have not ended.
+    /// Open sessions.
     pub sessions_open: u64,
     /// All sessions.
     pub sessions: u64,
 }
 
-/// How much of the past is kept; the sweep removes the rest.
+/// The retention of old rows; the sweep removes the rest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Keep {
-    /// How long settled rows are kept.
+    /// Retention of settled rows, in milliseconds.
     pub settled_ms: i64,
-    /// Events of strangers that one instance may leave behind.
+    /// Highest number of kept events of unknown senders per instance.
     pub stray_events_max: i64,
-    /// How long a pairing request counts, by its code or by the wait for the next one.
+    /// Retention of pairing requests, in milliseconds: the longer of the validity of a code and the wait for
+    /// the next one.
     pub pairing_ms: i64,
 }
 
@@ -88,7 +89,7 @@ impl Default for Keep {
     }
 }
 
-/// What one sweep did.
+/// The result of one sweep.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Swept {
     /// Inbox rows removed.
@@ -99,8 +100,8 @@ pub struct Swept {
     pub deliveries: u64,
     /// Pairing requests removed.
     pub pairing: u64,
-    /// Messages made searchable.
+    /// Messages added to the search index.
     pub indexed: u64,
-    /// Whether a bound was met, so that another sweep finds more.
+    /// True if a limit was reached, so that another sweep finds more.
     pub more: bool,
 }

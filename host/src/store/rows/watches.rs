@@ -1,4 +1,4 @@
-//! What a session follows, and what wakes it.
+//! Subscriptions of sessions to activities, and the events that wake sessions.
 
 use hermes_agent::Message;
 use hermes_core::ids::{Epoch, SessionId};
@@ -6,68 +6,68 @@ use hermes_protocol::{Chat, Sender};
 
 use super::NewInbox;
 
-/// Something that a session wants to hear of after its turn.
+/// A subscription to be stored.
 #[derive(Clone, Debug)]
 pub struct NewWatch {
-    /// What is followed, unique for ever.
+    /// Id of the activity, unique forever.
     pub id: String,
     /// The session.
     pub session: SessionId,
-    /// The instance over which it asked.
+    /// Instance of the request.
     pub instance: String,
-    /// The chat in which it asked.
+    /// Id of the chat of the request.
     pub chat_id: String,
-    /// Who asked, where no turn runs that says it better.
+    /// Requester, if no running turn determines it.
     pub sender: Option<Sender>,
-    /// What it is, in words.
+    /// Description of the activity.
     pub what: String,
-    /// This life of the host.
+    /// Epoch of this run of the host.
     pub epoch: Epoch,
 }
 
-/// Something that a session follows.
+/// A stored subscription.
 #[derive(Clone, Debug, PartialEq)]
 pub struct WatchRow {
-    /// What is followed.
+    /// Id of the activity.
     pub id: String,
     /// The session.
     pub session: SessionId,
-    /// The instance over which it asked.
+    /// Instance of the request.
     pub instance: String,
-    /// The chat in which it asked.
+    /// Chat of the request.
     pub chat: Chat,
-    /// Who asked.
+    /// Requester.
     pub sender: Option<Sender>,
-    /// What it is, in words.
+    /// Description of the activity.
     pub what: String,
-    /// How often the session was woken.
+    /// Number of notifications.
     pub told: u32,
-    /// How far that went.
+    /// Reported progress, in the unit of the activity.
     pub upto: u64,
 }
 
-/// News of something that is followed.
+/// A notification about an activity.
 #[derive(Clone, Debug)]
 pub struct WatchTold {
-    /// What is followed.
+    /// Id of the activity.
     pub id: String,
-    /// How often it was told before.
+    /// Number of earlier notifications.
     pub before: u32,
-    /// How far this goes.
+    /// Reported progress, in the unit of the activity.
     pub upto: u64,
-    /// Whether nothing follows.
+    /// True for the last notification.
     pub last: bool,
-    /// What wakes the session.
+    /// Event that wakes the session.
     pub wake: NewWake,
 }
 
-/// What the host itself says to a session that something has news for.
+/// An event of the host itself that wakes a session.
 #[derive(Clone, Debug)]
 pub struct NewWake {
-    /// The session that asked.
+    /// The session.
     pub session: SessionId,
-    /// The event; its id makes it happen once.
+    /// The event; its id prevents a repetition.
     pub event: NewInbox,
-    /// What its turn hears.
+    /// Input of its turn.
     pub input: Vec<Message>,
 }

@@ -6,16 +6,16 @@ use hermes_protocol::{Chat, Sender};
 
 use crate::store::{NewDelivery, NewWake};
 
-/// What a task is, by who does it.
+/// Kind of a task, by its executor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TaskKind {
-    /// Whoever claims it.
+    /// Executed by the session that claims it.
     Task,
-    /// The host, in a turn of a session of its own.
+    /// Executed by the host, in a turn of a separate session.
     Run,
-    /// The host, beside the conversation in which somebody said `/background`.
+    /// Executed by the host for `/background`, in parallel to the conversation.
     Background,
-    /// A helper of a turn.
+    /// Executed by a helper of a turn.
     Delegate,
 }
 
@@ -32,198 +32,199 @@ impl TaskKind {
         }
     }
 
-    /// Whether the host does it with a turn of its own.
+    /// Returns true if the host executes the task with a separate turn.
     pub fn is_the_hosts(self) -> bool {
         matches!(self, Self::Run | Self::Background)
     }
 
-    /// Returns the kind of a stable word.
+    /// Parses a stable word.
     pub fn from_word(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| kind.word() == word)
     }
 }
 
-/// Whose tasks somebody may see and change.
+/// Scope of the tasks that a requester may see and change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Viewer {
-    /// Everybody's.
+    /// All tasks.
     Operator,
-    /// Those of one person, wherever they were made.
+    /// The tasks of one person, in all conversations.
     Person(String),
-    /// Those that were made in the conversation of this printed key: several people read the answer.
+    /// The tasks of the conversation with this session key, whose answers several people read.
     Conversation(String),
 }
 
-/// Where somebody hears of a task.
+/// The place in which a subscriber is notified.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Seat {
-    /// The instance that tells.
+    /// Instance that sends the notification.
     pub instance: String,
-    /// The chat, with its thread.
+    /// Chat with its thread.
     pub chat: Chat,
-    /// Who asked there.
+    /// Requester of the subscription.
     pub sender: Sender,
 }
 
-/// A task that is to be made.
+/// A task to be created.
 #[derive(Clone, Debug)]
 pub struct NewTask {
-    /// Its id.
+    /// Id of the task.
     pub id: String,
-    /// What it is.
+    /// Kind of the task.
     pub kind: TaskKind,
-    /// The profile it belongs to.
+    /// Profile of the task.
     pub profile: String,
-    /// Whose it is.
+    /// Owner of the task.
     pub owner: Option<String>,
-    /// The session that makes it.
+    /// Session that creates it.
     pub session: SessionId,
-    /// The printed key of the conversation that it is made in.
+    /// Session key of the conversation, as text.
     pub key: String,
-    /// Its name, one line.
+    /// Title, on one line.
     pub title: String,
-    /// What is to be done.
+    /// Description of the work.
     pub body: String,
-    /// The life of the host and, where there is one, the session that do it from the beginning.
+    /// Epoch and session of the claim, if it is claimed from the beginning. The session may be missing.
     pub claim: Option<(Epoch, Option<SessionId>)>,
-    /// How long a try may go without a word; `None`: the host looks after its end.
+    /// Time without progress after which an attempt times out, in milliseconds; `None` if the host supervises
+    /// the end.
     pub timeout_ms: Option<i64>,
-    /// Where the session that makes it hears of it.
+    /// Place in which the creating session is notified.
     pub subscriber: Option<Seat>,
-    /// Now.
+    /// Current time, in Unix milliseconds.
     pub now_ms: i64,
 }
 
-/// What became of a task that was to be made.
+/// Result of creating a task.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Made {
-    /// It is there.
+    /// The created task.
     Task(Box<TaskRow>),
-    /// There are this many open ones of its owner, or in its conversation, already.
+    /// The owner or the conversation already has this number of open tasks.
     TooMany(u32),
-    /// This many that the host itself does run already.
+    /// This number of tasks is already executed by the host.
     TooManyRun(u32),
 }
 
-/// A task.
+/// A stored task.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TaskRow {
-    /// Its id.
+    /// Id of the task.
     pub id: String,
-    /// What it is.
+    /// Kind of the task.
     pub kind: TaskKind,
-    /// The profile it belongs to.
+    /// Profile of the task.
     pub profile: String,
-    /// Whose it is.
+    /// Owner of the task.
     pub owner: Option<String>,
-    /// The session that made it.
+    /// Session that created it.
     pub session: SessionId,
-    /// The printed key of the conversation that it was made in.
+    /// Session key of the conversation, as text.
     pub key: String,
-    /// Its name.
+    /// Title.
     pub title: String,
-    /// What is to be done.
+    /// Description of the work.
     pub body: String,
-    /// Where it is.
+    /// State of the task.
     pub state: TaskState,
-    /// How far it is, as said last.
+    /// Last progress report.
     pub note: Option<String>,
-    /// What was said last of its end.
+    /// Last text about its end.
     pub said: Option<String>,
-    /// Who claimed it last.
+    /// Session of the last claim.
     pub worker: Option<SessionId>,
-    /// How long a try may go without a word.
+    /// Time without progress after which an attempt times out, in milliseconds; 0 for none.
     pub timeout_ms: i64,
-    /// When that is over.
+    /// Deadline of the running attempt, in Unix milliseconds.
     pub deadline_ms: Option<i64>,
-    /// When it was made.
+    /// Time of creation, in Unix milliseconds.
     pub created_ms: i64,
-    /// When something last happened to it.
+    /// Time of the last change, in Unix milliseconds.
     pub changed_ms: i64,
 }
 
-/// One arrow of a task.
+/// A transition of a task.
 #[derive(Clone, Debug)]
 pub struct TaskStep {
-    /// An id, or a unique beginning of one.
+    /// Id, or a unique prefix of it.
     pub task: String,
-    /// Who wants it.
+    /// Scope of the requester.
     pub viewer: Viewer,
-    /// What happens.
+    /// Requested change.
     pub change: TaskChange,
-    /// What is said with it.
+    /// Text of the change.
     pub body: String,
-    /// The printed key of the conversation whose turn wants it.
+    /// Session key of the requesting conversation, as text.
     pub by_key: Option<String>,
-    /// The session of that turn; a claim is its.
+    /// Session of the requesting turn, which owns a claim.
     pub session: Option<SessionId>,
-    /// Now.
+    /// Current time, in Unix milliseconds.
     pub now_ms: i64,
 }
 
-/// What became of a step.
+/// Result of a transition.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Stepped {
-    /// The task as it is from here on.
+    /// The task in its new state.
     Done(Box<TaskRow>),
-    /// There is none, with what is near.
+    /// No task has this id; the most similar id, if there is one.
     Unknown(Option<String>),
-    /// Several begin so.
+    /// Several ids have this prefix.
     Ambiguous(Vec<String>),
-    /// Not from where it is; why, and the task as it stays.
+    /// The transition is invalid; the reason and the unchanged task.
     Impossible(String, Box<TaskRow>),
 }
 
-/// A task that was looked for.
+/// Result of a lookup.
 #[derive(Clone, Debug, PartialEq)]
 pub enum FoundTask {
-    /// It, and what happened to it, oldest first.
+    /// The task and its events, oldest first.
     Task(Box<TaskRow>, Vec<TaskEventRow>),
-    /// There is none, with what is near.
+    /// No task has this id; the most similar id, if there is one.
     Unknown(Option<String>),
-    /// Several begin so.
+    /// Several ids have this prefix.
     Ambiguous(Vec<String>),
 }
 
-/// Something that happened to a task.
+/// A stored event of a task.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TaskEventRow {
-    /// Its place in the order of all.
+    /// Id, ascending over all events.
     pub id: i64,
-    /// When.
+    /// Time of the event, in Unix milliseconds.
     pub at_ms: i64,
-    /// What.
+    /// Kind of the event.
     pub event: TaskEvent,
-    /// What was said with it.
+    /// Text of the event.
     pub body: String,
-    /// The printed key of the conversation whose turn did it.
+    /// Session key of the conversation that caused it, as text.
     pub by_key: Option<String>,
 }
 
-/// What a subscriber has not been told.
+/// The pending notifications of a subscriber.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Untold {
     /// The task.
     pub task: TaskRow,
-    /// The session that subscribed.
+    /// Subscribed session.
     pub session: SessionId,
-    /// Where it hears.
+    /// Place of the notification.
     pub seat: Seat,
-    /// Whether the session made the task.
+    /// True if the session created the task and is woken.
     pub wakes: bool,
-    /// Up to where it was told.
+    /// Id of the last event of which it was notified.
     pub told_upto: i64,
-    /// What happened since, oldest first.
+    /// Later events, oldest first.
     pub events: Vec<TaskEventRow>,
 }
 
-/// What the subscribers in one chat are told, written with the proof that they were.
+/// The notification of the subscribers in one chat.
 #[derive(Clone, Debug)]
 pub struct Telling {
-    /// For each task: the subscriber, up to where it was told before, and up to where it is from here on.
+    /// For each task: the subscriber, its former position and its new position.
     pub told: Vec<(String, SessionId, i64, i64)>,
-    /// What is owed to its chat; `None`: there is nothing to say.
+    /// Delivery to the chat; `None` if there is no text.
     pub delivery: Option<NewDelivery>,
-    /// What their sessions are woken with.
+    /// Events that wake the subscribed sessions.
     pub wakes: Vec<NewWake>,
 }

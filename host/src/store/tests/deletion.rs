@@ -1,4 +1,4 @@
-//! A deleted conversation: what goes with it, and what stays.
+//! Deletion of a conversation: removed and kept data.
 
 use hermes_protocol::OutMedia;
 use serde_json::{Value, json};
@@ -17,7 +17,7 @@ async fn heard(store: &Store, id: &str) -> InboxId {
     }
 }
 
-/// Everything that the rows of events, deliveries, parts and calls of tools say.
+/// Returns all texts of events, deliveries, parts and tool calls.
 async fn said(store: &Store) -> String {
     let sql = "SELECT group_concat(said) FROM (
         SELECT COALESCE(event, '') || COALESCE(input, '') AS said FROM inbox
@@ -28,7 +28,7 @@ async fn said(store: &Store) -> String {
     store.read(move |db| Ok(db.query_row(sql, [], |row| row.get(0))?)).await.unwrap()
 }
 
-/// A session with one turn that was answered with a file, and whose answer is owed.
+/// Creates a session with one turn that was answered with a file and whose answer is pending.
 async fn talked(store: &Store, epoch: Epoch, n: u32, inbox: InboxId) -> DeliveryId {
     let turn = running(store, epoch, n, vec![inbox]).await;
     let mut end = end_of(turn, session_id(n));

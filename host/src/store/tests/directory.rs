@@ -1,4 +1,4 @@
-//! The chats that people can name.
+//! The directory of known chats.
 
 use super::super::directory::CHATS_PER_INSTANCE_MAX;
 use super::*;

@@ -1,13 +1,13 @@
-//! A message grows, and ends as something.
+//! Growing messages and their ends.
 
 use super::*;
 
-/// A growing message of a turn, with its first piece.
+/// Returns a growing message of a turn with its first piece.
 fn growing(turn: TurnId) -> NewDelivery {
     NewDelivery { turn: Some(turn), parts: vec![NewPart::plain(0, "half")], ..delivery("half") }
 }
 
-/// A turn that runs, and the first piece of its answer, sent.
+/// Creates a running turn and sends the first piece of its answer.
 async fn shown(store: &Store, epoch: Epoch) -> (TurnId, DeliveryId) {
     let turn = begun(store, epoch).await;
     let id = store.draft(growing(turn)).await.unwrap();

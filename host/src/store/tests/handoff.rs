@@ -1,4 +1,4 @@
-//! A handoff in the store: each arrow from where it was read, and what a life leaves behind.
+//! Handoffs in the store: transitions and recovery.
 
 use hermes_core::handoff::{HandoffChange, HandoffState, INTERRUPTED_TWICE, NOT_TAKEN_UP};
 use hermes_protocol::ChatType;
@@ -94,7 +94,8 @@ async fn a_claim_of_a_handoff_that_was_given_up_says_nothing_about_the_next_one(
     let id = asked(&store).await;
     let stale = store.handoff_claim(&id, epoch, NOW).await.unwrap().unwrap().claim();
     store.handoff_fail(&id, WhichHandoff::Asked(NOW), HandoffChange::TimedOut, NOW).await.unwrap().unwrap();
-    // In the same life, in the same millisecond, and also the first claim of its request.
+    // The request is in the same run and the same millisecond, and the claim is also the first one of its
+    // request.
     assert!(matches!(store.handoff_request(&id, "echo", NOW).await.unwrap(), HandoffAsked::Made { .. }));
     let claim = store.handoff_claim(&id, epoch, NOW).await.unwrap().unwrap().claim();
     let thread = store.handoff_thread(&id, stale, epoch, Chat::dm("1")).await;

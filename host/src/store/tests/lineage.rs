@@ -1,4 +1,4 @@
-//! Titles, what is taken back, and sessions that come out of another one.
+//! Titles, undo, branches and compressions.
 
 use hermes_core::settings::SessionSettings;
 
@@ -21,7 +21,7 @@ async fn title(store: &Store, n: u32) -> String {
     row(store, n).await.title.unwrap_or_default()
 }
 
-/// Says something in session 1 and answers it.
+/// Adds a message and its answer to session 1.
 async fn exchange(store: &Store, epoch: Epoch, said: &str) {
     let new_session = match store.session(&session_id(1)).await.unwrap() {
         Some(_) => None,

@@ -1,4 +1,4 @@
-//! What the host said by itself, in a transcript.
+//! Messages of the host in a transcript.
 
 use super::*;
 

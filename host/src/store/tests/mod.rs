@@ -1,4 +1,4 @@
-//! The store from outside: each transaction, a crash between any two, and what the disk may do.
+//! Tests of the store's API: each transaction, a crash between any two, and faults of the disk.
 
 mod deletion;
 mod directory;
@@ -28,10 +28,10 @@ use tempfile::TempDir;
 
 use super::*;
 
-/// When every play begins.
+/// Start time of every test, in Unix milliseconds.
 const START_MS: i64 = 1_750_000_000_000;
 
-/// A clock whose hands a test holds.
+/// A clock controlled by the test.
 struct Hands(AtomicI64);
 
 impl Clock for Hands {
@@ -40,7 +40,7 @@ impl Clock for Hands {
     }
 }
 
-/// A home folder that outlives the stores opened in it.
+/// A home folder that outlives its stores.
 struct Home {
     folder: TempDir,
     clock: Arc<Hands>,
@@ -56,7 +56,7 @@ impl Home {
         self.folder.path().join("state.db")
     }
 
-    /// Begins a life of the host. Dropping its store without `close` is a crash.
+    /// Starts a run of the host. Dropping its store without `close` is a crash.
     fn open(&self) -> Opened {
         Store::open(&self.path(), self.clock.clone()).expect("the database opens")
     }
@@ -121,7 +121,7 @@ fn delivery(text: &str) -> NewDelivery {
     }
 }
 
-/// A delivery in so many parts.
+/// Returns a delivery with this number of parts.
 fn in_parts(parts: u32) -> NewDelivery {
     NewDelivery { parts: (1..=parts).map(|n| NewPart::plain(n, format!("part {n}"))).collect(), ..delivery("long") }
 }
@@ -158,7 +158,7 @@ async fn accepted(store: &Store, id: &str) -> InboxId {
     }
 }
 
-/// A turn of session `n` that answers these events, and its session with it.
+/// Creates session `n` with a turn that answers these events.
 async fn running(store: &Store, epoch: Epoch, n: u32, inbox: Vec<InboxId>) -> TurnId {
     let admit = Admit {
         session: session_id(n),
@@ -175,7 +175,7 @@ fn is_conflict<T: std::fmt::Debug>(outcome: Result<T>) -> bool {
     matches!(outcome, Err(StoreError::Conflict { .. }))
 }
 
-/// The state of one row, as a word.
+/// Returns the state of one row as a word.
 async fn word(store: &Store, sql: &'static str, id: i64) -> String {
     store.read(move |db| Ok(db.query_row(sql, [id], |row| row.get(0))?)).await.expect("the row is there")
 }
@@ -188,7 +188,7 @@ async fn turn_word(store: &Store, id: TurnId) -> String {
     word(store, "SELECT state FROM turns WHERE id = ?1", id.0).await
 }
 
-/// The first batch of each kind of what an earlier life left behind.
+/// The first batch of each kind of recovered work.
 struct Found {
     pending: Vec<InboxRow>,
     cut_off: Vec<CutOffTurn>,

@@ -1,4 +1,4 @@
-//! What is owed leaves by a receipt, a refusal or a visible abandonment.
+//! Deliveries end with a receipt, a refusal or a visible abandonment.
 
 use hermes_core::delivery::PartChange;
 use hermes_core::ids::DeliveryId;
@@ -226,7 +226,7 @@ async fn a_dead_target_is_remembered_until_it_speaks_again() {
     drop(store);
     let opened = home.open();
     assert_eq!(opened.loaded.dead_targets, [dead, thread]);
-    // Whoever speaks in one thread of it can be written to in all.
+    // A message in one thread makes all threads of the chat reachable again.
     let revive = Change::Revive { instance: "echo".to_owned(), chat: chat() };
     let revive = CommandTx { inbox: None, changes: vec![revive], reply: vec![], now_ms: START_MS };
     opened.store.command(revive).await.unwrap();

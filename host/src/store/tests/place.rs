@@ -1,4 +1,4 @@
-//! Files of the database that are deleted, replaced, empty or damaged.
+//! Deleted, replaced, empty or damaged files of the database.
 
 use std::fs;
 
@@ -19,7 +19,7 @@ async fn nothing_is_stored_while_a_file_is_gone_and_it_works_again_when_it_is_ba
         store.look_after().await;
         assert!(matches!(store.trouble().await, Some(StoreError::Gone { path }) if path == file), "without a request");
         assert!(gone(store.accept(event("lost")).await), "{name}");
-        // Another file in its place is not the one that is open.
+        // Another file in the same place is not the open one.
         fs::write(&file, "x").unwrap();
         assert!(gone(store.accept(event("lost")).await), "{name}");
         fs::rename(&aside, &file).unwrap();

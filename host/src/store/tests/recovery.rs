@@ -1,4 +1,4 @@
-//! A host dies, another begins.
+//! Recovery after the death of a host.
 
 use super::super::recovery::BATCH_ROWS_MAX;
 use super::*;
@@ -166,7 +166,7 @@ async fn however_much_was_left_it_is_read_in_bounded_batches_and_each_once() {
     drop(store);
     let (store, epoch) = home.store();
     let left = store.recover(epoch, START_MS).await.unwrap();
-    // This life's own event is not among what was left.
+    // The event of this run is not part of the recovered work.
     let own = accepted(&store, "new").await;
     let (mut sizes, mut ids) = (Vec::new(), Vec::new());
     loop {

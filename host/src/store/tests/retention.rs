@@ -1,4 +1,4 @@
-//! What has outlived its time goes, and only that.
+//! Removal of expired rows.
 
 use super::*;
 

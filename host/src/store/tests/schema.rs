@@ -1,4 +1,4 @@
-//! The file itself: made, migrated, copied, refused.
+//! The database file: creation, migration, copies and refusals.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -119,7 +119,7 @@ async fn damage_is_found_after_an_unclean_end() {
     store.close().await.unwrap();
     let db = Connection::open(home.path()).unwrap();
     db.execute("UPDATE host SET clean_shutdown = 0", []).unwrap();
-    // An index that says something else than its table, as a torn write leaves it.
+    // The index differs from its table, as after a torn write.
     db.execute_batch(
         "PRAGMA writable_schema = ON;
          CREATE TABLE other (a, b, UNIQUE (a, b));

@@ -1,4 +1,4 @@
-//! Everything that was said is found, and nothing that is typed is a syntax error.
+//! Full-text search: all messages are found, and no query is a syntax error.
 
 use proptest::prelude::*;
 

@@ -1,4 +1,4 @@
-//! Conversations, the places that lead to them, and the orders of people.
+//! Sessions, routes and commands.
 
 use hermes_core::settings::SessionSettings;
 

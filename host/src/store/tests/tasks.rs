@@ -1,4 +1,4 @@
-//! Tasks: who sees them, what happens to them once, and what a crash leaves.
+//! Tasks: visibility, notifications and recovery.
 
 use hermes_agent::Role;
 use hermes_core::task::{TaskChange, TaskEvent, TaskState};
@@ -71,7 +71,7 @@ fn kinds(untold: &Untold) -> Vec<TaskEvent> {
     untold.events.iter().map(|event| event.event).filter(|event| event.is_told()).collect()
 }
 
-/// Tells everything that is untold, as the host does.
+/// Sends all pending notifications, like the host.
 async fn tell(store: &Store) -> Vec<Vec<TaskEvent>> {
     let untold = store.tasks_untold().await.unwrap();
     for news in &untold {
@@ -149,7 +149,7 @@ async fn a_dead_hosts_claim_is_said_to_have_crashed_once_and_goes_on_with_a_turn
         made(&store, new(id)).await;
         step(&store, id, TaskChange::Claimed { epoch }).await;
     }
-    // Whoever claimed the second one is in the middle of a turn.
+    // The claimer of the second task is in the middle of a turn.
     running(&store, epoch, 2, Vec::new()).await;
     store.write(|db| Ok(db.execute("UPDATE tasks SET worker = 'nobody' WHERE id = 't1'", [])?)).await.unwrap();
     drop(store);

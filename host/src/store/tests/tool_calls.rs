@@ -1,4 +1,4 @@
-//! Calls of tools, before they start and after they ended.
+//! Tool calls before their start and after their end.
 
 use hermes_agent::tools::{CallRow, StartedCall, ToolCall};
 

@@ -1,4 +1,4 @@
-//! An event becomes a turn, and a turn becomes what is owed.
+//! Turns from their events to their deliveries.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! One commit for many, and what one request can do to its neighbours.
+//! Group commits, and the effect of one request on the others of its group.
 
 use super::super::error::Fault;
 use super::*;
@@ -19,7 +19,8 @@ async fn many_callers_share_few_commits() {
     assert!(stats.commits <= 100, "{} commits for 400 requests", stats.commits);
 }
 
-/// Holds the writer until what it returns is dropped, so that everything queued meanwhile becomes one group.
+/// Blocks the writer until the returned value is dropped, so that all requests queued in the meantime become
+/// one group.
 async fn hold(store: &Store) -> std::sync::mpsc::Sender<()> {
     let (release, held) = std::sync::mpsc::channel();
     let (reached, at) = tokio::sync::oneshot::channel();
@@ -28,7 +29,7 @@ async fn hold(store: &Store) -> std::sync::mpsc::Sender<()> {
         store
             .write(move |_| {
                 reached.send(()).expect("the test waits");
-                // Ends with an error when the test drops its side: that is the signal.
+                // The call returns an error when the test drops its end, which is the signal.
                 let _ = held.recv();
                 Ok(())
             })
@@ -66,7 +67,7 @@ async fn when_the_commit_fails_all_of_the_group_learn_it_and_the_writer_goes_on(
     let home = Home::new();
     let (store, _) = home.store();
     store.inner.writer.alone(|db| Ok(db.pragma_update(None, "foreign_keys", true)?)).await.unwrap();
-    // A deferred constraint is checked by COMMIT, as a full disk is noticed there.
+    // A deferred constraint is checked by COMMIT, which is also where a full disk is noticed.
     let poison = store.write(|db| {
         db.execute_batch(
             "CREATE TEMP TABLE parent (id INTEGER PRIMARY KEY);
@@ -122,12 +123,12 @@ async fn trouble_is_told_while_the_disk_is_full_and_ends_by_itself() {
     store.accept(large).await.unwrap_err();
     let failures = store.stats().failures;
     assert!(failures > 0);
-    // There is room for a few bytes, which proves nothing.
+    // There is room for a few bytes, which is not enough for the probe.
     assert_eq!(store.trouble().await, Some(StoreError::DiskFull { path: home.path() }));
     assert!(store.stats().failures > failures, "the disk was asked again");
     pages_max(&store, 1_000).await;
     assert_eq!(store.trouble().await, None);
-    // Who asked for what cannot be is no trouble of the disk.
+    // An invalid statement is not a fault of the disk.
     store.write(|db| Ok(db.execute("INSERT INTO nowhere VALUES (1)", [])?)).await.unwrap_err();
     assert_eq!(store.trouble().await, None);
 }
@@ -153,7 +154,7 @@ async fn a_request_is_carried_out_though_its_caller_has_gone() {
     {
         let write = store.kv_set("a", "one", "1");
         tokio::pin!(write);
-        // One poll queues it; then the caller goes.
+        // One poll queues the request; then the caller is dropped.
         assert!(futures_poll(write.as_mut()).await.is_none());
     }
     drop(held);
@@ -161,7 +162,7 @@ async fn a_request_is_carried_out_though_its_caller_has_gone() {
     assert_eq!(store.kv_get("a", "one").await.unwrap().as_deref(), Some("1"));
 }
 
-/// Polls once.
+/// Polls a future once.
 async fn futures_poll<T>(mut future: std::pin::Pin<&mut impl Future<Output = T>>) -> Option<T> {
     std::future::poll_fn(|cx| {
         std::task::Poll::Ready(match future.as_mut().poll(cx) {
