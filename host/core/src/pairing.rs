@@ -380,12 +380,12 @@ impl PairingBook {
     }
 }
 
-/// Whether a stranger asked for this code.
+/// Returns true if an unknown sender requested this code.
 fn is_request(request: &PairingRequest) -> bool {
     !request.user.is_empty()
 }
 
-/// Whether an admin handed this code out.
+/// Returns true if an admin created this code as an invitation.
 fn is_invitation(request: &PairingRequest) -> bool {
     request.user.is_empty()
 }

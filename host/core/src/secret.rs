@@ -96,7 +96,7 @@ pub fn mask(text: &str, secrets: &[Secret]) -> String {
     masked
 }
 
-/// Whether no letter or digit stands next to a range of `text`.
+/// Returns true if no letter or digit is next to a range of `text`.
 fn is_alone(text: &str, (start, end): (usize, usize)) -> bool {
     let is_word = |next: Option<char>| next.is_some_and(char::is_alphanumeric);
     !is_word(text[..start].chars().next_back()) && !is_word(text[end..].chars().next())

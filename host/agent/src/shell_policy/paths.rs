@@ -241,7 +241,7 @@ impl<'r> Places<'r> {
         folders.iter().any(|folder| joined(folder, path).symlink_metadata().is_ok())
     }
 
-    /// Whether a file exists in every folder in which the command may be.
+    /// Returns true if a file exists relative to every possible folder of the command.
     pub fn is_there(&self, folders: &Folders, path: &str) -> bool {
         folders.iter().all(|folder| joined(folder, path).is_file())
     }

@@ -279,7 +279,7 @@ impl Judge<'_> {
         self.ask("a shell runs commands that it reads from elsewhere");
     }
 
-    /// A shell looks in `PATH` for the script that it does not find in its folder.
+    /// Judges a script of a shell, which searches `PATH` if the script is not in its folder.
     fn shell_script(&mut self, word: &Word) {
         let here = self.here();
         if word.known && !word.text.contains('/') && !self.places.is_there(&here, &word.text) {

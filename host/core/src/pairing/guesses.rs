@@ -1,4 +1,4 @@
-//! Counts of wrong codes, one for each kind of code and each sender.
+//! The counts of wrong codes, one per kind of code and sender.
 //!
 //! A count locks out its sender and nobody else. The number of counts of one kind is bounded; the one whose lock ends
 //! first makes room, so senders of one kind never push out the counts of another.
@@ -9,11 +9,11 @@ use crate::limits;
 /// The purpose of a code that a sender entered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Guess {
-    /// Approve the request of a stranger.
+    /// Approves the request of an unknown sender.
     Approve,
-    /// Use an invitation.
+    /// Uses an invitation.
     Redeem,
-    /// Claim a conversation.
+    /// Claims a conversation.
     Claim,
 }
 
@@ -41,7 +41,7 @@ impl Guess {
     }
 }
 
-/// Whether a count belongs to an instance.
+/// Returns true if a count belongs to an instance.
 pub(super) fn is_of(name: &str, instance: &str) -> bool {
     name.strip_prefix(instance).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
