@@ -1,15 +1,16 @@
 //! CommonMark with tables, strikethrough and task lists.
 //!
-//! The text is written anew from the tree, so whatever was odd about the input is
-//! gone: fences are longer than any run inside them, and only characters that could
-//! mean something where they stand are escaped. A letter beside a mark that would
-//! not be read there is written by its number, since `;` and `&` let marks begin and end.
+//! The renderer writes the text from the tree, so oddities of the input do not survive: a
+//! fence is longer than any run of its mark inside the block, and a character is escaped
+//! only where CommonMark would read it as markup. Where a letter next to a mark would keep
+//! the mark from being read, the letter becomes a numeric character reference (`&#98;`):
+//! its `&` and `;` count as punctuation, so the mark can open or close there.
 
 use crate::plain::item_indent;
 use crate::render::{Indent, LinePosition, Place, Renderer};
 use crate::tree::Frame;
 
-/// CommonMark.
+/// The CommonMark renderer.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CommonMark;
 
@@ -28,7 +29,7 @@ impl Renderer for CommonMark {
 
     fn open(&self, frame: &Frame, previous: Option<char>) -> String {
         match frame {
-            // Two runs of the same mark would become one.
+            // Two adjacent runs of the same mark would merge.
             Frame::Strong => if previous == Some('*') { "__" } else { "**" }.to_owned(),
             Frame::Emphasis => if previous == Some('*') { "_" } else { "*" }.to_owned(),
             Frame::Strike => "~~".to_owned(),
@@ -62,10 +63,10 @@ impl Renderer for CommonMark {
     fn apart(&self, outside: char, mark: char, inside: char) -> Option<String> {
         match mark {
             '*' | '_' | '~' if separates(outside) => None,
-            // Within a word `_` is never a mark, and another one only beside a letter on its inner side.
+            // Inside a word `_` is never a mark, and `*` or `~` only if its inner neighbour is a letter.
             '*' | '~' if is_letter(inside) => None,
             '*' | '_' | '~' => Some(format!("&#{};", u32::from(outside))),
-            // The two would begin a picture.
+            // `!` and `[` together would start an image.
             '[' if outside == '!' => Some("\\!".to_owned()),
             _ => None,
         }
@@ -98,8 +99,8 @@ impl Renderer for CommonMark {
     }
 }
 
-/// Whether every reader of CommonMark takes `c` for white space or punctuation. Symbols outside of
-/// ASCII do not count: older readers take them for letters.
+/// Returns whether every CommonMark parser treats `c` as white space or punctuation. Symbols
+/// outside ASCII do not count: older parsers treat them as letters.
 fn separates(c: char) -> bool {
     c.is_whitespace()
         || c.is_ascii_punctuation()
@@ -111,9 +112,9 @@ fn separates(c: char) -> bool {
             | '｟'..='･')
 }
 
-/// Whether every reader of CommonMark takes `c` for a letter.
+/// Returns whether every CommonMark parser treats `c` as a letter.
 fn is_letter(c: char) -> bool {
-    // Letters in circles and boxes are symbols.
+    // Enclosed letters (circled, squared) are symbols.
     c.is_alphanumeric() && !matches!(c, '\u{24b6}'..='\u{24e9}' | '\u{1f130}'..='\u{1f189}')
 }
 

@@ -1,19 +1,20 @@
 //! The markdown of Discord.
 //!
-//! It looks like CommonMark and is not: `__` underlines, fences are backticks only, nothing is written by its
-//! number, a masked link may not show an address, and there are neither tables nor lines across the text. A
-//! backslash shows any punctuation as it is. Runs of backticks in code cannot be escaped; an invisible space
-//! keeps them from ending it. `<@1>`, `<#1>` and `<t:1>` stay what they are: who is called by them is the
-//! adapter's to bound. <https://support.discord.com/hc/en-us/articles/210298617>
+//! Discord's dialect resembles CommonMark but differs: `__` underlines, fences use backticks only, character
+//! references are not decoded, the text of a masked link may not be an address, and tables and horizontal
+//! rules do not exist. A backslash escapes any punctuation. A run of backticks inside code cannot be escaped;
+//! a zero-width space splits the run, so that the run does not end the code. Mentions such as `<@1>`, `<#1>`
+//! and `<t:1>` stay as written; the adapter limits who they notify.
+//! <https://support.discord.com/hc/en-us/articles/210298617>
 
 use crate::plain::item_indent;
 use crate::render::{CodeKind, Indent, LinePosition, Place, Renderer};
 use crate::tree::Frame;
 
-/// The deepest heading that there is.
+/// The deepest heading level of Discord.
 const HEADING_MAX: u8 = 3;
 
-/// The markdown of Discord.
+/// The renderer for Discord's markdown.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Discord;
 
@@ -31,7 +32,7 @@ impl Renderer for Discord {
                 }
             }
             None => {
-                // Inside an address a backslash would be a part of it.
+                // Inside an address the backslash would become part of the address.
                 if !place.address && is_special(grapheme, &place) {
                     out.push('\\');
                 }
@@ -43,7 +44,7 @@ impl Renderer for Discord {
     fn open(&self, frame: &Frame, previous: Option<char>) -> String {
         match frame {
             Frame::Strong => "**".to_owned(),
-            // Within a word only `*` is a mark; elsewhere `_` does not run together with `**`.
+            // Inside a word only `*` is a mark. Elsewhere `_` is used, which does not merge with `**`.
             Frame::Emphasis => {
                 if previous.is_some_and(|c| c.is_alphanumeric() || c == '_') { "*" } else { "_" }.to_owned()
             }
@@ -90,7 +91,8 @@ impl Renderer for Discord {
     }
 }
 
-/// A language that is read as one behind a fence; any other would be shown as code.
+/// Returns the language if Discord accepts it after a fence, else an empty string: Discord
+/// would show any other word as code.
 fn known_language(language: &str) -> &str {
     let fits = language.bytes().all(|b| b.is_ascii_alphanumeric() || b"_+-.#".contains(&b));
     if fits { language } else { "" }

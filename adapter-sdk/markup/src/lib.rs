@@ -1,19 +1,20 @@
-//! House markdown to a tree, to a dialect, to parts that fit a platform's limit.
+//! Parsing of house markdown, rendering in a dialect, and splitting into parts within a
+//! platform's limit.
 //!
 //! The host writes every text once, in house markdown (CommonMark with tables,
-//! strikethrough and task lists). This crate turns it into what one platform
-//! accepts. Three things are kept, whatever the input:
+//! strikethrough and task lists). This crate converts the text to what one platform
+//! accepts. Three guarantees hold for every input:
 //!
-//! * a part is never longer than the limit, counted in the platform's unit on the
-//!   *rendered* text, the ` (i/n)` suffix included;
-//! * every part stands alone: code fences, tags and quotes that are open at a cut
-//!   are closed in one part and opened again in the next, the language with them;
-//! * the `source` of the parts, joined, is the plain rendering of the whole, so a
-//!   part that a platform refuses can be sent again without any markup.
+//! * A part is never longer than the limit, measured in the platform's unit on the
+//!   *rendered* text, including the ` (i/n)` suffix.
+//! * Every part is valid by itself: code fences, tags and quotes that are open at a cut are
+//!   closed in one part and opened again in the next, with the same language.
+//! * The `source` texts of all parts, joined, equal the plain rendering of the whole text,
+//!   so a part that a platform rejects can be sent again without markup.
 //!
 //! Platforms with a dialect of their own implement [`Renderer`] and call
-//! [`split_rendered`]; the splitting is the same for all. The words of a tree are
-//! in `tree`, reading markdown in `parse`, the cut in `split`.
+//! [`split_rendered`]; the splitting is the same for every dialect. The module `tree`
+//! defines the parsed text, `parse` reads markdown, `split` finds the cuts.
 
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
@@ -42,7 +43,7 @@ pub use split::{LIMIT_MIN, split_rendered};
 pub use telegram::Telegram;
 pub use tree::{Frame, Marker, Tree};
 
-/// A way to write text that this crate knows.
+/// A dialect that this crate can render.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum MarkupDialect {
@@ -71,23 +72,24 @@ impl MarkupDialect {
     }
 }
 
-/// One message's worth of text.
+/// The text of one message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Part {
-    /// What is sent: rendered, with ` (i/n)` when there are several parts.
+    /// The rendered text to send, with a ` (i/n)` suffix if there is more than one part.
     pub text: String,
-    /// The same piece without markup, for one plain resend. Within the limit too.
+    /// The same text without markup, for one plain resend. Its length is within the limit, too.
     pub source: String,
 }
 
-/// Renders `markdown` in `dialect` and cuts it into parts within `limit`.
+/// Renders `markdown` in `dialect` and splits it into parts within `limit`.
 ///
-/// Text that shows nothing gives no part; text that fits gives one, without a suffix.
+/// A text without visible characters gives no part. A text that fits gives one part without
+/// a suffix.
 pub fn render(markdown: &str, dialect: MarkupDialect, limit: Limit) -> Vec<Part> {
     split_rendered(&parse(markdown), dialect.renderer(), limit)
 }
 
-/// Returns the plain rendering of `markdown`: what the sources of its parts join to.
+/// Returns the plain rendering of `markdown`, which equals the joined `source` texts of its parts.
 pub fn plain(markdown: &str) -> String {
     split::plain_text(&parse(markdown))
 }

@@ -2,7 +2,7 @@
 
 use unicode_segmentation::UnicodeSegmentation;
 
-/// What a platform counts.
+/// The unit in which a platform counts a text's length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Unit {
     /// UTF-16 code units.
@@ -15,12 +15,12 @@ pub enum Unit {
     Graphemes,
 }
 
-/// The longest text one message holds.
+/// The maximum length of one message's text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limit {
-    /// How many units; `0` means no limit.
+    /// The maximum, in `unit`; `0` means no limit.
     pub max: u32,
-    /// What is counted.
+    /// The unit of `max`.
     pub unit: Unit,
 }
 
@@ -28,17 +28,17 @@ impl Limit {
     /// No limit.
     pub const NONE: Self = Self { max: 0, unit: Unit::Scalars };
 
-    /// `max` units of `unit`.
+    /// Creates a limit of `max` units of `unit`.
     pub const fn new(max: u32, unit: Unit) -> Self {
         Self { max, unit }
     }
 }
 
-/// Returns how long `text` is in `unit`.
+/// Returns the length of `text` in `unit`.
 pub fn measure(text: &str, unit: Unit) -> usize {
     match unit {
         Unit::Bytes => text.len(),
-        // ASCII is the common case and the same length in every unit but graphemes (CR LF is one).
+        // Most texts are ASCII, whose length is the same in every unit except graphemes (CR LF is one).
         Unit::Utf16 | Unit::Scalars if text.is_ascii() => text.len(),
         Unit::Utf16 => text.chars().map(char::len_utf16).sum(),
         Unit::Scalars => text.chars().count(),

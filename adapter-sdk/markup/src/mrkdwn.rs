@@ -1,19 +1,19 @@
 //! The mrkdwn of Slack.
 //!
 //! <https://docs.slack.dev/messaging/formatting-message-text>. Only `&`, `<` and `>` can be escaped, so `<!channel>`
-//! never calls anybody; a literal `*`, `_` or `~` has no other writing and stays what it is. A mark counts only beside
-//! something that is no letter: an invisible space stands between the two otherwise, and between backticks that are
-//! no mark. A link shows no marks, and bold holds no bold. There are neither headings, lists nor tables: headings are
-//! bold, lists are written with bullets, tables stand aligned in code.
+//! never notifies anybody; a literal `*`, `_` or `~` cannot be escaped and stays as written. Slack reads a mark only
+//! next to a character that is not a letter; next to a letter the renderer inserts a zero-width space, and also
+//! between two literal backticks. Marks inside a link are not read, and bold cannot contain bold. Headings, lists and
+//! tables do not exist: headings are bold, lists are written with bullets, tables are aligned in a code block.
 
 use crate::plain::item_indent;
 use crate::render::{Indent, Place, Renderer};
 use crate::tree::Frame;
 
-/// Keeps two characters apart without being seen.
+/// An invisible separator between two characters (zero-width space).
 const APART: char = '\u{200b}';
 
-/// The mrkdwn of Slack.
+/// The renderer for Slack's mrkdwn.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Mrkdwn;
 
@@ -30,7 +30,7 @@ impl Renderer for Mrkdwn {
             Frame::Strong | Frame::Heading(_) => "*".to_owned(),
             Frame::Emphasis => "_".to_owned(),
             Frame::Strike => "~".to_owned(),
-            // A backtick cannot stand in code within a line.
+            // Inline code cannot contain a backtick.
             Frame::Code { ticks: 0 } => "`".to_owned(),
             Frame::Link { url, .. } | Frame::Image { url } => format!("<{}|", address(url)),
             Frame::CodeBlock { .. } => "```\n".to_owned(),
@@ -75,7 +75,7 @@ impl Renderer for Mrkdwn {
     }
 }
 
-/// Returns whether Slack would not read `mark` next to `outside`.
+/// Returns whether Slack ignores `mark` directly next to `outside`.
 fn touches(outside: char, mark: char) -> bool {
     matches!(mark, '*' | '_' | '~' | '`') && outside.is_alphanumeric()
 }
@@ -91,7 +91,7 @@ fn escaped(text: &str, out: &mut String) {
     }
 }
 
-/// An address, in which a bar would begin what is shown.
+/// Returns the escaped address. A `|` would start the link's text, so it is percent-encoded.
 fn address(url: &str) -> String {
     let mut out = String::with_capacity(url.len());
     escaped(&url.replace('|', "%7C"), &mut out);

@@ -1,38 +1,38 @@
-//! Reads house markdown into a [`Tree`].
+//! Parser of house markdown into a [`Tree`].
 //!
-//! What a reader of the raw text would see is never lost: an address that cannot
-//! be a link, a tag that is not ours, the words after an opening fence all stay
-//! as text. Nesting beyond a bound loses its frame, never its words.
+//! No text that a reader of the raw markdown sees is lost: an address that cannot be a
+//! link, an unsupported tag and the words after an opening fence stay as text. Nesting
+//! beyond a limit loses its frame but keeps its words.
 //!
-//! Everything about the plain rendering (indents, markers, tables) is decided
-//! here and not by a limit, so that the sources of any split join to one text.
+//! The parser alone decides the plain rendering (indents, markers, tables), independently
+//! of any limit, so the `source` texts of every split join to the same text.
 
 use pulldown_cmark::{Alignment, CodeBlockKind, Event, HeadingLevel, Options, Parser, Tag, TagEnd};
 
 use crate::tree::{Align, Frame, Marker, Node, Table, Tree};
 use crate::wide::{GUARD, guard_marks};
 
-/// Texts longer than this are not read as markdown: they become one plain paragraph.
+/// The maximum size of a text that is parsed as markdown, in bytes. A longer text becomes one plain paragraph.
 pub const MARKDOWN_BYTES_MAX: usize = 1024 * 1024;
 
-/// Hides the text between two of them, as on Telegram and Discord.
+/// The mark around hidden text (spoilers), as on Telegram and Discord.
 const HIDES: &str = "||";
-/// How many spans may be open at once.
+/// The maximum number of spans open at the same time.
 const SPANS_MAX: usize = 8;
-/// How far quotes and lists may indent a line, in characters.
+/// The maximum indent of a line by quotes and lists, in characters.
 const INDENT_MAX: usize = 8;
-/// Items in items that have a marker of their own.
+/// The maximum depth of nested items that have a marker.
 const ITEMS_MAX: usize = 8;
-/// The largest number that is a marker in a nested list; there a larger one leaves no room.
+/// The largest number shown as a marker in a nested list. A larger number would leave no room for text.
 const MARKER_NUMBER_MAX: u64 = 9_999;
-/// Blank lines in a row that code keeps, and blanks in a row that prose keeps: a
-/// part made of nothing else could not be sent.
+/// The maximum number of consecutive blank lines kept in code, and of consecutive blanks
+/// kept in prose. A part of only white space could not be sent.
 const BLANK_LINES_MAX: usize = 16;
 const BLANKS_MAX: usize = 8;
-/// The longest word that is taken for a language.
+/// The maximum length of a word that is accepted as a language, in characters.
 const LANGUAGE_CHARS_MAX: usize = 32;
 
-/// Reads `markdown`.
+/// Parses `markdown`.
 pub fn parse(markdown: &str) -> Tree {
     let mut builder = Builder::default();
     if markdown.len() > MARKDOWN_BYTES_MAX {
@@ -50,7 +50,7 @@ pub fn parse(markdown: &str) -> Tree {
     Tree { nodes: builder.nodes }
 }
 
-/// Tells for each list, in order of their starts, whether its items are paragraphs.
+/// Returns for each list, in document order, whether its items are paragraphs (a loose list).
 fn loose_lists(events: &[Event<'_>]) -> Vec<bool> {
     let mut loose = Vec::new();
     let mut open: Vec<Option<usize>> = Vec::new();
@@ -75,42 +75,42 @@ fn loose_lists(events: &[Event<'_>]) -> Vec<bool> {
     loose
 }
 
-/// A block that holds blocks.
+/// A block that contains blocks.
 #[derive(Default)]
 struct Container {
-    /// No empty line between its blocks.
+    /// True if its blocks follow each other without an empty line.
     tight: bool,
-    /// It has a block already.
+    /// True if it contains a block already.
     begun: bool,
-    /// Its last block was a list, so that the next list of its kind needs the other marker.
+    /// The kind of list that ended last in it. The next list of the same kind needs the other marker.
     after_list: Option<Listed>,
-    /// How far it indents.
+    /// The indent of its lines, in characters.
     indent: usize,
-    /// Whether a `Close` belongs to its end.
+    /// True if its end writes a `Close`.
     framed: bool,
-    /// Where its item frame stands.
+    /// The index in `nodes` of its item frame.
     item_at: Option<usize>,
-    /// For a list: number of the next item, and whether it uses the other marker.
+    /// For a list: the number of the next item, and whether the list uses the other marker.
     next_number: Option<u64>,
     other: bool,
 }
 
-/// What the next list has to differ from.
+/// The properties of a list from which the following list must differ.
 struct Listed {
-    /// Whether it used the other marker.
+    /// True if the list used the other marker.
     other: bool,
-    /// Whether its last item had a number; too large a number is shown as a bullet.
+    /// True if its last item was numbered. A number that is too large is shown as a bullet.
     numbered: bool,
 }
 
-/// What the end of a span leaves behind.
+/// The action at the end of a span.
 enum AtEnd {
     Close,
     Nothing,
     Link { at: usize, skip: usize, framed: bool, url: String },
 }
 
-/// An HTML tag of ours, or the bars of a spoiler, that wait for their end.
+/// A supported HTML tag or a spoiler mark (`||`) without its end so far.
 struct OpenHtml {
     name: &'static str,
     literal: String,
@@ -123,17 +123,17 @@ struct Builder {
     nodes: Vec<Node>,
     root: Container,
     containers: Vec<Container>,
-    /// How many of the open containers are items with a marker.
+    /// The number of open containers that are items with a marker.
     items: usize,
-    /// How far the open containers indent together.
+    /// The total indent of the open containers, in characters.
     indent: usize,
     spans: Vec<AtEnd>,
-    /// Where the spans that are open in `nodes` begin.
+    /// The indexes in `nodes` at which the open spans begin.
     open: Vec<usize>,
-    /// For each `Close` at the end of `nodes`: how many there were behind it, and where its span begins.
+    /// For each `Close` at the end of `nodes`: the length of `nodes` after it, and the index at which its span begins.
     closed: Vec<(usize, usize)>,
     html: Vec<OpenHtml>,
-    /// Whether the present block takes inline content.
+    /// True if the current block accepts inline content.
     inline: bool,
     heading: bool,
     links: usize,
@@ -169,7 +169,7 @@ impl Builder {
                     *task = Some(*done);
                 }
             }
-            // Not enabled.
+            // These extensions are not enabled.
             Event::InlineMath(text) | Event::DisplayMath(text) | Event::FootnoteReference(text) => self.text(text),
         }
     }
@@ -178,7 +178,7 @@ impl Builder {
         self.containers.last_mut().unwrap_or(&mut self.root)
     }
 
-    /// Says that a block begins in the present container.
+    /// Marks the start of a block in the current container.
     fn begin_block(&mut self, blank: bool) {
         let container = self.container();
         let gap = container.begun.then_some(blank || !container.tight);
@@ -189,8 +189,7 @@ impl Builder {
         }
     }
 
-    /// Makes sure that inline content has a block to stand in: the text of a tight
-    /// item comes without a paragraph.
+    /// Opens a block for inline content if none is open. The text of a tight item arrives without a paragraph.
     fn begin_inline(&mut self) {
         if !self.inline && self.table.is_none() {
             self.begin_block(false);
@@ -236,7 +235,7 @@ impl Builder {
             Tag::Strikethrough => self.open_span(Frame::Strike),
             Tag::Link { dest_url, .. } => self.open_link(dest_url, false),
             Tag::Image { dest_url, .. } => self.open_link(dest_url, true),
-            // Not enabled; their text is kept.
+            // These extensions are not enabled; their text is kept.
             _ => self.spans.push(AtEnd::Nothing),
         }
     }
@@ -281,7 +280,7 @@ impl Builder {
 
     fn end_inline(&mut self) {
         self.leave_html(0);
-        // The lines of an HTML block carry their own ends.
+        // The lines of an HTML block already end with line breaks.
         while matches!(self.nodes.last(), Some(Node::Line { .. })) {
             self.nodes.pop();
         }
@@ -322,7 +321,7 @@ impl Builder {
         let width = number.map_or(2, |n| n.to_string().len() + 2);
         let indents = self.indent + width <= INDENT_MAX;
         item.indent = if indents { width } else { 0 };
-        // Markers that stand on one line cannot be cut apart, so they may not fill a part.
+        // Markers on one line cannot be split, so their number is limited to leave room for text.
         if self.items < ITEMS_MAX {
             item.framed = true;
             item.item_at = Some(self.nodes.len());
@@ -354,7 +353,7 @@ impl Builder {
         self.spans.push(if framed { AtEnd::Close } else { AtEnd::Nothing });
     }
 
-    /// A span counts once, however often it is opened in itself, and only so deep.
+    /// Returns whether a span may open: it is not open already, and the limit of open spans is not reached.
     fn may_open(&self, frame: &Frame) -> bool {
         self.open.len() < SPANS_MAX
             && !self.open.iter().any(|at| matches!(&self.nodes[*at], Node::Open(open) if open == frame))
@@ -374,8 +373,8 @@ impl Builder {
         self.closed.extend(begin.map(|begin| (self.nodes.len(), begin)));
     }
 
-    /// Goes on with a span that has just ended, so that none stands beside another of its kind: their marks
-    /// could become one. A link remembers where its text begins, and what is before that must stay.
+    /// Reopens a span of the same kind that has just ended, because the marks of two adjacent spans could
+    /// merge. Never inside a link, which stores the index at which its text begins.
     fn go_on_with(&mut self, frame: &Frame) -> bool {
         match self.closed.last() {
             Some((len, begin))
@@ -404,7 +403,7 @@ impl Builder {
         if framed {
             self.push_open(frame);
         } else if let Some(Node::Text(before)) = self.nodes.last() {
-            // Its text will grow this node.
+            // The link's text will be appended to this node.
             skip = before.len();
         }
         self.spans.push(AtEnd::Link { at: if skip > 0 { at - 1 } else { at }, skip, framed, url });
@@ -422,7 +421,7 @@ impl Builder {
 
     fn end_link(&mut self, at: usize, skip: usize, framed: bool, url: &str) {
         self.links = self.links.saturating_sub(1);
-        // Its address belongs on the line of its last word.
+        // The address belongs on the line of the last word.
         while self.nodes.len() > at + 1 && matches!(self.nodes.last(), Some(Node::Line { .. })) {
             self.nodes.pop();
         }
@@ -438,7 +437,7 @@ impl Builder {
         if framed {
             match &mut self.nodes[at] {
                 Node::Open(Frame::Link { bare, .. }) => *bare = names_itself,
-                // A picture without a name is a link that shows its address.
+                // An image without a name becomes a link that shows its address.
                 node if names_itself => *node = Node::Open(Frame::Link { url: url.to_owned(), bare: true }),
                 _ => {}
             }
@@ -485,7 +484,7 @@ impl Builder {
         self.push_open(frame);
     }
 
-    /// Turns tags that never ended within the span or block into the text they are.
+    /// Turns tags without an end in the span or block back into text.
     fn leave_html(&mut self, depth: usize) {
         while self.html.last().is_some_and(|open| open.depth >= depth) {
             if let Some(open) = self.html.pop() {
@@ -514,7 +513,7 @@ impl Builder {
         }
     }
 
-    /// Writes one line of prose, in which `||` hides what stands between two of them.
+    /// Writes one line of prose. Text between two `||` becomes a spoiler.
     fn prose(&mut self, line: &str) {
         let mut rest = line;
         while let Some((before, behind)) = rest.split_once(HIDES) {
@@ -527,8 +526,8 @@ impl Builder {
         self.push_text(rest.to_owned());
     }
 
-    /// Opens or closes a spoiler at `||`; `next` follows it. Returns false where the two bars are text, as between
-    /// the operands of an expression.
+    /// Opens or closes a spoiler at `||`; `next` is the character after it. Returns false if the two bars are
+    /// text, as between the operands of an expression.
     fn toggle_spoiler(&mut self, next: Option<char>) -> bool {
         let previous = match self.nodes.last() {
             Some(Node::Text(text)) => text.chars().next_back(),
@@ -584,7 +583,7 @@ impl Builder {
     }
 }
 
-/// Puts lines of code one below the other.
+/// Appends lines of code, one below the other.
 pub(crate) fn push_lines(nodes: &mut Vec<Node>, lines: impl IntoIterator<Item = String>) {
     for (n, line) in lines.into_iter().enumerate() {
         if n > 0 {
@@ -596,8 +595,8 @@ pub(crate) fn push_lines(nodes: &mut Vec<Node>, lines: impl IntoIterator<Item = 
     }
 }
 
-/// Reads what stands after an opening fence: a language, or else the first line of
-/// the text, which must not be lost.
+/// Splits the text after an opening fence into a language and a first line. A text that is
+/// no language is kept as the first line of the code.
 fn read_info(info: &str, body_is_empty: bool) -> (String, Option<&str>) {
     let info = info.trim();
     let word = info.split_whitespace().next().unwrap_or("");
@@ -637,7 +636,7 @@ fn clean_prose(line: &str) -> String {
         .collect()
 }
 
-/// Returns whether a character is kept: all but control characters other than the tab, and the guard of marks.
+/// Returns whether a character is kept. Control characters other than tab, and the guard of marks, are removed.
 fn shown(c: char) -> bool {
     c == '\t' || !(c.is_control() || c == GUARD)
 }
@@ -658,8 +657,7 @@ fn clean_url(url: &str) -> String {
     clean
 }
 
-/// Whether a platform may be given `url` as a link. Anything that could run or that
-/// means something only where it was written stays text.
+/// Returns whether `url` may become a link on a platform. Addresses that could run code, and relative ones, stay text.
 fn may_link(url: &str) -> bool {
     let Some((scheme, rest)) = url.split_once(':') else { return false };
     !rest.is_empty()
@@ -668,7 +666,7 @@ fn may_link(url: &str) -> bool {
             .any(|known| scheme.eq_ignore_ascii_case(known))
 }
 
-/// Returns how often `wanted` stands in a row at most.
+/// Returns the length of the longest run of `wanted`.
 pub(crate) fn longest_run(text: &str, wanted: char) -> usize {
     let (mut longest, mut run) = (0, 0);
     for c in text.chars() {

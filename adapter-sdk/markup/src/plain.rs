@@ -1,9 +1,9 @@
-//! No markup: what a person would type.
+//! Rendering without markup, as a person would type the text.
 
 use crate::render::{Indent, Place, Renderer};
 use crate::tree::{Frame, Marker};
 
-/// Text without markup; links show their address in parentheses.
+/// The renderer without markup. A link shows its address in parentheses.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Plain;
 
@@ -34,7 +34,7 @@ impl Renderer for Plain {
     }
 }
 
-/// Builds the indent of an item from a dialect's bullets (usual, other) and boxes (open, done).
+/// Returns the indent of an item, from a dialect's bullets (usual, other) and boxes (open, done).
 pub(crate) fn item_indent(
     marker: Marker,
     task: Option<bool>,

@@ -1,132 +1,133 @@
-//! Writing nodes in a dialect, one grapheme at a time.
+//! The writer of nodes in a dialect, one grapheme at a time.
 //!
-//! [`Writer`] keeps what is open, writes tags only once something visible stands in
-//! them, and holds white space back until something follows, so that no part ends in
-//! it. It counts as it writes; the cut asks it after each step how long the part
-//! would be if it ended there.
+//! [`Writer`] tracks the open frames, writes an opening tag only when visible text follows,
+//! and holds white space back until other text follows, so that no part ends with white
+//! space. It measures while it writes; after each step the splitter asks for the length
+//! that the part would have if it ended there.
 
 use unicode_segmentation::UnicodeSegmentation;
 
 use crate::measure::{Unit, measure};
 use crate::tree::{Frame, Node};
 
-/// What a dialect has to say about the text at hand.
+/// The context of a character, from which a dialect decides how to escape it.
 #[derive(Clone, Copy, Debug)]
 pub struct Place<'a> {
-    /// Whether it stands in code.
+    /// The kind of code around the character; `None` outside of code.
     pub code: Option<CodeKind>,
-    /// Where in its line it stands.
+    /// The position in the line.
     pub line: LinePosition,
-    /// Whether it stands in a table written by the dialect.
+    /// True if the character is in a table that the dialect writes.
     pub table: bool,
-    /// Whether it is the text of a link that shows its own address.
+    /// True if the character is in a link's text that equals the link's address.
     pub address: bool,
-    /// The character before it in this part.
+    /// The preceding character in this part.
     pub previous: Option<char>,
-    /// What follows it in the same run of text.
+    /// The rest of the same run of text.
     pub rest: &'a str,
 }
 
-/// Kinds of code.
+/// A kind of code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CodeKind {
-    /// Within a line.
+    /// Inline code.
     Inline,
-    /// A block.
+    /// A code block.
     Block,
 }
 
-/// Where in a line something stands.
+/// A position in a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LinePosition {
-    /// At its beginning.
+    /// The start of the line.
     Start,
-    /// After nothing but digits.
+    /// After digits only.
     AfterDigits,
-    /// Further on.
+    /// Any later position.
     Middle,
 }
 
-/// What stands before the lines of a quote or an item.
+/// The prefix of the lines of a quote or an item.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Indent {
-    /// Before the first line.
+    /// The prefix of the first line.
     pub first: String,
-    /// Before each later line.
+    /// The prefix of each later line.
     pub rest: String,
 }
 
-/// A dialect: how text and frames are written. Everything else is the same for all.
+/// A dialect: the syntax of text and frames. All other steps are the same for every dialect.
 pub trait Renderer: Send + Sync {
-    /// Writes one character of text so that the platform shows it as it is.
+    /// Writes one character of text so that the platform shows it literally.
     fn escape(&self, grapheme: &str, place: Place<'_>, out: &mut String);
 
-    /// Returns what opens `frame`; empty where the dialect has nothing for it.
-    /// `previous` is the character before it in this part.
+    /// Returns the text that opens `frame`; empty if the dialect has no syntax for it.
+    /// `previous` is the preceding character in this part.
     fn open(&self, frame: &Frame, previous: Option<char>) -> String;
 
-    /// Returns what closes `frame` after it was opened with `opened`.
+    /// Returns the text that closes `frame`, which was opened with `opened`.
     fn close(&self, frame: &Frame, opened: &str) -> String;
 
-    /// Whether the inner frame is marked within the outer one; otherwise only its words are written.
+    /// Returns whether `inner` keeps its marks inside `outer`; otherwise only its words are written.
     fn nests(&self, _outer: &Frame, _inner: &Frame) -> bool {
         true
     }
 
-    /// Returns how `outside` is written beside a mark that begins with `mark` and has `inside` on
-    /// its other side, where the mark would not be read as one beside `outside` as it is.
+    /// Returns the replacement for `outside` next to a mark that begins with `mark` and has
+    /// `inside` on its other side. `None` if the platform reads the mark with `outside` as
+    /// written.
     fn apart(&self, outside: char, mark: char, inside: char) -> Option<String> {
         let _ = (outside, mark, inside);
         None
     }
 
-    /// Returns the same for a character that follows a closing mark. The default is [`Renderer::apart`].
+    /// Does the same for a character after a closing mark. The default is [`Renderer::apart`].
     fn apart_after(&self, outside: char, mark: char, inside: char) -> Option<String> {
         self.apart(outside, mark, inside)
     }
 
-    /// Returns what stands before the lines of `frame`, for quotes and items.
+    /// Returns the prefix of the lines of `frame`, for quotes and items.
     fn indent(&self, frame: &Frame) -> Option<Indent> {
         let _ = frame;
         None
     }
 
-    /// Whether an item that goes on in a later part is written without its indent,
-    /// because an indent that follows no marker would mean something else.
+    /// Returns whether an item that continues in a later part loses its indent. In some
+    /// dialects an indent without a preceding marker has another meaning.
     fn flattens_items(&self) -> bool {
         false
     }
 
-    /// Whether tables are written with pipes; otherwise they are aligned in a code block.
+    /// Returns whether the dialect writes tables with pipes; otherwise tables are aligned in a code block.
     fn tables(&self) -> bool {
         false
     }
 
-    /// Returns how a line break that the author asked for is written.
+    /// Returns the text of a line break that the author wrote explicitly.
     fn hard_break(&self) -> &'static str {
         "\n"
     }
 
-    /// Returns the line across the text.
+    /// Returns the text of a horizontal rule.
     fn rule(&self) -> &'static str {
         "———"
     }
 }
 
-/// One open frame.
+/// An open frame.
 #[derive(Clone)]
 struct Level<'t> {
     frame: &'t Frame,
     indent: Option<Indent>,
-    /// What opened it, once that is written.
+    /// The text that opened the frame, once it is written.
     opened: Option<String>,
     closer: String,
     closer_len: usize,
-    /// Whether the first line's indent is written.
+    /// True if the indent of the first line is written.
     used: bool,
-    /// Whether it was opened in an earlier part.
+    /// True if the frame was opened in an earlier part.
     resumed: bool,
-    /// Whether it has no room for its marks: only its words are written.
+    /// True if the frame has no room for its marks, so that only its words are written.
     quiet: bool,
 }
 
@@ -136,32 +137,32 @@ impl Level<'_> {
     }
 }
 
-/// The mark that closed last: what stands directly behind it can keep it from being read.
+/// The last closing mark. The character directly after it can keep the platform from reading it.
 #[derive(Clone, Copy)]
 struct Closed {
-    /// Where it ends.
+    /// The byte offset of its end.
     at: usize,
     mark: char,
-    /// The character before it.
+    /// The character before the mark.
     inside: char,
 }
 
-/// A mark that was opened behind a character that is written as it is.
+/// An opening mark after a character that is written literally.
 #[derive(Clone, Copy)]
 struct Opened {
-    /// Where it begins.
+    /// The byte offset of its start.
     start: usize,
-    /// Where it ends.
+    /// The byte offset of its end.
     end: usize,
     mark: char,
 }
 
-/// Writes nodes in a dialect.
+/// A writer of nodes in a dialect.
 #[derive(Clone)]
 pub(crate) struct Writer<'t, 'r> {
     renderer: &'r dyn Renderer,
     unit: Unit,
-    /// The plain source is written as it comes; only rendered text is trimmed.
+    /// True to hold white space back until other text follows: true for rendered text, false for the plain source.
     lazy: bool,
     table: bool,
     levels: Vec<Level<'t>>,
@@ -171,12 +172,12 @@ pub(crate) struct Writer<'t, 'r> {
     pending: String,
     previous: Option<char>,
     closed: Option<Closed>,
-    /// The last marks that were opened, each but the first one character behind the one before.
+    /// The last opening marks. Between two of them is exactly one character.
     opened: Vec<Opened>,
     line: LinePosition,
-    /// Whether the last visible thing was a block that a suffix must not touch.
+    /// True if the part ends with a block that a suffix must not touch.
     after_block: bool,
-    /// Whether anything is seen that is not white space: words, a marker, a rule. Empty code is not.
+    /// True if the part shows more than white space: words, a marker or a rule. Empty code does not count.
     visible: bool,
     line_blank: bool,
     scratch: String,
@@ -205,12 +206,12 @@ impl<'t, 'r> Writer<'t, 'r> {
         }
     }
 
-    /// A writer for the cell of a table.
+    /// Creates a writer for a table cell.
     pub(crate) fn cell(renderer: &'r dyn Renderer, unit: Unit, lazy: bool) -> Self {
         Self { table: true, line: LinePosition::Middle, ..Self::new(renderer, unit, lazy) }
     }
 
-    /// Returns the writer of the next part, in which everything that is open here is open again.
+    /// Returns the writer of the next part, with the same frames open.
     pub(crate) fn resume(&self) -> Self {
         let levels = self.levels.iter().map(|level| Level {
             resumed: level.resumed || level.used || level.opened.is_some(),
@@ -222,12 +223,12 @@ impl<'t, 'r> Writer<'t, 'r> {
         Self { levels: levels.collect(), table: self.table, ..Self::new(self.renderer, self.unit, self.lazy) }
     }
 
-    /// How long the part would be if it ended here.
+    /// Returns the length that the part would have if it ended here.
     pub(crate) fn total(&self) -> usize {
         self.len + self.closers_len
     }
 
-    /// How much is written, closers and what is held back not counted.
+    /// Returns the length written so far, without closing marks and held-back white space.
     pub(crate) fn written(&self) -> usize {
         self.len
     }
@@ -236,18 +237,19 @@ impl<'t, 'r> Writer<'t, 'r> {
         self.levels.iter().any(|level| matches!(level.frame, Frame::CodeBlock { .. } | Frame::Table { .. }))
     }
 
-    /// Whether only white space stands on the present line.
+    /// Returns whether the current line contains only white space.
     pub(crate) fn line_is_blank(&self) -> bool {
         self.line_blank
     }
 
-    /// Takes what was written so far, for a writer that is not resumed but goes on.
+    /// Takes the text written so far and keeps the state, for a writer that continues instead of being resumed.
     pub(crate) fn take(&mut self) -> String {
         self.len = 0;
         std::mem::take(&mut self.out)
     }
 
-    /// Closes everything and returns the part, and whether a suffix needs its own block after it.
+    /// Closes all frames. Returns the part, whether a suffix needs a block of its own after
+    /// it, and whether the part shows anything.
     pub(crate) fn finish(mut self) -> (String, bool, bool) {
         self.pending.clear();
         while !self.levels.is_empty() {
@@ -289,11 +291,11 @@ impl<'t, 'r> Writer<'t, 'r> {
         self.levels.push(level);
     }
 
-    /// Writes one grapheme of a text; `rest` is what follows it there.
+    /// Writes one grapheme of a text; `rest` is the text after it.
     pub(crate) fn grapheme(&mut self, grapheme: &str, rest: &str) {
         let code = self.code();
         if self.lazy && code.is_none() && grapheme.chars().all(char::is_whitespace) {
-            // White space at the start of a line could turn the line into something else.
+            // White space at the start of a line could change the meaning of the line.
             if self.line != LinePosition::Start && self.pending.len() < 64 {
                 self.pending.push_str(grapheme);
             }
@@ -330,7 +332,8 @@ impl<'t, 'r> Writer<'t, 'r> {
         }
     }
 
-    /// Writes what was held back and opens what is not open yet; `next` is what is written then.
+    /// Writes held-back white space and opens the frames that are not open yet; `next` is
+    /// the character that will follow.
     fn prepare(&mut self, next: Option<char>) {
         if !self.pending.is_empty() {
             let pending = std::mem::take(&mut self.pending);
@@ -376,7 +379,7 @@ impl<'t, 'r> Writer<'t, 'r> {
             _ => {}
         }
         let closer = if nests { self.renderer.close(frame, &opener) } else { String::new() };
-        // The closer of a block may come on a line of its own, behind the indent.
+        // The closing mark of a block may be on a line of its own, after the indent.
         let indent: usize = if closer.starts_with('\n') { self.indent_len(n) } else { 0 };
         let closer_len = measure(&closer, self.unit) + indent;
         self.before_mark(n, &opener, next);
@@ -388,7 +391,7 @@ impl<'t, 'r> Writer<'t, 'r> {
         self.closers_len += closer_len;
     }
 
-    /// Sees to it that `opener`, which opens level `n`, is read as a mark behind the last character.
+    /// Makes the platform read `opener`, which opens level `n`, as a mark after the last character.
     fn before_mark(&mut self, n: usize, opener: &str, next: Option<char>) {
         let later = self.levels[n + 1..].iter().filter(|level| level.opened.is_none());
         let inner = later.map(|level| self.renderer.open(level.frame, None)).find_map(|opener| opener.chars().next());
@@ -407,8 +410,8 @@ impl<'t, 'r> Writer<'t, 'r> {
         }
     }
 
-    /// Writes the last character, `c` at `at`, as `apart`. A mark directly before it loses a letter with that, so
-    /// what stands before that mark may have to be written anew, too.
+    /// Replaces the last character, `c` at `at`, by `apart`. A mark directly before it then no longer touches a
+    /// letter, so the character before that mark may need replacing, too.
     fn write_anew(&mut self, at: usize, c: char, apart: String) {
         let mut anew = vec![(at, c, apart)];
         let (mut from, mut first) = (at, c);
@@ -421,7 +424,7 @@ impl<'t, 'r> Writer<'t, 'r> {
         let end = from + first.len_utf8();
         let start = end - self.out[..end].graphemes(true).next_back().map_or(0, str::len);
         let before = measure(&self.out[start..], self.unit);
-        // From the end on, so that the places before stay where they are.
+        // Backwards, so that the earlier offsets stay valid.
         for (at, c, apart) in anew {
             self.out.replace_range(at..at + c.len_utf8(), &apart);
         }
@@ -429,7 +432,7 @@ impl<'t, 'r> Writer<'t, 'r> {
         self.previous = self.out.chars().next_back();
     }
 
-    /// Returns how `c` is written where the mark that it follows would not be read before it as it is.
+    /// Returns the replacement for `c` if `c` would keep the platform from reading the mark before it.
     fn behind_mark(&mut self, c: char) -> Option<String> {
         let closed = self.closed.take().filter(|closed| closed.at == self.out.len())?;
         self.renderer.apart_after(c, closed.mark, closed.inside)
@@ -439,7 +442,7 @@ impl<'t, 'r> Writer<'t, 'r> {
         self.levels[..upto].iter().filter_map(|l| l.indent.as_ref()).map(|i| measure(&i.rest, self.unit)).sum()
     }
 
-    /// Pushes text that may hold line breaks, each followed by the indent of the outer levels.
+    /// Writes text with line breaks; after each break follows the indent of the outer levels.
     fn push_lines(&mut self, text: &str, upto: usize) {
         for (n, line) in text.split('\n').enumerate() {
             if n > 0 {
@@ -489,7 +492,7 @@ impl<'t, 'r> Writer<'t, 'r> {
         let code = self.code() == Some(CodeKind::Block);
         let text = if hard { self.renderer.hard_break() } else { "\n" };
         if code {
-            // An empty first line must not come before the fence.
+            // The fence comes before an empty first line.
             self.prepare(None);
         }
         if !self.lazy || code {

@@ -1,10 +1,10 @@
-//! The cut: where one part ends and the next begins.
+//! The splitter: it decides where one part ends and the next begins.
 //!
-//! A part is found in two walks from its start. The first only counts and
-//! remembers the best places to end; the second writes up to the place that was
-//! chosen. Both run the same [`Writer`], so what was counted is what is written.
-//! Each walk covers at most one part's length, and a part is never shorter than a
-//! quarter of its room, so the whole is linear in the text.
+//! A part takes two walks from its start. The first walk only measures and remembers the
+//! best places to end; the second writes up to the chosen place. Both run the same
+//! [`Writer`], so the measured length equals the written length. Each walk covers at most
+//! one part, and a part fills at least a quarter of its room, so the total time is linear
+//! in the text's length.
 
 use unicode_segmentation::UnicodeSegmentation;
 
@@ -15,10 +15,10 @@ use crate::render::{Renderer, Writer};
 use crate::table::{Room, WORDS_MIN, lower};
 use crate::tree::{Node, Tree};
 
-/// Smaller limits count as this one: below it marks and suffix would leave no room for words.
+/// The smallest effective limit. A lower limit is raised to it, because marks and suffix would leave no room for words.
 pub const LIMIT_MIN: u32 = 32;
 
-/// Renders a tree with a renderer and cuts it into parts within `limit`.
+/// Renders a tree and splits it into parts within `limit`.
 pub fn split_rendered(tree: &Tree, renderer: &dyn Renderer, limit: Limit) -> Vec<Part> {
     let max = match limit.max {
         0 => usize::MAX,
@@ -42,14 +42,14 @@ pub fn split_rendered(tree: &Tree, renderer: &dyn Renderer, limit: Limit) -> Vec
     Vec::new()
 }
 
-/// Returns the plain text of a tree, to which the sources of any split join.
+/// Returns the plain text of a tree, which equals the joined `source` texts of every split.
 pub(crate) fn plain_text(tree: &Tree) -> String {
     let room = Room { rendered: usize::MAX, source: usize::MAX, unit: Unit::Scalars };
     let nodes = lower(tree, &Plain, room);
     cut(&nodes, &Plain, room).into_iter().map(|piece| piece.source).collect()
 }
 
-/// The longest suffix with numbers of so many digits: it may need an empty line before it.
+/// Returns the maximum length of a suffix whose numbers have `digits` digits, including an empty line before it.
 fn suffix_len_max(digits: u32) -> usize {
     5 + 2 * digits as usize
 }
@@ -57,7 +57,7 @@ fn suffix_len_max(digits: u32) -> usize {
 fn number(pieces: Vec<Piece>) -> Vec<Part> {
     let n = pieces.len();
     let numbered = |(i, piece): (usize, Piece)| {
-        // Behind a fence, a table or a quote the suffix would become a part of it.
+        // Directly after a fence, a table or a quote the suffix would become part of that block.
         let space = if piece.after_block { "\n\n" } else { " " };
         let text = if n > 1 { format!("{}{space}({}/{n})", piece.text, i + 1) } else { piece.text };
         Part { text, source: piece.source }
@@ -65,7 +65,7 @@ fn number(pieces: Vec<Piece>) -> Vec<Part> {
     pieces.into_iter().enumerate().map(numbered).collect()
 }
 
-/// One part before it is numbered.
+/// A part before it is numbered.
 struct Piece {
     text: String,
     source: String,
@@ -74,7 +74,7 @@ struct Piece {
     after_block: bool,
 }
 
-/// A place in the nodes: a node, and a byte in its text.
+/// A position: an index into the nodes and a byte offset in that node's text.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Pos {
     node: usize,
@@ -84,15 +84,15 @@ struct Pos {
 /// A place where a part may end.
 #[derive(Clone, Copy)]
 struct Candidate {
-    /// Where the rendered text ends.
+    /// The end of the rendered text.
     end: Pos,
-    /// Where the next part begins: behind the break, if there is one.
+    /// The start of the next part, after the line break if there is one.
     next: Pos,
-    /// How much was written until there.
+    /// The length written up to here.
     written: usize,
 }
 
-/// How good a place is to end a part.
+/// The quality of a place to end a part, the best last.
 #[derive(Clone, Copy)]
 enum Quality {
     Letter = 0,
@@ -114,20 +114,20 @@ fn cut(nodes: &[Node], renderer: &dyn Renderer, room: Room) -> Vec<Piece> {
         let (len, mut source_len) = (writer.total(), source.written());
         let (text, after_block, visible) = std::mem::replace(&mut writer, following).finish();
         let mut text_source = source.take();
-        // Empty quotes write lines before anything is seen, and only what is seen can be cut.
+        // Empty quotes write lines before any visible text, and a cut needs visible text.
         while source_len > room.source {
             let Some((_, rest)) = text_source.split_once('\n') else { break };
             text_source = rest.to_owned();
             source_len = measure(&text_source, room.unit);
         }
-        // So do markers in markers on one line; the words stand behind them.
+        // So do nested markers on one line; the words follow them.
         if source_len > room.source {
             text_source = last_of(&text_source, room);
             source_len = measure(&text_source, room.unit);
         }
         start = cut.next;
         if len > room.rendered && nodes.len() > words_max(&text_source) {
-            // Marks that leave no room even for one letter: the words go without them.
+            // The marks leave no room for a single letter: write the words without marks.
             pieces.extend(self::cut(&words_of(&text_source), renderer, room));
         } else if visible && !text.is_empty() {
             pieces.push(Piece { text, source: text_source, len, source_len, after_block });
@@ -140,7 +140,7 @@ fn cut(nodes: &[Node], renderer: &dyn Renderer, room: Room) -> Vec<Piece> {
     pieces
 }
 
-/// Nodes that only say the words of a source.
+/// Returns nodes with only the words of a source.
 fn words_of(source: &str) -> Vec<Node> {
     let mut nodes = Vec::new();
     for (n, line) in source.split('\n').enumerate() {
@@ -152,12 +152,12 @@ fn words_of(source: &str) -> Vec<Node> {
     nodes
 }
 
-/// As many nodes as [`words_of`] makes: what has no more of them has no marks to do without.
+/// Returns the number of nodes that [`words_of`] makes. A part with no more nodes than that has no marks to drop.
 fn words_max(source: &str) -> usize {
     2 * source.split('\n').count() - 1
 }
 
-/// The end of a text, as much of it as fits.
+/// Returns the longest end of a text that fits.
 fn last_of(text: &str, room: Room) -> String {
     let mut left = room.source;
     let fitting = text.graphemes(true).rev().take_while(|grapheme| {
@@ -183,7 +183,7 @@ fn apply<'t>(step: Step<'t>, writer: &mut Writer<'t, '_>) {
     }
 }
 
-/// Walks from `from` to `to`; a text that ends inside a grapheme is cut there.
+/// Walks from `from` to `to`. If `to` is inside a grapheme, the grapheme is cut there.
 fn walk<'t>(nodes: &'t [Node], from: Pos, to: Pos, mut each: impl FnMut(Step<'t>)) {
     let mut pos = from;
     while pos < to && pos.node < nodes.len() {
@@ -205,14 +205,14 @@ fn walk<'t>(nodes: &'t [Node], from: Pos, to: Pos, mut each: impl FnMut(Step<'t>
 }
 
 fn first_grapheme(text: &str) -> &str {
-    // Two ASCII characters in a row are two graphemes; line ends do not occur in texts.
+    // Two consecutive ASCII characters are two graphemes, because texts contain no line ends.
     match text.as_bytes() {
         [first, second, ..] if first.is_ascii() && second.is_ascii() => &text[..1],
         _ => text.graphemes(true).next().unwrap_or(""),
     }
 }
 
-/// Finds where the part that begins at `start` ends.
+/// Returns the place where the part that begins at `start` ends.
 fn find_cut<'t>(
     nodes: &'t [Node],
     start: Pos,
@@ -269,7 +269,7 @@ fn find_cut<'t>(
     Candidate { end, next: end, written: writer.written() }
 }
 
-/// Takes the best place that does not leave the part too empty.
+/// Returns the best place that fills enough of the part.
 fn choose(best: &[Option<Candidate>; 4], room: Room) -> Option<Candidate> {
     let worth = |quality: Quality, share: usize| {
         best[quality as usize].filter(|candidate| candidate.written >= room.rendered / share)
@@ -283,8 +283,8 @@ fn choose(best: &[Option<Candidate>; 4], room: Room) -> Option<Candidate> {
         .or_else(|| best.iter().flatten().copied().max_by_key(|candidate| candidate.next))
 }
 
-/// A single step that does not fit at the start of a part: of a grapheme longer than
-/// the room a stretch of characters is taken, anything else as it is.
+/// Returns the end of a single step that does not fit at the start of a part. A grapheme
+/// longer than the room is cut after some of its characters; any other step is taken whole.
 fn forced(nodes: &[Node], pos: Pos, next: Pos, room: Room) -> Candidate {
     let mut next = next;
     if let Node::Text(text) = &nodes[pos.node] {

@@ -1,4 +1,4 @@
-//! Fitting a tree to a renderer: tables become lines, and frames whose marks would
+//! Lowering of a tree for a renderer: tables become lines, and frames whose marks would
 //! leave no room for words become quiet.
 
 use unicode_segmentation::UnicodeSegmentation;
@@ -9,17 +9,17 @@ use crate::plain::Plain;
 use crate::render::{Renderer, Writer};
 use crate::tree::{Align, Frame, Node, Table, Tree};
 
-/// The widest column that is padded; longer cells stand as they are.
+/// The maximum width of a padded column. Longer cells are written without padding.
 const COLUMN_WIDTH_MAX: usize = 40;
-/// Room that must be left for words beside all marks, in units.
+/// The room that must remain for words next to all marks, in units.
 pub(crate) const WORDS_MIN: usize = 6;
 
-/// The room a part has.
+/// The room in a part.
 #[derive(Clone, Copy)]
 pub(crate) struct Room {
-    /// For the rendered text without suffix; `usize::MAX` where there is no limit.
+    /// The room for the rendered text without suffix; `usize::MAX` without a limit.
     pub(crate) rendered: usize,
-    /// For the plain source.
+    /// The room for the plain source.
     pub(crate) source: usize,
     pub(crate) unit: Unit,
 }
@@ -34,7 +34,7 @@ pub(crate) fn lower(tree: &Tree, renderer: &dyn Renderer, room: Room) -> Vec<Nod
     lowering.nodes
 }
 
-/// What the close of a frame costs back and leaves behind.
+/// The effect of closing a frame: the room that it returns, and the text that follows.
 struct Open {
     cost: usize,
     closes: bool,
@@ -98,7 +98,7 @@ impl Lowering<'_> {
         self.push(Node::Quiet(frame.clone()), 0);
     }
 
-    /// A link without room for its address is text followed by its address.
+    /// Opens a link. Without room for its address the link becomes text followed by the address.
     fn open_link(&mut self, frame: &Frame, fits: bool, url: Option<&String>) {
         let cost = self.marks(frame);
         if fits && self.has_room(cost) {
@@ -114,7 +114,7 @@ impl Lowering<'_> {
         self.cost += cost;
     }
 
-    /// How much the marks of a frame take from a part that begins and ends in it.
+    /// Returns the room that a frame's marks take in a part that begins and ends inside it.
     fn marks(&self, frame: &Frame) -> usize {
         let opened = self.renderer.open(frame, None);
         let closed = self.renderer.close(frame, &opened);
@@ -150,7 +150,7 @@ impl Lowering<'_> {
         self.node(&Node::Close);
     }
 
-    /// Writes a table with pipes, or not at all if a row would not fit beside the repeated header.
+    /// Writes a table with pipes. Returns `None` if a row and the repeated header do not fit in one part.
     fn piped(&self, table: &Table, lines: &[String]) -> Option<Vec<Node>> {
         let mut rendered = table.rows.iter().map(|row| self.piped_row(table, row));
         let header = rendered.next()?;
@@ -254,7 +254,7 @@ fn pad(cell: &str, width: usize, align: Align) -> String {
     format!("{}{cell}{}", " ".repeat(left), " ".repeat(missing - left))
 }
 
-/// Returns how many columns a text takes in a fixed-width font; wide letters take two.
+/// Returns the width of a text in columns of a fixed-width font. Wide letters take two.
 fn display_width(text: &str) -> usize {
     if text.is_ascii() {
         return text.len();

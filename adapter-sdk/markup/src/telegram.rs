@@ -1,15 +1,15 @@
 //! The HTML subset of the Telegram Bot API.
 //!
-//! <https://core.telegram.org/bots/api#html-style>. Only `&`, `<` and `>` are
-//! escaped in text, and `"` in attributes; tags are always closed in the part that
-//! opens them. Telegram has no headings, lists or tables: headings are bold, lists
-//! are written with bullets, tables stand aligned in `<pre>`.
+//! <https://core.telegram.org/bots/api#html-style>. Only `&`, `<` and `>` are escaped in
+//! text, and `"` in attributes; tags are always closed in the part that opens them.
+//! Telegram has no headings, lists or tables: headings are bold, lists are written with
+//! bullets, tables are aligned in `<pre>`.
 
 use crate::plain::item_indent;
 use crate::render::{Indent, Place, Renderer};
 use crate::tree::Frame;
 
-/// The HTML of Telegram's Bot API.
+/// The renderer for the HTML of Telegram's Bot API.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Telegram;
 

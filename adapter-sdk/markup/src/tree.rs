@@ -1,7 +1,7 @@
-//! The words of a parsed text.
+//! The tree of a parsed text.
 //!
-//! A tree is kept as the flat list of its opens, closes and leaves. That form has
-//! no depth to recurse into, and a cut is an index into it.
+//! A tree is stored as the flat list of its opens, closes and leaves. This form needs no
+//! recursion, and a cut is an index into the list.
 
 /// A parsed text.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -10,7 +10,7 @@ pub struct Tree {
 }
 
 impl Tree {
-    /// Whether there is nothing to show.
+    /// Returns whether the text shows nothing.
     pub fn is_empty(&self) -> bool {
         self.nodes.is_empty()
     }
@@ -19,40 +19,40 @@ impl Tree {
 /// One step through a tree. Every `Open` has its `Close`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Node {
-    /// A frame begins.
+    /// The start of a frame.
     Open(Frame),
-    /// A frame begins that has no room for its marks in the rendered text; only after lowering.
+    /// The start of a frame that has no room for its marks in the rendered text. Only after lowering.
     Quiet(Frame),
-    /// The innermost frame ends.
+    /// The end of the innermost frame.
     Close,
     /// Text without line breaks.
     Text(String),
-    /// The next line of the same block.
+    /// A line break inside a block.
     Line {
-        /// Whether the author asked for the break.
+        /// True if the author wrote the break explicitly.
         hard: bool,
         /// Whether a part may end here.
         cut: bool,
     },
-    /// The next block.
+    /// The start of the next block.
     Gap {
-        /// Whether an empty line stands between the two.
+        /// True if an empty line separates the two blocks.
         blank: bool,
     },
-    /// A line across the text.
+    /// A horizontal rule.
     Rule,
-    /// A whole table; gone after lowering for a renderer.
+    /// A whole table; removed by lowering for a renderer.
     Table(Table),
-    /// One line of a table, in both writings; only after lowering.
+    /// One line of a table, in both forms. Only after lowering.
     Row {
-        /// Aligned with spaces.
+        /// The line aligned with spaces.
         source: String,
-        /// In the dialect.
+        /// The line in the dialect.
         rendered: String,
     },
 }
 
-/// Something that is open over a stretch of text.
+/// Formatting or structure around a stretch of text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Frame {
@@ -64,23 +64,23 @@ pub enum Frame {
     Strike,
     /// Underlined.
     Underline,
-    /// Hidden until asked for.
+    /// Hidden until the reader reveals it.
     Spoiler,
-    /// Code within a line.
+    /// Inline code.
     Code {
-        /// The longest run of backticks in it.
+        /// The length of the longest run of backticks in it.
         ticks: usize,
     },
     /// A link.
     Link {
-        /// Where to.
+        /// The address.
         url: String,
-        /// Whether its text is the address itself.
+        /// True if the link's text is the address itself.
         bare: bool,
     },
-    /// A picture, shown as a link.
+    /// An image, shown as a link.
     Image {
-        /// Where it is.
+        /// The address.
         url: String,
     },
     /// A heading of this level, 1 to 6.
@@ -89,55 +89,55 @@ pub enum Frame {
     Quote,
     /// One item of a list.
     Item {
-        /// What stands before it.
+        /// The bullet or number before the item.
         marker: Marker,
-        /// The tick box of a task.
+        /// The checkbox of a task; `Some(true)` if it is checked.
         task: Option<bool>,
-        /// Whether its later lines are indented; false where nesting went too deep.
+        /// True if later lines are indented; false if the nesting is too deep.
         indents: bool,
     },
     /// A block of code.
     CodeBlock {
-        /// Its language; empty: none.
+        /// The language; empty if none is given.
         language: String,
-        /// The longest run of backticks in it.
+        /// The length of the longest run of backticks in it.
         ticks: usize,
-        /// The longest run of tildes in it.
+        /// The length of the longest run of tildes in it.
         tildes: usize,
     },
-    /// A table that the dialect can write.
+    /// A table in the dialect's own syntax.
     Table {
-        /// What stands again above the rows of a later part: the header and its rule.
+        /// The header and its rule, repeated above the rows of a later part.
         header: String,
     },
 }
 
-/// What stands before an item.
+/// The bullet or number before an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Marker {
-    /// A bullet; the other kind where two lists follow each other.
+    /// A bullet. Two adjacent lists use different bullets.
     Bullet {
-        /// Whether to use the other kind.
+        /// True to use the other bullet.
         other: bool,
     },
     /// A number.
     Number {
-        /// The number; within another list or quote at most 9999.
+        /// The number; at most 9999 within another list or quote.
         number: u64,
-        /// Whether to write `)` where two lists follow each other.
+        /// True to write `)` instead of `.`, because two lists follow each other.
         other: bool,
     },
 }
 
-/// A table as it was written.
+/// A table as the author wrote it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Table {
     pub(crate) columns: Vec<Align>,
-    /// The header first; a cell is inline nodes.
+    /// The rows, the header first; a cell is a list of inline nodes.
     pub(crate) rows: Vec<Vec<Vec<Node>>>,
 }
 
-/// On which side the text of a column stands.
+/// The alignment of a column's text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Align {
     None,

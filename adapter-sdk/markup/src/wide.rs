@@ -1,16 +1,16 @@
 //! Emphasis next to wide text.
 //!
-//! CommonMark reads a mark by its neighbours and expects blanks between words. Chinese, Japanese, Korean, Thai
-//! and related scripts have none, so `**label：**text` would keep its asterisks. A guard between a mark and its
-//! neighbour counts as a letter, so the mark is read. The rule is that of the CommonMark proposal for these
-//! scripts: <https://github.com/tats-u/markdown-cjk-friendly>.
+//! CommonMark decides by the neighbours whether a mark counts, and expects blanks between words. Chinese,
+//! Japanese, Korean, Thai and related scripts have no blanks between words, so `**label：**text` would keep its
+//! asterisks. A guard between a mark and its neighbour counts as a letter, so the mark is read. The rule
+//! follows the CommonMark proposal for these scripts: <https://github.com/tats-u/markdown-cjk-friendly>.
 
 use std::borrow::Cow;
 
-/// The noncharacter that stands between a mark and its neighbour. It is removed from all text that is read.
+/// A noncharacter between a mark and its neighbour. The parser removes it from all text.
 pub(crate) const GUARD: char = '\u{fdd0}';
 
-/// Returns `markdown` with a guard on both sides of each mark that has wide text next to it.
+/// Returns `markdown` with a guard on both sides of each mark next to wide text.
 pub(crate) fn guard_marks(markdown: &str) -> Cow<'_, str> {
     if !markdown.chars().any(is_wide) {
         return Cow::Borrowed(markdown);
@@ -38,7 +38,7 @@ pub(crate) fn guard_marks(markdown: &str) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// Returns whether wide text comes next: a wide character, or punctuation and then one.
+/// Returns whether wide text follows: a wide character, or punctuation and then a wide character.
 fn is_beside(mut neighbours: impl Iterator<Item = char>) -> bool {
     match neighbours.next() {
         Some(first) if is_wide(first) => true,

@@ -1,4 +1,4 @@
-//! What each dialect makes of common texts, and the inputs that went wrong elsewhere.
+//! Common texts in each dialect, and inputs that other renderers handled wrong.
 
 use hermes_markup::{Limit, MarkupDialect, Part, Unit, measure, plain, render};
 
@@ -311,7 +311,7 @@ fn hostile_nesting_and_size_take_little_time() {
         for dialect in [MarkupDialect::Plain, MarkupDialect::CommonMark, MarkupDialect::Telegram] {
             let parts = render(text, dialect, Limit::new(4096, Unit::Utf16));
             let joined: String = parts.iter().map(|part| part.source.as_str()).collect();
-            // White space alone is not sent: what stands before the first words has no part to go with.
+            // White space alone is not sent, so blanks before the first words belong to no part.
             assert_eq!(joined.trim(), plain(text).trim());
         }
     }

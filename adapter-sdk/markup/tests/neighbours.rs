@@ -1,4 +1,4 @@
-//! Marks of CommonMark are read as marks, whatever stands beside them.
+//! Marks of CommonMark are read as marks next to every character.
 
 use hermes_markup::{Limit, MarkupDialect, Unit, render};
 use proptest::prelude::*;
@@ -7,7 +7,7 @@ fn whole(markdown: &str, dialect: MarkupDialect) -> String {
     render(markdown, dialect, Limit::NONE).into_iter().next().map(|part| part.text).unwrap_or_default()
 }
 
-/// What a reader of the text written as CommonMark sees, and what one of the text itself sees.
+/// Returns the text that a reader of the CommonMark rendering sees, the text that the author meant, and the rendering.
 fn seen(markdown: &str) -> (String, String, String) {
     let written = whole(markdown, MarkupDialect::CommonMark);
     (whole(&written, MarkupDialect::Telegram), whole(markdown, MarkupDialect::Telegram), written)
@@ -27,7 +27,8 @@ fn a_mark_between_a_letter_and_punctuation_is_still_a_mark() {
         ("***a**b*", "*__a__&#98;*"),
         ("e\u{301}<AA:e\u{301}>*(a)*", "e\u{301}AA:e&#769;*(a)*"),
         ("&#x6f22;**「a」**&#x6f22;", "&#28450;**「a」**&#28450;"),
-        // The letter between two marks is written by its number because of the second, so the one before the first is too.
+        // The second mark turns the letter between the two into a reference, so the letter
+        // before the first becomes one too.
         ("b**x~~+g~~**", "&#98;**&#120;~~+g~~**"),
         ("x：**“a”**，y", "x：**“a”**，y"),
         ("a**b**c *d*e", "a**b**c *d*e"),
@@ -56,7 +57,7 @@ fn a_letter_written_by_its_number_counts_towards_the_limit() {
     }
 }
 
-/// Spans, and what can stand beside one without a blank between.
+/// Spans and their possible direct neighbours.
 const PIECES: &[&str] = &[
     "*+a*",
     "*a+*",

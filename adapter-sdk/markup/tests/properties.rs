@@ -1,4 +1,4 @@
-//! What holds for every text, dialect, unit and limit.
+//! Properties of every text, dialect, unit and limit.
 
 use hermes_markup::{Limit, MarkupDialect, Part, Unit, measure, plain, render};
 use proptest::prelude::*;
@@ -12,7 +12,7 @@ const DIALECTS: [MarkupDialect; 5] = [
 ];
 const UNITS: [Unit; 4] = [Unit::Utf16, Unit::Scalars, Unit::Bytes, Unit::Graphemes];
 
-/// Pieces that mean something in markdown, and letters of every size.
+/// Markdown syntax, and letters of every size.
 const PIECES: &[&str] = &[
     "*",
     "**",
@@ -114,7 +114,7 @@ fn check(markdown: &str, dialect: MarkupDialect, max: u32, unit: Unit) -> Result
     let parts = render(markdown, dialect, Limit::new(max, unit));
     let joined: String = parts.iter().map(|part| part.source.as_str()).collect();
     let whole = plain(markdown);
-    // Blanks alone cannot be sent: a stretch of them that fills a part has none to go with.
+    // Blanks alone cannot be sent: a part that is full of them is dropped.
     if joined.trim() != whole.trim() && has_stretch_of_blanks(&whole) {
         prop_assert!(joined.split_whitespace().eq(whole.split_whitespace()), "{:?} is not {:?}", joined, whole);
     } else {
@@ -149,12 +149,12 @@ fn check(markdown: &str, dialect: MarkupDialect, max: u32, unit: Unit) -> Result
     Ok(parts)
 }
 
-/// Whether a text has more white space in a row than a part may be short.
+/// Returns whether a text has as many consecutive blanks as the shortest part has room.
 fn has_stretch_of_blanks(text: &str) -> bool {
     text.split(|c: char| !c.is_whitespace()).any(|blanks| blanks.chars().count() >= 8)
 }
 
-/// Every tag is Telegram's, closed in order; every `&` begins one of its entities.
+/// Checks that every tag is Telegram's and closed in order, and that every `&` begins one of its entities.
 fn check_html(html: &str) -> Result<(), TestCaseError> {
     let mut open = Vec::new();
     let mut rest = html;
@@ -185,7 +185,7 @@ fn check_html(html: &str) -> Result<(), TestCaseError> {
     Ok(())
 }
 
-/// The mark of a fence, how often it stands, and what stands behind it; `None` for any other line.
+/// Returns the mark of a fence, the length of its run, and the text after it; `None` for any other line.
 fn fence(line: &str) -> Option<(char, usize, &str)> {
     let line = line.trim_start_matches(|c: char| " >".contains(c));
     let line = line.trim_start_matches(|c: char| c.is_ascii_digit() || "-*.) []x>".contains(c));
@@ -195,7 +195,7 @@ fn fence(line: &str) -> Option<(char, usize, &str)> {
     (run >= 3 && !(mark == '`' && info.contains('`'))).then_some((mark, run, info.trim()))
 }
 
-/// Every fence that opens in a part closes in it.
+/// Checks that every fence that opens in a part closes in it.
 fn check_fences(text: &str) -> Result<(), TestCaseError> {
     let mut open: Option<(char, usize)> = None;
     for line in text.lines() {
@@ -210,14 +210,14 @@ fn check_fences(text: &str) -> Result<(), TestCaseError> {
     Ok(())
 }
 
-/// Discord takes every run of three backticks for a fence, wherever it stands; a part opens as many as it closes.
+/// Checks the backticks of a part. Discord reads every run of three as a fence; a part opens as many as it closes.
 fn check_backticks(text: &str) -> Result<(), TestCaseError> {
     let escaped = text.replace("\\\\", "").replace("\\`", "");
     prop_assert!(escaped.matches("```").count() % 2 == 0, "a fence is open at the end of {text:?}");
     Ok(())
 }
 
-/// Every `<` of mrkdwn is a link that ends in the part, every `&` an escaped character, every fence closed.
+/// Checks that every `<` of mrkdwn starts a link that ends in the part, every `&` an entity, and every fence is closed.
 fn check_mrkdwn(text: &str) -> Result<(), TestCaseError> {
     prop_assert!(text.matches("```").count() % 2 == 0, "a fence is open at the end of {text:?}");
     for after in text.split('<').skip(1) {
@@ -270,7 +270,7 @@ proptest! {
     fn a_block_of_code_keeps_its_language_and_its_lines_in_every_part(
         lines in prop::collection::vec(" {0,12}[a-z(){};=*_~<>&\"]{1,30}", 1..60),
         around in "([a-z][a-z ]{0,40})?",
-        // Where the marks of a language would take most of a part, it is left out.
+        // If a language's marks would take most of a part, the language is left out.
         max in 160_u32..600,
         u in 0..4_usize,
     ) {
@@ -294,7 +294,7 @@ proptest! {
                 prop_assert!(part.text[at..].starts_with("<pre><code class=\"language-rust\">"), "{}", part.text);
             }
         }
-        // What is cut is cut at line ends where that is possible, and nothing of a line's indentation is lost.
+        // Cuts are at line ends where possible, and every line keeps its indentation.
         prop_assert!(plain(&text).contains(&code));
     }
 
