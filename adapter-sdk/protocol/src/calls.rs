@@ -1,131 +1,132 @@
-//! Methods by name, and the small payloads that have no file of their own.
+//! Method names, and the small payloads without a file of their own.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::{Attachment, Chat, TurnEvent, word::words};
 
-/// Methods the host calls on an adapter.
+/// Methods that the host calls on an adapter.
 pub mod method {
     /// Opens the link. `{}` → `{}`, or a [`ConnectError`](crate::ConnectError).
     pub const CONNECT: &str = "connect";
-    /// Receives until the link is lost. `{}` → a [`ConnectError`](crate::ConnectError).
+    /// Receives events until the link is lost. `{}` → a [`ConnectError`](crate::ConnectError).
     pub const RUN: &str = "run";
-    /// Proves a round trip. `{}` → `{}`.
+    /// Checks the link with a round trip to the platform. `{}` → `{}`.
     pub const HEALTH: &str = "health";
     /// Closes the link. `{}` → `{}`.
     pub const DISCONNECT: &str = "disconnect";
     /// Sends one part. [`Outgoing`](crate::Outgoing) → [`SendOutcome`](crate::SendOutcome).
     pub const SEND: &str = "send";
-    /// Changes a sent message. [`EditCall`](crate::EditCall) → [`SendOutcome`](crate::SendOutcome).
+    /// Edits a sent message. [`EditCall`](crate::EditCall) → [`SendOutcome`](crate::SendOutcome).
     pub const EDIT: &str = "edit";
-    /// Takes a message back. [`SentMessage`](crate::SentMessage) → `{}`.
+    /// Deletes a sent message. [`SentMessage`](crate::SentMessage) → `{}`.
     pub const DELETE: &str = "delete";
-    /// Shows typing once. [`TypingCall`](crate::TypingCall) → `{}`.
+    /// Shows or ends the typing indicator. [`TypingCall`](crate::TypingCall) → `{}`.
     pub const TYPING: &str = "typing";
     /// Reacts to a message. [`ReactCall`](crate::ReactCall) → `{}`.
     pub const REACT: &str = "react";
     /// Opens a thread for a handoff. [`HandoffThreadCall`](crate::HandoffThreadCall) → [`Chat`](crate::Chat) or `null`.
     pub const CREATE_HANDOFF_THREAD: &str = "create_handoff_thread";
-    /// Gives a thread another name. [`RenameThreadCall`](crate::RenameThreadCall) → `{}`.
+    /// Renames a thread. [`RenameThreadCall`](crate::RenameThreadCall) → `{}`.
     pub const RENAME_THREAD: &str = "rename_thread";
     /// Renders and splits house markdown. [`RenderCall`](crate::RenderCall) → list of [`RenderedPart`](crate::RenderedPart).
     pub const RENDER: &str = "render";
     /// Replaces the command menu. [`CommandsCall`](crate::CommandsCall) → `{}`.
     pub const SET_COMMANDS: &str = "set_commands";
-    /// Turns what a person wrote into a chat. `{"target"}` → [`Chat`](crate::Chat) or `null`.
+    /// Resolves a target that a person wrote to a chat. `{"target"}` → [`Chat`](crate::Chat) or `null`.
     pub const RESOLVE_TARGET: &str = "resolve_target";
     /// Describes a chat. [`Chat`](crate::Chat) → [`Chat`](crate::Chat) or `null`.
     pub const CHAT_INFO: &str = "chat.info";
     /// Lists known chats. `{}` → list of [`Chat`](crate::Chat).
     pub const CHAT_LIST: &str = "chat.list";
-    /// Shows an unsent draft. [`DraftCall`](crate::DraftCall) → `{}`.
+    /// Shows a draft that is not sent yet. [`DraftCall`](crate::DraftCall) → `{}`.
     pub const DRAFT: &str = "draft";
-    /// One event of a running turn. [`TurnEventCall`](crate::TurnEventCall) → `{}`.
+    /// Reports one event of a running turn. [`TurnEventCall`](crate::TurnEventCall) → `{}`.
     pub const TURN_EVENT: &str = "turn_event";
-    /// Brings a file that an event named. [`FetchCall`](crate::FetchCall) → [`Attachment`](crate::Attachment).
+    /// Downloads a file that an event named. [`FetchCall`](crate::FetchCall) → [`Attachment`](crate::Attachment).
     pub const FETCH: &str = "fetch";
-    /// Whether a key arrived. [`LookupCall`](crate::LookupCall) → [`LookupReply`](crate::LookupReply).
+    /// Checks whether a send with a given key arrived. [`LookupCall`](crate::LookupCall) →
+    /// [`LookupReply`](crate::LookupReply).
     pub const LOOKUP: &str = "lookup";
 }
 
-/// Methods an adapter calls on the host.
+/// Methods that an adapter calls on the host.
 pub mod host_method {
-    /// Hands an event over. [`Event`](crate::Event) → [`Emitted`](crate::Emitted), once it is committed.
+    /// Hands an event to the host. [`Event`](crate::Event) → [`Emitted`](crate::Emitted), after the event is committed.
     pub const EMIT: &str = "emit";
     /// Reads a value. `{"key"}` → `{"value"}` or `{"value": null}`.
     pub const KV_GET: &str = "kv.get";
-    /// Writes a value of at most 64 KiB. `{"key", "value"}` → `{}`, once it is committed.
+    /// Writes a value of at most 64 KiB. `{"key", "value"}` → `{}`, after the value is committed.
     pub const KV_SET: &str = "kv.set";
-    /// Forgets a value. `{"key"}` → `{}`.
+    /// Deletes a value. `{"key"}` → `{}`.
     pub const KV_DELETE: &str = "kv.delete";
-    /// Makes room for a file that came in. [`MediaCreate`](crate::MediaCreate) → [`MediaSlot`](crate::MediaSlot).
+    /// Reserves a path for an incoming file. [`MediaCreate`](crate::MediaCreate) → [`MediaSlot`](crate::MediaSlot).
     pub const MEDIA_CREATE: &str = "media.create";
-    /// Says that the file is written. `{"id"}` → `{"size", "sha256"}`.
+    /// Commits an incoming file after it is written. `{"id"}` → `{"size", "sha256"}`.
     pub const MEDIA_COMMIT: &str = "media.commit";
-    /// Reads a secret of this instance's config. `{"name"}` → `{"value"}`.
+    /// Reads a secret from this instance's configuration. `{"name"}` → `{"value"}`.
     pub const SECRET: &str = "secret";
-    /// Counts something. `{"name", "value"}` → `{}`.
+    /// Adds `value` to a metric. `{"name", "value"}` → `{}`.
     pub const METRIC: &str = "metric";
-    /// Reports the link. [`LinkState`](crate::LinkState) → `{}`.
+    /// Reports the state of the link. [`LinkState`](crate::LinkState) → `{}`.
     pub const LINK: &str = "link";
-    /// Says that a data-carrying round trip just worked. `{}` → `{}`.
+    /// Reports that a round trip with data has just succeeded. `{}` → `{}`.
     pub const PROVED: &str = "proved";
-    /// A line for start-up and `status`. [`Announce`](crate::Announce) → `{}`.
+    /// Announces an address for the start-up output and `status`. [`Announce`](crate::Announce) → `{}`.
     pub const ANNOUNCE: &str = "announce";
     /// Claims a credential for this instance. `{"identity"}` → `{}` or `credential_in_use`.
     pub const LOCK_CREDENTIAL: &str = "lock_credential";
-    /// Tells how `create` failed, right before it answers with its sentence: a [`CallError`](crate::CallError) with the
-    /// code `panic`, `late` or `refused` → `{}`. Since 1.1.
+    /// Classifies a failure of `create`, right before `create` returns its error text: a
+    /// [`CallError`](crate::CallError) with the code `panic`, `late` or `refused` → `{}`. Since 1.1.
     pub const CREATE_FAILED: &str = "create_failed";
     /// Stops the turn of an event. `{"inbox_id"}` → `{"stopped"}`.
     pub const TURNS_STOP: &str = "turns.stop";
-    /// Tells the state of the turn of an event. `{"inbox_id"}` → `{"state"}`.
+    /// Returns the state of an event's turn. `{"inbox_id"}` → `{"state"}`.
     pub const TURNS_STATUS: &str = "turns.status";
-    /// Answers a question. `{"ask", "option", "sender"}` → `{}`.
+    /// Answers a question with one of its options. `{"ask", "option", "sender"}` → `{}`.
     pub const CHOICES_ANSWER: &str = "choices.answer";
     /// Lists the sender's sessions. `{"sender", "limit"?, "before_ms"?}` → list of session objects.
     pub const SESSIONS_LIST: &str = "sessions.list";
-    /// One session. `{"sender", "session_id"}` → session object.
+    /// Returns one session. `{"sender", "session_id"}` → session object.
     pub const SESSIONS_GET: &str = "sessions.get";
-    /// Messages of a session. `{"sender", "session_id", "limit"?}` → list of messages.
+    /// Returns the messages of a session. `{"sender", "session_id", "limit"?}` → list of messages.
     pub const SESSIONS_HISTORY: &str = "sessions.history";
-    /// Makes a session for a chat. `{"sender", "chat", "title"?}` → session object.
+    /// Creates a session for a chat. `{"sender", "chat", "title"?}` → session object.
     pub const SESSIONS_CREATE: &str = "sessions.create";
     /// Renames a session. `{"sender", "session_id", "title"}` → `{}`.
     pub const SESSIONS_RENAME: &str = "sessions.rename";
     /// Deletes a session. `{"sender", "session_id"}` → `{}`.
     pub const SESSIONS_DELETE: &str = "sessions.delete";
-    /// Makes a branch of a session, for a chat where one is named. `{"sender", "session_id", "chat"?, "title"?}` → session object.
+    /// Forks a session, for `chat` if it is given. `{"sender", "session_id", "chat"?, "title"?}` → session object.
     pub const SESSIONS_FORK: &str = "sessions.fork";
     /// Searches the sender's sessions. `{"sender", "query", "limit"?}` → list of hits.
     pub const SESSIONS_SEARCH: &str = "sessions.search";
-    /// The models one can ask for. `{}` → list of `{id}`.
+    /// Lists the available models. `{}` → list of `{id}`.
     pub const MODELS_LIST: &str = "models.list";
-    /// The slash commands: those of everybody's menu, or those that a sender may run in a direct message.
-    /// `{"sender"?}` → list of [`CommandInfo`](crate::CommandInfo).
+    /// Lists the slash commands: those in the public menu, or those that `sender` may run in a direct
+    /// message. `{"sender"?}` → list of [`CommandInfo`](crate::CommandInfo).
     pub const COMMANDS_LIST: &str = "commands.list";
 }
 
-/// What `create` gets: the host, the instance, its configuration.
+/// The argument of `create`: the host, the instance and its configuration.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct Envelope {
-    /// The host.
+    /// Facts about the host.
     pub host: HostInfo,
-    /// Name of the instance.
+    /// The name of the instance.
     pub instance: String,
-    /// Its configuration, secrets resolved.
+    /// The configuration of the instance, with secrets resolved.
     #[serde(default)]
     pub config: Value,
-    /// Absolute path of the folder in which the instance keeps its own files. Since 1.1.
+    /// The absolute path of the folder for the instance's own files. Since 1.1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub data_dir: Option<String>,
 }
 
 impl Envelope {
-    /// The envelope of `instance`.
+    /// Creates an envelope for `instance`.
     pub fn new(host: HostInfo, instance: impl Into<String>, config: Value) -> Self {
         Self { host, instance: instance.into(), config, data_dir: None }
     }
@@ -137,14 +138,14 @@ impl Envelope {
     }
 }
 
-/// What an adapter may know about the host.
+/// Facts about the host that an adapter may use.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct HostInfo {
-    /// SDK version the host speaks.
+    /// The SDK version that the host supports.
     pub sdk: String,
-    /// Named features beyond the version.
+    /// Named features of the host beyond its version.
     #[serde(default)]
     pub features: Vec<String>,
     /// The proxies for the instance's outgoing connections.
@@ -153,7 +154,7 @@ pub struct HostInfo {
 }
 
 impl HostInfo {
-    /// A host of this SDK version.
+    /// Creates the facts of a host with this SDK version.
     pub fn new(sdk: impl Into<String>, features: Vec<String>) -> Self {
         Self { sdk: sdk.into(), features, proxy: ProxySettings::default() }
     }
@@ -203,22 +204,23 @@ impl std::fmt::Debug for ProxySettings {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct CallError {
-    /// A stable word: `not_found`, `refused`, `invalid`, `unavailable`, `credential_in_use`, `not_granted`, …
+    /// A stable error code: `not_found`, `refused`, `invalid`, `unavailable`, `credential_in_use`, `not_granted`, …
     pub code: String,
-    /// One sentence.
+    /// The error in one sentence.
     pub message: String,
-    /// The wait that the platform asked for, in milliseconds: until then the host calls nothing in this chat.
+    /// The wait that the platform requested, in milliseconds. The host makes no call for
+    /// this chat before it has passed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_after_ms: Option<u64>,
 }
 
 impl CallError {
-    /// An error with a stable word and a sentence.
+    /// Creates an error with a stable code and a message.
     pub fn new(code: impl Into<String>, message: impl Into<String>) -> Self {
         Self { code: code.into(), message: message.into(), retry_after_ms: None }
     }
 
-    /// The same error with the wait that the platform asked for, where it did.
+    /// Returns the error with the wait that the platform requested, if any, in milliseconds.
     #[must_use]
     pub fn retry_after_ms(mut self, wait_ms: Option<u64>) -> Self {
         self.retry_after_ms = wait_ms;
@@ -234,59 +236,60 @@ impl std::fmt::Display for CallError {
 
 impl std::error::Error for CallError {}
 
-/// Why there is no link.
+/// The reason for a missing link.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "type", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum ConnectError {
-    /// A person has to do something first.
+    /// A person has to act first.
     Fatal {
-        /// What is wrong.
+        /// The cause.
         reason: String,
-        /// What to do about it.
+        /// The action that fixes it.
         mend: String,
     },
-    /// It may work later; the host owns the backoff.
+    /// A later attempt may succeed. The host decides the backoff.
     Retry {
-        /// What is wrong.
+        /// The cause.
         reason: String,
-        /// How long the platform asked us to wait, in milliseconds.
+        /// The wait that the platform requested, in milliseconds.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         after_ms: Option<u64>,
-        /// The connection itself failed (refused, unreachable, no such name): nothing reached the platform. The host
-        /// tries again within seconds, because each try is cheap.
+        /// True if the connection itself failed (refused, unreachable, unknown host name), so that nothing reached
+        /// the platform. The host retries within seconds, because each attempt is cheap.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         unreachable: bool,
     },
-    /// A word of a later version; it counts as a retry.
+    /// An error of a later version, treated as [`ConnectError::Retry`].
     #[serde(other, skip_serializing)]
     Unrecognised,
 }
 
 impl ConnectError {
-    /// It needs a person.
+    /// Creates an error that a person has to fix.
     pub fn fatal(reason: impl Into<String>, mend: impl Into<String>) -> Self {
         Self::Fatal { reason: reason.into(), mend: mend.into() }
     }
 
-    /// It may work later.
+    /// Creates an error that a later attempt may resolve.
     pub fn retry(reason: impl Into<String>) -> Self {
         Self::Retry { reason: reason.into(), after_ms: None, unreachable: false }
     }
 
-    /// The platform cannot be reached: the connection was refused, or no route or name leads there.
+    /// Creates an error for an unreachable platform: the connection was refused, or no route or address was found.
     pub fn unreachable(reason: impl Into<String>) -> Self {
         Self::Retry { reason: reason.into(), after_ms: None, unreachable: true }
     }
 
-    /// It may work after this time.
+    /// Creates an error for which the platform requested a wait of `after_ms` milliseconds.
     pub fn retry_after_ms(reason: impl Into<String>, after_ms: u64) -> Self {
         Self::Retry { reason: reason.into(), after_ms: Some(after_ms), unreachable: false }
     }
 
-    /// Its credential could not be locked: a person has to do something (`mend`) only where the credential is in use
-    /// or cannot be locked at all. A host that cannot at the moment (a full disk, many calls) is asked again.
+    /// Creates the error of a failed credential lock. It is fatal (`mend` names the fix) if the credential is in use
+    /// or cannot be locked at all. A temporary failure of the host, such as a full disk or too many calls, is
+    /// retried.
     pub fn not_locked(error: &CallError, mend: impl Into<String>) -> Self {
         match error.code.as_str() {
             "unavailable" | "busy" | "failed" => Self::retry(error.to_string()),
@@ -307,51 +310,51 @@ impl std::fmt::Display for ConnectError {
 
 impl std::error::Error for ConnectError {}
 
-/// What a library that reconnects itself says about its link.
+/// The link state reported by a client library that reconnects itself.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct LinkState {
     /// `online`, `lost` or `degraded`.
     pub state: LinkWord,
-    /// Why, or which duty fails.
+    /// The cause, or the duty that fails.
     #[serde(default)]
     pub reason: String,
 }
 
 impl LinkState {
-    /// This state for this reason.
+    /// Creates a report of `state` with its cause.
     pub fn new(state: LinkWord, reason: impl Into<String>) -> Self {
         Self { state, reason: reason.into() }
     }
 }
 
 words! {
-    /// States of a link.
+    /// The state of a link.
     pub enum LinkWord {
-        /// It works.
+        /// The link works.
         Online = "online",
-        /// It is being rebuilt.
+        /// The link is lost, and the library reconnects.
         Lost = "lost",
-        /// It is up, but a duty fails.
+        /// The link works, but one of its duties fails.
         Degraded = "degraded",
     }
 }
 
-/// A line for start-up and `status`.
+/// An address for the start-up output and `status`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct Announce {
-    /// What it is.
+    /// The name of the page or service.
     pub label: String,
-    /// Where to open it.
+    /// The address to open.
     #[serde(default)]
     pub url: String,
 }
 
 impl Announce {
-    /// `label` at `url`.
+    /// Creates an announcement of `label` at `url`.
     pub fn new(label: impl Into<String>, url: impl Into<String>) -> Self {
         Self { label: label.into(), url: url.into() }
     }
@@ -364,12 +367,12 @@ impl Announce {
 pub struct EditCall {
     /// The message to change.
     pub message: crate::SentMessage,
-    /// What it should say.
+    /// The new content.
     pub outgoing: crate::Outgoing,
 }
 
 impl EditCall {
-    /// `message` should say `outgoing`.
+    /// Creates a call that changes `message` to `outgoing`.
     pub fn new(message: crate::SentMessage, outgoing: crate::Outgoing) -> Self {
         Self { message, outgoing }
     }
@@ -380,14 +383,14 @@ impl EditCall {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct TypingCall {
-    /// Where.
+    /// The chat.
     pub chat: Chat,
-    /// Whether to show it or to end it.
+    /// True to show the indicator, false to end it.
     pub on: bool,
 }
 
 impl TypingCall {
-    /// Show or end typing in `chat`.
+    /// Creates a call that shows or ends the typing indicator in `chat`.
     pub fn new(chat: Chat, on: bool) -> Self {
         Self { chat, on }
     }
@@ -400,20 +403,20 @@ impl TypingCall {
 pub struct ReactCall {
     /// The message.
     pub message: crate::SentMessage,
-    /// The emoji; empty takes the reaction back.
+    /// The emoji; empty removes the reaction.
     pub emoji: String,
-    /// The emoji that this account reacted with before and that goes; nothing where nobody knows of one.
+    /// The earlier emoji of this account that the new one replaces; absent if none is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub instead_of: Option<String>,
 }
 
 impl ReactCall {
-    /// React to `message` with `emoji`.
+    /// Creates a call that reacts to `message` with `emoji`.
     pub fn new(message: crate::SentMessage, emoji: impl Into<String>) -> Self {
         Self { message, emoji: emoji.into(), instead_of: None }
     }
 
-    /// The same, in place of an earlier one.
+    /// Returns the call with the earlier emoji that it replaces.
     pub fn instead_of(mut self, emoji: Option<&str>) -> Self {
         self.instead_of = emoji.map(str::to_owned);
         self
@@ -425,16 +428,16 @@ impl ReactCall {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct HandoffThreadCall {
-    /// The home chat to open it in.
+    /// The home chat in which to open the thread.
     pub chat: Chat,
-    /// Name of the thread.
+    /// The name of the thread.
     pub name: String,
-    /// Idempotency key.
+    /// The idempotency key.
     pub key: String,
 }
 
 impl HandoffThreadCall {
-    /// A thread `name` in `chat`.
+    /// Creates a call for a thread `name` in `chat`.
     pub fn new(chat: Chat, name: impl Into<String>, key: impl Into<String>) -> Self {
         Self { chat, name: name.into(), key: key.into() }
     }
@@ -447,12 +450,12 @@ impl HandoffThreadCall {
 pub struct RenameThreadCall {
     /// The thread.
     pub chat: Chat,
-    /// Its new name.
+    /// The new name.
     pub name: String,
 }
 
 impl RenameThreadCall {
-    /// The thread `chat` is called `name` from now on.
+    /// Creates a call that renames the thread `chat` to `name`.
     pub fn new(chat: Chat, name: impl Into<String>) -> Self {
         Self { chat, name: name.into() }
     }
@@ -463,14 +466,14 @@ impl RenameThreadCall {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct RenderCall {
-    /// House markdown.
+    /// The text in house markdown.
     pub markdown: String,
-    /// The limit, in the adapter's declared unit; smaller than declared after a `too_long`.
+    /// The maximum length, in the adapter's declared unit. Smaller than declared after a `too_long`.
     pub limit: u32,
 }
 
 impl RenderCall {
-    /// Render `markdown` into parts of at most `limit`.
+    /// Creates a call that renders `markdown` into parts of at most `limit` units.
     pub fn new(markdown: impl Into<String>, limit: u32) -> Self {
         Self { markdown: markdown.into(), limit }
     }
@@ -481,14 +484,14 @@ impl RenderCall {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct RenderedPart {
-    /// The text as the platform gets it.
+    /// The text for the platform.
     pub text: String,
-    /// The plain text behind it.
+    /// The plain text with the same content.
     pub source: String,
 }
 
 impl RenderedPart {
-    /// `text`, and the plain `source` behind it.
+    /// Creates a part of `text` and its plain `source`.
     pub fn new(text: impl Into<String>, source: impl Into<String>) -> Self {
         Self { text: text.into(), source: source.into() }
     }
@@ -504,7 +507,7 @@ pub struct CommandsCall {
 }
 
 impl CommandsCall {
-    /// The whole menu.
+    /// Creates a call that replaces the whole menu.
     pub fn new(commands: Vec<CommandInfo>) -> Self {
         Self { commands }
     }
@@ -517,23 +520,23 @@ impl CommandsCall {
 pub struct CommandInfo {
     /// Name without the slash.
     pub name: String,
-    /// One line.
+    /// The description, in one line.
     pub help: String,
-    /// Arguments as a person reads them, `[title]`.
+    /// The arguments in readable form, such as `[title]`.
     #[serde(default)]
     pub args: String,
-    /// Words that may stand behind the name, as far as the host knows them; others may be right too.
+    /// Known values of the first argument. Other values may be valid, too.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub values: Vec<String>,
 }
 
 impl CommandInfo {
-    /// Command `name`.
+    /// Creates a command.
     pub fn new(name: impl Into<String>, help: impl Into<String>, args: impl Into<String>) -> Self {
         Self { name: name.into(), help: help.into(), args: args.into(), values: Vec::new() }
     }
 
-    /// With the words that may stand behind it.
+    /// Returns the command with known values of its argument.
     #[must_use]
     pub fn with_values(mut self, values: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.values = values.into_iter().map(Into::into).collect();
@@ -546,14 +549,14 @@ impl CommandInfo {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct DraftCall {
-    /// Where.
+    /// The chat.
     pub chat: Chat,
     /// The text so far.
     pub text: String,
 }
 
 impl DraftCall {
-    /// The draft `text` in `chat`.
+    /// Creates a call that shows the draft `text` in `chat`.
     pub fn new(chat: Chat, text: impl Into<String>) -> Self {
         Self { chat, text: text.into() }
     }
@@ -564,16 +567,16 @@ impl DraftCall {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct TurnEventCall {
-    /// The event that the turn answers.
+    /// The `inbox_id` of the event that the turn answers.
     pub inbox_id: i64,
-    /// Number of this event in the turn, from 1, without gaps.
+    /// The number of this event in the turn, from 1, without gaps.
     pub seq: u64,
     /// The event.
     pub event: TurnEvent,
 }
 
 impl TurnEventCall {
-    /// Event number `seq` of the turn that answers `inbox_id`.
+    /// Creates the call for event number `seq` of the turn that answers `inbox_id`.
     pub fn new(inbox_id: i64, seq: u64, event: TurnEvent) -> Self {
         Self { inbox_id, seq, event }
     }
@@ -586,12 +589,12 @@ impl TurnEventCall {
 pub struct FetchCall {
     /// The file, as the event named it.
     pub file: Attachment,
-    /// How long the host waits for it, in milliseconds. What takes longer is cancelled, and the file is missing.
+    /// The time that the host waits, in milliseconds. After that the call is cancelled and the file counts as missing.
     pub within_ms: u64,
 }
 
 impl FetchCall {
-    /// Brings `file` within this time.
+    /// Creates a call that downloads `file` within `within_ms` milliseconds.
     pub fn new(file: Attachment, within_ms: u64) -> Self {
         Self { file, within_ms }
     }
@@ -602,33 +605,33 @@ impl FetchCall {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct LookupCall {
-    /// The key of the doubtful send.
+    /// The key of the send whose result is unknown.
     pub key: String,
-    /// Where it went.
+    /// The chat of the send.
     pub chat: Chat,
 }
 
 impl LookupCall {
-    /// Did `key` arrive in `chat`?
+    /// Creates a call that asks whether `key` arrived in `chat`.
     pub fn new(key: impl Into<String>, chat: Chat) -> Self {
         Self { key: key.into(), chat }
     }
 }
 
-/// What `lookup` answers.
+/// The reply to `lookup`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "type", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum LookupReply {
-    /// It arrived.
+    /// The message arrived.
     Found {
         /// The platform's proof.
         receipt: crate::Receipt,
     },
-    /// It did not arrive and may be sent again.
+    /// The message did not arrive and may be sent again.
     Absent,
-    /// The adapter cannot tell. Also what a word of a later version means.
+    /// The adapter cannot tell; also a reply of a later version.
     #[serde(other)]
     Unclear,
 }
@@ -638,36 +641,36 @@ pub enum LookupReply {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct MediaCreate {
-    /// File name for people; only its last component is used.
+    /// The file name for display; only its last component is used.
     pub name: String,
-    /// MIME type.
+    /// The MIME type.
     #[serde(default)]
     pub mime: String,
-    /// Size in bytes, where it is known.
+    /// The size in bytes, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub size: Option<u64>,
 }
 
 impl MediaCreate {
-    /// A file of this name and type.
+    /// Creates a request for a file of this name, type and size.
     pub fn new(name: impl Into<String>, mime: impl Into<String>, size: Option<u64>) -> Self {
         Self { name: name.into(), mime: mime.into(), size }
     }
 }
 
-/// Where the adapter writes a file that came in.
+/// The reserved path for an incoming file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct MediaSlot {
-    /// Id to commit and to name in the event.
+    /// The id to commit, and to name in the event.
     pub id: String,
-    /// Path to write to.
+    /// The path to write to.
     pub path: String,
 }
 
 impl MediaSlot {
-    /// Slot `id` at `path`.
+    /// Creates a slot.
     pub fn new(id: impl Into<String>, path: impl Into<String>) -> Self {
         Self { id: id.into(), path: path.into() }
     }

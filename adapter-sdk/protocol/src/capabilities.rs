@@ -1,73 +1,74 @@
-//! What an adapter can do. The host never asks who an adapter is.
+//! The capabilities of an adapter. The host decides by them and never by an adapter's name.
 
 use serde::{Deserialize, Serialize};
 
 use crate::{Extra, word::words};
 
-/// What one adapter can do, as its manifest declares it. Constant while loaded.
+/// The capabilities of one adapter, as its manifest declares them. They are constant while
+/// the adapter is loaded.
 ///
-/// In JSON an object; what is missing is `false`, except
-/// `supports_async_delivery`, which is `true`. Names that stand for a method are
-/// written by `export_adapter!` from the traits that the adapter implements.
+/// In JSON an object; an absent key is `false`, except `supports_async_delivery`, which
+/// defaults to `true`. Keys that correspond to a method are set by `export_adapter!` from
+/// the traits that the adapter implements.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 #[non_exhaustive]
 pub struct Capabilities {
-    /// Whether something may be delivered when no request is open.
+    /// True if a message may be delivered while no request is open.
     pub supports_async_delivery: bool,
-    /// Whether the host may open a thread for a handoff (`HandoffThread`).
+    /// True if the host may open a thread for a handoff (`HandoffThread`).
     pub create_handoff_thread: bool,
-    /// Whether the host may give a thread another name (`RenameThread`).
+    /// True if the host may rename a thread (`RenameThread`).
     pub rename_thread: bool,
-    /// Whether a sent message can be changed (`Edit`).
+    /// True if a sent message can be edited (`Edit`).
     pub edit: bool,
-    /// Whether a sent message can be taken back (`Delete`).
+    /// True if a sent message can be deleted (`Delete`).
     pub delete: bool,
-    /// Whether typing can be shown (`Typing`).
+    /// True if typing can be shown (`Typing`).
     pub typing: bool,
-    /// Whether this account can react (`React`).
+    /// True if this account can react (`React`).
     pub reactions: bool,
-    /// Whether choices can be buttons.
+    /// True if choices can be shown as buttons.
     pub buttons: bool,
-    /// Whether chats have threads.
+    /// True if chats have threads.
     pub threads: bool,
-    /// Files in and out.
+    /// Incoming and outgoing files.
     pub media: MediaCapability,
-    /// Whether voice messages exist.
+    /// True if voice messages exist.
     pub voice: bool,
-    /// Whether an unsent draft can be shown (`Draft`).
+    /// True if a draft can be shown before it is sent (`Draft`).
     pub drafts: bool,
-    /// Whether the platform has a command menu (`CommandsMenu`).
+    /// True if the platform has a command menu (`CommandsMenu`).
     pub commands_menu: bool,
-    /// Whether the adapter renders text itself (`Render`).
+    /// True if the adapter renders text itself (`Render`).
     pub render: bool,
-    /// Whether it can turn what a person writes into a chat (`ResolveTarget`).
+    /// True if the adapter can resolve a target that a person writes to a chat (`ResolveTarget`).
     pub resolve_target: bool,
-    /// Whether it can describe and list chats (`ChatInfo`).
+    /// True if the adapter can describe and list chats (`ChatInfo`).
     pub chat_info: bool,
-    /// Whether an event may name files that are brought later (`Fetch`).
+    /// True if an event may name files that are downloaded later (`Fetch`).
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub fetch: bool,
-    /// Whether it can look up by key whether a send arrived (`Reconcile`).
+    /// True if the adapter can look up by key whether a send arrived (`Reconcile`).
     pub lookup: bool,
-    /// Text limits.
+    /// The limits of text.
     pub text: TextLimit,
-    /// How a growing answer is shown.
+    /// The way to show a growing answer.
     pub stream: StreamKind,
-    /// What a doubtful send can lead to.
+    /// The possible consequences of a send with an unknown result.
     pub delivery: DeliveryClass,
-    /// Whether the adapter proves who its senders are (signatures, keys, links).
+    /// True if the adapter verifies the identity of its senders (signatures, keys, links).
     pub authorizes_upstream: bool,
-    /// Whether a person can pick a conversation in the adapter itself.
+    /// True if a person can pick a conversation in the adapter itself.
     pub interactive_resume: bool,
-    /// What stands before a command besides `/`; empty: nothing.
+    /// A prefix of commands in addition to `/`; empty: none.
     pub command_prefix: String,
-    /// How often a living link proves itself.
+    /// The interval in which a working link proves itself.
     pub liveness: Liveness,
-    /// Whether old and new may hold a connection side by side.
+    /// True if the old and the new instance may be connected at the same time.
     pub parallel_connections: bool,
-    /// Whether a group message counts without being addressed.
+    /// The treatment of a group message that does not address the account.
     pub group_default: GroupDefault,
     /// Capabilities of a later version, `hermes.<thing>/<revision>` among them.
     #[serde(flatten)]
@@ -110,17 +111,17 @@ impl Default for Capabilities {
     }
 }
 
-/// The longest text one message holds, in the unit the platform counts.
+/// The maximum length of one message's text, in the unit that the platform counts.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 #[non_exhaustive]
 pub struct TextLimit {
-    /// How many units; `0` means no limit.
+    /// The maximum, in `unit`; `0` means no limit.
     pub limit: u32,
-    /// What is counted.
+    /// The unit of `limit`.
     pub unit: TextUnit,
-    /// The dialect that text is written in.
+    /// The dialect of the text.
     pub dialect: Dialect,
 }
 
@@ -131,14 +132,14 @@ impl Default for TextLimit {
 }
 
 impl TextLimit {
-    /// `limit` units of `unit`, written in `dialect`.
+    /// Creates a limit of `limit` units of `unit`, for text in `dialect`.
     pub fn new(limit: u32, unit: TextUnit, dialect: Dialect) -> Self {
         Self { limit, unit, dialect }
     }
 }
 
 words! {
-    /// What a platform counts.
+    /// The unit in which a platform counts text.
     pub enum TextUnit {
         /// UTF-16 code units.
         Utf16 = "utf16",
@@ -152,7 +153,7 @@ words! {
 }
 
 words! {
-    /// A way to write text that `hermes-markup` knows; any other word needs `Render`.
+    /// A dialect that `hermes-markup` renders. Any other word requires `Render`.
     pub enum Dialect {
         /// No markup.
         Plain = "plain",
@@ -167,75 +168,75 @@ words! {
     }
 }
 
-/// Files in and out.
+/// Incoming and outgoing files.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 #[non_exhaustive]
 pub struct MediaCapability {
-    /// Whether files come in.
+    /// True if files can be received.
     #[serde(rename = "in")]
     pub inbound: bool,
-    /// Whether files go out.
+    /// True if files can be sent.
     #[serde(rename = "out")]
     pub outbound: bool,
-    /// Whether several files go out in one call.
+    /// True if one call can send several files.
     pub albums: bool,
-    /// The largest file in, in bytes; `0` means no limit of the platform.
+    /// The maximum size of an incoming file, in bytes; `0` means that the platform has no limit.
     pub in_bytes_max: u64,
-    /// The largest file out, in bytes; `0` means no limit of the platform. Where the adapter has a config key
-    /// `out_bytes_max` and the operator sets it, that counts instead.
+    /// The maximum size of an outgoing file, in bytes; `0` means that the platform has no limit. If the
+    /// adapter has a config key `out_bytes_max` and the operator sets it, that value applies instead.
     pub out_bytes_max: u64,
-    /// The longest text that goes with files, in the unit of `text`; `0` means as long as any text.
+    /// The maximum length of a text sent with files, in the unit of `text`; `0` means the limit of any text.
     pub caption_limit: u32,
 }
 
 words! {
-    /// How a growing answer is shown.
+    /// The way to show a growing answer.
     pub enum StreamKind {
-        /// Not at all.
+        /// The answer is shown when it is complete.
         None = "none",
-        /// By edits of one message.
+        /// One message is edited repeatedly.
         Edit = "edit",
-        /// By the events of the turn themselves (`NativeStream`).
+        /// The adapter receives the events of the turn (`NativeStream`).
         Native = "native",
     }
 }
 
 words! {
-    /// What a doubtful send can lead to.
+    /// The possible consequences of a send with an unknown result.
     pub enum DeliveryClass {
-        /// The platform deduplicates our key.
+        /// The platform deduplicates by our key, so the send is repeated safely.
         Idempotent = "idempotent",
-        /// The adapter can look whether it arrived.
+        /// The adapter can check whether the message arrived.
         Reconcilable = "reconcilable",
-        /// A doubtful send is repeated once, marked.
+        /// The send is repeated once, with a mark that it may be a duplicate.
         AtLeastOnce = "at_least_once",
     }
 }
 
 words! {
-    /// Whether a group message starts a turn without being addressed.
+    /// The condition under which a group message starts a turn.
     pub enum GroupDefault {
-        /// Only when it is addressed.
+        /// Only messages that address the account.
         Addressed = "addressed",
-        /// Always.
+        /// All messages.
         All = "all",
     }
 }
 
-/// How often a living link proves itself.
+/// The interval in which a working link proves itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 #[non_exhaustive]
 pub struct Liveness {
-    /// The longest silence of a living link, in seconds; `0` means that silence proves nothing.
+    /// The longest silence of a working link, in seconds; `0` means that silence proves nothing.
     pub interval_s: u32,
 }
 
 impl Liveness {
-    /// Proved at least every `interval_s` seconds.
+    /// Creates the value for a link that proves itself at least every `interval_s` seconds.
     pub fn every_s(interval_s: u32) -> Self {
         Self { interval_s }
     }

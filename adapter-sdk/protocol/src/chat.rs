@@ -1,48 +1,48 @@
-//! Where and who.
+//! Chats and senders.
 
 use serde::{Deserialize, Serialize};
 
 use crate::word::words;
 
 words! {
-    /// The kind of a chat. Only the first four exist; `private` is read as `dm`.
+    /// The kind of a chat. Only these four exist; `private` is read as `dm`.
     pub enum ChatType {
-        /// One person and the agent.
+        /// A conversation of one person with the agent.
         Dm = "dm",
-        /// Several people.
+        /// A conversation of several people.
         Group = "group",
-        /// A broadcast: few write, many read.
+        /// A broadcast: few members write, many read.
         Channel = "channel",
-        /// A conversation inside a group or channel that has its own scrollback.
+        /// A conversation inside a group or channel with its own history.
         Thread = "thread",
     }
 }
 
-/// Where something was said. The same value on every path of one adapter:
-/// message, edit, reaction, button, slash interaction, handoff thread.
+/// The place of a message. An adapter uses the same value on every path: message, edit,
+/// reaction, button, slash interaction, handoff thread.
 ///
-/// Two chats are the same when `type`, `id` and `thread` are equal; the names
-/// are for people. A workspace or guild that ids need is part of `id`; `space`
-/// names it for the host and is no part of the comparison.
+/// Two chats are equal if `type`, `id` and `thread` are equal; the names are for display. A
+/// workspace or guild that the ids need is part of `id`; `space` names it for the host and
+/// is not compared.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct Chat {
-    /// Kind of the chat.
+    /// The kind of the chat.
     #[serde(rename = "type")]
     pub kind: ChatType,
-    /// The platform's stable id, canonical, never a display name.
+    /// The platform's stable id in canonical form, never a display name.
     pub id: String,
     /// The thread or topic inside the chat.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub thread: Option<String>,
-    /// The chat that a thread belongs to, where the thread has an id of its own.
+    /// The chat that contains the thread, if the thread has an id of its own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent: Option<String>,
-    /// Display name.
+    /// The display name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// Display name of the thread.
+    /// The display name of the thread.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub thread_name: Option<String>,
     /// The platform's stable id of the guild, team or server that the chat belongs to. Since 1.1.
@@ -51,17 +51,17 @@ pub struct Chat {
 }
 
 impl Chat {
-    /// A chat without a thread or names.
+    /// Creates a chat without a thread or names.
     pub fn new(kind: ChatType, id: impl Into<String>) -> Self {
         Self { kind, id: id.into(), thread: None, parent: None, name: None, thread_name: None, space: None }
     }
 
-    /// A direct message chat.
+    /// Creates a direct message chat.
     pub fn dm(id: impl Into<String>) -> Self {
         Self::new(ChatType::Dm, id)
     }
 
-    /// The same chat, inside `thread`.
+    /// Returns the chat with this thread.
     pub fn in_thread(mut self, thread: impl Into<String>) -> Self {
         self.thread = Some(thread.into());
         self
@@ -73,7 +73,7 @@ impl Chat {
         self
     }
 
-    /// The same chat with a display name.
+    /// Returns the chat with a display name.
     pub fn named(mut self, name: impl Into<String>) -> Self {
         self.name = Some(name.into());
         self
@@ -94,47 +94,47 @@ impl std::hash::Hash for Chat {
     }
 }
 
-/// Who said something. Only `id` and `alt_id` ever decide anything.
+/// The author of an event. Only `id` and `alt_id` take part in decisions.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct Sender {
-    /// The platform's stable id of the account; empty when there is none.
+    /// The platform's stable id of the account; empty if there is none.
     #[serde(default)]
     pub id: String,
-    /// A second stable id, where a platform has two.
+    /// A second stable id, on platforms with two.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub alt_id: Option<String>,
-    /// Display name. Never matched against anything.
+    /// The display name. It is never compared with anything.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// Whether the platform says that this is a bot.
+    /// True if the platform reports the account as a bot.
     #[serde(default)]
     pub is_bot: bool,
-    /// Roles the adapter vouches for; they count only under `trust_upstream`.
+    /// Roles confirmed by the adapter. They count only under `trust_upstream`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub roles: Vec<String>,
 }
 
 impl Sender {
-    /// A human sender with this id.
+    /// Creates a human sender with this id.
     pub fn new(id: impl Into<String>) -> Self {
         Self { id: id.into(), ..Self::default() }
     }
 
-    /// The same sender with a display name.
+    /// Returns the sender with a display name.
     pub fn named(mut self, name: impl Into<String>) -> Self {
         self.name = Some(name.into());
         self
     }
 
-    /// The same sender, marked as a bot or not.
+    /// Returns the sender, marked as a bot or a person.
     pub fn bot(mut self, is_bot: bool) -> Self {
         self.is_bot = is_bot;
         self
     }
 
-    /// The same sender with a role.
+    /// Returns the sender with an additional role.
     pub fn with_role(mut self, role: impl Into<String>) -> Self {
         self.roles.push(role.into());
         self

@@ -1,4 +1,4 @@
-//! What comes in.
+//! Incoming events.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -6,21 +6,21 @@ use serde_json::Value;
 use crate::{Chat, Extra, Sender, word::words};
 
 words! {
-    /// What changed on the platform.
+    /// The kind of a change on the platform.
     pub enum EventKind {
-        /// Somebody wrote.
+        /// A new message.
         Message = "message",
-        /// Somebody changed what they had written.
+        /// An edit of an earlier message.
         Edited = "edited",
-        /// A message is gone.
+        /// The deletion of a message.
         Deleted = "deleted",
-        /// A reaction was added or removed.
+        /// An added or removed reaction.
         Reaction = "reaction",
-        /// A button of an earlier question was pressed.
+        /// A press of a button of an earlier question.
         Choice = "choice",
-        /// The chat continues under another id.
+        /// The move of a chat to another id.
         Migrated = "migrated",
-        /// Somebody joined or left.
+        /// A member who joined or left.
         Member = "member",
     }
 }
@@ -30,37 +30,37 @@ words! {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct Event {
-    /// What changed.
+    /// The kind of the change.
     #[serde(rename = "type")]
     pub kind: EventKind,
-    /// Names the change itself, never the transport's delivery:
+    /// The id of the change itself, never of the transport's delivery:
     /// `m:<chat>:<message>`, `e:<chat>:<message>:<revision>`, …
     pub event_id: String,
-    /// When it happened, in milliseconds since the Unix epoch, by the platform's clock.
+    /// The time of the change, in milliseconds since the Unix epoch, by the platform's clock.
     pub at_ms: i64,
-    /// Where.
+    /// The chat.
     pub chat: Chat,
-    /// Who.
+    /// The author.
     pub sender: Sender,
-    /// The platform's id of the message, where there is one.
+    /// The platform's id of the message, if there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message_id: Option<String>,
-    /// What was said, without the mention of this account.
+    /// The text, without the mention of this account.
     #[serde(default)]
     pub text: String,
-    /// Facts about whether this account was meant.
+    /// Facts that show whether the message addresses this account.
     #[serde(default)]
     pub addressed: Addressed,
-    /// The message this one answers.
+    /// The message that this one answers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reply_to: Option<ReplyTo>,
     /// The origin of a message that its sender forwarded from another chat. Since 1.1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub forwarded: Option<Forwarded>,
-    /// Files that came with it; an album is one event.
+    /// The attached files; an album is one event.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub attachments: Vec<Attachment>,
-    /// The platform's id of the album that this message is a part of. Parts of one album of one sender
+    /// The platform's id of the album that contains this message. The messages of one album and sender
     /// become one message for the agent; each carries the same facts in `addressed`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub album: Option<String>,
@@ -73,12 +73,12 @@ pub struct Event {
     /// The new id of the chat, for `migrated`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub migrated_to: Option<String>,
-    /// Where what follows from it goes, instead of back to its chat. It counts only from an adapter whose
-    /// `authorizes_upstream` the operator trusts. What carries it is words, never a command; nobody waits
-    /// for its answer, so its turn delivers nothing later.
+    /// The destination of the result, if it does not return to the event's chat. It applies only if the
+    /// operator trusts the adapter's `authorizes_upstream`. The text of such an event is never a command,
+    /// and no caller waits for the answer, so the turn delivers nothing later.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deliver: Option<Deliver>,
-    /// What the platform sent, bounded by the adapter to 64 KiB.
+    /// The platform's original data, limited by the adapter to 64 KiB.
     #[serde(default, skip_serializing_if = "Value::is_null")]
     pub raw: Value,
     /// Fields of a later version.
@@ -88,7 +88,7 @@ pub struct Event {
 }
 
 impl Event {
-    /// A text message.
+    /// Creates a text message.
     pub fn message(event_id: impl Into<String>, chat: Chat, sender: Sender, text: impl Into<String>) -> Self {
         Self {
             kind: EventKind::Message,
@@ -112,25 +112,25 @@ impl Event {
         }
     }
 
-    /// The same event of another kind.
+    /// Returns the event with another kind.
     pub fn of_kind(mut self, kind: EventKind) -> Self {
         self.kind = kind;
         self
     }
 
-    /// The same event at this time.
+    /// Returns the event with this time, in milliseconds since the Unix epoch.
     pub fn at_ms(mut self, at_ms: i64) -> Self {
         self.at_ms = at_ms;
         self
     }
 
-    /// The same event with the platform's message id.
+    /// Returns the event with the platform's message id.
     pub fn with_message_id(mut self, message_id: impl Into<String>) -> Self {
         self.message_id = Some(message_id.into());
         self
     }
 
-    /// The same event as a part of this album.
+    /// Returns the event as a part of this album.
     pub fn in_album(mut self, album: impl Into<String>) -> Self {
         self.album = Some(album.into());
         self
@@ -142,71 +142,71 @@ impl Event {
         self
     }
 
-    /// The same event, whose consequence goes somewhere else.
+    /// Returns the event with another destination of its result.
     pub fn delivered(mut self, deliver: Deliver) -> Self {
         self.deliver = Some(deliver);
         self
     }
 
-    /// The same event with facts about being addressed.
+    /// Returns the event with facts about its addressing.
     pub fn addressed(mut self, addressed: Addressed) -> Self {
         self.addressed = addressed;
         self
     }
 }
 
-/// Where what follows from an event goes.
+/// The destination of an event's result.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct Deliver {
-    /// The target, as an operator writes it: `<instance>`, `<instance>:<chat>[:<thread>]`, `<instance>:@name`;
-    /// `origin` and `local` are the adapter itself, which is handed the answer by `send`. So is what names no chat.
+    /// The target, as an operator writes it: `<instance>`, `<instance>:<chat>[:<thread>]`, `<instance>:@name`.
+    /// `origin`, `local` and a target without a chat name the adapter itself, which receives the answer by `send`.
     pub to: String,
-    /// Whether the text goes there as it is, without a turn of the agent.
+    /// True if the text is delivered unchanged, without a turn of the agent.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub as_is: bool,
-    /// Whether nothing more comes from this chat: its conversation ends with the answer.
+    /// True if the chat sends nothing more: its conversation ends with the answer.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub ends: bool,
 }
 
 impl Deliver {
-    /// The agent's answer goes to `to`.
+    /// Creates a destination for the agent's answer.
     pub fn answer_to(to: impl Into<String>) -> Self {
         Self { to: to.into(), as_is: false, ends: false }
     }
 
-    /// The text itself goes to `to`, and no agent hears it.
+    /// Creates a destination for the text itself, which the agent does not receive.
     pub fn text_to(to: impl Into<String>) -> Self {
         Self { to: to.into(), as_is: true, ends: false }
     }
 
-    /// The same, from a chat of which nothing more comes.
+    /// Returns the destination for a chat that sends nothing more.
     pub fn ending(mut self) -> Self {
         self.ends = true;
         self
     }
 }
 
-/// Facts about whether this account was meant, from structured platform data only.
+/// Facts that show whether a message addresses this account, from structured platform data only.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct Addressed {
-    /// This account is mentioned inline; the mention is removed from the text.
+    /// True if the text mentions this account; the mention is removed from the text.
     #[serde(default)]
     pub mention: bool,
-    /// The message answers one of this account's messages.
+    /// True if the message answers one of this account's messages.
     #[serde(default)]
     pub reply_to_self: bool,
-    /// The message is a command meant for this account.
+    /// True if the message is a command for this account.
     #[serde(default)]
     pub command: bool,
 }
 
 impl Addressed {
-    /// Facts in the order mention, reply to self, command.
+    /// Creates the facts in the order mention, reply to self, command.
     pub fn new(mention: bool, reply_to_self: bool, command: bool) -> Self {
         Self { mention, reply_to_self, command }
     }
@@ -214,15 +214,16 @@ impl Addressed {
 
 /// The origin of a forwarded message, as far as the platform reports it. Since 1.1.
 ///
-/// It is information for the agent and decides nothing: the sender of the event is the person who forwarded it.
+/// The agent sees the origin, but no decision depends on it: the sender of the event is the person who
+/// forwarded it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct Forwarded {
-    /// Display name of the original author.
+    /// The display name of the original author.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// Display name of the chat that the message came from.
+    /// The display name of the original chat.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub chat: Option<String>,
     /// The original time, in milliseconds since the Unix epoch.
@@ -231,7 +232,7 @@ pub struct Forwarded {
 }
 
 impl Forwarded {
-    /// An origin of which nothing is known.
+    /// Creates an unknown origin.
     pub fn new() -> Self {
         Self::default()
     }
@@ -255,29 +256,29 @@ impl Forwarded {
     }
 }
 
-/// The message that another one answers.
+/// The message that another message answers.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct ReplyTo {
     /// The platform's id of that message.
     pub message_id: String,
-    /// What it said, as far as the platform tells.
+    /// The text of that message, as far as the platform reports it.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub text: String,
-    /// Who wrote it.
+    /// The author of that message.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sender: Option<Sender>,
-    /// Whether this account wrote it.
+    /// True if this account wrote it.
     #[serde(default)]
     pub is_self: bool,
-    /// Files of that message. Since 1.1.
+    /// The files of that message. Since 1.1.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub attachments: Vec<Attachment>,
 }
 
 impl ReplyTo {
-    /// Names the message that is answered.
+    /// Creates a reference to the answered message.
     pub fn new(message_id: impl Into<String>) -> Self {
         Self { message_id: message_id.into(), ..Self::default() }
     }
@@ -290,15 +291,15 @@ impl ReplyTo {
 }
 
 words! {
-    /// What kind of file.
+    /// The kind of a file.
     pub enum AttachmentKind {
-        /// A picture.
+        /// An image.
         Image = "image",
-        /// A film.
+        /// A video.
         Video = "video",
         /// Music or another recording.
         Audio = "audio",
-        /// Something spoken into the chat.
+        /// A voice message.
         Voice = "voice",
         /// A sticker.
         Sticker = "sticker",
@@ -307,39 +308,39 @@ words! {
     }
 }
 
-/// The longest reference to a file that is fetched later, in bytes.
+/// The maximum length of a reference to a file that is fetched later, in bytes.
 pub const FETCH_BYTES_MAX: usize = 2 * 1024;
 
-/// A file that came in. `media` names a committed `media.create`; `fetch` one that is still with its platform.
+/// An incoming file. `media` names a committed `media.create`; `fetch` names a file that is still on its platform.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct Attachment {
-    /// Id of the committed media; `None` when the file was not fetched (then `note` says why).
+    /// The id of the committed media; `None` if the file was not fetched (`note` gives the reason).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub media: Option<String>,
-    /// What kind of file.
+    /// The kind of the file.
     pub kind: AttachmentKind,
-    /// MIME type.
+    /// The MIME type.
     #[serde(default)]
     pub mime: String,
-    /// File name for people.
+    /// The file name for display.
     #[serde(default)]
     pub name: String,
-    /// Size in bytes.
+    /// The size in bytes.
     #[serde(default)]
     pub size: u64,
-    /// Why the file itself is missing, in words for the agent.
+    /// The reason for a missing file, as a text for the agent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
-    /// Where the file is, in words that only the adapter understands, of at most [`FETCH_BYTES_MAX`]. It stands in place
-    /// of `media`; the host asks for it with `fetch` once it is known that its sender may speak, also after a restart.
+    /// A reference to the file in the adapter's own format, at most [`FETCH_BYTES_MAX`] bytes. It replaces `media`. The
+    /// host calls `fetch` with it after the sender is authorized, also after a restart.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fetch: Option<String>,
 }
 
 impl Attachment {
-    /// An attachment whose bytes are committed under `media`.
+    /// Creates an attachment whose bytes are committed under `media`.
     pub fn new(
         media: impl Into<String>,
         kind: AttachmentKind,
@@ -350,7 +351,7 @@ impl Attachment {
         Self { media: Some(media.into()), kind, mime: mime.into(), name: name.into(), size, note: None, fetch: None }
     }
 
-    /// An attachment that is still with its platform, at `reference`; `size` is 0 where nobody knows it.
+    /// Creates an attachment that is still on its platform, at `reference`; `size` is 0 if it is unknown.
     pub fn away(
         reference: impl Into<String>,
         kind: AttachmentKind,
@@ -362,54 +363,54 @@ impl Attachment {
         Self { media: None, kind, mime: mime.into(), name: name.into(), size, note: None, fetch }
     }
 
-    /// The same file, whose bytes are committed under `media` by now.
+    /// Returns the attachment after its bytes are committed under `media`.
     pub fn fetched(self, media: impl Into<String>, size: u64) -> Self {
         Self { media: Some(media.into()), size, note: None, fetch: None, ..self }
     }
 
-    /// The same file, which cannot be had, and why.
+    /// Returns the attachment as one that could not be fetched, with the reason.
     pub fn not_fetched(self, note: impl Into<String>) -> Self {
         Self { media: None, note: Some(note.into()), fetch: None, ..self }
     }
 
-    /// An attachment that was not fetched, and why.
+    /// Creates an attachment that was not fetched, with the reason.
     pub fn missing(kind: AttachmentKind, name: impl Into<String>, size: u64, note: impl Into<String>) -> Self {
         Self { media: None, kind, mime: String::new(), name: name.into(), size, note: Some(note.into()), fetch: None }
     }
 }
 
-/// The button that somebody pressed.
+/// The press of a button.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct ChoiceMade {
-    /// Id of the question.
+    /// The id of the question.
     pub ask: String,
-    /// Id of the chosen option.
+    /// The id of the chosen option.
     pub option: String,
 }
 
 impl ChoiceMade {
-    /// Option `option` of question `ask`.
+    /// Creates the choice of `option` for the question `ask`.
     pub fn new(ask: impl Into<String>, option: impl Into<String>) -> Self {
         Self { ask: ask.into(), option: option.into() }
     }
 }
 
-/// What `emit` answers once the inbox row is committed.
+/// The reply to `emit` after the inbox row is committed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(untagged)]
 #[non_exhaustive]
 pub enum Emitted {
-    /// The host has it now, under this id.
+    /// The event is new and has this id.
     New {
-        /// The inbox row.
+        /// The id of the inbox row.
         inbox_id: i64,
     },
-    /// The host had it before; nothing will happen twice.
+    /// The event was emitted before and is not processed again.
     Duplicate {
-        /// The inbox row it had.
+        /// The id of the existing inbox row.
         duplicate_of: i64,
     },
 }

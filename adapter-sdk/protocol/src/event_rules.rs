@@ -1,4 +1,4 @@
-//! What every host asks of an event, whatever else it decides about it.
+//! The rules that every host applies to an event.
 
 use std::io::{self, Write};
 
@@ -6,18 +6,19 @@ use serde_json::Value;
 
 use crate::{CallError, Event, EventKind};
 
-/// The longest name of a change, in bytes.
+/// The maximum length of an event id, in bytes.
 pub const EVENT_ID_BYTES_MAX: usize = 512;
 
-/// The longest `raw` of an event as JSON, in bytes.
+/// The maximum size of an event's `raw` as JSON, in bytes.
 pub const EVENT_RAW_BYTES_MAX: usize = 64 << 10;
 
 impl Event {
-    /// Judges the event as every host does before it looks at who may speak. A host refuses it with this answer to
-    /// `emit`, and so does the host of the tests.
+    /// Checks the rules that every host applies before it authorizes the sender. The host and the test host reply
+    /// to `emit` with the returned error.
     ///
     /// # Errors
     ///
+    /// `invalid`, with a message for the adapter's author.
     /// `invalid`, and a sentence for the adapter's author.
     pub fn judge(&self) -> Result<(), CallError> {
         if self.event_id.is_empty() || self.event_id.len() > EVENT_ID_BYTES_MAX {
@@ -32,8 +33,9 @@ impl Event {
         Ok(())
     }
 
-    /// Judges the event as the host of the tests does, by every rule. What a host can do without is no reason for it
-    /// to lose what somebody said: there a time before 1970 is none, and a long `raw` is as good as a short one.
+    /// Checks every rule, as the test host does. The real host does not apply the additional rules, because a
+    /// message must not be lost for a field that the host can do without: it accepts a negative `at_ms` and a longer
+    /// `raw`.
     ///
     /// # Errors
     ///
@@ -55,12 +57,12 @@ fn invalid(why: String) -> Result<(), CallError> {
     Err(CallError::new("invalid", why))
 }
 
-/// Whether this is no longer than a `raw` may be.
+/// Returns whether the value is within the size limit of `raw`.
 fn fits(raw: &Value) -> bool {
     serde_json::to_writer(Room(EVENT_RAW_BYTES_MAX), raw).is_ok()
 }
 
-/// Counts what is written, up to an end.
+/// A writer that counts bytes and fails at the limit.
 struct Room(usize);
 
 impl Write for Room {

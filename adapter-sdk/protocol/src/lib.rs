@@ -1,16 +1,16 @@
-//! The words between hermes-host and its adapters.
+//! The payloads between hermes-host and its adapters.
 //!
-//! Every payload that crosses the seam is one of these types, as JSON. They are
-//! plain values: no I/O, no clock, no runtime. Three rules keep yesterday's
-//! adapter readable for tomorrow's host, and the other way round:
+//! Every payload that crosses the boundary is one of these types, as JSON. They are plain
+//! values without I/O, clock or async runtime. Three rules keep old adapters compatible
+//! with new hosts, and new adapters with old hosts:
 //!
-//! * structs are `#[non_exhaustive]`, new fields are optional with a default,
-//!   and fields this version does not know are kept in `extra`;
-//! * enums keep a word they do not know instead of failing on it;
-//! * nothing is ever re-used, re-typed or re-meant.
+//! * Structs are `#[non_exhaustive]`, new fields are optional with a default, and unknown
+//!   fields are kept in `extra`.
+//! * Enums keep an unknown word instead of rejecting it.
+//! * No name is ever reused, retyped or given another meaning.
 //!
-//! `PROTOCOL.md` beside the SDK lists each method with request, reply, errors,
-//! deadline and bound; `stream.md` the events of a turn.
+//! `PROTOCOL.md` of the SDK lists each method with request, reply, errors, deadline and
+//! limit; `stream.md` describes the events of a turn.
 
 #![forbid(unsafe_code)]
 
@@ -33,8 +33,8 @@ pub use manifest::*;
 pub use outgoing::*;
 pub use stream::*;
 
-/// The version of the words in this crate, which is the version of the SDK.
+/// The version of these payloads, which is the version of the SDK.
 pub const SDK_VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// Fields a payload carried that this version has no name for.
+/// The fields of a payload that this version does not know.
 pub type Extra = serde_json::Map<String, serde_json::Value>;

@@ -1,4 +1,4 @@
-//! What goes out, and what became of it.
+//! Outgoing messages and their results.
 
 use std::time::Duration;
 
@@ -6,27 +6,27 @@ use serde::{Deserialize, Serialize};
 
 use crate::{AttachmentKind, Chat, Extra, word::words};
 
-/// How much sooner than the host an adapter stops waiting for its platform.
+/// The time by which an adapter stops waiting for its platform before the host stops waiting for the adapter.
 const TIME_LEFT_FOR_THE_ANSWER: Duration = Duration::from_secs(5);
 
 words! {
-    /// Why something is said.
+    /// The purpose of a message.
     pub enum Purpose {
         /// An answer of the agent.
         Reply = "reply",
-        /// A word of the host itself.
+        /// A message of the host itself.
         Notice = "notice",
         /// A question with choices.
         Ask = "ask",
-        /// Scheduled work.
+        /// A result of scheduled work.
         Cron = "cron",
     }
 }
 
 words! {
-    /// How `text` is written.
+    /// The format of `text`.
     pub enum Format {
-        /// No markup at all.
+        /// Text without markup.
         Plain = "plain",
         /// CommonMark with tables.
         Markdown = "markdown",
@@ -34,55 +34,55 @@ words! {
         TelegramHtml = "telegram_html",
         /// The mrkdwn of Slack.
         Mrkdwn = "mrkdwn",
-        /// The adapter's own dialect, made by its `render`.
+        /// The adapter's own dialect, produced by its `render`.
         Native = "native",
     }
 }
 
-/// One part of a delivery, ready to be sent as it is. `send` never splits.
+/// One part of a delivery, ready to be sent unchanged. `send` never splits a part.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct Outgoing {
-    /// The delivery this is a part of.
+    /// The id of the delivery.
     pub delivery: i64,
-    /// Number of the part, from 1.
+    /// The number of the part, from 1.
     pub part: u32,
-    /// How many parts there are.
+    /// The number of parts.
     pub of: u32,
-    /// Idempotency key: the same for every attempt of this part, at most 25 characters of `[A-Za-z0-9_-]`.
+    /// The idempotency key: the same for every attempt of this part, at most 25 characters of `[A-Za-z0-9_-]`.
     pub key: String,
-    /// Why it is said.
+    /// The purpose of the message.
     pub purpose: Purpose,
-    /// Where to.
+    /// The destination.
     pub chat: Chat,
-    /// The platform message to answer, the same with every part; whether this part says so is the adapter's to choose.
+    /// The platform message to answer, the same for every part. The adapter decides which parts are shown as replies.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reply_to: Option<String>,
-    /// The `inbox_id` of the event that this answers.
+    /// The `inbox_id` of the answered event.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub in_reply_to: Option<i64>,
-    /// Rendered text in `format`, within the declared limit.
+    /// The rendered text in `format`, within the declared limit.
     pub text: String,
-    /// How `text` is written.
+    /// The format of `text`.
     pub format: Format,
-    /// The plain text behind `text`, for one plain resend after `bad_format`.
+    /// The plain text with the same content, for one plain resend after `bad_format`.
     #[serde(default)]
     pub source: String,
-    /// Files to send along.
+    /// The files to attach.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub media: Vec<OutMedia>,
-    /// Buttons, for `ask`.
+    /// The buttons, for `ask`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub choices: Option<Choices>,
-    /// Deliver without a sound.
+    /// True to deliver without a sound.
     #[serde(default)]
     pub silent: bool,
-    /// Only this sender may see it, where the platform can.
+    /// The id of the only sender who may see the message, on platforms that support this.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ephemeral_to: Option<String>,
-    /// How long the host waits for the answer, in milliseconds: longer, the more bytes of files go along. What takes
-    /// longer is cancelled, and nobody knows whether it arrived.
+    /// The time that the host waits for the reply, in milliseconds. It grows with the size of the files. After that
+    /// the call is cancelled and its result is unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub within_ms: Option<u64>,
     /// Fields of a later version.
@@ -92,7 +92,7 @@ pub struct Outgoing {
 }
 
 impl Outgoing {
-    /// A plain notice in one part.
+    /// Creates a plain notice with one part.
     pub fn text(chat: Chat, text: impl Into<String>) -> Self {
         let text = text.into();
         Self {
@@ -116,37 +116,38 @@ impl Outgoing {
         }
     }
 
-    /// How long an adapter may take for it in all: a little less than the host waits, so that the adapter is the one
-    /// who says what became of it; `otherwise` where a host does not say.
+    /// Returns the total time that an adapter may take. It is a little shorter than the host's wait, so that the
+    /// adapter reports the result before the host gives up. `otherwise` applies if the host gives no time.
     pub fn time(&self, otherwise: Duration) -> Duration {
         let Some(within) = self.within_ms.map(Duration::from_millis) else { return otherwise };
         within - TIME_LEFT_FOR_THE_ANSWER.min(within / 4)
     }
 }
 
-/// A file the host opened for the adapter. Adapters open no other path.
+/// A file that the host provides to the adapter. Adapters open no other path.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct OutMedia {
-    /// Id of the media.
+    /// The id of the media.
     pub id: String,
-    /// Where it lies, readable until the part is settled.
+    /// The path of the file, readable until the part is settled.
     pub path: String,
-    /// MIME type.
+    /// The MIME type.
     pub mime: String,
-    /// File name for people.
+    /// The file name for display.
     pub name: String,
-    /// Size in bytes.
+    /// The size in bytes.
     pub size: u64,
-    /// How it is meant to be shown, where its type leaves that open: `voice` is spoken into the chat
-    /// where the platform has such messages and takes this file as one, else as its type says.
+    /// The intended presentation, if the MIME type does not determine it. `voice` means a voice
+    /// message if the platform has them and accepts this file as one; otherwise the MIME type
+    /// decides.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kind: Option<AttachmentKind>,
 }
 
 impl OutMedia {
-    /// The file at `path`, opened for the adapter under `id`.
+    /// Creates a reference to the file at `path`, provided under `id`.
     pub fn new(
         id: impl Into<String>,
         path: impl Into<String>,
@@ -157,7 +158,7 @@ impl OutMedia {
         Self { id: id.into(), path: path.into(), mime: mime.into(), name: name.into(), size, kind: None }
     }
 
-    /// The same file, meant to be shown so.
+    /// Returns the file with an intended presentation.
     pub fn shown_as(mut self, kind: AttachmentKind) -> Self {
         self.kind = Some(kind);
         self
@@ -169,16 +170,16 @@ impl OutMedia {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct Choices {
-    /// Id of the question, at most 16 characters.
+    /// The id of the question, at most 16 characters.
     pub ask: String,
     /// The options, in order.
     pub options: Vec<ChoiceOption>,
-    /// Until when an answer counts, in milliseconds since the Unix epoch.
+    /// The time until which an answer is accepted, in milliseconds since the Unix epoch.
     pub expires_at_ms: i64,
 }
 
 impl Choices {
-    /// Question `ask` with these options, open until `expires_at_ms`.
+    /// Creates a question `ask` with these options, open until `expires_at_ms`.
     pub fn new(ask: impl Into<String>, options: Vec<ChoiceOption>, expires_at_ms: i64) -> Self {
         Self { ask: ask.into(), options, expires_at_ms }
     }
@@ -189,9 +190,9 @@ impl Choices {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct ChoiceOption {
-    /// Id of the option, at most 8 characters.
+    /// The id of the option, at most 8 characters.
     pub id: String,
-    /// What stands on the button.
+    /// The text on the button.
     pub label: String,
     /// `primary`, `danger` or empty.
     #[serde(default)]
@@ -199,107 +200,107 @@ pub struct ChoiceOption {
 }
 
 impl ChoiceOption {
-    /// Option `id` that says `label`.
+    /// Creates an option with the text `label`.
     pub fn new(id: impl Into<String>, label: impl Into<String>) -> Self {
         Self { id: id.into(), label: label.into(), style: String::new() }
     }
 }
 
-/// A message that was sent before.
+/// A message that was sent earlier.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct SentMessage {
-    /// Where it is.
+    /// The chat.
     pub chat: Chat,
-    /// The platform's id, as the receipt named it.
+    /// The platform's id of the message, from the receipt.
     pub id: String,
 }
 
 impl SentMessage {
-    /// Message `id` in `chat`.
+    /// Creates a reference to message `id` in `chat`.
     pub fn new(chat: Chat, id: impl Into<String>) -> Self {
         Self { chat, id: id.into() }
     }
 }
 
-/// What one attempt told us. `Unknown` is the only case that can lead to a duplicate.
+/// The result of one attempt. Only `Unknown` can lead to a duplicate.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "type", rename_all = "snake_case")]
 #[non_exhaustive]
 #[must_use]
 pub enum SendOutcome {
-    /// The platform has it and said so.
+    /// The platform confirmed the message.
     Delivered {
-        /// The platform's answer.
+        /// The platform's proof.
         receipt: Receipt,
     },
-    /// The platform will not take it.
+    /// The platform rejected the message.
     Refused {
-        /// Why.
+        /// The reason.
         kind: RefusalKind,
-        /// The platform's words, without secrets.
+        /// The platform's error text, without secrets.
         #[serde(default)]
         detail: String,
         /// The chat's new id, for `migrated`.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         migrated_to: Option<String>,
     },
-    /// It certainly did not arrive and may be tried again.
+    /// The message certainly did not arrive and may be retried.
     NotSent {
-        /// How long the platform asked us to wait, in milliseconds.
+        /// The wait that the platform requested, in milliseconds.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         retry_after_ms: Option<u64>,
-        /// What has to wait.
+        /// The scope of the wait.
         #[serde(default)]
         scope: WaitScope,
-        /// Why, for `status`.
+        /// The reason, for `status`.
         #[serde(default)]
         detail: String,
     },
-    /// It may or may not have arrived.
+    /// The message may or may not have arrived.
     Unknown {
-        /// What is known, for `outbox show`.
+        /// The known details, for `outbox show`.
         #[serde(default)]
         detail: String,
-        /// No key protected this one: asked for again it may arrive twice, also where the adapter's `delivery` is
-        /// `idempotent`. The host repeats it once, marked.
+        /// True if no idempotency key protected this send: repeating it can create a duplicate, even if the
+        /// adapter's `delivery` is `idempotent`. The host repeats it once, with a mark.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         keyless: bool,
     },
-    /// An answer of a later version; it counts as [`SendOutcome::Unknown`].
+    /// A result of a later version, treated as [`SendOutcome::Unknown`].
     #[serde(other, skip_serializing)]
     Unrecognised,
 }
 
 impl SendOutcome {
-    /// Delivered as one platform message.
+    /// Creates the result of a delivery as one platform message.
     pub fn delivered(message_id: impl Into<String>, at_ms: i64) -> Self {
         Self::Delivered { receipt: Receipt { message_ids: vec![message_id.into()], at_ms } }
     }
 
-    /// Refused by the platform.
+    /// Creates the result of a rejected send.
     pub fn refused(kind: RefusalKind, detail: impl Into<String>) -> Self {
         Self::Refused { kind, detail: detail.into(), migrated_to: None }
     }
 
-    /// Refused because the chat continues under `migrated_to`.
+    /// Creates the result of a send that was rejected because the chat continues under `migrated_to`.
     pub fn migrated(migrated_to: impl Into<String>) -> Self {
         Self::Refused { kind: RefusalKind::Migrated, detail: String::new(), migrated_to: Some(migrated_to.into()) }
     }
 
-    /// Not sent; may be tried again after `retry_after_ms`.
+    /// Creates the result of a send that did not arrive and may be retried after `retry_after_ms` milliseconds.
     pub fn not_sent(retry_after_ms: Option<u64>, scope: WaitScope, detail: impl Into<String>) -> Self {
         Self::NotSent { retry_after_ms, scope, detail: detail.into() }
     }
 
-    /// Doubtful.
+    /// Creates an unknown result.
     pub fn unknown(detail: impl Into<String>) -> Self {
         Self::Unknown { detail: detail.into(), keyless: false }
     }
 
-    /// Doubtful, and asked for again it may arrive twice, although the adapter is idempotent otherwise.
+    /// Creates an unknown result of a send without idempotency key, for which a retry can create a duplicate.
     pub fn unknown_keyless(detail: impl Into<String>) -> Self {
         Self::Unknown { detail: detail.into(), keyless: true }
     }
@@ -310,30 +311,30 @@ impl SendOutcome {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct Receipt {
-    /// The platform's ids of what was made, in order.
+    /// The platform's ids of the created messages, in order.
     #[serde(default)]
     pub message_ids: Vec<String>,
-    /// When, in milliseconds since the Unix epoch, by the clock that events have their times from: what somebody says
-    /// in answer to this is not before it. 0 where nobody knows.
+    /// The time of delivery, in milliseconds since the Unix epoch, by the clock that also dates the events: an answer
+    /// to this message is never earlier. 0 if it is unknown.
     #[serde(default)]
     pub at_ms: i64,
 }
 
 impl Receipt {
-    /// These messages at this time.
+    /// Creates a receipt.
     pub fn new(message_ids: Vec<String>, at_ms: i64) -> Self {
         Self { message_ids, at_ms }
     }
 }
 
 words! {
-    /// Why a platform refused.
+    /// The reason for a platform's rejection.
     pub enum RefusalKind {
-        /// Longer than it takes, although within the declared limit.
+        /// The text is longer than the platform accepts, although it is within the declared limit.
         TooLong = "too_long",
-        /// The markup is not accepted; once more as plain text.
+        /// The platform does not accept the markup; the host retries as plain text.
         BadFormat = "bad_format",
-        /// This account may not write there.
+        /// This account may not write in the chat.
         Forbidden = "forbidden",
         /// The chat does not exist.
         ChatGone = "chat_gone",
@@ -341,21 +342,21 @@ words! {
         ThreadGone = "thread_gone",
         /// The chat continues under another id.
         Migrated = "migrated",
-        /// The account's credential is not accepted.
+        /// The account's credential is rejected.
         Unauthorized = "unauthorized",
-        /// The request itself is wrong; trying again changes nothing.
+        /// The request is invalid; a retry changes nothing.
         Invalid = "invalid",
     }
 }
 
 words! {
-    /// What has to wait after a `not_sent`.
+    /// The scope of the wait after a `not_sent`.
     #[derive(Default)]
     pub enum WaitScope {
         /// This chat only.
         #[default]
         Chat = "chat",
-        /// Everything this instance sends.
+        /// All sends of this instance.
         Instance = "instance",
     }
 }

@@ -1,57 +1,57 @@
-//! The events of a turn, as native streams carry them.
+//! The events of a turn, for native streams.
 
 use serde::{Deserialize, Serialize};
 
-/// One event of a running turn. `metadata` comes first, then any number of
-/// `progress` and `chunk`, then exactly one of `done` or `error`, which ends it.
+/// One event of a running turn. `metadata` comes first, then any number of `progress` and
+/// `chunk` events, then exactly one `done` or `error`, which ends the turn.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "type", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum TurnEvent {
-    /// What this turn is.
+    /// Facts about the turn.
     Metadata {
-        /// The session it belongs to.
+        /// The session of the turn.
         session_id: String,
-        /// The turn.
+        /// The id of the turn.
         turn_id: i64,
-        /// Model that answers, where the runtime names one.
+        /// The model that answers, if the runtime names one.
         #[serde(default)]
         model: String,
-        /// Runtime that answers.
+        /// The runtime that answers.
         #[serde(default)]
         runtime: String,
     },
-    /// What it is doing, for people.
+    /// The current activity, for display.
     Progress {
-        /// `thinking`, `tool`, `approval`, `notice`.
+        /// One of `thinking`, `tool`, `approval`, `notice`.
         stage: String,
-        /// One line.
+        /// The activity in one line.
         text: String,
-        /// Name of the tool, for `tool`.
+        /// The name of the tool, for `tool`.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         tool: Option<String>,
     },
-    /// More text. Joined in order the chunks are the answer so far.
+    /// More text. All chunks joined in order are the answer so far.
     Chunk {
-        /// The piece.
+        /// The text.
         text: String,
     },
-    /// The turn failed; nothing follows.
+    /// The turn failed; no event follows.
     Error {
-        /// A stable word: `runtime_failed`, `runtime_timeout`, `stopped`, `host_stopping`.
+        /// A stable error code: `runtime_failed`, `runtime_timeout`, `stopped`, `host_stopping`.
         code: String,
-        /// One sentence for the user.
+        /// The error in one sentence, for the user.
         message: String,
-        /// Whether the same request may work later.
+        /// True if the same request may succeed later.
         #[serde(default)]
         retryable: bool,
     },
-    /// The turn is over; nothing follows.
+    /// The turn ended; no event follows.
     Done {
-        /// Why it ended: `stop`, `length`, `stopped`, `silent`.
+        /// The reason for the end: `stop`, `length`, `stopped`, `silent`.
         finish_reason: String,
-        /// What it cost.
+        /// The cost of the turn.
         #[serde(default)]
         usage: Usage,
     },
@@ -61,30 +61,30 @@ pub enum TurnEvent {
 }
 
 impl TurnEvent {
-    /// Whether nothing follows.
+    /// Returns whether no event follows.
     pub fn is_last(&self) -> bool {
         matches!(self, Self::Error { .. } | Self::Done { .. })
     }
 }
 
-/// What a turn cost.
+/// The cost of a turn.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 #[non_exhaustive]
 pub struct Usage {
-    /// Tokens read.
+    /// The number of input tokens.
     pub input_tokens: u64,
-    /// Tokens written.
+    /// The number of output tokens.
     pub output_tokens: u64,
-    /// Requests to the model.
+    /// The number of requests to the model.
     pub api_calls: u64,
-    /// Tool calls.
+    /// The number of tool calls.
     pub tool_calls: u64,
 }
 
 impl Usage {
-    /// Tokens in and out of one request.
+    /// Creates the cost of one request.
     pub fn tokens(input_tokens: u64, output_tokens: u64) -> Self {
         Self { input_tokens, output_tokens, api_calls: 1, tool_calls: 0 }
     }

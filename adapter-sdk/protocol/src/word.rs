@@ -1,6 +1,6 @@
-//! Closed sets of words that stay open to the future.
+//! Enums stored as words, which accept the words of later versions.
 
-/// Declares an enum stored as a stable word; a word this version does not know
+/// Declares an enum that is stored as a stable word. A word that this version does not know
 /// becomes `Unknown(word)` and is written back unchanged.
 macro_rules! words {
     ($(#[$meta:meta])* $vis:vis enum $name:ident { $($(#[$vmeta:meta])* $variant:ident = $word:literal,)+ }) => {
@@ -9,7 +9,7 @@ macro_rules! words {
         #[non_exhaustive]
         $vis enum $name {
             $($(#[$vmeta])* $variant,)+
-            /// A word of a later version, kept as it came.
+            /// A word of a later version, unchanged.
             Unknown(String),
         }
 

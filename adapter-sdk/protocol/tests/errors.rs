@@ -1,4 +1,4 @@
-//! What an error means for the life of an instance.
+//! The effect of an error on an instance.
 
 use hermes_protocol::{CallError, ConnectError};
 
