@@ -1,4 +1,4 @@
-//! The list. An id, once released, keeps its meaning.
+//! The contract cases. A released id keeps its meaning.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use hermes_protocol::{CallError, Capabilities, Manifest, StreamKind, host_method
 
 use crate::{Answer, Case, Subject, Verdict};
 
-/// How long a call that needs no platform may take.
+/// The maximum duration of a call that needs no platform.
 const QUICK: Duration = Duration::from_secs(5);
 
 const OK: i32 = 0;
@@ -14,7 +14,7 @@ const ERR: i32 = 1;
 const UNSUPPORTED: i32 = 2;
 const DROPPED: i32 = 5;
 
-/// Every contract case, in the order in which they run.
+/// All contract cases, in the order in which they run.
 pub const CASES: &[Case] = &[
     Case { id: "manifest-parses", sentence: "the manifest is the JSON of a Manifest, with a well-formed id" },
     Case { id: "manifest-versions", sentence: "the manifest names schema 1, ABI 1 and full semver versions" },
@@ -110,7 +110,7 @@ fn manifest_versions<S: Subject>(subject: &S) -> Seen {
     Ok(())
 }
 
-/// Each capability's method, and whether `capabilities` declares it.
+/// Returns each capability's method, and whether `capabilities` declares it.
 fn methods(capabilities: &Capabilities) -> [(&'static str, bool); 14] {
     [
         (method::EDIT, capabilities.edit),
@@ -133,7 +133,7 @@ fn methods(capabilities: &Capabilities) -> [(&'static str, bool); 14] {
 async fn declared_methods_exist<S: Subject>(subject: &mut S) -> Seen {
     let manifest = manifest(subject)?;
     for (method, declared) in methods(&manifest.capabilities) {
-        // Unreadable on purpose: the method must not do anything.
+        // An invalid payload, so that the method does nothing.
         let answer = subject.call(method, b"[", QUICK).await;
         let expected = if declared { ERR } else { UNSUPPORTED };
         expect_status(&answer, expected).map_err(|seen| format!("for `{method}` {seen}"))?;
@@ -142,7 +142,7 @@ async fn declared_methods_exist<S: Subject>(subject: &mut S) -> Seen {
 }
 
 async fn silent_before_connect<S: Subject>(subject: &mut S) -> Seen {
-    // The calls that are there already; the list is short, so a flood is a failure too.
+    // Reads the calls received so far. The limit turns a flood of calls into a failure.
     for _ in 0..64 {
         match subject.next_host_call(Duration::ZERO).await {
             None => return Ok(()),

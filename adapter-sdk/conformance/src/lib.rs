@@ -1,14 +1,14 @@
-//! The cases every adapter passes, whatever its platform.
+//! The cases that every adapter passes, on every platform.
 //!
-//! The list knows the protocol only. It drives a [`Subject`]: the SDK's `testing`
-//! gives it an adapter in the test's own process, the host a library behind either
-//! kind of isolation. The *contract* cases ([`run`]) call no `connect`, so they need
-//! no platform. The cases *with a stage* ([`run_staged`]) connect to a program that
-//! plays the platform ([`stage`]); an adapter that ships none is certified for its
-//! contract only ([`Certified`]).
+//! The cases depend on the protocol only. They drive a [`Subject`]: the SDK's `testing`
+//! provides an adapter in the test's own process, the host provides a library behind either
+//! kind of isolation. The *contract* cases ([`run`]) do not call `connect`, so they need no
+//! platform. The *staged* cases ([`run_staged`]) connect to a program that simulates the
+//! platform ([`stage`]); an adapter without such a program is certified for its contract
+//! only ([`Certified`]).
 //!
-//! A case says what it saw, not only that it failed; a case that cannot be asked of
-//! this adapter is skipped with a reason.
+//! A failed case reports the observed behaviour. A case that does not apply to the adapter
+//! is skipped with a reason.
 
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
@@ -31,22 +31,22 @@ pub use staged::{LOG, NO_STAGE, RUN_ENDED, STAGED_CASES, run_staged, run_staged_
 pub use watch::Watch;
 pub use words::not_asked;
 
-/// How a call ended.
+/// The answer to a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answer {
-    /// The status; `None` when the call was never answered.
+    /// The status; `None` if the call was not answered.
     pub status: Option<i32>,
     /// The payload.
     pub payload: Vec<u8>,
 }
 
 impl Answer {
-    /// Answered with this status.
+    /// Creates an answer with this status.
     pub fn new(status: i32, payload: Vec<u8>) -> Self {
         Self { status: Some(status), payload }
     }
 
-    /// Not answered within the deadline and some seconds of grace.
+    /// Creates the missing answer of a call that exceeded its deadline and a few seconds of grace.
     pub fn never() -> Self {
         Self { status: None, payload: Vec::new() }
     }
@@ -63,61 +63,61 @@ pub struct HostCall {
 
 /// One created instance of the adapter under test.
 ///
-/// Once `connect` was answered OK the subject calls `run`, as the host does; its end is
-/// told as a call of [`RUN_ENDED`], each log record as a call of [`LOG`].
+/// After `connect` is answered OK the subject calls `run`, as the host does. It reports the
+/// end of `run` as a call of [`RUN_ENDED`], and each log record as a call of [`LOG`].
 pub trait Subject: Send {
-    /// The manifest's bytes, as they lie in the file.
+    /// Returns the bytes of the manifest, as stored in the library.
     fn manifest(&self) -> Vec<u8>;
 
-    /// Calls `method`. When `deadline` is over the call is cancelled, and how it then
-    /// ends is the answer; a zero deadline cancels at once.
+    /// Calls `method`. After `deadline` the call is cancelled, and the answer is its result
+    /// after that. A zero deadline cancels immediately.
     fn call(&mut self, method: &str, payload: &[u8], deadline: Duration) -> impl Future<Output = Answer> + Send;
 
-    /// The next call of the adapter to its host, if one comes within `deadline`.
+    /// Returns the next call of the adapter to its host, if one arrives within `deadline`.
     fn next_host_call(&mut self, deadline: Duration) -> impl Future<Output = Option<HostCall>> + Send;
 
-    /// Asks the instance to end.
+    /// Shuts the instance down.
     fn shutdown(&mut self, deadline: Duration) -> impl Future<Output = Answer> + Send;
 }
 
-/// One thing that is asked of an adapter.
+/// One requirement on an adapter, with a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Case {
-    /// Stable name in kebab-case.
+    /// The stable name in kebab-case.
     pub id: &'static str,
-    /// What holds when it passes.
+    /// The requirement.
     pub sentence: &'static str,
 }
 
-/// How a case ended.
+/// The result of a case.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// It holds.
+    /// The requirement holds.
     Passed,
-    /// It does not; what was seen instead.
+    /// The requirement does not hold; contains the observed behaviour.
     Failed(String),
-    /// It cannot be asked of this adapter; why.
+    /// The case does not apply to this adapter; contains the reason.
     Skipped(String),
 }
 
-/// A case and how it ended.
+/// A case and its result.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outcome {
     /// The case.
     pub case: Case,
-    /// How it ended.
+    /// The result.
     pub verdict: Verdict,
-    /// Of a case that failed: what the stage and the adapter's log said last while it ran, the oldest first.
+    /// For a failed case: the last lines from the stage and the adapter's log while it ran, the oldest first.
     pub aside: Vec<String>,
 }
 
 impl Outcome {
-    /// A case that ended so.
+    /// Creates the outcome of a case.
     pub fn new(case: Case, verdict: Verdict) -> Self {
         Self { case, verdict, aside: Vec::new() }
     }
 
-    /// Whether it failed.
+    /// Returns whether the case failed.
     pub fn failed(&self) -> bool {
         matches!(self.verdict, Verdict::Failed(_))
     }
@@ -137,19 +137,19 @@ impl std::fmt::Display for Outcome {
     }
 }
 
-/// What all outcomes together say.
+/// The certification that follows from all outcomes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Certified {
-    /// Every case passed that can be asked of it, those with a stage among them.
+    /// All applicable cases passed, including the staged ones.
     Whole,
-    /// The same without a stage.
+    /// All applicable contract cases passed; there was no stage.
     ContractOnly,
-    /// Some case failed.
+    /// At least one case failed.
     No,
 }
 
 impl Certified {
-    /// What these outcomes say.
+    /// Returns the certification for these outcomes.
     pub fn of(outcomes: &[Outcome]) -> Self {
         let has_no_stage = |outcome: &Outcome| matches!(&outcome.verdict, Verdict::Skipped(why) if why == NO_STAGE);
         if outcomes.iter().any(Outcome::failed) {
@@ -172,12 +172,12 @@ impl std::fmt::Display for Certified {
     }
 }
 
-/// Runs every contract case on `subject`, in order. The last cases end the instance.
+/// Runs all contract cases on `subject`, in order. The last cases end the instance.
 pub async fn run<S: Subject>(subject: &mut S) -> Vec<Outcome> {
     run_watched(subject, &mut Watch::default()).await
 }
 
-/// The same for the cases that `watch` asks for, which hears of each as it ends.
+/// Runs the contract cases that `watch` selects, and reports each outcome to `watch`.
 pub async fn run_watched<S: Subject>(subject: &mut S, watch: &mut Watch<'_>) -> Vec<Outcome> {
     let asked: Vec<Case> = CASES.iter().filter(|case| watch.asks(case.id)).copied().collect();
     let mut outcomes = Vec::with_capacity(asked.len());

@@ -1,4 +1,5 @@
-//! A host that remembers what an adapter under test asks it to, and answers from that: no disk but for media.
+//! An in-memory host for an adapter under test. It stores the adapter's data and answers
+//! from it; only media use the disk.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -6,7 +7,7 @@ use std::path::PathBuf;
 use hermes_protocol::{CallError, Event, host_method};
 use serde_json::{Value, json};
 
-/// What such a host remembers.
+/// The stored data of an adapter under test.
 #[derive(Debug, Default)]
 pub struct Memory {
     inbox: BTreeMap<String, i64>,
@@ -16,22 +17,22 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// Files are written below `dir` from now on.
+    /// Sets the folder for media files.
     pub fn set_media_dir(&mut self, dir: PathBuf) {
         self.media_dir = Some(dir);
     }
 
-    /// What is kept under `key`.
+    /// Returns the value of `key`.
     pub fn kv(&self, key: &str) -> Option<&str> {
         self.kv.get(key).map(String::as_str)
     }
 
-    /// Does what `method` asks for, and answers as a host does.
+    /// Executes a call and answers as a host does.
     ///
     /// # Errors
     ///
-    /// `invalid` where a field is missing, `not_found` for media without a file, `refused` for media without a folder,
-    /// `not_granted` for what this host does not do.
+    /// `invalid` for a missing field, `not_found` for media without a file, `refused` for media without a folder,
+    /// `not_granted` for a method that this host does not support.
     pub fn answer(&mut self, method: &str, payload: &Value) -> Result<Value, CallError> {
         let text = |key: &str| {
             let value = payload.get(key).and_then(Value::as_str).map(str::to_owned);
@@ -71,7 +72,7 @@ impl Memory {
             host_method::MEDIA_COMMIT => {
                 let id = text("id")?;
                 let file = self.media.get(&id).and_then(|path| std::fs::metadata(path).ok());
-                // The hash is left out: there is none to compare with.
+                // The reply has no hash, because nothing is compared with it.
                 file.map(|file| json!({ "size": file.len() }))
                     .ok_or_else(|| CallError::new("not_found", format!("media `{id}` has no file")))
             }

@@ -1,4 +1,4 @@
-//! `testdata/certify.toml`: what an adapter ships to be put to the test with.
+//! `testdata/certify.toml`: the sample configuration that an adapter provides for its certification.
 
 use std::path::{Path, PathBuf};
 
@@ -7,19 +7,19 @@ use serde_json::{Map, Value};
 
 use crate::stage::{StageError, StageProgram};
 
-/// The largest file that is read, in bytes.
+/// The maximum size of the file, in bytes.
 const BYTES_MAX: u64 = 1 << 20;
 
-/// A sample configuration, and the program that plays the platform.
+/// A sample configuration, and the program that simulates the platform.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sample {
     /// `[config]`.
     pub config: Value,
-    /// `stage`; empty: there is none.
+    /// `stage`; empty if there is none.
     pub stage: Vec<String>,
-    /// Where the stage runs: the folder of the file.
+    /// The working folder of the stage: the folder of the file.
     pub folder: PathBuf,
-    /// `unix_sockets`: the adapter needs Unix sockets, which a confined adapter cannot open otherwise.
+    /// `unix_sockets`: the adapter needs Unix sockets, which the sandbox blocks by default.
     pub unix_sockets: bool,
 }
 
@@ -31,7 +31,7 @@ impl Sample {
     /// One sentence for the author of the adapter.
     pub fn read(path: &Path) -> Result<Self, String> {
         let meta = std::fs::metadata(path).map_err(|error| format!("{} cannot be read ({error})", path.display()))?;
-        // A pipe would be waited for.
+        // Opening a named pipe would block.
         if !meta.is_file() {
             return Err(format!("{} is not a regular file; a sample is one", path.display()));
         }
@@ -62,11 +62,12 @@ impl Sample {
         }
     }
 
-    /// Starts the stage; returns it and the configuration that leads to it. `None`: there is no stage.
+    /// Starts the stage. Returns the stage and the configuration that connects to it, or `None` if
+    /// there is no stage.
     ///
     /// # Errors
     ///
-    /// When it does not start.
+    /// If the stage does not start.
     pub fn staged(&self) -> Result<Option<(StageProgram, Value)>, StageError> {
         if self.stage.is_empty() {
             return Ok(None);
@@ -78,7 +79,7 @@ impl Sample {
     }
 }
 
-/// The values of a configuration that nobody may read anywhere.
+/// Returns the secret values of a configuration, which must not appear in any output.
 pub fn secrets(manifest: &Manifest, config: &Value) -> Vec<String> {
     let value = |key: &String| key.split('.').try_fold(config, |at, part| at.get(part))?.as_str().map(str::to_owned);
     manifest.secrets.iter().filter_map(value).collect()

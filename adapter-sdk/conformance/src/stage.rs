@@ -1,34 +1,35 @@
-//! The platform of an adapter, as a program that plays it.
+//! The stage of an adapter: a program that simulates its platform.
 //!
-//! An adapter ships `testdata/certify.toml`: a sample configuration under `[config]` and `stage = [command]`. The
-//! command runs in the folder of that file. Its first line on standard output is an object whose keys are put over
-//! the sample: `{"base_url": "http://127.0.0.1:4711"}`. From then on it reads one JSON object a line and answers each
-//! with one:
+//! An adapter provides `testdata/certify.toml`: a sample configuration under `[config]` and `stage = [command]`. The
+//! command runs in the folder of that file. Its first line on standard output is an object whose keys override the
+//! sample: `{"base_url": "http://127.0.0.1:4711"}`. After that it reads one JSON object per line and answers each with
+//! one:
 //!
-//! | it is told | it answers, once it is so |
+//! | request | answer, after the request has taken effect |
 //! |---|---|
-//! | `{"inbound": {"chat": "dm" \| "group" \| CHAT, "from": 1 \| 2, "text": …, "bot"?: true, "own"?: true}}` | `{"id": …}`: person 1 or 2, another bot, or the adapter's own account wrote; CHAT is a descriptor that the adapter gave; with `"file": {"name": …, "text": …}` a file of these bytes comes with it, where the adapter declares `fetch` |
-//! | `{"inbound": {"again": ID}}` | `{}`: the same change is delivered once more |
+//! | `{"inbound": {"chat": "dm" \| "group" \| CHAT, "from": 1 \| 2, "text": …, "bot"?: true, "own"?: true}}` | `{"id": …}`: person 1 or 2, another bot, or the adapter's own account wrote the text; CHAT is a descriptor that the adapter returned; with `"file": {"name": …, "text": …}` a file with these bytes is attached, if the adapter declares `fetch` |
+//! | `{"inbound": {"again": ID}}` | `{}`: the same change is delivered again |
 //! | `{"fault": {"kind": KIND}}` | `{}` |
-//! | `{"journal": {}}` | `{"journal": [{"text": …}, …]}`: what the adapter's account wrote, the oldest first |
+//! | `{"journal": {}}` | `{"journal": [{"text": …}, …]}`: the messages of the adapter's account, the oldest first |
 //!
-//! | kind | what happens |
+//! | kind | effect |
 //! |---|---|
-//! | `429` | the next message is not taken, and to be sent again after `retry_after_s` |
-//! | `5xx` | the next message meets a broken server |
+//! | `429` | the next message is rejected with a request to retry after `retry_after_s` |
+//! | `5xx` | the next message gets a server error |
 //! | `cut` | the link is cut once |
-//! | `silence` | nothing is answered and nothing is told any more |
-//! | `malformed` | what comes in next is preceded by something that is not understood |
-//! | `expired` | the credential is not accepted any more |
-//! | `none` | everything works again |
+//! | `silence` | the platform sends no answers and no events |
+//! | `malformed` | the next incoming event is preceded by malformed data |
+//! | `expired` | the credential is rejected |
+//! | `none` | all faults end |
 //!
-//! A fault replaces the one before it: `expired` after `silence` answers again, and refuses. A stage never waits for the
-//! adapter: what is said while the link is cut is kept, answered at once, and delivered when the adapter is back, since
-//! it is not let back before the answer is there.
+//! A fault replaces the previous one: `expired` after `silence` answers again, with a rejection. A stage never waits
+//! for the adapter: an event that arrives while the link is cut is stored, answered immediately, and delivered after
+//! the adapter reconnects. The adapter cannot reconnect before that answer is written.
 //!
-//! Its standard error is shown under a case that failed.
+//! The stage's standard error is shown below a failed case.
 //!
-//! What its platform does not have it answers with `{"unsupported": "why"}`. It ends when its standard input does.
+//! A stage answers a request that its platform does not support with `{"unsupported": "why"}`. It exits when its
+//! standard input ends.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
@@ -39,30 +40,30 @@ use std::time::Duration;
 
 use serde_json::{Map, Value};
 
-/// How long a stage may take over one line.
+/// The maximum time between a request and the stage's answer.
 const ANSWER_WAIT: Duration = Duration::from_secs(30);
 
-/// The longest line that is read, in bytes.
+/// The maximum length of an answer, in bytes.
 const LINE_BYTES_MAX: u64 = 4 << 20;
 
-/// The longest line of a stage's talk that is passed on in one piece, in bytes.
+/// The maximum length of a line of standard error that is forwarded in one piece, in bytes.
 const TALK_BYTES_MAX: u64 = 2_000;
 
-/// Lines of it that wait for whoever asks.
+/// The maximum number of buffered lines of standard error.
 const TALK_LINES_MAX: usize = 4_096;
 
-/// Lines of it that are told of a case that failed.
+/// The maximum number of lines of standard error shown for a failed case.
 const SAID_MAX: usize = 8;
 
-/// How long the last words of a stage that ended are waited for.
+/// The time to wait for the last lines of a stage that has exited.
 const LAST_WORDS_WAIT: Duration = Duration::from_secs(1);
 
-/// Why the stage did not do what it was told.
+/// The reason why a stage did not execute a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StageError {
-    /// Its platform has no such thing; why.
+    /// The platform does not support it; contains the reason.
     Unsupported(String),
-    /// It does not play; what it said instead.
+    /// The stage does not work; contains the observed behaviour.
     Broken(String),
 }
 
@@ -75,37 +76,37 @@ impl std::fmt::Display for StageError {
     }
 }
 
-/// Who plays the platform.
+/// The simulated platform of an adapter.
 pub trait Stage: Send {
-    /// Tells it one thing and returns its answer.
+    /// Sends a request and returns the answer.
     ///
     /// # Errors
     ///
-    /// When it has no such thing, or does not play.
+    /// If the platform does not support the request, or the stage does not work.
     fn tell(&mut self, line: &Value) -> Result<Value, StageError>;
 
-    /// The last lines of its own talk, beside its answers, since this was asked; the oldest first.
+    /// Returns the last lines of standard error since the previous call, the oldest first.
     fn said(&mut self) -> Vec<String> {
         Vec::new()
     }
 }
 
-/// A stage in a process of its own. Dropping it ends the process.
+/// A stage in its own process. Dropping it ends the process.
 #[derive(Debug)]
 pub struct StageProgram {
     child: Child,
     input: Option<ChildStdin>,
     lines: Receiver<String>,
-    /// Standard error, which also goes to ours.
+    /// The lines of the stage's standard error, which also go to our own.
     talk: Receiver<String>,
 }
 
 impl StageProgram {
-    /// Starts `command` in `folder`; returns it and the keys for the configuration.
+    /// Starts `command` in `folder`. Returns the stage and the keys for the configuration.
     ///
     /// # Errors
     ///
-    /// When it cannot be started or does not begin with an object.
+    /// If the command cannot be started or its first line is not an object.
     pub fn start(command: &[String], folder: &Path) -> Result<(Self, Map<String, Value>), StageError> {
         let (program, arguments) =
             command.split_first().ok_or_else(|| StageError::Broken("`stage` is empty".to_owned()))?;
@@ -124,7 +125,7 @@ impl StageProgram {
             loop {
                 let mut line = String::new();
                 let read = std::io::Read::take(&mut reader, LINE_BYTES_MAX).read_line(&mut line);
-                // Whoever listened is gone, or the stage is.
+                // The receiver was dropped, or the stage closed its output.
                 if !matches!(read, Ok(1..)) || told.send(line).is_err() {
                     return;
                 }
@@ -146,7 +147,7 @@ impl StageProgram {
             StageError::Broken(match error {
                 RecvTimeoutError::Timeout => format!("it says nothing for {} s", ANSWER_WAIT.as_secs()),
                 RecvTimeoutError::Disconnected => {
-                    // What it complained of is told before its end is.
+                    // The stage's last error line arrives before its exit is reported.
                     let last = self.talk.recv_timeout(LAST_WORDS_WAIT).ok();
                     last.map_or_else(|| "it ended".to_owned(), |last| format!("it ended after {last:?}"))
                 }
@@ -173,7 +174,7 @@ impl Stage for StageProgram {
     }
 }
 
-/// Passes a stage's standard error on to ours, and keeps it for whoever asks; what nobody asks for in time is only passed on.
+/// Copies a stage's standard error to our own and buffers its lines. A line that finds the buffer full is only copied.
 fn overhear(errors: ChildStderr, overheard: &SyncSender<String>) {
     let mut reader = BufReader::new(errors);
     loop {
@@ -183,7 +184,7 @@ fn overhear(errors: ChildStderr, overheard: &SyncSender<String>) {
             return;
         }
         let line = String::from_utf8_lossy(&line).trim_end().to_owned();
-        // Nobody can be told that this cannot be told.
+        // A failed write to standard error cannot be reported.
         let _ = writeln!(std::io::stderr(), "{line}");
         let _ = overheard.try_send(line);
     }
@@ -191,18 +192,18 @@ fn overhear(errors: ChildStderr, overheard: &SyncSender<String>) {
 
 impl Drop for StageProgram {
     fn drop(&mut self) {
-        // The end of its input is the word to leave; one that stays is ended.
+        // The end of input asks the stage to exit; a stage that continues is killed.
         self.input.take();
         for _ in 0..50 {
             if !matches!(self.child.try_wait(), Ok(None)) {
                 return;
             }
-            // Whoever hears nothing more from it knows that its output is closed.
+            // A closed output means that the stage has exited.
             if self.lines.recv_timeout(Duration::from_millis(20)) == Err(RecvTimeoutError::Disconnected) {
                 break;
             }
         }
-        // It may have ended by itself meanwhile.
+        // The stage may have exited in the meantime.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

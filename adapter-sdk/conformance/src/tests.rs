@@ -1,4 +1,4 @@
-//! The list must be able to fail.
+//! Checks that the contract cases can fail.
 
 use std::future::Future;
 use std::pin::pin;
@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::*;
 
-/// Answers everything alike, and has said something before anybody asked.
+/// A subject that gives the same answer to every call and has made its own calls before the first case.
 struct Yes {
     manifest: &'static str,
     status: Option<i32>,
@@ -32,7 +32,7 @@ impl Subject for Yes {
     }
 }
 
-/// This subject never waits.
+/// Runs the cases to their end in one poll; this subject never waits.
 fn outcomes_of(mut subject: Yes) -> Vec<Outcome> {
     let mut future = pin!(run(&mut subject));
     match future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {

@@ -1,18 +1,18 @@
-//! Which cases are asked, and who hears of each as it ends.
+//! The selection of cases, and the receiver of their outcomes.
 
 use crate::Outcome;
 
-/// A case of the lists, and the earlier one without which it cannot be asked.
+/// The cases that require an earlier case, as `(dependent, required)`.
 const NEEDS: &[(&str, &str)] = &[
     ("handoff-thread-is-shared", "handoff-thread-is-its-messages-chat"),
     ("handoff-key-opens-one-thread", "handoff-thread-is-its-messages-chat"),
     ("connects-again", "expired-credential-is-fatal"),
 ];
 
-/// The case without which none with a stage can be asked.
+/// The case that all other staged cases require.
 pub(crate) const CONNECTS: &str = "connects";
 
-/// Which cases are asked, and who hears of each as it ends. By default all, and nobody.
+/// The selection of cases, and the receiver of their outcomes. By default all cases run, without a receiver.
 #[derive(Default)]
 pub struct Watch<'w> {
     only: Vec<String>,
@@ -22,24 +22,24 @@ pub struct Watch<'w> {
 type Told<'w> = Box<dyn FnMut(&Outcome) + Send + 'w>;
 
 impl<'w> Watch<'w> {
-    /// Asks only for the cases of these ids, and for what they need; of no ids at all: for every case.
+    /// Selects the cases with these ids and the cases that they require. An empty list selects all cases.
     pub fn of(only: Vec<String>) -> Self {
         Self { only, told: None }
     }
 
-    /// Tells each outcome.
+    /// Sets the receiver of outcomes.
     pub fn telling(mut self, told: impl FnMut(&Outcome) + Send + 'w) -> Self {
         self.told = Some(Box::new(told));
         self
     }
 
-    /// Whether this case is asked.
+    /// Returns whether a case is selected.
     pub(crate) fn asks(&self, id: &str) -> bool {
         let needs = |wanted: &String| NEEDS.contains(&(wanted.as_str(), id));
         self.only.is_empty() || self.only.iter().any(|wanted| wanted == id || needs(wanted))
     }
 
-    /// Tells an outcome that came about otherwise.
+    /// Reports an outcome that did not result from running a case.
     pub fn tell(&mut self, outcome: &Outcome) {
         if let Some(told) = &mut self.told {
             told(outcome);

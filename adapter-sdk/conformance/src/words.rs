@@ -1,19 +1,19 @@
-//! What was seen, in words.
+//! Readable descriptions of observed results.
 
 use hermes_protocol::{CallError, Capabilities, ConnectError, SendOutcome, StreamKind};
 
 use crate::Answer;
 
-/// Words of the statuses, in their order.
+/// The names of the statuses, by their value.
 const STATUSES: [&str; 7] = ["OK", "ERR", "UNSUPPORTED", "BUSY", "PANIC", "DROPPED", "POISONED"];
 
-/// The instance panicked in this very call.
+/// The status of a call in which the instance panicked.
 const PANIC: i32 = 4;
 
-/// The instance panicked before.
+/// The status of a call after the instance panicked.
 const POISONED: i32 = 6;
 
-/// An answer: the error's own sentence where it holds one.
+/// Describes an answer, with the error's message if it contains one.
 pub(crate) fn answer(answer: &Answer) -> String {
     let Some(status) = answer.status else { return "no answer".to_owned() };
     let payload = String::from_utf8_lossy(&answer.payload);
@@ -26,12 +26,12 @@ pub(crate) fn answer(answer: &Answer) -> String {
     }
 }
 
-/// What the adapter's panic said, where this answer tells of one.
+/// Returns the adapter's panic message if the answer reports a panic.
 pub(crate) fn panic(answered: &Answer) -> Option<String> {
     matches!(answered.status, Some(PANIC | POISONED)).then(|| message(&answered.payload))
 }
 
-/// The sentence of an error, else the payload.
+/// Returns the message of an error, or the payload itself.
 pub(crate) fn message(payload: &[u8]) -> String {
     let error = serde_json::from_slice::<CallError>(payload).map(|error| error.message);
     error.unwrap_or_else(|_| String::from_utf8_lossy(payload).into_owned())
@@ -61,7 +61,7 @@ pub(crate) fn link(error: &ConnectError) -> String {
     }
 }
 
-/// What an adapter declares and no case of the lists asks for.
+/// Returns the declared features for which no case exists.
 pub fn not_asked(capabilities: &Capabilities) -> Vec<&'static str> {
     let media = &capabilities.media;
     let all = [

@@ -1,4 +1,5 @@
-//! People connect with `nc`, say who they are, and talk: alone with the agent, or in a room (`#tea hello`).
+//! A line chat over TCP: people connect with `nc`, give a name, and talk to the agent alone
+//! or in a room (`#tea hello`).
 
 #![forbid(unsafe_code)]
 
@@ -26,7 +27,7 @@ struct LineChatAdapter {
     config: Config,
     host: Host,
     people: people::People,
-    /// From `connect` to the `run` that follows it.
+    /// The listener, from `connect` to the following `run`.
     door: Mutex<Option<TcpListener>>,
 }
 
@@ -62,7 +63,7 @@ impl Adapter for LineChatAdapter {
             self.host.spawn(async move {
                 let Some(mut person) = people.enter(stream, host.now_ms()).await else { return };
                 while let Some(said) = person.says().await {
-                    // It returns once the event is stored: only then is the next line read.
+                    // `emit` returns after the event is stored; the next line is read after that.
                     if let Err(error) = host.emit(&event(said, host.now_ms())).await {
                         return tracing::warn!("a line was not taken: {}", error.message);
                     }
@@ -81,14 +82,14 @@ impl Adapter for LineChatAdapter {
     }
 }
 
-/// What somebody said, in the words of the host.
+/// Returns the event for a line.
 fn event(said: Said, at_ms: i64) -> Event {
     let chat = said.room.as_deref().map_or_else(|| Chat::dm(&said.who), room);
     let sender = Sender::new(&said.who).named(&said.who);
     Event::message(format!("m:{}", said.id), chat, sender, said.text).with_message_id(said.id).at_ms(at_ms)
 }
 
-/// The chat of a room: the same value wherever it is named.
+/// Returns the chat of a room. Every path uses this function, so the value is always the same.
 fn room(name: &str) -> Chat {
     Chat::new(ChatType::Group, name).named(format!("#{name}"))
 }

@@ -11,29 +11,29 @@ use tokio::net::TcpStream;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::time::timeout;
 
-/// The longest answer in one piece, in bytes.
+/// The maximum length of an answer in one piece, in bytes.
 pub const TEXT_BYTES_MAX: u64 = 1000;
 
-/// The longest line that is read, in bytes; what is longer counts as several.
+/// The maximum length of a line, in bytes. A longer line is split into several.
 const LINE_BYTES_MAX: u64 = 4000;
 
-/// How many people may be connected at once.
+/// The maximum number of people connected at the same time.
 const PEOPLE_MAX: usize = 100;
 
-/// How long somebody has to say who they are.
+/// The time in which a new connection must send a name.
 const NAME_WAIT: Duration = Duration::from_secs(60);
 
-/// How long somebody may take to read a line.
+/// The time in which a person must read a line.
 const READ_WAIT: Duration = Duration::from_secs(10);
 
-/// The way to somebody. One writes at a time.
+/// The sending side of a connection. The lock lets one task write at a time.
 type Writer = Arc<tokio::sync::Mutex<OwnedWriteHalf>>;
 
-/// Who is connected, by name. All clones are one.
+/// The connected people by name. All clones share one list.
 #[derive(Clone, Default)]
 pub struct People(Arc<Mutex<BTreeMap<String, Writer>>>);
 
-/// Somebody who is connected; gone from the list once this is dropped.
+/// A connected person. Dropping it removes the person from the list.
 pub struct Person {
     name: String,
     since_ms: i64,
@@ -42,25 +42,26 @@ pub struct Person {
     people: People,
 }
 
-/// One line.
+/// A line that a person sent.
 pub struct Said {
-    /// The same for this line only, for ever: the platform has no ids, so it is who, since when, and the number.
+    /// A unique, permanent id. The platform has no message ids, so it consists of the name,
+    /// the connection time and a counter.
     pub id: String,
     pub who: String,
     pub room: Option<String>,
     pub text: String,
 }
 
-/// What became of a text.
+/// The result of sending a text.
 pub enum Told {
     Somebody,
     Nobody,
-    /// The connection broke while it was written.
+    /// The connection broke during the write.
     Perhaps(io::Error),
 }
 
 impl People {
-    /// Asks who it is. `None`: somebody who does not say, or says a name that is taken.
+    /// Reads the name of a new connection. `None` if no name arrives in time or the name is taken.
     pub async fn enter(&self, stream: TcpStream, since_ms: i64) -> Option<Person> {
         let (reader, writer) = stream.into_split();
         let mut reader = BufReader::new(reader);
@@ -78,12 +79,12 @@ impl People {
                 return Some(Person { name, since_ms, lines: 0, reader, people: self.clone() });
             }
         };
-        // Whoever is turned away may be gone already.
+        // The refused connection may be closed already.
         let _ = write(writer, why.to_owned()).await;
         None
     }
 
-    /// Tells everybody in a room, or the one person of this name.
+    /// Sends a text to everybody in a room, or to the person with this name.
     pub async fn tell(&self, room: Option<&str>, name: &str, text: &str) -> Told {
         let line = room.map_or_else(|| format!("{text}\n"), |room| format!("#{room} {text}\n"));
         let writers: Vec<Writer> = match room {
@@ -92,7 +93,8 @@ impl People {
         };
         let mut told = Told::Nobody;
         for writer in writers {
-            // The host may cancel `send` at an await. A task goes on, so that no line is half written.
+            // The host may cancel `send` at any await. The write runs in its own task, so
+            // that it never ends inside a line.
             let written = tokio::spawn(write(writer, line.clone())).await;
             match written.unwrap_or_else(|error| Err(error.into())) {
                 Ok(()) => told = Told::Somebody,
@@ -109,7 +111,7 @@ impl People {
 }
 
 impl Person {
-    /// The next line that says something; `None` once they are gone.
+    /// Returns the next line with text; `None` after the connection ends.
     pub async fn says(&mut self) -> Option<Said> {
         let line = line(&mut self.reader).await?;
         self.lines += 1;
@@ -128,11 +130,11 @@ impl Drop for Person {
     }
 }
 
-/// The next line that is not empty.
+/// Returns the next line that is not empty.
 async fn line(reader: &mut BufReader<OwnedReadHalf>) -> Option<String> {
     loop {
         let mut line = Vec::new();
-        // A connection that breaks is one that ended.
+        // A broken connection counts as ended.
         if reader.take(LINE_BYTES_MAX).read_until(b'\n', &mut line).await.ok()? == 0 {
             return None;
         }
@@ -143,13 +145,13 @@ async fn line(reader: &mut BufReader<OwnedReadHalf>) -> Option<String> {
     }
 }
 
-/// Writes a line, or ends the connection: half a line would become a part of the next one.
+/// Writes a line. A failed write ends the connection, because the rest of the line would be missing.
 async fn write(writer: Writer, line: String) -> io::Result<()> {
     let mut writer = writer.lock().await;
     let written = timeout(READ_WAIT, writer.write_all(line.as_bytes())).await;
     let written = written.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()));
     if written.is_err() {
-        // It is broken; there is nothing more to do about it.
+        // The connection is broken; an error of the shutdown is irrelevant.
         let _ = writer.shutdown().await;
     }
     written

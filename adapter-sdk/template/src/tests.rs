@@ -1,4 +1,4 @@
-//! The adapter in this process, behind the same tables as in the host. People are sockets.
+//! Tests of the adapter in this process, behind the same function tables as in the host. People are TCP sockets.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
@@ -9,10 +9,10 @@ use hermes_adapter_sdk::testing::MockHost;
 
 use super::*;
 
-// Every case of `hermes-host adapter certify`, with the platform that `testdata/stage.py` plays.
+// Every case of `hermes-host adapter certify`, with the platform that `testdata/stage.py` simulates.
 certify!(LineChatAdapter);
 
-/// An adapter that is connected, and where people find it.
+/// Starts and connects an adapter; returns it with its announced address.
 fn online() -> (MockHost, String) {
     let host = MockHost::start::<LineChatAdapter>(json!({ "listen": "127.0.0.1:0" })).expect("it starts");
     host.connect().expect("it connects");

@@ -1,4 +1,4 @@
-//! Files that an event names, and that come when they are asked for.
+//! Cases for files that an event names and that the host fetches later.
 
 use hermes_protocol::{Attachment, AttachmentKind, FetchCall, method};
 use serde_json::json;
@@ -8,7 +8,7 @@ use super::{Holds, No, Play};
 use crate::Subject;
 use crate::stage::Stage;
 
-/// What a file holds.
+/// The content of the file.
 const BYTES: &str = "the bytes of a file";
 
 impl<S: Subject, T: Stage> Play<'_, S, T> {

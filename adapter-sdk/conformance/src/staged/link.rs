@@ -1,4 +1,4 @@
-//! The link between the adapter and its stage, kept up as a host does.
+//! The link between the adapter and its stage, maintained as a host does it.
 
 use std::time::{Duration, Instant};
 
@@ -8,39 +8,39 @@ use serde_json::Value;
 use crate::stage::Stage;
 use crate::{Answer, Subject, words};
 
-/// The call that stands for a log record: `{level, target, fields}`. A subject tells it like every other call of the
-/// adapter to its host.
+/// The method name under which a subject reports a log record: `{level, target, fields}`. It arrives like any other
+/// call of the adapter to its host.
 pub const LOG: &str = "log";
 
-/// The call that stands for the end of `run`, with the [`ConnectError`] that it ended with. Once `connect` was
-/// answered OK a subject calls `run`, as the host does, and tells its end.
+/// The method name under which a subject reports the end of `run`, with its [`ConnectError`]. A subject calls
+/// `run` after `connect` is answered OK, as the host does.
 pub const RUN_ENDED: &str = "run.ended";
 
-/// How long anything may take that no time was promised for.
+/// The maximum duration of an operation without a promised limit.
 pub(super) const PATIENCE: Duration = Duration::from_secs(30);
 
-/// After how long a call is cancelled that nobody answers.
+/// The time after which an unanswered call is cancelled.
 pub(super) const CANCEL_AFTER: Duration = Duration::from_millis(500);
 
-/// The wait before a link is tried again.
+/// The wait before the next connection attempt.
 const TRY_AGAIN: Duration = Duration::from_millis(200);
 
-/// How long after a change it is delivered again: an id that is made of the time is another one then.
+/// The time between a change and its repeated delivery. It is long enough to change an id derived from the time.
 pub(super) const AGAIN_AFTER: Duration = Duration::from_millis(1_100);
 
-/// How much later than promised something may be noticed.
+/// The tolerance on a promised duration.
 const SLACK: Duration = Duration::from_secs(10);
 
-/// Records of the adapter's log that are told of a case that failed.
+/// The maximum number of log records shown for a failed case.
 const LOGGED_MAX: usize = 8;
 
-/// The most that is remembered of what the adapter told.
+/// The maximum number of recorded calls of the adapter.
 const TOLD_MAX: usize = 100_000;
 
-/// What the adapter said last.
+/// The last message from the adapter.
 enum Said {
     Event(Box<Event>),
-    /// An event that every host refuses; why.
+    /// An event that every host rejects; contains the reason.
     Refused(String),
     Lost(ConnectError),
     Other,
@@ -49,11 +49,11 @@ enum Said {
 pub(super) struct Link<'l, S, T> {
     subject: &'l mut S,
     pub(super) stage: &'l mut T,
-    /// Everything the adapter told anybody: what kind, and the text.
+    /// All calls of the adapter and answers to its calls: the kind and the text.
     pub(super) told: Vec<(String, String)>,
-    /// What the adapter's panic said, once there was one.
+    /// The adapter's panic message, after a panic.
     pub(super) panicked: Option<String>,
-    /// The link stands.
+    /// True while the link is connected.
     is_up: bool,
 }
 
@@ -82,7 +82,7 @@ impl<'l, S: Subject, T: Stage> Link<'l, S, T> {
         Err(serde_json::from_slice(&answer.payload).unwrap_or_else(other))
     }
 
-    /// Connects until it works.
+    /// Connects repeatedly until it succeeds.
     pub(super) async fn again(&mut self) -> Result<(), String> {
         let until = now() + PATIENCE;
         let mut last = None;
@@ -103,7 +103,7 @@ impl<'l, S: Subject, T: Stage> Link<'l, S, T> {
         Ok(())
     }
 
-    /// The event with this text, and those before it. A link that is lost meanwhile is made anew.
+    /// Returns the event with this text, and the events before it. Reconnects if the link is lost meanwhile.
     pub(super) async fn event_of(&mut self, text: &str) -> Result<(Event, Vec<Event>), String> {
         let until = now() + PATIENCE;
         let mut before = Vec::new();
@@ -121,7 +121,7 @@ impl<'l, S: Subject, T: Stage> Link<'l, S, T> {
         }
     }
 
-    /// Whether the link is lost, or said to be, within what was promised.
+    /// Returns whether the link is lost, or reported as lost, within the promised time.
     pub(super) async fn lost_within(&mut self, promised: Duration) -> bool {
         let until = now() + promised + SLACK;
         loop {
@@ -135,7 +135,7 @@ impl<'l, S: Subject, T: Stage> Link<'l, S, T> {
         }
     }
 
-    /// The error that ends the tries.
+    /// Returns the fatal error that ends the connection attempts.
     pub(super) async fn fatal(&mut self) -> Result<ConnectError, String> {
         let until = now() + PATIENCE + PATIENCE;
         while now() < until && self.panicked.is_none() {
@@ -162,7 +162,7 @@ impl<'l, S: Subject, T: Stage> Link<'l, S, T> {
         }
     }
 
-    /// The events that come within this time. The link is not made anew meanwhile.
+    /// Returns the events that arrive within `time`, without reconnecting.
     pub(super) async fn events_for(&mut self, time: Duration) -> Vec<Event> {
         let until = now() + time;
         let mut events = Vec::new();
@@ -175,7 +175,7 @@ impl<'l, S: Subject, T: Stage> Link<'l, S, T> {
         events
     }
 
-    /// Hears whatever comes for a moment.
+    /// Receives messages until the next connection attempt is due.
     async fn pause(&mut self) {
         let until = now() + TRY_AGAIN;
         while now() < until {
@@ -209,7 +209,7 @@ impl<'l, S: Subject, T: Stage> Link<'l, S, T> {
         })
     }
 
-    /// The last records of the adapter's log among what it told from there on.
+    /// Returns the last log records of the adapter since the position `told`.
     pub(super) fn logged_since(&self, told: usize) -> Vec<String> {
         let told = self.told.get(told..).unwrap_or_default();
         let logged = told.iter().rev().filter(|(what, _)| what == LOG).take(LOGGED_MAX).map(|(_, record)| {

@@ -1,4 +1,4 @@
-//! The cases that need a platform: the adapter is connected to its stage.
+//! The staged cases: the adapter is connected to a simulated platform.
 
 mod files;
 mod link;
@@ -14,7 +14,7 @@ use crate::stage::{Stage, StageError};
 use crate::watch::CONNECTS;
 use crate::{Case, Outcome, Subject, Verdict, Watch, words};
 
-/// Every case with a stage, in the order in which they run.
+/// All staged cases, in the order in which they run.
 pub const STAGED_CASES: &[Case] = &[
     Case { id: "connects", sentence: "`connect` is answered OK and the link stays" },
     Case {
@@ -68,25 +68,25 @@ pub const STAGED_CASES: &[Case] = &[
     },
 ];
 
-/// The case that looks at what was told, and asks nothing of the instance.
+/// The case that inspects the recorded calls and sends nothing to the instance.
 const NO_SECRET: &str = "nothing-tells-a-secret";
 
-/// Why the cases that need a platform are skipped.
+/// The reason for skipping the staged cases.
 pub const NO_STAGE: &str = "no stage";
 
-/// The same cases where there is no stage.
+/// Returns the staged cases as skipped, for an adapter without a stage.
 pub fn without_stage() -> Vec<Outcome> {
     let skipped = |case: &Case| Outcome::new(*case, Verdict::Skipped(NO_STAGE.to_owned()));
     STAGED_CASES.iter().map(skipped).collect()
 }
 
-/// Runs every case with a stage on a fresh `subject`, in order. `secrets` are the values nobody may read anywhere.
+/// Runs all staged cases on a fresh `subject`, in order. `secrets` are values that must not appear in any output.
 /// The last case ends the instance.
 pub async fn run_staged<S: Subject, T: Stage>(subject: &mut S, stage: &mut T, secrets: &[String]) -> Vec<Outcome> {
     run_staged_watched(subject, stage, secrets, &mut Watch::default()).await
 }
 
-/// The same for the cases that `watch` asks for, which hears of each as it ends.
+/// Runs the staged cases that `watch` selects, and reports each outcome to `watch`.
 pub async fn run_staged_watched<S: Subject, T: Stage>(
     subject: &mut S,
     stage: &mut T,
@@ -101,7 +101,7 @@ pub async fn run_staged_watched<S: Subject, T: Stage>(
     };
     let mut play = Play { link: Link::new(subject, stage), manifest, thread: None, sent: 0 };
     let mut outcomes = Vec::with_capacity(asked.len());
-    // Nothing is asked of an adapter that has no link.
+    // Without a link the other cases are skipped.
     let mut no_link = false;
     let connects = STAGED_CASES.iter().filter(|case| case.id == CONNECTS && !asked.is_empty());
     for case in connects.chain(asked.iter().filter(|case| case.id != CONNECTS)) {
@@ -116,11 +116,11 @@ pub async fn run_staged_watched<S: Subject, T: Stage>(
     outcomes
 }
 
-/// Why a case did not pass.
+/// The reason why a case did not pass.
 pub(crate) enum No {
-    /// It does not hold; what was seen instead.
+    /// The requirement does not hold; contains the observed behaviour.
     Seen(String),
-    /// It cannot be asked; why.
+    /// The case does not apply; contains the reason.
     Skipped(String),
 }
 
@@ -144,14 +144,14 @@ type Holds = Result<(), No>;
 struct Play<'p, S, T> {
     link: Link<'p, S, T>,
     manifest: Manifest,
-    /// The handoff thread that was opened, and the chat of the first message from it.
+    /// The opened handoff thread, and the chat of its first message.
     thread: Option<(Chat, Chat)>,
-    /// How much was sent.
+    /// The number of sent messages.
     sent: i64,
 }
 
 impl<S: Subject, T: Stage> Play<'_, S, T> {
-    /// Runs a case, unless the instance panicked before: then only what it told can be looked at.
+    /// Runs a case. After a panic only the recorded calls are inspected.
     async fn outcome(&mut self, case: Case, secrets: &[String]) -> Outcome {
         if let Some(why) = self.link.panicked.as_ref().filter(|_| case.id != NO_SECRET) {
             let why = masked(&format!("not run: the instance is poisoned ({why})"), secrets);
@@ -159,7 +159,7 @@ impl<S: Subject, T: Stage> Play<'_, S, T> {
         }
         let (told, was_panicked) = (self.link.told.len(), self.link.panicked.is_some());
         let held = self.case(case.id, secrets).await;
-        // A panic is no way to end a call, whatever else would be right.
+        // A panic fails the case, even if its check succeeded.
         let held = match self.link.panicked.clone().filter(|_| !was_panicked) {
             Some(why) => Err(No::Seen(why)),
             None => held,
@@ -207,7 +207,7 @@ impl<S: Subject, T: Stage> Play<'_, S, T> {
         }
     }
 
-    /// Somebody writes; returns the event.
+    /// Simulates an incoming message and returns its event.
     async fn heard(&mut self, said: Value) -> Result<Event, No> {
         let text = said["text"].as_str().unwrap_or_default().to_owned();
         self.link.stage.tell(&json!({ "inbound": said }))?;
@@ -340,7 +340,7 @@ impl<S: Subject, T: Stage> Play<'_, S, T> {
             return Err(No::Skipped("its sample configuration holds no secret".to_owned()));
         }
         let told = self.link.told.iter().find(|(what, text)| {
-            // The host keeps the hash of what is locked.
+            // The host stores only a hash of the locked credential.
             what != host_method::LOCK_CREDENTIAL && secrets.iter().any(|secret| text.contains(secret.as_str()))
         });
         match told {
@@ -350,7 +350,7 @@ impl<S: Subject, T: Stage> Play<'_, S, T> {
     }
 }
 
-/// The text without what nobody may read.
+/// Returns the text with secrets replaced by `***`.
 fn masked(text: &str, secrets: &[String]) -> String {
     let secrets = secrets.iter().filter(|secret| !secret.is_empty());
     secrets.fold(text.to_owned(), |text, secret| text.replace(secret.as_str(), "***"))

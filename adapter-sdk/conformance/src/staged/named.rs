@@ -1,5 +1,5 @@
-//! The case about chats that an operator names: the host binds a conversation to the chat that a target is read as, so
-//! the key of that chat must be the key of the messages that come from it.
+//! The case for chats that an operator names. The host binds a conversation to the chat to which a target resolves, so
+//! the key of that chat must equal the key of its messages.
 
 use hermes_protocol::{Chat, ChatType, Event, method};
 use serde_json::json;
@@ -23,7 +23,7 @@ impl<S: Subject, T: Stage> Play<'_, S, T> {
         }
     }
 
-    /// Returns whether the chat of an event can be named; an error where it is read as another one.
+    /// Returns whether the chat of an event can be named. Fails if its name resolves to another chat.
     async fn reads(&mut self, event: &Event) -> Result<bool, No> {
         let base = base(&event.chat);
         let mut others = None;
@@ -41,7 +41,7 @@ impl<S: Subject, T: Stage> Play<'_, S, T> {
         }
     }
 
-    /// The direct messages with somebody are the chat in which they write.
+    /// Checks that the id of a person resolves to the chat in which that person writes direct messages.
     async fn person_is_read(&mut self, event: &Event, base: &Chat) -> Holds {
         if base.kind != ChatType::Dm {
             return Ok(());
@@ -61,7 +61,8 @@ impl<S: Subject, T: Stage> Play<'_, S, T> {
         read.flatten()
     }
 
-    /// A thread that is opened in a named group is the chat of its messages, and says in which chat it lies.
+    /// Checks that a thread opened in a named group equals the chat of the thread's
+    /// messages, and names its parent chat.
     async fn thread_of_named(&mut self) -> Holds {
         if !self.manifest.capabilities.create_handoff_thread {
             return Ok(());
@@ -83,7 +84,7 @@ impl<S: Subject, T: Stage> Play<'_, S, T> {
     }
 }
 
-/// The chat without the thread that a message of it may open.
+/// Returns the chat without the thread that a message of it may open.
 fn base(chat: &Chat) -> Chat {
     let mut base = chat.clone();
     base.thread = None;
@@ -94,7 +95,7 @@ fn base(chat: &Chat) -> Chat {
     base
 }
 
-/// The words by which a chat may be named.
+/// Returns the words by which a chat may be named.
 fn names(chat: &Chat) -> Vec<String> {
     let mut names = vec![chat.id.clone(), format!("#{}", chat.id)];
     names.extend(chat.name.iter().flat_map(|name| [name.clone(), format!("#{name}")]));

@@ -1,4 +1,4 @@
-//! What goes out: the limit, and what the platform does with it.
+//! The cases for sending: the length limit, and the reactions of the platform.
 
 use hermes_protocol::{Chat, Outgoing, SendOutcome, TextUnit, method};
 use serde_json::json;
@@ -8,7 +8,7 @@ use super::{Holds, No, Play};
 use crate::stage::Stage;
 use crate::{Subject, words};
 
-/// How long the platform asks to be left alone, in seconds.
+/// The wait that the platform requests, in seconds.
 const RETRY_AFTER_S: u64 = 7;
 
 impl<S: Subject, T: Stage> Play<'_, S, T> {
@@ -66,7 +66,7 @@ impl<S: Subject, T: Stage> Play<'_, S, T> {
         if answer.status.is_some() { Ok(()) } else { Err("no answer".to_owned().into()) }
     }
 
-    /// A text that is by so much longer than the declared limit, in its unit, of characters that count most.
+    /// Returns a text that is `more` units longer than the declared limit, made of the characters that count most.
     fn text_of(&self, more: usize) -> Result<String, No> {
         let limit = &self.manifest.capabilities.text;
         let size = usize::try_from(limit.limit).unwrap_or(0).saturating_add(more);
@@ -101,7 +101,7 @@ impl<S: Subject, T: Stage> Play<'_, S, T> {
         Ok(outgoing)
     }
 
-    /// What the platform has of the account.
+    /// Returns the messages of the account on the platform.
     fn journal(&mut self) -> Result<Vec<String>, No> {
         let answer = self.link.stage.tell(&json!({ "journal": {} }))?;
         let written = answer["journal"].as_array().ok_or_else(|| No::Seen(format!("a journal like {answer}")))?;

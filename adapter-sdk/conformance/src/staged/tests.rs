@@ -1,4 +1,4 @@
-//! The cases with a stage must be able to fail: an adapter and its platform in one, with one fault.
+//! Checks that every staged case can fail, with an adapter and platform that have one fault.
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -22,7 +22,7 @@ const TOKEN: &str = "secret-token";
 
 #[derive(Default)]
 struct World {
-    /// What the adapter does wrong.
+    /// The fault of the adapter.
     fault: &'static str,
     calls: VecDeque<HostCall>,
     events: Vec<Event>,
@@ -210,7 +210,7 @@ impl Subject for Fake {
     }
 }
 
-/// This subject never waits.
+/// Runs the cases to their end in one poll; this subject never waits.
 fn outcomes(fault: &'static str) -> Vec<Outcome> {
     let mut fake = Fake::default();
     fake.0.lock().unwrap().fault = fault;
