@@ -12,7 +12,7 @@ use people::{Said, TEXT_BYTES_MAX, Told};
 
 #[derive(AdapterConfig)]
 struct Config {
-    /// Where people connect.
+    /// The address and port on which people connect.
     #[serde(default = "Config::listen")]
     listen: String,
 }

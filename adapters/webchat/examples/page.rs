@@ -1,8 +1,8 @@
-//! The page without a host, for working on the page itself:
-//! `cargo run -p hermes-adapter-webchat --example page`, then open the printed link.
+//! The page without a host, for work on the page itself: `cargo run -p
+//! hermes-adapter-webchat --example page`, then open the printed link.
 //!
-//! What is said comes back in pieces, like an answer; `ask` brings buttons, `fail`
-//! a failed turn, `long` a long answer that can be stopped.
+//! Each message is streamed back like an answer; `ask` shows buttons, `fail` a failed turn,
+//! `long` a long answer that can be stopped.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,7 +14,7 @@ use hermes_adapter_sdk::testing::MockHost;
 use hermes_adapter_webchat::Webchat;
 use serde_json::json;
 
-/// Between two pieces of an answer.
+/// The pause between two chunks of an answer.
 const PIECE: Duration = Duration::from_millis(35);
 
 const SHOWCASE: &str = include_str!("../testdata/showcase.md");
@@ -44,7 +44,7 @@ fn main() {
         answered += 1;
         if event.kind == EventKind::Message {
             stopped.store(false, Ordering::SeqCst);
-            // The mock host numbers what it is given.
+            // The mock host numbers events from 1.
             answer(&host, &event, i64::try_from(answered).unwrap_or(i64::MAX), &stopped);
         }
     }

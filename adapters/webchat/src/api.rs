@@ -26,25 +26,25 @@ use crate::inbound::{self, Pressed, Said};
 use crate::live::{Cursor, Missed};
 use crate::{outbound, sessions};
 
-/// Bytes of a JSON body: a message of 256 KiB, escaped.
+/// The maximum size of a JSON body, in bytes: a message of 256 KiB, escaped.
 const BODY_BYTES_MAX: usize = 1024 * 1024;
-/// Pages that listen at once.
+/// The maximum number of pages that listen at the same time.
 const STREAMS_MAX: usize = 32;
-/// How often a quiet stream says that it is there.
+/// The interval of the heartbeat on a quiet stream.
 const HEARTBEAT: Duration = Duration::from_secs(15);
-/// How long an upload may pause between two pieces.
+/// The maximum pause between two chunks of an upload.
 const UPLOAD_PAUSE_MAX: Duration = Duration::from_secs(30);
-/// How long the host may take to tell its sessions before the page opens without.
+/// The time that the page waits for the host's list of sessions before it opens without it.
 const ASKED_WITHIN: Duration = Duration::from_secs(1);
-/// Characters of a search.
+/// The maximum length of a search query, in characters.
 const QUERY_CHARS_MAX: usize = 200;
-/// How long a page waits before it connects again, in milliseconds.
+/// The time before a page reconnects its stream.
 const RETRY: Duration = Duration::from_millis(1_000);
 
 type Link = State<Arc<Connection>>;
 type Answer = Result<Json<Value>, Refusal>;
 
-/// All routes, behind the door.
+/// Returns all routes, behind the guard.
 pub(crate) fn router(link: Arc<Connection>) -> Router {
     Router::new()
         .route("/", get(page))
@@ -73,12 +73,12 @@ pub(crate) fn router(link: Arc<Connection>) -> Router {
         .with_state(link)
 }
 
-/// An answer that says why not.
+/// Returns an error response with its reason.
 pub(crate) fn refusal(status: StatusCode, why: &str) -> Response {
     (status, Json(json!({ "error": why }))).into_response()
 }
 
-/// An error of the adapter or the host, on its way to the page.
+/// An error of the adapter or the host, as a response to the page.
 struct Refusal(CallError);
 
 impl From<CallError> for Refusal {
@@ -116,10 +116,11 @@ struct Key {
     token: Option<String>,
 }
 
-/// The page. The right token in the address opens a page session and leads to the address without it.
+/// Serves the page. A request with the valid token opens a page session and redirects to the address without the
+/// token.
 ///
-/// A link on another site is answered with the page itself: its browser would not send the new cookie along after a
-/// redirect. The page then takes the token out of the address bar.
+/// A link on another site is answered with the page itself, because the browser would not send the new cookie after
+/// a redirect. The page then removes the token from the address bar.
 async fn page(State(link): Link, Query(key): Query<Key>, headers: HeaderMap) -> Response {
     let Some(door) = link.door() else { return refusal(StatusCode::SERVICE_UNAVAILABLE, "the page is being closed") };
     let html = [(header::CONTENT_TYPE, HeaderValue::from_static("text/html; charset=utf-8"))];
@@ -147,7 +148,7 @@ async fn healthz(State(link): Link) -> String {
 }
 
 async fn state(State(link): Link) -> Json<Value> {
-    // A host that takes its time does not keep the page from opening.
+    // A slow host does not keep the page from opening.
     let asked = async {
         sessions::refresh(&link).await;
         link.ask_commands().await;
@@ -209,8 +210,7 @@ struct Before {
 }
 
 async fn read(State(link): Link, Path(id): Path<String>, Query(Before { before }): Query<Before>) -> Answer {
-    // Taken before the log is read: what comes in between follows with the stream, and
-    // the page knows an entry by its id.
+    // Taken before the log is read: later events follow on the stream, and the page recognizes entries by their ids.
     let (cursor, turns) = link.live.snapshot(&id);
     let line = link.log.conversation(&id).await.ok_or_else(not_found)?;
     let excerpt = link.log.read(&id, before).await?.ok_or_else(not_found)?;
@@ -267,7 +267,7 @@ struct Named {
     name: String,
 }
 
-/// Takes one file: it goes piece by piece into the host's media folder.
+/// Receives one file and streams it into the host's media folder.
 async fn upload(
     State(link): Link,
     Path(id): Path<String>,
@@ -326,8 +326,8 @@ fn kind_of(mime: &str) -> AttachmentKind {
     }
 }
 
-/// Gives a file of the conversation. Pictures of harmless kinds are shown, anything
-/// else is saved: nothing that was sent can run as this page.
+/// Returns a file of the conversation. Images of safe types are shown; other files are
+/// saved, so that no uploaded file can run as a part of this page.
 async fn download(State(link): Link, Path((conversation, file)): Path<(String, String)>) -> Result<Response, Refusal> {
     let missing = || Refusal(CallError::new("not_found", "the host does not keep this file any more"));
     let file = link.log.file(&conversation, &file).await?.ok_or_else(missing)?;
@@ -365,10 +365,10 @@ struct After {
     after: Option<String>,
 }
 
-/// How many pages listen.
+/// The number of listening pages.
 static STREAMS: AtomicUsize = AtomicUsize::new(0);
 
-/// Whether a page is open anywhere.
+/// Returns whether any page is open.
 pub(crate) fn is_looked_at() -> bool {
     STREAMS.load(Ordering::SeqCst) > 0
 }
@@ -388,7 +388,7 @@ impl Drop for StreamSeat {
     }
 }
 
-/// One listening page.
+/// A listening page.
 struct Listener {
     link: Arc<Connection>,
     cursor: Cursor,
@@ -398,15 +398,15 @@ struct Listener {
     _seat: StreamSeat,
 }
 
-/// The stream of everything that happens. `Last-Event-ID`, or `after` on the first
-/// connection, names the last event that the page has.
+/// Returns the stream of all events. `Last-Event-ID`, or `after` on the first connection,
+/// names the last event that the page has received.
 async fn stream_events(State(link): Link, Query(After { after }): Query<After>, headers: HeaderMap) -> Response {
     let Some(seat) = StreamSeat::take() else {
         return refusal(StatusCode::TOO_MANY_REQUESTS, "the page is open too often; close a few tabs");
     };
     let last = headers.get("last-event-id").and_then(|value| value.to_str().ok().map(str::to_owned)).or(after);
     let cursor = match last {
-        // One that cannot be read is from nowhere: the page reads everything anew.
+        // An invalid cursor matches no run, so the page reloads everything.
         Some(text) => Cursor::parse(&text).unwrap_or(Cursor { life: String::new(), seq: 0 }),
         None => link.live.cursor(),
     };

@@ -1,4 +1,4 @@
-//! The port and the token.
+//! The port and the token of the page.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -21,12 +21,12 @@ use crate::log::Log;
 use crate::sessions::{self, Sessions};
 
 const PORT: u16 = 8643;
-/// Where to look when the usual port is taken; its neighbours belong to other parts of the host.
+/// The ports to try if the default port is taken. The ports next to it belong to other adapters.
 const PORTS_BESIDE: std::ops::Range<u16> = 8645..8665;
-/// How often the page is fetched to prove that it can be.
+/// The interval at which the adapter fetches its own page to prove that it is served.
 const PROVE_EVERY: Duration = Duration::from_secs(20);
 const PROVE_TIMEOUT: Duration = Duration::from_secs(5);
-/// The bounds of the port. A page listens on one connection for hours and connects again after that.
+/// The limits of the port. A page listens on one connection for hours and reconnects after that.
 const BOUNDS: Bounds = Bounds {
     connections: 256,
     head: Duration::from_secs(30),
@@ -34,10 +34,10 @@ const BOUNDS: Bounds = Bounds {
     grace: Duration::from_secs(60),
 };
 const TOKEN_CHARS_MIN: usize = 16;
-/// Files that were uploaded and not sent yet.
+/// The maximum number of uploaded files that are not sent yet.
 const UPLOADS_MAX: usize = 64;
 
-/// A file that was uploaded and waits for its message.
+/// An uploaded file that waits for its message.
 #[derive(Clone, Debug)]
 pub(crate) struct Upload {
     pub(crate) conversation: String,
@@ -45,17 +45,17 @@ pub(crate) struct Upload {
     pub(crate) path: String,
 }
 
-/// One instance: its configuration, its port, what it shows.
+/// One instance: its configuration, its port and its conversations.
 pub(crate) struct Connection {
     config: Config,
     pub(crate) host: Host,
     pub(crate) log: Log,
     pub(crate) live: Live,
     pub(crate) sessions: Sessions,
-    /// Names this life of the adapter, so that the self-check does not talk to another process.
+    /// A random id of this run of the adapter, by which the self-check recognizes its own process.
     pub(crate) life: String,
     state: Mutex<State>,
-    /// Counts calls of `serve`; streams of an earlier one end.
+    /// The number of calls of `serve` and `close`. Streams of an earlier call end.
     generation: AtomicU64,
     uploads: Mutex<BTreeMap<String, Upload>>,
 }
@@ -99,7 +99,7 @@ impl Connection {
         self.generation.load(Ordering::SeqCst)
     }
 
-    /// Binds the port, reads what is kept, and says where the page is.
+    /// Binds the port, loads the conversations, and announces the address of the page.
     pub(crate) async fn open(&self) -> Result<(), ConnectError> {
         let wanted = wanted_address(&self.config).map_err(|why| ConnectError::fatal(why, "mend the section"))?;
         let token = self.token().await?;
@@ -147,21 +147,21 @@ impl Connection {
         }
     }
 
-    /// Asks which slash commands there are; a host that tells them by itself is heard too.
+    /// Requests the slash commands. Commands that the host reports by itself are accepted, too.
     pub(crate) async fn ask_commands(&self) {
         if let Some(commands) = sessions::commands(self).await {
             self.live.set_commands(commands);
         }
     }
 
-    /// Lets go of the port.
+    /// Releases the port.
     pub(crate) fn close(&self) {
         *self.state() = State::default();
         self.generation.fetch_add(1, Ordering::SeqCst);
         self.live.wake();
     }
 
-    /// Fetches the page's health like a browser would.
+    /// Fetches the page's health check as a browser does.
     pub(crate) async fn prove(&self) -> Result<(), CallError> {
         let unavailable = |why: String| CallError::new("unavailable", why);
         let address = self.state().address.ok_or_else(|| unavailable("the page is not served".to_owned()))?;
@@ -194,8 +194,8 @@ impl Connection {
         uploads.insert(id, upload);
     }
 
-    /// Looks at uploads of a conversation without taking them: a message may be sent again. One that lay for too long
-    /// is gone.
+    /// Returns the uploads of a conversation and keeps them, because the message may be sent again. `None` if the
+    /// file of an upload has expired.
     pub(crate) fn uploads(&self, conversation: &str, ids: &[String]) -> Option<Vec<Upload>> {
         let uploads = self.uploads.lock().unwrap_or_else(PoisonError::into_inner);
         let is_one = |upload: &Upload| upload.conversation == conversation && Path::new(&upload.path).exists();
@@ -231,7 +231,7 @@ impl Connection {
     }
 }
 
-/// Judges what can be judged before anything is bound.
+/// Checks the settings that can be checked before the port is bound.
 pub(crate) fn check(config: &Config) -> Result<(), String> {
     wanted_address(config)?;
     if let Some(host) = config.allowed_hosts.iter().find(|host| host.is_empty() || host.contains(['/', ' '])) {
@@ -252,7 +252,7 @@ pub(crate) fn check(config: &Config) -> Result<(), String> {
     Ok(())
 }
 
-/// Where the page is to be; `None`: where there is room.
+/// Returns the configured address of the page; `None` for the default ports.
 fn wanted_address(config: &Config) -> Result<Option<SocketAddr>, String> {
     let Some(listen) = &config.listen else { return Ok(None) };
     let address: SocketAddr = listen
@@ -267,7 +267,7 @@ fn wanted_address(config: &Config) -> Result<Option<SocketAddr>, String> {
     Ok(Some(address))
 }
 
-/// Ends the streams of one call of `serve`, however it ends.
+/// A guard that ends the streams of one call of `serve`.
 struct Closing<'l>(&'l Connection);
 
 impl<'l> Closing<'l> {

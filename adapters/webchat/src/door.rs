@@ -1,11 +1,11 @@
-//! Who may come in.
+//! Access control for the page.
 //!
-//! Three things are looked at before anything else happens:
+//! Three checks precede every request:
 //!
-//! * **Host**: only the names this page is served under. A name that was rebound to
-//!   loopback by someone's DNS gets nothing.
-//! * **Origin**: whatever a browser sends along from another site gets nothing; what
-//!   changes something must name its origin.
+//! * **Host**: only the names under which this page is served. A name that DNS rebinding points to loopback is
+//!   rejected.
+//! * **Origin**: requests that a browser sends from another site are rejected; a request that changes state must
+//!   name its origin.
 //! * **Token**: in the first request only, from the printed link. It opens a page session, whose cookie is derived
 //!   from the token, so that another token ends every session. Scripts cannot read the cookie and other sites cannot
 //!   send it. Both are compared in constant time.
@@ -26,17 +26,17 @@ use crate::connection::Connection;
 const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob: data:; \
      connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
 
-/// The lifetime of a page session without a visit.
+/// The lifetime of an unused page session, in seconds.
 const SESSION_LIFETIME_S: i64 = 7 * 24 * 60 * 60;
-/// The age at which a session that is used gets a new cookie.
+/// The age at which a used session gets a new cookie, in seconds.
 const RENEWED_AFTER_S: i64 = 24 * 60 * 60;
 
-/// Names and the token.
+/// The names of the page and its token.
 pub(crate) struct Door {
     hosts: Vec<String>,
     origins: Vec<String>,
     token: String,
-    /// The key of the cookies.
+    /// The signing key of the cookies.
     key: hmac::Key,
     pub(crate) cookie: String,
 }
@@ -44,7 +44,7 @@ pub(crate) struct Door {
 /// A valid page session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Session {
-    /// Whether its cookie is old enough to be replaced.
+    /// True if the cookie is old enough to be replaced.
     is_old: bool,
 }
 
@@ -66,7 +66,7 @@ impl Door {
         Self { hosts, origins, token, key, cookie: format!("hermes_{instance}_{port}") }
     }
 
-    /// Whether `given` is the token.
+    /// Returns whether `given` is the token.
     pub(crate) fn opens(&self, given: &str) -> bool {
         same_in_constant_time(given.as_bytes(), self.token.as_bytes())
     }
@@ -103,17 +103,17 @@ impl Door {
         let (_, expires) = session.split_once('.')?;
         hmac::verify(&self.key, self.signed(session).as_bytes(), &from_hex(mac)?).ok()?;
         let left = expires.parse::<i64>().ok()?.checked_sub(now_ms.div_euclid(1_000))?;
-        // A clock that was set back makes no session longer than it may be.
+        // A clock that was set back does not extend a session beyond its maximum.
         let is_valid = (1..=SESSION_LIFETIME_S).contains(&left);
         is_valid.then_some(Session { is_old: left < SESSION_LIFETIME_S - RENEWED_AFTER_S })
     }
 
-    /// The text that a cookie signs: another instance or port has other ones.
+    /// Returns the text that a cookie signs. It differs between instances and ports.
     fn signed(&self, session: &str) -> String {
         format!("page session of {} {session}", self.cookie)
     }
 
-    /// Opens a session and returns its cookie.
+    /// Opens a session and returns its cookie, with `now_ms` in milliseconds since the Unix epoch.
     pub(crate) fn set_cookie(&self, now_ms: i64) -> Option<HeaderValue> {
         let expires = now_ms.div_euclid(1_000) + SESSION_LIFETIME_S;
         let session = format!("{}.{expires}", crate::connection::random_word());
@@ -140,8 +140,7 @@ fn same_in_constant_time(left: &[u8], right: &[u8]) -> bool {
     std::hint::black_box(difference) == 0
 }
 
-/// Checks Host, Origin and, for everything but the page's own files, the token; sets
-/// the headers that every answer has.
+/// Checks Host, Origin and, except for the page's own files, the session. Sets the headers of every response.
 pub(crate) async fn guard(State(link): State<Arc<Connection>>, request: Request, next: Next) -> Response {
     let now_ms = link.host.now_ms();
     let door = link.door();
@@ -179,7 +178,7 @@ fn refused(door: Option<&Door>, session: Option<Session>, request: &Request) -> 
     }
     let path = request.uri().path();
     let is_data = path.starts_with("/api/") || path.starts_with("/files/");
-    // The page itself may be reached from anywhere by a link: a person clicks on it.
+    // A link from any site may open the page itself.
     if (is_data || request.method() != Method::GET) && !door.knows_origin(request.method(), request.headers()) {
         return Some(refusal(StatusCode::FORBIDDEN, "another site may not talk to this page"));
     }
@@ -194,7 +193,7 @@ fn refused(door: Option<&Door>, session: Option<Session>, request: &Request) -> 
     None
 }
 
-/// The answer to a page request without a key.
+/// Returns the response to a page request without a session.
 pub(crate) fn sign_in() -> Response {
     (StatusCode::UNAUTHORIZED, [(header::CONTENT_TYPE, "text/html; charset=utf-8")], include_str!("page/sign-in.html"))
         .into_response()
@@ -208,7 +207,7 @@ mod tests {
         Door::new(([127, 0, 0, 1], port).into(), &[], token.to_owned(), instance)
     }
 
-    /// The headers of a browser that has the cookie.
+    /// Returns the headers of a browser with the cookie.
     fn with(cookie: &HeaderValue) -> HeaderMap {
         let pair = cookie.to_str().unwrap().split(';').next().unwrap();
         HeaderMap::from_iter([(header::COOKIE, format!("other=1; {pair}").parse().unwrap())])

@@ -1,7 +1,7 @@
-//! From what the page sends to events of the host.
+//! Conversion of the page's requests to events of the host.
 //!
-//! The page names each message itself, so a request that is repeated because its
-//! answer was lost is the same event: the host recognises it, and so does the log.
+//! The page chooses the id of each message, so a request that is repeated after a lost
+//! response becomes the same event. Both the host and the log recognize it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,28 +16,28 @@ use crate::live::Ends;
 use crate::log::{Conversation, Entry, File, From};
 use crate::{outbound, sessions};
 
-/// Bytes of one message; longer texts go as a file.
+/// The maximum size of one message, in bytes; a longer text is sent as a file.
 pub(crate) const MESSAGE_BYTES_MAX: usize = 256 * 1024;
-/// Files with one message.
+/// The maximum number of files per message.
 const FILES_MAX: usize = 10;
-/// How long the host may take to go on with a session elsewhere.
+/// The time in which the host must resume a session here.
 const RESUMED_WITHIN: Duration = Duration::from_secs(8);
-/// How long a command may take to become something that waits, looked at twice.
+/// The pauses before the two checks for a command that has become a waiting message.
 const COMMAND_LOOKS: [Duration; 2] = [Duration::from_millis(150), Duration::from_millis(600)];
-/// The one person at the page.
+/// The sender id of the person at the page.
 const OPERATOR: &str = "operator";
 
-/// A message as the page sends it.
+/// A message from the page.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Said {
-    /// The page's own name for it.
+    /// The message id chosen by the page.
     id: String,
     text: String,
     #[serde(default)]
     files: Vec<String>,
 }
 
-/// A pressed button as the page sends it.
+/// A pressed button from the page.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Pressed {
     entry: String,
@@ -45,22 +45,22 @@ pub(crate) struct Pressed {
     option: String,
 }
 
-/// The chat that a conversation is.
+/// Returns the chat of a conversation.
 pub(crate) fn chat(link: &Connection, conversation: &Conversation) -> Chat {
     Chat::dm(conversation.id.as_str()).named(outbound::title(link, conversation))
 }
 
-/// Who sits at the page. The link is the operator's, so the role is the adapter's to give.
+/// Returns the person at the page. The link belongs to the operator, so the adapter assigns the role.
 pub(crate) fn operator() -> Sender {
     Sender::new(OPERATOR).named("Operator").with_role("operator")
 }
 
-/// Whether a word can name a conversation or a message.
+/// Returns whether a word is a valid id of a conversation or message.
 pub(crate) fn is_id(word: &str) -> bool {
     (1..=64).contains(&word.len()) && word.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-".contains(&byte))
 }
 
-/// Hands a message over and returns its entry, once the host has it and the log too.
+/// Emits a message and returns its entry after both the host and the log have stored it.
 pub(crate) async fn say(link: &Arc<Connection>, conversation: &str, said: Said) -> Result<Entry, CallError> {
     let refuse = |why: &str| CallError::new("invalid", why);
     if !is_id(&said.id) {
@@ -103,8 +103,8 @@ pub(crate) async fn say(link: &Arc<Connection>, conversation: &str, said: Said) 
     Ok(entry)
 }
 
-/// A command may be words for the agent (`/queue …`), and then it waits like a message. Which
-/// ones are, only the host knows; when they begin, their turn shows by itself.
+/// Checks whether a command became a waiting message for the agent (`/queue …`), which only
+/// the host knows. Its turn shows by itself when it starts.
 async fn look_after(link: Arc<Connection>, conversation: String, inbox_id: i64) {
     for pause in COMMAND_LOOKS {
         tokio::time::sleep(pause).await;
@@ -116,7 +116,7 @@ async fn look_after(link: Arc<Connection>, conversation: String, inbox_id: i64) 
     }
 }
 
-/// Hands a pressed button over.
+/// Emits a pressed button.
 pub(crate) async fn press(link: &Arc<Connection>, conversation: &str, pressed: Pressed) -> Result<(), CallError> {
     let line = known(link, conversation).await?;
     if [&pressed.ask, &pressed.option, &pressed.entry].iter().any(|word| word.is_empty() || word.len() > 64) {
@@ -137,7 +137,7 @@ pub(crate) async fn press(link: &Arc<Connection>, conversation: &str, pressed: P
     Ok(())
 }
 
-/// Whether a stop stopped something.
+/// The response to a stop request.
 #[derive(Debug, Serialize)]
 pub(crate) struct Stopped {
     stopped: bool,
@@ -152,7 +152,7 @@ pub(crate) async fn stop(link: &Arc<Connection>, conversation: &str) -> Result<S
     match link.host.call::<Value>(host_method::TURNS_STOP, &json!({ "inbox_id": inbox_id })).await {
         Ok(answer) => Ok(Stopped { stopped: answer.get("stopped").and_then(Value::as_bool).unwrap_or(false) }),
         Err(error) if matches!(error.code.as_str(), "not_granted" | "unsupported") => {
-            // The command does the same for everyone who may write.
+            // The command does the same for every authorized person.
             emit(link, &command(link, &line, "/stop")).await?;
             Ok(Stopped { stopped: true })
         }
@@ -160,7 +160,7 @@ pub(crate) async fn stop(link: &Arc<Connection>, conversation: &str) -> Result<S
     }
 }
 
-/// Renames a conversation: the title is its session's, numbered by the host where it is taken.
+/// Renames a conversation. The title belongs to its session; the host numbers a title that is taken.
 pub(crate) async fn rename(link: &Arc<Connection>, conversation: &str, title: &str) -> Result<Conversation, CallError> {
     let title = clean_title(title)?;
     known(link, conversation).await?;
@@ -169,7 +169,7 @@ pub(crate) async fn rename(link: &Arc<Connection>, conversation: &str, title: &s
         Some(session) => sessions::rename(link, &session.id, &title).await?,
         None => None,
     };
-    // Without a session, or a host that names it, the title is the page's.
+    // Without a session, or if the host does not rename, the page stores the title.
     let kept = named.unwrap_or(title);
     let changed = link.log.change(conversation, |line| line.title = kept).await?;
     let changed = changed.ok_or_else(|| CallError::new("not_found", "there is no such conversation"))?;
@@ -178,7 +178,7 @@ pub(crate) async fn rename(link: &Arc<Connection>, conversation: &str, title: &s
     Ok(changed)
 }
 
-/// A title as a person may give it.
+/// Returns a title with normalized white space and limited length.
 pub(crate) fn clean_title(title: &str) -> Result<String, CallError> {
     let title: String = title.split_whitespace().collect::<Vec<_>>().join(" ");
     let title: String = title.chars().take(crate::log::TITLE_CHARS_MAX).collect();
@@ -188,12 +188,12 @@ pub(crate) fn clean_title(title: &str) -> Result<String, CallError> {
     Ok(title)
 }
 
-/// Deletes a conversation and its session: what runs is stopped and what waits is withdrawn.
+/// Deletes a conversation and its session. Running turns are stopped and waiting messages are withdrawn.
 pub(crate) async fn delete(link: &Arc<Connection>, conversation: &str) -> Result<(), CallError> {
     let line = known(link, conversation).await?;
     sessions::refresh(link).await;
     for inbox_id in link.live.unanswered(conversation) {
-        // What cannot be stopped keeps the session from being deleted, and that is told.
+        // A turn that does not stop blocks the deletion of the session, which reports the error.
         link.host.call::<Value>(host_method::TURNS_STOP, &json!({ "inbox_id": inbox_id })).await.ok();
     }
     if let Some(session) = link.sessions.of(conversation).map(|session| session.id).or(line.session) {
@@ -206,7 +206,7 @@ pub(crate) async fn delete(link: &Arc<Connection>, conversation: &str) -> Result
     Ok(())
 }
 
-/// Begins a conversation.
+/// Creates a conversation.
 pub(crate) async fn begin(link: &Arc<Connection>, title: &str) -> Result<Conversation, CallError> {
     let id = format!("c_{}", &random_word()[..20]);
     let line = link.log.open(&id, title, link.host.now_ms()).await?;
@@ -214,7 +214,7 @@ pub(crate) async fn begin(link: &Arc<Connection>, title: &str) -> Result<Convers
     Ok(line)
 }
 
-/// Leads a conversation to a session, and returns what the host says to that.
+/// Resumes a session in a conversation and returns the host's reply.
 pub(crate) async fn resume(
     link: &Arc<Connection>,
     line: &Conversation,
@@ -228,7 +228,7 @@ pub(crate) async fn resume(
             if let Some(answer) = link.log.answer_to(&line.id, inbox_id).await? {
                 return Ok(answer);
             }
-            // The adapter is over when nobody can tell any more.
+            // The channel closes only when the adapter ends.
             news.changed().await.map_err(|_| CallError::new("unavailable", "the page is being closed"))?;
         }
     };
@@ -238,7 +238,7 @@ pub(crate) async fn resume(
     }
 }
 
-/// A command, as if it was written in this conversation.
+/// Returns a command as if it was written in this conversation.
 fn command(link: &Connection, line: &Conversation, text: &str) -> Event {
     let id = random_word();
     Event::message(format!("m:{}:{id}", line.id), chat(link, line), operator(), text)

@@ -1,22 +1,23 @@
-//! A chat page on loopback: the conversation that needs no account anywhere.
+//! A chat page on loopback, which needs no account on any platform.
 //!
-//! The adapter is the platform here. It serves one page, keeps the conversations in
-//! the host's key-value store, and speaks for one person, the operator, who holds
-//! the link that is printed at start-up.
+//! The adapter is the platform. It serves one page, stores the conversations in the host's
+//! key-value store, and has one user, the operator, who holds the link that is printed at
+//! start-up.
 //!
-//! * `door`: who may come in (Host, Origin, token);
+//! * `door`: access control (Host, Origin, token);
 //! * `api`: the HTTP routes and the page's files;
-//! * `connection`: the port and the token; `bounded`: how many connections it keeps;
-//! * `inbound`: from what the page sends to events;
-//! * `outbound`: from parts and turn events to what the page shows;
-//! * `log`: what the page shows of each conversation, durable and bounded;
-//! * `sessions`: what the host says of them: titles, branches, what goes on elsewhere;
-//! * `live`: running turns, and the events a reconnecting page missed;
+//! * `connection`: the port and the token;
+//! * `inbound`: conversion of the page's requests to events;
+//! * `outbound`: conversion of parts and turn events to entries on the page;
+//! * `log`: the entries of each conversation, durable and limited in size;
+//! * `sessions`: the host's view of them: titles, branches, sessions that continue
+//!   elsewhere;
+//! * `live`: running turns, and the events that a reconnecting page missed;
 //! * `page/`: the page itself, without a framework or a build step.
 //!
-//! A part counts as delivered once it is committed to the log: the page may be
-//! closed and shows it when it is opened again. A repeated key is recognised in the
-//! log, so a doubtful send never shows twice.
+//! A part counts as delivered after it is committed to the log: a closed page shows it when
+//! it is opened again. The log recognizes a repeated key, so a send with an unknown result
+//! never shows twice.
 
 #![forbid(unsafe_code)]
 
@@ -38,14 +39,14 @@ use crate::connection::Connection;
 /// Keys of `[adapter.webchat]`.
 #[derive(AdapterConfig)]
 pub struct Config {
-    /// Where the page is served; by default 127.0.0.1:8643, or the next free port.
+    /// The address and port of the page; by default 127.0.0.1:8643, or the next free port.
     #[serde(default)]
     listen: Option<String>,
-    /// Names besides the address itself under which the page is opened, for a reverse
-    /// proxy: `["chat.example.org"]`. Needed when `listen` is not on loopback.
+    /// Additional host names under which the page is opened, for a reverse proxy:
+    /// `["chat.example.org"]`. Required when `listen` is not on loopback.
     #[serde(default)]
     allowed_hosts: Vec<String>,
-    /// The token in the link, at least 16 characters; by default made once and kept.
+    /// The token in the link, at least 16 characters; by default generated once and stored.
     #[serde(default)]
     token: Option<String>,
     /// The largest file that can be uploaded, in bytes.
@@ -57,7 +58,7 @@ fn default_upload_bytes_max() -> u64 {
     25 * 1024 * 1024
 }
 
-/// The page and everyone who has it open.
+/// The adapter: the page and its open connections.
 pub struct Webchat {
     connection: Arc<Connection>,
 }
@@ -130,7 +131,7 @@ impl NativeStream for Webchat {
 
 impl CommandsMenu for Webchat {
     async fn set_commands(&self, commands: Vec<CommandInfo>) -> Result<(), CallError> {
-        // The menu is everybody's; the operator at the page may run more.
+        // The menu is the public one; the operator at the page may run more commands.
         let theirs = sessions::commands(&self.connection).await;
         self.connection.live.set_commands(theirs.unwrap_or(commands));
         Ok(())
@@ -138,7 +139,7 @@ impl CommandsMenu for Webchat {
 }
 
 impl ResolveTarget for Webchat {
-    /// `inbox`, the id of a conversation, or its title.
+    /// Resolves `inbox`, the id of a conversation, or its title.
     async fn resolve_target(&self, target: String) -> Result<Option<Chat>, CallError> {
         let wanted = target.trim();
         if wanted.eq_ignore_ascii_case("inbox") {

@@ -1,10 +1,10 @@
-//! What happens right now: running turns, and a ring of the latest events for pages.
+//! Live state: running turns, and a ring of the latest events for pages.
 //!
-//! Every page listens to one stream of numbered events. A page that reconnects names
-//! the last number it saw and gets what it missed from the ring; one that missed more
-//! than the ring holds, or comes from an earlier life of the adapter, is told to read
-//! everything anew. So nothing is lost and nothing comes twice, and no slow page can
-//! hold anything up.
+//! Every page listens to one stream of numbered events. A page that reconnects names the
+//! last number that it received and gets the missed events from the ring. A page that
+//! missed more than the ring holds, or comes from an earlier run of the adapter, is asked
+//! to reload everything. So no event is lost or repeated, and a slow page does not delay
+//! others.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -14,17 +14,17 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
-/// Events in the ring.
+/// The maximum number of events in the ring.
 const RING_EVENTS_MAX: usize = 2_000;
-/// Bytes in the ring.
+/// The maximum size of the events in the ring, in bytes.
 const RING_BYTES_MAX: usize = 4 * 1024 * 1024;
-/// Turns that are remembered.
+/// The maximum number of remembered turns.
 const TURNS_MAX: usize = 64;
-/// Bytes of streamed text kept for one turn; the final text comes by `send` anyway.
+/// The maximum size of streamed text per turn, in bytes; `send` delivers the final text anyway.
 const TURN_TEXT_BYTES_MAX: usize = 1024 * 1024;
-/// Answered events that are remembered: what is told of their turns comes too late.
+/// The number of remembered answered events. Later events of their turns are ignored.
 const ANSWERED_KEPT: usize = 256;
-/// Slash commands on the menu.
+/// The maximum number of slash commands in the menu.
 const COMMANDS_MAX: usize = 200;
 
 /// A running turn, as the page shows it.
@@ -34,21 +34,21 @@ pub(crate) struct Turn {
     pub(crate) inbox_id: i64,
     /// The answer so far.
     pub(crate) text: String,
-    /// What it is doing.
+    /// The current activity.
     pub(crate) progress: String,
-    /// `waiting`, `running`, `done`, `failed`.
+    /// One of `waiting`, `running`, `done`, `failed`.
     pub(crate) state: &'static str,
-    /// Why it failed, or how it ended.
+    /// The cause of the failure, or the finish reason.
     pub(crate) reason: String,
-    /// Number of the last event.
+    /// The number of the last event.
     #[serde(skip)]
     seq: Option<u64>,
-    /// Length of `text` as the page counts it.
+    /// The length of `text` in UTF-16 units, as the page counts it.
     #[serde(skip)]
     text_utf16: usize,
 }
 
-/// A number in the stream: which life of the adapter, which event.
+/// A position in the stream: the run of the adapter, and the number of the event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Cursor {
     pub(crate) life: String,
@@ -56,7 +56,7 @@ pub(crate) struct Cursor {
 }
 
 impl Cursor {
-    /// Reads `life.seq`.
+    /// Parses `life.seq`.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let (life, seq) = text.trim().split_once('.')?;
         Some(Self { life: life.to_owned(), seq: seq.parse().ok()? })
@@ -69,28 +69,28 @@ impl std::fmt::Display for Cursor {
     }
 }
 
-/// What a page that stands at a cursor gets.
+/// The events after a page's cursor.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Missed {
     /// These events, in order.
     Events(Vec<(u64, Arc<str>)>),
-    /// More than is known here: read everything anew.
+    /// The ring lacks some of the missed events: reload everything.
     Reset(u64),
 }
 
-/// What an entry puts an end to.
+/// The state that an entry ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ends {
-    /// Nothing.
+    /// No state.
     Nothing,
-    /// The turn of this event: the entry is its answer. The events of a turn are hints
-    /// and may come after it.
+    /// The turn of this event: the entry is its answer. Events of a turn are best-effort
+    /// and may arrive after the answer.
     Turn(i64),
-    /// The wait for a turn of this event, unless it runs: the host said something else.
+    /// The wait for a turn of this event, unless the turn runs: the host replied with another message.
     Waiting(i64),
 }
 
-/// Running turns and the ring.
+/// The running turns and the ring.
 pub(crate) struct Live {
     life: String,
     state: Mutex<State>,
@@ -116,12 +116,12 @@ impl Live {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Where the stream stands.
+    /// Returns the current position of the stream.
     pub(crate) fn cursor(&self) -> Cursor {
         Cursor { life: self.life.clone(), seq: self.lock().seq }
     }
 
-    /// Tells every page.
+    /// Sends an event to every page.
     pub(crate) fn publish(&self, event: &Value) {
         self.publish_in(&mut self.lock(), event);
     }
@@ -138,17 +138,17 @@ impl Live {
         self.news.send_replace(state.seq);
     }
 
-    /// Wakes whoever listens, so that it looks whether it is still wanted.
+    /// Wakes all listeners, so that each checks whether to continue.
     pub(crate) fn wake(&self) {
         self.news.send_modify(|_| {});
     }
 
-    /// A receiver that changes with every event.
+    /// Returns a receiver that changes with every event.
     pub(crate) fn news(&self) -> watch::Receiver<u64> {
         self.news.subscribe()
     }
 
-    /// Returns what came after `cursor`.
+    /// Returns the events after `cursor`.
     pub(crate) fn after(&self, cursor: &Cursor) -> Missed {
         let state = self.lock();
         let oldest = state.ring.front().map_or(state.seq + 1, |(seq, _)| *seq);
@@ -159,28 +159,28 @@ impl Live {
         Missed::Events(state.ring.iter().skip(skip).cloned().collect())
     }
 
-    /// The running turns of a conversation, and where the stream stands with them.
+    /// Returns the running turns of a conversation, and the position of the stream at that moment.
     pub(crate) fn snapshot(&self, conversation: &str) -> (Cursor, Vec<Turn>) {
         let state = self.lock();
         let turns = state.turns.values().filter(|turn| turn.conversation == conversation).cloned().collect();
         (Cursor { life: self.life.clone(), seq: state.seq }, turns)
     }
 
-    /// The turn that a stop in this conversation means.
+    /// Returns the turn that a stop request in this conversation refers to.
     pub(crate) fn running(&self, conversation: &str) -> Option<i64> {
         let state = self.lock();
         let mut turns = state.turns.values().filter(|turn| turn.conversation == conversation);
         turns.find(|turn| matches!(turn.state, "running" | "waiting")).map(|turn| turn.inbox_id)
     }
 
-    /// Events of this conversation that have no answer yet, the latest first.
+    /// Returns the unanswered events of this conversation, the latest first.
     pub(crate) fn unanswered(&self, conversation: &str) -> Vec<i64> {
         let state = self.lock();
         let open = |turn: &&Turn| turn.conversation == conversation && matches!(turn.state, "running" | "waiting");
         state.turns.values().rev().filter(open).map(|turn| turn.inbox_id).collect()
     }
 
-    /// The menu of slash commands.
+    /// Returns the menu of slash commands.
     pub(crate) fn commands(&self) -> Vec<CommandInfo> {
         self.lock().commands.clone()
     }
@@ -195,17 +195,17 @@ impl Live {
         state.commands = commands;
     }
 
-    /// An event was handed over: its turn is waited for.
+    /// Registers the wait for the turn of an emitted event.
     pub(crate) fn expect(&self, conversation: &str, inbox_id: i64) {
         let mut state = self.lock();
-        // An answer may be quicker than the thanks for the question.
+        // The answer may arrive before `emit` returns.
         if !state.turns.contains_key(&inbox_id) && !state.answered.contains(&inbox_id) {
             let turn = turn_of(&mut state, conversation, inbox_id).clone();
             self.publish_in(&mut state, &json!({ "type": "turn", "turn": turn }));
         }
     }
 
-    /// Takes one event of a turn.
+    /// Processes one event of a turn.
     pub(crate) fn turn_event(&self, conversation: &str, inbox_id: i64, seq: u64, event: &TurnEvent) {
         let mut state = self.lock();
         if state.answered.contains(&inbox_id) {
@@ -219,7 +219,7 @@ impl Live {
         turn.seq = Some(seq);
         let told = match event {
             TurnEvent::Metadata { .. } => {
-                // A resumed turn begins anew.
+                // A resumed turn starts from the beginning.
                 turn.text.clear();
                 turn.text_utf16 = 0;
                 turn.progress.clear();
@@ -258,7 +258,7 @@ impl Live {
             }
             _ => return,
         };
-        // A turn that ended without a word has nothing to show any more.
+        // A turn that ended without text is no longer shown.
         let is_silent =
             |turn: &Turn| matches!(event, TurnEvent::Done { .. }) && (turn.text.is_empty() || turn.reason == "silent");
         if state.turns.get(&inbox_id).is_some_and(is_silent) {
@@ -267,13 +267,13 @@ impl Live {
         self.publish_in(&mut state, &told);
     }
 
-    /// An entry is in the log.
+    /// Publishes an entry that is in the log.
     pub(crate) fn entry(&self, conversation: &str, ends: Ends, entry: &Value) {
         let mut state = self.lock();
         match ends {
             Ends::Nothing => {}
             Ends::Turn(inbox_id) => {
-                // A turn may take several events at once; those before it wait for nothing any more.
+                // A turn may answer several events at once; the earlier ones no longer wait.
                 state.turns.retain(|id, turn| {
                     *id > inbox_id || turn.conversation != conversation || (*id < inbox_id && turn.state != "waiting")
                 });
@@ -289,7 +289,7 @@ impl Live {
         self.publish_in(&mut state, &json!({ "type": "entry", "conversation": conversation, "entry": entry }));
     }
 
-    /// A conversation is gone.
+    /// Removes the turns of a deleted conversation.
     pub(crate) fn forget(&self, conversation: &str) {
         let mut state = self.lock();
         state.turns.retain(|_, turn| turn.conversation != conversation);

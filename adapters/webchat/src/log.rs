@@ -1,12 +1,13 @@
-//! The conversations: what was said, in pages of the host's key-value store.
+//! The log of the conversations, in pages in the host's key-value store.
 //!
-//! One value `index` names the conversations; each has numbered pages
-//! `log/<conversation>/<page>` of at most [`PAGE_BYTES_MAX`]. A new page is named in
-//! the index before it is written, so a page that is missing is an empty one and
-//! nothing written is ever out of sight. Writes happen one at a time.
+//! One value `index` lists the conversations; each has numbered pages
+//! `log/<conversation>/<page>` of at most [`PAGE_BYTES_MAX`]. A new page is listed in the
+//! index before it is written, so a missing page is an empty one and no written page is
+//! unreachable. Writes are sequential.
 //!
-//! The host keeps the session itself (`hermes-host session list`); this log is what
-//! the page shows, notices and files included, and what makes a delivery durable.
+//! The host stores the session itself (`hermes-host session list`). This log contains the
+//! entries that the page shows, including notices and files, and it makes a delivery
+//! durable.
 
 use std::collections::BTreeMap;
 
@@ -14,40 +15,40 @@ use hermes_adapter_sdk::prelude::*;
 use serde::{Deserialize, Serialize};
 use tokio::sync::Mutex;
 
-/// Conversations on the page; the one that was quiet longest makes room for a new one.
+/// The maximum number of conversations; a new one replaces the one that was inactive longest.
 pub(crate) const CONVERSATIONS_MAX: usize = 100;
-/// Bytes of one page, below the host's 64 KiB a value.
+/// The maximum size of one page, in bytes; below the host's limit of 64 KiB per value.
 const PAGE_BYTES_MAX: usize = 48 * 1024;
-/// Bytes of text of one record; longer texts go on in the next record.
+/// The maximum text size of one record, in bytes; a longer text continues in the next record.
 const RECORD_TEXT_BYTES_MAX: usize = 16 * 1024;
-/// Pages of one conversation; the oldest make room.
+/// The maximum number of pages per conversation; the oldest are deleted first.
 const PAGES_MAX: u32 = 64;
-/// How many entries the page is given at once, at least.
+/// The minimum number of entries per read, if there are as many.
 const ENTRIES_AT_ONCE: usize = 40;
-/// How many of the latest events of a conversation are remembered, to know whose turn runs.
+/// The number of latest events remembered per conversation, to find the conversation of a turn.
 const INBOX_KEPT: usize = 8;
-/// Deleted conversations that are remembered.
+/// The number of remembered deleted conversations.
 const DELETED_KEPT: usize = 100;
-/// How many last pages stay in memory.
+/// The number of last pages cached in memory.
 const TAILS_MAX: usize = 16;
-/// Characters of a title.
+/// The maximum length of a title, in characters.
 pub(crate) const TITLE_CHARS_MAX: usize = 80;
 
-/// One conversation of the list.
+/// One conversation in the list.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Conversation {
     pub(crate) id: String,
-    /// What it is called while its session has no title.
+    /// The title to use while the session has none.
     pub(crate) title: String,
     pub(crate) created_ms: i64,
     pub(crate) updated_ms: i64,
-    /// Whether something came in that was not looked at.
+    /// True if an incoming entry was not read yet.
     #[serde(default)]
     pub(crate) unread: bool,
-    /// The host's session in which it goes on, as far as the host has told.
+    /// The host's session of the conversation, as far as the host has reported it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) session: Option<String>,
-    /// The latest events.
+    /// The `inbox_id`s of the latest events.
     #[serde(default)]
     pub(crate) inbox: Vec<i64>,
     #[serde(default)]
@@ -56,7 +57,7 @@ pub(crate) struct Conversation {
     last_page: u32,
 }
 
-/// Who said an entry.
+/// The author of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum From {
@@ -68,33 +69,33 @@ pub(crate) enum From {
     Notice,
 }
 
-/// One thing that was said.
+/// One message in a conversation.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Entry {
     pub(crate) id: String,
     pub(crate) from: From,
     pub(crate) text: String,
     pub(crate) at_ms: i64,
-    /// Whether `text` is markdown.
+    /// True if `text` is markdown.
     #[serde(default)]
     pub(crate) markdown: bool,
-    /// For what was said here: the event it became.
+    /// For a message of the person: the `inbox_id` of its event.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) inbox_id: Option<i64>,
-    /// For an answer: the event it answers.
+    /// For an answer: the `inbox_id` of the answered event.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) in_reply_to: Option<i64>,
-    /// The host's key of the part.
+    /// The host's idempotency key of the part.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub(crate) key: String,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) files: Vec<File>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) choices: Option<Choices>,
-    /// Which option was pressed.
+    /// The id of the pressed option.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) chosen: Option<String>,
-    /// Whether this record goes on with the text of the one before it.
+    /// True if this record continues the text of the previous one.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     continues: bool,
 }
@@ -106,7 +107,7 @@ pub(crate) struct File {
     pub(crate) name: String,
     pub(crate) mime: String,
     pub(crate) size: u64,
-    /// Where the host keeps it, while it does. The page never sees it.
+    /// The path in the host's media folder, until the host deletes the file. The page never receives it.
     pub(crate) path: String,
 }
 
@@ -132,7 +133,7 @@ impl Entry {
 #[derive(Default, Serialize, Deserialize)]
 struct Index {
     conversations: Vec<Conversation>,
-    /// Conversations that were deleted lately: what is still on its way to one does not bring it back.
+    /// The ids of recently deleted conversations. A late delivery does not recreate them.
     #[serde(default)]
     deleted: Vec<String>,
 }
@@ -148,11 +149,11 @@ impl Page {
     }
 }
 
-/// What the page gets of a conversation.
+/// A section of a conversation for the page.
 #[derive(Debug, Serialize)]
 pub(crate) struct Excerpt {
     pub(crate) entries: Vec<Entry>,
-    /// The page before which there is more.
+    /// The page number before which there are more entries.
     pub(crate) before: Option<u32>,
 }
 
@@ -165,7 +166,7 @@ pub(crate) struct Log {
 #[derive(Default)]
 struct State {
     index: Index,
-    /// Last pages of the conversations used lately, by conversation.
+    /// The last page of each recently used conversation.
     tails: BTreeMap<String, Page>,
 }
 
@@ -174,7 +175,7 @@ impl Log {
         Self { host, state: Mutex::default() }
     }
 
-    /// Reads the index.
+    /// Loads the index.
     pub(crate) async fn load(&self) -> Result<(), CallError> {
         let mut state = self.state.lock().await;
         if let Some(text) = self.host.kv().get("index").await? {
@@ -186,7 +187,7 @@ impl Log {
         Ok(())
     }
 
-    /// Lists the conversations, the latest first.
+    /// Lists the conversations, the most recently updated first.
     pub(crate) async fn conversations(&self) -> Vec<Conversation> {
         let mut list = self.state.lock().await.index.conversations.clone();
         list.sort_by(|a, b| b.updated_ms.cmp(&a.updated_ms).then_with(|| a.id.cmp(&b.id)));
@@ -197,14 +198,14 @@ impl Log {
         self.state.lock().await.index.conversations.iter().find(|c| c.id == id).cloned()
     }
 
-    /// Finds the conversation that an event belongs to.
+    /// Returns the conversation of an event.
     pub(crate) async fn conversation_of(&self, inbox_id: i64) -> Option<String> {
         let state = self.state.lock().await;
         state.index.conversations.iter().find(|c| c.inbox.contains(&inbox_id)).map(|c| c.id.clone())
     }
 
-    /// Opens a conversation, or returns the one that is there; one that was deleted at the page is `not_found`, and
-    /// nothing brings it back.
+    /// Creates a conversation or returns the existing one. A conversation that was deleted at the page is
+    /// `not_found` and is not recreated.
     pub(crate) async fn open(&self, id: &str, title: &str, at_ms: i64) -> Result<Conversation, CallError> {
         let mut state = self.state.lock().await;
         if let Some(conversation) = state.index.conversations.iter().find(|c| c.id == id) {
@@ -236,7 +237,7 @@ impl Log {
         Ok(conversation)
     }
 
-    /// Changes a conversation's line in the list and returns it.
+    /// Changes a conversation in the list and returns it.
     pub(crate) async fn change(
         &self,
         id: &str,
@@ -250,10 +251,10 @@ impl Log {
         Ok(Some(changed))
     }
 
-    /// Forgets a conversation and its pages.
+    /// Deletes a conversation and its pages.
     pub(crate) async fn delete(&self, id: &str) -> Result<bool, CallError> {
         let mut state = self.state.lock().await;
-        // The host may write to the inbox unasked, whatever was in it before.
+        // The host may write to the inbox unasked, so the inbox can be created again after its deletion.
         if id != "inbox" {
             state.index.deleted.push(id.to_owned());
             let extra = state.index.deleted.len().saturating_sub(DELETED_KEPT);
@@ -262,8 +263,8 @@ impl Log {
         self.forget(&mut state, id).await
     }
 
-    /// Adds an entry unless one with its id, or its key, is among the latest; returns
-    /// the entry that stands in the log. An answer is put below its own question.
+    /// Appends an entry unless one with its id or key is among the latest. Returns the
+    /// entry in the log. An answer is inserted below its own question.
     pub(crate) async fn append(&self, conversation: &str, entry: Entry) -> Result<Entry, CallError> {
         let mut state = self.state.lock().await;
         let Some(at) = state.index.conversations.iter().position(|c| c.id == conversation) else {
@@ -317,7 +318,7 @@ impl Log {
         Ok(entry)
     }
 
-    /// Begins an empty conversation with what was said elsewhere.
+    /// Fills an empty conversation with entries from elsewhere.
     pub(crate) async fn copy(&self, conversation: &str, entries: Vec<Entry>) -> Result<(), CallError> {
         let mut state = self.state.lock().await;
         let Some(at) = state.index.conversations.iter().position(|c| c.id == conversation) else {
@@ -346,15 +347,14 @@ impl Log {
         Ok(())
     }
 
-    /// Whether an entry answers this event, and what it says.
+    /// Returns the text of the entry that answers this event, if there is one.
     pub(crate) async fn answer_to(&self, conversation: &str, inbox_id: i64) -> Result<Option<String>, CallError> {
         let excerpt = self.read(conversation, None).await?;
         let entries = excerpt.map(|excerpt| excerpt.entries).unwrap_or_default();
         Ok(entries.into_iter().rev().find(|entry| entry.in_reply_to == Some(inbox_id)).map(|entry| entry.text))
     }
 
-    /// Changes an entry among the latest two pages; `None` when it is not there or is
-    /// too long to be changed in place.
+    /// Changes an entry in the latest two pages. `None` if it is not there or too long to be changed in place.
     pub(crate) async fn edit(
         &self,
         conversation: &str,
@@ -389,7 +389,7 @@ impl Log {
         Ok(None)
     }
 
-    /// Reads the latest entries, or those before a page.
+    /// Returns the latest entries, or those before a page.
     pub(crate) async fn read(&self, conversation: &str, before: Option<u32>) -> Result<Option<Excerpt>, CallError> {
         let mut state = self.state.lock().await;
         let Some(line) = state.index.conversations.iter().find(|c| c.id == conversation) else { return Ok(None) };
@@ -413,7 +413,7 @@ impl Log {
         Ok(Some(Excerpt { entries: join(records), before: (number > first).then_some(number) }))
     }
 
-    /// Finds a file that an entry of this conversation names.
+    /// Returns a file named by an entry of this conversation.
     pub(crate) async fn file(&self, conversation: &str, file: &str) -> Result<Option<File>, CallError> {
         let mut before = None;
         while let Some(excerpt) = self.read(conversation, before).await? {
@@ -461,9 +461,9 @@ impl Log {
     }
 }
 
-/// Returns the index in a page at which a new entry belongs. An answer stands before the first later message of the
-/// person that has no answer yet, so that the answer of an interrupted turn stays below its question. A question of
-/// the host stands at the end.
+/// Returns the index in a page at which a new entry belongs. An answer is inserted before the person's first later
+/// message without an answer, so that the answer of an interrupted turn stays below its question. A question of the
+/// host is appended.
 fn place_of(entries: &[Entry], new: &Entry) -> usize {
     let end = entries.len();
     let Some(answered) = new.in_reply_to.filter(|_| new.from == From::Agent && new.choices.is_none()) else {
@@ -491,7 +491,7 @@ fn json(value: &impl Serialize) -> String {
     serde_json::to_string(value).expect("entries and conversations are plain JSON")
 }
 
-/// Cuts an entry into records whose text fits a page.
+/// Splits an entry into records whose text fits a page.
 fn records(entry: &Entry) -> Vec<Entry> {
     let mut records = Vec::new();
     let mut rest = entry.text.as_str();
@@ -514,7 +514,7 @@ fn records(entry: &Entry) -> Vec<Entry> {
     }
 }
 
-/// Puts the records of each entry together again.
+/// Joins the records of each entry.
 fn join(records: Vec<Entry>) -> Vec<Entry> {
     let mut entries: Vec<Entry> = Vec::with_capacity(records.len());
     for record in records {

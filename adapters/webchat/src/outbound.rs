@@ -1,5 +1,4 @@
-//! From parts and turn events to what the page shows, and the one place where a
-//! delivery is classified.
+//! Conversion of parts and turn events to entries on the page. This module alone classifies the result of a delivery.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,12 +11,12 @@ use crate::inbound::is_id;
 use crate::live::Ends;
 use crate::log::{Conversation, Entry, File, From};
 
-/// How the host ends an answer that was cut short.
+/// The text with which the host ends an interrupted answer.
 const INTERRUPTED: &str = "(interrupted)";
-/// How long a turn's first event waits for the answer of `emit`, which may come later.
+/// The time that a turn's first event waits for the response of `emit`, which may arrive later.
 const REGISTERED_WITHIN: Duration = Duration::from_secs(2);
 
-/// Puts one part into the log: that is its delivery.
+/// Appends one part to the log, which is its delivery.
 pub(crate) async fn send(link: &Arc<Connection>, message: Outgoing) -> SendOutcome {
     let conversation = message.chat.id.clone();
     if message.chat.kind != ChatType::Dm || !is_id(&conversation) {
@@ -64,7 +63,7 @@ pub(crate) async fn send(link: &Arc<Connection>, message: Outgoing) -> SendOutco
     }
 }
 
-/// Makes a message say something else; a message that left its buttons behind loses them.
+/// Edits a message. A message without choices loses its buttons.
 pub(crate) async fn edit(link: &Arc<Connection>, message: SentMessage, outgoing: Outgoing) -> SendOutcome {
     let Some(markdown) = is_markdown(&outgoing.format) else {
         return SendOutcome::refused(RefusalKind::BadFormat, "this page shows markdown and plain text");
@@ -96,7 +95,7 @@ pub(crate) async fn edit(link: &Arc<Connection>, message: SentMessage, outgoing:
     }
 }
 
-/// Shows one event of a running turn.
+/// Publishes one event of a running turn.
 pub(crate) async fn turn_event(
     link: &Arc<Connection>,
     inbox_id: i64,
@@ -113,7 +112,7 @@ pub(crate) async fn turn_event(
     Ok(())
 }
 
-/// The turn may begin before the answer of `emit` has put its event into the log.
+/// Returns the conversation of an event. A turn may start before the response of `emit` has put its event into the log.
 async fn conversation_of(link: &Connection, inbox_id: i64) -> Option<String> {
     let mut news = link.live.news();
     let wait = async {
@@ -127,18 +126,18 @@ async fn conversation_of(link: &Connection, inbox_id: i64) -> Option<String> {
     tokio::time::timeout(REGISTERED_WITHIN, wait).await.ok().flatten()
 }
 
-/// Tells every page what a conversation's line says.
+/// Sends a conversation's list entry to every page.
 pub(crate) fn tell_conversation(link: &Connection, conversation: &Conversation) {
     link.live.publish(&json!({ "type": "conversation", "conversation": line(link, conversation) }));
 }
 
-/// What a conversation is called: as its session, or as it began.
+/// Returns the title of the session, or else the title of the conversation.
 pub(crate) fn title(link: &Connection, conversation: &Conversation) -> String {
     let named = link.sessions.of(&conversation.id).and_then(|session| session.title);
     named.unwrap_or_else(|| conversation.title.clone())
 }
 
-/// A conversation, as the page may see it.
+/// Returns the conversation as JSON for the page.
 pub(crate) fn line(link: &Connection, conversation: &Conversation) -> Value {
     json!({
         "id": conversation.id,
@@ -150,7 +149,7 @@ pub(crate) fn line(link: &Connection, conversation: &Conversation) -> Value {
     })
 }
 
-/// An entry, as the page may see it: files by address, not by path.
+/// Returns the entry as JSON for the page, with addresses instead of paths of files.
 pub(crate) fn shown(conversation: &str, entry: &Entry) -> Value {
     let files: Vec<Value> = entry
         .files
@@ -191,7 +190,7 @@ fn file(media: OutMedia) -> File {
     File { id: media.id, name: media.name, mime: media.mime, size: media.size, path: media.path }
 }
 
-/// The host keeps the log, so a write that failed may be tried again under the same key.
+/// Returns the result of a failed write. The host stores the log, so the write may be retried under the same key.
 fn not_kept(error: &CallError) -> SendOutcome {
     if error.code == "not_found" {
         return SendOutcome::refused(RefusalKind::ChatGone, "the conversation was deleted");

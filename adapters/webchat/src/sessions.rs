@@ -1,11 +1,11 @@
-//! The conversations as the host knows them: which session each goes on in, what it is
-//! called, and the person's sessions that go on nowhere on this page.
+//! The host's view of the conversations: their sessions and titles, and the person's
+//! sessions that are in no conversation of this page.
 //!
-//! The host is the one who knows. What it said last is kept here for as long as the page
-//! needs to be drawn, and asked for anew whenever something happened that may have
-//! changed it, and every [`SWEEP`] while somebody looks: a title given elsewhere, a
-//! branch, a session begun in the terminal. Where `sessions.list` is not granted the
-//! page has its own conversations, under the titles that were given on it.
+//! The host is authoritative. Its last reply is cached for display. It is requested again
+//! after every event that may have changed it, and every [`SWEEP`] while a page is open,
+//! for a title given elsewhere, a branch, or a session started in the terminal. Without the
+//! grant `sessions.list` the page shows only its own conversations, with titles given on
+//! it.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -22,21 +22,21 @@ use crate::inbound::operator;
 use crate::log::{Conversation, Entry, From};
 use crate::outbound;
 
-/// How often the host is asked while a page is open and nothing happens on it.
+/// The interval of requests to the host while a page is open and idle.
 const SWEEP: Duration = Duration::from_secs(10);
-/// How long what comes close together is waited for; the host names a session a moment after its first answer.
+/// The time in which further changes are collected; the host names a session shortly after its first answer.
 const SETTLE: Duration = Duration::from_millis(250);
-/// Sessions that are asked for; the host gives no more at once.
+/// The number of requested sessions, which is the host's maximum.
 const SESSIONS_MAX: u32 = 200;
-/// Sessions from elsewhere on the page's list; the search finds the others.
+/// The maximum number of other sessions in the page's list; the search finds the rest.
 const ELSEWHERE_MAX: usize = 50;
-/// Messages that are shown of a session that has no log here.
+/// The maximum number of messages shown of a session without a log here.
 const HISTORY_MAX: u32 = 200;
-/// Places that a search names.
+/// The maximum number of search hits.
 const HITS_MAX: u32 = 20;
-/// How long a session that is to be deleted may take to end its turn.
+/// The time in which a session to be deleted must end its turn.
 const ENDS_WITHIN: Duration = Duration::from_secs(4);
-/// How often it is looked at meanwhile.
+/// The interval of the checks during that time.
 const ENDS_LOOK: Duration = Duration::from_millis(100);
 
 /// One session of the person at the page.
@@ -53,20 +53,21 @@ pub(crate) struct Session {
     active_ms: i64,
     #[serde(default)]
     end_reason: Option<String>,
-    /// The chats of this page in which it goes on.
+    /// The chats of this page in which the session continues.
     #[serde(default)]
     chats: Vec<Chat>,
 }
 
-/// What the host said last.
+/// The last reply of the host.
 #[derive(Default)]
 pub(crate) struct Sessions {
-    /// `None` until it said something, and where it does not.
+    /// `None` before the first reply, and if the host does not list sessions.
     known: Mutex<Option<Vec<Session>>>,
     wanted: Notify,
-    /// One question at a time.
+    /// A lock that allows one request at a time.
     asking: tokio::sync::Mutex<()>,
-    /// One session is gone on with at a time, so that it goes on in one conversation however often that is asked for.
+    /// A lock that allows one resume at a time, so that a session continues in only one
+    /// conversation, even if it is requested repeatedly.
     going_on: tokio::sync::Mutex<()>,
 }
 
@@ -75,44 +76,44 @@ impl Sessions {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Something happened after which the host may say something else.
+    /// Requests an update, after an event that may have changed the host's reply.
     pub(crate) fn stir(&self) {
         self.wanted.notify_one();
     }
 
-    /// A session is gone; until the host is asked again it would be shown as one that goes on nowhere.
+    /// Removes a deleted session. Until the next request it would be shown as one without a conversation.
     pub(crate) fn forget(&self, id: &str) {
         if let Some(known) = self.known().as_mut() {
             known.retain(|session| session.id != id);
         }
     }
 
-    /// The session in which a conversation goes on.
+    /// Returns the session of a conversation.
     pub(crate) fn of(&self, conversation: &str) -> Option<Session> {
         let known = self.known();
         let goes_on = |session: &&Session| session.chats.iter().any(|chat| chat.id == conversation);
         known.iter().flatten().find(goes_on).cloned()
     }
 
-    /// A session by its id.
+    /// Returns a session by its id.
     fn one(&self, id: &str) -> Option<Session> {
         self.known().iter().flatten().find(|session| session.id == id).cloned()
     }
 }
 
-/// The conversations and the other sessions, as the page's list has them.
+/// Returns the conversations and the other sessions, for the page's list.
 pub(crate) async fn list(link: &Connection) -> (Vec<Value>, Vec<Value>) {
     let conversations = link.log.conversations().await;
     let lines = conversations.iter().map(|line| outbound::line(link, line)).collect();
     (lines, elsewhere(link, &conversations))
 }
 
-/// The person's sessions that go on in none of these conversations.
+/// Returns the person's sessions that continue in none of these conversations.
 fn elsewhere(link: &Connection, conversations: &[Conversation]) -> Vec<Value> {
     let here = |chat: &Chat| conversations.iter().any(|line| line.id == chat.id);
     let known = link.sessions.known();
     let others = known.iter().flatten().filter(|session| {
-        // A session that was compressed goes on in its summary.
+        // A compressed session continues in the session with its summary.
         session.messages > 0 && session.end_reason.as_deref() != Some("compression") && !session.chats.iter().any(here)
     });
     others.take(ELSEWHERE_MAX).map(shown).collect()
@@ -128,7 +129,7 @@ fn shown(session: &Session) -> Value {
     })
 }
 
-/// Keeps what is known true, for as long as the page is served.
+/// Updates the cache for as long as the page is served.
 pub(crate) async fn keep_true(link: &Arc<Connection>) {
     loop {
         if tokio::time::timeout(SWEEP, link.sessions.wanted.notified()).await.is_err() && !crate::api::is_looked_at() {
@@ -139,13 +140,13 @@ pub(crate) async fn keep_true(link: &Arc<Connection>) {
     }
 }
 
-/// Asks the host, and tells the page what is different.
+/// Requests the sessions from the host and publishes the differences.
 pub(crate) async fn refresh(link: &Arc<Connection>) {
     let _asking = link.sessions.asking.lock().await;
     let mut told = match ask::<Vec<Session>>(link, host_method::SESSIONS_LIST, json!({ "limit": SESSIONS_MAX })).await {
         Ok(told) => told,
         Err(error) => {
-            // What was known stays until the host says something else.
+            // The cache stays valid until the host replies again.
             tracing::debug!(code = error.code, "the host tells of no sessions: {error}");
             return;
         }
@@ -175,8 +176,8 @@ pub(crate) async fn refresh(link: &Arc<Connection>) {
     }
 }
 
-/// A full list leaves sessions out: adds those of the conversations that it says nothing about. Returns the
-/// conversations of which the host does not tell, about which everything stays as it was.
+/// Completes a truncated list: adds the sessions of conversations that it does not mention. Returns the
+/// conversations without a reply of the host, which stay unchanged.
 async fn beyond<'a>(
     link: &Connection,
     conversations: &'a [Conversation],
@@ -206,8 +207,8 @@ async fn beyond<'a>(
     unsure
 }
 
-/// Remembers in which session a conversation goes on. One that left its session has
-/// another subject, so the title that was made up for it goes.
+/// Stores the session of a conversation. A conversation that left its session has another
+/// subject, so its generated title is removed.
 async fn keep_session(link: &Connection, line: &Conversation, session: Option<String>) -> Result<(), CallError> {
     let left = line.session.is_some();
     link.log
@@ -221,19 +222,19 @@ async fn keep_session(link: &Connection, line: &Conversation, session: Option<St
         .map(drop)
 }
 
-/// Calls a method of the host for the person at the page.
+/// Calls a method of the host on behalf of the person at the page.
 async fn ask<T: DeserializeOwned>(link: &Connection, method: &str, mut payload: Value) -> Result<T, CallError> {
     payload["sender"] = json!(operator());
     link.host.call(method, &payload).await
 }
 
-/// Whether the host does not do such a thing for this page.
+/// Returns whether the host does not permit or support the call.
 fn is_withheld(error: &CallError) -> bool {
     matches!(error.code.as_str(), "not_granted" | "unsupported")
 }
 
-/// Names a session; a title that is taken gets a number. Returns the title as the host
-/// keeps it; `None` where it lets nobody rename.
+/// Renames a session; the host numbers a title that is taken. Returns the stored title;
+/// `None` if renaming is not permitted.
 pub(crate) async fn rename(link: &Connection, session: &str, title: &str) -> Result<Option<String>, CallError> {
     #[derive(Deserialize)]
     struct Renamed {
@@ -248,14 +249,14 @@ pub(crate) async fn rename(link: &Connection, session: &str, title: &str) -> Res
     }
 }
 
-/// Deletes a session. One whose turn is being stopped is waited for.
+/// Deletes a session. Waits for the end of a turn that is being stopped.
 pub(crate) async fn delete(link: &Connection, session: &str) -> Result<(), CallError> {
     let wish = json!({ "session_id": session });
     let mut looks = ENDS_WITHIN.as_millis() / ENDS_LOOK.as_millis();
     loop {
         match ask::<Value>(link, host_method::SESSIONS_DELETE, wish.clone()).await {
             Err(error) if error.code == "refused" && looks > 0 => looks -= 1,
-            // Gone, or nothing that this page may do.
+            // The session is gone, or this page has no permission.
             Err(error) if error.code == "not_found" || is_withheld(&error) => return Ok(()),
             Err(error) if error.code == "refused" => {
                 return Err(CallError::new("refused", "it is still answering; stop it and try again"));
@@ -266,14 +267,14 @@ pub(crate) async fn delete(link: &Connection, session: &str) -> Result<(), CallE
     }
 }
 
-/// A session that has no log here, as far as the page shows it.
+/// The content of a session without a log here.
 #[derive(Serialize)]
 pub(crate) struct Past {
     session: Value,
     entries: Vec<Value>,
 }
 
-/// Reads what was said in a session.
+/// Returns the messages of a session.
 pub(crate) async fn past(link: &Arc<Connection>, id: &str) -> Result<Past, CallError> {
     let session: Session = ask(link, host_method::SESSIONS_GET, json!({ "session_id": id })).await?;
     let entries = entries(link, id).await?;
@@ -297,7 +298,7 @@ async fn entries(link: &Connection, id: &str) -> Result<Vec<Entry>, CallError> {
             "assistant" => From::Agent,
             _ => return None,
         };
-        // A call of a tool says nothing by itself.
+        // A tool call has no text of its own.
         let mut entry = (!told.content.trim().is_empty())
             .then(|| Entry::new(format!("h-{}", told.id), from, told.content, told.at_ms))?;
         entry.markdown = from == From::Agent;
@@ -306,9 +307,9 @@ async fn entries(link: &Connection, id: &str) -> Result<Vec<Entry>, CallError> {
     Ok(told.into_iter().filter_map(entry).collect())
 }
 
-/// Goes on with a session in a conversation of this page: with the one where it goes on
-/// already, or in a new one that begins with what was said so far. `/resume` does it, so
-/// that whatever speaks against it is said in the host's words.
+/// Resumes a session in a conversation of this page: in its current one, or in a new one
+/// that starts with the earlier messages. It sends `/resume`, so that a refusal is
+/// explained in the host's words.
 pub(crate) async fn go_on(link: &Arc<Connection>, id: &str) -> Result<Conversation, CallError> {
     let _going_on = link.sessions.going_on.lock().await;
     refresh(link).await;
@@ -337,7 +338,7 @@ pub(crate) async fn go_on(link: &Arc<Connection>, id: &str) -> Result<Conversati
     Ok(link.log.conversation(&line.id).await.unwrap_or(line))
 }
 
-/// Finds where words were said, in any of the person's sessions.
+/// Searches all sessions of the person for words.
 pub(crate) async fn search(link: &Connection, query: &str) -> Result<Vec<Value>, CallError> {
     #[derive(Deserialize)]
     struct Hit {
@@ -363,7 +364,7 @@ pub(crate) async fn search(link: &Connection, query: &str) -> Result<Vec<Value>,
     Ok(hits.into_iter().map(place).collect())
 }
 
-/// The commands of this person, with the models that there are; `None` where the host does not tell.
+/// Returns the commands of this person, with the available models; `None` if the host does not list them.
 pub(crate) async fn commands(link: &Connection) -> Option<Vec<CommandInfo>> {
     #[derive(Deserialize)]
     struct Model {

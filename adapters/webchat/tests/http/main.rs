@@ -1,4 +1,4 @@
-//! The page's server, spoken to as a browser does, on a host in this process.
+//! Tests of the page's server over HTTP, as a browser uses it, with a host in this process.
 
 mod served;
 mod sessions;
@@ -58,7 +58,7 @@ fn hundreds_of_idle_connections_keep_no_page_out() {
         let mut stranger = page.connect();
         let head =
             format!("GET /healthz HTTP/1.1\r\nHost: {}\r\n{}", page.address, if n % 2 == 0 { "\r\n" } else { "" });
-        // One that had to make room already may refuse it.
+        // A connection that was evicted already may refuse the write.
         let _ = std::io::Write::write_all(&mut stranger, head.as_bytes());
         idle.push(stranger);
     }

@@ -1,4 +1,4 @@
-//! A served page, the host behind it, and a browser's side of HTTP.
+//! A served page, the host behind it, and an HTTP client.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -82,7 +82,7 @@ impl Served {
             head += &format!("Content-Length: {}\r\n", body.len());
         }
         stream.write_all((head + "\r\n").as_bytes()).expect("the head is sent");
-        // A refused upload may be cut off while it is sent.
+        // The server may close the connection during a refused upload.
         let _ = stream.write_all(body);
         let mut answer = Vec::new();
         let _ = stream.read_to_end(&mut answer);
@@ -137,7 +137,7 @@ impl Served {
         let head = format!("GET /api/stream HTTP/1.1\r\nHost: {}\r\nCookie: {cookie}\r\n{last}\r\n", self.address);
         stream.write_all(head.as_bytes()).expect("the head is sent");
         let mut lines = BufReader::new(stream);
-        // The greeting says that the stream stands, so that nothing after this is missed.
+        // The greeting shows that the stream is open, so no later event is missed.
         let mut line = String::new();
         while !line.contains("hello") {
             line.clear();
@@ -229,7 +229,7 @@ impl EventStream {
             if let Some(word) = line.strip_prefix("id: ") {
                 id = word.trim().to_owned();
             } else if let Some(data) = line.strip_prefix("data: ") {
-                // The id may stand before or after the data.
+                // The id may come before or after the data.
                 if id.is_empty() {
                     let mut next = String::new();
                     self.lines.read_line(&mut next).expect("the rest of the event");

@@ -1,4 +1,4 @@
-//! What the page learns of the host's sessions, and does to them.
+//! Tests of the host's sessions on the page.
 
 use std::sync::{Arc, Mutex};
 
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::served::{Served, answer, keeping};
 
-/// The sessions of a host, as a test changes them.
+/// The sessions of a host, which a test can change.
 type Told = Arc<Mutex<Vec<Value>>>;
 
 fn session(id: &str, title: &str, chats: &[&str]) -> Value {
@@ -74,7 +74,7 @@ fn a_conversation_that_left_its_session_is_not_called_like_it_and_the_other_one_
     page.say(&id, "w1", "hello there");
     says(&told, vec![session("s1", "Greetings", &[&id])]);
     assert_eq!(page.get("/api/state").json()["sessions"], json!([]));
-    // As after /new: the chat leads nowhere until something is said in it.
+    // As after /new: the chat has no session until its next message.
     says(&told, vec![session("s1", "Greetings", &[])]);
     let state = page.get("/api/state").json();
     assert_eq!(state["conversations"][0]["title"], "");
@@ -83,7 +83,7 @@ fn a_conversation_that_left_its_session_is_not_called_like_it_and_the_other_one_
     assert_eq!(page.get("/api/state").json()["conversations"][0]["title"], "another subject");
 }
 
-/// More sessions than a list holds, with one behind them.
+/// Returns more sessions than a list holds, with `last` after them.
 fn crowd(last: Value) -> Vec<Value> {
     let others = (0..200).map(|n| session(&format!("o{n}"), &format!("Other {n}"), &[]));
     others.chain([last]).collect()
@@ -305,7 +305,7 @@ fn where_the_host_tells_nothing_the_page_has_its_own_list() {
 fn a_command_that_becomes_a_waiting_message_is_shown_as_one() {
     let page = Served::with(json!({}), |setup| {
         setup.answer("turns.status", |asked| {
-            // The first event is an order, the second waits for its turn.
+            // The first event is a command, the second waits for its turn.
             Ok(json!({ "state": if asked["inbox_id"] == 1 { "over" } else { "queued" } }))
         })
     });
