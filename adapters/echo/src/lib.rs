@@ -1,4 +1,4 @@
-//! The reference adapter: the smallest one that is complete. `README.md` says what it does.
+//! The reference adapter: the smallest complete one. `README.md` describes its behaviour.
 
 #![forbid(unsafe_code)]
 
@@ -6,13 +6,13 @@ use hermes_adapter_sdk::prelude::*;
 
 #[derive(AdapterConfig)]
 struct Config {
-    /// What precedes every answer.
+    /// The prefix of every answer.
     #[serde(default)]
     prefix: String,
-    /// Who says the lines.
+    /// The sender of the lines.
     #[serde(default)]
     user: Option<String>,
-    /// Lines that are said once the adapter is connected.
+    /// Lines to send after the adapter is connected.
     #[serde(default)]
     say: Vec<String>,
 }
@@ -37,7 +37,7 @@ impl Adapter for Echo {
     async fn run(&self) -> Result<(), ConnectError> {
         let user = self.config.user.as_deref().unwrap_or("echo-user");
         for (n, line) in self.config.say.iter().enumerate() {
-            // The id names the line, so the host knows it again after a restart.
+            // The id depends on the line only, so the host recognizes the line after a restart.
             let event = Event::message(format!("m:{user}:{n}"), Chat::dm(user), Sender::new(user), line);
             let event = event.at_ms(self.host.now_ms());
             self.host.emit(&event).await.map_err(|error| ConnectError::retry(error.message))?;

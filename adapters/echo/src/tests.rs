@@ -1,4 +1,4 @@
-//! The echo adapter behind the seam, and as a file.
+//! Tests of the echo adapter behind the ABI, and of its library file.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -32,7 +32,7 @@ fn an_answer_is_announced_behind_the_prefix() {
     assert_eq!(host.wait_log("sent").fields["text"], json!("echo: hello"));
 }
 
-/// Builds the library in the profile and folder of this test, and reads it.
+/// Builds the library in the profile and folder of this test, and returns its bytes.
 fn library() -> Vec<u8> {
     // target/<profile>/deps/<test>
     let test = std::env::current_exe().expect("a test has a file");

@@ -1,4 +1,4 @@
-//! The keys of `[adapter.webhook]`, and what of them is refused before anything is bound.
+//! The keys of `[adapter.webhook]`, and the checks before the port is bound.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -14,25 +14,25 @@ use crate::routes::{Route, Scheme};
 use crate::signature::forms::{self, Encoding, Form, Message};
 use crate::signature::{WHSEC, standard_keys};
 
-/// The shortest secret.
+/// The minimum length of a secret, in characters.
 pub const SECRET_CHARS_MIN: usize = 8;
 
-/// The fewest bytes behind a secret that is written as base64.
+/// The minimum length of the key in a base64 secret, in bytes.
 const KEY_BYTES_MIN: usize = 16;
 
-/// Secrets of one route; during a rotation there are two.
+/// The maximum number of secrets per route; a rotation needs two.
 pub const SECRETS_MAX: usize = 10;
 
-/// Routes, in the section or in the folder.
+/// The maximum number of routes in the section, and in the folder.
 pub const ROUTES_MAX: usize = 500;
 
-/// The longest name of a route.
+/// The maximum length of a route's name, in characters.
 const NAME_CHARS_MAX: usize = 64;
 
-/// The longest template.
+/// The maximum length of a template, in characters.
 const PROMPT_CHARS_MAX: usize = 16_000;
 
-/// What operators of the Python gateway write for "no signature".
+/// The word for "no signature" in configurations of the Python gateway.
 const NO_AUTH: &str = "INSECURE_NO_AUTH";
 
 const RATES: RangeInclusive<u32> = 1..=3_600;
@@ -43,38 +43,38 @@ const REPLAYS_S: RangeInclusive<u64> = 60..=2_592_000;
 /// Keys of `[adapter.webhook]`.
 #[derive(AdapterConfig)]
 pub struct Config {
-    /// Where it listens.
+    /// The address and port to listen on.
     #[serde(default = "default_listen")]
     pub listen: String,
-    /// Another port than the one in `listen`.
+    /// A port that replaces the one in `listen`.
     #[serde(default)]
     pub port: Option<u16>,
-    /// The secret of every route that has none of its own.
+    /// The secret of every route without its own.
     #[serde(default)]
     pub secret: Option<String>,
-    /// More of them, of which any counts: for the time in which a secret is replaced.
+    /// Additional valid secrets, for the time in which a secret is replaced.
     #[serde(default)]
     pub secrets: Vec<String>,
-    /// The routes, by name: `[adapter.webhook.routes.NAME]` is called at `/webhooks/NAME`.
+    /// The routes by name: `[adapter.webhook.routes.NAME]` is called at `/webhooks/NAME`.
     #[serde(default)]
     pub routes: BTreeMap<String, RouteConfig>,
-    /// A folder with more routes: each `*.json` in it is `{"NAME": {"secret": …, "prompt": …}, …}`, and what is
-    /// written there counts from the next call on. An absolute path; only its owner may read what lies there.
+    /// A folder with more routes: each `*.json` in it is `{"NAME": {"secret": …, "prompt": …}, …}`. Changes
+    /// apply from the next call on. An absolute path; the files must be readable by their owner only.
     #[serde(default)]
     pub routes_dir: Option<PathBuf>,
-    /// How many calls of a route are taken in a minute (1 to 3600).
+    /// The maximum number of accepted calls per route and minute (1 to 3600).
     #[serde(default = "default_rate")]
     #[schemars(range(min = 1, max = 3600))]
     pub rate_per_minute: u32,
-    /// The largest body, in bytes (1024 to 16777216).
+    /// The maximum size of a body, in bytes (1024 to 16777216).
     #[serde(default = "default_body_bytes_max")]
     #[schemars(range(min = 1024, max = 16777216))]
     pub body_bytes_max: usize,
-    /// How far the time in a signature may be from ours, in seconds (30 to 3600).
+    /// The maximum difference between a signature's time and the local time, in seconds (30 to 3600).
     #[serde(default = "default_age_s_max")]
     #[schemars(range(min = 30, max = 3600))]
     pub age_s_max: u64,
-    /// How long the same signed bytes count only once, in seconds (60 to 2592000); at least twice `age_s_max`.
+    /// The time in which the same signed bytes count only once, in seconds (60 to 2592000); at least twice `age_s_max`.
     #[serde(default = "default_replay_s")]
     #[schemars(range(min = 60, max = 2592000))]
     pub replay_s: u64,
@@ -83,66 +83,67 @@ pub struct Config {
 /// Keys of one route.
 #[derive(AdapterConfig)]
 pub struct RouteConfig {
-    /// Its secret; without one, that of the section.
+    /// The secret of this route; by default that of the section.
     #[serde(default)]
     #[schemars(extend("writeOnly" = true))]
     pub secret: Option<String>,
-    /// More of them, of which any counts.
+    /// Additional valid secrets.
     #[serde(default)]
     #[schemars(extend("writeOnly" = true))]
     pub secrets: Vec<String>,
-    /// How calls are signed: `auto`, `github`, `gitlab`, `standard` (Svix, too), `v2` or `v1`; or a service: `gitea`,
-    /// `forgejo`, `gogs`, `stripe`, `slack`, `linear`, `sentry`, `bitbucket`, `jira`, `shopify`, `woocommerce`, `typeform`.
+    /// The signature of calls: `auto`, `github`, `gitlab`, `standard` (also Svix), `v2` or `v1`; or a service: `gitea`,
+    /// `forgejo`, `gogs`, `stripe`, `slack`, `linear`, `sentry`, `bitbucket`, `jira`, `shopify`, `woocommerce`,
+    /// `typeform`.
     #[serde(default = "default_signature")]
     pub signature: String,
-    /// The header of the signature, for a sender that is none of these: `linear-signature`.
+    /// The header of the signature, for any other sender: `linear-signature`.
     #[serde(default)]
     pub signature_header: Option<String>,
-    /// What is signed: `body`; `timestamp` (`TIME.BODY`); `stripe` (the same, the header is `t=TIME,v1=SIGNATURE`); or
-    /// `slack` (`v0:TIME:BODY`).
+    /// The signed message: `body`; `timestamp` (`TIME.BODY`); `stripe` (the same, the header is
+    /// `t=TIME,v1=SIGNATURE`); or `slack` (`v0:TIME:BODY`).
     #[serde(default)]
     pub signature_scheme: Option<String>,
-    /// How the signature is written: `hex` or `base64`. Unset: either.
+    /// The encoding of the signature: `hex` or `base64`. Unset: either.
     #[serde(default)]
     pub signature_encoding: Option<String>,
     /// The text before the signature, such as `sha256=`.
     #[serde(default)]
     pub signature_prefix: Option<String>,
-    /// The header of the time that is signed, in seconds.
+    /// The header of the signed time, in seconds.
     #[serde(default)]
     pub timestamp_header: Option<String>,
-    /// The events that count, such as `pull_request`; empty: all.
+    /// The accepted events, such as `pull_request`; empty: all.
     #[serde(default)]
     pub events: Vec<String>,
-    /// What else has to hold of a payload: one condition, or a list of which all have to hold.
+    /// Conditions on the payload: one condition, or a list of conditions that must all hold.
     #[serde(default)]
     pub filters: Option<Value>,
-    /// What the agent is told, with values of the payload: `{pull_request.title}`.
+    /// The prompt for the agent, with values of the payload: `{pull_request.title}`.
     #[serde(default)]
     pub prompt: Option<String>,
-    /// Where the answer goes: `log`, or a target such as `telegram`, `telegram:123456789`, `slack:@ops`.
+    /// The destination of the answer: `log`, or a target such as `telegram`, `telegram:123456789`, `slack:@ops`.
     #[serde(default = "default_deliver")]
     #[schemars(extend("format" = "target"))]
     pub deliver: String,
-    /// Whether the text itself goes there, without the agent.
+    /// True to deliver the text itself, without the agent.
     #[serde(default)]
     pub deliver_only: bool,
-    /// Its own `rate_per_minute`.
+    /// The `rate_per_minute` of this route.
     #[serde(default)]
     pub rate_per_minute: Option<u32>,
-    /// Its own `body_bytes_max`.
+    /// The `body_bytes_max` of this route.
     #[serde(default)]
     pub body_bytes_max: Option<usize>,
-    /// Its own `age_s_max`.
+    /// The `age_s_max` of this route.
     #[serde(default)]
     pub age_s_max: Option<u64>,
-    /// Its own `replay_s`.
+    /// The `replay_s` of this route.
     #[serde(default)]
     pub replay_s: Option<u64>,
-    /// Whether it is served.
+    /// False to disable the route.
     #[serde(default = "default_true")]
     pub enabled: bool,
-    /// What it is for; for people.
+    /// A description for people.
     #[serde(default)]
     pub description: String,
 }
@@ -179,7 +180,7 @@ fn default_true() -> bool {
     true
 }
 
-/// What the section says of routes that do not say it themselves.
+/// The section's defaults for routes.
 pub struct Shared {
     secrets: Vec<String>,
     rate_per_minute: u32,
@@ -189,7 +190,7 @@ pub struct Shared {
 }
 
 impl Shared {
-    /// What `config` says.
+    /// Reads the defaults of `config`.
     pub fn of(config: &Config) -> Self {
         Self {
             secrets: secrets(config.secret.as_ref(), &config.secrets),
@@ -200,11 +201,11 @@ impl Shared {
         }
     }
 
-    /// The route of an entry.
+    /// Checks an entry and returns its route.
     ///
     /// # Errors
     ///
-    /// One sentence that names the route, the key and what to write instead.
+    /// One sentence that names the route, the key and the value to write instead.
     pub fn route(&self, name: &str, route: &RouteConfig) -> Result<Route, String> {
         let place = || format!("route `{name}`");
         let is_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
@@ -218,7 +219,7 @@ impl Shared {
         let secrets = if own.is_empty() { self.secrets.clone() } else { own };
         check_secrets(&place(), &secrets)?;
         let (scheme, form) = signature_of(&place(), route)?;
-        // Only these schemes read such a secret as base64: Stripe's is taken as it is written.
+        // Only these schemes decode such a secret as base64; Stripe's secrets are used literally.
         if matches!(scheme, Scheme::Auto | Scheme::Standard) {
             check_coded(&place(), &secrets)?;
         }
@@ -271,10 +272,10 @@ impl Shared {
     }
 }
 
-/// The time header of a route that names none.
+/// The default time header of a route.
 const TIMESTAMP_HEADER: &str = "x-webhook-timestamp";
 
-/// The scheme of a route, and the form of its signatures where a service or its own keys say it.
+/// Returns the scheme of a route, and the form of its signatures if a service or the route's keys define it.
 fn signature_of(place: &str, route: &RouteConfig) -> Result<(Scheme, Option<Form>), String> {
     let keys = [
         ("signature_header", &route.signature_header),
@@ -350,11 +351,11 @@ fn signature_of(place: &str, route: &RouteConfig) -> Result<(Scheme, Option<Form
     Ok((Scheme::Form, Some(form)))
 }
 
-/// Judges the section; returns its routes.
+/// Checks the section and returns its routes.
 ///
 /// # Errors
 ///
-/// One sentence that names the key and what to write instead.
+/// One sentence that names the key and the value to write instead.
 pub fn check(config: &Config) -> Result<BTreeMap<String, Route>, String> {
     address(config)?;
     let shared = Shared::of(config);
@@ -375,7 +376,7 @@ pub fn check(config: &Config) -> Result<BTreeMap<String, Route>, String> {
     config.routes.iter().map(|(name, route)| Ok((name.clone(), shared.route(name, route)?))).collect()
 }
 
-/// Where to listen, as `listen` and `port` say it together.
+/// Returns the listen address from `listen` and `port`.
 pub fn address(config: &Config) -> Result<SocketAddr, String> {
     let listen = config.listen.trim().replace("localhost:", "127.0.0.1:");
     let mut address: SocketAddr = listen.parse().map_err(|_| {
@@ -387,7 +388,7 @@ pub fn address(config: &Config) -> Result<SocketAddr, String> {
     Ok(address)
 }
 
-/// A list of secrets without what is empty.
+/// Returns all secrets that are not empty.
 fn secrets(one: Option<&String>, more: &[String]) -> Vec<String> {
     one.into_iter().chain(more).map(|secret| secret.trim().to_owned()).filter(|secret| !secret.is_empty()).collect()
 }
@@ -409,7 +410,7 @@ fn check_secrets(place: &str, secrets: &[String]) -> Result<(), String> {
     Ok(())
 }
 
-/// Refuses secrets that say that they are base64 and are not, or not enough of it.
+/// Rejects `whsec_` secrets that are not base64 or too short.
 fn check_coded(place: &str, secrets: &[String]) -> Result<(), String> {
     let is_weak = |secret: &String| standard_keys(secret).iter().all(|key| key.len() < KEY_BYTES_MIN);
     if secrets.iter().any(|secret| secret.starts_with(WHSEC) && is_weak(secret)) {
@@ -432,7 +433,7 @@ fn within<T: PartialOrd + std::fmt::Display>(
     }
 }
 
-/// Where the answers of a route go. A payload has no say in it.
+/// Returns the destination of a route's answers. The payload has no influence on it.
 fn deliver(place: &str, route: &RouteConfig) -> Result<Deliver, String> {
     let to = route.deliver.trim();
     match to {

@@ -12,7 +12,7 @@ use tokio::time::{Instant, interval};
 use crate::door::{self, Door};
 use crate::replay;
 
-/// What callers can take; the last request has time for its body and for the host.
+/// The limits for callers. The grace period lets the last requests finish their body and their call of the host.
 const BOUNDS: Bounds = Bounds {
     connections: 64,
     head: Duration::from_secs(15),
@@ -20,13 +20,13 @@ const BOUNDS: Bounds = Bounds {
     grace: Duration::from_secs(45),
 };
 
-/// How often the folder of routes is looked at while nobody calls, so that `status` says what is wrong with it.
+/// The interval of checks of the routes folder without calls, so that `status` reports its faults.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
 
-/// How often what is kept of routes that are gone is looked through.
+/// The interval at which the stored marks of removed routes are checked.
 const FORGET_EVERY: Duration = Duration::from_secs(3_600);
 
-/// Listens.
+/// Binds the listener.
 pub async fn open(door: &Door) -> Result<TcpListener, ConnectError> {
     let wanted = door.address.clone().map_err(|why| ConnectError::fatal(why, "mend the section"))?;
     if let Some(path) = door.routes.missing() {
@@ -54,7 +54,7 @@ pub async fn serve(door: &Arc<Door>, listener: TcpListener) -> Result<(), Connec
     }
 }
 
-/// Looks at the folder of routes again and again, and forgets what was kept of those that are gone.
+/// Checks the routes folder periodically, and deletes the stored marks of removed routes.
 async fn look(door: &Door) -> Infallible {
     let mut look = interval(LOOK_EVERY);
     let (mut told, mut swept): (_, Option<Instant>) = (None, None);
@@ -70,7 +70,7 @@ async fn look(door: &Door) -> Infallible {
     }
 }
 
-/// Says what is wrong in the folder of routes, once, and that it is mended.
+/// Reports a fault of the routes folder once, and its end.
 fn tell_faults(door: &Door, told: &mut Option<String>) {
     let faults = door.routes.faults();
     if faults != *told {

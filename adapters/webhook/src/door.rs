@@ -1,7 +1,7 @@
-//! The one way in: from a request to an event that the host has committed.
+//! The request handler: from a request to an event that the host has committed.
 //!
-//! The order: route → size → signature → payload → event and filters → was it there before → how much came → the
-//! host. Nothing of a call is looked at before its signature, and nothing is remembered of one that is filtered out.
+//! The order of the steps: route → size → signature → payload → event and filters → replay check → rate limit →
+//! host. The content of a call is not read before its signature is verified, and a filtered call leaves no state.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -27,52 +27,52 @@ use crate::routes::{Route, Routes, Scheme};
 use crate::signature::{self, Names, Signed};
 use crate::template;
 
-/// How long a body may take.
+/// The time in which a body must arrive.
 const BODY_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// How long the host may take to commit an event. Services wait ten seconds or more.
+/// The time in which the host must commit an event. Services wait ten seconds or more.
 const EMIT_TIMEOUT: Duration = Duration::from_secs(8);
 
-/// Calls that are on their way to the host, whether their senders still wait or not.
+/// The maximum number of calls in transit to the host, including those whose sender has disconnected.
 const HANDING_MAX: usize = 256;
 
-/// What is read of bodies at once, in KiB; more than the largest body of a route.
+/// The maximum total size of bodies being read, in KiB; larger than the maximum body of a route.
 const READING_KIB_MAX: usize = 64 * 1024;
 
-/// How much of the name of a route that there is not is logged.
+/// The number of logged characters of an unknown route's name.
 const ROUTE_CHARS_SAID: usize = 64;
 
-/// When a call that the host did not take may come again, in seconds.
+/// The `Retry-After` of a call that the host did not accept, in seconds.
 const AGAIN_AFTER_S: u64 = 5;
 
-/// Refusals of one route are logged at most this often; the next one tells how many there were.
+/// The minimum interval between two logged refusals of one route, in milliseconds; each
+/// record counts the refusals since the previous one.
 const REFUSED_LOG_MS: i64 = 60_000;
 
-/// What all calls share.
+/// The shared state of all calls.
 pub struct Door {
-    /// The host.
     pub host: Host,
-    /// The address to listen at, or why not.
+    /// The listen address, or the reason why it is invalid.
     pub address: Result<std::net::SocketAddr, String>,
-    /// The routes.
     pub routes: Routes,
     memory: Mutex<BTreeMap<String, Arc<Memory>>>,
-    /// Room for calls on their way to the host.
+    /// Permits for calls in transit to the host.
     handing: Arc<Semaphore>,
-    /// Room for bodies.
+    /// Permits for bodies, one per KiB.
     reading: Arc<Semaphore>,
-    /// Calls to routes that there are not.
+    /// Refusals of calls to unknown routes.
     astray: Mutex<Refused>,
 }
 
-/// What is remembered of one route. Only routes that exist have one.
+/// The state of one route. Only existing routes have one.
 #[derive(Default)]
 struct Memory {
     rate: Mutex<Rate>,
-    /// `None` until they were read. Held while a call is handed over, so that two of the same bytes meet here.
+    /// `None` until the marks are loaded. The lock is held while a call is handed over, so
+    /// that two calls with the same bytes are serialized.
     marks: tokio::sync::Mutex<Option<Marks>>,
     refused: Mutex<Refused>,
-    /// Signature headers of good calls that are in the log already.
+    /// The signature headers of valid calls that are logged already.
     recognised: Mutex<BTreeSet<String>>,
 }
 
@@ -89,7 +89,7 @@ struct Refused {
 }
 
 impl Door {
-    /// A door to `host`.
+    /// Creates a handler that emits to `host`.
     pub fn new(config: &Config, host: Host) -> Self {
         let handing = Arc::new(Semaphore::new(HANDING_MAX));
         let (address, routes) = (crate::config::address(config), Routes::new(config));
@@ -103,7 +103,7 @@ impl Door {
     }
 }
 
-/// Everything that is served.
+/// Returns all HTTP routes.
 pub fn router(door: Arc<Door>) -> Router {
     Router::new()
         .route("/health", get(async || Json(json!({ "status": "ok", "platform": "hermes-host" }))))
@@ -161,7 +161,7 @@ async fn enter(State(door): State<Arc<Door>>, Path(name): Path<String>, request:
     }
     let text = template::text(route.prompt.as_deref(), &call);
     if text.trim().is_empty() {
-        // The host would drop what says nothing, and nobody would know why no answer comes.
+        // The host would drop an empty event, and the operator would not learn why no answer arrives.
         return ignored("empty", &call);
     }
     let Ok(place) = Arc::clone(&door.handing).try_acquire_owned() else {
@@ -173,7 +173,7 @@ async fn enter(State(door): State<Arc<Door>>, Path(name): Path<String>, request:
     take(Handing { door, route, memory, mark, is_signed, event, about, id, _place: place }).await
 }
 
-/// Reads a body, while there is room for it beside the others: whose it is nobody knows yet.
+/// Reads a body within the memory limit of all bodies. The sender is still unverified.
 async fn read(
     door: &Door,
     route: &Route,
@@ -197,10 +197,10 @@ async fn read(
     }
 }
 
-/// The answer to a call that the route does not want.
+/// Returns the response to a call that the route filters out.
 fn passed_over(route: &Route, signed: &Signed, call: &Call<'_>) -> Option<Response> {
     let wants = |event: &str| route.events.iter().any(|one| one.eq_ignore_ascii_case(event));
-    // GitHub asks so whether somebody is here when a hook is made.
+    // GitHub sends `ping` when a hook is created.
     if signed.scheme == Scheme::GitHub && call.event == "ping" && !wants("ping") {
         return Some(said(StatusCode::OK, json!({ "status": "pong" })));
     }
@@ -218,7 +218,7 @@ fn ignored(why: &str, call: &Call<'_>) -> Response {
     said(StatusCode::OK, json!({ "status": "ignored", "reason": why, "event": call.event }))
 }
 
-/// A call on its way to the host. It goes there whether its sender waits or not.
+/// A call in transit to the host. It continues even if its sender disconnects.
 struct Handing {
     door: Arc<Door>,
     route: Arc<Route>,
@@ -232,7 +232,7 @@ struct Handing {
 }
 
 impl Handing {
-    /// Hands it over, once. Two of the same bytes wait for each other.
+    /// Emits the call once. Two calls with the same bytes wait for each other.
     async fn over(mut self) -> Response {
         let memory = Arc::clone(&self.memory);
         let mut held = memory.marks.lock().await;
@@ -267,7 +267,7 @@ impl Handing {
                 return not_taken(&error);
             }
         };
-        // After the host has it: what is remembered and was not handed over would be lost.
+        // After the host has the event: a mark that is stored earlier would lose a call that was never emitted.
         if let Some(mark) = self.mark {
             marks.note(mark, now_ms, route.replay_s);
             if marks.keep(host, &route.name).await {
@@ -284,12 +284,12 @@ impl Handing {
     }
 }
 
-/// Lets a call go to the host and waits for what becomes of it, but not for ever.
+/// Starts the emit and waits for its result, for a limited time.
 async fn take(handing: Handing) -> Response {
     match timeout(EMIT_TIMEOUT, tokio::spawn(handing.over())).await {
         Ok(Ok(answer)) => answer,
         Ok(Err(_)) => later(&CallError::new("unavailable", "the adapter ends")),
-        // It goes on; a repetition hears that it was there.
+        // The emit continues; a repeated call is answered as a duplicate.
         Err(_) => later(&CallError::new("unavailable", "the host takes too long")),
     }
 }
@@ -300,7 +300,7 @@ fn too_many(route: &Route, wait_s: u64) -> Response {
     ([(RETRY_AFTER, wait_s.to_string())], answer).into_response()
 }
 
-/// The host said no: for now, or to this call whenever it comes.
+/// Returns the response to the host's refusal, which is temporary or concerns this call.
 fn not_taken(error: &CallError) -> Response {
     match error.code.as_str() {
         "invalid" | "too_large" => {
@@ -319,7 +319,7 @@ fn event(route: &Route, names: &Names, text: String) -> Event {
     Event::message(event_id, chat, sender, text).delivered(route.deliver.clone())
 }
 
-/// The same call again: its sender hears that all is well, and nothing happens twice.
+/// Returns the response to a repeated call: success without a second event.
 fn duplicate(id: &str) -> Response {
     said(StatusCode::OK, json!({ "status": "duplicate", "delivery_id": id }))
 }
@@ -330,13 +330,13 @@ fn later(error: &CallError) -> Response {
     ([(RETRY_AFTER, AGAIN_AFTER_S.to_string())], answer).into_response()
 }
 
-/// What everybody hears who cannot sign: whoever may call knows how, and nobody else learns what was wrong, or which
-/// routes there are.
+/// Returns the same response for every unsigned call, so that a stranger learns neither the error nor the existing
+/// routes.
 fn unsigned() -> Response {
     refused(StatusCode::UNAUTHORIZED, "the signature is missing or wrong")
 }
 
-/// The names of the headers of a call that may hold a signature, for the log. No value is shown.
+/// Returns the names of a call's unusual headers, which may hold a signature, for the log. Values are not included.
 fn headers_named(headers: &HeaderMap) -> String {
     /// Headers that every client sends.
     const USUAL: [&str; 12] = [
@@ -365,9 +365,9 @@ fn headers_named(headers: &HeaderMap) -> String {
     }
 }
 
-/// Logs once for each route which headers hold the signature of its sender, so that the key of a fixed scheme can be set.
+/// Logs the signature headers of a sender once per route, so that the operator can set a fixed scheme.
 fn log_recognised(known: &Mutex<BTreeSet<String>>, route: &str, headers: &HeaderMap) {
-    /// Headers of one route that are remembered.
+    /// The maximum number of remembered headers per route.
     const KNOWN_MAX: usize = 16;
     let names = headers.keys().map(axum::http::HeaderName::as_str);
     let names: Vec<&str> =

@@ -1,50 +1,50 @@
-//! What has to hold of a payload. Conditions are read once; one that cannot be read is refused, never passed over.
+//! Conditions on a payload. They are parsed once; an invalid condition is an error and is never ignored.
 
 use regex_automata::meta;
 use serde_json::Value;
 
 use crate::payload::Call;
 
-/// How deep conditions stand in each other.
+/// The maximum nesting depth of conditions.
 const DEPTH_MAX: usize = 16;
 
-/// How much of a compiled pattern fits into memory, in bytes.
+/// The maximum size of a compiled pattern, in bytes.
 const PATTERN_BYTES_MAX: usize = 1024 * 1024;
 
 /// A condition.
 pub enum Filter {
-    /// All of them hold.
+    /// All conditions hold.
     All(Vec<Filter>),
-    /// One of them holds.
+    /// At least one condition holds.
     Any(Vec<Filter>),
-    /// It does not hold.
+    /// The condition does not hold.
     Not(Box<Filter>),
-    /// Something holds of a value.
+    /// A test of a field's value holds.
     Field(String, Test),
 }
 
-/// What may hold of a value.
+/// A test of a value.
 pub enum Test {
-    /// It is there, or is not.
+    /// The value exists (`true`) or is missing (`false`).
     Exists(bool),
-    /// It is this.
+    /// The value equals this one.
     Equals(Value),
-    /// It is something else, of another type, or not there.
+    /// The value is different, of another type, or missing.
     NotEquals(Value),
-    /// It is a list or a table with this in it, or a text with these words.
+    /// The value is a list that contains this one, an object with this key, or a string that contains this text.
     Contains(Value),
-    /// It is one of these.
+    /// The value is one of these.
     In(Vec<Value>),
-    /// Its text fits a pattern somewhere.
+    /// A part of the value's text matches the pattern.
     Regex(Box<meta::Regex>),
 }
 
 impl Filter {
-    /// Reads a condition, or a list of which all have to hold.
+    /// Parses a condition, or a list of conditions that must all hold.
     ///
     /// # Errors
     ///
-    /// What is wrong with it, and what to write.
+    /// The fault, and the correct form.
     pub fn read(value: &Value) -> Result<Self, String> {
         match value {
             Value::Array(all) => Ok(Self::All(list(all, 0)?)),
@@ -52,7 +52,7 @@ impl Filter {
         }
     }
 
-    /// Whether it holds of a call.
+    /// Returns whether the condition holds for a call.
     pub fn holds(&self, call: &Call<'_>) -> bool {
         match self {
             Self::All(all) => all.iter().all(|one| one.holds(call)),
@@ -85,7 +85,7 @@ fn contains(value: &Value, part: &Value) -> bool {
     }
 }
 
-/// Whether two values say the same; numbers by what they count, however they are written.
+/// Returns whether two values are equal. Numbers are compared by value, independent of their notation.
 fn same(one: &Value, other: &Value) -> bool {
     one == other
         || match (one, other) {
@@ -96,7 +96,7 @@ fn same(one: &Value, other: &Value) -> bool {
         }
 }
 
-/// A value as text.
+/// Returns a value as text.
 fn text(value: &Value) -> std::borrow::Cow<'_, str> {
     match value {
         Value::String(text) => text.into(),
@@ -154,7 +154,7 @@ fn condition(value: &Value, depth: usize) -> Result<Filter, String> {
     Ok(Filter::Field(field.to_owned(), test))
 }
 
-/// A pattern that takes time in proportion to the text, whatever the text is.
+/// Compiles a pattern whose matching time is linear in the text.
 fn pattern_of(field: &str, pattern: &str) -> Result<meta::Regex, String> {
     let bounds = meta::Config::new().nfa_size_limit(Some(PATTERN_BYTES_MAX));
     let built = meta::Builder::new().configure(bounds).build(pattern);

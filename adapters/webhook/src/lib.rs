@@ -1,16 +1,16 @@
-//! Signed webhooks: a service calls, its signature is checked, and what it says becomes an event.
+//! Signed webhooks: a service calls, the adapter verifies the signature, and the call becomes an event.
 //!
-//! A call is answered `202` once the host has committed its event. The answer of the agent goes where the
-//! route says, which the host is told with the event; what is to stay comes back by `send` and goes to the log.
+//! A call is answered `202` after the host has committed its event. The event contains the destination of the
+//! agent's answer; an answer for this adapter arrives by `send` and is written to the log.
 //!
-//! * `config`: the keys, and what of them is refused;
-//! * `routes`: where calls arrive; the fixed ones, and those of a folder that is watched;
-//! * `door`: the one way in, from a request to an event;
-//! * `signature`: who called;
-//! * `replay`: what was there before, and how much comes;
-//! * `filter`, `template`: what becomes of a payload;
+//! * `config`: the keys and their checks;
+//! * `routes`: the configured routes, and those of a watched folder;
+//! * `door`: the request handler, from a request to an event;
+//! * `signature`: verification of the sender;
+//! * `replay`: replay protection and rate limit;
+//! * `filter`, `template`: conversion of a payload to a text;
 //! * `connection`: the listener;
-//! * `outbound`: what stays here.
+//! * `outbound`: answers for the log.
 
 #![forbid(unsafe_code)]
 
@@ -33,7 +33,7 @@ use tokio::net::TcpListener;
 pub use config::Config;
 use door::Door;
 
-/// One listener and its routes.
+/// The adapter: one listener and its routes.
 pub struct Webhook {
     door: Arc<Door>,
     listener: Mutex<Option<TcpListener>>,

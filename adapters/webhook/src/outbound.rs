@@ -1,11 +1,11 @@
-//! What stays here: the host hands over what is for the log, and what led nowhere.
+//! Answers that the host returns to this adapter: those for the log, and those without a reachable destination.
 
 use hermes_adapter_sdk::prelude::*;
 
 use crate::door::Door;
 use crate::template::cut;
 
-/// How much of an answer stands in the log; all of it is in the session.
+/// The maximum number of characters of an answer in the log; the session has the whole answer.
 const LOG_CHARS_MAX: usize = 4_000;
 
 /// Writes an answer to the log.

@@ -1,4 +1,4 @@
-//! What a call brings: its payload, its event, and the values in both.
+//! The content of a call: its payload, its event, and their values.
 
 use axum::http::HeaderMap;
 use axum::http::header::CONTENT_TYPE;
@@ -8,22 +8,23 @@ use serde_json::{Map, Value};
 use crate::routes::Scheme;
 use crate::signature::forms;
 
-/// A call whose signature is good.
+/// A call with a valid signature.
 pub struct Call<'c> {
-    /// The route it came by.
+    /// The name of the route.
     pub route: &'c str,
-    /// What it is about.
+    /// The event, such as `pull_request`.
     pub event: String,
-    /// Its id.
+    /// The id of the call.
     pub id: String,
-    /// What it says.
+    /// The parsed body.
     pub payload: &'c Value,
-    /// Its headers.
+    /// The headers.
     pub headers: &'c HeaderMap,
 }
 
 impl Call<'_> {
-    /// The value of a field as filters name it: `payload.…`, `event`, `headers.…`; anything else is the payload's.
+    /// Returns the value of a field in a filter: `payload.…`, `event`, `headers.…`; any
+    /// other name is a field of the payload.
     pub fn field(&self, field: &str) -> Option<Value> {
         let (first, rest) = field.split_once('.').unwrap_or((field, ""));
         match (first, rest) {
@@ -32,14 +33,14 @@ impl Call<'_> {
                 let value = self.headers.get(name)?.to_str().ok()?;
                 Some(Value::String(value.to_owned()))
             }
-            // Nobody who adds a key of this name to a payload changes what another key is.
+            // The path inside the payload wins, so a payload key named `payload` does not change the other fields.
             ("payload", path) => at(self.payload, path).or_else(|| at(self.payload, field)).cloned(),
             _ => at(self.payload, field).cloned(),
         }
     }
 }
 
-/// The value at a dotted path; places of lists are numbers.
+/// Returns the value at a dotted path; list indexes are numbers.
 pub fn at<'v>(value: &'v Value, path: &str) -> Option<&'v Value> {
     path.split('.').filter(|part| !part.is_empty()).try_fold(value, |value, part| match value {
         Value::Object(table) => table.get(part),
@@ -48,9 +49,9 @@ pub fn at<'v>(value: &'v Value, path: &str) -> Option<&'v Value> {
     })
 }
 
-/// Reads a body: JSON, or a form, in which `payload` may be JSON.
+/// Parses a body: JSON, or a form in which `payload` may be JSON.
 pub fn read(headers: &HeaderMap, body: &[u8]) -> Option<Value> {
-    // A payload without a part of it could mean something else.
+    // A payload that is cut off at some depth could have another meaning.
     if lenient::is_too_deep(body) {
         return None;
     }
@@ -63,12 +64,12 @@ pub fn read(headers: &HeaderMap, body: &[u8]) -> Option<Value> {
     }
     let mut form: Map<String, Value> =
         form_urlencoded::parse(body).map(|(key, value)| (key.into_owned(), value.into_owned().into())).collect();
-    // So GitHub and Slack send what is JSON in a form.
+    // GitHub and Slack can send JSON in a form field.
     if let Some(Value::String(text)) = form.get("payload") {
         match lenient::from_slice::<Value>(text.as_bytes()) {
             Ok(value @ Value::Object(_)) if form.len() == 1 => return Some(value),
             Ok(value @ Value::Object(_)) => drop(form.insert("payload".to_owned(), value)),
-            // Of a payload that is broken no value can be read.
+            // A broken JSON payload has no values.
             Err(_) if form.len() == 1 || text.trim_start().starts_with(['{', '[']) => return None,
             _ => {}
         }
@@ -76,7 +77,7 @@ pub fn read(headers: &HeaderMap, body: &[u8]) -> Option<Value> {
     (!form.is_empty()).then_some(Value::Object(form))
 }
 
-/// What a call is about, by its headers or by its payload. What is signed comes first, where senders say it there.
+/// Returns the event of a call, from its headers or its payload. Signed data comes first, for senders that include it.
 pub fn event(scheme: Scheme, headers: &HeaderMap, payload: &Value) -> String {
     let header = |name: &str| headers.get(name)?.to_str().ok().map(str::to_owned);
     let field = |name: &str| payload.get(name)?.as_str().map(str::to_owned);

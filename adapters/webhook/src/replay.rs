@@ -1,12 +1,11 @@
-//! What a route remembers: which signed bytes were there before, which of them are on their way to the host, and how
-//! many calls came of late.
+//! The memory of a route: the signed bytes that were seen, those in transit to the host, and the recent call rate.
 //!
-//! The host keeps ids for thirty days and answers a second call of one id by itself. An id that is not signed can be
-//! exchanged by whoever recorded a call, so what was signed is remembered here, for `replay_s`, in the host's `kv`.
+//! The host stores event ids for thirty days and rejects a repeated id by itself. An unsigned id can be exchanged by
+//! anyone who recorded a call, so the signed bytes are stored here, for `replay_s`, in the host's key-value store.
 //!
-//! Two writes are never one: who dies between the host's commit and the mark knows afterwards only that these bytes
-//! were on their way. So their first id is written down before; under any other one they are handed over as that, and
-//! the host, which knows its ids, judges.
+//! The host's commit and the stored mark are two writes. After a crash between them it is only known that these bytes
+//! were in transit. Therefore their first id is stored before the emit. A call with the same bytes under another id
+//! is emitted with the first one, and the host recognizes that id.
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -15,38 +14,38 @@ use base64::engine::general_purpose::STANDARD_NO_PAD;
 use hermes_adapter_sdk::prelude::*;
 use serde_json::json;
 
-/// What is remembered of one route; with it a value of the `kv` stays below its 64 KiB.
+/// The maximum number of marks per route, which keeps the stored value below 64 KiB.
 pub const MARKS_MAX: usize = 3_600;
 
-/// A mark, and the second until which it is remembered.
+/// The size of an entry, in bytes: a mark and the second at which it expires.
 const ENTRY_BYTES: usize = 12;
 
-/// Calls whose end nobody knows, of one route; each is what a death of this process left.
+/// The maximum number of calls with an unknown result per route; each comes from a crash of this process.
 const UNSURE_MAX: usize = 16;
 
-/// Where the names of the routes stand that something is remembered of.
+/// The key of the list of routes with stored marks.
 const INDEX: &str = "remembered";
 
-/// A minute.
+/// One minute in milliseconds.
 const MINUTE_MS: i64 = 60_000;
 
-/// What one route remembers.
+/// The marks of one route.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Marks {
-    /// The signed bytes that were there before, the oldest first, and until when.
+    /// The marks of seen calls with their expiry in seconds since the Unix epoch, the oldest first.
     seen: VecDeque<([u8; 8], u32)>,
-    /// Those that went to the host and nobody knows whether they arrived: their event, and until when.
+    /// The marks of emitted calls with an unknown result: the event id, and the expiry in seconds since the Unix epoch.
     unsure: VecDeque<([u8; 8], String, u32)>,
     is_listed: bool,
 }
 
 impl Marks {
-    /// Whether these bytes are remembered.
+    /// Returns whether these bytes are stored and not expired.
     pub fn has(&self, mark: [u8; 8], now_ms: i64) -> bool {
         self.seen.iter().any(|(known, until_s)| *known == mark && i64::from(*until_s) > now_ms.div_euclid(1_000))
     }
 
-    /// Remembers them.
+    /// Adds the mark of a seen call.
     pub fn note(&mut self, mark: [u8; 8], now_ms: i64, replay_s: u64) {
         self.seen.retain(|(_, until_s)| i64::from(*until_s) > now_ms.div_euclid(1_000));
         self.seen.push_back((mark, until(now_ms, replay_s)));
@@ -55,12 +54,12 @@ impl Marks {
         }
     }
 
-    /// The event under which these bytes go to the host: the one of their first call, where nobody knows how that
-    /// ended. Kept before it is answered.
+    /// Returns the event id under which these bytes are emitted: that of their first call if its result is
+    /// unknown. The id is stored before the emit.
     ///
     /// # Errors
     ///
-    /// When the host cannot keep it: then a death would bring the call twice.
+    /// If the host cannot store the id: a crash could then duplicate the call.
     pub async fn begin(
         &mut self,
         mark: [u8; 8],
@@ -82,7 +81,7 @@ impl Marks {
         Ok(event.to_owned())
     }
 
-    /// It is known how these bytes ended. What is kept says so with the next ones that begin.
+    /// Removes a mark whose result is known. The removal is stored with the next `begin`.
     pub fn settle(&mut self, mark: [u8; 8]) {
         self.unsure.retain(|(known, _, _)| *known != mark);
     }
@@ -93,7 +92,7 @@ impl Marks {
         ends.into_iter().all(|until_s| i64::from(*until_s) <= now_ms.div_euclid(1_000))
     }
 
-    /// As the `kv` keeps them.
+    /// Encodes the marks for the key-value store.
     fn write(&self) -> String {
         let bytes: Vec<u8> =
             self.seen.iter().flat_map(|(mark, until_s)| mark.iter().copied().chain(until_s.to_be_bytes())).collect();
@@ -109,11 +108,11 @@ impl Marks {
         Some(Self { seen: bytes.chunks_exact(ENTRY_BYTES).map(entry).collect(), ..Self::default() })
     }
 
-    /// Reads what a route remembers.
+    /// Loads the marks of a route.
     ///
     /// # Errors
     ///
-    /// When the host cannot read it: then nobody knows what was there before.
+    /// If the host cannot read them: replays could then not be recognized.
     pub async fn load(host: &Host, route: &str) -> Result<Self, CallError> {
         let kept = host.kv().get(&place(route)).await?;
         let mut marks = kept.map_or_else(Self::default, |text| {
@@ -127,7 +126,7 @@ impl Marks {
         Ok(marks)
     }
 
-    /// Keeps which bytes were there; returns whether that is kept.
+    /// Stores the marks of seen calls; returns whether the write succeeded.
     pub async fn keep(&mut self, host: &Host, route: &str) -> bool {
         let kept = async {
             self.be_listed(host, route).await?;
@@ -140,7 +139,7 @@ impl Marks {
         kept.is_ok()
     }
 
-    /// Makes sure that what is kept of a route is found when the route is gone.
+    /// Adds the route to the stored list, so that its marks are found after the route is removed.
     async fn be_listed(&mut self, host: &Host, route: &str) -> Result<(), CallError> {
         if !self.is_listed {
             let _alone = LISTING.lock().await;
@@ -154,7 +153,7 @@ impl Marks {
     }
 }
 
-/// Held while the list of names is read and written.
+/// The lock for reading and writing the list of names.
 static LISTING: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
 
 async fn listed(host: &Host) -> Result<BTreeSet<String>, CallError> {
@@ -162,12 +161,11 @@ async fn listed(host: &Host) -> Result<BTreeSet<String>, CallError> {
     Ok(kept.and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default())
 }
 
-/// Forgets what is kept of routes that are gone, once it would count for nothing. What was signed for one that comes
-/// back before is known then.
+/// Deletes the marks of removed routes after all of them have expired. Until then they protect a route that returns.
 ///
 /// # Errors
 ///
-/// When the host cannot read or write; the next time may do better.
+/// If the host cannot read or write; the next attempt may succeed.
 pub async fn forget_gone(host: &Host, is_there: impl Fn(&str) -> bool) -> Result<(), CallError> {
     let _alone = LISTING.lock().await;
     let names = listed(host).await?;
@@ -198,14 +196,14 @@ fn place(route: &str) -> String {
     format!("marks:{route}")
 }
 
-/// How many calls were taken within a minute.
+/// The times of accepted calls within the last minute, in milliseconds.
 #[derive(Debug, Default)]
 pub struct Rate(VecDeque<i64>);
 
 impl Rate {
-    /// Counts a call; or the seconds until there is room for one.
+    /// Counts a call, or returns the number of seconds until one is allowed.
     pub fn take(&mut self, per_minute: u32, now_ms: i64) -> Result<(), u64> {
-        // A clock that was put back must not shut the door.
+        // Times in the future, after the clock was set back, do not block calls.
         self.0.retain(|at| (0..MINUTE_MS).contains(&now_ms.saturating_sub(*at)));
         if self.0.len() >= per_minute as usize {
             let oldest = self.0.front().copied().unwrap_or(now_ms);
@@ -216,7 +214,7 @@ impl Rate {
         Ok(())
     }
 
-    /// Gives the last place back: it was a repetition, or was not taken.
+    /// Removes the last call, which was a repetition or was not accepted.
     pub fn give_back(&mut self) {
         self.0.pop_back();
     }

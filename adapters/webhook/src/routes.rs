@@ -1,8 +1,8 @@
-//! Where calls arrive: the routes of the section, and those of a folder that is looked at when calls come.
+//! The routes of the section, and those of a folder that is checked when calls arrive.
 //!
-//! A route of the section wins over one of the folder. What is wrong in a file costs that route and no other, and
-//! is said in `status`; a file that cannot be read leaves its routes as they were. It is a folder and not a file
-//! because a file that is replaced is another one, which an adapter in a process of its own would not be let at.
+//! A route of the section takes precedence over one in the folder. A fault in a file disables only its own route
+//! and is reported in `status`; an unreadable file leaves its routes unchanged. The setting is a folder instead
+//! of a file, because a sandboxed adapter has no access to a new file that replaces an old one.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -21,52 +21,51 @@ use crate::config::{self, Config, ROUTES_MAX, RouteConfig, Shared};
 use crate::filter::Filter;
 use crate::signature::forms::Form;
 
-/// Files in the folder.
+/// The maximum number of files in the folder.
 const FILES_MAX: usize = 200;
 
-/// The largest file of routes, in bytes.
+/// The maximum size of a file of routes, in bytes.
 const FILE_BYTES_MAX: u64 = 1024 * 1024;
 
-/// The folder is looked at no more often than this, whoever calls.
+/// The minimum interval between two checks of the folder.
 const LOOK_PAUSE: Duration = Duration::from_millis(250);
 
-/// Faults that are said at once.
+/// The maximum number of faults in one report.
 const FAULTS_SAID_MAX: usize = 3;
 
-/// One route.
+/// One checked route.
 pub struct Route {
-    /// Its name.
     pub name: String,
-    /// Its secrets; at least one.
+    /// The secrets; at least one.
     pub secrets: Vec<String>,
-    /// How its calls are signed.
+    /// The signature scheme.
     pub scheme: Scheme,
-    /// The form of their signatures, where the scheme is [`Scheme::Form`].
+    /// The form of the signatures if the scheme is [`Scheme::Form`].
     pub form: Option<Form>,
-    /// The events that count; empty: all.
+    /// The accepted events; empty: all.
     pub events: Vec<String>,
-    /// What else has to hold.
+    /// The condition on the payload.
     pub filter: Option<Filter>,
-    /// What the agent is told.
+    /// The template of the prompt.
     pub prompt: Option<String>,
-    /// Where its answers go.
+    /// The destination of the answers.
     pub deliver: Deliver,
-    /// How many calls are taken in a minute.
+    /// The maximum number of accepted calls per minute.
     pub rate_per_minute: u32,
-    /// The largest body.
+    /// The maximum size of a body, in bytes.
     pub body_bytes_max: usize,
-    /// How far the time of a signature may be from ours.
+    /// The maximum difference between a signature's time and the local time, in seconds.
     pub age_s_max: u64,
-    /// How long the same signed bytes count only once.
+    /// The time in which the same signed bytes count only once, in seconds.
     pub replay_s: u64,
-    /// Whether it is served.
+    /// False if calls are rejected.
     pub enabled: bool,
 }
 
-/// How calls are signed.
+/// The signature scheme of calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scheme {
-    /// As the headers of the call say.
+    /// Chosen by the headers of each call.
     Auto,
     /// `X-Hub-Signature-256`.
     GitHub,
@@ -78,12 +77,12 @@ pub enum Scheme {
     V2,
     /// `X-Webhook-Signature`.
     V1,
-    /// That of a service, or of the route's keys.
+    /// The form of a service, or of the route's keys.
     Form,
 }
 
 impl Scheme {
-    /// The scheme of a word.
+    /// Returns the scheme of a configuration word.
     pub fn read(word: &str) -> Option<Self> {
         Some(match word {
             "auto" => Self::Auto,
@@ -97,7 +96,7 @@ impl Scheme {
     }
 }
 
-/// Every route there is.
+/// All routes.
 pub struct Routes {
     fixed: BTreeMap<String, Arc<Route>>,
     shared: Shared,
@@ -115,7 +114,7 @@ impl Watched {
     }
 }
 
-/// The folder as it was last looked at.
+/// The folder at the last check.
 #[derive(Default)]
 struct Folder {
     files: BTreeMap<OsString, LastRead>,
@@ -123,7 +122,7 @@ struct Folder {
     looked_at: Option<Instant>,
 }
 
-/// What was last read of a file.
+/// The content of a file at the last read.
 #[derive(Default)]
 struct LastRead {
     stamp: Stamp,
@@ -131,11 +130,11 @@ struct LastRead {
     faults: Vec<String>,
 }
 
-/// What tells one state of a file from another: inode, size, rights, and the time of the last change.
+/// The identity of a file's state: inode, size, mode, and the time of the last change.
 type Stamp = (u64, u64, u32, i64, i64);
 
 impl Routes {
-    /// The routes of a section that was checked; of one that was not, those that can be served: none.
+    /// Creates the routes of a checked section; an invalid section has no fixed routes.
     pub fn new(config: &Config) -> Self {
         let fixed = config::check(config).unwrap_or_default();
         let fixed = fixed.into_iter().map(|(name, route)| (name, Arc::new(route))).collect();
@@ -143,8 +142,8 @@ impl Routes {
         Self { fixed, shared: Shared::of(config), folder }
     }
 
-    /// The route of this name, as the folder is now or was a moment ago. One that is not known waits for the next look,
-    /// which serves all that wait for it: nobody has signed anything yet.
+    /// Returns the route of this name, as of the last check of the folder. A call for an unknown route waits for the
+    /// next check, which serves all waiting calls, because such calls are unsigned and must not cause file accesses.
     pub async fn find(&self, name: &str) -> Option<Arc<Route>> {
         let (came, looked) = (Instant::now(), self.looked_at());
         if let Some(next) = looked.map(|at| at + LOOK_PAUSE).filter(|next| *next > came) {
@@ -160,7 +159,7 @@ impl Routes {
         self.find_now(name)
     }
 
-    /// The route of this name, after a look at the folder.
+    /// Returns the route of this name after a check of the folder.
     fn find_now(&self, name: &str) -> Option<Arc<Route>> {
         if !self.fixed.contains_key(name) {
             drop(self.looked());
@@ -168,7 +167,7 @@ impl Routes {
         self.held(name)
     }
 
-    /// The route of this name, without a look at the folder.
+    /// Returns the route of this name without a check of the folder.
     fn held(&self, name: &str) -> Option<Arc<Route>> {
         let added = || self.folder.as_ref()?.lock().files.values().find_map(|file| file.routes.get(name).cloned());
         self.fixed.get(name).cloned().or_else(added)
@@ -178,23 +177,23 @@ impl Routes {
         self.folder.as_ref()?.lock().looked_at
     }
 
-    /// Whether there is a route of this name, as far as is known.
+    /// Returns whether the route is known, without a check of the folder.
     pub fn has(&self, name: &str) -> bool {
         self.held(name).is_some()
     }
 
-    /// How many there are.
+    /// Returns the number of routes.
     pub fn count(&self) -> usize {
         let added = self.looked().map_or(0, |folder| folder.files.values().map(|file| file.routes.len()).sum());
         self.fixed.len() + added
     }
 
-    /// Why routes cannot be added: the folder is not there.
+    /// Returns the path of a configured folder that does not exist.
     pub fn missing(&self) -> Option<&Path> {
         self.folder.as_ref().map(|folder| folder.path.as_path()).filter(|path| !path.is_dir())
     }
 
-    /// What is wrong in the folder.
+    /// Describes the faults in the folder.
     pub fn faults(&self) -> Option<String> {
         let folder = self.looked()?;
         let all: Vec<String> = folder.fault.iter().cloned().chain(folder.files.iter().flat_map(said)).collect();
@@ -203,7 +202,7 @@ impl Routes {
         (!first.is_empty()).then(|| format!("`routes_dir`: {}{more}", first.join("; ")))
     }
 
-    /// The folder as it is now.
+    /// Checks the folder and returns its state.
     fn looked(&self) -> Option<MutexGuard<'_, Folder>> {
         let watched = self.folder.as_ref()?;
         let mut folder = watched.lock();
@@ -219,7 +218,7 @@ impl Routes {
                 }
             }
             Err(why) => {
-                // Whoever was shut out stays out: a file that is gone from a folder that is there counts no more.
+                // A removed file disables its routes even if the listing fails, as long as the folder exists.
                 let is_there = watched.path.is_dir();
                 let is_gone = |name: &OsString| {
                     std::fs::symlink_metadata(watched.path.join(name))
@@ -279,13 +278,13 @@ fn said<'f>((name, file): (&'f OsString, &'f LastRead)) -> impl Iterator<Item = 
     file.faults.iter().map(|fault| format!("{}: {fault}", name.to_string_lossy()))
 }
 
-/// The files of routes in a folder, and the state of each.
+/// Returns the files of routes in a folder, with the state of each.
 fn stamps(path: &Path) -> Result<BTreeMap<OsString, Stamp>, String> {
     let cannot = |error| format!("it cannot be listed ({error})");
     let mut stamps = BTreeMap::new();
     for entry in std::fs::read_dir(path).map_err(cannot)?.flatten() {
         let is_ours = entry.path().extension().is_some_and(|extension| extension == "json");
-        // One that is gone already is none.
+        // The file was removed in the meantime.
         let Some(of) = std::fs::metadata(entry.path()).ok().filter(|of| is_ours && of.is_file()) else { continue };
         if stamps.len() == FILES_MAX {
             return Err(format!("it holds more than {FILES_MAX} files of routes"));
@@ -295,7 +294,7 @@ fn stamps(path: &Path) -> Result<BTreeMap<OsString, Stamp>, String> {
     Ok(stamps)
 }
 
-/// What stands in a file. It holds secrets, so others must not be able to read it.
+/// Reads a file. It contains secrets, so it must not be accessible to other users.
 fn text_of(folder: &Path, name: &OsString) -> Result<String, String> {
     let path = folder.join(name);
     let cannot = |error| format!("it cannot be read ({error})");
@@ -322,8 +321,8 @@ fn text_of(folder: &Path, name: &OsString) -> Result<String, String> {
     }
 }
 
-/// An entry of a file. Files of the Python gateway say the place of a target beside it, and two things that
-/// change nothing here.
+/// Parses an entry of a file. Files of the Python gateway contain the chat of a target in an extra key, and
+/// two keys without an effect here.
 fn entry_of(entry: Value) -> Result<RouteConfig, String> {
     let Value::Object(mut entry) = entry else { return Err("is no object".to_owned()) };
     entry.remove("created_at");
@@ -343,7 +342,7 @@ fn entry_of(entry: Value) -> Result<RouteConfig, String> {
             deliver.push_str(&place);
         }
     }
-    // What is wrong with a secret is said without it.
+    // An error about a secret does not contain the secret.
     if entry.get("secret").is_some_and(|secret| !secret.is_string()) {
         return Err("has a `secret` that is no text".to_owned());
     }

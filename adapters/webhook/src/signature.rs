@@ -1,16 +1,15 @@
-//! Who called: a call counts when one of its route's secrets signed the bytes of its body.
+//! Verification of the sender: one of the route's secrets must have signed the bytes of the body.
 //!
-//! | scheme | headers | what is signed |
+//! | scheme | headers | signed message |
 //! |---|---|---|
 //! | Standard Webhooks, Svix | `webhook-id`, `-timestamp`, `-signature`; or `svix-…` | id, time and body: <https://github.com/standard-webhooks/standard-webhooks/blob/main/spec/standard-webhooks.md> |
 //! | GitHub | `X-Hub-Signature-256` | the body: <https://docs.github.com/en/webhooks/using-webhooks/validating-webhook-deliveries> |
 //! | GitLab | `X-Gitlab-Token` | nothing: the secret itself is sent: <https://docs.gitlab.com/user/project/integrations/webhooks/> |
 //! | v2 | `X-Webhook-Signature-V2`, `X-Webhook-Timestamp` | time and body, as `time.body` |
 //! | v1 | `X-Webhook-Signature` | the body |
-//! | a service, or the keys of a route | see [`forms`] | the body, alone or behind a time |
+//! | a service, or the keys of a route | see [`forms`] | the body, alone or after a time |
 //!
-//! Every comparison is one of tags, which takes as long for a wrong one as for the right one. A header that stands
-//! there twice counts as none that fits.
+//! Tags are compared in constant time. A header that occurs twice counts as invalid.
 
 use axum::http::{HeaderMap, HeaderValue};
 use base64::Engine as _;
@@ -24,30 +23,30 @@ pub mod forms;
 
 use forms::{Form, Message};
 
-/// Signatures in one header, for a secret that is being replaced.
+/// The maximum number of signatures in one header, as during a rotation of the secret.
 const SIGNATURES_MAX: usize = 16;
 
-/// What stands before a secret that is written as base64.
+/// The prefix of a secret that is written as base64.
 pub const WHSEC: &str = "whsec_";
 
-/// A call that is signed.
+/// The result of a successful verification.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Signed {
-    /// How.
+    /// The scheme.
     pub scheme: Scheme,
-    /// Its id, where that is signed, too.
+    /// The id of the call, if it is signed, too.
     pub id: Option<String>,
-    /// The header of its id, where its service has one.
+    /// The header of the call's id, if the service has one.
     pub id_header: &'static str,
-    /// What tells what was signed from everything else that was; `None` where nothing is.
+    /// A hash of the signed bytes, which identifies them; `None` if nothing is signed.
     pub mark: Option<[u8; 8]>,
 }
 
-/// Judges a call.
+/// Verifies a call.
 ///
 /// # Errors
 ///
-/// Why it does not count, without a word about the secret.
+/// The reason for the refusal, without information about the secret.
 pub fn judge(route: &Route, headers: &HeaderMap, body: &[u8], now_ms: i64) -> Result<Signed, &'static str> {
     let call = Judged { route, headers, body, now_ms };
     let form = match route.scheme {
@@ -77,8 +76,8 @@ pub fn judge(route: &Route, headers: &HeaderMap, body: &[u8], now_ms: i64) -> Re
     }
 }
 
-/// The scheme of the first header there is. The order is the strongest first, but for the two whose senders have one
-/// alone.
+/// Returns the scheme of the first known header, the strongest scheme first. The schemes of GitHub and GitLab come
+/// before the remaining ones, because their senders send one signature only.
 fn by_headers(headers: &HeaderMap) -> Option<Scheme> {
     const ORDER: [(&str, Scheme); 6] = [
         ("webhook-signature", Scheme::Standard),
@@ -91,10 +90,11 @@ fn by_headers(headers: &HeaderMap) -> Option<Scheme> {
     ORDER.into_iter().find(|(name, _)| headers.contains_key(*name)).map(|(_, scheme)| scheme)
 }
 
-/// Whether a body begins as the signed words of the schemes that know their time: `TIME.` or `ID.TIME.`. The key of
-/// all schemes is one, so a recorded call of those would else be a good one of those that know none.
+/// Returns whether a body begins like the signed message of a scheme with a time: `TIME.` or `ID.TIME.`. All
+/// schemes share one key, so a recorded call of such a scheme would otherwise be a valid call of a scheme without a
+/// time.
 fn is_stamped(body: &[u8]) -> bool {
-    /// The fewest digits of a time in seconds that anybody signs.
+    /// The minimum number of digits in a signed time, in seconds.
     const DIGITS_MIN: usize = 9;
     let is_time = |part: &[u8]| part.len() >= DIGITS_MIN && part.iter().all(u8::is_ascii_digit);
     if let Some(rest) = body.strip_prefix(b"v0:") {
@@ -113,7 +113,7 @@ struct Judged<'c> {
     now_ms: i64,
 }
 
-/// The refusal of a call without any known signature.
+/// The reason for refusing a call without a known signature.
 pub const NO_SIGNATURE: &str = "it carries no signature that is known";
 const WRONG: &str = "its signature fits none of the secrets";
 const UNREAD: &str = "its signature cannot be read";
@@ -210,7 +210,8 @@ impl Judged<'_> {
         Err("its token is none of the secrets")
     }
 
-    /// GitLab signs nothing. Without an id for the call, its words and the chain of events tell it from others.
+    /// Returns a hash of a GitLab call, which has no signature. Without an id it is
+    /// identified by its body and event chain.
     fn unkeyed(&self) -> Option<[u8; 8]> {
         if self.headers.contains_key("idempotency-key") {
             return None;
@@ -219,7 +220,7 @@ impl Judged<'_> {
         Some(mark(Scheme::GitLab, &[chain, b".", self.body].concat()))
     }
 
-    /// The value of a header that stands there once.
+    /// Returns the value of a header that occurs exactly once.
     fn one(&self, name: &str) -> Result<&str, &'static str> {
         let mut all = self.headers.get_all(name).iter();
         match (all.next(), all.next()) {
@@ -236,8 +237,8 @@ impl Judged<'_> {
     }
 }
 
-/// The keys that a secret may stand for: what is written as `whsec_…` is base64; anything else is taken as it is, and
-/// as base64 where it is that, since the libraries of both schemes read it so.
+/// Returns the keys that a secret can mean. `whsec_…` is base64. Any other secret is used literally, and also decoded
+/// if it is valid base64, as the libraries of both schemes do.
 pub fn standard_keys(secret: &str) -> Vec<Vec<u8>> {
     if let Some(coded) = secret.strip_prefix(WHSEC) {
         return STANDARD.decode(coded).ok().into_iter().collect();
@@ -253,7 +254,7 @@ fn from_hex(text: &str) -> Option<Vec<u8>> {
     (0..text.len()).step_by(2).map(|at| u8::from_str_radix(&text[at..at + 2], 16).ok()).collect()
 }
 
-/// What tells these signed bytes from all others.
+/// Returns a hash that identifies these signed bytes.
 fn mark(scheme: Scheme, message: &[u8]) -> [u8; 8] {
     let digest = digest(&[&[scheme as u8], message]);
     std::array::from_fn(|n| digest[n])
@@ -262,35 +263,35 @@ fn mark(scheme: Scheme, message: &[u8]) -> [u8; 8] {
 fn digest(parts: &[&[u8]]) -> [u8; 32] {
     let mut hash = Sha256::new();
     for part in parts {
-        // The length keeps the parts apart.
+        // The length separates the parts.
         hash.update((part.len() as u64).to_be_bytes());
         hash.update(part);
     }
     hash.finalize().into()
 }
 
-/// How a call is named.
+/// The identifiers of a call.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Names {
-    /// What people see: the id that its sender gave it, else one of what it says.
+    /// The id for display: that of the sender, or else a hash of the content.
     pub id: String,
-    /// What the host knows it by, for as long as it keeps its events.
+    /// The event id for the host.
     pub event: String,
-    /// Whether the same signed bytes are always that event.
+    /// True if the same signed bytes always produce the same event id.
     pub is_signed: bool,
 }
 
-/// Names a call of a route.
+/// Returns the identifiers of a call.
 ///
-/// An id that is not signed names nothing by itself: whoever recorded a call may exchange it, and other words under
-/// the same id are another call. So it counts together with the body. What has no id at all is named by its words and
-/// the span of time in which they count once; at the edge between two spans its mark is still known.
+/// An unsigned id is not trusted: anyone who recorded a call can exchange it, and other content under the same id is
+/// another call. Therefore it is combined with the body. A call without an id is identified by its content and the
+/// time span in which it counts once; at the boundary between two spans its mark is still stored.
 pub fn names(signed: &Signed, headers: &HeaderMap, body: &[u8], now_ms: i64, replay_s: u64) -> Names {
     let header = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).map(|id| id.trim().to_owned());
     let given = match signed.scheme {
         Scheme::Standard => signed.id.clone(),
         Scheme::GitHub => header("x-github-delivery"),
-        // The other ids that GitLab sends name the hook, or a chain of events, and not the call.
+        // The other ids of GitLab identify the hook or a chain of events instead of the call.
         Scheme::GitLab => header("idempotency-key"),
         Scheme::Form if !signed.id_header.is_empty() => header(signed.id_header),
         Scheme::Auto | Scheme::V1 | Scheme::V2 | Scheme::Form => header("x-request-id"),
@@ -299,7 +300,7 @@ pub fn names(signed: &Signed, headers: &HeaderMap, body: &[u8], now_ms: i64, rep
     let span = now_ms.div_euclid(1_000).div_euclid(i64::try_from(replay_s.max(1)).unwrap_or(i64::MAX));
     let words = match (signed.scheme, &given) {
         (Scheme::Standard, Some(id)) => digest(&[b"id", id.as_bytes()]),
-        // What GitHub sends says when it happened and is never said twice.
+        // GitHub's payloads contain the time of the event, so two events never have the same body.
         (Scheme::GitHub, _) => digest(&[b"body", body]),
         (_, Some(id)) => digest(&[b"both", id.as_bytes(), body]),
         (_, None) => digest(&[b"span", &span.to_be_bytes(), &signed.mark.unwrap_or_default(), body]),
@@ -309,9 +310,9 @@ pub fn names(signed: &Signed, headers: &HeaderMap, body: &[u8], now_ms: i64, rep
     Names { id: given.map_or_else(|| event.clone(), short), event, is_signed }
 }
 
-/// An id that can stand in the name of a chat.
+/// Returns an id that is valid in the id of a chat.
 fn short(id: String) -> String {
-    /// The longest id that is kept as it is.
+    /// The maximum length of an unchanged id, in bytes.
     const ID_BYTES_MAX: usize = 100;
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.' | b':');
     if id.len() <= ID_BYTES_MAX && id.bytes().all(is_plain) { id } else { hex(&Sha256::digest(id)[..16]) }

@@ -1,7 +1,7 @@
-//! What the agent is told of a call: a template of the operator, with values of the payload in it.
+//! The text of an event: the operator's template with values of the payload.
 //!
-//! The template is walked once and values are copied into what has been written, so nothing in a value is ever
-//! read as a template.
+//! The template is parsed once and values are copied into the output, so a value is never interpreted as a
+//! template.
 
 use std::borrow::Cow;
 
@@ -9,19 +9,19 @@ use serde_json::Value;
 
 use crate::payload::{Call, at};
 
-/// The longest text of an event, in characters, but for the words by which what is missing is told.
+/// The maximum length of an event's text, in characters, without the notes about omitted text.
 const TEXT_CHARS_MAX: usize = 32_000;
 
-/// How much of a table or a list stands in a text.
+/// The maximum length of an object or a list in a text, in characters.
 const VALUE_CHARS_MAX: usize = 2_000;
 
-/// How much of a whole payload stands in a text.
+/// The maximum length of a whole payload in a text, in characters.
 const RAW_CHARS_MAX: usize = 4_000;
 
-/// The longest name between braces.
+/// The maximum length of a name between braces, in bytes.
 const NAME_BYTES_MAX: usize = 200;
 
-/// What a call says, by its route's template or, without one, by the payload itself.
+/// Returns the text of a call, from the route's template or, without one, from the payload itself.
 pub fn text(template: Option<&str>, call: &Call<'_>) -> String {
     match template.filter(|template| !template.trim().is_empty()) {
         Some(template) => fill(template, call),
@@ -36,7 +36,7 @@ pub fn text(template: Option<&str>, call: &Call<'_>) -> String {
 
 fn fill(template: &str, call: &Call<'_>) -> String {
     let mut filled = String::with_capacity(template.len());
-    // All that the operator wrote stands there, however long the values are.
+    // The operator's own text is never shortened, whatever the length of the values.
     let mut room = TEXT_CHARS_MAX.saturating_sub(template.chars().count());
     let mut rest = template;
     while let Some(begin) = rest.find('{') {
@@ -50,7 +50,7 @@ fn fill(template: &str, call: &Call<'_>) -> String {
                 filled.push_str(&value);
                 rest = &from[name.len() + 2..];
             }
-            // What names nothing stays as it is written.
+            // A name without a value stays as written.
             None => {
                 filled.push('{');
                 rest = &from[1..];
@@ -90,7 +90,7 @@ fn pretty(value: &Value) -> String {
     serde_json::to_string_pretty(value).unwrap_or_default()
 }
 
-/// A text in a fence that nothing in it can close.
+/// Returns a text in a code fence longer than any run of backticks in it.
 fn fenced(text: &str) -> String {
     let longest = text.split(|c| c != '`').map(str::len).max().unwrap_or_default();
     let fence = "`".repeat(longest.max(2) + 1);
@@ -101,7 +101,7 @@ fn one_line(text: &str) -> String {
     text.chars().map(|c| if c.is_control() || c == '`' { ' ' } else { c }).collect()
 }
 
-/// A text of at most so many characters, with a mark where something is missing.
+/// Returns at most `chars_max` characters of a text, with a note about omitted characters.
 pub fn cut(text: &str, chars_max: usize) -> Cow<'_, str> {
     match text.char_indices().nth(chars_max) {
         None => text.into(),

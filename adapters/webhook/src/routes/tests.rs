@@ -18,7 +18,7 @@ impl Place {
         Routes::new(&serde_json::from_value(section).unwrap())
     }
 
-    /// Replaces a file as careful programs do.
+    /// Replaces a file atomically.
     fn write(&self, name: &str, text: &str, mode: u32) {
         let new = self.0.path().join("new");
         std::fs::write(&new, text).unwrap();

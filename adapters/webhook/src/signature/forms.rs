@@ -1,6 +1,6 @@
-//! Signatures of known services, and those that a route describes by its keys.
+//! Signatures of known services, and those that a route defines by its keys.
 //!
-//! Each is an HMAC with SHA-256 over the body, alone or behind a time. Presets and where they are documented:
+//! Each is an HMAC with SHA-256 over the body, alone or after a time. The presets and their documentation:
 //! `gitea` <https://docs.gitea.com/usage/webhooks>, `stripe` <https://docs.stripe.com/webhooks/signature>,
 //! `slack` <https://api.slack.com/authentication/verifying-requests-from-slack>,
 //! `linear` <https://linear.app/developers/webhooks>,
@@ -15,7 +15,7 @@ use axum::http::HeaderMap;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
-/// The message that is signed.
+/// The signed message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Message {
     /// The body.
@@ -29,10 +29,10 @@ pub enum Message {
 }
 
 impl Message {
-    /// The words of `signature_scheme`.
+    /// The valid words of `signature_scheme`.
     pub const WORDS: &'static str = "body, timestamp, stripe or slack";
 
-    /// Reads a word of `signature_scheme`.
+    /// Parses a word of `signature_scheme`.
     pub fn read(word: &str) -> Option<Self> {
         Some(match word {
             "body" => Self::Body,
@@ -43,7 +43,7 @@ impl Message {
         })
     }
 
-    /// The bytes that are signed.
+    /// Returns the signed bytes.
     pub fn of(self, time: &str, body: &[u8]) -> Vec<u8> {
         match self {
             Self::Body => body.to_vec(),
@@ -56,7 +56,7 @@ impl Message {
 /// The encoding of a signature.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Encoding {
-    /// Hexadecimal, or base64 where it is not that.
+    /// Hexadecimal, or else base64.
     Any,
     /// Hexadecimal.
     Hex,
@@ -65,10 +65,10 @@ pub enum Encoding {
 }
 
 impl Encoding {
-    /// The words of `signature_encoding`.
+    /// The valid words of `signature_encoding`.
     pub const WORDS: &'static str = "hex or base64";
 
-    /// Reads a word of `signature_encoding`.
+    /// Parses a word of `signature_encoding`.
     pub fn read(word: &str) -> Option<Self> {
         Some(match word {
             "hex" => Self::Hex,
@@ -77,7 +77,7 @@ impl Encoding {
         })
     }
 
-    /// The bytes of a signature; `None` where it is none of SHA-256.
+    /// Decodes a signature; `None` if it is not a SHA-256 tag.
     pub fn decode(self, text: &str) -> Option<Vec<u8>> {
         let hex = || super::from_hex(text);
         let base64 = || STANDARD.decode(text).ok().filter(|tag| tag.len() == 32);
@@ -94,21 +94,21 @@ impl Encoding {
 pub struct Form {
     /// The header of the signature, in lower case.
     pub header: Cow<'static, str>,
-    /// The header of the time, where the message has one that is not in the signature's header.
+    /// The header of the time, if the time is outside the signature's header.
     pub time_header: Cow<'static, str>,
-    /// The message that is signed.
+    /// The signed message.
     pub message: Message,
     /// The encoding of the signature.
     pub encoding: Encoding,
-    /// The text before the signature; a signature without it is taken, too.
+    /// The text before the signature; a signature without it is accepted, too.
     pub prefix: Cow<'static, str>,
-    /// The header of the call's id, where its service sends one.
+    /// The header of the call's id, if the service sends one.
     pub id_header: &'static str,
-    /// The header of the event, where its service sends one.
+    /// The header of the event, if the service sends one.
     pub event_header: &'static str,
 }
 
-/// A service by its name.
+/// A service with its names.
 struct Preset {
     names: &'static [&'static str],
     form: Form,
@@ -142,7 +142,7 @@ const fn preset(
 
 const SHA256: &str = "sha256=";
 
-/// Every preset. `auto` looks for their headers in this order.
+/// All presets, in the order in which `auto` looks for their headers.
 static PRESETS: [Preset; 11] = {
     use Encoding::{Base64, Hex};
     use Message::{Body, Slack, Stripe};
@@ -168,22 +168,22 @@ static PRESETS: [Preset; 11] = {
     ]
 };
 
-/// The names of the presets, for a message.
+/// Returns the names of the presets, for an error message.
 pub fn names() -> String {
     PRESETS.iter().flat_map(|preset| preset.names).copied().collect::<Vec<_>>().join(", ")
 }
 
-/// The form of a service.
+/// Returns the form of a service.
 pub fn named(name: &str) -> Option<Form> {
     PRESETS.iter().find(|preset| preset.names.contains(&name)).map(|preset| preset.form.clone())
 }
 
-/// The form that the headers of a call show.
+/// Returns the form of the first known header of a call.
 pub fn by_headers(headers: &HeaderMap) -> Option<&'static Form> {
     PRESETS.iter().map(|preset| &preset.form).find(|form| headers.contains_key(&*form.header))
 }
 
-/// The event of a call by the header of one of the services.
+/// Returns the event of a call from a header of a known service.
 pub fn event_of(headers: &HeaderMap) -> Option<String> {
     let known = PRESETS.iter().map(|preset| preset.form.event_header).filter(|name| !name.is_empty());
     known.filter_map(|name| headers.get(name)?.to_str().ok()).map(str::to_owned).next()

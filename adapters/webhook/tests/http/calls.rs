@@ -1,4 +1,4 @@
-//! What becomes of calls.
+//! The results of calls.
 
 use std::os::unix::fs::PermissionsExt;
 
@@ -63,7 +63,8 @@ fn who_cannot_sign_does_not_learn_which_routes_there_are() {
 fn bodies_that_are_being_read_have_a_bound_together() {
     let world = World::new(json!({ "body_bytes_max": 16 * 1024 * 1024 }));
     let slow: Vec<_> = (0..4).map(|_| client::begun(&world.address, "/webhooks/ci", 16 * 1024 * 1024)).collect();
-    // An unsigned call is refused as such where there is room. How soon the four are read, and gone, nobody knows.
+    // An unsigned call is refused with 401 if there is room. The time at which the four
+    // bodies are read or dropped varies.
     let comes = |wanted: u16| (0..5_000).any(|_| post(&world.address, "/webhooks/ci", &[], "{}").status == wanted);
     assert!(comes(503));
     drop(slow);
@@ -72,7 +73,7 @@ fn bodies_that_are_being_read_have_a_bound_together() {
 
 #[test]
 fn a_call_whose_end_nobody_knows_goes_to_the_host_under_its_first_id_whatever_comes_with_it() {
-    // It was committed, and the answer was cut off by the end of the process.
+    // The event was committed, but the end of the process lost the response.
     let cut = |_: &Value| Err(CallError::new("unavailable", "cut"));
     let first = World::with(MockHost::setup("webhook").answer("emit", cut), json!({ "routes": { "ci": {} } }));
     assert_eq!(first.call("1", "{}").status, 503);
@@ -112,10 +113,10 @@ fn the_same_call_is_a_success_twice_and_an_event_once() {
     assert_eq!(world.call("1", "{}").status, 202);
     let again = world.call("1", "{}");
     assert_eq!((again.status, again.word().as_str()), (200, "duplicate"));
-    // Whoever recorded a call may change its id, which is not signed.
+    // An attacker who recorded a call may change its unsigned id.
     let replayed = world.call("2", "{}");
     assert_eq!((replayed.status, replayed.word().as_str()), (200, "duplicate"));
-    // An id is not signed: other words under it are another call.
+    // The id is not signed: other content under the same id is another call.
     assert_eq!(world.call("1", r#"{"a": 1}"#).status, 202);
     assert_eq!(world.host.emitted().len(), 2);
 }
@@ -125,7 +126,7 @@ fn a_call_whose_sender_hangs_up_is_taken_and_remembered() {
     let (release, held) = std::sync::mpsc::channel::<()>();
     let held = std::sync::Mutex::new(held);
     let slow = move |_: &Value| {
-        // Ends with the test at the latest, which drops the other end.
+        // Ends with the test at the latest, which drops the sender.
         let _ = held.lock().unwrap().recv();
         Ok(json!({ "inbox_id": 1 }))
     };

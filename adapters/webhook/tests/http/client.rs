@@ -1,4 +1,4 @@
-//! An HTTP client of a few lines, so that a test sees every byte.
+//! A minimal HTTP client that lets a test control every byte.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -42,7 +42,7 @@ pub fn post(address: &str, path: &str, headers: &[(&str, &str)], body: &str) -> 
     )
 }
 
-/// Calls and goes away without hearing the answer.
+/// Sends a call and disconnects without reading the response.
 pub fn hang_up(address: &str, path: &str, headers: &[(&str, &str)], body: &str) {
     let more: String = headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
     let length = body.len();
@@ -54,15 +54,15 @@ pub fn hang_up(address: &str, path: &str, headers: &[(&str, &str)], body: &str) 
         .unwrap();
 }
 
-/// Sends the beginning of a request, or one whose answer is not read, and keeps the connection.
+/// Sends a part of a request, or a request whose response is not read, and keeps the connection open.
 pub fn idle(address: &str, request: &str) -> TcpStream {
     let mut stream = TcpStream::connect(address).unwrap();
-    // One that had to make room already may refuse it.
+    // A connection that was evicted already may refuse the write.
     let _ = stream.write_all(request.as_bytes());
     stream
 }
 
-/// A call whose body of so many bytes does not come.
+/// Starts a call whose body of `bytes` bytes never arrives.
 pub fn begun(address: &str, path: &str, bytes: usize) -> TcpStream {
     let mut stream = TcpStream::connect(address).unwrap();
     stream.write_all(format!("POST {path} HTTP/1.1\r\nhost: x\r\ncontent-length: {bytes}\r\n\r\n").as_bytes()).unwrap();
@@ -72,7 +72,7 @@ pub fn begun(address: &str, path: &str, bytes: usize) -> TcpStream {
 pub fn raw(address: &str, request: &str) -> Answer {
     let mut stream = TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
-    // One that is refused early may be closed before all of it is written.
+    // The server may close a refused connection before the whole request is written.
     let _ = stream.write_all(request.as_bytes());
     let mut answer = String::new();
     stream.read_to_string(&mut answer).unwrap();
@@ -81,7 +81,7 @@ pub fn raw(address: &str, request: &str) -> Answer {
     Answer { status, head: head.to_lowercase(), body: body.to_owned() }
 }
 
-/// The signature v1 of a body.
+/// Returns the v1 signature of a body.
 pub fn v1(secret: &str, body: &str) -> String {
     let key = hmac::Key::new(hmac::HMAC_SHA256, secret.as_bytes());
     hmac::sign(&key, body.as_bytes()).as_ref().iter().map(|byte| format!("{byte:02x}")).collect()

@@ -1,4 +1,4 @@
-//! The adapter behind its host's contract and before the sockets of services.
+//! Tests of the adapter with a mock host and real sockets.
 
 #![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
@@ -27,7 +27,7 @@ struct World {
 }
 
 impl World {
-    /// With these keys of the route `ci`.
+    /// Starts with these keys of the route `ci`.
     fn new(route: Value) -> Self {
         Self::with(MockHost::setup("webhook"), json!({ "routes": { "ci": route } }))
     }
@@ -42,7 +42,7 @@ impl World {
         Self { address: address_of(announced["url"].as_str().unwrap()), host, _run: run }
     }
 
-    /// Calls the route `ci`, signed as v1, under this id.
+    /// Calls the route `ci` with a v1 signature and this id.
     fn call(&self, id: &str, body: &str) -> Answer {
         self.signed(id, body, &[])
     }
