@@ -1,7 +1,7 @@
-//! The Bot API: typed payloads, one call function, no policy.
+//! The Bot API: typed payloads and one function for calls, without policy.
 //!
-//! Only fields that are read are named; whatever else the server sends is
-//! ignored. <https://core.telegram.org/bots/api>
+//! The types contain only the fields that the adapter reads; all other fields are ignored.
+//! <https://core.telegram.org/bots/api>
 
 use std::path::Path;
 use std::time::Duration;
@@ -18,63 +18,62 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::Value;
 use tokio::io::AsyncWriteExt as _;
 
-/// The longest answer of the server that is read, in bytes.
+/// The maximum size of a response, in bytes.
 const ANSWER_BYTES_MAX: u64 = 8 * 1024 * 1024;
-/// How long any call but a long poll may take.
+/// The timeout of every call except a long poll.
 const CALL_TIMEOUT: Duration = Duration::from_secs(30);
-/// How fast files have to move at least, besides ten times that.
+/// The minimum transfer rate of files, in bytes per second. A fixed time of ten call timeouts is added.
 const BYTES_PER_S_MIN: u64 = 1 << 20;
-/// How much longer than asked a long poll may take.
+/// The time by which a long poll may exceed its requested duration.
 pub const POLL_SLACK: Duration = Duration::from_secs(10);
 
-/// The server, as one bot sees it; cheap to clone. The token stands in every address, so no
-/// address is ever shown.
+/// The client of one bot, cheap to clone. Every address contains the token, so no address is ever shown.
 #[derive(Clone)]
 pub struct Api {
     client: Client,
     methods: String,
     files: String,
-    /// The servers as errors name them: the key and the host, never the token behind it.
+    /// The servers in error messages: the config key and the host name, never the token.
     server: String,
     file_server: String,
 }
 
-/// Why a call gave no result.
+/// The reason why a call has no result.
 #[derive(Debug, thiserror::Error)]
 pub enum ApiError {
-    /// The server said no.
+    /// The server rejected the call.
     #[error("{0}")]
     Refused(Refused),
-    /// Nothing reached the server.
+    /// The request did not reach the server.
     #[error("{0}")]
     NotSent(String),
-    /// What is to be sent cannot be; nothing reached the server.
+    /// The content cannot be sent; the request did not reach the server.
     #[error("{0}")]
     Unusable(String),
-    /// The answer was longer than this many bytes; what was asked for may have been done.
+    /// The response exceeds this number of bytes; the call may have taken effect.
     #[error("the answer is longer than {0} bytes")]
     TooLarge(u64),
-    /// It may have been done.
+    /// The call may have taken effect.
     #[error("{0}")]
     Doubtful(String),
 }
 
-/// The server's no.
+/// A rejection by the server.
 #[derive(Debug, thiserror::Error)]
 #[error("{description}")]
 pub struct Refused {
-    /// `error_code`, which is the HTTP status.
+    /// The `error_code`, which equals the HTTP status.
     pub code: u16,
-    /// The server's words.
+    /// The server's explanation.
     pub description: String,
-    /// How long to wait, in milliseconds.
+    /// The requested wait, in milliseconds.
     pub retry_after_ms: Option<u64>,
-    /// The chat's new id.
+    /// The new id of the chat.
     pub migrate_to_chat_id: Option<i64>,
 }
 
 impl Api {
-    /// A server at `base` (what stands before `/bot<token>`), files at `files`.
+    /// Creates a client for the server at `base` (the address before `/bot<token>`), with files at `files`.
     pub fn new(
         token: &str,
         base: &str,
@@ -92,7 +91,7 @@ impl Api {
         let (files, file_server) = match files {
             Some(files) => {
                 let files = base_url(files)?;
-                // Only where nothing is encrypted no certificate is needed.
+                // Without any encrypted connection no certificate is needed.
                 options.plain_http &= files.scheme() == "http";
                 (files.as_str().trim_end_matches('/').to_owned(), named("file_url", &files))
             }
@@ -107,12 +106,12 @@ impl Api {
         })
     }
 
-    /// Calls a method with JSON parameters.
+    /// Calls a method with JSON parameters, with the default timeout.
     pub async fn call<T: DeserializeOwned>(&self, method: &str, parameters: &impl Serialize) -> Result<T, ApiError> {
         self.call_within(method, parameters, CALL_TIMEOUT).await
     }
 
-    /// Calls a method that may take as long as `deadline`.
+    /// Calls a method with the timeout `deadline`.
     pub async fn call_within<T: DeserializeOwned>(
         &self,
         method: &str,
@@ -123,7 +122,7 @@ impl Api {
         answer(request.send().await, &self.server).await
     }
 
-    /// Calls a method with files, which may take as long as `deadline`.
+    /// Calls a method with files, with the timeout `deadline`.
     pub async fn upload<T: DeserializeOwned>(
         &self,
         method: &str,
@@ -135,7 +134,7 @@ impl Api {
         answer(request.send().await, &self.server).await
     }
 
-    /// Fetches a file that `getFile` named, at most `bytes_max` bytes, to a place of the disk; returns its size.
+    /// Downloads a file named by `getFile`, of at most `bytes_max` bytes, to the path `to`. Returns its size in bytes.
     pub async fn download(&self, file_path: &str, to: &Path, bytes_max: u64) -> Result<u64, ApiError> {
         let address = format!("{}/{}", self.files, file_path.trim_start_matches('/'));
         let response = self.client.get(address).timeout(transfer(bytes_max)).send().await;
@@ -160,12 +159,12 @@ impl Api {
     }
 }
 
-/// How long a message may take whose host does not say.
+/// Returns the time for sending a message if the host gives none.
 pub fn send_time(bytes: u64) -> Duration {
     if bytes == 0 { CALL_TIMEOUT } else { transfer(bytes) }
 }
 
-/// How long files of so many bytes may take.
+/// Returns the time for a transfer of `bytes` bytes.
 fn transfer(bytes: u64) -> Duration {
     CALL_TIMEOUT * 10 + Duration::from_secs(bytes / BYTES_PER_S_MIN)
 }
@@ -179,15 +178,15 @@ async fn answer<T: DeserializeOwned>(
     let header_wait = hermes_adapter_net::retry_after::from_headers(response.headers());
     let envelope: Envelope = match body::read_json(response, ANSWER_BYTES_MAX).await {
         Ok(envelope) => envelope,
-        // A proxy in front of the server speaks HTML; its status is what is known.
+        // A proxy before the server answers with HTML; only its status is usable.
         Err(BodyError::Json(_)) if status == 429 => Envelope::status(status),
         Err(BodyError::TooLarge { bytes_max }) => return Err(ApiError::TooLarge(bytes_max)),
-        // Nobody took it on: <https://www.rfc-editor.org/rfc/rfc9110#section-15.6.4>
+        // No server processed the request: <https://www.rfc-editor.org/rfc/rfc9110#section-15.6.4>
         Err(_) if status == 503 => return Err(ApiError::NotSent(format!("the server answered {status}"))),
         Err(error) if status >= 500 => {
             return Err(ApiError::Doubtful(format!("the server answered {status} ({error})")));
         }
-        // Whoever stands before the server did not let it through, so nothing was done.
+        // A proxy before the server rejected the request, so the call had no effect.
         Err(BodyError::Json(_)) if (400..500).contains(&status) => {
             return Err(ApiError::NotSent(format!("what stands before the server answered {status}")));
         }
@@ -205,7 +204,7 @@ async fn answer<T: DeserializeOwned>(
         return Err(ApiError::Doubtful(format!("the server answered {code}: {}", envelope.description)));
     }
     if envelope.description.is_empty() && code != 429 {
-        // The server always says why; without that nobody knows whose no it is.
+        // The server always gives a reason. Without one the rejection may come from a proxy.
         return Err(ApiError::Doubtful(format!("the server answered {code} without a reason")));
     }
     let wait_ms = envelope.parameters.retry_after.map(|seconds| seconds.saturating_mul(1000));
@@ -217,7 +216,7 @@ async fn answer<T: DeserializeOwned>(
     }))
 }
 
-/// The key of an address, and the host that it names.
+/// Returns the host name of an address and its config key, for error messages.
 fn named(key: &str, url: &Url) -> String {
     let port = url.port().map(|port| format!(":{port}")).unwrap_or_default();
     format!("{} (`{key}`)", url.host_str().unwrap_or_default().to_owned() + &port)
@@ -273,7 +272,7 @@ pub struct User {
 }
 
 impl User {
-    /// First and last name.
+    /// Returns the first and last name.
     pub fn full_name(&self) -> String {
         match &self.last_name {
             Some(last) => format!("{} {last}", self.first_name),
@@ -297,7 +296,7 @@ pub struct Chat {
 }
 
 impl Chat {
-    /// What a group becomes.
+    /// Creates the supergroup that a group becomes.
     pub fn supergroup(id: i64) -> Self {
         Self { id, kind: "supergroup".to_owned(), title: None, first_name: None, is_forum: false }
     }
@@ -308,18 +307,18 @@ impl Chat {
 pub struct Entity {
     #[serde(rename = "type")]
     pub kind: String,
-    /// In UTF-16 units.
+    /// The offset in UTF-16 units.
     pub offset: usize,
-    /// In UTF-16 units.
+    /// The length in UTF-16 units.
     pub length: usize,
     #[serde(default)]
     pub user: Option<User>,
-    /// The address behind the words, for `text_link`.
+    /// The address of the link, for `text_link`.
     #[serde(default)]
     pub url: Option<String>,
 }
 
-/// Any kind of file.
+/// A file of any kind.
 #[derive(Clone, Debug, Deserialize)]
 pub struct File {
     pub file_id: String,
@@ -331,10 +330,10 @@ pub struct File {
     pub mime_type: Option<String>,
     #[serde(default)]
     pub emoji: Option<String>,
-    /// Of a sticker: whether it is one of Telegram's own animations.
+    /// For a sticker: true if it is one of Telegram's own animations.
     #[serde(default)]
     pub is_animated: bool,
-    /// Of a sticker: whether it is a film.
+    /// For a sticker: true if it is a video.
     #[serde(default)]
     pub is_video: bool,
 }
@@ -364,7 +363,7 @@ pub struct Poll {
     pub options: Vec<Text>,
 }
 
-/// An object of which only the text is read: an option of a poll, a task of a checklist.
+/// An object with a text: an option of a poll, a task of a checklist. Its other fields are not read.
 #[derive(Clone, Debug, Default, Deserialize)]
 pub struct Text {
     #[serde(default)]
@@ -408,7 +407,7 @@ pub struct Titled {
     pub description: String,
 }
 
-/// The origin of a forwarded message; its kinds share one shape here. <https://core.telegram.org/bots/api#messageorigin>
+/// The origin of a forwarded message; one structure for all kinds. <https://core.telegram.org/bots/api#messageorigin>
 #[derive(Clone, Debug, Deserialize)]
 pub struct Origin {
     #[serde(default)]
@@ -497,7 +496,7 @@ pub struct Message {
     pub sticker: Option<File>,
     #[serde(default)]
     pub location: Option<Location>,
-    /// A post of a channel, as it shows in the group that discusses it.
+    /// True for a channel's post in the channel's discussion group.
     #[serde(default)]
     pub is_automatic_forward: bool,
     #[serde(default)]
@@ -577,11 +576,11 @@ pub struct FilePath {
     pub file_size: Option<u64>,
 }
 
-/// A message that the server just made; only its id and its time are of use.
+/// A message that the server has just created, with only its id and time.
 #[derive(Debug, Deserialize)]
 pub struct Sent {
     pub message_id: i64,
-    /// In seconds since the Unix epoch, by the clock that events have their times from; 0 where it is not told.
+    /// The time in seconds since the Unix epoch, by the clock that also dates the events; 0 if it is missing.
     #[serde(default)]
     pub date: i64,
 }

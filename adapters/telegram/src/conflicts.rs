@@ -1,7 +1,8 @@
-//! Conflicts: another process that asks for this bot's messages, or has them brought to itself.
+//! Conflicts: another process that polls this bot's messages or receives them by webhook.
 //!
-//! Two that poll take turns, each online for seconds, and every poll that ends well is a proof of life. So conflicts
-//! are counted apart from failures, and many of them are said. <https://core.telegram.org/bots/api#getupdates>
+//! Two polling processes alternate: each is online for seconds, and every successful poll looks like a working link.
+//! Therefore conflicts are counted separately from failures, and repeated conflicts are reported.
+//! <https://core.telegram.org/bots/api#getupdates>
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -11,13 +12,13 @@ use tokio::time::Instant;
 
 use crate::api::Refused;
 
-/// So many conflicts are no handover from one process to the next any more.
+/// The number of conflicts from which a handover between two processes is excluded as the cause.
 pub const MANY: u32 = 3;
-/// Without a conflict for so long they are over.
+/// The time without a conflict after which the conflicts are over.
 const OVER_AFTER: Duration = Duration::from_secs(600);
-/// The first wait after a conflict. Each further conflict doubles it, up to [`WAIT_MS_MAX`].
+/// The first wait after a conflict, in milliseconds. Each further conflict doubles it, up to [`WAIT_MS_MAX`].
 const WAIT_MS: u64 = 10_000;
-/// The longest wait after a conflict.
+/// The longest wait after a conflict, in milliseconds.
 const WAIT_MS_MAX: u64 = 300_000;
 
 const POLLED: &str = "another process receives this bot's messages (Telegram allows one); stop it, or give this instance a bot of its own";
@@ -31,7 +32,7 @@ pub struct Conflicts(Mutex<State>);
 struct State {
     met: u32,
     last: Option<Instant>,
-    /// What was polled last ended in one.
+    /// True if the last poll ended in a conflict.
     is_open: bool,
     is_told: bool,
 }
@@ -41,7 +42,7 @@ impl Conflicts {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Counts a refusal that is one, and says what it means for the link.
+    /// Counts a refusal that is a conflict, and returns its effect on the link.
     pub fn meet(&self, refused: &Refused) -> ConnectError {
         let mut state = self.state();
         if state.is_over() {
@@ -53,12 +54,13 @@ impl Conflicts {
         ConnectError::retry_after_ms(reason(refused), (WAIT_MS << doublings).min(WAIT_MS_MAX))
     }
 
-    /// Whether the other one was there when this one asked last: its webhook is not ours to end.
+    /// Returns whether the last call was a conflict. In that case the webhook belongs to
+    /// another process and must not be removed.
     pub fn is_open(&self) -> bool {
         self.state().is_open
     }
 
-    /// What `status` has to say, if that is new.
+    /// Returns the report for `status`, if it was not reported yet.
     pub fn to_tell(&self) -> Option<String> {
         let mut state = self.state();
         if state.met < MANY || state.is_told {
@@ -68,12 +70,12 @@ impl Conflicts {
         Some(format!("{} conflicts: {POLLED}", state.met))
     }
 
-    /// The link was lost, and with it what `status` said of it.
+    /// Resets the report, because a lost link also resets `status`.
     pub fn begin(&self) {
         self.state().is_told = false;
     }
 
-    /// A poll ended well; returns whether there is an end to tell of.
+    /// Records a successful poll; returns whether the end of a reported conflict must be reported.
     pub fn pass(&self) -> bool {
         let mut state = self.state();
         state.is_open = false;
@@ -92,7 +94,7 @@ impl State {
     }
 }
 
-/// What a conflict is about, and its mend.
+/// Returns the description of a conflict, with its fix.
 pub fn reason(refused: &Refused) -> &'static str {
     if refused.description.to_ascii_lowercase().contains("webhook is active") { BROUGHT } else { POLLED }
 }

@@ -1,8 +1,8 @@
-//! The link: who we are, the long poll.
+//! The link: the identity of the bot, and the long poll.
 //!
-//! The server forgets an update once a poll asks for a later one, so the offset
-//! moves only past updates whose events the host has committed. It is kept in the
-//! host's store too, for servers that begin anew.
+//! The server deletes an update after a poll requests a later one, so the offset moves only
+//! past updates whose events the host has committed. The offset is also stored in the
+//! host's key-value store, for servers that lose it.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -18,54 +18,53 @@ use crate::inbound::{self, Incoming};
 use crate::topics::Forums;
 use crate::webhook::Webhook;
 
-/// Kinds of updates that are asked for.
+/// The requested kinds of updates.
 pub const ALLOWED_UPDATES: [&str; 5] =
     ["message", "edited_message", "channel_post", "edited_channel_post", "callback_query"];
-/// Where the next offset is kept.
+/// The key of the next offset.
 const OFFSET_KEY: &str = "offset";
-/// No update of the server has such a number: behind one that was garbled nothing would ever come.
+/// The upper limit of update ids. A larger id is invalid, and an offset after it would never match an update.
 const UPDATE_ID_END: i64 = 1 << 40;
-/// How many updates one poll brings.
+/// The maximum number of updates per poll.
 const BATCH_MAX: u32 = 100;
-/// How long the rest of an album is waited for after its last part. The parts come as updates of
-/// their own, one right after the other.
+/// The wait for further parts of an album after the last one. The parts arrive as separate updates in direct sequence.
 const ALBUM_PAUSE: Duration = Duration::from_millis(700);
-/// How often the rest of an album is asked for; an album has at most ten parts.
+/// The maximum number of polls for further parts of an album; an album has at most ten parts.
 const ALBUM_ROUNDS_MAX: usize = 10;
-/// How long a server is left alone that sends again what was confirmed.
+/// The pause after a server repeats confirmed updates.
 const REPEATED_PAUSE: Duration = Duration::from_secs(1);
-/// Presses of buttons that are acknowledged at once; further ones are not.
+/// The maximum number of button presses being acknowledged at the same time; further ones are not acknowledged.
 pub const PRESSES_MAX: usize = 16;
-/// How long that may take.
+/// The timeout of an acknowledgement.
 const PRESS_TIMEOUT: Duration = Duration::from_secs(5);
-/// The longest raw update that is kept with its event, in bytes.
+/// The maximum size of a raw update stored with its event, in bytes.
 const RAW_BYTES_MAX: usize = 16 * 1024;
 
-/// One account's link.
+/// The link of one bot.
 pub struct Connection {
     pub api: Api,
     pub host: Host,
-    /// Who we are, as the server said when the link was opened last.
+    /// The bot's own account, as reported when the link was last opened.
     pub me: Mutex<Option<Arc<User>>>,
     pub poll_timeout: Duration,
     pub media_bytes_max: u64,
-    /// Where a server of one's own keeps its files, if the host may read them there.
+    /// The folder of a local server's files, if the host may read it.
     pub local_files: Option<PathBuf>,
-    /// Where the server brings updates; `None` to poll.
+    /// The webhook; `None` for polling.
     pub webhook: Option<Webhook>,
-    /// Room for presses of buttons that are acknowledged.
+    /// Permits for acknowledgements of button presses.
     pub presses: Arc<Semaphore>,
-    /// Others that ask for this bot's messages.
+    /// Conflicts with other processes that receive this bot's messages.
     pub conflicts: Conflicts,
-    /// The forums that were heard from.
+    /// The known forums.
     pub forums: Forums,
 }
 
 impl Connection {
-    /// Asks who we are, and opens the webhook or ends one, which would keep the poll from getting anything.
+    /// Requests the bot's own account, and sets or deletes the webhook. An active webhook would block polling.
     pub async fn open(&self) -> Result<(), ConnectError> {
         let me: User = self.api.call("getMe", &json!({})).await.map_err(|error| match error {
-            // Only here a 404 is about the token: every server has this method.
+            // Only this 404 is about the token, because every server has `getMe`.
             ApiError::Refused(refused) if refused.code == 404 => bad_token(&refused),
             error => lost(&error),
         })?;
@@ -74,7 +73,7 @@ impl Connection {
         })?;
         match &self.webhook {
             Some(webhook) => webhook.open(self).await?,
-            // Somebody else may have set it on purpose, and would set it again.
+            // Another process may have set the webhook on purpose, and would set it again.
             None if self.conflicts.is_open() => {}
             None => match self.api.call::<Value>("deleteWebhook", &json!({})).await {
                 // A server without webhooks has none to delete.
@@ -84,18 +83,18 @@ impl Connection {
         }
         self.host.proved();
         self.host.announce(format!("@{}", me.username.as_deref().unwrap_or("bot")), "");
-        // A token never changes its bot, but the bot its name.
+        // A token always belongs to the same bot, but the name of the bot may change.
         *self.me.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(me));
         Ok(())
     }
 
-    /// Who we are.
+    /// Returns the bot's own account.
     pub fn me(&self) -> Result<Arc<User>, ConnectError> {
         let me = self.me.lock().unwrap_or_else(PoisonError::into_inner).clone();
         me.ok_or_else(|| ConnectError::retry("the link was never opened"))
     }
 
-    /// Receives until the link is lost.
+    /// Receives updates until the link is lost.
     pub async fn receive(&self) -> Result<(), ConnectError> {
         match &self.webhook {
             Some(webhook) => webhook.receive(self).await,
@@ -146,7 +145,7 @@ impl Connection {
                     }
                     return Ok(batch);
                 }
-                // Fewer at once, until they can be read: the same batch would come for ever.
+                // Requests fewer updates until the response is small enough; the same batch would fail forever.
                 Err(ApiError::TooLarge(_)) if limit > 1 => limit /= 2,
                 Err(ApiError::Refused(refused)) if refused.code == 409 => return Err(self.conflicts.meet(&refused)),
                 Err(error) => return Err(lost(&error)),
@@ -154,7 +153,7 @@ impl Connection {
         }
     }
 
-    /// Asks again, from the same place, while the batch ends inside an album: nothing is confirmed by that.
+    /// Polls again with the same offset while the batch ends inside an album. These polls confirm no update.
     async fn whole_albums(&self, mut batch: Vec<Value>) -> Result<Vec<Value>, ConnectError> {
         for _ in 0..ALBUM_ROUNDS_MAX {
             let Some(last) = batch.last() else { break };
@@ -180,7 +179,7 @@ impl Connection {
         let updates: Vec<Update> = group
             .iter()
             .filter_map(|update| {
-                // One update that is not understood does not hold up the others.
+                // An invalid update does not block the others.
                 serde_json::from_value(update.clone())
                     .inspect_err(
                         |error| tracing::warn!(update_id = update_id(update), %error, "an update is not understood"),
@@ -208,7 +207,7 @@ impl Connection {
         }
         match self.host.emit(&event).await {
             Ok(_) => {}
-            // It will never take this one, and what is behind it must not wait for ever.
+            // The host will never accept this event, and later updates must not be blocked.
             Err(error) if matches!(error.code.as_str(), "invalid" | "too_large") => {
                 tracing::warn!(update_id = group.first().and_then(update_id), %error, "an update is left out");
             }
@@ -220,7 +219,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Ends the little clock on a button, beside everything else: nothing depends on it.
+    /// Ends the progress indicator on a button, in the background, because no other step depends on it.
     fn acknowledge(&self, callback: String) {
         let Ok(room) = Arc::clone(&self.presses).try_acquire_owned() else { return };
         let api = self.api.clone();
@@ -252,7 +251,8 @@ fn bad_token(refused: &Refused) -> ConnectError {
     )
 }
 
-/// Returns the meaning of an error for the link. A 404 is about one method: the next connect asks `getMe` about the token.
+/// Returns the effect of an error on the link. A 404 is about one method: the next connect
+/// checks the token with `getMe`.
 pub fn lost(error: &ApiError) -> ConnectError {
     let refused = match error {
         ApiError::Refused(refused) => refused,
@@ -266,12 +266,12 @@ pub fn lost(error: &ApiError) -> ConnectError {
     }
 }
 
-/// Which update it is.
+/// Returns the id of an update.
 pub fn update_id(update: &Value) -> Option<i64> {
     update["update_id"].as_i64().filter(|id| (0..UPDATE_ID_END).contains(id))
 }
 
-/// Where to poll next; `None` when no update says which one it is.
+/// Returns the offset of the next poll; `None` if no update has an id.
 fn next_offset(batch: &[Value]) -> Option<i64> {
     batch.iter().filter_map(update_id).max().map(|id| id.saturating_add(1))
 }
@@ -280,7 +280,7 @@ fn media_group(update: &Value) -> Option<&str> {
     update["message"]["media_group_id"].as_str().or_else(|| update["channel_post"]["media_group_id"].as_str())
 }
 
-/// Cuts a batch into what becomes one event each: an update, or the neighbouring updates of one album.
+/// Splits a batch into groups with one event each: an update, or the adjacent updates of one album.
 fn groups(batch: &[Value]) -> impl Iterator<Item = &[Value]> {
     batch.chunk_by(|one, next| media_group(one).is_some() && media_group(one) == media_group(next))
 }

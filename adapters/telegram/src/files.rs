@@ -1,7 +1,7 @@
-//! Files on their way in, once the host asks for them: from the server to the place that the host names, piece by piece.
+//! Incoming files, requested by the host: streamed from the server to the path that the host provides.
 //!
-//! A server of one's own that runs with `--local` names files on its disk instead of handing them out. They are
-//! read beneath the folder that the operator names, step by step: neither `..` nor a link leads out of it.
+//! A local server with `--local` returns paths on its disk instead of serving the files. They are opened relative to
+//! the folder that the operator configures, component by component, so neither `..` nor a symbolic link leads outside.
 //! <https://core.telegram.org/bots/api#using-a-local-bot-api-server>
 
 use std::fs::{File, OpenOptions};
@@ -19,7 +19,7 @@ use crate::api::{ApiError, FilePath};
 use crate::connection::Connection;
 
 impl Connection {
-    /// Brings a file to the host; one that cannot be had is named with the reason.
+    /// Downloads a file for the host. If it fails, the returned attachment contains the reason.
     pub async fn fetch(&self, file: Attachment, within: Duration) -> Attachment {
         let until = Instant::now() + within;
         let fetched = timeout_at(until, self.try_fetch(&file, until)).await;
@@ -42,7 +42,7 @@ impl Connection {
         let size = match self.bring(&path, Path::new(&slot.path)).await {
             Ok(size) => size,
             Err(why) => {
-                // The host forgets it otherwise after a while.
+                // Otherwise the host deletes the file later.
                 let _ = tokio::fs::remove_file(&slot.path).await;
                 return Err(why);
             }
@@ -51,8 +51,8 @@ impl Connection {
         Ok((slot.id, size))
     }
 
-    /// Where the server has a file. A server of one's own fetches it whole before it answers, so this may take
-    /// all the time that there is. What was cut off before is asked once more.
+    /// Returns the server's path of a file. A local server downloads the whole file before it answers, so this
+    /// call may take all the remaining time. An interrupted call is repeated once.
     async fn look_up(&self, file_id: &str, until: Instant) -> Result<FilePath, ApiError> {
         let parameters = json!({ "file_id": file_id });
         let ask = || self.api.call_within("getFile", &parameters, until.saturating_duration_since(Instant::now()));
@@ -80,7 +80,7 @@ impl Connection {
     }
 }
 
-/// Why a file stays where it is.
+/// Returns the reason for not fetching a file that is too large.
 fn too_large(size: u64, bytes_max: u64) -> String {
     let megabytes = |bytes: u64| bytes.div_ceil(1 << 20);
     if size < 1 << 20 {
@@ -106,7 +106,7 @@ fn copy_beneath(folder: &Path, path: &Path, to: &Path, bytes_max: u64) -> Result
     io::copy(&mut file.take(bytes_max), &mut copy).map_err(kept)
 }
 
-/// Opens step by step: neither `..` nor a link leads out.
+/// Opens a file component by component, so that neither `..` nor a symbolic link leads outside.
 fn open_beneath(folder: &Path, rest: &Path) -> io::Result<File> {
     let mut at = open_at(CWD, folder, OFlags::DIRECTORY)?;
     let mut steps = rest.components().peekable();
@@ -119,7 +119,7 @@ fn open_beneath(folder: &Path, rest: &Path) -> io::Result<File> {
 }
 
 fn open_at(folder: impl AsFd, path: &Path, flags: OFlags) -> io::Result<File> {
-    // NONBLOCK: opening a pipe must not wait for its other end.
+    // NONBLOCK: opening a named pipe must not wait for its other end.
     let flags = flags | OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
     Ok(File::from(rustix::fs::openat(folder, path, flags, Mode::empty())?))
 }
@@ -130,7 +130,7 @@ mod tests {
 
     use super::*;
 
-    /// A folder of this test, empty.
+    /// Returns an empty folder for this test.
     fn folder(name: &str) -> PathBuf {
         let folder = std::env::temp_dir().join(format!("hermes-telegram-{}-{name}", std::process::id()));
         if folder.exists() {

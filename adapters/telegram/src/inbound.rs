@@ -1,39 +1,40 @@
-//! From an update to an event: who, where, whether this bot was meant.
+//! Conversion of updates to events: sender, chat, and whether the message addresses this
+//! bot.
 //!
-//! Pure: files are only named here (`files` fetches them, once the host asks).
-//! Everything is decided from structured data: a mention is an entity, never a
-//! piece of text that looks like one.
+//! The functions are pure: they only reference files (`files` fetches them when the host
+//! asks). All decisions use structured data: a mention is an entity, never a text that
+//! looks like one.
 
 use hermes_adapter_sdk::prelude::*;
 
 use crate::api::{self, Entity, Message, Update};
 
-/// The topic that every forum has. It comes in with this id or none and goes out with none: the server refuses it as a
-/// target of messages. Typing is the other way round, and is not seen there without it.
+/// The general topic of every forum. Incoming messages carry this id or none. Outgoing messages carry none, because
+/// the server rejects it as a target. Typing needs the id to be visible in this topic.
 /// <https://github.com/openclaw/openclaw/pull/848>
 pub const GENERAL_TOPIC: i64 = 1;
 
-/// What stands before the number of a topic of a channel's direct messages; they are not counted among its forum's.
+/// The prefix of a topic in a channel's direct messages, whose numbers are separate from those of forum topics.
 /// <https://core.telegram.org/bots/api#directmessagestopic>
 pub const DIRECT: &str = "direct:";
 
-/// Entities of one message that are looked at; the server sends at most as many.
+/// The maximum number of processed entities per message, which is also the server's maximum.
 const ENTITIES_MAX: usize = 100;
 
-/// Options of a poll and tasks of a checklist that are shown.
+/// The maximum number of shown options of a poll or tasks of a checklist.
 const LINES_MAX: usize = 30;
-/// The longest address behind words that is shown, in bytes.
+/// The maximum length of a shown link address, in bytes.
 const URL_BYTES_MAX: usize = 2048;
 
-/// An event, and what is to be done once the host has it.
+/// An event, and the action after the host has accepted it.
 pub struct Incoming {
     /// The event.
     pub event: Event,
-    /// The callback to answer once the host has the event.
+    /// The callback to answer after the host has accepted the event.
     pub callback: Option<String>,
 }
 
-/// Reads one update; `None` when it is nothing for the host.
+/// Converts one update; `None` if it contains no event for the host.
 pub fn incoming(update: &Update, me: &api::User) -> Option<Incoming> {
     if let Some(query) = &update.callback_query {
         return pressed(query);
@@ -47,7 +48,7 @@ pub fn incoming(update: &Update, me: &api::User) -> Option<Incoming> {
     let message = update.edited_message.as_ref().or(update.edited_channel_post.as_ref())?;
     let mut incoming = written(message, me)?;
     let revision = message.edit_date.unwrap_or(message.date);
-    // An edit changes words; its files came with the message.
+    // An edit changes text only; the files came with the original message.
     incoming.event.attachments.clear();
     incoming.event.kind = EventKind::Edited;
     incoming.event.event_id = format!("e:{}:{}:{revision}", message.chat.id, message.message_id);
@@ -55,20 +56,20 @@ pub fn incoming(update: &Update, me: &api::User) -> Option<Incoming> {
     Some(incoming)
 }
 
-/// The forum that an update comes from, if it comes from one.
+/// Returns the forum of an update, if its chat is a forum.
 pub fn forum(update: &Update) -> Option<i64> {
     let pressed = || update.callback_query.as_ref().and_then(|query| query.message.as_ref());
     let message = update.message.as_ref().or(update.edited_message.as_ref()).or_else(pressed)?;
     message.chat.is_forum.then_some(message.chat.id)
 }
 
-/// Joins the messages of one album into one event: the first message's place, all captions, all files.
+/// Joins the messages of one album into one event with the first message's chat, all captions and all files.
 pub fn album(messages: &[Message], me: &api::User) -> Option<Incoming> {
     let mut parts = messages.iter().filter_map(|message| written(message, me));
     let mut whole = parts.next()?;
     let (first, last) = (messages.first()?, messages.last()?);
     let group = first.media_group_id.as_deref().unwrap_or_default();
-    // It names what is in it: what comes later of the same album is another event, and the host joins them.
+    // The id names the contained messages: later parts of the album become another event, which the host joins.
     whole.event.event_id = format!("a:{}:{group}:{}-{}", first.chat.id, first.message_id, last.message_id);
     for part in parts {
         if !part.event.text.is_empty() {
@@ -90,7 +91,7 @@ impl Incoming {
     }
 }
 
-/// The descriptor of a message's chat; the same on every path.
+/// Returns the descriptor of a chat; the same on every path.
 pub fn chat(chat: &api::Chat, thread: Option<i64>) -> Chat {
     let kind = match chat.kind.as_str() {
         "private" => ChatType::Dm,
@@ -103,12 +104,12 @@ pub fn chat(chat: &api::Chat, thread: Option<i64>) -> Chat {
     found
 }
 
-/// The descriptor of what one person and a channel say to each other.
+/// Returns the descriptor of a person's direct messages with a channel.
 pub fn direct(described: &api::Chat, topic: i64) -> Chat {
     chat(described, None).in_thread(format!("{DIRECT}{topic}"))
 }
 
-/// Where a message stands.
+/// Returns the descriptor of a message's chat.
 fn place(message: &Message) -> Chat {
     match &message.direct_messages_topic {
         Some(topic) => direct(&message.chat, topic.topic_id),
@@ -116,21 +117,21 @@ fn place(message: &Message) -> Chat {
     }
 }
 
-/// The descriptor of a topic that was opened in `chat`: the one that its messages carry.
+/// Returns the descriptor of a topic that was opened in `chat`, equal to that of the topic's messages.
 pub fn opened(chat: Chat, topic: &api::Topic, name: &str) -> Chat {
     let mut opened = chat.in_thread(topic.message_thread_id.to_string());
     opened.thread_name = Some(name.to_owned());
     opened
 }
 
-/// The topic a message lies in. A reply chain outside of topics carries a thread id too, which is
-/// no place to write to; only `is_topic_message` says that it is one.
+/// Returns the topic of a message. A reply chain outside of topics has a thread id, too, but it
+/// is not a target for messages; only `is_topic_message` identifies a topic.
 fn topic(message: &Message) -> Option<i64> {
     message.message_thread_id.filter(|_| message.is_topic_message)
 }
 
 fn sender(message: &Message) -> Sender {
-    // An anonymous admin or a channel writes as a chat; that chat's id is the stable one.
+    // An anonymous admin or a channel writes as a chat, whose id is stable.
     if let Some(chat) = &message.sender_chat {
         let mut sender = Sender::new(chat.id.to_string());
         sender.name = chat.title.clone();
@@ -148,10 +149,10 @@ fn person(user: &api::User) -> Sender {
 
 fn written(message: &Message, me: &api::User) -> Option<Incoming> {
     if message.from.as_ref().is_some_and(|from| from.id == me.id) {
-        return None; // Our own echo.
+        return None; // The bot's own message.
     }
     if message.is_automatic_forward {
-        return None; // The channel's post was heard there, or is our own.
+        return None; // The post was received in the channel, or is the bot's own.
     }
     let (text, entities) = words(message);
     let meant = read_entities(text, entities, me)?;
@@ -190,10 +191,10 @@ fn with_lines(mut text: String, message: &Message) -> String {
     text
 }
 
-/// The lines for the parts of a message that are neither text nor files.
+/// Returns the lines for the parts of a message that are neither text nor files.
 fn in_words(message: &Message) -> impl Iterator<Item = String> {
     let at = |place: &api::Location| format!("{:.5}, {:.5}", place.latitude, place.longitude);
-    // A venue comes with its location a second time.
+    // A venue includes its location, which the message repeats.
     let place = match (&message.venue, &message.location) {
         (Some(venue), _) => Some(format!("[place: {}, {}, {}]", venue.title, venue.address, at(&venue.location))),
         (None, location) => location.as_ref().map(|location| format!("[location {}]", at(location))),
@@ -229,12 +230,13 @@ fn forwarded(origin: &api::Origin) -> Forwarded {
     from
 }
 
-/// The message that is answered. In a topic every message "answers" the one that opened it, which means nothing.
+/// Returns the answered message. In a topic every message formally answers the one that
+/// opened the topic; that is ignored.
 fn reply(message: &Message, me: &api::User) -> Option<ReplyTo> {
     let quote = message.quote.as_ref().map(|quote| with_links(&quote.text, &quote.entities));
     let answered = message.reply_to_message.as_deref().filter(|answered| answered.forum_topic_created.is_none());
     let Some(answered) = answered else {
-        // A message of another chat; only the quote and the author are known.
+        // A message of another chat: only the quote and the author are known.
         let external = message.external_reply.as_ref()?;
         let mut reply = ReplyTo::new(external.message_id.unwrap_or_default().to_string());
         reply.text = quote.unwrap_or_default();
@@ -250,14 +252,14 @@ fn reply(message: &Message, me: &api::User) -> Option<ReplyTo> {
     Some(reply)
 }
 
-/// What the entities say about the text.
+/// The text without mentions, and the facts from its entities.
 struct Meant {
     text: String,
     mention: bool,
     command: bool,
 }
 
-/// Removes the mentions of this bot and tells whether there were any; `None` for a command to another bot.
+/// Removes the mentions of this bot and reports whether there were any; `None` for a command to another bot.
 fn read_entities(text: &str, entities: &[Entity], me: &api::User) -> Option<Meant> {
     let mut meant = Meant { text: String::new(), mention: false, command: false };
     let handle = me.username.as_deref().map(|name| format!("@{name}")).unwrap_or_default();
@@ -290,7 +292,7 @@ fn read_entities(text: &str, entities: &[Entity], me: &api::User) -> Option<Mean
     Some(meant)
 }
 
-/// Returns the text, with each address that hides behind words after them.
+/// Returns the text with each hidden link address appended to its link text.
 fn with_links(text: &str, entities: &[Entity]) -> String {
     let links = entities.iter().take(ENTITIES_MAX).filter(|entity| entity.kind == "text_link").filter_map(|entity| {
         let (start, end) = byte_range(text, entity)?;
@@ -299,7 +301,7 @@ fn with_links(text: &str, entities: &[Entity]) -> String {
     changed(text, Vec::new(), links.collect())
 }
 
-/// Returns the address of an entity in brackets, unless the words show it.
+/// Returns the address of an entity in parentheses, unless the link text shows it.
 fn link(words: &str, entity: &Entity) -> Option<String> {
     let url = entity.url.as_deref().filter(|url| url.len() <= URL_BYTES_MAX)?;
     let bare = |url: &str| url.trim_end_matches('/').to_ascii_lowercase();
@@ -321,7 +323,7 @@ fn changed(text: &str, cuts: Vec<(usize, usize)>, inserts: Vec<(usize, String)>)
     kept
 }
 
-/// The byte range of an entity, whose offsets count UTF-16 units; `None` when they point nowhere.
+/// Returns the byte range of an entity, whose offsets count UTF-16 units; `None` if the range is invalid.
 fn byte_range(text: &str, entity: &Entity) -> Option<(usize, usize)> {
     let wanted = (entity.offset, entity.offset.checked_add(entity.length)?);
     let (mut units, mut start) = (0, None);
@@ -337,7 +339,7 @@ fn byte_range(text: &str, entity: &Entity) -> Option<(usize, usize)> {
     (units == wanted.1).then_some((start?, text.len()))
 }
 
-/// What came with a message. The reference is Telegram's id of the file, which stays true as long as the bot does.
+/// Returns the files of a message. The reference is Telegram's file id, which stays valid for the same bot.
 /// <https://core.telegram.org/bots/api#file>
 fn files(message: &Message) -> Vec<Attachment> {
     let mut found = Vec::new();
@@ -346,7 +348,7 @@ fn files(message: &Message) -> Vec<Attachment> {
         let name = file.file_name.clone().unwrap_or_else(|| name.to_owned());
         found.push(Attachment::away(&file.file_id, kind, mime, name, file.file_size.unwrap_or_default()));
     };
-    // The sizes of one photo; the last is the largest.
+    // All sizes of one photo; the last is the largest.
     if let Some(largest) = message.photo.last() {
         add(AttachmentKind::Image, largest, "image/jpeg", "photo.jpg");
     }

@@ -1,15 +1,15 @@
 //! Telegram, over the Bot API's long poll or its webhook.
 //!
 //! * `api`: the Bot API itself, typed, without policy;
-//! * `inbound`: from an update to an event;
-//! * `outbound`: from a part to the calls that carry it, and the one place where errors are classified;
-//! * `react`: reactions, of which the platform has its own;
-//! * `menu`: the commands that it offers;
-//! * `topics`: which topics were opened for the host;
-//! * `connection`: who we are, the poll and its offset;
-//! * `conflicts`: others that ask for this bot's messages;
-//! * `files`: what comes with messages;
-//! * `webhook`: the other way updates come.
+//! * `inbound`: conversion of updates to events;
+//! * `outbound`: conversion of parts to calls, and the only classification of errors;
+//! * `react`: reactions, limited to Telegram's own emoji;
+//! * `menu`: the command menu;
+//! * `topics`: the topics opened for the host;
+//! * `connection`: the bot's identity, the poll and its offset;
+//! * `conflicts`: other processes that receive this bot's messages;
+//! * `files`: files of incoming messages;
+//! * `webhook`: updates that the server pushes.
 
 #![forbid(unsafe_code)]
 
@@ -42,14 +42,14 @@ use outbound::{Manner, ReplyMode};
 use topics::{Forums, Known, Opened};
 use webhook::Webhook;
 
-/// Why a topic is not asked for again.
+/// The reason for not requesting a topic again.
 const ASKED_BEFORE: &str =
     "a topic was asked for before, and whether there is one cannot be known; no second one is opened";
 
-/// The longest name of a topic, in characters. <https://core.telegram.org/bots/api#createforumtopic>
+/// The maximum length of a topic's name, in characters. <https://core.telegram.org/bots/api#createforumtopic>
 const TOPIC_NAME_MAX: usize = 128;
 
-/// Reads one update for a bot called `hermes_bot`: the reader as the fuzz ring reaches it.
+/// Parses one update for a bot named `hermes_bot`; the entry point for fuzzing.
 #[doc(hidden)]
 pub fn read_update(update: &[u8]) -> Option<Event> {
     let me = serde_json::from_value(json!({ "id": 42, "is_bot": true, "first_name": "H", "username": "hermes_bot" }));
@@ -61,45 +61,45 @@ pub fn read_update(update: &[u8]) -> Option<Event> {
 pub struct Config {
     /// The bot's token, from @BotFather.
     token: String,
-    /// What stands before `/bot<token>`; another address is for a Bot API server of your own.
+    /// The address before `/bot<token>`; another address is for a Bot API server of your own.
     #[serde(default = "default_base_url")]
     base_url: String,
-    /// What stands before `/bot<token>` when files are fetched; by default `base_url` and `/file`.
+    /// The address before `/bot<token>` for downloads of files; by default `base_url` and `/file`.
     #[serde(default)]
     file_url: Option<String>,
-    /// A PEM file with a certificate to trust besides the system's.
+    /// A PEM file with a certificate to trust in addition to the system's.
     #[serde(default)]
     ca_file: Option<PathBuf>,
-    /// How long one poll waits for something new, in seconds (1 to 50).
+    /// The time that one poll waits for updates, in seconds (1 to 50).
     #[serde(default = "default_poll_timeout_s")]
     #[schemars(range(min = 1, max = 50))]
     poll_timeout_s: u64,
-    /// Where the server brings updates instead of being polled: an https address that leads to `listen`.
+    /// The address to which the server pushes updates instead of being polled: an https address that leads to `listen`.
     #[serde(default)]
     webhook_url: Option<String>,
-    /// What the server shows there to prove itself; there is no webhook without it.
+    /// The secret by which the server proves its identity; required for a webhook.
     #[serde(default)]
     webhook_secret: Option<String>,
-    /// Where updates of a webhook arrive.
+    /// The address and port on which a webhook's updates arrive.
     #[serde(default = "default_listen")]
     listen: String,
-    /// The largest file that is fetched, in bytes; the public server gives out at most 20 MiB.
+    /// The maximum size of an incoming file, in bytes; the public server provides at most 20 MiB.
     #[serde(default = "default_media_bytes_max")]
     media_bytes_max: u64,
-    /// The largest file that is sent, in bytes; the public server takes 50 MiB, one of your own 2000 MiB.
+    /// The maximum size of an outgoing file, in bytes; the public server accepts 50 MiB, one of your own 2000 MiB.
     #[serde(default = "default_out_bytes_max")]
     #[expect(dead_code, reason = "the host reads it, who lends the files")]
     out_bytes_max: u64,
-    /// The folder in which a server of your own keeps its files, where it runs with `--local` on this machine.
+    /// The folder of a local server's files, if it runs with `--local` on this machine.
     #[serde(default)]
     local_files: Option<PathBuf>,
-    /// Which parts of an answer quote the message they answer: `first`, `all` or `off`.
+    /// The parts of an answer that quote the answered message: `first`, `all` or `off`.
     #[serde(default)]
     reply_mode: ReplyMode,
-    /// Whether an answer grows as a draft in private chats, instead of by edits.
+    /// True to show a growing answer as a draft in private chats, instead of by edits.
     #[serde(default)]
     drafts: bool,
-    /// Show previews of links in answers. A preview makes Telegram's servers fetch the address.
+    /// True to show previews of links in answers. A preview makes Telegram's servers fetch the address.
     #[serde(default)]
     link_previews: bool,
 }
@@ -130,15 +130,15 @@ fn default_out_bytes_max() -> u64 {
     50 * 1024 * 1024
 }
 
-/// One bot.
+/// The adapter for one bot.
 pub struct Telegram {
-    /// The link, or why the configuration cannot make one.
+    /// The link, or the reason why the configuration is invalid.
     connection: Result<Connection, ConnectError>,
     manner: Manner,
-    /// Held while a topic is opened and noted.
+    /// A lock that is held while a topic is opened and stored.
     opening: Mutex<()>,
     drafts: bool,
-    /// The next draft's number: changes of one draft are animated, and another one replaces it.
+    /// The number of the next draft: changes of one draft are animated, and a new number replaces it.
     draft_id: AtomicI64,
 }
 
@@ -206,7 +206,7 @@ impl Adapter for Telegram {
             Some((id, topic)) => is_number(id) && is_number(topic),
             None => is_number(home),
         };
-        // What stands behind `@` may be the name of any chat that has spoken.
+        // After `@` may come the name of any chat that has sent a message.
         if is_place || home.strip_prefix('@').is_some_and(|name| !name.trim().is_empty()) {
             return Ok(());
         }
@@ -269,10 +269,10 @@ impl Fetch for Telegram {
 impl Typing for Telegram {
     async fn typing(&self, chat: Chat, on: bool) -> Result<(), CallError> {
         if !on {
-            return Ok(()); // It ends by itself after five seconds, or with the next message.
+            return Ok(()); // The indicator ends by itself after five seconds, or with the next message.
         }
         if outbound::is_direct(&chat) {
-            return Ok(()); // Not supported there. <https://core.telegram.org/bots/api#sendchataction>
+            return Ok(()); // Typing is not supported there. <https://core.telegram.org/bots/api#sendchataction>
         }
         let mut parameters =
             outbound::place(&chat).map_err(|_| CallError::new("invalid", "the chat is none of Telegram's"))?;
@@ -285,8 +285,8 @@ impl Typing for Telegram {
 }
 
 impl Draft for Telegram {
-    /// Shows a draft in a private chat; other chats have none. One that ends is not taken back: it goes when the
-    /// message comes, or by itself after half a minute.
+    /// Shows a draft in a private chat; other chats have none. A draft is never deleted: it disappears with the
+    /// next message, or by itself after half a minute.
     async fn draft(&self, chat: Chat, text: String) -> Result<(), CallError> {
         if text.is_empty() {
             self.draft_id.fetch_add(1, Ordering::Relaxed); // An empty text would show "Thinking…".
@@ -308,7 +308,7 @@ impl CommandsMenu for Telegram {
 }
 
 impl HandoffThread for Telegram {
-    /// Opens a topic, in a forum or in a private chat; the descriptor is the one its messages will carry.
+    /// Opens a topic in a forum or in a private chat. The returned descriptor equals that of the topic's messages.
     async fn create_handoff_thread(&self, chat: Chat, name: String, key: String) -> Result<Option<Chat>, CallError> {
         if chat.kind == ChatType::Channel || outbound::is_direct(&chat) {
             return Ok(None);
@@ -335,8 +335,8 @@ impl RenameThread for Telegram {
 }
 
 impl ResolveTarget for Telegram {
-    /// `-1001234` or `123456`, with `:17` for a topic and `:direct:17` for somebody's messages to a channel; `@name` for
-    /// a public channel or group.
+    /// Resolves `-1001234` or `123456`, with `:17` for a topic and `:direct:17` for a person's messages to a channel,
+    /// or `@name` for a public channel or group.
     async fn resolve_target(&self, target: String) -> Result<Option<Chat>, CallError> {
         if is_public_name(&target) {
             return match self.call::<api::Chat>("getChat", &json!({ "chat_id": target })).await {
@@ -374,14 +374,15 @@ impl ResolveTarget for Telegram {
     }
 }
 
-/// Whether this can be the public name of a channel or group. <https://core.telegram.org/bots/api#getchat>
+/// Returns whether this may be the public name of a channel or group. <https://core.telegram.org/bots/api#getchat>
 fn is_public_name(target: &str) -> bool {
     let name = target.strip_prefix('@').unwrap_or_default();
     (4..=32).contains(&name.len()) && name.bytes().all(|c| c.is_ascii_alphanumeric() || c == b'_')
 }
 
 impl Telegram {
-    /// The topic of a key: the one that it has opened, or a new one. A key whose asking was cut off opens none.
+    /// Returns the topic of a key: the one opened earlier, or a new one. A key whose
+    /// earlier request was interrupted opens none.
     async fn topic_of(&self, key: &str, parameters: &impl serde::Serialize) -> Result<Topic, CallError> {
         let link = self.link().map_err(|error| CallError::new("unavailable", error.to_string()))?;
         let kv = link.host.kv();
@@ -396,13 +397,13 @@ impl Telegram {
         let kept = match &made {
             Ok(topic) => Some(opened.note(key, Some(topic.message_thread_id))),
             Err(ApiError::Refused(_) | ApiError::NotSent(_) | ApiError::Unusable(_)) => Some(opened.forget(key)),
-            // There may be a topic, and the key must not open another one.
+            // The topic may exist, so the key must not open another one.
             Err(ApiError::TooLarge(_) | ApiError::Doubtful(_)) => None,
         };
         if let Some(kept) = kept
             && let Err(error) = kv.set(topics::KEPT_AS, &kept).await
         {
-            // At worst the same key opens none.
+            // At worst the same key opens no topic.
             tracing::warn!(%error, "what came of opening a topic is not kept");
         }
         made.map_err(call_error)

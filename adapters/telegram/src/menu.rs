@@ -1,16 +1,16 @@
-//! The menu of commands that Telegram shows beside the text field.
+//! The command menu that Telegram shows next to the text field.
 
 use hermes_adapter_sdk::prelude::*;
 use serde_json::{Value, json};
 
-/// Commands of one menu. <https://core.telegram.org/bots/api#setmycommands>
+/// The maximum number of commands in a menu. <https://core.telegram.org/bots/api#setmycommands>
 const COMMANDS_MAX: usize = 100;
-/// The longest name of one. <https://core.telegram.org/bots/api#botcommand>
+/// The maximum length of a command's name, in bytes. <https://core.telegram.org/bots/api#botcommand>
 const NAME_BYTES_MAX: usize = 32;
-/// The longest description of one, in characters.
+/// The maximum length of a command's description, in characters.
 const HELP_CHARS_MAX: usize = 256;
 
-/// The commands as the platform takes them. What cannot be a name there is left out: it still works when it is typed.
+/// Returns the menu entries. A command whose name Telegram does not allow is left out; it still works when typed.
 pub fn entries(commands: &[CommandInfo]) -> Vec<Value> {
     let entry = |command: &CommandInfo| {
         let name = command.name.to_ascii_lowercase().replace('-', "_");

@@ -1,6 +1,6 @@
-//! From a part to the calls that carry it, and from the server's answer to an outcome.
+//! Conversion of parts to calls, and of the server's responses to outcomes.
 //!
-//! Every error of the platform is classified here and nowhere else.
+//! This module alone classifies the platform's errors.
 
 use std::time::Duration;
 
@@ -14,17 +14,17 @@ use tokio::time::Instant;
 use crate::api::{Api, ApiError, Refused, Sent, send_time};
 use crate::inbound;
 
-/// A caption's limit, in UTF-16 units; a text beyond it goes as a message of its own.
-/// <https://core.telegram.org/bots/api#sendphoto>
+/// The maximum length of a caption, in UTF-16 units; a longer text becomes a separate
+/// message. <https://core.telegram.org/bots/api#sendphoto>
 const CAPTION_LIMIT_UTF16: usize = 1024;
-/// The longest text, in UTF-16 units. <https://core.telegram.org/bots/api#sendmessage>
+/// The maximum length of a text, in UTF-16 units. <https://core.telegram.org/bots/api#sendmessage>
 const TEXT_LIMIT_UTF16: usize = 4096;
-/// The most files of one album. <https://core.telegram.org/bots/api#sendmediagroup>
+/// The maximum number of files in an album. <https://core.telegram.org/bots/api#sendmediagroup>
 const ALBUM_MAX: usize = 10;
-/// The largest picture that `sendPhoto` takes, in bytes; larger ones go as documents.
+/// The maximum size of a picture for `sendPhoto`, in bytes; larger ones are sent as documents.
 const PHOTO_BYTES_MAX: u64 = 10 * 1024 * 1024;
 
-/// What a server says of a chat that does not take a kind of content, and takes others.
+/// Error texts for a chat that rejects one kind of content and accepts others.
 const KINDS_FORBIDDEN: [&str; 12] = [
     "not enough rights to send photos",
     "not enough rights to send videos",
@@ -40,25 +40,25 @@ const KINDS_FORBIDDEN: [&str; 12] = [
     "voice_messages_forbidden",
 ];
 
-/// Which parts of a delivery answer the message they are about.
+/// The parts of a delivery that are sent as replies.
 #[derive(AdapterConfig, Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[serde(rename_all = "snake_case")]
 pub enum ReplyMode {
-    /// The first one.
+    /// The first part.
     #[default]
     First,
-    /// Every one.
+    /// Every part.
     All,
-    /// None.
+    /// No part.
     Off,
 }
 
-/// How this instance writes.
+/// The settings of this instance's messages.
 #[derive(Clone, Copy, Debug)]
 pub struct Manner {
-    /// Which parts answer.
+    /// The parts that are sent as replies.
     pub reply_mode: ReplyMode,
-    /// Whether links are previewed.
+    /// True to show link previews.
     pub link_previews: bool,
 }
 
@@ -81,10 +81,10 @@ pub async fn send(api: &Api, manner: Manner, message: &Outgoing, now_ms: i64) ->
             let call = Call { api, place: &place, message, caption, anchor, until };
             match call.files(files).await {
                 Ok(mut sent) => ids.append(&mut sent),
-                // What came before is there already: repeating all of it would double it.
+                // Earlier parts have arrived: a retry of the whole message would duplicate them.
                 Err(error) if !ids.is_empty() => return SendOutcome::unknown(error.to_string()),
                 Err(error) => match checked(api, &error).await {
-                    // The words are not lost with the files.
+                    // The text is sent even if the files are rejected.
                     SendOutcome::Refused { kind: RefusalKind::Invalid, detail, .. } => {
                         refused = Some(detail);
                         break;
@@ -107,7 +107,7 @@ pub async fn send(api: &Api, manner: Manner, message: &Outgoing, now_ms: i64) ->
     let mut parameters = place;
     parameters.insert("text".into(), json!(text));
     add_manner(&mut parameters, manner, message);
-    // With files it stands under the first of them.
+    // With files, the reply is the first file's message.
     if let Some(anchor) = anchor.filter(|_| ids.is_empty()) {
         parameters.insert("reply_parameters".into(), anchor);
     }
@@ -123,7 +123,7 @@ pub async fn send(api: &Api, manner: Manner, message: &Outgoing, now_ms: i64) ->
 }
 
 /// Returns the outcome of a failed call. A bare "Not Found" is the answer to a wrong token and to a method that
-/// the server does not have; `getMe` tells the two apart.
+/// the server does not have; `getMe` distinguishes the two.
 async fn checked(api: &Api, error: &ApiError) -> SendOutcome {
     match error {
         ApiError::Refused(refused) if is_bare_not_found(refused) => {
@@ -132,7 +132,7 @@ async fn checked(api: &Api, error: &ApiError) -> SendOutcome {
                     SendOutcome::refused(RefusalKind::Unauthorized, me.description)
                 }
                 Ok(_) | Err(ApiError::Refused(_)) => outcome(error),
-                // The server cannot be asked now; the message is sent again later.
+                // The server is unreachable now; the message is retried later.
                 Err(_) => SendOutcome::not_sent(None, WaitScope::Chat, refused.description.clone()),
             }
         }
@@ -144,18 +144,18 @@ fn is_bare_not_found(refused: &Refused) -> bool {
     refused.code == 404 && refused.description.trim().trim_end_matches('.').eq_ignore_ascii_case("not found")
 }
 
-/// When a message has to be sent: before its host stops waiting.
+/// Returns the time by which a message must be sent, which is before the host stops waiting.
 fn ends_at(message: &Outgoing) -> Instant {
     let bytes = message.media.iter().map(|file| file.size).fold(0, u64::saturating_add);
     Instant::now() + message.time(send_time(bytes))
 }
 
-/// What is left of the time until then.
+/// Returns the remaining time.
 fn left(until: Instant) -> Duration {
     until.saturating_duration_since(Instant::now())
 }
 
-/// Makes a sent message say something else.
+/// Edits a sent message.
 pub async fn edit(api: &Api, manner: Manner, target: &SentMessage, message: &Outgoing, now_ms: i64) -> SendOutcome {
     let Ok(message_id) = target.id.parse::<i64>() else {
         return SendOutcome::refused(RefusalKind::Invalid, format!("{:?} is no message id of Telegram", target.id));
@@ -171,7 +171,7 @@ pub async fn edit(api: &Api, manner: Manner, target: &SentMessage, message: &Out
     let within = message.time(send_time(0));
     match api.call_within::<Value>("editMessageText", &parameters, within).await {
         Ok(_) => SendOutcome::delivered(target.id.clone(), now_ms),
-        // It says that already, which is what was asked for.
+        // The message has this content already, which is the requested result.
         Err(ApiError::Refused(refused)) if refused.description.contains("message is not modified") => {
             SendOutcome::delivered(target.id.clone(), now_ms)
         }
@@ -179,7 +179,7 @@ pub async fn edit(api: &Api, manner: Manner, target: &SentMessage, message: &Out
     }
 }
 
-/// The parameters that say where to.
+/// Returns the parameters that identify a chat and its topic.
 pub fn place(chat: &Chat) -> Result<Map<String, Value>, SendOutcome> {
     let mut parameters = Map::new();
     let id: i64 = chat.id.parse().map_err(|_| {
@@ -205,20 +205,20 @@ pub fn place(chat: &Chat) -> Result<Map<String, Value>, SendOutcome> {
     Ok(parameters)
 }
 
-/// The parameters of a chat, for what is said of a message or of the whole of it.
+/// Returns the parameters of a chat without its topic, for calls about a message or the whole chat.
 pub fn whole(chat: &Chat) -> Result<Map<String, Value>, SendOutcome> {
     let mut chat = chat.clone();
     chat.thread = None;
     place(&chat)
 }
 
-/// Whether this is what one person and a channel say to each other.
+/// Returns whether the chat is a person's direct messages with a channel.
 pub fn is_direct(chat: &Chat) -> bool {
     chat.thread.as_ref().is_some_and(|thread| thread.starts_with(inbound::DIRECT))
 }
 
-/// The parameters of a draft that says `text`, as far as one holds it; plain, because it may end inside its markup.
-/// <https://core.telegram.org/bots/api#sendmessagedraft>
+/// Returns the parameters of a draft with as much of `text` as fits; plain text, because the markup may be
+/// incomplete. <https://core.telegram.org/bots/api#sendmessagedraft>
 pub fn draft(chat: &Chat, text: &str) -> Result<Map<String, Value>, CallError> {
     if chat.kind != ChatType::Dm {
         return Err(CallError::new("refused", "only private chats show drafts"));
@@ -233,7 +233,7 @@ pub fn draft(chat: &Chat, text: &str) -> Result<Map<String, Value>, CallError> {
     Ok(parameters)
 }
 
-/// What an error means for a delivery.
+/// Returns the outcome of a delivery that failed with this error.
 pub fn outcome(error: &ApiError) -> SendOutcome {
     match error {
         ApiError::NotSent(detail) => SendOutcome::not_sent(None, WaitScope::Instance, detail.clone()),
@@ -244,7 +244,8 @@ pub fn outcome(error: &ApiError) -> SendOutcome {
     }
 }
 
-/// The Bot API has codes but no error words, so its sentences have to be read; this is the one place.
+/// Classifies a refusal. The Bot API has no error codes besides the HTTP status, so the
+/// sentences are parsed, only here.
 fn refusal(refused: &Refused) -> SendOutcome {
     if let Some(new) = refused.migrate_to_chat_id {
         return SendOutcome::migrated(new.to_string());
@@ -256,7 +257,7 @@ fn refusal(refused: &Refused) -> SendOutcome {
     let says = |words: &[&str]| words.iter().any(|word| said.contains(word));
     let kind = match refused.code {
         401 => RefusalKind::Unauthorized,
-        // A method that the server does not have; see `checked`.
+        // The server does not have the method; see `checked`.
         404 => RefusalKind::Invalid,
         403 => RefusalKind::Forbidden,
         // "Request Entity Too Large" is about bytes.
@@ -280,7 +281,7 @@ fn refusal(refused: &Refused) -> SendOutcome {
         _ if says(&["chat not found", "peer_id_invalid", "group chat was deactivated", "user is deactivated"]) => {
             RefusalKind::ChatGone
         }
-        // The chat takes words, and not what this was.
+        // The chat accepts text, but not this kind of content.
         _ if says(&KINDS_FORBIDDEN) => RefusalKind::Invalid,
         _ if says(&["not enough rights", "have no rights", "need administrator rights", "chat_write_forbidden"]) => {
             RefusalKind::Forbidden
@@ -311,7 +312,7 @@ fn add_manner(parameters: &mut Map<String, Value>, manner: Manner, message: &Out
         parameters.insert("disable_notification".into(), json!(true));
     }
     if let Some(choices) = &message.choices {
-        // One button a row: labels are sentences, and phones are narrow.
+        // One button per row: labels are sentences, and phones are narrow.
         let rows: Vec<Value> = choices
             .options
             .iter()
@@ -321,19 +322,19 @@ fn add_manner(parameters: &mut Map<String, Value>, manner: Manner, message: &Out
     }
 }
 
-/// One call that carries files.
+/// A call that sends files.
 struct Call<'c> {
     api: &'c Api,
     place: &'c Map<String, Value>,
     message: &'c Outgoing,
     caption: &'c str,
     anchor: Option<Value>,
-    /// When it has to be over.
+    /// The time by which the call must end.
     until: Instant,
 }
 
 impl Call<'_> {
-    /// Sends the files as what they are, or as documents where that is not taken; returns the ids of the messages.
+    /// Sends the files by their kinds, or as documents if that is rejected. Returns the ids of the messages.
     async fn files(&self, files: &[OutMedia]) -> Result<Vec<String>, ApiError> {
         let [file] = files else {
             let kind = kind_of_album(files);
@@ -346,7 +347,7 @@ impl Call<'_> {
         };
         let (method, field) = method_for(file, is_opus(file).await?);
         let sent = match self.one(file, method, field).await {
-            // What is no photo or no recording to the server, or may not be sent as one, is still a file.
+            // A file that the server rejects as a photo or recording can still be sent as a document.
             Err(ApiError::Refused(refused)) if field != "document" && is_of_the_form(&refused) => {
                 self.one(file, "sendDocument", "document").await
             }
@@ -384,7 +385,7 @@ impl Call<'_> {
         self.api.upload(method, form.part(field, part(file).await?), left(self.until)).await
     }
 
-    /// All as one kind, or each as what it is.
+    /// Sends an album, with all files as `kind` or each by its own kind.
     async fn album(&self, files: &[OutMedia], kind: Option<&str>) -> Result<Vec<String>, ApiError> {
         let mut media = Vec::new();
         let mut form = self.form();
@@ -406,8 +407,8 @@ impl Call<'_> {
     }
 }
 
-/// What all files of an album are sent as; `None`: photos and films, which mix. Recordings stay among themselves, and
-/// anything else goes as documents. <https://core.telegram.org/bots/api#sendmediagroup>
+/// Returns the common kind of an album's files; `None` for photos and videos, which may be mixed. Audio files form an
+/// album of their own, and all other files are sent as documents. <https://core.telegram.org/bots/api#sendmediagroup>
 fn kind_of_album(files: &[OutMedia]) -> Option<&'static str> {
     let are = |kinds: &[&str]| files.iter().all(|file| kinds.contains(&method_for(file, false).1));
     match () {
@@ -417,8 +418,8 @@ fn kind_of_album(files: &[OutMedia]) -> Option<&'static str> {
     }
 }
 
-/// The method that carries a file, and the field that it takes it in. Only Opus in Ogg is a voice message
-/// everywhere; what is meant as one and is something else goes as what it is.
+/// Returns the method that sends a file, and its form field. Only Opus in Ogg is a voice message on all
+/// clients; another format intended as a voice message is sent by its type.
 /// <https://core.telegram.org/bots/api#sendvoice>
 fn method_for(file: &OutMedia, is_opus: bool) -> (&'static str, &'static str) {
     match file.mime.as_str() {
@@ -433,12 +434,12 @@ fn method_for(file: &OutMedia, is_opus: bool) -> (&'static str, &'static str) {
     }
 }
 
-/// Whether a refusal is about what was sent, and not about where to.
+/// Returns whether a refusal is about the content instead of the chat.
 fn is_of_the_form(refused: &Refused) -> bool {
     matches!(refusal(refused), SendOutcome::Refused { kind: RefusalKind::Invalid, .. })
 }
 
-/// Whether an Ogg stream begins with Opus: its first page has one segment, behind 28 bytes of header.
+/// Returns whether an Ogg stream contains Opus: its first page has one segment, after 28 bytes of header.
 async fn is_opus(file: &OutMedia) -> Result<bool, ApiError> {
     if file.mime != "audio/ogg" {
         return Ok(false);
@@ -457,12 +458,12 @@ fn unreadable(file: &OutMedia, error: &std::io::Error) -> ApiError {
     ApiError::Unusable(format!("{} cannot be read: {error}", file.name))
 }
 
-/// The file as a part of a form, which is read while it is sent.
+/// Returns the file as a part of a form; the file is read while it is sent.
 async fn part(file: &OutMedia) -> Result<Part, ApiError> {
     let opened = open(file).await?;
     let size = opened.metadata().await.map_err(|error| unreadable(file, &error))?.len();
     let part = Part::stream_with_length(opened, size).file_name(file.name.clone());
-    // What is no type names none; the file goes all the same.
+    // An invalid MIME type is replaced; the file is sent anyway.
     let mime =
         if Part::text("").mime_str(&file.mime).is_ok() { file.mime.as_str() } else { "application/octet-stream" };
     part.mime_str(mime).map_err(|error| ApiError::Unusable(format!("{mime:?} is no MIME type: {error}")))

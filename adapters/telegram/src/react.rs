@@ -1,4 +1,4 @@
-//! Reactions. A bot may only choose from Telegram's own, and one for each message, which replaces the one before.
+//! Reactions. A bot can use Telegram's own emoji only, one per message, which replaces the previous one.
 //! <https://core.telegram.org/bots/api#setmessagereaction>
 
 use hermes_adapter_sdk::prelude::*;
@@ -20,7 +20,7 @@ impl React for Telegram {
     }
 }
 
-/// The emoji that Telegram has in place of one that is no reaction there.
+/// Returns Telegram's reaction that replaces an emoji that it does not have.
 /// <https://core.telegram.org/bots/api#reactiontypeemoji>
 fn nearest(emoji: &str) -> &str {
     match emoji {

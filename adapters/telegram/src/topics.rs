@@ -1,5 +1,6 @@
-//! Topics that were opened for the host. Telegram has no idempotency keys: that a key asks, and which topic it has
-//! opened, is kept with the host, so that the same key opens none twice, also when it was cut off in between.
+//! Topics that were opened for the host. Telegram has no idempotency keys. The adapter stores each key before its
+//! request, and the opened topic after it, so that the same key never opens two topics, even after an
+//! interruption.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::{Mutex, PoisonError};
@@ -7,36 +8,36 @@ use std::sync::{Mutex, PoisonError};
 use hermes_adapter_sdk::serde::{Deserialize, Serialize};
 use hermes_adapter_sdk::serde_json;
 
-/// The name under which the host keeps them.
+/// The key of the stored topics.
 pub const KEPT_AS: &str = "topics_opened";
 
-/// Topics that are remembered; the host asks again soon or never.
+/// The maximum number of remembered topics; the host retries soon or never.
 const OPENED_MAX: usize = 16;
 
-/// The last topics that were asked for, with the keys that asked. One without its number may have been opened: whoever
-/// asked was cut off before it was known.
+/// The latest requested topics, with their keys. An entry without a topic number may have opened one: its request was
+/// interrupted.
 #[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(crate = "hermes_adapter_sdk::serde", transparent)]
 pub struct Opened(VecDeque<(String, Option<i64>)>);
 
-/// What is known of a key.
+/// The state of a key.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Known {
-    /// It never asked.
+    /// The key is unknown.
     No,
-    /// It asked; whether there is a topic nobody knows.
+    /// A topic was requested; the result is unknown.
     Asked,
-    /// It opened this one.
+    /// The key opened this topic.
     Topic(i64),
 }
 
 impl Opened {
-    /// Reads what the host kept; what cannot be read is forgotten.
+    /// Parses the stored topics; an invalid value counts as empty.
     pub fn read(kept: Option<&str>) -> Self {
         kept.and_then(|kept| serde_json::from_str(kept).ok()).unwrap_or_default()
     }
 
-    /// What is known of a key.
+    /// Returns the state of a key.
     pub fn by(&self, key: &str) -> Known {
         match self.0.iter().find(|(by, _)| by == key) {
             None => Known::No,
@@ -45,7 +46,7 @@ impl Opened {
         }
     }
 
-    /// A key asks for a topic, or has opened one; returns what the host is to keep.
+    /// Records the request of a key, or its opened topic. Returns the value to store.
     pub fn note(&mut self, key: &str, topic: Option<i64>) -> String {
         self.0.retain(|(by, _)| by != key);
         self.0.push_back((key.to_owned(), topic));
@@ -55,7 +56,7 @@ impl Opened {
         self.kept()
     }
 
-    /// A key has opened none for sure; returns what the host is to keep.
+    /// Records that a key certainly opened no topic. Returns the value to store.
     pub fn forget(&mut self, key: &str) -> String {
         self.0.retain(|(by, _)| by != key);
         self.kept()
@@ -66,15 +67,16 @@ impl Opened {
     }
 }
 
-/// Forums that are remembered.
+/// The maximum number of remembered forums.
 const FORUMS_MAX: usize = 1024;
 
-/// Groups that are known to be forums, where typing outside of topics is seen in the general one only when it says so.
+/// The groups known to be forums. In a forum, typing outside of topics is visible only with
+/// the id of the general topic.
 #[derive(Debug, Default)]
 pub struct Forums(Mutex<BTreeSet<i64>>);
 
 impl Forums {
-    /// This group is one. When there are too many, the others are forgotten, and known again when somebody writes there.
+    /// Records a forum. Above the limit the other forums are forgotten, and recorded again with their next message.
     pub fn note(&self, forum: Option<i64>) {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         known.extend(forum);
@@ -83,7 +85,7 @@ impl Forums {
         }
     }
 
-    /// Whether a chat is one.
+    /// Returns whether a chat is a known forum.
     pub fn has(&self, chat: &str) -> bool {
         let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         chat.parse().is_ok_and(|id: i64| known.contains(&id))

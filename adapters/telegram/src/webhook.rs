@@ -1,8 +1,8 @@
-//! Updates that the server brings, for hosts that can be reached from outside.
+//! Updates that the server pushes, for hosts that are reachable from outside.
 //!
-//! Anybody can write to an open port, so a request counts only with the secret that the server was given; without a
-//! secret there is no port. A request is answered once the host has the event: until then the server brings it again.
-//! <https://core.telegram.org/bots/api#setwebhook>
+//! Anybody can send requests to an open port, so a request is accepted only with the secret that the server received;
+//! without a secret there is no port. A request is answered after the host has the event; until then the server
+//! repeats it. <https://core.telegram.org/bots/api#setwebhook>
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -26,33 +26,34 @@ use tokio::time::{Instant, timeout};
 use crate::api::{ApiError, WebhookInfo};
 use crate::connection::{ALLOWED_UPDATES, Connection, lost, update_id};
 
-/// The header that carries the secret.
+/// The header of the secret.
 const SECRET_HEADER: &str = "x-telegram-bot-api-secret-token";
-/// The longest secret. <https://core.telegram.org/bots/api#setwebhook>
+/// The maximum length of the secret, in bytes. <https://core.telegram.org/bots/api#setwebhook>
 const SECRET_BYTES_MAX: usize = 256;
-/// The longest update that is read, in bytes.
+/// The maximum size of an update, in bytes.
 const BODY_BYTES_MAX: usize = 1024 * 1024;
-/// How long a body may take.
+/// The time in which a body must arrive.
 const BODY_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long an update may take until the server is asked to bring it again. Work on it goes on meanwhile.
+/// The time after which the server is asked to repeat an update. Its processing continues.
 const ACK_TIMEOUT: Duration = Duration::from_secs(20);
-/// Connections that the server opens at once; those of one chat come one after the other.
+/// The maximum number of parallel connections of the server; updates of one chat are sequential.
 const CONNECTIONS_MAX: usize = 40;
-/// What callers can take: the server's own connections and some beside; the last request has time to be acknowledged.
+/// The limits for callers: the server's own connections and some more. The grace period
+/// lets the last requests be acknowledged.
 const BOUNDS: Bounds = Bounds {
     connections: 2 * CONNECTIONS_MAX,
     head: Duration::from_secs(30),
     lifetime: Duration::from_secs(600),
     grace: Duration::from_secs(30),
 };
-/// Updates that wait; the server keeps what is beyond.
+/// The maximum number of waiting updates; the server keeps the rest.
 const WAITING_MAX: usize = 64;
-/// Updates that are remembered as handed over.
+/// The maximum number of remembered processed updates.
 const DONE_MAX: usize = 512;
-/// How often the server is asked whether it still brings updates here.
+/// The interval of checks whether the server still pushes updates here.
 const PROVE_EVERY: Duration = Duration::from_secs(60);
 
-/// Where the server brings updates.
+/// The webhook of one bot.
 pub struct Webhook {
     url: String,
     secret: String,
@@ -60,7 +61,7 @@ pub struct Webhook {
     listener: Mutex<Option<TcpListener>>,
 }
 
-/// An update that waits, and who is told that the host has it.
+/// A waiting update, and the sender that reports its acceptance by the host.
 type Brought = (Value, oneshot::Sender<()>);
 
 struct Door {
@@ -70,12 +71,12 @@ struct Door {
 }
 
 impl Webhook {
-    /// Updates come to `url`, with `secret`, and arrive at `address`.
+    /// Creates a webhook for updates that are sent to `url` with `secret` and arrive at `address`.
     pub fn new(url: String, secret: String, address: SocketAddr) -> Self {
         Self { url, secret, address, listener: Mutex::default() }
     }
 
-    /// Takes the port, and then tells the server to bring updates.
+    /// Binds the port, and then registers the webhook with the server.
     pub async fn open(&self, link: &Connection) -> Result<(), ConnectError> {
         drop(self.held().take());
         let listener = serve::bind("listen", &[self.address]).await?;
@@ -99,7 +100,7 @@ impl Webhook {
         Ok(())
     }
 
-    /// Hands over what is brought until the port is lost, or the server brings it somewhere else.
+    /// Emits received updates until the port is lost, or the server pushes them elsewhere.
     pub async fn receive(&self, link: &Connection) -> Result<(), ConnectError> {
         let listener = self.held().take().ok_or_else(|| ConnectError::retry("the port was never taken"))?;
         let key = hmac::Key::new(hmac::HMAC_SHA256, self.secret.as_bytes());
@@ -113,7 +114,7 @@ impl Webhook {
         }
     }
 
-    /// Asks again and again whether updates still come here.
+    /// Checks periodically whether updates still arrive here.
     async fn prove(&self, link: &Connection) -> ConnectError {
         let mut next = Instant::now();
         loop {
@@ -144,7 +145,7 @@ impl Webhook {
     }
 }
 
-/// Judges the keys of a webhook, `None` where there is none.
+/// Checks the keys of a webhook; `None` without a webhook.
 pub fn check(url: Option<&str>, secret: Option<&str>, listen: &str) -> Result<Option<SocketAddr>, String> {
     let Some(url) = url else {
         return match secret {
@@ -170,7 +171,7 @@ pub fn check(url: Option<&str>, secret: Option<&str>, listen: &str) -> Result<Op
     })
 }
 
-/// Whether a refusal needs a person. A name that does not resolve at the moment passes by itself.
+/// Returns whether a person must fix a refusal. A host name that does not resolve is a temporary error.
 fn is_about_the_address(refused: &str) -> bool {
     let said = refused.to_ascii_lowercase();
     let words =
@@ -178,7 +179,7 @@ fn is_about_the_address(refused: &str) -> bool {
     words.iter().any(|words| said.contains(words))
 }
 
-/// Hands updates to the host, one after the other; ends when the host does not take one.
+/// Emits updates one after the other; ends if the host does not accept one.
 async fn hand_over(link: &Connection, brought: &mut mpsc::Receiver<Brought>) -> ConnectError {
     let me = match link.me() {
         Ok(me) => me,
@@ -193,13 +194,13 @@ async fn hand_over(link: &Connection, brought: &mut mpsc::Receiver<Brought>) -> 
             done.note(&update);
         }
         link.host.proved();
-        // A request that has ended cannot be told; the server brings the update again, and it is known then.
+        // A request that has ended gets no response; the server repeats the update, which is then known.
         let _ = told.send(());
     }
     ConnectError::retry("the port is gone")
 }
 
-/// The updates that were handed over last: one that took long is brought again.
+/// The ids of the latest processed updates. The server repeats an update whose processing took long.
 #[derive(Default)]
 struct Done(VecDeque<i64>);
 
@@ -243,7 +244,7 @@ async fn enter(State(door): State<Arc<Door>>, request: Request<Body>) -> Respons
     }
 }
 
-/// Whether the request carries the secret. What is compared are tags, so the time it takes tells nothing of it.
+/// Returns whether the request has the secret. Tags are compared, so the time does not depend on the secret.
 fn is_telegrams(key: &hmac::Key, secret: &hmac::Tag, headers: &HeaderMap) -> bool {
     let mut said = headers.get_all(SECRET_HEADER).iter();
     match (said.next(), said.next()) {

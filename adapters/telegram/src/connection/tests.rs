@@ -6,7 +6,7 @@ use crate::Telegram;
 
 hermes_adapter_sdk::certify!(Telegram);
 
-/// A server that answers every call with what `answer` makes of its method, as long as the test lasts.
+/// Starts a server that answers each call with the result of `answer` for its method, until the test ends.
 fn server(answer: impl Fn(&str) -> (u16, Value) + Send + 'static) -> String {
     use std::io::{Read as _, Write as _};
     let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
@@ -136,7 +136,7 @@ fn a_refused_token_needs_a_person_and_too_many_calls_only_time() {
         })
     };
     assert!(matches!(lost(&refused(401)), ConnectError::Fatal { .. }));
-    // A method that the server does not have says nothing about the token.
+    // A method that the server does not have is not about the token.
     assert!(matches!(lost(&refused(404)), ConnectError::Retry { .. }));
     assert!(matches!(lost(&refused(429)), ConnectError::Retry { after_ms: Some(1_000), .. }));
     assert!(matches!(lost(&ApiError::Doubtful("cut".into())), ConnectError::Retry { after_ms: None, .. }));

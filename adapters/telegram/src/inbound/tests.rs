@@ -97,7 +97,7 @@ fn a_command_to_another_bot_is_nothing_for_us() {
 #[test]
 fn entities_that_point_nowhere_are_ignored() {
     for (offset, length) in [(0, 500), (90, 1), (usize::MAX, 2), (1, 1)] {
-        // Offset 1 lies inside the surrogate pair.
+        // Offset 1 is inside the surrogate pair.
         let event =
             read(in_group("🦀x", json!([{ "type": "mention", "offset": offset, "length": length }]))).unwrap().event;
         assert_eq!(event.text, "🦀x");
@@ -123,7 +123,7 @@ fn entities_that_overlap_or_repeat_are_removed_once() {
 fn a_message_of_nothing_but_entities_costs_no_more_than_a_hundred_of_them() {
     let entity = json!({ "type": "mention", "offset": 399_990, "length": 2 });
     let update = in_group(&"e".repeat(400_000), json!(vec![entity; 100_000]));
-    // Looked at one by one over the whole text this takes minutes.
+    // A quadratic algorithm would take minutes.
     assert_eq!(read(update).unwrap().event.text.len(), 400_000);
 }
 
@@ -201,7 +201,7 @@ fn a_migration_is_an_event_of_the_old_chat() {
     );
 }
 
-/// What the files of an event are asked for by.
+/// Returns the references by which the host requests the files of an event.
 fn references(incoming: &Incoming) -> Vec<&str> {
     incoming.event.attachments.iter().filter_map(|file| file.fetch.as_deref()).collect()
 }
@@ -310,7 +310,7 @@ fn an_address_behind_words_follows_the_words() {
         json!({ "caption": "🦀 the source", "caption_entities": link(3, 10, url), "photo": [{ "file_id": "P" }] }),
     );
     assert_eq!(event.text, format!("🦀 the source ({url})"));
-    // The words are the address already, or point nowhere.
+    // The link text is the address already, or the range is invalid.
     assert_eq!(private(json!({ "text": "see e.x", "entities": link(4, 3, "E.X/") })).text, "see e.x");
     assert_eq!(private(json!({ "text": "see", "entities": link(2, 9, url) })).text, "see");
     let long = format!("https://e.x/{}", "a".repeat(5000));

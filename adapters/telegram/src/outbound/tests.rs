@@ -140,7 +140,7 @@ fn a_message_has_the_time_that_its_host_waits_less_a_little() {
     let mut message = Outgoing::text(Chat::new(ChatType::Dm, "7"), "a film");
     message.media = vec![OutMedia::new("m1", "/nowhere", "video/mp4", "film.mp4", 20 << 20)];
     message.within_ms = Some(715_000);
-    // A slow line needs more than the adapter's own 320 s, and the host hears what became of it.
+    // A slow connection needs more than the adapter's own 320 s, and the host must receive the result.
     let within = Duration::from_secs(710);
     let before = Instant::now();
     let until = ends_at(&message);
