@@ -1,4 +1,4 @@
-//! Tells the SDK which target it is built for; Cargo says so only to build scripts.
+//! Passes the target triple to the SDK; Cargo provides it only to build scripts.
 
 #[expect(clippy::disallowed_methods, reason = "cargo hands a build script its facts through the environment")]
 fn main() {

@@ -1,9 +1,9 @@
-//! The traits an author implements.
+//! The traits that an author implements.
 //!
-//! They are written with `-> impl Future + Send` and implemented with `async fn`.
-//! A call is dropped at an await when the host cancels it, so a method keeps no
-//! invariant across an await that a drop would break. Methods of one instance run
-//! on its one thread, interleaved at awaits, unless it asks for more.
+//! They are declared with `-> impl Future + Send` and implemented with `async fn`. The host
+//! cancels a call by dropping it at an await, so a method must not rely on running to its
+//! end. Methods of one instance run on its one thread, interleaved at awaits, unless the
+//! adapter requests more threads.
 
 use std::future::Future;
 use std::time::Duration;
@@ -17,118 +17,121 @@ use crate::{AdapterConfig, Host, Manifest};
 
 /// One running connection to a platform account.
 pub trait Adapter: Sized + Send + Sync + 'static {
-    /// What the platform is like; made by [`manifest!`](crate::manifest).
+    /// The properties of the platform; created by [`manifest!`](crate::manifest).
     const MANIFEST: Manifest;
 
-    /// How many threads the instance's calls and tasks run on, besides its own. With 0 they all share
-    /// that one, which is right for almost every platform: a thread more costs memory in every instance.
+    /// The number of additional threads for the instance's calls and tasks. With 0 they all share the
+    /// instance's own thread, which suits almost every platform: each additional thread costs memory in
+    /// every instance.
     #[cfg(feature = "multi-thread")]
     const WORKER_THREADS: usize = 0;
 
     /// The instance's own configuration keys.
     type Config: AdapterConfig;
 
-    /// Judges values that are of the right kind and still cannot be meant: `hermes-host config check`
-    /// asks it, and so does the SDK before [`Adapter::new`]. Quick and without I/O; what only a
-    /// platform can tell is for [`Adapter::connect`]. By default nothing is wrong.
+    /// Checks for values of the right type that are still invalid. `hermes-host config check` and the
+    /// SDK, before [`Adapter::new`], call it. It must be quick and without I/O; checks that need the
+    /// platform belong in [`Adapter::connect`]. The default accepts every configuration.
     ///
     /// # Errors
     ///
-    /// One sentence that names the key and what to write instead. It is shown: no secret's value in it.
+    /// One sentence that names the key and the value to write instead. It is shown to the operator and
+    /// must not contain the value of a secret.
     fn check(config: &Self::Config) -> Result<(), String> {
         let _ = config;
         Ok(())
     }
 
-    /// Judges a home channel, as an operator writes it into the section, as far as that goes without asking
-    /// the platform: what [`ResolveTarget`] could never find is refused. By default nothing is wrong.
+    /// Checks the home channel that an operator wrote into the section, as far as possible without the
+    /// platform: a value that [`ResolveTarget`] could never resolve is rejected. The default accepts every
+    /// value.
     ///
     /// # Errors
     ///
-    /// One sentence that says what to write instead.
+    /// One sentence that names the value to write instead.
     fn check_home_channel(home: &str) -> Result<(), String> {
         let _ = home;
         Ok(())
     }
 
-    /// Makes the instance. Quick and without I/O: it has one second. Runs on the
-    /// instance's thread, inside its runtime.
+    /// Creates the instance. Must be quick and without I/O: the limit is one second. Runs
+    /// on the instance's thread, inside its runtime.
     fn new(config: Self::Config, host: Host) -> Self;
 
-    /// Opens the link. Called again on the same instance after the link was lost;
-    /// the host owns the backoff.
+    /// Opens the link. Called again on the same instance after the link is lost; the host
+    /// decides the backoff.
     ///
     /// # Errors
     ///
-    /// `fatal` when a person has to do something first, `retry` otherwise.
+    /// `fatal` if a person has to act first, otherwise `retry`.
     fn connect(&self) -> impl Future<Output = Result<(), ConnectError>> + Send;
 
-    /// Receives and [emits](Host::emit) until the link is lost. Called after
-    /// `connect`; returning means that there is no link any more.
+    /// Receives and [emits](Host::emit) events until the link is lost. Called after
+    /// `connect`; a return means that the link is lost.
     ///
-    /// By default it waits until the host drops the call.
+    /// The default waits until the host drops the call.
     ///
     /// # Errors
     ///
-    /// Why the link was lost.
+    /// The reason for the loss of the link.
     fn run(&self) -> impl Future<Output = Result<(), ConnectError>> + Send {
         std::future::pending()
     }
 
-    /// Proves a round trip to the platform.
+    /// Checks the link with a round trip to the platform.
     ///
     /// # Errors
     ///
-    /// When the link does not carry data.
+    /// If the link does not transfer data.
     fn health(&self) -> impl Future<Output = Result<(), CallError>> + Send {
         std::future::ready(Ok(()))
     }
 
-    /// Closes the link politely. Not called after a crash.
+    /// Closes the link cleanly. Not called after a crash.
     fn disconnect(&self) -> impl Future<Output = ()> + Send {
         std::future::ready(())
     }
 
-    /// Sends one part, as it is: it never splits and decides no policy. Every error
-    /// of the platform is classified here, once, into the outcome.
+    /// Sends one part unchanged, without splitting and without policy. Every error of the
+    /// platform is classified here, once, into the outcome.
     fn send(&self, message: Outgoing) -> impl Future<Output = SendOutcome> + Send;
 }
 
-/// A sent message can be changed.
+/// The capability to edit a sent message.
 pub trait Edit: Adapter {
-    /// Makes `message` say what `outgoing` says.
+    /// Changes `message` to the content of `outgoing`.
     fn edit(&self, message: SentMessage, outgoing: Outgoing) -> impl Future<Output = SendOutcome> + Send;
 }
 
-/// A sent message can be taken back.
+/// The capability to delete a sent message.
 pub trait Delete: Adapter {
-    /// Takes `message` back.
+    /// Deletes `message`.
     ///
     /// # Errors
     ///
-    /// When the platform refuses or cannot be reached.
+    /// If the platform rejects the call or is unreachable.
     fn delete(&self, message: SentMessage) -> impl Future<Output = Result<(), CallError>> + Send;
 }
 
-/// Typing can be shown.
+/// The capability to show typing.
 pub trait Typing: Adapter {
-    /// Shows typing once, or ends it.
+    /// Shows or ends the typing indicator.
     ///
     /// # Errors
     ///
-    /// When the platform refuses or cannot be reached.
+    /// If the platform rejects the call or is unreachable.
     fn typing(&self, chat: Chat, on: bool) -> impl Future<Output = Result<(), CallError>> + Send;
 }
 
-/// This account can react.
+/// The capability to react to messages.
 pub trait React: Adapter {
-    /// Reacts to `message`, in place of what this account reacted with before; an empty `emoji` only takes that
-    /// back. What that was stands in `instead_of`, where the host knows of one. A platform that has other emoji
-    /// takes the nearest.
+    /// Reacts to `message` and replaces the account's earlier reaction; an empty `emoji` only removes it.
+    /// `instead_of` contains the earlier reaction if the host knows it. A platform with a fixed set of emoji
+    /// uses the nearest one.
     ///
     /// # Errors
     ///
-    /// When the platform refuses or cannot be reached.
+    /// If the platform rejects the call or is unreachable.
     fn react(
         &self,
         message: SentMessage,
@@ -137,14 +140,14 @@ pub trait React: Adapter {
     ) -> impl Future<Output = Result<(), CallError>> + Send;
 }
 
-/// The host may open a thread for a handoff.
+/// The capability to open a thread for a handoff.
 pub trait HandoffThread: Adapter {
-    /// Opens a thread `name` in `chat` and returns it, or `None` when this chat has
-    /// no threads. The same `key` never opens two.
+    /// Opens a thread `name` in `chat` and returns it, or `None` if the chat does not
+    /// support threads. The same `key` never opens two threads.
     ///
     /// # Errors
     ///
-    /// When the platform refuses or cannot be reached.
+    /// If the platform rejects the call or is unreachable.
     fn create_handoff_thread(
         &self,
         chat: Chat,
@@ -153,86 +156,86 @@ pub trait HandoffThread: Adapter {
     ) -> impl Future<Output = Result<Option<Chat>, CallError>> + Send;
 }
 
-/// A thread can be given another name.
+/// The capability to rename a thread.
 pub trait RenameThread: Adapter {
-    /// Calls the thread `chat` `name` from now on.
+    /// Renames the thread `chat` to `name`.
     ///
     /// # Errors
     ///
-    /// When `chat` is no thread, or the platform refuses or cannot be reached.
+    /// If `chat` is not a thread, or the platform rejects the call or is unreachable.
     fn rename_thread(&self, chat: Chat, name: String) -> impl Future<Output = Result<(), CallError>> + Send;
 }
 
-/// The adapter renders text itself, because its dialect is its own.
+/// The capability to render text in a dialect of the adapter's own.
 pub trait Render: Adapter {
-    /// Renders house markdown into parts of at most `limit` units. Pure.
+    /// Renders house markdown into parts of at most `limit` units. Must be a pure function.
     ///
     /// # Errors
     ///
-    /// When the text cannot be rendered at all.
+    /// If the text cannot be rendered at all.
     fn render(&self, markdown: String, limit: u32)
     -> impl Future<Output = Result<Vec<RenderedPart>, CallError>> + Send;
 }
 
-/// The platform has a command menu.
+/// The capability to show a command menu.
 pub trait CommandsMenu: Adapter {
     /// Replaces the menu.
     ///
     /// # Errors
     ///
-    /// When the platform refuses or cannot be reached.
+    /// If the platform rejects the call or is unreachable.
     fn set_commands(&self, commands: Vec<CommandInfo>) -> impl Future<Output = Result<(), CallError>> + Send;
 }
 
-/// What a person writes for a chat can be resolved.
+/// The capability to resolve a target that a person wrote.
 pub trait ResolveTarget: Adapter {
-    /// Turns `target` into a chat, or `None` when there is none.
+    /// Resolves `target` to a chat, or `None` if there is none.
     ///
-    /// It is what stands behind the colon of `INSTANCE:CHAT`, or in `home_channel`, as a person wrote it: an id of the
-    /// platform, perhaps with `:THREAD`; `@NAME` with its `@`, where no chat that the host knows goes by that name; or
-    /// what the platform's people write, such as `#room`.
+    /// The target is the text after the colon of `INSTANCE:CHAT`, or in `home_channel`, as a person wrote it: an id of
+    /// the platform, possibly with `:THREAD`; `@NAME` with its `@` if no known chat has that name; or a form that the
+    /// platform's users write, such as `#room`.
     ///
     /// # Errors
     ///
-    /// When the platform cannot be reached.
+    /// If the platform is unreachable.
     fn resolve_target(&self, target: String) -> impl Future<Output = Result<Option<Chat>, CallError>> + Send;
 }
 
-/// Chats can be described and listed.
+/// The capability to describe and list chats.
 pub trait ChatInfo: Adapter {
-    /// Describes `chat`, or `None` when it does not exist.
+    /// Describes `chat`, or returns `None` if it does not exist.
     ///
     /// # Errors
     ///
-    /// When the platform cannot be reached.
+    /// If the platform is unreachable.
     fn chat_info(&self, chat: Chat) -> impl Future<Output = Result<Option<Chat>, CallError>> + Send;
 
-    /// Lists the chats this account knows.
+    /// Lists the chats that this account knows.
     ///
     /// # Errors
     ///
-    /// When the platform cannot be reached.
+    /// If the platform is unreachable.
     fn chat_list(&self) -> impl Future<Output = Result<Vec<Chat>, CallError>> + Send;
 }
 
-/// An unsent draft can be shown.
+/// The capability to show a draft before it is sent.
 pub trait Draft: Adapter {
     /// Shows `text` as a draft in `chat`.
     ///
     /// # Errors
     ///
-    /// When the platform refuses or cannot be reached.
+    /// If the platform rejects the call or is unreachable.
     fn draft(&self, chat: Chat, text: String) -> impl Future<Output = Result<(), CallError>> + Send;
 }
 
-/// A running turn is shown by its own events (`stream: native`).
+/// The capability to show a running turn by its events (`stream: native`).
 pub trait NativeStream: Adapter {
-    /// Event number `seq` of the turn that answers `inbox_id`; one at a time, in
-    /// order. Returning is what asks for the next.
+    /// Processes event number `seq` of the turn that answers `inbox_id`. Calls are
+    /// sequential and in order; the next event follows after the return.
     ///
     /// # Errors
     ///
-    /// When nobody listens any more.
+    /// If no reader is connected any more.
     fn turn_event(
         &self,
         inbox_id: i64,
@@ -241,21 +244,21 @@ pub trait NativeStream: Adapter {
     ) -> impl Future<Output = Result<(), CallError>> + Send;
 }
 
-/// An event may name files that are brought later, once the host knows that their sender may speak.
+/// The capability to download files later that an event names, after the host has authorized the sender.
 pub trait Fetch: Adapter {
-    /// Brings `file`, whose `fetch` an event of this adapter named, perhaps in an earlier life: asks for room,
-    /// writes it, commits it, and returns it as [`fetched`](Attachment::fetched). One that cannot be had, because it
-    /// is gone, too large or too slow, is returned as [`not_fetched`](Attachment::not_fetched). The host cancels the
-    /// call soon after `within`.
+    /// Downloads `file`, whose `fetch` is a reference from an earlier event of this adapter, possibly of an earlier
+    /// run: reserves a path, writes the file, commits it, and returns it as [`fetched`](Attachment::fetched). A file
+    /// that is gone, too large or too slow is returned as [`not_fetched`](Attachment::not_fetched). The host cancels
+    /// the call shortly after `within`.
     fn fetch(&self, file: Attachment, within: Duration) -> impl Future<Output = Attachment> + Send;
 }
 
-/// Whether a doubtful send arrived can be looked up (`delivery: reconcilable`).
+/// The capability to look up whether a send with an unknown result arrived (`delivery: reconcilable`).
 pub trait Reconcile: Adapter {
-    /// Looks for the message that was sent to `chat` under `key`.
+    /// Looks up the message that was sent to `chat` under `key`.
     ///
     /// # Errors
     ///
-    /// When the platform cannot be reached.
+    /// If the platform is unreachable.
     fn lookup(&self, key: String, chat: Chat) -> impl Future<Output = Result<LookupReply, CallError>> + Send;
 }

@@ -1,10 +1,10 @@
-//! What an adapter's configuration has to be.
+//! The requirements on an adapter's configuration.
 
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 
-/// A configuration: read strictly from JSON, with a schema that the host shows
-/// and checks. Derive it: `#[derive(AdapterConfig)]`; nested types too.
+/// A configuration: parsed strictly from JSON, with a schema that the host shows and
+/// checks. Derive it with `#[derive(AdapterConfig)]`, also for nested types.
 pub trait AdapterConfig: DeserializeOwned + JsonSchema + Send + 'static {}
 
 impl<T: DeserializeOwned + JsonSchema + Send + 'static> AdapterConfig for T {}

@@ -1,8 +1,9 @@
-//! From a method's name and bytes to the author's traits, and back to bytes.
+//! Dispatch of calls: from a method's name and bytes to the author's traits, and back to
+//! bytes.
 //!
-//! `export_adapter!(T: Edit + Typing)` makes the type `(Edit, (Typing, ()))` out of
-//! the markers in [`parts`]. Each marker knows its capability names and its methods,
-//! so the manifest and the dispatch come from the same list.
+//! `export_adapter!(T: Edit + Typing)` builds the type `(Edit, (Typing, ()))` from the
+//! markers in [`parts`]. Each marker knows its capability names and its methods, so the
+//! manifest and the dispatch use the same list.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -22,7 +23,7 @@ use crate::adapter::{
     RenameThread, Render, ResolveTarget, Typing,
 };
 
-/// How a call ended: a status and its payload.
+/// The result of a call: a status and its payload.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Reply {
     pub status: Status,
@@ -34,7 +35,7 @@ impl Reply {
         Self { status, payload }
     }
 
-    /// A status with a JSON `CallError`.
+    /// Creates a reply with a status and a JSON `CallError`.
     pub(crate) fn error(status: Status, code: &str, message: impl Into<String>) -> Self {
         Self::new(status, json(&CallError::new(code, message)))
     }
@@ -46,7 +47,7 @@ impl Reply {
         }
     }
 
-    /// `{}`, or the error as status ERR.
+    /// Creates the reply `{}`, or the error with status ERR.
     fn empty<E: Serialize>(result: Result<(), E>) -> Self {
         match result {
             Ok(()) => Self::new(status::OK, b"{}".to_vec()),
@@ -66,15 +67,15 @@ fn json<T: Serialize>(value: &T) -> Vec<u8> {
     serde_json::to_vec(value).unwrap_or_else(|_| b"{}".to_vec())
 }
 
-/// A call on its way through the author's code.
+/// A running call of the author's code.
 pub(crate) type Answering = Pin<Box<dyn Future<Output = Reply> + Send>>;
 
-/// An adapter type as `export_adapter!` describes it.
+/// An adapter type, as `export_adapter!` describes it.
 pub trait Exported: Adapter {
     /// The listed capability traits.
     type Parts: Parts<Self>;
 
-    /// The manifest's bytes.
+    /// Returns the bytes of the manifest.
     fn manifest() -> &'static [u8];
 }
 
@@ -102,25 +103,25 @@ impl Names {
     }
 }
 
-/// The capability that `NativeStream` stands for besides the property `stream`.
+/// The capability of `NativeStream`, which the property `stream` also declares.
 pub(crate) const TURN_EVENT: &str = "turn_event";
 
 /// A list of capabilities: `()` or `(Part, Parts)`.
 pub trait Parts<A: Adapter> {
-    /// Their names.
+    /// The capability names of the list.
     const NAMES: &'static Names;
 
-    /// Answers `method` if one of them has it.
+    /// Starts `method` if one of the capabilities has it.
     #[doc(hidden)]
     fn answer(adapter: &Arc<A>, method: &str, payload: &[u8]) -> Option<Call>;
 }
 
 /// A capability trait with its methods.
 pub trait Part<A: Adapter> {
-    /// Its names in the manifest.
+    /// The capability names in the manifest.
     const NAMES: &'static [&'static str];
 
-    /// Answers `method` if it is one of this trait.
+    /// Starts `method` if it belongs to this trait.
     #[doc(hidden)]
     fn answer(adapter: &Arc<A>, method: &str, payload: &[u8]) -> Option<Call>;
 }
@@ -144,7 +145,7 @@ impl<A: Adapter, P: Part<A>, Rest: Parts<A>> Parts<A> for (P, Rest) {
     }
 }
 
-/// Dispatches one call.
+/// Starts one call.
 pub(crate) fn dispatch<A: Exported>(adapter: &Arc<A>, method: &str, payload: &[u8]) -> Answering {
     let adapter_ = Arc::clone(adapter);
     let known = match method {
@@ -173,8 +174,7 @@ fn plain(work: impl Future<Output = Reply> + Send + 'static) -> Call {
     Call(Box::pin(work))
 }
 
-/// Reads the payload, then goes on with `work`; an unreadable payload is an error
-/// of the caller.
+/// Parses the payload and continues with `work`; an invalid payload is an error of the caller.
 fn with<T, F>(method: &str, payload: &[u8], work: impl FnOnce(T) -> F) -> Call
 where
     T: DeserializeOwned,
@@ -189,16 +189,16 @@ where
     }
 }
 
-/// Argument of `resolve_target`.
+/// The argument of `resolve_target`.
 #[derive(serde::Deserialize)]
 struct Target {
     target: String,
 }
 
-/// Declares the marker of a capability: its names, its methods.
+/// Declares the marker of a capability with its names and methods.
 macro_rules! part {
     ($trait:ident [$($name:expr),*] { $($method:path => |$adapter:ident, $args:ident: $Args:ty| $body:expr;)+ }) => {
-        /// Marker of the trait of the same name.
+        /// The marker of the trait with the same name.
         #[derive(Debug)]
         pub struct $trait;
 
@@ -218,7 +218,7 @@ macro_rules! part {
     };
 }
 
-/// Markers that `export_adapter!` names, one for each capability trait.
+/// The markers that `export_adapter!` uses, one for each capability trait.
 pub mod parts {
     use super::*;
     use serde::de::IgnoredAny;

@@ -1,7 +1,7 @@
 //! Panic barriers: around code (`guard`) and around futures (`Guarded`).
 //!
-//! A panic must not leave the library: a foreign panic ends the host. The payload
-//! is dropped inside a barrier of its own, because its `Drop` may panic too.
+//! A panic must not leave the library: a foreign panic aborts the host. The payload is
+//! dropped inside its own barrier, because its `Drop` may panic, too.
 
 use std::any::Any;
 use std::future::Future;
@@ -9,28 +9,28 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-/// Runs `work`; a panic becomes its message.
+/// Runs `work` and converts a panic to its message.
 pub(crate) fn guard<T>(work: impl FnOnce() -> T) -> Result<T, String> {
-    // Unwind safety: what `work` leaves half done belongs to an instance that is
-    // poisoned by the caller, or is dropped.
+    // Unwind safety: state that `work` leaves inconsistent belongs to an instance that the
+    // caller poisons, or is dropped.
     catch_unwind(AssertUnwindSafe(work)).map_err(message_of)
 }
 
-/// Takes the message out of a panic payload and drops the rest safely.
+/// Returns the message of a panic payload and drops the payload safely.
 fn message_of(payload: Box<dyn Any + Send>) -> String {
     let message = match payload.downcast_ref::<&str>() {
         Some(text) => (*text).to_owned(),
         None => payload.downcast_ref::<String>().cloned().unwrap_or_else(|| "a panic without a message".to_owned()),
     };
     if let Err(second) = catch_unwind(AssertUnwindSafe(|| drop(payload))) {
-        // A payload that panics while being dropped may do so again: it is leaked.
+        // A payload that panics while being dropped may panic again: it is leaked.
         std::mem::forget(second);
     }
     message
 }
 
-/// A future whose polls and drop are inside a barrier. `on_drop_panic` hears of a
-/// panic while the future is dropped.
+/// A future whose polls and drop are inside a barrier. `on_drop_panic` receives the message
+/// of a panic while the future is dropped.
 pub(crate) struct Guarded<T, D: FnMut(String) + Unpin> {
     future: Option<Pin<Box<dyn Future<Output = T> + Send>>>,
     on_drop_panic: D,

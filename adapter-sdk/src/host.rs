@@ -1,4 +1,4 @@
-//! The host, as one instance sees it.
+//! The host, from the view of one instance.
 
 use std::future::Future;
 use std::path::Path;
@@ -16,7 +16,7 @@ use tokio::sync::oneshot;
 
 use crate::instance::Core;
 
-/// The way back to the host. Cheap to clone; all clones speak for one instance.
+/// The host's functions for an adapter. Cheap to clone; all clones belong to one instance.
 #[derive(Clone)]
 pub struct Host {
     core: Arc<Core>,
@@ -27,41 +27,42 @@ impl Host {
         Self { core }
     }
 
-    /// Name of this instance.
+    /// Returns the name of this instance.
     pub fn instance(&self) -> &str {
         self.core.instance()
     }
 
-    /// What is known about the host.
+    /// Returns facts about the host.
     pub fn info(&self) -> &HostInfo {
         self.core.info()
     }
 
-    /// Hands an event over. Returns once the host has committed it: that is the
-    /// permission to move an offset or to acknowledge, and the back-pressure.
+    /// Hands an event to the host. Returns after the host has committed the event. Only
+    /// then may the adapter move an offset or acknowledge. The wait also provides
+    /// back-pressure.
     ///
     /// # Errors
     ///
-    /// When the host did not take the event; it may be emitted again.
+    /// If the host did not accept the event; it may be emitted again.
     pub async fn emit(&self, event: &Event) -> Result<Emitted, CallError> {
         self.call(host_method::EMIT, event).await
     }
 
-    /// Small values that survive restarts: offsets, cursors.
+    /// Returns the store of small values that survive restarts, such as offsets and cursors.
     pub fn kv(&self) -> Kv<'_> {
         Kv { host: self }
     }
 
-    /// Returns the folder in which this instance keeps its own files: a database, a session of its platform's library.
-    /// It exists, only the host's user can enter it, and it outlives restarts and updates. Small values belong into
-    /// [`Host::kv`].
+    /// Returns the folder for this instance's own files, such as a database or a session of the platform's library.
+    /// The folder exists, only the host's user can access it, and it survives restarts and updates. Small values
+    /// belong in [`Host::kv`].
     ///
-    /// `None` where the host is older than 1.1. Since 1.1.
+    /// `None` if the host is older than 1.1. Since 1.1.
     pub fn data_dir(&self) -> Option<&Path> {
         self.core.data_dir()
     }
 
-    /// Files that came in.
+    /// Returns the store of incoming files.
     pub fn media(&self) -> Media<'_> {
         Media { host: self }
     }
@@ -70,57 +71,57 @@ impl Host {
     ///
     /// # Errors
     ///
-    /// `not_found` when there is none of this name.
+    /// `not_found` if no secret has this name.
     pub async fn secret(&self, name: &str) -> Result<String, CallError> {
         let value: HeldValue = self.call(host_method::SECRET, &json!({ "name": name })).await?;
         value.value.ok_or_else(|| CallError::new("not_found", format!("there is no secret `{name}`")))
     }
 
-    /// Reports the link, for a library that reconnects itself.
+    /// Reports the state of the link, for a library that reconnects itself.
     pub fn link(&self, state: LinkWord, reason: impl Into<String>) {
         self.tell(host_method::LINK, &LinkState::new(state, reason));
     }
 
-    /// Says that a data-carrying round trip just worked. Say it on every one.
+    /// Reports that a round trip with data has just succeeded. Call it after every one.
     pub fn proved(&self) {
         self.tell(host_method::PROVED, &json!({}));
     }
 
-    /// Gives the operator a line for start-up and `status`.
+    /// Announces an address for the start-up output and `status`.
     pub fn announce(&self, label: impl Into<String>, url: impl Into<String>) {
         self.tell(host_method::ANNOUNCE, &Announce::new(label, url));
     }
 
-    /// Counts something.
+    /// Adds `value` to the metric `name`.
     pub fn metric(&self, name: &str, value: f64) {
         self.tell(host_method::METRIC, &json!({ "name": name, "value": value }));
     }
 
-    /// Claims a credential, so that no other instance uses the same account.
-    /// `identity` names the account, never the secret itself.
+    /// Claims a credential, so that no other instance uses the same account. `identity` identifies the
+    /// account and is never the secret itself.
     ///
     /// # Errors
     ///
-    /// `credential_in_use` when another instance holds it; [`ConnectError::not_locked`] knows what is worth
-    /// another try.
+    /// `credential_in_use` if another instance holds it. [`ConnectError::not_locked`] decides which errors
+    /// are worth a retry.
     ///
     /// [`ConnectError::not_locked`]: hermes_protocol::ConnectError::not_locked
     pub async fn lock_credential(&self, identity: &str) -> Result<(), CallError> {
         self.call::<IgnoredAny>(host_method::LOCK_CREDENTIAL, &json!({ "identity": identity })).await.map(drop)
     }
 
-    /// Calls a host method by name, for those named in the manifest's `uses`.
+    /// Calls a host method by name, for the methods in the manifest's `uses`.
     ///
     /// # Errors
     ///
-    /// The host's own, `unsupported` for a method it does not have, `busy` when it
-    /// has too many calls of this instance, `invalid` when the answer has another shape.
+    /// The host's error, `unsupported` for an unknown method, `busy` if the host has too
+    /// many calls of this instance, `invalid` if the answer has another structure.
     pub async fn call<T: DeserializeOwned>(&self, method: &str, payload: &impl Serialize) -> Result<T, CallError> {
         let payload = serde_json::to_vec(payload)
             .map_err(|error| CallError::new("invalid", format!("`{method}` cannot be written as JSON: {error}")))?;
         let (answered, answer) = oneshot::channel();
         self.core.side().call(method, &payload, move |status, payload| {
-            // A caller that is gone does not wait for the answer.
+            // The caller may have stopped waiting for the answer.
             let _ = answered.send((status, payload));
         });
         match answer.await {
@@ -131,30 +132,30 @@ impl Host {
         }
     }
 
-    /// Waits until the instance is asked to end.
+    /// Waits until the instance is shut down.
     pub async fn cancelled(&self) {
         self.core.stopping().cancelled().await;
     }
 
-    /// Whether the instance is asked to end.
+    /// Returns whether the instance is being shut down.
     pub fn is_cancelled(&self) -> bool {
         self.core.stopping().is_cancelled()
     }
 
-    /// Runs `work` on the instance's own runtime until it is done or the instance
-    /// ends. A panic in it poisons the instance, as one in a call does.
+    /// Runs `work` on the instance's runtime until it ends or the instance ends. A panic in
+    /// it poisons the instance, like a panic in a call.
     pub fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
         self.core.spawn(Box::pin(work));
     }
 
-    /// The time, in milliseconds since the Unix epoch, for what a platform does not date.
+    /// Returns the current time in milliseconds since the Unix epoch, for events without a time from the platform.
     #[expect(clippy::disallowed_methods, reason = "an adapter has no clock but the system's")]
     pub fn now_ms(&self) -> i64 {
         let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         i64::try_from(since_epoch.as_millis()).unwrap_or(i64::MAX)
     }
 
-    /// Calls without waiting for an answer. Never blocks.
+    /// Calls a method without waiting for an answer. Never blocks.
     fn tell(&self, method: &str, payload: &impl Serialize) {
         if let Ok(payload) = serde_json::to_vec(payload) {
             self.core.side().call(method, &payload, |_, _| {});
@@ -168,7 +169,7 @@ impl std::fmt::Debug for Host {
     }
 }
 
-/// The error behind a status that is not OK.
+/// Returns the error for a status other than OK.
 fn refusal(method: &str, status: Status, payload: &[u8]) -> CallError {
     if let Ok(error) = serde_json::from_slice(payload) {
         return error;
@@ -189,76 +190,76 @@ struct HeldValue {
     value: Option<String>,
 }
 
-/// Small values of one instance that survive restarts.
+/// The store of one instance's small values, which survive restarts.
 #[derive(Clone, Copy, Debug)]
 pub struct Kv<'h> {
     host: &'h Host,
 }
 
 impl Kv<'_> {
-    /// Reads the value under `key`.
+    /// Reads the value of `key`.
     ///
     /// # Errors
     ///
-    /// When the host cannot read it.
+    /// If the host cannot read it.
     pub async fn get(&self, key: &str) -> Result<Option<String>, CallError> {
         let held: HeldValue = self.host.call(host_method::KV_GET, &json!({ "key": key })).await?;
         Ok(held.value)
     }
 
-    /// Writes at most 64 KiB under `key`; returns once it is committed.
+    /// Writes a value of at most 64 KiB; returns after it is committed.
     ///
     /// # Errors
     ///
-    /// When the host cannot write it.
+    /// If the host cannot write it.
     pub async fn set(&self, key: &str, value: &str) -> Result<(), CallError> {
         self.host.call::<IgnoredAny>(host_method::KV_SET, &json!({ "key": key, "value": value })).await.map(drop)
     }
 
-    /// Forgets `key`.
+    /// Deletes `key`.
     ///
     /// # Errors
     ///
-    /// When the host cannot write.
+    /// If the host cannot write.
     pub async fn delete(&self, key: &str) -> Result<(), CallError> {
         self.host.call::<IgnoredAny>(host_method::KV_DELETE, &json!({ "key": key })).await.map(drop)
     }
 }
 
-/// Files that came in: [`create`](Media::create), write the file, [`commit`](Media::commit),
-/// then name the id in the event.
+/// The store of incoming files: call [`create`](Media::create), write the file, call
+/// [`commit`](Media::commit), then name the id in the event.
 #[derive(Clone, Copy, Debug)]
 pub struct Media<'h> {
     host: &'h Host,
 }
 
 impl Media<'_> {
-    /// Asks for a place to write a file to.
+    /// Reserves a path for a file.
     ///
     /// # Errors
     ///
-    /// When the file is too large or the host has no room.
+    /// If the file is too large or the host has no space.
     pub async fn create(&self, file: MediaCreate) -> Result<MediaSlot, CallError> {
         self.host.call(host_method::MEDIA_CREATE, &file).await
     }
 
-    /// Says that the file is written.
+    /// Commits a file after it is written.
     ///
     /// # Errors
     ///
-    /// When the file is not what was announced.
+    /// If the file differs from its announcement.
     pub async fn commit(&self, id: &str) -> Result<MediaInfo, CallError> {
         self.host.call(host_method::MEDIA_COMMIT, &json!({ "id": id })).await
     }
 }
 
-/// What the host found when a file was committed.
+/// The host's facts about a committed file.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[non_exhaustive]
 pub struct MediaInfo {
-    /// Size in bytes.
+    /// The size in bytes.
     pub size: u64,
-    /// SHA-256 in hexadecimal.
+    /// The SHA-256 hash in hexadecimal.
     #[serde(default)]
     pub sha256: String,
 }

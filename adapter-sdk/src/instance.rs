@@ -2,11 +2,11 @@
 //!
 //! Invariants:
 //!
-//! * a call is in `Calls::open` from its acceptance until its future is dropped, and
-//!   its answer is taken from there exactly once;
-//! * nobody fires an answer, or runs the author's code, with the lock held;
-//! * the adapter is made, polled and dropped on its own thread;
-//! * the thread outlives every open call, unless it is stuck.
+//! * A call is in `Calls::open` from its acceptance until its future is dropped, and its
+//!   answer is taken from there exactly once.
+//! * The lock is never held while an answer is fired or the author's code runs.
+//! * The adapter is created, polled and dropped on its own thread.
+//! * The thread outlives every open call, unless it is stuck.
 //!
 //! No `unsafe`: pointers and vtables are in `export`.
 
@@ -30,30 +30,30 @@ use crate::export::{Answer, HostSide};
 use crate::guard::{Guarded, guard};
 use crate::{AdapterConfig, Host, Manifest, logs};
 
-/// How long `new` may take.
+/// The time limit of `new`.
 const NEW_DEADLINE: Duration = Duration::from_secs(1);
-/// The longest method name that is looked at, in bytes.
+/// The maximum length of a method's name, in bytes.
 const METHOD_BYTES_MAX: usize = 64;
-/// The largest payload, in bytes; that of a frame.
+/// The maximum size of a payload, in bytes, which equals that of a frame.
 const PAYLOAD_BYTES_MAX: usize = 8 * 1024 * 1024;
-/// How long the end of an instance waits for blocking work the author started.
+/// The time that the end of an instance waits for the author's blocking work.
 const BLOCKING_GRACE_MAX: Duration = Duration::from_secs(1);
 
-/// What the thread, the calls and every [`Host`] of one instance share.
+/// The shared state of the thread, the calls and every [`Host`] of one instance.
 pub(crate) struct Core {
     side: HostSide,
     instance: Arc<str>,
     info: HostInfo,
-    /// The folder of the instance's own files, where the host has one.
+    /// The folder of the instance's own files, if the host provides one.
     data_dir: Option<PathBuf>,
-    /// Cancelled when the instance is asked to end.
+    /// Cancelled when the instance is shut down.
     stop: CancellationToken,
     /// Cancelled at the first panic.
     poisoned: CancellationToken,
-    /// What that panic said.
+    /// The message of that panic.
     panic: OnceLock<String>,
     calls: Mutex<Calls>,
-    /// Told whenever a call has ended.
+    /// Notified after the end of every call.
     call_ended: Notify,
     runtime: OnceLock<Handle>,
     shutdown_deadline_ms: AtomicU64,
@@ -62,11 +62,11 @@ pub(crate) struct Core {
 #[derive(Default)]
 struct Calls {
     open: BTreeMap<u64, OpenCall>,
-    /// No call is accepted any more.
+    /// True if no further call is accepted.
     closed: bool,
-    /// The thread is over.
+    /// True if the thread has ended.
     over: bool,
-    /// Who waits for the end.
+    /// The answers to fire when the thread has ended.
     shutdowns: Vec<Answer>,
 }
 
@@ -75,34 +75,34 @@ struct OpenCall {
     answer: Answer,
 }
 
-/// The host's hold on an instance.
+/// The host's handle on an instance.
 pub(crate) struct Seat<A> {
     core: Arc<Core>,
     runtime: Handle,
     adapter: Weak<A>,
     thread: JoinHandle<()>,
-    /// Disconnected when the thread's body is over.
+    /// Disconnected when the body of the thread has ended.
     over: Mutex<mpsc::Receiver<()>>,
 }
 
-/// How `destroy` ended.
+/// The result of `destroy`.
 pub(crate) enum Destroyed<A> {
     Joined,
     Stuck(Box<Seat<A>>),
 }
 
-/// What `new` left behind for the seat.
+/// The result of `new` for the seat.
 type Made<A> = Result<(Handle, Weak<A>), Unmade>;
 
-/// The reason for which there is no instance.
+/// The reason for a missing instance.
 enum Unmade {
     /// `new` panicked.
     Panicked(String),
-    /// The thread or its runtime could not be started.
+    /// The thread or its runtime failed to start.
     Failed(String),
 }
 
-/// The code under which the host hears how `create` failed.
+/// Reports the failure of `create` to the host under `code`.
 fn create_failed(core: &Core, code: &str, sentence: &str) {
     let error = CallError::new(code, sentence);
     let payload = serde_json::to_vec(&error).expect("an error has string keys only");
@@ -110,9 +110,9 @@ fn create_failed(core: &Core, code: &str, sentence: &str) {
     core.side().call(host_method::CREATE_FAILED, &payload, |_, _| {});
 }
 
-/// Makes an instance from the host's envelope.
+/// Creates an instance from the host's envelope.
 ///
-/// The error is one sentence for the operator: it names the instance and the key.
+/// The error is one sentence for the operator, which names the instance and the key.
 pub(crate) fn create<A: Exported>(side: HostSide, envelope: &[u8]) -> Result<Seat<A>, String> {
     let plugin = A::MANIFEST.id();
     let envelope: Envelope = serde_json::from_slice(envelope)
@@ -147,16 +147,16 @@ pub(crate) fn create<A: Exported>(side: HostSide, envelope: &[u8]) -> Result<Sea
                 Unmade::Failed(sentence) => ("refused", sentence),
             };
             create_failed(&core, code, &sentence);
-            // The host's handle is given back with the core.
+            // Dropping the core releases the host's handle.
             drop(core);
-            // Waiting for the thread gives the host's handle back before the answer; but not for ever.
+            // Waiting for the thread releases the host's handle before the answer, within a limit.
             if over.recv_timeout(NEW_DEADLINE) == Err(mpsc::RecvTimeoutError::Disconnected) {
                 let _ = thread.join();
             }
             Err(format!("instance `{instance}` of adapter `{plugin}`: {sentence}"))
         }
         Err(_) => {
-            // One that is made late finds this and ends by itself.
+            // An instance that is created too late sees this cancellation and ends by itself.
             core.stop.cancel();
             create_failed(&core, "late", "`new` did not return in time");
             Err(format!(
@@ -167,12 +167,12 @@ pub(crate) fn create<A: Exported>(side: HostSide, envelope: &[u8]) -> Result<Sea
     }
 }
 
-/// Says what is wrong with a configuration, without making an instance of it.
+/// Checks a configuration without creating an instance of it.
 pub(crate) fn check_config<A: Exported>(config: &[u8]) -> Result<(), String> {
-    // The reader's own words could show a value.
+    // The parser's own message could contain a value.
     let mut config: serde_json::Value =
         serde_json::from_slice(config).map_err(|_| "the configuration is no JSON".to_owned())?;
-    // A key of the host, told along: only the adapter knows what its chats are called.
+    // The host passes its own key `home_channel` along, because only the adapter knows the names of its chats.
     let home = config.as_object_mut().and_then(|keys| keys.remove("home_channel"));
     let home = home.as_ref().and_then(serde_json::Value::as_str).map_or(Ok(()), A::check_home_channel);
     match (judged_config::<A>(config), home) {
@@ -182,7 +182,7 @@ pub(crate) fn check_config<A: Exported>(config: &[u8]) -> Result<(), String> {
     }
 }
 
-/// Reads a configuration and lets the adapter judge its values.
+/// Parses a configuration and lets the adapter check its values.
 fn judged_config<A: Exported>(config: serde_json::Value) -> Result<A::Config, String> {
     let config = read_config::<A::Config>(config, &A::MANIFEST)?;
     A::check(&config).map(|()| config)
@@ -194,7 +194,7 @@ fn read_config<C: AdapterConfig>(config: serde_json::Value, manifest: &Manifest)
         let path = error.path().to_string();
         match path.as_str() {
             "." | "" => format!("configuration: {}", error.inner()),
-            // The reader's own words would show the value.
+            // The parser's own message would contain the value.
             _ if is_secret::<C>(manifest, &path) => {
                 format!("configuration key `{path}`: not of the kind that the schema asks for (a secret's value is not shown)")
             }
@@ -203,8 +203,8 @@ fn read_config<C: AdapterConfig>(config: serde_json::Value, manifest: &Manifest)
     })
 }
 
-/// Whether the manifest or the schema calls what stands at `path` a secret. The numbers of entries in
-/// lists do not count; a property of a marked name counts wherever it stands.
+/// Returns whether the manifest or the schema marks the value at `path` as a secret. Indexes of lists
+/// are ignored; a property with a marked name counts at any depth.
 fn is_secret<C: AdapterConfig>(manifest: &Manifest, path: &str) -> bool {
     let keys: Vec<&str> =
         path.split('.').filter_map(|part| part.split('[').next()).filter(|key| !key.is_empty()).collect();
@@ -212,7 +212,7 @@ fn is_secret<C: AdapterConfig>(manifest: &Manifest, path: &str) -> bool {
     manifest.is_secret(&keys.join(".")) || keys.iter().any(|key| marks(&schema, key))
 }
 
-/// Whether a schema marks a property called `key` with `writeOnly`, or as a password.
+/// Returns whether a schema marks a property `key` with `writeOnly`, or as a password.
 fn marks(schema: &serde_json::Value, key: &str) -> bool {
     let marked = schema["properties"]
         .get(key)
@@ -222,12 +222,12 @@ fn marks(schema: &serde_json::Value, key: &str) -> bool {
     marked || below.any(|part| marks(part, key))
 }
 
-/// The kernel shows 15 bytes of it.
+/// Returns the name of a thread; the kernel shows 15 bytes of it.
 fn thread_name(instance: &str) -> String {
     instance.chars().filter(|c| *c != '\0').take(15).collect()
 }
 
-/// The whole life of the instance's thread.
+/// Runs the instance's thread from its start to its end.
 fn body<A: Exported>(core: &Arc<Core>, config: A::Config, made: mpsc::SyncSender<Made<A>>) {
     let _route = logs::route(core);
     #[cfg(feature = "multi-thread")]
@@ -237,7 +237,7 @@ fn body<A: Exported>(core: &Arc<Core>, config: A::Config, made: mpsc::SyncSender
     let runtime = match runtime(core, builder) {
         Ok(runtime) => runtime,
         Err(error) => {
-            // A creator that is gone has said its own sentence.
+            // A creator that is gone has reported its own error.
             let _ = made.send(Err(Unmade::Failed(format!("no runtime can be started: {error}"))));
             return;
         }
@@ -274,7 +274,7 @@ fn body<A: Exported>(core: &Arc<Core>, config: A::Config, made: mpsc::SyncSender
 }
 
 fn runtime(core: &Arc<Core>, mut builder: Builder) -> std::io::Result<Runtime> {
-    // Weak: the runtime's handle is inside of the core.
+    // Weak, because the core contains the runtime's handle.
     let weak = Arc::downgrade(core);
     builder
         .enable_time()
@@ -291,7 +291,7 @@ fn runtime(core: &Arc<Core>, mut builder: Builder) -> std::io::Result<Runtime> {
         .build()
 }
 
-/// A runtime of this many threads; of the instance's own when none is asked for.
+/// Returns a runtime with `count` threads, or on the instance's own thread if `count` is 0.
 #[cfg(feature = "multi-thread")]
 fn on_threads(count: usize) -> Builder {
     if count == 0 {
@@ -339,7 +339,7 @@ impl Core {
         &self.stop
     }
 
-    /// Runs `work` until it is done or the instance ends.
+    /// Runs `work` until it ends or the instance ends.
     pub(crate) fn spawn(self: &Arc<Self>, work: Pin<Box<dyn Future<Output = ()> + Send>>) {
         let core = Arc::clone(self);
         let runtime = self.runtime.get().expect("the runtime is there before a Host is handed out");
@@ -355,13 +355,13 @@ impl Core {
         });
     }
 
-    /// Notes the first panic; every later call is answered POISONED.
+    /// Records the first panic; every later call is answered POISONED.
     fn poison(&self, place: &str, message: &str) {
         let _ = self.panic.set(format!("panic in {place}: {message}"));
         self.poisoned.cancel();
     }
 
-    /// `poison` as a callback.
+    /// Returns `poison` as a callback.
     fn poisons(self: &Arc<Self>, place: &'static str) -> impl FnMut(String) + Send + Unpin + use<> {
         let core = Arc::clone(self);
         move |message| core.poison(place, &message)
@@ -376,7 +376,7 @@ impl Core {
         self.calls.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Accepts call `id`, or answers why not.
+    /// Accepts call `id`, or answers with the reason of the refusal.
     fn open(&self, id: u64, answer: Answer) -> Option<CancellationToken> {
         if self.poisoned.is_cancelled() {
             answer.fire(self.panic_reply(status::POISONED));
@@ -399,7 +399,7 @@ impl Core {
         None
     }
 
-    /// Ends call `id` with `reply`; without one it counts as dropped.
+    /// Ends call `id` with `reply`; without a reply it counts as dropped.
     fn end(&self, id: u64, reply: Option<Reply>) {
         let ended = self.lock().open.remove(&id);
         if let Some(OpenCall { answer, .. }) = ended {
@@ -421,7 +421,7 @@ impl Core {
         }
     }
 
-    /// The thread is over: what is still open is dropped, who waits is told.
+    /// Handles the end of the thread: drops the open calls and answers the waiting shutdowns.
     fn over(&self) {
         let (open, shutdowns) = {
             let mut calls = self.lock();
@@ -434,7 +434,7 @@ impl Core {
         }
     }
 
-    /// The thread is stuck: everyone who waits is told so.
+    /// Handles a stuck thread: drops all open answers.
     fn give_up(&self) {
         let (open, shutdowns) = {
             let mut calls = self.lock();
@@ -445,7 +445,7 @@ impl Core {
     }
 }
 
-/// Ends its call however the task ends.
+/// A guard that ends its call with the task.
 struct CallGuard {
     core: Arc<Core>,
     id: u64,
@@ -493,7 +493,7 @@ impl<A: Exported> Seat<A> {
         }
     }
 
-    /// Asks the instance to end; `answer` is fired when its thread is over. Never blocks.
+    /// Shuts the instance down; `answer` is fired when its thread has ended. Never blocks.
     pub(crate) fn shutdown(&self, deadline_ms: u64, answer: Answer) {
         self.core.shutdown_deadline_ms.fetch_max(deadline_ms, Ordering::Relaxed);
         let already_over = {
@@ -512,12 +512,12 @@ impl<A: Exported> Seat<A> {
         }
     }
 
-    /// Waits for the thread's end, at most `deadline`.
+    /// Waits for the end of the thread, at most `deadline`.
     pub(crate) fn destroy(self: Box<Self>, deadline: Duration) -> Destroyed<A> {
         self.core.close();
         self.core.stop.cancel();
         if self.thread.thread().id() == thread::current().id() {
-            // It cannot wait for itself.
+            // The thread cannot wait for itself.
             return Destroyed::Stuck(self);
         }
         let waited = self.over.lock().unwrap_or_else(PoisonError::into_inner).recv_timeout(deadline);
@@ -525,13 +525,13 @@ impl<A: Exported> Seat<A> {
             self.core.give_up();
             return Destroyed::Stuck(self);
         }
-        // The body is over and guarded; what is left of the thread is its own storage.
+        // The body has ended and is guarded; only the thread's local storage remains.
         let _ = self.thread.join();
         Destroyed::Joined
     }
 }
 
-/// One call, from its bytes to its reply; `None` when it was cancelled.
+/// Runs one call, from its bytes to its reply; `None` if it was cancelled.
 async fn answer_call<A: Exported>(
     core: &Arc<Core>,
     adapter: Weak<A>,
@@ -539,8 +539,9 @@ async fn answer_call<A: Exported>(
     payload: Vec<u8>,
     cancel: &CancellationToken,
 ) -> Option<Reply> {
-    // A lasting call ends at a panic elsewhere, so that the host hears of it at once;
-    // others are left to finish, because a half-sent message is worse than a late answer.
+    // A long-running call ends with a panic elsewhere, so that the host learns of it
+    // immediately. Other calls run to their end, because a half-sent message is worse than
+    // a late answer.
     let lasting = matches!(method.as_str(), method::CONNECT | method::RUN);
     let place = format!("`{method}`");
     let adapter = adapter.upgrade()?;

@@ -1,19 +1,19 @@
-//! Write a chat adapter for hermes-host in safe async Rust.
+//! An SDK for writing chat adapters for hermes-host in safe async Rust.
 //!
-//! An adapter is a library (`cdylib`) with one type that implements [`Adapter`],
-//! a [`manifest!`] that says what the platform is like, and [`export_adapter!`],
-//! which makes the library loadable. Each capability with a method is a small
-//! trait of its own ([`Edit`], [`Typing`], …), listed in `export_adapter!`: what
-//! is declared is implemented, by the compiler. [`Host`] is the way back.
+//! An adapter is a library (`cdylib`) with one type that implements [`Adapter`], a
+//! [`manifest!`] that describes the platform, and [`export_adapter!`], which makes the
+//! library loadable. Each capability with a method is a small trait ([`Edit`], [`Typing`],
+//! …), listed in `export_adapter!`: the compiler checks that declared capabilities are
+//! implemented. [`Host`] contains the calls to the host.
 //!
-//! Invariants the SDK keeps for its author:
+//! Invariants that the SDK keeps for its author:
 //!
-//! * every instance has a thread and a tokio runtime of its own; a call is a task
-//!   on it, and is dropped at an await when the host cancels it;
-//! * a panic ends in status PANIC and a poisoned instance, never in the host;
-//! * every call is answered exactly once.
+//! * Every instance has its own thread and tokio runtime; a call is a task on it, which is
+//!   dropped at an await when the host cancels it.
+//! * A panic ends in status PANIC and a poisoned instance, never in the host.
+//! * Every call is answered exactly once.
 //!
-//! `unsafe` lives in `export` only.
+//! `unsafe` code is in `export` only.
 
 #![doc = ""]
 #![doc = include_str!("../README.md")]
@@ -56,7 +56,7 @@ pub use hermes_markup as markup;
 pub use hermes_protocol as protocol;
 pub use {serde, serde_json, tokio, tracing};
 
-/// What the macros' expansions name. Not part of the promise of 1.x.
+/// The items used by the macros' expansions. Not part of the stability promise of 1.x.
 #[doc(hidden)]
 pub mod __private {
     pub use crate::dispatch::{Exported, parts};

@@ -1,9 +1,9 @@
-//! From the `log` crate to the host's log.
+//! A bridge from the `log` crate to the host's log.
 //!
-//! That crate has one logger in a library. This one looks whose thread it is called
-//! on, so two instances of one library keep their logs apart, as with `tracing`.
-//! What is said on a thread of nobody's goes nowhere, and so does every trace: client
-//! crates write there what goes over the wire, and tokens with it.
+//! The `log` crate has one logger per library. This logger finds the instance by the
+//! current thread, so two instances of one library keep their logs separate, as with
+//! `tracing`. Records from threads without an instance are dropped, and so are all traces:
+//! client crates write the transferred data there, including tokens.
 
 use std::sync::Once;
 
@@ -14,12 +14,12 @@ use crate::logs;
 
 static BY_THREAD: ByThread = ByThread;
 
-/// Becomes the library's logger. One that the author installed before stays.
+/// Installs the library's logger. A logger that the author installed earlier stays.
 pub(crate) fn install() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
         if log::set_logger(&BY_THREAD).is_ok() {
-            // Up to here each instance's host says what it wants to see, record by record.
+            // Below this level each instance's host filters record by record.
             log::set_max_level(LevelFilter::Debug);
         }
     });

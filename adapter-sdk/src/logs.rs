@@ -1,12 +1,11 @@
-//! From `tracing` to the host's log, by thread.
+//! A bridge from `tracing` to the host's log, by thread.
 //!
-//! A library has one copy of every static, whatever the number of its instances, so
-//! nothing here is global but the panic hook: each instance's thread (and each
-//! thread of its blocking pool) has the instance's own subscriber as its default.
-//! Two instances of one library keep their logs apart.
+//! A library has one copy of every static for all its instances, so only the panic hook is
+//! global: each instance's thread (and each thread of its blocking pool) has the instance's
+//! own subscriber as its default. Two instances of one library keep their logs separate.
 //!
-//! A record is a level, a target and a JSON object of fields; the spans it is in
-//! stand in the field `span` as `outer{key=value}:inner`.
+//! A record consists of a level, a target and a JSON object of fields; the field `span`
+//! contains its spans as `outer{key=value}:inner`.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -23,28 +22,28 @@ use tracing::{Dispatch, Event, Level, Metadata, Subscriber};
 
 use crate::instance::Core;
 
-/// The longest text of one field, in bytes.
+/// The maximum length of one field's text, in bytes.
 const FIELD_BYTES_MAX: usize = 8 * 1024;
-/// How deep spans are written.
+/// The maximum number of written spans.
 const SPANS_MAX: usize = 16;
 
 thread_local! {
-    /// The instance that this thread works for.
+    /// The instance of this thread.
     static CURRENT: RefCell<Option<Arc<Core>>> = const { RefCell::new(None) };
-    /// Keeps the subscriber of a pool thread for as long as it lives.
+    /// The subscriber of a pool thread, for the lifetime of the thread.
     static KEPT: RefCell<Option<Route>> = const { RefCell::new(None) };
-    /// The spans this thread is in.
+    /// The entered spans of this thread.
     static ENTERED: RefCell<Vec<u64>> = const { RefCell::new(Vec::new()) };
 }
 
-/// This thread's records go to one instance's log until it is dropped.
+/// A guard that routes this thread's records to one instance's log until it is dropped.
 pub(crate) struct Route {
     _subscriber: DefaultGuard,
 }
 
 impl Drop for Route {
     fn drop(&mut self) {
-        // At a thread's end its storage may be gone, and the route with it.
+        // At the end of a thread its storage may be gone already, and the route with it.
         let _ = CURRENT.try_with(|current| current.borrow_mut().take());
     }
 }
@@ -56,7 +55,7 @@ pub(crate) fn route(core: &Arc<Core>) -> Route {
     Route { _subscriber: tracing::dispatcher::set_default(&Dispatch::new(bridge)) }
 }
 
-/// The same, until [`end_route`].
+/// Does the same until [`end_route`].
 pub(crate) fn route_for_ever(core: &Arc<Core>) {
     KEPT.with(|kept| *kept.borrow_mut() = Some(route(core)));
 }
@@ -66,8 +65,8 @@ pub(crate) fn end_route() {
     let _ = KEPT.try_with(|kept| kept.borrow_mut().take());
 }
 
-/// Sends the panics of adapter threads to the host's log instead of stderr. The
-/// library has its own copy of std, so no other library's panics are seen.
+/// Sends the panics of adapter threads to the host's log instead of stderr. The library has
+/// its own copy of std, so the hook sees no panics of other libraries.
 pub(crate) fn forward_panics() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -94,13 +93,13 @@ fn log_panic(core: &Core, info: &PanicHookInfo<'_>) {
     core.side().log(1, "panic", &fields.to_string());
 }
 
-/// The instance that this thread works for.
+/// Returns the instance of this thread.
 #[cfg(feature = "log")]
 pub(crate) fn current() -> Option<Arc<Core>> {
     CURRENT.try_with(|current| current.try_borrow().ok().and_then(|core| core.clone())).ok().flatten()
 }
 
-/// The host's numbers: 1 is an error, 5 a trace.
+/// Returns the host's number of a level: 1 is an error, 5 a trace.
 fn number(level: &Level) -> u8 {
     match *level {
         Level::ERROR => 1,
@@ -137,7 +136,7 @@ impl Bridge {
         self.spans.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The entered spans, outermost first.
+    /// Returns the entered spans, the outermost first.
     fn path(&self) -> String {
         let entered = ENTERED.try_with(|entered| entered.borrow().clone()).unwrap_or_default();
         let spans = self.spans();
@@ -149,7 +148,7 @@ impl Bridge {
 
 impl Subscriber for Bridge {
     fn register_callsite(&self, _: &'static Metadata<'static>) -> Interest {
-        // The host may change its mind about levels while we run.
+        // The host may change the level at run time.
         Interest::sometimes()
     }
 
@@ -232,7 +231,7 @@ impl Fields {
         self.0.insert(field.name().to_owned(), value);
     }
 
-    /// `name{key=value,…}`, or the name alone.
+    /// Returns `name{key=value,…}`, or the name alone.
     fn in_braces(&self, name: &str) -> String {
         if self.0.is_empty() {
             return name.to_owned();
@@ -252,7 +251,7 @@ impl Fields {
 impl Visit for Fields {
     fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
         let mut text = String::new();
-        // Writing into a string fails only when the value's own Debug does.
+        // Writing to a string fails only if the value's own Debug fails.
         let _ = write!(text, "{value:?}");
         self.put(field, Value::String(cut(text)));
     }

@@ -1,15 +1,15 @@
-//! `export_adapter!`: what makes a library of an adapter type.
+//! `export_adapter!`, which makes a loadable library of an adapter type.
 //!
-//! The expansion carries no `allow` and no `unsafe` block, so that an author's
-//! `#![forbid(unsafe_code)]` stands. Its two statics have unsafe attributes
-//! (`no_mangle`, `link_section`); the lint does not look into macros of other
-//! crates, and the names are this contract's own.
+//! The expansion contains no `allow` and no `unsafe` block, so an author's
+//! `#![forbid(unsafe_code)]` holds. Its two statics have unsafe attributes (`no_mangle`,
+//! `link_section`). The lint does not check macros of other crates, and the names belong to
+//! this interface.
 
-/// Exports `T` as the library's adapter, with the capability traits it implements:
-/// `export_adapter!(T);`, `export_adapter!(T: Edit + Typing);`. Once a crate.
+/// Exports `T` as the library's adapter, with the capability traits that it implements:
+/// `export_adapter!(T);`, `export_adapter!(T: Edit + Typing);`. Use it once per crate.
 ///
-/// Does not compile under `panic = "abort"`, where a panic could not be contained, nor when
-/// [`manifest!`](crate::manifest) promises what no listed trait keeps:
+/// Does not compile under `panic = "abort"`, which would make a panic uncontainable, nor if
+/// [`manifest!`](crate::manifest) declares a capability without its trait in the list:
 ///
 /// ```compile_fail,E0080
 /// use hermes_adapter_sdk::prelude::*;
@@ -31,7 +31,7 @@
 /// # fn main() {}
 /// ```
 ///
-/// A trait that is listed but not implemented does not compile either:
+/// A trait that is listed but not implemented is a compile error, too:
 ///
 /// ```compile_fail,E0277
 /// use hermes_adapter_sdk::prelude::*;
@@ -62,13 +62,13 @@ macro_rules! export_adapter {
         const _: () = {
             const LEN: usize = $crate::__private::manifest_len::<$adapter>();
 
-            /// The manifest, readable in the file without opening the library.
+            /// The manifest, readable in the file without loading the library.
             #[used]
             #[unsafe(no_mangle)]
             #[unsafe(link_section = ".hermes.adapter")]
             pub static HERMES_ADAPTER_MANIFEST: [u8; LEN] = $crate::__private::manifest_bytes::<$adapter, LEN>();
 
-            /// The root module's header, under the name that `abi_stable` looks for.
+            /// The root module's header, under the name that `abi_stable` expects.
             #[unsafe(no_mangle)]
             pub static _1as_0lib_1header_0root_bmodule_bloader: $crate::__private::LibHeader =
                 $crate::__private::lib_header::<$adapter>();
@@ -84,8 +84,7 @@ macro_rules! export_adapter {
     };
 }
 
-/// Describes `T` like `export_adapter!` but exports no symbol: for a test file with
-/// several adapters.
+/// Describes `T` like `export_adapter!` without exporting a symbol, for a test file with several adapters.
 #[cfg(feature = "testing")]
 #[macro_export]
 macro_rules! test_adapter {
@@ -105,7 +104,7 @@ macro_rules! test_adapter {
     };
 }
 
-/// `Edit Typing` to `(Edit, (Typing, ()))`.
+/// Converts `Edit Typing` to `(Edit, (Typing, ()))`.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __parts {

@@ -1,12 +1,12 @@
 //! The manifest as a constant: properties from `manifest!`, capability names from
 //! `export_adapter!`, written as JSON by the compiler.
 //!
-//! The bytes have to exist before the library runs, because the host reads them
-//! from the file; so this is a small JSON writer in `const fn`.
+//! The bytes must exist before the library runs, because the host reads them from the file;
+//! so this module is a small JSON writer in `const fn`.
 
 use crate::dispatch::{Exported, Names, Parts};
 
-/// Properties of a plugin and its platform. Made by [`manifest!`](crate::manifest).
+/// The properties of a plugin and its platform. Created by [`manifest!`](crate::manifest).
 #[derive(Clone, Copy, Debug)]
 pub struct Manifest {
     id: &'static str,
@@ -18,17 +18,17 @@ pub struct Manifest {
 }
 
 impl Manifest {
-    /// The plugin's id.
+    /// Returns the plugin's id.
     pub const fn id(&self) -> &'static str {
         self.id
     }
 
-    /// The plugin's version.
+    /// Returns the plugin's version.
     pub const fn version(&self) -> &'static str {
         self.version
     }
 
-    /// Whether the place `path` of the configuration (`token`, `webhook.secret`) is a secret, or part of one.
+    /// Returns whether the config path `path` (`token`, `webhook.secret`) is a secret, or part of one.
     pub(crate) fn is_secret(&self, path: &str) -> bool {
         let within = |key: &str| path.strip_prefix(key).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'));
         self.properties.iter().any(|(name, value)| match value {
@@ -40,7 +40,7 @@ impl Manifest {
     }
 }
 
-/// A key and what stands behind it.
+/// A key and its value.
 pub type Field = (&'static str, Value);
 
 /// A JSON value that can be a constant.
@@ -58,7 +58,7 @@ pub enum Value {
     Object(&'static [Field]),
 }
 
-/// What `manifest!` expands to.
+/// Creates a manifest; the expansion of `manifest!`.
 pub const fn manifest(
     id: &'static str,
     label: &'static str,
@@ -70,7 +70,7 @@ pub const fn manifest(
     Manifest { id, label, version, license, properties, capabilities }
 }
 
-/// The text, or nothing.
+/// Returns the text, or an empty text for `None`.
 pub const fn or_empty(text: Option<&'static str>) -> &'static str {
     match text {
         Some(text) => text,
@@ -78,12 +78,12 @@ pub const fn or_empty(text: Option<&'static str>) -> &'static str {
     }
 }
 
-/// How many bytes the manifest of `A` has.
+/// Returns the length of the manifest of `A`, in bytes.
 pub const fn manifest_len<A: Exported>() -> usize {
     write::<0>(&A::MANIFEST, <A::Parts as Parts<A>>::NAMES).at
 }
 
-/// The manifest of `A`.
+/// Returns the manifest of `A`.
 pub const fn manifest_bytes<A: Exported, const N: usize>() -> [u8; N] {
     let writer = write::<N>(&A::MANIFEST, <A::Parts as Parts<A>>::NAMES);
     assert!(writer.at == N, "the manifest has another length than was measured");
@@ -111,7 +111,7 @@ const fn write<const N: usize>(manifest: &Manifest, names: &Names) -> Writer<N> 
     while let Some(names) = list {
         let mut at = 0;
         while at < names.head.len() {
-            // The property `stream: native` says this one.
+            // The property `stream: native` declares this one.
             if !same(names.head[at], crate::dispatch::TURN_EVENT) {
                 writer.field(names.head[at], &Value::Bool(true));
             }
@@ -124,8 +124,8 @@ const fn write<const N: usize>(manifest: &Manifest, names: &Names) -> Writer<N> 
     writer
 }
 
-/// What `manifest!` promises must be among what `export_adapter!` lists. Runs in
-/// the compiler: a contradiction does not build.
+/// Checks that all declarations of `manifest!` have their traits in `export_adapter!`. Runs
+/// in the compiler: a contradiction is a compile error.
 const fn refuse_contradictions(manifest: &Manifest, names: &Names) {
     let stream = text_of(manifest.capabilities, "stream");
     let native = names.lists(crate::dispatch::TURN_EVENT);
@@ -151,7 +151,7 @@ const fn text_of(fields: &[Field], key: &str) -> &'static str {
     ""
 }
 
-/// `==` of strings, which is not const.
+/// Compares strings; `==` is not const.
 pub(crate) const fn same(left: &str, right: &str) -> bool {
     let (left, right) = (left.as_bytes(), right.as_bytes());
     if left.len() != right.len() {
@@ -167,11 +167,11 @@ pub(crate) const fn same(left: &str, right: &str) -> bool {
     true
 }
 
-/// Writes JSON into `N` bytes; with `N` = 0 it only counts.
+/// A writer of JSON into `N` bytes; with `N` = 0 it only counts.
 struct Writer<const N: usize> {
     bytes: [u8; N],
     at: usize,
-    /// Whether the next field is the first of its object.
+    /// True if the next field is the first of its object.
     first: bool,
 }
 
@@ -226,7 +226,7 @@ impl<const N: usize> Writer<N> {
         }
     }
 
-    /// Begins an object.
+    /// Starts an object.
     const fn open(&mut self) {
         self.byte(b'{');
         self.first = true;

@@ -4,8 +4,8 @@ use hermes_protocol::{Format, OutMedia};
 
 /// Returns a line for the reader that names the files and the reason, written for `format`.
 ///
-/// A refused file must not cost the text of its message. The adapter sends the text again without the files and with
-/// this line below it. `why` is the reason in the platform's words.
+/// The platform's refusal of a file must not lose the text of the message. The adapter sends the text again without
+/// the files and with this line below it. `why` is the reason in the platform's words.
 pub fn not_attached(files: &[OutMedia], format: &Format, why: &str) -> String {
     let names: Vec<String> = files.iter().map(|file| format!("\"{}\"", file.name)).collect();
     let line = format!("(Not attached: {}. {})", names.join(", "), why.trim_end_matches('.'));

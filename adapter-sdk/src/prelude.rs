@@ -1,4 +1,4 @@
-//! What an adapter's file usually names: `use hermes_adapter_sdk::prelude::*;`.
+//! The common imports of an adapter: `use hermes_adapter_sdk::prelude::*;`.
 
 pub use crate::{
     Adapter, AdapterConfig, ChatInfo, CommandsMenu, Delete, Draft, Edit, Fetch, HandoffThread, Host, Kv, Manifest,

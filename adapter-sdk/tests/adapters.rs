@@ -1,4 +1,4 @@
-//! Adapters the tests drive.
+//! The adapters under test.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -7,7 +7,7 @@ use std::time::Duration;
 use hermes_adapter_sdk::prelude::*;
 use hermes_adapter_sdk::test_adapter;
 
-/// Does what its messages say.
+/// An adapter controlled by its messages.
 pub struct Puppet {
     host: Host,
     config: PuppetConfig,
@@ -17,7 +17,7 @@ pub struct Puppet {
 /// Configuration of [`Puppet`].
 #[derive(AdapterConfig, Clone, Debug)]
 pub struct PuppetConfig {
-    /// What `new` does: `panic` or `block`; or what `drop` does: `haunt`.
+    /// The behaviour of `new`: `panic` or `block`; or of `drop`: `haunt`.
     #[serde(default)]
     pub at_birth: String,
     /// A secret.
@@ -31,34 +31,34 @@ pub struct PuppetConfig {
 /// A nested table.
 #[derive(AdapterConfig, Clone, Debug, Default)]
 pub struct LinkConfig {
-    /// How long to wait, in milliseconds.
+    /// The wait in milliseconds.
     #[serde(default)]
     pub wait_ms: u32,
-    /// How to speak.
+    /// The tone of the answers.
     #[serde(default)]
     pub tone: Tone,
-    /// Words that nobody is to see.
+    /// Secret words.
     #[serde(default)]
     #[serde(rename = "words")]
     #[schemars(extend("writeOnly" = true))]
     pub _words: Vec<String>,
 }
 
-/// How to speak.
+/// A tone.
 #[derive(AdapterConfig, Clone, Debug, Default)]
 #[serde(rename_all = "snake_case")]
 pub enum Tone {
-    /// As usual.
+    /// The usual tone.
     #[default]
     Plain,
-    /// Much.
+    /// A repeated answer.
     Loud {
-        /// How much.
+        /// The number of repetitions.
         times: u8,
     },
 }
 
-/// Counts how often it is dropped.
+/// A counter of its drops.
 struct Counted(Arc<AtomicUsize>);
 
 impl Drop for Counted {
@@ -76,7 +76,7 @@ impl Drop for Spiteful {
     }
 }
 
-/// Panics when it is dropped, unless a panic is under way.
+/// A value that panics when it is dropped, unless a panic is in progress.
 struct Rude;
 
 impl Drop for Rude {
@@ -158,7 +158,7 @@ impl Adapter for Puppet {
                 self.host.announce("spinning", "");
                 std::thread::sleep(Duration::from_millis(5)); // misbehaves
                 if self.host.is_cancelled() && self.config.link.wait_ms == 0 {
-                    // Long after every deadline of the test, so that the test process ends clean.
+                    // Long after every deadline of the test, so that the test process exits cleanly.
                     std::thread::sleep(Duration::from_millis(600)); // misbehaves
                     break;
                 }
@@ -230,7 +230,7 @@ impl Fetch for Puppet {
 
 test_adapter!(Puppet: Edit + Fetch + Reconcile + ResolveTarget);
 
-/// A text for chat 1.
+/// Returns a text for chat 1.
 pub fn text(text: &str) -> Outgoing {
     Outgoing::text(Chat::dm("1"), text)
 }

@@ -1,4 +1,4 @@
-//! `create`: the envelope, the configuration, its schema.
+//! Tests of `create`: the envelope, the configuration, its schema.
 
 use hermes_adapter_sdk::protocol::SendOutcome;
 use hermes_adapter_sdk::serde_json::{Value, json};
@@ -64,7 +64,7 @@ fn nested_values_arrive() {
 #[test]
 fn values_are_judged_without_making_an_instance() {
     let judge = |config: Value| MockHost::check_config::<Puppet>(&config);
-    // What `new` would do is not tried.
+    // The check does not run `new`.
     for right in [Value::Null, json!({}), json!({ "at_birth": "panic" }), json!({ "token": "four" })] {
         assert_eq!(judge(right), Ok(()));
     }
@@ -99,7 +99,7 @@ fn the_schema_has_descriptions_defaults_and_refuses_unknown_keys() {
     assert_eq!(schema["additionalProperties"], json!(false));
     assert_eq!(
         schema["properties"]["at_birth"]["description"],
-        json!("What `new` does: `panic` or `block`; or what `drop` does: `haunt`.")
+        json!("The behaviour of `new`: `panic` or `block`; or of `drop`: `haunt`.")
     );
     assert_eq!(schema["properties"]["at_birth"]["default"], json!(""));
     assert_eq!(schema["title"], json!("PuppetConfig"));

@@ -1,4 +1,4 @@
-//! The documents say what the code does.
+//! Tests that the documents match the code.
 
 use hermes_adapter_sdk::protocol::{
     CallError, ConnectError, Event, Manifest, Outgoing, SendOutcome, TurnEvent, TurnEventCall,
@@ -10,7 +10,7 @@ const PROTOCOL: &str = include_str!("../PROTOCOL.md");
 const STREAM: &str = include_str!("../protocol/stream.md");
 const CALLS: &str = include_str!("../protocol/src/calls.rs");
 
-/// Names of the `pub const NAME: &str = "…";` of a file.
+/// Returns the values of all `pub const NAME: &str = "…";` in a file.
 fn constants(source: &str) -> Vec<&str> {
     source
         .lines()
@@ -28,13 +28,13 @@ fn every_method_has_its_row() {
     }
 }
 
-/// The example, read as `T` and written again.
+/// Parses the example as `T` and serializes it again.
 fn reread<T: DeserializeOwned + Serialize>(example: &str) -> Value {
     let read: T = serde_json::from_str(example).unwrap_or_else(|error| panic!("{error} in {example}"));
     serde_json::to_value(read).expect("what was read can be written")
 }
 
-/// Whether all that `example` says is in `whole`.
+/// Returns whether `whole` contains all of `example`.
 fn says(whole: &Value, example: &Value) -> bool {
     match (whole, example) {
         (Value::Object(whole), Value::Object(example)) => {
@@ -63,7 +63,7 @@ fn the_examples_of_payloads_are_read_as_what_they_say() {
             other => panic!("nobody reads {other}"),
         };
         assert!(says(&whole, &reread::<Value>(&example)), "{whole} does not say {example}");
-        // A field that no type has would be kept, too.
+        // An unknown field would be kept, too.
         let known = include_str!("../protocol/golden/1.1/schema.json");
         let Value::Object(fields) = reread::<Value>(&example) else { panic!("{example} is no object") };
         assert!(fields.keys().all(|field| known.contains(&format!("\"{field}\": {{"))), "{example}");

@@ -1,4 +1,4 @@
-//! Calls, and how they and their instance end.
+//! Tests of the ends of calls and instances.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! The way back: what an adapter asks of its host.
+//! Tests of an adapter's calls to its host.
 
 use hermes_adapter_sdk::protocol::{CallError, SendOutcome};
 use hermes_adapter_sdk::serde_json::json;

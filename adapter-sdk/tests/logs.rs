@@ -1,4 +1,4 @@
-//! Log records reach the host of the instance that wrote them.
+//! Tests that log records reach the host of their instance.
 
 use hermes_adapter_sdk::protocol::SendOutcome;
 use hermes_adapter_sdk::serde_json::json;

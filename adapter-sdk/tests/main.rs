@@ -1,4 +1,4 @@
-//! The SDK from both of its sides: adapters written as an author writes them, driven
+//! Tests of the SDK from both sides: adapters written as an author writes them, driven
 //! through the vtables as the host drives them.
 
 #![forbid(unsafe_code)]

@@ -1,4 +1,4 @@
-//! The manifest as a constant.
+//! Tests of the manifest as a constant.
 
 use hermes_adapter_sdk::protocol::{self, DeliveryClass, Dialect, StreamKind, TextUnit};
 use hermes_adapter_sdk::serde_json::{self, Value, json};

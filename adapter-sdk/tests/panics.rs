@@ -1,4 +1,4 @@
-//! Panics stay on the adapter's side and poison the instance.
+//! Tests that panics stay on the adapter's side and poison the instance.
 
 use hermes_adapter_sdk::protocol::{CallError, SendOutcome};
 use hermes_adapter_sdk::serde_json::json;

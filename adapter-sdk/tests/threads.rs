@@ -1,4 +1,4 @@
-//! More threads than one, and crates that log with `log`.
+//! Tests of several threads, and of crates that log with `log`.
 
 use std::sync::{Arc, Barrier};
 
@@ -11,7 +11,7 @@ use crate::adapters::text;
 #[derive(AdapterConfig)]
 struct NoKeys {}
 
-/// Two of its sends block their threads until both are there.
+/// An adapter whose two sends block their threads until both have started.
 struct Pair(Arc<Barrier>);
 
 impl Adapter for Pair {
@@ -65,6 +65,6 @@ fn what_a_crate_says_with_log_reaches_the_host_of_its_instance_at_its_level() {
     assert!(two.logs().iter().all(|line| line.message() != "slow link"));
     two.connect().expect("it connects");
     assert_eq!(two.wait_log("detail").level, 4);
-    // Both were said before the call was answered.
+    // Both records were written before the call was answered.
     assert!(two.logs().iter().all(|line| line.level < 5), "a crate's traces hold what went over the wire");
 }

@@ -1,4 +1,4 @@
-//! The binary contract, measured: sizes, offsets and order. A change here is a change of the ABI.
+//! The layout of the binary interface: sizes, offsets and order. A change here is a change of the ABI.
 
 use core::mem::{align_of, offset_of, size_of};
 

@@ -1,10 +1,10 @@
-//! `#[derive(AdapterConfig)]`: serde's and schemars' derives on a hidden copy of
-//! the item.
+//! `#[derive(AdapterConfig)]`: the derives of serde and schemars on a hidden copy of the
+//! item.
 //!
-//! A derive cannot add attributes to its own item, and both derives need one that
-//! says where their crate is. So the item is written a second time, inside an
-//! unnamed constant, with `#[serde(remote = "…")]`, which makes serde build the
-//! author's type straight from the copy.
+//! A derive macro cannot add attributes to its own item, and both derives need an attribute
+//! with the path of their crate. Therefore the item is written a second time, inside an
+//! unnamed constant, with `#[serde(remote = "…")]`, which makes serde build the author's
+//! type directly from the copy.
 
 use proc_macro2::{TokenStream, TokenTree};
 use quote::{format_ident, quote};
@@ -57,7 +57,7 @@ pub fn expand(input: &DeriveInput) -> Result<TokenStream> {
     })
 }
 
-/// The item again, under another name, with only the attributes that the derives read.
+/// Returns a copy of the item under another name, with only the attributes that the derives read.
 fn copy_of(input: &DeriveInput) -> DeriveInput {
     let mut copy = input.clone();
     copy.ident = format_ident!("__{}AsWritten", input.ident);
@@ -80,7 +80,7 @@ fn keep_readable(attrs: &mut Vec<Attribute>) {
     attrs.retain(|attr| ["doc", "serde", "schemars", "cfg"].iter().any(|word| attr.path().is_ident(word)));
 }
 
-/// With `flatten` nobody can say which keys are unknown.
+/// Rejects `flatten`, with which unknown keys cannot be detected.
 fn refuse_flatten(data: &Data) -> Result<()> {
     let fields: Vec<&Fields> = match data {
         Data::Struct(data) => vec![&data.fields],

@@ -1,9 +1,8 @@
 //! The two procedural macros of the adapter SDK: `manifest!` and
 //! `#[derive(AdapterConfig)]`.
 //!
-//! Both refer to everything through `::hermes_adapter_sdk::__private`, so that an
-//! author needs no other dependency. `export_adapter!` is not here: it is a
-//! `macro_rules!` of the SDK.
+//! Both use paths below `::hermes_adapter_sdk::__private`, so that an author needs no other
+//! dependency. `export_adapter!` is a `macro_rules!` macro of the SDK.
 
 #![forbid(unsafe_code)]
 
@@ -12,10 +11,10 @@ mod manifest;
 
 use proc_macro::TokenStream;
 
-/// Makes an adapter's `MANIFEST` of its properties. Keys are those of
-/// `hermes_protocol::Manifest` and `Capabilities`; a key that is not known, or a
-/// value of the wrong kind, does not compile, and the error lists what does. Only
-/// `id` and `label` are required; `version` is the crate's.
+/// Creates an adapter's `MANIFEST` from its properties. The keys are those of
+/// `hermes_protocol::Manifest` and `Capabilities`. An unknown key or a value of the wrong
+/// kind is a compile error, which lists the valid ones. Only `id` and `label` are required;
+/// `version` is the version of the crate.
 ///
 /// ```text
 /// manifest! {
@@ -33,9 +32,9 @@ pub fn manifest(input: TokenStream) -> TokenStream {
     manifest::expand(input.into()).unwrap_or_else(syn::Error::into_compile_error).into()
 }
 
-/// Makes a struct or enum usable as an adapter's configuration: it is read
-/// strictly (a key it does not know is an error) and has a JSON Schema, in which
-/// doc comments are descriptions. Honours `#[serde(…)]` and `#[schemars(…)]`.
+/// Makes a struct or enum usable as an adapter's configuration: it is parsed strictly (an
+/// unknown key is an error) and has a JSON Schema with its doc comments as descriptions.
+/// Honours `#[serde(…)]` and `#[schemars(…)]`.
 #[proc_macro_derive(AdapterConfig, attributes(serde, schemars))]
 pub fn adapter_config(input: TokenStream) -> TokenStream {
     let input = syn::parse_macro_input!(input as syn::DeriveInput);

@@ -1,17 +1,17 @@
-//! `manifest!`: a table of keys and what stands behind each.
+//! `manifest!`: a table of the keys and the kinds of their values.
 
 use proc_macro2::{Delimiter, Group, Ident, Span, TokenStream, TokenTree};
 use quote::quote;
 use syn::{Error, Result};
 
-/// What a key holds.
+/// The kind of a key's value.
 enum Kind {
     Bool,
     Number,
     Text,
     /// One of these words, as an identifier or a string.
     Word(&'static [&'static str]),
-    /// Any word; these are the known ones, for the reader of an error.
+    /// Any word; the listed ones are known and appear in error messages.
     OpenWord,
     Texts,
     Object(&'static [(&'static str, Kind)]),
@@ -39,7 +39,7 @@ const MANIFEST: &[(&str, Kind)] = &[
 const ENV: &[(&str, Kind)] =
     &[("name", Kind::Text), ("key", Kind::Text), ("enables", Kind::Bool), ("retired_for", Kind::Text)];
 
-/// Keys that describe what the adapter can do and have no method of their own.
+/// Keys that describe capabilities without a method of their own.
 const CAPABILITIES: &[(&str, Kind)] = &[
     ("supports_async_delivery", Kind::Bool),
     ("buttons", Kind::Bool),
@@ -74,7 +74,7 @@ const CAPABILITIES: &[(&str, Kind)] = &[
     ("group_default", Kind::Word(&["addressed", "all"])),
 ];
 
-/// Capabilities that `export_adapter!` declares, and the trait each comes from.
+/// Capabilities that `export_adapter!` declares, each with its trait.
 const FROM_TRAITS: &[(&str, &str)] = &[
     ("create_handoff_thread", "HandoffThread"),
     ("rename_thread", "RenameThread"),
@@ -219,7 +219,7 @@ fn object(keys: &'static [(&'static str, Kind)], tokens: TokenStream, span: Span
     Ok(quote!(#private::Value::Object(&[#(#fields),*])))
 }
 
-/// The word behind a single identifier or string literal.
+/// Returns the word of a single identifier or string literal.
 fn word(tokens: &TokenStream) -> Option<String> {
     let mut tokens = tokens.clone().into_iter();
     let word = match tokens.next()? {
@@ -260,7 +260,7 @@ fn unknown(key: &Ident, tables: &[&[(&'static str, Kind)]]) -> Error {
     Error::new(key.span(), format!("there is no key `{key}`; known are {}", known.join(", ")))
 }
 
-/// An id is `[a-z][a-z0-9_]*` of at most 32 characters, and written out.
+/// Checks that an id is a string literal with `[a-z][a-z0-9_]*` of at most 32 characters.
 fn check_id(tokens: &TokenStream) -> Result<()> {
     let literal: syn::LitStr = syn::parse2(tokens.clone())?;
     let id = literal.value();

@@ -31,7 +31,7 @@ pub(crate) enum Node {
     Line {
         /// True if the author wrote the break explicitly.
         hard: bool,
-        /// Whether a part may end here.
+        /// True if a part may end here.
         cut: bool,
     },
     /// The start of the next block.

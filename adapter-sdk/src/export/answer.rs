@@ -1,11 +1,11 @@
-//! Firing a completion exactly once.
+//! The completion of a call, which is fired exactly once.
 
 use abi_stable::std_types::RVec;
 use hermes_adapter_abi::{Completion, status};
 
 use crate::dispatch::Reply;
 
-/// Where the answer of one call goes. Dropping it answers DROPPED.
+/// The destination of one call's answer. Dropping it answers DROPPED.
 pub(crate) struct Answer {
     completion: Option<Completion>,
 }

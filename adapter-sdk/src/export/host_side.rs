@@ -1,4 +1,4 @@
-//! Calling the host's functions.
+//! Calls of the host's functions.
 
 use std::ffi::c_void;
 
@@ -7,7 +7,7 @@ use hermes_adapter_abi::{Completion, HostHandle, Status};
 
 use crate::guard::guard;
 
-/// The host's functions for one instance; given back when dropped.
+/// The host's functions for one instance; the handle is released on drop.
 pub(crate) struct HostSide {
     handle: HostHandle,
 }
@@ -18,16 +18,16 @@ unsafe impl Send for HostSide {}
 // SAFETY: as above.
 unsafe impl Sync for HostSide {}
 
-/// What runs when the host has answered.
+/// The callback for the host's answer.
 type Done = Box<dyn FnOnce(Status, Vec<u8>) + Send>;
 
 impl HostSide {
-    /// Takes the handle over, and with it the duty to release it.
+    /// Takes ownership of the handle, including the duty to release it.
     pub(super) fn new(handle: HostHandle) -> Self {
         Self { handle }
     }
 
-    /// Calls `method`; `done` hears of the answer, on a thread of the host.
+    /// Calls `method`; the host runs `done` with the answer on one of its threads.
     pub(crate) fn call(&self, method: &str, payload: &[u8], done: impl FnOnce(Status, Vec<u8>) + Send + 'static) {
         let reply = completion(done);
         (self.handle.vtable.call())(self.handle.ctx, RStr::from(method), RSlice::from(payload), reply);
@@ -48,7 +48,7 @@ impl Drop for HostSide {
     }
 }
 
-/// A completion that hands its answer to `done`.
+/// Creates a completion that passes its answer to `done`.
 pub(super) fn completion(done: impl FnOnce(Status, Vec<u8>) + Send + 'static) -> Completion {
     let done: Done = Box::new(done);
     Completion { ctx: Box::into_raw(Box::new(done)).cast(), done: answered }
@@ -56,7 +56,7 @@ pub(super) fn completion(done: impl FnOnce(Status, Vec<u8>) + Send + 'static) ->
 
 /// Fires a [`completion`]. `[any-thread & once]`
 extern "C" fn answered(ctx: *mut c_void, status: Status, payload: RVec<u8>) {
-    // A panic here has no one to be reported to; the caller sees a dropped channel.
+    // A panic here cannot be reported; the caller sees a dropped channel.
     let _ = guard(|| {
         if ctx.is_null() {
             return;

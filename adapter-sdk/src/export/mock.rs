@@ -1,6 +1,6 @@
-//! The host's side of the seam for tests: the same vtables, in the test's process.
+//! The host's side of the ABI for tests: the same vtables, in the test's process.
 //!
-//! What is recorded and answered is safe code in `testing`.
+//! The module `testing` records and answers calls in safe code.
 
 use std::ffi::c_void;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -15,7 +15,7 @@ use super::{Answer, vtable};
 use crate::dispatch::Exported;
 use crate::guard::guard;
 
-/// What answers the adapter's calls.
+/// The receiver of the adapter's calls.
 pub(crate) trait MockPort: Send + Sync + 'static {
     fn call(&self, method: &str, payload: &[u8], answer: Answer);
     fn log(&self, level: u8, target: &str, fields: &str);
@@ -23,12 +23,12 @@ pub(crate) trait MockPort: Send + Sync + 'static {
     fn released(&self);
 }
 
-/// What `ctx` points to.
+/// The target of `ctx`.
 type Port = Arc<dyn MockPort>;
 
 /// A created instance.
 pub(crate) struct Loaded {
-    /// `None` once it is destroyed.
+    /// `None` after the instance is destroyed.
     instance: RwLock<Option<Instance>>,
 }
 
@@ -38,23 +38,23 @@ unsafe impl Send for Loaded {}
 // SAFETY: as above.
 unsafe impl Sync for Loaded {}
 
-/// The manifest, through the root module.
+/// Returns the manifest, through the root module.
 pub(crate) fn manifest<A: Exported>() -> String {
     (vtable::root::<A>().manifest())().as_str().to_owned()
 }
 
-/// The schema of the configuration, through the root module.
+/// Returns the schema of the configuration, through the root module.
 pub(crate) fn config_schema<A: Exported>() -> String {
     (vtable::root::<A>().config_schema())().into_string()
 }
 
-/// What is wrong with a configuration, through the root module; empty when nothing is.
+/// Checks a configuration, through the root module; returns the error, or an empty text.
 pub(crate) fn check_config<A: Exported>(config: &[u8]) -> String {
     let check = vtable::root::<A>().check_config().expect("this SDK's own table has it");
     check(RSlice::from(config)).into_string()
 }
 
-/// Makes an instance, through the root module.
+/// Creates an instance, through the root module.
 pub(crate) fn create<A: Exported>(port: Port, envelope: &[u8]) -> Result<Loaded, String> {
     let handle = HostHandle { ctx: Box::into_raw(Box::new(port)).cast_const().cast(), vtable: Mock::vtable() };
     match (vtable::root::<A>().create())(handle, RSlice::from(envelope)) {
@@ -68,7 +68,7 @@ impl Loaded {
         self.instance.read().unwrap_or_else(PoisonError::into_inner).as_ref().map(work)
     }
 
-    /// Calls a method; `done` is dropped unfired when the instance is destroyed.
+    /// Calls a method; `done` is dropped without a call if the instance is destroyed.
     pub(crate) fn call(
         &self,
         id: u64,
@@ -89,7 +89,7 @@ impl Loaded {
         self.with(|instance| (instance.vtable.shutdown())(instance.this, millis(deadline), completion(done)));
     }
 
-    /// Destroys the instance and returns what `destroy` did; 0 when it was destroyed before.
+    /// Destroys the instance and returns the result of `destroy`; 0 if it was destroyed earlier.
     pub(crate) fn destroy(&self, deadline: Duration) -> u32 {
         let instance = self.instance.write().unwrap_or_else(PoisonError::into_inner).take();
         instance.map_or(0, |instance| (instance.vtable.destroy())(instance.this, millis(deadline)))
@@ -100,7 +100,7 @@ fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// Carries the static vtable.
+/// The owner of the static vtable.
 struct Mock;
 
 impl Mock {
@@ -113,13 +113,13 @@ impl Mock {
     }
 }
 
-/// The port behind `ctx`.
+/// Returns the port behind `ctx`.
 ///
 /// # Safety
 ///
-/// `ctx` is one that `create` handed out and that is not released for `'call`.
+/// `ctx` comes from `create` and is not released during `'call`.
 unsafe fn port<'call>(ctx: *const c_void) -> &'call Port {
-    // SAFETY: by the caller it points to a live box.
+    // The caller guarantees a pointer to a live box.
     unsafe { &*ctx.cast::<Port>() }
 }
 

@@ -1,16 +1,16 @@
-//! The adapter's side of the binary contract; the only `unsafe` of the SDK.
+//! The adapter's side of the binary interface; the only `unsafe` code of the SDK.
 //!
 //! Invariants:
 //!
-//! * `Instance.this` is a `Box<Seat<A>>` of this library, made by `create` and given
-//!   back by a `destroy` that returned 0. Until then it may be used from any thread;
-//! * a `HostHandle` is valid until its `release`, which is called exactly once, when
-//!   the last [`HostSide`] is dropped; `create` takes it over even when it fails;
-//! * a `Completion` is fired exactly once, by [`Answer`];
-//! * every `extern "C"` function runs its body inside a panic barrier and has a fixed
+//! * `Instance.this` is a `Box<Seat<A>>` of this library. `create` makes it, and a
+//!   `destroy` that returns 0 frees it. Until then it may be used from any thread.
+//! * A `HostHandle` is valid until its `release`, which is called exactly once, when the
+//!   last [`HostSide`] is dropped. `create` takes ownership of it even on failure.
+//! * A `Completion` is fired exactly once, by [`Answer`].
+//! * Every `extern "C"` function runs its body inside a panic barrier and has a fixed
 //!   answer for a panic.
 //!
-//! Everything behind the pointers is safe code: `instance`, `dispatch`, `logs`.
+//! All code behind the pointers is safe: `instance`, `dispatch`, `logs`.
 
 mod answer;
 mod host_side;

@@ -16,23 +16,23 @@ use crate::dispatch::{Exported, Reply};
 use crate::guard::guard;
 use crate::instance::{self, Destroyed, Seat};
 
-/// The static that `export_adapter!` exports: header, layouts, and how to get the root.
+/// Returns the static that `export_adapter!` exports: header, layouts, and the constructor of the root.
 pub const fn lib_header<A: Exported>() -> LibHeader {
     // SAFETY: `load` returns the erased form of an `AdapterMod_Ref`, which is the type named here.
     unsafe { LibHeader::from_constructor::<AdapterMod_Ref>(load::<A>, CheckTypeLayout::Yes) }
 }
 
-/// Gets the root module. Contains its own panic barrier. `[any-thread & loaded]`
+/// Returns the root module. Contains its own panic barrier. `[any-thread & loaded]`
 extern "C" fn load<A: Exported>() -> RootModuleResult {
     __call_root_module_loader(root::<A>)
 }
 
-/// The root module of `A`.
+/// Returns the root module of `A`.
 pub(crate) fn root<A: Exported>() -> AdapterMod_Ref {
     AdapterMod_Ref(Vtables::<A>::ROOT.as_prefix())
 }
 
-/// Carries one set of static vtables for each adapter type.
+/// The owner of one set of static vtables per adapter type.
 struct Vtables<A>(PhantomData<A>);
 
 impl<A: Exported> Vtables<A> {
@@ -52,13 +52,13 @@ impl<A: Exported> Vtables<A> {
     }
 }
 
-/// The manifest, byte for byte that of the ELF section. `[any-thread & loaded]`
+/// Returns the manifest, identical byte by byte to the ELF section. `[any-thread & loaded]`
 extern "C" fn manifest<A: Exported>() -> RStr<'static> {
     let text = guard(|| std::str::from_utf8(A::manifest()).unwrap_or_default()).unwrap_or_default();
     RStr::from_str(text)
 }
 
-/// JSON Schema of the adapter's own config keys. `[any-thread & loaded]`
+/// Returns the JSON Schema of the adapter's own config keys. `[any-thread & loaded]`
 extern "C" fn config_schema<A: Exported>() -> RString {
     let schema = guard(|| {
         let schema = schemars::schema_for!(A::Config);
@@ -67,7 +67,7 @@ extern "C" fn config_schema<A: Exported>() -> RString {
     RString::from(schema.unwrap_or_default())
 }
 
-/// What is wrong with the adapter's own keys; empty when nothing is. `[any-thread & loaded]`
+/// Returns the error in the adapter's own keys, or an empty text. `[any-thread & loaded]`
 extern "C" fn check_config<A: Exported>(config: RSlice<'_, u8>) -> RString {
     let judged = guard(|| instance::check_config::<A>(config.as_slice()));
     RString::from(match judged {
@@ -77,7 +77,7 @@ extern "C" fn check_config<A: Exported>(config: RSlice<'_, u8>) -> RString {
     })
 }
 
-/// Makes an instance. Takes `host` over in any case. `[any-thread & loaded]`
+/// Creates an instance. Takes ownership of `host` in any case. `[any-thread & loaded]`
 extern "C" fn create<A: Exported>(host: HostHandle, envelope: RSlice<'_, u8>) -> RResult<Instance, RString> {
     let side = HostSide::new(host);
     match guard(|| instance::create::<A>(side, envelope.as_slice())) {
@@ -90,13 +90,13 @@ extern "C" fn create<A: Exported>(host: HostHandle, envelope: RSlice<'_, u8>) ->
     }
 }
 
-/// The seat behind `this`; `None` for null.
+/// Returns the seat behind `this`; `None` for null.
 ///
 /// # Safety
 ///
-/// `this` is null or an `Instance.this` of adapter `A` that is not destroyed for `'call`.
+/// `this` is null, or an `Instance.this` of adapter `A` that is not destroyed during `'call`.
 unsafe fn seat<'call, A: Exported>(this: *mut c_void) -> Option<&'call Seat<A>> {
-    // SAFETY: by the caller.
+    // Guaranteed by the caller.
     unsafe { this.cast::<Seat<A>>().as_ref() }
 }
 
@@ -119,7 +119,7 @@ extern "C" fn call<A: Exported>(
 
 /// Cancels a call; an unknown id does nothing. `[any-thread & started]`
 extern "C" fn cancel<A: Exported>(this: *mut c_void, id: u64) {
-    // There is no one to tell of a panic; the call goes on.
+    // A panic cannot be reported here; the call continues.
     let _ = guard(|| {
         // SAFETY: the host calls with an instance of this vtable that is not destroyed.
         if let Some(seat) = unsafe { seat::<A>(this) } {
@@ -128,7 +128,7 @@ extern "C" fn cancel<A: Exported>(this: *mut c_void, id: u64) {
     });
 }
 
-/// Asks the instance to end; never blocks. `[any-thread & started]`
+/// Shuts the instance down; never blocks. `[any-thread & started]`
 extern "C" fn shutdown<A: Exported>(this: *mut c_void, deadline_ms: u64, reply: Completion) {
     let answer = Answer::new(reply);
     let _ = guard(|| {
@@ -140,7 +140,7 @@ extern "C" fn shutdown<A: Exported>(this: *mut c_void, deadline_ms: u64, reply: 
     });
 }
 
-/// Joins the instance's thread: 0 joined and freed, 1 stuck. `[blocking-thread & once]`
+/// Joins the instance's thread. Returns 0 if it is joined and freed, 1 if it is stuck. `[blocking-thread & once]`
 extern "C" fn destroy<A: Exported>(this: *mut c_void, deadline_ms: u64) -> u32 {
     const JOINED: u32 = 0;
     const STUCK: u32 = 1;
@@ -154,7 +154,7 @@ extern "C" fn destroy<A: Exported>(this: *mut c_void, deadline_ms: u64) -> u32 {
         match seat.destroy(Duration::from_millis(deadline_ms)) {
             Destroyed::Joined => JOINED,
             Destroyed::Stuck(seat) => {
-                // The thread still uses what the seat holds: nothing is freed.
+                // The thread still uses the seat's contents: nothing is freed.
                 Box::leak(seat);
                 STUCK
             }

@@ -1,4 +1,4 @@
-//! What the mock host remembers and how it answers.
+//! The state and the answers of the mock host.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -25,16 +25,16 @@ pub struct HostCall {
 /// A log record of the adapter.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LogLine {
-    /// 1 (error) to 5 (trace).
+    /// The level, 1 (error) to 5 (trace).
     pub level: u8,
     /// The target.
     pub target: String,
-    /// The fields; `message` is the text.
+    /// The fields; `message` contains the text.
     pub fields: Map<String, Value>,
 }
 
 impl LogLine {
-    /// The text.
+    /// Returns the text.
     pub fn message(&self) -> &str {
         self.fields.get("message").and_then(Value::as_str).unwrap_or_default()
     }
@@ -52,7 +52,7 @@ pub(super) struct Board {
 #[derive(Default)]
 struct State {
     calls: Vec<HostCall>,
-    /// Which of `calls` a test has taken.
+    /// The indexes in `calls` that a test has taken.
     taken: BTreeSet<usize>,
     logs: Vec<LogLine>,
     memory: Memory,
@@ -147,7 +147,7 @@ impl Board {
 }
 
 impl State {
-    /// What the mock does by itself.
+    /// Returns the mock's own answer to a call.
     fn answer(&mut self, method: &str, payload: &Value) -> Result<Value, CallError> {
         if method != host_method::SECRET {
             return self.memory.answer(method, payload);
@@ -172,7 +172,7 @@ impl MockPort for Board {
         }
         let scripted = state.answers.get(method).cloned();
         let own = scripted.is_none().then(|| state.answer(method, &payload));
-        // The test's code may look at the board.
+        // The test's callback may access the board.
         drop(state);
         self.changed.notify_all();
         let result = match (own, scripted) {

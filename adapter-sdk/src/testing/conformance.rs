@@ -1,4 +1,4 @@
-//! The conformance list on an adapter in the test's process.
+//! The conformance cases, run on an adapter in the test's process.
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -16,18 +16,18 @@ use serde_json::{Value, json};
 use super::{MockHost, Pending};
 use crate::dispatch::Exported;
 
-/// What a cancelled call has to end in.
+/// The time in which a cancelled call must end.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// How long one look at what the adapter did takes, where two things may come.
+/// The duration of one wait for a call before the log is checked.
 const LOOK: Duration = Duration::from_millis(20);
 
 /// Runs the contract cases of the conformance list on `A`.
 ///
 /// # Panics
 ///
-/// When the instance cannot be made, when the manifest names configuration keys that `A` does not
-/// have, or with every failed case.
+/// If the instance cannot be created, the manifest names configuration keys that `A` does not
+/// have, or a case fails.
 pub fn conformance<A: Exported>(config: Value) {
     let host = MockHost::start::<A>(config).unwrap_or_else(|sentence| {
         panic!("{sentence}; a configuration with required keys goes into `conformance!(TheAdapter, {{ \"key\": … }})`")
@@ -39,12 +39,12 @@ pub fn conformance<A: Exported>(config: Value) {
     nothing_failed(&outcomes);
 }
 
-/// Runs the whole list on `A` with what `certify.toml` names: the contract cases, and those that connect to the stage.
-/// Returns how every case ended.
+/// Runs all cases on `A` with the contents of `certify.toml`: the contract cases, and those that connect to the stage.
+/// Returns all outcomes.
 ///
 /// # Panics
 ///
-/// As [`conformance`]; also when there is no stage, or it does not start.
+/// As [`conformance`]; also if there is no stage, or it does not start.
 pub fn certify<A: Exported>(file: &Path) -> Vec<Outcome> {
     let sample = Sample::read(file).unwrap_or_else(|why| panic!("{why}"));
     conformance::<A>(sample.config.clone());
@@ -62,7 +62,7 @@ pub fn certify<A: Exported>(file: &Path) -> Vec<Outcome> {
     outcomes
 }
 
-/// A folder for what the adapter fetches, which goes with the test.
+/// A folder for the adapter's incoming files, which is deleted after the test.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -75,7 +75,7 @@ impl Folder {
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        // What is left of it is no failure of the adapter.
+        // A failed deletion is not a failure of the adapter.
         let _ = std::fs::remove_dir_all(&self.0);
     }
 }
@@ -85,18 +85,18 @@ fn nothing_failed(outcomes: &[Outcome]) {
     assert!(failed.is_empty(), "{} of {} cases failed\n{}", failed.len(), outcomes.len(), failed.join("\n"));
 }
 
-/// Keys that the manifest names as the adapter's own and that its configuration does not have. The
-/// host would show a secret under another key as it is.
+/// Returns the keys that the manifest names as the adapter's own and that its configuration does
+/// not have. The host would show a secret under another key in plain text.
 fn keys_astray(manifest: &Manifest, schema: &Value) -> Vec<String> {
     if ["oneOf", "anyOf", "allOf", "$ref"].iter().any(|word| schema.get(word).is_some()) {
-        // No plain struct: which keys there are depends on the values.
+        // The schema is not a plain struct: its keys depend on the values.
         return Vec::new();
     }
     let secrets = manifest.secrets.iter().map(|key| ("secrets", key));
-    // Keys of the host may have variables too: `home_channel`, and what has a dot.
+    // The host's own keys may have variables, too: `home_channel`, and keys with a dot.
     let own = |key: &str| key != "home_channel" && !key.contains('.');
     let variables = manifest.env.iter().map(|name| ("env", &name.key)).filter(|(_, key)| own(key));
-    // Of a place that stands deeper, the first key is looked for.
+    // Of a nested key only the first part is checked.
     let first = |key: &str| key.split('.').next().unwrap_or_default().to_owned();
     let astray = secrets.chain(variables).filter(|(_, key)| schema["properties"].get(first(key)).is_none());
     astray.map(|(list, key)| format!("`{key}` in `{list}`")).collect()
@@ -104,9 +104,9 @@ fn keys_astray(manifest: &Manifest, schema: &Value) -> Vec<String> {
 
 struct MockSubject {
     host: MockHost,
-    /// Whether log records are told, and how many were.
+    /// The number of reported log records; `None` if log records are not reported.
     logs: Option<usize>,
-    /// Records that wait to be told.
+    /// Log records to report.
     waiting: VecDeque<HostCall>,
     run: Option<Pending>,
 }
@@ -116,7 +116,7 @@ impl MockSubject {
         Self { host, logs: tells_logs.then_some(0), waiting: VecDeque::new(), run: None }
     }
 
-    /// A log record that was not told yet, or the end of `run`.
+    /// Returns the next unreported log record, or the end of `run`.
     fn aside(&mut self) -> Option<HostCall> {
         if let (true, Some(told)) = (self.waiting.is_empty(), self.logs) {
             let logs = self.host.logs();
@@ -152,7 +152,7 @@ impl Subject for MockSubject {
     async fn next_host_call(&mut self, deadline: Duration) -> Option<HostCall> {
         let mut left = deadline;
         loop {
-            // What it did comes before what it says of it: an event before the end of the link that brought it.
+            // Calls come before log records: an event is reported before the end of its link.
             let call = self.host.take_call(left.min(LOOK));
             if let Some(call) = call {
                 return Some(HostCall { method: call.method, payload: call.payload.to_string().into_bytes() });
@@ -181,7 +181,7 @@ fn ended(pending: &Pending, deadline: Duration) -> Answer {
     answer.map_or_else(Answer::never, |answer| Answer::new(answer.status, answer.payload))
 }
 
-/// Waits for a future on this thread.
+/// Runs a future to its end on this thread.
 fn block_on<T>(future: impl Future<Output = T>) -> T {
     struct Unpark(Thread);
     impl Wake for Unpark {

@@ -1,10 +1,10 @@
 //! A host in the test's own process (feature `testing`).
 //!
-//! [`MockHost`] loads an adapter type through the same vtables as hermes-host does,
-//! so a test sees what the host sees: statuses, bytes, deadlines. It records what
-//! the adapter says and answers the host methods an adapter may use. Everything
-//! waits with a deadline and blocks the calling thread; a test that also serves a
-//! platform on tokio uses a multi-thread runtime, or awaits a [`Pending`].
+//! [`MockHost`] loads an adapter type through the same vtables as hermes-host does, so a
+//! test observes the same statuses, bytes and deadlines. It records the adapter's calls and
+//! answers the host methods that an adapter may use. All waits have a deadline and block
+//! the calling thread. A test that also simulates a platform on tokio uses a multi-thread
+//! runtime, or awaits a [`Pending`].
 //!
 //! ```
 //! use hermes_adapter_sdk::prelude::*;
@@ -51,10 +51,10 @@ use crate::export::{self, Loaded};
 
 pub use hermes_adapter_abi::status;
 
-/// How long a test waits for anything.
+/// The maximum wait of a test.
 pub const PATIENCE: Duration = Duration::from_secs(10);
 
-/// How a [`MockHost`] begins.
+/// The settings of a [`MockHost`].
 pub struct Setup {
     instance: String,
     features: Vec<String>,
@@ -63,28 +63,28 @@ pub struct Setup {
 }
 
 impl Setup {
-    /// Names a feature the host has.
+    /// Adds a feature of the host.
     #[must_use]
     pub fn feature(mut self, feature: &str) -> Self {
         self.features.push(feature.to_owned());
         self
     }
 
-    /// Listens to log records up to `level` (1 error to 5 trace); 5 unless it is said.
+    /// Records log records up to `level` (1 error to 5 trace); the default is 5.
     #[must_use]
     pub fn max_level(mut self, level: u8) -> Self {
         self.board.set_max_level(level);
         self
     }
 
-    /// What `secret` answers for `name`.
+    /// Sets the secret `name`.
     #[must_use]
     pub fn secret(self, name: &str, value: &str) -> Self {
         self.board.set_secret(name, value);
         self
     }
 
-    /// Answers a host method, instead of what the mock does by itself.
+    /// Answers a host method with `with` instead of the mock's own answer.
     #[must_use]
     pub fn answer(
         self,
@@ -102,14 +102,14 @@ impl Setup {
         self
     }
 
-    /// Where `media.create` makes files.
+    /// Sets the folder in which `media.create` creates files.
     #[must_use]
     pub fn media_dir(self, dir: impl Into<PathBuf>) -> Self {
         self.board.set_media_dir(dir.into());
         self
     }
 
-    /// Names the folder that [`Host::data_dir`](crate::Host::data_dir) returns. Without it there is none, as with a host
+    /// Sets the folder that [`Host::data_dir`](crate::Host::data_dir) returns. By default there is none, as with a host
     /// of 1.0. Since 1.1.
     #[must_use]
     pub fn data_dir(mut self, dir: impl Into<PathBuf>) -> Self {
@@ -121,7 +121,7 @@ impl Setup {
     ///
     /// # Errors
     ///
-    /// The adapter's sentence.
+    /// The adapter's error.
     pub fn start<A: Exported>(self, config: Value) -> Result<MockHost, String> {
         let mut envelope = Envelope::new(HostInfo::new(SDK_VERSION, self.features), self.instance, config);
         envelope.data_dir = self.data_dir.map(|dir| dir.display().to_string());
@@ -145,22 +145,22 @@ impl MockHost {
     ///
     /// # Errors
     ///
-    /// The adapter's sentence.
+    /// The adapter's error.
     pub fn start<A: Exported>(config: Value) -> Result<Self, String> {
         Self::setup("test").start::<A>(config)
     }
 
-    /// Begins an instance of this name.
+    /// Returns the settings of an instance with this name.
     pub fn setup(instance: &str) -> Setup {
         Setup { instance: instance.to_owned(), features: Vec::new(), data_dir: None, board: Board::default() }
     }
 
-    /// The JSON Schema of the configuration of `A`.
+    /// Returns the JSON Schema of the configuration of `A`.
     pub fn config_schema<A: Exported>() -> Value {
         serde_json::from_str(&export::config_schema::<A>()).expect("the SDK writes JSON")
     }
 
-    /// Lets `A` judge a configuration without making an instance of it.
+    /// Lets `A` check a configuration without creating an instance of it.
     ///
     /// # Errors
     ///
@@ -172,7 +172,7 @@ impl MockHost {
         }
     }
 
-    /// The manifest, as `manifest()` answers it.
+    /// Returns the manifest, as `manifest()` returns it.
     pub fn manifest(&self) -> &str {
         &self.manifest
     }
@@ -182,7 +182,7 @@ impl MockHost {
         self.call_bytes(method, &serde_json::to_vec(payload).expect("a test's payload is JSON"))
     }
 
-    /// Calls a method with any bytes.
+    /// Calls a method with a raw payload.
     pub fn call_bytes(&self, method: &str, payload: &[u8]) -> Pending {
         let id = self.ids.fetch_add(1, Ordering::Relaxed);
         let pending = Pending::new(method, Some((Arc::clone(&self.loaded), id)));
@@ -194,11 +194,11 @@ impl MockHost {
     ///
     /// # Errors
     ///
-    /// The adapter's.
+    /// The adapter's error.
     ///
     /// # Panics
     ///
-    /// When the call ends in another way.
+    /// If the call ends with another status.
     pub fn connect(&self) -> Result<(), ConnectError> {
         let answer = self.call(method::CONNECT, &json!({})).wait();
         match answer.status {
@@ -208,7 +208,7 @@ impl MockHost {
         }
     }
 
-    /// Calls `run`; it goes on until the [`Pending`] is dropped.
+    /// Calls `run`; the call continues until the [`Pending`] is dropped.
     pub fn run(&self) -> Pending {
         self.call(method::RUN, &json!({}))
     }
@@ -217,12 +217,12 @@ impl MockHost {
     ///
     /// # Panics
     ///
-    /// When the call does not end with status OK.
+    /// If the call does not end with status OK.
     pub fn send(&self, outgoing: &Outgoing) -> SendOutcome {
         self.call(method::SEND, outgoing).wait().ok()
     }
 
-    /// Every event that was emitted so far.
+    /// Returns all emitted events.
     pub fn emitted(&self) -> Vec<Event> {
         self.board.emitted()
     }
@@ -231,7 +231,7 @@ impl MockHost {
     ///
     /// # Panics
     ///
-    /// When none comes within [`PATIENCE`].
+    /// If no event arrives within [`PATIENCE`].
     pub fn next_event(&self) -> Event {
         let payload = self.next_host_call("emit");
         serde_json::from_value(payload).expect("an adapter emits events")
@@ -241,18 +241,18 @@ impl MockHost {
     ///
     /// # Panics
     ///
-    /// When none comes within [`PATIENCE`].
+    /// If no call arrives within [`PATIENCE`].
     pub fn next_host_call(&self, method: &str) -> Value {
         let call = self.board.take_call(Some(method), PATIENCE);
         call.unwrap_or_else(|| panic!("the adapter did not call `{method}`")).payload
     }
 
-    /// Every host call that was made so far.
+    /// Returns all host calls.
     pub fn host_calls(&self) -> Vec<HostCall> {
         self.board.calls()
     }
 
-    /// Every log record so far.
+    /// Returns all log records.
     pub fn logs(&self) -> Vec<LogLine> {
         self.board.logs()
     }
@@ -261,29 +261,29 @@ impl MockHost {
     ///
     /// # Panics
     ///
-    /// When none comes within [`PATIENCE`].
+    /// If no record arrives within [`PATIENCE`].
     pub fn wait_log(&self, text: &str) -> LogLine {
         self.board.wait_log(text, PATIENCE).unwrap_or_else(|| panic!("no log record says `{text}`"))
     }
 
-    /// The value that the adapter keeps under `key`.
+    /// Returns the value that the adapter stored under `key`.
     pub fn kv(&self, key: &str) -> Option<String> {
         self.board.kv(key)
     }
 
-    /// Asks the instance to end.
+    /// Shuts the instance down.
     pub fn shutdown(&self, deadline: Duration) -> Pending {
         let pending = Pending::new("shutdown", None);
         self.loaded.shutdown(deadline, pending.filler());
         pending
     }
 
-    /// Destroys the instance; `false` when it is stuck. A second time does nothing.
+    /// Destroys the instance; returns `false` if it is stuck. A second call has no effect.
     pub fn destroy(&self, deadline: Duration) -> bool {
         self.loaded.destroy(deadline) == 0
     }
 
-    /// Whether the adapter gave its host handle back.
+    /// Returns whether the adapter has released its host handle.
     pub fn is_released(&self) -> bool {
         self.board.is_released()
     }
@@ -314,8 +314,8 @@ macro_rules! conformance {
     };
 }
 
-/// Runs the whole conformance list on an adapter with its stage, as a test: `certify!(MyAdapter);` reads
-/// `testdata/certify.toml` beside the adapter's `Cargo.toml`.
+/// Runs all conformance cases on an adapter with its stage, as a test: `certify!(MyAdapter);` reads
+/// `testdata/certify.toml` next to the adapter's `Cargo.toml`.
 #[macro_export]
 macro_rules! certify {
     ($adapter:ty) => {

@@ -1,4 +1,4 @@
-//! A call on its way, to be waited for or awaited.
+//! A pending call, which a test waits for or awaits.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -11,7 +11,7 @@ use serde::de::DeserializeOwned;
 use super::PATIENCE;
 use crate::export::Loaded;
 
-/// How a call ended.
+/// The answer to a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CallAnswer {
     /// The status; see [`status`](super::status).
@@ -21,32 +21,32 @@ pub struct CallAnswer {
 }
 
 impl CallAnswer {
-    /// The reply of a call that ended well.
+    /// Returns the reply of a successful call.
     ///
     /// # Panics
     ///
-    /// When it did not, or has another shape.
+    /// If the call failed, or the reply has another structure.
     pub fn ok<T: DeserializeOwned>(&self) -> T {
         assert_eq!(self.status, super::status::OK, "the call ended with {}", self.text());
         self.json()
     }
 
-    /// The payload, whatever the status.
+    /// Returns the payload, for any status.
     ///
     /// # Panics
     ///
-    /// When it has another shape.
+    /// If the payload has another structure.
     pub fn json<T: DeserializeOwned>(&self) -> T {
         serde_json::from_slice(&self.payload).unwrap_or_else(|error| panic!("{error} in {}", self.text()))
     }
 
-    /// The payload as text.
+    /// Returns the payload as text.
     pub fn text(&self) -> String {
         String::from_utf8_lossy(&self.payload).into_owned()
     }
 }
 
-/// A call on its way. Dropping it cancels the call, as the host does.
+/// A pending call. Dropping it cancels the call, as the host does.
 #[must_use = "dropping it cancels the call"]
 pub struct Pending {
     method: String,
@@ -77,7 +77,7 @@ impl Pending {
         Self { method: method.to_owned(), slot: Arc::default(), call }
     }
 
-    /// What the call's completion does.
+    /// Returns the callback of the call's completion.
     pub(super) fn filler(&self) -> impl FnOnce(i32, Vec<u8>) + Send + use<> {
         let slot = Arc::clone(&self.slot);
         move |status, payload| {
@@ -97,7 +97,7 @@ impl Pending {
     ///
     /// # Panics
     ///
-    /// When none comes within [`PATIENCE`].
+    /// If no answer arrives within [`PATIENCE`].
     pub fn wait(&self) -> CallAnswer {
         self.wait_for(PATIENCE).unwrap_or_else(|| panic!("`{}` was not answered", self.method))
     }
@@ -112,12 +112,12 @@ impl Pending {
         state.answer.clone()
     }
 
-    /// Whether the answer is there.
+    /// Returns whether the answer has arrived.
     pub fn is_answered(&self) -> bool {
         self.slot.lock().answer.is_some()
     }
 
-    /// Cancels the call; it is answered all the same.
+    /// Cancels the call, which is answered anyway.
     pub fn cancel(&self) {
         if let Some((loaded, id)) = &self.call {
             loaded.cancel(*id);
