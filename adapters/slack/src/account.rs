@@ -1,4 +1,4 @@
-//! The workspaces that the app is installed in: their tokens, who we are in each, and what people are called there.
+//! The workspaces of the app: their tokens, the app's identity in each, and the names of their users.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -12,53 +12,54 @@ use tokio::time::Instant;
 use crate::api::{Api, ApiError, Conversation, ConversationInfo, Conversations, Me, UserInfo};
 use crate::inbound;
 
-/// Names that are remembered; when they are more, all are asked for anew.
+/// The maximum number of cached names. Above it the cache is cleared.
 const NAMES_MAX: usize = 4096;
-/// How long the names of one message may take, which are asked for together. Without one the id is shown.
+/// The time limit for all names of one message, which are requested together. Without a name the id is shown.
 const NAME_TIMEOUT: Duration = Duration::from_secs(1);
-/// The longest name that is shown, in characters.
+/// The maximum length of a shown name, in characters.
 const NAME_CHARS_MAX: usize = 100;
-/// How long a name is not asked for again that could not be had.
+/// The time before a name is requested again after a failure.
 const NAMELESS: Duration = Duration::from_secs(60);
-/// Slash commands whose address is remembered, and for how long it is good.
+/// The maximum number of remembered slash commands, and the lifetime of their response
+/// addresses, in milliseconds.
 /// <https://docs.slack.dev/interactivity/handling-user-interaction#message_responses>
 const COMMANDS_MAX: usize = 256;
 const RESPONSE_MS: i64 = 30 * 60 * 1000;
-/// How many channels a page of the list has, and how many pages are read to find a name.
+/// The page size of the channel list, and the maximum number of pages searched for a name.
 /// <https://docs.slack.dev/reference/methods/conversations.list>
 const PAGE: u32 = 200;
 const PAGES_MAX: usize = 25;
 
-/// Threads of channels that our workspaces share, of which it is remembered whose they are.
+/// The maximum number of remembered threads in channels that our workspaces share.
 const SHARED_MAX: usize = 1024;
 
 /// One workspace.
 #[derive(Debug)]
 pub struct Space {
-    /// The bot token of this workspace.
+    /// The bot token of the workspace.
     pub token: String,
-    /// Who we are in it.
+    /// The app's identity in the workspace.
     pub me: Me,
 }
 
-/// What something is called, if it is known; and until when that is believed, if not for good.
+/// A name, if it is known, and the time at which the entry expires; `None` if it never does.
 struct Named(Option<String>, Option<Instant>);
 
 /// The app in all its workspaces.
 pub struct Account {
-    /// The server.
     pub api: Api,
     tokens: Vec<String>,
     spaces: Mutex<Vec<Arc<Space>>>,
     names: Mutex<BTreeMap<(String, String), Named>>,
-    /// Threads of channels that our workspaces share, and the workspace of each.
+    /// The threads of channels that our workspaces share, with the workspace of each.
     shared: Mutex<VecDeque<(String, String)>>,
-    /// Slash commands by the event that they became, and where they may be answered until when.
+    /// The slash commands: the `inbox_id` of the event, the response address, and its
+    /// expiry in milliseconds since the Unix epoch.
     commands: Mutex<VecDeque<(i64, String, i64)>>,
 }
 
 impl Account {
-    /// An app with these bot tokens, of which none is asked about yet.
+    /// Creates an app with these bot tokens, without any request.
     pub fn new(api: Api, tokens: Vec<String>) -> Self {
         Self {
             api,
@@ -70,7 +71,8 @@ impl Account {
         }
     }
 
-    /// Asks each token who it is, and claims its place. A workspace that the app was taken out of is left out.
+    /// Requests the identity of each token and locks its credential. A workspace that has
+    /// uninstalled the app is left out.
     pub async fn introduce(&self, host: &Host) -> Result<(), ConnectError> {
         let mut spaces: Vec<Arc<Space>> = Vec::new();
         let mut out = None;
@@ -117,14 +119,14 @@ impl Account {
         self.spaces.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Every workspace.
+    /// Returns all workspaces.
     pub fn all(&self) -> Vec<Arc<Space>> {
         self.spaces().clone()
     }
 
-    /// The workspace that a delivery belongs to: the first of ours that it names. A channel that is shared with
-    /// another workspace of ours belongs to the one whose bot is mentioned, or was answered, and so does what follows in
-    /// the same thread: which of them Slack names there is its choice.
+    /// Returns the workspace of a delivery: the first of ours that it names. In a channel shared between several of our
+    /// workspaces, a message belongs to the workspace whose bot is mentioned or was answered, and so do later messages
+    /// of the same thread. Slack itself names any of the workspaces there.
     pub fn space_of(&self, payload: &Value) -> Option<Arc<Space>> {
         let (spaces, teams) = (self.spaces(), inbound::teams(payload));
         let first = teams.iter().find_map(|team| spaces.iter().find(|space| space.me.team_id == *team))?;
@@ -149,17 +151,17 @@ impl Account {
         Some(space)
     }
 
-    /// A workspace of ours by its id.
+    /// Returns one of our workspaces by its id.
     pub fn space(&self, team: &str) -> Option<Arc<Space>> {
         self.spaces().iter().find(|space| space.me.team_id == team).cloned()
     }
 
-    /// Whether one of our bots, in whichever workspace, wrote what was delivered.
+    /// Returns whether one of our bots, in any workspace, wrote the message.
     pub fn is_own(&self, payload: &Value) -> bool {
         self.spaces().iter().any(|space| inbound::is_by(payload, &space.me))
     }
 
-    /// The workspace and the channel of a chat.
+    /// Returns the workspace and the channel of a chat.
     pub fn place(&self, id: &str) -> Result<(Arc<Space>, String), String> {
         let (team, channel) = inbound::place(id);
         let spaces = self.spaces();
@@ -172,7 +174,7 @@ impl Account {
         Ok((Arc::clone(space), channel.to_owned()))
     }
 
-    /// What people are called in the workspace.
+    /// Returns the names of users in the workspace.
     pub async fn user_names<'u>(
         &self,
         space: &Space,
@@ -190,7 +192,7 @@ impl Account {
         join_all(names).await.into_iter().flatten().collect()
     }
 
-    /// What a channel is called.
+    /// Returns the name of a channel.
     pub async fn channel_name(&self, space: &Space, channel: &str) -> Option<String> {
         let asked = async {
             let parameters = [("channel", json!(channel))];
@@ -200,7 +202,7 @@ impl Account {
         self.named(space, channel, asked).await
     }
 
-    /// A name that was asked for before, or what `asked` says.
+    /// Returns a cached name, or requests it with `asked`.
     async fn named(
         &self,
         space: &Space,
@@ -233,7 +235,7 @@ impl Account {
         found
     }
 
-    /// The channel of this name, in any workspace.
+    /// Returns the channel with this name, in any workspace.
     pub async fn channel_named(&self, name: &str) -> Result<Option<(Arc<Space>, Conversation)>, ApiError> {
         for space in self.all() {
             let mut cursor = String::new();
@@ -259,14 +261,14 @@ impl Account {
         Ok(None)
     }
 
-    /// The direct messages with somebody.
+    /// Returns the direct messages with a user.
     pub async fn dm_with(&self, space: &Space, user: &str) -> Result<Conversation, ApiError> {
         let found: ConversationInfo =
             self.api.call(&space.token, "conversations.open", &[("users", json!(user))]).await?;
         Ok(found.channel)
     }
 
-    /// Remembers where a slash command may be answered.
+    /// Stores the response address of a slash command.
     pub fn note_command(&self, inbox_id: i64, response_url: &str, now_ms: i64) {
         let mut commands = self.commands.lock().unwrap_or_else(PoisonError::into_inner);
         commands.push_back((inbox_id, response_url.to_owned(), now_ms.saturating_add(RESPONSE_MS)));
@@ -275,14 +277,14 @@ impl Account {
         }
     }
 
-    /// Where the slash command that became this event may still be answered.
+    /// Returns the response address of the slash command that became this event, if it is still valid.
     pub fn response_url(&self, inbox_id: Option<i64>, now_ms: i64) -> Option<String> {
         let commands = self.commands.lock().unwrap_or_else(PoisonError::into_inner);
         let found = commands.iter().find(|(id, _, until_ms)| Some(*id) == inbox_id && now_ms < *until_ms);
         found.map(|(_, url, _)| url.clone())
     }
 
-    /// Proves a round trip.
+    /// Checks the link with a round trip.
     pub async fn prove(&self) -> Result<(), ApiError> {
         for space in self.all() {
             match self.api.call::<Value>(&space.token, "auth.test", &[]).await {
@@ -296,7 +298,7 @@ impl Account {
         Ok(())
     }
 
-    /// Goes on without a workspace; `false` when it is the last one.
+    /// Removes a workspace; returns `false` if it is the last one.
     fn leave_out(&self, gone: &Space) -> bool {
         let mut spaces = self.spaces();
         let is_last = spaces.len() <= 1;
@@ -305,15 +307,15 @@ impl Account {
     }
 }
 
-/// Whether the app was taken out of the workspace that was asked.
+/// Returns whether the workspace has uninstalled the app.
 fn is_taken_out(error: &ApiError) -> bool {
     matches!(error, ApiError::Refused(refused) if matches!(refused.code.as_str(), "account_inactive" | "token_revoked"))
 }
 
-/// For how long a name is not asked for again after this error; `None`: for good.
+/// Returns the time before a name is requested again after this error; `None`: never.
 fn believed(error: &ApiError) -> Option<Duration> {
     let ApiError::Refused(refused) = error else { return Some(NAMELESS) };
-    // A missing scope stays missing, and who is not there does not come.
+    // A missing scope stays missing, and an unknown user does not appear later.
     match refused.code.as_str() {
         "missing_scope" | "user_not_visible" => None,
         code if code.ends_with("_not_found") => None,
@@ -321,7 +323,7 @@ fn believed(error: &ApiError) -> Option<Duration> {
     }
 }
 
-/// What an error means for the link; `key` holds the token that was used.
+/// Returns the effect of an error on the link; `key` is the config key of the token.
 pub fn lost(error: &ApiError, key: &str) -> ConnectError {
     let refused = match error {
         ApiError::Refused(refused) => refused,

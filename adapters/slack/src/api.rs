@@ -1,6 +1,6 @@
-//! The Web API: one call function, typed answers, no policy.
+//! The Web API: one function for calls, with typed responses and without policy.
 //!
-//! Only fields that are read are named; whatever else the server sends is ignored.
+//! The types contain only the fields that the adapter reads; all other fields are ignored.
 //! <https://docs.slack.dev/apis/web-api/>
 
 use std::path::Path;
@@ -20,51 +20,52 @@ use hermes_adapter_net::{
 use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::Value;
 
-/// The longest answer of the server that is read, in bytes.
+/// The maximum size of a response, in bytes.
 const ANSWER_BYTES_MAX: u64 = 8 * 1024 * 1024;
-/// How long any call may take.
+/// The timeout of every call.
 const CALL_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The server. A token comes with each call: one app has one for each workspace, and one for its sockets.
+/// The client of the server. The token is an argument of each call, because an app has one
+/// for each workspace and one for its sockets.
 pub struct Api {
     client: Client,
     base: String,
-    /// Origins that the operator configured; a file is taken to no other one without encryption.
+    /// The origins that the operator configured. Uploads to other origins require encryption.
     origins: Vec<String>,
     server: String,
 }
 
-/// Why a call gave no result.
+/// The reason why a call has no result.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum ApiError {
-    /// The server said no.
+    /// The server rejected the call.
     #[error("{0}")]
     Refused(Refused),
-    /// Nothing reached the server.
+    /// The request did not reach the server.
     #[error("{0}")]
     NotSent(String),
-    /// It was not done, for a reason that lies in this message alone.
+    /// The call had no effect, for a reason that concerns this message only.
     #[error("{0}")]
     Held(String),
-    /// It may have been done.
+    /// The call may have taken effect.
     #[error("{0}")]
     Doubtful(String),
 }
 
-/// The server's no.
+/// A rejection by the server.
 #[derive(Clone, Debug, Default, thiserror::Error)]
 #[error("{code}{}{}", if detail.is_empty() { "" } else { ": " }, detail)]
 pub struct Refused {
-    /// The word in `error`: `channel_not_found`.
+    /// The code in `error`, such as `channel_not_found`.
     pub code: String,
-    /// What else the server says about it.
+    /// Further details from the server.
     pub detail: String,
-    /// How long to wait, in milliseconds.
+    /// The requested wait, in milliseconds.
     pub retry_after_ms: Option<u64>,
 }
 
 impl Api {
-    /// A server at `base`, which is what stands before the name of a method.
+    /// Creates a client for the server at `base`, the address before the name of a method.
     pub fn new(
         base: &str,
         files: Option<&str>,
@@ -91,8 +92,9 @@ impl Api {
         })
     }
 
-    /// Calls a method. Not every method reads JSON, but every one reads a form:
-    /// <https://docs.slack.dev/apis/web-api/#post-bodies>. A value that is no text is written as JSON.
+    /// Calls a method with form parameters, because some methods do not accept JSON:
+    /// <https://docs.slack.dev/apis/web-api/#post-bodies>. A value that is not a string is encoded as
+    /// JSON.
     pub async fn call<T: DeserializeOwned>(
         &self,
         token: &str,
@@ -110,18 +112,18 @@ impl Api {
         answer(response).await
     }
 
-    /// Puts a file of so many bytes where `files.getUploadURLExternal` said, for as long as whoever asks waits. Nobody sees
-    /// it before it is completed.
+    /// Uploads a file of `length` bytes to an address from `files.getUploadURLExternal`. The caller limits the time.
+    /// The file is invisible until it is completed.
     pub async fn upload(&self, address: &str, file: tokio::fs::File, length: u64) -> Result<(), ApiError> {
         let request = self.client.post(self.encrypted(address)?);
         let request = request.header(CONTENT_LENGTH, length).body(Body::from(file));
         let sent = request.send().await;
-        // It lies at another server than the calls, which may be well.
+        // The upload server is separate, so a failure says nothing about the API server.
         let response = sent.map_err(|error| ApiError::Held(format!("the file: {}", NetError::from(error))))?;
         uploaded(response.status().as_u16())
     }
 
-    /// Answers a slash command at the address that came with it.
+    /// Answers a slash command at its response address.
     /// <https://docs.slack.dev/interactivity/handling-user-interaction#message_responses>
     pub async fn respond(&self, address: &str, message: &Value) -> Result<(), ApiError> {
         let request = self.client.post(self.encrypted(address)?).timeout(CALL_TIMEOUT).json(message);
@@ -129,7 +131,7 @@ impl Api {
         responded(response.status().as_u16(), retry_after_ms(response.headers()))
     }
 
-    /// An address that Slack named, if what is taken there is read by nobody else.
+    /// Returns an address from Slack if it is encrypted, or belongs to a configured origin.
     fn encrypted(&self, address: &str) -> Result<Url, ApiError> {
         let url = Url::parse(address).map_err(|_| ApiError::Held("the address that Slack named is none".to_owned()))?;
         if url.scheme() != "https" && !self.origins.contains(&url.origin().ascii_serialization()) {
@@ -148,19 +150,19 @@ impl Api {
     }
 }
 
-/// What the status says that an upload was answered with.
+/// Returns the result of an upload with this HTTP status.
 fn uploaded(status: u16) -> Result<(), ApiError> {
     let detail = format!("the file was answered with {status}");
     match status {
         200..=299 => Ok(()),
-        // Too slow, or too much at once: another time it may be taken.
+        // Too slow or too many at once: a later attempt may succeed.
         408 | 429 => Err(ApiError::Held(detail)),
         400..=499 => Err(ApiError::Refused(Refused { code: "file".to_owned(), detail, retry_after_ms: None })),
         _ => Err(ApiError::Held(detail)),
     }
 }
 
-/// What the status says that the answer to a slash command was answered with.
+/// Returns the result of a slash command's response with this HTTP status.
 fn responded(status: u16, retry_after_ms: Option<u64>) -> Result<(), ApiError> {
     let detail = format!("the address of the command was answered with {status}");
     let code = match status {
@@ -197,7 +199,7 @@ async fn answer<T: DeserializeOwned>(response: Response) -> Result<T, ApiError> 
         || ApiError::Refused(Refused { code: "ratelimited".to_owned(), detail: String::new(), retry_after_ms });
     let body: Value = match body::read_json(response, ANSWER_BYTES_MAX).await {
         _ if status == 429 => return Err(limited()),
-        // Nobody took it on: <https://www.rfc-editor.org/rfc/rfc9110#section-15.6.4>
+        // No server processed the request: <https://www.rfc-editor.org/rfc/rfc9110#section-15.6.4>
         Err(_) if status == 503 => {
             let detail = format!("the server answered {status}");
             return Err(ApiError::Refused(Refused { code: "service_unavailable".to_owned(), detail, retry_after_ms }));
@@ -222,27 +224,27 @@ async fn answer<T: DeserializeOwned>(response: Response) -> Result<T, ApiError> 
     Err(ApiError::Refused(Refused { code: code.to_owned(), detail, retry_after_ms }))
 }
 
-/// An answer of which nothing is needed.
+/// A response without used fields.
 #[derive(Debug, Deserialize)]
 pub struct Done {}
 
 /// <https://docs.slack.dev/reference/methods/auth.test>
 #[derive(Clone, Debug, Deserialize)]
 pub struct Me {
-    /// The workspace.
+    /// The id of the workspace.
     pub team_id: String,
-    /// Its name.
+    /// The name of the workspace.
     #[serde(default)]
     pub team: String,
-    /// The app's user there.
+    /// The id of the app's user in the workspace.
     pub user_id: String,
     /// The name of that user.
     #[serde(default)]
     pub user: String,
-    /// The app's bot there.
+    /// The id of the app's bot in the workspace.
     #[serde(default)]
     pub bot_id: String,
-    /// Whether the token is one for all workspaces of an organization.
+    /// True if the token is valid for all workspaces of an organization.
     #[serde(default)]
     pub is_enterprise_install: bool,
 }
@@ -258,7 +260,7 @@ pub struct Opened {
 pub struct Posted {
     #[serde(default)]
     pub ts: String,
-    /// `chat.postEphemeral` calls it so.
+    /// The id in the response of `chat.postEphemeral`.
     #[serde(default)]
     pub message_ts: String,
 }
@@ -298,7 +300,7 @@ pub struct File {
     pub url_private_download: Option<String>,
     #[serde(default)]
     pub url_private: Option<String>,
-    /// `slack_audio` and `slack_video` were recorded in the chat.
+    /// `slack_audio` or `slack_video` for a recording made in the chat.
     #[serde(default)]
     pub subtype: Option<String>,
     /// `hosted`, `external`, `tombstone`, …
@@ -306,7 +308,7 @@ pub struct File {
     pub mode: Option<String>,
     #[serde(default)]
     pub is_external: bool,
-    /// `check_file_info` where the event says less than `files.info`.
+    /// `check_file_info` if `files.info` has more details than the event.
     #[serde(default)]
     pub file_access: Option<String>,
 }
@@ -328,7 +330,7 @@ pub struct User {
     pub profile: Profile,
 }
 
-/// The part of a user that is for people.
+/// The public profile of a user.
 #[derive(Debug, Default, Deserialize)]
 pub struct Profile {
     #[serde(default)]
@@ -350,7 +352,7 @@ pub struct Conversations {
     pub response_metadata: Cursor,
 }
 
-/// Where the next page begins.
+/// The position of the next page.
 #[derive(Debug, Default, Deserialize)]
 pub struct Cursor {
     #[serde(default)]

@@ -32,7 +32,7 @@ fn read_block(block: &Value, lines: &mut Vec<String>) {
             lines.extend(title.map(|title| format!("[{}: {title}]", string(&block["type"]))));
         }
         "markdown" => lines.push(string(&block["text"])),
-        // Buttons and menus say nothing without their interface.
+        // Buttons and menus have no meaning without their interface.
         "actions" | "input" | "divider" | "file" => {}
         _ => {
             lines.push(string(&block["text"]["text"]));

@@ -1,12 +1,12 @@
-//! The Events API over HTTP: requests that Slack signs, for apps without sockets.
+//! The Events API over HTTP: requests signed by Slack, for apps without Socket Mode.
 //!
-//! Whatever the path, a request counts only when its signature fits its body and its time is near: somebody who reads
-//! an old one cannot send it again. <https://docs.slack.dev/authentication/verifying-requests-from-slack>
+//! On every path a request is accepted only with a valid signature of its body and a recent time, so a recorded
+//! request cannot be replayed later. <https://docs.slack.dev/authentication/verifying-requests-from-slack>
 //!
-//! What was not answered well within three seconds comes up to three times more, at once, after a minute and after
-//! five, with `X-Slack-Retry-Num` and signed anew: nobody has to read that number, since a change is known by its own
-//! name. `X-Slack-No-Retry` says of what will never be understood that it needs not come again.
-//! <https://docs.slack.dev/apis/events-api/>
+//! Slack repeats a request without a successful response within three seconds, up to three times: immediately, after
+//! one minute and after five minutes, with a new signature and `X-Slack-Retry-Num`. The adapter ignores that number,
+//! because the event id identifies the change. The response header `X-Slack-No-Retry` prevents repetitions of an
+//! invalid request. <https://docs.slack.dev/apis/events-api/>
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -31,29 +31,30 @@ use tokio::time::timeout;
 use crate::account::{Account, lost};
 use crate::lanes::{Ack, Delivery, Kind, Lanes};
 
-/// How far a request's time may be from ours, in seconds; what Slack advises.
+/// The maximum difference between a request's time and the local time, in seconds, as recommended by Slack.
 const AGE_S_MAX: u64 = 300;
-/// The longest body that is read, in bytes.
+/// The maximum size of a body, in bytes.
 const BODY_BYTES_MAX: usize = 1024 * 1024;
-/// How long a body may take. Slack itself waits for the answer no longer.
+/// The time in which a body must arrive. Slack waits no longer for the response.
 const BODY_TIMEOUT: Duration = Duration::from_secs(3);
-/// What nobody signed is logged at most this often; the next line tells how much it was.
+/// The minimum interval between two log records about unsigned requests, in milliseconds;
+/// each counts the requests since the previous one.
 const UNSIGNED_LOG_MS: i64 = 60_000;
-/// How long a delivery may take until Slack is asked to bring it again. Slack waits three seconds.
+/// The time after which Slack is asked to repeat a delivery. Slack waits three seconds.
 const ACK_TIMEOUT: Duration = Duration::from_millis(2500);
-/// Requests at once.
+/// The maximum number of parallel requests.
 const REQUESTS_MAX: usize = 64;
-/// What callers can take; who is beyond the requests at once hears so.
+/// The limits for callers; requests above the parallel limit get an error response.
 const BOUNDS: Bounds = Bounds {
     connections: 2 * REQUESTS_MAX,
     head: Duration::from_secs(30),
     lifetime: Duration::from_secs(600),
     grace: Duration::from_secs(30),
 };
-/// How often a quiet link proves itself.
+/// The interval in which a quiet link proves itself.
 const PROVE_EVERY: Duration = Duration::from_secs(60);
 
-/// What Slack sends its requests to.
+/// The HTTP endpoint for Slack's requests.
 pub struct EventsApi {
     account: Arc<Account>,
     host: Host,
@@ -70,7 +71,7 @@ struct Door {
     unsigned: Mutex<Unsigned>,
 }
 
-/// Requests that Slack did not sign.
+/// The count of unsigned requests.
 #[derive(Default)]
 struct Unsigned {
     logged_ms: i64,
@@ -78,7 +79,7 @@ struct Unsigned {
 }
 
 impl Door {
-    /// Refuses a request that Slack did not sign. Anybody can send one, so that is not said each time.
+    /// Rejects an unsigned request. Anybody can send one, so not every one is logged.
     fn turn_away(&self, why: &'static str) -> Response {
         let now_ms = self.host.now_ms();
         let mut unsigned = self.unsigned.lock().unwrap_or_else(PoisonError::into_inner);
@@ -93,12 +94,12 @@ impl Door {
 }
 
 impl EventsApi {
-    /// A door at `address`, for requests signed with `secret`.
+    /// Creates an endpoint at `address`, for requests signed with `secret`.
     pub fn new(account: Arc<Account>, host: Host, address: SocketAddr, secret: String) -> Self {
         Self { account, host, address, secret, listener: Mutex::default() }
     }
 
-    /// Takes the port.
+    /// Binds the port.
     pub async fn connect(&self) -> Result<(), ConnectError> {
         let listener = serve::bind("listen", &[self.address]).await?;
         let address = listener.local_addr().map_err(|error| ConnectError::retry(error.to_string()))?;
@@ -144,7 +145,8 @@ impl EventsApi {
 async fn enter(State(door): State<Arc<Door>>, request: Request<Body>) -> Response {
     let (parts, body) = request.into_parts();
     let now_s = u64::try_from(door.host.now_ms() / 1000).unwrap_or_default();
-    // Whoever claims nothing is not read, and only who is signed takes a place from Slack.
+    // A request without a plausible claim is not read. Only a signed request takes one of
+    // the permits for Slack's requests.
     let claim = match Claim::of(&parts.headers, now_s) {
         Ok(claim) => claim,
         Err(why) => return door.turn_away(why),
@@ -175,29 +177,29 @@ async fn enter(State(door): State<Arc<Door>>, request: Request<Body>) -> Respons
     };
     match timeout(ACK_TIMEOUT, taken).await {
         Ok(true) => StatusCode::OK.into_response(),
-        // The host does not have it yet: Slack brings it again, and it is known by what it changes.
+        // The host does not have the event yet: Slack repeats it, and the event id identifies the change.
         Ok(false) | Err(_) => later(),
     }
 }
 
-/// Asks Slack to come again, on a new connection: this one may lead to a link that has ended.
+/// Asks Slack to repeat the request on a new connection, because this one may belong to a link that has ended.
 fn later() -> Response {
     (StatusCode::SERVICE_UNAVAILABLE, [(CONNECTION, "close")]).into_response()
 }
 
-/// Tells Slack that this will not be taken another time either.
+/// Tells Slack not to repeat the request.
 fn never(status: StatusCode) -> Response {
     (status, [("x-slack-no-retry", "1")]).into_response()
 }
 
-/// What the headers of a request say about who signed it, and when.
+/// The signature and the time in a request's headers, not verified yet.
 struct Claim<'h> {
     time: &'h str,
     tag: Vec<u8>,
 }
 
 impl<'h> Claim<'h> {
-    /// A claim that can be looked into: one with a time that is near.
+    /// Returns the claim of a request whose time is recent.
     fn of(headers: &'h HeaderMap, now_s: u64) -> Result<Self, &'static str> {
         let header = |name| headers.get(name).and_then(|value| value.to_str().ok());
         let time = header("x-slack-request-timestamp").ok_or("the request has no time")?;
@@ -210,7 +212,7 @@ impl<'h> Claim<'h> {
         Ok(Self { time, tag })
     }
 
-    /// Whether Slack signed this body.
+    /// Verifies that Slack signed this body.
     fn holds(&self, key: &hmac::Key, body: &[u8]) -> Result<(), &'static str> {
         let signed = [b"v0:", self.time.as_bytes(), b":", body].concat();
         hmac::verify(key, &signed, &self.tag).map_err(|_| "the signature does not fit `signing_secret`")
@@ -229,7 +231,7 @@ fn is_ssl_check(body: &[u8]) -> bool {
     body.split(|byte| *byte == b'&').any(|field| field == b"ssl_check=1")
 }
 
-/// Reads a body: JSON is an event, a form is a slash command or holds a payload.
+/// Parses a body: JSON is an event, a form is a slash command or contains a payload.
 fn read(headers: &HeaderMap, body: &Bytes) -> Option<(Kind, Value)> {
     let kind = headers.get(CONTENT_TYPE)?.to_str().ok()?;
     if kind.starts_with("application/json") {

@@ -1,4 +1,4 @@
-//! The files of a message, brought to the host once it asks for them.
+//! The files of a message, downloaded when the host asks for them.
 
 use hermes_adapter_net::fetch::{FetchError, Fetched, Fetcher};
 use hermes_adapter_net::reqwest::Url;
@@ -11,22 +11,22 @@ use tokio::io::AsyncWriteExt;
 use crate::account::{Account, Space};
 use crate::api::{File, FileInfo};
 
-/// The longest address that is kept; where it is longer Slack is asked for it.
+/// The maximum length of a stored address, in bytes; a longer one is requested from Slack when needed.
 const URL_BYTES_MAX: usize = 1024;
 
-/// Where a file lies.
+/// The location of a file.
 #[derive(Serialize, Deserialize)]
 struct Lies {
-    /// The workspace.
+    /// The id of the workspace.
     team: String,
-    /// Slack's name of it.
+    /// The id of the file.
     id: String,
-    /// Its address, where the message told it.
+    /// The address of the file, if the message contains it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     url: Option<String>,
 }
 
-/// A file of a message, for an event.
+/// Returns the attachment of a message's file.
 pub fn named(team: &str, file: &File) -> Attachment {
     let name = file.name.clone().unwrap_or_else(|| "file".to_owned());
     let (kind, size) = (kind_of(file), file.size.unwrap_or_default());
@@ -48,27 +48,27 @@ fn mime(file: &File) -> &str {
     file.mimetype.as_deref().unwrap_or("application/octet-stream")
 }
 
-/// Why a file is none of Slack's to give.
+/// Returns the reason if the file is not stored at Slack.
 fn elsewhere(file: &File) -> Option<&'static str> {
     let is_external = file.is_external || file.mode.as_deref() == Some("external");
     is_external.then_some("the file lies at another service, where only its link leads")
 }
 
-/// Fetches files with the token of their workspace, where that may be seen.
+/// A downloader of files. It sends the workspace's token to trusted addresses only.
 pub struct Files {
     fetcher: Fetcher,
-    /// Origins of files that the operator configured.
+    /// The origins of files that the operator configured.
     origins: Vec<Url>,
     bytes_max: u64,
 }
 
 impl Files {
-    /// Files of at most `bytes_max` bytes, from Slack or from these origins.
+    /// Creates a downloader for files of at most `bytes_max` bytes, from Slack or from these origins.
     pub fn new(fetcher: Fetcher, origins: Vec<Url>, bytes_max: u64) -> Self {
         Self { fetcher, origins, bytes_max }
     }
 
-    /// Brings a file to the host; one that cannot be had is named with the reason.
+    /// Downloads a file for the host. If it fails, the returned attachment contains the reason.
     pub async fn fetch(&self, account: &Account, host: &Host, file: Attachment) -> Attachment {
         match self.try_fetch(account, host, file.clone()).await {
             Ok(fetched) => fetched,
@@ -95,7 +95,7 @@ impl Files {
         let bearer = HeaderValue::from_str(&format!("Bearer {}", space.token)).map_err(|_| "the token is no header")?;
         headers.insert(AUTHORIZATION, bearer);
         let found = self.fetcher.fetch(url.as_str(), headers).await.map_err(|error| said(&error))?;
-        // Who may not read a file is sent to the page where people sign in.
+        // Without permission Slack redirects to the sign-in page.
         if found.content_type() == Some("text/html") && file.mime != "text/html" {
             return Err(
                 "Slack answered with a page instead of the file; does the app have the scope files:read?".to_owned()
@@ -109,7 +109,7 @@ impl Files {
     }
 }
 
-/// Asks Slack about a file of which an event says little; returns its address.
+/// Requests details of a file that an event describes incompletely; returns its address.
 async fn look_up(account: &Account, space: &Space, id: &str, known: &mut Attachment) -> Result<String, String> {
     let found: Result<FileInfo, _> = account.api.call(&space.token, "files.info", &[("file", json!(id))]).await;
     let file = found.map_err(|error| error.to_string())?.file;
@@ -123,7 +123,7 @@ async fn look_up(account: &Account, space: &Space, id: &str, known: &mut Attachm
     address(&file).map(str::to_owned).ok_or_else(|| "Slack does not offer the file for download".to_owned())
 }
 
-/// Writes a file as it comes; returns its size.
+/// Streams a file to disk; returns its size in bytes.
 async fn write(mut found: Fetched, path: &str) -> Result<u64, String> {
     let not_kept = |error: std::io::Error| format!("the file could not be kept: {error}");
     let mut target = tokio::fs::File::create(path).await.map_err(not_kept)?;
@@ -143,7 +143,7 @@ fn said(error: &FetchError) -> String {
     }
 }
 
-/// Whether a file's address may see a token. <https://docs.slack.dev/reference/objects/file-object>
+/// Returns whether a file's address may receive a token. <https://docs.slack.dev/reference/objects/file-object>
 fn is_slacks(url: &Url, configured: &[Url]) -> bool {
     let host = url.host_str().unwrap_or_default();
     let theirs = ["slack.com", "slack-files.com", "slack-gov.com"];

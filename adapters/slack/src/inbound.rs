@@ -1,8 +1,8 @@
-//! From what Slack delivers to an event: who, where, whether this app was meant.
+//! Conversion of Slack's deliveries to events: sender, chat, and whether the message addresses this app.
 //!
-//! Pure, but for names, which are only asked for here (`receiver` fetches them), and files, which are only named
-//! (`files` fetches them). The descriptor of a chat is made in one place and from the channel's id alone, since only
-//! some payloads tell what kind of channel it is.
+//! The functions are pure. Names are inputs (`receiver` requests them), and files are references (`files` fetches
+//! them). The descriptor of a chat is built in one place and from the channel's id alone, because only some payloads
+//! contain the kind of channel.
 
 use std::collections::BTreeMap;
 
@@ -15,10 +15,10 @@ use crate::content;
 use crate::files;
 use crate::text;
 
-/// Kinds of messages that somebody wrote; everything else is the platform's own.
-/// <https://docs.slack.dev/reference/events/message#subtypes>
+/// The subtypes of messages written by people or apps; all others come from the platform
+/// itself. <https://docs.slack.dev/reference/events/message#subtypes>
 const WRITTEN: [&str; 4] = ["file_share", "thread_broadcast", "me_message", "bot_message"];
-/// The longest payload that is kept with its event, in bytes.
+/// The maximum size of a payload stored with its event, in bytes.
 const RAW_BYTES_MAX: usize = 16 * 1024;
 
 /// Where conversations are held.
@@ -30,14 +30,14 @@ pub struct Threads {
     pub in_dms: bool,
 }
 
-/// What a delivery is read with.
+/// The context for reading a delivery.
 #[derive(Clone, Copy)]
 pub struct Reader<'a> {
-    /// Who we are in the workspace.
+    /// The app's identity in the workspace.
     pub me: &'a Me,
     /// Where conversations are held.
     pub threads: Threads,
-    /// What people are called, as far as it is known.
+    /// The known names of users.
     pub names: &'a BTreeMap<String, String>,
 }
 
@@ -47,8 +47,8 @@ impl Reader<'_> {
     }
 }
 
-/// The workspaces that a delivery may belong to, the likeliest first. In a channel that is shared with another
-/// company, what was written there carries that company's id outside, and ours in `authorizations`.
+/// Returns the workspaces to which a delivery may belong, the likeliest first. In a channel shared with
+/// another company, a message of that company carries its id at the top level, and ours in `authorizations`.
 /// <https://docs.slack.dev/apis/events-api/#callback-field>
 pub fn teams(payload: &Value) -> Vec<&str> {
     let authorized = payload["authorizations"].as_array().into_iter().flatten().map(|one| &one["team_id"]);
@@ -58,19 +58,19 @@ pub fn teams(payload: &Value) -> Vec<&str> {
         .collect()
 }
 
-/// The texts of an event.
+/// Returns the texts of an event.
 pub fn texts(payload: &Value) -> Vec<&str> {
     let event = &payload["event"];
     [&event["text"], &event["message"]["text"]].into_iter().filter_map(Value::as_str).collect()
 }
 
-/// Whether an event's text mentions a user.
+/// Returns whether an event's text mentions a user.
 pub fn mentions(payload: &Value, user: &str) -> bool {
     let marks = [format!("<@{user}>"), format!("<@{user}|")];
     texts(payload).into_iter().any(|text| marks.iter().any(|mark| text.contains(mark)))
 }
 
-/// The thread that an event belongs to: where it lies, or what it begins.
+/// Returns the thread of an event, or the thread that its message would start.
 pub fn root(payload: &Value) -> &str {
     let (event, inner) = (&payload["event"], &payload["event"]["message"]);
     [&inner["thread_ts"], &event["thread_ts"], &inner["ts"], &event["ts"]]
@@ -79,7 +79,7 @@ pub fn root(payload: &Value) -> &str {
         .unwrap_or_default()
 }
 
-/// Whether we wrote, as this user or bot, what an event is about.
+/// Returns whether this user or bot wrote the message of an event.
 pub fn is_by(payload: &Value, me: &Me) -> bool {
     let event = &payload["event"];
     let is_by = |message: &Value| {
@@ -88,7 +88,7 @@ pub fn is_by(payload: &Value, me: &Me) -> bool {
     [event, &event["message"], &event["previous_message"]].into_iter().any(is_by)
 }
 
-/// The channel that a payload is about, which decides what is handled after what.
+/// Returns the channel of a payload. Deliveries of one channel are processed in order.
 pub fn channel(payload: &Value) -> &str {
     let event = &payload["event"];
     [&event["channel"], &payload["channel_id"], &payload["channel"]["id"], &payload["container"]["channel_id"]]
@@ -97,41 +97,41 @@ pub fn channel(payload: &Value) -> &str {
         .unwrap_or_default()
 }
 
-/// The descriptor of a channel of a workspace; the same on every path.
+/// Returns the descriptor of a channel in a workspace; the same on every path.
 pub fn chat(team: &str, channel: &str, thread: Option<&str>) -> Chat {
     let kind = if is_dm(channel) { ChatType::Dm } else { ChatType::Group };
     let mut chat = Chat::new(kind, format!("{team}/{channel}"));
     chat.thread = thread.map(str::to_owned);
     chat.space = Some(team.to_owned()).filter(|team| !team.is_empty());
-    // The channel as operators name it, for `free_chats`.
+    // The channel id as operators write it in `free_chats`.
     chat.parent = (!is_dm(channel)).then(|| channel.to_owned());
     chat
 }
 
-/// The workspace and the channel of a chat's id; a bare id names no workspace.
+/// Returns the workspace and the channel of a chat's id; a bare id has no workspace.
 pub fn place(id: &str) -> (Option<&str>, &str) {
     id.split_once('/').map_or((None, id), |(team, channel)| (Some(team), channel))
 }
 
-/// Conversations of two have ids of their own kind. <https://docs.slack.dev/apis/web-api/using-the-conversations-api>
+/// Returns whether a channel is a direct message. <https://docs.slack.dev/apis/web-api/using-the-conversations-api>
 fn is_dm(channel: &str) -> bool {
     channel.starts_with('D')
 }
 
-/// The milliseconds of a message's id, which is its time.
+/// Returns the time of a message's id, in milliseconds since the Unix epoch.
 pub fn at_ms(ts: &str) -> i64 {
     let (seconds, fraction) = ts.split_once('.').unwrap_or((ts, ""));
     let millis: i64 = fraction.get(..3).and_then(|digits| digits.parse().ok()).unwrap_or(0);
     seconds.parse::<i64>().unwrap_or(0).saturating_mul(1000).saturating_add(millis)
 }
 
-/// Whether this can be the id of a message.
+/// Returns whether this may be the id of a message.
 pub fn is_ts(text: &str) -> bool {
     let digits = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
     text.split_once('.').is_some_and(|(seconds, fraction)| digits(seconds) && digits(fraction))
 }
 
-/// Reads one delivery of the Events API; `None` when it is nothing for the host.
+/// Converts one delivery of the Events API; `None` if it contains no event for the host.
 pub fn event(payload: &Value, reader: Reader<'_>) -> Option<Event> {
     if !matches!(payload["event"]["type"].as_str(), Some("message" | "app_mention")) {
         return None;
@@ -145,8 +145,8 @@ pub fn event(payload: &Value, reader: Reader<'_>) -> Option<Event> {
         _ => written(&message, &message.channel, reader)?,
     };
     if payload["is_ext_shared_channel"] == true {
-        // What is delivered names any one of our workspaces that share the channel, another one the next time, and the
-        // channel has one id in all of them. <https://docs.slack.dev/apis/events-api/#authorizations>
+        // The delivery names any of our workspaces that share the channel, possibly another one each time, and the
+        // channel has the same id in all of them. <https://docs.slack.dev/apis/events-api/#authorizations>
         let space = format!(":{}/", reader.me.team_id);
         event.event_id = event.event_id.replacen(&space, ":", 1);
     }
@@ -183,7 +183,7 @@ struct Message {
     deleted_ts: Option<String>,
 }
 
-/// What hangs on a message: a preview, or a message that was passed on.
+/// An attachment of a message: a link preview, a card, or a shared message.
 /// <https://docs.slack.dev/legacy/legacy-messaging/legacy-secondary-message-attachments>
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
@@ -206,7 +206,7 @@ struct Attached {
     message_blocks: Value,
     #[serde(deserialize_with = "if_readable")]
     fallback: Option<String>,
-    /// The address that a preview was made of.
+    /// The address of the previewed page.
     #[serde(deserialize_with = "if_readable")]
     from_url: Option<String>,
     #[serde(deserialize_with = "if_readable")]
@@ -215,7 +215,7 @@ struct Attached {
     files: Vec<File>,
 }
 
-/// A short line of an attachment.
+/// A short field of an attachment.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 struct AttachedField {
@@ -224,23 +224,23 @@ struct AttachedField {
 }
 
 impl Attached {
-    /// Returns whether it is the message of somebody else, shared or linked.
+    /// Returns whether this is another person's message, shared or linked.
     fn is_quoted(&self) -> bool {
         self.is_share || self.is_msg_unfurl
     }
 
-    /// Returns whether Slack made it from a link in the text. Such a preview is not part of what the sender wrote, and
-    /// only an app can write anything else.
+    /// Returns whether Slack created this from a link in the text. Such a preview is not part of the sender's message.
+    /// Only an app can send other attachments.
     fn is_preview(&self, by_app: bool) -> bool {
         !self.is_quoted() && (!by_app || self.from_url.is_some() || self.original_url.is_some())
     }
 
-    /// Returns its text for the agent: a quotation, or the lines of a card.
+    /// Returns the attachment's text for the agent: a quotation, or the lines of a card.
     fn words(&self, reader: Reader<'_>) -> String {
         if self.is_quoted() { self.quotation(reader) } else { self.lines(reader) }
     }
 
-    /// Returns the lines of a card: pretext, title, text, fields and blocks; the fallback where there are none.
+    /// Returns the lines of a card: pretext, title, text, fields and blocks; the fallback if there are none.
     fn lines(&self, reader: Reader<'_>) -> String {
         let title = self.title.as_ref().map(|title| match self.title_link.as_deref() {
             Some(link) if link != title => format!("{title} ({link})"),
@@ -258,7 +258,7 @@ impl Attached {
         reader.text(&lines.join("\n")).text
     }
 
-    /// Returns the words of somebody else, marked as such. A mention in them does not call this app.
+    /// Returns another person's text, marked as a quotation. A mention in it does not address this app.
     fn quotation(&self, reader: Reader<'_>) -> String {
         let said = self.lines(reader);
         let author = self.author_name.as_deref().filter(|name| !name.is_empty()).unwrap_or("somebody");
@@ -268,7 +268,7 @@ impl Attached {
     }
 }
 
-/// Those of a list that can be read; one that cannot leaves the others and the message as they are.
+/// Parses a list and drops invalid entries, so that they do not affect the others or the message.
 fn readable<'d, T: DeserializeOwned, D: Deserializer<'d>>(list: D) -> Result<Vec<T>, D::Error> {
     let list = Option::<Vec<Value>>::deserialize(list)?.unwrap_or_default();
     let read = list.into_iter().map(serde_json::from_value);
@@ -277,7 +277,7 @@ fn readable<'d, T: DeserializeOwned, D: Deserializer<'d>>(list: D) -> Result<Vec
         .collect())
 }
 
-/// A field without which a message still says something.
+/// Parses an optional field; an invalid value becomes the default.
 fn if_readable<'d, T: DeserializeOwned + Default, D: Deserializer<'d>>(field: D) -> Result<T, D::Error> {
     Ok(serde_json::from_value(Value::deserialize(field)?).unwrap_or_default())
 }
@@ -298,7 +298,7 @@ impl Message {
             || (self.bot_id.is_some() && self.bot_id.as_deref() == Some(&me.bot_id))
     }
 
-    /// The thread that the message lies in, or begins.
+    /// Returns the thread of a message, or the thread that it starts.
     fn thread(&self, channel: &str, threads: Threads) -> Option<&str> {
         let begins = if is_dm(channel) { threads.in_dms } else { threads.in_channels };
         self.thread_ts.as_deref().or(begins.then_some(self.ts.as_str()))
@@ -330,7 +330,7 @@ fn written(message: &Message, channel: &str, reader: Reader<'_>) -> Option<Event
     }
     let said = said.join("\n\n");
     let chat = chat(&me.team_id, channel, message.thread(channel, threads));
-    // `message` and `app_mention` are two deliveries of one text, and name it alike.
+    // `message` and `app_mention` are two deliveries of one text, with the same event id.
     let event_id = format!("m:{}:{}", chat.id, message.ts);
     let mut event =
         Event::message(event_id, chat, message.sender()?, said).at_ms(at_ms(&message.ts)).with_message_id(&message.ts);
@@ -342,8 +342,8 @@ fn written(message: &Message, channel: &str, reader: Reader<'_>) -> Option<Event
     Some(event)
 }
 
-/// Returns the text of a message's blocks that its `text` does not hold. A person's text is in `text`, and again in a
-/// block of rich text; an app may write everything in blocks.
+/// Returns the text of a message's blocks that its `text` does not contain. A person's text is in `text`, and
+/// repeated in a rich text block; an app may send its whole text in blocks.
 fn card(message: &Message, text: &str, reader: Reader<'_>) -> text::Read {
     if !text.is_empty() && !content::is_card(&message.blocks) {
         return text::Read::default();
@@ -355,7 +355,7 @@ fn card(message: &Message, text: &str, reader: Reader<'_>) -> text::Read {
     text::Read { text: lines.collect::<Vec<_>>().join("\n"), mention: read.mention }
 }
 
-/// What is written in a thread answers the message that it began with.
+/// Returns the first message of the thread as the answered message.
 fn reply(message: &Message, me: &Me) -> Option<ReplyTo> {
     let root = message.thread_ts.as_ref().filter(|root| **root != message.ts)?;
     let mut reply = ReplyTo::new(root);
@@ -364,13 +364,13 @@ fn reply(message: &Message, me: &Me) -> Option<ReplyTo> {
     Some(reply)
 }
 
-/// A message says something else. Slack also sends this for previews of links and whenever it looks at a text again,
-/// which changes nothing that somebody wrote.
+/// Converts the edit of a message. Slack sends the same payload for link previews and after processing a text again,
+/// without a change by the author; these are dropped.
 fn changed(outer: &Message, reader: Reader<'_>) -> Option<Event> {
     let message = outer.message.as_ref()?;
     let before = outer.previous_message.as_ref();
     if message.subtype.as_deref() == Some("tombstone") {
-        // The first message of a thread leaves a stone behind.
+        // The deleted first message of a thread becomes a tombstone.
         return gone(before?, &message.ts, &outer.channel, &outer.ts, reader);
     }
     let edited = message.edited.as_ref().filter(|edited| !edited.ts.is_empty())?;
@@ -381,7 +381,7 @@ fn changed(outer: &Message, reader: Reader<'_>) -> Option<Event> {
     event.kind = EventKind::Edited;
     event.event_id = format!("e:{}:{}:{}", event.chat.id, message.ts, edited.ts);
     event.at_ms = at_ms(&edited.ts);
-    // Its files came with the message itself.
+    // The files came with the original message.
     event.attachments.clear();
     Some(event)
 }
@@ -404,7 +404,7 @@ fn gone(before: &Message, ts: &str, channel: &str, when: &str, reader: Reader<'_
     Some(event)
 }
 
-/// Reads the press of a button. <https://docs.slack.dev/reference/interaction-payloads/block_actions-payload>
+/// Converts the press of a button. <https://docs.slack.dev/reference/interaction-payloads/block_actions-payload>
 pub fn pressed(payload: &Value, me: &Me) -> Option<Event> {
     if payload["type"] != "block_actions" {
         return None;
@@ -430,13 +430,13 @@ pub fn pressed(payload: &Value, me: &Me) -> Option<Event> {
 /// A slash command. <https://docs.slack.dev/interactivity/implementing-slash-commands#app_command_handling>
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Slash {
-    /// `/hermes`.
+    /// The command, such as `/hermes`.
     pub command: String,
-    /// What stands behind it.
+    /// The text after the command.
     pub text: String,
 }
 
-/// Reads a slash command, with `text` for what it is to mean. Slack takes none inside of a thread.
+/// Converts a slash command; `say` returns its meaning. Slack does not support slash commands inside threads.
 pub fn slash(payload: &Value, reader: Reader<'_>, now_ms: i64, say: impl FnOnce(&Slash) -> String) -> Option<Event> {
     let word = |key: &str| payload[key].as_str().unwrap_or_default();
     let slash = Slash { command: word("command").to_owned(), text: word("text").trim().to_owned() };

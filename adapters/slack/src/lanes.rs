@@ -1,5 +1,5 @@
-//! What was delivered: in order for each channel, and side by side for different ones, so that what one of them waits
-//! for holds up no other.
+//! The queues of deliveries: sequential within each channel, parallel across channels, so that a slow channel does
+//! not delay the others.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::future::Future;
@@ -11,36 +11,36 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::inbound;
 
-/// Deliveries that are handled or wait; then no socket is read.
+/// The maximum number of deliveries in progress or waiting. At this limit no socket is read.
 const WAITING_MAX: usize = 256;
 
-/// What kind of payload was delivered.
+/// The kind of a delivery's payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// The Events API.
+    /// An event of the Events API.
     Event,
     /// A slash command.
     Slash,
-    /// A button.
+    /// A press of a button.
     Interactive,
 }
 
-/// How a delivery is acknowledged.
+/// The means to acknowledge a delivery.
 #[derive(Debug)]
 pub enum Ack {
-    /// By its envelope, on the socket that it came from.
+    /// By its envelope id, on the socket of the delivery.
     Socket(mpsc::Sender<String>, String),
-    /// By the answer to its request.
+    /// By the response to its request.
     Request(oneshot::Sender<()>),
 }
 
 impl Ack {
-    /// Tells Slack that it is taken.
+    /// Acknowledges the delivery.
     pub async fn say(self) {
         match self {
-            // A socket that is gone cannot be told; the delivery comes again and is known then.
+            // A closed socket cannot be used; Slack repeats the delivery, which is then known.
             Self::Socket(to, envelope) => drop(to.send(envelope).await),
-            // Nor can a request that has ended.
+            // The same applies to a request that has ended.
             Self::Request(to) => drop(to.send(())),
         }
     }
@@ -54,29 +54,30 @@ pub struct Delivery {
     pub ack: Ack,
 }
 
-/// The way into the lanes.
+/// The input of the queues.
 #[derive(Clone, Debug)]
 pub struct Lanes(mpsc::Sender<Delivery>);
 
 impl Lanes {
-    /// Lanes, and what comes into them.
+    /// Creates an input, and the receiver of its deliveries.
     pub fn new() -> (Self, mpsc::Receiver<Delivery>) {
         let (into, from) = mpsc::channel(1);
         (Self(into), from)
     }
 
-    /// Puts a delivery behind those of its channel; waits while there are too many. `false` when the link is closed.
+    /// Appends a delivery to its channel's queue; waits while the queues are full. Returns
+    /// `false` if the link is closed.
     pub async fn put(&self, delivery: Delivery) -> bool {
         self.0.send(delivery).await.is_ok()
     }
 }
 
-/// What waits in each channel of which something is being handled.
+/// The waiting deliveries of each channel with a delivery in progress.
 #[derive(Default)]
 struct Waiting(BTreeMap<String, VecDeque<Delivery>>);
 
 impl Waiting {
-    /// A delivery comes in; `Some`: nothing of its channel is being handled, and it may be.
+    /// Adds a delivery. Returns it if no other delivery of its channel is in progress, so that it may start.
     fn enter(&mut self, delivery: Delivery) -> Option<(String, Delivery)> {
         let channel = inbound::channel(&delivery.payload);
         match self.0.get_mut(channel) {
@@ -91,7 +92,7 @@ impl Waiting {
         }
     }
 
-    /// What was handled of a channel is done; the next of it, if there is one.
+    /// Ends a delivery of a channel; returns the next one of this channel, if there is one.
     fn next(&mut self, channel: String) -> Option<(String, Delivery)> {
         match self.0.get_mut(&channel).and_then(VecDeque::pop_front) {
             Some(delivery) => Some((channel, delivery)),
@@ -103,7 +104,7 @@ impl Waiting {
     }
 }
 
-/// Hands what comes in to `take`. Ends only with its first error.
+/// Processes all deliveries with `take`. Ends only with the first error.
 pub async fn work<T: Future<Output = Result<(), ConnectError>>>(
     mut from: mpsc::Receiver<Delivery>,
     take: impl Fn(Delivery) -> T,
@@ -125,7 +126,7 @@ pub async fn work<T: Future<Output = Result<(), ConnectError>>>(
                 count += 1;
                 taking.extend(waiting.enter(delivery).map(start));
             }
-            // The ways into it are closed with the link.
+            // The inputs are closed together with the link.
             else => return std::future::pending().await,
         }
     }

@@ -1,14 +1,15 @@
 //! Slack, over Socket Mode or the Events API.
 //!
 //! * `api`: the Web API, typed, without policy;
-//! * `account`: the workspaces, who we are in each, and names;
-//! * `text`: Slack's text as people read it;
-//! * `inbound`: from a payload to an event;
-//! * `receiver`: from a delivery to an event that the host has, then the acknowledgement; `files`: what hangs on it;
-//! * `lanes`: what is handled side by side and what one after the other;
-//! * `socket`, `events_api`: the two ways a delivery comes;
-//! * `outbound`: from a part to the calls that carry it, and the one place where errors are classified;
-//! * `seeds`: which threads were begun for the host.
+//! * `account`: the workspaces, the app's identity in each, and names;
+//! * `text`: conversion of Slack's text to readable text;
+//! * `content`: the text in blocks and attachments;
+//! * `inbound`: conversion of payloads to events;
+//! * `receiver`: emits events, then acknowledges the deliveries; `files`: files of messages;
+//! * `lanes`: queues of deliveries, parallel across channels and sequential within one;
+//! * `socket`, `events_api`: the two transports of deliveries;
+//! * `outbound`: conversion of parts to calls, and the only classification of errors;
+//! * `seeds`: the threads started for the host.
 
 #![forbid(unsafe_code)]
 
@@ -51,17 +52,17 @@ use receiver::Receiver;
 use seeds::Seeds;
 use socket::SocketMode;
 
-/// Why a thread is not begun again.
+/// The reason for not starting a thread again.
 const ASKED_BEFORE: &str =
     "a thread was asked for before, and whether there is one cannot be known; no second one is begun";
-/// The longest name in the message that begins a thread, in characters.
+/// The maximum length of a name in the first message of a thread, in characters.
 const SEED_CHARS_MAX: usize = 80;
-/// Words by which Slack says that the app as a whole shows no status.
+/// Error codes that mean that the whole app cannot show a status.
 const NO_STATUS: [&str; 5] =
     ["missing_scope", "not_allowed_token_type", "no_permission", "unknown_method", "method_deprecated"];
-/// Sockets of one app. <https://docs.slack.dev/apis/events-api/using-socket-mode#connections>
+/// The maximum number of sockets per app. <https://docs.slack.dev/apis/events-api/using-socket-mode#connections>
 const CONNECTIONS_MAX: usize = 10;
-/// Tokens of one instance.
+/// The maximum number of bot tokens per instance.
 const WORKSPACES_MAX: usize = 50;
 
 /// Keys of `[adapter.slack]`.
@@ -75,45 +76,46 @@ pub struct Config {
     /// The signing secret, for the Events API over HTTP instead of Socket Mode.
     #[serde(default)]
     signing_secret: Option<String>,
-    /// Where the Events API is served; Slack must reach it through https.
+    /// The address and port of the Events API; Slack must reach it through https.
     #[serde(default = "default_listen")]
     listen: String,
-    /// What stands before the name of a method.
+    /// The address before the name of a method.
     #[serde(default = "default_base_url")]
     base_url: String,
-    /// Where sockets are opened instead of where Slack says: `wss://host`.
+    /// The server for sockets instead of the one that Slack names: `wss://host`.
     #[serde(default)]
     gateway_url: Option<String>,
-    /// Where files may be fetched besides Slack's own servers.
+    /// The origin of files in addition to Slack's own servers.
     #[serde(default)]
     file_url: Option<String>,
-    /// A PEM file with a certificate to trust besides the system's.
+    /// A PEM file with a certificate to trust in addition to the system's.
     #[serde(default)]
     ca_file: Option<PathBuf>,
-    /// How many sockets are open at once (1 to 10).
+    /// The number of sockets that are open at the same time (1 to 10).
     #[serde(default = "default_connections")]
     #[schemars(range(min = 1, max = 10))]
     connections: usize,
-    /// How often a socket is asked for a sign of life, in seconds (1 to 60); three times without one end it.
+    /// The interval of pings on a socket, in seconds (1 to 60); three unanswered pings close it.
     #[serde(default = "default_ping_s")]
     #[schemars(range(min = 1, max = 60))]
     ping_s: u64,
-    /// Whether a message in a channel is answered in a thread, which is a conversation of its own.
+    /// True to answer a message in a channel in a thread, which is a conversation of its own.
     #[serde(default = "default_true")]
     reply_in_thread: bool,
     /// Whether a direct message is answered in a thread, which is a conversation of its own.
     #[serde(default = "default_true")]
     dm_threads: bool,
-    /// The channels that are listened to, by id; empty: all that it was invited to. Direct messages always are.
+    /// The ids of the channels to listen to; empty: all to which the app was invited.
+    /// Direct messages are always included.
     #[serde(default)]
     allowed_channels: Vec<String>,
-    /// The slash command that says the others: `/hermes status`.
+    /// The slash command that contains the host's commands: `/hermes status`.
     #[serde(default = "default_slash_command")]
     slash_command: String,
-    /// What is shown while the agent works; empty: nothing.
+    /// The status shown while the agent works; empty: none.
     #[serde(default = "default_status_text")]
     status_text: String,
-    /// The largest file that is fetched, in bytes.
+    /// The maximum size of an incoming file, in bytes.
     #[serde(default = "default_media_bytes_max")]
     media_bytes_max: u64,
 }
@@ -160,13 +162,13 @@ impl Config {
     }
 }
 
-/// How deliveries come.
+/// The transport of deliveries.
 enum Way {
     Sockets(Box<SocketMode>),
     Requests(EventsApi),
 }
 
-/// What an instance works with once its configuration makes sense.
+/// The components of an instance with a valid configuration.
 struct Parts {
     account: Arc<Account>,
     receiver: Receiver,
@@ -174,15 +176,15 @@ struct Parts {
     way: Way,
 }
 
-/// One app.
+/// The adapter for one app.
 pub struct Slack {
-    /// The parts, or why the configuration cannot make them.
+    /// The components, or the reason why the configuration is invalid.
     parts: Result<Parts, ConnectError>,
     host: Host,
     status_text: String,
-    /// Whether Slack has said that this app shows no status.
+    /// True after Slack has reported that the app cannot show a status.
     is_without_status: AtomicBool,
-    /// Held while a thread is begun and noted.
+    /// A lock that is held while a thread is started and stored.
     opening: Mutex<()>,
 }
 
@@ -193,7 +195,7 @@ impl Adapter for Slack {
         transport: "websocket",
         replay: "none",
         connects: ["slack.com", "files.slack.com", "hooks.slack.com", "wss-primary.slack.com"],
-        // What can be read as no port would leave every port open to a process of this adapter.
+        // An entry that cannot be parsed as a port would allow this adapter's process to open any port.
         listens: ["127.0.0.1:8645", "/slack/events", "/slack/commands", "/slack/interactive"],
         secrets: ["bot_token", "app_token", "signing_secret"],
         env: [
@@ -214,7 +216,7 @@ impl Adapter for Slack {
         voice: true,
         buttons: true,
         media: { in: true, out: true, albums: true, in_bytes_max: 0, out_bytes_max: 52428800, caption_limit: 3000 },
-        // A longer one can be posted, but not be changed: `chat.update` takes four sections of 3000.
+        // A longer text can be posted, but not edited: `chat.update` accepts four sections of 3000.
         text: { limit: 12000, unit: utf16, dialect: mrkdwn },
         stream: edit,
         delivery: at_least_once,
@@ -340,7 +342,7 @@ impl Fetch for Slack {
 }
 
 impl Typing for Slack {
-    /// Shows the app's status in a thread; Slack has no other place for it.
+    /// Shows the app's status in a thread; Slack has no status elsewhere.
     /// <https://docs.slack.dev/reference/methods/assistant.threads.setStatus>
     async fn typing(&self, chat: Chat, on: bool) -> Result<(), CallError> {
         let Some(thread) = chat.thread.as_ref().filter(|_| !self.status_text.is_empty()) else { return Ok(()) };
@@ -362,7 +364,7 @@ impl Typing for Slack {
 }
 
 impl HandoffThread for Slack {
-    /// Posts the message that a thread begins with; the descriptor is the one its messages will carry.
+    /// Posts the first message of a thread. The returned descriptor equals that of the thread's messages.
     async fn create_handoff_thread(&self, chat: Chat, name: String, key: String) -> Result<Option<Chat>, CallError> {
         let (account, space, channel) = self.place(&chat)?;
         let words: String = name.chars().take(SEED_CHARS_MAX).collect();
@@ -376,8 +378,8 @@ impl HandoffThread for Slack {
 }
 
 impl ResolveTarget for Slack {
-    /// `C0123`, `D0123` or `G0123`, `U0123` for the direct messages with somebody, `#name`; `T0123/` before them
-    /// names the workspace, `:1700000000.000100` behind them a thread.
+    /// Resolves `C0123`, `D0123` or `G0123`, `U0123` for the direct messages with a user, or `#name`. A prefix
+    /// `T0123/` names the workspace, a suffix `:1700000000.000100` a thread.
     async fn resolve_target(&self, target: String) -> Result<Option<Chat>, CallError> {
         let Some(target) = Target::read(&target) else { return Ok(None) };
         let account = self.account()?;
@@ -435,7 +437,8 @@ impl Slack {
         }
     }
 
-    /// The message that a key has begun a thread with, or a new one. A key whose asking was cut off begins none.
+    /// Returns the first message of a key's thread, or posts a new one. A key whose earlier
+    /// request was interrupted posts none.
     async fn seed_of(
         &self,
         key: &str,
@@ -456,18 +459,18 @@ impl Slack {
         match &made {
             Ok(ts) => seeds.note(key, Some(ts)),
             Err(ApiError::Refused(_) | ApiError::NotSent(_) | ApiError::Held(_)) => seeds.forget(key),
-            // There may be one, and the key must not begin another.
+            // The message may exist, so the key must not post another one.
             Err(ApiError::Doubtful(_)) => {}
         }
         if let Err(error) = kv.set(seeds::KEPT_AS, &seeds.kept()).await {
-            // At worst the same key begins none.
+            // At worst the same key posts no message.
             tracing::warn!(%error, "what came of beginning a thread is not kept");
         }
         made.map_err(call_error)
     }
 }
 
-/// A chat as a person writes it.
+/// A target as a person writes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Target<'t> {
     Id { id: &'t str, thread: Option<&'t str> },

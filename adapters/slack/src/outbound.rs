@@ -1,6 +1,6 @@
-//! From a part to the calls that carry it, and from Slack's answer to an outcome.
+//! Conversion of parts to calls, and of Slack's responses to outcomes.
 //!
-//! Every error of the platform is classified here and nowhere else.
+//! This module alone classifies the platform's errors.
 
 use std::time::Duration;
 
@@ -15,24 +15,26 @@ use crate::api::{Api, ApiError, Completed, Done, Posted, Refused, UploadPlace};
 use crate::inbound::{at_ms, is_ts};
 use crate::text::{escape, linked};
 
-/// The longest text of one section. <https://docs.slack.dev/reference/block-kit/blocks/section-block>
+/// The maximum length of a section, in UTF-16 units. <https://docs.slack.dev/reference/block-kit/blocks/section-block>
 const SECTION_UTF16_MAX: usize = 3000;
-/// What the marks of a block of code that goes on in the next section take.
+/// The length of the marks of a code block that continues in the next section, in UTF-16 units.
 const FENCE_UTF16: usize = 8;
-/// The most buttons of one row. <https://docs.slack.dev/reference/block-kit/blocks/actions-block>
+/// The maximum number of buttons in a row. <https://docs.slack.dev/reference/block-kit/blocks/actions-block>
 const BUTTONS_MAX: usize = 25;
-/// The longest label. <https://docs.slack.dev/reference/block-kit/block-elements/button-element>
+/// The maximum length of a label, in characters.
+/// <https://docs.slack.dev/reference/block-kit/block-elements/button-element>
 const LABEL_CHARS_MAX: usize = 75;
-/// The longest `text`, in bytes; what is longer goes as blocks. `chat.update` refuses a longer one, and
-/// `chat.postMessage` makes several messages of it. <https://docs.slack.dev/reference/methods/chat.update#errors>
+/// The maximum length of `text`, in bytes; a longer text is sent as blocks. `chat.update` rejects a longer one,
+/// and `chat.postMessage` splits it into several messages.
+/// <https://docs.slack.dev/reference/methods/chat.update#errors>
 const TEXT_BYTES_MAX: usize = 4000;
-/// How long a message may take in all whose host does not say: one that waits a minute would not know then what came
-/// of it.
+/// The total time for a message if the host gives none. It ends before a host that waits one minute, so that the
+/// host receives the result.
 pub const SEND_TIMEOUT: Duration = Duration::from_secs(55);
-/// What of that is left for showing its files, when all of them are uploaded.
+/// The part of that time for completing the uploads of files.
 const SHOW_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Sends one part; nothing takes longer than `until`.
+/// Sends one part; every call ends by `until`.
 pub async fn send(
     api: &Api,
     space: &Space,
@@ -48,7 +50,7 @@ pub async fn send(
         let comment = if with_files { text(message) } else { String::new() };
         match send_files(api, space, channel, message, &comment, until).await {
             Ok(mut sent) => ids.append(&mut sent),
-            // The text is not lost with its files.
+            // The text is sent even if its files are rejected.
             Err(ApiError::Refused(refused)) if is_about_the_files(&refused) => {
                 with_files = false;
                 without = Some(without_files(message, &refused));
@@ -68,19 +70,19 @@ pub async fn send(
             let at_ms = ts.as_deref().map_or(now_ms, at_ms);
             SendOutcome::Delivered { receipt: Receipt::new(ids.into_iter().chain(ts).collect(), at_ms) }
         }
-        // The files are there already: repeating all of it would double them.
+        // The files have arrived: a retry of the whole message would duplicate them.
         Err(error) if !ids.is_empty() => SendOutcome::unknown(error.to_string()),
         Err(error) => outcome(&error),
     }
 }
 
-/// What was not answered by then may have been done.
+/// Runs a call until `until`; a call without a response may have taken effect.
 async fn by<T>(until: Instant, call: impl Future<Output = Result<T, ApiError>>) -> Result<T, ApiError> {
     let answered = timeout_at(until, call).await;
     answered.unwrap_or_else(|_| Err(ApiError::Doubtful("Slack did not answer in time".to_owned())))
 }
 
-/// Posts a message; returns its id, where Slack names one.
+/// Posts a message; returns its id if Slack reports one.
 async fn post(api: &Api, space: &Space, channel: &str, message: &Outgoing) -> Result<Option<String>, ApiError> {
     let (text, blocks) = said(message);
     let mut parameters = vec![
@@ -104,14 +106,14 @@ async fn post(api: &Api, space: &Space, channel: &str, message: &Outgoing) -> Re
     Ok([posted.ts, posted.message_ts].into_iter().find(|ts| is_ts(ts)))
 }
 
-/// What keeps Slack from fetching the links of an answer: an address that the agent was talked into writing would
-/// carry what stands in it to a stranger, and nobody had to press it.
+/// Returns the parameters that keep Slack from fetching links in an answer. An attacker could make the agent
+/// write an address that carries data, and fetching it would send the data to the attacker without a click.
 /// <https://docs.slack.dev/messaging/unfurling-links-in-messages#classic_unfurl>
 fn unseen() -> impl Iterator<Item = &'static str> {
     ["unfurl_links", "unfurl_media"].into_iter()
 }
 
-/// What is shown: a text alone, or the beginning of a text for notifications and the whole of it in blocks.
+/// Returns the text alone, or the beginning of the text for notifications with the whole text in blocks.
 fn said(message: &Outgoing) -> (String, Option<Value>) {
     let text = text(message);
     match &message.choices {
@@ -123,8 +125,8 @@ fn said(message: &Outgoing) -> (String, Option<Value>) {
     }
 }
 
-/// Answers a slash command that was given where the app is no member: only who gave it sees the answer, and it
-/// cannot be changed afterwards.
+/// Answers a slash command in a channel without the app as a member. Only the sender of the command sees the
+/// answer, and it cannot be edited later.
 pub async fn respond(api: &Api, address: &str, message: &Outgoing, now_ms: i64, until: Instant) -> SendOutcome {
     match by(until, api.respond(address, &response(message))).await {
         Ok(()) => SendOutcome::Delivered { receipt: Receipt::new(Vec::new(), now_ms) },
@@ -144,7 +146,7 @@ fn response(message: &Outgoing) -> Value {
     response
 }
 
-/// Makes a sent message say something else.
+/// Edits a sent message.
 pub async fn edit(api: &Api, space: &Space, channel: &str, ts: &str, message: &Outgoing, now_ms: i64) -> SendOutcome {
     if !is_ts(ts) {
         return SendOutcome::refused(
@@ -153,7 +155,7 @@ pub async fn edit(api: &Api, space: &Space, channel: &str, ts: &str, message: &O
         );
     }
     let (text, blocks) = said(message);
-    // Without `blocks` those of before would stay.
+    // Without `blocks` the previous blocks would remain.
     let blocks = blocks.unwrap_or_else(|| json!([]));
     let parameters = [("channel", json!(channel)), ("ts", json!(ts)), ("text", json!(text)), ("blocks", blocks)];
     match api.call::<Done>(&space.token, "chat.update", &parameters).await {
@@ -162,7 +164,7 @@ pub async fn edit(api: &Api, space: &Space, channel: &str, ts: &str, message: &O
     }
 }
 
-/// Posts what a thread begins with; returns its id.
+/// Posts the first message of a thread; returns its id.
 pub async fn seed(api: &Api, space: &Space, channel: &str, words: &str) -> Result<String, ApiError> {
     let mut parameters = vec![("channel", json!(channel)), ("text", json!(escape(words))), ("mrkdwn", json!(false))];
     parameters.extend(unseen().map(|name| (name, json!(false))));
@@ -180,15 +182,15 @@ fn text(message: &Outgoing) -> String {
     }
 }
 
-/// The text in sections, and the buttons below it.
+/// Returns the text in sections, with the buttons below.
 fn blocks(message: &Outgoing, choices: Option<&Choices>) -> Value {
     let is_plain = message.format == Format::Plain;
     let section = |text: String| match is_plain {
         true => json!({ "type": "section", "text": { "type": "plain_text", "text": text } }),
-        // Else Slack looks for names in the words, and `@channel` calls everybody.
+        // Otherwise Slack parses names in the text, and `@channel` notifies everybody.
         false => json!({ "type": "section", "text": { "type": "mrkdwn", "text": text, "verbatim": true } }),
     };
-    // What is verbatim has no links but those that are written as such.
+    // Verbatim text has explicit links only.
     let text = if is_plain { message.text.clone() } else { linked(&message.text) };
     let mut blocks: Vec<Value> = sections(&text).into_iter().map(section).collect();
     let Some(choices) = choices else { return Value::Array(blocks) };
@@ -213,8 +215,8 @@ fn blocks(message: &Outgoing, choices: Option<&Choices>) -> Value {
     Value::Array(blocks)
 }
 
-/// Cuts a text into pieces that fit a section: at the end of a line where there is one, never within a link or an
-/// escaped character. A block of code that is cut is closed and opened again.
+/// Splits a text into pieces that fit a section: at the end of a line if possible, never inside a link or an
+/// escaped character. A split code block is closed and opened again.
 fn sections(text: &str) -> Vec<String> {
     let (mut found, mut rest, mut fenced) = (Vec::new(), text, false);
     while !rest.is_empty() {
@@ -233,7 +235,7 @@ fn sections(text: &str) -> Vec<String> {
     found
 }
 
-/// Where to cut a text that is longer than `max` units.
+/// Returns the position at which to split a text longer than `max` UTF-16 units.
 fn cut(text: &str, max: usize) -> usize {
     let mut units = 0;
     let end = text.char_indices().find_map(|(at, c)| {
@@ -252,12 +254,12 @@ fn cut(text: &str, max: usize) -> usize {
     }
 }
 
-/// Where an escaped character begins that does not end in `head`.
+/// Returns the start of an escaped character that is incomplete at the end of `head`.
 fn open_escape(head: &str) -> Option<usize> {
     head.rfind('&').filter(|at| head.len() - at < "&amp;".len() && !head[*at..].contains(';'))
 }
 
-/// The beginning of an escaped text, at most `max` bytes long.
+/// Returns the beginning of an escaped text, at most `max` bytes long.
 fn bounded(text: &str, max: usize) -> &str {
     if text.len() <= max {
         return text;
@@ -267,7 +269,7 @@ fn bounded(text: &str, max: usize) -> &str {
     &head[..open_escape(head).unwrap_or(end)]
 }
 
-/// Uploads the files and shows them in one message; nobody sees one before the last step.
+/// Uploads the files and shows them in one message; they are invisible before the last step.
 /// <https://docs.slack.dev/messaging/working-with-files#upload>
 async fn send_files(
     api: &Api,
@@ -288,7 +290,7 @@ async fn send_files(
         parameters.push(("initial_comment", json!(comment)));
     }
     let done: Completed = by(until, api.call(&space.token, "files.completeUploadExternal", &parameters)).await?;
-    // Slack may show them a moment later, and then only the files have names yet.
+    // Slack may show the files later; until then only the files have ids.
     let shown = done.files.iter().find_map(|file| share(file, channel));
     let named = files.iter().filter_map(|file| file["id"].as_str()).map(str::to_owned);
     Ok(shown.map_or_else(|| named.collect(), |ts| vec![ts]))
@@ -306,7 +308,8 @@ async fn upload_all(api: &Api, space: &Space, media: &[OutMedia]) -> Result<Vec<
     Ok(files)
 }
 
-/// Until the last step nothing is shown, so nothing is doubtful either; and what ails a file holds no other chat.
+/// Converts an error before the last step: nothing is visible yet, so the result is
+/// certain, and the error of a file affects no other chat.
 fn not_yet<T>(result: Result<T, ApiError>) -> Result<T, ApiError> {
     result.map_err(|error| match error {
         ApiError::Doubtful(why) => ApiError::Held(why),
@@ -315,13 +318,13 @@ fn not_yet<T>(result: Result<T, ApiError>) -> Result<T, ApiError> {
     })
 }
 
-/// The message that shows a file. <https://docs.slack.dev/reference/objects/file-object>
+/// Returns the message that shows a file. <https://docs.slack.dev/reference/objects/file-object>
 fn share(file: &Value, channel: &str) -> Option<String> {
     let shares = [&file["shares"]["public"], &file["shares"]["private"]];
     shares.into_iter().find_map(|kind| kind[channel][0]["ts"].as_str()).map(str::to_owned)
 }
 
-/// A file and its length in bytes; one that cannot be read now is not read later either.
+/// Opens a file and returns it with its length in bytes. A file that is unreadable now stays unreadable.
 async fn open(file: &OutMedia) -> Result<(File, u64), ApiError> {
     let opened = async {
         let bytes = File::open(&file.path).await?;
@@ -337,7 +340,7 @@ async fn open(file: &OutMedia) -> Result<(File, u64), ApiError> {
     })
 }
 
-/// What an error means for a delivery.
+/// Returns the outcome of a delivery that failed with this error.
 pub fn outcome(error: &ApiError) -> SendOutcome {
     match error {
         ApiError::NotSent(detail) => SendOutcome::not_sent(None, WaitScope::Instance, detail.clone()),
@@ -347,9 +350,9 @@ pub fn outcome(error: &ApiError) -> SendOutcome {
     }
 }
 
-/// Returns whether a refused upload says nothing about the chat, the text or the token: the app may upload no files,
-/// uploads are switched off, the storage is full, the type is not allowed, or a code that Slack added later.
-/// Where it is about the chat after all, the text meets the same refusal. Nothing is shown before an upload ends.
+/// Returns whether a rejected upload is independent of the chat, the text and the token: the app has no permission
+/// for uploads, uploads are disabled, the storage is full, the type is not allowed, or the code is unknown. If the
+/// cause is the chat after all, the text gets the same rejection. Nothing is visible before an upload is completed.
 fn is_about_the_files(refused: &Refused) -> bool {
     match refusal(refused) {
         SendOutcome::Refused { kind, .. } => {
@@ -359,7 +362,7 @@ fn is_about_the_files(refused: &Refused) -> bool {
     }
 }
 
-/// Returns the same message without its files, with a line that names them and the reason.
+/// Returns the message without its files, with a line that names them and the reason.
 fn without_files(message: &Outgoing, refused: &Refused) -> Outgoing {
     tracing::warn!(%refused, files = message.media.len(), "Slack refuses the files; the text is sent without them");
     let mut without = message.clone();
@@ -369,12 +372,12 @@ fn without_files(message: &Outgoing, refused: &Refused) -> Outgoing {
     without
 }
 
-/// Whether Slack broke while it worked.
+/// Returns whether Slack failed while processing the call.
 fn is_sick(code: &str) -> bool {
     matches!(code, "fatal_error" | "internal_error")
 }
 
-/// Words that another form of the same text does not help against; `file` and `response_url` are our own.
+/// Error codes for which another format of the text does not help; `file` and `response_url` are our own.
 const INVALID: [&str; 14] = [
     "as_user_not_supported",
     "cant_update_message",
@@ -392,18 +395,18 @@ const INVALID: [&str; 14] = [
     "users_not_found",
 ];
 
-/// The words of `chat.postMessage`, `chat.update` and `files.completeUploadExternal`.
+/// Classifies the codes of `chat.postMessage`, `chat.update` and `files.completeUploadExternal`.
 /// <https://docs.slack.dev/reference/methods/chat.postMessage#errors>
 fn refusal(refused: &Refused) -> SendOutcome {
     let kind = match refused.code.as_str() {
-        // One message a second and channel is allowed. <https://docs.slack.dev/apis/web-api/rate-limits>
+        // Slack allows one message per second and channel. <https://docs.slack.dev/apis/web-api/rate-limits>
         "ratelimited" | "rate_limited" => {
             return SendOutcome::not_sent(refused.retry_after_ms, WaitScope::Chat, refused.to_string());
         }
         "service_unavailable" | "request_timeout" | "team_added_to_org" => {
             return SendOutcome::not_sent(refused.retry_after_ms, WaitScope::Instance, refused.to_string());
         }
-        // Some of it may have been done before it went wrong.
+        // The call may have taken effect in part before the failure.
         code if is_sick(code) => return SendOutcome::unknown(refused.to_string()),
         "msg_too_long" | "msg_blocks_too_long" => RefusalKind::TooLong,
         "invalid_blocks" | "invalid_blocks_format" => RefusalKind::BadFormat,
@@ -425,7 +428,7 @@ fn refusal(refused: &Refused) -> SendOutcome {
         | "posting_to_general_channel_denied" => RefusalKind::Forbidden,
         code if code.starts_with("restricted_action") => RefusalKind::Forbidden,
         code if INVALID.contains(&code) || code.starts_with("invalid_") => RefusalKind::Invalid,
-        // A word that Slack has invented since. It may be about how the text is written.
+        // An unknown code, which Slack may have added later. It may be about the format of the text.
         _ => {
             tracing::warn!(%refused, "Slack refuses a message with a word that is not known; it is tried once as plain text");
             RefusalKind::BadFormat

@@ -1,4 +1,4 @@
-//! Reactions, which Slack knows by name.
+//! Reactions, which Slack identifies by name.
 
 use hermes_adapter_sdk::prelude::*;
 use serde_json::json;
@@ -6,7 +6,7 @@ use serde_json::json;
 use crate::api::{Api, ApiError, Done};
 use crate::{Slack, call_error};
 
-/// The emoji that a host reacts with, and what Slack calls them. <https://docs.slack.dev/reference/methods/reactions.add>
+/// The emoji used by the host, with Slack's names. <https://docs.slack.dev/reference/methods/reactions.add>
 const NAMES: [(&str, &str); 5] =
     [("👀", "eyes"), ("✅", "white_check_mark"), ("❌", "x"), ("👍", "thumbsup"), ("👎", "thumbsdown")];
 
@@ -28,7 +28,7 @@ fn name(emoji: &str) -> Result<&'static str, CallError> {
         .ok_or_else(|| CallError::new("invalid", format!("Slack's name of {emoji:?} is not known")))
 }
 
-/// The message that is reacted to.
+/// The message to react to.
 struct Message<'a> {
     api: &'a Api,
     token: &'a str,
@@ -40,7 +40,7 @@ impl Message<'_> {
     async fn call(&self, method: &str, name: &str) -> Result<(), CallError> {
         let parameters = [("channel", json!(self.channel)), ("timestamp", json!(self.ts)), ("name", json!(name))];
         match self.api.call::<Done>(self.token, method, &parameters).await {
-            // It is as it should be already.
+            // The reaction is in the requested state already.
             Err(ApiError::Refused(refused)) if matches!(refused.code.as_str(), "already_reacted" | "no_reaction") => {
                 Ok(())
             }

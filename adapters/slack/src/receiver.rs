@@ -1,7 +1,7 @@
-//! From a delivery to an event that the host has, and only then the acknowledgement.
+//! The receiver of deliveries: it emits the event, and acknowledges the delivery after the host has accepted it.
 //!
-//! What Slack is not told about within three seconds it delivers again, and an event names the change and not the
-//! delivery: so nothing is lost and nothing counts twice.
+//! Slack repeats a delivery without acknowledgement within three seconds. The event id identifies the change
+//! instead of the delivery, so no change is lost or counted twice.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -16,24 +16,24 @@ use crate::inbound::{self, Reader, Slash, Threads};
 use crate::lanes::{self, Delivery, Kind, Lanes};
 use crate::text;
 
-/// People in one text whose names are asked for.
+/// The maximum number of mentioned users whose names are requested per text.
 const MENTIONS_MAX: usize = 20;
-/// Changes that are remembered as handed over.
+/// The maximum number of remembered changes that were emitted.
 const RECENT_MAX: usize = 512;
 
-/// Hands over what was delivered.
+/// A receiver of deliveries.
 pub struct Receiver {
     pub account: Arc<Account>,
     pub host: Host,
     pub threads: Threads,
     pub slash_command: String,
-    /// Channels that are listened to; empty: all.
+    /// The ids of the channels to listen to; empty: all.
     pub allowed_channels: Vec<String>,
     recent: Mutex<VecDeque<String>>,
 }
 
 impl Receiver {
-    /// A receiver that has nothing yet.
+    /// Creates a receiver without remembered changes.
     pub fn new(account: Arc<Account>, host: Host, config: &Config) -> Self {
         Self {
             account,
@@ -45,19 +45,19 @@ impl Receiver {
         }
     }
 
-    /// Whether the channel is listened to; direct messages always are.
+    /// Returns whether the app listens to the channel; direct messages are always included.
     fn is_allowed(&self, chat: &Chat) -> bool {
         let is_named = |name: &String| *name == chat.id || chat.parent.as_ref() == Some(name);
         self.allowed_channels.is_empty() || chat.kind == ChatType::Dm || self.allowed_channels.iter().any(is_named)
     }
 
-    /// Opens the lanes.
+    /// Creates the queues, and the future that processes them.
     pub fn open(&self) -> (Lanes, BoxFuture<'_, Result<(), ConnectError>>) {
         let (lanes, from) = Lanes::new();
         (lanes, lanes::work(from, |delivery| self.take(delivery)).boxed())
     }
 
-    /// Reads one delivery, hands it over and acknowledges it.
+    /// Converts one delivery, emits the event and acknowledges the delivery.
     async fn take(&self, delivery: Delivery) -> Result<(), ConnectError> {
         let Delivery { kind, payload, ack } = delivery;
         if payload["type"] == "app_rate_limited" {
@@ -100,7 +100,7 @@ impl Receiver {
                 }
             }
             Ok(_) => {}
-            // It will never take this one, and Slack would deliver it for ever.
+            // The host will never accept this event, and Slack would repeat it forever.
             Err(error) if matches!(error.code.as_str(), "invalid" | "too_large") => {
                 tracing::warn!(event_id = key, %error, "a delivery is left out");
             }
@@ -118,14 +118,14 @@ impl Receiver {
         inbound::event(payload, Reader { me: &space.me, threads: self.threads, names })
     }
 
-    /// Whose names stand in the text of an event.
+    /// Returns the users mentioned in the text of an event.
     fn mentioned(&self, payload: &Value, space: &Space, kind: Kind) -> Vec<String> {
         let texts = inbound::texts(payload).into_iter().filter(|_| kind == Kind::Event);
         texts.flat_map(|said| text::mentioned(said, &space.me.user_id)).take(MENTIONS_MAX).map(str::to_owned).collect()
     }
 
-    /// A slash command of the host's own name says a command of the host, or words for the agent; any other one is
-    /// itself the command.
+    /// Converts a slash command. The configured command contains a command of the host or a text for the agent;
+    /// any other one is itself the command.
     async fn read_slash(&self, payload: &Value, space: &Space) -> Option<Event> {
         let commands = self.commands().await;
         let names = BTreeMap::new();
@@ -135,13 +135,14 @@ impl Receiver {
         })
     }
 
-    /// The names of the host's commands; `None` when it does not tell.
+    /// Returns the names of the host's commands; `None` if the host does not report them.
     async fn commands(&self) -> Option<Vec<String>> {
         let found: Vec<CommandInfo> = self.host.call("commands.list", &json!({})).await.ok()?;
         Some(found.into_iter().map(|command| command.name).collect())
     }
 
-    /// Names the sender and the channel; returns what the others are called. All of it has one deadline.
+    /// Adds the names of the sender and the channel; returns the names of the others. One
+    /// deadline applies to all requests.
     async fn add_names(&self, space: &Space, event: &mut Event, others: &[String]) -> BTreeMap<String, String> {
         let sender = Some(&event.sender.id).filter(|_| event.sender.name.is_none());
         let users = others.iter().chain(sender).map(String::as_str);
@@ -160,12 +161,12 @@ impl Receiver {
         names
     }
 
-    /// Whether a change was handed over already.
+    /// Returns whether a change was emitted already.
     fn is_known(&self, key: &str) -> bool {
         self.recent.lock().unwrap_or_else(PoisonError::into_inner).iter().any(|known| known == key)
     }
 
-    /// The host has it.
+    /// Records that the host has accepted a change.
     fn done(&self, key: String) {
         let mut recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
         recent.push_back(key);
@@ -175,7 +176,7 @@ impl Receiver {
     }
 }
 
-/// What a slash command is to say.
+/// Returns the meaning of a slash command.
 fn meant(slash: &Slash, own: &str, commands: Option<&[String]>) -> String {
     if !slash.command.eq_ignore_ascii_case(own) {
         return format!("{} {}", slash.command, slash.text).trim().to_owned();

@@ -1,35 +1,36 @@
-//! Threads that were opened for the host. A thread begins with a message, and Slack has no idempotency keys: that a
-//! key asks for one, and which message came of it, is kept with the host, so that the same key begins none twice.
+//! Threads that were opened for the host. A thread starts with a message, and Slack has no idempotency keys. The
+//! adapter stores each key before its request and the resulting message after it, so that a key never starts two
+//! threads.
 
 use std::collections::VecDeque;
 
 use hermes_adapter_sdk::serde::{Deserialize, Serialize};
 use hermes_adapter_sdk::serde_json;
 
-/// The name under which the host keeps them.
+/// The key of the stored threads.
 pub const KEPT_AS: &str = "threads_opened";
 
-/// Threads that are remembered; the host asks again soon or never.
+/// The maximum number of remembered threads; the host retries soon or never.
 const SEEDS_MAX: usize = 16;
 
-/// The last threads that were asked for: the key, and the `ts` of the message that begins it. Without one it may
-/// have been posted: whoever asked was cut off before it was known.
+/// The latest requested threads: the key, and the `ts` of the first message. An entry without `ts` may have been
+/// posted: its request was interrupted.
 #[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(crate = "hermes_adapter_sdk::serde", transparent)]
 pub struct Seeds(VecDeque<(String, Option<String>)>);
 
 impl Seeds {
-    /// Reads what the host kept; what cannot be read is forgotten.
+    /// Parses the stored threads; an invalid value counts as empty.
     pub fn read(kept: Option<&str>) -> Self {
         kept.and_then(|kept| serde_json::from_str(kept).ok()).unwrap_or_default()
     }
 
-    /// What came of a key: `None` when it never asked, `Some(None)` when nobody knows.
+    /// Returns the result of a key: `None` if it is unknown, `Some(None)` if its result is unknown.
     pub fn of(&self, key: &str) -> Option<Option<&str>> {
         self.0.iter().find(|(by, _)| by == key).map(|(_, ts)| ts.as_deref())
     }
 
-    /// A key asks, or has its message.
+    /// Records the request of a key, or its message.
     pub fn note(&mut self, key: &str, ts: Option<&str>) {
         self.forget(key);
         self.0.push_back((key.to_owned(), ts.map(str::to_owned)));
@@ -38,12 +39,12 @@ impl Seeds {
         }
     }
 
-    /// A key has begun none for sure.
+    /// Records that a key certainly posted no message.
     pub fn forget(&mut self, key: &str) {
         self.0.retain(|(by, _)| by != key);
     }
 
-    /// What the host is to keep.
+    /// Returns the value to store.
     pub fn kept(&self) -> String {
         serde_json::to_string(self).expect("keys and times are always JSON")
     }

@@ -1,9 +1,10 @@
 //! Socket Mode: several websockets, each renewed before it ends.
 //!
-//! Slack ends every socket after some hours and says so before: a new one is opened then, while the old one is still
-//! read and answered. Slack delivers to any of them. <https://docs.slack.dev/apis/events-api/using-socket-mode>
-//! What is delivered again carries `retry_attempt` and `retry_reason`, which nobody has to read: a change is known by
-//! its own name. <https://docs.slack.dev/tools/python-slack-sdk/reference/socket_mode/request.html>
+//! Slack closes every socket after some hours with an announcement. A new socket is opened then, while the old one is
+//! still read and acknowledged. Slack delivers to any of them.
+//! <https://docs.slack.dev/apis/events-api/using-socket-mode> A repeated delivery carries `retry_attempt` and
+//! `retry_reason`, which the adapter ignores, because the event id identifies the change.
+//! <https://docs.slack.dev/tools/python-slack-sdk/reference/socket_mode/request.html>
 
 use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -25,18 +26,19 @@ use crate::account::{Account, lost};
 use crate::api::Opened;
 use crate::lanes::{Ack, Delivery, Kind, Lanes};
 
-/// The longest message that is read, in bytes; that of a request of the Events API.
+/// The maximum size of a message, in bytes, which equals that of an Events API request.
 const MESSAGE_BYTES_MAX: usize = 1024 * 1024;
-/// How long a new socket may take until it says hello.
+/// The time in which a new socket must send `hello`.
 const HELLO_TIMEOUT: Duration = Duration::from_secs(15);
-/// How long an old socket is still read after there is a new one.
+/// The time for which an old socket is read after its replacement is open.
 const RETIRED_MAX: Duration = Duration::from_secs(30);
-/// Where two in a row are ended sooner they are renewed with growing waits: addresses for new ones are limited.
+/// The lifetime below which a socket counts as unsteady. After two unsteady sockets in a row the renewals back
+/// off, because addresses for new sockets are rate limited.
 /// <https://docs.slack.dev/reference/methods/apps.connections.open>
 const STEADY_AFTER: Duration = Duration::from_secs(5);
-/// Acknowledgements that wait for one socket.
+/// The maximum number of waiting acknowledgements per socket.
 const ACKS_MAX: usize = 64;
-/// How many silent pings end a socket.
+/// The number of unanswered pings after which a socket is closed.
 const SILENT_PINGS: u32 = 3;
 
 /// The sockets of one app.
@@ -45,7 +47,7 @@ pub struct SocketMode {
     host: Host,
     client: Client,
     token: String,
-    /// Where sockets are opened instead of where Slack says.
+    /// The server for sockets instead of the one that Slack names.
     gateway: Option<Url>,
     connections: usize,
     ping: Duration,
@@ -53,7 +55,7 @@ pub struct SocketMode {
     first: Mutex<Option<Link>>,
 }
 
-/// How fast sockets are opened again.
+/// The backoff between renewed sockets.
 struct Pace {
     backoff: Backoff,
     was_steady: bool,
@@ -64,7 +66,7 @@ impl Pace {
         Self { backoff: Backoff::new(Duration::from_secs(1), Duration::from_secs(60)), was_steady: true }
     }
 
-    /// How long the next one waits after one that lived so long.
+    /// Returns the wait before the next socket, after one that lived for `lived`.
     fn after(&mut self, lived: Duration) -> Duration {
         let is_steady = lived >= STEADY_AFTER;
         if is_steady {
@@ -75,18 +77,18 @@ impl Pace {
     }
 }
 
-/// How a socket ends, or what it brought.
+/// The next event of a socket.
 enum Step {
     Text(String),
     Ack(String),
     Alive,
     Ping,
     Ended(String),
-    /// A lane took a delivery; `false`: it is closed.
+    /// A queue accepted a delivery; `false`: the queues are closed.
     Put(bool),
 }
 
-/// One socket, and the acknowledgements that go back on it.
+/// One socket, and the acknowledgements to send on it.
 struct Link {
     socket: Socket,
     acks: mpsc::Receiver<String>,
@@ -97,7 +99,7 @@ struct Link {
 }
 
 impl SocketMode {
-    /// Sockets for the app with this token, none of which is open.
+    /// Creates the sockets of the app with this token, without opening one.
     pub fn new(
         account: Arc<Account>,
         host: Host,
@@ -137,7 +139,7 @@ impl SocketMode {
         futures_util::future::select_all(slots).await.0
     }
 
-    /// Keeps one socket open. Ends when it cannot and no other one is.
+    /// Keeps one socket open. Ends if it cannot and no other socket is open.
     async fn slot(&self, n: usize, mut first: Option<Link>, lanes: &Lanes) -> Result<(), ConnectError> {
         let mut pace = Pace::new();
         loop {
@@ -162,7 +164,7 @@ impl SocketMode {
         }
     }
 
-    /// Reads a socket, and its successors whenever Slack wants to end it; returns why there is none.
+    /// Reads a socket and its replacements; returns the reason if there is no replacement.
     async fn keep(&self, mut link: Link, lanes: &Lanes, pace: &mut Pace) -> ConnectError {
         let mut old: Option<Link> = None;
         loop {
@@ -183,7 +185,7 @@ impl SocketMode {
             tokio::pin!(opening);
             let opened = tokio::select! {
                 opened = &mut opening => opened,
-                // It ended before there was a new one.
+                // The old socket ended before the new one was open.
                 _ = self.read_out(&mut ending, lanes) => opening.await,
             };
             link = match opened {
@@ -195,7 +197,7 @@ impl SocketMode {
         }
     }
 
-    /// Reads a socket until Slack asks for a new one, and beside it the one before until that has ended.
+    /// Reads a socket until Slack requests a new one, and in parallel the old socket until it ends.
     async fn read_both(&self, link: &mut Link, mut old: Link, lanes: &Lanes) -> Result<(), ConnectError> {
         let read = self.read(link, lanes);
         tokio::pin!(read);
@@ -210,7 +212,7 @@ impl SocketMode {
         read.await
     }
 
-    /// Reads a socket until Slack asks for a new one.
+    /// Reads a socket until Slack requests a new one.
     async fn read(&self, link: &mut Link, lanes: &Lanes) -> Result<(), ConnectError> {
         loop {
             match link.step().await {
@@ -226,7 +228,7 @@ impl SocketMode {
         }
     }
 
-    /// Reads a socket that is to end until it does.
+    /// Reads an old socket until it ends; returns the reason.
     async fn read_out(&self, link: &mut Link, lanes: &Lanes) -> String {
         loop {
             match link.step().await {
@@ -251,13 +253,13 @@ impl SocketMode {
             Step::Ping => link.socket.ping().await,
             Step::Text(_) | Step::Ended(_) | Step::Put(_) => return,
         };
-        // The next step finds out that it is broken; what was not acknowledged comes again.
+        // The next step detects a broken socket; Slack repeats deliveries without acknowledgement.
         if let Err(error) = written {
             tracing::debug!(%error, "a socket could not be written");
         }
     }
 
-    /// Handles one message; `true` when Slack asks for a new socket.
+    /// Handles one message; returns `true` if Slack requests a new socket.
     async fn handle(&self, text: &str, link: &mut Link, lanes: &Lanes) -> Result<bool, ConnectError> {
         let message: Value = match lenient::from_slice(text.as_bytes()) {
             Ok(message) => message,
@@ -282,14 +284,14 @@ impl SocketMode {
         }
     }
 
-    /// Puts a delivery into its lane. While that is full the socket is not read, but what is acknowledged is told:
-    /// the lanes may wait for just that.
+    /// Appends a delivery to its queue. While the queues are full the socket is not read, but acknowledgements are
+    /// still sent, because the queues may wait for them.
     async fn put(&self, delivery: Delivery, link: &mut Link, lanes: &Lanes) -> bool {
         let mut put = pin!(lanes.put(delivery));
         loop {
             match meanwhile(put.as_mut(), &mut link.acks, link.ping_at).await {
                 Step::Put(taken) => {
-                    // What was not read cannot be held against it.
+                    // The time in which the socket was not read does not count as silence.
                     link.heard = Instant::now();
                     return taken;
                 }
@@ -302,7 +304,7 @@ impl SocketMode {
         }
     }
 
-    /// Asks for an address, opens it, and waits for the greeting.
+    /// Requests an address, connects to it, and waits for the greeting.
     async fn open(&self) -> Result<Link, ConnectError> {
         let opened: Opened = self
             .account
@@ -336,7 +338,7 @@ impl Link {
         Self { socket, acks, to_ack, heard: now, ping_at: now + ping, ping }
     }
 
-    /// What happens next. May be dropped at any time without losing anything.
+    /// Returns the next event. Cancel safe.
     async fn step(&mut self) -> Step {
         let silent_at = self.heard + self.ping * SILENT_PINGS;
         let step = tokio::select! {
@@ -359,7 +361,7 @@ impl Link {
     }
 }
 
-/// What there is to do for a socket until a lane has taken what it brought.
+/// Returns the next duty on a socket while a delivery waits for its queue.
 async fn meanwhile(
     put: Pin<&mut impl Future<Output = bool>>,
     acks: &mut mpsc::Receiver<String>,
@@ -373,7 +375,7 @@ async fn meanwhile(
     }
 }
 
-/// Slack's address, at the server of `gateway_url` where there is one. The ticket stands in its query.
+/// Returns Slack's address, at the server of `gateway_url` if it is set. The query contains the ticket.
 fn address(said: &str, gateway: Option<&Url>) -> Result<Url, String> {
     let (before, query) = said.split_once('?').map_or((said, None), |(before, query)| (before, Some(query)));
     let mut url = ws_url(before).map_err(|error| error.to_string())?;
@@ -387,7 +389,7 @@ fn address(said: &str, gateway: Option<&Url>) -> Result<Url, String> {
     Ok(url)
 }
 
-/// How long an error asks to wait.
+/// Returns the wait that an error requests.
 fn told(error: &ConnectError) -> Duration {
     match error {
         ConnectError::Retry { after_ms: Some(wait), .. } => Duration::from_millis(*wait),
@@ -399,17 +401,17 @@ fn is_hello(text: &str) -> bool {
     serde_json::from_str::<Value>(text).is_ok_and(|message| message["type"] == "hello")
 }
 
-/// What Slack's farewell means; `true` for a new socket. `warning` comes some seconds before the end and
-/// `refresh_requested` with it, `link_disabled` when somebody has switched Socket Mode off; of too many sockets Slack's
-/// own libraries know. <https://docs.slack.dev/apis/events-api/using-socket-mode>,
-/// <https://github.com/slackapi/node-slack-sdk/pull/1762>
+/// Returns the consequence of a `disconnect` message; `true` for a new socket. `warning` comes some seconds before the
+/// end, and `refresh_requested` at the end; `link_disabled` means that Socket Mode was switched off.
+/// `too_many_websockets` is known from Slack's own libraries only.
+/// <https://docs.slack.dev/apis/events-api/using-socket-mode>, <https://github.com/slackapi/node-slack-sdk/pull/1762>
 fn disconnect(reason: &str) -> Result<bool, ConnectError> {
     match reason {
         "link_disabled" => Err(ConnectError::fatal(
             "Socket Mode was switched off in the app",
             "switch it on again under \"Socket Mode\" at https://api.slack.com/apps",
         )),
-        // Ten are allowed, those of other processes with this token counted.
+        // Ten sockets are allowed, including those of other processes with this token.
         "too_many_websockets" => Err(ConnectError::retry_after_ms(
             "the app has too many sockets open; stop what else uses its `app_token`, or lower `connections`",
             30_000,

@@ -1,18 +1,18 @@
-//! Slack's text as people read it: mentions, links and the three escaped characters.
+//! Conversion of Slack's text to readable text: mentions, links and the three escaped characters.
 //!
-//! What a person types is escaped by Slack, so that `<…>` in a text is always structure and never what
-//! somebody wrote: <https://docs.slack.dev/messaging/formatting-message-text#escaping>.
+//! Slack escapes typed text, so `<…>` in a text is always structure and never typed by a person:
+//! <https://docs.slack.dev/messaging/formatting-message-text#escaping>.
 
-/// What a text says.
+/// A converted text.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Read {
     /// The text, without the mentions of this account.
     pub text: String,
-    /// Whether this account is mentioned.
+    /// True if this account is mentioned.
     pub mention: bool,
 }
 
-/// Reads `text` for the account `me`; `name` tells what a user is called.
+/// Converts `text` for the account `me`; `name` returns the name of a user.
 pub fn read(text: &str, me: &str, name: impl Fn(&str) -> Option<String>) -> Read {
     let mut found = Read::default();
     let mut rest = text;
@@ -39,7 +39,7 @@ pub fn read(text: &str, me: &str, name: impl Fn(&str) -> Option<String>) -> Read
     found
 }
 
-/// The users that a text mentions, without `me`.
+/// Returns the users that a text mentions, without `me`.
 pub fn mentioned<'t>(text: &'t str, me: &'t str) -> impl Iterator<Item = &'t str> {
     text.split("<@").skip(1).filter_map(move |rest| {
         let (inside, _) = rest.split_once('>')?;
@@ -47,7 +47,7 @@ pub fn mentioned<'t>(text: &'t str, me: &'t str) -> impl Iterator<Item = &'t str
     })
 }
 
-/// Everything but users: channels, groups, `@here`, dates and links.
+/// Writes any structure except user mentions: channels, groups, `@here`, dates and links.
 fn other(target: &str, label: &str, out: &mut String) {
     if let Some(channel) = target.strip_prefix('#') {
         out.push('#');
@@ -65,7 +65,7 @@ fn other(target: &str, label: &str, out: &mut String) {
         return unescape(address, out);
     }
     unescape(label, out);
-    // `example.org` is shown for `http://example.org`.
+    // For the link `http://example.org` with the label `example.org` only the label is shown.
     if address.split_once("://").is_none_or(|(_, bare)| bare.trim_end_matches('/') != label) {
         out.push_str(" (");
         unescape(address, out);
@@ -74,17 +74,17 @@ fn other(target: &str, label: &str, out: &mut String) {
 }
 
 fn unescape(text: &str, out: &mut String) {
-    // `&amp;` comes last, so that `&amp;lt;` stays what somebody typed.
+    // `&amp;` comes last, so that a typed `&lt;` (sent as `&amp;lt;`) stays as typed.
     out.push_str(&text.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&"));
 }
 
-/// Writes plain text so that Slack shows it as it is.
+/// Escapes plain text so that Slack shows it literally.
 pub fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }
 
-/// Marks the bare addresses of an mrkdwn text as links, for places in which Slack does not look for any. What is a
-/// link already, or code, stays as it is.
+/// Marks bare addresses in mrkdwn as links, for places in which Slack does not detect them. Existing links and
+/// code stay unchanged.
 pub fn linked(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
@@ -115,15 +115,16 @@ pub fn linked(text: &str) -> String {
     out
 }
 
-/// How long the code is that a text begins with.
+/// Returns the length of the code at the start of a text, in bytes.
 fn code(text: &str) -> usize {
     let mark = if text.starts_with("```") { "```" } else { "`" };
     let end = text[mark.len()..].find(mark).map(|at| at + 2 * mark.len());
-    // A mark without an end in its line is none.
+    // A backtick without a closing one in its line is not a mark.
     end.filter(|end| mark.len() == 3 || !text[..*end].contains('\n')).unwrap_or(mark.len())
 }
 
-/// How long the address is that a text begins with; 0: it begins with none. What ends a sentence is no part of it.
+/// Returns the length of the address at the start of a text, in bytes; 0 if there is none.
+/// Punctuation at the end of a sentence is excluded.
 fn address(text: &str) -> usize {
     let Some(scheme) = ["https://", "http://"].into_iter().find(|scheme| text.starts_with(scheme)) else { return 0 };
     let is_end = |c: char| c.is_whitespace() || matches!(c, '<' | '>' | '|' | '`' | '"' | '\u{200b}');
@@ -131,9 +132,9 @@ fn address(text: &str) -> usize {
     while let Some(last) = text[..end].chars().next_back() {
         let head = &text[..end - last.len_utf8()];
         let is_loose = match last {
-            // Both belong to an address as long as they are in pairs.
+            // A closing parenthesis belongs to the address if it has an opening one.
             ')' => head.matches('(').count() <= head.matches(')').count(),
-            // An escaped character ends with one too.
+            // A semicolon may end an escaped character.
             ';' => !["&amp", "&lt", "&gt"].iter().any(|escaped| head.ends_with(escaped)),
             '.' | ',' | ':' | '!' | '?' | '\'' | '*' | '_' | '~' | ']' | '}' => true,
             _ => false,

@@ -230,7 +230,7 @@ fn a_message_id_is_a_time() {
     assert!(is_ts("1.2") && !is_ts("1") && !is_ts("1.x") && !is_ts("."));
 }
 
-/// Values that a field may have, right or wrong.
+/// Generates valid and invalid values of a field.
 fn value() -> impl proptest::strategy::Strategy<Value = Value> {
     use proptest::prelude::*;
     let words = [
@@ -364,7 +364,7 @@ fn cards_of_apps_are_read_and_previews_are_not() {
     );
     let own = json!([{ "type": "rich_text", "elements": [{ "type": "rich_text_section", "elements": [{ "type": "text", "text": "hello you" }] }] }]);
     assert_eq!(read(message(json!({ "text": "hello *you*", "blocks": own }))).unwrap().text, "hello *you*");
-    // A mention in blocks calls the app; one in a quoted message does not.
+    // A mention in blocks addresses the app; one in a quoted message does not.
     let found = read_app(json!({ "text": "", "blocks": [section("<@UME> look")] }));
     assert!(found.addressed.mention);
     let unfurled = json!({ "is_msg_unfurl": true, "author_name": "Al", "text": "<@UME> 2% left", "from_url": "https://t.slack.com/archives/C9/p1" });

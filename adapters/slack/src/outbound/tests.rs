@@ -71,7 +71,7 @@ async fn a_file_that_cannot_be_read_is_refused_and_holds_nobody() {
 async fn a_message_whose_time_is_up_ends_before_the_host_stops_waiting_for_it() {
     const HOST_WAITS: Duration = Duration::from_secs(60);
     assert!(SEND_TIMEOUT < HOST_WAITS && SHOW_TIMEOUT < SEND_TIMEOUT);
-    // Nobody answers there, and nobody refuses either.
+    // A server that neither answers nor refuses.
     let silent = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     let api = Api::new(&format!("http://{}", silent.local_addr().unwrap()), None, None, &Default::default()).unwrap();
     let me = serde_json::from_value(json!({ "team_id": "T1", "user_id": "UME" })).unwrap();

@@ -1,4 +1,4 @@
-//! What is delivered, and what it waits for.
+//! Tests of deliveries and their order.
 
 use std::sync::mpsc;
 

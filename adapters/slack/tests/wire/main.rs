@@ -1,4 +1,4 @@
-//! Slack as a test plays it: its calls, its files and its socket.
+//! Tests with a simulated Slack: its calls, its files and its socket.
 
 #![forbid(unsafe_code)]
 

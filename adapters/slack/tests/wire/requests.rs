@@ -1,4 +1,4 @@
-//! The Events API over HTTP: what Slack brings again.
+//! Tests of the Events API over HTTP, and of repeated requests.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -11,13 +11,13 @@ use crate::stage::*;
 
 const SECRET: &str = "8f742231b10e8888abcd99yyyzzz85a5";
 
-/// Sends a delivery as Slack signs it; returns the status of the answer.
+/// Sends a signed delivery; returns the status of the response.
 fn request(address: &str, payload: &Value, retry: u32) -> u16 {
     let answer = answer(address, &payload.to_string(), retry);
     answer.split(' ').nth(1).and_then(|status| status.parse().ok()).expect("it has a status")
 }
 
-/// Sends a body as Slack signs it; returns the whole answer.
+/// Sends a signed body; returns the whole response.
 fn answer(address: &str, body: &str, retry: u32) -> String {
     let now = now_s();
     let key = ring::hmac::Key::new(ring::hmac::HMAC_SHA256, SECRET.as_bytes());
@@ -38,7 +38,7 @@ fn now_s() -> u64 {
     now.duration_since(UNIX_EPOCH).expect("it is later").as_secs()
 }
 
-/// What is answered to these bytes.
+/// Returns the response to these bytes.
 fn said(address: &str, request: &str) -> String {
     let mut stream = TcpStream::connect(address).expect("somebody listens");
     stream.write_all(request.as_bytes()).expect("it is read");
@@ -47,7 +47,7 @@ fn said(address: &str, request: &str) -> String {
     answer
 }
 
-/// A host that listens, and where.
+/// Returns a listening host, and its address.
 fn listening() -> (MockHost, String) {
     let host = served(MockHost::setup("test"), SECRET);
     host.connect().expect("it listens");
@@ -76,7 +76,7 @@ fn what_slack_brings_again_is_taken_and_is_no_second_event() {
 fn who_claims_no_signature_is_turned_away_before_the_body_and_takes_no_place() {
     let (host, address) = listening();
     let _run = host.run();
-    // More than may be there at once; each promises a body that never comes, and is answered all the same.
+    // More requests than the limit; each promises a body that never arrives, and still gets a response.
     let unsigned =
         format!("POST /slack/events HTTP/1.1\r\nhost: {address}\r\ncontent-length: 1000\r\nconnection: close\r\n\r\n");
     std::thread::scope(|scope| {
@@ -107,7 +107,7 @@ fn who_claims_a_false_signature_and_writes_slowly_keeps_slack_not_out() {
         now_s(),
         "00".repeat(32)
     );
-    // More than may be handled at once.
+    // More requests than the limit of parallel ones.
     let slow: Vec<TcpStream> = (0..80)
         .map(|_| {
             let mut stream = TcpStream::connect(&address).expect("somebody listens");

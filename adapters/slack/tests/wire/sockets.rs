@@ -1,4 +1,4 @@
-//! Sockets that end, and what a Slack says that is no delivery.
+//! Tests of closed sockets, and of messages that are not deliveries.
 
 use std::sync::mpsc;
 
@@ -67,7 +67,7 @@ fn a_socket_that_is_to_be_renewed_is_read_to_its_end_and_nothing_is_told_twice()
             let _ = tell.send(n);
             if n == 0 {
                 say(peer, &json!({ "type": "disconnect", "reason": "warning", "debug_info": { "host": "x" } }));
-                // Still delivered here, before and after there is another one.
+                // Deliveries arrive on the old socket before and after the new one is open.
                 deliver(peer, "100", "C1", "on the old one", &[]);
                 say(peer, &json!({ "type": "disconnect", "reason": "refresh_requested" }));
             } else {

@@ -1,4 +1,4 @@
-//! A Slack that plays what a test says.
+//! A simulated Slack for the tests.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -14,21 +14,21 @@ pub type Peer = WebSocket<TcpStream>;
 
 /// A request.
 pub struct Asked {
-    /// `POST /api/auth.test`.
+    /// The request line, such as `POST /api/auth.test`.
     pub line: String,
-    /// Its headers, in small letters.
+    /// The headers in lower case.
     pub headers: String,
     pub body: Vec<u8>,
 }
 
-/// An answer that is JSON and well.
+/// Returns a successful JSON response.
 pub fn ok(mut answer: Value) -> (u16, Vec<u8>) {
     answer["ok"] = json!(true);
     (200, answer.to_string().into_bytes())
 }
 
-/// An app in one workspace whose calls are answered by `answer`, and whose socket is played by `play`, which is told
-/// where the server is.
+/// Starts an app in one workspace. `answer` answers its calls, and `play` simulates its socket; both receive the
+/// address of the server.
 pub fn app(
     setup: Setup,
     answer: impl Fn(&Asked, &str) -> (u16, Vec<u8>) + Send + Sync + 'static,
@@ -66,7 +66,7 @@ pub fn app(
     setup.start::<Slack>(config).expect("it starts")
 }
 
-/// An app in one workspace that Slack sends requests to, signed with `secret`.
+/// Starts an app in one workspace for requests signed with `secret`.
 pub fn served(setup: Setup, secret: &str) -> MockHost {
     let http = TcpListener::bind("127.0.0.1:0").expect("a port");
     let base = format!("http://{}/api", http.local_addr().expect("an address"));
@@ -79,7 +79,7 @@ pub fn served(setup: Setup, secret: &str) -> MockHost {
     setup.start::<Slack>(config).expect("it starts")
 }
 
-/// What every Slack answers.
+/// Returns the common responses of every simulated Slack.
 fn known(asked: &Asked) -> Option<(u16, Vec<u8>)> {
     let me = json!({ "team": "Acme", "team_id": "T1", "user": "hermes", "user_id": "UME", "bot_id": "BME" });
     match asked.line.as_str() {
@@ -116,7 +116,7 @@ pub fn say(peer: &mut Peer, message: &Value) {
     let _ = peer.send(message.to_string().into());
 }
 
-/// Delivers a message that was written in `channel`, with these files.
+/// Delivers a message in `channel` with these files.
 pub fn deliver(peer: &mut Peer, envelope: &str, channel: &str, text: &str, files: &[Value]) {
     let event = json!({
         "type": "message", "channel": channel, "user": "U1", "ts": format!("1700000000.{envelope}"), "text": text,
@@ -126,7 +126,7 @@ pub fn deliver(peer: &mut Peer, envelope: &str, channel: &str, text: &str, files
     say(peer, &json!({ "type": "events_api", "envelope_id": envelope, "payload": payload }));
 }
 
-/// The envelope that is acknowledged next.
+/// Returns the next acknowledged envelope id.
 pub fn acknowledged(peer: &mut Peer) -> Option<String> {
     loop {
         let message = peer.read().ok()?;

@@ -1,4 +1,4 @@
-//! What a thread shows while the agent works.
+//! Tests of the status shown while the agent works.
 
 use std::sync::mpsc;
 

@@ -1,4 +1,4 @@
-//! Files that go out.
+//! Tests of outgoing files.
 
 use std::sync::mpsc;
 
@@ -8,7 +8,7 @@ use serde_json::json;
 
 use crate::stage::*;
 
-/// More than any buffer on the way.
+/// Larger than every buffer between the adapter and the server.
 const FILE_BYTES: usize = 3 * 1024 * 1024;
 
 fn content() -> Vec<u8> {
