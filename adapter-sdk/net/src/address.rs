@@ -1,22 +1,22 @@
-//! Which addresses belong to the public network.
+//! Classification of addresses: this machine, or the public network.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// Whether `host`, as it stands in an address or a `Host` header without its
-/// port, is this machine. Names other than `localhost` are not looked up.
+/// Returns whether `host`, as it appears in an address or (without its port) in a `Host`
+/// header, is this machine. Names other than `localhost` are not resolved.
 pub fn is_loopback_host(host: &str) -> bool {
     let host = host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(host);
     let name = host.strip_suffix('.').unwrap_or(host);
     name.eq_ignore_ascii_case("localhost") || host.parse::<IpAddr>().is_ok_and(is_loopback_ip)
 }
 
-/// Whether `ip` is this machine, also when written as an IPv4 address inside IPv6.
+/// Returns whether `ip` is this machine, also if it is written as an IPv4 address inside IPv6.
 pub fn is_loopback_ip(ip: IpAddr) -> bool {
     ip.to_canonical().is_loopback()
 }
 
-/// Whether `ip` is a unicast address of the public network. Everything a
-/// machine, a household or a provider uses for itself is not.
+/// Returns whether `ip` is a unicast address of the public network. Addresses for internal
+/// use of a machine, a home or a provider are not public.
 pub fn is_public(ip: IpAddr) -> bool {
     match ip.to_canonical() {
         IpAddr::V4(ip) => is_public_v4(ip),
@@ -46,14 +46,14 @@ fn is_public_v6(ip: Ipv6Addr) -> bool {
     let [a, b, c, d, e, f, g, h] = ip.segments();
     let v4 = |high: u16, low: u16| Ipv4Addr::from((u32::from(high) << 16) | u32::from(low));
     match (a, b) {
-        // NAT64 reaches the IPv4 address it carries.
+        // NAT64 reaches the embedded IPv4 address.
         (0x64, 0xff9b) if [c, d, e, f] == [0; 4] => is_public_v4(v4(g, h)),
         // So does 6to4.
         (0x2002, high) => is_public_v4(v4(high, c)),
-        // Teredo and the other protocol assignments; documentation.
+        // Teredo and other protocol assignments; documentation.
         (0x2001, 0x0000..=0x01ff | 0x0db8) => false,
         (0x3fff, 0x0000..=0x0fff) => false,
-        // All that is assigned as global unicast.
+        // All addresses assigned as global unicast.
         (0x2000..=0x3fff, _) => true,
         _ => false,
     }

@@ -1,10 +1,10 @@
-//! Waiting longer each time.
+//! Exponential backoff.
 
 use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
 
-/// Doubles from `base` to `cap`. Half of each wait is fixed, half is drawn, so
-/// that many who failed together do not come back together.
+/// An exponential backoff from `base` to `cap`, doubled each time. Half of each delay is
+/// fixed and half is random, so that clients that failed together do not retry together.
 #[derive(Clone, Debug)]
 pub struct Backoff {
     base: Duration,
@@ -13,17 +13,17 @@ pub struct Backoff {
 }
 
 impl Backoff {
-    /// Waits between `base` and `cap`.
+    /// Creates a backoff with delays between `base` and `cap`.
     pub fn new(base: Duration, cap: Duration) -> Self {
         Self { base, cap, attempts: 0 }
     }
 
-    /// Returns how long to wait now, and waits longer next time.
+    /// Returns the delay to wait now, and increases the next one.
     pub fn next_delay(&mut self) -> Duration {
         self.next_delay_with(RandomState::new().hash_one(self.attempts))
     }
 
-    /// The same with a given draw.
+    /// Does the same with a given random number.
     pub fn next_delay_with(&mut self, draw: u64) -> Duration {
         let full = self.base.saturating_mul(1_u32.checked_shl(self.attempts).unwrap_or(u32::MAX)).min(self.cap);
         self.attempts = self.attempts.saturating_add(1);
@@ -32,7 +32,7 @@ impl Backoff {
         full - half + Duration::from_micros(drawn_us)
     }
 
-    /// Starts anew; only after something has really worked.
+    /// Resets the delay. Call it only after a real success.
     pub fn reset(&mut self) {
         self.attempts = 0;
     }

@@ -1,33 +1,33 @@
-//! Reads an answer up to a limit.
+//! Reading of response bodies with a limit.
 
 use reqwest::Response;
 use serde::de::DeserializeOwned;
 
 use crate::{NetError, lenient};
 
-/// Why a body is of no use.
+/// The reason why a body is unusable.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum BodyError {
-    /// It is longer than allowed.
+    /// The body is longer than allowed.
     #[error("the answer is longer than {bytes_max} bytes")]
     TooLarge {
-        /// The bound.
+        /// The limit, in bytes.
         bytes_max: u64,
     },
-    /// It is not the JSON that was expected. The body is not quoted.
+    /// The body is not the expected JSON. The error does not quote it.
     #[error("the answer is not what the interface promises ({0})")]
     Json(String),
-    /// It was cut off.
+    /// The body is incomplete.
     #[error(transparent)]
     Net(#[from] NetError),
 }
 
-/// Reads the whole body, at most `bytes_max` bytes of it.
+/// Reads the whole body, at most `bytes_max` bytes.
 ///
 /// # Errors
 ///
-/// Refuses a longer body as soon as that is known, and says when it was cut off.
+/// If the body is longer, as soon as that is known, or incomplete.
 pub async fn read_bytes(mut response: Response, bytes_max: u64) -> Result<Vec<u8>, BodyError> {
     let too_large = BodyError::TooLarge { bytes_max };
     if response.content_length().is_some_and(|length| length > bytes_max) {
@@ -43,8 +43,8 @@ pub async fn read_bytes(mut response: Response, bytes_max: u64) -> Result<Vec<u8
     Ok(body)
 }
 
-/// Reads the first `bytes_max` bytes of a body as text and drops the rest; for
-/// the words of an error, where half is better than nothing.
+/// Reads the first `bytes_max` bytes of a body as text and drops the rest; for error texts,
+/// which are useful even if incomplete.
 pub async fn read_start(mut response: Response, bytes_max: usize) -> String {
     let mut body = Vec::new();
     while let Ok(Some(chunk)) = response.chunk().await {
@@ -61,13 +61,14 @@ pub async fn read_start(mut response: Response, bytes_max: usize) -> String {
 ///
 /// # Errors
 ///
-/// As [`read_bytes`]; also when it is other JSON than `T`, without quoting it.
+/// As [`read_bytes`]; also if the body is not the JSON of a `T`. The error does not quote
+/// it.
 pub async fn read_json<T: DeserializeOwned>(response: Response, bytes_max: u64) -> Result<T, BodyError> {
     let body = read_bytes(response, bytes_max).await?;
     lenient::from_slice(&body).map_err(|error| BodyError::Json(shape(&error)))
 }
 
-/// What is wrong with JSON, without the values it holds.
+/// Describes an error in JSON without the values.
 fn shape(error: &serde_json::Error) -> String {
     let kind = match error.classify() {
         serde_json::error::Category::Data => "other fields than expected",

@@ -1,4 +1,4 @@
-//! Builds the HTTP client.
+//! Construction of the HTTP client.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -11,25 +11,25 @@ use crate::address::is_loopback_host;
 use crate::proxy::{self, ProxySettings, Rules};
 use crate::tls::{install_provider, trusting};
 
-/// How a client behaves.
+/// The settings of a client.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ClientOptions {
-    /// What the other side sees as our name.
+    /// The value of the `User-Agent` header.
     pub user_agent: String,
-    /// Until the connection stands, TLS included.
+    /// The time limit for the connection, including TLS.
     pub connect_timeout: Duration,
-    /// Until the whole answer is read; `None` leaves that to the caller.
+    /// The time limit for the whole response; `None` leaves it to the caller.
     pub total_timeout: Option<Duration>,
-    /// Between two reads of an answer; `None` leaves that to the caller.
+    /// The time limit between two reads of a response; `None` leaves it to the caller.
     pub read_timeout: Option<Duration>,
-    /// Certificates to trust besides the system's, as a PEM file: those of authorities, and those of servers themselves.
+    /// A PEM file with certificates to trust in addition to the system's: those of authorities, and those of servers.
     pub ca_file: Option<PathBuf>,
-    /// How many redirects are followed. An API needs none, and a followed one may lead a credential astray.
+    /// The maximum number of redirects. An API needs none, and following one may send a credential to another server.
     pub redirects_max: usize,
-    /// Whether the client only ever speaks to `http://` addresses, so that no certificates are loaded.
+    /// True if the client connects to `http://` addresses only, so that no certificates are loaded.
     pub plain_http: bool,
-    /// Proxies for connections that leave this machine. Default: none.
+    /// The proxies for connections to other machines. Default: none.
     pub proxy: ProxySettings,
 }
 
@@ -49,52 +49,52 @@ impl Default for ClientOptions {
 }
 
 impl ClientOptions {
-    /// The defaults for a client that speaks to `base_url` only.
+    /// Returns the defaults for a client of `base_url` only.
     pub fn for_base_url(base_url: &Url) -> Self {
         Self { plain_http: base_url.scheme() == "http", ..Self::default() }
     }
 }
 
-/// Why a client could not be built. The operator mends it in the adapter's section.
+/// The reason why a client could not be built. The operator fixes it in the adapter's section.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ClientError {
     /// The file cannot be read.
     #[error("ca_file {path} cannot be read")]
     CaFile {
-        /// Which file.
+        /// The path of the file.
         path: String,
-        /// Why.
+        /// The cause.
         #[source]
         source: std::io::Error,
     },
-    /// The file holds no certificate.
+    /// The file contains no certificate.
     #[error("ca_file {path} holds no certificate that can be read; it has to be a PEM file")]
     CaContent {
-        /// Which file.
+        /// The path of the file.
         path: String,
     },
-    /// The client library refused.
+    /// The client library rejected the settings.
     #[error("the HTTP client could not be built ({0})")]
     Build(String),
-    /// The address cannot be used.
+    /// The address is invalid.
     #[error("{0}")]
     Url(String),
-    /// The proxy cannot be used. The sentence does not hold the value.
+    /// The proxy is invalid. The message does not contain its value.
     #[error("{0}")]
     Proxy(String),
 }
 
-/// Builds a client. The environment is not read: the proxies are those of the options.
+/// Builds a client. It ignores the environment: the proxies are those of the options.
 ///
 /// # Errors
 ///
-/// Says which file cannot be used, or why the client library refused.
+/// The file that is unusable, or the error of the client library.
 pub fn http_client(options: &ClientOptions) -> Result<Client, ClientError> {
     http_client_with(options, |builder| builder)
 }
 
-/// The same client with one thing more, which `change` sets.
+/// Builds the same client with an additional setting, which `change` makes.
 pub(crate) fn http_client_with(
     options: &ClientOptions,
     change: impl Fn(ClientBuilder) -> ClientBuilder,
@@ -112,18 +112,17 @@ pub(crate) fn http_client_with(
         return fresh().tls_backend_preconfigured(config).build().map_err(refused);
     }
     fresh().build().or_else(|error| {
-        // A system without certificates still has to reach plain addresses;
-        // https then fails with its own sentence.
+        // A system without certificates must still reach plain addresses; https then fails with an error of its own.
         tracing::warn!(%error, "no system certificates: install ca-certificates or set ca_file, else https is refused");
         fresh().tls_certs_only([]).build().map_err(refused)
     })
 }
 
-/// Reads an `http` or `https` base address, without a slash at its end.
+/// Parses an `http` or `https` base address, without a slash at the end.
 ///
 /// # Errors
 ///
-/// Says what is wrong with the address. User names and passwords in addresses are refused.
+/// The fault in the address. User names and passwords in addresses are rejected.
 pub fn base_url(text: &str) -> Result<Url, ClientError> {
     let trimmed = text.trim().trim_end_matches('/');
     let url = Url::parse(trimmed).map_err(|error| ClientError::Url(format!("it is no address: {error}")))?;
@@ -141,7 +140,7 @@ pub fn base_url(text: &str) -> Result<Url, ClientError> {
     Err(ClientError::Url(why.to_owned()))
 }
 
-/// Whether `url` points to this machine.
+/// Returns whether `url` points to this machine.
 pub fn is_loopback(url: &Url) -> bool {
     url.host_str().is_some_and(is_loopback_host)
 }

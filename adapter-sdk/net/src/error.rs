@@ -1,53 +1,52 @@
-//! Whether a request that failed was certainly not sent.
+//! Network errors, with the distinction whether a failed request was sent.
 
 use crate::proxy::ProxyFailed;
 
-/// What went wrong below HTTP. An answer with a bad status is not an error here.
+/// An error below HTTP. A response with an error status is not an error here.
 ///
-/// The distinction that matters to a delivery: after [`NetError::NotSent`] it
-/// may be tried again without a mark, after [`NetError::Doubtful`] it may have
-/// arrived. Messages never hold the address, since some platforms keep their
-/// token in it.
+/// The distinction decides the retry of a delivery: after [`NetError::NotSent`] it may be
+/// retried without a mark; after [`NetError::Doubtful`] it may have arrived. Messages never
+/// contain the address, because some platforms put their token into it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum NetError {
-    /// Nothing reached the other side.
+    /// The request did not reach the other side.
     #[error("not sent: {detail}")]
     NotSent {
-        /// At which step it stopped.
+        /// The step at which it failed.
         step: Step,
-        /// What the library says.
+        /// The message of the library.
         detail: String,
     },
-    /// It was sent, wholly or in part, and there is no whole answer.
+    /// The request was sent, at least in part, and the response is incomplete.
     #[error("no whole answer: {detail}")]
     Doubtful {
-        /// Whether a deadline ended it rather than the other side.
+        /// True if a deadline ended the request instead of the other side.
         timed_out: bool,
-        /// What the library says.
+        /// The message of the library.
         detail: String,
     },
 }
 
-/// The step before sending at which it stopped.
+/// The step before sending at which a request failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Step {
-    /// The request itself is wrong.
+    /// The request itself is invalid.
     Request,
-    /// The name has no address.
+    /// The host name has no address.
     Dns,
-    /// No connection, or none in time, or no TLS on it.
+    /// The connection failed, timed out, or did not establish TLS.
     Connect,
 }
 
 impl NetError {
-    /// Whether nothing reached the other side.
+    /// Returns whether the request did not reach the other side.
     pub fn is_not_sent(&self) -> bool {
         matches!(self, Self::NotSent { .. })
     }
 
-    /// Whether a deadline ended it.
+    /// Returns whether a deadline ended the request.
     pub fn is_timeout(&self) -> bool {
         matches!(self, Self::Doubtful { timed_out: true, .. })
     }
@@ -74,7 +73,7 @@ impl From<reqwest::Error> for NetError {
     }
 }
 
-/// Adds the next step to a sentence about a certificate that is not trusted.
+/// Appends the next step to an error about an untrusted certificate.
 fn explained(detail: String) -> String {
     const STEPS: [(&str, &str); 4] = [
         ("UnknownIssuer", "write the certificate of the server, or of its authority, into `ca_file`"),
@@ -88,7 +87,7 @@ fn explained(detail: String) -> String {
     }
 }
 
-/// The sentence about a proxy, where one failed.
+/// Returns the error of the proxy, if one failed.
 fn proxy_failed(error: &reqwest::Error) -> Option<String> {
     let mut next = std::error::Error::source(error);
     while let Some(cause) = next {
@@ -100,7 +99,7 @@ fn proxy_failed(error: &reqwest::Error) -> Option<String> {
     None
 }
 
-/// The chain of causes in one line, each said once.
+/// Returns the chain of causes in one line, without repetitions.
 pub(crate) fn sentence(error: &dyn std::error::Error) -> String {
     let mut said = error.to_string();
     let mut next = error.source();

@@ -1,10 +1,10 @@
-//! Fetches what a stranger named, without being led astray.
+//! Downloads from untrusted addresses, protected against server-side request forgery.
 //!
-//! An address that comes out of a chat, a feed or a platform's answer must not
-//! reach this machine or its network. So every hop, redirects included, either
-//! belongs to an origin that the operator configured, or ends at an address of
-//! the public network. Names are looked up by the resolver that also connects:
-//! what was checked is what is reached. Headers go to the first origin only.
+//! An address from a chat, a feed or a platform's response must not reach this machine or
+//! its network. Therefore every hop, including redirects, must belong to an origin that the
+//! operator configured, or end at an address of the public network. Names are resolved by
+//! the resolver of the connection, so the checked address is the connected one. Headers are
+//! sent to the first origin only.
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -21,23 +21,23 @@ use crate::address::is_public;
 use crate::client::{ClientError, ClientOptions, http_client, http_client_with};
 use crate::proxy::{self, ProxySettings, Rules};
 
-/// What may be fetched, and how much of it.
+/// The rules for downloads.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct FetchOptions {
-    /// Origins (scheme, host, port) that the operator configured; they may lie anywhere.
+    /// The origins (scheme, host, port) that the operator configured; they may be in any network.
     pub origins: Vec<Url>,
-    /// Certificates to trust besides the system's, as a PEM file.
+    /// A PEM file with certificates to trust in addition to the system's.
     pub ca_file: Option<PathBuf>,
-    /// The most bytes of a body.
+    /// The maximum size of a body, in bytes.
     pub bytes_max: u64,
-    /// Until the last byte, all redirects included.
+    /// The time limit for the whole download, including all redirects.
     pub deadline: Duration,
-    /// How many redirects are followed.
+    /// The maximum number of redirects.
     pub redirects_max: usize,
-    /// Hosts that may be asked besides the origins: names, domains (`.example.org`), `*`. `None`: any.
+    /// The allowed hosts in addition to the origins: names, domains (`.example.org`), `*`. `None`: any.
     pub hosts: Option<Vec<String>>,
-    /// Proxies for connections that leave this machine. Default: none.
+    /// The proxies for connections to other machines. Default: none.
     pub proxy: ProxySettings,
 }
 
@@ -56,34 +56,34 @@ impl Default for FetchOptions {
 }
 
 impl FetchOptions {
-    /// The defaults, with these origins allowed wherever they lie.
+    /// Returns the defaults with these origins, which may be in any network.
     pub fn with_origins(origins: Vec<Url>) -> Self {
         Self { origins, ..Self::default() }
     }
 }
 
-/// Why something was not fetched. No message holds an address's path or query, which may be secret.
+/// The reason for a failed download. Messages never contain the path or query of an address, which may be secret.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum FetchError {
-    /// It may not be fetched from here.
+    /// The rules do not allow the address.
     #[error("{origin} may not be fetched: {why}")]
     Forbidden {
-        /// Where it lies.
+        /// The origin of the address.
         origin: String,
-        /// Which rule it breaks.
+        /// The violated rule.
         why: &'static str,
     },
-    /// It is longer than allowed.
+    /// The file is longer than allowed.
     #[error("the file is longer than {bytes_max} bytes")]
     TooLarge {
-        /// The bound.
+        /// The limit, in bytes.
         bytes_max: u64,
     },
-    /// The server answered with something else than the file.
+    /// The server responded with another status than success.
     #[error("the server answered with status {0}")]
     Status(u16),
-    /// It took too long.
+    /// The download exceeded its deadline.
     #[error("the file did not arrive within {0:?}")]
     Deadline(Duration),
     /// The network failed.
@@ -91,7 +91,7 @@ pub enum FetchError {
     Net(#[from] NetError),
 }
 
-/// Fetches files under one set of rules.
+/// A downloader of files with one set of rules.
 #[derive(Clone, Debug)]
 pub struct Fetcher {
     configured: Client,
@@ -102,11 +102,11 @@ pub struct Fetcher {
 }
 
 impl Fetcher {
-    /// A fetcher under these rules.
+    /// Creates a downloader with these rules.
     ///
     /// # Errors
     ///
-    /// Says when `ca_file` cannot be used.
+    /// If `ca_file` or a proxy is unusable.
     pub fn new(options: FetchOptions) -> Result<Self, ClientError> {
         let client = ClientOptions {
             ca_file: options.ca_file.clone(),
@@ -125,11 +125,12 @@ impl Fetcher {
         })
     }
 
-    /// Asks for `url`, with `headers` for its own origin.
+    /// Requests `url`, with `headers` for its own origin.
     ///
     /// # Errors
     ///
-    /// Refuses addresses that lead inwards, and says what the server or the network did.
+    /// If the address leads to this machine or its network, or the server or the network
+    /// fails.
     pub async fn fetch(&self, url: &str, headers: HeaderMap) -> Result<Fetched, FetchError> {
         let deadline = Instant::now() + self.options.deadline;
         timeout_at(deadline, self.follow(url, headers, deadline))
@@ -165,8 +166,8 @@ impl Fetcher {
         Err(forbidden(&origin(&url), "it redirects too often"))
     }
 
-    /// Refuses a name that lies in this network although a proxy would look it up. A name that is unknown here is
-    /// left to the proxy.
+    /// Rejects a host name that resolves to this network, although a proxy would resolve it. A name that is
+    /// unknown here is left to the proxy.
     async fn judge_behind_proxy(&self, url: &Url, here: &str) -> Result<(), FetchError> {
         let Some(name) = url.domain().filter(|_| self.rules.proxy_for(url).is_some()) else { return Ok(()) };
         if self.origins.iter().any(|origin| origin == here) {
@@ -205,7 +206,7 @@ impl Fetcher {
     }
 }
 
-/// An answer that is being read.
+/// A response whose body is being read.
 #[derive(Debug)]
 pub struct Fetched {
     response: Response,
@@ -215,22 +216,22 @@ pub struct Fetched {
 }
 
 impl Fetched {
-    /// Returns what the server calls the content, without parameters.
+    /// Returns the content type, without parameters.
     pub fn content_type(&self) -> Option<&str> {
         let value = self.response.headers().get(CONTENT_TYPE)?.to_str().ok()?;
         value.split(';').next().map(str::trim)
     }
 
-    /// Returns the length, where the server tells.
+    /// Returns the length in bytes, if the server reports it.
     pub fn content_length(&self) -> Option<u64> {
         self.response.content_length()
     }
 
-    /// Returns the next piece, `None` at the end.
+    /// Returns the next chunk, `None` at the end.
     ///
     /// # Errors
     ///
-    /// Says when the bound or the deadline is passed, or the network fails.
+    /// If the size limit or the deadline is exceeded, or the network fails.
     pub async fn chunk(&mut self) -> Result<Option<Vec<u8>>, FetchError> {
         let next = timeout_at(self.deadline, self.response.chunk())
             .await
@@ -242,7 +243,7 @@ impl Fetched {
         Ok(Some(bytes.into()))
     }
 
-    /// Reads it all.
+    /// Reads the whole body.
     ///
     /// # Errors
     ///
@@ -256,11 +257,11 @@ impl Fetched {
     }
 }
 
-/// The reason for a host that no list names.
+/// The reason for rejecting a host that is not on the list.
 const NOT_LISTED: &str = "its host is not on the list of hosts that files are fetched from";
 const NOT_PUBLIC: &str = "it lies inside this machine or its network, and its origin is not configured";
 
-/// A resolver of names that lie in the public network, and of the operator's proxies.
+/// A resolver for names in the public network, and for the operator's proxies.
 #[derive(Debug)]
 struct PublicResolver {
     proxies: Vec<String>,

@@ -1,24 +1,24 @@
-//! JSON as senders write it who cut texts between the halves of a pair.
+//! A lenient JSON parser, for senders that split texts inside a surrogate pair.
 //!
-//! Half a surrogate pair (`"\ud83d"`) or bytes that are no UTF-8 are no JSON to a strict reader. Whoever reads a whole
-//! batch as one would never get past the one message that holds them.
+//! A strict parser rejects half a surrogate pair (`"\ud83d"`) and invalid UTF-8. A client that parses a whole batch
+//! strictly would never get past the one message that contains them.
 //!
-//! The same holds for values that are nested too deeply: `serde_json` refuses the text that contains one.
+//! The same applies to values that are nested too deeply: `serde_json` rejects the whole text.
 
 use serde::de::DeserializeOwned;
 
-/// What a half is replaced with.
+/// The replacement of half a surrogate pair.
 const REPLACED: &[u8] = b"\\ufffd";
 
-/// Levels of nested values that are kept. `serde_json` reads 128; a value that was read is later part of others.
+/// The maximum nesting depth of values. `serde_json` accepts 128; a parsed value is later embedded in others.
 pub const DEPTH_MAX: usize = 100;
 
-/// Reads JSON. Characters that are none become U+FFFD where it cannot be read otherwise, and values below
-/// [`DEPTH_MAX`] levels become `null`.
+/// Parses JSON. If strict parsing fails, invalid characters become U+FFFD. Values below [`DEPTH_MAX`]
+/// levels become `null`.
 ///
 /// # Errors
 ///
-/// Those of `serde_json`, of the text as it came.
+/// The error of `serde_json` for the original text.
 pub fn from_slice<T: DeserializeOwned>(json: &[u8]) -> serde_json::Result<T> {
     if is_too_deep(json) {
         let cut = cut(json);
@@ -49,7 +49,7 @@ fn cut(json: &[u8]) -> Vec<u8> {
     kept
 }
 
-/// The depth of a place in JSON.
+/// The nesting depth at a position in JSON.
 #[derive(Default)]
 struct Levels {
     depth: usize,
@@ -58,7 +58,7 @@ struct Levels {
 }
 
 impl Levels {
-    /// Returns the depth behind the next byte.
+    /// Returns the depth after the next byte.
     fn after(&mut self, byte: u8) -> usize {
         match byte {
             _ if self.escaped => self.escaped = false,
@@ -84,7 +84,7 @@ fn mended(json: &[u8]) -> Vec<u8> {
                 at += 6;
                 continue;
             }
-            // The other half of an escape begins none.
+            // The second byte of an escape starts no escape.
             (b'\\', _, _) => 2,
             _ => 1,
         };
@@ -95,7 +95,7 @@ fn mended(json: &[u8]) -> Vec<u8> {
     mended
 }
 
-/// The unit that `\uXXXX` at this place stands for.
+/// Returns the UTF-16 unit of `\uXXXX` at this position.
 fn unit(bytes: &[u8], at: usize) -> Option<u16> {
     let digits = bytes.get(at..at + 6)?.strip_prefix(b"\\u")?;
     let is_hex = digits.iter().all(u8::is_ascii_hexdigit);
@@ -133,7 +133,7 @@ mod tests {
                 let batch = format!(r#"{{"ok":true,"result":[{{"id":1,"x":{deep}}},{{"id":2,"text":"[[{{"}}]}}"#);
                 let read = from_slice::<Value>(batch.as_bytes()).unwrap();
                 assert_eq!((&read["result"][0]["id"], &read["result"][1]["text"]), (&json!(1), &json!("[[{")));
-                // It is read again as a part of another text.
+                // The value is parsed again as a part of another text.
                 let around = json!([[[[[[[[[[read]]]]]]]]]]).to_string();
                 assert!(serde_json::from_str::<Value>(&around).is_ok(), "{depth}");
             }

@@ -1,22 +1,23 @@
-//! What every adapter that speaks HTTP needs once: TLS, a client, and manners.
+//! HTTP for adapters: TLS, clients with deadlines, downloads, and a listener with limits.
 //!
-//! * [`tls`]: installs the one crypto provider. Each library has its own copy of
-//!   that switch, so each library has to throw it.
-//! * [`client`]: builds the HTTP client, with deadlines and extra trust.
-//! * [`error`]: whether a request that failed was certainly not sent.
-//! * [`body`]: reads an answer up to a limit.
-//! * [`lenient`]: JSON with half a character in it.
-//! * [`fetch`]: fetches what a stranger named, without being led astray.
-//! * [`retry_after`], [`backoff`]: how long to wait.
-//! * [`sse`]: reads server-sent events with bounds.
+//! * [`tls`]: installs the crypto provider. Each library has its own copy of rustls, so
+//!   each library installs it.
+//! * [`client`]: builds the HTTP client, with deadlines and additional trusted
+//!   certificates.
+//! * [`error`]: network errors, with the distinction whether a failed request was sent.
+//! * [`body`]: reads a response body with a limit.
+//! * [`lenient`]: parses JSON with half a surrogate pair in it.
+//! * [`fetch`]: downloads from untrusted addresses.
+//! * [`retry_after`], [`backoff`]: delays before a retry.
+//! * [`sse`]: parses server-sent events with limits.
 //! * `ws`: websockets over the same client (feature `ws`).
-//! * [`address`]: which addresses belong to the public network.
-//! * `serve`: HTTP on a port of one's own, with bounds (feature `serve`).
+//! * [`address`]: classifies addresses as public or internal.
+//! * `serve`: an HTTP listener with limits (feature `serve`).
 //! * [`proxy`]: proxies for outgoing connections.
-//! * [`port`]: a port that cannot be had, and who has it.
+//! * [`port`]: the error for a port that cannot be bound, with the process that holds it.
 //!
-//! Without the feature `client` only what needs no TLS is left, for adapters
-//! that serve and never call.
+//! Without the feature `client` only the parts without TLS remain, for adapters that serve
+//! and never send requests.
 
 #![forbid(unsafe_code)]
 

@@ -1,5 +1,5 @@
-//! A port that cannot be had: who has it, as far as this user can see it in
-//! `/proc`, and whether it mends itself.
+//! The error for a port that cannot be bound: the process that holds it, as far as `/proc`
+//! shows it to this user, and whether a retry may succeed.
 
 use std::fs;
 use std::io::{self, ErrorKind};
@@ -7,13 +7,13 @@ use std::net::SocketAddr;
 
 use hermes_protocol::ConnectError;
 
-/// How many processes are looked at.
+/// The maximum number of inspected processes.
 const PROCESSES_MAX: usize = 4_096;
 
-/// Why nothing listens on `address`, which the key `key` names.
+/// Returns the error for a failed bind to `address`, which comes from the config key `key`.
 ///
-/// A port that is taken comes free, and an address that is missing comes with its
-/// network: both are tried again. What only the operator can change is fatal.
+/// A port that is in use becomes free, and a missing address appears with its network: both
+/// are retried. An error that only the operator can fix is fatal.
 pub fn refused(key: &str, address: SocketAddr, error: &io::Error) -> ConnectError {
     let port = address.port();
     match error.kind() {
@@ -33,7 +33,7 @@ pub fn refused(key: &str, address: SocketAddr, error: &io::Error) -> ConnectErro
     }
 }
 
-/// `process 123 (name)`: who listens on the port of `address`, if it can be seen.
+/// Returns the process that listens on the port of `address` as `process 123 (name)`, if it is visible.
 pub fn holder(address: SocketAddr) -> Option<String> {
     let wanted = format!("socket:[{}]", inode_of(address.port())?);
     let pids = fs::read_dir("/proc").into_iter().flatten().flatten();
@@ -48,9 +48,9 @@ fn has_file(pid: u32, wanted: &str) -> bool {
     files.filter_map(|file| fs::read_link(file.path()).ok()).any(|target| target.as_os_str() == wanted)
 }
 
-/// The inode of the socket that listens on `port`.
+/// Returns the inode of the socket that listens on `port`.
 fn inode_of(port: u16) -> Option<String> {
-    /// The state word of a listening socket.
+    /// The state of a listening socket.
     const LISTEN: &str = "0A";
     let tail = format!(":{port:04X}");
     for table in ["/proc/net/tcp", "/proc/net/tcp6"] {

@@ -1,14 +1,14 @@
-//! How long a server asked us to wait.
+//! The wait that a server requests.
 
 use std::time::Duration;
 
 use serde_json::Value;
 
-/// The longest wait that is believed.
+/// The longest accepted wait.
 pub const RETRY_AFTER_MAX: Duration = Duration::from_secs(24 * 3600);
 
-/// Reads a `Retry-After` header: seconds, or a date. A date is compared with
-/// the answer's own `Date` header, so that no two clocks have to agree.
+/// Parses a `Retry-After` header: seconds, or a date. A date is compared with the
+/// response's own `Date` header, so the two clocks need not agree.
 pub fn from_header(retry_after: &str, date: Option<&str>) -> Option<Duration> {
     let text = retry_after.trim();
     if let Ok(seconds) = text.parse::<f64>() {
@@ -19,8 +19,8 @@ pub fn from_header(retry_after: &str, date: Option<&str>) -> Option<Duration> {
     Some(until.duration_since(sent).unwrap_or_default().min(RETRY_AFTER_MAX))
 }
 
-/// Reads `retry_after` (seconds) or `retry_after_ms` of an answer's body, at
-/// its top, in `parameters` or in `error`.
+/// Returns `retry_after` (seconds) or `retry_after_ms` of a response body, at its top
+/// level, in `parameters` or in `error`.
 pub fn from_json(body: &Value) -> Option<Duration> {
     [body, &body["parameters"], &body["error"]].into_iter().find_map(|place| {
         let seconds = number(&place["retry_after"]).or_else(|| number(&place["retry_after_ms"]).map(|ms| ms / 1000.0));
@@ -28,7 +28,7 @@ pub fn from_json(body: &Value) -> Option<Duration> {
     })
 }
 
-/// Reads the headers of an answer.
+/// Returns the wait from the headers of a response.
 #[cfg(feature = "client")]
 pub fn from_headers(headers: &reqwest::header::HeaderMap) -> Option<Duration> {
     let text = |name| headers.get(name).and_then(|value| value.to_str().ok());

@@ -1,8 +1,9 @@
-//! A bounded HTTP listener: bounds on everything that a caller can take.
+//! An HTTP listener with limits on all resources that a caller can use.
 //!
 //! Feature `serve`. Only a caller whose key the service has verified ([`Caller::prove`]) keeps its connection. Every
-//! other connection is short, and the oldest of them is closed when all connections are taken and another caller
-//! comes. A public request such as `/health` never keeps a connection open.
+//! Feature `serve`. Only a caller whose key the service has verified ([`Caller::prove`]) keeps its connection.
+//! All other connections are short, and the oldest of them is closed when all connections are in use and another
+//! caller connects. A public request such as `/health` never keeps a connection open.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -31,44 +32,45 @@ mod linger;
 
 use linger::{Flowing, Lingering};
 
-/// How long nothing is accepted after the system refused a connection.
+/// The pause after the system failed to accept a connection.
 const REFUSED_PAUSE: Duration = Duration::from_millis(100);
 
-/// How often it is said that all places are taken.
+/// The minimum interval between two log records about a full listener.
 const FULL_SAID_EVERY: Duration = Duration::from_secs(60);
 
-/// What the callers of one port can take at most.
+/// The limits for the callers of one port.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
-    /// Connections that are open at once; more wait to be accepted.
+    /// The maximum number of open connections; further ones wait to be accepted.
     pub connections: usize,
-    /// How long a caller may take for the head of a request, and be idle between two.
+    /// The time limit for the head of a request, and for the idle time between two requests.
     pub head: Duration,
-    /// After this time a connection takes no further request.
+    /// The age from which a connection accepts no further request.
     pub lifetime: Duration,
-    /// How long its last request may take then.
+    /// The time limit of the last request after that.
     pub grace: Duration,
 }
 
-/// The longest time for which a connection without a verified key takes requests.
+/// The longest time for which a connection without a verified key accepts requests.
 const UNPROVEN_LIFETIME: Duration = Duration::from_secs(60);
 
-/// The address of the caller; in the extensions of every request.
+/// The address of the caller, in the extensions of every request.
 #[derive(Clone, Copy, Debug)]
 pub struct Peer(pub SocketAddr);
 
-/// Whose request it is; in the extensions of every request.
+/// The caller of a request, in the extensions of every request.
 #[derive(Clone, Debug)]
 pub struct Caller(Arc<AtomicBool>);
 
 impl Caller {
-    /// Notes that the caller's key was verified: the connection is not closed to make room.
+    /// Records that the caller's key was verified: its connection is not closed to make room.
     pub fn prove(&self) {
         self.0.store(true, Ordering::Relaxed);
     }
 }
 
-/// Takes the port of the key `key` at the first of `addresses` that can be had. Errors are those of [`port::refused`].
+/// Binds the port of the config key `key` at the first usable one of `addresses`. Errors
+/// are those of [`port::refused`].
 pub async fn bind(key: &str, addresses: &[SocketAddr]) -> Result<TcpListener, ConnectError> {
     let Some(first) = addresses.first() else {
         return Err(ConnectError::retry(format!("`{key}` has no address at the moment")));
@@ -76,7 +78,7 @@ pub async fn bind(key: &str, addresses: &[SocketAddr]) -> Result<TcpListener, Co
     TcpListener::bind(addresses).await.map_err(|error| port::refused(key, *first, &error))
 }
 
-/// Serves until it is dropped, and every connection ends with it.
+/// Serves until it is dropped, which ends every connection.
 pub async fn serve(listener: TcpListener, router: Router, bounds: Bounds) -> ConnectError {
     let room = Arc::new(Semaphore::new(bounds.connections));
     let mut connections = JoinSet::new();
@@ -85,7 +87,7 @@ pub async fn serve(listener: TcpListener, router: Router, bounds: Bounds) -> Con
         while connections.try_join_next().is_some() {}
         let (stream, peer) = match listener.accept().await {
             Ok(accepted) => accepted,
-            // No descriptors left, or a client that is gone already: the next one may do better.
+            // No file descriptors are left, or the client has disconnected: the next connection may succeed.
             Err(error) => {
                 tracing::warn!(%error, "a connection was not accepted");
                 sleep(REFUSED_PAUSE).await;
@@ -108,7 +110,7 @@ pub async fn serve(listener: TcpListener, router: Router, bounds: Bounds) -> Con
     }
 }
 
-/// Connections without a verified key, the oldest first.
+/// The connections without a verified key, the oldest first.
 #[derive(Default)]
 struct Quiet {
     connections: VecDeque<(AbortHandle, Caller)>,
@@ -121,7 +123,7 @@ impl Quiet {
         self.connections.push_back((ends, caller));
     }
 
-    /// Ends the oldest, if there is one.
+    /// Closes the oldest connection, if there is one.
     fn make_room(&mut self) {
         if self.said.is_none_or(|at| at.elapsed() >= FULL_SAID_EVERY) {
             self.said = Some(Instant::now());
@@ -137,7 +139,7 @@ impl Quiet {
 }
 
 async fn talk(stream: TcpStream, peer: Peer, router: Router, bounds: Bounds, caller: Caller) {
-    // A client that is gone is found by writing to it; small chunks must not wait for each other.
+    // A client that has disconnected is detected by a write; small chunks must not wait for each other.
     let _ = stream.set_nodelay(true);
     let router = TowerToHyperService::new(router);
     let service = service_fn(|request: Request<Incoming>| {
@@ -161,7 +163,7 @@ async fn talk(stream: TcpStream, peer: Peer, router: Router, bounds: Bounds, cal
         _ = connection.as_mut() => return,
         () = lifetime => connection.as_mut().graceful_shutdown(),
     }
-    // The last request is answered, unless nobody reads the answer.
+    // The last request is answered, unless its caller does not read.
     let _ = timeout(bounds.grace, connection).await;
 }
 
@@ -196,12 +198,12 @@ mod tests {
         (address, running)
     }
 
-    /// Asks on a connection, which stays open, and answers the status line.
+    /// Sends a request on a connection that stays open, and returns the status line.
     async fn ask(stream: &mut TcpStream) -> String {
         ask_for("/", stream).await
     }
 
-    /// Asks as somebody whose key is verified.
+    /// Sends a request as a caller with a verified key.
     async fn ask_as_known(stream: &mut TcpStream) {
         assert_eq!(ask_for("/known", stream).await, "HTTP/1.1 200 OK");
     }

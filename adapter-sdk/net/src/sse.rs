@@ -1,31 +1,31 @@
-//! Reads server-sent events, in whatever pieces they arrive, with bounds.
+//! A parser of server-sent events in chunks of any size, with limits.
 //!
-//! The rules are those of the HTML standard: lines end with LF, CR or CRLF, a
-//! blank line ends an event, unknown fields and comments are skipped. Text is
-//! decoded a line at a time, so a character split between two reads stays whole.
+//! The rules are those of the HTML standard: lines end with LF, CR or CRLF, a blank line
+//! ends an event, unknown fields and comments are skipped. Text is decoded per line, so a
+//! character split between two chunks stays whole.
 
 /// One event.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SseEvent {
-    /// Its name; empty when the stream gave none.
+    /// The name; empty if the stream contains none.
     pub event: String,
-    /// Its data; several lines are joined with a line feed.
+    /// The data; several lines are joined with a line feed.
     pub data: String,
 }
 
-/// Why the stream cannot be read on.
+/// The reason why the stream cannot be parsed further.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SseError {
     /// One line or the data of one event is longer than allowed.
     #[error("an event of the stream is longer than {bytes_max} bytes")]
     TooLong {
-        /// The bound.
+        /// The limit, in bytes.
         bytes_max: usize,
     },
 }
 
-/// The state between two reads.
+/// The parser with its state between two chunks.
 #[derive(Debug)]
 pub struct SseParser {
     bytes_max: usize,
@@ -38,7 +38,7 @@ pub struct SseParser {
 }
 
 impl SseParser {
-    /// A parser that refuses lines and events longer than `bytes_max`.
+    /// Creates a parser that rejects lines and events longer than `bytes_max`.
     pub fn new(bytes_max: usize) -> Self {
         Self {
             bytes_max,
@@ -51,11 +51,11 @@ impl SseParser {
         }
     }
 
-    /// Takes what was read and returns the events it completes.
+    /// Parses a chunk and returns the events that it completes.
     ///
     /// # Errors
     ///
-    /// Refuses a line or an event beyond the bound; the stream is of no use after that.
+    /// If a line or an event exceeds the limit; the stream is unusable after that.
     pub fn feed(&mut self, mut bytes: &[u8]) -> Result<Vec<SseEvent>, SseError> {
         let mut events = Vec::new();
         while !bytes.is_empty() {
@@ -78,12 +78,12 @@ impl SseParser {
         Ok(events)
     }
 
-    /// Returns the event that the end of the stream cut off before its blank
-    /// line. The standard drops it; some servers never send that line.
+    /// Returns the event that the end of the stream cut off before its blank line. The
+    /// standard drops it, but some servers never send that line.
     ///
     /// # Errors
     ///
-    /// Refuses an event beyond the bound.
+    /// If the event exceeds the limit.
     pub fn finish(mut self) -> Result<Option<SseEvent>, SseError> {
         let line = std::mem::take(&mut self.line);
         if !line.is_empty() {
@@ -106,7 +106,7 @@ impl SseParser {
         let (field, value) = text.split_once(':').unwrap_or((&text, ""));
         let value = value.strip_prefix(' ').unwrap_or(value);
         match field {
-            // A line within its bound can be longer once it is text: each bad byte becomes three.
+            // A line within its limit can be longer as text: each invalid byte becomes three.
             "event" if value.len() > self.bytes_max => return Err(self.too_long()),
             "event" => self.event = value.to_owned(),
             "data" => {
@@ -119,7 +119,7 @@ impl SseParser {
                 self.data.push_str(value);
                 self.has_data = true;
             }
-            // Comments keep the line open; ids and retry times serve a reconnect that nobody makes here.
+            // Comments keep the line open; ids and retry times are for a reconnect, which this parser does not support.
             _ => {}
         }
         Ok(None)

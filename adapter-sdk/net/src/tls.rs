@@ -1,4 +1,4 @@
-//! The one crypto provider of this library.
+//! The crypto provider of this library.
 
 use std::sync::Arc;
 
@@ -11,18 +11,18 @@ use rustls_platform_verifier::Verifier;
 
 /// Makes `ring` the provider of this library's TLS. May be called any number of times.
 ///
-/// Every shared object carries its own copy of rustls and of this switch, so
-/// what the host installed does not count here.
+/// Every shared object has its own copy of rustls, so the provider that the host installed
+/// does not apply here.
 pub fn install_provider() {
-    // An error means that a provider is there already, which is all we want.
+    // An error means that a provider is installed already, which is sufficient.
     let _ = rustls::crypto::ring::default_provider().install_default();
 }
 
 /// Returns a TLS client that trusts the system's certificates, those of a `ca_file`, and each of these exactly as a
-/// server's own.
+/// server's own certificate.
 ///
-/// The usual self-signed certificate says that it is an authority, and an authority may not be a server; so it is
-/// compared with the certificate of the server instead. The server's name is checked in both cases.
+/// A typical self-signed certificate declares itself an authority, which may not be a server's certificate; so it
+/// is compared with the certificate of the server instead. The server's name is verified in both cases.
 pub(crate) fn trusting(own: Vec<CertificateDer<'static>>) -> Result<ClientConfig, rustls::Error> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let inner = Verifier::new_with_extra_roots(own.iter().cloned(), Arc::clone(&provider))?;
@@ -33,7 +33,7 @@ pub(crate) fn trusting(own: Vec<CertificateDer<'static>>) -> Result<ClientConfig
     Ok(config)
 }
 
-/// A verifier that takes a certificate of the operator's list as the server's own.
+/// A verifier that accepts a certificate of the operator's list as the server's own.
 #[derive(Debug)]
 struct Pinned {
     inner: Verifier,

@@ -1,9 +1,9 @@
 //! Websockets over the HTTP client.
 //!
-//! The connection is the client's own, switched over after the handshake: extra
-//! trust, deadlines and proxies hold for it as for every request.
-//! What is read has a bound, and so has every wait but that for the next message,
-//! which the caller judges by its protocol's own heartbeat.
+//! The connection is the client's own, upgraded after the handshake: additional trusted
+//! certificates, deadlines and proxies apply as for every request. Messages have a size
+//! limit. All waits have a limit except the wait for the next message, which the caller
+//! supervises by its protocol's own heartbeat.
 
 use std::time::Duration;
 
@@ -19,31 +19,31 @@ use tokio_tungstenite::tungstenite::{Error, error::CapacityError};
 use crate::client::{ClientError, ClientOptions, http_client_with};
 use crate::{NetError, client::base_url, error::sentence};
 
-/// How long the handshake may take, the connection included.
+/// The time limit of the handshake, including the connection.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(20);
-/// How long the other side may take to accept a message that is written.
+/// The time limit for writing a message.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Why there is no websocket, or no longer one.
+/// The reason why a websocket could not be opened, or ended.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum WsError {
-    /// The network failed before there was one.
+    /// The network failed before the websocket was open.
     #[error(transparent)]
     Net(#[from] NetError),
-    /// The server answered with something else than a websocket.
+    /// The server responded without a websocket.
     #[error("the server answered with status {0} instead of a websocket")]
     Status(u16),
-    /// The server's answer is not what the handshake promises.
+    /// The server's handshake violates the protocol.
     #[error("the server's handshake is wrong: {0}")]
     Handshake(&'static str),
     /// A message is longer than allowed.
     #[error("a message is longer than {bytes_max} bytes")]
     TooLarge {
-        /// The bound.
+        /// The limit, in bytes.
         bytes_max: usize,
     },
-    /// It took too long.
+    /// The deadline was exceeded.
     #[error("no answer within {0:?}")]
     Deadline(Duration),
     /// The connection broke.
@@ -51,31 +51,32 @@ pub enum WsError {
     Broken(String),
 }
 
-/// How the other side closed.
+/// The close frame of the other side.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Closed {
-    /// The code; `None` where the connection ended without one.
+    /// The code; `None` if the connection ended without one.
     pub code: Option<u16>,
-    /// The other side's words.
+    /// The reason given by the other side.
     pub reason: String,
 }
 
-/// What came.
+/// A received message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Received {
     /// A text.
     Text(String),
     /// Bytes.
     Binary(Vec<u8>),
-    /// The end.
+    /// The end of the connection.
     Closed(Closed),
 }
 
-/// Reads a websocket's address: `ws`, `wss`, `http` or `https`, without a slash at its end.
+/// Parses a websocket's address: `ws`, `wss`, `http` or `https`, without a slash at the
+/// end.
 ///
 /// # Errors
 ///
-/// Says what is wrong with the address, as [`base_url`] does.
+/// The fault in the address, as in [`base_url`].
 pub fn ws_url(text: &str) -> Result<Url, ClientError> {
     let text = text.trim();
     let as_http = match text.split_once("://") {
@@ -86,7 +87,7 @@ pub fn ws_url(text: &str) -> Result<Url, ClientError> {
     base_url(&as_http).map_err(|error| ClientError::Url(error.to_string().replace("http://", "ws://, wss://, http://")))
 }
 
-/// Builds a client for websockets: HTTP/1.1 only, since that is what can be switched over.
+/// Builds a client for websockets: HTTP/1.1 only, because only it supports the upgrade.
 ///
 /// # Errors
 ///
@@ -104,12 +105,12 @@ pub struct Socket {
 }
 
 impl Socket {
-    /// Opens a websocket at `url` (as [`ws_url`] reads it, a query may be added), whose messages have at most
-    /// `bytes_max` bytes.
+    /// Opens a websocket at `url` (as parsed by [`ws_url`]; a query may be added), whose messages have at
+    /// most `bytes_max` bytes.
     ///
     /// # Errors
     ///
-    /// Says what the network or the server did instead.
+    /// The failure of the network or the server.
     pub async fn connect(client: &Client, url: Url, bytes_max: usize) -> Result<Self, WsError> {
         tokio::time::timeout(HANDSHAKE_TIMEOUT, Self::shake_hands(client, url, bytes_max))
             .await
@@ -140,11 +141,11 @@ impl Socket {
         Ok(Self { stream, bytes_max })
     }
 
-    /// Waits for the next message. Pings are answered. May be dropped at any time without losing one.
+    /// Waits for the next message. Pings are answered. Cancel safe: no message is lost.
     ///
     /// # Errors
     ///
-    /// Says how the connection broke.
+    /// The reason for the broken connection.
     pub async fn next(&mut self) -> Result<Received, WsError> {
         loop {
             if let Some(received) = self.heard().await? {
@@ -153,12 +154,12 @@ impl Socket {
         }
     }
 
-    /// Waits for the next sign of life: a message, or `None` for a ping or a pong, for protocols whose heartbeat is
-    /// the websocket's own. Pings are answered. May be dropped at any time without losing one.
+    /// Waits for the next sign of life: a message, or `None` for a ping or a pong, for protocols that use the
+    /// websocket's own heartbeat. Pings are answered. Cancel safe: no message is lost.
     ///
     /// # Errors
     ///
-    /// Says how the connection broke.
+    /// The reason for the broken connection.
     pub async fn heard(&mut self) -> Result<Option<Received>, WsError> {
         Ok(Some(match self.stream.next().await {
             Some(Ok(Message::Text(text))) => Received::Text(text.as_str().to_owned()),
@@ -170,29 +171,29 @@ impl Socket {
         }))
     }
 
-    /// Asks the other side for a sign of life.
+    /// Sends a ping.
     ///
     /// # Errors
     ///
-    /// Says how the connection broke.
+    /// The reason for the broken connection.
     pub async fn ping(&mut self) -> Result<(), WsError> {
         self.write(Message::Ping(Vec::new().into())).await
     }
 
-    /// Writes a text.
+    /// Sends a text.
     ///
     /// # Errors
     ///
-    /// Says how the connection broke.
+    /// The reason for the broken connection.
     pub async fn send(&mut self, text: impl Into<String>) -> Result<(), WsError> {
         self.write(Message::text(text.into())).await
     }
 
-    /// Closes with a code, without waiting for the other side's.
+    /// Closes the websocket with a code, without waiting for the other side's close frame.
     ///
     /// # Errors
     ///
-    /// Says how the connection broke.
+    /// The reason for the broken connection.
     pub async fn close(&mut self, code: u16, reason: &'static str) -> Result<(), WsError> {
         self.write(Message::Close(Some(CloseFrame { code: code.into(), reason: reason.into() }))).await
     }

@@ -1,4 +1,4 @@
-//! The client against servers that misbehave.
+//! Tests of the client with faulty servers.
 
 #![cfg(feature = "client")]
 #![forbid(unsafe_code)]
@@ -24,7 +24,7 @@ mod trust;
 #[path = "client/proxies.rs"]
 mod proxies;
 
-/// Serves `answers` in turn, one connection each, and tells the requests it saw.
+/// Serves `answers` in turn, one connection each, and returns the received requests.
 async fn serve(answers: Vec<Vec<u8>>) -> (SocketAddr, mpsc::UnboundedReceiver<String>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();

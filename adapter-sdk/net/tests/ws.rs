@@ -1,4 +1,4 @@
-//! The websocket against servers that answer, refuse, close and flood.
+//! Tests of the websocket with servers that answer, reject, close and flood.
 
 #![cfg(feature = "ws")]
 #![forbid(unsafe_code)]
@@ -90,7 +90,7 @@ async fn our_own_close_code_arrives() {
 #[tokio::test]
 async fn a_message_beyond_the_bound_is_refused() {
     let mut socket = against(100, |mut peer| async move {
-        // The other side may be gone before all is written.
+        // The other side may disconnect before the whole message is written.
         let _ = peer.send(Message::text("x".repeat(101))).await;
     })
     .await;
@@ -103,7 +103,7 @@ async fn a_server_without_websockets_and_one_that_is_away_are_told_apart() {
     let address = listener.local_addr().unwrap();
     tokio::spawn(async move {
         let (mut stream, _) = listener.accept().await.unwrap();
-        // What is closed with a request unread is reset, and then the answer is lost.
+        // Closing a connection with an unread request resets it, which loses the response.
         let _ = stream.read(&mut [0; 4096]).await;
         let _ = stream.write_all(b"HTTP/1.1 503 Busy\r\ncontent-length: 0\r\n\r\n").await;
     });
@@ -118,7 +118,7 @@ async fn a_ping_is_answered_by_a_sign_of_life_that_is_no_message() {
     let mut socket = against(1024, |mut peer| async move {
         let asked = peer.next().await.unwrap().unwrap();
         assert!(matches!(asked, Message::Ping(_)), "{asked:?}");
-        // What reading has answered goes out, and a message behind it.
+        // Sends the pong that reading has queued, and a message after it.
         peer.flush().await.unwrap();
         peer.send(Message::text("after it")).await.unwrap();
         while peer.next().await.is_some_and(|message| message.is_ok()) {}

@@ -1,4 +1,4 @@
-//! The ends of a connection: a request body that nobody wants, and a caller that reads nothing.
+//! The ends of a connection: an unread request body, and a caller that does not read.
 
 use std::io;
 use std::pin::Pin;
@@ -12,20 +12,20 @@ use tokio::net::TcpStream;
 use tokio::runtime::Handle;
 use tokio::time::{Instant, Sleep, sleep, timeout};
 
-/// Bytes of an unwanted body that are read and dropped, so that its sender reads the answer.
+/// The maximum size of an unread body that is drained, so that its sender reads the response, in bytes.
 const DRAIN_BYTES_MAX: usize = 32 * 1024 * 1024;
-/// The time for that.
+/// The time limit for draining.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
-/// The longest pause in it: a body that is promised and never sent holds its connection no longer.
+/// The longest pause while draining: a body that never arrives holds its connection no longer.
 const DRAIN_PAUSE: Duration = Duration::from_millis(500);
-/// The longest time in which a caller may take nothing of an answer.
+/// The longest time in which a caller may read nothing of a response.
 const STALL_MAX: Duration = Duration::from_secs(60);
 
-/// A request body. What is left of it when it is dropped is read, within bounds: a connection that closes on
-/// unread bytes is reset, and its caller never sees the answer.
+/// A request body. On drop the rest is drained, within limits: a connection closed with unread data is
+/// reset, and its caller never sees the response.
 pub(super) struct Lingering {
     body: Option<Incoming>,
-    /// The caller waits for `100 Continue` and has sent nothing yet.
+    /// True if the caller waits for `100 Continue` and has sent nothing yet.
     waits: bool,
 }
 
@@ -60,7 +60,7 @@ impl Drop for Lingering {
     fn drop(&mut self) {
         let Some(body) = self.body.take().filter(|body| !self.waits && !body.is_end_stream()) else { return };
         if let Ok(runtime) = Handle::try_current() {
-            // It ends with its connection: the body of a closed one has an error.
+            // The task ends with its connection: the body of a closed connection has an error.
             runtime.spawn(timeout(DRAIN_TIMEOUT, drain(body)));
         }
     }
@@ -79,7 +79,7 @@ async fn drain(mut body: Incoming) {
     }
 }
 
-/// A stream on which a caller that takes nothing for too long is an error.
+/// A stream on which a caller that reads nothing for too long is an error.
 pub(super) struct Flowing {
     stream: TcpStream,
     stalled: Option<Pin<Box<Sleep>>>,

@@ -1,4 +1,4 @@
-//! The client behind small proxies.
+//! Tests of the client behind minimal proxies.
 
 use hermes_adapter_net::ProxySettings;
 
@@ -20,7 +20,7 @@ async fn ask(url: &str, options: &ClientOptions) -> Result<String, NetError> {
     Ok(String::from_utf8(read_bytes(response, 1000).await.unwrap()).unwrap())
 }
 
-/// The detail of an error of a request that was not sent.
+/// Returns the detail of an error for a request that was not sent.
 async fn not_sent(url: &str, options: &ClientOptions) -> String {
     match ask(url, options).await.unwrap_err() {
         NetError::NotSent { step: Step::Connect | Step::Dns, detail } => detail,
@@ -32,8 +32,8 @@ async fn closed_port() -> SocketAddr {
     TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap()
 }
 
-/// A SOCKS proxy for one connection. Wants `user:password` where there is one, reports the destination, and answers
-/// the request behind it with `answer`; `None`: refuses the destination.
+/// Starts a SOCKS proxy for one connection. It requires `user:password` if given, reports the destination, and
+/// answers the request behind it with `answer`; `None` rejects the destination.
 async fn socks(
     user: Option<(&'static str, &'static str)>,
     answer: Option<Vec<u8>>,

@@ -1,4 +1,4 @@
-//! A server with the usual self-signed certificate.
+//! Tests with a server that has a typical self-signed certificate.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use super::*;
 const CERTIFICATE: &str = include_str!("cert.pem");
 const OTHER: &str = include_str!("other.pem");
 
-/// Serves over TLS with a certificate that says it is an authority, as `openssl req -x509` makes it.
+/// Serves over TLS with a certificate that declares itself an authority, as created by `openssl req -x509`.
 async fn self_signed() -> SocketAddr {
     let chain = CertificateDer::pem_slice_iter(CERTIFICATE.as_bytes()).collect::<Result<Vec<_>, _>>().unwrap();
     let key = PrivateKeyDer::from_pem_slice(include_bytes!("key.pem")).unwrap();
@@ -24,7 +24,7 @@ async fn self_signed() -> SocketAddr {
     tokio::spawn(async move {
         loop {
             let (stream, _) = listener.accept().await.unwrap();
-            // A client that trusts nothing here goes away.
+            // A client that does not trust the certificate disconnects.
             let Ok(mut stream) = acceptor.accept(stream).await else { continue };
             let mut request = [0; 1024];
             let _ = stream.read(&mut request).await;
@@ -65,7 +65,7 @@ async fn a_self_signed_certificate_of_the_ca_file_is_that_servers_own_and_nobody
         let detail = refused(format!("https://{address}/"), trusted).await;
         assert!(detail.contains("into `ca_file`"), "{detail}");
     }
-    // Another name of this machine, which the certificate does not have.
+    // Another name of this machine, which is missing in the certificate.
     let detail = refused(format!("https://127.0.0.2:{}/", address.port()), Some(CERTIFICATE)).await;
     assert!(detail.contains("certificate") && detail.contains("subjectAltName"), "{detail}");
 }
