@@ -1,4 +1,4 @@
-//! The shapes of OpenAI's chat completions, in and out.
+//! The requests and responses of OpenAI's chat completions.
 
 use axum::body::Body;
 use axum::http::header::{CONTENT_TYPE, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
@@ -8,25 +8,25 @@ use hermes_adapter_sdk::protocol::Usage;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-/// The most messages of one request.
+/// The maximum number of messages per request.
 const MESSAGES_MAX: usize = 1000;
 
-/// The body of `POST /v1/chat/completions`. Fields that only tune a model are
-/// not read: the host's configuration decides about the model.
+/// The body of `POST /v1/chat/completions`. Fields that only tune a model are ignored,
+/// because the host's configuration decides about the model.
 #[derive(Debug, Deserialize)]
 pub struct ChatRequest {
-    /// The conversation, oldest first.
+    /// The messages of the conversation, the oldest first.
     pub messages: Vec<InMessage>,
-    /// A name that is sent back.
+    /// The model's name, which is returned unchanged.
     #[serde(default)]
     pub model: Option<String>,
-    /// Whether the answer is wanted as it grows.
+    /// True to stream the answer.
     #[serde(default)]
     pub stream: Option<bool>,
-    /// How it is wanted then.
+    /// The options of the stream.
     #[serde(default)]
     pub stream_options: Option<StreamOptions>,
-    /// The conversation to go on with.
+    /// The conversation to continue.
     #[serde(default)]
     pub session_id: Option<String>,
     #[serde(default)]
@@ -37,10 +37,10 @@ pub struct ChatRequest {
     tool_choice: Value,
 }
 
-/// How a stream is wanted.
+/// The options of a stream.
 #[derive(Debug, Default, Deserialize)]
 pub struct StreamOptions {
-    /// Whether its last chunk tells the usage.
+    /// True to report the usage in the last chunk.
     #[serde(default)]
     pub include_usage: Option<bool>,
 }
@@ -48,18 +48,18 @@ pub struct StreamOptions {
 /// The body of `POST /api/chat/stream`.
 #[derive(Debug, Deserialize)]
 pub struct StreamRequest {
-    /// What is said; or else `messages`.
+    /// The message; alternatively `messages`.
     #[serde(default)]
     pub message: Option<String>,
-    /// A conversation, as in chat completions.
+    /// The messages of a conversation, as in chat completions.
     #[serde(default)]
     pub messages: Vec<InMessage>,
-    /// The conversation to go on with.
+    /// The conversation to continue.
     #[serde(default)]
     pub session_id: Option<String>,
 }
 
-/// A message as a client writes it.
+/// A message from a client.
 #[derive(Debug, Deserialize)]
 pub struct InMessage {
     role: String,
@@ -67,10 +67,10 @@ pub struct InMessage {
     content: Value,
 }
 
-/// Who speaks.
+/// The role of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Speaker {
-    /// Instructions of the client.
+    /// The client's instructions.
     System,
     /// The user.
     User,
@@ -81,7 +81,7 @@ pub enum Speaker {
 }
 
 impl Speaker {
-    /// Returns the word for a transcript.
+    /// Returns the role's word in a transcript.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::System => "system",
@@ -93,7 +93,7 @@ impl Speaker {
 }
 
 impl ChatRequest {
-    /// Refuses what would be answered otherwise than it was asked for.
+    /// Rejects options that the answer could not honour.
     pub fn check(&self) -> Result<(), ApiError> {
         if self.n.is_some_and(|n| n != 1) {
             return Err(ApiError::invalid("n", "only one answer is given; leave n out"));
@@ -110,7 +110,7 @@ impl ChatRequest {
     }
 }
 
-/// Reads messages: who said what. The last one is the user's.
+/// Parses the messages into roles and texts. The last message must be the user's.
 pub fn read(messages: &[InMessage]) -> Result<Vec<(Speaker, String)>, ApiError> {
     if messages.len() > MESSAGES_MAX {
         return Err(ApiError::invalid("messages", format!("there are more than {MESSAGES_MAX} messages")));
@@ -153,19 +153,19 @@ fn part(part: &Value) -> Result<&str, ApiError> {
     text.ok_or_else(|| ApiError::invalid("messages", "only text is understood; images and files are not"))
 }
 
-/// What all pieces of one answer share.
+/// The common fields of all chunks of an answer.
 #[derive(Clone, Debug)]
 pub struct Shape {
-    /// `chatcmpl-…`
+    /// The id, `chatcmpl-…`.
     pub id: String,
-    /// When, in seconds since the Unix epoch.
+    /// The time in seconds since the Unix epoch.
     pub created: i64,
-    /// The model's name.
+    /// The name of the model.
     pub model: String,
 }
 
 impl Shape {
-    /// A whole answer.
+    /// Returns a complete answer.
     pub fn completion(&self, text: &str, finish_reason: &str, usage: Usage) -> Value {
         json!({
             "id": self.id,
@@ -182,7 +182,7 @@ impl Shape {
         })
     }
 
-    /// A piece of a growing answer.
+    /// Returns a chunk of a streamed answer.
     pub fn chunk(&self, delta: Value, finish_reason: Option<&str>) -> Value {
         let choice = json!({
             "index": 0,
@@ -193,7 +193,7 @@ impl Shape {
         self.chunk_of(json!([choice]))
     }
 
-    /// The piece that tells what it cost.
+    /// Returns the chunk with the usage.
     pub fn usage_chunk(&self, usage: Usage) -> Value {
         let mut chunk = self.chunk_of(json!([]));
         chunk["usage"] = tokens(usage);
@@ -223,17 +223,17 @@ fn tokens(usage: Usage) -> Value {
     })
 }
 
-/// The list of models.
+/// Returns the list of models.
 pub fn models(ids: &[String]) -> Value {
     json!({"object": "list", "data": ids.iter().map(|id| model(id)).collect::<Vec<_>>()})
 }
 
-/// One model.
+/// Returns one model.
 pub fn model(id: &str) -> Value {
     json!({"id": id, "object": "model", "created": 0, "owned_by": "hermes-host"})
 }
 
-/// A refusal in OpenAI's shape.
+/// An error in OpenAI's format.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ApiError {
     status: u16,
@@ -241,28 +241,28 @@ pub struct ApiError {
     message: String,
     param: Option<&'static str>,
     retry_after_s: Option<u32>,
-    /// Whether the event reached the host, so that another request would be another turn.
+    /// True if the event reached the host, so that another request would start another turn.
     answered: bool,
 }
 
 impl ApiError {
-    /// A refusal before anything happened.
+    /// Creates an error for a request without effect.
     pub fn new(status: u16, code: &str, message: impl Into<String>) -> Self {
         let retry_after_s = matches!(status, 429 | 503).then_some(1);
         Self { status, code: code.to_owned(), message: message.into(), param: None, retry_after_s, answered: false }
     }
 
-    /// A request that cannot be understood.
+    /// Creates an error for an invalid request.
     pub fn invalid(param: &'static str, message: impl Into<String>) -> Self {
         Self { param: Some(param), ..Self::new(400, "invalid_value", message) }
     }
 
-    /// The end of a request that the host had.
+    /// Creates an error for a request that the host received.
     pub fn of_turn(status: u16, code: &str, message: &str) -> Self {
         Self { answered: true, retry_after_s: None, ..Self::new(status, code, message) }
     }
 
-    /// The body.
+    /// Returns the body.
     pub fn body(&self) -> Value {
         let kind = match self.status {
             401 | 403 => "authentication_error",
@@ -273,7 +273,7 @@ impl ApiError {
         json!({"error": {"message": self.message, "type": kind, "param": self.param, "code": self.code}})
     }
 
-    /// Writes status and headers around `body`.
+    /// Returns a response with the error's status and headers around `body`.
     pub fn respond(&self, body: Body) -> Response<Body> {
         let mut response = Response::new(body);
         *response.status_mut() = StatusCode::from_u16(self.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
@@ -286,7 +286,7 @@ impl ApiError {
             headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         }
         if self.answered {
-            // OpenAI's clients repeat failed requests by themselves; here that would be a second turn.
+            // OpenAI's clients retry failed requests automatically; here that would start a second turn.
             headers.insert("x-should-retry", HeaderValue::from_static("false"));
         }
         response

@@ -14,7 +14,7 @@ use crate::door::{Key, weakness};
 use crate::server::Server;
 use crate::{Config, inbound, kept, routes};
 
-/// What callers can take; the last request of a connection has the time of an answer beside it.
+/// The limits for callers. The last request of a connection additionally has the time of an answer.
 const BOUNDS: Bounds = Bounds {
     connections: 256,
     head: Duration::from_secs(30),
@@ -22,10 +22,10 @@ const BOUNDS: Bounds = Bounds {
     grace: Duration::from_secs(30),
 };
 
-/// Where a made key is kept.
+/// The key under which a generated API key is stored.
 const KEY_PLACE: &str = "key";
 
-/// Makes sure of a key, and listens.
+/// Loads or generates the API key, and binds the listener.
 pub async fn open(server: &Arc<Server>) -> Result<TcpListener, ConnectError> {
     let addresses = addresses(&server.config.listen).await?;
     let on_loopback = addresses.iter().all(|address| is_loopback_ip(address.ip()));
@@ -33,7 +33,7 @@ pub async fn open(server: &Arc<Server>) -> Result<TcpListener, ConnectError> {
     kept::load(server).await.map_err(|error| ConnectError::retry(error.to_string()))?;
     let listener = serve::bind("listen", &addresses).await?;
     let address = listener.local_addr().map_err(|error| ConnectError::retry(format!("the port is gone: {error}")))?;
-    // Both stay as they were on the first connect: the configuration of an instance never changes.
+    // Both keep the values of the first connect, because the configuration of an instance never changes.
     let _ = server.on_loopback.set(on_loopback);
     let label = match made {
         Some(key) => format!("HTTP API (key {key})"),
@@ -50,7 +50,7 @@ pub async fn serve(server: &Arc<Server>, listener: TcpListener) -> Result<(), Co
     Err(serve::serve(listener, routes::router(Arc::clone(server)), Bounds { grace, ..BOUNDS }).await)
 }
 
-/// Judges what can be judged before anything is looked up or bound.
+/// Checks the settings that can be checked before names are resolved and the port is bound.
 pub fn check(config: &Config) -> Result<(), String> {
     if !(1..=86_400).contains(&config.request_timeout_s) {
         return Err(format!("`request_timeout_s` is {}; choose 1 to 86400", config.request_timeout_s));
@@ -58,7 +58,7 @@ pub fn check(config: &Config) -> Result<(), String> {
     if !(1..=1000).contains(&config.requests_max) {
         return Err(format!("`requests_max` is {}; choose 1 to 1000", config.requests_max));
     }
-    // An event, with its escapes, has to fit into one call to the host.
+    // An event, including its escapes, must fit into one call to the host.
     if !(1024..=4 * 1024 * 1024).contains(&config.body_bytes_max) {
         return Err(format!("`body_bytes_max` is {}; choose 1024 to 4194304", config.body_bytes_max));
     }
@@ -86,7 +86,7 @@ pub fn check(config: &Config) -> Result<(), String> {
     }
     match listen.parse::<SocketAddr>() {
         Ok(address) if key.is_none() && !is_loopback_ip(address.ip()) => Err(reachable_without_key(listen)),
-        // What a name stands for is found out when it is bound.
+        // A host name is resolved when the port is bound.
         _ => Ok(()),
     }
 }
@@ -99,12 +99,12 @@ fn reachable_without_key(listen: &str) -> String {
     )
 }
 
-/// The key of the section, if it has one.
+/// Returns the configured key, if there is one.
 fn chosen_key(config: &Config) -> Option<&str> {
     config.key.as_deref().map(str::trim).filter(|key| !key.is_empty())
 }
 
-/// Where `listen` is; never empty.
+/// Returns the addresses of `listen`; never empty.
 async fn addresses(listen: &str) -> Result<Vec<SocketAddr>, ConnectError> {
     match lookup_host(listen).await {
         Ok(found) => {
@@ -114,7 +114,7 @@ async fn addresses(listen: &str) -> Result<Vec<SocketAddr>, ConnectError> {
             }
             Ok(found)
         }
-        // A name and a port: who answers for names may be away.
+        // A name and a port: the resolver may be temporarily unavailable.
         Err(error) if error.kind() != ErrorKind::InvalidInput => {
             Err(ConnectError::retry(format!("`listen` = {listen:?} cannot be looked up: {error}")))
         }
@@ -122,7 +122,7 @@ async fn addresses(listen: &str) -> Result<Vec<SocketAddr>, ConnectError> {
     }
 }
 
-/// Makes sure of the key. Returns it when it was made here, so that the operator can be told.
+/// Ensures that there is a key. Returns a newly generated one, so that the operator can be notified.
 async fn ready_key(server: &Server, on_loopback: bool) -> Result<Option<String>, ConnectError> {
     if let Some(key) = chosen_key(&server.config) {
         let _ = server.key.set(Key::new(key));

@@ -1,9 +1,8 @@
-//! Who may come in.
+//! Access control for requests.
 //!
-//! Three questions, in this order: is the request meant for this server (its
-//! `Host`), does it come from a web page that may call (its `Origin`), and does it
-//! carry the key. The first two keep out pages that a browser on this machine
-//! happens to show, also when they renamed themselves to this address.
+//! Three checks, in this order: the request's `Host` is a name of this server, its `Origin`
+//! is a web page that may call, and it carries the key. The first two reject web pages in a
+//! browser on this machine, even if DNS rebinding gives them this address.
 
 use std::sync::Arc;
 
@@ -24,21 +23,21 @@ use sha2::{Digest, Sha256};
 use crate::api::ApiError;
 use crate::server::Server;
 
-/// The shortest key that an operator may choose.
+/// The minimum length of a configured key, in characters.
 pub const KEY_CHARS_MIN: usize = 16;
 
-/// The key, as far as it has to be known to compare it.
+/// The hash of the key, which is sufficient for the comparison.
 pub struct Key {
     digest: [u8; 32],
 }
 
 impl Key {
-    /// Remembers `key`.
+    /// Stores the hash of `key`.
     pub fn new(key: &str) -> Self {
         Self { digest: Sha256::digest(key.as_bytes()).into() }
     }
 
-    /// Whether `headers` carry the key. Takes as long for a wrong one as for the right one.
+    /// Returns whether `headers` contain the key. The comparison takes constant time.
     fn is_in(&self, headers: &HeaderMap) -> bool {
         let value = headers.get(AUTHORIZATION).map(HeaderValue::as_bytes).unwrap_or_default();
         let (scheme, key) = value.split_at(value.len().min(7));
@@ -54,7 +53,7 @@ impl std::fmt::Debug for Key {
     }
 }
 
-/// What is wrong with a key that an operator chose.
+/// Returns the weakness of a configured key, if it has one.
 pub fn weakness(key: &str) -> Option<&'static str> {
     let lower = key.to_ascii_lowercase();
     let first = key.chars().next();
@@ -74,7 +73,7 @@ pub fn weakness(key: &str) -> Option<&'static str> {
     }
 }
 
-/// Lets a request in, or answers it.
+/// Passes a valid request on, or responds with an error.
 pub async fn guard(State(server): State<Arc<Server>>, request: Request, next: Next) -> Response<Body> {
     let origin = request.headers().get(ORIGIN).cloned();
     let mut response = match admit(&server, &request) {
@@ -101,7 +100,7 @@ enum Admitted {
 
 fn admit(server: &Server, request: &Request) -> Result<Admitted, ApiError> {
     let headers = request.headers();
-    // A request in absolute form names its host in its target instead.
+    // A request in absolute form contains its host in the target.
     let host = match headers.get(HOST) {
         Some(host) => host.to_str().ok(),
         None => request.uri().authority().map(|authority| authority.as_str()),
@@ -135,8 +134,8 @@ fn admit(server: &Server, request: &Request) -> Result<Admitted, ApiError> {
     }
 }
 
-/// Whether `host` names this server: this machine, or what the operator wrote.
-/// A server that others reach under unknown names may be addressed under any, as long as none is written.
+/// Returns whether `host` is a name of this server: this machine, or a configured name. If other machines
+/// can reach the server and no name is configured, any name is accepted.
 fn is_ours(host: &str, hosts: &[String], on_loopback: bool) -> bool {
     let name = without_port(host);
     if is_loopback_host(name) || hosts.iter().any(|ours| ours.eq_ignore_ascii_case(name)) {

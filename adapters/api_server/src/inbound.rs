@@ -1,9 +1,9 @@
-//! From a request to an event.
+//! Conversion of requests to events.
 //!
-//! A conversation with a name (`X-Hermes-Session-Id` or `session_id`) is a chat of
-//! that name: the host keeps its history, so only the last message counts. A request
-//! without one is a chat of its own, and what the client sent of the conversation
-//! goes along as text, since nobody else remembers it.
+//! A conversation with a name (`X-Hermes-Session-Id` or `session_id`) is a chat of that
+//! name: the host stores its history, so only the last message counts. A request without a
+//! name is a chat of its own, and the whole conversation in the request is sent as text,
+//! because the host has no history of it.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};
@@ -14,37 +14,37 @@ use sha2::{Digest, Sha256};
 
 use crate::api::{ApiError, Speaker};
 
-/// Who asks. The key stands for one person.
+/// The sender of all events. The key belongs to one person.
 const SENDER: &str = "api";
 
-/// The longest name of a conversation, in characters.
+/// The maximum length of a conversation's name, in characters.
 const SESSION_CHARS_MAX: usize = 256;
 
-/// The longest idempotency key, in characters.
+/// The maximum length of an idempotency key, in characters.
 const KEY_CHARS_MAX: usize = 255;
 
-/// Conversations whose instructions are remembered.
+/// The maximum number of conversations with remembered instructions.
 const INSTRUCTED_MAX: usize = 1000;
 
-/// Where the name of a conversation stands.
+/// The header with the name of a conversation.
 pub const SESSION_HEADER: &str = "x-hermes-session-id";
 
-/// A request that was understood.
+/// A parsed request.
 #[derive(Debug)]
 pub struct Asked {
-    /// Names the request; the same for one repeated under its idempotency key.
+    /// The event id; equal for all requests with the same idempotency key.
     pub event_id: String,
-    /// Where it is asked.
+    /// The chat of the request.
     pub chat: Chat,
-    /// The name of the conversation, where it has one.
+    /// The name of the conversation, if it has one.
     pub session: Option<String>,
-    /// Whether it has an idempotency key.
+    /// True if the request has an idempotency key.
     pub keyed: bool,
     messages: Vec<(Speaker, String)>,
 }
 
 impl Asked {
-    /// Reads where a request belongs.
+    /// Parses the chat and the identity of a request.
     pub fn read(
         headers: &HeaderMap,
         session_id: Option<String>,
@@ -78,7 +78,7 @@ impl Asked {
         Ok(Self { event_id, chat, session, keyed: key.is_some(), messages })
     }
 
-    /// The event, at this time.
+    /// Returns the event at this time, in milliseconds since the Unix epoch.
     pub fn event(&self, instructed: &Instructed, now_ms: i64) -> Event {
         let text = match &self.session {
             Some(_) => self.said_in_session(instructed),
@@ -99,8 +99,8 @@ impl Asked {
     }
 }
 
-/// Which conversations have been given which instructions, so that a client that
-/// sends them with every request does not repeat them to the agent.
+/// The instructions that each conversation has received. A client that sends them with
+/// every request does not repeat them to the agent.
 #[derive(Default)]
 pub struct Instructed {
     latest: Mutex<VecDeque<(String, [u8; 32])>>,
@@ -119,7 +119,7 @@ impl Instructed {
     }
 }
 
-/// One message as it is; more of them with a heading each.
+/// Returns a single message unchanged; several messages with a heading each.
 fn transcript(messages: &[(Speaker, String)]) -> String {
     let Some(((_, last), before)) = messages.split_last() else { return String::new() };
     let mut sections = Vec::new();
@@ -158,7 +158,7 @@ fn is_name(text: &str, chars_max: usize) -> bool {
     text.chars().count() <= chars_max && !text.chars().any(char::is_control)
 }
 
-/// The same key with another request is another request.
+/// Returns the identity of a request; the same key with another request is another request.
 fn fingerprint(key: &str, session: Option<&str>, messages: &[(Speaker, String)]) -> String {
     let mut hash = Sha256::new();
     let mut take = |text: &str| {
@@ -174,7 +174,7 @@ fn fingerprint(key: &str, session: Option<&str>, messages: &[(Speaker, String)])
     hex(&hash.finalize()[..20])
 }
 
-/// Forty random hexadecimal digits.
+/// Returns forty random hexadecimal digits.
 pub fn random_hex() -> Result<String, ApiError> {
     let mut bytes = [0; 20];
     getrandom::fill(&mut bytes).map_err(|_| ApiError::new(500, "internal", "the system gives no random numbers"))?;

@@ -1,8 +1,8 @@
-//! Answers kept under their idempotency keys, so that a repeated request gets the
-//! same answer and never a second turn, across restarts too.
+//! Answers stored under their idempotency keys, so that a repeated request gets the same
+//! answer without a second turn, also after a restart.
 //!
-//! The host's `kv` holds an index under `kept`, oldest first, and each answer under
-//! `kept:<id>`. The index is bounded, so the store is.
+//! The host's key-value store contains an index under `kept`, the oldest first, and each
+//! answer under `kept:<id>`. The index is limited, which limits the storage.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -13,15 +13,15 @@ use serde::{Deserialize, Serialize};
 use crate::server::Server;
 use crate::turn::End;
 
-/// Requests with a key that are remembered; the index stays below the 64 KiB of a kv value.
+/// The maximum number of remembered requests with a key, which keeps the index below 64 KiB.
 const KEPT_MAX: usize = 500;
 
-/// The longest answer that is kept, with its quotes and escapes; a kv value holds 64 KiB.
+/// The maximum size of a stored answer, with its quotes and escapes, in bytes; the host's limit is 64 KiB.
 const ANSWER_BYTES_MAX: usize = 63 * 1024;
 
 const INDEX: &str = "kept";
 
-/// The index, as it is in memory.
+/// The index in memory.
 #[derive(Default)]
 pub struct Kept {
     index: Mutex<VecDeque<Entry>>,
@@ -29,9 +29,9 @@ pub struct Kept {
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 struct Entry {
-    /// The event's id.
+    /// The event id.
     e: String,
-    /// The host's id of it.
+    /// The `inbox_id`.
     i: i64,
 }
 
@@ -41,7 +41,7 @@ impl Kept {
     }
 }
 
-/// Reads the index. Called before the first request.
+/// Loads the index. Called before the first request.
 pub async fn load(server: &Server) -> Result<(), CallError> {
     if let Some(text) = server.host.kv().get(INDEX).await? {
         match serde_json::from_str(&text) {
@@ -52,7 +52,7 @@ pub async fn load(server: &Server) -> Result<(), CallError> {
     Ok(())
 }
 
-/// Remembers that `event_id` is a request with a key.
+/// Adds a request with a key to the index.
 pub async fn begin(server: &Server, event_id: &str, inbox_id: i64) {
     let mut dropped = Vec::new();
     let text = {
@@ -72,7 +72,7 @@ pub async fn begin(server: &Server, event_id: &str, inbox_id: i64) {
     warn(server.host.kv().set(INDEX, &text).await);
 }
 
-/// Keeps how a request with a key ended.
+/// Stores the result of a request with a key.
 pub async fn keep(server: &Server, event_id: &str, end: &End) {
     let text = serde_json::to_string(end).unwrap_or_default();
     if text.len() > ANSWER_BYTES_MAX {
@@ -82,7 +82,7 @@ pub async fn keep(server: &Server, event_id: &str, end: &End) {
     warn(server.host.kv().set(&place(event_id), &text).await);
 }
 
-/// Keeps an answer for whose event no request is open, if that had a key.
+/// Stores an answer without an open request, if its request had a key.
 pub async fn keep_late(server: &Server, inbox_id: i64, end: &End) {
     let event_id = server.kept.lock().iter().find(|entry| entry.i == inbox_id).map(|entry| entry.e.clone());
     if let Some(event_id) = event_id {
@@ -90,7 +90,7 @@ pub async fn keep_late(server: &Server, inbox_id: i64, end: &End) {
     }
 }
 
-/// How the request ended, if that is kept.
+/// Returns the stored result of a request.
 pub async fn find(server: &Server, event_id: &str) -> Option<End> {
     if !server.kept.lock().iter().any(|entry| entry.e == event_id) {
         return None;
@@ -103,7 +103,7 @@ fn place(event_id: &str) -> String {
     format!("{INDEX}:{event_id}")
 }
 
-/// What cannot be kept costs a repeated request its answer, nothing else.
+/// Logs a failed write. The only consequence is that a repeated request gets no stored answer.
 fn warn(written: Result<(), CallError>) {
     if let Err(error) = written {
         tracing::warn!(%error, "an answer cannot be kept under its idempotency key");

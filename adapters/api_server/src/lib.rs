@@ -1,16 +1,16 @@
-//! An HTTP API that OpenAI's clients can talk to, and the five-event stream.
+//! An HTTP API for OpenAI's clients, and the five-event stream.
 //!
-//! A request is an event; its answer is the reply to that event. The adapter
-//! keeps a request open until its answer is taken, and nothing longer: what
-//! comes without an open request is refused, and the host keeps it.
+//! A request becomes an event, and the reply to that event is the response. The adapter
+//! keeps a request open until its response is written, and stores nothing longer: a message
+//! without an open request is rejected, and the host keeps it.
 //!
-//! * `api`: the shapes of OpenAI's chat completions, in and out;
-//! * `inbound`: from a request to an event;
-//! * `turn`: an open request, and the one place that decides how it ends;
-//! * `outbound`: what the host sends, to the request that waits for it;
-//! * `routes`: what is served, and how answers are written;
-//! * `door`: who may come in: host, origin, key;
-//! * `kept`: answers kept under their idempotency keys;
+//! * `api`: the requests and responses of OpenAI's chat completions;
+//! * `inbound`: conversion of requests to events;
+//! * `turn`: an open request, and the only decision about its end;
+//! * `outbound`: delivery of the host's messages to open requests;
+//! * `routes`: the routes, and the writing of responses;
+//! * `door`: access control by host, origin and key;
+//! * `kept`: answers stored under their idempotency keys;
 //! * `connection`: the listener.
 
 #![forbid(unsafe_code)]
@@ -35,31 +35,31 @@ use server::Server;
 /// Keys of `[adapter.api_server]`.
 #[derive(AdapterConfig)]
 pub struct Config {
-    /// Where it listens. An address that others can reach needs a `key`.
+    /// The address and port to listen on. An address that is reachable for others requires a `key`.
     #[serde(default = "default_listen")]
     listen: String,
-    /// The key that every request has to carry, at least 16 characters; on this machine's own
-    /// address one is made when there is none.
+    /// The key that every request must carry, at least 16 characters; on a loopback address
+    /// it is generated if it is missing.
     #[serde(default)]
     key: Option<String>,
-    /// Names under which the server may be addressed, besides this machine's own.
+    /// Host names under which the server may be addressed, in addition to this machine's own.
     #[serde(default)]
     hosts: Vec<String>,
-    /// Web pages that may call it from a browser, as origins like `https://chat.example`, or `*`.
+    /// Web pages that may call the server from a browser, as origins like `https://chat.example`, or `*`.
     #[serde(default)]
     cors_origins: Vec<String>,
     /// The name under which the agent is listed as a model.
     #[serde(default = "default_model_name")]
     model_name: String,
-    /// The longest a request may take, in seconds (1 to 86400).
+    /// The maximum duration of a request, in seconds (1 to 86400).
     #[serde(default = "default_request_timeout_s")]
     #[schemars(range(min = 1, max = 86400))]
     request_timeout_s: u64,
-    /// How many requests may wait for answers at once (1 to 1000).
+    /// The maximum number of requests that wait for answers at the same time (1 to 1000).
     #[serde(default = "default_requests_max")]
     #[schemars(range(min = 1, max = 1000))]
     requests_max: usize,
-    /// The largest body of a request, in bytes (1024 to 4194304).
+    /// The maximum size of a request's body, in bytes (1024 to 4194304).
     #[serde(default = "default_body_bytes_max")]
     #[schemars(range(min = 1024, max = 4194304))]
     body_bytes_max: usize,
@@ -85,7 +85,7 @@ fn default_body_bytes_max() -> usize {
     4 * 1024 * 1024
 }
 
-/// One listener and its open requests.
+/// The adapter: one listener and its open requests.
 pub struct ApiServer {
     server: Arc<Server>,
     listener: Mutex<Option<TcpListener>>,

@@ -1,4 +1,4 @@
-//! What the host sends, to the request that waits for it.
+//! Delivery of the host's messages to open requests.
 
 use std::time::Duration;
 
@@ -9,12 +9,12 @@ use crate::kept;
 use crate::server::{Found, Server};
 use crate::turn::{End, Turn};
 
-/// How long a reply waits for its requester to take it; below the host's own deadline for a send.
+/// The time in which a requester must read the reply; below the host's own deadline for a send.
 const TAKE_WAIT: Duration = Duration::from_secs(45);
 
 const GONE: &str = "requester gone";
 
-/// Brings a reply to its request. Delivered means that it was written to the connection.
+/// Delivers a reply to its request. Delivered means that it was written to the connection.
 pub async fn send(server: &Server, message: Outgoing) -> SendOutcome {
     if !message.media.is_empty() {
         return SendOutcome::refused(RefusalKind::Invalid, "the HTTP API carries no files");
@@ -37,7 +37,7 @@ pub async fn send(server: &Server, message: Outgoing) -> SendOutcome {
     }
 }
 
-/// Brings an event of a running turn to its request.
+/// Delivers an event of a running turn to its request.
 pub async fn turn_event(server: &Server, inbox_id: i64, seq: u64, event: TurnEvent) -> Result<(), CallError> {
     match server.find(inbox_id).await {
         Found::Open(turn) if turn.stream(seq, event) => Ok(()),
@@ -56,7 +56,7 @@ async fn reply(server: &Server, turn: &Turn, message: &Outgoing) -> SendOutcome 
     }
 }
 
-/// An answer that comes after a restart, when nobody waits: it is kept if its request had a key.
+/// Stores an answer that arrives after a restart without an open request, if its request had a key.
 async fn keep(server: &Server, inbox_id: i64, message: &Outgoing) {
     if message.purpose == Purpose::Reply && message.of == 1 {
         let end = End::Answered {

@@ -1,4 +1,4 @@
-//! What is served, and how answers are written.
+//! The routes, and the writing of responses.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -26,25 +26,26 @@ use crate::kept;
 use crate::server::Server;
 use crate::turn::{End, Piece, Reader, Turn, Verdict};
 
-/// How long the body of a request may take.
+/// The time in which the body of a request must arrive.
 const BODY_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// How long the host may take to commit an event.
+/// The time in which the host must commit an event.
 const EMIT_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// How long a stream is silent before it says that it is still there.
+/// The silence after which a stream sends a keep-alive comment.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
-/// How often the host is asked whether a request that nothing is heard of is still alive.
+/// The interval of status requests to the host for a request without news.
 const LOOK_EVERY: Duration = Duration::from_secs(15);
 
-/// How soon it is asked for the first time, and again once it says no.
+/// The delay of the first status request, and of the next one after a negative reply.
 const LOOK_SOON: Duration = Duration::from_secs(2);
 
-/// How long a reply may still be on its way, or the event to its session, once the host says that it has no turn.
+/// The time for which a reply may still be in transit, or the event on its way to a
+/// session, after the host reports no turn.
 const REPLY_ON_ITS_WAY: Duration = Duration::from_secs(5);
 
-/// Everything that is served.
+/// Returns all HTTP routes.
 pub fn router(server: Arc<Server>) -> Router {
     Router::new()
         .route("/health", get(health))
@@ -74,7 +75,7 @@ async fn model(State(server): State<Arc<Server>>, Path(id): Path<String>) -> Res
     Err(ApiError::new(404, "model_not_found", "there is no such model"))
 }
 
-/// The agent's own name first, then what the host's runtime calls its models.
+/// Returns the agent's own name, followed by the models of the host's runtime.
 async fn model_ids(server: &Server) -> Vec<String> {
     #[derive(Deserialize)]
     struct Listed {
@@ -157,7 +158,7 @@ async fn read_body<T: DeserializeOwned>(server: &Server, body: Body) -> Result<T
         .map_err(|error| ApiError::new(400, "invalid_json", format!("the body cannot be read: {error}")))
 }
 
-/// Opens the request, joins the one that its idempotency key names, or takes the answer that is kept under it.
+/// Opens a request, joins the open one with the same idempotency key, or returns the stored answer of that key.
 async fn open(server: &Arc<Server>, asked: Asked) -> Result<Reader, ApiError> {
     if server.host.is_cancelled() {
         return Err(ApiError::new(503, "gateway_draining", "the host is stopping"));
@@ -193,8 +194,8 @@ async fn open(server: &Arc<Server>, asked: Asked) -> Result<Reader, ApiError> {
     Ok(reader)
 }
 
-/// Follows one request from its event to its end. It goes on when the requester
-/// goes, since it has to stop the agent then.
+/// Follows one request from its event to its end. It continues when the requester
+/// disconnects, because it must stop the agent then.
 async fn follow(server: Arc<Server>, turn: Arc<Turn>, event: Event, _place: OwnedSemaphorePermit) {
     let end = match submit(&server, &turn, &event).await {
         Ok(inbox_id) => until_end(&server, &turn, inbox_id).await,
@@ -214,7 +215,7 @@ async fn submit(server: &Arc<Server>, turn: &Arc<Turn>, event: &Event) -> Result
         Ok(Ok(Emitted::New { inbox_id })) => (Ok(inbox_id), false),
         Ok(Ok(Emitted::Duplicate { duplicate_of })) => (Ok(duplicate_of), true),
         Ok(Ok(_)) => (Err(End::failed(502, "not_accepted", "the host's answer is not understood")), false),
-        // Trying again changes nothing.
+        // A retry changes nothing.
         Ok(Err(error)) if error.code == "too_large" => (Err(End::failed(413, "body_too_large", error.message)), false),
         Ok(Err(error)) => {
             (Err(End::failed(503, "not_accepted", format!("the host did not take the request: {error}"))), false)
@@ -275,14 +276,14 @@ async fn until_end(server: &Server, turn: &Turn, inbox_id: i64) -> End {
     }
 }
 
-/// What the host says about the turn of an event.
+/// The host's status of an event's turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Life {
-    /// It will be answered.
+    /// The event will be answered.
     Alive,
-    /// It was answered, or will never be.
+    /// The event was answered, or never will be.
     Over,
-    /// The host does not tell.
+    /// The host does not report the status.
     Unknown,
 }
 
@@ -311,7 +312,7 @@ async fn stop(server: &Server, inbox_id: i64) {
     }
 }
 
-/// A stream of OpenAI's chunks.
+/// Returns a stream of OpenAI's chunks.
 fn completion_events(
     reader: Reader,
     shape: Shape,
@@ -334,7 +335,7 @@ fn completion_events(
     })
 }
 
-/// A stream of the five events.
+/// Returns a stream of the five events.
 fn turn_events(reader: Reader) -> impl Stream<Item = Result<Bytes, Infallible>> {
     let mut begun = false;
     written(reader, String::new(), move |piece| {
@@ -347,7 +348,7 @@ fn turn_events(reader: Reader) -> impl Stream<Item = Result<Bytes, Infallible>> 
         let is_metadata = matches!(event, TurnEvent::Metadata { .. });
         let mut text = String::new();
         if !std::mem::replace(&mut begun, true) && !is_metadata {
-            // A command is answered without a turn; clients still wait for this event.
+            // A command is answered without a turn, but clients wait for this event.
             let (session_id, model, runtime) = Default::default();
             text.push_str(&named(&TurnEvent::Metadata { session_id, turn_id: 0, model, runtime }));
         }
@@ -355,8 +356,7 @@ fn turn_events(reader: Reader) -> impl Stream<Item = Result<Bytes, Infallible>> 
     })
 }
 
-/// Writes pieces until the end is written, and says so to the reader once the
-/// connection has taken it.
+/// Writes pieces up to the end, and reports to the reader after the connection has accepted them.
 fn written(
     reader: Reader,
     first: String,
@@ -384,7 +384,7 @@ fn written(
     })
 }
 
-/// A body in one piece that tells the reader once the connection has taken it.
+/// Returns a complete body that reports to the reader after the connection has accepted it.
 fn taken(reader: Reader, body: String) -> Body {
     Body::from_stream(stream::unfold((reader, Some(body)), |(reader, body)| async move {
         match body {
@@ -406,7 +406,7 @@ fn events(stream: impl Stream<Item = Result<Bytes, Infallible>> + Send + 'static
     let mut response = Body::from_stream(stream).into_response();
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
-    // Proxies that collect an answer before they pass it on are asked not to.
+    // Asks buffering proxies to pass each chunk on immediately.
     headers.insert("x-accel-buffering", HeaderValue::from_static("no"));
     response
 }

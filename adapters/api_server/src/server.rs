@@ -1,4 +1,4 @@
-//! What all requests of one instance share.
+//! The shared state of all requests of an instance.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -13,27 +13,26 @@ use crate::inbound::Instructed;
 use crate::kept::Kept;
 use crate::turn::Turn;
 
-/// Ended requests that are remembered, so that a repeated send gets the same outcome.
+/// The maximum number of remembered ended requests; a repeated send gets the same outcome.
 const SETTLED_MAX: usize = 1024;
 
-/// What all requests of one instance share.
+/// The shared state of all requests of an instance.
 pub struct Server {
-    /// The host.
     pub host: Host,
-    /// What the operator wrote.
+    /// The configuration.
     pub config: Config,
-    /// The key, once it is known.
+    /// The API key, after the first connect.
     pub key: OnceLock<Key>,
-    /// Whether only this machine can reach the listener.
+    /// True if only this machine can reach the listener.
     pub on_loopback: OnceLock<bool>,
-    /// How many more requests may wait for answers.
+    /// Permits for requests that wait for answers.
     pub room: Arc<Semaphore>,
-    /// Answers under their idempotency keys.
+    /// The answers stored under their idempotency keys.
     pub kept: Kept,
-    /// What clients told conversations how to be.
+    /// The instructions that conversations have received from clients.
     pub instructed: Instructed,
     open: Mutex<Open>,
-    /// Told when a request gets its inbox id, or will never get one.
+    /// Notified when a request gets its `inbox_id`, or certainly gets none.
     opened: watch::Sender<()>,
 }
 
@@ -41,30 +40,30 @@ pub struct Server {
 struct Open {
     by_event: BTreeMap<String, Arc<Turn>>,
     by_inbox: BTreeMap<i64, Arc<Turn>>,
-    /// Requests whose event the host has not confirmed yet.
+    /// The number of requests whose event the host has not confirmed yet.
     opening: usize,
-    /// How requests ended: whether the host's reply was taken.
+    /// The results of ended requests: the `inbox_id`, and whether the host's reply was read.
     settled: VecDeque<(i64, bool)>,
 }
 
-/// Which request a word of the host belongs to.
+/// The request to which a message of the host belongs.
 pub enum Found {
-    /// It is open.
+    /// The request is open.
     Open(Arc<Turn>),
-    /// It is over.
+    /// The request has ended.
     Settled {
-        /// Whether somebody has the host's reply.
+        /// True if a requester has read the host's reply.
         taken: bool,
     },
-    /// There is none.
+    /// There is no such request.
     None,
 }
 
 impl Server {
-    /// A server without open requests.
+    /// Creates a server without open requests.
     pub fn new(config: Config, host: Host) -> Self {
         Self {
-            // What is out of range is refused on connect; this only must not panic before.
+            // Values out of range are rejected on connect; this must only not panic before.
             room: Arc::new(Semaphore::new(config.requests_max.min(Semaphore::MAX_PERMITS))),
             kept: Kept::default(),
             instructed: Instructed::default(),
@@ -77,12 +76,12 @@ impl Server {
         }
     }
 
-    /// The longest a request may take.
+    /// Returns the maximum duration of a request.
     pub fn request_timeout(&self) -> Duration {
         Duration::from_secs(self.config.request_timeout_s)
     }
 
-    /// The open request with this event, or the one that `make` makes; `true` when it is new.
+    /// Returns the open request with this event, or the one created by `make`; `true` if it is new.
     pub fn enter(&self, event_id: &str, make: impl FnOnce() -> Turn) -> (Arc<Turn>, bool) {
         let mut open = self.lock();
         if let Some(turn) = open.by_event.get(event_id) {
@@ -94,7 +93,7 @@ impl Server {
         (turn, true)
     }
 
-    /// The host has confirmed the event of `turn`, or will not.
+    /// Records that the host has confirmed the event of `turn`, or will not.
     pub fn confirmed(&self, turn: &Arc<Turn>, inbox_id: Option<i64>) {
         let mut open = self.lock();
         open.opening = open.opening.saturating_sub(1);
@@ -105,7 +104,7 @@ impl Server {
         self.opened.send_replace(());
     }
 
-    /// Nobody waits for `turn` any more.
+    /// Removes `turn`, which has no requester any more.
     pub fn leave(&self, turn: &Turn, taken: bool) {
         let mut open = self.lock();
         open.by_event.remove(turn.event_id());
@@ -118,8 +117,9 @@ impl Server {
         }
     }
 
-    /// Finds the request that event `inbox_id` came from. The host may answer before
-    /// it has told us the id; then this waits until every open question of that kind is settled.
+    /// Returns the request of the event `inbox_id`. The host may reply before its confirmation
+    /// of the event arrives. In that case this waits until all pending confirmations have
+    /// arrived.
     pub async fn find(&self, inbox_id: i64) -> Found {
         let mut opened = self.opened.subscribe();
         loop {
@@ -142,7 +142,7 @@ impl Server {
         }
     }
 
-    /// The open requests of a chat.
+    /// Returns the open requests of a chat.
     pub fn in_chat(&self, chat: &Chat) -> Vec<Arc<Turn>> {
         self.lock().by_inbox.values().filter(|turn| turn.chat() == chat).cloned().collect()
     }

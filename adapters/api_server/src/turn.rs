@@ -1,9 +1,8 @@
-//! An open request: what the host said about it so far, and how it ends.
+//! An open request: the host's messages about it, and its end.
 //!
-//! Everything that happens to a request is written down here; [`Turn::judge`] is
-//! the only place that decides from it whether the request is over and how.
-//! Readers follow at their own pace, and more than one may follow the same
-//! request when its idempotency key was sent twice.
+//! All events of a request are recorded here. [`Turn::judge`] alone decides from them
+//! whether the request has ended, and how. Readers follow at their own pace. Several
+//! readers can follow the same request, if its idempotency key was sent repeatedly.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -15,88 +14,88 @@ use tokio::time::Instant;
 
 use crate::server::Server;
 
-/// The most text that is held for readers, in bytes. The host's replies are far below.
+/// The maximum size of text buffered for readers, in bytes. The host's replies are far below it.
 const SAID_BYTES_MAX: usize = 4 * 1024 * 1024;
 
-/// The most progress lines that are held for readers.
+/// The maximum number of progress lines buffered for readers.
 const NOTES_MAX: usize = 1000;
 
-/// How long the reply waits for the end of the stream, which knows the usage.
+/// The time that the reply waits for the end of the stream, which contains the usage.
 const DONE_GRACE: Duration = Duration::from_secs(1);
 
-/// How long the end of the stream waits for the reply.
+/// The time that the end of the stream waits for the reply.
 const REPLY_GRACE: Duration = Duration::from_secs(10);
 
-/// How long a failure waits for the sentence that the host owes about it.
+/// The time that a failure waits for the host's message about it.
 const ERROR_GRACE: Duration = Duration::from_secs(2);
 
-/// How a request ends.
+/// The end of a request.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "end", rename_all = "snake_case")]
 pub enum End {
-    /// With an answer.
+    /// The request was answered.
     Answered {
         /// The answer.
         text: String,
         /// `stop`, `length`, `stopped` or `silent`.
         finish_reason: String,
-        /// What it cost.
+        /// The cost of the answer.
         usage: Usage,
-        /// The model that answered, where it is known.
+        /// The model that answered, if it is known.
         model: String,
     },
-    /// Without.
+    /// The request failed.
     Failed {
-        /// The HTTP status that says so.
+        /// The HTTP status.
         status: u16,
-        /// A stable word.
+        /// A stable error code.
         code: String,
-        /// One sentence.
+        /// The error in one sentence.
         message: String,
-        /// Whether the same request may work later.
+        /// True if the same request may succeed later.
         retryable: bool,
-        /// Whether the sentence is the host's own, so that its delivery is done with it.
+        /// True if the message is the host's own, so that this end also delivers it.
         of_host: bool,
     },
 }
 
 impl End {
-    /// A failure that this adapter found.
+    /// Creates a failure detected by this adapter.
     pub fn failed(status: u16, code: &str, message: impl Into<String>) -> Self {
         let retryable = matches!(status, 429 | 503 | 504);
         Self::Failed { status, code: code.to_owned(), message: message.into(), retryable, of_host: false }
     }
 
-    /// Whether nothing better can come of the same event.
+    /// Returns whether the same event can have no better end.
     pub fn is_final(&self) -> bool {
         self.tells_reply() || matches!(self, Self::Failed { status: 504, .. })
     }
 
-    /// Whether a reply of the host is delivered with this end.
+    /// Returns whether this end delivers a reply of the host.
     pub fn tells_reply(&self) -> bool {
         matches!(self, Self::Answered { .. } | Self::Failed { of_host: true, .. })
     }
 }
 
-/// What a reader gets, in order.
+/// A piece for a reader, in order.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Piece {
-    /// `metadata` or `progress`, as the host said it.
+    /// A `metadata` or `progress` event of the host.
     Event(TurnEvent),
     /// More text.
     Text(String),
-    /// The end; nothing follows.
+    /// The end; no piece follows.
     End(End),
 }
 
-/// What to do next.
+/// The next action for a request.
 #[derive(Debug, PartialEq)]
 pub enum Verdict {
-    /// Nothing before this moment, unless something happens.
+    /// Wait until this moment or the next change.
     Wait(Instant),
-    /// It is over.
+    /// The request has ended.
     End(End),
-    /// It is over and the agent should not go on.
+    /// The request has ended, and the agent should be stopped.
     Stop(End),
 }
 
@@ -104,7 +103,7 @@ pub enum Verdict {
 pub struct Turn {
     event_id: String,
     chat: Chat,
-    /// Whether it has an idempotency key.
+    /// True if the request has an idempotency key.
     keyed: bool,
     deadline: Instant,
     timeout: Duration,
@@ -118,13 +117,13 @@ struct State {
     confirmed: bool,
     repeated: bool,
     said: Vec<Said>,
-    /// All text of the stream.
+    /// The whole text of the stream.
     streamed: String,
     notes: usize,
     model: String,
-    /// Number of the last stream event.
+    /// The number of the last stream event.
     seq: u64,
-    /// Whether a stream event is missing, so that the text of the stream is not whole.
+    /// True if a stream event is missing, so that the text of the stream is incomplete.
     gap: bool,
     parts: Vec<(u32, String)>,
     reply: Option<(String, Instant)>,
@@ -142,7 +141,7 @@ enum Said {
 }
 
 impl Turn {
-    /// A request that was just opened.
+    /// Creates an open request.
     pub fn new(event_id: String, chat: Chat, keyed: bool, timeout: Duration) -> Self {
         Self {
             event_id,
@@ -155,7 +154,7 @@ impl Turn {
         }
     }
 
-    /// A request whose answer is known already.
+    /// Creates a request whose answer is known already.
     pub fn ended(event_id: String, chat: Chat, end: End) -> Self {
         let turn = Self::new(event_id, chat, true, Duration::ZERO);
         turn.confirm(None, false);
@@ -163,27 +162,27 @@ impl Turn {
         turn
     }
 
-    /// The id of its event.
+    /// Returns the id of the event.
     pub fn event_id(&self) -> &str {
         &self.event_id
     }
 
-    /// Where it was asked.
+    /// Returns the chat.
     pub fn chat(&self) -> &Chat {
         &self.chat
     }
 
-    /// Whether it has an idempotency key.
+    /// Returns whether the request has an idempotency key.
     pub fn is_keyed(&self) -> bool {
         self.keyed
     }
 
-    /// The host's id of its event, once it is known.
+    /// Returns the `inbox_id` of the event, after the host has confirmed it.
     pub fn inbox_id(&self) -> Option<i64> {
         self.lock().inbox_id
     }
 
-    /// The host has the event under this id, or has no id for it; `repeated` when it had it before.
+    /// Records the host's confirmation of the event, or its absence; `repeated` if the host had the event before.
     pub fn confirm(&self, inbox_id: Option<i64>, repeated: bool) {
         self.change(|state| {
             state.inbox_id = inbox_id;
@@ -192,7 +191,7 @@ impl Turn {
         });
     }
 
-    /// Takes an event of the stream. Returns whether anybody listens.
+    /// Records an event of the stream. Returns whether a reader is connected.
     pub fn stream(&self, seq: u64, event: TurnEvent) -> bool {
         self.change(|state| {
             if state.end.is_some() || seq <= state.seq {
@@ -219,7 +218,7 @@ impl Turn {
         self.keyed || self.lock().readers > 0
     }
 
-    /// Takes one part of the reply.
+    /// Records one part of the reply.
     pub fn part(&self, part: u32, of: u32, text: &str) {
         self.change(|state| {
             if state.reply.is_some() || state.end.is_some() {
@@ -235,7 +234,7 @@ impl Turn {
         });
     }
 
-    /// Takes a word that is not the reply. Returns whether anybody listens.
+    /// Records a message that is not the reply. Returns whether a reader is connected.
     pub fn notice(&self, text: &str, answers_the_event: bool) -> bool {
         self.change(|state| {
             state.note(TurnEvent::Progress { stage: "notice".to_owned(), text: text.to_owned(), tool: None });
@@ -247,13 +246,13 @@ impl Turn {
         state.end.is_none() && state.readers > 0
     }
 
-    /// Whether a notice answered the event and no turn has begun.
+    /// Returns whether a notice answered the event before any turn has started.
     pub fn looks_refused(&self) -> bool {
         let state = self.lock();
         state.notice.is_some() && state.seq == 0 && state.reply.is_none()
     }
 
-    /// How the request ends when the host says that it is over, and nothing came.
+    /// Returns the end of a request that the host reports as finished without a reply.
     pub fn without_answer(&self) -> End {
         let state = self.lock();
         match &state.notice {
@@ -278,7 +277,7 @@ impl Turn {
         }
     }
 
-    /// Decides from everything that happened whether the request is over.
+    /// Decides from all recorded events whether the request has ended.
     pub fn judge(&self, now: Instant) -> Verdict {
         let state = self.lock();
         if let Some(end) = &state.end {
@@ -320,7 +319,7 @@ impl Turn {
         Verdict::Wait(wake)
     }
 
-    /// Ends the request. Returns whether somebody waits for that.
+    /// Ends the request. Returns whether a reader is connected.
     pub fn end(&self, end: End) -> bool {
         self.change(|state| {
             if state.end.is_some() {
@@ -335,12 +334,12 @@ impl Turn {
         self.lock().readers > 0
     }
 
-    /// Waits until something happens that was not seen by `seen`.
+    /// Returns a receiver that changes with every recorded event.
     pub fn watch(&self) -> watch::Receiver<()> {
         self.changed.subscribe()
     }
 
-    /// Waits until the reply is taken (`true`) or will not be (`false`).
+    /// Waits until the reply is read (`true`) or certainly will not be (`false`).
     pub async fn reply_taken(&self) -> bool {
         let mut changed = self.watch();
         loop {
@@ -381,7 +380,7 @@ impl State {
     }
 
     fn chunk(&mut self, text: &str) {
-        // Behind a gap the text would not be what the agent said; the reply brings it whole.
+        // After a gap the text would be incomplete; the reply contains the whole text.
         if self.gap || self.streamed.len() + text.len() > SAID_BYTES_MAX {
             self.gap = true;
             return;
@@ -401,8 +400,8 @@ impl State {
     }
 }
 
-/// What a stream still lacks of the reply. The reply is rendered, so it may
-/// differ from a whole stream in its markup; that is no reason to say it twice.
+/// Returns the part of the reply that the stream has not sent. The rendered reply may
+/// differ from a complete stream in its markup only; it is not sent again then.
 fn tail(streamed: &str, reply: &str, whole: bool) -> String {
     match reply.strip_prefix(streamed) {
         Some(rest) => rest.to_owned(),
@@ -411,7 +410,7 @@ fn tail(streamed: &str, reply: &str, whole: bool) -> String {
     }
 }
 
-/// Somebody who waits for the answer. When the last one goes, so does the request.
+/// A reader that waits for the answer. When the last reader ends, so does the request.
 pub struct Reader {
     server: Arc<Server>,
     turn: Arc<Turn>,
@@ -421,14 +420,14 @@ pub struct Reader {
 }
 
 impl Reader {
-    /// Follows `turn` from its beginning.
+    /// Creates a reader that follows `turn` from its beginning.
     pub fn new(server: Arc<Server>, turn: Arc<Turn>) -> Self {
         turn.change(|state| state.readers += 1);
         let changed = turn.watch();
         Self { server, turn, changed, entry: 0, offset: 0 }
     }
 
-    /// Waits until the host has the event, or the request is over without it.
+    /// Waits until the host has the event, or the request ends without it.
     pub async fn opened(&mut self) -> Option<End> {
         loop {
             self.changed.borrow_and_update();
@@ -438,14 +437,14 @@ impl Reader {
                     return state.end.clone();
                 }
             }
-            // The turn lives as long as this reader, so the channel does.
+            // The turn lives as long as this reader, so the channel stays open.
             if self.changed.changed().await.is_err() {
                 return None;
             }
         }
     }
 
-    /// The next piece. The end is said again and again.
+    /// Returns the next piece. The end is returned repeatedly.
     pub async fn next(&mut self) -> Piece {
         loop {
             self.changed.borrow_and_update();
@@ -458,7 +457,7 @@ impl Reader {
         }
     }
 
-    /// The end, without what leads to it.
+    /// Returns the end and skips all other pieces.
     pub async fn ended(&mut self) -> End {
         loop {
             if let Piece::End(end) = self.next().await {
@@ -467,7 +466,7 @@ impl Reader {
         }
     }
 
-    /// The answer is written to its connection.
+    /// Records that the answer is written to its connection.
     pub fn took_it(&self) {
         self.turn.change(|state| state.taken = true);
     }

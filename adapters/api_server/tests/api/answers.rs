@@ -1,4 +1,4 @@
-//! What goes well.
+//! Tests of successful requests.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! An HTTP client of a few lines, so that a test sees every byte.
+//! A minimal HTTP client that lets a test control every byte.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -14,7 +14,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 #[derive(Clone, Debug)]
 pub struct Address(SocketAddr);
 
-/// A whole answer.
+/// A complete response.
 #[derive(Clone, Debug)]
 pub struct Response {
     pub status: u16,
@@ -22,7 +22,7 @@ pub struct Response {
     pub body: String,
 }
 
-/// A connection on which an answer is being read.
+/// A connection with a response to read.
 pub struct Connection {
     reader: BufReader<TcpStream>,
 }
@@ -37,7 +37,7 @@ impl Address {
         self.0.to_string()
     }
 
-    /// Sends a request with the key and these headers; a header of the same name replaces ours.
+    /// Sends a request with the key and these headers; a header of the same name replaces the default.
     pub fn open(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> Connection {
         let ours = [("host", self.host()), ("authorization", format!("Bearer {KEY}"))];
         let mut all: BTreeMap<String, String> = ours.map(|(name, value)| (name.to_owned(), value)).into();
@@ -56,10 +56,10 @@ impl Address {
         Connection { reader: BufReader::new(stream) }
     }
 
-    /// Sends the beginning of a request, or one whose answer is not read, and keeps the connection.
+    /// Sends a part of a request, or a request whose response is not read, and keeps the connection open.
     pub fn idle(&self, request: &str) -> TcpStream {
         let mut stream = TcpStream::connect(self.0).unwrap();
-        // One that had to make room already may refuse it.
+        // A connection that was evicted already may refuse the write.
         let _ = stream.write_all(request.as_bytes());
         stream
     }
@@ -85,7 +85,7 @@ impl Connection {
         }
     }
 
-    /// Reads the answer to its end.
+    /// Reads the whole response.
     pub fn response(mut self) -> Response {
         let mut head = Vec::new();
         loop {
@@ -131,7 +131,7 @@ impl Response {
         serde_json::from_str(&self.body).unwrap_or_else(|error| panic!("{error} in {self:?}"))
     }
 
-    /// The error's code, checked for OpenAI's shape.
+    /// Returns the error's code after checking OpenAI's format.
     pub fn error_code(&self) -> String {
         let error = &self.json()["error"];
         for key in ["message", "type", "code"] {
@@ -141,12 +141,12 @@ impl Response {
         error["code"].as_str().unwrap().to_owned()
     }
 
-    /// The data of each event, in order.
+    /// Returns the data of each event, in order.
     pub fn data(&self) -> Vec<String> {
         self.body.lines().filter_map(|line| line.strip_prefix("data: ")).map(str::to_owned).collect()
     }
 
-    /// The names of the events, in order.
+    /// Returns the names of the events, in order.
     pub fn names(&self) -> Vec<String> {
         self.body.lines().filter_map(|line| line.strip_prefix("event: ")).map(str::to_owned).collect()
     }

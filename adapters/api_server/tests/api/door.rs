@@ -1,8 +1,8 @@
-//! Who comes in, and who does not.
+//! Tests of the access control.
 
 use super::*;
 
-/// What `config check` says; such a section makes no instance either.
+/// Returns the error of `config check`; such a section creates no instance either.
 fn wrong(config: Value) -> String {
     assert!(MockHost::start::<ApiServer>(config.clone()).is_err());
     MockHost::check_config::<ApiServer>(&config).unwrap_err()

@@ -1,4 +1,4 @@
-//! Requests repeated under their idempotency keys.
+//! Tests of requests repeated under their idempotency keys.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -51,7 +51,7 @@ fn a_requester_that_goes_finds_the_answer_under_its_key() {
     let connection = world.address.open("POST", "/v1/chat/completions", ONCE, &hello().to_string());
     world.host.next_event();
     drop(connection);
-    // Whoever is answered after the end of that connection has been read.
+    // A later response proves that the server has read the end of that connection.
     assert_eq!(world.address.get("/health", &[]).status, 200);
     assert!(is_gone(&world.reply(1, "late")));
     assert_eq!(text(&world.ask(ONCE, hello()).join().unwrap()), "late");
@@ -59,7 +59,7 @@ fn a_requester_that_goes_finds_the_answer_under_its_key() {
     assert!(world.host.host_calls().iter().all(|call| call.method != "turns.stop"));
 }
 
-/// The values that survive a restart.
+/// The key-value store, which survives a restart.
 type Values = Arc<Mutex<BTreeMap<String, String>>>;
 
 fn setup(values: &Values, inbox: &Arc<Mutex<BTreeMap<String, i64>>>) -> Setup {

@@ -1,4 +1,4 @@
-//! The adapter behind its host's contract and before its clients' sockets.
+//! Tests of the adapter with a mock host and real sockets.
 
 #![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
@@ -45,7 +45,7 @@ impl World {
         Self { host, address: Address::of_url(&url), _run: run }
     }
 
-    /// Asks in a thread of its own.
+    /// Sends a request in its own thread.
     fn ask(&self, headers: &[(&str, &str)], body: Value) -> JoinHandle<Response> {
         self.post("/v1/chat/completions", headers, body)
     }
@@ -65,7 +65,7 @@ impl World {
         self.host.send(&reply(inbox_id, text))
     }
 
-    /// A reply that has to reach its requester.
+    /// Sends a reply that must reach its requester.
     fn deliver(&self, inbox_id: i64, text: &str) {
         let outcome = self.reply(inbox_id, text);
         assert!(is_delivered(&outcome), "{outcome:?}");

@@ -1,4 +1,4 @@
-//! What goes wrong.
+//! Tests of failures.
 
 use super::*;
 
