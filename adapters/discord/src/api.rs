@@ -1,7 +1,8 @@
-//! The HTTP API: one call function, typed answers, no policy but the limits that the server tells.
+//! The HTTP API: one function for calls, with typed responses, and the server's rate limits as the only
+//! policy.
 //!
-//! Only fields that are read are named; whatever else the server sends is ignored. A request is never repeated
-//! here: the host decides that, and it has to know. <https://docs.discord.com/developers/reference>
+//! The types contain only the fields that the adapter reads; all other fields are ignored. This module never
+//! repeats a request, because the host decides about retries. <https://docs.discord.com/developers/reference>
 
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -26,76 +27,76 @@ use serde_json::Value;
 
 use crate::limits::{Limits, Told, WAIT_MAX, route, seconds};
 
-/// The longest answer of the server that is read, in bytes.
+/// The maximum size of a response, in bytes.
 const ANSWER_BYTES_MAX: u64 = 8 * 1024 * 1024;
-/// How long a call may take.
+/// The timeout of a call.
 const CALL_TIMEOUT: Duration = Duration::from_secs(30);
-/// An empty bucket that is full again so soon is waited for; a longer wait is the host's.
+/// The longest wait for an empty bucket inside this module; a longer wait is reported to the host.
 const SHORT_WAIT: Duration = Duration::from_secs(2);
-/// How often one call waits for its bucket.
+/// The maximum number of waits for a bucket per call.
 const WAITS_MAX: usize = 3;
-/// How long to wait after a 429 that does not say.
+/// The wait after a 429 without a wait.
 const UNTOLD_WAIT: Duration = Duration::from_secs(5);
-/// The same where it is not from the server's own limits but from what stands before it, which bars a whole address.
+/// The same for a 429 from a proxy before the server, which blocks a whole IP address.
 const BARRED_WAIT: Duration = Duration::from_secs(60);
-/// The names of wrong fields that are told.
+/// The maximum number of invalid fields named in an error.
 const FAULTS_MAX: usize = 4;
 
-/// The server, as one bot sees it.
+/// The client of one bot.
 pub struct Api {
     client: Client,
     base: String,
-    /// The server as errors name it.
+    /// The server in error messages.
     server: String,
     token: HeaderValue,
     limits: Mutex<Limits>,
 }
 
-/// Why a call gave no result.
+/// The reason why a call has no result.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum ApiError {
-    /// The server said no.
+    /// The server rejected the call.
     #[error("{0}")]
     Refused(Refused),
-    /// The limits forbid it for a while; nothing was done.
+    /// The rate limit forbids the call; it had no effect.
     #[error("Discord's rate limit: wait {} ms", .retry_after.as_millis())]
     Limited {
-        /// How long.
+        /// The wait.
         retry_after: Duration,
-        /// Whether nothing else may be asked either.
+        /// True if the limit applies to all calls.
         all: bool,
     },
-    /// Nothing reached the server.
+    /// The request did not reach the server.
     #[error("{0}")]
     NotSent(String),
-    /// What is to be sent can never be; nothing reached the server.
+    /// The content can never be sent; the request did not reach the server.
     #[error("{0}")]
     Unusable(String),
-    /// It may have been done.
+    /// The call may have taken effect.
     #[error("{0}")]
     Doubtful(String),
-    /// The same, and no key keeps it from being done twice.
+    /// The same, without a key that protects a retry from creating a duplicate.
     #[error("{0}")]
     Keyless(String),
 }
 
-/// The server's no.
+/// A rejection by the server.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{message} ({code})")]
 pub struct Refused {
     /// The HTTP status.
     pub status: u16,
-    /// The server's own code; 0 where it names none.
+    /// The server's error code; 0 if there is none.
     /// <https://docs.discord.com/developers/topics/opcodes-and-status-codes#json>
     pub code: u64,
-    /// The server's words, and the fields that are wrong.
+    /// The server's explanation, and the invalid fields.
     pub message: String,
-    /// Whether the server itself said it, and nothing that stands before it.
+    /// True if the rejection comes from the server itself instead of a proxy before it.
     pub is_its_own: bool,
 }
 
 impl ApiError {
-    /// The server's own code, if it said no.
+    /// Returns the server's error code of a rejection.
     pub fn code(&self) -> Option<u64> {
         match self {
             Self::Refused(refused) => Some(refused.code),
@@ -105,7 +106,7 @@ impl ApiError {
 }
 
 impl Api {
-    /// The API at `base`, its version included, for the bot of this token.
+    /// Creates a client for the API at `base`, which includes its version, with the bot's token.
     pub fn new(token: &str, base: &str, ca_file: Option<&Path>, proxy: &ProxySettings) -> Result<Self, ClientError> {
         let base: Url = base_url(base)?;
         let mut options = ClientOptions::for_base_url(&base);
@@ -127,17 +128,17 @@ impl Api {
         })
     }
 
-    /// Asks without a body.
+    /// Sends a request without a body.
     pub async fn ask<T: DeserializeOwned>(&self, method: Method, path: &str) -> Result<T, ApiError> {
         self.call(method, path, None).await
     }
 
-    /// Sends JSON.
+    /// Sends a request with a JSON body.
     pub async fn send<T: DeserializeOwned>(&self, method: Method, path: &str, body: &Value) -> Result<T, ApiError> {
         self.call(method, path, Some(Body::Json(body))).await
     }
 
-    /// Sends JSON with files, for as long as whoever asks waits.
+    /// Sends a request with files. The caller limits the time.
     pub async fn upload<T: DeserializeOwned>(&self, method: Method, path: &str, form: Form) -> Result<T, ApiError> {
         self.call(method, path, Some(Body::Form(form))).await
     }
@@ -170,9 +171,9 @@ impl Api {
         answered
     }
 
-    /// Takes one request out of the route's bucket; waits for it where that is short.
+    /// Takes one request from the route's bucket; waits for it if the wait is short.
     async fn take(&self, route: &str) -> Result<(), ApiError> {
-        // The endpoints of an interaction have limits for each token, which nothing here outlives.
+        // The endpoints of an interaction have separate limits for each short-lived token.
         if route.contains(" webhooks/") || route.contains(" interactions/") {
             return Ok(());
         }
@@ -221,12 +222,12 @@ async fn answer<T: DeserializeOwned>(response: reqwest::Response) -> Result<T, A
             });
         }
         (200..=299, Err(error)) => return Err(ApiError::Doubtful(error.to_string())),
-        // What stands before the server speaks HTML; its status is what is known.
+        // A proxy before the server answers with HTML; only its status is usable.
         (_, body) => body.unwrap_or(Value::Null),
     };
     match status {
         429 => Err(limited(&body, &headers)),
-        // 501: the server knows no such request, so nothing was done.
+        // 501: the server does not support the request, so it had no effect.
         400..=499 | 501 => Err(ApiError::Refused(refused(status, &body))),
         _ => Err(ApiError::Doubtful(format!("the server answered {status}"))),
     }
@@ -238,7 +239,7 @@ fn limited(body: &Value, headers: &HeaderMap) -> ApiError {
     let header = hermes_adapter_net::retry_after::from_headers(headers);
     let scope = headers.get("x-ratelimit-scope").and_then(|scope| scope.to_str().ok());
     let is_global = body["global"].as_bool();
-    // The server itself answers with an object, whatever stands in it.
+    // The server itself always answers with an object.
     let is_barred = !body.is_object() && scope.is_none() && !headers.contains_key("x-ratelimit-bucket");
     let wait = said.or(header).unwrap_or(if is_barred { BARRED_WAIT } else { UNTOLD_WAIT });
     ApiError::Limited {
@@ -259,11 +260,11 @@ fn refused(status: u16, body: &Value) -> Refused {
     Refused { status, code: code.unwrap_or_default(), message, is_its_own }
 }
 
-/// Names what is wrong: `content: BASE_TYPE_MAX_LENGTH`. The values themselves are not repeated.
+/// Collects the invalid fields with their error codes, such as `content: BASE_TYPE_MAX_LENGTH`, without their values.
 /// <https://docs.discord.com/developers/reference#error-messages>
 fn name_faults(errors: &Value, place: String, faults: &mut Vec<String>) {
     let Some(fields) = errors.as_object() else { return };
-    // A nested error is at most as deep as the request, which is ours.
+    // The nesting of the error is limited by that of the request, which is our own.
     for (key, value) in fields {
         if faults.len() >= FAULTS_MAX || place.len() > 100 {
             return;
@@ -291,7 +292,7 @@ pub struct User {
 }
 
 impl User {
-    /// The name for people.
+    /// Returns the name for display.
     pub fn shown(&self) -> &str {
         self.global_name.as_deref().filter(|name| !name.is_empty()).unwrap_or(&self.username)
     }
@@ -320,7 +321,7 @@ pub struct Channel {
     pub name: Option<String>,
     #[serde(default)]
     pub parent_id: Option<String>,
-    /// Who opened it, of a thread.
+    /// The user who opened the thread.
     #[serde(default)]
     pub owner_id: Option<String>,
     #[serde(default)]
@@ -331,7 +332,7 @@ pub struct Channel {
     pub recipients: Vec<User>,
 }
 
-/// Anything of which only the id matters.
+/// An object of which only the id is read.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Id {
     pub id: String,
@@ -351,13 +352,13 @@ pub struct File {
     pub url: String,
 }
 
-/// Those of a list that can be read: one that cannot leaves the others and what they hang on as they are.
+/// Parses a list and drops invalid entries, so that they do not affect the others or the message.
 fn readable<'d, T: DeserializeOwned, D: Deserializer<'d>>(list: D) -> Result<Vec<T>, D::Error> {
     let list = Option::<Vec<Value>>::deserialize(list)?.unwrap_or_default();
     Ok(list.into_iter().filter_map(|one| serde_json::from_value(one).ok()).collect())
 }
 
-/// What is not understood here is not there; the message is.
+/// Parses an optional field; an invalid value counts as missing.
 fn if_readable<'d, T: DeserializeOwned, D: Deserializer<'d>>(field: D) -> Result<Option<T>, D::Error> {
     Ok(serde_json::from_value(Value::deserialize(field)?).ok())
 }
@@ -407,7 +408,7 @@ pub struct Snapshot {
     pub message: Forwarded,
 }
 
-/// What is left of a message that was forwarded.
+/// The content of a forwarded message.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Forwarded {
     #[serde(default)]
@@ -441,7 +442,7 @@ pub struct Embed {
     pub footer: Option<EmbedText>,
 }
 
-/// One field of a card.
+/// A field of an embed.
 #[derive(Clone, Debug, Default, Deserialize)]
 pub struct EmbedField {
     #[serde(default)]
@@ -450,7 +451,7 @@ pub struct EmbedField {
     pub value: String,
 }
 
-/// The author that a card names.
+/// The author of an embed.
 #[derive(Clone, Debug, Default, Deserialize)]
 pub struct EmbedAuthor {
     #[serde(default)]
@@ -473,7 +474,7 @@ pub struct Poll {
     pub answers: Vec<PollAnswer>,
 }
 
-/// One answer of a poll.
+/// An answer of a poll.
 #[derive(Clone, Debug, Default, Deserialize)]
 pub struct PollAnswer {
     #[serde(default)]
@@ -497,7 +498,7 @@ pub struct Reacted {
 /// One kind of reaction to a message.
 #[derive(Debug, Deserialize)]
 pub struct Reaction {
-    /// Whether this bot is one of those who reacted.
+    /// True if this bot is among the users who reacted.
     #[serde(default)]
     pub me: bool,
     pub emoji: Emoji,
@@ -512,7 +513,7 @@ pub struct Emoji {
     pub name: Option<String>,
 }
 
-/// A message that was just made or changed; only its id is of use.
+/// A new or edited message, of which only the id is read.
 pub type Sent = Id;
 
 /// <https://docs.discord.com/developers/interactions/receiving-and-responding#interaction-object>
@@ -539,7 +540,7 @@ pub struct Interaction {
 }
 
 impl Interaction {
-    /// Where it happened.
+    /// Returns the channel of the interaction.
     pub fn channel(&self) -> Option<&str> {
         self.channel.as_ref().map(|channel| channel.id.as_str()).or(self.channel_id.as_deref())
     }
@@ -556,7 +557,7 @@ pub struct InteractionData {
     pub custom_id: String,
 }
 
-/// What somebody filled in behind a command.
+/// An argument of a command.
 #[derive(Clone, Debug, Deserialize)]
 pub struct CommandOption {
     #[serde(default)]
@@ -578,7 +579,7 @@ pub struct GatewayBot {
 pub struct StartLimit {
     #[serde(default)]
     pub remaining: u32,
-    /// In milliseconds.
+    /// The time in milliseconds.
     #[serde(default)]
     pub reset_after: u64,
     #[serde(default = "one")]

@@ -1,7 +1,8 @@
-//! Commands and presses: acknowledged when they are read, handed over when their turn comes.
+//! Commands and button presses: acknowledged immediately, and emitted in the order of their shard's events.
 //!
-//! The platform waits three seconds for an acknowledgement, and what stands before an event may take longer. That is
-//! no loss: as long as the host has not got the event, the session's number stands before it, and it is told again.
+//! The platform waits three seconds for an acknowledgement, and earlier events may take longer. No interaction is
+//! lost by that: until the host has its event, the session's sequence number stays before it, and the gateway
+//! repeats it.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -22,18 +23,18 @@ use crate::interactions::{self, Coming, Interactions, Open};
 use crate::outbound::ms;
 use crate::places::Place;
 
-/// How long an acknowledgement may take; the platform itself waits three seconds for it.
+/// The timeout of an acknowledgement; the platform itself waits three seconds.
 /// <https://docs.discord.com/developers/interactions/receiving-and-responding#interaction-callback>
 const ACKNOWLEDGE_TIMEOUT: Duration = Duration::from_secs(5);
-/// Acknowledgements that are remembered: an answer waits for its own.
+/// The number of remembered acknowledgements; an answer waits for its own.
 const ACKNOWLEDGED_MAX: usize = 256;
-/// How long an answer waits until it is known which event a command became.
+/// The time that an answer waits for the event id of its command.
 const ARRIVAL_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// What became of an acknowledgement, once it is known.
+/// The result of an acknowledgement; `None` until it is known.
 type Acknowledged = watch::Receiver<Option<bool>>;
 
-/// The acknowledgements of this life, by interaction, the oldest first.
+/// The acknowledgements of this run, by interaction, the oldest first.
 #[derive(Debug, Default)]
 pub struct Acknowledgements(Mutex<VecDeque<(String, Acknowledged)>>);
 
@@ -42,7 +43,7 @@ impl Acknowledgements {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// One begins.
+    /// Registers an acknowledgement that starts.
     fn begin(&self, interaction: &str) -> watch::Sender<Option<bool>> {
         let (tell, told) = watch::channel(None);
         let mut list = self.list();
@@ -54,17 +55,18 @@ impl Acknowledgements {
         tell
     }
 
-    /// Waits until one has ended; `false`: the interaction takes no answer. One of an earlier life may have gone well.
+    /// Waits for the end of an acknowledgement; returns `false` if the interaction accepts
+    /// no answer. An acknowledgement of an earlier run may have succeeded.
     async fn end_of(&self, interaction: &str) -> bool {
         let known = self.list().iter().find(|(known, _)| known == interaction).map(|(_, told)| told.clone());
         let Some(mut told) = known else { return true };
-        // Whoever was to tell was cut off: the platform knows.
+        // The task was cancelled; only the platform knows the result.
         told.wait_for(Option::is_some).await.map_or(true, |told| *told != Some(false))
     }
 }
 
 impl Connection {
-    /// Looks at an event when it is read; what is returned acknowledges it.
+    /// Inspects an event when it is received; the returned future acknowledges it.
     pub fn hear_ahead(&self, dispatch: &Dispatch) -> Option<BoxFuture<'_, ()>> {
         match dispatch.name.as_str() {
             "MESSAGE_CREATE" => {
@@ -84,7 +86,7 @@ impl Connection {
         }
     }
 
-    /// A message of this bot is told with the key that it was sent with.
+    /// Records the key of the bot's own message, which the gateway repeats.
     fn hear_echo(&self, dispatch: &Dispatch) {
         let me = self.me.get().map(|me| me.id.as_str());
         let data = &dispatch.data;
@@ -95,7 +97,7 @@ impl Connection {
         }
     }
 
-    /// Takes a command or a press in; `true`: it became an event of the host.
+    /// Emits a command or a button press; returns `true` if it became an event of the host.
     pub async fn interaction(&self, interaction: Interaction) -> Result<bool, ConnectError> {
         if !inbound::is_ours(&interaction) {
             return Ok(false);
@@ -117,7 +119,7 @@ impl Connection {
         Ok(true)
     }
 
-    /// Hands a command over that is kept, and keeps which event it became.
+    /// Emits a stored command, and stores the id of its event.
     async fn hand_over(&self, coming: Coming) -> Result<(), ConnectError> {
         let inbox = match self.emit(&coming.event).await? {
             Some(Emitted::New { inbox_id } | Emitted::Duplicate { duplicate_of: inbox_id }) => Some(inbox_id),
@@ -126,12 +128,12 @@ impl Connection {
         let now_ms = self.host.now_ms();
         let kept = self.change_interactions(|open| open.arrived(&coming.id, inbox, now_ms)).await;
         self.arrivals.notify_waiters();
-        // At worst it is handed over once more, and known.
+        // At worst the command is emitted again, and the host recognizes it.
         kept.unwrap_or_else(|error| tracing::warn!(%error, "a command that is handed over stays noted"));
         Ok(())
     }
 
-    /// Hands over what an earlier life kept: the host has it or not, and only the host knows as which event.
+    /// Emits the commands stored by an earlier run. Only the host knows whether it has them, and under which event id.
     pub async fn hand_over_again(&self) -> Result<(), ConnectError> {
         let coming = self.interactions.lock().await.coming();
         for coming in coming {
@@ -140,7 +142,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Where an interaction happened; `None`: nowhere.
+    /// Returns the chat of an interaction; `None` if it has no channel.
     async fn place_of(&self, interaction: &Interaction) -> Result<Option<(Chat, Place)>, ConnectError> {
         let Some(channel) = interaction.channel() else { return Ok(None) };
         let guild = interaction.guild_id.as_deref();
@@ -148,7 +150,7 @@ impl Connection {
         self.chat_of(channel, guild, told).await.map(Some)
     }
 
-    /// Ends the wait of whoever pressed or commanded; `false`: the interaction takes no answer.
+    /// Acknowledges an interaction for the waiting user; returns `false` if the interaction accepts no answer.
     /// <https://docs.discord.com/developers/interactions/receiving-and-responding#create-interaction-response>
     async fn acknowledge(&self, interaction: &Interaction) -> bool {
         let Ok(Some((_, place))) = self.place_of(interaction).await else { return false };
@@ -172,11 +174,12 @@ impl Connection {
         }
     }
 
-    /// The interaction that an answer goes to, once it is acknowledged; one that takes none is forgotten.
+    /// Returns the interaction to which an answer belongs, after its acknowledgement. An interaction that
+    /// accepts no answer is removed.
     ///
     /// # Errors
     ///
-    /// Nobody knows yet whether the answer is for one person only.
+    /// If it is not known yet whether the answer is for one person only.
     pub async fn interaction_of(&self, outgoing: &Outgoing) -> Result<Option<Open>, SendOutcome> {
         let Some(inbox) = outgoing.in_reply_to else { return Ok(None) };
         let known = timeout(ARRIVAL_TIMEOUT, self.arrival(inbox, &outgoing.chat)).await;
@@ -192,7 +195,7 @@ impl Connection {
         Ok(None)
     }
 
-    /// Waits while the event `inbox` may be a command of which that is not known yet.
+    /// Waits while the event `inbox` may be a command without a known event id.
     async fn arrival(&self, inbox: i64, chat: &Chat) {
         loop {
             let mut arrived = std::pin::pin!(self.arrivals.notified());
@@ -204,19 +207,19 @@ impl Connection {
         }
     }
 
-    /// The interaction takes no answer any more.
+    /// Removes an interaction that accepts no answers.
     pub async fn forget_interaction(&self, inbox: i64) {
         self.note_interaction(|open| open.forget(inbox)).await;
     }
 
-    /// Changes what is known of interactions, and keeps it for another life. Nothing is asked of the platform meanwhile.
+    /// Changes the stored interactions. The lock is never held during a call to the platform.
     async fn change_interactions(&self, change: impl FnOnce(&mut Interactions)) -> Result<(), CallError> {
         let mut open = self.interactions.lock().await;
         change(&mut open);
         self.host.kv().set(interactions::KEPT_AS, &open.written()).await
     }
 
-    /// The same where it is no harm if it is not kept: a token that is lost costs a private answer, no more.
+    /// Does the same and only logs a failed write, which costs at most a private answer.
     pub async fn note_interaction(&self, change: impl FnOnce(&mut Interactions)) {
         if let Err(error) = self.change_interactions(change).await {
             tracing::warn!(%error, "interactions that can be answered are not kept");

@@ -1,8 +1,8 @@
-//! The link: who we are, and what is done with each event.
+//! The link: the identity of the bot, and the processing of each event.
 //!
-//! A session's number moves only past events that the host has committed, and is kept in the host's store: after a
-//! lost link or a restart the gateway tells again what came meanwhile. One event of a shard is taken in at a time, in
-//! order; meanwhile the connection is read and its heartbeat kept (`shards`).
+//! A session's sequence number moves only past events that the host has committed. It is stored in the host's
+//! key-value store: after a lost link or a restart the gateway repeats the missed events. The events of a shard are
+//! processed one at a time, in order; meanwhile the connection is read and its heartbeat sent (`shards`).
 
 use std::collections::BTreeSet;
 use std::sync::OnceLock;
@@ -25,79 +25,79 @@ use crate::places::{self, Place, Places};
 use crate::shards::Opened;
 use crate::threads::{self, Threads, Turns};
 
-/// The longest raw event that is kept with its event, in bytes.
+/// The maximum size of a raw event stored with its event, in bytes.
 const RAW_BYTES_MAX: usize = 16 * 1024;
-/// How often one channel may be asked about in vain while an event of it waits, and all that is behind it.
+/// The maximum number of failed lookups of a channel while its event, and all later ones, wait.
 const LOOK_UPS_MAX: u32 = 4;
-/// The application may be told what people write.
+/// The flags of an application that may read message content.
 /// <https://docs.discord.com/developers/resources/application#application-object-application-flags>
 const MAY_READ: u64 = (1 << 18) | (1 << 19);
-/// Messages, channels and threads, reactions and files.
+/// The permissions for messages, channels and threads, reactions and files.
 /// <https://docs.discord.com/developers/topics/permissions#permissions-bitwise-permission-flags>
 const PERMISSIONS: u64 = (1 << 6) | (1 << 10) | (1 << 11) | (1 << 14) | (1 << 15) | (1 << 16) | (1 << 35) | (1 << 38);
 
-/// What the operator chose.
+/// The operator's settings.
 pub struct Choice {
-    /// Whether calling the bot in a channel opens a thread.
+    /// True if a mention of the bot in a channel opens a thread.
     pub auto_thread: bool,
-    /// Channels in which it opens none.
+    /// Channels in which no thread is opened.
     pub no_thread_channels: BTreeSet<String>,
-    /// Channels that are listened to; empty: all.
+    /// Channels to listen to; empty: all.
     pub allowed_channels: BTreeSet<String>,
-    /// Channels that are not listened to.
+    /// Channels to ignore.
     pub ignored_channels: BTreeSet<String>,
-    /// Whether a message that calls somebody else only is left alone.
+    /// True to ignore a message that mentions only other users.
     pub leaves_others_alone: bool,
-    /// Whether the content of messages is asked for.
+    /// True to request the content of messages.
     pub message_content: bool,
-    /// Whether answers to commands are seen by everybody.
+    /// True if answers to commands are visible to everybody.
     pub public_answers: bool,
-    /// The largest file that is fetched, in bytes.
+    /// The maximum size of an incoming file, in bytes.
     pub media_bytes_max: u64,
 }
 
-/// Who we are.
+/// The identity of the bot.
 #[derive(Clone, Debug)]
 pub struct Me {
-    /// The bot's user id.
+    /// The user id of the bot.
     pub id: String,
-    /// The application's id.
+    /// The id of the application.
     pub application: String,
 }
 
-/// One account's link.
+/// The link of one bot.
 pub struct Connection {
     pub api: Api,
     pub host: Host,
     pub manner: Manner,
     pub choice: Choice,
     pub token: String,
-    /// Opens websockets.
+    /// The client for websockets.
     pub sockets: Client,
-    /// Where the operator wants the gateway to be.
+    /// The gateway that the operator configured.
     pub gateway_url: Option<Url>,
     pub version: u32,
     pub fetcher: Fetcher,
     pub me: OnceLock<Me>,
     pub places: Places,
     pub threads: Mutex<Threads>,
-    /// Whose turn it is to open a thread.
+    /// Locks for opening threads.
     pub opening: Turns,
     pub interactions: Mutex<Interactions>,
     pub acknowledgements: Acknowledgements,
-    /// Told whenever it is known which event a command became.
+    /// Notified when the event id of a command is known.
     pub arrivals: Notify,
     pub echoes: Echoes,
-    /// Channels in which no thread may be opened.
+    /// Channels in which the bot may not open threads.
     pub threadless: Mutex<BTreeSet<String>>,
-    /// Whether what the host kept was read.
+    /// True after the stored state was loaded.
     pub recalled: Mutex<bool>,
-    /// What `connect` opened, until `run` takes it.
+    /// The shards that `connect` opened, until `run` takes them.
     pub shards: Mutex<Option<Opened>>,
 }
 
 impl Connection {
-    /// Who the bot is, and whether it may do what it is for.
+    /// Requests the identity of the bot, and checks its required permissions.
     pub async fn identify(&self) -> Result<(), ConnectError> {
         let user: User = self.api.ask(Method::GET, "users/@me").await.map_err(|error| lost(&error))?;
         self.host.lock_credential(&format!("discord:{}", user.id)).await.map_err(|error| {
@@ -105,9 +105,9 @@ impl Connection {
         })?;
         let application = match self.api.ask::<Application>(Method::GET, "applications/@me").await {
             Ok(application) => Some(application),
-            // A server without this page; there the bot and its application have one id.
+            // A server without this endpoint; there the bot and its application have the same id.
             Err(ApiError::Refused(Refused { status: 404 | 405 | 501, .. })) => None,
-            // The bot works without it: the gateway refuses an intent that is switched off.
+            // The bot works without this answer: the gateway rejects an intent that is switched off.
             Err(ApiError::Refused(refused)) if refused.status == 403 => {
                 tracing::warn!(%refused, "GET /applications/@me is refused; the intents of the bot are not checked");
                 None
@@ -127,18 +127,18 @@ impl Connection {
             me.application
         );
         self.host.announce(format!("@{} (invite it)", user.username), invite);
-        // The first answer stays: a token never changes its bot.
+        // The first answer stays, because a token always belongs to the same bot.
         self.me.get_or_init(|| me);
         Ok(())
     }
 
-    /// Where the gateway is, and how many shards it wants.
+    /// Returns the address of the gateway, and its recommended number of shards.
     pub async fn gateway(&self) -> Result<(Url, GatewayBot), ConnectError> {
         let told = match (self.api.ask::<GatewayBot>(Method::GET, "gateway/bot").await, &self.gateway_url) {
             (Ok(told), _) => told,
             (Err(error @ (ApiError::Limited { .. } | ApiError::NotSent(_))), _) => return Err(lost(&error)),
             (Err(error @ ApiError::Refused(Refused { status: 401, .. })), _) => return Err(lost(&error)),
-            // A server without this page, where the operator has named the address.
+            // A server without this endpoint, whose address the operator configured.
             (Err(_), Some(url)) => GatewayBot { url: url.to_string(), shards: 1, session_start_limit: None },
             (Err(error), None) => return Err(lost(&error)),
         };
@@ -150,7 +150,7 @@ impl Connection {
         Ok((url, told))
     }
 
-    /// Reads once what an earlier life kept, and goes on with it.
+    /// Loads the state of an earlier run once, and continues with it.
     pub async fn recall(&self) -> Result<(), ConnectError> {
         let mut recalled = self.recalled.lock().await;
         if !*recalled {
@@ -164,7 +164,7 @@ impl Connection {
         self.hand_over_again().await
     }
 
-    /// What one event of the gateway means; `true`: it became an event of the host.
+    /// Processes one event of the gateway; returns `true` if it became an event of the host.
     pub async fn take_in(&self, dispatch: Dispatch) -> Result<bool, ConnectError> {
         let Some(me) = self.me.get() else { return Ok(false) };
         match dispatch.name.as_str() {
@@ -226,7 +226,7 @@ impl Connection {
             && !self.threadless.lock().await.contains(here)
     }
 
-    /// Remembers, before the host has the event, that its first answer opens a thread.
+    /// Stores, before the host has the event, that its first answer opens a thread.
     async fn promise(&self, message: &str) -> Result<(), ConnectError> {
         let mut threads = self.threads.lock().await;
         if threads.promise(message) {
@@ -236,7 +236,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Hands an event over. `None`: the host will never take this one, and what is behind it must not wait for ever.
+    /// Emits an event. `None`: the host will never accept it, and later events must not be blocked.
     pub async fn emit(&self, event: &Event) -> Result<Option<Emitted>, ConnectError> {
         match self.host.emit(event).await {
             Ok(emitted) => {
@@ -251,7 +251,7 @@ impl Connection {
         }
     }
 
-    /// The descriptor of a channel and what is known about it; asks the server where that is nothing.
+    /// Returns the descriptor and the known facts of a channel; requests them from the server if nothing is known.
     pub async fn chat_of(
         &self,
         channel: &str,
@@ -272,13 +272,13 @@ impl Connection {
         Ok((self.described(channel, &place), place))
     }
 
-    /// Asks the server about a channel of which an event is; `None`: what is known without its answer has to do.
+    /// Requests a channel of an event from the server; `None`: the known facts must suffice.
     async fn learn(&self, channel: &str, guild: Option<&str>) -> Result<Option<Place>, ConnectError> {
         match self.look_up(channel, guild).await {
             Ok(place) => Ok(Some(place)),
             Err(ApiError::Refused(_)) => Ok(None),
-            // A wrong descriptor would lead to another conversation: rather once more, but one channel about which the
-            // server never tells must not hold up all the others for ever.
+            // A wrong descriptor would lead to another conversation, so the lookup is retried. However, one channel
+            // without an answer must not block all others forever.
             Err(error) if self.places.miss(channel) <= LOOK_UPS_MAX => Err(lost(&error)),
             Err(error) => {
                 tracing::warn!(%error, channel, "the server does not tell about a channel; it is taken for one of text");
@@ -287,7 +287,7 @@ impl Connection {
         }
     }
 
-    /// Asks the server about a channel.
+    /// Requests a channel from the server.
     pub async fn look_up(&self, channel: &str, guild: Option<&str>) -> Result<Place, ApiError> {
         let found: crate::api::Channel = self.api.ask(Method::GET, &format!("channels/{channel}")).await?;
         let place = Place::of(&found, guild);
@@ -295,27 +295,27 @@ impl Connection {
         Ok(place)
     }
 
-    /// The descriptor of a channel.
+    /// Returns the descriptor of a channel.
     pub fn described(&self, channel: &str, place: &Place) -> Chat {
         let parent = place.parent.as_deref().filter(|_| places::is_thread(place.kind));
         places::chat(channel, place, parent.and_then(|parent| self.places.get(parent)?.name))
     }
 
-    /// The role that belongs to the bot where a message calls a role. A session that was resumed does not tell it.
+    /// Returns the bot's own role if a message mentions a role. A resumed session does not receive the roles.
     async fn own_role(&self, message: &Message, me: &Me) -> Option<String> {
         let guild = message.guild_id.as_deref().filter(|_| !message.mention_roles.is_empty())?;
         if places::number(guild).is_some() && !self.places.knows_role(guild) {
             match self.api.ask::<Value>(Method::GET, &format!("guilds/{guild}/roles")).await {
                 Ok(roles) => self.places.hear_roles(&roles, guild, &me.id),
                 Err(ApiError::Refused(_)) => self.places.hear_roles(&Value::Array(Vec::new()), guild, &me.id),
-                // At worst a call by the role is not heard; that must not end the link.
+                // At worst a mention of the role is not recognized; that must not end the link.
                 Err(error) => tracing::debug!(%error, "the roles of a guild are not told"),
             }
         }
         self.places.own_role(guild)
     }
 
-    /// Whether a channel is listened to: by its own id, that of its channel or that of its category.
+    /// Returns whether the bot listens to a channel, by its own id, that of its parent channel or that of its category.
     pub async fn listens_to(&self, channel: &str, place: &Place) -> Result<bool, ConnectError> {
         if place.guild.is_none() || (self.choice.allowed_channels.is_empty() && self.choice.ignored_channels.is_empty())
         {
@@ -334,14 +334,14 @@ impl Connection {
     }
 }
 
-/// One event that is not understood does not hold up the others.
+/// Parses an event; an invalid event does not block the others.
 pub fn understood<T: serde::de::DeserializeOwned>(dispatch: &Dispatch) -> Option<T> {
     serde_json::from_value(dispatch.data.clone())
         .inspect_err(|error| tracing::warn!(name = dispatch.name, %error, "an event is not understood"))
         .ok()
 }
 
-/// What an error of the HTTP API means for the link.
+/// Returns the effect of an error of the HTTP API on the link.
 pub fn lost(error: &ApiError) -> ConnectError {
     match error {
         ApiError::Refused(refused) if refused.status == 401 => ConnectError::fatal(

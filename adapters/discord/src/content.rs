@@ -1,14 +1,14 @@
-//! The text of a message besides its content: cards, polls, stickers and the message that it forwards.
+//! The text of a message in addition to its content: embeds, polls, stickers and the forwarded message.
 
 use crate::api::{Embed, Message, Poll, Sticker};
 
-/// Lines of one card or poll that are shown.
+/// The maximum number of shown lines per embed or poll.
 const LINES_MAX: usize = 30;
 
 /// Returns the lines for the parts of a message that are not its content.
 ///
-/// A card counts where the author is a bot: only a bot can write one. Under a person's message a card is the preview of
-/// a link. <https://docs.discord.com/developers/resources/message#embed-object-embed-types>
+/// An embed counts if the author is a bot, because only bots can write one. Below a person's message an embed is the
+/// preview of a link. <https://docs.discord.com/developers/resources/message#embed-object-embed-types>
 pub fn lines(message: &Message) -> Vec<String> {
     let by_bot = message.webhook_id.is_some() || message.author.as_ref().is_some_and(|author| author.bot);
     let own = of(&message.embeds, message.poll.as_ref(), &message.sticker_items, by_bot);
@@ -38,7 +38,7 @@ fn of(embeds: &[Embed], poll: Option<&Poll>, stickers: &[Sticker], by_bot: bool)
     cards.chain(polls).chain(stickers).collect()
 }
 
-/// Returns the text of a card, line by line.
+/// Returns the text of an embed, line by line.
 fn card(embed: &Embed) -> String {
     let author = embed.author.as_ref().and_then(|author| author.name.clone());
     let title = embed.title.as_ref().map(|title| match &embed.url {

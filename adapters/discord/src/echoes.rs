@@ -1,15 +1,15 @@
-//! Keys that messages of this bot are known to have arrived with.
+//! The idempotency keys of the bot's messages that have arrived.
 //!
-//! Discord enforces a key for a few minutes only, and tells every message with the key that it was sent with, to the
-//! sender too and after a cut as well. So a message whose answer was lost is known by its key however late it is asked
-//! for again. <https://docs.discord.com/developers/resources/message#create-message>
+//! Discord enforces a key for a few minutes only. The gateway repeats every message with its key to the sender, also
+//! after an interruption. So a message whose response was lost is recognized by its key, however late it is retried.
+//! <https://docs.discord.com/developers/resources/message#create-message>
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};
 
-/// Keys that are remembered.
+/// The maximum number of remembered keys.
 const ECHOES_MAX: usize = 1024;
-/// The longest key that is remembered, in bytes.
+/// The maximum length of a remembered key, in bytes.
 const KEY_BYTES_MAX: usize = 32;
 
 /// The keys and their messages, the oldest first.
@@ -17,7 +17,7 @@ const KEY_BYTES_MAX: usize = 32;
 pub struct Echoes(Mutex<VecDeque<(String, String)>>);
 
 impl Echoes {
-    /// A message has arrived with this key.
+    /// Records that a message with this key has arrived.
     pub fn note(&self, key: &str, message: &str) {
         if key.len() > KEY_BYTES_MAX || crate::places::number(message).is_none() || self.of(key).is_some() {
             return;
@@ -29,7 +29,7 @@ impl Echoes {
         }
     }
 
-    /// The message that has arrived with this key.
+    /// Returns the message that has arrived with this key.
     pub fn of(&self, key: &str) -> Option<String> {
         let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         known.iter().find(|(echo, _)| echo == key).map(|(_, message)| message.clone())

@@ -1,6 +1,6 @@
-//! The files of a message, brought to the host once it asks for them.
+//! The files of a message, downloaded when the host asks for them.
 //!
-//! An address is good for about a day; after that the message has another one.
+//! An address is valid for about one day; after that the message contains a new one.
 //! <https://docs.discord.com/developers/reference#signed-attachment-cdn-urls>
 
 use hermes_adapter_net::fetch::{FetchError, Fetched};
@@ -14,25 +14,25 @@ use crate::api::{ApiError, File, Message};
 use crate::connection::Connection;
 use crate::places;
 
-/// The longest address that is kept; where it is longer the message is asked for one.
+/// The maximum length of a stored address, in bytes; instead of a longer one the message is requested again.
 const URL_BYTES_MAX: usize = 1024;
 
-/// Where a file lies.
+/// The location of a file.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Lies {
-    /// The channel of its message.
+    /// The channel of the message.
     channel: String,
-    /// Its message.
+    /// The id of the message.
     message: String,
-    /// What it is called there.
+    /// The id of the file in the message.
     id: String,
-    /// Where it lay when the message came.
+    /// The address at the time of the message.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     url: Option<String>,
 }
 
 impl Lies {
-    /// Where a file of a message lies.
+    /// Returns the location of a file in a message.
     pub fn at(message: &Message, file: &File) -> Self {
         Self {
             channel: message.channel_id.clone(),
@@ -42,14 +42,14 @@ impl Lies {
         }
     }
 
-    /// As the host keeps it.
+    /// Encodes the location for the host.
     pub fn written(&self) -> String {
         serde_json::to_string(self).unwrap_or_default()
     }
 }
 
 impl Message {
-    /// Its files, and those of the messages that it passes on.
+    /// Returns the files of the message, and those of its forwarded messages.
     pub fn files(&self) -> impl Iterator<Item = &File> {
         let forwarded = self.message_snapshots.iter().flat_map(|snapshot| &snapshot.message.attachments);
         self.attachments.iter().chain(forwarded)
@@ -57,7 +57,7 @@ impl Message {
 }
 
 impl Connection {
-    /// Brings a file to the host; one that cannot be had is named with the reason.
+    /// Downloads a file for the host. If it fails, the returned attachment contains the reason.
     pub async fn fetch(&self, file: Attachment) -> Attachment {
         match self.try_fetch(&file).await {
             Ok((media, size)) => file.fetched(media, size),
@@ -80,7 +80,7 @@ impl Connection {
         Ok((slot.id, size))
     }
 
-    /// The file as its server hands it out: where it lay, or where its message says that it lies now.
+    /// Requests the file from its stored address, or from the current one in its message.
     async fn handed_out(&self, lies: &Lies) -> Result<Fetched, String> {
         let said = |error: FetchError| error.to_string();
         let refused = match &lies.url {
@@ -97,7 +97,7 @@ impl Connection {
         }
     }
 
-    /// Where the message of a file says that it lies; `None` where there is no such message any more.
+    /// Returns the current address of a file; `None` if its message does not exist any more.
     async fn lies_now(&self, lies: &Lies) -> Result<Option<String>, String> {
         // Both become parts of an address.
         let is_place = places::number(&lies.channel).and(places::number(&lies.message)).is_some();
@@ -113,7 +113,7 @@ impl Connection {
     }
 }
 
-/// Writes a file as it comes; returns its size.
+/// Streams a file to disk; returns its size in bytes.
 async fn write(mut found: Fetched, path: &str) -> Result<u64, String> {
     let not_kept = |error: std::io::Error| format!("the file could not be kept: {error}");
     let mut target = tokio::fs::File::create(path).await.map_err(not_kept)?;

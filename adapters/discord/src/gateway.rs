@@ -1,7 +1,7 @@
-//! The gateway: one connection of one shard, from its first word to its last.
+//! The gateway: one connection of one shard, from its start to its end.
 //!
-//! It says hello, resumes or identifies, keeps the heartbeat and hands over what it is told, in order. It knows
-//! nothing about messages. What a close code means is decided here, once.
+//! The connection receives hello, resumes or identifies, sends the heartbeat and returns the received events in
+//! order. This module has no knowledge of messages. It alone decides the meaning of close codes.
 //! <https://docs.discord.com/developers/events/gateway>
 
 use std::collections::VecDeque;
@@ -16,48 +16,48 @@ use hermes_adapter_sdk::tokio::time::{Instant, timeout};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-/// The longest message of the gateway, in bytes: a guild with all its channels.
+/// The maximum size of a message, in bytes; the largest is a guild with all its channels.
 const MESSAGE_BYTES_MAX: usize = 16 * 1024 * 1024;
-/// How long each step until the session stands may take.
+/// The time limit of each step until the session is established.
 const STEP_TIMEOUT: Duration = Duration::from_secs(30);
-/// The shortest interval between two heartbeats that is believed.
+/// The shortest accepted interval between two heartbeats.
 const BEAT_MIN: Duration = Duration::from_millis(100);
-/// The longest one: a link that has died is noticed after two of them.
+/// The longest accepted interval; a dead link is detected after two intervals.
 const BEAT_MAX: Duration = Duration::from_secs(60);
-/// Not 1000 and not 1001, which would end the session.
+/// A close code other than 1000 and 1001, which would end the session.
 /// <https://docs.discord.com/developers/events/gateway#initiating-a-disconnect>
 const CLOSE_TO_RESUME: u16 = 4900;
 
 /// Guilds, their messages, direct messages. <https://docs.discord.com/developers/events/gateway#list-of-intents>
 const INTENTS: u64 = (1 << 0) | (1 << 9) | (1 << 12);
-/// What people write. Privileged.
+/// The content of messages, a privileged intent.
 const MESSAGE_CONTENT: u64 = 1 << 15;
 
-/// Everything that a session of one shard needs to go on where it stopped.
+/// The data for resuming a session of one shard.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Session {
-    /// Whose it is.
+    /// The id of the bot.
     pub bot: String,
-    /// How many shards there were.
+    /// The number of shards of the session.
     pub of: u32,
-    /// The server's id of it.
+    /// The server's id of the session.
     pub id: String,
-    /// Where it is resumed.
+    /// The address for resuming.
     pub url: String,
-    /// The last dispatch that the host has.
+    /// The sequence number of the last event that the host has.
     pub seq: u64,
-    /// How often in a row it could not be gone on with.
+    /// The number of consecutive failures to resume.
     #[serde(default)]
     pub failures: u32,
 }
 
-/// How a shard comes in.
+/// The parameters for opening a shard.
 pub struct Entry<'e> {
-    /// Opens websockets.
+    /// The client for websockets.
     pub client: &'e Client,
-    /// The address for a new session, and for an old one where the operator named it.
+    /// The address for a new session, and for resuming if the operator configured it.
     pub url: &'e Url,
-    /// Whether an old session goes to that address too.
+    /// True to resume at that address, too.
     pub only_there: bool,
     /// The version of the gateway.
     pub version: u32,
@@ -65,28 +65,28 @@ pub struct Entry<'e> {
     pub token: &'e str,
     /// The bot's id.
     pub bot: &'e str,
-    /// Which shard of how many.
+    /// The number of the shard, and the number of shards.
     pub shard: (u32, u32),
-    /// Whether the content of messages is asked for.
+    /// True to request the content of messages.
     pub message_content: bool,
 }
 
-/// Why there is no connection any more.
+/// The reason for a lost connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Lost {
-    /// The session may go on with the next connection.
+    /// The next connection may resume the session.
     Resumable(String),
-    /// The same where the gateway said goodbye: it does so when it restarts, and some do it to end the session.
+    /// The same after a normal close of the gateway, which restarts that way; some servers use it to end the session.
     Goodbye(String),
     /// The next connection needs a new session.
     Over(String),
-    /// So does that of every other shard, since there are to be more or fewer of them.
+    /// All shards need new sessions, because their number changes.
     AllOver(String),
     /// A person has to do something first.
     Fatal {
-        /// What is wrong.
+        /// The cause.
         reason: &'static str,
-        /// What to do about it.
+        /// The action that fixes it.
         mend: &'static str,
     },
 }
@@ -94,11 +94,11 @@ pub enum Lost {
 /// One event of the gateway.
 #[derive(Clone, Debug)]
 pub struct Dispatch {
-    /// Its number in the session.
+    /// The sequence number in the session.
     pub seq: u64,
-    /// Its name, like `MESSAGE_CREATE`.
+    /// The name, such as `MESSAGE_CREATE`.
     pub name: String,
-    /// What happened.
+    /// The payload.
     pub data: Value,
 }
 
@@ -126,21 +126,21 @@ mod op {
     pub const HEARTBEAT_ACK: u8 = 11;
 }
 
-/// One open connection.
+/// An open connection.
 pub struct Shard {
     socket: Socket,
-    /// The session, once there is one; its `seq` is moved by whoever hands the events over.
+    /// The session, once it is established; the caller moves its `seq` after emitting events.
     pub session: Session,
-    /// The last dispatch that was received.
+    /// The sequence number of the last received event.
     received: u64,
     beat: Duration,
     next_beat: Instant,
     acknowledged: bool,
-    /// What came while the session was opened.
+    /// The events received before the session was established.
     early: VecDeque<Dispatch>,
 }
 
-/// What a shard says next.
+/// The next message of a shard.
 pub enum Said {
     /// An event.
     Event(Dispatch),
@@ -149,7 +149,7 @@ pub enum Said {
 }
 
 impl Shard {
-    /// Connects and resumes `session`, or begins a new one.
+    /// Connects and resumes `session`, or starts a new one.
     pub async fn open(entry: &Entry<'_>, session: Option<Session>) -> Result<Self, Lost> {
         let session = session.filter(|session| session.bot == entry.bot && session.of == entry.shard.1);
         let url = address(entry, session.as_ref());
@@ -177,8 +177,7 @@ impl Shard {
         })
     }
 
-    /// Waits for what is said next, and keeps the heartbeat; with `listens` false only the latter. May be dropped at
-    /// any time without losing anything.
+    /// Waits for the next message and sends the heartbeat; if `listens` is false only the latter. Cancel safe.
     pub async fn next(&mut self, listens: bool) -> Result<Said, Lost> {
         if !listens {
             return self.beat_on().await;
@@ -217,7 +216,7 @@ impl Shard {
         }
     }
 
-    /// Keeps the heartbeat while nobody listens: the acknowledgements lie behind what is not read yet.
+    /// Sends the heartbeat without reading: the acknowledgements are behind unread messages.
     async fn beat_on<T>(&mut self) -> Result<T, Lost> {
         loop {
             tokio::time::sleep_until(self.next_beat).await;
@@ -240,25 +239,25 @@ impl Shard {
         self.socket.send(beat).await.map_err(|error| broken(&error))
     }
 
-    /// Closes so that the session can go on.
+    /// Closes the connection so that the session can be resumed.
     async fn leave<T>(&mut self, why: &'static str) -> Result<T, Lost> {
-        // The connection is given up either way.
+        // The connection is abandoned in any case.
         let _ = self.socket.close(CLOSE_TO_RESUME, "resuming").await;
         Err(Lost::Resumable(why.to_owned()))
     }
 }
 
-/// A connection whose session does not stand yet.
+/// A connection without an established session.
 struct Opening<'o> {
     entry: &'o Entry<'o>,
     socket: Socket,
-    /// The session that is to be resumed.
+    /// The session to resume.
     session: Option<Session>,
     seq: Option<u64>,
 }
 
 impl Opening<'_> {
-    /// Waits until the session stands; returns what was said before that was clear.
+    /// Waits until the session is established; returns it with the events received before.
     async fn settle(&mut self) -> Result<(Session, VecDeque<Dispatch>), Lost> {
         loop {
             let payload = within(read(&mut self.socket)).await?;
@@ -269,7 +268,7 @@ impl Opening<'_> {
                     if dispatch.name == "READY" {
                         return Ok((self.ready(&dispatch)?, VecDeque::from([dispatch])));
                     }
-                    // What was missed is told before the word that the session goes on.
+                    // Missed events arrive before the confirmation of the resume.
                     if let Some(mut session) = self.session.take() {
                         session.failures = 0;
                         return Ok((session, VecDeque::from([dispatch])));
@@ -308,8 +307,8 @@ impl Opening<'_> {
     }
 }
 
-/// Where to connect. A session is resumed where it lives, unless the operator named an address, or that one would
-/// be less safe than the first, or it failed there already.
+/// Returns the address to connect to. A session is resumed at its own address, unless the operator configured
+/// one, its own is less secure than the first one, or resuming failed there already.
 fn address(entry: &Entry<'_>, session: Option<&Session>) -> Url {
     let own = session
         .filter(|session| !entry.only_there && session.failures == 0)
@@ -337,7 +336,7 @@ fn resume(entry: &Entry<'_>, session: &Session) -> String {
     json!({ "op": op::RESUME, "d": { "token": entry.token, "session_id": session.id, "seq": session.seq } }).to_string()
 }
 
-/// How often the gateway wants to hear a heartbeat, as it says with its first word.
+/// Returns the interval of the heartbeat from the gateway's first message.
 fn beat_of(hello: &Payload) -> Result<Duration, Lost> {
     if hello.op == op::RECONNECT {
         return Err(Lost::Resumable("the gateway asks to connect anew".to_owned()));
@@ -379,7 +378,7 @@ fn unreachable(error: &WsError) -> Lost {
     Lost::Resumable(format!("the gateway (`gateway_url`) cannot be reached: {error}"))
 }
 
-/// What a close code asks for.
+/// Returns the consequence of a close code.
 /// <https://docs.discord.com/developers/topics/opcodes-and-status-codes#gateway-gateway-close-event-codes>
 pub fn after(closed: &Closed) -> Lost {
     let said = |what: &str| match closed.code {
@@ -405,7 +404,7 @@ pub fn after(closed: &Closed) -> Lost {
         },
         Some(4010) => Lost::AllOver(said("the gateway wants other shards")),
         Some(4011) => Lost::AllOver(said("the gateway wants more shards")),
-        // They end a session only where the client says them, and the server says them when it restarts.
+        // These codes end a session only if the client sends them; the server sends them when it restarts.
         Some(1000 | 1001) => Lost::Goodbye(said("the gateway said goodbye")),
         Some(4003 | 4005 | 4007 | 4009) => Lost::Over(said("the gateway ended the session")),
         Some(_) => Lost::Resumable(said("the gateway closed the connection")),
@@ -413,7 +412,7 @@ pub fn after(closed: &Closed) -> Lost {
     }
 }
 
-/// A number from 0 to 1, for waits that many clients must not share.
+/// Returns a random number from 0 to 1, to spread the waits of many clients.
 fn fraction() -> f64 {
     f64::from(u32::try_from(RandomState::new().hash_one(0_u8) >> 32).unwrap_or_default()) / f64::from(u32::MAX)
 }

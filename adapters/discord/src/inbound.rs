@@ -1,8 +1,9 @@
-//! From what the gateway tells to an event: who, where, whether this bot was meant.
+//! Conversion of gateway events to events of the host: sender, chat, and whether the message addresses this
+//! bot.
 //!
-//! Pure: channels are looked up before, files are only named here (`files` fetches them). A mention is one of
-//! the users that the platform lists *and* stands in the text: a reply lists its author too, and two bots that
-//! answer each other must not take that for a call.
+//! The functions are pure: channels are looked up before, and files are only referenced (`files` fetches
+//! them). A mention must be in the platform's list *and* in the text: a reply lists its author, too, and two
+//! bots that answer each other must not treat that as a mention.
 
 use hermes_adapter_sdk::prelude::*;
 
@@ -11,7 +12,8 @@ use crate::content;
 use crate::files::Lies;
 use crate::places::{self, Place, kind};
 
-/// Messages of people. Everything else (joins, pins, names of threads) is the platform's own.
+/// The types of messages from people. All other types (joins, pins, names of threads) come
+/// from the platform itself.
 /// <https://docs.discord.com/developers/resources/message#message-object-message-types>
 const SAID: [u8; 2] = [0, 19];
 /// <https://docs.discord.com/developers/resources/message#message-object-message-flags>
@@ -19,26 +21,26 @@ const IS_VOICE_MESSAGE: u64 = 1 << 13;
 /// <https://docs.discord.com/developers/interactions/receiving-and-responding#interaction-object-interaction-type>
 pub const COMMAND: u8 = 2;
 const COMPONENT: u8 = 3;
-/// What the id of a button begins with, so that another program's buttons are not ours.
+/// The prefix of a button's id, which distinguishes our buttons from those of other programs.
 pub const BUTTON: &str = "ask:";
-/// The longest name of a thread, in characters.
+/// The maximum length of a thread's name, in characters.
 /// <https://docs.discord.com/developers/resources/channel#start-thread-from-message>
 pub const THREAD_NAME_CHARS_MAX: usize = 100;
-/// Values behind one command.
+/// The maximum number of arguments of a command.
 const OPTIONS_MAX: usize = 25;
 
-/// Who this is, and how it listens.
+/// The identity of the bot and its listening settings.
 #[derive(Clone, Copy, Debug)]
 pub struct Ears<'e> {
-    /// The bot's id.
+    /// The id of the bot.
     pub me: &'e str,
-    /// The role that belongs to the bot in the guild at hand.
+    /// The bot's own role in the guild of the message.
     pub own_role: Option<&'e str>,
-    /// Whether a message that calls somebody else only is left alone.
+    /// True to ignore a message that mentions only other users.
     pub leaves_others_alone: bool,
 }
 
-/// Reads a message that was written; `None` when it is nothing for the host.
+/// Converts a new message; `None` if it contains no event for the host.
 pub fn written(message: &Message, chat: Chat, ears: Ears<'_>) -> Option<Event> {
     let author = message.author.as_ref().filter(|author| author.id != ears.me)?;
     if !SAID.contains(&message.kind) {
@@ -76,18 +78,18 @@ pub fn written(message: &Message, chat: Chat, ears: Ears<'_>) -> Option<Event> {
     Some(event)
 }
 
-/// Reads a message that was changed. The platform also tells when it has looked at a link in it.
+/// Converts an edited message. The platform also sends this event after resolving a link, which is no edit.
 pub fn changed(message: &Message, chat: Chat, ears: Ears<'_>) -> Option<Event> {
     let revision = message.edited_timestamp.as_deref()?;
     let mut event = written(message, chat, ears)?;
     event.kind = EventKind::Edited;
     event.event_id = format!("e:{}:{}:{revision}", message.channel_id, message.id);
-    // Its files came with the message.
+    // The files came with the original message.
     event.attachments.clear();
     Some(event)
 }
 
-/// Reads a command or the press of a button.
+/// Converts a command or a button press.
 pub fn acted(interaction: &Interaction, chat: Chat) -> Option<Event> {
     let member = interaction.member.as_ref();
     let user = member.and_then(|member| member.user.as_ref()).or(interaction.user.as_ref())?;
@@ -122,7 +124,7 @@ pub fn acted(interaction: &Interaction, chat: Chat) -> Option<Event> {
     }
 }
 
-/// Whether an interaction is a command or a press of a button of ours, and can be answered.
+/// Returns whether an interaction is a command or a press of one of our buttons, and can be answered.
 pub fn is_ours(interaction: &Interaction) -> bool {
     let is_meant = match interaction.kind {
         COMMAND => true,
@@ -132,7 +134,7 @@ pub fn is_ours(interaction: &Interaction) -> bool {
     is_meant && interaction.channel().and_then(places::number).is_some() && is_sound(interaction)
 }
 
-/// Whether the id and the token of an interaction can be parts of addresses, as both become.
+/// Returns whether the id and the token of an interaction can be parts of addresses.
 fn is_sound(interaction: &Interaction) -> bool {
     let token = interaction.token.as_bytes();
     places::number(&interaction.id).is_some()
@@ -140,7 +142,7 @@ fn is_sound(interaction: &Interaction) -> bool {
         && token.iter().all(|byte| byte.is_ascii_alphanumeric() || b"-_.=".contains(byte))
 }
 
-/// Whether a message in this channel opens a thread of its own: a person calls the bot in a channel of text.
+/// Returns whether a message opens a thread: a person mentions the bot in a text channel.
 pub fn opens_thread(event: &Event, message: &Message, place: &Place) -> bool {
     message.guild_id.is_some()
         && matches!(place.kind, kind::TEXT | kind::ANNOUNCEMENT)
@@ -150,12 +152,12 @@ pub fn opens_thread(event: &Event, message: &Message, place: &Place) -> bool {
         && !event.sender.is_bot
 }
 
-/// Whether a message that was changed belongs to the thread that it opened, or is to open: the conversation is there.
+/// Returns whether an edited message belongs to the thread that it opened or will open, where the conversation is.
 pub fn is_in_its_thread(event: &Event, thread: Option<&Place>, is_promised: bool) -> bool {
     event.kind == EventKind::Edited && (is_promised || thread.is_some_and(|place| places::is_thread(place.kind)))
 }
 
-/// The name of the thread that a message opens: its first line.
+/// Returns the name of the thread that a message opens: its first line.
 pub fn thread_name(text: &str) -> String {
     let line = text.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or("Conversation");
     let mut name: String = line.chars().filter(|c| !c.is_control()).take(THREAD_NAME_CHARS_MAX).collect();
@@ -176,13 +178,13 @@ fn roles(member: Option<&api::Member>) -> impl Iterator<Item = &String> {
     member.into_iter().flat_map(|member| &member.roles).filter(|role| places::number(role).is_some())
 }
 
-/// What the mentions say about the text.
+/// The text without mentions, and whether there were any.
 struct Meant {
     text: String,
     mention: bool,
 }
 
-/// Removes the mentions of this bot and tells whether there were any.
+/// Removes the mentions of this bot and reports whether there were any.
 fn mention(message: &Message, ears: Ears<'_>) -> Meant {
     let listed = message.mentions.iter().any(|user| user.id == ears.me);
     let role = ears.own_role.filter(|role| message.mention_roles.iter().any(|listed| listed == role));
@@ -200,7 +202,7 @@ fn mention(message: &Message, ears: Ears<'_>) -> Meant {
     Meant { text: text.trim().to_owned(), mention }
 }
 
-/// Whether a user is called in the text itself.
+/// Returns whether the text itself mentions a user.
 fn names(text: &str, user: &str) -> bool {
     text.contains(&format!("<@{user}>")) || text.contains(&format!("<@!{user}>"))
 }

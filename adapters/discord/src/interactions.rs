@@ -1,8 +1,8 @@
-//! Interactions that can still be answered: for a quarter of an hour, by a token of their own.
+//! Interactions that can still be answered, for fifteen minutes and with a token of their own.
 //!
-//! They are kept with the host too, so that a restart in between answers where it was asked. A command is kept before
-//! its event is handed over: whoever dies between learns afterwards which event it became, and until then says nothing
-//! where others read along.
+//! They are also stored at the host, so that after a restart the answer goes to the right place. A command is stored
+//! before its event is emitted: after a crash between the two steps the next run learns its event id, and until then
+//! sends no answer that others could read.
 
 use std::collections::VecDeque;
 
@@ -10,20 +10,21 @@ use hermes_adapter_sdk::prelude::{Chat, Event};
 use hermes_adapter_sdk::serde::{Deserialize, Serialize};
 use hermes_adapter_sdk::serde_json;
 
-/// The name under which the host keeps them.
+/// The key of the stored interactions.
 pub const KEPT_AS: &str = "interactions";
-/// How long one can be answered, in milliseconds; a little less than the platform's fifteen minutes.
+/// The time in which an interaction can be answered, in milliseconds; slightly less than the
+/// platform's fifteen minutes.
 /// <https://docs.discord.com/developers/interactions/receiving-and-responding#followup-messages>
 const ANSWERABLE_MS: i64 = 14 * 60 * 1000;
-/// Interactions that are remembered.
+/// The maximum number of remembered interactions.
 const OPEN_MAX: usize = 64;
-/// Commands of which it is remembered who used them.
+/// The maximum number of commands with a remembered user.
 const ASKERS_MAX: usize = 1024;
-/// Messages of one interaction that are remembered.
+/// The maximum number of remembered messages per interaction.
 const MESSAGES_MAX: usize = 32;
-/// Commands that are on their way to the host; each shard hands over one at a time.
+/// The maximum number of commands in transit to the host; each shard emits one at a time.
 const COMING_MAX: usize = 64;
-/// How much is kept, in bytes; a value of the host's store has at most 64 KiB.
+/// The maximum size of the stored value, in bytes; the host's limit is 64 KiB.
 const KEPT_BYTES_MAX: usize = 60 * 1024;
 
 /// The interactions that can still be answered, the oldest first.
@@ -31,69 +32,69 @@ const KEPT_BYTES_MAX: usize = 60 * 1024;
 #[serde(crate = "hermes_adapter_sdk::serde", default)]
 pub struct Interactions {
     open: VecDeque<Open>,
-    /// The events that commands in a server became, and who used them: longer than they can be answered.
+    /// The event ids of commands in a server, with their users; remembered longer than the commands can be answered.
     askers: VecDeque<(i64, String)>,
-    /// Commands of which it is not known yet which event they became.
+    /// The commands without a known event id.
     coming: VecDeque<Coming>,
 }
 
-/// A command on its way to the host.
+/// A command in transit to the host.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(crate = "hermes_adapter_sdk::serde")]
 pub struct Coming {
-    /// The interaction.
+    /// The id of the interaction.
     pub id: String,
-    /// Answers it.
+    /// The token for answering it.
     pub token: String,
-    /// Who used it, where others read along.
+    /// The user, if others can read the channel.
     pub asker: Option<String>,
-    /// What is handed over.
+    /// The event to emit.
     pub event: Event,
 }
 
-/// One of them.
+/// An interaction that can be answered.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(crate = "hermes_adapter_sdk::serde")]
 pub struct Open {
-    /// The event it became.
+    /// The `inbox_id` of its event.
     pub inbox: i64,
-    /// The interaction.
+    /// The id of the interaction.
     #[serde(default)]
     pub id: String,
-    /// Answers it.
+    /// The token for answering it.
     pub token: String,
     until_ms: i64,
-    /// Whether its first answer is given: until then the person sees that somebody thinks.
+    /// True after the first answer; until then the user sees a "thinking" indicator.
     pub answered: bool,
     messages: Vec<String>,
-    /// The key of the last part that was answered with, and its messages so far.
+    /// The key of the last part sent as an answer, and its messages so far.
     part: (String, Vec<String>),
-    /// The key of what is being said without anything that keeps it from being said twice.
+    /// The key of the part being sent without protection from duplicates.
     #[serde(default)]
     pub saying: String,
 }
 
 impl Open {
-    /// The messages that the part of this key has already.
+    /// Returns the messages that the part of this key has sent already.
     pub fn sent_of(&self, key: &str) -> Vec<String> {
         if !key.is_empty() && self.part.0 == key { self.part.1.clone() } else { Vec::new() }
     }
 }
 
 impl Interactions {
-    /// Reads what the host kept; what cannot be read is forgotten.
+    /// Parses the stored interactions; an invalid value counts as empty.
     pub fn read(kept: Option<&str>) -> Self {
         kept.and_then(|kept| serde_json::from_str(kept).ok()).unwrap_or_default()
     }
 
-    /// What the host is to keep. Where that is too much, the oldest are forgotten.
+    /// Returns the value to store. If it is too large, the oldest entries are dropped.
     pub fn written(&mut self) -> String {
         loop {
             let text = serde_json::to_string(self).expect("numbers and texts are always JSON");
             if text.len() <= KEPT_BYTES_MAX {
                 return text;
             }
-            // By halves, since this is rare: who used what longest ago first, and what is on its way last.
+            // Drops by halves, because this is rare: the oldest users first, and the commands in transit last.
             let (open, askers, coming) = (self.open.len(), self.askers.len(), self.coming.len());
             match (askers > ASKERS_MAX / 8, open > 1, coming > 1) {
                 (true, ..) => drop(self.askers.drain(..askers / 2)),
@@ -104,7 +105,7 @@ impl Interactions {
         }
     }
 
-    /// A command is about to be handed over.
+    /// Records a command before it is emitted.
     pub fn expect(&mut self, coming: Coming) {
         self.coming.retain(|known| known.id != coming.id);
         self.coming.push_back(coming);
@@ -113,18 +114,18 @@ impl Interactions {
         }
     }
 
-    /// The commands of which it is not known yet which event they became.
+    /// Returns the commands without a known event id.
     pub fn coming(&self) -> Vec<Coming> {
         self.coming.iter().cloned().collect()
     }
 
-    /// Whether an answer in `chat` to the event `inbox` may be one to a command of which that is not known yet.
+    /// Returns whether an answer in `chat` to the event `inbox` may belong to a command without a known event id.
     pub fn may_be_coming(&self, inbox: i64, chat: &Chat) -> bool {
         let is_known = self.asker(inbox).is_some() || self.open.iter().any(|open| open.inbox == inbox);
         !is_known && self.coming.iter().any(|coming| coming.event.chat == *chat)
     }
 
-    /// A command became the event `inbox`, or none at all.
+    /// Records the event id of a command; `None` if it became no event.
     pub fn arrived(&mut self, id: &str, inbox: Option<i64>, now_ms: i64) {
         let found = self.coming.iter().position(|coming| coming.id == id);
         let Some(coming) = found.and_then(|at| self.coming.remove(at)) else { return };
@@ -137,7 +138,7 @@ impl Interactions {
         }
     }
 
-    /// An interaction became the event `inbox`.
+    /// Records the event id of an interaction.
     fn note(&mut self, inbox: i64, id: String, token: String, now_ms: i64) {
         self.open.retain(|open| open.until_ms > now_ms && open.inbox != inbox);
         self.open.push_back(Open {
@@ -155,7 +156,7 @@ impl Interactions {
         }
     }
 
-    /// The command that became the event `inbox` was used by `who`, where others read along.
+    /// Records the user of a command in a channel that others can read.
     fn asked_by(&mut self, inbox: i64, who: &str) {
         if self.asker(inbox).is_none() {
             self.askers.push_back((inbox, who.to_owned()));
@@ -165,30 +166,31 @@ impl Interactions {
         }
     }
 
-    /// Who used the command that became the event `inbox` where others read along.
+    /// Returns the user of the command of the event `inbox`, in a channel that others can read.
     pub fn asker(&self, inbox: i64) -> Option<&str> {
         self.askers.iter().find(|(asked, _)| *asked == inbox).map(|(_, who)| who.as_str())
     }
 
-    /// The interaction that an answer to the event `inbox` goes to.
+    /// Returns the interaction for an answer to the event `inbox`.
     pub fn of_event(&self, inbox: i64, now_ms: i64) -> Option<Open> {
         self.open.iter().find(|open| open.inbox == inbox && open.until_ms > now_ms).cloned()
     }
 
-    /// The interaction that a message answered.
+    /// Returns the interaction that a message answered.
     pub fn of_message(&self, message: &str, now_ms: i64) -> Option<Open> {
         let is_one = |open: &&Open| open.until_ms > now_ms && open.messages.iter().any(|id| id == message);
         self.open.iter().find(is_one).cloned()
     }
 
-    /// What has this key is about to be said, which nothing keeps from being said twice; an empty one: its end is known.
+    /// Records the key of a part before it is sent without protection from duplicates; an
+    /// empty key after its result is known.
     pub fn says(&mut self, inbox: i64, key: &str) {
         if let Some(open) = self.open.iter_mut().find(|open| open.inbox == inbox) {
             key.clone_into(&mut open.saying);
         }
     }
 
-    /// The part of this key answers the interaction of the event `inbox`, so far with the messages `sent`.
+    /// Records that the part of this key answers the interaction of the event `inbox`, so far with the messages `sent`.
     pub fn answered(&mut self, inbox: i64, key: &str, sent: &[String]) {
         if let Some(open) = self.open.iter_mut().find(|open| open.inbox == inbox) {
             open.answered = true;
@@ -200,7 +202,7 @@ impl Interactions {
         }
     }
 
-    /// It takes no answers any more.
+    /// Removes an interaction that accepts no answers.
     pub fn forget(&mut self, inbox: i64) {
         self.open.retain(|open| open.inbox != inbox);
     }

@@ -3,12 +3,15 @@
 //! * `api`: the HTTP API, typed, without policy; `limits`: its rate limits;
 //! * `gateway`: one connection of one shard, from hello to its close code;
 //! * `shards`: the connections of one account, and their sessions;
-//! * `connection`: who we are, and what is done with each event; `files`: what hangs on it;
-//! * `inbound`: from what was told to an event; `places`: channels and their descriptors;
-//! * `outbound`: from a part to a request, and the one place where errors are classified; `sending`: where it goes;
-//! * `threads`, `opening`: threads that are opened by their first answer, and those that the host asks for;
-//! * `echoes`: what is known to have arrived;
-//! * `commands`, `interactions`, `menu`: commands, and how they are answered.
+//! * `connection`: the bot's identity, and the processing of each event; `files`: files of messages;
+//! * `inbound`: conversion of gateway events to events of the host; `content`: the text of embeds, polls and
+//!   stickers;
+//! * `places`: channels and their descriptors;
+//! * `outbound`: conversion of parts to requests, and the only classification of errors; `sending`: their
+//!   destination;
+//! * `threads`, `opening`: threads opened by their first answer, and those that the host requests;
+//! * `echoes`: messages that are known to have arrived;
+//! * `commands`, `interactions`, `menu`: commands and their answers.
 
 #![forbid(unsafe_code)]
 
@@ -48,7 +51,7 @@ use connection::{Choice, Connection};
 use outbound::{Manner, ReplyMode};
 use sending::call_error;
 
-/// The version of the gateway where `base_url` names none.
+/// The version of the gateway if `base_url` contains none.
 const VERSION: u32 = 10;
 
 /// Keys of `[adapter.discord]`.
@@ -59,44 +62,44 @@ pub struct Config {
     /// The HTTP API with its version; another address is for a server of your own.
     #[serde(default = "default_base_url")]
     base_url: String,
-    /// Where the gateway is; by default the API tells. Sessions are resumed there too.
+    /// The address of the gateway; by default the API returns it. Sessions are resumed there, too.
     #[serde(default)]
     gateway_url: Option<String>,
-    /// Where files may be fetched besides Discord's own servers, for a server of your own.
+    /// The origin of files in addition to Discord's own servers, for a server of your own.
     #[serde(default)]
     file_url: Option<String>,
-    /// A PEM file with a certificate to trust besides the system's.
+    /// A PEM file with a certificate to trust in addition to the system's.
     #[serde(default)]
     ca_file: Option<PathBuf>,
-    /// Whether the content of all messages is asked for (Message Content Intent). Without it the bot reads only direct
-    /// messages and those that call it.
+    /// True to request the content of all messages (Message Content Intent). Without it the bot reads only direct
+    /// messages and those that mention it.
     #[serde(default = "yes")]
     message_content: bool,
-    /// Whether calling the bot in a channel opens a thread for the conversation.
+    /// True to open a thread for the conversation when a message in a channel mentions the bot.
     #[serde(default = "yes")]
     auto_thread: bool,
-    /// Ids of channels in which no thread is opened.
+    /// The ids of channels in which no thread is opened.
     #[serde(default)]
     no_thread_channels: Vec<String>,
-    /// Ids of channels, or categories, that are listened to; empty: all.
+    /// The ids of channels, or categories, to listen to; empty: all.
     #[serde(default)]
     allowed_channels: Vec<String>,
-    /// Ids of channels, or categories, that are not listened to.
+    /// The ids of channels, or categories, to ignore.
     #[serde(default)]
     ignored_channels: Vec<String>,
-    /// Whether a message that calls somebody else and not the bot is left alone.
+    /// True to ignore a message that mentions other users and not the bot.
     #[serde(default = "yes")]
     ignore_other_mentions: bool,
-    /// Whether answers to slash commands are seen by everybody; otherwise only by who used the command.
+    /// True to show answers to slash commands to everybody; otherwise only to the user of the command.
     #[serde(default)]
     public_commands: bool,
-    /// The largest file that is fetched, in bytes.
+    /// The maximum size of an incoming file, in bytes.
     #[serde(default = "default_media_bytes_max")]
     media_bytes_max: u64,
-    /// Which parts of an answer refer to the message they answer: `first`, `all` or `off`.
+    /// The parts of an answer that are sent as replies: `first`, `all` or `off`.
     #[serde(default)]
     reply_mode: ReplyMode,
-    /// Whether links in answers are previewed.
+    /// True to show previews of links in answers.
     #[serde(default = "yes")]
     link_previews: bool,
 }
@@ -113,9 +116,9 @@ fn yes() -> bool {
     true
 }
 
-/// One bot.
+/// The adapter for one bot.
 pub struct Discord {
-    /// The link, or why the configuration cannot make one.
+    /// The link, or the reason why the configuration is invalid.
     connection: Result<Connection, ConnectError>,
 }
 
@@ -194,7 +197,7 @@ impl Adapter for Discord {
     }
 
     fn check_home_channel(home: &str) -> Result<(), String> {
-        // What stands behind `#` may be the name of any channel that was told.
+        // After `#` may come the name of any channel that the gateway reports.
         if opening::target(home).is_some() || home.strip_prefix('#').is_some_and(|name| !name.trim().is_empty()) {
             return Ok(());
         }
@@ -255,7 +258,7 @@ impl Fetch for Discord {
 impl Typing for Discord {
     async fn typing(&self, chat: Chat, on: bool) -> Result<(), CallError> {
         if !on {
-            return Ok(()); // It ends by itself after ten seconds, or with the next message.
+            return Ok(()); // The indicator ends by itself after ten seconds, or with the next message.
         }
         self.reached()?.show_typing(&chat).await
     }
@@ -328,7 +331,7 @@ impl Discord {
         self.link().map_err(|error| CallError::new("unavailable", error.to_string()))
     }
 
-    /// The link, and the path of a message.
+    /// Returns the link, and the API path of a message.
     fn message(&self, message: &SentMessage) -> Result<(&Connection, String), CallError> {
         let link = self.reached()?;
         let wrong = || CallError::new("invalid", "the message is none of Discord's");
@@ -338,7 +341,7 @@ impl Discord {
     }
 }
 
-/// A message with the channel that it lies in: the one that a thread began with lies outside of it.
+/// Returns a message with the channel that contains it: the first message of a thread is outside of the thread.
 fn where_it_lies(mut message: SentMessage) -> SentMessage {
     let is_beginning = places::target(&message.chat) == Some(message.id.as_str());
     if let (true, Some(parent)) = (is_beginning, &message.chat.parent) {
@@ -347,7 +350,7 @@ fn where_it_lies(mut message: SentMessage) -> SentMessage {
     message
 }
 
-/// An emoji as a part of a path: `👀`, or `name:id` for one of a guild.
+/// Encodes an emoji as a part of a path: `👀`, or `name:id` for a guild's emoji.
 fn encoded(emoji: &str) -> String {
     emoji
         .bytes()
@@ -374,7 +377,7 @@ fn linked(config: Config, host: Host) -> Result<Connection, ClientError> {
     let proxy = &host.info().proxy;
     sockets.ca_file.clone_from(&config.ca_file);
     sockets.proxy.clone_from(proxy);
-    // Without a certificate to load where everything is plain.
+    // Without encrypted connections no certificate is loaded.
     sockets.plain_http = base.scheme() == "http" && gateway_url.as_ref().is_none_or(|url| url.scheme() == "http");
     let mut files = FetchOptions::default();
     files.origins = fetched_from(&base, config.file_url.as_deref())?;
@@ -415,14 +418,15 @@ fn linked(config: Config, host: Host) -> Result<Connection, ClientError> {
     })
 }
 
-/// Origins of files that may lie anywhere. Discord's own need no permission: they are on the public network.
+/// Returns the origins of files that may be in any network. Discord's own servers are on
+/// the public network and need no entry.
 fn fetched_from(base: &Url, files: Option<&str>) -> Result<Vec<Url>, ClientError> {
     let mut origins = vec![base.clone()];
     origins.extend(files.map(base_url).transpose()?);
     Ok(origins)
 }
 
-/// The version at the end of an address: that of `…/api/v9` is 9.
+/// Returns the version at the end of an address: 9 for `…/api/v9`.
 fn version(base: &Url) -> u32 {
     let last = base.path().rsplit('/').next().unwrap_or_default();
     last.strip_prefix('v').and_then(|version| version.parse().ok()).unwrap_or(VERSION)

@@ -1,7 +1,8 @@
-//! Rate limits as Discord tells them: one bucket for each route and top-level resource, and one for all.
+//! Discord's rate limits: one bucket for each route and top-level resource, and one for all requests.
 //!
-//! Pure: the time comes in. Nothing is hard coded, since the platform forbids it; what its headers say is kept
-//! until it is over. <https://docs.discord.com/developers/topics/rate-limits>
+//! The functions are pure: the time is an argument. No limit is hard coded, because the platform forbids it;
+//! the values of its response headers apply until they expire.
+//! <https://docs.discord.com/developers/topics/rate-limits>
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -9,18 +10,18 @@ use std::time::Duration;
 use hermes_adapter_net::reqwest::header::HeaderMap;
 use hermes_adapter_sdk::tokio::time::Instant;
 
-/// Buckets that are remembered. Beyond that those that are full again are forgotten first.
+/// The maximum number of remembered buckets. Above it full buckets are dropped first.
 const BUCKETS_MAX: usize = 1024;
-/// The longest wait that is believed: then it is asked again, and a server that still means it says it again.
+/// The longest accepted wait. After it the request is retried, and the server can repeat a longer wait.
 pub const WAIT_MAX: Duration = Duration::from_secs(15 * 60);
 
-/// What is known about the limits of one account.
+/// The known limits of one account.
 #[derive(Debug, Default)]
 pub struct Limits {
-    /// What the server calls the bucket of a route; routes may share one.
+    /// The server's bucket of each route; routes may share one.
     names: BTreeMap<String, String>,
     buckets: BTreeMap<String, Bucket>,
-    /// Until when nothing may be asked at all.
+    /// The time before which no request is allowed.
     all_until: Option<Instant>,
 }
 
@@ -30,19 +31,19 @@ struct Bucket {
     full_at: Instant,
 }
 
-/// What the headers of one answer say.
+/// The limits in the headers of a response.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Told {
-    /// What the bucket is called.
+    /// The name of the bucket.
     pub bucket: Option<String>,
-    /// How many requests are left in it.
+    /// The number of remaining requests.
     pub left: Option<u32>,
-    /// When it is full again.
+    /// The time until the bucket is full again.
     pub full_in: Option<Duration>,
 }
 
 impl Told {
-    /// Reads the headers of an answer.
+    /// Parses the headers of a response.
     pub fn read(headers: &HeaderMap) -> Self {
         let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).map(str::trim);
         Self {
@@ -53,17 +54,17 @@ impl Told {
     }
 }
 
-/// A number of seconds that can be meant.
+/// Returns a plausible number of seconds as a duration.
 pub fn seconds(seconds: f64) -> Option<Duration> {
     (seconds >= 0.0).then(|| Duration::from_secs_f64(seconds.min(WAIT_MAX.as_secs_f64())))
 }
 
 impl Limits {
-    /// Takes one request out of the bucket of `route`.
+    /// Takes one request from the bucket of `route`.
     ///
     /// # Errors
     ///
-    /// How long to wait where none is left.
+    /// The wait, if the bucket is empty.
     pub fn take(&mut self, route: &str, now: Instant) -> Result<(), Duration> {
         if let Some(until) = self.all_until.filter(|until| *until > now) {
             return Err(until - now);
@@ -81,7 +82,7 @@ impl Limits {
         Ok(())
     }
 
-    /// Keeps what an answer of `route` told.
+    /// Stores the limits in a response of `route`.
     pub fn note(&mut self, route: &str, told: &Told, now: Instant) {
         let (Some(name), Some(left), Some(full_in)) = (&told.bucket, told.left, told.full_in) else { return };
         if self.buckets.len() >= BUCKETS_MAX || self.names.len() >= BUCKETS_MAX {
@@ -94,26 +95,26 @@ impl Limits {
         }
     }
 
-    /// The bucket of `route` is empty for so long: the server refused a request.
+    /// Records that the bucket of `route` is empty for `wait`, because the server rejected a request.
     pub fn emptied(&mut self, route: &str, wait: Duration, now: Instant) {
         let name = self.names.get(route).cloned().unwrap_or_else(|| route.to_owned());
         self.note(route, &Told { bucket: Some(name), left: Some(0), full_in: Some(wait) }, now);
     }
 
-    /// Nothing may be asked for so long.
+    /// Records that no request is allowed for `wait`.
     pub fn all_emptied(&mut self, wait: Duration, now: Instant) {
         self.all_until = Some(now + wait);
     }
 }
 
-/// A bucket counts for each top-level resource by itself.
+/// Returns the name of a bucket for one top-level resource, because each resource counts separately.
 fn named(bucket: &str, route: &str) -> String {
     let major = route.split_once(' ').map_or(route, |(_, path)| path);
     let major: Vec<&str> = major.split('/').take(2).collect();
     format!("{bucket} {}", major.join("/"))
 }
 
-/// The name of a route for its limits: ids stand for themselves only where they name a top-level resource.
+/// Returns the route of a path for its limits: ids are kept only if they identify a top-level resource.
 pub fn route(method: &str, path: &str) -> String {
     let mut parts: Vec<&str> = Vec::new();
     for (n, part) in path.split('/').enumerate() {
@@ -121,7 +122,7 @@ pub fn route(method: &str, path: &str) -> String {
         let token = n == 2 && parts.first() == Some(&"webhooks");
         let emoji = parts.last() == Some(&"reactions");
         let is_id = !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
-        // The token of an interaction is in the path of its answers: never kept, and its own bucket anyway.
+        // The path of an interaction's answers contains its token, which is never stored and has a bucket of its own.
         parts.push(if (is_id && !top) || token || emoji { ":" } else { part });
     }
     format!("{method} {}", parts.join("/"))

@@ -1,18 +1,19 @@
-//! The commands that Discord offers while somebody types a slash.
+//! The command menu that Discord shows after a slash.
 
 use hermes_adapter_sdk::prelude::*;
 use serde_json::{Value, json};
 
-/// Commands of one bot. <https://docs.discord.com/developers/interactions/application-commands#registering-a-command>
+/// The maximum number of commands.
+/// <https://docs.discord.com/developers/interactions/application-commands#registering-a-command>
 const COMMANDS_MAX: usize = 100;
-/// The longest name of one, in characters.
+/// The maximum length of a name, in characters.
 const NAME_CHARS_MAX: usize = 32;
-/// The longest description, in characters.
+/// The maximum length of a description, in characters.
 const HELP_CHARS_MAX: usize = 100;
-/// What is typed behind a command: one text, since only the host knows what its words mean.
+/// The name of a command's argument: a single text, because only the host can parse it.
 const OPTION: &str = "input";
 
-/// The commands as the platform takes them. What cannot be a name there is left out: it still works when it is written.
+/// Returns the menu entries. A command whose name Discord does not allow is left out; it still works when typed.
 pub fn entries(commands: &[CommandInfo]) -> Vec<Value> {
     commands.iter().filter_map(entry).take(COMMANDS_MAX).collect()
 }
@@ -26,7 +27,7 @@ fn entry(command: &CommandInfo) -> Option<Value> {
     if !is_name || help.is_empty() {
         return None;
     }
-    // In guilds and in direct messages with the bot.
+    // Available in guilds and in direct messages with the bot.
     let mut entry = json!({ "type": 1, "name": name, "description": help, "contexts": [0, 1] });
     if !command.args.is_empty() {
         entry["options"] =

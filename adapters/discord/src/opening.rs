@@ -1,4 +1,4 @@
-//! Threads that the host asks for, and chats that people name.
+//! Threads that the host requests, and targets that people write.
 
 use hermes_adapter_net::reqwest::Method;
 use hermes_adapter_sdk::prelude::*;
@@ -12,32 +12,33 @@ use crate::places::{self, Place, kind};
 use crate::sending::{ARCHIVE_MINUTES, call_error};
 use crate::threads::Known;
 
-/// A post of this forum needs a tag. <https://docs.discord.com/developers/resources/channel#channel-object-channel-flags>
+/// The flag of a forum whose posts need a tag.
+/// <https://docs.discord.com/developers/resources/channel#channel-object-channel-flags>
 const REQUIRE_TAG: u64 = 1 << 4;
-/// How far our clock and the platform's may be apart, in milliseconds.
+/// The tolerance between the local clock and the platform's, in milliseconds.
 const CLOCKS_APART_MS: i64 = 60_000;
-/// What a thread without a name is called.
+/// The name of a thread without a given name.
 const UNNAMED: &str = "handoff";
-/// Channels that are listed.
+/// The maximum number of listed channels.
 const LISTED_MAX: usize = 500;
 
-/// Threads that are not archived.
+/// The threads of a guild that are not archived.
 #[derive(Deserialize)]
 struct Active {
     #[serde(default)]
     threads: Vec<Channel>,
 }
 
-/// What a person may mean by a chat.
+/// A parsed target.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Target<'t> {
     /// A channel or a thread.
     Channel(&'t str),
-    /// The direct messages with somebody.
+    /// The direct messages with a user.
     Person(&'t str),
 }
 
-/// Reads `123`, `<#123>`, `123:456` (a thread behind its channel), `@123`, `<@123>` and `user:123`.
+/// Parses `123`, `<#123>`, `123:456` (a thread after its channel), `@123`, `<@123>` and `user:123`.
 pub fn target(text: &str) -> Option<Target<'_>> {
     let text = text.trim();
     let marked = |mark: &str| text.strip_prefix(mark).and_then(|rest| rest.strip_suffix('>'));
@@ -53,7 +54,7 @@ pub fn target(text: &str) -> Option<Target<'_>> {
 }
 
 impl Connection {
-    /// Finds the chat that a person means; `None`: there is none, or this bot may not see it.
+    /// Returns the chat of a target; `None`: it does not exist, or this bot may not see it.
     pub async fn resolve(&self, text: &str) -> Result<Option<Chat>, CallError> {
         let found = match target(text) {
             None => return Ok(None),
@@ -75,7 +76,7 @@ impl Connection {
         }
     }
 
-    /// The channel of the direct messages with somebody.
+    /// Returns the channel of the direct messages with a user.
     /// <https://docs.discord.com/developers/resources/user#create-dm>
     pub async fn direct(&self, person: &str) -> Result<(String, Place), ApiError> {
         let body = json!({ "recipient_id": person });
@@ -85,7 +86,7 @@ impl Connection {
         Ok((channel.id, place))
     }
 
-    /// Looks a channel up where it is not known; only its name depends on it.
+    /// Looks up an unknown channel; only the channel's name depends on it.
     async fn know(&self, channel: &str) {
         if self.places.get(channel).is_none()
             && let Err(error) = self.look_up(channel, None).await
@@ -94,13 +95,13 @@ impl Connection {
         }
     }
 
-    /// Channels and threads of the guilds, as far as the gateway told them.
+    /// Returns the channels and threads of guilds that the gateway has reported.
     pub fn listed(&self) -> Vec<Chat> {
         let listed = self.places.written_in();
         listed.iter().rev().take(LISTED_MAX).map(|(id, place)| self.described(id, place)).collect()
     }
 
-    /// Opens a thread in `chat` for a handoff; `None` where there can be none.
+    /// Opens a thread in `chat` for a handoff; `None` if the chat does not support threads.
     pub async fn open_thread(&self, chat: Chat, name: &str, key: String) -> Result<Option<Chat>, CallError> {
         if chat.kind != ChatType::Group {
             return Ok(None);
@@ -136,12 +137,12 @@ impl Connection {
         };
         let kept = match &opened {
             Ok(thread) => self.change_threads(|threads| threads.answer(&key, Some(&thread.id))).await,
-            // There may be one, and the key must not open another: the next time it is looked for.
+            // The thread may exist, and the key must not open another one: the next attempt searches for it.
             Err(ApiError::Doubtful(_)) => Ok(()),
             Err(_) => self.change_threads(|threads| threads.answer(&key, None)).await,
         };
         if let Err(error) = kept {
-            // At worst it is looked for.
+            // At worst the next attempt searches for the thread.
             tracing::warn!(%error, "what came of opening a thread is not kept");
         }
         let opened = opened.map_err(call_error)?;
@@ -150,7 +151,7 @@ impl Connection {
         Ok(Some(self.described(&opened.id, &place)))
     }
 
-    /// The thread that an earlier life opened here under this name, and was cut off before it knew.
+    /// Returns the thread that an interrupted request of an earlier attempt opened here under this name.
     /// <https://docs.discord.com/developers/resources/guild#list-active-guild-threads>
     async fn left_behind(&self, parent: &Channel, name: &str, asked_ms: i64) -> Result<Option<Channel>, ApiError> {
         let Some(guild) = parent.guild_id.as_deref().filter(|guild| places::number(guild).is_some()) else {
@@ -167,7 +168,7 @@ impl Connection {
         Ok(active.threads.into_iter().find(is_it))
     }
 
-    /// A thread of its own; where that is refused, one of a message that says what it is for.
+    /// Opens a thread without a message. If that is rejected, posts a message with the purpose and opens its thread.
     /// <https://docs.discord.com/developers/resources/channel#start-thread-without-message>
     async fn bare_thread(&self, parent: &Channel, name: &str, key: &str) -> Result<Channel, ApiError> {
         let kind = if parent.kind == kind::ANNOUNCEMENT { kind::ANNOUNCEMENT_THREAD } else { kind::PUBLIC_THREAD };
@@ -179,14 +180,15 @@ impl Connection {
         };
         tracing::info!(%refused, "a thread is opened from a message instead");
         let mut seed = seed(name);
-        // The same key would bring the same message.
+        // A repeated request with the same key returns the same message.
         seed["nonce"] = json!(key.chars().rev().take(25).collect::<String>());
         seed["enforce_nonce"] = json!(true);
         let sent: Sent = self.api.send(Method::POST, &format!("channels/{}/messages", parent.id), &seed).await?;
         self.thread_from(&parent.id, &sent.id, name).await
     }
 
-    /// A post of a forum. <https://docs.discord.com/developers/resources/channel#start-thread-in-forum-or-media-channel>
+    /// Creates a post in a forum.
+    /// <https://docs.discord.com/developers/resources/channel#start-thread-in-forum-or-media-channel>
     async fn post_in(&self, forum: &Channel, name: &str) -> Result<Channel, ApiError> {
         let mut body = json!({ "name": name, "auto_archive_duration": ARCHIVE_MINUTES, "message": seed(name) });
         if forum.flags & REQUIRE_TAG != 0
@@ -197,7 +199,7 @@ impl Connection {
         self.api.send(Method::POST, &format!("channels/{}/threads", forum.id), &body).await
     }
 
-    /// Gives a thread another name.
+    /// Renames a thread.
     pub async fn rename(&self, chat: &Chat, name: &str) -> Result<(), CallError> {
         if chat.kind != ChatType::Thread || chat.thread.is_none() {
             return Err(CallError::new("invalid", "this is no thread; a channel keeps its name"));
@@ -209,7 +211,7 @@ impl Connection {
     }
 }
 
-/// The message that a thread begins with.
+/// Returns the first message of a thread.
 fn seed(name: &str) -> Value {
     json!({ "content": format!("\u{1f9f5} {name}"), "allowed_mentions": { "parse": [] } })
 }

@@ -1,6 +1,6 @@
-//! From a part to the request that carries it, and from the server's answer to an outcome.
+//! Conversion of parts to requests, and of the server's responses to outcomes.
 //!
-//! Every error of the platform is classified here and nowhere else.
+//! This module alone classifies the platform's errors.
 
 use std::time::Duration;
 
@@ -11,11 +11,13 @@ use serde_json::{Value, json};
 use crate::api::{ApiError, Refused};
 use crate::inbound::BUTTON;
 
-/// The most files of one message. <https://docs.discord.com/developers/resources/message#create-message>
+/// The maximum number of files per message. <https://docs.discord.com/developers/resources/message#create-message>
 pub const FILES_MAX: usize = 10;
-/// Buttons of one row, and rows of one message. <https://docs.discord.com/developers/components/reference#action-row>
+/// The maximum number of buttons per row, and of rows.
+/// <https://docs.discord.com/developers/components/reference#action-row>
 const ROW_MAX: usize = 5;
-/// The longest label of a button, in characters. <https://docs.discord.com/developers/components/reference#button>
+/// The maximum length of a button's label, in characters.
+/// <https://docs.discord.com/developers/components/reference#button>
 const LABEL_CHARS_MAX: usize = 80;
 /// Flags of a message. <https://docs.discord.com/developers/resources/message#message-object-message-flags>
 mod flag {
@@ -24,33 +26,33 @@ mod flag {
     pub const SUPPRESS_NOTIFICATIONS: u64 = 1 << 12;
 }
 
-/// Which parts of a delivery answer the message they are about.
+/// The parts of a delivery that are sent as replies.
 #[derive(AdapterConfig, Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[serde(rename_all = "snake_case")]
 pub enum ReplyMode {
-    /// The first one.
+    /// The first part.
     #[default]
     First,
-    /// Every one.
+    /// Every part.
     All,
-    /// None.
+    /// No part.
     Off,
 }
 
-/// How this instance writes.
+/// The settings of this instance's messages.
 #[derive(Clone, Copy, Debug)]
 pub struct Manner {
-    /// Which parts answer.
+    /// The parts that are sent as replies.
     pub reply_mode: ReplyMode,
-    /// Whether links are previewed.
+    /// True to show link previews.
     pub link_previews: bool,
 }
 
-/// The body of a new message in a channel.
+/// Returns the body of a new message in a channel.
 pub fn message(outgoing: &Outgoing, manner: Manner, channel: &str) -> Value {
     let mut body = words(outgoing, manner);
     if !outgoing.key.is_empty() {
-        // The same key within a few minutes is answered with the message that there is already.
+        // Within a few minutes Discord answers a repeated key with the existing message.
         // <https://docs.discord.com/developers/resources/message#create-message>
         body["nonce"] = json!(outgoing.key);
         body["enforce_nonce"] = json!(true);
@@ -61,7 +63,7 @@ pub fn message(outgoing: &Outgoing, manner: Manner, channel: &str) -> Value {
     body
 }
 
-/// The body of an answer to an interaction; `private`: only who asked sees it.
+/// Returns the body of an answer to an interaction; `private`: only the user of the command sees it.
 pub fn answer(outgoing: &Outgoing, manner: Manner, private: bool) -> Value {
     let mut body = words(outgoing, manner);
     if private {
@@ -70,7 +72,7 @@ pub fn answer(outgoing: &Outgoing, manner: Manner, private: bool) -> Value {
     body
 }
 
-/// The body of a message that is changed. What is not named stays, so buttons are named even where there are none.
+/// Returns the body of an edit. Omitted fields stay unchanged, so the body always contains the buttons.
 pub fn changed(outgoing: &Outgoing) -> Value {
     json!({ "content": outgoing.text, "components": buttons(outgoing), "allowed_mentions": { "parse": [] } })
 }
@@ -87,12 +89,13 @@ fn words(outgoing: &Outgoing, manner: Manner) -> Value {
         "content": outgoing.text,
         "components": buttons(outgoing),
         "flags": flags,
-        // People may be called by an answer; roles and everybody never.
+        // An answer may mention users, but never roles or everybody.
         "allowed_mentions": { "parse": ["users"], "replied_user": true },
     })
 }
 
-/// The message that is answered. The one that opened a thread lies outside of it and cannot be.
+/// Returns the answered message. The message that opened a thread is outside of the thread
+/// and cannot be answered there.
 fn anchor<'o>(outgoing: &'o Outgoing, manner: Manner, channel: &str) -> Option<&'o str> {
     let wanted = match manner.reply_mode {
         ReplyMode::First => outgoing.part == 1,
@@ -123,7 +126,7 @@ fn buttons(outgoing: &Outgoing) -> Value {
     buttons.chunks(ROW_MAX).map(|row| json!({ "type": 1, "components": row })).collect()
 }
 
-/// A body with files. <https://docs.discord.com/developers/reference#uploading-files>
+/// Returns a body with files. <https://docs.discord.com/developers/reference#uploading-files>
 pub async fn with_files(mut body: Value, files: &[OutMedia]) -> Result<Form, ApiError> {
     let named: Vec<Value> =
         files.iter().enumerate().map(|(n, file)| json!({ "id": n.to_string(), "filename": file.name })).collect();
@@ -145,7 +148,7 @@ async fn part(file: &OutMedia) -> Result<Part, ApiError> {
     part.mime_str(&file.mime).map_err(|error| ApiError::Unusable(format!("{:?} is no MIME type: {error}", file.mime)))
 }
 
-/// What an error means for a delivery to `chat`.
+/// Returns the outcome of a delivery to `chat` that failed with this error.
 pub fn outcome(error: &ApiError, chat: &Chat) -> SendOutcome {
     match error {
         ApiError::NotSent(detail) => SendOutcome::not_sent(None, WaitScope::Instance, detail.clone()),
@@ -163,7 +166,8 @@ pub fn outcome(error: &ApiError, chat: &Chat) -> SendOutcome {
     }
 }
 
-/// Whether something before Discord refused it: that says nothing about the chat. What is too large stays so.
+/// Returns whether a proxy before Discord rejected the request, which is independent of the
+/// chat. A request that is too large stays too large.
 fn is_barred(refused: &Refused) -> bool {
     !refused.is_its_own && (400..500).contains(&refused.status) && refused.status != 413
 }
@@ -171,11 +175,12 @@ fn is_barred(refused: &Refused) -> bool {
 /// <https://docs.discord.com/developers/topics/opcodes-and-status-codes#json>
 fn refusal(refused: &Refused, chat: &Chat) -> RefusalKind {
     match (refused.code, refused.status) {
-        // Unknown channel; an archived thread, a locked one.
+        // Unknown channel; an archived or locked thread.
         (10003, _) if chat.thread.is_some() => RefusalKind::ThreadGone,
         (50083 | 160_005, _) => RefusalKind::ThreadGone,
         (10003 | 10004, _) => RefusalKind::ChatGone,
-        // No access; the user takes no direct messages; no permission; verification. A blocked word is the text's fault.
+        // No access; the user accepts no direct messages; no permission; verification. A
+        // blocked word is a fault of the text.
         (50001 | 50007 | 50009 | 50013, _) => RefusalKind::Forbidden,
         (50035, _) if refused.message.contains("content: BASE_TYPE_MAX_LENGTH") => RefusalKind::TooLong,
         (_, 401) => RefusalKind::Unauthorized,
@@ -184,7 +189,7 @@ fn refusal(refused: &Refused, chat: &Chat) -> RefusalKind {
     }
 }
 
-/// A wait in milliseconds, never shorter than it was told.
+/// Returns a wait in milliseconds, rounded up.
 pub fn ms(wait: Duration) -> u64 {
     u64::try_from(wait.as_micros().div_ceil(1000)).unwrap_or(u64::MAX)
 }

@@ -1,6 +1,8 @@
-//! What is known about channels: kind, parent, name. Told by the gateway, asked for where it was not.
+//! The known facts of channels: kind, parent, name. The gateway reports them; missing ones are
+//! requested.
 //!
-//! One function makes the descriptor of a chat, for messages, presses, commands and threads alike.
+//! One function builds the descriptor of a chat, for messages, button presses, commands and threads
+//! alike.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -10,11 +12,11 @@ use serde_json::Value;
 
 use crate::api::Channel;
 
-/// Channels that are remembered. A later one takes the place of the oldest.
+/// The maximum number of remembered channels; a new one replaces the oldest.
 const PLACES_MAX: usize = 20_000;
-/// Guilds of which the bot's own role is remembered.
+/// The maximum number of guilds with a remembered own role.
 const ROLES_MAX: usize = 1_000;
-/// Channels of which it is remembered that the server did not tell about them.
+/// The maximum number of channels with remembered failed lookups.
 const MISSED_MAX: usize = 64;
 
 /// Kinds of channels.
@@ -32,26 +34,26 @@ pub mod kind {
     pub const MEDIA: u8 = 16;
 }
 
-/// Whether a channel of this kind is a thread.
+/// Returns whether a channel of this kind is a thread.
 pub fn is_thread(kind: u8) -> bool {
     matches!(kind, kind::ANNOUNCEMENT_THREAD | kind::PUBLIC_THREAD | kind::PRIVATE_THREAD)
 }
 
-/// One channel.
+/// The facts of one channel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
-    /// Its kind.
+    /// The kind.
     pub kind: u8,
-    /// The guild it lies in.
+    /// The guild of the channel.
     pub guild: Option<String>,
-    /// The channel of a thread, the category of a channel.
+    /// The channel of a thread, or the category of a channel.
     pub parent: Option<String>,
-    /// Its name for people.
+    /// The name for display.
     pub name: Option<String>,
 }
 
 impl Place {
-    /// What a channel object says; `guild` where the object leaves it out.
+    /// Reads a channel object; `guild` applies if the object contains none.
     pub fn of(channel: &Channel, guild: Option<&str>) -> Self {
         let person = channel.recipients.first().map(|person| person.shown().to_owned());
         Self {
@@ -72,14 +74,14 @@ pub struct Places {
 #[derive(Debug, Default)]
 struct Known {
     places: BTreeMap<u64, Place>,
-    /// The role that belongs to this bot, by guild: mentioning it means the bot. `None`: there is none.
+    /// This bot's own role by guild; mentioning the role addresses the bot. `None`: the bot has no own role.
     own_roles: BTreeMap<String, Option<String>>,
-    /// Channels about which the server was asked in vain, and how often.
+    /// The number of consecutive failed lookups of channels.
     missed: BTreeMap<u64, u32>,
 }
 
 impl Known {
-    /// What is known of the bot's role in a guild; `None`: nothing any more.
+    /// Stores the bot's role in a guild; `None` removes the entry.
     fn note_role(&mut self, guild: &str, role: Option<Option<String>>) {
         self.own_roles.remove(guild);
         if let Some(role) = role.filter(|_| self.own_roles.len() < ROLES_MAX) {
@@ -89,24 +91,24 @@ impl Known {
 }
 
 impl Places {
-    /// What is known about a channel.
+    /// Returns the facts of a channel.
     pub fn get(&self, channel: &str) -> Option<Place> {
         self.lock().places.get(&number(channel)?).cloned()
     }
 
-    /// Keeps what is told about a channel.
+    /// Stores the facts of a channel.
     pub fn put(&self, channel: &str, place: Place) {
         let Some(id) = number(channel) else { return };
         let mut known = self.lock();
         known.missed.remove(&id);
         known.places.insert(id, place);
         if known.places.len() > PLACES_MAX {
-            // Ids begin with the time at which they were given.
+            // Ids begin with their creation time.
             known.places.pop_first();
         }
     }
 
-    /// The server was asked about a channel in vain; returns how often in a row.
+    /// Counts a failed lookup of a channel; returns the number of consecutive ones.
     pub fn miss(&self, channel: &str) -> u32 {
         let Some(id) = number(channel) else { return u32::MAX };
         let mut known = self.lock();
@@ -118,12 +120,12 @@ impl Places {
         *times
     }
 
-    /// The role of this bot in a guild, as far as it is known.
+    /// Returns the own role of this bot in a guild, if it is known.
     pub fn own_role(&self, guild: &str) -> Option<String> {
         self.lock().own_roles.get(guild).cloned().flatten()
     }
 
-    /// Whether it was told which role in a guild is this bot's, or that none is.
+    /// Returns whether it is known which role in a guild is this bot's own, or that there is none.
     pub fn knows_role(&self, guild: &str) -> bool {
         self.lock().own_roles.contains_key(guild)
     }
@@ -135,7 +137,7 @@ impl Places {
         self.lock().note_role(guild, Some(own.map(str::to_owned)));
     }
 
-    /// Channels of guilds in which people write, with their ids.
+    /// Returns the channels of guilds that contain messages, with their ids.
     pub fn written_in(&self) -> Vec<(String, Place)> {
         let is_written_in = |place: &Place| place.guild.is_some() && place.kind != kind::CATEGORY;
         let known = self.lock();
@@ -143,7 +145,7 @@ impl Places {
         found.map(|(id, place)| (id.to_string(), place.clone())).collect()
     }
 
-    /// Reads an event of the gateway that is about channels.
+    /// Processes a gateway event about channels.
     pub fn hear(&self, name: &str, data: &Value, bot: &str) {
         let guild = data["guild_id"].as_str();
         match name {
@@ -156,7 +158,7 @@ impl Places {
             }
             "GUILD_ROLE_CREATE" | "GUILD_ROLE_UPDATE" => self.hear_role(&data["role"], guild, bot),
             "GUILD_ROLE_DELETE" => self.lose_role(data["role_id"].as_str(), guild),
-            // Else it is only out of reach for a while.
+            // Otherwise the guild is only temporarily unavailable.
             "GUILD_DELETE" if data["unavailable"] != true => self.leave(data["id"].as_str().unwrap_or_default()),
             "THREAD_LIST_SYNC" => self.read_all(&data["threads"], guild),
             "CHANNEL_CREATE" | "CHANNEL_UPDATE" | "THREAD_CREATE" | "THREAD_UPDATE" => self.read(data, guild),
@@ -176,7 +178,7 @@ impl Places {
     }
 
     fn read(&self, channel: &Value, guild: Option<&str>) {
-        // One channel that is not understood does not hold up the others: it is asked for when it matters.
+        // An invalid channel does not block the others: it is requested when it is needed.
         if let Ok(channel) = serde_json::from_value::<Channel>(channel.clone()) {
             self.put(&channel.id, Place::of(&channel, guild));
         }
@@ -190,7 +192,7 @@ impl Places {
         }
     }
 
-    /// A role is gone, or is not this bot's. If it was, the guild is asked when that matters.
+    /// Removes a role that is deleted or not this bot's. If it was, it is requested again when it is needed.
     fn lose_role(&self, role: Option<&str>, guild: Option<&str>) {
         let (Some(role), Some(guild)) = (role, guild) else { return };
         let mut known = self.lock();
@@ -199,7 +201,7 @@ impl Places {
         }
     }
 
-    /// The bot is in this guild no longer.
+    /// Removes the facts of a guild that the bot has left.
     fn leave(&self, guild: &str) {
         let mut known = self.lock();
         known.places.retain(|_, place| place.guild.as_deref() != Some(guild));
@@ -217,7 +219,7 @@ fn own_role<'r>(role: &'r Value, bot: &str) -> Option<&'r str> {
     role["id"].as_str().filter(|_| role["tags"]["bot_id"].as_str() == Some(bot))
 }
 
-/// The descriptor of a chat; the same on every path. A thread has an id of its own, by which it is written to.
+/// Returns the descriptor of a chat; the same on every path. A thread has an id of its own, to which messages are sent.
 pub fn chat(channel: &str, place: &Place, parent_name: Option<String>) -> Chat {
     if is_thread(place.kind) {
         let mut chat = Chat::new(ChatType::Thread, channel).in_thread(channel);
@@ -241,7 +243,7 @@ pub fn chat(channel: &str, place: &Place, parent_name: Option<String>) -> Chat {
     chat
 }
 
-/// The thread that a message opens: it has the id of that message, whether it exists already or not.
+/// Returns the descriptor of the thread that a message opens. It has the id of the message, even before it exists.
 /// <https://docs.discord.com/developers/resources/channel#start-thread-from-message>
 pub fn thread_of(message: &str, channel: &str, place: &Place, name: &str) -> Chat {
     let thread = Place {
@@ -253,7 +255,7 @@ pub fn thread_of(message: &str, channel: &str, place: &Place, name: &str) -> Cha
     chat(message, &thread, place.name.clone())
 }
 
-/// The channel that is written to. A thread whose thread was dropped is its parent.
+/// Returns the channel to send to. For a thread chat without a thread this is the parent.
 pub fn target(chat: &Chat) -> Option<&str> {
     let id = match (&chat.thread, &chat.parent) {
         (Some(thread), _) => thread,
@@ -263,12 +265,12 @@ pub fn target(chat: &Chat) -> Option<&str> {
     number(id).map(|_| id.as_str())
 }
 
-/// An id as a number. <https://docs.discord.com/developers/reference#snowflakes>
+/// Returns an id as a number. <https://docs.discord.com/developers/reference#snowflakes>
 pub fn number(id: &str) -> Option<u64> {
     id.parse().ok().filter(|_| id.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
-/// When an id was given, in milliseconds since the Unix epoch.
+/// Returns the creation time of an id, in milliseconds since the Unix epoch.
 /// <https://docs.discord.com/developers/reference#convert-snowflake-to-datetime>
 pub fn at_ms(id: &str) -> i64 {
     const DISCORD_EPOCH_MS: u64 = 1_420_070_400_000;

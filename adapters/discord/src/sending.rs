@@ -1,4 +1,4 @@
-//! Where a part goes: into a channel, into a thread that is opened for it, or to whoever used a command.
+//! The destination of a part: a channel, a thread that is opened for it, or the user of a command.
 
 use std::time::Duration;
 
@@ -15,22 +15,23 @@ use crate::outbound::{self, FILES_MAX, outcome};
 use crate::places::{self, Place};
 use crate::threads::{self, Threads};
 
-/// How long a thread is shown after its last message, in minutes.
+/// The time for which a thread is shown after its last message, in minutes.
 pub const ARCHIVE_MINUTES: u32 = 1440;
-/// Files of one request, in bytes: a little less than it may have in all.
+/// The maximum size of files per request, in bytes; slightly less than the limit of the
+/// whole request.
 /// <https://docs.discord.com/developers/resources/message#create-message-limitations>
 const REQUEST_BYTES_MAX: u64 = 24 * 1024 * 1024;
-/// The longest nonce. <https://docs.discord.com/developers/resources/message#create-message>
+/// The maximum length of a nonce. <https://docs.discord.com/developers/resources/message#create-message>
 const NONCE_CHARS_MAX: usize = 25;
-/// Reactions of one message that are taken back.
+/// The maximum number of removed reactions per message.
 const REACTIONS_MAX: usize = 20;
-/// How long to wait where nobody knows whether a thread was opened.
+/// The wait in milliseconds if it is unknown whether a thread was opened.
 const THREAD_WAIT_MS: u64 = 1000;
-/// How long a message may take whose host does not say.
+/// The time for a message if the host gives none.
 const SEND_TIMEOUT: Duration = Duration::from_secs(300);
 
 impl Connection {
-    /// Sends one part, within the time that its host waits.
+    /// Sends one part within the time of the host.
     pub async fn send(&self, outgoing: &Outgoing) -> SendOutcome {
         let sent = timeout(outgoing.time(SEND_TIMEOUT), self.send_now(outgoing)).await;
         sent.unwrap_or_else(|_| SendOutcome::unknown("Discord did not answer in time"))
@@ -67,7 +68,7 @@ impl Connection {
         self.send_to(&channel, outgoing).await
     }
 
-    /// Who alone may see an answer that can no longer be shown to them in the channel.
+    /// Returns the only user who may see an answer that cannot be shown privately in the channel any more.
     async fn only_for(&self, outgoing: &Outgoing) -> Option<String> {
         if self.choice.public_answers && outgoing.ephemeral_to.is_none() {
             return None;
@@ -75,7 +76,7 @@ impl Connection {
         self.interactions.lock().await.asker(outgoing.in_reply_to?).map(str::to_owned)
     }
 
-    /// Sends what only one person may see to their direct messages. That these are closed says nothing about the chat.
+    /// Sends a private answer as a direct message. If the user accepts none, that is independent of the chat.
     async fn send_apart(&self, who: &str, outgoing: &Outgoing) -> SendOutcome {
         let mut apart = outgoing.clone();
         apart.reply_to = None;
@@ -88,7 +89,7 @@ impl Connection {
                 RefusalKind::Invalid,
                 format!("only who used the command may see the answer, and their direct messages take none: {detail}"),
             ),
-            // The channel was only looked up so far, or the limit is that of the direct messages.
+            // The error occurred while opening the direct messages, or the limit is theirs.
             sent => sent,
         }
     }
@@ -112,7 +113,7 @@ impl Connection {
             }
             match posted {
                 Ok(message) => sent.push(message.id),
-                // What came before has its own key and is not doubled when all is asked for again.
+                // Earlier messages have keys of their own and are not duplicated by a retry of the whole part.
                 Err(error @ ApiError::Limited { .. }) => return outcome(&error, &outgoing.chat),
                 Err(error) if !sent.is_empty() => return SendOutcome::unknown(error.to_string()),
                 Err(error) => return outcome(&error, &outgoing.chat),
@@ -121,7 +122,7 @@ impl Connection {
         self.delivered(sent)
     }
 
-    /// Makes a message say something else.
+    /// Edits a message.
     pub async fn edit(&self, message: &SentMessage, outgoing: &Outgoing) -> SendOutcome {
         let channel = match self.place(&message.chat) {
             Ok(channel) => channel,
@@ -154,7 +155,7 @@ impl Connection {
         self.api.ask::<Value>(Method::POST, &format!("channels/{channel}/typing")).await.map(drop).map_err(call_error)
     }
 
-    /// Takes every reaction of this bot back from the message at `path`.
+    /// Removes all reactions of this bot from the message at `path`.
     /// <https://docs.discord.com/developers/resources/message#delete-own-reaction>
     pub async fn take_reactions_back(&self, path: &str) -> Result<(), ApiError> {
         let message: Reacted = self.api.ask(Method::GET, path).await?;
@@ -168,7 +169,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Takes one reaction of this bot back from the message at `path`, unless it is gone already.
+    /// Removes one reaction of this bot from the message at `path`; a missing one is no error.
     pub async fn take_reaction_back(&self, path: &str, emoji: &str) -> Result<(), ApiError> {
         let path = format!("{path}/reactions/{}/@me", crate::encoded(emoji));
         match self.api.ask::<Value>(Method::DELETE, &path).await {
@@ -177,12 +178,12 @@ impl Connection {
         }
     }
 
-    /// The channel that a chat is written to.
+    /// Returns the channel to send to.
     pub fn place(&self, chat: &Chat) -> Result<String, SendOutcome> {
         places::target(chat).map(str::to_owned).ok_or_else(|| not_ours("channel", &chat.id))
     }
 
-    /// Opens the thread that a message was promised, when the first word is said in it.
+    /// Opens the promised thread of a message before the first message in it is sent.
     async fn open_promised(&self, chat: &Chat) -> Result<(), SendOutcome> {
         let (Some(thread), Some(channel)) = (&chat.thread, &chat.parent) else { return Ok(()) };
         if !self.threads.lock().await.is_promised(thread) {
@@ -197,7 +198,7 @@ impl Connection {
         let opened = self.thread_from(channel, thread, name).await;
         match &opened {
             Ok(found) => self.places.put(thread, Place::of(found, None)),
-            // There is one already.
+            // The thread exists already.
             Err(error) if error.code() == Some(160_004) => {}
             Err(ApiError::Refused(refused)) => {
                 tracing::warn!(%refused, channel, "no thread can be opened here; answers stay in the channel");
@@ -206,13 +207,13 @@ impl Connection {
                 }
             }
             Err(error @ ApiError::Limited { .. }) => return Err(outcome(error, chat)),
-            // The message itself was certainly not sent, and the thread has one id however often it is asked for.
+            // The message itself was certainly not sent, and a repeated request for the thread creates no second one.
             Err(error) => {
                 return Err(SendOutcome::not_sent(Some(THREAD_WAIT_MS), WaitScope::Chat, error.to_string()));
             }
         }
         if let Err(error) = self.change_threads(|threads| threads.settle(thread)).await {
-            // At worst it is asked for once more, and is there.
+            // At worst the thread is requested again, and exists already.
             tracing::warn!(%error, "a thread that was opened is not kept");
         }
         match opened {
@@ -223,7 +224,7 @@ impl Connection {
         }
     }
 
-    /// Changes what is known of threads, and keeps it for another life. Nothing is asked of the platform meanwhile.
+    /// Changes the stored threads. The lock is never held during a call to the platform.
     pub async fn change_threads(&self, change: impl FnOnce(&mut Threads)) -> Result<(), CallError> {
         let mut threads = self.threads.lock().await;
         change(&mut threads);
@@ -238,10 +239,10 @@ impl Connection {
         self.api.send(Method::POST, &format!("channels/{channel}/messages/{message}/threads"), &body).await
     }
 
-    /// Answers whoever used a command: the first answer takes the place of the sign that somebody thinks.
-    /// <https://docs.discord.com/developers/interactions/receiving-and-responding#followup-messages>
-    /// They have no keys: which of them are there is remembered, so that a part that is asked for again goes on there,
-    /// and of one whose end nobody knows that is said.
+    /// Answers a command: the first answer replaces the "thinking" indicator.
+    /// <https://docs.discord.com/developers/interactions/receiving-and-responding#followup-messages> Answers have no
+    /// idempotency keys. The sent messages are remembered, so that a repeated part continues after them, and a part
+    /// with an unknown result is reported as such.
     async fn answer(&self, open: &Open, outgoing: &Outgoing) -> Result<Vec<String>, ApiError> {
         let me = self.me.get().ok_or_else(|| ApiError::NotSent("the link was never opened".to_owned()))?;
         let hook = format!("webhooks/{}/{}", me.application, open.token);
@@ -249,7 +250,7 @@ impl Connection {
         let body = outbound::answer(outgoing, self.manner, private);
         let (inbox, key) = (open.inbox, outgoing.key.as_str());
         if !key.is_empty() && open.saying == key {
-            // Once: the host decides whether it is said again.
+            // Reported once: the host decides about a retry.
             self.note_interaction(|interactions| interactions.says(inbox, "")).await;
             return Err(ApiError::Keyless("it was cut off while an answer to a command was said".to_owned()));
         }
@@ -290,7 +291,7 @@ impl Connection {
             Err(ApiError::Unusable(why)) => why.clone(),
             _ => return posted,
         };
-        // The text is not lost with its files. A refusal that is about the chat or the text comes again.
+        // The text is sent even if its files are rejected. A rejection of the chat or the text occurs again.
         tracing::warn!(why, files = files.len(), "Discord refuses the files; the text is sent without them");
         let mut without = body;
         let line = not_attached(files, &Format::Markdown, &why);
@@ -305,7 +306,7 @@ impl Connection {
     }
 }
 
-/// The files of each message, which has at most so many and so many bytes of them; one message at least.
+/// Splits files into messages within the limits of count and size; returns at least one message.
 fn chunks(files: &[OutMedia]) -> Vec<&[OutMedia]> {
     let (mut found, mut rest): (Vec<&[OutMedia]>, _) = (Vec::new(), files);
     while !rest.is_empty() || found.is_empty() {
@@ -322,7 +323,7 @@ fn chunks(files: &[OutMedia]) -> Vec<&[OutMedia]> {
     found
 }
 
-/// The body of a further message with files: the words are said already.
+/// Returns the body of a further message with files, without the text.
 fn another(body: &Value, key: &str, n: usize) -> Value {
     let mut body = body.clone();
     body["content"] = json!("");
@@ -338,13 +339,13 @@ fn another(body: &Value, key: &str, n: usize) -> Value {
     body
 }
 
-/// Whether a message was refused because it answers another one, which this bot may not read.
+/// Returns whether a message was rejected because this bot may not read the answered message.
 /// <https://docs.discord.com/developers/topics/opcodes-and-status-codes#json>
 fn takes_no_reply(error: &ApiError) -> bool {
     matches!(error.code(), Some(160_002 | 160_009))
 }
 
-/// Whether the answer to an interaction was refused because it takes none any more.
+/// Returns whether an interaction accepts no answers any more.
 fn is_over(status: u16) -> bool {
     matches!(status, 401 | 404)
 }
@@ -353,7 +354,7 @@ fn not_ours(what: &str, id: &str) -> SendOutcome {
     SendOutcome::refused(RefusalKind::Invalid, format!("{id:?} is no {what} id of Discord, which is a number"))
 }
 
-/// An error of a call that is no delivery.
+/// Returns the error of a call that is not a delivery.
 pub fn call_error(error: ApiError) -> CallError {
     let code = match &error {
         ApiError::Refused(_) | ApiError::Unusable(_) => "refused",

@@ -1,9 +1,9 @@
-//! The shards of one account: opened one after the other, followed side by side.
+//! The shards of one account: opened one after the other, followed in parallel.
 //!
-//! The gateway allows a few new sessions in five seconds, so `connect` opens what it can in its time and the rest come
-//! up while the first are followed. A shard that loses its connection is opened again in place; the link is lost when
-//! no shard is left, or when a person has to do something. What was told in a session that is over is told by nobody
-//! again: it is taken in to the end, whatever becomes of the other shards.
+//! The gateway allows a few new sessions per five seconds, so `connect` opens as many as its time allows, and the
+//! others are opened while the first are followed. A shard that loses its connection is reopened in place. The link is
+//! lost when no shard is left, or when a person has to act. Events of a session that has ended are never repeated by
+//! the gateway: they are processed to the end, even if the other shards end.
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -22,47 +22,48 @@ use crate::api::{GatewayBot, StartLimit};
 use crate::connection::Connection;
 use crate::gateway::{Dispatch, Entry, Lost, Said, Session, Shard};
 
-/// Events that wait while one is taken in. Beyond that the connection is not read.
+/// The maximum number of waiting events. At this limit the connection is not read.
 const WAITING_MAX: usize = 512;
-/// Interactions of one shard that are being acknowledged. Beyond that its connection is not read.
+/// The maximum number of interactions per shard being acknowledged. At this limit the connection is not read.
 const ACKNOWLEDGING_MAX: usize = 64;
-/// The session's number is kept after each event of the host, and after so many that were none.
+/// The number of events without a host event after which the sequence number is stored.
+/// After a host event it is always stored.
 const UNKEPT_MAX: u64 = 64;
-/// How long `connect` opens further shards; the host waits half a minute for it.
+/// The time in which `connect` opens further shards; the host waits thirty seconds for it.
 const OPENING_MAX: Duration = Duration::from_secs(15);
-/// Between two groups of new sessions.
+/// The pause between two groups of new sessions.
 /// <https://docs.discord.com/developers/events/gateway#rate-limiting>
 const IDENTIFY_PAUSE: Duration = Duration::from_secs(5);
-/// After so many failures in a row to go on with a session it is given up: something about it may be dead for ever.
+/// The number of consecutive failed resumes after which a session is abandoned, because it may be permanently broken.
 const RESUMES_MAX: u32 = 8;
-/// The same where the gateway answered each resume with a goodbye: it does not restart twice in a row.
+/// The same for resumes that end with a normal close: the gateway does not restart twice in a row.
 const GOODBYES_MAX: u32 = 2;
-/// How long what was told in a session that is over may take: nobody reads the gateway meanwhile.
+/// The time limit for processing the events of an ended session, during which the gateway is not read.
 const REST_TIMEOUT: Duration = Duration::from_secs(60);
-/// A shard that had a connection for so long is opened again at once when that is lost.
+/// The connection time after which a lost shard is reopened immediately.
 const STEADY_AFTER: Duration = Duration::from_secs(60);
-/// The most shards of one instance.
+/// The maximum number of shards per instance.
 const SHARDS_MAX: u32 = 256;
-/// How long to wait before a shard is opened again, at first and at most.
+/// The first and the longest wait before a shard is reopened.
 const AGAIN_AFTER: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
 
-/// The shards that `connect` opened, and what is left to open.
+/// The shards that `connect` opened, and those still to open.
 pub struct Opened {
     shards: Vec<(u32, Shard)>,
     missing: VecDeque<u32>,
     pace: Pace,
 }
 
-/// Where sessions begin, and how fast.
+/// The address and the rate limit of new sessions.
 struct Pace {
     url: Url,
-    /// How many shards there are.
+    /// The number of shards.
     count: u32,
-    /// New sessions that may be begun at once.
+    /// The number of sessions that may be started at the same time.
     at_once: u32,
     limit: Option<StartLimit>,
     begun: u32,
-    /// When a further session may be begun.
+    /// The time from which a further session may be started.
     next_at: Instant,
 }
 
@@ -73,18 +74,18 @@ impl Pace {
         Self { url, count: gateway.shards.clamp(1, SHARDS_MAX), at_once, limit, begun: 0, next_at: Instant::now() }
     }
 
-    /// How long no session may be begun because too many were, in milliseconds.
+    /// Returns the wait in milliseconds if the limit of new sessions is exhausted.
     fn is_used_up(&self) -> Option<u64> {
         let limit = self.limit.as_ref()?;
         (limit.remaining <= self.begun && limit.reset_after > 0).then_some(limit.reset_after)
     }
 
-    /// Waits until a session may be begun.
+    /// Waits until a session may be started.
     async fn wait(&self) {
         sleep_until(self.next_at).await;
     }
 
-    /// A session is begun.
+    /// Records the start of a session.
     fn note(&mut self) {
         self.begun = self.begun.saturating_add(1);
         if self.begun % self.at_once == 0 {
@@ -94,7 +95,7 @@ impl Pace {
 }
 
 impl Connection {
-    /// Asks who we are, and opens the first shard, and of the others what needs no long wait.
+    /// Requests the identity of the bot, and opens the first shard and further ones without a long wait.
     pub async fn open(&self) -> Result<(), ConnectError> {
         *self.shards.lock().await = None;
         self.identify().await?;
@@ -131,7 +132,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Opens one shard: its session goes on, or a new one is begun when it may be.
+    /// Opens one shard: resumes its session, or starts a new one when that is allowed.
     async fn open_shard(&self, number: u32, pace: &mut Pace) -> Result<Shard, ConnectError> {
         let mut session = self.kept_session(number, pace.count).await?;
         if session.is_none() {
@@ -141,7 +142,7 @@ impl Connection {
         if let Err(Lost::Over(reason)) = &opened
             && session.take().is_some()
         {
-            // A new session needs a new connection, to where sessions begin.
+            // A new session needs a new connection to the gateway's address.
             // <https://docs.discord.com/developers/events/gateway#preparing-to-resume>
             tracing::info!(shard = number, reason, "a session cannot be gone on with, and a new one is begun");
             self.forget_session(number).await;
@@ -157,7 +158,7 @@ impl Connection {
         }
     }
 
-    /// Waits until a new session may be begun, and counts it.
+    /// Waits until a new session may be started, and counts it.
     async fn may_begin(&self, pace: &mut Pace) -> Result<(), ConnectError> {
         if let Some(wait_ms) = pace.is_used_up() {
             return Err(ConnectError::retry_after_ms(
@@ -185,7 +186,7 @@ impl Connection {
         Shard::open(&entry, session).await
     }
 
-    /// Receives until no shard has a connection any more; the next `connect` resumes them.
+    /// Receives events until no shard is connected; the next `connect` resumes the sessions.
     pub async fn receive(&self) -> Result<(), ConnectError> {
         let Some(Opened { shards, mut missing, pace }) = self.shards.lock().await.take() else {
             return Err(ConnectError::retry("the link was never opened"));
@@ -224,7 +225,7 @@ impl Connection {
                 }
             };
             if gone.with_all || followed.is_empty() {
-                // Whoever still takes in what nobody tells again does so to the end.
+                // A shard with events of an ended session processes them to the end.
                 end.send_replace(true);
                 while followed.next().await.is_some() {}
                 return Err(gone.error);
@@ -240,7 +241,7 @@ impl Connection {
 
     async fn open_again(&self, number: u32, mut pace: Pace, wait: Duration) -> Reopened {
         sleep(wait).await;
-        // The limit of new sessions was told when the link was opened, which may be long ago.
+        // The limit of new sessions dates from the opening of the link, which may be long ago.
         if let Ok((_, told)) = self.gateway().await {
             (pace.limit, pace.begun) = (told.session_start_limit, 0);
         }
@@ -248,7 +249,7 @@ impl Connection {
         (number, pace, opened)
     }
 
-    /// Follows a shard until its connection is lost, or all of them are to end.
+    /// Follows a shard until its connection is lost, or all shards must end.
     async fn follow(&self, number: u32, shard: Shard, ending: watch::Receiver<bool>) -> Gone {
         let since = Instant::now();
         let gone = match self.follow_on(number, shard, ending).await {
@@ -303,10 +304,10 @@ impl Connection {
             }
         };
         drop(shard);
-        // Who waits for these does not wait for the next connection.
+        // Users who wait for an acknowledgement must not wait for the next connection.
         let acknowledged = async { while acknowledging.next().await.is_some() {} };
         if matches!(lost, Lost::Over(_) | Lost::AllOver(_)) {
-            // Nobody tells these again.
+            // The gateway never repeats these events.
             let rest = waiting.into_iter().map(|dispatch| self.take_in(dispatch).map_ok(drop).boxed());
             let rest = work.take().map(|work| work.map_ok(drop).boxed()).into_iter().chain(rest);
             let (left, _) = tokio::join!(all_within(REST_TIMEOUT, rest), acknowledged);
@@ -324,7 +325,7 @@ impl Connection {
         Ok(lost)
     }
 
-    /// Takes one event in; returns its number, and whether that is kept.
+    /// Processes one event; returns its sequence number, and whether that is stored.
     async fn take_in_and_keep(
         &self,
         number: u32,
@@ -340,7 +341,7 @@ impl Connection {
         Ok((session.seq, keeps))
     }
 
-    /// The session of a shard of so many, if it is this bot's.
+    /// Returns the stored session of a shard, if it belongs to this bot and this number of shards.
     async fn kept_session(&self, shard: u32, of: u32) -> Result<Option<Session>, ConnectError> {
         let kept = self.host.kv().get(&session_key(shard)).await;
         let kept = kept.map_err(|error| ConnectError::retry(error.to_string()))?;
@@ -355,8 +356,8 @@ impl Connection {
         kept.map_err(|error| ConnectError::retry(format!("the session could not be kept: {error}")))
     }
 
-    /// What it means that a shard was not opened. A session whose own address fails is next resumed at the gateway's;
-    /// one that fails again and again, while the HTTP API answers, is given up.
+    /// Returns the effect of a failed opening. A session whose own address fails is resumed at the gateway's address
+    /// next; one that fails repeatedly while the HTTP API works is abandoned.
     async fn not_opened(&self, shard: u32, session: Option<Session>, lost: Lost) -> ConnectError {
         if let (Some(mut session), Lost::Resumable(reason) | Lost::Goodbye(reason)) = (session, &lost) {
             session.failures = session.failures.saturating_add(1);
@@ -371,7 +372,7 @@ impl Connection {
         self.lost(shard, lost).await
     }
 
-    /// What a lost connection means for the link; a session that is over is forgotten.
+    /// Returns the effect of a lost connection on the link; an ended session is removed.
     async fn lost(&self, shard: u32, lost: Lost) -> ConnectError {
         match lost {
             Lost::Fatal { reason, mend } => ConnectError::fatal(reason, mend),
@@ -390,27 +391,27 @@ impl Connection {
     }
 }
 
-/// A shard that has no connection any more.
+/// A shard without a connection.
 struct Gone {
     number: u32,
     error: ConnectError,
-    /// Whether the others have to end too.
+    /// True if the others must end, too.
     with_all: bool,
-    /// How long it had one.
+    /// The time for which it was connected.
     lived: Duration,
 }
 
 impl Gone {
-    /// The others can go on, unless a person has to do something.
+    /// Creates the loss of a single shard. The others continue unless a person has to act.
     fn alone(number: u32, error: ConnectError) -> Self {
         Self { number, with_all: matches!(error, ConnectError::Fatal { .. }), error, lived: Duration::ZERO }
     }
 }
 
-/// A shard that was to be opened again, and what came of it.
+/// The result of reopening a shard.
 type Reopened = (u32, Pace, Result<Shard, ConnectError>);
 
-/// Takes one step after the other until the time is over; returns how many are left.
+/// Runs steps one after the other within a time limit; returns the number of remaining steps.
 async fn all_within<E>(
     time: Duration,
     steps: impl Iterator<Item = impl Future<Output = Result<(), E>>>,
@@ -426,7 +427,7 @@ async fn all_within<E>(
     Ok(0)
 }
 
-/// Waits for the work there is; without any for ever.
+/// Waits for the current work; without work forever.
 async fn until_done<F: Future + Unpin>(work: &mut Option<F>) -> F::Output {
     match work {
         Some(work) => Pin::new(work).await,
@@ -434,7 +435,7 @@ async fn until_done<F: Future + Unpin>(work: &mut Option<F>) -> F::Output {
     }
 }
 
-/// How long an error asks to wait.
+/// Returns the wait that an error requests.
 fn told(error: &ConnectError) -> Option<Duration> {
     match error {
         ConnectError::Retry { after_ms, .. } => after_ms.map(Duration::from_millis),

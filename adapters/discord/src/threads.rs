@@ -1,8 +1,8 @@
-//! Threads: those that the host opened by a key, and those that are still to be opened by their first answer.
+//! Threads: those that the host opened by a key, and those that their first answer will open.
 //!
-//! A person who calls the bot in a channel gets a thread of their own. It has the id of their message, so the event
-//! can name it before it exists; it is opened when something is said in it. So a stranger, whom the host does not
-//! answer, opens none, and a restart in between loses none.
+//! A person who mentions the bot in a channel gets a new thread. It has the id of the person's message, so the
+//! event can name it before it exists; it is opened with the first message in it. So a stranger whom the host does
+//! not answer opens none, and a restart loses none.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -10,61 +10,61 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use hermes_adapter_sdk::serde::{Deserialize, Serialize};
 use hermes_adapter_sdk::serde_json;
 
-/// The name under which the host keeps them.
+/// The key of the stored threads.
 pub const KEPT_AS: &str = "threads";
-/// Threads by key that are remembered; the host asks again soon or never.
+/// The maximum number of remembered threads by key; the host retries soon or never.
 const OPENED_MAX: usize = 16;
-/// Threads that are still to be opened.
+/// The maximum number of threads still to be opened.
 const PROMISED_MAX: usize = 256;
 
-/// What is remembered about threads.
+/// The stored threads.
 #[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(crate = "hermes_adapter_sdk::serde")]
 pub struct Threads {
-    /// What was asked for by a key, the oldest first.
+    /// The threads requested by a key, the oldest first.
     #[serde(default)]
     opened: VecDeque<Opened>,
-    /// The messages that are to open one, the oldest first.
+    /// The messages that will open a thread, the oldest first.
     #[serde(default)]
     promised: VecDeque<String>,
 }
 
-/// A thread that a key asked for.
+/// A thread requested by a key.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(crate = "hermes_adapter_sdk::serde")]
 struct Opened {
     key: String,
-    /// Which one it is; without it whoever asked was cut off before that was known.
+    /// The id of the thread; `None` if the request was interrupted.
     thread: Option<String>,
     asked_ms: i64,
 }
 
-/// What is known of a key.
+/// The state of a key.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Known {
-    /// It never asked.
+    /// The key is unknown.
     No,
-    /// It asked at this time; whether there is a thread has to be looked up.
+    /// A thread was requested at this time; whether it exists must be looked up.
     Asked {
-        /// In milliseconds since the Unix epoch.
+        /// The time in milliseconds since the Unix epoch.
         at_ms: i64,
     },
-    /// It opened this one.
+    /// The key opened this thread.
     Thread(String),
 }
 
 impl Threads {
-    /// Reads what the host kept; what cannot be read is forgotten.
+    /// Parses the stored threads; an invalid value counts as empty.
     pub fn read(kept: Option<&str>) -> Self {
         kept.and_then(|kept| serde_json::from_str(kept).ok()).unwrap_or_default()
     }
 
-    /// What the host is to keep.
+    /// Returns the value to store.
     pub fn written(&self) -> String {
         serde_json::to_string(self).expect("texts are always JSON")
     }
 
-    /// What is known of a key.
+    /// Returns the state of a key.
     pub fn by_key(&self, key: &str) -> Known {
         match self.opened.iter().find(|opened| opened.key == key) {
             None => Known::No,
@@ -73,7 +73,7 @@ impl Threads {
         }
     }
 
-    /// A key asks for a thread.
+    /// Records the request of a key.
     pub fn ask(&mut self, key: &str, now_ms: i64) {
         if self.by_key(key) == Known::No {
             self.opened.push_back(Opened { key: key.to_owned(), thread: None, asked_ms: now_ms });
@@ -83,7 +83,7 @@ impl Threads {
         }
     }
 
-    /// A key that asked has its thread; `None`: it has none for sure.
+    /// Records the thread of a key; `None`: it certainly has none.
     pub fn answer(&mut self, key: &str, thread: Option<&str>) {
         match (self.opened.iter_mut().find(|opened| opened.key == key), thread) {
             (Some(opened), Some(thread)) => opened.thread = Some(thread.to_owned()),
@@ -92,7 +92,7 @@ impl Threads {
         }
     }
 
-    /// A message is to open a thread; `true`: that is news.
+    /// Records that a message will open a thread; returns `true` if that is new.
     pub fn promise(&mut self, message: &str) -> bool {
         if self.is_promised(message) {
             return false;
@@ -104,24 +104,24 @@ impl Threads {
         true
     }
 
-    /// Whether the thread of this message is still to be opened.
+    /// Returns whether the thread of this message is still to be opened.
     pub fn is_promised(&self, message: &str) -> bool {
         self.promised.iter().any(|promised| promised == message)
     }
 
-    /// The thread of this message is there, or never will be.
+    /// Records that the thread of this message exists, or never will.
     pub fn settle(&mut self, message: &str) {
         self.promised.retain(|promised| promised != message);
     }
 }
 
-/// Whose turn it is to open a thread: one at a time for each name, so that two ask for no second one, and a slow one
-/// holds up no other.
+/// Locks for opening threads, one per name, so that two requests open one thread, and a slow one does not delay the
+/// others.
 #[derive(Debug, Default)]
 pub struct Turns(Mutex<BTreeMap<String, Weak<tokio::sync::Mutex<()>>>>);
 
 impl Turns {
-    /// What is held while a thread of this name is opened.
+    /// Returns the lock for opening a thread with this name.
     pub fn of(&self, name: &str) -> Arc<tokio::sync::Mutex<()>> {
         let mut turns = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         turns.retain(|_, turn| turn.strong_count() > 0);

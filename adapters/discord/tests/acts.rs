@@ -1,4 +1,4 @@
-//! What a host may ask for that is neither a message nor its change, request by request.
+//! Tests of all requests other than new and edited messages.
 
 #![forbid(unsafe_code)]
 
@@ -12,7 +12,7 @@ use hermes_adapter_sdk::prelude::*;
 use hermes_adapter_sdk::testing::{MockHost, status};
 use serde_json::{Value, json};
 
-/// A server that answers one request after the other with these bodies (none: 204), and tells what was asked.
+/// Starts a server that answers sequential requests with these bodies (none: 204), and reports the requests.
 fn server(answers: Vec<(u16, Value)>) -> (MockHost, Receiver<String>) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = listener.local_addr().expect("an address");
@@ -41,7 +41,7 @@ fn read_request(stream: &mut TcpStream) -> String {
     }
     let head = String::from_utf8_lossy(&request).into_owned();
     let length = head.lines().find_map(|line| line.to_ascii_lowercase().strip_prefix("content-length: ")?.parse().ok());
-    // What is closed with a body unread is reset, and then the answer is lost.
+    // Closing a connection with an unread body resets it, which loses the response.
     let _ = stream.read_exact(&mut vec![0; length.unwrap_or(0)]);
     head
 }
@@ -104,7 +104,7 @@ fn a_refusal_and_a_limit_are_told_apart() {
     assert!(matches!(host.send(&outgoing), SendOutcome::Refused { kind: RefusalKind::Forbidden, .. }));
     let SendOutcome::NotSent { retry_after_ms, .. } = host.send(&outgoing) else { panic!("a limit is no refusal") };
     assert_eq!(retry_after_ms, Some(7500));
-    // Nothing is asked for while the bucket is empty; the server above has gone.
+    // No request is sent while the bucket is empty; the server above has ended.
     let SendOutcome::NotSent { retry_after_ms: Some(left), .. } = host.send(&outgoing) else { panic!("it is empty") };
     assert!(left <= 7500);
 }
@@ -139,7 +139,7 @@ fn a_limit_in_the_middle_of_many_files_is_a_limit() {
     assert!(matches!(outcome, SendOutcome::NotSent { retry_after_ms: Some(7500), .. }), "{outcome:?}");
 }
 
-/// Sends a message with one file to a server with these answers.
+/// Sends a message with one file to a server with these responses.
 fn sent_with_a_file(answers: Vec<(u16, Value)>) -> (SendOutcome, Vec<String>) {
     let count = answers.len();
     let (host, requests) = server(answers);

@@ -234,7 +234,7 @@ fn cards_and_polls_become_lines() {
     let bot = json!({ "id": "66", "username": "ci", "bot": true });
     assert_eq!(read(json!({ "content": "", "author": bot, "embeds": [card] })).unwrap().text, lines);
     assert_eq!(read(json!({ "content": "", "poll": poll })).unwrap().text, "[poll: Where to?\n- Oslo]");
-    // Under a person's text a card is the preview of a link.
+    // Below a person's text an embed is the preview of a link.
     assert_eq!(read(json!({ "content": "see https://ci/512", "embeds": [card] })).unwrap().text, "see https://ci/512");
     let snapshot = json!([{ "message": { "content": "", "embeds": [card] } }]);
     assert_eq!(read(json!({ "content": "", "message_snapshots": snapshot })).unwrap().text, lines);
@@ -249,7 +249,7 @@ fn cards_and_polls_become_lines() {
     let reply =
         read(json!({ "content": "why?", "type": 19, "referenced_message": answered })).unwrap().reply_to.unwrap();
     assert_eq!(reply.text, lines);
-    // One field that cannot be read costs neither the card nor the message.
+    // One invalid field affects neither the embed nor the message.
     let odd = json!([{ "type": "rich", "title": "t", "fields": [7, { "name": "a", "value": "b" }] }, 7]);
     assert_eq!(read(json!({ "content": "", "author": bot, "embeds": odd })).unwrap().text, "t\na: b");
 }

@@ -1,4 +1,4 @@
-//! Commands: when they are acknowledged, and who sees their answers.
+//! Tests of commands: the time of their acknowledgement, and the visibility of their answers.
 
 use std::sync::{Mutex, mpsc};
 
@@ -41,7 +41,7 @@ fn a_command_is_acknowledged_while_the_channel_of_a_message_before_it_is_asked_a
                 let _ = acknowledge.send(());
                 (204, Value::Null)
             }
-            // It is told once somebody has told the platform that the command was read.
+            // Answers after the command was acknowledged.
             CHANNEL => {
                 let _ = acknowledged.lock().expect("nobody panicked").recv();
                 channel()
@@ -71,7 +71,7 @@ fn an_acknowledgement_that_takes_its_time_holds_up_its_own_answer_and_no_other()
         move |line| {
             let _ = asked.send(line.to_owned());
             match line {
-                // It ends once another answer was said.
+                // Ends after another answer was sent.
                 "POST interactions/900/T/callback" => {
                     let _ = sent.lock().expect("nobody panicked").recv();
                     (204, Value::Null)
@@ -95,7 +95,7 @@ fn an_acknowledgement_that_takes_its_time_holds_up_its_own_answer_and_no_other()
     assert!(matches!(answer.wait().ok::<SendOutcome>(), SendOutcome::Delivered { .. }));
     let mut asked: Vec<String> = requests.try_iter().collect();
     assert_eq!(asked.pop().as_deref(), Some("PATCH webhooks/4200/T/messages/@original"));
-    // These two go side by side.
+    // These two requests run in parallel.
     asked.sort();
     assert_eq!(asked, ["POST channels/11/messages", "POST interactions/900/T/callback"]);
 }
@@ -105,7 +105,7 @@ fn who_dies_while_a_command_is_handed_over_still_answers_it_to_one_person_only()
     let first = bot_on(MockHost::setup("test").hold("emit"), |_| (204, Value::Null), commanded);
     first.connect().expect("it comes up");
     let run = first.run();
-    // The host has it, and nobody lives to be told.
+    // The host has the event, and the process ends before it learns that.
     first.next_event();
     let noted = first.kv("interactions");
     drop((run, first));
@@ -121,7 +121,7 @@ fn who_dies_while_a_command_is_handed_over_still_answers_it_to_one_person_only()
                 _ => (404, json!({ "code": 10015, "message": "Unknown Webhook" })),
             }
         },
-        // The session of the first life is gone, and nobody tells the command again.
+        // The session of the first run has ended, and the gateway never repeats the command.
         quiet,
     );
     host.connect().expect("it comes up");

@@ -1,4 +1,4 @@
-//! Where a conversation that moves here goes on.
+//! Tests of conversations that move to Discord.
 
 use std::sync::mpsc;
 
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::stage::*;
 
-/// Kinds of channels that have no threads: of voice, a category, a stage, a directory, and one that is not known yet.
+/// Kinds of channels without threads: voice, category, stage, directory, and an unknown one.
 /// <https://docs.discord.com/developers/resources/channel#channel-object-channel-types>
 const WITHOUT_THREADS: [u8; 5] = [2, 4, 13, 14, 99];
 

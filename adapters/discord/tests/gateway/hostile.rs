@@ -1,4 +1,4 @@
-//! A gateway that says what no gateway should, and an interface that answers what it promises not to.
+//! Tests with invalid messages of the gateway and invalid responses of the API.
 
 use std::sync::mpsc;
 

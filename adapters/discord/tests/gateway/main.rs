@@ -1,4 +1,4 @@
-//! What becomes of what the gateway tells, and of sessions whose connections end.
+//! Tests of gateway events, and of sessions whose connections end.
 
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! What the host says of its time, and what it cannot do at the moment.
+//! Tests of the host's time limits, and of calls that the host rejects temporarily.
 
 use std::sync::{Mutex, mpsc};
 

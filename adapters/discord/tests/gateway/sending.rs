@@ -1,4 +1,4 @@
-//! What is sent while something else takes its time, and what is known to have arrived.
+//! Tests of sending during other slow operations, and of messages known to have arrived.
 
 use std::sync::{Mutex, mpsc};
 

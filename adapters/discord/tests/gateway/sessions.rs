@@ -1,4 +1,4 @@
-//! A session whose connection ends, and what was told before.
+//! Tests of sessions whose connection ends, and of the events received before.
 
 use std::sync::{Mutex, mpsc};
 
@@ -17,7 +17,7 @@ fn what_was_told_before_the_session_ended_is_taken_in() {
     let host = bot(
         move |line| match line {
             "GET channels/10" => (200, json!({ "id": "10", "type": 0, "guild_id": "1" })),
-            // The first message is taken in until the session is over.
+            // The first message is processed until the session has ended.
             "GET guilds/1/roles" => {
                 let _ = is_over.lock().expect("nobody panicked").recv();
                 (200, json!([]))
@@ -57,7 +57,7 @@ fn a_session_whose_own_address_is_dead_is_resumed_at_the_gateways_and_not_for_ev
                     ready(peer, &format!("ws://{dead}"));
                     close(peer, 1001);
                 }
-                // Resumed, and away again.
+                // Resumed, and closed again.
                 1 => {
                     say(peer, &json!({ "op": 0, "s": 2, "t": "RESUMED", "d": {} }));
                     close(peer, 4000);
@@ -114,13 +114,13 @@ fn a_session_that_the_gateway_calls_invalid_is_resumed_or_begun_anew_as_it_says(
         move |n, first, peer| {
             let _ = tell.send((first["op"].as_u64(), first["d"]["session_id"].as_str().map(str::to_owned)));
             match n {
-                // While it stands: it may go on.
+                // The session is valid and can be resumed.
                 0 => {
                     ready(peer, "");
                     invalid(peer, true);
                     assert_eq!(closed_with(peer), Some(4900), "a goodbye would end the session");
                 }
-                // It stands again, and is over: what was told before is taken in.
+                // The session is resumed, and then ends: the earlier events are processed.
                 1 => {
                     tell_more(peer, 2);
                     invalid(peer, false);
@@ -129,14 +129,14 @@ fn a_session_that_the_gateway_calls_invalid_is_resumed_or_begun_anew_as_it_says(
                     ready(peer, "");
                     close(peer, 4000);
                 }
-                // The answer to a resume: the same `connect` begins a new one, on a new connection.
+                // The answer to a resume: the same `connect` starts a new session on a new connection.
                 3 => invalid(peer, false),
                 4 => {
                     ready(peer, "");
                     tell_more(peer, 4);
                     close(peer, 4009);
                 }
-                // The answer to a new one: too many were begun.
+                // The answer to a new session: too many were started.
                 5 => invalid(peer, false),
                 _ => close(peer, 4000),
             }
@@ -160,7 +160,7 @@ fn tell_more(peer: &mut Peer, seq: u64) {
     tell(peer, seq, &format!("more {seq}"), None);
 }
 
-/// The code that the other side ends the connection with.
+/// Returns the close code of the other side.
 fn closed_with(peer: &mut Peer) -> Option<u16> {
     loop {
         if let Message::Close(frame) = peer.read().ok()? {
@@ -210,7 +210,7 @@ fn a_file_is_fetched_once_the_host_asks_where_its_message_says_that_it_lies_now(
         let answer = host.call("fetch", &FetchCall::new(files[n].clone(), 30_000)).wait().ok::<Attachment>();
         answer.note.unwrap_or_default()
     };
-    // It came: that it cannot be kept is said by a host without a place for it.
+    // The file arrived; a host without a media folder reports that it cannot store it.
     assert!(note(0).contains("media_dir"), "{}", note(0));
     let moved = note(1);
     assert!(moved.contains("may not be fetched") && was_asked(&lines, "messages/1002"), "{moved}");

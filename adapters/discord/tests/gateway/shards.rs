@@ -1,4 +1,4 @@
-//! Several shards: how they come up, and that none takes another one with it.
+//! Tests of several shards: their start, and their independence.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, mpsc};
@@ -89,7 +89,7 @@ fn what_was_told_in_a_session_that_is_over_is_taken_in_though_another_shard_ends
         MockHost::setup("test"),
         two,
         move |line| match line {
-            // The first message is taken in until the other shard has ended everything.
+            // The first message is processed until the other shard has ended all shards.
             "GET guilds/1/roles" => {
                 let _ = is_over.lock().expect("nobody panicked").recv();
                 (200, json!([]))

@@ -1,4 +1,4 @@
-//! A Discord that plays what a test says: its requests, and each connection to its gateway.
+//! A simulated Discord for the tests: its requests, and each connection to its gateway.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -19,8 +19,8 @@ pub fn listener() -> (TcpListener, String) {
     (listener, address)
 }
 
-/// A bot whose requests are answered by `answer`, and whose connections to the gateway, counted from 0, are played by
-/// `play`, which is told the first word after the hello, and as its `base` where the API is.
+/// Starts a bot. `answer` answers its requests, and `play` simulates its gateway connections, counted from 0. `play`
+/// receives the first message after the hello, and the address of the API as its `base`.
 pub fn bot(
     answer: impl Fn(&str) -> (u16, Value) + Send + Sync + 'static,
     play: impl Fn(usize, Value, &mut Peer) + Send + Sync + 'static,
@@ -28,7 +28,7 @@ pub fn bot(
     bot_on(MockHost::setup("test"), answer, play)
 }
 
-/// The same with a host of its own.
+/// Does the same with a given host.
 pub fn bot_on(
     setup: Setup,
     answer: impl Fn(&str) -> (u16, Value) + Send + Sync + 'static,
@@ -37,26 +37,26 @@ pub fn bot_on(
     bot_of(setup, || json!({ "shards": 1 }), answer, play)
 }
 
-/// A host that kept this from an earlier life.
+/// Returns a host with a value stored by an earlier run.
 pub fn kept(key: &'static str, value: Option<String>) -> Setup {
     MockHost::setup("test")
         .answer("kv.get", move |call| Ok(json!({ "value": value.as_ref().filter(|_| call["key"] == key) })))
 }
 
-/// A gateway that begins a session and says nothing else.
+/// Simulates a gateway that starts a session and sends no events.
 pub fn quiet(_: usize, _: Value, peer: &mut Peer) {
     ready(peer, "");
     while peer.read().is_ok() {}
 }
 
-/// A gateway that begins a session and tells a command.
+/// Simulates a gateway that starts a session and sends a command.
 pub fn commanded(_: usize, _: Value, peer: &mut Peer) {
     ready(peer, "");
     command(peer, 2, "900");
     while peer.read().is_ok() {}
 }
 
-/// The same with what the gateway says of shards and limits.
+/// Does the same with the gateway's shards and limits from `wanted`.
 pub fn bot_of(
     setup: Setup,
     wanted: impl Fn() -> Value + Send + Sync + 'static,
@@ -66,7 +66,7 @@ pub fn bot_of(
     made(setup, wanted, move |line, _| answer(line), play)
 }
 
-/// A bot whose gateway is quiet, and whose requests are answered by `answer`, which is told their bodies too.
+/// Starts a bot with a quiet gateway. `answer` answers its requests and also receives their bodies.
 pub fn bot_asked(answer: impl Fn(&str, Value) -> (u16, Value) + Send + Sync + 'static) -> MockHost {
     made(MockHost::setup("test"), || json!({ "shards": 1 }), answer, quiet)
 }
@@ -135,7 +135,7 @@ pub fn say(peer: &mut Peer, payload: &Value) {
     let _ = peer.send(payload.to_string().into());
 }
 
-/// The next word that is no heartbeat; `None`: the connection has ended.
+/// Returns the next message other than a heartbeat; `None`: the connection has ended.
 pub fn heard(peer: &mut Peer) -> Option<Value> {
     loop {
         let payload: Value = serde_json::from_str(peer.read().ok()?.to_text().ok()?).ok()?;
@@ -150,7 +150,7 @@ pub fn ready(peer: &mut Peer, resumed_at: &str) {
     say(peer, &json!({ "op": 0, "s": 1, "t": "READY", "d": data }));
 }
 
-/// Tells a message in a guild; `role`: it calls one.
+/// Sends a message in a guild; with `role` it mentions a role.
 pub fn tell(peer: &mut Peer, seq: u64, text: &str, role: Option<&str>) {
     let message = json!({
         "id": (1000 + seq).to_string(), "channel_id": "10", "guild_id": "1", "type": 0, "content": text,
@@ -159,7 +159,7 @@ pub fn tell(peer: &mut Peer, seq: u64, text: &str, role: Option<&str>) {
     say(peer, &json!({ "op": 0, "s": seq, "t": "MESSAGE_CREATE", "d": message }));
 }
 
-/// Somebody uses a command in a guild.
+/// Sends a command in a guild.
 pub fn command(peer: &mut Peer, seq: u64, id: &str) {
     let interaction = json!({
         "id": id, "type": 2, "token": "T", "guild_id": "1", "data": { "name": "help" },
@@ -168,7 +168,7 @@ pub fn command(peer: &mut Peer, seq: u64, id: &str) {
     say(peer, &json!({ "op": 0, "s": seq, "t": "INTERACTION_CREATE", "d": interaction }));
 }
 
-/// A message with one file.
+/// Sends a message with one file.
 pub fn tell_file(peer: &mut Peer, seq: u64, url: &str) {
     let message = json!({
         "id": (1000 + seq).to_string(), "channel_id": "10", "guild_id": "1", "type": 0, "content": "look",
@@ -178,7 +178,7 @@ pub fn tell_file(peer: &mut Peer, seq: u64, url: &str) {
     say(peer, &json!({ "op": 0, "s": seq, "t": "MESSAGE_CREATE", "d": message }));
 }
 
-/// Somebody calls the bot in a guild.
+/// Sends a message in a guild that mentions the bot.
 pub fn call(peer: &mut Peer, seq: u64) {
     let message = json!({
         "id": (1000 + seq).to_string(), "channel_id": "10", "guild_id": "1", "type": 0, "content": "<@42> hello",
@@ -199,7 +199,7 @@ pub fn channel() -> (u16, Value) {
     (200, json!({ "id": "10", "type": 0, "guild_id": "1" }))
 }
 
-/// Ends the connection, and waits until the other side has it.
+/// Closes the connection, and waits until the other side has ended it.
 pub fn close(peer: &mut Peer, code: u16) {
     let _ = peer.close(Some(CloseFrame { code: code.into(), reason: "".into() }));
     while peer.read().is_ok() {}
