@@ -1,5 +1,5 @@
-// A headless Chromium, spoken to through its own protocol over a pipe: nothing to
-// install besides the browser. Only what the tests need.
+// A headless Chromium, controlled through its own protocol over a pipe. Needs no installation besides the browser,
+// and supports only what the tests need.
 import { spawn } from "node:child_process";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -57,7 +57,7 @@ export class Browser {
     });
   }
 
-  /** Opens a page; `complaints` gathers what its console and its policy say. */
+  /** Opens a page; `complaints` collects the messages of its console and its policy. */
   async open(url, { width = 1280, height = 800, dark = false } = {}) {
     const { targetId } = await this.send("Target.createTarget", { url: "about:blank" });
     const { sessionId } = await this.send("Target.attachToTarget", { targetId, flatten: true });
@@ -118,7 +118,7 @@ class Page {
     return result.value;
   }
 
-  /** Waits until an expression of the page is true; looks at every frame it draws. */
+  /** Waits until an expression of the page is true, with a check in every frame. */
   async until(expression, what = expression) {
     const watched = `new Promise((resolve) => {
       const end = Date.now() + ${PATIENCE_MS - 2000};

@@ -1,4 +1,4 @@
-// One hermes-host on a home of its own, on free ports.
+// A hermes-host with a separate home folder, on free ports.
 import { execFile, spawn } from "node:child_process";
 import { mkdtempSync, mkdirSync, rmSync, writeFileSync } from "node:fs";
 import { createServer } from "node:net";
@@ -46,7 +46,7 @@ export class Host {
       const timer = setTimeout(() => reject(new Error(`no link within ${START_MS} ms:\n${this.said}`)), START_MS);
       const look = (piece) => {
         this.said += piece;
-        // The output is no terminal, so it shows the address without the token.
+        // The output is not a terminal, so it shows the address without the token.
         if (!/http:\/\/127\.0\.0\.1:\d+\/\?token=…/.test(this.said)) return;
         clearTimeout(timer);
         const arguments_ = ["--config", this.config, "--home", this.home, "webchat", "link"];

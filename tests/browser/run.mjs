@@ -1,5 +1,5 @@
-// webchat and the status page, as a person meets them. The host is the built one, the
-// agent is `echo`. Screenshots lie in target/browser; a failure leaves one too.
+// Tests of webchat and the status page from the point of view of a person. The host is the built one, the agent is
+// `echo`. Screenshots are in target/browser; a failure saves one too.
 import assert from "node:assert/strict";
 import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -23,7 +23,7 @@ async function say(page, text) {
   await page.press("Enter");
 }
 
-/** Says something and waits for its echo. */
+/** Sends a message and waits for its echo. */
 async function talk(page, text, answer = text) {
   await say(page, text);
   await page.until(says(answer), `the answer ${answer}`);
@@ -51,7 +51,7 @@ test("a stranger's browser is shown the way in and nothing else", async ({ brows
 test("a message is delivered, and its answer streams", async ({ page }) => {
   await say(page, "/slow 120 one two three four five six");
   await page.until(`document.querySelector(".msg.me .status")?.innerText === "delivered to host"`);
-  // It grows before it is there.
+  // The message grows before it is complete.
   await page.until(`/^one/.test(document.querySelector(".msg.live .body")?.innerText ?? "")`, "a piece of the answer");
   assert.ok(await page.evaluate(`!document.querySelector("#stop").hidden`));
   await page.until(says("one two three four five six"));
@@ -191,8 +191,8 @@ test("the theme follows the system, and a choice is kept", async ({ page }) => {
 });
 
 /**
- * Every control and text on the page whose contrast is too low (WCAG AA: 4.5, large text: 3), as it is shown, under the
- * pointer and disabled. Colours are the computed ones, over everything that lies behind them.
+ * Returns every control and text on the page with a contrast that is too low (WCAG AA: 4.5, large text: 3), in
+ * its normal, hovered and disabled states. Colours are the computed ones, over all layers behind them.
  */
 const LOW_CONTRAST = `(${function () {
   const canvas = document.createElement("canvas").getContext("2d", { willReadFrequently: true });
@@ -231,7 +231,7 @@ const LOW_CONTRAST = `(${function () {
     if (found < (large ? 3 : 4.5)) low.push(node.tagName.toLowerCase() + (node.id ? "#" + node.id : "." + node.className) + " \u201c" + (node.innerText || node.title || "").slice(0, 20) + "\u201d " + how + ": " + found.toFixed(2));
   };
   const shown = [...document.querySelectorAll("button, a, input, textarea, select, kbd, small, label, h1, h2, p, [role=option], .status, .body")]
-    // What appears under the pointer only is judged by its own colour there.
+    // Elements that appear only on hover are checked with their own colour there.
     .filter((node) => node.checkVisibility() && !node.closest(".copy-message, .skip"));
   for (const node of shown) {
     judge(node, window.contrastState);
@@ -244,7 +244,10 @@ const LOW_CONTRAST = `(${function () {
   return { low: [...new Set(low)], judged: shown.length };
 }})()`;
 
-/** Resolves once no element has come or gone for half a second: the list of conversations is drawn again after an answer. */
+/**
+ * Resolves once no element was added or removed for half a second, because the list of conversations is rendered
+ * again after an answer.
+ */
 const STANDS_STILL = `new Promise((resolve) => {
   const watch = new MutationObserver(() => { clearTimeout(timer); timer = setTimeout(end, 500); });
   const end = () => { watch.disconnect(); resolve(true); };
@@ -254,14 +257,14 @@ const STANDS_STILL = `new Promise((resolve) => {
 
 async function contrast(page, state) {
   await page.evaluate(`window.contrastState = ${JSON.stringify(state)}`);
-  // A change of colour takes its time otherwise.
+  // A colour transition would otherwise take time.
   await page.evaluate(`document.getAnimations().forEach((one) => one.finish?.call && one.effect?.getComputedTiming().iterations !== Infinity && one.finish())`);
   return page.evaluate(LOW_CONTRAST);
 }
 
 test("every control can be read, in light and dark, under the pointer and disabled", async ({ page }) => {
   await talk(page, "a text with `code` and [a link](https://example.org)", "a text with code and a link");
-  // A question as the host asks it, with one choice of each style; one of them was answered.
+  // A question of the host, with one choice of each style; one of the questions was answered.
   await page.evaluate(`(() => {
     const choices = (chosen) => '<article class="msg notice"><div class="body">Run this?</div><div class="choices" role="group">'
       + ["primary", "", "danger"].map((style) => '<button type="button" class="' + style + (chosen === style ? " chosen" : "") + '"'
@@ -437,7 +440,7 @@ test("the status page opens", async ({ browser, host }) => {
   await page.close();
 });
 
-/** Runs every test on a host that keeps its adapters in one way; returns how many failed. */
+/** Runs every test on a host with one isolation mode; returns the number of failures. */
 async function round(browser, isolation) {
   const host = await Host.make(isolation);
   let failed = 0;

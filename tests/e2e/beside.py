@@ -1,7 +1,7 @@
-"""One conversation on Telegram, for whichever gateway answers it, and what people see of it.
+"""One conversation on Telegram, for any gateway, and its visible results.
 
-`play` says what is in the script to a gateway and answers, for every step of it, what was seen.
-Numbers of messages, times and identities are taken out, so that two gateways can be compared.
+`play` runs the script against a gateway and returns the observations for each step. Message ids, times and
+identities are removed, so that two gateways can be compared.
 """
 
 import base64
@@ -15,13 +15,14 @@ from conftest import until
 GROUP = -100
 STRANGER = 555
 QUIET_S = 1.2
-# How long what has to come is waited for. That it did not come is seen, as what comes is.
+# Time limit for expected events, in seconds. A missing event is recorded like one that arrives.
 WAIT_S = 60
-# Steps that do not end, after which nothing more is played.
+# Number of incomplete steps after which the script stops.
 BROKEN_MAX = 2
-# What is told of a step that differs: lines of the log, calls.
+# Number of log lines and calls that are reported for a step that differs.
 LINES_TOLD, CALLS_TOLD = 25, 12
-# How fast the model speaks; both gateways have shown a beginning, or have not, well before it goes on.
+# Pause between the pieces of the model, in seconds. Long enough that both gateways have, or have not, shown a
+# beginning.
 PACE_S = 0.35
 
 MARKDOWN = """# A heading
@@ -52,15 +53,15 @@ LONG = "\n\n".join(f"Paragraph {n}. " + "It goes on and on. " * 12 for n in rang
 # --- the model ------------------------------------------------------------------------------------
 
 def words_of(content):
-    """The text of a message that may have parts."""
+    """Returns the text of a message that may have parts."""
     if isinstance(content, str):
         return content
     return " ".join(part.get("text", "<a picture>") for part in content)
 
 
 def answer(messages, picture):
-    """What the model says: always the same to the same question, and what of it depends on what it was told.
-    `picture` is the file of one that it sends."""
+    """Returns the answer of the model, which depends only on its input. `picture` is the path of a picture that it
+    sends."""
     said = words_of(messages[-1]["content"])
     asked = [word for message in messages if message["role"] == "user" for word in re.findall(r"<(\w\d)>", words_of(message["content"]))]
     end = f"<{asked[-1]}>" if re.search(r"<\w\d>", said) else "<no word>"
@@ -82,7 +83,8 @@ def answer(messages, picture):
 
 
 def in_two(text):
-    """Two pieces, so that it is no matter of chance whether an answer's beginning is shown before its end is there."""
+    """Splits a text into two pieces, so that it does not depend on timing whether a beginning is shown before the
+    end."""
     return [text[:-5], text[-5:]]
 
 
@@ -93,7 +95,7 @@ MARKS = {"*": "b", "_": "i", "__": "u", "~": "s", "||": "spoiler"}
 
 
 class Marked(html.parser.HTMLParser):
-    """The text of Telegram HTML with one kind of marks."""
+    """A parser that converts Telegram HTML to text with uniform marks."""
 
     def __init__(self):
         super().__init__(convert_charrefs=True)
@@ -119,7 +121,7 @@ def marked_html(raw):
 
 
 def marked_v2(raw):
-    """The same for MarkdownV2."""
+    """Converts MarkdownV2 to text with the same marks."""
     out, at, opened, quote = [], 0, [], False
     while at < len(raw):
         if raw.startswith("```", at):
@@ -168,7 +170,7 @@ def unescaped(text):
 
 
 def shown_text(message):
-    """A message's text with its marks, or its caption."""
+    """Returns the text of a message with its marks, or its caption."""
     raw, mode = message.get("raw"), (message.get("mode") or "").lower()
     if raw is None:
         return message.get("caption", "")
@@ -189,7 +191,7 @@ def without_chance(text):
 
 
 class Watch:
-    """What the chats of one gateway show, step by step."""
+    """A recorder of the visible messages of one gateway, step by step."""
 
     def __init__(self, telegram):
         self.telegram, self.seen, self.calls, self.labels = telegram, {}, 0, {}
@@ -198,12 +200,12 @@ class Watch:
         self.labels[message_id] = name
 
     def sends(self):
-        """Those to the person of the script: what is sent elsewhere may be a matter of the step before."""
+        """Returns the sends to the main person of the script. Sends to other chats may belong to the previous step."""
         calls = self.telegram.get("journal")
         return len([call for call in calls if call["method"].lower() == "sendmessage" and str(call["params"].get("chat_id")) == "7"])
 
     def step(self, name, looks, chats):
-        """What is new since the last step, as a person would tell it; of the rest, what `looks` names."""
+        """Returns the new messages since the last step, and the observations named in `looks`."""
         lines, sounds, grows, counted = [], set(), False, 0
         for chat in chats:
             for message in self.telegram.from_bot(chat):
@@ -228,7 +230,7 @@ class Watch:
 
 
 def line(chat, message, text, labels):
-    """One message of the bot: where, what it quotes, what is attached."""
+    """Formats one message of the bot with its chat, quote and attachments."""
     kind = next((f"a {kind}: " for kind in ("photo", "document", "voice", "video") if kind in message), "")
     quoted = (message.get("reply_to_message") or {}).get("message_id")
     place = "in the group" if chat < 0 else f"to {chat}"
@@ -238,14 +240,14 @@ def line(chat, message, text, labels):
 
 
 def menu(calls):
-    """The names in the last menu that was set."""
+    """Returns the names in the last menu."""
     found = [call["params"]["commands"] for call in calls if call["method"].lower() == "setmycommands"]
     commands = (json.loads(found[-1]) if isinstance(found[-1], str) else found[-1]) if found else []
     return sorted(command["command"] for command in commands)
 
 
 class Stage:
-    """The people of the script, and the gateway that they speak to."""
+    """The people of the script and their gateway."""
 
     def __init__(self, gateway, telegram, model):
         self.gateway, self.telegram, self.model = gateway, telegram, model
@@ -261,7 +263,7 @@ class Stage:
         return said["message_id"]
 
     def comes(self, what, check):
-        """Waits for something; notes where it does not come, and the script goes on."""
+        """Waits for an event. Records its absence, and the script continues."""
         try:
             until(what, check, WAIT_S)
         except AssertionError:
@@ -271,29 +273,29 @@ class Stage:
         self.comes(f"{words} in {chat}", lambda: any(words in (m.get("text") or m.get("caption") or "") for m in self.telegram.from_bot(chat)))
 
     def next_answer(self, words=""):
-        """Waits for a message of the bot, with these words, that no step before has seen."""
+        """Waits for a new message of the bot that contains these words."""
         def new():
             return [m for m in self.telegram.from_bot(7) if m["message_id"] not in self.watch.seen and words in (m.get("text") or "")]
 
         self.comes(f"another answer with {words!r} in 7", new)
 
     def logged(self):
-        """How far the gateway's log has come."""
+        """Returns the length of the gateway's log."""
         return len(self.gateway.program.said())
 
     def trace(self, logged, called):
-        """The last lines of the gateway's log and the last calls, of a step that began there."""
+        """Returns the last log lines and the last calls of a step that began at these positions."""
         lines = self.gateway.program.said()[logged:].splitlines()[-LINES_TOLD:]
         calls = [call for call in self.telegram.get("journal")[called:] if call["method"].lower() != "getupdates"][-CALLS_TOLD:]
         told = [f"{call['method']} {json.dumps(call['params'])[:200]} {call.get('fault') or ''} {call.get('refused') or ''}" for call in calls]
         return "\n".join(["its log:", *lines, "its calls:", *told])
 
     def holds(self, word):
-        """The model does not answer what ends in this word."""
+        """Makes the model hold back its answer to messages that end with this word."""
         self.model.hold(lambda messages: re.findall(r"<(\w\d)>", words_of(messages[-1]["content"]))[-1:] == [word])
 
     def agrees(self):
-        """Presses the first button of the last answer, if it has any."""
+        """Presses the first button of the last answer, if it has buttons."""
         last = self.telegram.from_bot(7)[-1]
         for row in (last.get("reply_markup") or {}).get("inline_keyboard", [])[:1]:
             self.telegram.sim("press", chat=7, message_id=last["message_id"], data=row[0]["callback_data"])
@@ -302,7 +304,7 @@ class Stage:
         until(f"the model is asked of {words!r}", lambda: any(words in words_of(m[-1]["content"]) for m in list(self.model.requests)))
 
     def quiet(self, for_s=QUIET_S):
-        """Waits until nothing has been sent or changed for a while: whoever looks then has seen it all."""
+        """Waits until nothing was sent or edited for some time, so that all messages are visible."""
         last = [time.monotonic(), None]
 
         def still():
@@ -320,7 +322,7 @@ STEPS = {}
 
 
 def step(*looks):
-    """A step of the script, named as its function; `looks` are what is compared of it besides what is said."""
+    """Decorates a step of the script, named after its function. `looks` are compared in addition to the messages."""
     def keep(function):
         STEPS[function.__name__.replace("_", " ")] = (function, looks)
         return function
@@ -570,7 +572,7 @@ def new(stage):
 
 
 def play(stage):
-    """Everything that was seen, by step, and of each what helps to tell why."""
+    """Returns the observations of each step, and details that help to explain them."""
     views, traces, broken = {}, {}, []
     for name, (function, looks) in STEPS.items():
         logged, called = stage.logged(), stage.watch.calls

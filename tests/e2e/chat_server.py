@@ -1,4 +1,4 @@
-"""What the model servers of these tests have in common: chat completions that are streamed, on a port of their own."""
+"""The common parts of the model servers of these tests: streamed chat completions on a separate port."""
 
 import http.server
 import json
@@ -6,7 +6,7 @@ import threading
 
 
 class Chat(http.server.BaseHTTPRequestHandler):
-    """One request, and the ways to answer it."""
+    """A request handler with methods for all forms of answers."""
 
     def log_message(self, *_):
         pass
@@ -18,7 +18,7 @@ class Chat(http.server.BaseHTTPRequestHandler):
         return json.loads(self.rfile.read(int(self.headers["content-length"])))
 
     def stream(self, deltas, end="stop"):
-        """Says the parts of a message one after the other."""
+        """Sends the parts of a message one after the other."""
         self.send_response(200)
         self.send_header("content-type", "text/event-stream")
         self.end_headers()
@@ -41,7 +41,7 @@ class Chat(http.server.BaseHTTPRequestHandler):
 
 
 class ChatServer:
-    """Serves with such a handler until it is stopped."""
+    """A server with such a handler that runs until it is stopped."""
 
     def serve(self, handler):
         self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)

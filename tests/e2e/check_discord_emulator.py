@@ -1,4 +1,4 @@
-"""An independent client library talks to the emulator; what it cannot do, the emulator does wrong.
+"""Check of the Discord emulator with an independent client library. Every failure is a fault of the emulator.
 
     check_discord_emulator.py http://127.0.0.1:PORT
 """
@@ -135,7 +135,7 @@ async def main():
         await resume(bot)
         await bot.close()
         await running
-    # What discord.py was made to do wrong on purpose stands in the verdict, and nothing else.
+    # The verdict contains exactly the errors that discord.py was made to cause.
     errors = get("verdict")["errors"]
     assert len(errors) == 1 and "BASE_TYPE_MAX_LENGTH" in errors[0], errors
 

@@ -1,4 +1,5 @@
-"""Slack's own SDK judges the stand-in for Slack: what it connects, signs, posts and uploads has to work as it expects.
+"""Check of the Slack emulator with Slack's own SDK. Connections, signatures, posts and uploads must work as the SDK
+expects.
 
 python check_slack_host.py BASE [EVENTS_PORT]
 """

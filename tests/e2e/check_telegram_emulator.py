@@ -1,4 +1,4 @@
-"""Two independent client libraries talk to the emulator; what they cannot do, it does wrong.
+"""Check of the Telegram emulator with two independent client libraries. Every failure is a fault of the emulator.
 
     check_telegram_emulator.py http://127.0.0.1:PORT
 """
@@ -89,7 +89,8 @@ async def with_python_telegram_bot(token):
 
 
 async def with_a_webhook(bot, token):
-    """The library's own receiver gets an update, twice while it is not taken, and a poll is refused meanwhile."""
+    """Checks the webhook of the library: an update is delivered, repeated until it is accepted, and polls are refused
+    meanwhile."""
     texts, dispatcher = asyncio.Queue(), aiogram.Dispatcher()
     statuses = [503]
 

@@ -1,7 +1,7 @@
-"""The built host, the built libraries, real input.
+"""Fixtures: the built host and libraries with real input.
 
-Environment (set by `run`): HERMES_BIN, the folder of the built binary; TELEGRAM_SCHEMA, the published
-schema; AIMOCK, the folder in which the model mock is installed.
+Environment (set by `run`): HERMES_BIN, the folder of the built binary; TELEGRAM_SCHEMA, the published schema;
+AIMOCK, the folder in which the model mock is installed.
 """
 
 import contextlib
@@ -22,9 +22,9 @@ import pytest
 HERE = pathlib.Path(__file__).parent
 BIN = pathlib.Path(os.environ["HERMES_BIN"])
 WAIT_S = 30
-# The largest file that stays in a test's folder.
+# Size of the largest file that may remain in a test's folder, in bytes.
 KEPT_BYTES_MAX = 50 << 20
-# Credential locks hold across all hosts of a user: those of one run must not meet those of another.
+# Credential locks apply to all hosts of a user, so each test run needs a separate folder for them.
 RUNTIME = tempfile.TemporaryDirectory(prefix="hermes-e2e-")
 
 
@@ -35,7 +35,7 @@ def free_port():
 
 
 def until(what, check, timeout=WAIT_S):
-    """Polls `check` until it answers something; fails with `what` and the last answer."""
+    """Polls `check` until it returns a result. Fails with `what` and the last result."""
     deadline, last = time.monotonic() + timeout, None
     while time.monotonic() < deadline:
         last = check()
@@ -53,20 +53,20 @@ def request(method, url, body=None, headers=None, timeout=WAIT_S):
 
 
 def until_it_answers(program, look):
-    """Waits for a server that is starting; fails with its words where it has ended."""
+    """Waits for a server that is starting. Fails with its output if it has ended."""
 
     def answers():
         assert program.process.poll() is None, program.said()
         try:
             return look()
         except OSError:
-            return None  # It does not listen yet.
+            return None  # The server does not listen yet.
 
     until("the server answers", answers)
 
 
 class Program:
-    """A process that is stopped by its own id."""
+    """A process that is stopped by its process id."""
 
     def __init__(self, arguments, log, **more):
         self.log = log
@@ -87,7 +87,7 @@ class Program:
 
 
 class Host:
-    """One hermes-host on a home of its own."""
+    """A hermes-host with a separate home folder."""
 
     def __init__(self, folder, config, env=None):
         self.home = folder / "home"
@@ -135,14 +135,14 @@ class Host:
         return self.program.stop(how)
 
     def kill(self):
-        """kill -9, and the children that would outlive it are gone too."""
+        """Kills the host with kill -9, together with the children that would outlive it."""
         self.program.process.kill()
         self.program.process.wait()
 
 
 @pytest.fixture(autouse=True)
 def nothing_large_is_left(tmp_path):
-    """pytest keeps the folders of three runs; what is large in them tells nobody anything. Made first, so it ends last."""
+    """Removes large files, because pytest keeps the folders of three runs. Created first, so that it ends last."""
     yield
     for path in tmp_path.rglob("*"):
         if path.is_file() and not path.is_symlink() and path.stat().st_size > KEPT_BYTES_MAX:
@@ -151,7 +151,7 @@ def nothing_large_is_left(tmp_path):
 
 @pytest.fixture
 def host(tmp_path):
-    """Makes hosts; stops what is left of them."""
+    """Creates hosts and stops the remaining ones."""
     made = []
 
     def make(config, env=None, name="host"):
@@ -167,7 +167,7 @@ def host(tmp_path):
 
 
 class Telegram:
-    """The emulator, from the side of the people who write to the bot."""
+    """The emulator, from the point of view of people who write to the bot."""
 
     TOKEN = "4242:TESTTOKENTESTTOKENTESTTOKENTESTTOKEN"
 
@@ -205,7 +205,7 @@ class Telegram:
 
 @contextlib.contextmanager
 def emulator(folder):
-    """A Telegram of its own, as long as it is used."""
+    """Runs a separate Telegram emulator while it is in use."""
     port, spool = free_port(), folder / "bot-api"
     spool.mkdir()
     arguments = [sys.executable, HERE / "telegram_emulator.py", os.environ["TELEGRAM_SCHEMA"], str(port), spool]
@@ -227,7 +227,7 @@ def telegram(tmp_path):
 
 @pytest.fixture(params=["in-process", "process"])
 def isolation(request):
-    """Both ways to run the same library."""
+    """Runs a test in both isolation modes of the same library."""
     return request.param
 
 

@@ -1,7 +1,7 @@
-"""What people see differently here and with the Python gateway, and why: the table that `test_beside_python.py` holds
-both to and that stands in README.md.
+"""The visible differences from the Python gateway and their reasons. `test_beside_python.py` checks both gateways
+against this table, which is part of README.md.
 
-    python3 tests/e2e/differences.py --write    writes it there
+    python3 tests/e2e/differences.py --write    updates README.md
 """
 
 import dataclasses
@@ -15,7 +15,7 @@ BEGIN, END = "<!-- differences.py -->\n", "<!-- end -->\n"
 
 @dataclasses.dataclass(frozen=True)
 class Difference:
-    """Patterns, matched in whole, of what is seen in some steps by one look at them; then the same in words."""
+    """A difference: patterns that match a complete observation in certain steps, and a description in words."""
     steps: tuple
     look: str
     ours: str
@@ -34,17 +34,18 @@ def says(steps, ours, python, here, there, why):
 
 FROM_A1 = r"We began at a1\. Told of: nothing else\."
 STOPS = r"to 7: ⚠️ Gateway shutting down — Your current task will be interrupted\.\n"
-# Every conversation that spoke lately is resumed after a crash, whether a turn of it ran or not. Where an edit took too
-# long, the preview stays and the answer comes once more below it.
+# The Python gateway resumes every recent conversation after a crash, with or without a running turn. If an edit took
+# too long, the preview stays and the answer is sent again below it.
 UNASKED = r"(\nin the group: We began at (n1|m1)\. Told of: nothing else\. <no\s+(word>|▉))*"
 HALF = r"(to 7: " + FROM_A1 + r" ▉\n)?"
 
 
 def resumed(word, second, before=""):
-    """A turn that was cut off and is run again after a start. It sends nothing before its first poll has ended, which lasts
-    ten seconds where nobody writes; the answer is tried three times in six to eight and then lost. Which it is depends on
-    how fast it starts and on the chance in its waits. Whoever writes ends the poll, so the next answer comes. On a busy
-    machine the answer was seen to come twice as well."""
+    """Returns the patterns of a turn that is resumed after a start. The gateway sends nothing before its first poll
+    has ended, which takes ten seconds without messages; the answer is tried three times within six to eight
+    seconds and then lost. The result depends on the start time and on the random waits. A message ends the poll,
+    so the next answer arrives. On a busy machine the answer was also seen twice.
+    """
     answered = "(to 7: " + FROM_A1 + f" <{word}>\n){{1,2}}"
     next_one = r"to 7, on the second question: " + FROM_A1 + f" <{second}>" + UNASKED
     lost = f"\nnothing within 60 s: <{word}> in 7"

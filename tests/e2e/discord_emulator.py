@@ -1,17 +1,17 @@
-"""A Discord: HTTP API v10 and gateway for one bot, which refuses what the platform refuses.
+"""A Discord emulator: HTTP API v10 and gateway for one bot, with the refusals of the platform.
 
     discord_emulator.py PORT
 
-Every body is checked for the names and kinds of its fields, for the limits that the documentation
-names (2000 characters, 25 of a nonce, 5 buttons a row, …) and for what is needed; what is wrong is
-answered with 50035 and stands in the verdict. With DISCORD_SCHEMAS (see `discord_schemas.mjs`) every
-body has to be one of the published description too. The gateway keeps sessions: a connection that is cut
-can be resumed and gets what it missed; hello, heartbeats, close codes, intents and zlib-stream are
-as documented. Buckets are counted, and a request beyond them is answered with 429.
+Every body is checked for field names and types, for the documented limits (2000 characters, 25 of a nonce, 5
+buttons per row, …) and for required fields; errors are answered with 50035 and recorded in the verdict. With
+DISCORD_SCHEMAS (see `discord_schemas.mjs`) every body must also match the published description. The gateway keeps
+sessions: an interrupted connection can be resumed and gets the missed events; hello, heartbeats, close codes,
+intents and zlib-stream are as documented. Requests are counted in buckets, and a request beyond the limit is
+answered with 429.
 
-The other side of the conversation and the faults are driven over `/_sim/...` (see `SIM`). It
-listens on loopback only and is itself checked by `check_discord_emulator.py` with discord.py.
-Sources: https://docs.discord.com/developers/reference and the pages it names.
+Messages of people and faults are controlled over `/_sim/...` (see `SIM`). The emulator listens on loopback only
+and is checked by `check_discord_emulator.py` with discord.py. Sources:
+https://docs.discord.com/developers/reference and the pages that it links.
 """
 
 import asyncio
@@ -59,7 +59,7 @@ class World:
         self.channels["14"]["available_tags"] = [{"id": "900", "name": "open", "moderated": False, "emoji_id": None, "emoji_name": None}]
 
     def new_id(self):
-        """An id that says the time, and is later than every other."""
+        """Returns an id that contains the time and is greater than all earlier ones."""
         self.last_id = max(self.last_id + 1, (int(time.time() * 1000) - EPOCH_MS) << 22)
         return str(self.last_id)
 
@@ -75,7 +75,7 @@ WORLD = World()
 
 
 def published():
-    """The schemas of bodies, by route."""
+    """Returns the schemas of bodies by route."""
     if not os.environ.get("DISCORD_SCHEMAS"):
         return {}
     from jsonschema import Draft202012Validator
@@ -87,14 +87,15 @@ SCHEMAS = published()
 
 
 def with_textual_ids(value):
-    """The API takes ids as numbers too; the description names strings only."""
+    """Converts ids to text. The API also accepts numbers, but the description only names strings."""
     if isinstance(value, dict):
         return {k: str(v) if (k == "id" or k.endswith("_id")) and isinstance(v, int) else with_textual_ids(v) for k, v in value.items()}
     return [with_textual_ids(one) for one in value] if isinstance(value, list) else value
 
 
 def beside_the_description(route, body):
-    """What is wrong with a body by the published description: where one of several has to fit, by the nearest."""
+    """Returns the errors of a body by the published description. If one of several schemas must match, the best match
+    counts."""
     bodies = with_textual_ids(body if isinstance(body, list) else [body])
     tries = [[f"{fault.json_path}: {fault.message[:200]}" for one in bodies for fault in schema.iter_errors(one)] for schema in SCHEMAS.get(route, [])]
     return min(tries, key=len, default=[])
@@ -105,7 +106,7 @@ def person(user, **more):
 
 
 def reply(data, status=200, headers=None):
-    """JSON as the platform sends it: its type without a charset."""
+    """Returns JSON like the platform: its content type has no charset."""
     return web.Response(body=json.dumps(data).encode(), status=status, headers=headers, content_type="application/json")
 
 
@@ -134,7 +135,7 @@ class Session:
 
 
 class Wire:
-    """One websocket, plain or in one zlib stream."""
+    """A websocket, plain or as one zlib stream."""
 
     def __init__(self, ws, compress):
         self.ws, self.deflate = ws, zlib.compressobj() if compress else None
@@ -162,7 +163,7 @@ def without_content(message):
 
 
 async def dispatch(name, data):
-    """Tells every session what happened; the content of messages as its intents allow."""
+    """Sends an event to every session, with the content of messages if the intents allow it."""
     for session in list(WORLD.sessions.values()):
         if not session.hears(data):
             continue
@@ -260,7 +261,7 @@ async def gateway(request):
         wire.gone()
         code = ws.close_code
         WORLD.gateway_log.append({"op": "closed", "code": code, "at": time.time()})
-        # Only a bot that says goodbye ends its session; which code that was cannot be told where we closed first.
+        # A session ends only if the bot closes it; the close code is unknown if the server closed first.
         if wire.session and not wire.closed_here and code in (1000, 1001):
             WORLD.sessions.pop(wire.session.id, None)
     return ws
@@ -273,7 +274,7 @@ def fault(errors, where, code, message):
 
 
 def check(body, fields, needed, where, errors):
-    """Appends what is wrong with an object."""
+    """Appends the errors of an object."""
     if not isinstance(body, dict):
         return fault(errors, where, "MODEL_TYPE_CONVERT", "Only dictionaries may be used")
     for key, value in body.items():
@@ -418,7 +419,7 @@ def make(channel, author, body, files=(), **more):
     if answered and answered["channel_id"] == channel:
         made |= {"type": 19, "message_reference": {"message_id": answered["id"], "channel_id": channel},
                  "referenced_message": {k: v for k, v in answered.items() if k not in ("referenced_message", "history")}}
-        # A reply lists whom it answers, unless that is switched off.
+        # A reply mentions its addressee, unless mentions are disabled.
         if (body.get("allowed_mentions") or {}).get("replied_user", True) and answered["author"]["id"] not in [u["id"] for u in made["mentions"]]:
             made["mentions"].append(answered["author"])
     elif reference and reference.get("fail_if_not_exists", True):
@@ -673,7 +674,7 @@ ROUTES = [(method, re.compile("^" + re.sub(r"\{(\w+)\}", r"([^/]+)", path) + "$"
 
 
 async def body_of(request):
-    """The JSON of a request and its files."""
+    """Returns the JSON of a request and its files."""
     if not request.can_read_body:
         return None, []
     if request.content_type.startswith("multipart/"):
@@ -696,7 +697,7 @@ async def body_of(request):
 
 
 def take_bucket(method, path):
-    """Counts a request; returns the headers, and the wait where there are too many."""
+    """Counts a request. Returns the headers, and the wait if there are too many requests."""
     major = "/".join(path.split("/")[:2])
     name = f"{method} {re.sub(r'/[0-9]+', '/:', path)}"
     bucket = WORLD.buckets.setdefault((name, major), {"left": WORLD.settings["bucket_limit"], "until": time.time() + WORLD.settings["bucket_window"]})

@@ -1,4 +1,4 @@
-// Prints, for each route, the JSON Schema of its body, from the published OpenAPI description of Discord.
+// Prints the JSON Schema of the body of each route, from the published OpenAPI description of Discord.
 //
 //   node discord_schemas.mjs FOLDER-WITH-node_modules > schemas.json
 import { resolve } from "node:path";

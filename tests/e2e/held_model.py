@@ -1,4 +1,4 @@
-"""A model that answers when it is told to, and remembers word for word what it was asked."""
+"""A model that answers on command and records its exact input."""
 
 import json
 import threading
@@ -14,10 +14,10 @@ def opened():
 
 
 class HeldModel(ChatServer):
-    """Serves chat completions; while `held`, nothing is answered.
+    """A server of chat completions, which does not answer while `held`.
 
-    `answer` gets the last message's content, `script` all messages; either may answer with a list of
-    pieces, which are streamed one every `pace_s`.
+    `answer` gets the last message's content, `script` all messages. Either may return a list of pieces, which are
+    streamed with a pause of `pace_s`.
     """
 
     def __init__(self, answer=lambda said: f"answer to <{said[:40]}>", script=None, pace_s=0):
@@ -38,7 +38,7 @@ class HeldModel(ChatServer):
                 try:
                     self.say(text if isinstance(text, list) else [text], body.get("stream"))
                 except OSError:
-                    pass  # Whoever asked is gone.
+                    pass  # The client has disconnected.
 
             def say(self, pieces, streamed):
                 if streamed:
@@ -55,19 +55,19 @@ class HeldModel(ChatServer):
         self.serve(Handler)
 
     def hold(self, which=None):
-        """Answers nothing from now on, or nothing whose messages are `which`."""
+        """Holds back all answers from now on, or those to messages that match `which`."""
         self.go, self.which = threading.Event(), which
 
     def release(self):
         self.go.set()
 
     def leave(self):
-        """What waits goes on waiting, as nobody wants it any more; what comes is answered."""
+        """Abandons the held requests and answers new ones."""
         self.left.append(self.go)
         self.go = opened()
 
     def asked(self, words):
-        """The requests whose last message contains these words."""
+        """Returns the requests whose last message contains these words."""
         return [messages for messages in list(self.requests) if words in messages[-1]["content"]]
 
     def stop(self):

@@ -1,8 +1,8 @@
-"""OpenAI's own client against the HTTP API.
+"""Test of the HTTP API with OpenAI's own client.
 
     openai_client.py BASE_URL KEY
 
-Exits with 0 when everything holds, else with a traceback. Any runtime that answers "hello" will do.
+Exits with 0 if all checks pass, otherwise with a traceback. Works with any runtime that answers "hello".
 """
 
 import sys

@@ -1,8 +1,8 @@
-"""The platforms of one story: what people do on each and what they see there, in the same words.
+"""The platforms of the story: actions of people and visible messages, in the same terms for each platform.
 
-A `Platform` is an emulator from the side of the people who write to the agent. `dm`, `group` and `thread` give the
-places where they talk; `shown` is what a place shows of the agent, in order. A platform that is added here is told the
-whole story of test_three_platforms.py.
+A `Platform` is an emulator from the point of view of people who write to the agent. `dm`, `group` and `thread`
+return their places; `shown` returns the visible messages of the agent in a place, in order. A platform that is
+added here runs the whole story of test_three_platforms.py.
 """
 
 import dataclasses
@@ -22,25 +22,25 @@ NUMBERED = re.compile(r"\s*\((\d+)/(\d+)\)\s*$")
 
 @dataclasses.dataclass
 class Place:
-    """Where people and the agent talk."""
+    """A place in which people and the agent write."""
 
     chat: object
     thread: object = None
     person: object = None
-    """Whose private messages they are."""
+    """Person of a direct chat; None for other places."""
     begins: bool = False
-    """Whether the next words begin its thread."""
+    """True if the next message begins the thread of the place."""
 
 
 @dataclasses.dataclass
 class Seen:
-    """One message of the agent, as people read it: without markup, and with the code without its fences."""
+    """A visible message of the agent, without markup and with code without its fences."""
 
     text: str
     raw: list
-    """What it was and is, with its markup: each has to fit and to close its code."""
+    """All versions of the text with markup; each must fit the limit and close its code blocks."""
     files: list
-    """Names and contents."""
+    """Names and contents of the files."""
 
     @property
     def repeated(self):
@@ -114,7 +114,7 @@ class Telegram:
         return found
 
     def arrived(self, words):
-        """Where a conversation with these words arrived."""
+        """Returns the place of a conversation that arrived with these words."""
         chats = (-100, 7)
         [(chat, message)] = [(chat, m) for chat in chats for m in self.server.from_bot(chat) if words in (m.get("text") or "")]
         return Place(chat, message.get("message_thread_id"), person=chat if chat > 0 else None)
@@ -131,12 +131,12 @@ class Telegram:
         return [call for call in self.server.get("journal") if (call.get("fault") or "").startswith("hold")]
 
     def cut(self):
-        """The line by which messages come breaks, and the next answer to a change does."""
+        """Breaks the connection for events, and the answer to the next edit."""
         self.server.fault("getUpdates", "cut", times=2)
         self.server.fault("editMessageText", "cut")
 
     def calls(self, what):
-        """When it was asked for, and whether it was too much."""
+        """Returns the times of these calls, and whether the rate limit was exceeded."""
         calls = [call for call in self.server.get("journal") if call["method"] == self.METHODS[what]]
         return [(call["at"], call.get("fault") == "429") for call in calls]
 
@@ -305,5 +305,5 @@ PLATFORMS = {one.name: one for one in (Telegram, Discord, Slack)}
 
 
 def answered(platform, place, words, timeout=WAIT_S):
-    """Waits until the agent says these words somewhere in a place."""
+    """Waits for a message of the agent in a place that contains these words."""
     return until(f"{words!r} on {platform.name}", lambda: [seen for seen in platform.shown(place) if words in seen.text], timeout)[0]

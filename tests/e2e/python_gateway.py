@@ -1,7 +1,7 @@
-"""The Python gateway (`hermes-agent`) on the same emulator and the same model, with the manners of `Host`.
+"""The Python gateway (`hermes-agent`) with the same emulator and the same model, with the interface of `Host`.
 
-It is installed when it is first asked for, into a venv of its own below REFERENCE: what it needs and
-what the other tests need are pinned apart.
+It is installed on first use into a separate venv in REFERENCE, because its pinned dependencies differ from those
+of the other tests.
 """
 
 import os
@@ -19,7 +19,7 @@ INSTALL_S = 300
 
 
 def installed():
-    """The gateway's program; installs it if it is not the pinned one."""
+    """Returns the gateway's program. Installs it if the pinned version is missing."""
     folder = pathlib.Path(os.environ["REFERENCE"])
     stamp = folder / "installed.txt"
     if not stamp.exists() or stamp.read_text() != PINNED.read_text():
@@ -30,7 +30,7 @@ def installed():
 
 
 class PythonGateway:
-    """One `hermes gateway run` on a home of its own."""
+    """A run of `hermes gateway run` with a separate home folder."""
 
     def __init__(self, folder, telegram, model, config=""):
         self.folder, self.telegram, self.program = folder, telegram, None
@@ -53,7 +53,8 @@ platforms:
 
     def start(self):
         before = self.polls()
-        # It takes three starts within a minute for a loop and resumes nothing then; here they are the script's.
+        # The gateway treats three starts within a minute as a loop and then resumes no turn; here the script causes
+        # the starts.
         (self.home / "gateway/restart_loop.json").unlink(missing_ok=True)
         self.program = Program([installed(), "gateway", "run"], self.folder / "gateway.log", env=self.env, cwd=self.folder)
 
@@ -75,4 +76,4 @@ platforms:
         self.program.process.send_signal(signal.SIGTERM)
 
     def drains(self):
-        return False  # It interrupts what runs and ends.
+        return False  # The gateway interrupts its turns and ends.

@@ -1,11 +1,11 @@
-// Slack for the end-to-end ring: the state and the Web API of `emulate` (its Slack plugin), and what that lacks:
-// Socket Mode with its three seconds, signed requests of the Events API with their retries, `app_mention`, buttons,
-// slash commands, the app's status, a second workspace, faults, and a verdict on every call by Slack's own limits.
-// check_slack_host.py lets the official SDK judge it.
+// A Slack emulator for the end-to-end tests: the state and the Web API of `emulate` (its Slack plugin), with the
+// missing parts: Socket Mode with its three seconds, signed requests of the Events API with their retries,
+// `app_mention`, buttons, slash commands, the app's status, a second workspace, faults, and a check of every call
+// against Slack's own limits. check_slack_host.py checks it with the official SDK.
 //
 //   node slack_host.mjs MODULES PORT SEED [EVENTS_URL]
 //
-// Without EVENTS_URL deliveries go to the sockets. `POST /_sim/WHAT` plays the people and the faults.
+// Without EVENTS_URL deliveries go to the sockets. `POST /_sim/WHAT` controls the people and the faults.
 import { createHmac, randomUUID } from 'node:crypto';
 import { readFileSync, readdirSync } from 'node:fs';
 import { createRequire } from 'node:module';
@@ -41,7 +41,7 @@ function envelope(type, payload, attempt = 0) {
     log.late++;
     if (attempt + 1 < DELIVERIES_MAX) envelope(type, payload, attempt + 1);
   };
-  // What no socket takes is delivered again, as what nobody acknowledges.
+  // A delivery that no socket accepts is repeated, like one without an acknowledgement.
   waiting.set(id, setTimeout(again, ACK_MS));
   const retry = type === 'events_api' ? { retry_attempt: attempt, retry_reason: attempt ? 'timeout' : '' } : {};
   if (socket) socket.send(JSON.stringify({ envelope_id: id, type, accepts_response_payload: type !== 'events_api', payload, ...retry }));
@@ -91,7 +91,7 @@ async function dispatch(type, _action, payload) {
   }
 }
 
-// ---- what people and the platform do
+// ---- actions of people and the platform
 
 const sim = {
   // Buttons and slash commands.
@@ -115,24 +115,24 @@ const sim = {
       actions: [{ type: 'button', action_id: button.action_id, block_id: 'x', value, action_ts: `${Math.floor(Date.now() / 1000)}.000${Math.floor(Math.random() * 900 + 100)}` }],
     });
   },
-  // The next `times` calls of `method` go wrong: 429, 500, cut (done, and the line breaks), hold (nothing is done) and
-  // hold_after (done), both never answered, or a word of Slack's.
+  // The next `times` calls of `method` fail: 429, 500, cut (executed, but the connection breaks), hold (not executed)
+  // and hold_after (executed), both never answered, or a Slack error code.
   fault: (fault) => { faults.push({ times: 1, ...fault }); return {}; },
   disconnect: ({ reason }) => { for (const one of [...sockets]) one.send(JSON.stringify({ type: 'disconnect', reason, debug_info: { host: 'applink' } })); return {}; },
-  // The line breaks without a word.
+  // The connection breaks without a message.
   cut: () => { for (const one of [...sockets]) one.terminate(); return {}; },
-  // The line stays and nothing comes through it any more.
+  // The connection stays open and transfers nothing more.
   silence: () => { for (const one of sockets.splice(0)) { one.removeAllListeners('message'); one._socket.pause(); } return {}; },
-  // Files are not given out while `on`.
+  // Files are not served while `on`.
   hold: ({ on }) => { release(); held = on ? new Promise((go) => { release = go; }) : null; return {}; },
-  // What the address of a slash command hears.
+  // Response of the slash command's URL.
   respond: (said) => { log.responses.push(said); return {}; },
   state: () => ({ journal, errors, sockets: sockets.length, waiting: waiting.size, ...log }),
   messages: ({ channel }) => slack.messages.all().filter((one) => one.channel_id === channel),
   ephemeral: ({ channel }) => slack.ephemeralMessages.all().filter((one) => one.channel_id === channel),
 };
 
-// ---- every call, judged by Slack's limits before the emulator sees it
+// ---- check of every call against Slack's limits, before the emulator handles it
 
 const json = (body, status = 200, headers = {}) => new Response(JSON.stringify(body), { status, headers: { 'content-type': 'application/json', ...headers } });
 
@@ -188,10 +188,10 @@ async function handle(raw, app) {
   if (method === 'assistant.threads.setStatus') return json({ ok: true });
   if (token === SECOND.token && method === 'auth.test') return json({ ok: true, ...SECOND, token: undefined });
   const headers = new Headers(raw.headers);
-  // The second workspace's token writes into the same state.
+  // The second workspace's token writes to the same state.
   if (token === SECOND.token) headers.set('authorization', `Bearer ${seed.tokens[0].token}`);
   const answer = await app.fetch(new Request(raw.url, { method: raw.method, headers, body: raw.method === 'POST' ? bytes : undefined }));
-  // It is done, and nobody is told.
+  // The call is executed, but not answered.
   if (fault?.kind === 'hold_after') await new Promise(() => {});
   if (fault?.kind === 'cut') return new Response(new ReadableStream({ start: (stream) => stream.error(new Error('cut')) }));
   return answer;

@@ -2,18 +2,17 @@
 
     telegram_emulator.py SCHEMA.json PORT FOLDER
 
-SCHEMA.json is `.butcher/schema/schema.json` of the aiogram source distribution, which is
-generated from the documentation of the Bot API. Files that are sent are kept in FOLDER, which
-belongs to whoever started it and who removes it: a signal gives no time for that. Every parameter is checked for its name, its
-type (also inside objects and arrays) and for being required; text is checked the way the server
-does it: entities of `parse_mode` must be well formed, 4096 UTF-16 units after parsing.
+SCHEMA.json is `.butcher/schema/schema.json` of the aiogram source distribution, which is generated from the
+documentation of the Bot API. Sent files are kept in FOLDER. The caller creates and removes it, because a signal
+leaves the emulator no time for that. Every parameter is checked for its name, its type (also inside of objects and
+arrays) and for being required. Text is checked like on the server: entities of `parse_mode` must be well formed,
+with at most 4096 UTF-16 units after parsing.
 
-What it keeps is state, so that it can refuse what the server refuses: editing an unknown or an
-unchanged message, a topic that is gone, a chat that has migrated, a second poller.
+The emulator keeps state, so that it can refuse the same requests as the server: edits of an unknown or unchanged
+message, a missing topic, a migrated chat, a second poller.
 
-The other side of the conversation and the faults are driven over `/_sim/TOKEN/...` (see `SIM`).
-It listens on loopback only and is itself checked by `check_telegram_emulator.py` with
-python-telegram-bot and aiogram.
+Messages of people and faults are controlled over `/_sim/TOKEN/...` (see `SIM`). The emulator listens on loopback
+only and is checked by `check_telegram_emulator.py` with python-telegram-bot and aiogram.
 """
 
 import asyncio
@@ -40,7 +39,7 @@ TEXT_LIMIT_UTF16 = 4096
 CAPTION_LIMIT_UTF16 = 1024
 HTML_TAGS = {"b", "strong", "i", "em", "u", "ins", "s", "strike", "del", "span", "tg-spoiler", "a", "tg-emoji",
              "code", "pre", "blockquote"}
-# The emoji that are reactions there; the description in the schema has lost them.
+# Emoji that are valid reactions; the description in the schema has lost them.
 REACTIONS = set("""👍 👎 ❤ 🔥 🥰 👏 😁 🤔 🤯 😱 🤬 😢 🎉 🤩 🤮 💩 🙏 👌 🕊 🤡 🥱 🥴 😍 🐳 ❤️‍🔥 🌚 🌭 💯 🤣 ⚡ 🍌 🏆 💔 🤨 😐 🍓 🍾 💋 🖕 😈
 😴 😭 🤓 👻 👨‍💻 👀 🎃 🙈 😇 😨 🤝 ✍ 🤗 🫡 🎅 🎄 ☃ 💅 🤪 🗿 🆒 💘 🙉 🦄 😘 💊 🙊 😎 👾 🤷‍♂️ 🤷 🤷‍♀️ 😡""".split())
 BOT = {"id": 42, "is_bot": True, "first_name": "Hermes", "username": "hermes_bot", "can_join_groups": True,
@@ -50,7 +49,7 @@ BOT = {"id": 42, "is_bot": True, "first_name": "Hermes", "username": "hermes_bot
 # --- the schema -----------------------------------------------------------------------------------
 
 def check_value(value, kind, where, errors):
-    """Appends what is wrong with `value` as a `kind` of the schema."""
+    """Appends the errors of `value` as a `kind` of the schema."""
     kind = kind.strip()
     if kind.startswith("Array of "):
         if isinstance(value, str):
@@ -111,7 +110,7 @@ def check_object(value, item, where, errors):
         return
     fields = {a["name"]: a for a in item["annotations"]}
     if not fields:
-        return  # A union such as InlineQueryResult; its members carry the fields.
+        return  # A union such as InlineQueryResult; its members contain the fields.
     for name, field in fields.items():
         if field.get("required") and name not in value:
             errors.append(f"{where}: missing {name}")
@@ -123,7 +122,7 @@ def check_object(value, item, where, errors):
 
 
 class Upload:
-    """A file: one that came as a multipart part, or one of the server's disk. Large ones are not read at once."""
+    """A file from a multipart part or from the server's disk. Large files are not read at once."""
 
     def __init__(self, name, data, mime, path=None):
         self.name, self.mime, self.path = name, mime, path
@@ -138,7 +137,7 @@ class Upload:
 # --- text -----------------------------------------------------------------------------------------
 
 class Refusal(Exception):
-    """What the server answers instead of a result."""
+    """An error response of the server."""
 
     def __init__(self, text, code=400, **parameters):
         super().__init__(text)
@@ -146,7 +145,7 @@ class Refusal(Exception):
 
 
 class HtmlText(html.parser.HTMLParser):
-    """The plain text of Telegram HTML; refuses what the server refuses."""
+    """A parser that converts Telegram HTML to plain text, with the refusals of the server."""
 
     def __init__(self):
         super().__init__(convert_charrefs=True)
@@ -172,7 +171,7 @@ MARKDOWN_V2_SPECIAL = set("_*[]()~`>#+-=|{}.!")
 
 
 def plain_text(text, mode):
-    """The text after entity parsing."""
+    """Returns the text after entity parsing."""
     if not mode:
         return text
     if mode.lower() == "html":
@@ -223,7 +222,7 @@ def markdown_v2(text):
                 stack.append(mark)
             i += len(mark)
         elif text.startswith("](", i):
-            # Nothing is reserved in the address of a link but its end.
+            # In the URL of a link only its closing character is reserved.
             end = re.compile(r"(?:\\.|[^)\\])*").match(text, i + 2).end()
             if end == len(text):
                 raise Refusal("Bad Request: can't parse entities: Can't find end of a URL")
@@ -259,18 +258,18 @@ def checked_text(params, key, limit, empty):
 # --- one bot --------------------------------------------------------------------------------------
 
 class Held:
-    """Calls of a method that wait until they are let go."""
+    """The held calls of a method."""
 
     def __init__(self):
         self.go, self.dropped = asyncio.Event(), False
 
 
 class Account:
-    """What the server knows about one bot."""
+    """The server's state of one bot."""
 
     def __init__(self):
         self.updates, self.update_id = [], 1000
-        # The first is the service message of the beginning; as a topic it would be General.
+        # Id 1 belongs to the first service message; as a topic it would be General.
         self.messages, self.message_id = {}, 1
         self.journal, self.faults = [], []
         self.topics, self.migrated, self.gone, self.names = {}, {}, set(), {}
@@ -285,14 +284,14 @@ class Account:
             self.changed.notify_all()
 
     def bring_to(self, webhook):
-        """Brings updates to an address from now on, or nowhere."""
+        """Delivers updates to a webhook from now on, or stops the delivery."""
         if self.bringing:
             self.bringing.cancel()
         self.webhook = webhook
         self.bringing = asyncio.create_task(self.bring()) if webhook else None
 
     async def bring(self):
-        """One update after the other; one that is not taken with a 2xx comes again."""
+        """Delivers one update after the other. An update without a 2xx response is repeated."""
         headers = {"X-Telegram-Bot-Api-Secret-Token": self.webhook["secret"]} if self.webhook["secret"] else {}
         async with ClientSession() as session:
             while True:
@@ -335,7 +334,7 @@ class Account:
 
 ACCOUNTS = {}
 SPOOL = sys.argv[3]
-# What the public server takes and gives out; one of one's own has other bounds.
+# Limits of the public server; a self-hosted one has others.
 BOUNDS = {"in": 50 << 20, "photo": 10 << 20, "out": 20 << 20, "local": False}
 
 
@@ -364,7 +363,7 @@ def refuse(refusal):
 
 
 async def parameters(request):
-    """Query, JSON body, form and multipart, as the server takes them."""
+    """Returns the parameters from query, JSON body, form and multipart, like the server."""
     params = dict(request.query)
     if not request.can_read_body:
         return params
@@ -379,7 +378,7 @@ async def parameters(request):
 
 
 def spooled(file):
-    """The content of a part, on the disk."""
+    """Writes the content of a part to the disk."""
     with tempfile.NamedTemporaryFile(dir=SPOOL, delete=False) as kept:
         shutil.copyfileobj(file, kept)
     return kept.name
@@ -393,7 +392,7 @@ def attached(value, params):
 
 
 def target(bot, params):
-    """Refuses chats and topics that are not there."""
+    """Refuses missing chats and topics."""
     chat_id = params["chat_id"]
     if isinstance(chat_id, str) and chat_id.startswith("@"):
         if chat_id not in bot.names:
@@ -407,7 +406,7 @@ def target(bot, params):
     thread = params.get("message_thread_id")
     if thread is not None:
         if int(thread) == 1:
-            raise Refusal("Bad Request: message thread not found")  # General takes no id on the way out.
+            raise Refusal("Bad Request: message thread not found")  # General accepts no id in outgoing messages.
         if int(thread) not in bot.topics.get(chat_id, {}):
             raise Refusal("Bad Request: message thread not found")
     return chat_of(chat_id, bot)
@@ -429,7 +428,7 @@ def reply_fields(bot, params, chat):
 
 
 async def run_method(bot, name, params):
-    """The result of one method, or a Refusal."""
+    """Returns the result of one method, or raises a Refusal."""
     if name == "getme":
         return BOT
     if name == "sendmessage":
@@ -544,7 +543,7 @@ async def run_method(bot, name, params):
         secret, allowed = params.get("secret_token", ""), params.get("allowed_updates")
         if secret and not re.fullmatch(r"[A-Za-z0-9_-]{1,256}", secret):
             raise Refusal("Bad Request: secret token contains unallowed characters")
-        # A server that runs with `--local` takes http, others do not.
+        # Only a server with `--local` accepts http.
         if params["url"] and not re.match(r"https://|http://127\.0\.0\.1[:/]", params["url"]):
             raise Refusal("Bad Request: bad webhook: An HTTPS URL must be provided for webhook")
         allowed = json.loads(allowed) if isinstance(allowed, str) else allowed
@@ -568,11 +567,11 @@ async def run_method(bot, name, params):
         general = str(params.get("message_thread_id")) == "1" and int(params["chat_id"]) not in bot.plain
         target(bot, {"chat_id": params["chat_id"]} if general else params)
         return True
-    return True  # Any other method of the schema: its parameters are checked, its effect is not kept.
+    return True  # For all other methods of the schema only the parameters are checked.
 
 
 def check_size(value, kind):
-    """Refuses what is too large to be sent."""
+    """Refuses files above the size limit."""
     if isinstance(value, Upload) and value.size > min(BOUNDS["in"], BOUNDS["photo"] if kind == "photo" else BOUNDS["in"]):
         raise Refusal("Request Entity Too Large", 413)
     if kind == "photo" and isinstance(value, Upload) and value.name.startswith("odd"):
@@ -630,7 +629,7 @@ async def get_updates(bot, params, request):
 
 
 def public(value):
-    """A result without the emulator's own notes."""
+    """Removes the emulator's internal fields from a result."""
     if isinstance(value, dict):
         return {k: public(v) for k, v in value.items() if not k.startswith("_")}
     if isinstance(value, list):

@@ -1,4 +1,4 @@
-"""The HTTP API, asked by OpenAI's own client and by plain requests."""
+"""The HTTP API, tested with OpenAI's own client and with plain requests."""
 
 import subprocess
 import sys

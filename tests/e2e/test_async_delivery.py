@@ -1,11 +1,11 @@
-"""What may be promised for after a turn, over each kind of interface, black-box.
+"""Black-box tests of results that are delivered after a turn, for each kind of interface.
 
-Each case of hermes-agent's `tests/gateway/test_async_delivery.py` is here; `gate` is
+Covers each case of hermes-agent's `tests/gateway/test_async_delivery.py`. `gate` is
 `host/agent/tests/tools/gate.rs`, next to the code.
 
 | their case | ours |
 |---|---|
-| default_unbound_is_supported | gate: never_bound_counts_as_supported; what runs outside of any chat is the terminal, below |
+| default_unbound_is_supported | gate: never_bound_counts_as_supported; the terminal, below, runs outside of any chat |
 | set_true_is_supported | `test_over_a_chat_what_is_promised_is_kept` |
 | set_false_is_unsupported | `test_over_a_request_nothing_is_promised_and_its_platform_is_readable` |
 | omitted_arg_defaults_supported | `test_what_an_adapter_can_is_what_its_manifest_says` (telegram says nothing of it), `test_over_a_chat_…` |
@@ -30,7 +30,7 @@ from test_terminal import terminal  # noqa: F401 - a fixture
 
 ASKED = "promise me"
 TOOLS = 'tools = ["terminal", "process", "delegate_task"]\n'
-# Whose key it is: with a name in the list they are the operator, whose conversations go on everywhere.
+# Owner of the key: with a name in the list it is the operator, whose conversations continue in every place.
 CALLER = "api"
 
 
@@ -45,7 +45,7 @@ access = {{ allowed_users = ["{CALLER}"] }}
 
 @pytest.fixture
 def place(host, telegram, model, isolation):  # noqa: F811 - the same
-    """A host that is reached by a request, in a chat and at the terminal."""
+    """Returns a host that is reached by requests, in a chat and at the terminal."""
     base = f"http://127.0.0.1:{free_port()}"
     section = TOOLS + api_section(base).replace("key ", f'isolation = "{isolation}"\nkey ', 1) + telegram_section(telegram, isolation)
     one = with_scripts(host(config(model) + section, {"OPENAI_API_KEY": "sk-test", "API_SERVER_KEY": KEY}))
@@ -56,7 +56,7 @@ def place(host, telegram, model, isolation):  # noqa: F811 - the same
 
 
 def asked(model):  # noqa: F811 - an address here
-    """Every request that the model got: what was said last, and the results of tools since."""
+    """Returns, for each request to the model, the last message and the tool results after it."""
     journal = request("GET", f"{model}/__aimock/journal")
     found = []
     for entry in journal["entries"] if isinstance(journal, dict) else journal:
@@ -71,13 +71,13 @@ def asked(model):  # noqa: F811 - an address here
 
 
 def told(model):  # noqa: F811 - an address here
-    """What the model was told of its four calls, the last time it made them."""
+    """Returns the results of the model's last four calls."""
     ended, watched, printed, handed = [results for said, results in asked(model) if ASKED in said and results][-1]
     return json.loads(ended), json.loads(watched), json.loads(printed)["output"].split(), json.loads(handed)
 
 
 def over(base, way, text=ASKED):
-    """Asks over the HTTP API, and hears the answer to its end."""
+    """Sends a request over the HTTP API and waits for the complete answer."""
     headers = {"authorization": f"Bearer {KEY}"}
     if way == "named":
         headers["x-hermes-session-id"] = "boats"
@@ -103,7 +103,7 @@ def everything_is_promised(ended, watched, handed):
 
 
 def woken(model):  # noqa: F811 - an address here
-    """Waits until the agent was woken with each of the three things that it was promised; once each."""
+    """Waits until the agent was woken exactly once for each of the three promised results."""
     for news in ("DONE", "READY", "Seven sheep."):
         until(f"it is woken with {news}", lambda news=news: [said for said, _ in asked(model) if news in said])
         assert len([said for said, results in asked(model) if news in said and not results]) == 1, news
@@ -122,7 +122,8 @@ def test_over_a_request_nothing_is_promised_and_its_platform_is_readable(place, 
     ended, watched, (platform, key), handed = told(place.model)
     nothing_is_promised(ended, watched, handed)
     assert platform == "api_server" and ":api_server:" in key
-    # Another whole turn later still nobody was woken: the model was asked for what people said, and for the helper's task.
+    # After another complete turn there was still no wake: the model was only called for messages of people and for
+    # the helper's task.
     over(place.api, way, "hello")
     assert {said for said, _ in asked(place.model)} == {ASKED, "count the sheep", "hello"}
 

@@ -1,4 +1,5 @@
-"""The same conversation on Telegram, here and with the Python gateway: the same emulator, the same model, the same people."""
+"""The same conversation on Telegram with this host and with the Python gateway: same emulator, same model, same
+people."""
 
 import concurrent.futures
 import os
@@ -16,7 +17,7 @@ from held_model import HeldModel
 from python_gateway import PythonGateway
 
 MESSAGES = 20
-# As long as it takes whoever answers to be done with a turn.
+# Time until either gateway has completed a turn, in seconds.
 BETWEEN_S = 0.4
 CONFIG = """
 [host]
@@ -31,7 +32,7 @@ api_key  = {{ env = "OPENAI_API_KEY" }}
 
 
 class Ours(Host):
-    """The host with the manners of the script."""
+    """The host with the configuration of the script."""
 
     def start(self):
         return super().start(online=["telegram"])
@@ -50,12 +51,12 @@ def ours(folder, telegram, model):
 
 
 def python(folder, telegram, model):
-    # It streams when it is told to, we do by ourselves.
+    # The Python gateway streams only if configured; this host streams by default.
     return PythonGateway(folder, telegram, model, "streaming: {enabled: true, transport: edit}\n")
 
 
 def played(folder, make):
-    """What was seen of one gateway, and what it cost."""
+    """Returns the observations and the cost of one gateway."""
     folder.mkdir()
     picture = folder / "home/media/x.png"
     model = HeldModel(script=lambda messages: beside.answer(messages, picture), pace_s=beside.PACE_S)
@@ -78,7 +79,7 @@ def played(folder, make):
 # --- what it costs --------------------------------------------------------------------------------
 
 def tree(pid):
-    """A process and all its children."""
+    """Returns a process and all its descendants."""
     found = [pid]
     for task in os.listdir(f"/proc/{pid}/task"):
         for child in open(f"/proc/{pid}/task/{task}/children").read().split():
@@ -87,7 +88,7 @@ def tree(pid):
 
 
 def cpu_s(pid):
-    """What a process has used, with its children, those that have ended among them."""
+    """Returns the processor time of a process and its children, including ended ones, in seconds."""
     fields = open(f"/proc/{pid}/stat").read().rpartition(")")[2].split()
     ended = sum(int(field) for field in fields[13:15])
     living = sum(int(field) for one in tree(pid) for field in open(f"/proc/{one}/stat").read().rpartition(")")[2].split()[11:13])
@@ -100,7 +101,8 @@ def memory_mib(pid):
 
 
 def cost(stage):
-    """Of messages in a conversation of their own, each answered before the next; the model answers at once. Nothing where it has ended."""
+    """Returns the cost of messages in a separate conversation, each answered before the next one, with a model that
+    answers at once. Returns nothing if the gateway has ended."""
     if stage.gateway.program.process.poll() is not None:
         return {}
     pid, asked, took = stage.gateway.program.process.pid, len(stage.model.requests), []
@@ -122,7 +124,7 @@ def cost(stage):
 
 @pytest.fixture(scope="module")
 def both(tmp_path_factory):
-    """Both at a time: neither works much, both are waited for."""
+    """Runs both gateways at the same time, because both are idle most of the time."""
     folder = tmp_path_factory.mktemp("beside")
     with concurrent.futures.ThreadPoolExecutor() as at_once:
         running = {make.__name__: at_once.submit(played, folder / make.__name__, make) for make in (ours, python)}

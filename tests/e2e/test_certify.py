@@ -66,7 +66,7 @@ def test_a_library_whose_secret_is_no_key_of_its_configuration_is_refused_by_eve
     built = (BIN / "libhermes_adapter_telegram.so").read_bytes()
     misspelt = one.folder / "misspelt.so"
     misspelt.write_bytes(built.replace(b'"secrets":["token"', b'"secrets":["tokne"'))
-    # What runs here makes the instance by the same steps as a host that starts.
+    # The check creates the instance in the same steps as a starting host.
     for command in (["certify"], ["add"], ["certify", "--here", "--isolation", "process"]):
         refused = one.cli("adapter", *command, misspelt, check=False)
         assert refused.returncode == 1 and "`tokne` in `secrets`" in refused.stderr and refused.stdout == "", refused

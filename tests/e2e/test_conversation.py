@@ -1,4 +1,5 @@
-"""The rules of a conversation, as people meet them on Telegram: built host, built library, checked emulator."""
+"""The rules of a conversation on Telegram, from the point of view of people: built host, built library, checked
+emulator."""
 
 import json
 import re
@@ -99,7 +100,7 @@ def test_nine_thousand_characters_with_code_and_a_table_arrive_whole(host, teleg
     prose = "\n\n".join(f"Paragraph {n}. " + "It goes on and on. " * 10 for n in range(15))
     text = f"{prose}\n\n```rust\n{code}\n```\n\n{table}\n\nthe end of it"
     assert len(text) > 8_000
-    # A person's client sends what is longer than a message in several; the file of one test word does not.
+    # A person's client splits a long text into several messages; the file of one test word does not.
     pieces = [text[at:at + 4000] for at in range(0, len(text), 4000)]
     for piece in pieces:
         telegram.says(7, piece)

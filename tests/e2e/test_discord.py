@@ -1,4 +1,4 @@
-"""Discord, through the built host and library, against an emulator that discord.py finds true."""
+"""Discord with the built host and library, against an emulator that was checked with discord.py."""
 
 import json
 import signal
@@ -14,7 +14,7 @@ GENERAL, RANDOM, VOICE, NEWS, FORUM = "10", "11", "12", "13", "14"
 
 
 class Discord:
-    """The emulator, from the side of the people who write to the bot."""
+    """The emulator, from the point of view of people who write to the bot."""
 
     def __init__(self, base):
         self.base = base
@@ -126,7 +126,7 @@ def test_without_threads_of_its_own_an_answer_quotes_the_message_and_a_reply_to_
     assert mine["message_reference"]["message_id"] == asked
     discord.says(7, "second", channel=GENERAL, reply_to=mine["id"])
     assert "second" in discord.answers(2, channel=GENERAL)[1]
-    # A reply pings: a bot that answers ours has not called it.
+    # A reply pings its author: a bot that answers ours has not mentioned it.
     discord.says(66, "thank you", channel=GENERAL, reply_to=mine["id"], bot=True)
     discord.says(7, "<@8> what do you think", channel=GENERAL)
     discord.says(7, "third")
@@ -216,7 +216,7 @@ def test_a_session_that_is_gone_is_begun_anew(host, discord, isolation):
     discord.answers(1, dm=7)
     discord.sim("gateway", do="forget")
     discord.sim("gateway", do="cut")
-    # The resume is answered with an invalid session, and the same connection identifies.
+    # The resume is answered with an invalid session, and the same connection identifies itself.
     until("it resumed, then identified", lambda: discord.sessions()[-2:] == ["resume", "identify"])
     one.wait_online("discord")
     discord.says(7, "again")
@@ -323,7 +323,7 @@ def test_what_arrived_though_its_answer_was_lost_is_known_by_its_key_and_nothing
     one.stop()
     assert len(discord.from_bot(dm=7)) == 2 and "did it arrive" in answers[0] and "next" in answers[1], answers
     keys = [c["body"]["nonce"] for c in discord.get("journal") if c["route"].endswith("/messages")]
-    # The gateway tells the message with its key; where that was not quick enough it was asked for again by the same.
+    # The gateway sends the message with its key; otherwise the host asks for the message again by the same key.
     assert keys[0] != keys[-1] and len(set(keys)) == 2, keys
     discord.verdict()
 
@@ -473,7 +473,7 @@ def test_send_finds_channels_by_id_and_name_and_people_and_says_what_is_unknown(
     discord.verdict()
 
 
-# Only a conversation of the operator goes on elsewhere, and 9 begins it.
+# Only a conversation of the operator continues in another place, and 9 begins it.
 NINE_RUNS_IT = 'access = { allowed_users = ["7", "8", "9"], operators = ["9"] }'
 
 

@@ -1,9 +1,9 @@
-"""Discord, through the built host and library, against `yepcord-server`: a Discord that somebody else wrote.
+"""Discord with the built host and library, against `yepcord-server`, an independent implementation of Discord.
 
-It speaks version 9 of the API, has no page for the bot's gateway and no menu of commands in one request; what it has is
-users who register, servers, bots that are invited, messages, threads, files and the gateway. Nobody can join a thread
-there, so what stands in one is looked at with the bot's own token and people go on in a channel. A session cannot be
-resumed (its own error), so the host is not restarted on it.
+It speaks version 9 of the API, has no endpoint for the bot's gateway and no menu of commands in one request. It
+supports registered users, servers, invited bots, messages, threads, files and the gateway. Users cannot join
+threads there, so messages in threads are read with the bot's own token, and people write in a channel. Sessions
+cannot be resumed because of a fault of the server, so the host is not restarted.
 """
 
 import os
@@ -28,7 +28,7 @@ SAID = (0, 19)
 
 
 class Yepcord:
-    """The server, and one who made a place in it and invited the bot."""
+    """The server, and a user who created a guild and invited the bot."""
 
     def __init__(self, base):
         self.base, self.api = base, f"{base}/api/v9"
@@ -61,11 +61,11 @@ class Yepcord:
         return self.call("POST", "users/@me/channels", {"recipients": [self.bot]}, who["token"])["id"]
 
     def shown(self, channel, token=None):
-        """The bot's messages, in order."""
+        """Returns the bot's messages in order."""
         try:
             messages = self.call("GET", f"channels/{channel}/messages?limit=50", token=token or self.alice["token"])
         except urllib.error.HTTPError:
-            return []  # There is no such thread yet.
+            return []  # The thread does not exist yet.
         said = (one for one in messages if one["author"]["id"] == self.bot and one["type"] in SAID)
         return sorted(said, key=lambda one: int(one["id"]))
 
@@ -75,8 +75,9 @@ class Yepcord:
 
 @pytest.fixture(scope="session")
 def program():
-    """The server, installed by pinned names where it is not yet; about a minute. It is under the AGPL, so it runs as a
-    process of its own and nothing of it stands here."""
+    """Returns the server's program; installs it by pinned names if it is missing, which takes about a minute. The
+    server is licensed under the AGPL, so it runs in a separate process and none of its code is part of this
+    repository."""
     folder, wanted = pathlib.Path(os.environ["YEPCORD"]), HERE / "requirements-yepcord.txt"
     installed = folder / wanted.name
     if not installed.exists() or installed.read_bytes() != wanted.read_bytes():
@@ -160,7 +161,7 @@ def story(one, yepcord, model):
     words = [word for text in texts for word in without_fences(NUMBERED.sub("", text)).split()]
     assert words == without_fences(model.long).split()
 
-    # A file goes out. None can come in: the server names its files by https and does not speak it.
+    # A file is sent. Incoming files are impossible: the server names them by https URLs, but does not speak https.
     sent = uuid.uuid4().hex
     (one.folder / "notes.txt").write_text(sent)
     one.cli("send", f"discord:{plain}", "take this", "--file", "notes.txt")

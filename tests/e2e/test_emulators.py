@@ -1,4 +1,4 @@
-"""The emulators themselves, judged by official clients and by a second, independent emulator."""
+"""The emulators themselves, checked with official clients and with a second, independent emulator."""
 
 import concurrent.futures
 import pathlib
@@ -20,7 +20,7 @@ def test_two_client_libraries_find_the_telegram_emulator_true(telegram):
 def test_the_host_passes_an_independent_emulators_verdict(host, tmp_path, isolation):
     port, journal = free_port(), tmp_path / "journal.jsonl"
     program = Program([LO, "--port", str(port), "--enable-control", "--journal", journal], tmp_path / "lo.log")
-    # This emulator calls the bot 7, and does not know `link_preview_options`.
+    # This emulator gives the bot the id 7 and does not know `link_preview_options`.
     base, token = f"http://127.0.0.1:{port}", "123:abc"
 
     def pushed():

@@ -1,8 +1,8 @@
-"""`adapter-sdk/GUIDE.md`, as a stranger follows it: each block of the page is run, in its order, in an empty folder.
+"""`adapter-sdk/GUIDE.md`, followed by a new author: each block of the page is executed in order in an empty folder.
 
-What a block is follows from its word: `sh` is run; `console` is somebody at the other end of a connection; `text` is what the
-last command shows; `rust` stands in the crate as it is, or is put there, as the sentence before it says; `toml` is the host's
-configuration. A page that says something else fails here.
+The language of a block determines its use: `sh` is executed; `console` is a dialog over a connection; `text` is
+the output of the last command; `rust` is part of the crate or is inserted into it, as the sentence before it says;
+`toml` is the configuration of the host. The test fails if the page does not match the behaviour.
 """
 
 import os
@@ -21,15 +21,15 @@ from conftest import BIN, HERE, WAIT_S, free_port, until
 ROOT = HERE.parent.parent
 GUIDE = ROOT / "adapter-sdk/GUIDE.md"
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```\n", re.DOTALL | re.MULTILINE)
-# What runs until somebody ends it.
+# Commands that run until they are ended.
 STAYS = ("hermes-host adapter try", "hermes-host run")
-# A compiler may have to build everything.
+# Time limit in seconds; a compiler may have to build all crates.
 BUILD_S = 900
 PORT = "4000"
 
 
 def blocks(page):
-    """Each block: the sentence before it, its word, and what is in it."""
+    """Returns each block with the sentence before it, its language and its content."""
     end = 0
     for found in BLOCK.finditer(page):
         yield page[end:found.start()].strip().rsplit("\n\n", 1)[-1].replace("\n", " "), found[1], found[2]
@@ -65,7 +65,7 @@ class Stranger:
             self.settle()
 
     def settle(self):
-        """What makes the new crate one of this test: its port, the versions that are known to work, a folder that stays warm."""
+        """Adapts the new crate to this test: its port, tested versions, and a persistent build folder."""
         library = self.where / "src/lib.rs"
         library.write_text(library.read_text().replace(PORT, self.port))
         shutil.copy(ROOT / "Cargo.lock", self.where / "Cargo.lock")
@@ -74,7 +74,7 @@ class Stranger:
         (self.where / "target").symlink_to(built)
 
     def text(self, lines):
-        """The lines are shown: what a command printed in this order, what one that stays shows sooner or later."""
+        """Checks that the lines are shown: in this order by a finished command, at any time by a running one."""
         if self.stays:
             log = self.folder / "stays.log"
             for line in lines.splitlines():
@@ -86,7 +86,7 @@ class Stranger:
             at = shown.index(line.rstrip(), at) + 1
 
     def console(self, transcript):
-        """`nc`, whether there is one or not."""
+        """Plays the part of `nc`, which need not be installed."""
         first, *lines = transcript.splitlines()
         host, port = re.fullmatch(r"\$ nc (\S+) (\d+)", first).groups()
         with socket.create_connection((host, int(port)), timeout=WAIT_S) as connection:
@@ -124,7 +124,7 @@ class Stranger:
 
 @pytest.fixture
 def stranger():
-    # A socket's path is short.
+    # The path of a socket must be short.
     with tempfile.TemporaryDirectory(prefix="guide-") as folder:
         one = Stranger(pathlib.Path(folder), str(free_port()))
         yield one

@@ -1,4 +1,4 @@
-"""A conversation of the terminal moves to a chat, wherever the host dies meanwhile, and comes back."""
+"""A conversation of the terminal moves to a chat, with a crash of the host at any point, and returns."""
 
 import json
 import re
@@ -14,7 +14,7 @@ from test_webchat import Page, link
 
 MOVED = "was moved here"
 MARK = "(possibly repeated)"
-# Where a conversation arrives: a forum and a private chat with topics, and one of each without.
+# Destinations: a forum and a private chat with topics, and one of each without.
 HOMES = {"forum": (-100, True), "private topics": (7, True), "group": (-200, False), "private": (8, False)}
 
 
@@ -27,7 +27,7 @@ def held():
 
 @pytest.fixture
 def place(host, telegram, held, isolation):
-    """A host with a page and with Telegram, whose home channel is `home`."""
+    """Returns a host with a web chat and Telegram, whose home channel is `home`."""
 
     def make(home, more="", topics=True):
         if not topics:
@@ -55,7 +55,7 @@ def arrives(one, session):
 
 
 def said_once(one, text="of boats"):
-    """A session of the terminal in which something was said."""
+    """Returns a session of the terminal with one message."""
     one.cli("chat", "-m", text)
     return json.loads(one.cli("session", "list", "--json").stdout)[0]["id"]
 
@@ -66,7 +66,7 @@ def messages(one, session):
 
 
 def openings(telegram, chat):
-    """What the bot said when it arrived in a chat, without marks."""
+    """Returns the first messages of the bot in a chat after an arrival, without marks."""
     return [message for message in telegram.from_bot(chat) if MOVED in (message.get("text") or "")]
 
 
@@ -161,7 +161,7 @@ def test_it_arrives_once_wherever_the_host_is_killed(place, telegram, held, stat
     held.release()
     one.start(online=["telegram"])
     arrives(one, session)
-    # What may have arrived counts as arrived, and is repeated after that.
+    # A message that may have arrived counts as arrived and is repeated afterwards.
     until("all is delivered", lambda: one.status()["queues"]["outbox"] == 0)
     assert len(topics(telegram, -100)) <= 1, "never two threads"
     unmarked = [m for m in openings(telegram, -100) if MARK not in m["text"]]
@@ -178,7 +178,7 @@ def test_it_arrives_once_wherever_the_host_is_killed(place, telegram, held, stat
 
 def test_what_waits_to_be_taken_up_arrives_after_a_kill(place, telegram, held):
     one = place(-100)
-    # Eight go at once; the ninth waits.
+    # Eight run at once; the ninth waits.
     sessions = [said_once(one, f"of boat {n}") for n in range(9)]
     held.hold()
     command = [BIN / "hermes-host", "handoff", "--home", one.home, "--config", one.config]
@@ -223,7 +223,7 @@ def test_nobody_else_serves_a_handoff_and_two_people_share_what_arrived(place, t
     [request] = held.asked("the second speaks")
     assert roles(request) == ["user", "assistant"] * 3 + ["user"] and "the first speaks" in contents(request)[4]
     assert [role for role, _ in messages(one, session)] == ["user", "assistant"] * 4
-    # A chat has it now: neither the shell nor the terminal moves it elsewhere.
+    # A chat has the conversation now, so neither the shell nor the terminal can move it.
     for arguments in (("handoff", session, "telegram"), ("handoff", session, "webchat"), ("handoff", "offer", session)):
         refused = one.cli(*arguments, check=False)
         assert refused.returncode == 1 and "goes on in telegram:Group -100, of boats" in refused.stderr and "/new" in refused.stderr, refused
@@ -234,14 +234,14 @@ def test_nobody_else_serves_a_handoff_and_two_people_share_what_arrived(place, t
 
 @pytest.mark.parametrize("isolation", ["in-process"])
 def test_what_takes_longer_than_the_terminal_waits_arrives_all_the_same(place, telegram, held, terminal):  # noqa: F811 - a fixture
-    # The terminal waits a minute, and so does this.
+    # The terminal waits for one minute, and so does this test.
     one = place(-100)
     at = terminal(one).sees("/quit leaves").types("of boats").sees("answer to <of boats>")
     held.hold()
     at.types("/handoff telegram").sees("still running there", timeout=90)
     session = handoff(one, json.loads(one.cli("session", "list", "--json").stdout)[0]["id"])["session"]
     assert handoff(one, session)["state"] == "running"
-    # The terminal says where the conversation is, until another one is begun there on purpose.
+    # The terminal shows the place of the conversation until the user begins another one there.
     at.types("is anybody here?").sees("Not taken: this conversation goes on in telegram").sees(f"/resume {session}")
     held.release()
     arrives(one, session)

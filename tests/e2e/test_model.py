@@ -1,4 +1,4 @@
-"""The `openai` runtime against an independent mock of that API."""
+"""The `openai` runtime, tested with an independent mock of that API."""
 
 import os
 import pathlib
@@ -44,7 +44,7 @@ api_key  = {{ env = "OPENAI_API_KEY" }}
 """
 
 
-# What `model.json` lets the agent run: a program of the working folder runs without approval.
+# Command that `model.json` lets the agent run: a program of the working folder needs no approval.
 SCRIPTS = {
     "context.sh": "echo $HERMES_SESSION_PLATFORM-$OPENAI_API_KEY-end\n",
     "gate.sh": 'until [ -e gate ]; do sleep 0.05; done; echo "$1"; exit "${2:-0}"\n',

@@ -1,7 +1,7 @@
 """Outgoing connections through real proxies: tinyproxy (HTTP) and pproxy (SOCKS), in both isolation modes.
 
-The platform is `telegram.invalid`, a name that nothing resolves. Each proxy hands it to a small parent proxy of the
-test, which knows the emulator's address, so an answer in the chat proves the way.
+The platform is `telegram.invalid`, a name that cannot be resolved. Each proxy passes it to a small parent proxy of
+the test, which knows the emulator's address, so an answer in the chat proves that the proxy was used.
 """
 
 import json
@@ -19,7 +19,7 @@ OUTSIDE = "telegram.invalid"
 
 
 class Parent(socketserver.ThreadingTCPServer):
-    """The parent proxy: passes requests for `telegram.invalid` to a port of this machine."""
+    """A parent proxy that passes requests for `telegram.invalid` to a local port."""
 
     allow_reuse_address = daemon_threads = True
 
@@ -45,7 +45,7 @@ class Passing(socketserver.StreamRequestHandler):
                 assert target == f"{OUTSIDE}:80".encode(), target
                 self.wfile.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
             else:
-                # One request for each connection, so that the next one is seen, too.
+                # One request per connection, so that the next request is counted too.
                 first, rest = re.sub(rf" http://{re.escape(OUTSIDE)}(:80)?/".encode(), b" /", head, count=1).split(b"\r\n", 1)
                 server.sendall(first + b"\r\nconnection: close\r\n" + rest)
             back = threading.Thread(target=passed_on, args=(server, self.connection), daemon=True)
@@ -61,7 +61,7 @@ def passed_on(source, target):
             target.sendall(piece)
         target.shutdown(socket.SHUT_WR)
     except OSError:
-        pass  # One side has gone.
+        pass  # One side has closed the connection.
 
 
 def tinyproxy(folder, parent, more=""):

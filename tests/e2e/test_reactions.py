@@ -1,4 +1,4 @@
-"""What the message that is answered shows of it, on the platforms whose adapters can react."""
+"""Reactions on the answered message, on platforms whose adapters support them."""
 
 from conftest import HEADER, telegram_section, until
 from test_discord import GENERAL, discord  # noqa: F401 - a fixture

@@ -1,4 +1,4 @@
-"""Slack, through the built host and library, against an emulator that Slack's SDK finds true."""
+"""Slack with the built host and library, against an emulator that was checked with Slack's SDK."""
 
 import json
 import os
@@ -23,7 +23,7 @@ SECRETS = ("xoxb-hermes", "xapp-1-A-1", "xoxb-second", "sekret")
 
 
 class Slack:
-    """The emulator, from the side of the people who write to the app."""
+    """The emulator, from the point of view of people who write to the app."""
 
     def __init__(self, base):
         self.base, self.ids = base, {}
@@ -81,7 +81,7 @@ class Slack:
         self.sim("fault", method=method, kind=kind, **more)
 
     def quiet(self):
-        """Everything is acknowledged."""
+        """Returns true once all events are acknowledged."""
         return until("nothing waits", lambda: self.sim("state")["waiting"] == 0)
 
     def verdict(self, late=0):
@@ -114,7 +114,7 @@ def slack(slack_host):
 
 
 class GrowingModel(ChatServer):
-    """Streams its answer piece by piece, each when it is told to."""
+    """A model that streams its answer piece by piece on command."""
 
     def __init__(self, *pieces):
         self.steps = threading.Semaphore(0)

@@ -1,4 +1,5 @@
-"""Tasks, black-box: made in a thread, ended elsewhere, told once where they were made, over the death of the host too."""
+"""Black-box tests of tasks: created in a thread, ended in another place, reported once where they were created, also
+across a crash of the host."""
 
 import json
 import pathlib
@@ -14,7 +15,7 @@ GROUP, THREAD = -100, 17
 
 
 class Worker(ChatServer):
-    """A model that calls `task`, or the tool that is named, with what it is told behind `do`, and says what it heard otherwise."""
+    """A model that calls `task`, or another named tool, with the text after `do`, and otherwise repeats its input."""
 
     def __init__(self):
         self.requests = []
@@ -38,7 +39,7 @@ class Worker(ChatServer):
         self.serve(Handler)
 
     def woken(self):
-        """What the host itself said, each time a conversation was woken."""
+        """Returns the messages of the host itself, one per wake of a conversation."""
         last = [messages[-1]["content"] for messages in self.requests if messages[-1]["role"] == "user"]
         return [said for said in last if "From the host" in said]
 
@@ -72,7 +73,7 @@ def told(telegram, chat):
 
 
 def acts(telegram, chat, count, **wish):
-    """Lets the agent of a chat act on a task; `count` messages are there then."""
+    """Lets the agent of a chat act on a task and waits until the chat has `count` messages."""
     thread = {"thread": THREAD} if chat == GROUP else {}
     telegram.says(chat, DO + json.dumps(wish), **thread, **{"from": 7})
     telegram.answers(chat, count)

@@ -1,4 +1,4 @@
-"""Telegram, through the built host and library, against the schema-checked emulator."""
+"""Telegram with the built host and library, against the emulator with schema checks."""
 
 import json
 import signal
@@ -100,7 +100,7 @@ def test_a_topic_gets_another_name_in_a_forum_and_in_a_private_chat(host, telegr
 
 
 def test_a_conversation_moves_into_a_topic_of_its_own_in_a_forum_and_in_a_private_chat(host, telegram, isolation):
-    # Only a conversation of the operator goes on elsewhere, and 9 begins it; 7 names the home.
+    # Only a conversation of the operator continues in another place, and 9 begins it; 7 sets the home channel.
     section = telegram_section(telegram, isolation, "session = { require_mention = false, merge_ms = 0 }")
     one = host(HEADER + section.replace('operators = ["7"]', 'operators = ["7", "9"]')).start(online=["telegram"])
     for home, others in ((-100, (7, 8)), (7, (7,))):
@@ -248,7 +248,7 @@ def test_a_second_poller_is_named_and_waited_for(host, telegram, isolation):
     one.start()
     state = one.wait_state("telegram", "reconnecting")
     assert "receives this bot's messages" in state["reason"]
-    # The waits grow: 10 s, then 20 s. It is online for a moment before each refusal.
+    # The waits grow: 10 s, then 20 s. The adapter is online for a moment before each refusal.
     telegram.says(7, "hello")
     telegram.answers(7, 1, timeout=60)
     one.wait_online("telegram")
@@ -406,7 +406,7 @@ listen = "127.0.0.1:{port}"
 
 
 def brought(port, update, secret=None):
-    """The status that an update gets which somebody brings."""
+    """Sends an update and returns the status of the response."""
     headers = {"content-type": "application/json", **({"X-Telegram-Bot-Api-Secret-Token": secret} if secret else {})}
     request = urllib.request.Request(f"http://127.0.0.1:{port}/telegram", json.dumps(update).encode(), headers)
     try:

@@ -1,4 +1,4 @@
-"""Files in Telegram, both ways, through the built host."""
+"""Incoming and outgoing files in Telegram, through the built host."""
 
 import json
 import os
@@ -16,7 +16,7 @@ def started(host, telegram, isolation, more="", header=HEADER):
 
 
 def kept(one):
-    """What the host keeps of what came in."""
+    """Returns the received files that the host keeps."""
     folder = one.home / "media" / "telegram" / "in"
     return sorted(path.read_bytes() for path in folder.rglob("*") if path.is_file())
 
@@ -26,14 +26,14 @@ def calls(telegram, method):
 
 
 def said(one, who="user"):
-    """What stands in the transcript of the only conversation."""
+    """Returns the messages in the transcript of the only conversation."""
     [session] = json.loads(one.cli("session", "list", "--json").stdout)
     messages = json.loads(one.cli("session", "show", session["id"], "--json").stdout)["messages"]
     return [message["content"] for message in messages if message["role"] == who]
 
 
 def lies(one, name, content=b"x"):
-    """A file from where files may be sent."""
+    """Creates a file in a folder from which files may be sent."""
     folder = one.home / "media"
     folder.mkdir(exist_ok=True)
     (folder / name).write_bytes(content)
@@ -204,7 +204,7 @@ def transcripts(one):
 
 
 def peak_kib(pid):
-    """The most memory that a process and its children have held, in KiB."""
+    """Returns the highest memory use of a process and its children, in KiB."""
     own = children = 0
     for line in open(f"/proc/{pid}/status"):
         if line.startswith("VmHWM:"):

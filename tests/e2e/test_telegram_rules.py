@@ -1,4 +1,4 @@
-"""Who is heard in Telegram, where the answer goes, and what does not hold the bot up."""
+"""Addressing rules in Telegram, destinations of answers, and slow chats that must not block the bot."""
 
 import json
 

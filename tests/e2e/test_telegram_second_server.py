@@ -1,4 +1,4 @@
-"""A conversation with a Bot API server that somebody else wrote, judged by its own journal."""
+"""A conversation with an independent Bot API server, checked by its own journal."""
 
 import json
 import pathlib
@@ -17,7 +17,7 @@ TOKEN = "123:abc"
 
 
 class Second:
-    """The server, from the side of the people who write to the bot."""
+    """The server, from the point of view of people who write to the bot."""
 
     def __init__(self, folder):
         self.journal, port = folder / "journal.jsonl", free_port()
@@ -48,7 +48,7 @@ class Second:
         return [one for one in map(json.loads, lines) if one.get("method") == method and one["status"] == 200]
 
     def holds(self, name, content):
-        """Uploads a file, so that a message can bring it."""
+        """Uploads a file, so that a message can contain it."""
         border = uuid.uuid4().hex
         body = (f'--{border}\r\ncontent-disposition: form-data; name="chat_id"\r\n\r\n8\r\n'
                 f'--{border}\r\ncontent-disposition: form-data; name="document"; filename="{name}"\r\n\r\n').encode()
@@ -70,7 +70,7 @@ def second(tmp_path):
 
 def test_a_conversation_with_files_and_growing_answers_passes_its_verdict(host, second, isolation):
     header = HEADER.replace("[agent]", "[agent]\ntest_words = true", 1)
-    # This server has no reactions and no options of previews.
+    # This server has no reactions and no preview options.
     one = host(header + f"""
 [adapter.telegram]
 token     = "{TOKEN}"

@@ -1,4 +1,4 @@
-"""The terminal, as a person at a keyboard meets it: the built binary on a pseudo terminal."""
+"""The terminal, from the point of view of a person at a keyboard: the built binary on a pseudo terminal."""
 
 import fcntl
 import json
@@ -28,7 +28,7 @@ ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
 
 class Terminal:
-    """One `hermes-host chat` on a pseudo terminal of 24 lines and 80 columns."""
+    """A run of `hermes-host chat` on a pseudo terminal of 24 lines and 80 columns."""
 
     def __init__(self, host, *arguments, env=None):
         ours, theirs = pty.openpty()
@@ -50,7 +50,7 @@ class Terminal:
             self.raw += more.decode(errors="replace")
 
     def said(self):
-        """What was shown, in order: whatever began at the left edge is a line."""
+        """Returns the shown lines in order: all text that began at the left edge."""
         self.read()
         return ESCAPES.sub("", self.raw.replace("\r\n", "\n").replace("\r", "\n"))
 
@@ -63,7 +63,7 @@ class Terminal:
         return self
 
     def ends(self, timeout=WAIT_S):
-        """Waits for the end; returns the exit code. The terminal is as it was found."""
+        """Waits for the end and returns the exit code. Checks that the terminal settings were restored."""
         until("the terminal leaves", lambda: self.said() is not None and self.process.poll() is not None, timeout)
         self.read()
         assert termios.tcgetattr(self.theirs) == self.found, "the terminal is put back into its state"
@@ -82,7 +82,7 @@ class Terminal:
 
 @pytest.fixture
 def terminal():
-    """Opens terminals; none is left behind."""
+    """Opens terminals and closes all of them at the end."""
     opened = []
 
     def at(host, *arguments, **more):
@@ -96,7 +96,7 @@ def terminal():
 
 @pytest.fixture(params=["attached", "own"])
 def place(request, host):
-    """A home with a running host, and one without."""
+    """Returns a home with and without a running host."""
     one = host(CONFIG)
     if request.param == "attached":
         one.start()
@@ -105,13 +105,13 @@ def place(request, host):
 
 
 def users(place, session):
-    """What the person said in a session."""
+    """Returns the messages of the person in a session."""
     shown = json.loads(place.cli("session", "show", session, "--json").stdout)
     return [message["content"] for message in shown["messages"] if message["role"] == "user"]
 
 
 def answers(said):
-    """What the agent said, line by line: what was typed stands behind the prompt."""
+    """Returns the lines of the agent; typed text follows the prompt."""
     return [line for line in said.splitlines() if line and not line.startswith((">", "…"))]
 
 
@@ -150,7 +150,7 @@ def test_ctrl_c_stops_the_turn_and_twice_leaves(place, terminal):
     until("it is stopped", lambda: "(interrupted)" in one.said() or "(stopped)" in one.said())
     one.types("and on").sees("\nand on\n")
     assert "ten" not in answers(one.said())[-1]
-    # What was pressed before counts only for a moment.
+    # Keys pressed before count only for a moment.
     one.types("\x03", enter="").sees("Ctrl-C again leaves")
     one.types("\x03", enter="")
     assert one.ends() == 0
@@ -228,7 +228,7 @@ def test_commands_are_completed_and_remembered(host, terminal):
     history = place.home / "chat_history"
     assert history.stat().st_mode & 0o777 == 0o600
     again = terminal(place).sees("/quit leaves")
-    # Up, up: what was typed before is there again.
+    # Up, up: the earlier input is shown again.
     again.types("\x1b[A\x1b[A").sees("agent:main:terminal:dm:1")
     again.types("/help quit").sees("Leave the terminal")
     again.types("\x04", enter="")

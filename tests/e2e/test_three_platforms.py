@@ -1,7 +1,7 @@
-"""One story on three platforms: what two people and the agent say to each other, and what they see there.
+"""One story on three platforms: the conversation of two people with the agent, and its visible messages.
 
-Judged is what the platform shows: exact texts in their order and place, none missing, none twice, every code block
-closed in each part and nothing above the limit; and the transcript, which has to hold each word once.
+The test checks the platform's view: exact texts in order and place, none missing and none twice, every code block
+closed in each part, and no part above the limit. It also checks the transcript, which must contain each text once.
 """
 
 import json
@@ -26,7 +26,7 @@ def platform(request, isolation):
 
 @pytest.fixture
 def model(platform):
-    # More than one message of the platform, and never less than the order's six thousand characters.
+    # Longer than one message of the platform, and at least six thousand characters.
     told = ToldModel(long_answer(max(6000, platform.limit + 1500)))
     yield told
     told.stop()
@@ -34,7 +34,7 @@ def model(platform):
 
 @pytest.fixture
 def place(host, platform, model):
-    """A host with this platform."""
+    """Returns a host with this platform."""
 
     def make(more="", flat=False, agent=""):
         text = config(model.base).replace('status = ""', 'status = ""\ndrain_s = 1')
@@ -48,8 +48,8 @@ def said(seen):
 
 
 def told_whole(platform, seen, long, repeats=0, copies=0):
-    """These messages are the whole long answer. `repeats` of them are second sends and say so, where the platform has no
-    keys; `copies` of what they repeat had arrived before, whole or as much as there was then."""
+    """Checks that these messages are the complete long answer. `repeats` of them are marked repeats on a platform
+    without idempotency keys; `copies` of the repeated parts had arrived before, completely or in part."""
     parts = list(seen)
     repeated = [part for part in parts if part.repeated]
     assert len(repeated) == (0 if platform.idempotent else repeats), [part.text for part in repeated]
@@ -60,7 +60,7 @@ def told_whole(platform, seen, long, repeats=0, copies=0):
     assert [part.number for part in parts] == [(n + 1, len(parts)) for n in range(len(parts))]
     words = [word for part in parts for word in part.words]
     assert words == without_fences(long).split(), "every word once, in its order"
-    # A block begins a line of its own for the eyes, whatever stands before it.
+    # A code block visibly begins on a new line.
     lines = [line for part in parts for line in part.text.replace(f"{REPEATED} ", "").split("\n")]
     for line in long.split("\n"):
         if line.startswith("    "):
@@ -71,12 +71,12 @@ def told_whole(platform, seen, long, repeats=0, copies=0):
 
 
 def long_parts(platform, place):
-    """The messages of a place that belong to the long answer."""
+    """Returns the messages of a place that belong to the long answer."""
     return [seen for seen in platform.shown(place) if "word0x0" in seen.text or "word" in seen.text or "value_" in seen.text]
 
 
 def transcript(one, session=None):
-    # Where none is named: the one that was used last.
+    # Without a named place: the one that was used last.
     session = session or json.loads(one.cli("session", "list", "--json").stdout)[0]["id"]
     shown = json.loads(one.cli("session", "show", session, "--json").stdout)
     return [(message["role"], message["content"]) for message in shown["messages"]]
@@ -101,7 +101,7 @@ def test_two_people_talk_in_a_group_and_in_private(place, platform, model):
     assert [seen.text for seen in platform.shown(group)] == expected["group"]
     for who, at in private.items():
         assert [seen.text for seen in platform.shown(at)] == expected[who]
-    # What is said in private stays there.
+    # Private messages stay private.
     alone = [message["content"] for message in model.asked("number 99")[-1] if message["role"] != "system"]
     assert alone == ["this is number 2", "Answer to number 2.", "this is number 6", "Answer to number 6.", "this is number 99"]
     assert one.stop() == 0
@@ -173,7 +173,7 @@ def test_files_go_to_the_agent_and_come_back_as_they_were(place, platform, model
 
 
 def grows(platform, at, model, edited=True):
-    """The long answer begins to be seen, and then grows."""
+    """Waits until the long answer is visible and then grows."""
     model.allow(2)
     until("it begins", lambda: long_parts(platform, at))
     if edited:
@@ -182,7 +182,7 @@ def grows(platform, at, model, edited=True):
 
 
 def asked_at_length(platform, at, model):
-    """The first asks at length; meanwhile the second asks something else, which waits."""
+    """Lets the first person ask for the long answer; meanwhile the second one asks another question, which waits."""
     platform.says(at, platform.first, "this is number 0", call=True)
     answered(platform, at, "Answer to number 0.")
     model.hold()
@@ -193,7 +193,8 @@ def asked_at_length(platform, at, model):
 
 
 def all_is_told(one, platform, at, model, repeats=0, copies=0, last_was_said=False):
-    """Everything asked has its answer, once and in order, for the eyes and in the transcript; then the last one has."""
+    """Checks that all questions have their answers, once and in order, in the chat and in the transcript, and the
+    last one too."""
     answered(platform, at, "Answer to number 1.")
     if not last_was_said:
         platform.says(at, platform.first, "this is number 2")
@@ -263,7 +264,7 @@ def test_a_restart_while_an_answer_grows_goes_on_in_the_same_message(place, plat
     assert any(INTERRUPTED in raw for raw in long_parts(platform, at)[0].raw), "it goes on in the message that says so"
 
 
-# When the host is killed: which call is held then, and whether the platform had done it.
+# Time of the kill: the call that is held, and whether the platform has executed it.
 MOMENTS = {
     "before a word is said": (None, False),
     "the first words are on their way": ("send", False),
@@ -275,7 +276,7 @@ MOMENTS = {
 }
 
 
-# What dies with the host is the same in both isolations; where children are left behind it is looked at in both.
+# State that ends with the host is the same in both isolations; cases with remaining children are tested in both.
 DEATHS = [(moment, "in-process") for moment in MOMENTS] + [
     ("it grows", "process"), ("a later part arrived and the host does not know", "process")]
 

@@ -1,4 +1,4 @@
-"""The tools of the agent, black-box: what a model asks for is done, refused, or said to be impossible."""
+"""Black-box tests of the agent's tools: a call is executed, refused, or reported as impossible."""
 
 import json
 import urllib.error
@@ -26,7 +26,7 @@ key    = {{ env = "API_SERVER_KEY" }}
 
 
 def results(model):  # noqa: F811 - an address here
-    """What the model was told of its last calls."""
+    """Returns the results of the model's last calls."""
     journal = request("GET", f"{model}/__aimock/journal")
     last = (journal["entries"] if isinstance(journal, dict) else journal)[-1]
     return [message["content"] for message in last["body"]["messages"] if message["role"] == "tool"]

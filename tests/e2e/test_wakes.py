@@ -1,4 +1,4 @@
-"""What outlives a turn and comes back to it, black-box: commands and helpers in the background, over a host that is killed."""
+"""Black-box tests of background commands and helpers that outlive a turn and wake it, across a crash of the host."""
 
 import os
 
@@ -17,7 +17,7 @@ def settings(model):  # noqa: F811 - an address here
 
 @pytest.fixture
 def agent(host, telegram, model, tmp_path):  # noqa: F811 - the same
-    """A host on Telegram; its credential locks are its own."""
+    """Returns a host on Telegram with separate credential locks."""
     runtime = tmp_path / "runtime"
     runtime.mkdir(mode=0o700)
     env = {"OPENAI_API_KEY": "sk-test-hunter2", "XDG_RUNTIME_DIR": str(runtime)}
@@ -25,7 +25,7 @@ def agent(host, telegram, model, tmp_path):  # noqa: F811 - the same
 
 
 def wakes(model):  # noqa: F811 - an address here
-    """What the model heard of the host alone, each once however often it was sent on."""
+    """Returns the messages of the host to the model, each once, regardless of repetitions."""
     journal = request("GET", f"{model}/__aimock/journal")
     entries = journal["entries"] if isinstance(journal, dict) else journal
     lasts = [[message for message in entry["body"]["messages"] if message["role"] == "user"][-1]["content"] for entry in entries]
@@ -41,7 +41,7 @@ def is_over(one):
 
 
 def is_told_once(one, telegram, model, answers):  # noqa: F811 - an address here
-    """The chat has these answers, and no more after another life of the host and another turn."""
+    """Checks that the chat has these answers, and no more after another run of the host and another turn."""
     assert telegram.answers(7, len(answers)) == answers
     one.kill()
     one.start(online=["telegram"])

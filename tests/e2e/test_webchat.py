@@ -1,4 +1,4 @@
-"""The web chat as its page speaks to it: built host, built library, an HTTP client of its own."""
+"""The web chat from the point of view of its page: built host, built library, a separate HTTP client."""
 
 import json
 import re
@@ -17,7 +17,7 @@ PNG = bytes.fromhex(
 
 
 class Page:
-    """One browser: a link, the list, one stream, and what it knows of one conversation."""
+    """A browser: a link, the list of conversations, one stream, and its state of one conversation."""
 
     def __init__(self, link):
         base, token = link.split("/?token=")
@@ -58,7 +58,7 @@ class Page:
         return self.get("/api/state")["sessions"]
 
     def listen(self):
-        """Reads the stream from where it was left, until it is left or cut."""
+        """Reads the stream from the last position until it is closed or cut."""
         headers = {} if self.last is None else {"last-event-id": self.last}
         self.stream = self.http.stream("GET", "/api/stream", headers=headers, timeout=httpx.Timeout(WAIT_S, read=60))
         answer, stands = self.stream.__enter__(), threading.Event()
@@ -77,7 +77,7 @@ class Page:
                     elif not line:
                         self.last = ident
             except (httpx.HTTPError, httpx.StreamError, OSError):
-                pass  # Cut, by the host's end or by `leaves`.
+                pass  # The stream was cut by the host's end or by `leaves`.
 
         self.reader = threading.Thread(target=read, daemon=True)
         self.reader.start()
@@ -85,7 +85,7 @@ class Page:
         return self
 
     def leaves(self):
-        """Goes away in the middle of whatever is told."""
+        """Disconnects in the middle of the stream."""
         self.stream.__exit__(None, None, None)
         self.reader.join(WAIT_S)
 
@@ -93,7 +93,7 @@ class Page:
         return [event for _, event in list(self.events) if event["type"] == kind]
 
     def streamed(self, inbox_id):
-        """The answer as a page builds it from the pieces; a gap or a piece told twice shows."""
+        """Returns the answer that a page builds from the pieces; a missing or repeated piece is visible."""
         text = ""
         for chunk in self.told("chunk"):
             if chunk["inbox_id"] == inbox_id:
@@ -121,7 +121,7 @@ isolation = "{isolation}"
 
 @pytest.fixture
 def served(host, isolation):
-    """A host that serves its page, and a browser that has opened it."""
+    """Returns a host that serves the page, and a browser that has opened it."""
 
     def make(more=""):
         one = host(config(isolation, free_port(), more))
@@ -132,7 +132,7 @@ def served(host, isolation):
 
 
 def link(one):
-    """The link of the running host; its log, which is no terminal, does not show the token."""
+    """Returns the link of the running host; its log, which is not a terminal, hides the token."""
     return until("the link", lambda: re.findall(r"http://127\.0\.0\.1:\d+/\?token=[\w-]+", one.cli("webchat", "link", check=False).stdout))[-1]
 
 
@@ -156,7 +156,7 @@ def test_a_burst_while_busy_is_answered_once_each_in_order_and_its_receipts_are_
     found = re.findall(r"<(\d)>", "\n".join(entry["text"] for entry in page.entries(chat)))
     assert [int(n) for n in found] == list(range(9))
     assert [entry["text"] for entry in page.entries(chat, "me")] == [entry["text"] for entry in said]
-    # A receipt says how many wait, counted at that moment; nothing waits when all is answered.
+    # A receipt contains the number of waiting messages at its time; none waits when all are answered.
     counts = [int(n) for entry in page.entries(chat, "notice") for n in re.findall(r"Queued \((\d+) waiting\)", entry["text"])]
     assert counts == sorted(counts) and counts, page.entries(chat, "notice")
     until("nothing is shown as waiting", lambda: page.read(chat)["turns"] == [])
@@ -320,7 +320,7 @@ def test_kill_dash_nine_in_the_middle_of_an_answer_loses_and_doubles_nothing(ser
     idle(one)
     assert [entry["text"] for entry in page.entries(chat)] == ["before <0>", words, "and then <1>"]
     assert [entry["text"] for entry in page.entries(chat, "me")] == ["before <0>", f"/slow 80 {words}", "/queue and then <1>"]
-    # A page that comes from the former life is told to read anew, and its link is good still.
+    # A page of the former run must reload its data, and its link remains valid.
     page.listen()
     until("it is told", lambda: page.told("reset"))
     assert link(one) == link(one)

@@ -1,4 +1,5 @@
-"""Signed webhooks, through the built host and library: official clients sign, the Telegram emulator hears the answers."""
+"""Signed webhooks with the built host and library: official clients sign, and the Telegram emulator receives the
+answers."""
 
 import datetime
 import hashlib
@@ -67,7 +68,7 @@ isolation = "{isolation}"
 
 @pytest.fixture
 def hooks(host, isolation):
-    """Makes hosts with webhooks and whatever else."""
+    """Creates hosts with webhooks and further sections."""
 
     def make(telegram=None, more="", routes=ROUTES, header=HEADER):
         base = f"http://127.0.0.1:{free_port()}"
@@ -117,7 +118,8 @@ secret = "a-token-of-gitlab"
 signature = "gitlab"
 """
     hooked = hooks(routes=routes)
-    # https://docs.github.com/en/webhooks/using-webhooks/validating-webhook-deliveries: its body is no JSON, so it is known and not read.
+    # https://docs.github.com/en/webhooks/using-webhooks/validating-webhook-deliveries: its body is not JSON, so the
+    # event is recognised but not parsed.
     vector = "sha256=757107ea0eb2509fc211221cce984b8a37570b6d7586c22c46f4379c8b043e17"
     plain = {"X-Hub-Signature-256": vector, "Content-Type": "text/plain"}
     assert hooked.post("vector", b"Hello, World!", plain)[0] == 400

@@ -1,4 +1,4 @@
-"""A model that says what a story needs: short answers at once, a long one piece by piece as far as it is let."""
+"""A model for stories: short answers at once, a long one piece by piece on command."""
 
 import re
 import threading
@@ -9,7 +9,7 @@ MOVED = "was moved here"
 
 
 def long_answer(chars=6000):
-    """Prose, code and prose, of at least so many characters. Every word of it stands there once."""
+    """Returns prose, code and prose with at least `chars` characters. Every word occurs once."""
     lines, n = ["Here is all of it, from the first word on.", ""], 0
     while sum(map(len, lines)) + len(lines) < chars:
         lines += [" ".join(f"word{n}x{at}" for at in range(24)) + ".", "", "```rust"]
@@ -19,8 +19,9 @@ def long_answer(chars=6000):
 
 
 class ToldModel(ChatServer):
-    """Serves chat completions. What has `at length` in it is answered at length: until `release`, in as many pieces as
-    were allowed. Files that came are sent back, and everything else is answered with its first number."""
+    """A server of chat completions. A message with `at length` gets the long answer: until `release`, in as many
+    pieces as were allowed. Received files are sent back, and all other messages are answered with their first
+    number."""
 
     def __init__(self, long):
         self.long, self.requests = long, []
@@ -34,7 +35,7 @@ class ToldModel(ChatServer):
                 try:
                     self.stream({"content": piece} for piece in outer.pieces(body["messages"][-1]["content"]))
                 except OSError:
-                    pass  # Whoever asked is gone.
+                    pass  # The client has disconnected.
 
         self.serve(Handler)
 
@@ -70,7 +71,7 @@ class ToldModel(ChatServer):
             self.changed.notify_all()
 
     def asked(self, words):
-        """The requests whose last message contains these words."""
+        """Returns the requests whose last message contains these words."""
         return [messages for messages in list(self.requests) if words in messages[-1]["content"]]
 
     def stop(self):

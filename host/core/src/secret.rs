@@ -10,8 +10,7 @@ pub const MASK: &str = "[hidden]";
 /// Shortest secret that is masked in texts, in bytes. A shorter one would hide ordinary words.
 pub const MASKED_BYTES_MIN: usize = 4;
 
-/// Shortest secret that is masked inside a longer word, in characters. A shorter one is masked only where it stands
-/// alone.
+/// Shortest secret that is masked inside a longer word, in characters. A shorter one is masked only as a separate word.
 pub const WHOLE_CHARS_MIN: usize = 8;
 
 /// A value that cannot be printed. [`Secret::expose`] is the only access to its text, so that all uses can be
@@ -66,7 +65,8 @@ impl<'de> Deserialize<'de> for Secret {
     }
 }
 
-/// Returns `text` with every occurrence of a secret replaced by [`MASK`].
+/// Returns `text` with the secrets replaced by [`MASK`]. A secret of fewer than [`WHOLE_CHARS_MIN`] characters is
+/// replaced only where it is a separate word.
 ///
 /// Overlapping occurrences are masked as one piece, so that no remainder of the second one is visible.
 pub fn mask(text: &str, secrets: &[Secret]) -> String {
