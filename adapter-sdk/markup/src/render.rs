@@ -162,7 +162,7 @@ struct Opened {
 pub(crate) struct Writer<'t, 'r> {
     renderer: &'r dyn Renderer,
     unit: Unit,
-    /// True to hold white space back until other text follows: true for rendered text, false for the plain source.
+    /// True to hold white space back until other text follows, for rendered text. False for the plain source.
     lazy: bool,
     table: bool,
     levels: Vec<Level<'t>>,

@@ -49,7 +49,7 @@ pub fn list(text: &str) -> Vec<String> {
 ///
 /// # Errors
 ///
-/// One sentence without the value, which may hold a password.
+/// One sentence without the value, which may contain a password.
 pub fn read_proxy(text: &str) -> Result<Url, ClientError> {
     let wrong = |why: &str| Err(ClientError::Proxy(why.to_owned()));
     let text = text.trim();
@@ -89,7 +89,7 @@ pub fn credentials(text: &str) -> Vec<String> {
     all
 }
 
-/// The text without its percent encoding.
+/// Decodes percent encoding.
 fn decoded(text: &str) -> String {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
@@ -109,7 +109,7 @@ fn decoded(text: &str) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// The address of a proxy for people: without credentials, always with its port.
+/// Returns the address of a proxy for display: without credentials, always with its port.
 pub fn shown(text: &str) -> String {
     match read_proxy(text) {
         Ok(url) => format!("{}://{}", url.scheme(), authority(&url)),
@@ -156,7 +156,7 @@ impl Rules {
         self.proxies().any(|proxy| proxy.scheme() == "https")
     }
 
-    /// The hosts of the proxies.
+    /// Returns the hosts of the proxies.
     pub(crate) fn hosts(&self) -> Vec<String> {
         self.proxies().filter_map(Url::host_str).map(str::to_owned).collect()
     }

@@ -1,6 +1,5 @@
 //! An HTTP listener with limits on all resources that a caller can use.
 //!
-//! Feature `serve`. Only a caller whose key the service has verified ([`Caller::prove`]) keeps its connection. Every
 //! Feature `serve`. Only a caller whose key the service has verified ([`Caller::prove`]) keeps its connection.
 //! All other connections are short, and the oldest of them is closed when all connections are in use and another
 //! caller connects. A public request such as `/health` never keeps a connection open.

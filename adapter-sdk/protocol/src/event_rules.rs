@@ -19,7 +19,6 @@ impl Event {
     /// # Errors
     ///
     /// `invalid`, with a message for the adapter's author.
-    /// `invalid`, and a sentence for the adapter's author.
     pub fn judge(&self) -> Result<(), CallError> {
         if self.event_id.is_empty() || self.event_id.len() > EVENT_ID_BYTES_MAX {
             return invalid(format!("event_id has 1 to {EVENT_ID_BYTES_MAX} bytes, this one {}", self.event_id.len()));
@@ -34,8 +33,8 @@ impl Event {
     }
 
     /// Checks every rule, as the test host does. The real host does not apply the additional rules, because a
-    /// message must not be lost for a field that the host can do without: it accepts a negative `at_ms` and a longer
-    /// `raw`.
+    /// message must not be lost for a field that the host can do without: it treats a negative `at_ms` as unknown
+    /// and accepts a longer `raw`.
     ///
     /// # Errors
     ///

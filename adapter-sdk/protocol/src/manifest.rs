@@ -34,7 +34,7 @@ pub struct Manifest {
     /// Environment variables that set config keys.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub env: Vec<EnvName>,
-    /// Config keys that hold secrets, with dots for nested keys: `token`, `webhook.secret`. The schema
+    /// Config keys that contain secrets, with dots for nested keys: `token`, `webhook.secret`. The schema
     /// may mark more keys with `writeOnly`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub secrets: Vec<String>,

@@ -226,7 +226,7 @@ impl Connection {
             && !self.threadless.lock().await.contains(here)
     }
 
-    /// Stores, before the host has the event, that its first answer opens a thread.
+    /// Records that the first answer to a message opens a thread. Called before the host has the event.
     async fn promise(&self, message: &str) -> Result<(), ConnectError> {
         let mut threads = self.threads.lock().await;
         if threads.promise(message) {

@@ -173,7 +173,7 @@ fn shown(user: &api::User, member: Option<&api::Member>) -> String {
     nick.unwrap_or_else(|| user.shown()).to_owned()
 }
 
-/// The roles of somebody, as far as they can be ids: access is granted by them.
+/// Returns the roles of a member. Invalid ids are dropped, because roles grant access.
 fn roles(member: Option<&api::Member>) -> impl Iterator<Item = &String> {
     member.into_iter().flat_map(|member| &member.roles).filter(|role| places::number(role).is_some())
 }

@@ -213,7 +213,7 @@ impl Places {
     }
 }
 
-/// The id of a role, if it belongs to this bot.
+/// Returns the id of a role if it is this bot's own.
 /// <https://docs.discord.com/developers/topics/permissions#role-object-role-tags-structure>
 fn own_role<'r>(role: &'r Value, bot: &str) -> Option<&'r str> {
     role["id"].as_str().filter(|_| role["tags"]["bot_id"].as_str() == Some(bot))

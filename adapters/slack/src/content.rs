@@ -18,7 +18,7 @@ pub fn block_lines(blocks: &Value) -> Vec<String> {
     lines
 }
 
-/// Returns whether blocks hold anything besides the rich text of the message itself, which its `text` repeats.
+/// Returns whether blocks contain more than the rich text of the message itself, which its `text` repeats.
 pub fn is_card(blocks: &Value) -> bool {
     blocks.as_array().is_some_and(|blocks| blocks.iter().any(|block| block["type"] != "rich_text"))
 }

@@ -21,12 +21,12 @@ const WRITTEN: [&str; 4] = ["file_share", "thread_broadcast", "me_message", "bot
 /// The maximum size of a payload stored with its event, in bytes.
 const RAW_BYTES_MAX: usize = 16 * 1024;
 
-/// Where conversations are held.
+/// The settings for threads.
 #[derive(Clone, Copy, Debug)]
 pub struct Threads {
-    /// Whether a message in a channel begins a thread of its own.
+    /// True if a message in a channel starts a thread.
     pub in_channels: bool,
-    /// Whether a direct message begins a thread of its own.
+    /// True if a direct message starts a thread.
     pub in_dms: bool,
 }
 
@@ -35,7 +35,7 @@ pub struct Threads {
 pub struct Reader<'a> {
     /// The app's identity in the workspace.
     pub me: &'a Me,
-    /// Where conversations are held.
+    /// The settings for threads.
     pub threads: Threads,
     /// The known names of users.
     pub names: &'a BTreeMap<String, String>,

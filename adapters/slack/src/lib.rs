@@ -102,7 +102,7 @@ pub struct Config {
     /// True to answer a message in a channel in a thread, which is a conversation of its own.
     #[serde(default = "default_true")]
     reply_in_thread: bool,
-    /// Whether a direct message is answered in a thread, which is a conversation of its own.
+    /// True to answer a direct message in a thread, which is a conversation of its own.
     #[serde(default = "default_true")]
     dm_threads: bool,
     /// The ids of the channels to listen to; empty: all to which the app was invited.

@@ -31,7 +31,7 @@ impl Bypass {
         Self::Domain { name, port }
     }
 
-    /// Returns whether `host`, as it stands in an address, is connected directly.
+    /// Returns whether `host`, as it appears in an address, is connected directly.
     pub(super) fn covers(&self, host: &str, to: Option<u16>) -> bool {
         let is_port = |port: &Option<u16>| port.is_none_or(|port| Some(port) == to);
         match self {
