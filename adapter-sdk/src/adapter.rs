@@ -1,6 +1,6 @@
 //! The traits that an author implements.
 //!
-//! They are declared with `-> impl Future + Send` and implemented with `async fn`. The host
+//! The traits are declared with `-> impl Future + Send` and implemented with `async fn`. The host
 //! cancels a call by dropping it at an await, so a method must not rely on running to its
 //! end. Methods of one instance run on its one thread, interleaved at awaits, unless the
 //! adapter requests more threads.
@@ -30,12 +30,12 @@ pub trait Adapter: Sized + Send + Sync + 'static {
     type Config: AdapterConfig;
 
     /// Checks for values of the right type that are still invalid. `hermes-host config check` and the
-    /// SDK, before [`Adapter::new`], call it. It must be quick and without I/O; checks that need the
+    /// SDK, before [`Adapter::new`], call it. Must be quick and without I/O; checks that need the
     /// platform belong in [`Adapter::connect`]. The default accepts every configuration.
     ///
     /// # Errors
     ///
-    /// One sentence that names the key and the value to write instead. It is shown to the operator and
+    /// One sentence that names the key and the value to write instead. The sentence is shown to the operator and
     /// must not contain the value of a secret.
     fn check(config: &Self::Config) -> Result<(), String> {
         let _ = config;

@@ -6,9 +6,9 @@
 //! freed by the destructor of the side that created them.
 //!
 //! The crate uses a small part of `abi_stable`: header, prefix types, layout check, `RStr`,
-//! `RString`, `RSlice`, `RVec`, `RResult`. It does not use `sabi_trait` and
-//! `sabi_extern_fn`, which abort the process on a panic, nor `load_from_file`, which
-//! rejects an older plugin in a newer host.
+//! `RString`, `RSlice`, `RVec`, `RResult`. Not used are `sabi_trait` and `sabi_extern_fn`,
+//! which abort the process on a panic, and `load_from_file`, which rejects an older plugin
+//! in a newer host.
 //!
 //! In 1.x the only allowed change is a function appended after the last one of a prefix
 //! type; `#[sabi(last_prefix_field)]` never moves. The comment of each function ends with
@@ -61,7 +61,7 @@ pub mod status {
     pub const POISONED: Status = 6;
 }
 
-/// The destination of a call's answer. It is fired exactly once, from any thread, also if
+/// The destination of a call's answer. Fired exactly once, from any thread, also if
 /// the call is dropped (with [`status::DROPPED`]).
 ///
 /// `ctx` belongs to the side that created the completion; `done` consumes it.

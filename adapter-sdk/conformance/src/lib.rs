@@ -1,6 +1,6 @@
 //! The cases that every adapter passes, on every platform.
 //!
-//! The cases depend on the protocol only. They drive a [`Subject`]: the SDK's `testing`
+//! The cases depend on the protocol only and drive a [`Subject`]: the SDK's `testing`
 //! provides an adapter in the test's own process, the host provides a library behind either
 //! kind of isolation. The *contract* cases ([`run`]) do not call `connect`, so they need no
 //! platform. The *staged* cases ([`run_staged`]) connect to a program that simulates the
@@ -63,7 +63,7 @@ pub struct HostCall {
 
 /// One created instance of the adapter under test.
 ///
-/// After `connect` is answered OK the subject calls `run`, as the host does. It reports the
+/// After `connect` is answered OK the subject calls `run`, as the host does. The subject reports the
 /// end of `run` as a call of [`RUN_ENDED`], and each log record as a call of [`LOG`].
 pub trait Subject: Send {
     /// Returns the bytes of the manifest, as stored in the library.

@@ -1,4 +1,4 @@
-//! An in-memory host for an adapter under test. It stores the adapter's data and answers
+//! An in-memory host for an adapter under test. The host stores the adapter's data and answers
 //! from it; only media use the disk.
 
 use std::collections::BTreeMap;

@@ -28,7 +28,7 @@
 //!
 //! The stage's standard error is shown below a failed case.
 //!
-//! A stage answers a request that its platform does not support with `{"unsupported": "why"}`. It exits when its
+//! A stage answers a request that its platform does not support with `{"unsupported": "why"}`. The stage exits when its
 //! standard input ends.
 
 use std::io::{BufRead, BufReader, Write};

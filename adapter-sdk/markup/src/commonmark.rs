@@ -2,7 +2,7 @@
 //!
 //! The renderer writes the text from the tree, so oddities of the input do not survive: a
 //! fence is longer than any run of its mark inside the block, and a character is escaped
-//! only where CommonMark would read it as markup. Where a letter next to a mark would keep
+//! only where CommonMark would read it as markup. If a letter next to a mark would keep
 //! the mark from being read, the letter becomes a numeric character reference (`&#98;`):
 //! its `&` and `;` count as punctuation, so the mark can open or close there.
 

@@ -2,7 +2,7 @@
 //!
 //! [`Writer`] tracks the open frames, writes an opening tag only when visible text follows,
 //! and holds white space back until other text follows, so that no part ends with white
-//! space. It measures while it writes; after each step the splitter asks for the length
+//! space. The writer measures while it writes; after each step the splitter asks for the length
 //! that the part would have if it ended there.
 
 use unicode_segmentation::UnicodeSegmentation;

@@ -85,7 +85,7 @@ pub enum ClientError {
     Proxy(String),
 }
 
-/// Builds a client. It ignores the environment: the proxies are those of the options.
+/// Builds a client. The environment is ignored: the proxies are those of the options.
 ///
 /// # Errors
 ///

@@ -29,7 +29,8 @@ pub mod method {
     pub const CREATE_HANDOFF_THREAD: &str = "create_handoff_thread";
     /// Renames a thread. [`RenameThreadCall`](crate::RenameThreadCall) → `{}`.
     pub const RENAME_THREAD: &str = "rename_thread";
-    /// Renders and splits house markdown. [`RenderCall`](crate::RenderCall) → list of [`RenderedPart`](crate::RenderedPart).
+    /// Renders and splits house markdown. [`RenderCall`](crate::RenderCall) → list of
+    /// [`RenderedPart`](crate::RenderedPart).
     pub const RENDER: &str = "render";
     /// Replaces the command menu. [`CommandsCall`](crate::CommandsCall) → `{}`.
     pub const SET_COMMANDS: &str = "set_commands";
@@ -287,8 +288,8 @@ impl ConnectError {
         Self::Retry { reason: reason.into(), after_ms: Some(after_ms), unreachable: false }
     }
 
-    /// Creates the error of a failed credential lock. It is fatal (`mend` names the fix) if the credential is in use
-    /// or cannot be locked at all. A temporary failure of the host, such as a full disk or too many calls, is
+    /// Creates the error of a failed credential lock. The error is fatal (`mend` names the fix) if the credential is in
+    /// use or cannot be locked at all. A temporary failure of the host, such as a full disk or too many calls, is
     /// retried.
     pub fn not_locked(error: &CallError, mend: impl Into<String>) -> Self {
         match error.code.as_str() {

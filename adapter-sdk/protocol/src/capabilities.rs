@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Extra, word::words};
 
-/// The capabilities of one adapter, as its manifest declares them. They are constant while
+/// The capabilities of one adapter, as its manifest declares them. Constant while
 /// the adapter is loaded.
 ///
 /// In JSON an object; an absent key is `false`, except `supports_async_delivery`, which

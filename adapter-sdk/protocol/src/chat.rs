@@ -105,13 +105,13 @@ pub struct Sender {
     /// A second stable id, on platforms with two.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub alt_id: Option<String>,
-    /// The display name. It is never compared with anything.
+    /// The display name. Never compared with anything.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     /// True if the platform reports the account as a bot.
     #[serde(default)]
     pub is_bot: bool,
-    /// Roles confirmed by the adapter. They count only under `trust_upstream`.
+    /// Roles confirmed by the adapter. Counted only under `trust_upstream`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub roles: Vec<String>,
 }

@@ -73,7 +73,7 @@ pub struct Event {
     /// The new id of the chat, for `migrated`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub migrated_to: Option<String>,
-    /// The destination of the result, if it does not return to the event's chat. It applies only if the
+    /// The destination of the result, if it does not return to the event's chat. Applies only if the
     /// operator trusts the adapter's `authorizes_upstream`. The text of such an event is never a command,
     /// and no caller waits for the answer, so the turn delivers nothing later.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -333,7 +333,7 @@ pub struct Attachment {
     /// The reason for a missing file, as a text for the agent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
-    /// A reference to the file in the adapter's own format, at most [`FETCH_BYTES_MAX`] bytes. It replaces `media`. The
+    /// A reference to the file in the adapter's own format, at most [`FETCH_BYTES_MAX`] bytes. Replaces `media`. The
     /// host calls `fetch` with it after the sender is authorized, also after a restart.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fetch: Option<String>,

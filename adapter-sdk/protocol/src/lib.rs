@@ -1,6 +1,6 @@
 //! The payloads between hermes-host and its adapters.
 //!
-//! Every payload that crosses the boundary is one of these types, as JSON. They are plain
+//! Every payload that crosses the boundary is one of these types, as JSON. The types are plain
 //! values without I/O, clock or async runtime. Three rules keep old adapters compatible
 //! with new hosts, and new adapters with old hosts:
 //!

@@ -81,8 +81,8 @@ pub struct Outgoing {
     /// The id of the only sender who may see the message, on platforms that support this.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ephemeral_to: Option<String>,
-    /// The time that the host waits for the reply, in milliseconds. It grows with the size of the files. After that
-    /// the call is cancelled and its result is unknown.
+    /// The time that the host waits for the reply, in milliseconds. The time grows with the size of the files. After
+    /// that the call is cancelled and its result is unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub within_ms: Option<u64>,
     /// Fields of a later version.
@@ -116,7 +116,7 @@ impl Outgoing {
         }
     }
 
-    /// Returns the total time that an adapter may take. It is a little shorter than the host's wait, so that the
+    /// Returns the total time that an adapter may take. The time is a little shorter than the host's wait, so that the
     /// adapter reports the result before the host gives up. `otherwise` applies if the host gives no time.
     pub fn time(&self, otherwise: Duration) -> Duration {
         let Some(within) = self.within_ms.map(Duration::from_millis) else { return otherwise };

@@ -1,7 +1,7 @@
 //! A host in the test's own process (feature `testing`).
 //!
 //! [`MockHost`] loads an adapter type through the same vtables as hermes-host does, so a
-//! test observes the same statuses, bytes and deadlines. It records the adapter's calls and
+//! test observes the same statuses, bytes and deadlines. The mock records the adapter's calls and
 //! answers the host methods that an adapter may use. All waits have a deadline and block
 //! the calling thread. A test that also simulates a platform on tokio uses a multi-thread
 //! runtime, or awaits a [`Pending`].

@@ -194,7 +194,7 @@ async fn open(server: &Arc<Server>, asked: Asked) -> Result<Reader, ApiError> {
     Ok(reader)
 }
 
-/// Follows one request from its event to its end. It continues when the requester
+/// Follows one request from its event to its end. The task continues when the requester
 /// disconnects, because it must stop the agent then.
 async fn follow(server: Arc<Server>, turn: Arc<Turn>, event: Event, _place: OwnedSemaphorePermit) {
     let end = match submit(&server, &turn, &event).await {

@@ -165,7 +165,7 @@ impl Connection {
         let path = format!("interactions/{}/{}/callback", interaction.id, interaction.token);
         match self.api.send::<Value>(Method::POST, &path, &body).await {
             Ok(_) => true,
-            // It was acknowledged before the link was lost.
+            // The interaction was acknowledged before the link was lost.
             Err(error) if error.code() == Some(40060) => true,
             Err(error) => {
                 tracing::debug!(%error, "an interaction was not acknowledged");

@@ -1,6 +1,6 @@
 //! The link: the identity of the bot, and the processing of each event.
 //!
-//! A session's sequence number moves only past events that the host has committed. It is stored in the host's
+//! A session's sequence number moves only past events that the host has committed. The number is stored in the host's
 //! key-value store: after a lost link or a restart the gateway repeats the missed events. The events of a shard are
 //! processed one at a time, in order; meanwhile the connection is read and its heartbeat sent (`shards`).
 

@@ -1,7 +1,7 @@
 //! The gateway: one connection of one shard, from its start to its end.
 //!
 //! The connection receives hello, resumes or identifies, sends the heartbeat and returns the received events in
-//! order. This module has no knowledge of messages. It alone decides the meaning of close codes.
+//! order. This module has no knowledge of messages. The meaning of close codes is decided here only.
 //! <https://docs.discord.com/developers/events/gateway>
 
 use std::collections::VecDeque;

@@ -1,8 +1,8 @@
 //! Interactions that can still be answered, for fifteen minutes and with a token of their own.
 //!
-//! They are also stored at the host, so that after a restart the answer goes to the right place. A command is stored
-//! before its event is emitted: after a crash between the two steps the next run learns its event id, and until then
-//! sends no answer that others could read.
+//! The interactions are also stored at the host, so that after a restart the answer goes to the right place. A command
+//! is stored before its event is emitted: after a crash between the two steps the next run learns its event id, and
+//! until then sends no answer that others could read.
 
 use std::collections::VecDeque;
 

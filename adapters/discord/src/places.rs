@@ -243,8 +243,8 @@ pub fn chat(channel: &str, place: &Place, parent_name: Option<String>) -> Chat {
     chat
 }
 
-/// Returns the descriptor of the thread that a message opens. It has the id of the message, even before it exists.
-/// <https://docs.discord.com/developers/resources/channel#start-thread-from-message>
+/// Returns the descriptor of the thread that a message opens. The thread has the id of the message, even before it
+/// exists. <https://docs.discord.com/developers/resources/channel#start-thread-from-message>
 pub fn thread_of(message: &str, channel: &str, place: &Place, name: &str) -> Chat {
     let thread = Place {
         kind: kind::PUBLIC_THREAD,

@@ -1,6 +1,6 @@
 //! Threads: those that the host opened by a key, and those that their first answer will open.
 //!
-//! A person who mentions the bot in a channel gets a new thread. It has the id of the person's message, so the
+//! A person who mentions the bot in a channel gets a new thread. The thread has the id of that message, so the
 //! event can name it before it exists; it is opened with the first message in it. So a stranger whom the host does
 //! not answer opens none, and a restart loses none.
 

@@ -54,7 +54,7 @@ fn elsewhere(file: &File) -> Option<&'static str> {
     is_external.then_some("the file lies at another service, where only its link leads")
 }
 
-/// A downloader of files. It sends the workspace's token to trusted addresses only.
+/// A downloader of files. The workspace's token is sent to trusted addresses only.
 pub struct Files {
     fetcher: Fetcher,
     /// The origins of files that the operator configured.

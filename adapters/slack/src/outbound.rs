@@ -28,7 +28,7 @@ const LABEL_CHARS_MAX: usize = 75;
 /// and `chat.postMessage` splits it into several messages.
 /// <https://docs.slack.dev/reference/methods/chat.update#errors>
 const TEXT_BYTES_MAX: usize = 4000;
-/// The total time for a message if the host gives none. It ends before a host that waits one minute, so that the
+/// The total time for a message if the host gives none. The time ends before a host that waits one minute, so that the
 /// host receives the result.
 pub const SEND_TIMEOUT: Duration = Duration::from_secs(55);
 /// The part of that time for completing the uploads of files.
@@ -428,7 +428,7 @@ fn refusal(refused: &Refused) -> SendOutcome {
         | "posting_to_general_channel_denied" => RefusalKind::Forbidden,
         code if code.starts_with("restricted_action") => RefusalKind::Forbidden,
         code if INVALID.contains(&code) || code.starts_with("invalid_") => RefusalKind::Invalid,
-        // An unknown code, which Slack may have added later. It may be about the format of the text.
+        // An unknown code, which Slack may have added later. The cause may be the format of the text.
         _ => {
             tracing::warn!(%refused, "Slack refuses a message with a word that is not known; it is tried once as plain text");
             RefusalKind::BadFormat

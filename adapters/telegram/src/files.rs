@@ -1,8 +1,8 @@
 //! Incoming files, requested by the host: streamed from the server to the path that the host provides.
 //!
-//! A local server with `--local` returns paths on its disk instead of serving the files. They are opened relative to
-//! the folder that the operator configures, component by component, so neither `..` nor a symbolic link leads outside.
-//! <https://core.telegram.org/bots/api#using-a-local-bot-api-server>
+//! A local server with `--local` returns paths on its disk instead of serving the files. Each path is opened relative
+//! to the folder that the operator configures, component by component, so neither `..` nor a symbolic link leads
+//! outside. <https://core.telegram.org/bots/api#using-a-local-bot-api-server>
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read};

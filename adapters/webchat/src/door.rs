@@ -6,9 +6,9 @@
 //!   rejected.
 //! * **Origin**: requests that a browser sends from another site are rejected; a request that changes state must
 //!   name its origin.
-//! * **Token**: in the first request only, from the printed link. It opens a page session, whose cookie is derived
-//!   from the token, so that another token ends every session. Scripts cannot read the cookie and other sites cannot
-//!   send it. Both are compared in constant time.
+//! * **Token**: in the first request only, from the printed link. The token opens a page session, whose cookie is
+//!   derived from the token, so that another token ends every session. Scripts cannot read the cookie and other sites
+//!   cannot send it. Both are compared in constant time.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -108,7 +108,7 @@ impl Door {
         is_valid.then_some(Session { is_old: left < SESSION_LIFETIME_S - RENEWED_AFTER_S })
     }
 
-    /// Returns the text that a cookie signs. It differs between instances and ports.
+    /// Returns the text that a cookie signs. The text differs between instances and ports.
     fn signed(&self, session: &str) -> String {
         format!("page session of {} {session}", self.cookie)
     }

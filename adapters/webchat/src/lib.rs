@@ -1,6 +1,6 @@
 //! A chat page on loopback, which needs no account on any platform.
 //!
-//! The adapter is the platform. It serves one page, stores the conversations in the host's
+//! The adapter is the platform. The adapter serves one page, stores the conversations in the host's
 //! key-value store, and has one user, the operator, who holds the link that is printed at
 //! start-up.
 //!

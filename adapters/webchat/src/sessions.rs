@@ -1,7 +1,7 @@
 //! The host's view of the conversations: their sessions and titles, and the person's
 //! sessions that are in no conversation of this page.
 //!
-//! The host is authoritative. Its last reply is cached for display. It is requested again
+//! The host is authoritative. Its last reply is cached for display. The host is asked again
 //! after every event that may have changed it, and every [`SWEEP`] while a page is open,
 //! for a title given elsewhere, a branch, or a session started in the terminal. Without the
 //! grant `sessions.list` the page shows only its own conversations, with titles given on
@@ -308,7 +308,7 @@ async fn entries(link: &Connection, id: &str) -> Result<Vec<Entry>, CallError> {
 }
 
 /// Resumes a session in a conversation of this page: in its current one, or in a new one
-/// that starts with the earlier messages. It sends `/resume`, so that a refusal is
+/// that starts with the earlier messages. The request is `/resume`, so that a refusal is
 /// explained in the host's words.
 pub(crate) async fn go_on(link: &Arc<Connection>, id: &str) -> Result<Conversation, CallError> {
     let _going_on = link.sessions.going_on.lock().await;

@@ -218,7 +218,7 @@ fn ignored(why: &str, call: &Call<'_>) -> Response {
     said(StatusCode::OK, json!({ "status": "ignored", "reason": why, "event": call.event }))
 }
 
-/// A call in transit to the host. It continues even if its sender disconnects.
+/// A call in transit to the host. The call continues even if its sender disconnects.
 struct Handing {
     door: Arc<Door>,
     route: Arc<Route>,

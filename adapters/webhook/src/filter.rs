@@ -1,4 +1,4 @@
-//! Conditions on a payload. They are parsed once; an invalid condition is an error and is never ignored.
+//! Conditions on a payload. Each is parsed once; an invalid one is an error and is never ignored.
 
 use regex_automata::meta;
 use serde_json::Value;

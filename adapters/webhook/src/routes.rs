@@ -294,7 +294,7 @@ fn stamps(path: &Path) -> Result<BTreeMap<OsString, Stamp>, String> {
     Ok(stamps)
 }
 
-/// Reads a file. It contains secrets, so it must not be accessible to other users.
+/// Reads a file. The file contains secrets, so it must not be accessible to other users.
 fn text_of(folder: &Path, name: &OsString) -> Result<String, String> {
     let path = folder.join(name);
     let cannot = |error| format!("it cannot be read ({error})");

@@ -8,8 +8,8 @@ use serde_json::Value;
 use crate::stage::Stage;
 use crate::{Answer, Subject, words};
 
-/// The method name under which a subject reports a log record: `{level, target, fields}`. It arrives like any other
-/// call of the adapter to its host.
+/// The method name under which a subject reports a log record: `{level, target, fields}`. The report arrives like any
+/// other call of the adapter to its host.
 pub const LOG: &str = "log";
 
 /// The method name under which a subject reports the end of `run`, with its [`ConnectError`]. A subject calls
@@ -25,7 +25,7 @@ pub(super) const CANCEL_AFTER: Duration = Duration::from_millis(500);
 /// The wait before the next connection attempt.
 const TRY_AGAIN: Duration = Duration::from_millis(200);
 
-/// The time between a change and its repeated delivery. It is long enough to change an id derived from the time.
+/// The time between a change and its repeated delivery. Long enough to change an id derived from the time.
 pub(super) const AGAIN_AFTER: Duration = Duration::from_millis(1_100);
 
 /// The tolerance on a promised duration.

@@ -32,7 +32,7 @@ async fn closed_port() -> SocketAddr {
     TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap()
 }
 
-/// Starts a SOCKS proxy for one connection. It requires `user:password` if given, reports the destination, and
+/// Starts a SOCKS proxy for one connection. The proxy requires `user:password` if given, reports the destination, and
 /// answers the request behind it with `answer`; `None` rejects the destination.
 async fn socks(
     user: Option<(&'static str, &'static str)>,
