@@ -8,6 +8,7 @@
 pub mod fetch;
 mod kind;
 pub mod out;
+pub mod pdf;
 mod sweep;
 pub mod text;
 mod waiting;
@@ -21,6 +22,7 @@ use hermes_core::limits::FILE_BYTES_MAX;
 use hermes_protocol::{Attachment, CallError, MediaCreate, MediaSlot};
 use serde::Serialize;
 use sha2::{Digest, Sha256};
+use tokio::sync::Semaphore;
 
 use crate::chance::Chance;
 use crate::clock::Clock;
@@ -34,6 +36,8 @@ pub struct Media {
     chance: Arc<dyn Chance>,
     clock: Arc<dyn Clock>,
     waiting: Arc<Waiting>,
+    /// Room for the extraction of texts.
+    extractions: Arc<Semaphore>,
     /// The largest file that is taken in or lent, in bytes.
     bytes_max: u64,
 }
@@ -50,7 +54,8 @@ pub struct Committed {
 impl Media {
     /// The keeper of `folder`, which need not exist yet.
     pub fn new(folder: PathBuf, chance: Arc<dyn Chance>, clock: Arc<dyn Clock>) -> Self {
-        Self { folder, chance, clock, waiting: Arc::default(), bytes_max: FILE_BYTES_MAX }
+        let extractions = Arc::new(Semaphore::new(pdf::AT_ONCE_MAX));
+        Self { folder, chance, clock, waiting: Arc::default(), extractions, bytes_max: FILE_BYTES_MAX }
     }
 
     /// The same keeper, of files up to this size.
@@ -152,9 +157,12 @@ impl Media {
     /// Removes the files of a deleted conversation.
     pub async fn discard(&self, files: Vec<MediaFile>) {
         let files = files.into_iter().filter(|file| is_id(&file.id) && !file.instance.contains('/'));
-        unlink(files.map(|file| match file.incoming {
-            true => self.incoming(&file.instance).join(file.id),
-            false => self.outgoing(&file.instance).join(file.id),
+        unlink(files.flat_map(|file| match file.incoming {
+            true => {
+                let path = self.incoming(&file.instance).join(file.id);
+                vec![text::extracted(&path), path]
+            }
+            false => vec![self.outgoing(&file.instance).join(file.id)],
         }))
         .await;
     }
@@ -314,6 +322,23 @@ mod tests {
         media.forget(clock.now_ms() + 20 * 60 * 1000).await;
         let there = |slot: &MediaSlot| std::path::Path::new(&slot.path).exists();
         assert_eq!([&large, &cut, &whole].map(there), [false, false, true], "an event may still name the last");
+    }
+
+    #[tokio::test]
+    async fn the_extracted_text_of_a_file_goes_with_it() {
+        let home = tempfile::tempdir().unwrap();
+        let media = Media::new(home.path().join("media"), Arc::new(SystemChance), Arc::new(SystemClock));
+        let create = async || media.create("chat", MediaCreate::new("x", "application/pdf", None)).await.unwrap();
+        let (gone, stays) = (create().await, create().await);
+        for slot in [&gone, &stays] {
+            std::fs::write(&slot.path, b"file").unwrap();
+            std::fs::write(text::extracted(slot.path.as_ref()), b"text").unwrap();
+        }
+        media.discard(vec![MediaFile { instance: "chat".to_owned(), incoming: true, id: gone.id.clone() }]).await;
+        let entries = std::fs::read_dir(media.incoming("chat")).unwrap();
+        let mut left: Vec<_> = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        left.sort();
+        assert_eq!(left, [stays.id.clone(), format!("{}.txt", stays.id)]);
     }
 
     #[tokio::test]

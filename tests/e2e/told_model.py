@@ -52,7 +52,7 @@ class ToldModel(ChatServer):
     def short(self, said):
         if MOVED in said:
             return f"It {MOVED}."
-        if files := re.findall(r"`terminal` reads it at ([^\s;\]]+)", said):
+        if files := re.findall(r'to read the file at "([^"]+)"', said):
             return "\n".join(["Here they are again.", *(f"MEDIA:{path}" for path in files)])
         return f"Answer to {re.search(r'number [0-9]+', said).group()}."
 

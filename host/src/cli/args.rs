@@ -100,6 +100,13 @@ pub(super) enum Command {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true, hide = true)]
         rest: Vec<std::ffi::OsString>,
     },
+    /// The process that extracts the text of one file; started by the host
+    #[command(hide = true)]
+    TextRunner {
+        /// The arguments from the host.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true, hide = true)]
+        rest: Vec<std::ffi::OsString>,
+    },
 }
 
 #[derive(Debug, Args)]

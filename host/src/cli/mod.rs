@@ -133,6 +133,8 @@ fn dispatch(cli: Cli, given: &Given) -> Result<ExitCode, Failure> {
         Command::Run(args) => return run::run(&context, &args),
         // The child of an adapter reads its arguments itself and never sees the rest of this program.
         Command::AdapterRunner { .. } => return Ok(crate::plugins::runner_main()),
+        // A file from outside meets nothing of this program.
+        Command::TextRunner { .. } => return Ok(crate::media::pdf::runner_main()),
         Command::Chat(args) => block_on_host(chat::chat(&context, args))??,
         // A stage is waited for, and the instance goes on meanwhile; a trial runs a host.
         Command::Adapter(command @ (args::AdapterCommand::Certify { .. } | args::AdapterCommand::Try(_))) => {
@@ -161,6 +163,7 @@ fn dispatch(cli: Cli, given: &Given) -> Result<ExitCode, Failure> {
                 Command::Run(_)
                 | Command::Chat(_)
                 | Command::AdapterRunner { .. }
+                | Command::TextRunner { .. }
                 | Command::Tool(_)
                 | Command::Completions { .. } => Ok(()),
             }

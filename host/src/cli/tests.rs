@@ -47,6 +47,7 @@ fn every_documented_command_is_understood() {
         "adapter disable telegram",
         "adapter reload telegram",
         "adapter-runner --fd 3 anything",
+        "text-runner --parent 3",
         "pairing list --json",
         "pairing approve telegram ABCD2345",
         "pairing revoke telegram 123",
@@ -375,7 +376,7 @@ fn a_file_that_is_no_library_is_told_apart() {
 #[test]
 fn help_of_the_hidden_runner_is_not_shown() {
     let help = Cli::command().render_long_help().to_string();
-    assert!(!help.contains("adapter-runner"), "{help}");
+    assert!(!help.contains("adapter-runner") && !help.contains("text-runner"), "{help}");
     assert!(help.contains("outbox"));
     let parsed = Cli::try_parse_from(["hermes-host", "adapter", "list"]).unwrap().command;
     assert!(matches!(parsed, Command::Adapter(AdapterCommand::List { json: false })));

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use super::Media;
+use super::text::EXTRACTED;
 use crate::store::{Store, StoreError};
 
 /// Files of one folder that one sweep looks at.
@@ -61,8 +62,10 @@ fn aged(root: &Path, now: SystemTime, age: Duration) -> Vec<(PathBuf, Duration)>
 fn settle(aged: Vec<(PathBuf, Duration)>, named: &BTreeSet<String>, now: SystemTime, retention: Duration) -> usize {
     let mut removed = 0;
     for (path, old) in aged {
-        let id = path.file_name().unwrap_or_default().to_string_lossy();
-        let done = if named.contains(&*id) {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        // An extracted text stays as long as its file.
+        let id = name.strip_suffix(EXTRACTED).unwrap_or(&name);
+        let done = if named.contains(id) {
             File::options().append(true).open(&path).and_then(|file| file.set_modified(now))
         } else if old > retention {
             removed += 1;
@@ -88,15 +91,24 @@ mod tests {
         fs::create_dir_all(&folder).unwrap();
         let day = Duration::from_secs(86_400);
         let now = UNIX_EPOCH + 20_000 * day;
-        for (name, age) in [("named", day * 3), ("old", day * 2), ("young", day / 2), ("new", Duration::ZERO)] {
+        let files = [
+            ("named", day * 3),
+            ("named.txt", day * 3),
+            ("old", day * 2),
+            ("old.txt", day * 2),
+            ("young", day / 2),
+            ("new", Duration::ZERO),
+        ];
+        for (name, age) in files {
             fs::write(folder.join(name), b"x").unwrap();
             File::options().append(true).open(folder.join(name)).unwrap().set_modified(now - age).unwrap();
         }
         let found = aged(root.path(), now, day / SHARE);
-        assert_eq!(found.len(), 3, "what is new is not even asked about");
-        assert_eq!(settle(found, &BTreeSet::from(["named".to_owned()]), now, day), 1);
+        assert_eq!(found.len(), 5, "what is new is not even asked about");
+        assert_eq!(settle(found, &BTreeSet::from(["named".to_owned()]), now, day), 2);
         let there = |name: &str| folder.join(name).exists();
         assert_eq!((there("named"), there("old"), there("young"), there("new")), (true, false, true, true));
+        assert_eq!((there("named.txt"), there("old.txt")), (true, false));
         let again = aged(root.path(), now, day / SHARE);
         assert_eq!(again.len(), 1, "what is named is young again: {again:?}");
     }

@@ -1,16 +1,21 @@
 //! The text of files that were received.
 //!
 //! The content decides whether a file is text, not its type or name. Text of up to [`INLINE_BYTES_MAX`] is read as a
-//! whole; of a longer file only the beginning is read. A file with NUL bytes or other binary content has no text.
+//! whole; of a longer file only the beginning is read. A file with NUL bytes or other binary content has no text, unless
+//! it is a PDF file ([`super::pdf`]).
 
 use std::collections::BTreeMap;
-use std::io::Read;
-use std::path::Path;
+use std::fs::File;
+use std::io::{Read, Seek, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
 
 use chardetng::{EncodingDetector, Iso2022JpDetection, Utf8Detection};
 use encoding_rs::{Encoding, UTF_8, UTF_16BE, UTF_16LE};
 use hermes_protocol::{Attachment, AttachmentKind};
+use tokio::time::Instant;
 
+use super::pdf::{PdfText, begins_pdf, is_pdf};
 use super::{Media, is_id, open_plain};
 
 /// The longest text of one file that the model receives as a whole, in bytes.
@@ -25,6 +30,9 @@ const EXCERPT_BYTES: u64 = 8 << 10;
 /// Files of one message that are read.
 const FILES_MAX: usize = 32;
 
+/// The ending of the file that holds an extracted text, behind the id of the media.
+pub const EXTRACTED: &str = ".txt";
+
 /// The text of one file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FileText {
@@ -32,35 +40,99 @@ pub enum FileText {
     Whole(String),
     /// Its beginning.
     Beginning(String),
+    /// The text of a PDF file.
+    Extracted(Extracted),
+    /// A file of a format with text that cannot be read, and a sentence with the reason.
+    Unreadable(String),
+}
+
+/// The extracted text of one file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Extracted {
+    /// The text, or its beginning.
+    pub text: String,
+    /// Whether the text is all that was extracted.
+    pub is_whole: bool,
+    /// Whether the whole text is saved beside the file, under its name and `.txt`.
+    pub is_saved: bool,
+    /// A sentence about parts of the file that are missing in the text.
+    pub gaps: Option<String>,
 }
 
 /// The texts of files, by the id of their media.
 pub type FileTexts = BTreeMap<String, FileText>;
 
+/// A file as it was opened.
+enum Opened {
+    Text(FileText),
+    Pdf { file: File, size: u64 },
+}
+
 impl Media {
-    /// Reads the texts of files of an instance. A file that is no text, or cannot be read, is left out.
-    pub async fn texts(&self, instance: &str, files: &[Attachment]) -> FileTexts {
+    /// Reads the texts of files of an instance. A file that is no text, or cannot be read, is left out. Extraction ends
+    /// at `until`.
+    pub async fn texts(&self, instance: &str, files: &[Attachment], until: Instant) -> FileTexts {
         let folder = self.incoming(instance);
         let ids = files.iter().filter(|file| may_be_text(file)).filter_map(|file| file.media.clone());
-        let ids: Vec<String> = ids.filter(|id| is_id(id)).take(FILES_MAX).collect();
-        if ids.is_empty() {
-            return FileTexts::new();
-        }
-        let read = tokio::task::spawn_blocking(move || {
-            let mut left = INLINE_BYTES_TOTAL_MAX;
-            let mut texts = FileTexts::new();
-            for id in ids {
-                if let Some(text) = read(&folder.join(&id), left) {
-                    if let FileText::Whole(text) = &text {
-                        left = left.saturating_sub(text.len());
-                    }
-                    texts.insert(id, text);
-                }
+        let mut left = INLINE_BYTES_TOTAL_MAX;
+        let mut texts = FileTexts::new();
+        for id in ids.filter(|id| is_id(id)).take(FILES_MAX) {
+            let path = folder.join(&id);
+            let text = match blocking(move || open(&path, left)).await {
+                Some(Opened::Text(text)) => text,
+                Some(Opened::Pdf { file, size }) => match self.pdf_text(file, size, until).await {
+                    Ok(pdf) => extract(pdf, folder.join(&id), left).await,
+                    Err(why) => FileText::Unreadable(why),
+                },
+                None => continue,
+            };
+            if let FileText::Whole(text) | FileText::Extracted(Extracted { text, .. }) = &text {
+                left = left.saturating_sub(text.len());
             }
-            texts
-        });
-        read.await.unwrap_or_default()
+            texts.insert(id, text);
+        }
+        texts
     }
+}
+
+async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Option<T> + Send + 'static) -> Option<T> {
+    tokio::task::spawn_blocking(work).await.ok().flatten()
+}
+
+/// Returns the place of the extracted text of a file.
+pub(super) fn extracted(path: &Path) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(EXTRACTED);
+    name.into()
+}
+
+/// Takes the text of a PDF file, with at most `left` bytes as a whole. A longer text is saved for tools.
+async fn extract(pdf: PdfText, path: PathBuf, left: usize) -> FileText {
+    let PdfText { text, gaps } = pdf;
+    if text.len() <= left && text.len() as u64 <= INLINE_BYTES_MAX {
+        return FileText::Extracted(Extracted { text, is_whole: true, is_saved: false, gaps });
+    }
+    let saved = blocking(move || {
+        let written = save(&path, &text);
+        if let Err(error) = &written {
+            tracing::warn!(path = %path.display(), %error, "the text of a PDF file cannot be saved");
+        }
+        Some((beginning(text), written.is_ok()))
+    });
+    let (text, is_saved) = saved.await.unwrap_or_default();
+    FileText::Extracted(Extracted { text, is_whole: false, is_saved, gaps })
+}
+
+/// Saves an extracted text. A file is replaced as a whole, and no link is followed.
+fn save(path: &Path, text: &str) -> std::io::Result<()> {
+    let (place, part) = (extracted(path), path.with_extension("part"));
+    match std::fs::remove_file(&part) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let mut file = File::options().write(true).create_new(true).mode(0o600).open(&part)?;
+    file.write_all(text.as_bytes())?;
+    std::fs::rename(part, place)
 }
 
 /// Returns whether a file can be text: a picture, a sound or a film is shown in another way.
@@ -70,18 +142,23 @@ fn may_be_text(file: &Attachment) -> bool {
         || file.mime == "image/svg+xml"
 }
 
-/// Reads the text of a file, with at most `left` bytes as a whole.
-fn read(path: &Path, left: usize) -> Option<FileText> {
-    let file = open_plain(path).ok()?;
+/// Opens a file, and reads a text with at most `left` bytes as a whole.
+fn open(path: &Path, left: usize) -> Option<Opened> {
+    let mut file = open_plain(path).ok()?;
     let size = file.metadata().ok().filter(std::fs::Metadata::is_file)?.len();
     let is_whole = size <= INLINE_BYTES_MAX;
     let mut bytes = Vec::new();
-    file.take(if is_whole { INLINE_BYTES_MAX } else { EXCERPT_BYTES }).read_to_end(&mut bytes).ok()?;
-    let text = decode(&bytes, is_whole)?;
-    Some(match is_whole && text.len() <= left {
+    (&mut file).take(if is_whole { INLINE_BYTES_MAX } else { EXCERPT_BYTES }).read_to_end(&mut bytes).ok()?;
+    let text = Some(&bytes).filter(|bytes| !begins_pdf(bytes)).and_then(|bytes| decode(bytes, is_whole));
+    let Some(text) = text else {
+        // Some files have other bytes before the header.
+        file.rewind().ok().filter(|()| is_pdf(&bytes))?;
+        return Some(Opened::Pdf { file, size });
+    };
+    Some(Opened::Text(match is_whole && text.len() <= left {
         true => FileText::Whole(text),
         false => FileText::Beginning(beginning(text)),
-    })
+    }))
 }
 
 /// Cuts a text at a character within the length of an excerpt.

@@ -38,6 +38,7 @@ mod runner;
 mod said;
 mod sandbox;
 mod schema;
+pub(crate) mod sealed;
 mod services;
 mod spawn;
 mod supervisor;

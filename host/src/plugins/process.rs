@@ -194,6 +194,28 @@ impl Started {
         }
     }
 
+    /// Sends a file and its end, reads the answer until the socket closes, and ends the child. Returns the answer as
+    /// far as it arrived, and the end of the child.
+    pub(super) async fn exchange(
+        mut self,
+        question: std::fs::File,
+        answer_bytes_max: u64,
+        deadline: Duration,
+    ) -> (Vec<u8>, String) {
+        let mut answer = Vec::new();
+        let talk = async {
+            let mut question = tokio::fs::File::from_std(question);
+            // The read below finds a child that is gone; the deadline ends one that does not read.
+            let _ = tokio::io::copy(&mut question, &mut self.stream).await;
+            let _ = self.stream.shutdown().await;
+            (&mut self.stream).take(answer_bytes_max).read_to_end(&mut answer).await
+        };
+        let in_time = matches!(tokio::time::timeout(deadline, talk).await, Ok(Ok(_)));
+        drop(self.child.stderr.take());
+        let ended = reap(self.child, if in_time { GRACE } else { Duration::ZERO }).await;
+        (answer, if in_time { ended } else { format!("{ended} at the deadline") })
+    }
+
     /// Says hello, waits for the adapter's, and makes a link of it.
     pub(super) async fn link(
         mut self,

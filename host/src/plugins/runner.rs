@@ -191,7 +191,7 @@ fn number(argument: OsString) -> Option<u32> {
 }
 
 /// The socket, which the host gave as stdin.
-fn socket() -> std::io::Result<UnixStream> {
+pub(super) fn socket() -> std::io::Result<UnixStream> {
     let stdin = std::io::stdin();
     Ok(UnixStream::from(stdin.as_fd().try_clone_to_owned()?))
 }

@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 
 use super::doubts::written;
 use super::world::{Setting, Talk, World};
+use crate::media::pdf::tests::{page, pages};
 
 /// A world whose platform brings files when it is asked.
 fn world() -> World {
@@ -69,8 +70,8 @@ fn the_text_of_a_file_and_of_a_quoted_file_reaches_the_turn() {
     let cases: [(&[u8], &str); 4] = [
         (b"name;value\r\nx;1\r\n", "name;value\nx;1\n"),
         (b"\xff\xfeh\0i\0", "\nhi\n"),
-        (long.as_bytes(), "its first 8192 bytes stand between"),
-        (b"PK\x03\x04\0\0", "; its content is no text and is not available]"),
+        (long.as_bytes(), "enclose the first 8192 bytes of its text. The rest of the text is not available."),
+        (b"PK\x03\x04\0\0", ". The content is not text and is not available.]"),
     ];
     for (n, (bytes, expected)) in cases.into_iter().enumerate() {
         let (file, path) = written(&world);
@@ -97,6 +98,35 @@ fn the_text_of_a_file_and_of_a_quoted_file_reaches_the_turn() {
         let how = ["[attached file \"a b.csv\"", "[quoted file \"a b.csv\""][n % 2];
         assert!(heard.contains(expected) && heard.contains(how), "{heard}");
         assert!(path.exists());
+    }
+}
+
+#[test]
+fn the_text_of_a_pdf_file_reaches_the_turn_and_a_long_one_is_saved_for_tools() {
+    let world = world();
+    let line = "one line of a long report ".repeat(4_500);
+    let cases = [
+        (pages(&[page("first page"), page("second page")]), "\nfirst page\n\nsecond page\n", false),
+        (pages(&[page(&line)]), "enclose the first 8192 bytes of the text that was extracted from the PDF file.", true),
+        (pages(&[page(""), page("")]), "contains no text; its pages may be scanned images.", false),
+    ];
+    for (bytes, expected, is_saved) in cases {
+        let (file, path) = written(&world);
+        std::fs::write(&path, &bytes).unwrap();
+        let (id, size) = (file.media.unwrap(), bytes.len() as u64);
+        let asked_for = Attachment::away("f", AttachmentKind::File, "application/pdf", "a.pdf", size);
+        world.platform.answers_to("fetch", json!(asked_for.clone().fetched(id.clone(), size)));
+        let chat = world.chat("7");
+        let mut event = chat.event("look");
+        event.attachments = vec![asked_for];
+        let before = chat.heard().len();
+        chat.gives(&event);
+        chat.hears(before + 1);
+        world.settled();
+        let heard = chat.heard()[before..].join("");
+        assert!(heard.contains(expected), "{heard}");
+        let saved = std::fs::read_to_string(path.with_extension("txt")).ok();
+        assert_eq!(saved, is_saved.then(|| line.trim_end().to_owned()));
     }
 }
 

@@ -184,10 +184,40 @@ const PAIR_NEVER: [u64; 2] = [2, 8];
 const PRIO_PROCESS: u32 = 0;
 const IOPRIO_WHO_PROCESS: u32 = 1;
 const NETLINK_ROUTE: u32 = libc::NETLINK_ROUTE.cast_unsigned();
+const PROT_EXEC: u64 = libc::PROT_EXEC as u64;
 const SUID_SGID: [u64; 2] = [libc::S_ISUID as u64, libc::S_ISGID as u64];
 
 /// Lowest number of a system call of the x32 convention, which reaches the same kernel by other numbers.
 const X32: u32 = 0x4000_0000;
+
+/// Calls that a sealed process keeps: its open descriptors, its memory, its own end.
+const KEPT: &[libc::c_long] = &[
+    libc::SYS_read,
+    libc::SYS_readv,
+    libc::SYS_recvfrom,
+    libc::SYS_write,
+    libc::SYS_writev,
+    libc::SYS_sendto,
+    libc::SYS_shutdown,
+    libc::SYS_close,
+    libc::SYS_munmap,
+    libc::SYS_mremap,
+    libc::SYS_brk,
+    libc::SYS_madvise,
+    libc::SYS_futex,
+    libc::SYS_sched_yield,
+    libc::SYS_getrandom,
+    libc::SYS_clock_gettime,
+    libc::SYS_getpid,
+    libc::SYS_gettid,
+    libc::SYS_sigaltstack,
+    libc::SYS_rt_sigaction,
+    libc::SYS_rt_sigprocmask,
+    libc::SYS_rt_sigreturn,
+    libc::SYS_restart_syscall,
+    libc::SYS_exit,
+    libc::SYS_exit_group,
+];
 
 /// What differs between adapters and kernels.
 #[derive(Clone, Copy, Debug)]
@@ -209,6 +239,25 @@ pub(super) fn restrict(limits: Limits) -> Result<(), String> {
         seccompiler::apply_filter(&filter).map_err(|error| error.to_string())?;
     }
     Ok(())
+}
+
+/// Refuses this thread every call except those of computation.
+pub(super) fn seal() -> Result<(), String> {
+    let arch = TargetArch::try_from(std::env::consts::ARCH).map_err(|error| error.to_string())?;
+    let filter = sealed(arch, std::process::id()).map_err(|error| error.to_string())?;
+    seccompiler::apply_filter(&filter).map_err(|error| error.to_string())
+}
+
+fn sealed(arch: TargetArch, own: u32) -> Result<BpfProgram, BackendError> {
+    let mut kept: Rules = KEPT.iter().map(|number| (*number, Vec::new())).collect();
+    let no_code = SeccompCondition::new(2, SeccompCmpArgLen::Dword, SeccompCmpOp::MaskedEq(PROT_EXEC), 0)?;
+    for number in [libc::SYS_mmap, libc::SYS_mprotect] {
+        kept.insert(number, vec![rule(vec![no_code.clone()])?]);
+    }
+    // An abort is a signal to itself.
+    kept.insert(libc::SYS_tgkill, vec![rule(vec![is(0, own)?])?]);
+    let refusal = SeccompAction::Errno(libc::EPERM.cast_unsigned());
+    SeccompFilter::new(kept, refusal, SeccompAction::Allow, arch)?.try_into()
 }
 
 /// Calls that are refused, and calls that are reported as absent.
@@ -346,6 +395,7 @@ mod tests {
                 let filters = filters(arch, Limits { own: 7, unix_sockets, signals_limited }).unwrap();
                 assert!(filters.len() >= 2 && filters[0].len() > DENIED.len());
             }
+            assert!(sealed(arch, 7).unwrap().len() > KEPT.len());
         }
     }
 }

@@ -23,6 +23,8 @@ use rustix::{
 const FILES_MAX: u64 = 4096;
 /// Address space of a library's child, in bytes; generous, because threads reserve much more than they use.
 const ADDRESS_BYTES_MAX: u64 = 32 * 1024 * 1024 * 1024;
+/// Priority of a sealed child below that of the host.
+const SEALED_NICE: i32 = 10;
 
 /// Gives up what no child needs. Returns what the kernel refused.
 ///
@@ -66,6 +68,33 @@ pub(super) fn confine(allowed: &Allowed) -> String {
     let files = files.map_or_else(|why| format!("no landlock: {why}"), |files| files.words);
     let sockets = if allowed.unix_sockets { ", unix sockets allowed" } else { "" };
     format!("{files}, {calls}{sockets}{}", powers.unwrap_or_default())
+}
+
+/// The memory and the processor time of a sealed child.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SealLimits {
+    /// Address space in bytes.
+    pub(crate) address_bytes_max: u64,
+    /// Processor time in seconds.
+    pub(crate) cpu_s_max: u64,
+}
+
+/// Leaves this thread its open descriptors, memory and processor time up to these limits, and nothing else.
+///
+/// Landlock is not needed: a path cannot be opened with the calls that are left.
+pub(super) fn seal(limits: SealLimits) -> Result<(), String> {
+    let bounds = [
+        (Resource::As, limits.address_bytes_max),
+        (Resource::Cpu, limits.cpu_s_max),
+        (Resource::Core, 0),
+        (Resource::Fsize, 0),
+    ];
+    for (resource, max) in bounds {
+        limit(resource, max).map_err(|error| format!("{resource:?}: {error}"))?;
+    }
+    // The work of the host comes first. A refusal changes the order only.
+    let _ = rustix::process::nice(SEALED_NICE);
+    calls::seal()
 }
 
 /// Lays down what the superuser may do beyond others, which reaches around the limits that follow: among other
