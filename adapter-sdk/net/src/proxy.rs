@@ -19,7 +19,7 @@ pub(crate) use failure::{NameProxy, ProxyFailed, note};
 /// Schemes that a proxy may have.
 const SCHEMES: &[&str] = &["http", "https", "socks5", "socks5h"];
 
-/// The port of a SOCKS proxy that names none.
+/// The default port of a SOCKS proxy.
 const SOCKS_PORT: u16 = 1080;
 
 /// Returns the settings that the proxy variables describe.
@@ -39,13 +39,13 @@ pub fn of_variables(get: impl Fn(&str) -> Option<String>) -> ProxySettings {
     settings
 }
 
-/// Splits a list as `NO_PROXY` has it: by commas or blanks.
+/// Splits a list in the format of `NO_PROXY`, at commas or blanks.
 pub fn list(text: &str) -> Vec<String> {
     let entries = text.split(|c: char| c == ',' || c.is_whitespace());
     entries.filter(|entry| !entry.is_empty()).map(str::to_owned).collect()
 }
 
-/// Reads the address of a proxy: `http`, `https`, `socks5` or `socks5h`. Without a scheme it is `http`.
+/// Parses the address of a proxy: `http`, `https`, `socks5` or `socks5h`. Without a scheme it is `http`.
 ///
 /// # Errors
 ///
@@ -131,7 +131,7 @@ pub struct Rules {
 }
 
 impl Rules {
-    /// Reads the settings.
+    /// Parses the settings.
     ///
     /// # Errors
     ///

@@ -14,7 +14,7 @@ pub(super) enum Bypass {
 }
 
 impl Bypass {
-    /// Reads one entry. An entry that is none covers nothing.
+    /// Parses one entry. An invalid entry covers no host.
     pub(super) fn new(entry: &str) -> Self {
         let entry = entry.trim();
         if entry == "*" {

@@ -1,4 +1,4 @@
-//! Names the proxy in the error of a connection that went through it.
+//! The name of the proxy in the errors of connections through it.
 //!
 //! reqwest asks for the proxy of an address while it starts to connect, on the
 //! same thread. [`note`] keeps the answer there, and [`NameProxy`], a layer around
@@ -19,14 +19,14 @@ thread_local! {
     static ASKED: RefCell<Option<String>> = const { RefCell::new(None) };
 }
 
-/// Keeps the proxy that the connection which starts on this thread goes through.
+/// Stores the proxy of the connection that is about to start on this thread.
 pub(crate) fn note(proxy: &Url) {
     ASKED.set(Some(super::authority(proxy)));
 }
 
 type BoxError = Box<dyn Error + Send + Sync>;
 
-/// A connection through a proxy that failed.
+/// The failure of a connection through a proxy.
 #[derive(Debug, thiserror::Error)]
 #[error("{sentence}")]
 pub(crate) struct ProxyFailed {
@@ -80,7 +80,7 @@ fn why(error: &(dyn Error + 'static)) -> Option<&'static str> {
     None
 }
 
-/// The layer that names the proxy.
+/// The layer that adds the name of the proxy to errors.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct NameProxy;
 
