@@ -119,7 +119,7 @@ impl Mock {
 ///
 /// `ctx` comes from `create` and is not released during `'call`.
 unsafe fn port<'call>(ctx: *const c_void) -> &'call Port {
-    // The caller guarantees a pointer to a live box.
+    // SAFETY: the caller guarantees a pointer to a live box.
     unsafe { &*ctx.cast::<Port>() }
 }
 

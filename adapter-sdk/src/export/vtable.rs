@@ -96,7 +96,7 @@ extern "C" fn create<A: Exported>(host: HostHandle, envelope: RSlice<'_, u8>) ->
 ///
 /// `this` is null, or an `Instance.this` of adapter `A` that is not destroyed during `'call`.
 unsafe fn seat<'call, A: Exported>(this: *mut c_void) -> Option<&'call Seat<A>> {
-    // Guaranteed by the caller.
+    // SAFETY: guaranteed by the caller.
     unsafe { this.cast::<Seat<A>>().as_ref() }
 }
 
