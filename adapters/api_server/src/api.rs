@@ -8,6 +8,8 @@ use hermes_adapter_sdk::protocol::Usage;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use crate::files::{FILES_MAX, InFile};
+
 /// The maximum number of messages per request.
 const MESSAGES_MAX: usize = 1000;
 
@@ -110,15 +112,42 @@ impl ChatRequest {
     }
 }
 
-/// Parses the messages into roles and texts. The last message must be the user's.
-pub fn read(messages: &[InMessage]) -> Result<Vec<(Speaker, String)>, ApiError> {
+/// The messages of a request.
+#[derive(Debug, Default, PartialEq)]
+pub struct Conversation {
+    /// Speakers and texts, oldest first. The last message is the user's.
+    pub messages: Vec<(Speaker, String)>,
+    /// Files, each with the position of its message.
+    pub files: Vec<(usize, InFile)>,
+}
+
+impl From<Vec<(Speaker, String)>> for Conversation {
+    fn from(messages: Vec<(Speaker, String)>) -> Self {
+        Self { messages, files: Vec::new() }
+    }
+}
+
+/// Parses the messages into roles, texts and files. The last message must be the user's, and only the user's have files.
+pub fn read(messages: &[InMessage]) -> Result<Conversation, ApiError> {
     if messages.len() > MESSAGES_MAX {
         return Err(ApiError::invalid("messages", format!("there are more than {MESSAGES_MAX} messages")));
     }
-    let read: Vec<_> = messages.iter().map(InMessage::read).collect::<Result<_, _>>()?;
-    match read.last() {
+    let mut read = Conversation::default();
+    for (at, message) in messages.iter().enumerate() {
+        let (speaker, text, files) = message.read()?;
+        if speaker != Speaker::User && !files.is_empty() {
+            return Err(ApiError::invalid("messages", "only messages of the user may have files"));
+        }
+        read.messages.push((speaker, text));
+        read.files.extend(files.into_iter().map(|file| (at, file)));
+    }
+    if read.files.len() > FILES_MAX {
+        return Err(ApiError::invalid("messages", format!("the messages have more than {FILES_MAX} files")));
+    }
+    let has_file = read.files.last().is_some_and(|(at, _)| at + 1 == messages.len());
+    match read.messages.last() {
         None => Err(ApiError::invalid("messages", "there is no message")),
-        Some((Speaker::User, text)) if text.trim().is_empty() => {
+        Some((Speaker::User, text)) if text.trim().is_empty() && !has_file => {
             Err(ApiError::invalid("messages", "the last message is empty"))
         }
         Some((Speaker::User, _)) => Ok(read),
@@ -127,7 +156,7 @@ pub fn read(messages: &[InMessage]) -> Result<Vec<(Speaker, String)>, ApiError> 
 }
 
 impl InMessage {
-    fn read(&self) -> Result<(Speaker, String), ApiError> {
+    fn read(&self) -> Result<(Speaker, String, Vec<InFile>), ApiError> {
         let speaker = match self.role.as_str() {
             "system" | "developer" => Speaker::System,
             "user" => Speaker::User,
@@ -138,19 +167,30 @@ impl InMessage {
         let text = match &self.content {
             Value::Null => String::new(),
             Value::String(text) => text.clone(),
-            Value::Array(parts) => parts.iter().map(part).collect::<Result<Vec<_>, _>>()?.join("\n"),
+            Value::Array(parts) => {
+                let (mut texts, mut files) = (Vec::new(), Vec::new());
+                for part in parts {
+                    match InFile::read(part) {
+                        Some(file) => files.push(file?),
+                        None => texts.push(text_of(part)?),
+                    }
+                }
+                return Ok((speaker, texts.join("\n"), files));
+            }
             _ => return Err(ApiError::invalid("messages", "content is neither a text nor a list of parts")),
         };
-        Ok((speaker, text))
+        Ok((speaker, text, Vec::new()))
     }
 }
 
-fn part(part: &Value) -> Result<&str, ApiError> {
+fn text_of(part: &Value) -> Result<&str, ApiError> {
     let text = part.as_str().or_else(|| {
         let kind = part["type"].as_str();
         part["text"].as_str().filter(|_| matches!(kind, None | Some("text" | "input_text" | "output_text")))
     });
-    text.ok_or_else(|| ApiError::invalid("messages", "only text is understood; images and files are not"))
+    text.ok_or_else(|| {
+        ApiError::invalid("messages", "a content part is neither text nor a file; send text, file or input_file parts")
+    })
 }
 
 /// The common fields of all chunks of an answer.
@@ -303,7 +343,7 @@ impl IntoResponse for ApiError {
 mod tests {
     use super::*;
 
-    fn messages(json: Value) -> Result<Vec<(Speaker, String)>, ApiError> {
+    fn messages(json: Value) -> Result<Conversation, ApiError> {
         let messages: Vec<InMessage> = serde_json::from_value(json).unwrap();
         read(&messages)
     }
@@ -316,8 +356,19 @@ mod tests {
             {"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]},
         ]));
         let expected = [(Speaker::System, "be kind"), (Speaker::Assistant, ""), (Speaker::User, "a\nb")];
-        assert_eq!(read.unwrap(), expected.map(|(speaker, text)| (speaker, text.to_owned())));
+        assert_eq!(read.unwrap().messages, expected.map(|(speaker, text)| (speaker, text.to_owned())));
+        let file = || json!({"type": "file", "file": {"filename": "a.txt", "file_data": "YQ=="}});
+        let read = messages(json!([
+            {"role": "user", "content": [{"type": "text", "text": "a"}, file(), file()]},
+            {"role": "user", "content": [file()]},
+        ]));
+        let places: Vec<usize> = read.unwrap().files.into_iter().map(|(at, _)| at).collect();
+        assert_eq!(places, [0, 0, 1], "a file alone is a message");
         for wrong in [
+            json!([{"role": "user", "content": vec![file(); FILES_MAX + 1]}]),
+            json!([{"role": "system", "content": [file()]}, {"role": "user", "content": "x"}]),
+            json!([{"role": "user", "content": [file()]}, {"role": "user", "content": " "}]),
+            json!([{"role": "user", "content": [{"type": "input_audio", "input_audio": {"data": "YQ=="}}]}]),
             json!([]),
             json!([{"role": "assistant", "content": "x"}]),
             json!([{"role": "user", "content": " "}]),

@@ -12,7 +12,8 @@ use axum::http::HeaderMap;
 use hermes_adapter_sdk::prelude::*;
 use sha2::{Digest, Sha256};
 
-use crate::api::{ApiError, Speaker};
+use crate::api::{ApiError, Conversation, Speaker};
+use crate::files::InFile;
 
 /// The sender of all events. The key belongs to one person.
 const SENDER: &str = "api";
@@ -41,6 +42,8 @@ pub struct Asked {
     /// True if the request has an idempotency key.
     pub keyed: bool,
     messages: Vec<(Speaker, String)>,
+    /// Files of the messages that are read.
+    files: Vec<InFile>,
 }
 
 impl Asked {
@@ -48,8 +51,9 @@ impl Asked {
     pub fn read(
         headers: &HeaderMap,
         session_id: Option<String>,
-        messages: Vec<(Speaker, String)>,
+        conversation: impl Into<Conversation>,
     ) -> Result<Self, ApiError> {
+        let Conversation { messages, files } = conversation.into();
         let session = match header(headers, SESSION_HEADER)? {
             Some(name) => Some(name),
             None => session_id.filter(|name| !name.is_empty()),
@@ -67,15 +71,23 @@ impl Asked {
                 "it is longer than 255 characters or holds control characters",
             ));
         }
+        // The host has the earlier messages of a named conversation.
+        let is_read = |at: usize| session.is_none() || at + 1 == messages.len();
+        let files: Vec<InFile> = files.into_iter().filter(|(at, _)| is_read(*at)).map(|(_, file)| file).collect();
         let event_id = match &key {
-            Some(key) => format!("k:{}", fingerprint(key, session.as_deref(), &messages)),
+            Some(key) => format!("k:{}", fingerprint(key, session.as_deref(), &messages, &files)),
             None => format!("r:{}", random_hex()?),
         };
         let chat = match &session {
             Some(name) => Chat::dm(format!("session:{name}")).named(name.clone()),
             None => Chat::dm(format!("request:{}", &event_id[2..26])),
         };
-        Ok(Self { event_id, chat, session, keyed: key.is_some(), messages })
+        Ok(Self { event_id, chat, session, keyed: key.is_some(), messages, files })
+    }
+
+    /// Takes the files.
+    pub fn take_files(&mut self) -> Vec<InFile> {
+        std::mem::take(&mut self.files)
     }
 
     /// Returns the event at this time, in milliseconds since the Unix epoch.
@@ -159,17 +171,22 @@ fn is_name(text: &str, chars_max: usize) -> bool {
 }
 
 /// Returns the identity of a request; the same key with another request is another request.
-fn fingerprint(key: &str, session: Option<&str>, messages: &[(Speaker, String)]) -> String {
+fn fingerprint(key: &str, session: Option<&str>, messages: &[(Speaker, String)], files: &[InFile]) -> String {
     let mut hash = Sha256::new();
-    let mut take = |text: &str| {
-        hash.update(u64::try_from(text.len()).unwrap_or(u64::MAX).to_le_bytes());
-        hash.update(text.as_bytes());
+    let mut take = |bytes: &[u8]| {
+        hash.update(u64::try_from(bytes.len()).unwrap_or(u64::MAX).to_le_bytes());
+        hash.update(bytes);
     };
-    take(key);
-    take(session.unwrap_or_default());
+    take(key.as_bytes());
+    take(session.unwrap_or_default().as_bytes());
     for (speaker, text) in messages {
-        take(speaker.as_str());
-        take(text);
+        take(speaker.as_str().as_bytes());
+        take(text.as_bytes());
+    }
+    for file in files {
+        take(file.name.as_bytes());
+        take(file.mime.as_bytes());
+        take(&file.bytes);
     }
     hex(&hash.finalize()[..20])
 }
@@ -254,6 +271,22 @@ mod tests {
             assert_ne!(first.event_id, other.event_id);
         }
         assert_ne!(asked(&[], None, HELLO).event_id, asked(&[], None, HELLO).event_id);
+    }
+
+    #[test]
+    fn a_named_conversation_takes_the_files_of_the_last_message_and_a_key_names_them_too() {
+        let asked = |session: Option<&str>, bytes: &[u8]| {
+            let file =
+                |name: &str| InFile { name: name.to_owned(), mime: "text/plain".to_owned(), bytes: bytes.to_vec() };
+            let messages = said(&[(Speaker::User, "one"), (Speaker::User, "two")]);
+            let conversation = Conversation { messages, files: vec![(0, file("old")), (1, file("new"))] };
+            Asked::read(&headers(&[("idempotency-key", "k")]), session.map(str::to_owned), conversation).unwrap()
+        };
+        let names = |mut asked: Asked| asked.take_files().into_iter().map(|file| file.name).collect::<Vec<_>>();
+        assert_eq!(names(asked(None, b"a")), ["old", "new"]);
+        assert_eq!(names(asked(Some("trip"), b"a")), ["new"]);
+        assert_eq!(asked(None, b"a").event_id, asked(None, b"a").event_id);
+        assert_ne!(asked(None, b"a").event_id, asked(None, b"b").event_id);
     }
 
     #[test]

@@ -6,6 +6,7 @@
 //!
 //! * `api`: the requests and responses of OpenAI's chat completions;
 //! * `inbound`: conversion of requests to events;
+//! * `files`: the files of a request;
 //! * `turn`: an open request, and the only decision about its end;
 //! * `outbound`: delivery of the host's messages to open requests;
 //! * `routes`: the routes, and the writing of responses;
@@ -18,6 +19,7 @@
 mod api;
 mod connection;
 mod door;
+mod files;
 mod inbound;
 mod kept;
 mod outbound;
@@ -107,6 +109,7 @@ impl Adapter for ApiServer {
         supports_async_delivery: false,
         text: { limit: 0, unit: scalars, dialect: commonmark },
         stream: native,
+        media: { in: true, in_bytes_max: 3145728 },
         delivery: idempotent,
         authorizes_upstream: true,
         group_default: all,

@@ -21,6 +21,7 @@ use tokio::time::{Instant, sleep_until, timeout};
 
 use crate::api::{self, ApiError, ChatRequest, Shape, Speaker, StreamRequest};
 use crate::door;
+use crate::files::{self, InFile};
 use crate::inbound::{Asked, SESSION_HEADER};
 use crate::kept;
 use crate::server::Server;
@@ -132,7 +133,9 @@ async fn chat_stream(
 ) -> Result<Response<Body>, ApiError> {
     let request: StreamRequest = read_body(&server, body).await?;
     let messages = match request.message {
-        Some(message) if request.messages.is_empty() && !message.trim().is_empty() => vec![(Speaker::User, message)],
+        Some(message) if request.messages.is_empty() && !message.trim().is_empty() => {
+            vec![(Speaker::User, message)].into()
+        }
         Some(_) => return Err(ApiError::invalid("message", "it is empty, or there are messages as well")),
         None => api::read(&request.messages)?,
     };
@@ -159,7 +162,7 @@ async fn read_body<T: DeserializeOwned>(server: &Server, body: Body) -> Result<T
 }
 
 /// Opens a request, joins the open one with the same idempotency key, or returns the stored answer of that key.
-async fn open(server: &Arc<Server>, asked: Asked) -> Result<Reader, ApiError> {
+async fn open(server: &Arc<Server>, mut asked: Asked) -> Result<Reader, ApiError> {
     if server.host.is_cancelled() {
         return Err(ApiError::new(503, "gateway_draining", "the host is stopping"));
     }
@@ -190,14 +193,14 @@ async fn open(server: &Arc<Server>, asked: Asked) -> Result<Reader, ApiError> {
         ));
     };
     let event = asked.event(&server.instructed, server.host.now_ms());
-    server.host.spawn(follow(Arc::clone(server), turn, event, place));
+    server.host.spawn(follow(Arc::clone(server), turn, event, asked.take_files(), place));
     Ok(reader)
 }
 
 /// Follows one request from its event to its end. The task continues when the requester
 /// disconnects, because it must stop the agent then.
-async fn follow(server: Arc<Server>, turn: Arc<Turn>, event: Event, _place: OwnedSemaphorePermit) {
-    let end = match submit(&server, &turn, &event).await {
+async fn follow(server: Arc<Server>, turn: Arc<Turn>, event: Event, files: Vec<InFile>, _place: OwnedSemaphorePermit) {
+    let end = match submit(&server, &turn, event, files).await {
         Ok(inbox_id) => until_end(&server, &turn, inbox_id).await,
         Err(end) => end,
     };
@@ -209,8 +212,18 @@ async fn follow(server: Arc<Server>, turn: Arc<Turn>, event: Event, _place: Owne
     }
 }
 
-async fn submit(server: &Arc<Server>, turn: &Arc<Turn>, event: &Event) -> Result<i64, End> {
-    let emitted = timeout(EMIT_TIMEOUT, server.host.emit(event)).await;
+async fn submit(server: &Arc<Server>, turn: &Arc<Turn>, mut event: Event, files: Vec<InFile>) -> Result<i64, End> {
+    let handed_over = timeout(EMIT_TIMEOUT, files::hand_over(&server.host, files)).await;
+    let late = || Err(End::failed(503, "not_accepted", "the host did not take the files in time"));
+    match handed_over.unwrap_or_else(|_| late()) {
+        Ok(attachments) => event.attachments = attachments,
+        Err(end) => {
+            turn.confirm(None, false);
+            server.confirmed(turn, None);
+            return Err(end);
+        }
+    }
+    let emitted = timeout(EMIT_TIMEOUT, server.host.emit(&event)).await;
     let (inbox_id, repeated) = match emitted {
         Ok(Ok(Emitted::New { inbox_id })) => (Ok(inbox_id), false),
         Ok(Ok(Emitted::Duplicate { duplicate_of })) => (Ok(duplicate_of), true),

@@ -172,3 +172,36 @@ fn a_send_repeated_by_the_host_is_delivered_once() {
     asking.join().unwrap();
     assert!(is_delivered(&world.reply(1, "hi")), "the platform deduplicates the key");
 }
+
+#[test]
+fn the_files_of_a_request_are_attachments_of_its_event() {
+    let folder = std::env::temp_dir().join(format!("api-server-files-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let world = World::with(MockHost::setup("api_server").media_dir(&folder), json!({}));
+    let file = json!({"filename": "a.csv", "file_data": "data:text/csv;base64,YSxi"});
+    let parts = json!([
+        {"type": "text", "text": "what is in it?"},
+        {"type": "file", "file": file},
+        {"type": "input_file", "filename": "b.pdf", "file_data": "JVBERi0="},
+    ]);
+    let asking = world.ask(&[], json!({"messages": [{"role": "user", "content": parts}]}));
+    let event = world.host.next_event();
+    assert_eq!(event.text, "what is in it?");
+    let seen: Vec<_> = event.attachments.iter().map(|file| (&*file.name, &*file.mime, file.size)).collect();
+    assert_eq!(seen, [("a.csv", "text/csv", 3), ("b.pdf", "application/octet-stream", 5)]);
+    let contents: Vec<_> = std::fs::read_dir(&folder)
+        .unwrap()
+        .map(|entry| String::from_utf8(std::fs::read(entry.unwrap().path()).unwrap()).unwrap())
+        .collect();
+    assert!(contents.len() == 2 && contents.iter().any(|content| content == "a,b"), "{contents:?}");
+    world.deliver(1, "two letters");
+    assert_eq!(asking.join().unwrap().status, 200);
+    for (key, value) in [("file_id", "file-1"), ("file_url", "https://example.org/a.pdf")] {
+        let parts = json!([{"type": "input_file", key: value}]);
+        let refused = world.ask(&[], json!({"messages": [{"role": "user", "content": parts}]})).join().unwrap();
+        let error = refused.json()["error"].clone();
+        assert_eq!((refused.status, &error["param"]), (400, &json!("messages")));
+        assert!(error["message"].as_str().unwrap().starts_with(&format!("{key} is not supported")), "{error}");
+    }
+    std::fs::remove_dir_all(folder).unwrap();
+}
