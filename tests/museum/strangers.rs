@@ -43,13 +43,10 @@ pub fn unasked() -> &'static PathBuf {
     BUILT.get_or_init(|| {
         let mut sources = Sources::of_today("unasked");
         sources
-            .edit(ABI, "    pub check_config: extern \"C\" fn(config: RSlice<'_, u8>) -> RString,\n", "")
-            .edit(
+            .before(
                 ABI,
-                "    /// Judges the adapter's own keys, a JSON object, without making anything: empty, or one sentence about\n    \
-                 /// what is wrong, which shows no secret. The host's `home_channel`, text, is among them where it is set.\n    \
-                 /// `[any-thread & loaded]`\n",
-                "",
+                "    pub check_config: extern \"C\" fn(config: RSlice<'_, u8>) -> RString,\n",
+                "    #[cfg(any())]\n",
             )
             .edit("adapter-sdk/src/export/vtable.rs", "            check_config: check_config::<A>,\n", "")
             .edit(

@@ -52,11 +52,11 @@ fn sdk(sources: &mut Sources) {
     vtables(sources);
     payloads(sources);
     sources
-        .before(
+        .after(
             "adapter-sdk/src/host.rs",
-            "    /// Waits until the instance is asked to end.\n",
-            "    /// The function that hosts before 1.2 lack.\n    \
-             pub fn tomorrow(&self) -> Option<u32> {\n        self.core.side().tomorrow()\n    }\n\n",
+            "        self.core.stopping().cancelled().await;\n    }\n",
+            "\n    /// The function that hosts before 1.2 lack.\n    \
+             pub fn tomorrow(&self) -> Option<u32> {\n        self.core.side().tomorrow()\n    }\n",
         )
         .after(
             "adapter-sdk/src/adapter.rs",
@@ -134,19 +134,19 @@ fn payloads(sources: &mut Sources) {
     const FIELD: &str = "    /// New in 1.2.\n    #[serde(default, skip_serializing_if = \"Option::is_none\")]\n    \
                          pub tomorrow: Option<String>,\n";
     sources
-        .before(CALLS, "    /// Absolute path of the folder in which the instance keeps its own files.", FIELD)
+        .after(CALLS, "    pub data_dir: Option<String>,\n", FIELD)
         .before(CALLS, "data_dir: None }", "tomorrow: Some(\"1.2\".to_owned()), ")
-        .before(EVENT, "    /// What the platform sent, bounded by the adapter to 64 KiB.\n", FIELD)
+        .after(EVENT, "    pub raw: Value,\n", FIELD)
         .before(EVENT, "            raw: Value::Null,\n            extra:", "            tomorrow: None,\n")
-        .before(OUTGOING, "    /// Only this sender may see it, where the platform can.\n", FIELD)
+        .after(OUTGOING, "    pub ephemeral_to: Option<String>,\n", FIELD)
         .before(
             OUTGOING,
             "            within_ms: None,\n            extra:",
             "            tomorrow: Some(\"1.2\".to_owned()),\n",
         )
-        .before(
+        .after(
             OUTGOING,
-            "    /// An answer of a later version; it counts as [`SendOutcome::Unknown`].\n",
+            "        keyless: bool,\n    },\n",
             "    /// New in 1.2.\n    Tomorrow {\n        /// Anything.\n        note: String,\n    },\n",
         );
 }
